@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+# Needs python3 (>= 3.11, with venv and its C headers), a C compiler and make; everything else goes to .venv and build.
+# ARGS is handed on: make test ARGS="-k queue -x"
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+# The package is installed in place, so that only C sources make a new build necessary; folders notice deleted files.
+NATIVE := $(shell find cffi_src)
+C_FILES := $(shell find cffi_src tests/c benchmarks/c -name '*.[ch]' 2>/dev/null)
+# In CI warnings are errors, so a build made without CI does not count there.
+PACKAGE := $(STAMPS)/package$(if $(CI),-ci)
+
+# Requirements out of pyproject.toml, for example $(call requirements,["build-system"]["requires"]).
+requirements = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))$(1))')
+
+.PHONY: test demo lint format bench models clean
+
+test: $(PACKAGE) $(STAMPS)/test
+	$(BIN)/python -m pytest tests $(ARGS)
+
+demo: $(PACKAGE)
+	$(BIN)/shmbroker demo $(ARGS)
+
+lint: $(PACKAGE) $(STAMPS)/test $(STAMPS)/lint
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+
+format: $(STAMPS)/lint
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+	$(BIN)/clang-format -i $(C_FILES)
+
+bench: $(PACKAGE) $(STAMPS)/bench
+	$(BIN)/python -m benchmarks $(ARGS)
+
+models:
+	$(PYTHON) tests/models/check.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMPS)/venv: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo 'shmbroker needs Python 3.11 or newer: make PYTHON=python3.x'; exit 1; }
+	@$(PYTHON) -c 'import pathlib, sys, sysconfig; sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").is_file())' \
+	  || { echo 'The C headers of Python are missing: install python3-dev'; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet cmake ninja $(call requirements,["build-system"]["requires"])
+	@mkdir -p $(@D) && touch $@
+
+$(PACKAGE): $(STAMPS)/venv $(NATIVE)
+	$(PIP) install --quiet --no-build-isolation --config-settings=build-dir=build/package --editable .
+	@touch $@
+
+$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/bench: $(STAMPS)/%: $(STAMPS)/venv
+	$(PIP) install --quiet $(call requirements,["project"]["optional-dependencies"]["$*"])
+	@touch $@

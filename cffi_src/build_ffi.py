@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two extension modules from one declaration file; `cffi-gen-src` reads them here."""
+
+from pathlib import Path
+
+from cffi import FFI
+
+DECLARATIONS = Path(__file__).parent / "include" / "shmbroker.cdef.h"
+HEADER = '#include "shmbroker.h"\n'
+
+# cffi writes these two around each call. Without them the call keeps the GIL.
+KEEP_GIL = """
+#undef Py_BEGIN_ALLOW_THREADS
+#undef Py_END_ALLOW_THREADS
+#define Py_BEGIN_ALLOW_THREADS
+#define Py_END_ALLOW_THREADS
+"""
+
+
+def _module(name: str, prologue: str) -> FFI:
+    ffi = FFI()
+    ffi.cdef(DECLARATIONS.read_text(encoding="utf-8"))
+    ffi.set_source(name, prologue)
+    return ffi
+
+
+native = _module("shmbroker._native", HEADER)
+native_fast = _module("shmbroker._native_fast", HEADER + KEEP_GIL)

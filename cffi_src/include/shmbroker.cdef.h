@@ -1,0 +1,196 @@
+/* The public face of the C core. cffi reads this file verbatim; shmbroker.h includes it: one declaration serves both.
+   Times are nanoseconds of CLOCK_MONOTONIC (deadline UINT64_MAX = for ever). Functions that return int64_t give a
+   length or count >= 0, or minus a status. All of them may return SB_FORKED, SB_CLOSED, SB_GROW. */
+
+typedef enum {
+  SB_OK = 0,
+  SB_EMPTY = 1,
+  SB_FULL = 2,
+  SB_NO_MEMORY = 3,
+  SB_GROW = 4,          /* a segment must be added, then the call repeated */
+  SB_NOT_FOUND = 5,
+  SB_DELETED = 6,
+  SB_EXISTS = 7,
+  SB_CORRUPT = 8,
+  SB_FORKED = 9,
+  SB_CLOSED = 10,
+  SB_TIMEOUT = 11,
+  SB_INVALID = 12,
+  SB_TOO_LARGE = 13,
+  SB_SETTLED = 14,      /* the message was settled already */
+  SB_LAYOUT = 15,
+  SB_SYSTEM = 16,       /* see errno */
+  SB_IN_USE = 17,
+  SB_NOT_EMPTY = 18,
+  SB_INTERRUPTED = 19,
+  SB_LIMIT = 20,
+  SB_DONE = 21,
+  SB_CLOSED_CELL = 22,
+  SB_ADDRESS_SPACE = 23,
+  SB_ACCESS = 24,
+  SB_NO_CREDIT = 25,
+  SB_STOPPING = 26,
+  SB_NO_HOUSEKEEPER = 27,
+  SB_TICK = 28
+} sb_status;
+
+typedef struct sb_broker sb_broker;
+typedef struct sb_connection sb_connection;
+typedef struct sb_queue sb_queue;
+typedef struct sb_consumer sb_consumer;
+
+/* What a get writes in front of key, properties and body. 64 bytes. */
+typedef struct {
+  uint64_t tag;          /* holding token, consumer's place << 40 */
+  uint64_t sequence;
+  uint64_t body_length;
+  uint64_t body_address; /* 0: the body follows; else it lies in shared memory */
+  uint64_t timestamp_ns; /* CLOCK_REALTIME */
+  uint64_t expires_ns;
+  uint32_t properties_length;
+  uint32_t key_length;
+  uint16_t delivery_count;
+  uint8_t redelivered;
+  uint8_t priority;
+  uint32_t subscription;
+} sb_record;
+
+typedef struct {
+  int64_t ring_size, max_length, max_bytes;
+  uint32_t overflow, flags;
+} sb_settings;
+
+typedef struct {
+  uint64_t ttl_ns, delay_ns; /* 0 = none */
+  const char *key;
+  const char *properties;
+  uint32_t key_length, properties_length;
+  uint8_t priority;
+} sb_put_options;
+
+typedef struct {
+  uint64_t token, gen, size;
+  uint32_t slot;
+  void *body;
+} sb_reservation;
+
+typedef struct {
+  char name[128];
+  uint64_t memory_limit, memory_used, instance, created_ns, rescues, stopped_rescues, reaped, ticks;
+  uint32_t segments, segments_limit, chunks_per_segment, queues, stopped, connections, processes, housekeeper_pid, closing, mode;
+} sb_broker_facts;
+
+typedef struct {
+  char name[256];
+  uint32_t name_length, slot;
+  sb_settings settings;
+  uint64_t incarnation;
+  uint64_t ready, delivering, scheduled, bytes;
+  uint64_t added, acked, expired, killed, replaced, dropped, dead_lettered, moved, redelivered, delivered;
+  uint64_t rescues, tail, created_ns;
+  int32_t consumers, interested, notified, not_interested, non_acquiring, room_waiting;
+} sb_queue_facts;
+
+typedef struct {
+  char name[256];
+  uint32_t id, pid, consumers;
+  uint64_t created_ns, holding;
+} sb_connection_facts;
+
+typedef struct {
+  uint32_t connection, pid, state, flags, prefetch, unacked;
+  int32_t priority;
+  uint64_t delivered, wakes;
+} sb_consumer_facts;
+
+typedef struct {
+  uint32_t code, slot;
+  uint64_t where, found, expected;
+} sb_finding;
+
+/* ---- broker ---- */
+uint64_t sb_segment_bytes(uint32_t number, uint32_t chunks_per_segment);
+sb_status sb_broker_format(void *memory, uint64_t bytes, const char *name, uint64_t memory_limit, uint32_t chunks_per_segment, uint32_t mode, uint64_t instance);
+sb_broker *sb_broker_attach(const char *path, sb_status *status, uint32_t *major, uint32_t *minor);
+void sb_broker_detach(sb_broker *b);
+sb_status sb_broker_grown(sb_broker *b, uint32_t number);
+void sb_broker_describe(sb_broker *b, sb_broker_facts *facts, bool with_memory);
+void sb_broker_set_closing(sb_broker *b, uint32_t closing);
+void sb_broker_set_stopped(sb_broker *b, uint32_t stopped);
+bool sb_broker_forked(sb_broker *b);
+uint64_t sb_layout_hash(void);
+
+/* ---- connection ---- */
+sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_status *status);
+sb_status sb_disconnect(sb_connection *c);
+bool sb_forget(sb_connection *c);
+void sb_free_connection(sb_connection *c);
+uint32_t sb_connection_id(sb_connection *c);
+sb_status sb_connection_run_io(sb_connection *c);
+void sb_connection_wake(sb_connection *c);
+void sb_connection_tick_every(sb_connection *c, uint32_t microseconds);
+sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *facts);
+
+/* ---- queues ---- */
+sb_status sb_find(sb_connection *c, const char *name, uint32_t length, uint32_t *slot);
+sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings, uint64_t deadline_ns, uint32_t *slot, int32_t *holder);
+sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status);
+bool sb_leave(sb_queue *q);
+void sb_free_queue(sb_queue *q);
+sb_status sb_configure(sb_queue *q, const sb_settings *settings, bool trim, uint64_t deadline_ns, int32_t *holder);
+sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder, uint64_t *removed);
+sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *facts);
+uint32_t sb_next_queue(sb_connection *c, uint32_t *index);
+int64_t sb_length(sb_queue *q);
+int64_t sb_purge(sb_queue *q);
+int64_t sb_move(sb_queue *q, sb_queue *target, uint64_t limit, sb_status *status);
+int64_t sb_consumers_of(sb_connection *c, uint32_t slot, sb_consumer_facts *facts, uint32_t room);
+
+/* ---- messages ---- */
+sb_status sb_put(sb_queue *q, const char *body, uint64_t length);
+sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *options);
+int64_t sb_put_many(sb_queue *q, const char *bodies, const uint32_t *lengths, uint32_t count, const sb_put_options *options, sb_status *status);
+sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *options, sb_reservation *r);
+sb_status sb_commit(sb_queue *q, sb_reservation *r);
+void sb_abandon(sb_queue *q, sb_reservation *r);
+sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);
+int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack);
+int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, uint64_t deadline_ns);
+int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index, uint64_t *used);
+int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index, uint64_t *used, uint64_t deadline_ns);
+sb_status sb_settle(sb_queue *q, const char *record, uint32_t how, bool keep_view);
+sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t count, uint32_t how);
+void sb_end_view(sb_connection *c, uint64_t token);
+int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);
+
+/* ---- consumers ---- */
+sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority, sb_status *status);
+void sb_consumer_cancel(sb_consumer *k, bool return_everything);
+void sb_free_consumer(sb_consumer *k);
+int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack);
+sb_status sb_consumer_wait(sb_consumer *k, uint64_t deadline_ns);
+sb_status sb_consumer_settle(sb_consumer *k, const char *record, uint32_t how, bool keep_view);
+sb_status sb_consumer_settle_tags(sb_consumer *k, const uint64_t *tags, uint32_t count);
+void sb_consumer_suspend(sb_consumer *k, bool suspended);
+uint32_t sb_consumer_unacked(sb_consumer *k);
+uint32_t sb_consumer_waiting(sb_consumer *k);
+void sb_consumer_event(sb_consumer *k, int event_fd);
+bool sb_consumer_arm_event(sb_consumer *k);
+
+/* ---- housekeeper ---- */
+sb_status sb_housekeeper_begin(sb_connection *c);
+void sb_housekeeper_end(sb_connection *c);
+sb_status sb_housekeeper_wait(sb_connection *c, uint64_t deadline_ns);
+void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns);
+void sb_housekeeper_tick(sb_connection *c, uint32_t slot, uint64_t *memory);
+int64_t sb_housekeeper_timers(sb_queue *q, uint64_t *cursor, uint64_t *positions, uint32_t room);
+uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position);
+void sb_housekeeper_trim(sb_queue *q);
+uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns);
+bool sb_housekeeper_missing(sb_broker *b);
+uint32_t sb_recover(sb_connection *c);
+bool sb_recover_one(sb_connection *c, uint32_t process);
+int32_t sb_process_pid(sb_broker *b, uint32_t process);
+
+/* ---- doctor ---- */
+uint32_t sb_check(sb_connection *c, sb_finding *findings, uint32_t room);

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The public C header: a guard around the declarations that cffi reads too. */
+#ifndef SHMBROKER_H
+#define SHMBROKER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(default)
+#include "shmbroker.cdef.h"
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/* API: the functions of shmbroker.cdef.h, shared helpers.
+ *
+ * What: each public call checks the handle (fork, close), takes the connection's lock, composes the core, and returns a
+ * status. Process-local memory (handles, rows of consumers) is allocated here and nowhere below.
+ *
+ * Layout, Invariants, Ordering pairs, Death: none of its own: what is shared is declared below.
+ *
+ * Concurrency: any thread; handles must outlive their calls, which the Python side sees to.
+ */
+#ifndef SB_API_H
+#define SB_API_H
+
+#include "sb_directory.h"
+#include "sb_housekeeping.h"
+#include "sb_io.h"
+#include "sb_liveness.h"
+#include "sb_slab.h"
+#include "sb_wait.h"
+
+#define SB_INLINE_BODY 4096u /* bodies up to here are copied to the caller, larger ones read in place */
+#define SB_TAG_PLACE 40
+
+/* Forked or closed? Then not one word is touched. */
+static inline sb_status sb_usable(const sb_connection *c) {
+  if (c->closed) { /* first: a closed connection may have no broker mapped any more */
+    return SB_CLOSED;
+  }
+  return sb_forked(c->b) ? SB_FORKED : SB_LOAD(&c->b->header->closing, SB_RELAXED) != 0 ? SB_STOPPING : SB_OK;
+}
+sb_status sb_api_enter(sb_connection *c); /* usable, and its lock taken */
+static inline void sb_api_leave(sb_connection *c) { pthread_mutex_unlock(&c->lock); }
+/* Writes the record of a taken message; returns its length. */
+int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer);
+uint64_t sb_api_record_size(const sb_taken *t);
+/* A released or removed message: enforce limits, wake who waits. */
+void sb_api_returned(sb_queue *q);
+sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how, bool keep_view);
+
+#endif

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Public calls: consumers and the housekeeper. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sb_api.h"
+
+/* ---- consumers ---- */
+
+static sb_status free_target(sb_connection *c, uint32_t *target) {
+  for (uint32_t t = 0; t < SB_MAX_TARGETS; t++) {
+    if (c->consumers[t] == NULL) {
+      *target = t;
+      return SB_OK;
+    }
+  }
+  return SB_LIMIT;
+}
+
+static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    sb_subscription *s = &k->subscriptions[i];
+    if (!sb_queue_is_open(queues[i])) {
+      return SB_DELETED;
+    }
+    s->q = queues[i];
+    sb_status status = sb_node_create(k->c, queues[i]->slot, k->priority, SB_NODE_COUNTED, k->target, k->prefetch, &s->node, &s->token);
+    if (status != SB_OK) {
+      return status;
+    }
+    k->subscription_count++;
+  }
+  return SB_OK;
+}
+
+sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority, sb_status *status) {
+  sb_consumer *k = calloc(1, sizeof *k);
+  if (k != NULL) {
+    k->subscriptions = calloc(count, sizeof *k->subscriptions);
+    k->places = calloc(prefetch, sizeof *k->places);
+    k->row = calloc(prefetch, sizeof *k->row);
+  }
+  if (k == NULL || k->subscriptions == NULL || k->places == NULL || k->row == NULL) {
+    *status = SB_SYSTEM;
+    if (k != NULL) sb_free_consumer(k);
+    return NULL;
+  }
+  k->c = c;
+  k->prefetch = prefetch;
+  k->priority = priority;
+  k->event_fd = -1;
+  for (uint32_t i = 0; i < prefetch; i++) {
+    k->places[i].next_free = i + 2 <= prefetch ? i + 2 : 0;
+  }
+  k->free_place = 1;
+  *status = sb_api_enter(c);
+  if (*status == SB_OK) {
+    *status = free_target(c, &k->target);
+    if (*status == SB_OK) *status = subscribe(k, queues, count);
+    if (*status == SB_OK) {
+      c->consumers[k->target] = k;
+      for (uint32_t i = 0; i < k->subscription_count; i++) {
+        set_notify_work_desired(k, &k->subscriptions[i], true);
+      }
+    } else {
+      sb_consumer_detach(k);
+    }
+    sb_api_leave(c);
+  }
+  if (*status != SB_OK) {
+    sb_free_consumer(k);
+    return NULL;
+  }
+  return k;
+}
+
+static void cancel(sb_consumer *k, bool return_everything) {
+  if (!k->closed) {
+    k->closed = true;
+    for (uint32_t i = 0; i < k->subscription_count; i++) { /* told before the lists forget us: the baton goes on */
+      set_notify_work_desired(k, &k->subscriptions[i], false);
+    }
+    sb_consumer_return(k, false);
+    k->c->consumers[k->target] = NULL;
+  }
+  if (return_everything) {
+    sb_consumer_return(k, true);
+  }
+  if (k->subscription_count > 0) {
+    sb_consumer_detach(k);
+  }
+}
+
+void sb_consumer_cancel(sb_consumer *k, bool return_everything) {
+  if (sb_api_enter(k->c) == SB_OK) {
+    cancel(k, return_everything);
+    sb_api_leave(k->c);
+  }
+}
+
+void sb_free_consumer(sb_consumer *k) {
+  free(k->subscriptions);
+  free(k->places);
+  free(k->row);
+  free(k);
+}
+
+/* The next pulled message; runs a turn itself when the row is empty. */
+int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
+  sb_status status = sb_api_enter(k->c);
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  if (k->row_first == k->row_end && !k->closed && !k->suspended) {
+    sb_consumer_pull(k);
+  }
+  int64_t length = -(int64_t)SB_EMPTY;
+  if (k->row_first != k->row_end) {
+    uint32_t place = k->row[k->row_first % k->prefetch];
+    sb_delivery *d = &k->places[place];
+    sb_queue *q = k->subscriptions[d->subscription].q;
+    sb_leaf_ref leaf;
+    sb_taken t;
+    k->row_first++;
+    if (!sb_queue_held(k->c, d->token, &t, &leaf)) {
+      length = -(int64_t)SB_CORRUPT;
+    } else {
+      length = sb_api_record(q, &t, d->token | SB_PUT(place, SB_TAG_PLACE), d->subscription, buffer);
+      sb_node_shm *n = sb_slot_at(k->c->b, k->subscriptions[d->subscription].node);
+      SB_STORE(&n->delivered, SB_LOAD(&n->delivered, SB_RELAXED) + 1, SB_RELAXED);
+      if (auto_ack) {
+        (void)sb_queue_settle(q, d->token, SB_COUNT_ACKED, t.message->body_length > SB_INLINE_BODY);
+        sb_consumer_free_place(k, place);
+      }
+    }
+  } else if (k->closed) {
+    length = -(int64_t)SB_CLOSED;
+  } else {
+    for (uint32_t i = 0; i < k->subscription_count; i++) {
+      if (!sb_queue_is_open(k->subscriptions[i].q)) length = -(int64_t)SB_DELETED;
+    }
+  }
+  sb_api_leave(k->c);
+  return length;
+}
+
+sb_status sb_consumer_wait(sb_consumer *k, uint64_t deadline_ns) {
+  sb_status status = sb_usable(k->c);
+  return status == SB_OK ? sb_waiter_row(k, deadline_ns) : status;
+}
+
+static sb_status settle_tag(sb_consumer *k, uint64_t tag, uint32_t how, bool keep_view) {
+  uint64_t token = tag & ((UINT64_C(1) << SB_TAG_PLACE) - 1);
+  uint32_t place = (uint32_t)(tag >> SB_TAG_PLACE);
+  if (place >= k->prefetch || k->places[place].token != token || token == 0) {
+    return SB_SETTLED;
+  }
+  sb_queue *q = k->subscriptions[k->places[place].subscription].q;
+  sb_status status = sb_api_end(q, token, how, keep_view);
+  if (!k->closed) {
+    sb_consumer_free_place(k, place);
+  } else {
+    k->places[place].token = 0;
+  }
+  return status;
+}
+
+sb_status sb_consumer_settle(sb_consumer *k, const char *record, uint32_t how, bool keep_view) {
+  sb_status status = sb_api_enter(k->c);
+  if (status == SB_OK) {
+    uint64_t tag;
+    memcpy(&tag, record, sizeof tag);
+    status = settle_tag(k, tag, how, keep_view);
+    sb_api_leave(k->c);
+  }
+  return status;
+}
+
+sb_status sb_consumer_settle_tags(sb_consumer *k, const uint64_t *tags, uint32_t count) {
+  sb_status status = sb_api_enter(k->c);
+  if (status == SB_OK) {
+    for (uint32_t i = 0; i < count; i++) {
+      (void)settle_tag(k, tags[i], 0, false);
+    }
+    sb_api_leave(k->c);
+  }
+  return status;
+}
+
+void sb_consumer_suspend(sb_consumer *k, bool suspended) {
+  if (sb_api_enter(k->c) == SB_OK) {
+    if (k->suspended != suspended && !k->closed) {
+      k->suspended = suspended;
+      for (uint32_t i = 0; i < k->subscription_count; i++) {
+        set_notify_work_desired(k, &k->subscriptions[i], !suspended && !k->starved);
+      }
+    }
+    sb_api_leave(k->c);
+  }
+}
+
+uint32_t sb_consumer_unacked(sb_consumer *k) { return k->unacked; }
+uint32_t sb_consumer_waiting(sb_consumer *k) { return (uint32_t)(k->row_end - k->row_first); }
+void sb_consumer_event(sb_consumer *k, int event_fd) { k->event_fd = event_fd; }
+bool sb_consumer_arm_event(sb_consumer *k) {
+  SB_STORE(&k->event_armed, 1u, SB_SEQ_CST);
+  return k->row_first != k->row_end;
+}
+
+/* ---- housekeeper ---- */
+
+sb_status sb_housekeeper_begin(sb_connection *c) {
+  if (!sb_lock_byte(c->b->lock_fd, SB_LOCK_HOUSEKEEPER)) {
+    return SB_EXISTS;
+  }
+  SB_STORE(&c->b->header->housekeeper_pid, (uint32_t)SB_LOAD(&c->b->processes[c->b->process].pid, SB_RELAXED), SB_RELAXED);
+  SB_STORE(&c->b->header->next_due_ns, UINT64_MAX, SB_SEQ_CST);
+  SB_STORE(&c->b->header->housekeeper_waiter, c->io_node, SB_RELEASE);
+  return SB_OK;
+}
+
+void sb_housekeeper_end(sb_connection *c) {
+  SB_STORE(&c->b->header->housekeeper_waiter, 0u, SB_RELEASE);
+  SB_STORE(&c->b->header->housekeeper_pid, 0u, SB_RELAXED);
+  sb_unlock_byte(c->b->lock_fd, SB_LOCK_HOUSEKEEPER);
+}
+
+void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns) { SB_STORE(&c->b->header->next_due_ns, due_ns, SB_SEQ_CST); }
+
+sb_status sb_housekeeper_wait(sb_connection *c, uint64_t deadline_ns) {
+  bool interrupted;
+  sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake;
+  uint32_t armed = sb_wake_arm(wake);
+  bool woken = true;
+  (void)SB_ADD(&c->b->header->housekeeper_ticks, 1, SB_RELAXED);
+  if (SB_LOAD(&c->b->header->closing, SB_ACQUIRE) == 0) {
+    woken = sb_wake_sleep(wake, armed, deadline_ns, &interrupted);
+  }
+  sb_wake_disarm(wake);
+  return SB_LOAD(&c->b->header->closing, SB_ACQUIRE) != 0 ? SB_STOPPING : woken ? SB_OK : SB_TIMEOUT;
+}
+
+void sb_housekeeper_tick(sb_connection *c, uint32_t slot, uint64_t *memory) {
+  if (sb_api_enter(c) == SB_OK) {
+    sb_housekeeping_queue(c, slot, (sb_queue_memory *)(void *)memory);
+    sb_api_leave(c);
+  }
+}
+
+int64_t sb_housekeeper_timers(sb_queue *q, uint64_t *cursor, uint64_t *positions, uint32_t room) {
+  return sb_housekeeping_timers(q, cursor, positions, room);
+}
+
+uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position) {
+  uint64_t next = 0;
+  bool ready = false;
+  if (sb_api_enter(q->c) == SB_OK) {
+    next = sb_upkeep_look_at(q, position, sb_now_ns(), &ready);
+    if (ready) sb_consumer_work_arrived(q);
+    sb_consumer_room_made(q->c, q->shm, q->slot);
+    sb_api_leave(q->c);
+  }
+  return next;
+}
+
+void sb_housekeeper_trim(sb_queue *q) {
+  if (sb_api_enter(q->c) == SB_OK) {
+    sb_housekeeping_trim_schedule(q);
+    sb_api_leave(q->c);
+  }
+}
+
+uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns) {
+  int32_t holder;
+  uint32_t freed = 0;
+  if (sb_usable(c) == SB_OK && sb_topology_lock(c->b, deadline_ns, &holder) == SB_OK) {
+    pthread_mutex_lock(&c->lock);
+    freed = sb_directory_sweep(c);
+    pthread_mutex_unlock(&c->lock);
+    sb_topology_unlock(c->b);
+  }
+  return freed;
+}
+
+bool sb_housekeeper_missing(sb_broker *b) { return sb_byte_holder(b->lock_fd, SB_LOCK_HOUSEKEEPER) == 0; }
+uint32_t sb_recover(sb_connection *c) { return sb_usable(c) == SB_OK ? sb_recover_all(c) : 0; }
+bool sb_recover_one(sb_connection *c, uint32_t process) {
+  return sb_usable(c) == SB_OK && process < SB_MAX_PROCESSES && sb_liveness_is_dead(c->b, process) && sb_recover_process(c, process);
+}

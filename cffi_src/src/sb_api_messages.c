@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Public calls: putting, getting, settling, browsing messages. */
+#include <string.h>
+
+#include "sb_api.h"
+
+#define SB_MAX_FRONT 65536u /* message header, key and properties */
+#define UNLOCKED_COPY 16384u /* longer bodies are copied without holding the connection's lock */
+static const sb_put_options NO_OPTIONS;
+
+/* ---- putting ---- */
+
+static sb_status check(sb_queue *q, uint64_t length) {
+  if (!sb_queue_is_open(q)) {
+    return SB_DELETED;
+  }
+  return length > SB_MAX_BODY ? SB_TOO_LARGE : SB_OK;
+}
+
+/* Room under the queue's limits and in memory: an ALLOC slot with its message header filled in. */
+static sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
+  sb_connection *c = q->c;
+  uint64_t front = sizeof(sb_message_shm) + o->key_length + (uint64_t)o->properties_length;
+  uint64_t offset = front == sizeof(sb_message_shm) ? front : (front + 63) / 64 * 64, need = offset + length;
+  sb_status status = front > SB_MAX_FRONT ? SB_INVALID : check(q, length);
+  if (status == SB_OK) status = sb_limits_admit(q, 1, length);
+  if (status != SB_OK) {
+    return status;
+  }
+  status = sb_holding_take(c, &r->token);
+  if (status == SB_OK) {
+    unsigned cls = sb_slab_class_for(c->b, need);
+    status = cls != 0 ? sb_slab_alloc(c, cls, r->token, &r->slot, &r->gen) : sb_slab_alloc_run(c, need, r->token, &r->slot, &r->gen);
+    if (status != SB_OK) sb_holding_give(c, r->token);
+  }
+  if (status != SB_OK) {
+    sb_limits_unadmit(q, 1, length);
+    return status;
+  }
+  SB_CRASHPOINT("api.put.allocated");
+  sb_message_shm *m = sb_slot_at(c->b, r->slot);
+  uint64_t now = o->ttl_ns != 0 || o->delay_ns != 0 ? sb_now_ns() : 0;
+  *m = (sb_message_shm){.body_length = length,
+                        .body_offset = (uint32_t)offset,
+                        .properties_length = o->properties_length,
+                        .expires_ns = o->ttl_ns != 0 ? now + o->ttl_ns : 0,
+                        .due_ns = o->delay_ns != 0 ? now + o->delay_ns : 0,
+                        .timestamp_ns = sb_wall_ns(),
+                        .key_length = o->key_length,
+                        .publisher = (uint16_t)c->id,
+                        .priority = o->priority};
+  uint8_t *at = (uint8_t *)(m + 1);
+  if (o->key_length != 0) memcpy(at, o->key, o->key_length);
+  if (o->properties_length != 0) memcpy(at + o->key_length, o->properties, o->properties_length);
+  r->size = length;
+  r->body = (uint8_t *)m + offset;
+  return SB_OK;
+}
+
+static void take_back(sb_queue *q, sb_reservation *r) {
+  (void)sb_slab_free_gen(q->c->b, r->slot, r->gen);
+  sb_limits_unadmit(q, 1, r->size);
+  sb_holding_give(q->c, r->token);
+}
+
+static void ring_housekeeper(sb_connection *c, const sb_message_shm *m) {
+  uint64_t due = m->due_ns != 0 && (m->expires_ns == 0 || m->due_ns < m->expires_ns) ? m->due_ns : m->expires_ns;
+  if (due != 0 && due < SB_LOAD(&c->b->header->next_due_ns, SB_SEQ_CST)) {
+    sb_node_shm *keeper = sb_node_at(c->b, SB_LOAD(&c->b->header->housekeeper_waiter, SB_ACQUIRE));
+    if (keeper != NULL) (void)sb_wake_ring(&keeper->wake);
+  }
+}
+
+static sb_status publish(sb_queue *q, sb_reservation *r) {
+  sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
+  uint64_t position, timer = m->due_ns | m->expires_ns;
+  sb_message_shm timed = timer != 0 ? *m : (sb_message_shm){0};
+  sb_status status = sb_queue_enqueue(q, r->slot, r->gen, r->size, timer != 0 && m->due_ns != 0, &position);
+  if (status != SB_OK) {
+    return status;
+  }
+  sb_holding_give(q->c, r->token);
+  SB_CRASHPOINT("api.put.enqueued");
+  if (timer != 0) ring_housekeeper(q->c, &timed);
+  if (SB_LOAD(&q->shm->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->shm->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD) {
+    if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
+  }
+  sb_consumer_work_arrived(q);
+  return SB_OK;
+}
+
+/* overflow=drop: the new message goes nowhere, and is counted. */
+static sb_status drop_new(sb_queue *q, uint64_t length, sb_status status) {
+  if (status == SB_FULL && SB_LOAD(&q->shm->overflow, SB_RELAXED) == SB_OVERFLOW_DROP) {
+    sb_ledger_count(q->ledger, SB_COUNT_ADDED_BYTES, length);
+    sb_ledger_count(q->ledger, SB_COUNT_REMOVED_BYTES, length);
+    sb_ledger_count(q->ledger, SB_COUNT_DROPPED, 1);
+    sb_ledger_count(q->ledger, SB_COUNT_ADDED, 1);
+    return SB_OK;
+  }
+  return status;
+}
+
+sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
+  sb_status status = sb_api_enter(q->c);
+  if (status != SB_OK) {
+    return status;
+  }
+  sb_reservation r;
+  status = prepare(q, length, o, &r);
+  if (status != SB_OK) {
+    status = drop_new(q, length, status);
+    sb_api_leave(q->c);
+    return status;
+  }
+  if (length > UNLOCKED_COPY) {
+    sb_api_leave(q->c);
+    memcpy(r.body, body, length);
+    pthread_mutex_lock(&q->c->lock);
+  } else {
+    memcpy(r.body, body, length);
+  }
+  status = q->c->closed ? SB_CLOSED : publish(q, &r);
+  if (status != SB_OK) {
+    take_back(q, &r);
+  }
+  sb_api_leave(q->c);
+  return status;
+}
+
+sb_status sb_put(sb_queue *q, const char *body, uint64_t length) { return sb_put_with(q, body, length, &NO_OPTIONS); }
+
+int64_t sb_put_many(sb_queue *q, const char *bodies, const uint32_t *lengths, uint32_t count, const sb_put_options *o, sb_status *status) {
+  uint32_t done = 0;
+  *status = sb_api_enter(q->c);
+  if (*status != SB_OK) {
+    return 0;
+  }
+  for (; done < count; done++) {
+    sb_reservation r;
+    *status = prepare(q, lengths[done], o, &r);
+    if (*status == SB_OK) {
+      memcpy(r.body, bodies, lengths[done]);
+      *status = publish(q, &r);
+      if (*status != SB_OK) take_back(q, &r);
+    } else {
+      *status = drop_new(q, lengths[done], *status);
+    }
+    if (*status != SB_OK) {
+      break;
+    }
+    bodies += lengths[done];
+  }
+  sb_api_leave(q->c);
+  return done;
+}
+
+sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
+  sb_status status = sb_api_enter(q->c);
+  if (status == SB_OK) {
+    status = prepare(q, length, o, r);
+    sb_api_leave(q->c);
+  }
+  return status;
+}
+
+sb_status sb_commit(sb_queue *q, sb_reservation *r) {
+  sb_status status = sb_api_enter(q->c);
+  if (status == SB_OK) {
+    status = publish(q, r);
+    sb_api_leave(q->c);
+  }
+  return status;
+}
+
+void sb_abandon(sb_queue *q, sb_reservation *r) {
+  if (!sb_forked(q->c->b)) {
+    pthread_mutex_lock(&q->c->lock);
+    take_back(q, r);
+    sb_consumer_room_made(q->c, q->shm, q->slot);
+    pthread_mutex_unlock(&q->c->lock);
+  }
+}
+
+sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns) {
+  sb_status status = sb_usable(q->c);
+  return status == SB_OK ? sb_waiter_room(q, memory, bytes, deadline_ns) : status;
+}
+
+/* ---- getting ---- */
+
+static bool plausible(const sb_broker *b, const sb_taken *t) {
+  uint64_t room = sb_slab_slot_bytes(b, t->slot);
+  const sb_message_shm *m = t->message;
+  return m->body_offset >= sizeof *m && m->body_offset <= room && m->body_length <= room - m->body_offset &&
+         sizeof *m + (uint64_t)m->key_length + m->properties_length <= m->body_offset;
+}
+
+uint64_t sb_api_record_size(const sb_taken *t) {
+  const sb_message_shm *m = t->message;
+  return sizeof(sb_record) + m->key_length + m->properties_length + (m->body_length <= SB_INLINE_BODY ? m->body_length : 0);
+}
+
+int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer) {
+  const sb_message_shm *m = t->message;
+  bool inside = m->body_length <= SB_INLINE_BODY;
+  const uint8_t *front = (const uint8_t *)(m + 1), *body = (const uint8_t *)m + m->body_offset;
+  uint64_t front_length = (uint64_t)m->key_length + m->properties_length;
+  sb_record record = {.tag = tag,
+                      .sequence = t->position - q->base,
+                      .body_length = m->body_length,
+                      .body_address = inside ? 0 : (uint64_t)(uintptr_t)body,
+                      .timestamp_ns = m->timestamp_ns,
+                      .expires_ns = m->expires_ns,
+                      .properties_length = m->properties_length,
+                      .key_length = m->key_length,
+                      .delivery_count = (uint16_t)sb_side_count(t->side),
+                      .redelivered = (t->side & SB_SIDE_REDELIVERED) != 0,
+                      .priority = m->priority,
+                      .subscription = subscription};
+  memcpy(buffer, &record, sizeof record);
+  if (front_length != 0) memcpy(buffer + sizeof record, front, front_length);
+  if (inside) memcpy(buffer + sizeof record + front_length, body, m->body_length);
+  return (int64_t)(sizeof record + front_length + (inside ? m->body_length : 0));
+}
+
+/* Lock held. A taken message becomes a record; with auto_ack it is settled on the way. */
+static int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) {
+  if (!plausible(q->c->b, t)) {
+    return -(int64_t)SB_CORRUPT;
+  }
+  if ((t->side & SB_SIDE_REDELIVERED) != 0) sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);
+  sb_ledger_count(q->ledger, SB_COUNT_DELIVERED, 1);
+  int64_t length = sb_api_record(q, t, t->token, 0, buffer);
+  if (auto_ack) {
+    (void)sb_queue_settle(q, t->token, SB_COUNT_ACKED, t->message->body_length > SB_INLINE_BODY);
+  }
+  sb_consumer_room_made(q->c, q->shm, q->slot);
+  return length;
+}
+
+static int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
+  uint64_t token;
+  sb_taken t;
+  sb_status status = sb_holding_take(q->c, &token);
+  if (status == SB_OK) {
+    status = sb_queue_acquire(q, token, &t);
+    if (status != SB_OK) {
+      sb_holding_give(q->c, token);
+    }
+  }
+  return status == SB_OK ? hand_over(q, &t, auto_ack, buffer) : -(int64_t)status;
+}
+
+int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack) {
+  sb_status status = sb_api_enter(q->c);
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  int64_t length = get_one(q, buffer, auto_ack);
+  sb_api_leave(q->c);
+  return length;
+}
+
+int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, uint64_t deadline_ns) {
+  sb_taken t;
+  sb_status status = sb_usable(q->c);
+  if (status == SB_OK) status = sb_waiter_get(q, deadline_ns, &t);
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  pthread_mutex_lock(&q->c->lock);
+  int64_t length = hand_over(q, &t, auto_ack, buffer);
+  pthread_mutex_unlock(&q->c->lock);
+  return length;
+}
+
+/* Records one after the other, each at a multiple of 8; index[3i..] = start of record, of body, end of body. */
+static int64_t many(sb_queue *q, sb_taken *first, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index, uint64_t *used) {
+  uint32_t n = 0;
+  int64_t status = 0;
+  *used = 0;
+  while (n < count) {
+    if (*used + SB_INLINE_BODY + 65536u + sizeof(sb_record) > size) {
+      break;
+    }
+    int64_t length = n == 0 && first != NULL ? hand_over(q, first, auto_ack, buffer) : get_one(q, buffer + *used, auto_ack);
+    if (length < 0) {
+      status = length;
+      break;
+    }
+    const sb_record *record = (const sb_record *)(const void *)(buffer + *used);
+    uint64_t inside = record->body_address == 0 ? record->body_length : 0;
+    index[3 * n] = (uint32_t)*used;
+    index[3 * n + 1] = (uint32_t)(*used + (uint64_t)length - inside);
+    index[3 * n + 2] = (uint32_t)(*used + (uint64_t)length);
+    *used += ((uint64_t)length + 7) / 8 * 8;
+    n++;
+  }
+  return n > 0 ? n : status;
+}
+
+int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index, uint64_t *used) {
+  sb_status status = sb_api_enter(q->c);
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  int64_t n = many(q, NULL, count, auto_ack, buffer, size, index, used);
+  sb_api_leave(q->c);
+  return n;
+}
+
+int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index, uint64_t *used, uint64_t deadline_ns) {
+  sb_taken t;
+  sb_status status = sb_usable(q->c);
+  if (status == SB_OK) status = sb_waiter_get(q, deadline_ns, &t);
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  pthread_mutex_lock(&q->c->lock);
+  int64_t n = many(q, &t, count, auto_ack, buffer, size, index, used);
+  pthread_mutex_unlock(&q->c->lock);
+  return n;
+}
+
+/* ---- settling ---- */
+
+void sb_api_returned(sb_queue *q) {
+  if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
+  sb_consumer_work_arrived(q);
+}
+
+/* how: 0 ack, 1 requeue, 2 reject, 3 clean return (never seen by the application). */
+sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how, bool keep_view) {
+  sb_status status;
+  if (how == 1 || how == 3) {
+    status = sb_queue_release(q, token, how == 1 ? SB_RELEASE_NACK : SB_RELEASE_CLEAN);
+    if (status == SB_OK) sb_api_returned(q);
+    return status;
+  }
+  status = sb_queue_settle(q, token, how == 0 ? SB_COUNT_ACKED : SB_COUNT_DROPPED, keep_view);
+  if (SB_LOAD(&q->c->b->header->memory_waiting, SB_SEQ_CST) != 0) sb_consumer_room_made(q->c, NULL, 0);
+  return status;
+}
+
+static uint64_t token_of(const char *record) {
+  uint64_t tag;
+  memcpy(&tag, record, sizeof tag);
+  return tag & ((UINT64_C(1) << SB_TAG_PLACE) - 1);
+}
+
+sb_status sb_settle(sb_queue *q, const char *record, uint32_t how, bool keep_view) {
+  sb_status status = sb_api_enter(q->c);
+  if (status == SB_OK) {
+    status = sb_api_end(q, token_of(record), how, keep_view);
+    sb_api_leave(q->c);
+  }
+  return status;
+}
+
+sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t count, uint32_t how) {
+  sb_status status = sb_api_enter(q->c);
+  for (uint32_t i = 0; status == SB_OK && i < count; i++) {
+    sb_status one = sb_api_end(q, token_of(records + index[i]), how, false);
+    if (one != SB_OK && one != SB_SETTLED) status = one;
+  }
+  if (status == SB_OK) {
+    sb_api_leave(q->c);
+  }
+  return status;
+}
+
+void sb_end_view(sb_connection *c, uint64_t token) {
+  if (!sb_forked(c->b)) {
+    pthread_mutex_lock(&c->lock);
+    sb_queue_end_view(c, token & ((UINT64_C(1) << SB_TAG_PLACE) - 1));
+    sb_consumer_room_made(c, NULL, 0);
+    pthread_mutex_unlock(&c->lock);
+  }
+}
+
+/* ---- browsing ---- */
+
+static void copy_racy(char *to, const uint8_t *from, uint64_t length) { /* the slot may be freed and filled anew while we copy */
+  for (uint64_t i = 0; i < length; i++) {
+    to[i] = (char)atomic_load_explicit((const _Atomic uint8_t *)from + i, SB_RELAXED);
+  }
+}
+
+/* A private copy of the next ready message at or after *position. Minus SB_FULL: *position stays, more room is needed
+ * (the first 8 bytes of the buffer say how much). */
+int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) {
+  sb_status usable = sb_usable(q->c);
+  sb_broker *b = q->c->b;
+  sb_leaf_ref leaf;
+  uint64_t at = *position + q->base;
+  if (usable != SB_OK || !sb_queue_is_open(q)) {
+    return -(int64_t)(usable != SB_OK ? usable : SB_DELETED);
+  }
+  while (sb_ring_next_leaf(b, &q->ring, at, &leaf, &at)) {
+    while (sb_leaf_covers(&leaf, at)) {
+      sb_cell_shm *cell = sb_leaf_cell(&leaf, at);
+      uint64_t word = SB_LOAD(&cell->word, SB_ACQUIRE);
+      if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_FREE || sb_cell_state(word) == SB_CELL_CLOSED) {
+        *position = at - q->base;
+        return -(int64_t)SB_EMPTY;
+      }
+      sb_taken t = {.position = at, .slot = sb_cell_slot(word), .side = SB_LOAD(&cell->side, SB_ACQUIRE)};
+      if (sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(b, t.slot) && sb_slot_ready(b, t.slot)) {
+        uint64_t header = SB_LOAD(sb_slot_header(b, t.slot), SB_ACQUIRE);
+        sb_message_shm m;
+        t.message = &m;
+        copy_racy((char *)&m, sb_slot_at(b, t.slot), sizeof m);
+        uint64_t front = (uint64_t)m.key_length + m.properties_length, need = sizeof(sb_record) + front + m.body_length;
+        bool sound = plausible(b, &t);
+        if (sound && need > size && SB_LOAD(&cell->word, SB_ACQUIRE) == word) {
+          memcpy(buffer, &need, sizeof need);
+          *position = at - q->base;
+          return -(int64_t)SB_FULL;
+        }
+        if (sound && need <= size) {
+          sb_record record = {.sequence = at - q->base, .body_length = m.body_length, .timestamp_ns = m.timestamp_ns, .expires_ns = m.expires_ns,
+                              .properties_length = m.properties_length, .key_length = m.key_length, .priority = m.priority,
+                              .redelivered = (t.side & SB_SIDE_REDELIVERED) != 0};
+          memcpy(buffer, &record, sizeof record);
+          const uint8_t *from = sb_slot_at(b, t.slot);
+          copy_racy(buffer + sizeof record, from + sizeof m, front);
+          copy_racy(buffer + sizeof record + front, from + m.body_offset, m.body_length);
+        }
+        bool expired = m.expires_ns != 0 && m.expires_ns <= sb_now_ns();
+        if (SB_LOAD(&cell->word, SB_SEQ_CST) == word && SB_LOAD(sb_slot_header(b, t.slot), SB_SEQ_CST) == header) {
+          if (!sound) return -(int64_t)SB_CORRUPT;
+          if (!expired) {
+            *position = at + 1 - q->base;
+            return (int64_t)need;
+          }
+        } else {
+          continue; /* it changed while we copied: look at this cell again */
+        }
+      }
+      at++;
+    }
+  }
+  *position = at - q->base;
+  return -(int64_t)SB_EMPTY;
+}

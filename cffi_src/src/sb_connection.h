@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A connection as its own process sees it, and the table of what it holds.
+ *
+ * What: the connection is the owner written into slots and cells (12-bit id). Its *holdings* are a shared table of
+ * everything it is taking, holds or is giving back; an entry is written before the CAS it announces, so a reaper
+ * walks this table instead of the whole broker.
+ *
+ * Layout: chunks of 255 entries linked from the connection record. An entry is named by its *token*: its arena offset
+ * divided by 16. Free entries are linked through their own second word, which only the living owner reads.
+ *
+ * Invariants:
+ *  I10 whatever names this connection as owner is listed in its holdings; a listed thing need not be owned any more.
+ *  I11 chunks are only added while the connection lives.
+ *
+ * Ordering pairs:
+ *  P8 an entry is stored (release) before the CAS that takes what it names; the reaper reads it after the death.
+ *
+ * Death: killed before the CAS: the entry names something it does not own; the reaper looks at the authoritative word
+ *  and leaves it alone. Killed while a new chunk is being linked: `linking` names it.
+ *
+ * Concurrency: single writer: all calls of a connection that touch shared words run under its process-local `lock`.
+ */
+#ifndef SB_CONNECTION_H
+#define SB_CONNECTION_H
+
+#include "sb_segment.h"
+
+typedef struct {
+  uint64_t mask;
+  uint32_t chunk, word;
+} sb_slab_cache;
+
+struct sb_consumer;
+struct sb_queue;
+
+struct sb_connection {
+  sb_broker *b;
+  struct sb_queue *queues; /* open handles, linked by `next` */
+  struct sb_consumer **consumers; /* by target, SB_MAX_TARGETS of them; only the IO thread's map from bits to consumers */
+  uint64_t pending[SB_MAX_TARGETS / 64]; /* targets that have a turn to come */
+  uint64_t io_token;
+  uint32_t io_node, io_rotation;
+  sb_half io_tick_us; /* wake up at least that often, 0 = no need */
+  sb_connection_shm *shm;
+  uint32_t id, record;
+  uint32_t closed; /* process-local: no further use */
+  pthread_mutex_t lock;
+  uint64_t free_holding; /* token of the first free entry, 0 = none */
+  uint64_t page_token;   /* kept aside for retiring pages: an ack must never fail for want of memory */
+  sb_holdings_shm *last;
+  uint64_t swept_ns[SB_MAX_CLASSES];
+  sb_slab_cache cache[SB_MAX_CLASSES];
+};
+
+/* While a connection is being opened it has no holdings yet: its process slot announces for it. */
+#define SB_TOKEN_BOOT (UINT64_C(1) << 40)
+static inline sb_holding_shm *sb_holding_at(const sb_broker *b, uint64_t token) {
+  if (token == SB_TOKEN_BOOT) {
+    return &b->processes[b->process].boot;
+  }
+  return (sb_holding_shm *)(void *)(b->arena + token * sizeof(sb_holding_shm));
+}
+static inline uint64_t sb_holding_what(unsigned kind, uint32_t slot, uint64_t gen) {
+  return (uint64_t)kind | SB_PUT(slot, 4) | SB_PUT(gen, 32);
+}
+static inline unsigned sb_holding_kind(uint64_t w) { return (unsigned)SB_BITS(w, 0, 4); }
+static inline uint32_t sb_holding_slot(uint64_t w) { return (uint32_t)SB_BITS(w, 4, 28); }
+static inline uint32_t sb_holding_gen(uint64_t w) { return (uint32_t)(w >> 32); }
+
+/* A free entry for the caller; SB_GROW or SB_NO_MEMORY when there is no room for another chunk of them. */
+sb_status sb_holding_take(sb_connection *c, uint64_t *token);
+void sb_holding_give(sb_connection *c, uint64_t token);
+static inline void sb_holding_set(const sb_broker *b, uint64_t token, uint64_t what, uint64_t where) {
+  sb_holding_shm *h = sb_holding_at(b, token);
+  SB_STORE(&h->where, where, SB_RELAXED); /* made visible by the next line */
+  SB_STORE(&h->what, what, SB_RELEASE);   /* P8 release: before the CAS it announces */
+}
+
+sb_status sb_connection_open(sb_broker *b, sb_connection *c, const char *name, uint32_t name_length);
+/* The record of a connection id, NULL when nobody has it. */
+sb_connection_shm *sb_connection_record(sb_broker *b, unsigned id);
+
+#endif

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_directory.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "sb_liveness.h"
+#include "sb_slab.h"
+#include "sb_wait.h"
+
+static pthread_mutex_t topology_mutex = PTHREAD_MUTEX_INITIALIZER; /* the byte lock belongs to the description, not to a thread */
+
+static uint64_t hash_of(const char *name, uint32_t length) {
+  uint64_t h = UINT64_C(14695981039346656037);
+  for (uint32_t i = 0; i < length; i++) {
+    h = (h ^ (uint8_t)name[i]) * UINT64_C(1099511628211);
+  }
+  h ^= h >> 32;
+  return h & ((UINT64_C(1) << 34) - 1);
+}
+static unsigned entry_state(uint64_t e) { return (unsigned)SB_BITS(e, 0, 2); }
+static uint32_t entry_slot(uint64_t e) { return (uint32_t)SB_BITS(e, 2, 28); }
+static uint64_t entry_word(uint32_t slot, uint64_t hash) { return SB_DIR_LIVE | SB_PUT(slot, 2) | SB_PUT(hash, 30); }
+
+sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) {
+  *holder = 0;
+  for (;;) {
+    if (pthread_mutex_trylock(&topology_mutex) == 0) {
+      if (sb_lock_byte(b->topology_fd, SB_LOCK_TOPOLOGY)) {
+        break;
+      }
+      pthread_mutex_unlock(&topology_mutex);
+    }
+    if (sb_now_ns() >= deadline_ns) {
+      *holder = (int32_t)SB_LOAD(&b->header->topology_pid, SB_RELAXED);
+      return SB_TIMEOUT;
+    }
+    struct timespec pause = {0, 1000000};
+    nanosleep(&pause, NULL);
+  }
+  SB_STORE(&b->header->topology_pid, (uint32_t)SB_LOAD(&b->processes[b->process].pid, SB_RELAXED), SB_RELAXED);
+  uint32_t left = (uint32_t)SB_LOAD(&b->header->topology_intent, SB_ACQUIRE);
+  if (left != 0 && sb_slot_in_range(b, left) && sb_slot_ready(b, left) &&
+      SB_BITS(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, left))->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_CLOSED) {
+    sb_directory_remove(b, left); /* the last holder died between closing the queue and removing its name */
+  }
+  SB_STORE(&b->header->topology_intent, 0, SB_RELEASE);
+  return SB_OK;
+}
+
+void sb_topology_unlock(sb_broker *b) {
+  SB_STORE(&b->header->topology_intent, 0, SB_RELEASE);
+  SB_STORE(&b->header->topology_pid, 0u, SB_RELAXED);
+  (void)SB_ADD(&b->header->topology_epoch, 1, SB_ACQ_REL);
+  sb_unlock_byte(b->topology_fd, SB_LOCK_TOPOLOGY);
+  pthread_mutex_unlock(&topology_mutex);
+}
+
+static bool named(sb_broker *b, uint32_t slot, const char *name, uint32_t length) {
+  if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
+    return false;
+  }
+  sb_queue_shm *q = sb_slot_at(b, slot);
+  return SB_LOAD(&q->name_length, SB_RELAXED) == length && length <= SB_NAME_MAX && memcmp(q->name, name, length) == 0;
+}
+
+uint32_t sb_directory_find(sb_broker *b, const char *name, uint32_t length) {
+  uint64_t hash = hash_of(name, length);
+  for (uint32_t i = 0; i < SB_DIRECTORY_SIZE; i++) {
+    sb_word *word = &b->directory[(hash + i) % SB_DIRECTORY_SIZE];
+    uint64_t entry = SB_LOAD(word, SB_ACQUIRE); /* P10 acquire */
+    if (entry_state(entry) == SB_DIR_EMPTY) {
+      return 0;
+    }
+    if (entry_state(entry) == SB_DIR_LIVE && entry >> 30 == hash && named(b, entry_slot(entry), name, length) &&
+        SB_LOAD(word, SB_ACQUIRE) == entry) {
+      return entry_slot(entry);
+    }
+  }
+  return 0;
+}
+
+static void start(sb_queue_shm *q, const char *name, uint32_t length) {
+  uint64_t base = SB_LOAD(&q->base, SB_RELAXED); /* of this object: positions go on where its last life ended (I4) */
+  SB_STORE(&q->ring_size, -1, SB_RELAXED);
+  SB_STORE(&q->max_length, -1, SB_RELAXED);
+  SB_STORE(&q->max_bytes, -1, SB_RELAXED);
+  SB_STORE(&q->overflow, (uint32_t)SB_OVERFLOW_BLOCK, SB_RELAXED);
+  SB_STORE(&q->flags, 0u, SB_RELAXED);
+  SB_STORE(&q->ledgers, 0u, SB_RELAXED);
+  SB_STORE(&q->levels, 0u, SB_RELAXED);
+  SB_STORE(&q->admitted, base, SB_RELAXED);
+  SB_STORE(&q->bytes_in, 0, SB_RELAXED);
+  SB_STORE(&q->bound, 0, SB_RELAXED);
+  SB_STORE(&q->taken, 0, SB_RELAXED);
+  SB_STORE(&q->bytes_out, 0, SB_RELAXED);
+  SB_STORE(&q->returned, 0, SB_RELAXED);
+  SB_STORE(&q->last_take, 0, SB_RELAXED);
+  SB_STORE(&q->interested, 0, SB_RELAXED);
+  SB_STORE(&q->notified, 0, SB_RELAXED);
+  SB_STORE(&q->not_interested, 0, SB_RELAXED);
+  SB_STORE(&q->non_acquiring, 0, SB_RELAXED);
+  SB_STORE(&q->consumers, 0, SB_RELAXED);
+  SB_STORE(&q->room_waiting, 0, SB_RELAXED);
+  SB_STORE(&q->timers_lost, 0, SB_RELAXED);
+  SB_STORE(&q->rescues, 0, SB_RELAXED);
+  SB_STORE(&q->exclusive, 0, SB_RELAXED);
+  SB_STORE(&q->created_ns, sb_wall_ns(), SB_RELAXED);
+  memset(q->name, 0, sizeof q->name);
+  memcpy(q->name, name, length);
+  SB_STORE(&q->name_length, length, SB_RELAXED);
+  uint64_t state = SB_LOAD(&q->state, SB_RELAXED);
+  SB_STORE(&q->state, SB_QUEUE_OPEN | SB_PUT((state >> 2) + 1, 2), SB_RELEASE);
+}
+
+sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t length, uint32_t *slot) {
+  sb_broker *b = c->b;
+  uint64_t token, gen, hash = hash_of(name, length);
+  if (SB_LOAD(&b->header->queue_count, SB_RELAXED) >= SB_MAX_QUEUES) {
+    return SB_LIMIT;
+  }
+  sb_status status = sb_slab_object(c, SB_KIND_QUEUE, &token, slot, &gen);
+  if (status != SB_OK) {
+    return status;
+  }
+  start(sb_slot_at(b, *slot), name, length);
+  SB_CRASHPOINT("directory.queue.ready");
+  for (uint32_t i = 0; i < SB_DIRECTORY_SIZE; i++) {
+    sb_word *word = &b->directory[(hash + i) % SB_DIRECTORY_SIZE];
+    unsigned state = entry_state(SB_LOAD(word, SB_RELAXED));
+    if (state == SB_DIR_EMPTY || state == SB_DIR_DEAD) {
+      SB_STORE(word, entry_word(*slot, hash), SB_RELEASE); /* P10 release */
+      break;
+    }
+  }
+  SB_CRASHPOINT("directory.linked");
+  uint64_t mine = sb_slot_word(SB_SLOT_ALLOC, c->id, gen);
+  (void)SB_CAS(sb_slot_header(b, *slot), &mine, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen), SB_ACQ_REL);
+  sb_holding_give(c, token);
+  (void)SB_ADD(&b->header->queue_count, 1u, SB_RELAXED);
+  return SB_OK;
+}
+
+static sb_word *entry_of(sb_broker *b, uint32_t slot, unsigned state) {
+  sb_queue_shm *q = sb_slot_at(b, slot);
+  uint32_t length = SB_LOAD(&q->name_length, SB_RELAXED);
+  uint64_t hash = hash_of(q->name, length <= SB_NAME_MAX ? length : 0);
+  for (uint32_t i = 0; i < SB_DIRECTORY_SIZE; i++) {
+    sb_word *word = &b->directory[(hash + i) % SB_DIRECTORY_SIZE];
+    uint64_t entry = SB_LOAD(word, SB_ACQUIRE);
+    if (entry_state(entry) == SB_DIR_EMPTY) {
+      return NULL;
+    }
+    if (entry_state(entry) == state && entry_slot(entry) == slot) {
+      return word;
+    }
+  }
+  return NULL;
+}
+
+bool sb_directory_links(sb_broker *b, uint32_t slot) { return entry_of(b, slot, SB_DIR_LIVE) != NULL; }
+
+void sb_directory_remove(sb_broker *b, uint32_t slot) {
+  sb_word *word = entry_of(b, slot, SB_DIR_LIVE);
+  if (word != NULL) { /* the name is gone; the entry still leads the sweep to the object */
+    SB_STORE(word, (SB_LOAD(word, SB_RELAXED) & ~UINT64_C(3)) | SB_DIR_CLOSED, SB_RELEASE);
+    (void)SB_SUB(&b->header->queue_count, 1u, SB_RELAXED);
+  }
+}
+
+uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed) {
+  while (*index < SB_DIRECTORY_SIZE) {
+    uint64_t entry = SB_LOAD(&b->directory[(*index)++], SB_ACQUIRE);
+    if (entry_state(entry) == (closed ? SB_DIR_CLOSED : SB_DIR_LIVE) && sb_slot_in_range(b, entry_slot(entry)) &&
+        sb_slot_ready(b, entry_slot(entry))) {
+      return entry_slot(entry);
+    }
+  }
+  return 0;
+}
+
+uint32_t sb_directory_sweep(sb_connection *c) {
+  uint32_t freed = 0, index = 0, slot;
+  while ((slot = sb_directory_next(c->b, &index, true)) != 0) {
+    sb_queue q;
+    if (sb_queue_open(c, slot, &q, true) == SB_OK) {
+      (void)sb_upkeep_dispose(&q);
+      sb_queue_leave(&q);
+    }
+    sb_word *word = entry_of(c->b, slot, SB_DIR_CLOSED);
+    uint64_t entry = word != NULL ? SB_LOAD(word, SB_RELAXED) : 0;
+    if (word != NULL && sb_upkeep_free(c, slot)) {
+      SB_CRASHPOINT("directory.freed");
+      (void)SB_CAS(word, &entry, (uint64_t)SB_DIR_DEAD, SB_RELEASE);
+      freed++;
+    }
+  }
+  return freed;
+}

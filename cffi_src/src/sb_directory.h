@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Directory: queues by name.
+ *
+ * What: an open hash table of 65,536 words in segment 0. Reading takes no lock; changes are made under the topology lock.
+ *
+ * Layout: entry = 2 state (EMPTY, LIVE, DEAD, CLOSED) | 28 queue slot | 34 hash. A search ends at EMPTY.
+ *
+ * Invariants: I36 a name has at most one LIVE entry; its queue object is complete before the entry is stored.
+ *
+ * Ordering pairs: P10 the entry is stored with release after the queue object; a reader loads it with acquire.
+ *
+ * Death (after -> state; repaired by): queue allocated, no entry -> listed -> freed by the reaper. Closed, still in the
+ *  directory -> removed by the next holder of the topology lock.
+ *
+ * Concurrency: lookup and iterate by anybody; create, remove under the lock. The kernel frees the lock of a dead holder.
+ */
+#ifndef SB_DIRECTORY_H
+#define SB_DIRECTORY_H
+
+#include "sb_upkeep.h"
+
+sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder);
+void sb_topology_unlock(sb_broker *b);
+uint32_t sb_directory_find(sb_broker *b, const char *name, uint32_t length);
+sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t length, uint32_t *slot);
+void sb_directory_remove(sb_broker *b, uint32_t slot);
+bool sb_directory_links(sb_broker *b, uint32_t slot);
+/* The next queue at or after *index, open ones or deleted ones; 0 at the end. */
+uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed);
+/* Frees deleted queues that nobody has open any more. Under the topology lock. */
+uint32_t sb_directory_sweep(sb_connection *c);
+
+#endif

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_housekeeping.h"
+
+#include "sb_liveness.h"
+#include "sb_wait.h"
+
+static bool stopped(sb_broker *b, const sb_node_shm *n) {
+  char state = 0;
+  (void)b;
+  (void)sb_process_start_ticks((int32_t)SB_LOAD(&n->pid, SB_RELAXED), &state);
+  return state == 'T' || state == 't';
+}
+
+/* Rings those who were notified and did nothing; tells whether one of them is stopped. */
+static bool ring_notified(sb_connection *by, sb_queue_shm *q) {
+  bool any_stopped = false;
+  uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
+  for (uint32_t n = 0; level != 0 && n < 4096u && sb_node_at(by->b, level) != NULL; n++) {
+    sb_ring list;
+    uint64_t position = 0;
+    uint32_t node;
+    if (sb_ring_open(by->b, level, SB_RING_NOTIFIED, &list)) {
+      while ((node = sb_nodes_next(by, &list, SB_NODE_NOTIFIED, &position)) != 0) {
+        any_stopped = stopped(by->b, sb_slot_at(by->b, node)) || any_stopped;
+        notify_work(by->b, node);
+      }
+    }
+    level = SB_LOAD(&((sb_level_shm *)sb_slot_at(by->b, level))->next, SB_ACQUIRE);
+  }
+  return any_stopped;
+}
+
+void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory) {
+  sb_queue_shm *q = sb_slot_at(by->b, slot);
+  sb_ring r;
+  if (!sb_ring_open(by->b, slot, SB_RING_CELLS, &r) || SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_OPEN) {
+    return;
+  }
+  uint64_t last_take = SB_LOAD(&q->last_take, SB_RELAXED), tail = SB_LOAD(&q->tail, SB_RELAXED);
+  bool quiet = last_take == memory->last_take && tail == memory->tail;
+  memory->quiet_ticks = quiet ? memory->quiet_ticks + 1 : 0;
+  bool idle = last_take == memory->last_take;
+  memory->last_take = last_take;
+  memory->tail = tail;
+  if (memory->quiet_ticks == 2 && SB_LOAD(&q->ledgers, SB_RELAXED) != 0) { /* traffic rests: set right what deaths left */
+    (void)sb_upkeep_reconcile(by->b, q);
+    sb_nodes_recount(by->b, slot);
+  }
+  bool paused = (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0;
+  if (!idle || paused || (SB_LOAD(&q->interested, SB_SEQ_CST) <= 0 && SB_LOAD(&q->notified, SB_SEQ_CST) <= 0)) {
+    return;
+  }
+  (void)sb_ring_exact_tail(by->b, &r);
+  if ((int64_t)(SB_LOAD(&q->tail, SB_SEQ_CST) - SB_LOAD(&q->base, SB_RELAXED) - SB_LOAD(&q->taken, SB_SEQ_CST)) <= 0) {
+    return;
+  }
+  (void)sb_upkeep_resurface(by->b, &r);
+  bool because_stopped = ring_notified(by, q);
+  if (SB_LOAD(&q->interested, SB_SEQ_CST) > 0 && sb_consumer_notify_one(by, slot, true)) {
+    (void)SB_ADD(&q->rescues, 1, SB_RELAXED);
+    (void)SB_ADD(because_stopped ? &by->b->header->stopped_rescues : &by->b->header->rescues, 1, SB_RELAXED);
+  }
+}
+
+static bool has_timer(sb_broker *b, uint64_t word) {
+  uint32_t slot = sb_cell_slot(word);
+  if (!sb_cell_has_message(word) || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
+    return false;
+  }
+  const sb_message_shm *m = sb_slot_at(b, slot);
+  return m->due_ns != 0 || m->expires_ns != 0;
+}
+
+uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursor, uint64_t *positions, uint32_t room) {
+  sb_ring r;
+  sb_leaf_ref leaf;
+  uint32_t n = 0;
+  bool all = SB_LOAD(&q->shm->timers_lost, SB_ACQUIRE) != 0 && *cursor == 0;
+  if (!sb_ring_open(q->c->b, q->slot, all ? SB_RING_CELLS : SB_RING_SCHEDULE, &r)) {
+    return 0;
+  }
+  uint64_t at = all ? 0 : *cursor;
+  while (n < room && sb_ring_next_leaf(q->c->b, &r, at, &leaf, &at)) {
+    for (; n < room && sb_leaf_covers(&leaf, at); at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
+      if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_FREE) {
+        if (!all) *cursor = at;
+        if (all) SB_STORE(&q->shm->timers_lost, 0, SB_RELEASE);
+        return n;
+      }
+      if (all ? has_timer(q->c->b, word) : sb_cell_state(word) == SB_CELL_ENTRY) {
+        positions[n++] = all ? at : word >> 4;
+      }
+    }
+  }
+  if (!all) *cursor = at;
+  return n;
+}
+
+void sb_housekeeping_trim_schedule(sb_queue *q) {
+  sb_ring r;
+  sb_leaf_ref leaf, cell_leaf;
+  if (!sb_ring_open(q->c->b, q->slot, SB_RING_SCHEDULE, &r)) {
+    return;
+  }
+  uint64_t at = SB_LOAD(r.base, SB_RELAXED);
+  while (sb_ring_next_leaf(q->c->b, &r, at, &leaf, &at)) {
+    for (; sb_leaf_covers(&leaf, at); at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
+      if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_FREE) {
+        return;
+      }
+      uint64_t position = word >> 4, cell = 0;
+      bool needed = sb_cell_state(word) != SB_CELL_ENTRY;
+      if (!needed && sb_ring_locate(q->c->b, NULL, &q->ring, position, &cell_leaf) == SB_OK) {
+        cell = SB_LOAD(&sb_leaf_cell(&cell_leaf, position)->word, SB_ACQUIRE);
+        needed = sb_cell_of(cell, cell_leaf.gen) && sb_cell_has_message(cell) && sb_cell_state(cell) != SB_CELL_SETTLED;
+      }
+      if (!needed) {
+        (void)sb_ring_drop(q->c, &r, &leaf, at, word);
+      }
+    }
+  }
+}

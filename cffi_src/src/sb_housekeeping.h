@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Housekeeping: what the housekeeper does for each queue at each tick.
+ *
+ * What: the missed-notification check, setting hints right when traffic rests, timers. It holds the housekeeper's byte
+ * lock while it serves; clients notice a free byte and start another.
+ *
+ * Invariants: I37 a queue with something ready, somebody interested and no acquisition for a tick has one more notified,
+ *  whatever `notified` says; that is counted as a rescue, apart when a stopped process was the reason.
+ *
+ * Ordering pairs: none of its own.
+ *
+ * Death: nothing is half done here: each check reads the truth anew.
+ *
+ * Concurrency: beside everything; several housekeepers would only do the same work twice.
+ */
+#ifndef SB_HOUSEKEEPING_H
+#define SB_HOUSEKEEPING_H
+
+#include "sb_directory.h"
+#include "sb_recover.h"
+
+/* What the housekeeper remembers of a queue from tick to tick. */
+typedef struct {
+  uint64_t last_take, tail, quiet_ticks;
+} sb_queue_memory;
+
+void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory);
+/* Copies positions of schedule entries from *cursor on; with timers_lost, of all cells that have a timer. */
+uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursor, uint64_t *positions, uint32_t room);
+/* Drops the schedule entries of messages that need no timer any more. */
+void sb_housekeeping_trim_schedule(sb_queue *q);
+
+#endif

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_io.h"
+
+#include <signal.h>
+
+#include "sb_liveness.h"
+#include "sb_slab.h"
+#include "sb_wait.h"
+
+#define TURNS_PER_LOCK 16u
+#define SLEEP_NS UINT64_C(5000000000)
+#define LOWEST_SLEEP_NS UINT64_C(500000000)
+#define WORDS (SB_MAX_TARGETS / 64)
+
+sb_status sb_io_prepare(sb_connection *c) {
+  uint64_t gen;
+  sb_status status = sb_slab_object(c, SB_KIND_NODE, &c->io_token, &c->io_node, &gen);
+  if (status != SB_OK) {
+    return status;
+  }
+  sb_node_shm *n = sb_slot_at(c->b, c->io_node);
+  SB_STORE(&n->flags, SB_NODE_DIRECT, SB_RELAXED);
+  SB_STORE(&n->queue, 0u, SB_RELAXED);
+  SB_STORE(&c->shm->waiter, c->io_node, SB_RELEASE);
+  return SB_OK;
+}
+
+void sb_io_ring(sb_connection *c) {
+  if (c->io_node != 0) {
+    (void)sb_wake_ring(&((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake);
+  }
+}
+
+/* P9: the connection's bits, then the targets'; the node's flag is cleared in the turn. */
+static bool collect(sb_connection *c) {
+  uint64_t words = SB_SWAP(&c->shm->work, 0, SB_SEQ_CST);
+  for (; words != 0; words &= words - 1) {
+    unsigned w = (unsigned)__builtin_ctzll(words);
+    c->pending[w] |= SB_SWAP(&c->shm->work_targets[w], 0, SB_SEQ_CST);
+  }
+  for (unsigned w = 0; w < WORDS; w++) {
+    if (c->pending[w] != 0) return true;
+  }
+  return false;
+}
+
+/* The next pending target after the last one that had a turn. */
+static sb_consumer *next_target(sb_connection *c) {
+  for (uint32_t k = 0; k <= WORDS; k++) {
+    uint32_t from = (c->io_rotation + 1) % SB_MAX_TARGETS, w = (from / 64 + k) % WORDS;
+    uint64_t bits = c->pending[w];
+    if (k == 0) bits &= ~UINT64_C(0) << (from % 64);
+    if (bits != 0) {
+      c->io_rotation = w * 64 + (uint32_t)__builtin_ctzll(bits);
+      return c->consumers[c->io_rotation];
+    }
+  }
+  return NULL;
+}
+
+static bool some_turns(sb_connection *c) {
+  bool more = collect(c);
+  for (unsigned turn = 0; more && turn < TURNS_PER_LOCK; turn++) {
+    sb_consumer *k = next_target(c);
+    uint32_t target = c->io_rotation;
+    if (k == NULL || !sb_consumer_turn(k)) {
+      c->pending[target / 64] &= ~(UINT64_C(1) << (target % 64));
+    }
+    more = collect(c);
+  }
+  return more;
+}
+
+/* A sleeper whose wait timed out believes no flag: it reads node words and queues. */
+static void look_everywhere(sb_connection *c) {
+  for (uint32_t t = 0; t < SB_MAX_TARGETS; t++) {
+    if (c->consumers[t] != NULL && sb_consumer_wants_work(c->consumers[t])) {
+      c->pending[t / 64] |= UINT64_C(1) << (t % 64);
+    }
+  }
+}
+
+static bool is_lowest(sb_broker *b) {
+  for (uint32_t i = 0; i < SB_MAX_PROCESSES; i++) {
+    if (SB_BITS(SB_LOAD(&b->processes[i].word, SB_RELAXED), 0, 2) == SB_PROC_LIVE &&
+        (i == b->process || sb_byte_holder(b->lock_fd, SB_LOCK_PROCESS + (long)i) != 0)) {
+      return i == b->process;
+    }
+  }
+  return true;
+}
+
+bool sb_io_housekeeper_missing(sb_connection *c) { return sb_byte_holder(c->b->lock_fd, SB_LOCK_HOUSEKEEPER) == 0; }
+
+sb_status sb_io_run(sb_connection *c) {
+  sigset_t all;
+  sigfillset(&all);
+  (void)pthread_sigmask(SIG_BLOCK, &all, NULL); /* signals belong to the application's threads */
+  sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake;
+  bool lowest = is_lowest(c->b);
+  uint64_t looked = sb_now_ns();
+  for (;;) {
+    pthread_mutex_lock(&c->lock);
+    bool more = !c->closed && some_turns(c);
+    pthread_mutex_unlock(&c->lock);
+    if (c->closed) {
+      return SB_CLOSED;
+    }
+    if (more) {
+      continue;
+    }
+    uint32_t armed = sb_wake_arm(wake); /* P6 */
+    if (SB_LOAD(&c->shm->work, SB_SEQ_CST) != 0 || c->closed) {
+      sb_wake_disarm(wake);
+      continue;
+    }
+    if (SB_LOAD(&c->b->header->closing, SB_ACQUIRE) != 0) {
+      sb_wake_disarm(wake);
+      return SB_STOPPING;
+    }
+    uint64_t now = sb_now_ns(), tick = (uint64_t)SB_LOAD(&c->io_tick_us, SB_ACQUIRE) * 1000u;
+    uint64_t until = now + (lowest ? LOWEST_SLEEP_NS : SLEEP_NS);
+    bool interrupted, ticking = tick != 0 && now + tick < until;
+    bool woken = sb_wake_sleep(wake, armed, ticking ? now + tick : until, &interrupted);
+    sb_wake_disarm(wake);
+    if (ticking && !woken) {
+      return SB_TICK;
+    }
+    if (!woken || sb_now_ns() - looked > SLEEP_NS) {
+      looked = sb_now_ns();
+      lowest = is_lowest(c->b);
+      if (lowest && sb_io_housekeeper_missing(c)) {
+        (void)sb_recover_all(c);
+        if (SB_LOAD(&c->b->header->stopped, SB_ACQUIRE) == 0) {
+          return SB_NO_HOUSEKEEPER;
+        }
+      }
+      pthread_mutex_lock(&c->lock);
+      look_everywhere(c);
+      pthread_mutex_unlock(&c->lock);
+    }
+  }
+}

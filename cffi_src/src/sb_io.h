@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/* IO loop: the thread of a connection that is notified and pulls.
+ *
+ * What: it takes the target bits that notifiers left, gives each consumer turns in rotation, and sleeps on the
+ * connection's wake word when there is nothing to do. It also is one of those who notice the dead: the lowest live
+ * process every 500 ms, the others every 5 s.
+ *
+ * Invariants: P9's order (connection, target, node, then look) lives here and in sb_consumer.c.
+ *
+ * Ordering pairs: P6 and P9.
+ *
+ * Death: nothing here is shared but the flags; a dead connection's flags go with its record.
+ *
+ * Concurrency: one thread per connection; it takes the connection's lock for a few turns at a time.
+ */
+#ifndef SB_IO_H
+#define SB_IO_H
+
+#include "sb_recover.h"
+
+sb_status sb_io_prepare(sb_connection *c);
+/* Runs until the connection closes (SB_CLOSED), the broker is being stopped (SB_STOPPING), its housekeeper is missing
+ * (SB_NO_HOUSEKEEPER), or a tick is over (SB_TICK, see io_tick_us). */
+sb_status sb_io_run(sb_connection *c);
+void sb_io_ring(sb_connection *c);
+bool sb_io_housekeeper_missing(sb_connection *c);
+
+#endif

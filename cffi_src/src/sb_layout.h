@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The shared memory, word by word. Everything other processes can see is declared here and nowhere else.
+ *
+ * What: packed words, shared structs (`_shm`) and their asserted sizes. No pointer is ever stored: a *slot id* is
+ * an arena offset in units of 256 bytes (28 bits, so 64 GiB).
+ *
+ * Layout: segment 0 holds the header, the process table, the connection table, the chunk table, the classes and
+ * the queue directory. Every later segment n holds `chunks_per_segment` chunks of the arena: first their metadata
+ * (slot headers and free hints, 68 KiB a chunk), then their bodies (2 MiB a chunk).
+ *
+ * Invariants:
+ *  I1 an object's one authoritative word decides its state; every other field is a hint or is guarded by that word.
+ *  I2 the owner of a slot or cell is written by the CAS that takes it.
+ *  I3 a structural slot (page, node, ledger ...) keeps its kind of memory for ever, and its generation never repeats.
+ *  I4 positions of a ring never repeat, not even when its queue object is used again: see `base`.
+ *
+ * Ordering pairs are declared in the header of the module that owns them.
+ * Death: nothing is executed here. Concurrency: words are changed only through sb_atomic.h.
+ */
+#ifndef SB_LAYOUT_H
+#define SB_LAYOUT_H
+
+#include "sb_atomic.h"
+
+#define SB_MAGIC UINT64_C(0x72656b6f72626d68) /* "hmbroker" */
+#define SB_LAYOUT_MAJOR 1u
+#define SB_LAYOUT_MINOR 0u
+
+#define SB_UNIT 256u
+#define SB_CHUNK_BYTES (UINT64_C(2) << 20)
+#define SB_CHUNK_UNITS 8192u
+#define SB_CHUNK_META_BYTES (UINT64_C(68) << 10)
+#define SB_MAX_CHUNKS 32768u
+#define SB_MAX_SEGMENTS 255u
+#define SB_MAX_BODY (UINT64_C(1) << 30)
+#define SB_MAX_PROCESSES 4096u
+#define SB_MAX_CONNECTIONS 4096u /* id 0 is nobody */
+#define SB_DIRECTORY_SIZE 65536u
+#define SB_MAX_QUEUES 49152u
+#define SB_NAME_MAX 255u
+#define SB_BROKER_NAME_MAX 64u
+#define SB_PAGE_CELLS 64u
+#define SB_MAX_TARGETS 4096u
+#define SB_MAX_CLASSES 64u
+
+/* Lock file: byte 0 is the topology lock, byte 1 the housekeeper's, 64+i that of process slot i. */
+#define SB_LOCK_TOPOLOGY 0
+#define SB_LOCK_HOUSEKEEPER 1
+#define SB_LOCK_PROCESS 64
+
+#define SB_BITS(value, shift, width) (((uint64_t)(value) >> (shift)) & ((UINT64_C(1) << (width)) - 1u))
+#define SB_PUT(value, shift) ((uint64_t)(value) << (shift))
+
+/* ---- slot header: 2 state | 24 references or owner | 38 generation ---- */
+enum { SB_SLOT_FREE = 0, SB_SLOT_ALLOC = 1, SB_SLOT_STAGED = 2, SB_SLOT_PUBLISHED = 3 };
+#define SB_MAX_REFS 24u
+#define SB_GEN_MASK ((UINT64_C(1) << 38) - 1u)
+static inline unsigned sb_slot_state(uint64_t h) { return (unsigned)SB_BITS(h, 0, 2); }
+static inline uint64_t sb_slot_refs(uint64_t h) { return SB_BITS(h, 2, 24); }
+static inline unsigned sb_slot_owner(uint64_t h) { return (unsigned)SB_BITS(h, 2, 12); }
+static inline uint64_t sb_slot_gen(uint64_t h) { return h >> 26; }
+static inline uint64_t sb_slot_word(unsigned state, uint64_t field, uint64_t gen) {
+  return (uint64_t)state | SB_PUT(field, 2) | SB_PUT(gen & SB_GEN_MASK, 26);
+}
+
+/* ---- ring cell: 4 state | 28 slot | 5 reference | 12 owner | 15 generation (27 where there is no owner);
+ *      FREE, TOMBSTONE, CLOSING, CLOSED: 4 state | 38 generation | flags ---- */
+enum {
+  SB_CELL_FREE = 1,
+  SB_CELL_AVAILABLE = 2,
+  SB_CELL_HELD = 3,
+  SB_CELL_ACQUIRED = 4,
+  SB_CELL_REMOVING = 5,
+  SB_CELL_SETTLED = 6,
+  SB_CELL_TOMBSTONE = 7,
+  SB_CELL_CLOSING = 8,
+  SB_CELL_CLOSED = 9,
+  SB_CELL_ENTRY = 10 /* lists: 4 state | 28 node | 32 epoch; schedule: 4 state | 60 position */
+};
+#define SB_CLOSING_IF_UNUSED (UINT64_C(1) << 42)
+#define SB_CLOSING_IF_EMPTY (UINT64_C(1) << 43)
+static inline unsigned sb_cell_state(uint64_t c) { return (unsigned)SB_BITS(c, 0, 4); }
+static inline uint32_t sb_cell_slot(uint64_t c) { return (uint32_t)SB_BITS(c, 4, 28); }
+static inline unsigned sb_cell_ref(uint64_t c) { return (unsigned)SB_BITS(c, 32, 5); }
+static inline unsigned sb_cell_owner(uint64_t c) { return (unsigned)SB_BITS(c, 37, 12); }
+static inline uint64_t sb_cell_bare(unsigned state, uint64_t gen) {
+  return (uint64_t)state | SB_PUT(gen & SB_GEN_MASK, 4);
+}
+static inline uint64_t sb_cell_bare_gen(uint64_t c) { return SB_BITS(c, 4, 38); }
+static inline uint64_t sb_cell_open(unsigned state, uint32_t slot, unsigned ref, uint64_t gen) {
+  return (uint64_t)state | SB_PUT(slot, 4) | SB_PUT(ref, 32) | SB_PUT(gen & 0x7ffffffu, 37);
+}
+static inline uint64_t sb_cell_owned(unsigned state, uint32_t slot, unsigned ref, unsigned owner, uint64_t gen) {
+  return (uint64_t)state | SB_PUT(slot, 4) | SB_PUT(ref, 32) | SB_PUT(owner, 37) | SB_PUT(gen & 0x7fffu, 49);
+}
+static inline bool sb_cell_has_message(uint64_t c) {
+  unsigned s = sb_cell_state(c);
+  return s >= SB_CELL_AVAILABLE && s <= SB_CELL_SETTLED;
+}
+static inline bool sb_cell_is_owned(uint64_t c) {
+  unsigned s = sb_cell_state(c);
+  return s >= SB_CELL_ACQUIRED && s <= SB_CELL_SETTLED;
+}
+/* Does the word belong to the page incarnation `gen`? A list entry carries no generation: its epoch says enough. */
+static inline bool sb_cell_of(uint64_t c, uint64_t gen) {
+  switch (sb_cell_state(c)) {
+    case SB_CELL_AVAILABLE:
+    case SB_CELL_HELD: return (c >> 37) == (gen & 0x7ffffffu);
+    case SB_CELL_ACQUIRED:
+    case SB_CELL_REMOVING:
+    case SB_CELL_SETTLED: return (c >> 49) == (gen & 0x7fffu);
+    case SB_CELL_ENTRY: return true;
+    default: return sb_cell_bare_gen(c) == gen;
+  }
+}
+static inline uint64_t sb_entry_word(uint32_t node, uint32_t epoch) {
+  return (uint64_t)SB_CELL_ENTRY | SB_PUT(node, 4) | SB_PUT(epoch, 32);
+}
+
+/* ---- cell side record: 38 slot generation | 16 delivery count | flags; written only under ACQUIRED or REMOVING ---- */
+#define SB_SIDE_REDELIVERED (UINT64_C(1) << 54)
+static inline uint64_t sb_side_gen(uint64_t s) { return s & SB_GEN_MASK; }
+static inline unsigned sb_side_count(uint64_t s) { return (unsigned)SB_BITS(s, 38, 16); }
+static inline uint64_t sb_side_word(uint64_t gen, unsigned count, uint64_t flags) {
+  return (gen & SB_GEN_MASK) | SB_PUT(count > 0xffffu ? 0xffffu : count, 38) | flags;
+}
+
+/* ---- page link (root and children), 2 state: EMPTY | 62 generation of the page it lies in; DONE;
+ *      PAGE | 4 height | 28 slot | 30 low bits of the page's generation ---- */
+enum { SB_LINK_EMPTY = 0, SB_LINK_DONE = 1, SB_LINK_PAGE = 2 };
+static inline unsigned sb_link_state(uint64_t l) { return (unsigned)SB_BITS(l, 0, 2); }
+static inline uint64_t sb_link_empty(uint64_t gen) { return SB_PUT(gen, 2); }
+static inline uint64_t sb_link_word(unsigned height, uint32_t slot, uint64_t gen) {
+  return UINT64_C(2) | SB_PUT(height, 2) | SB_PUT(slot, 6) | SB_PUT(gen & 0x3fffffffu, 34);
+}
+static inline unsigned sb_link_height(uint64_t l) { return (unsigned)SB_BITS(l, 2, 4); }
+static inline uint32_t sb_link_slot(uint64_t l) { return (uint32_t)SB_BITS(l, 6, 28); }
+static inline uint64_t sb_link_gen(uint64_t l) { return l >> 34; }
+
+/* ---- consumer node: 3 state | 12 connection | 17 spare | 32 epoch (moves on with every change, never reset) ---- */
+enum {
+  SB_NODE_REMOVED = 0,
+  SB_NODE_NOT_INTERESTED = 1,
+  SB_NODE_INTERESTED = 2,
+  SB_NODE_NOTIFIED = 3,
+  SB_NODE_NON_ACQUIRING = 4
+};
+static inline unsigned sb_node_state(uint64_t n) { return (unsigned)SB_BITS(n, 0, 3); }
+static inline unsigned sb_node_conn(uint64_t n) { return (unsigned)SB_BITS(n, 3, 12); }
+static inline uint32_t sb_node_epoch(uint64_t n) { return (uint32_t)(n >> 32); }
+static inline uint64_t sb_node_word(unsigned state, unsigned conn, uint32_t epoch) {
+  return (uint64_t)state | SB_PUT(conn, 3) | SB_PUT(epoch, 32);
+}
+
+/* ---- wake word (u32 futex): 2 state | 30 sequence ---- */
+enum { SB_WAKE_RUN = 0, SB_WAKE_ARMED = 1, SB_WAKE_PENDING = 2, SB_WAKE_NOTIFIED = 3 };
+
+/* ---- process slot: 2 state | 62 epoch;  connection: 2 state | 12 process | 28 record slot | 22 epoch ---- */
+enum { SB_PROC_FREE = 0, SB_PROC_LIVE = 1 };
+enum { SB_CONN_FREE = 0, SB_CONN_LIVE = 1 };
+static inline unsigned sb_conn_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 2); }
+static inline unsigned sb_conn_process(uint64_t w) { return (unsigned)SB_BITS(w, 2, 12); }
+static inline uint32_t sb_conn_slot(uint64_t w) { return (uint32_t)SB_BITS(w, 14, 28); }
+static inline uint64_t sb_conn_epoch(uint64_t w) { return w >> 42; }
+static inline uint64_t sb_conn_word(unsigned state, unsigned process, uint32_t slot, uint64_t epoch) {
+  return (uint64_t)state | SB_PUT(process, 2) | SB_PUT(slot, 14) | SB_PUT(epoch, 42);
+}
+
+/* ---- chunk: 3 state | 12 owner (while draining or claiming) | 6 class | 15 run length ---- */
+enum { SB_CHUNK_FREE = 0, SB_CHUNK_CLASS = 1, SB_CHUNK_RUN = 2, SB_CHUNK_TAIL = 3, SB_CHUNK_DRAINING = 4, SB_CHUNK_CLAIMED = 5 };
+static inline unsigned sb_chunk_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 3); }
+static inline unsigned sb_chunk_owner(uint64_t w) { return (unsigned)SB_BITS(w, 3, 12); }
+static inline unsigned sb_chunk_class(uint64_t w) { return (unsigned)SB_BITS(w, 15, 6); }
+static inline unsigned sb_chunk_run(uint64_t w) { return (unsigned)SB_BITS(w, 21, 16); }
+static inline uint64_t sb_chunk_word(unsigned state, unsigned owner, unsigned cls, unsigned run) {
+  return (uint64_t)state | SB_PUT(owner, 3) | SB_PUT(cls, 15) | SB_PUT(run, 21);
+}
+
+/* ---- queue: 2 state | 62 incarnation ---- */
+enum { SB_QUEUE_NONE = 0, SB_QUEUE_OPEN = 1, SB_QUEUE_CLOSED = 2 };
+
+/* ---- directory entry: 2 state | 28 queue slot | 34 name hash. CLOSED: deleted, not freed yet ---- */
+enum { SB_DIR_EMPTY = 0, SB_DIR_LIVE = 1, SB_DIR_DEAD = 2, SB_DIR_CLOSED = 3 };
+
+/* Structural kinds have classes of their own, after those of the messages. */
+enum {
+  SB_KIND_MESSAGE = 0,
+  SB_KIND_LEAF,
+  SB_KIND_INNER,
+  SB_KIND_QUEUE,
+  SB_KIND_NODE,
+  SB_KIND_LEVEL,
+  SB_KIND_LEDGER,
+  SB_KIND_CONNECTION,
+  SB_KIND_HOLDINGS,
+  SB_KIND_COUNT
+};
+
+/* What a connection holds: 16 bytes an entry. kind 4 | slot 28 | generation 32, and a position or chunk. */
+enum { SB_HOLD_NONE = 0, SB_HOLD_CELL = 1, SB_HOLD_SLOT = 2, SB_HOLD_PAGE = 3, SB_HOLD_LEDGER = 4, SB_HOLD_CHUNK = 5 };
+typedef struct {
+  sb_word what;
+  sb_word where;
+} sb_holding_shm;
+
+typedef struct {
+  alignas(64) sb_word word;
+  _Atomic int32_t pid;
+  sb_half flags;
+  sb_word start_ticks;   /* field 22 of /proc/pid/stat */
+  sb_word pid_namespace; /* inode */
+  sb_word attached_ns;
+  sb_holding_shm boot;   /* what a connection that is being opened takes */
+  sb_word reserved;
+} sb_process_shm;
+_Static_assert(sizeof(sb_process_shm) == 64, "process slot");
+
+typedef struct {
+  alignas(64) sb_half units;
+  sb_half kind;
+  sb_half slots_per_chunk;
+  sb_half hint_chunk;  /* where a slot was freed last, plus one */
+  sb_word groups;      /* bit g: a chunk of the g-th 64th of the arena may have a free slot */
+  sb_word chunks;      /* how many chunks the class owns (hint) */
+  sb_word reserved[4];
+} sb_class_shm;
+_Static_assert(sizeof(sb_class_shm) == 64, "class");
+
+typedef struct {
+  alignas(64) sb_word magic;
+  sb_half layout_major, layout_minor;
+  sb_word layout_hash;
+  sb_word instance;       /* random: tells one broker from a later one of the same name */
+  sb_word memory_limit;   /* bytes of arena */
+  sb_word created_ns;     /* CLOCK_REALTIME */
+  sb_half chunks_per_segment, chunk_limit;
+  sb_half mode, uid;
+  /* --- changing --- */
+  alignas(64) sb_half segments;     /* arena segments that exist */
+  sb_half closing;                  /* 1: stop(purge=True) was asked */
+  sb_half housekeeper_waiter;       /* slot of the housekeeper's node, or 0 */
+  sb_half housekeeper_pid;
+  sb_word next_due_ns;              /* hint: the earliest timer the housekeeper knows */
+  sb_word housekeeper_ticks;
+  sb_word topology_epoch;
+  sb_word topology_intent;          /* state | queue slot of the change under way */
+  sb_half topology_pid, queue_count;
+  sb_half memory_waiting, spinners;
+  alignas(64) sb_word memory_root, memory_tail, memory_head, memory_base; /* list of nodes that wait for memory */
+  sb_half next_connection, next_process;
+  sb_half chunk_hint, stopped; /* stopped: 1 = somebody asked for no housekeeper */
+  sb_word rescues, stopped_rescues, reaped, spare1;
+  char name[SB_BROKER_NAME_MAX + 64];
+} sb_header_shm;
+_Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
+
+#define SB_OFF_CLASSES 4096u
+#define SB_OFF_PROCESSES (SB_OFF_CLASSES + SB_MAX_CLASSES * 64u)
+#define SB_OFF_CONNECTIONS (SB_OFF_PROCESSES + SB_MAX_PROCESSES * 64u)
+#define SB_OFF_CHUNKS (SB_OFF_CONNECTIONS + SB_MAX_CONNECTIONS * 8u)
+#define SB_OFF_DIRECTORY (SB_OFF_CHUNKS + SB_MAX_CHUNKS * 8u)
+#define SB_SEGMENT0_BYTES (SB_OFF_DIRECTORY + SB_DIRECTORY_SIZE * 8u)
+
+typedef struct {
+  sb_word headers[SB_CHUNK_UNITS];
+  sb_word hints[SB_CHUNK_UNITS / 64]; /* bit set: the slot of that index may be free */
+  sb_word summary[2];                 /* bit set: that hint word may have a bit */
+  sb_word reserved[382];
+} sb_chunk_meta_shm;
+_Static_assert(sizeof(sb_chunk_meta_shm) == SB_CHUNK_META_BYTES, "chunk metadata");
+
+/* In front of every body. Written under ALLOC, read-only once published. */
+typedef struct {
+  uint64_t body_length;
+  uint32_t body_offset; /* from the start of the slot */
+  uint32_t properties_length;
+  uint64_t expires_ns; /* CLOCK_MONOTONIC, 0 = never */
+  uint64_t due_ns;     /* CLOCK_MONOTONIC, 0 = at once */
+  uint64_t timestamp_ns; /* CLOCK_REALTIME at publishing */
+  uint32_t key_length;
+  uint32_t group_hash;
+  uint16_t publisher;
+  uint8_t priority;
+  uint8_t flags;
+  uint32_t units;
+  uint64_t reserved;
+} sb_message_shm;
+_Static_assert(sizeof(sb_message_shm) == 64, "message header");
+
+typedef struct {
+  sb_half object; /* slot of the queue or level the ring belongs to */
+  sb_half ring;   /* which of its rings, and the height: ring | height << 8 */
+  sb_word first;  /* first position covered */
+  sb_word done;     /* hint: bit set when that child or cell is finished; verified before a page is retired */
+  sb_word returned; /* bit set: that child or cell may have been returned to AVAILABLE */
+  sb_word reserved[4];
+} sb_page_shm;
+_Static_assert(sizeof(sb_page_shm) == 64, "page header");
+
+typedef struct {
+  sb_word word;
+  sb_word side;
+} sb_cell_shm;
+
+typedef struct {
+  sb_page_shm page;
+  sb_cell_shm cells[SB_PAGE_CELLS];
+} sb_leaf_shm;
+_Static_assert(sizeof(sb_leaf_shm) <= 5 * SB_UNIT, "leaf");
+
+typedef struct {
+  sb_page_shm page;
+  sb_word children[SB_PAGE_CELLS];
+} sb_inner_shm;
+_Static_assert(sizeof(sb_inner_shm) <= 3 * SB_UNIT, "inner page");
+
+typedef struct {
+  sb_word root;
+  sb_word tail; /* hint: the first position that may be FREE */
+  sb_word head; /* hint: nothing interesting before it, except what `returned` bits say */
+  sb_word base; /* first position of this incarnation, a multiple of 64 */
+} sb_ring_shm;
+
+enum {
+  SB_RING_CELLS = 0,
+  SB_RING_ALL,
+  SB_RING_NON_ACQUIRING,
+  SB_RING_NOT_INTERESTED,
+  SB_RING_ROOM,
+  SB_RING_SCHEDULE,
+  SB_RING_INTERESTED, /* of a level */
+  SB_RING_NOTIFIED,   /* of a level */
+  SB_RING_MEMORY      /* of the broker */
+};
+
+enum { SB_OVERFLOW_BLOCK = 0, SB_OVERFLOW_DROP = 1, SB_OVERFLOW_DROP_HEAD = 2, SB_OVERFLOW_REJECT = 3 };
+#define SB_QUEUE_PAUSED 1u
+#define SB_QUEUE_DURABLE 2u
+#define SB_QUEUE_EXCLUSIVE 4u
+#define SB_QUEUE_AUTO_DELETE 8u
+
+typedef struct {
+  /* read by everybody, written by configuration */
+  alignas(64) sb_word state;
+  sb_word root, base;            /* of the cells */
+  _Atomic int64_t ring_size, max_length, max_bytes;
+  sb_half overflow, flags;
+  sb_half ledgers;               /* first ledger, linked by `next` */
+  sb_half levels;                /* first level, by descending priority */
+  /* written by producers */
+  alignas(64) sb_word tail;
+  sb_word admitted;              /* hint: places taken by producers; never below what is published */
+  sb_word bytes_in;              /* hint: body bytes that became ready */
+  sb_word bound;                 /* ring: evict while pending > bound */
+  sb_word reserved0[4];
+  /* written by consumers */
+  alignas(64) sb_word head;
+  sb_word taken;                 /* hint: cells that left AVAILABLE minus those that came back; raised before the CAS */
+  sb_word bytes_out;
+  sb_word returned;              /* 1: some page may have a `returned` bit */
+  sb_word last_take;             /* position of the last acquisition, for the missed-notification check */
+  sb_word reserved1[3];
+  /* notification */
+  alignas(64) _Atomic int32_t interested, notified, not_interested, non_acquiring, consumers, room_waiting;
+  _Atomic int32_t timers_lost, reserved2; /* 1: a message with a timer has no schedule entry: scan the cells */
+  sb_word rescues;
+  sb_word exclusive; /* node slot | epoch of the exclusive consumer */
+  alignas(64) sb_ring_shm all, non_acquiring_list, not_interested_list, room, schedule;
+  sb_word created_ns, expires_ns;
+  sb_half name_length, owner_connection;
+  sb_word owner_epoch;
+  char name[SB_NAME_MAX + 1];
+} sb_queue_shm;
+_Static_assert(sizeof(sb_queue_shm) <= 5 * SB_UNIT, "queue");
+
+/* One priority of consumers. Levels are added, never removed while the queue lives. */
+typedef struct {
+  alignas(64) _Atomic int32_t priority;
+  sb_half next;
+  sb_half queue;
+  _Atomic int32_t interested_count, notified_count; /* hints */
+  sb_ring_shm interested, notified;
+} sb_level_shm;
+_Static_assert(sizeof(sb_level_shm) <= SB_UNIT, "level");
+
+#define SB_NODE_COUNTED 1u   /* shows up in `consumers` */
+#define SB_NODE_DIRECT 2u    /* a waiting call: woken by its own wake word */
+#define SB_NODE_ROOM 4u      /* waits for room in the queue or for memory, not for messages */
+#define SB_NODE_BROWSER 8u
+#define SB_NODE_MEMORY 16u   /* ... and it is memory of the broker that it waits for */
+#define SB_NODE_RESCUED 32u  /* notified by the housekeeper: takes a message although better consumers exist */
+
+/* A consumer of one queue, or a call that waits. Owned by its connection: ALLOC for its whole life. */
+typedef struct {
+  alignas(64) sb_word word;
+  sb_half queue, level;
+  sb_half flags, target;    /* index of the target in its connection */
+  sb_half waiter;           /* node slot whose wake word is rung */
+  sb_half prefetch, unacked;
+  _Atomic int32_t priority;
+  sb_word delivered;
+  sb_word flagged;          /* 1: wants a turn; cleared by the IO thread before it looks */
+  sb_half wake;             /* the wake word, a futex */
+  sb_half pid;
+  alignas(64) sb_word wakes; /* how often it was notified */
+  sb_word created_ns;
+  sb_half registration;     /* epoch of its entry in All */
+  sb_half reserved0;
+  sb_word reserved[5];
+} sb_node_shm;
+_Static_assert(sizeof(sb_node_shm) <= SB_UNIT, "node");
+
+enum {
+  SB_COUNT_ADDED = 0,
+  SB_COUNT_ADDED_BYTES,
+  SB_COUNT_ACKED,
+  SB_COUNT_EXPIRED,
+  SB_COUNT_KILLED,
+  SB_COUNT_REPLACED,
+  SB_COUNT_DROPPED,
+  SB_COUNT_DEAD_LETTERED,
+  SB_COUNT_MOVED,
+  SB_COUNT_REMOVED_BYTES,
+  SB_COUNT_REDELIVERED,
+  SB_COUNT_SCHEDULED,   /* entered HELD */
+  SB_COUNT_UNSCHEDULED, /* left HELD */
+  SB_COUNT_DELIVERED,
+  SB_COUNTERS = 16
+};
+
+enum { SB_INTENT_NONE = 0, SB_INTENT_ENQUEUE = 1, SB_INTENT_SETTLE = 2, SB_INTENT_DUE = 3, SB_INTENT_MOVE = 4 };
+
+/* One connection's account with one queue: single-writer counters and the intent of the operation under way.
+ * It belongs to the queue; a connection owns it for a while, the next one carries the counters on. */
+typedef struct {
+  alignas(64) sb_word owner; /* 12 connection | 52 epoch; 0 connection = free */
+  sb_half queue, next;
+  sb_word holding;           /* 32 epoch (low bits) | 32 cells held */
+  sb_word kind;              /* intent: kind | counter << 8 | seq << 16, stored last */
+  sb_word position;
+  sb_word slot;              /* slot | ref << 32 | ref of the target << 40 */
+  sb_word gen;
+  sb_word before;            /* of the counter */
+  alignas(64) sb_word before_bytes;
+  sb_word bytes;
+  sb_word target_queue, target_position; /* of a move; an enqueue notes here whether it is held, and that counter before */
+  sb_word target_ledger, target_before, target_before_bytes;
+  sb_word counters[SB_COUNTERS];
+} sb_ledger_shm;
+_Static_assert(sizeof(sb_ledger_shm) <= SB_UNIT, "ledger");
+
+#define SB_HOLDINGS_PER_CHUNK 255u
+#define SB_HOLDINGS_FIRST 1u /* entry 0 of a chunk announces the next chunk */
+typedef struct {
+  sb_half next, used; /* next chunk; entries ever used */
+  sb_word reserved;
+  sb_holding_shm entries[SB_HOLDINGS_PER_CHUNK];
+} sb_holdings_shm;
+_Static_assert(sizeof(sb_holdings_shm) == 16 * SB_UNIT, "holdings");
+
+typedef struct {
+  alignas(64) sb_half id, process;
+  sb_half holdings;          /* first chunk, 0 = none yet */
+  sb_half waiter;            /* node slot of the IO thread, or 0 */
+  sb_half reserved1[2];
+  sb_word created_ns;
+  sb_word delivered, published;
+  sb_word reserved0[2];
+  alignas(64) sb_word work;           /* bit w: work_targets[w] has a bit; the connection's flag */
+  alignas(64) sb_word work_targets[SB_MAX_TARGETS / 64];
+  sb_half claims[SB_MAX_CLASSES];     /* chunk*128+word whose hints this connection took, plus one */
+  char name[SB_NAME_MAX + 1];
+} sb_connection_shm;
+_Static_assert(sizeof(sb_connection_shm) <= 6 * SB_UNIT, "connection");
+
+#endif

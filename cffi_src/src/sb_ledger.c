@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_ledger.h"
+
+#include <string.h>
+
+#include "sb_slab.h"
+
+#define MAX_LEDGERS 65536u /* a longer list can only be a broken one */
+
+sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot) {
+  if (slot == 0 || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
+    return NULL;
+  }
+  return sb_slot_at(b, slot);
+}
+
+static uint64_t owner_word(unsigned conn, uint64_t epoch) { return (uint64_t)conn | SB_PUT(epoch, 12); }
+
+static void start(sb_ledger_shm *l, uint64_t epoch) {
+  SB_STORE(&l->holding, SB_PUT(epoch & 0xffffffffu, 32), SB_RELEASE);
+}
+
+sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledger, uint64_t *token) {
+  sb_broker *b = c->b;
+  sb_queue_shm *q = sb_slot_at(b, queue);
+  sb_status status = sb_holding_take(c, token);
+  if (status != SB_OK) {
+    return status;
+  }
+  uint32_t slot = SB_LOAD(&q->ledgers, SB_ACQUIRE);
+  for (uint32_t n = 0; slot != 0 && n < MAX_LEDGERS; n++) {
+    sb_ledger_shm *l = sb_ledger_at(b, slot);
+    if (l == NULL) {
+      return SB_CORRUPT;
+    }
+    uint64_t owner = SB_LOAD(&l->owner, SB_ACQUIRE);
+    if (SB_BITS(owner, 0, 12) == 0) {
+      sb_holding_set(b, *token, sb_holding_what(SB_HOLD_LEDGER, queue, 0), slot);
+      if (SB_CAS(&l->owner, &owner, owner_word(c->id, (owner >> 12) + 1), SB_ACQ_REL)) {
+        start(l, (owner >> 12) + 1);
+        *ledger = l;
+        return SB_OK;
+      }
+    }
+    slot = SB_LOAD(&l->next, SB_ACQUIRE);
+  }
+  uint64_t gen;
+  status = sb_slab_alloc(c, sb_slab_class_of(b, SB_KIND_LEDGER), *token, &slot, &gen);
+  if (status != SB_OK) {
+    sb_holding_give(c, *token);
+    return status;
+  }
+  sb_ledger_shm *l = sb_slot_at(b, slot);
+  memset(l, 0, sizeof *l);
+  SB_STORE(&l->queue, queue, SB_RELAXED);
+  SB_STORE(&l->owner, owner_word(c->id, 1), SB_RELAXED);
+  start(l, 1);
+  uint32_t first = SB_LOAD(&q->ledgers, SB_ACQUIRE);
+  do {
+    SB_STORE(&l->next, first, SB_RELAXED);
+  } while (!SB_CAS(&q->ledgers, &first, slot, SB_ACQ_REL));
+  SB_CRASHPOINT("ledger.linked");
+  uint64_t mine = sb_slot_word(SB_SLOT_ALLOC, c->id, gen);
+  (void)SB_CAS(sb_slot_header(b, slot), &mine, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen), SB_ACQ_REL);
+  sb_holding_set(b, *token, sb_holding_what(SB_HOLD_LEDGER, queue, 0), slot);
+  *ledger = l;
+  return SB_OK;
+}
+
+void sb_ledger_leave(sb_connection *c, sb_ledger_shm *ledger, uint64_t token) {
+  uint64_t owner = SB_LOAD(&ledger->owner, SB_ACQUIRE);
+  if (SB_BITS(owner, 0, 12) == c->id) {
+    SB_STORE(&ledger->owner, owner_word(0, owner >> 12), SB_RELEASE);
+  }
+  sb_holding_give(c, token);
+}
+
+#define FOR_LEDGERS(b, q, l)                                                             \
+  for (sb_ledger_shm *l = sb_ledger_at((b), SB_LOAD(&(q)->ledgers, SB_ACQUIRE)), *stop_ = l; \
+       l != NULL;                                                                        \
+       l = sb_ledger_at((b), SB_LOAD(&l->next, SB_ACQUIRE)), l = l == stop_ ? NULL : l)
+
+uint64_t sb_ledger_sum(sb_broker *b, const sb_queue_shm *q, unsigned counter) {
+  uint64_t sum = 0;
+  FOR_LEDGERS(b, q, l) { sum += SB_LOAD(&l->counters[counter], SB_ACQUIRE); }
+  return sum;
+}
+uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q) {
+  uint64_t sum = 0;
+  FOR_LEDGERS(b, q, l) { sum += (uint32_t)SB_LOAD(&l->holding, SB_ACQUIRE); }
+  return sum;
+}
+bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q) {
+  FOR_LEDGERS(b, q, l) {
+    if (SB_BITS(SB_LOAD(&l->owner, SB_ACQUIRE), 0, 12) != 0) {
+      return true;
+    }
+  }
+  return false;
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Ledger: one connection's account with one queue.
+ *
+ * What: single-writer counters, and the intent of the operation the connection is in the middle of. Statistics are
+ * sums over a queue's ledgers. A connection owns a ledger of every queue it has open; when it leaves, the counters
+ * stay and the next connection carries them on, so nothing is ever folded together.
+ *
+ * Layout: `sb_ledger_shm`, linked from the queue, added only.
+ *
+ * Invariants:
+ *  I19 counters only rise, and only under an intent that holds the value before; so "it happened" is repaired by
+ *      CAS(before -> before + 1), which is right however often and however late it is done.
+ *  I20 a queue object is freed only when none of its ledgers has an owner: nobody has it open.
+ *
+ * Ordering pairs: P8 an intent is complete before its kind is stored (release), and stored before the CAS it announces.
+ *
+ * Death (intent, evidence -> repair), see sb_recover.c:
+ *  ENQUEUE  the slot's reference bit is gone, or the cell at `position` names the slot -> count; else free the slot.
+ *  SETTLE   the reference bit is gone, or the cell is SETTLED -> count, finish the cell; else nothing happened.
+ *  DUE      the cell at `position` is REMOVING(dead) -> count; the cell is returned with the others.
+ *  MOVE     the target cell is REMOVING(dead) with our slot -> settle the source first; else drop the second reference.
+ *
+ * Concurrency: the owner, under its connection's lock; its reapers after its death.
+ */
+#ifndef SB_LEDGER_H
+#define SB_LEDGER_H
+
+#include "sb_connection.h"
+
+sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledger, uint64_t *token);
+void sb_ledger_leave(sb_connection *c, sb_ledger_shm *ledger, uint64_t token);
+uint64_t sb_ledger_sum(sb_broker *b, const sb_queue_shm *q, unsigned counter);
+uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q);
+bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q);
+sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot);
+
+static inline void sb_intent_begin(sb_ledger_shm *l, unsigned kind, unsigned counter, uint64_t position, uint64_t slot,
+                                   uint64_t gen, uint64_t bytes) {
+  uint64_t seq = SB_LOAD(&l->kind, SB_RELAXED) >> 16; /* relaxed: we are the only writer, and the kind below orders all */
+  SB_STORE(&l->position, position, SB_RELAXED);
+  SB_STORE(&l->slot, slot, SB_RELAXED);
+  SB_STORE(&l->gen, gen, SB_RELAXED);
+  SB_STORE(&l->before, SB_LOAD(&l->counters[counter], SB_RELAXED), SB_RELAXED);
+  SB_STORE(&l->before_bytes, SB_LOAD(&l->counters[counter == SB_COUNT_ADDED ? SB_COUNT_ADDED_BYTES : SB_COUNT_REMOVED_BYTES], SB_RELAXED), SB_RELAXED);
+  SB_STORE(&l->bytes, bytes, SB_RELAXED);
+  SB_STORE(&l->kind, (uint64_t)kind | SB_PUT(counter, 8) | SB_PUT(seq + 1, 16), SB_RELEASE); /* P8 release */
+}
+static inline void sb_intent_end(sb_ledger_shm *l) {
+  SB_STORE(&l->kind, SB_LOAD(&l->kind, SB_RELAXED) >> 16 << 16, SB_RELEASE);
+}
+static inline void sb_ledger_count(sb_ledger_shm *l, unsigned counter, uint64_t by) {
+  SB_STORE(&l->counters[counter], SB_LOAD(&l->counters[counter], SB_RELAXED) + by, SB_RELEASE);
+}
+static inline void sb_ledger_hold(sb_ledger_shm *l, int32_t by) {
+  uint64_t w = SB_LOAD(&l->holding, SB_RELAXED);
+  SB_STORE(&l->holding, (w & ~UINT64_C(0xffffffff)) | (uint32_t)((uint32_t)w + (uint32_t)by), SB_RELEASE);
+}
+
+#endif

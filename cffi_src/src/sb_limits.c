@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_limits.h"
+
+#include "sb_wait.h"
+
+#define UNBOUNDED INT64_MAX
+
+static int64_t taken(const sb_queue *q) { return (int64_t)SB_LOAD(&q->shm->taken, SB_SEQ_CST); }
+static int64_t base(const sb_queue *q) { return (int64_t)SB_LOAD(&q->shm->base, SB_RELAXED); }
+static int64_t ready_bytes(const sb_queue *q) {
+  return (int64_t)(SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST) - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST));
+}
+static bool refuses(const sb_queue *q) { return SB_LOAD(&q->shm->overflow, SB_RELAXED) != SB_OVERFLOW_DROP_HEAD; }
+
+bool sb_limits_room(const sb_queue *q, uint64_t count, uint64_t bytes) {
+  int64_t max = SB_LOAD(&q->shm->max_length, SB_RELAXED), max_bytes = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
+  if (!refuses(q)) {
+    return true;
+  }
+  int64_t ready = (int64_t)SB_LOAD(&q->shm->admitted, SB_SEQ_CST) - base(q) - taken(q);
+  return (max < 0 || ready + (int64_t)count <= max) && (max_bytes < 0 || ready_bytes(q) + (int64_t)bytes <= max_bytes);
+}
+
+sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes) {
+  int64_t max = SB_LOAD(&q->shm->max_length, SB_RELAXED), max_bytes = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
+  if (!refuses(q) || (max < 0 && max_bytes < 0)) {
+    (void)SB_ADD(&q->shm->admitted, count, SB_RELAXED);
+    (void)SB_ADD(&q->shm->bytes_in, bytes, SB_RELAXED);
+    return SB_OK;
+  }
+  if ((max >= 0 && (int64_t)count > max) || (max_bytes >= 0 && (int64_t)bytes > max_bytes)) {
+    return SB_TOO_LARGE;
+  }
+  uint64_t places = SB_LOAD(&q->shm->admitted, SB_SEQ_CST);
+  do {
+    if (max >= 0 && (int64_t)places - base(q) - taken(q) + (int64_t)count > max) {
+      return SB_FULL;
+    }
+  } while (!SB_CAS(&q->shm->admitted, &places, places + count, SB_SEQ_CST));
+  uint64_t in = SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST);
+  do {
+    if (max_bytes >= 0 && (int64_t)(in - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST)) + (int64_t)bytes > max_bytes) {
+      (void)SB_SUB(&q->shm->admitted, count, SB_SEQ_CST);
+      return SB_FULL;
+    }
+  } while (!SB_CAS(&q->shm->bytes_in, &in, in + bytes, SB_SEQ_CST));
+  return SB_OK;
+}
+
+void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes) {
+  (void)SB_SUB(&q->shm->admitted, count, SB_SEQ_CST);
+  (void)SB_SUB(&q->shm->bytes_in, bytes, SB_SEQ_CST);
+}
+
+static int64_t bound(sb_queue *q, unsigned *counter) {
+  int64_t ring = SB_LOAD(&q->shm->ring_size, SB_RELAXED), max = SB_LOAD(&q->shm->max_length, SB_RELAXED);
+  int64_t limit = UNBOUNDED;
+  *counter = SB_COUNT_REPLACED;
+  if (ring >= 0) {
+    int64_t lazy = (int64_t)SB_LOAD(&q->shm->bound, SB_RELAXED);
+    limit = lazy > ring ? lazy : ring;
+  }
+  if (!refuses(q) && max >= 0 && max < limit) {
+    limit = max;
+    *counter = SB_COUNT_DROPPED;
+  }
+  return limit;
+}
+
+/* A lazily shrunk ring gets smaller as it is consumed. */
+static void lower(sb_queue *q) {
+  int64_t ring = SB_LOAD(&q->shm->ring_size, SB_RELAXED);
+  uint64_t lazy = SB_LOAD(&q->shm->bound, SB_RELAXED);
+  while (ring >= 0 && (int64_t)lazy > ring) {
+    int64_t pending = sb_queue_ready(q), to = pending > ring ? pending : ring;
+    if (to >= (int64_t)lazy || SB_CAS(&q->shm->bound, &lazy, (uint64_t)to, SB_SEQ_CST)) {
+      return;
+    }
+  }
+}
+
+/* Takes one victim that is already paid for in `taken`; an expired one counts as expired. */
+static bool evict(sb_queue *q, bool paid, unsigned counter) {
+  uint64_t token;
+  sb_taken t;
+  if (sb_holding_take(q->c, &token) != SB_OK) {
+    return false;
+  }
+  if (sb_queue_take(q, SB_CELL_REMOVING, paid, token, &t) != SB_OK) {
+    sb_holding_give(q->c, token);
+    return false;
+  }
+  bool expired = t.message->expires_ns != 0 && t.message->expires_ns <= sb_now_ns();
+  (void)sb_queue_settle(q, token, expired ? SB_COUNT_EXPIRED : counter, false);
+  return true;
+}
+
+uint64_t sb_limits_enforce(sb_queue *q) {
+  uint64_t removed = 0;
+  unsigned counter;
+  lower(q);
+  for (;;) {
+    int64_t limit = bound(q, &counter);
+    uint64_t before = SB_LOAD(&q->shm->taken, SB_SEQ_CST);
+    int64_t tail = (int64_t)SB_LOAD(&q->shm->tail, SB_SEQ_CST);
+    if (limit == UNBOUNDED || tail - base(q) - (int64_t)before <= limit) {
+      break;
+    }
+    if (!SB_CAS(&q->shm->taken, &before, before + 1, SB_SEQ_CST)) { /* I24: pay first */
+      continue;
+    }
+    SB_CRASHPOINT("limits.evict.paid");
+    if (!evict(q, true, counter)) {
+      (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+      break;
+    }
+    removed++;
+  }
+  int64_t max_bytes = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
+  while (!refuses(q) && max_bytes >= 0 && ready_bytes(q) > max_bytes && evict(q, false, SB_COUNT_DROPPED)) {
+    removed++;
+  }
+  return removed;
+}
+
+void sb_limits_set_bound(sb_queue *q, bool trim) {
+  SB_STORE(&q->shm->bound, trim ? 0 : (uint64_t)sb_queue_ready(q), SB_SEQ_CST);
+}
+
+uint64_t sb_limits_remove(sb_queue *q, unsigned counter, uint64_t end, uint64_t limit) {
+  uint64_t removed = 0;
+  while (removed < limit) {
+    uint64_t token;
+    sb_taken t;
+    if (sb_holding_take(q->c, &token) != SB_OK) {
+      break;
+    }
+    if (sb_queue_take(q, SB_CELL_REMOVING, false, token, &t) != SB_OK) {
+      sb_holding_give(q->c, token);
+      break;
+    }
+    if (t.position >= end) {
+      (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
+      break;
+    }
+    (void)sb_queue_settle(q, token, counter, false);
+    removed++;
+  }
+  return removed;
+}

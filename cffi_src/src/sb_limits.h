@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Limits: how much a queue may hold, and what happens beyond.
+ *
+ * What: `admit` takes places before a message is published (overflow block, drop, reject); `enforce` removes the oldest
+ * after it was published (ring_size, overflow drop-head). Both work on the queue's hints `tail`, `admitted`, `taken`.
+ *
+ * Invariants: I23 and I24 of sb_queue.h. The bound of a ring that was shrunk lazily is what was pending then; it falls
+ *  with what is pending, never below ring_size.
+ *
+ * Ordering pairs: none of its own; every step is one seq_cst operation on one word.
+ *
+ * Death (after -> state, repaired): places admitted, not published -> the limit is that much lower -> reconciled.
+ *  `taken` raised for a victim that was not taken -> the ring may hold one more -> reconciled.
+ *  published, not enforced -> pending > bound -> the next put, release or due message pays.
+ *
+ * Concurrency: anybody, with the connection's lock.
+ */
+#ifndef SB_LIMITS_H
+#define SB_LIMITS_H
+
+#include "sb_queue.h"
+
+/* Takes room for `count` messages of `bytes` in all; SB_FULL when there is none, SB_TOO_LARGE when there never can be. */
+sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes);
+void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes);
+bool sb_limits_room(const sb_queue *q, uint64_t count, uint64_t bytes);
+/* Evicts while pending > bound; the number of messages removed. */
+uint64_t sb_limits_enforce(sb_queue *q);
+/* A new ring_size: what is pending now is the bound, unless `trim`. */
+void sb_limits_set_bound(sb_queue *q, bool trim);
+/* Takes and settles everything AVAILABLE below `end`, at most `limit`. */
+uint64_t sb_limits_remove(sb_queue *q, unsigned counter, uint64_t end, uint64_t limit);
+
+#endif

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_liveness.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sb_wait.h"
+
+/* Brokers attached in this process: a forked child closes their descriptors. Only the fork handler reads it. */
+#define SB_MAX_ATTACHED 64
+static _Atomic(sb_broker *) attached[SB_MAX_ATTACHED];
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void after_fork_in_child(void) {
+  for (int i = 0; i < SB_MAX_ATTACHED; i++) {
+    sb_broker *b = atomic_load_explicit(&attached[i], SB_RELAXED);
+    if (b != NULL) {
+      if (b->lock_fd >= 0) close(b->lock_fd);
+      if (b->topology_fd >= 0) close(b->topology_fd);
+      b->lock_fd = b->topology_fd = -1;
+    }
+  }
+}
+static void install_fork_handler(void) { pthread_atfork(NULL, NULL, after_fork_in_child); }
+
+static struct flock byte_range(short type, long byte) {
+  struct flock range;
+  memset(&range, 0, sizeof range);
+  range.l_type = type;
+  range.l_whence = SEEK_SET;
+  range.l_start = byte;
+  range.l_len = 1;
+  return range;
+}
+bool sb_lock_byte(int fd, long byte) {
+  struct flock range = byte_range(F_WRLCK, byte);
+  return fcntl(fd, F_OFD_SETLK, &range) == 0;
+}
+void sb_unlock_byte(int fd, long byte) {
+  struct flock range = byte_range(F_UNLCK, byte);
+  (void)fcntl(fd, F_OFD_SETLK, &range);
+}
+int32_t sb_byte_holder(int fd, long byte) {
+  struct flock range = byte_range(F_WRLCK, byte);
+  if (fcntl(fd, F_OFD_GETLK, &range) != 0) {
+    return 1; /* not known: never a reason to call somebody dead */
+  }
+  return range.l_type == F_UNLCK ? 0 : 1;
+}
+
+uint64_t sb_process_start_ticks(int32_t pid, char *state_out) {
+  char path[32] = "/proc/", text[512];
+  size_t n = 6;
+  char digits[12];
+  int k = 0;
+  for (int32_t rest = pid; rest > 0; rest /= 10) digits[k++] = (char)('0' + rest % 10);
+  while (k > 0) path[n++] = digits[--k];
+  memcpy(path + n, "/stat", 6);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    return 0;
+  }
+  ssize_t got = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (got <= 0) {
+    return 0;
+  }
+  text[got] = 0;
+  char *at = strrchr(text, ')'); /* the command may contain anything, parentheses too */
+  if (at == NULL || at[1] != ' ') {
+    return 0;
+  }
+  *state_out = at[2];
+  at += 2;
+  for (int field = 3; field < 22 && at != NULL; field++) {
+    at = strchr(at + 1, ' ');
+  }
+  return at == NULL ? 0 : strtoull(at, NULL, 10);
+}
+
+static uint64_t own_pid_namespace(void) {
+  struct stat st;
+  return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+sb_status sb_liveness_attach(sb_broker *b) {
+  pthread_once(&fork_once, install_fork_handler);
+  char file[192] = "/dev/shm";
+  size_t n = strlen(b->path);
+  memcpy(file + 8, b->path, n);
+  memcpy(file + 8 + n, ".lock", 6);
+  b->lock_fd = open(file, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  b->topology_fd = open(file, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  b->guard = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (b->lock_fd < 0 || b->topology_fd < 0) {
+    return SB_NOT_FOUND;
+  }
+  if (b->guard == MAP_FAILED || madvise(b->guard, 4096, MADV_WIPEONFORK) != 0) {
+    return SB_SYSTEM;
+  }
+  SB_STORE(b->guard, 1u, SB_RELAXED);
+  uint32_t start = SB_ADD(&b->header->next_process, 1u, SB_RELAXED);
+  for (uint32_t k = 0; k < SB_MAX_PROCESSES; k++) {
+    uint32_t i = (start + k) % SB_MAX_PROCESSES;
+    sb_process_shm *p = &b->processes[i];
+    uint64_t word = SB_LOAD(&p->word, SB_ACQUIRE);
+    if (SB_BITS(word, 0, 2) != SB_PROC_FREE || !sb_lock_byte(b->lock_fd, SB_LOCK_PROCESS + (long)i)) {
+      continue;
+    }
+    word = SB_LOAD(&p->word, SB_ACQUIRE);
+    if (SB_BITS(word, 0, 2) != SB_PROC_FREE) { /* somebody was here in between and died: his reaper comes first */
+      sb_unlock_byte(b->lock_fd, SB_LOCK_PROCESS + (long)i);
+      continue;
+    }
+    char state = 0;
+    SB_STORE(&p->pid, (int32_t)getpid(), SB_RELAXED);
+    SB_STORE(&p->start_ticks, sb_process_start_ticks((int32_t)getpid(), &state), SB_RELAXED);
+    SB_STORE(&p->pid_namespace, own_pid_namespace(), SB_RELAXED);
+    SB_STORE(&p->attached_ns, sb_wall_ns(), SB_RELAXED);
+    SB_STORE(&p->flags, 0u, SB_RELAXED);
+    SB_STORE(&p->word, SB_PROC_LIVE | SB_PUT((word >> 2) + 1, 2), SB_RELEASE);
+    b->process = i;
+    for (int a = 0; a < SB_MAX_ATTACHED; a++) {
+      sb_broker *none = NULL;
+      if (atomic_compare_exchange_strong_explicit(&attached[a], &none, b, SB_RELAXED, SB_RELAXED)) {
+        break;
+      }
+    }
+    return SB_OK;
+  }
+  return SB_LIMIT;
+}
+
+void sb_liveness_detach(sb_broker *b) {
+  for (int a = 0; a < SB_MAX_ATTACHED; a++) {
+    sb_broker *mine = b;
+    (void)atomic_compare_exchange_strong_explicit(&attached[a], &mine, (sb_broker *)NULL, SB_RELAXED, SB_RELAXED);
+  }
+  if (b->lock_fd >= 0 && b->guard != NULL && !sb_forked(b) && b->process < SB_MAX_PROCESSES) {
+    sb_process_shm *p = &b->processes[b->process];
+    uint64_t word = SB_LOAD(&p->word, SB_RELAXED);
+    SB_STORE(&p->word, SB_PROC_FREE | SB_PUT(word >> 2, 2), SB_RELEASE);
+  }
+  if (b->lock_fd >= 0) close(b->lock_fd);
+  if (b->topology_fd >= 0) close(b->topology_fd);
+  b->lock_fd = b->topology_fd = -1;
+  if (b->guard != NULL && (void *)b->guard != MAP_FAILED) munmap(b->guard, 4096);
+  b->guard = NULL;
+}
+
+static bool proc_shows(sb_broker *b, const sb_process_shm *p) {
+  (void)b;
+  if (SB_LOAD(&p->pid_namespace, SB_RELAXED) != own_pid_namespace()) {
+    return false; /* its /proc is not ours: the lock alone decides */
+  }
+  char state = 0;
+  uint64_t ticks = sb_process_start_ticks(SB_LOAD(&p->pid, SB_RELAXED), &state);
+  return ticks != 0 && ticks == SB_LOAD(&p->start_ticks, SB_RELAXED) && state != 'Z' && state != 'X';
+}
+
+bool sb_liveness_is_dead(sb_broker *b, uint32_t process) {
+  sb_process_shm *p = &b->processes[process];
+  if (process == b->process || SB_BITS(SB_LOAD(&p->word, SB_ACQUIRE), 0, 2) != SB_PROC_LIVE) {
+    return false;
+  }
+  return sb_byte_holder(b->lock_fd, SB_LOCK_PROCESS + (long)process) == 0 && !proc_shows(b, p);
+}
+
+bool sb_liveness_begin_reaping(sb_broker *b, uint32_t process) {
+  if (pthread_mutex_trylock(&b->reap_lock) != 0) {
+    return false; /* another thread of this process is at it */
+  }
+  if (process != b->process && sb_lock_byte(b->lock_fd, SB_LOCK_PROCESS + (long)process)) {
+    sb_process_shm *p = &b->processes[process];
+    if (SB_BITS(SB_LOAD(&p->word, SB_ACQUIRE), 0, 2) == SB_PROC_LIVE && !proc_shows(b, p)) {
+      return true;
+    }
+    sb_unlock_byte(b->lock_fd, SB_LOCK_PROCESS + (long)process);
+  }
+  pthread_mutex_unlock(&b->reap_lock);
+  return false;
+}
+
+void sb_liveness_end_reaping(sb_broker *b, uint32_t process, bool reaped) {
+  sb_process_shm *p = &b->processes[process];
+  if (reaped) {
+    uint64_t word = SB_LOAD(&p->word, SB_RELAXED);
+    SB_STORE(&p->word, SB_PROC_FREE | SB_PUT(word >> 2, 2), SB_RELEASE);
+  }
+  sb_unlock_byte(b->lock_fd, SB_LOCK_PROCESS + (long)process);
+  pthread_mutex_unlock(&b->reap_lock);
+}

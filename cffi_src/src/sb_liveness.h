@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Liveness: who is attached, and who is dead.
+ *
+ * What: process slot i is LIVE exactly while its tenant holds an open-file-description lock on byte 64+i of the lock
+ * file. The kernel frees that lock when the last thread is gone: no store of the process can follow.
+ *
+ * Layout: `sb_process_shm`; the lock file beside the segments.
+ *
+ * Invariants:
+ *  I8 a slot is taken (FREE -> LIVE) and given back (LIVE -> FREE) only under its byte lock.
+ *  I9 a process is dead only if its byte is free AND /proc of the same pid namespace does not show it.
+ *
+ * Ordering pairs: the kernel's lock orders a tenant's last store before its reaper's first load.
+ *
+ * Death: killed between taking the lock and LIVE: the slot is FREE, the next one takes it. Killed while LIVE: the lock
+ *  is free and the word LIVE: whoever gets the lock is its reaper (sb_recover.h). SIGSTOP is not death.
+ *
+ * Concurrency: locks belong to the description, so threads of one process are kept apart by `reap_lock`.
+ * A forked child closes its copy of the descriptors (it would keep the parent's locks) and finds `guard` wiped.
+ */
+#ifndef SB_LIVENESS_H
+#define SB_LIVENESS_H
+
+#include "sb_segment.h"
+
+sb_status sb_liveness_attach(sb_broker *b);
+void sb_liveness_detach(sb_broker *b); /* gives the slot back; everything it owned must be recovered already */
+bool sb_liveness_is_dead(sb_broker *b, uint32_t process);
+/* Takes the byte lock of a dead process: true makes the caller its reaper until sb_liveness_end_reaping. */
+bool sb_liveness_begin_reaping(sb_broker *b, uint32_t process);
+void sb_liveness_end_reaping(sb_broker *b, uint32_t process, bool reaped);
+bool sb_lock_byte(int fd, long byte);      /* write lock, without waiting */
+void sb_unlock_byte(int fd, long byte);
+int32_t sb_byte_holder(int fd, long byte); /* 0 = free, else > 0 */
+uint64_t sb_process_start_ticks(int32_t pid, char *state_out);
+static inline bool sb_forked(const sb_broker *b) { return SB_LOAD(b->guard, SB_RELAXED) != 1u; }
+
+#endif

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_nodes.h"
+
+#include "sb_slab.h"
+#include "sb_wait.h"
+
+#define MAX_LEVELS 4096u
+
+sb_node_shm *sb_node_at(sb_broker *b, uint32_t slot) {
+  return slot != 0 && sb_slot_in_range(b, slot) && sb_slot_ready(b, slot) ? sb_slot_at(b, slot) : NULL;
+}
+
+/* ---- which list ---- */
+
+static bool list_of(sb_broker *b, const sb_node_shm *n, unsigned state, sb_ring *list) {
+  uint32_t queue = SB_LOAD(&n->queue, SB_RELAXED), flags = SB_LOAD(&n->flags, SB_RELAXED);
+  if ((flags & SB_NODE_ROOM) != 0) {
+    if (state != SB_NODE_INTERESTED) {
+      return false;
+    }
+    return (flags & SB_NODE_MEMORY) != 0 ? sb_ring_open(b, 0, SB_RING_MEMORY, list) : sb_ring_open(b, queue, SB_RING_ROOM, list);
+  }
+  switch (state) {
+    case SB_NODE_NOT_INTERESTED: return sb_ring_open(b, queue, SB_RING_NOT_INTERESTED, list);
+    case SB_NODE_NON_ACQUIRING: return sb_ring_open(b, queue, SB_RING_NON_ACQUIRING, list);
+    case SB_NODE_INTERESTED: return sb_ring_open(b, SB_LOAD(&n->level, SB_RELAXED), SB_RING_INTERESTED, list);
+    case SB_NODE_NOTIFIED: return sb_ring_open(b, SB_LOAD(&n->level, SB_RELAXED), SB_RING_NOTIFIED, list);
+    case SB_STATE_ALL: return sb_ring_open(b, queue, SB_RING_ALL, list);
+    default: return false;
+  }
+}
+
+static sb_status append(sb_connection *c, const sb_node_shm *n, uint32_t slot, unsigned state, uint32_t epoch) {
+  sb_ring list;
+  if (!list_of(c->b, n, state, &list)) {
+    return SB_OK; /* a state without a list */
+  }
+  sb_leaf_ref cache = SB_NO_LEAF;
+  uint64_t position;
+  return sb_ring_append(c, &list, &cache, sb_entry_word(slot, epoch), SB_APPEND_PLAIN, NULL, &position);
+}
+
+/* The counters a state is counted in: one of the queue, and for levels one of the level. */
+static void count(sb_broker *b, const sb_node_shm *n, unsigned state, int32_t by) {
+  uint32_t flags = SB_LOAD(&n->flags, SB_RELAXED);
+  if ((flags & SB_NODE_MEMORY) != 0) {
+    if (state == SB_NODE_INTERESTED) (void)SB_ADD(&b->header->memory_waiting, (uint32_t)by, SB_SEQ_CST);
+    return;
+  }
+  sb_queue_shm *q = sb_slot_at(b, SB_LOAD(&n->queue, SB_RELAXED));
+  if ((flags & SB_NODE_ROOM) != 0) {
+    if (state == SB_NODE_INTERESTED) (void)SB_ADD(&q->room_waiting, by, SB_SEQ_CST);
+    return;
+  }
+  sb_level_shm *level = sb_slot_at(b, SB_LOAD(&n->level, SB_RELAXED));
+  switch (state) {
+    case SB_NODE_NOT_INTERESTED:
+      if ((flags & SB_NODE_COUNTED) != 0) (void)SB_ADD(&q->not_interested, by, SB_SEQ_CST);
+      break;
+    case SB_NODE_INTERESTED:
+      (void)SB_ADD(&level->interested_count, by, SB_SEQ_CST);
+      (void)SB_ADD(&q->interested, by, SB_SEQ_CST);
+      break;
+    case SB_NODE_NOTIFIED:
+      (void)SB_ADD(&level->notified_count, by, SB_SEQ_CST);
+      (void)SB_ADD(&q->notified, by, SB_SEQ_CST);
+      break;
+    case SB_NODE_NON_ACQUIRING: (void)SB_ADD(&q->non_acquiring, by, SB_SEQ_CST); break;
+    default: break;
+  }
+}
+
+bool sb_node_move(sb_connection *c, uint32_t slot, unsigned from, unsigned to) {
+  sb_broker *b = c->b;
+  sb_node_shm *n = sb_node_at(b, slot);
+  if (n == NULL) {
+    return false;
+  }
+  uint64_t word = SB_LOAD(&n->word, SB_SEQ_CST);
+  for (;;) {
+    unsigned state = sb_node_state(word);
+    if ((SB_IN(state) & from) == 0) {
+      return false;
+    }
+    if (append(c, n, slot, to, sb_node_epoch(word) + 1) != SB_OK) { /* I27 */
+      return false;
+    }
+    SB_CRASHPOINT("nodes.move.appended");
+    if (to == SB_NODE_INTERESTED) count(b, n, to, 1); /* I29 */
+    if (state == SB_NODE_NOTIFIED) count(b, n, state, -1);
+    if (SB_CAS(&n->word, &word, sb_node_word(to, sb_node_conn(word), sb_node_epoch(word) + 1), SB_SEQ_CST)) {
+      SB_CRASHPOINT("nodes.move.moved");
+      if (to != SB_NODE_INTERESTED) count(b, n, to, 1);
+      if (state != SB_NODE_NOTIFIED) count(b, n, state, -1);
+      return true;
+    }
+    if (to == SB_NODE_INTERESTED) count(b, n, to, -1);
+    if (state == SB_NODE_NOTIFIED) count(b, n, state, 1);
+  }
+}
+
+/* ---- create, destroy ---- */
+
+sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32_t *slot) {
+  sb_broker *b = c->b;
+  sb_queue_shm *q = sb_slot_at(b, queue);
+  uint64_t token = 0, gen = 0;
+  uint32_t fresh = 0;
+  for (unsigned tries = 0; tries < MAX_LEVELS; tries++) {
+    sb_half *link = &q->levels;
+    uint32_t at = SB_LOAD(link, SB_ACQUIRE);
+    for (uint32_t n = 0; at != 0 && n < MAX_LEVELS; n++) { /* by descending priority; insert only */
+      sb_level_shm *level = sb_node_at(b, at) == NULL ? NULL : sb_slot_at(b, at);
+      if (level == NULL) {
+        return SB_CORRUPT;
+      }
+      int32_t p = SB_LOAD(&level->priority, SB_RELAXED);
+      if (p <= priority) {
+        break;
+      }
+      link = &level->next;
+      at = SB_LOAD(link, SB_ACQUIRE);
+    }
+    if (at != 0 && SB_LOAD(&((sb_level_shm *)sb_slot_at(b, at))->priority, SB_RELAXED) == priority) {
+      if (fresh != 0) {
+        (void)sb_slab_free_gen(b, fresh, gen);
+        sb_holding_give(c, token);
+      }
+      *slot = at;
+      return SB_OK;
+    }
+    if (fresh == 0) {
+      sb_status status = sb_slab_object(c, SB_KIND_LEVEL, &token, &fresh, &gen);
+      if (status != SB_OK) {
+        return status;
+      }
+      sb_level_shm *level = sb_slot_at(b, fresh);
+      SB_STORE(&level->priority, priority, SB_RELAXED);
+      SB_STORE(&level->queue, queue, SB_RELAXED);
+      SB_STORE(&level->interested_count, 0, SB_RELAXED);
+      SB_STORE(&level->notified_count, 0, SB_RELAXED);
+    }
+    SB_STORE(&((sb_level_shm *)sb_slot_at(b, fresh))->next, at, SB_RELAXED);
+    if (SB_CAS(link, &at, fresh, SB_ACQ_REL)) {
+      SB_CRASHPOINT("nodes.level.linked");
+      uint64_t mine = sb_slot_word(SB_SLOT_ALLOC, c->id, gen);
+      (void)SB_CAS(sb_slot_header(b, fresh), &mine, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen), SB_ACQ_REL);
+      sb_holding_give(c, token);
+      *slot = fresh;
+      return SB_OK;
+    }
+  }
+  return SB_CORRUPT;
+}
+
+sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uint32_t flags, uint32_t target, uint32_t prefetch,
+                         uint32_t *slot, uint64_t *token) {
+  sb_broker *b = c->b;
+  uint32_t level = 0;
+  uint64_t gen;
+  sb_status status = (flags & SB_NODE_ROOM) != 0 ? SB_OK : sb_level_of(c, queue, priority, &level);
+  if (status == SB_OK) {
+    status = sb_slab_object(c, SB_KIND_NODE, token, slot, &gen);
+  }
+  if (status != SB_OK) {
+    return status;
+  }
+  sb_node_shm *n = sb_slot_at(b, *slot);
+  uint64_t word = SB_LOAD(&n->word, SB_ACQUIRE); /* REMOVED, with the epoch of its earlier lives */
+  SB_STORE(&n->queue, queue, SB_RELAXED);
+  SB_STORE(&n->level, level, SB_RELAXED);
+  SB_STORE(&n->flags, flags, SB_RELAXED);
+  SB_STORE(&n->target, target, SB_RELAXED);
+  SB_STORE(&n->waiter, *slot, SB_RELAXED);
+  SB_STORE(&n->prefetch, prefetch, SB_RELAXED);
+  SB_STORE(&n->unacked, 0u, SB_RELAXED);
+  SB_STORE(&n->priority, priority, SB_RELAXED);
+  SB_STORE(&n->delivered, 0, SB_RELAXED);
+  SB_STORE(&n->wakes, 0, SB_RELAXED);
+  SB_STORE(&n->flagged, 0, SB_RELAXED);
+  SB_STORE(&n->created_ns, sb_wall_ns(), SB_RELAXED);
+  SB_STORE(&n->pid, (uint32_t)SB_LOAD(&b->processes[b->process].pid, SB_RELAXED), SB_RELAXED);
+  SB_STORE(&n->registration, sb_node_epoch(word) + 1, SB_RELAXED);
+  uint64_t named = sb_node_word(SB_NODE_REMOVED, c->id, sb_node_epoch(word));
+  SB_STORE(&n->word, named, SB_RELEASE);
+  if ((flags & SB_NODE_ROOM) == 0) {
+    status = append(c, n, *slot, SB_STATE_ALL, sb_node_epoch(word) + 1);
+  }
+  if (status == SB_OK && !sb_node_move(c, *slot, SB_IN(SB_NODE_REMOVED), SB_NODE_NOT_INTERESTED)) {
+    status = SB_GROW; /* its list had no page to go to */
+  }
+  if (status == SB_OK && (flags & SB_NODE_COUNTED) != 0) {
+    (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(b, queue))->consumers, 1, SB_SEQ_CST);
+  }
+  if (status != SB_OK) {
+    SB_STORE(&n->word, sb_node_word(SB_NODE_REMOVED, 0, sb_node_epoch(SB_LOAD(&n->word, SB_RELAXED)) + 2), SB_RELEASE);
+    (void)sb_slab_free_gen(b, *slot, gen);
+    sb_holding_give(c, *token);
+  }
+  return status;
+}
+
+void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token) {
+  sb_broker *b = c->b;
+  sb_node_shm *n = sb_node_at(b, slot);
+  uint32_t flags = SB_LOAD(&n->flags, SB_RELAXED);
+  bool was = sb_node_move(c, slot, SB_ANY_STATE, SB_NODE_REMOVED);
+  if (was && (flags & SB_NODE_COUNTED) != 0) {
+    (void)SB_SUB(&((sb_queue_shm *)sb_slot_at(b, SB_LOAD(&n->queue, SB_RELAXED)))->consumers, 1, SB_SEQ_CST);
+  }
+  if (!was) { /* killed while it was being registered: entries of the next epoch must die too */
+    SB_STORE(&n->word, sb_node_word(SB_NODE_REMOVED, 0, sb_node_epoch(SB_LOAD(&n->word, SB_RELAXED)) + 2), SB_RELEASE);
+  }
+  (void)sb_slab_free_gen(b, slot, sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE)));
+  if (token != 0) {
+    sb_holding_give(c, token);
+  }
+}
+
+/* ---- iterating ---- */
+
+enum { ENTRY_DEAD, ENTRY_PENDING, ENTRY_LIVE };
+
+static int judge(sb_broker *b, uint64_t entry, unsigned state) {
+  sb_node_shm *n = sb_node_at(b, sb_cell_slot(entry));
+  if (n == NULL) {
+    return ENTRY_DEAD;
+  }
+  uint64_t word = SB_LOAD(&n->word, SB_SEQ_CST);
+  uint32_t epoch = (uint32_t)(entry >> 32);
+  if (state == SB_STATE_ALL) {
+    if (SB_LOAD(&n->registration, SB_RELAXED) != epoch) {
+      return ENTRY_DEAD;
+    }
+    if (sb_node_state(word) != SB_NODE_REMOVED) {
+      return ENTRY_LIVE;
+    }
+    return sb_node_epoch(word) + 1 == epoch ? ENTRY_PENDING : ENTRY_DEAD;
+  }
+  if (sb_node_epoch(word) == epoch) {
+    return sb_node_state(word) == state ? ENTRY_LIVE : ENTRY_DEAD;
+  }
+  return sb_node_epoch(word) + 1 == epoch ? ENTRY_PENDING : ENTRY_DEAD;
+}
+
+uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, uint64_t *position) {
+  sb_broker *b = c->b;
+  uint64_t head = SB_LOAD(list->head, SB_ACQUIRE), at = *position > head ? *position : head;
+  bool clean = *position <= head; /* everything from the head to `at` is finished */
+  sb_leaf_ref leaf;
+  while (sb_ring_next_leaf(b, list, at, &leaf, &at)) {
+    for (; sb_leaf_covers(&leaf, at); at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+      if (sb_cell_state(word) == SB_CELL_FREE || !sb_cell_of(word, leaf.gen)) {
+        if (clean) sb_ring_advance(list->head, head, at);
+        return 0;
+      }
+      if (sb_cell_state(word) == SB_CELL_ENTRY) {
+        int verdict = judge(b, word, state);
+        if (verdict == ENTRY_LIVE) {
+          if (clean) sb_ring_advance(list->head, head, at);
+          *position = at + 1;
+          return sb_cell_slot(word);
+        }
+        if (verdict == ENTRY_PENDING) {
+          if (clean) sb_ring_advance(list->head, head, at);
+          clean = false;
+        } else if (sb_slot_gen(SB_LOAD(sb_slot_header(b, leaf.slot), SB_ACQUIRE)) == leaf.gen) {
+          (void)sb_ring_drop(c, list, &leaf, at, word);
+        }
+      }
+    }
+  }
+  if (clean) sb_ring_advance(list->head, head, at);
+  return 0;
+}
+
+uint32_t sb_nodes_count(sb_broker *b, const sb_ring *list, unsigned state) {
+  uint32_t n = 0;
+  uint64_t at = SB_LOAD(list->base, SB_RELAXED);
+  sb_leaf_ref leaf;
+  while (sb_ring_next_leaf(b, list, at, &leaf, &at)) {
+    for (; sb_leaf_covers(&leaf, at); at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+      if (sb_cell_state(word) == SB_CELL_FREE) {
+        return n;
+      }
+      n += sb_cell_state(word) == SB_CELL_ENTRY && judge(b, word, state) == ENTRY_LIVE;
+    }
+  }
+  return n;
+}
+
+/* A recount that nothing changed under: the hint is corrected only if it is what it was before counting. */
+static void correct(_Atomic int32_t *hint, sb_broker *b, const sb_ring *list, unsigned state) {
+  int32_t before = SB_LOAD(hint, SB_SEQ_CST);
+  int32_t one = (int32_t)sb_nodes_count(b, list, state), two = (int32_t)sb_nodes_count(b, list, state);
+  if (one == two && one != before) {
+    (void)SB_CAS(hint, &before, one, SB_SEQ_CST);
+  }
+}
+
+void sb_nodes_recount(sb_broker *b, uint32_t queue) {
+  sb_queue_shm *q = sb_slot_at(b, queue);
+  sb_ring list;
+  int32_t interested = 0, notified = 0, counted = 0, idle = 0;
+  int32_t had_interested = SB_LOAD(&q->interested, SB_SEQ_CST), had_notified = SB_LOAD(&q->notified, SB_SEQ_CST);
+  int32_t had_consumers = SB_LOAD(&q->consumers, SB_SEQ_CST), had_idle = SB_LOAD(&q->not_interested, SB_SEQ_CST);
+  uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
+  for (uint32_t n = 0; level != 0 && n < MAX_LEVELS && sb_node_at(b, level) != NULL; n++) {
+    sb_level_shm *l = sb_slot_at(b, level);
+    if (sb_ring_open(b, level, SB_RING_INTERESTED, &list)) {
+      correct(&l->interested_count, b, &list, SB_NODE_INTERESTED);
+      interested += SB_LOAD(&l->interested_count, SB_SEQ_CST);
+    }
+    if (sb_ring_open(b, level, SB_RING_NOTIFIED, &list)) {
+      correct(&l->notified_count, b, &list, SB_NODE_NOTIFIED);
+      notified += SB_LOAD(&l->notified_count, SB_SEQ_CST);
+    }
+    level = SB_LOAD(&l->next, SB_ACQUIRE);
+  }
+  if (interested != had_interested) (void)SB_CAS(&q->interested, &had_interested, interested, SB_SEQ_CST);
+  if (notified != had_notified) (void)SB_CAS(&q->notified, &had_notified, notified, SB_SEQ_CST);
+  if (sb_ring_open(b, queue, SB_RING_NON_ACQUIRING, &list)) correct(&q->non_acquiring, b, &list, SB_NODE_NON_ACQUIRING);
+  if (sb_ring_open(b, queue, SB_RING_ROOM, &list)) correct(&q->room_waiting, b, &list, SB_NODE_INTERESTED);
+  if (sb_ring_open(b, queue, SB_RING_ALL, &list)) {
+    uint64_t at = SB_LOAD(list.base, SB_RELAXED);
+    sb_leaf_ref leaf;
+    while (sb_ring_next_leaf(b, &list, at, &leaf, &at)) {
+      for (; sb_leaf_covers(&leaf, at); at++) {
+        uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+        if (sb_cell_state(word) != SB_CELL_ENTRY || judge(b, word, SB_STATE_ALL) != ENTRY_LIVE) {
+          continue;
+        }
+        sb_node_shm *n = sb_slot_at(b, sb_cell_slot(word));
+        if ((SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_COUNTED) != 0) {
+          counted++;
+          idle += sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST)) == SB_NODE_NOT_INTERESTED;
+        }
+      }
+    }
+    if (counted != had_consumers) (void)SB_CAS(&q->consumers, &had_consumers, counted, SB_SEQ_CST);
+    if (idle != had_idle) (void)SB_CAS(&q->not_interested, &had_idle, idle, SB_SEQ_CST);
+  }
+}

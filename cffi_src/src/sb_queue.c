@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_queue.h"
+
+#include "sb_slab.h"
+#include "sb_wait.h"
+
+sb_status sb_queue_open(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
+  sb_broker *b = c->b;
+  *q = (sb_queue){.c = c, .slot = slot, .tail_leaf = SB_NO_LEAF, .head_leaf = SB_NO_LEAF, .spin_ns = 50000};
+  if (!sb_ring_open(b, slot, SB_RING_CELLS, &q->ring)) {
+    return SB_CORRUPT;
+  }
+  q->shm = sb_slot_at(b, slot);
+  q->state = SB_LOAD(&q->shm->state, SB_ACQUIRE);
+  unsigned state = (unsigned)SB_BITS(q->state, 0, 2);
+  if (state != SB_QUEUE_OPEN && !(even_closed && state == SB_QUEUE_CLOSED)) {
+    return SB_DELETED;
+  }
+  q->base = SB_LOAD(&q->shm->base, SB_RELAXED);
+  sb_status status = sb_ledger_adopt(c, slot, &q->ledger, &q->ledger_token);
+  if (status == SB_OK && !sb_queue_is_open(q)) { /* from here on the ledger keeps the object alive (I20) */
+    sb_ledger_leave(c, q->ledger, q->ledger_token);
+    q->ledger = NULL;
+    status = SB_DELETED;
+  }
+  return status;
+}
+
+void sb_queue_leave(sb_queue *q) {
+  if (q->ledger != NULL) {
+    sb_ledger_leave(q->c, q->ledger, q->ledger_token);
+    q->ledger = NULL;
+  }
+}
+
+int64_t sb_queue_ready(const sb_queue *q) {
+  int64_t n = (int64_t)(SB_LOAD(&q->shm->tail, SB_SEQ_CST) - SB_LOAD(&q->shm->base, SB_RELAXED) - SB_LOAD(&q->shm->taken, SB_SEQ_CST));
+  return n < 0 ? 0 : n;
+}
+
+uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q) {
+  int64_t n = (int64_t)sb_ledger_sum(b, q, SB_COUNT_ADDED);
+  for (unsigned k = SB_COUNT_ACKED; k <= SB_COUNT_MOVED; k++) {
+    n -= (int64_t)sb_ledger_sum(b, q, k);
+  }
+  n -= (int64_t)sb_ledger_holding(b, q);
+  n -= (int64_t)(sb_ledger_sum(b, q, SB_COUNT_SCHEDULED) - sb_ledger_sum(b, q, SB_COUNT_UNSCHEDULED));
+  return n < 0 ? 0 : (uint64_t)n;
+}
+
+static bool evicts(const sb_queue_shm *q) {
+  return SB_LOAD(&q->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD;
+}
+
+/* ---- enqueue ---- */
+
+/* I26: a message with a timer gets an entry in the schedule list. Without memory for it, the housekeeper is asked to scan. */
+static void schedule(sb_queue *q, uint64_t position) {
+  sb_ring r;
+  sb_leaf_ref cache = SB_NO_LEAF;
+  uint64_t at, entry = (uint64_t)SB_CELL_ENTRY | SB_PUT(position, 4);
+  if (!sb_ring_open(q->c->b, q->slot, SB_RING_SCHEDULE, &r) ||
+      sb_ring_append(q->c, &r, &cache, entry, SB_APPEND_PLAIN, NULL, &at) != SB_OK) {
+    SB_STORE(&q->shm->timers_lost, 1, SB_RELEASE);
+  }
+}
+
+sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool held, uint64_t *position) {
+  sb_connection *c = q->c;
+  sb_ledger_shm *l = q->ledger;
+  sb_word *header = sb_slot_header(c->b, slot);
+  SB_STORE(&l->target_queue, held, SB_RELAXED);
+  SB_STORE(&l->target_position, SB_LOAD(&l->counters[SB_COUNT_SCHEDULED], SB_RELAXED), SB_RELAXED);
+  sb_intent_begin(l, SB_INTENT_ENQUEUE, SB_COUNT_ADDED, UINT64_MAX, slot, gen, bytes);
+  SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen), SB_RELEASE); /* P1 release */
+  SB_CRASHPOINT("queue.enqueue.published");
+  if (held) {
+    (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
+  }
+  uint64_t word = (uint64_t)(held ? SB_CELL_HELD : SB_CELL_AVAILABLE) | SB_PUT(slot, 4);
+  sb_status status;
+  while ((status = sb_ring_append(c, &q->ring, &q->tail_leaf, word, SB_APPEND_OPEN, &l->position, position)) == SB_CLOSED_CELL) {
+    sb_queue_resolve_closing(c->b, c, q->shm, &q->ring, *position);
+    if (!sb_queue_is_open(q)) {
+      status = SB_DELETED;
+      break;
+    }
+  }
+  if (status != SB_OK) {
+    SB_STORE(header, sb_slot_word(SB_SLOT_ALLOC, c->id, gen), SB_RELEASE); /* nobody has seen it */
+    if (held) {
+      (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+    }
+  } else {
+    if (held || ((sb_message_shm *)sb_slot_at(c->b, slot))->expires_ns != 0) schedule(q, *position);
+    sb_ledger_count(l, SB_COUNT_ADDED_BYTES, bytes);
+    if (held) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);
+    sb_ledger_count(l, SB_COUNT_ADDED, 1);
+  }
+  sb_intent_end(l);
+  return status;
+}
+
+/* ---- take ---- */
+
+static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, uint64_t token, sb_taken *t) {
+  sb_broker *b = q->c->b;
+  sb_cell_shm *cell = sb_leaf_cell(leaf, position);
+  t->token = token;
+  t->position = position;
+  t->slot = sb_cell_slot(word);
+  t->ref = sb_cell_ref(word);
+  t->message = sb_slot_at(b, t->slot);
+  t->gen = sb_slot_gen(SB_LOAD(sb_slot_header(b, t->slot), SB_ACQUIRE));
+  uint64_t side = SB_LOAD(&cell->side, SB_RELAXED);
+  unsigned count = sb_side_count(side) + (state == SB_CELL_ACQUIRED ? 1u : 0u);
+  t->side = sb_side_word(t->gen, count, side & SB_SIDE_REDELIVERED);
+  SB_STORE(&cell->side, t->side, SB_RELEASE);
+  sb_ledger_hold(q->ledger, 1);
+  SB_STORE(&q->shm->last_take, position, SB_RELAXED);
+}
+
+/* The CAS that takes a cell. The holding is written before it, so that a reaper finds the cell. */
+static bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, uint64_t token, sb_taken *t) {
+  sb_broker *b = q->c->b;
+  uint32_t slot = sb_cell_slot(word);
+  if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) { /* map the body before we own it */
+    return false;
+  }
+  sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position);
+  SB_CRASHPOINT("queue.take.announced");
+  uint64_t mine = sb_cell_owned(state, slot, sb_cell_ref(word), q->c->id, leaf->gen);
+  if (!SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, mine, SB_ACQ_REL)) { /* the linearisation point */
+    return false;
+  }
+  SB_CRASHPOINT("queue.take.done");
+  took(q, state, leaf, position, mine, token, t);
+  return true;
+}
+
+/* Tries the cells whose return was announced, the oldest first. */
+static bool take_returned(sb_queue *q, unsigned state, uint64_t token, sb_taken *t) {
+  sb_broker *b = q->c->b;
+  uint64_t from = 0, position;
+  while (sb_ring_next_returned(b, &q->ring, from, &position)) {
+    sb_leaf_ref leaf;
+    from = position + 1;
+    if (sb_ring_locate(b, NULL, &q->ring, position, &leaf) != SB_OK) {
+      continue; /* finished in between; the bits went with the page */
+    }
+    uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
+    if (!sb_cell_of(word, leaf.gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_HELD) {
+      continue; /* its holder may be about to return it: the bit must stay */
+    }
+    if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
+      sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf.slot), position); /* before the bit is gone */
+    }
+    sb_ring_clear_returned(b, &leaf, position);
+    SB_CRASHPOINT("queue.take.cleared");
+    word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST); /* P5: look a second time after clearing */
+    if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
+      if (take_cell(q, state, &leaf, position, word, token, t)) {
+        return true;
+      }
+      word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
+      if (sb_cell_of(word, leaf.gen) && !(sb_cell_state(word) == SB_CELL_TOMBSTONE)) {
+        sb_ring_mark_returned(b, &q->ring, position); /* somebody else has it now, and may return it */
+      }
+    }
+  }
+  return false;
+}
+
+static sb_status take_next(sb_queue *q, unsigned state, uint64_t token, sb_taken *t) {
+  sb_broker *b = q->c->b;
+  uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), at = hint > q->cursor ? hint : q->cursor;
+  sb_leaf_ref *leaf = &q->head_leaf;
+  sb_status status = SB_EMPTY;
+  for (;;) {
+    if (!sb_leaf_covers(leaf, at)) {
+      sb_status found = sb_ring_locate(b, NULL, &q->ring, at, leaf);
+      if (found == SB_DONE) {
+        at = (at | (SB_PAGE_CELLS - 1)) + 1;
+        continue;
+      }
+      if (found != SB_OK) {
+        *leaf = SB_NO_LEAF;
+        status = found;
+        break;
+      }
+    }
+    uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_SEQ_CST); /* P2 acquire; P3: after arming */
+    unsigned found = sb_cell_state(word);
+    if (!sb_cell_of(word, leaf->gen)) {
+      *leaf = SB_NO_LEAF;
+    } else if (found == SB_CELL_AVAILABLE) {
+      if (!sb_slot_in_range(b, sb_cell_slot(word)) || !sb_slot_ready(b, sb_cell_slot(word))) {
+        return SB_CORRUPT;
+      }
+      if (take_cell(q, state, leaf, at, word, token, t)) {
+        at++;
+        status = SB_OK;
+        break;
+      }
+    } else if (found == SB_CELL_FREE) {
+      break;
+    } else if (found == SB_CELL_CLOSED) {
+      status = SB_DELETED;
+      break;
+    } else if (found == SB_CELL_CLOSING) {
+      sb_queue_resolve_closing(b, q->c, q->shm, &q->ring, at);
+    } else {
+      at++;
+    }
+  }
+  q->cursor = at;
+  if (at - hint >= 8 || status == SB_EMPTY) { /* the shared hint follows in steps: every process has its own cursor */
+    sb_ring_advance(&q->shm->head, hint, at);
+  }
+  return status;
+}
+
+sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t token, sb_taken *t) {
+  bool before = !paid && evicts(q->shm);
+  if (before) {
+    (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
+  }
+  sb_status status = SB_OK;
+  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) == 0 || !take_returned(q, state, token, t)) {
+    status = take_next(q, state, token, t);
+  }
+  if (status != SB_OK) {
+    if (before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+    return status;
+  }
+  if (!before && !paid) {
+    (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
+  }
+  (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
+  return SB_OK;
+}
+
+sb_status sb_queue_acquire(sb_queue *q, uint64_t token, sb_taken *t) {
+  if (!sb_queue_is_open(q)) {
+    return SB_DELETED;
+  }
+  if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0) {
+    return SB_EMPTY;
+  }
+  for (;;) {
+    sb_status status = sb_queue_take(q, SB_CELL_ACQUIRED, false, token, t);
+    if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
+      return status;
+    }
+    (void)sb_queue_settle(q, token, SB_COUNT_EXPIRED, false); /* gives the holding back ... */
+    status = sb_holding_take(q->c, &token);                   /* ... and takes the same one again */
+    if (status != SB_OK) {
+      return status;
+    }
+  }
+}
+
+sb_status sb_queue_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t) {
+  sb_leaf_ref leaf;
+  if (sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) != SB_OK) {
+    return SB_EMPTY;
+  }
+  uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE);
+  if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) != from || !take_cell(q, SB_CELL_REMOVING, &leaf, position, word, token, t)) {
+    return SB_EMPTY;
+  }
+  if (from == SB_CELL_AVAILABLE) {
+    (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
+    (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
+  }
+  return SB_OK;
+}
+
+/* ---- settle and release ---- */
+
+bool sb_queue_held(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf) {
+  sb_broker *b = c->b;
+  if (token == 0 || token * sizeof(sb_holding_shm) >= b->arena_bytes || !sb_slot_ready(b, (uint32_t)(token / 16))) {
+    return false;
+  }
+  sb_holding_shm *h = sb_holding_at(b, token);
+  uint64_t what = SB_LOAD(&h->what, SB_RELAXED);
+  if (sb_holding_kind(what) != SB_HOLD_CELL) {
+    return false;
+  }
+  leaf->slot = sb_holding_gen(what);
+  if (!sb_slot_in_range(b, leaf->slot) || !sb_slot_ready(b, leaf->slot)) {
+    return false;
+  }
+  leaf->leaf = sb_slot_at(b, leaf->slot);
+  leaf->gen = sb_slot_gen(SB_LOAD(sb_slot_header(b, leaf->slot), SB_ACQUIRE)); /* pinned: we own a cell of it */
+  t->position = SB_LOAD(&h->where, SB_RELAXED);
+  leaf->first = t->position / SB_PAGE_CELLS * SB_PAGE_CELLS;
+  uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, t->position)->word, SB_ACQUIRE);
+  if (!sb_cell_is_owned(word) || sb_cell_owner(word) != c->id || !sb_slot_in_range(b, sb_cell_slot(word)) ||
+      !sb_slot_ready(b, sb_cell_slot(word))) {
+    return false;
+  }
+  t->token = token;
+  t->slot = sb_cell_slot(word);
+  t->ref = sb_cell_ref(word);
+  t->message = sb_slot_at(b, t->slot);
+  t->side = SB_LOAD(&sb_leaf_cell(leaf, t->position)->side, SB_RELAXED);
+  t->gen = sb_side_gen(t->side);
+  return true;
+}
+
+static void finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *leaf, const sb_taken *t) {
+  bool freed;
+  (void)sb_slab_drop(c->b, t->slot, t->gen, t->ref, &freed); /* of a settled message: the linearisation point */
+  SB_CRASHPOINT("queue.settle.dropped");
+  sb_ring_finish(c, r, leaf, t->position);
+}
+
+sb_status sb_queue_settle(sb_queue *q, uint64_t token, unsigned counter, bool keep_view) {
+  return sb_queue_settle_as(q, token, SB_INTENT_SETTLE, counter, keep_view);
+}
+
+sb_status sb_queue_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned counter, bool keep_view) {
+  sb_connection *c = q->c;
+  sb_leaf_ref leaf;
+  sb_taken t;
+  if (!sb_queue_held(c, token, &t, &leaf)) {
+    return SB_SETTLED;
+  }
+  sb_word *word = &sb_leaf_cell(&leaf, t.position)->word;
+  if (sb_cell_state(SB_LOAD(word, SB_RELAXED)) == SB_CELL_SETTLED) {
+    return SB_SETTLED;
+  }
+  uint64_t bytes = t.message->body_length;
+  if (intent == SB_INTENT_SETTLE) sb_intent_begin(q->ledger, intent, counter, t.position, (uint64_t)t.slot | SB_PUT(t.ref, 32), t.gen, bytes);
+  SB_CRASHPOINT("queue.settle.announced");
+  if (keep_view) {
+    SB_STORE(word, sb_cell_owned(SB_CELL_SETTLED, t.slot, t.ref, c->id, leaf.gen), SB_RELEASE);
+  } else {
+    finish(c, &q->ring, &leaf, &t);
+  }
+  sb_ledger_count(q->ledger, SB_COUNT_REMOVED_BYTES, bytes);
+  sb_ledger_count(q->ledger, counter, 1);
+  sb_ledger_hold(q->ledger, -1);
+  sb_intent_end(q->ledger);
+  if (!keep_view) {
+    sb_holding_give(c, token);
+  }
+  return SB_OK;
+}
+
+void sb_queue_end_view(sb_connection *c, uint64_t token) {
+  sb_leaf_ref leaf;
+  sb_taken t;
+  sb_ring ring;
+  if (sb_queue_held(c, token, &t, &leaf) &&
+      sb_cell_state(SB_LOAD(&sb_leaf_cell(&leaf, t.position)->word, SB_RELAXED)) == SB_CELL_SETTLED &&
+      sb_ring_open(c->b, sb_holding_slot(SB_LOAD(&sb_holding_at(c->b, token)->what, SB_RELAXED)), SB_RING_CELLS, &ring)) {
+    finish(c, &ring, &leaf, &t);
+    sb_holding_give(c, token);
+  }
+}
+
+sb_status sb_queue_release(sb_queue *q, uint64_t token, unsigned how) {
+  sb_connection *c = q->c;
+  sb_leaf_ref leaf;
+  sb_taken t;
+  if (!sb_queue_held(c, token, &t, &leaf)) {
+    return SB_SETTLED;
+  }
+  sb_cell_shm *cell = sb_leaf_cell(&leaf, t.position);
+  if (sb_cell_state(SB_LOAD(&cell->word, SB_RELAXED)) == SB_CELL_SETTLED) {
+    return SB_SETTLED;
+  }
+  if (!sb_queue_is_open(q)) {
+    return sb_queue_settle(q, token, SB_COUNT_KILLED, false);
+  }
+  uint64_t bytes = t.message->body_length;
+  if (t.message->expires_ns != 0 && t.message->expires_ns <= sb_now_ns()) {
+    return sb_queue_settle(q, token, SB_COUNT_EXPIRED, false);
+  }
+  unsigned count = sb_side_count(t.side);
+  if (how != SB_RELEASE_UNMARKED) {
+    count -= how == SB_RELEASE_CLEAN && count > 0 ? 1u : 0u;
+    SB_STORE(&cell->side, sb_side_word(t.gen, count, SB_SIDE_REDELIVERED), SB_RELEASE);
+  }
+  sb_ring_mark_returned(c->b, &q->ring, t.position); /* P5: first the bits, then the cell */
+  SB_CRASHPOINT("queue.release.marked");
+  (void)SB_SWAP(&cell->word, sb_cell_open(SB_CELL_AVAILABLE, t.slot, t.ref, leaf.gen), SB_SEQ_CST); /* linearisation point */
+  SB_CRASHPOINT("queue.release.flipped");
+  if (!sb_ring_is_marked(c->b, &q->ring, t.position)) { /* a searcher cleared it before the flip, or took it just now */
+    uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
+    if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
+      sb_ring_mark_returned(c->b, &q->ring, t.position);
+    }
+  }
+  sb_ledger_hold(q->ledger, -1);
+  (void)SB_SUB(&q->shm->bytes_out, bytes, SB_RELAXED);
+  (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+  sb_holding_give(c, token);
+  if (!sb_queue_is_open(q)) { /* closed meanwhile: nobody may be left to dispose of what we returned */
+    uint64_t again;
+    if (sb_holding_take(c, &again) == SB_OK) {
+      if (sb_queue_take_at(q, t.position, SB_CELL_AVAILABLE, again, &t) == SB_OK) {
+        (void)sb_queue_settle(q, again, SB_COUNT_KILLED, false);
+      } else {
+        sb_holding_give(c, again);
+      }
+    }
+  }
+  return SB_OK;
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Queue: messages in a ring of cells.
+ *
+ * What: a cell is the one word that decides about a message of a queue. Enqueue, acquire, settle, release, and the
+ * removals (purge, eviction, expiry, move) are state changes of that word; nothing is ever reserved.
+ *
+ * Layout: FREE -> AVAILABLE | HELD | REMOVING(me);  HELD -> REMOVING(me) -> AVAILABLE;  AVAILABLE -> ACQUIRED(me) |
+ * REMOVING(me);  ACQUIRED(me) -> AVAILABLE (release) | SETTLED(me) (acked, a view lives) | TOMBSTONE;
+ * REMOVING(me), SETTLED(me) -> TOMBSTONE;  CLOSING -> CLOSED | TOMBSTONE.
+ *
+ * Invariants:
+ *  I21 a cell that names a slot has its reference bit, until the holder drops it; the holder writes TOMBSTONE after that.
+ *  I22 only the owner of an ACQUIRED, REMOVING or SETTLED cell changes it (or, after its death, its reapers).
+ *  I23 `taken` counts the positions below the tail that are not AVAILABLE. It is raised before the CAS in queues that
+ *      evict (they must never evict too much) and after it in the others (they must never admit too much); `admitted`
+ *      is raised before an append. Errors left by a death are reconciled from the ledgers.
+ *  I24 evictions are paid for in advance: `taken` is raised by CAS only while pending > bound.
+ *
+ * Ordering pairs: P1, P2, P5, P8 of the layers below. P3: an append (seq_cst) comes before the look at `interested`
+ *  (sb_consumer.h).
+ *
+ * Death (after -> state; the reaper of the connection repairs it):
+ *  intent ENQUEUE, before the append -> slot PUBLISHED, no cell -> slot freed.      append -> counted, waiters woken.
+ *  append, before the eviction -> pending > bound -> the next put pays.
+ *  holding written -> nothing.  acquire CAS -> ACQUIRED(dead) -> AVAILABLE, marked redelivered.
+ *  intent SETTLE -> nothing.  reference dropped -> counted, TOMBSTONE.  release: bits set -> released by the reaper.
+ *  REMOVING(dead) -> AVAILABLE without mark or count.
+ *
+ * Concurrency: all of it by any number of processes; inside one connection under its lock.
+ */
+#ifndef SB_QUEUE_H
+#define SB_QUEUE_H
+
+#include "sb_ledger.h"
+#include "sb_ring.h"
+
+#define SB_WAITERS_KEPT 8u
+
+struct sb_queue {
+  sb_connection *c;
+  struct sb_queue *next;
+  sb_queue_shm *shm;
+  sb_ledger_shm *ledger;
+  uint64_t ledger_token;
+  uint64_t state; /* OPEN | incarnation, as it was when the handle was opened */
+  uint64_t base;
+  uint64_t cursor; /* nothing AVAILABLE below it but what returned */
+  sb_ring ring;
+  sb_leaf_ref tail_leaf, head_leaf;
+  uint32_t slot;
+  /* threads of this process that wait here, see sb_waiter.h */
+  struct { uint64_t token; uint32_t node; } waiters[SB_WAITERS_KEPT];
+  uint32_t waiter_count;
+  uint32_t spin_ns;
+  uint64_t rescanned_ns;
+};
+
+/* A message somebody just took. */
+typedef struct {
+  uint64_t token, position, gen, side;
+  sb_message_shm *message;
+  uint32_t slot;
+  unsigned ref;
+} sb_taken;
+
+/* Takes a ledger, so the object stays. A closed one is opened only for clearing up. */
+sb_status sb_queue_open(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed);
+void sb_queue_leave(sb_queue *q);
+static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm->state, SB_ACQUIRE) == q->state; }
+
+/* Publishes an ALLOC slot at the tail. On any failure the slot is the caller's again. */
+sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool held, uint64_t *position);
+/* Takes the oldest AVAILABLE message; `token` is a free holding that becomes the message's. */
+sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t token, sb_taken *t);
+/* Takes the cell at that position if it still is in state `from`. */
+sb_status sb_queue_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t);
+/* Ends a message held under `token`, for the reason `counter`. keep_view: the body is still looked at. */
+sb_status sb_queue_settle(sb_queue *q, uint64_t token, unsigned counter, bool keep_view);
+/* The same under an intent that stands already (a move). */
+sb_status sb_queue_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned counter, bool keep_view);
+void sb_queue_end_view(sb_connection *c, uint64_t token);
+/* Puts a held message back to its place. */
+enum { SB_RELEASE_NACK = 0, SB_RELEASE_CLEAN = 1, SB_RELEASE_UNMARKED = 2 };
+sb_status sb_queue_release(sb_queue *q, uint64_t token, unsigned how);
+/* What a holding names; false when it is not a held message of this connection. */
+bool sb_queue_held(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf);
+int64_t sb_queue_ready(const sb_queue *q);       /* from hints */
+uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q);
+/* Takes the oldest message for a consumer: expired ones are removed on the way; SB_EMPTY while paused. */
+sb_status sb_queue_acquire(sb_queue *q, uint64_t token, sb_taken *t);
+void sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position);
+
+#endif

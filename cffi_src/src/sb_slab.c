@@ -1,0 +1,591 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_slab.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "sb_wait.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* Four classes to each doubling: at most a quarter of a slot is wasted. */
+static const uint16_t MESSAGE_UNITS[] = {1,   2,   3,   4,   5,   6,   7,   8,    10,   12,   14,   16,   20,   24,   28,  32,
+                                         40,  48,  56,  64,  80,  96,  112, 128,  160,  192,  224,  256,  320,  384,  448, 512,
+                                         640, 768, 896, 1024, 1360, 1632, 2048, 2728, 4096, 8192};
+#define MESSAGE_CLASSES (sizeof MESSAGE_UNITS / sizeof MESSAGE_UNITS[0])
+static const uint16_t KIND_UNITS[SB_KIND_COUNT] = {0, 5, 3, 5, 1, 1, 1, 6, 16};
+_Static_assert(MESSAGE_CLASSES + SB_KIND_COUNT <= SB_MAX_CLASSES, "classes");
+#define SWEEP_INTERVAL_NS UINT64_C(50000000)
+#define SINGLE_CLAIM_UNITS 16u /* from 4 KiB on, take one free slot at a time: others may need its neighbours */
+
+void sb_slab_format(sb_class_shm *classes) {
+  for (unsigned i = 0; i < MESSAGE_CLASSES; i++) {
+    SB_STORE(&classes[1 + i].units, MESSAGE_UNITS[i], SB_RELAXED);
+    SB_STORE(&classes[1 + i].kind, (uint32_t)SB_KIND_MESSAGE, SB_RELAXED);
+    SB_STORE(&classes[1 + i].slots_per_chunk, SB_CHUNK_UNITS / MESSAGE_UNITS[i], SB_RELAXED);
+  }
+  for (unsigned k = 1; k < SB_KIND_COUNT; k++) {
+    sb_class_shm *cls = &classes[MESSAGE_CLASSES + k];
+    SB_STORE(&cls->units, KIND_UNITS[k], SB_RELAXED);
+    SB_STORE(&cls->kind, k, SB_RELAXED);
+    SB_STORE(&cls->slots_per_chunk, SB_CHUNK_UNITS / KIND_UNITS[k], SB_RELAXED);
+  }
+}
+
+unsigned sb_slab_class_for(const sb_broker *b, uint64_t bytes) {
+  (void)b;
+  uint64_t units = (bytes + SB_UNIT - 1) / SB_UNIT;
+  unsigned low = 0, high = MESSAGE_CLASSES;
+  while (low < high) {
+    unsigned middle = (low + high) / 2;
+    if (MESSAGE_UNITS[middle] < units) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low < MESSAGE_CLASSES ? low + 1 : 0;
+}
+unsigned sb_slab_class_of(const sb_broker *b, unsigned kind) {
+  (void)b;
+  return (unsigned)MESSAGE_CLASSES + kind;
+}
+static unsigned units_of(unsigned cls) {
+  return cls <= MESSAGE_CLASSES ? MESSAGE_UNITS[cls - 1] : KIND_UNITS[cls - MESSAGE_CLASSES];
+}
+
+/* ---- hints ---- */
+
+static void hint_set(sb_broker *b, unsigned cls, uint32_t chunk, uint32_t word, uint64_t bits) {
+  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
+  sb_class_shm *k = &b->classes[cls];
+  uint64_t before = SB_OR(&meta->hints[word], bits, SB_RELEASE);
+  if (before == 0 || (SB_LOAD(&meta->summary[word / 64], SB_RELAXED) >> (word % 64) & 1) == 0) {
+    (void)SB_OR(&meta->summary[word / 64], UINT64_C(1) << (word % 64), SB_RELEASE);
+  }
+  uint64_t group = UINT64_C(1) << (chunk >> b->groups_shift);
+  if ((SB_LOAD(&k->groups, SB_RELAXED) & group) == 0) {
+    (void)SB_OR(&k->groups, group, SB_RELEASE);
+  }
+  if (SB_LOAD(&k->hint_chunk, SB_RELAXED) != chunk + 1) {
+    SB_STORE(&k->hint_chunk, chunk + 1, SB_RELAXED);
+  }
+}
+
+/* Takes hint bits of the chunk into the connection's cache. */
+static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
+  sb_broker *b = c->b;
+  if (!sb_chunk_ready(b, chunk)) {
+    return false;
+  }
+  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
+  if (sb_chunk_state(word) != SB_CHUNK_CLASS || sb_chunk_class(word) != cls) {
+    return false;
+  }
+  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
+  for (uint32_t half = 0; half < 2; half++) {
+    uint64_t summary = SB_LOAD(&meta->summary[half], SB_ACQUIRE);
+    while (summary != 0) {
+      uint32_t at = half * 64 + (uint32_t)__builtin_ctzll(summary);
+      summary &= summary - 1;
+      SB_STORE(&c->shm->claims[cls], chunk * 128 + at + 1, SB_RELEASE);
+      uint64_t bits = SB_LOAD(&meta->hints[at], SB_ACQUIRE);
+      if (bits != 0 && units_of(cls) >= SINGLE_CLAIM_UNITS) {
+        bits &= 0 - bits;
+        bits &= SB_AND(&meta->hints[at], ~bits, SB_ACQ_REL);
+      } else if (bits != 0) {
+        bits = SB_SWAP(&meta->hints[at], 0, SB_ACQ_REL);
+      }
+      if (SB_LOAD(&meta->hints[at], SB_RELAXED) == 0) {
+        (void)SB_AND(&meta->summary[half], ~(UINT64_C(1) << (at % 64)), SB_ACQ_REL);
+        if (SB_LOAD(&meta->hints[at], SB_ACQUIRE) != 0) { /* look a second time after clearing */
+          (void)SB_OR(&meta->summary[half], UINT64_C(1) << (at % 64), SB_RELEASE);
+        }
+      }
+      if (bits != 0) {
+        c->cache[cls] = (sb_slab_cache){bits, chunk, at};
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+static bool hint_search(sb_connection *c, unsigned cls) {
+  sb_broker *b = c->b;
+  sb_class_shm *k = &b->classes[cls];
+  uint32_t hint = SB_LOAD(&k->hint_chunk, SB_RELAXED);
+  if (hint != 0 && hint - 1 < b->chunk_limit && hint_take(c, cls, hint - 1)) {
+    return true;
+  }
+  uint64_t groups = SB_LOAD(&k->groups, SB_ACQUIRE);
+  while (groups != 0) {
+    unsigned g = (unsigned)__builtin_ctzll(groups);
+    groups &= groups - 1;
+    for (unsigned pass = 0; pass < 2; pass++) {
+      uint32_t end = (uint32_t)((g + 1) << b->groups_shift);
+      for (uint32_t chunk = (uint32_t)(g << b->groups_shift); chunk < end && chunk < b->chunk_limit; chunk++) {
+        if (sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) == SB_CHUNK_CLASS && hint_take(c, cls, chunk)) {
+          if (pass == 1) (void)SB_OR(&k->groups, UINT64_C(1) << g, SB_RELEASE);
+          return true;
+        }
+      }
+      if (pass == 0) {
+        (void)SB_AND(&k->groups, ~(UINT64_C(1) << g), SB_ACQ_REL); /* and look a second time */
+      }
+    }
+  }
+  return false;
+}
+
+/* ---- chunks ---- */
+
+static uint32_t existing_chunks(sb_broker *b) {
+  uint64_t n = (uint64_t)SB_LOAD(&b->header->segments, SB_ACQUIRE) * b->chunks_per_segment;
+  return n < b->chunk_limit ? (uint32_t)n : b->chunk_limit;
+}
+
+static void populate(sb_broker *b, uint32_t chunk) {
+  if ((b->populated[chunk / 64] >> (chunk % 64) & 1) == 0) {
+    b->populated[chunk / 64] |= UINT64_C(1) << (chunk % 64);
+    (void)madvise(b->arena + chunk * SB_CHUNK_BYTES, SB_CHUNK_BYTES, MADV_POPULATE_WRITE);
+  }
+}
+
+static void chunk_open(sb_broker *b, unsigned cls, uint32_t chunk) {
+  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
+  unsigned units = units_of(cls), slots = SB_CHUNK_UNITS / units;
+  for (unsigned i = 0; i < slots; i++) {
+    uint64_t h = SB_LOAD(&meta->headers[i * units], SB_RELAXED);
+    SB_STORE(&meta->headers[i * units], sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1), SB_RELAXED);
+  }
+  for (unsigned w = 0; w < SB_CHUNK_UNITS / 64; w++) {
+    uint64_t bits = w * 64 + 64 <= slots ? ~UINT64_C(0) : w * 64 < slots ? (UINT64_C(1) << (slots - w * 64)) - 1 : 0;
+    SB_STORE(&meta->hints[w], bits, SB_RELAXED);
+  }
+  unsigned words = (slots + 63) / 64;
+  SB_STORE(&meta->summary[0], words >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << words) - 1, SB_RELAXED);
+  SB_STORE(&meta->summary[1], words >= 128 ? ~UINT64_C(0) : words > 64 ? (UINT64_C(1) << (words - 64)) - 1 : 0, SB_RELAXED);
+  SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0), SB_RELEASE);
+  (void)SB_ADD(&b->classes[cls].chunks, 1, SB_RELAXED);
+  (void)SB_OR(&b->classes[cls].groups, UINT64_C(1) << (chunk >> b->groups_shift), SB_RELEASE);
+}
+
+static bool claim(sb_connection *c, uint32_t chunk, unsigned cls, unsigned run) {
+  uint64_t word = SB_LOAD(&c->b->chunks[chunk], SB_RELAXED);
+  return sb_chunk_state(word) == SB_CHUNK_FREE &&
+         SB_CAS(&c->b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_CLAIMED, c->id, cls, run), SB_ACQ_REL);
+}
+
+static bool claim_class(sb_connection *c, unsigned cls, uint64_t token) {
+  sb_broker *b = c->b;
+  uint32_t n = existing_chunks(b), start = SB_LOAD(&b->header->chunk_hint, SB_RELAXED);
+  for (uint32_t k = 0; k < n; k++) {
+    uint32_t chunk = (start + k) % n;
+    if (sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) != SB_CHUNK_FREE || !sb_chunk_ready(b, chunk)) {
+      continue;
+    }
+    sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), chunk);
+    if (claim(c, chunk, cls, 0)) {
+      SB_CRASHPOINT("slab.chunk.claimed");
+      populate(b, chunk);
+      chunk_open(b, cls, chunk);
+      SB_STORE(&b->header->chunk_hint, chunk + 1, SB_RELAXED);
+      SB_STORE(&b->classes[cls].hint_chunk, chunk + 1, SB_RELAXED);
+      return true;
+    }
+  }
+  return false;
+}
+
+static void chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units) {
+  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
+  for (uint32_t u = 0; u < SB_CHUNK_UNITS; u += slots_units) { /* owner 0: not the start of a slot */
+    uint64_t h = SB_LOAD(&meta->headers[u], SB_RELAXED);
+    SB_STORE(&meta->headers[u], sb_slot_word(SB_SLOT_ALLOC, 0, sb_slot_gen(h)), SB_RELAXED);
+  }
+  for (unsigned w = 0; w < SB_CHUNK_UNITS / 64; w++) {
+    SB_STORE(&meta->hints[w], 0, SB_RELAXED);
+  }
+  SB_STORE(&meta->summary[0], 0, SB_RELAXED);
+  SB_STORE(&meta->summary[1], 0, SB_RELAXED);
+}
+
+static bool all_free(sb_broker *b, uint32_t chunk, unsigned units) {
+  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
+  for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
+    if (sb_slot_state(SB_LOAD(&meta->headers[i], SB_RELAXED)) != SB_SLOT_FREE) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static void undrain(sb_broker *b, unsigned owner, uint32_t chunk, unsigned cls) {
+  unsigned units = units_of(cls);
+  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
+  for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
+    uint64_t h = SB_LOAD(&meta->headers[i], SB_ACQUIRE);
+    if (sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == owner) {
+      (void)SB_CAS(&meta->headers[i], &h, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1), SB_ACQ_REL);
+    }
+    hint_set(b, cls, chunk, i / units / 64, UINT64_C(1) << (i / units % 64));
+  }
+  uint64_t word = sb_chunk_word(SB_CHUNK_DRAINING, owner, cls, 0);
+  (void)SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0), SB_ACQ_REL);
+}
+
+/* Makes an all-free chunk of another class FREE; runs that are free are dissolved too. */
+static bool drain_one(sb_connection *c, uint64_t token, uint32_t chunk) {
+  sb_broker *b = c->b;
+  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
+  unsigned cls = sb_chunk_class(word), run = sb_chunk_run(word);
+  if (!sb_chunk_ready(b, chunk)) {
+    return false;
+  }
+  if (sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls <= MESSAGE_CLASSES && all_free(b, chunk, units_of(cls))) {
+    sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), chunk);
+    if (!SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_DRAINING, c->id, cls, 0), SB_ACQ_REL)) {
+      return false;
+    }
+    SB_CRASHPOINT("slab.chunk.draining");
+    unsigned units = units_of(cls);
+    for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
+      uint64_t h = SB_LOAD(&sb_chunk_meta(b, chunk)->headers[i], SB_ACQUIRE);
+      if (sb_slot_state(h) != SB_SLOT_FREE ||
+          !SB_CAS(&sb_chunk_meta(b, chunk)->headers[i], &h, sb_slot_word(SB_SLOT_ALLOC, c->id, sb_slot_gen(h)), SB_ACQ_REL)) {
+        undrain(b, c->id, chunk, cls);
+        return false;
+      }
+    }
+    chunk_scrub(b, chunk, units);
+    (void)SB_SUB(&b->classes[cls].chunks, 1, SB_RELAXED);
+    SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
+    return true;
+  }
+  if (sb_chunk_state(word) == SB_CHUNK_RUN && run > 0 && chunk + run <= b->chunk_limit) {
+    sb_word *header = &sb_chunk_meta(b, chunk)->headers[0];
+    uint64_t h = SB_LOAD(header, SB_ACQUIRE);
+    if (sb_slot_state(h) != SB_SLOT_FREE) {
+      return false;
+    }
+    sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), chunk);
+    if (!SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, c->id, sb_slot_gen(h)), SB_ACQ_REL)) {
+      return false;
+    }
+    SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_DRAINING, c->id, 0, run), SB_RELEASE);
+    SB_CRASHPOINT("slab.run.draining");
+    sb_slab_recover_chunk(b, c->id, chunk);
+    return true;
+  }
+  return false;
+}
+
+static bool drain_any(sb_connection *c, uint64_t token) {
+  uint32_t n = existing_chunks(c->b);
+  bool any = false;
+  for (uint32_t chunk = 0; chunk < n; chunk++) {
+    any = drain_one(c, token, chunk) || any;
+    if (any && sb_chunk_state(SB_LOAD(&c->b->chunks[chunk], SB_RELAXED)) == SB_CHUNK_FREE) {
+      return true;
+    }
+  }
+  return any;
+}
+
+void sb_slab_recover_chunk(sb_broker *b, unsigned owner, uint32_t chunk) {
+  if (chunk >= b->chunk_limit || !sb_chunk_ready(b, chunk)) {
+    return;
+  }
+  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
+  unsigned run = sb_chunk_run(word);
+  if (sb_chunk_owner(word) != owner || (sb_chunk_state(word) != SB_CHUNK_CLAIMED && sb_chunk_state(word) != SB_CHUNK_DRAINING)) {
+    return;
+  }
+  if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0) {
+    undrain(b, owner, chunk, sb_chunk_class(word));
+    return;
+  }
+  for (uint32_t i = 1; i < run && chunk + i < b->chunk_limit; i++) { /* the head goes last: it tells of the others */
+    uint64_t tail = SB_LOAD(&b->chunks[chunk + i], SB_ACQUIRE);
+    bool ours = sb_chunk_state(tail) == SB_CHUNK_TAIL || (sb_chunk_state(tail) == SB_CHUNK_CLAIMED && sb_chunk_owner(tail) == owner);
+    if (ours) {
+      (void)SB_CAS(&b->chunks[chunk + i], &tail, sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_ACQ_REL);
+    }
+  }
+  if (run > 0) {
+    sb_word *header = &sb_chunk_meta(b, chunk)->headers[0];
+    uint64_t h = SB_LOAD(header, SB_ACQUIRE);
+    if (sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == owner) {
+      (void)SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, 0, sb_slot_gen(h)), SB_ACQ_REL);
+    }
+  }
+  (void)SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_ACQ_REL);
+}
+
+/* ---- allocation ---- */
+
+static bool take(sb_connection *c, uint32_t slot, uint64_t token, uint64_t *gen) {
+  sb_word *header = sb_slot_header(c->b, slot);
+  uint64_t h = SB_LOAD(header, SB_RELAXED);
+  if (sb_slot_state(h) != SB_SLOT_FREE) {
+    return false;
+  }
+  *gen = sb_slot_gen(h);
+  sb_holding_set(c->b, token, sb_holding_what(SB_HOLD_SLOT, slot, *gen), 0);
+  return SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, c->id, *gen), SB_ACQ_REL);
+}
+
+static bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
+  sb_slab_cache *cache = &c->cache[cls];
+  unsigned units = units_of(cls);
+  while (cache->mask != 0) {
+    uint32_t index = cache->word * 64 + (uint32_t)__builtin_ctzll(cache->mask);
+    cache->mask &= cache->mask - 1;
+    *slot = cache->chunk * SB_CHUNK_UNITS + index * units;
+    if (take(c, *slot, token, gen)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* The last resort: believe no hint, read every header of the class. */
+static bool sweep(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
+  uint64_t now = sb_now_ns();
+  if (now - c->swept_ns[cls] < SWEEP_INTERVAL_NS) {
+    return false;
+  }
+  sb_broker *b = c->b;
+  unsigned units = units_of(cls);
+  uint32_t n = existing_chunks(b);
+  bool found = false;
+  for (uint32_t chunk = 0; chunk < n; chunk++) {
+    uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
+    if (sb_chunk_state(word) != SB_CHUNK_CLASS || sb_chunk_class(word) != cls || !sb_chunk_ready(b, chunk)) {
+      continue;
+    }
+    for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
+      if (sb_slot_state(SB_LOAD(&sb_chunk_meta(b, chunk)->headers[i], SB_RELAXED)) != SB_SLOT_FREE) {
+        continue;
+      }
+      if (!found && take(c, chunk * SB_CHUNK_UNITS + i, token, gen)) {
+        *slot = chunk * SB_CHUNK_UNITS + i;
+        found = true;
+      } else {
+        hint_set(b, cls, chunk, i / units / 64, UINT64_C(1) << (i / units % 64));
+      }
+    }
+  }
+  if (!found) {
+    c->swept_ns[cls] = now;
+  }
+  return found;
+}
+
+sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
+  sb_broker *b = c->b;
+  for (;;) {
+    if (take_cached(c, cls, token, slot, gen)) {
+      return SB_OK;
+    }
+    if (hint_search(c, cls) || claim_class(c, cls, token)) {
+      continue;
+    }
+    if (existing_chunks(b) < b->chunk_limit) {
+      return SB_GROW;
+    }
+    if (drain_any(c, token)) {
+      continue;
+    }
+    return sweep(c, cls, token, slot, gen) ? SB_OK : SB_NO_MEMORY;
+  }
+}
+
+static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t token, uint32_t *slot, uint64_t *gen) {
+  sb_broker *b = c->b;
+  sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), first);
+  for (uint32_t i = 0; i < run; i++) {
+    if (!claim(c, first + i, 0, i == 0 ? run : 0)) {
+      for (uint32_t k = i; k-- > 0;) {
+        SB_STORE(&b->chunks[first + k], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
+      }
+      return false;
+    }
+  }
+  SB_CRASHPOINT("slab.run.claimed");
+  for (uint32_t i = 0; i < run; i++) {
+    populate(b, first + i);
+    if (i > 0) SB_STORE(&b->chunks[first + i], sb_chunk_word(SB_CHUNK_TAIL, 0, 0, 0), SB_RELEASE);
+  }
+  uint64_t h = SB_LOAD(sb_slot_header(b, first * SB_CHUNK_UNITS), SB_RELAXED);
+  *slot = first * SB_CHUNK_UNITS;
+  *gen = sb_slot_gen(h) + 1;
+  SB_STORE(sb_slot_header(b, *slot), sb_slot_word(SB_SLOT_ALLOC, c->id, *gen), SB_RELEASE);
+  SB_STORE(&b->chunks[first], sb_chunk_word(SB_CHUNK_RUN, 0, 0, run), SB_RELEASE);
+  sb_holding_set(b, token, sb_holding_what(SB_HOLD_SLOT, *slot, *gen), 0);
+  return true;
+}
+
+sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, uint32_t *slot, uint64_t *gen) {
+  sb_broker *b = c->b;
+  uint32_t run = (uint32_t)((bytes + SB_CHUNK_BYTES - 1) / SB_CHUNK_BYTES);
+  if (run > b->chunk_limit) {
+    return SB_TOO_LARGE;
+  }
+  for (unsigned pass = 0; pass < 2; pass++) {
+    uint32_t n = existing_chunks(b), free_run = 0;
+    for (uint32_t chunk = 0; chunk < n; chunk++) {
+      uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
+      if (sb_chunk_state(word) == SB_CHUNK_RUN && sb_chunk_run(word) == run && sb_chunk_ready(b, chunk) &&
+          take(c, chunk * SB_CHUNK_UNITS, token, gen)) {
+        *slot = chunk * SB_CHUNK_UNITS;
+        return SB_OK;
+      }
+      free_run = sb_chunk_state(word) == SB_CHUNK_FREE ? free_run + 1 : 0;
+      if (free_run == run && sb_chunk_ready(b, chunk)) {
+        if (claim_run(c, chunk + 1 - run, run, token, slot, gen)) {
+          return SB_OK;
+        }
+        free_run = 0;
+      }
+    }
+    if (n < b->chunk_limit) {
+      return SB_GROW;
+    }
+    for (uint32_t chunk = 0; pass == 0 && chunk < n; chunk++) {
+      (void)drain_one(c, token, chunk);
+    }
+  }
+  return SB_NO_MEMORY;
+}
+
+sb_status sb_slab_object(sb_connection *c, unsigned kind, uint64_t *token, uint32_t *slot, uint64_t *gen) {
+  sb_status status = sb_holding_take(c, token);
+  if (status != SB_OK) {
+    return status;
+  }
+  status = sb_slab_alloc(c, sb_slab_class_of(c->b, kind), *token, slot, gen);
+  if (status != SB_OK) {
+    sb_holding_give(c, *token);
+  }
+  return status;
+}
+
+/* ---- freeing ---- */
+
+bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected) {
+  if (!SB_CAS(sb_slot_header(b, slot), &expected, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(expected) + 1), SB_ACQ_REL)) {
+    return false;
+  }
+  SB_CRASHPOINT("slab.freed");
+  uint32_t chunk = slot / SB_CHUNK_UNITS;
+  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
+  unsigned cls = sb_chunk_class(word);
+  if (sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls < MESSAGE_CLASSES + SB_KIND_COUNT) {
+    uint32_t index = slot % SB_CHUNK_UNITS / units_of(cls);
+    hint_set(b, cls, chunk, index / 64, UINT64_C(1) << (index % 64));
+  }
+  return true;
+}
+
+bool sb_slab_free_gen(sb_broker *b, uint32_t slot, uint64_t gen) {
+  uint64_t h = SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE);
+  return sb_slot_state(h) != SB_SLOT_FREE && sb_slot_gen(h) == (gen & SB_GEN_MASK) && sb_slab_free(b, slot, h);
+}
+
+bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool *freed) {
+  sb_word *header = sb_slot_header(b, slot);
+  uint64_t h = SB_LOAD(header, SB_ACQUIRE), bit = UINT64_C(1) << ref;
+  *freed = false;
+  while (sb_slot_gen(h) == (gen & SB_GEN_MASK) && sb_slot_state(h) >= SB_SLOT_STAGED && (sb_slot_refs(h) & bit) != 0) {
+    if (sb_slot_refs(h) == bit && sb_slot_state(h) == SB_SLOT_PUBLISHED) {
+      if (sb_slab_free(b, slot, h)) {
+        *freed = true;
+        return true;
+      }
+      h = SB_LOAD(header, SB_ACQUIRE);
+    } else if (SB_CAS(header, &h, h & ~SB_PUT(bit, 2), SB_ACQ_REL)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void sb_slab_return_cache(sb_connection *c) {
+  for (unsigned cls = 1; cls < MESSAGE_CLASSES + SB_KIND_COUNT; cls++) {
+    sb_slab_cache *cache = &c->cache[cls];
+    if (cache->mask != 0) {
+      hint_set(c->b, cls, cache->chunk, cache->word, cache->mask);
+      cache->mask = 0;
+    }
+    SB_STORE(&c->shm->claims[cls], 0, SB_RELAXED);
+  }
+}
+
+void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead) {
+  for (unsigned cls = 1; cls < MESSAGE_CLASSES + SB_KIND_COUNT; cls++) {
+    uint32_t at = SB_LOAD(&dead->claims[cls], SB_ACQUIRE);
+    if (at == 0) {
+      continue;
+    }
+    uint32_t chunk = (at - 1) / 128, word = (at - 1) % 128, slots = SB_CHUNK_UNITS / units_of(cls);
+    if (chunk < b->chunk_limit && sb_chunk_ready(b, chunk) && word * 64 < slots) {
+      uint64_t owner = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
+      if (sb_chunk_state(owner) == SB_CHUNK_CLASS && sb_chunk_class(owner) == cls) {
+        uint64_t bits = word * 64 + 64 <= slots ? ~UINT64_C(0) : (UINT64_C(1) << (slots - word * 64)) - 1;
+        hint_set(b, cls, chunk, word, bits);
+      }
+    }
+  }
+}
+
+/* ---- facts ---- */
+
+uint64_t sb_slab_used(sb_broker *b) {
+  uint64_t used = 0;
+  uint32_t n = existing_chunks(b);
+  for (uint32_t chunk = 0; chunk < n; chunk++) {
+    uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
+    unsigned state = sb_chunk_state(word);
+    if (state == SB_CHUNK_FREE || !sb_chunk_ready(b, chunk)) {
+      continue;
+    }
+    if (state != SB_CHUNK_CLASS) {
+      bool free_run = state == SB_CHUNK_RUN && sb_slot_state(SB_LOAD(&sb_chunk_meta(b, chunk)->headers[0], SB_RELAXED)) == SB_SLOT_FREE;
+      if (free_run) {
+        chunk += sb_chunk_run(word) > 0 ? sb_chunk_run(word) - 1 : 0;
+      } else {
+        used += SB_CHUNK_BYTES;
+      }
+      continue;
+    }
+    unsigned units = units_of(sb_chunk_class(word));
+    for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
+      if (sb_slot_state(SB_LOAD(&sb_chunk_meta(b, chunk)->headers[i], SB_RELAXED)) != SB_SLOT_FREE) {
+        used += (uint64_t)units * SB_UNIT;
+      }
+    }
+  }
+  return used;
+}
+
+uint64_t sb_slab_slot_bytes(const sb_broker *b, uint32_t slot) {
+  uint32_t chunk = slot / SB_CHUNK_UNITS;
+  if (chunk >= b->chunk_limit) {
+    return 0;
+  }
+  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
+  if (sb_chunk_state(word) == SB_CHUNK_RUN) {
+    return slot % SB_CHUNK_UNITS == 0 ? sb_chunk_run(word) * SB_CHUNK_BYTES : 0;
+  }
+  unsigned cls = sb_chunk_class(word);
+  if (sb_chunk_state(word) != SB_CHUNK_CLASS || cls < 1 || cls >= MESSAGE_CLASSES + SB_KIND_COUNT) {
+    return 0;
+  }
+  unsigned units = units_of(cls);
+  uint32_t in_chunk = slot % SB_CHUNK_UNITS;
+  return in_chunk % units == 0 && in_chunk + units <= SB_CHUNK_UNITS ? (uint64_t)units * SB_UNIT : 0;
+}

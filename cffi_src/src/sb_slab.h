@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Slab: memory for message bodies and for the broker's own objects.
+ *
+ * What: slots of fixed classes (256 B to 2 MiB) in 2 MiB chunks; larger bodies take a run of chunks. Truth is the slot
+ * header (an array apart from the bodies); hint bits say where a free slot may be. Structural kinds have classes of
+ * their own whose chunks never change class.
+ *
+ * Layout: header: state, 24 reference bits or owner, 38-bit generation, which every freeing moves on.
+ *
+ * Invariants:
+ *  I12 FREE -> ALLOC(owner) by CAS, announced in the owner's holdings; ALLOC -> PUBLISHED(refs) by the owner's store;
+ *      PUBLISHED -> fewer references by generation-checked CAS; the CAS that clears the last bit frees.
+ *  I13 hints may be wrong both ways: an allocation believes only the header; a sweep of the headers finds what hints lost.
+ *  I14 a chunk changes class only when all its slots are taken by the one who drains it.
+ *
+ * Ordering pairs:
+ *  P1 the body is written before PUBLISHED (release); a reader reads it after an acquire of the cell that names the slot.
+ *
+ * Death (after -> state, repaired by the reaper of the owner):
+ *  the FREE->ALLOC CAS -> ALLOC(dead), listed -> freed.         a hint word was taken -> `claims` names it -> all bits set.
+ *  CLASS->DRAINING -> chunk listed -> its slots ALLOC(dead) are freed, chunk back to its class.
+ *  FREE->CLAIMED -> chunk listed -> FREE.                        freeing CAS, before the hint -> found by the next sweep.
+ *
+ * Concurrency: alloc under the connection's lock; drop and free by anybody, also twice (generation).
+ */
+#ifndef SB_SLAB_H
+#define SB_SLAB_H
+
+#include "sb_connection.h"
+
+void sb_slab_format(sb_class_shm *classes);
+/* The class for that many bytes, or 0 when it takes a run of chunks. */
+unsigned sb_slab_class_for(const sb_broker *b, uint64_t bytes);
+unsigned sb_slab_class_of(const sb_broker *b, unsigned kind);
+sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
+sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, uint32_t *slot, uint64_t *gen);
+/* Allocates an object of a kind and lists it in a holding of its own. */
+sb_status sb_slab_object(sb_connection *c, unsigned kind, uint64_t *token, uint32_t *slot, uint64_t *gen);
+/* Clears reference bit `ref` of generation `gen`. *freed: this call freed the slot. False: the bit was gone already. */
+bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool *freed);
+/* Frees a slot whose header still is `expected`. */
+bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected);
+/* Frees a structural slot of that generation, whatever its state. */
+bool sb_slab_free_gen(sb_broker *b, uint32_t slot, uint64_t gen);
+void sb_slab_return_cache(sb_connection *c);
+void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead);
+void sb_slab_recover_chunk(sb_broker *b, unsigned owner, uint32_t chunk);
+/* Bytes of chunks that are in use; *slots_used counts slots that are not FREE when it is not NULL. */
+uint64_t sb_slab_used(sb_broker *b);
+/* How long is the slot (bytes), 0 when it is not the start of one. */
+uint64_t sb_slab_slot_bytes(const sb_broker *b, uint32_t slot);
+bool sb_slab_valid(sb_broker *b, char *why, size_t size);
+
+#endif

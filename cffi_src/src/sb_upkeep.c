@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_upkeep.h"
+
+#include "sb_slab.h"
+#include "sb_wait.h"
+
+/* ---- closing ---- */
+
+static bool holds_messages(sb_broker *b, const sb_ring *r, uint64_t end) {
+  sb_leaf_ref leaf;
+  uint64_t at = SB_LOAD(r->base, SB_RELAXED);
+  while (sb_ring_next_leaf(b, r, at, &leaf, &at) && at < end) {
+    for (; sb_leaf_covers(&leaf, at) && at < end; at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
+      if (sb_cell_of(word, leaf.gen) && sb_cell_has_message(word) && sb_cell_state(word) != SB_CELL_SETTLED) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position) {
+  sb_leaf_ref leaf;
+  if (sb_ring_locate(b, NULL, r, position, &leaf) != SB_OK) {
+    return;
+  }
+  sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
+  uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
+  if (sb_cell_state(word) == SB_CELL_CLOSING && sb_cell_of(word, leaf.gen)) {
+    bool refuse = ((word & SB_CLOSING_IF_UNUSED) != 0 && SB_LOAD(&shm->consumers, SB_SEQ_CST) > 0) ||
+                  ((word & SB_CLOSING_IF_EMPTY) != 0 && holds_messages(b, r, position));
+    uint64_t closed = sb_cell_bare(SB_CELL_CLOSED, leaf.gen);
+    if (refuse) {
+      (void)sb_ring_drop(c, r, &leaf, position, word);
+      return;
+    }
+    (void)SB_CAS(&cell->word, &word, closed, SB_SEQ_CST);
+  }
+  if (sb_cell_state(SB_LOAD(&cell->word, SB_SEQ_CST)) == SB_CELL_CLOSED) {
+    uint64_t state = SB_LOAD(&shm->state, SB_ACQUIRE);
+    if (SB_BITS(state, 0, 2) == SB_QUEUE_OPEN) {
+      (void)SB_CAS(&shm->state, &state, (state & ~UINT64_C(3)) | SB_QUEUE_CLOSED, SB_SEQ_CST);
+    }
+  }
+}
+
+sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed) {
+  uint64_t position, flags = (if_unused ? SB_CLOSING_IF_UNUSED : 0) | (if_empty ? SB_CLOSING_IF_EMPTY : 0);
+  *removed = 0;
+  (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* the closing cell is a position without a message */
+  (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST);
+  sb_status status;
+  while ((status = sb_ring_append(q->c, &q->ring, &q->tail_leaf, SB_CELL_CLOSING | flags, SB_APPEND_BARE, NULL, &position)) == SB_CLOSED_CELL) {
+    sb_queue_resolve_closing(q->c->b, q->c, q->shm, &q->ring, position);
+    if (!sb_queue_is_open(q)) {
+      return SB_DELETED;
+    }
+  }
+  if (status != SB_OK) {
+    (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+    (void)SB_SUB(&q->shm->admitted, 1, SB_SEQ_CST);
+    return status;
+  }
+  SB_CRASHPOINT("queue.close.closing");
+  sb_queue_resolve_closing(q->c->b, q->c, q->shm, &q->ring, position);
+  if (sb_queue_is_open(q)) {
+    return if_unused && SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0 ? SB_IN_USE : SB_NOT_EMPTY;
+  }
+  *removed = sb_upkeep_dispose(q);
+  return SB_OK;
+}
+
+/* Takes a cell in that state; leaving HELD is counted under an intent. */
+static bool take_counted(sb_queue *q, uint64_t position, unsigned state, uint64_t token, sb_taken *t) {
+  bool held = state == SB_CELL_HELD;
+  if (held) {
+    sb_intent_begin(q->ledger, SB_INTENT_DUE, SB_COUNT_UNSCHEDULED, position, 0, 0, 0);
+  }
+  bool got = sb_queue_take_at(q, position, state, token, t) == SB_OK;
+  if (held) {
+    if (got) sb_ledger_count(q->ledger, SB_COUNT_UNSCHEDULED, 1);
+    sb_intent_end(q->ledger);
+  }
+  return got;
+}
+
+uint64_t sb_upkeep_dispose(sb_queue *q) {
+  sb_broker *b = q->c->b;
+  uint64_t removed = 0, at = SB_LOAD(&q->shm->base, SB_RELAXED);
+  sb_leaf_ref leaf;
+  while (sb_ring_next_leaf(b, &q->ring, at, &leaf, &at)) {
+    for (; sb_leaf_covers(&leaf, at); at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+      unsigned state = sb_cell_state(word);
+      if (!sb_cell_of(word, leaf.gen) || state == SB_CELL_FREE || state == SB_CELL_CLOSED) {
+        return removed;
+      }
+      if (state != SB_CELL_AVAILABLE && state != SB_CELL_HELD) {
+        continue;
+      }
+      uint64_t token;
+      sb_taken t;
+      if (sb_holding_take(q->c, &token) != SB_OK) {
+        return removed;
+      }
+      if (take_counted(q, at, state, token, &t)) {
+        (void)sb_queue_settle(q, token, SB_COUNT_KILLED, false);
+        removed++;
+      } else {
+        sb_holding_give(q->c, token);
+      }
+    }
+  }
+  return removed;
+}
+
+bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
+  sb_broker *b = c->b;
+  sb_queue_shm *q = sb_slot_at(b, slot);
+  sb_ring r;
+  if (SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_CLOSED || sb_ledger_owned(b, q) ||
+      !sb_ring_open(b, slot, SB_RING_CELLS, &r) || holds_messages(b, &r, UINT64_MAX)) {
+    return false;
+  }
+  uint64_t incarnation = SB_LOAD(&q->state, SB_RELAXED) >> 2;
+  static const uint32_t rings[] = {SB_RING_CELLS, SB_RING_ALL, SB_RING_NON_ACQUIRING, SB_RING_NOT_INTERESTED, SB_RING_ROOM, SB_RING_SCHEDULE};
+  for (unsigned i = 0; i < sizeof rings / sizeof rings[0]; i++) {
+    if (sb_ring_open(b, slot, rings[i], &r)) sb_ring_destroy(c, &r);
+  }
+  uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
+  SB_STORE(&q->levels, 0u, SB_RELEASE);
+  while (level != 0 && sb_slot_in_range(b, level)) {
+    sb_level_shm *l = sb_slot_at(b, level);
+    uint32_t next = SB_LOAD(&l->next, SB_ACQUIRE);
+    for (uint32_t id = SB_RING_INTERESTED; id <= SB_RING_NOTIFIED; id++) {
+      if (sb_ring_open(b, level, id, &r)) sb_ring_destroy(c, &r);
+    }
+    (void)sb_slab_free_gen(b, level, sb_slot_gen(SB_LOAD(sb_slot_header(b, level), SB_ACQUIRE)));
+    level = next;
+  }
+  uint32_t ledger = SB_LOAD(&q->ledgers, SB_ACQUIRE);
+  SB_STORE(&q->ledgers, 0u, SB_RELEASE);
+  while (ledger != 0 && sb_slot_in_range(b, ledger)) {
+    uint32_t next = SB_LOAD(&((sb_ledger_shm *)sb_slot_at(b, ledger))->next, SB_ACQUIRE);
+    (void)sb_slab_free_gen(b, ledger, sb_slot_gen(SB_LOAD(sb_slot_header(b, ledger), SB_ACQUIRE)));
+    ledger = next;
+  }
+  SB_STORE(&q->state, SB_QUEUE_NONE | SB_PUT(incarnation + 1, 2), SB_RELEASE);
+  (void)sb_slab_free_gen(b, slot, sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE)));
+  return true;
+}
+
+/* ---- hints ---- */
+
+uint64_t sb_upkeep_resurface(sb_broker *b, const sb_ring *r) {
+  uint64_t found = 0, at = SB_LOAD(r->base, SB_RELAXED);
+  sb_leaf_ref leaf;
+  while (sb_ring_next_leaf(b, r, at, &leaf, &at)) {
+    uint64_t head = SB_LOAD(r->head, SB_ACQUIRE);
+    for (; sb_leaf_covers(&leaf, at); at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+      if (at >= head || !sb_cell_of(word, leaf.gen)) {
+        return found;
+      }
+      if (sb_cell_state(word) == SB_CELL_AVAILABLE && !sb_ring_is_marked(b, r, at)) {
+        sb_ring_mark_returned(b, r, at);
+        found++;
+      }
+    }
+  }
+  return found;
+}
+
+#define RESCAN_INTERVAL_NS UINT64_C(250000000)
+
+uint64_t sb_upkeep_rescan(sb_queue *q) {
+  uint64_t now = sb_now_ns();
+  if (now - q->rescanned_ns < RESCAN_INTERVAL_NS) {
+    return 0;
+  }
+  q->rescanned_ns = now;
+  return sb_upkeep_resurface(q->c->b, &q->ring);
+}
+
+typedef struct {
+  uint64_t tail, taken, admitted, added, ready, bytes_in, bytes_out;
+} reading;
+
+static reading read_hints(sb_broker *b, sb_queue_shm *q, const sb_ring *r) {
+  reading n = {.tail = sb_ring_exact_tail(b, r) - SB_LOAD(&q->base, SB_RELAXED), .taken = SB_LOAD(&q->taken, SB_SEQ_CST)};
+  n.admitted = SB_LOAD(&q->admitted, SB_SEQ_CST) - SB_LOAD(&q->base, SB_RELAXED);
+  n.added = sb_ledger_sum(b, q, SB_COUNT_ADDED);
+  n.ready = sb_queue_count_ready(b, q);
+  n.bytes_in = SB_LOAD(&q->bytes_in, SB_SEQ_CST);
+  n.bytes_out = SB_LOAD(&q->bytes_out, SB_SEQ_CST);
+  return n;
+}
+
+bool sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q) {
+  sb_ring r;
+  uint32_t slot = (uint32_t)(((uint8_t *)q - b->arena) / SB_UNIT);
+  if (!sb_ring_open(b, slot, SB_RING_CELLS, &r)) {
+    return false;
+  }
+  reading one = read_hints(b, q, &r), two = read_hints(b, q, &r);
+  bool same = one.tail == two.tail && one.taken == two.taken && one.admitted == two.admitted && one.added == two.added &&
+              one.ready == two.ready && one.bytes_in == two.bytes_in && one.bytes_out == two.bytes_out;
+  bool changed = false;
+  if (!same) {
+    return false; /* traffic: another time */
+  }
+  uint64_t right = one.tail - one.ready, base = SB_LOAD(&q->base, SB_RELAXED);
+  if (one.taken != right) {
+    changed = SB_CAS(&q->taken, &one.taken, right, SB_SEQ_CST);
+  }
+  if (one.admitted != one.tail) {
+    uint64_t expected = one.admitted + base;
+    changed = SB_CAS(&q->admitted, &expected, one.tail + base, SB_SEQ_CST) || changed;
+  }
+  if (one.ready == 0 && one.bytes_in != one.bytes_out) { /* the bytes of an empty queue are known exactly */
+    changed = SB_CAS(&q->bytes_in, &one.bytes_in, one.bytes_out, SB_SEQ_CST) || changed;
+  }
+  return changed;
+}
+
+/* ---- schedule ---- */
+
+static void make_ready(sb_queue *q, uint64_t token) {
+  (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
+  (void)sb_limits_enforce(q); /* a message that comes to a full ring loses by age */
+}
+
+uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready) {
+  sb_broker *b = q->c->b;
+  sb_leaf_ref leaf;
+  *made_ready = false;
+  if (sb_ring_locate(b, NULL, &q->ring, position, &leaf) != SB_OK) {
+    return 0;
+  }
+  uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE);
+  if (!sb_cell_of(word, leaf.gen) || !sb_cell_has_message(word) || sb_cell_state(word) == SB_CELL_SETTLED) {
+    return 0;
+  }
+  uint32_t slot = sb_cell_slot(word);
+  if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
+    return 0;
+  }
+  sb_message_shm *m = sb_slot_at(b, slot);
+  uint64_t due = m->due_ns, expires = m->expires_ns;
+  if (SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE) != word) {
+    return now_ns; /* it changed while we looked: at once again */
+  }
+  bool expired = expires != 0 && expires <= now_ns, held = sb_cell_state(word) == SB_CELL_HELD;
+  if (held && due > now_ns && !expired) {
+    return expires != 0 && expires < due ? expires : due;
+  }
+  if (!held && !expired) {
+    return expires;
+  }
+  if (!held && sb_cell_state(word) != SB_CELL_AVAILABLE) {
+    return 0; /* its holder will see that it has expired */
+  }
+  uint64_t token;
+  sb_taken t;
+  if (sb_holding_take(q->c, &token) != SB_OK) {
+    return now_ns + UINT64_C(100000000);
+  }
+  if (!take_counted(q, position, sb_cell_state(word), token, &t)) {
+    sb_holding_give(q->c, token);
+    return now_ns;
+  }
+  if (expired) {
+    (void)sb_queue_settle(q, token, SB_COUNT_EXPIRED, false);
+    return 0;
+  }
+  make_ready(q, token);
+  *made_ready = true;
+  return expires;
+}
+
+/* ---- moving ---- */
+
+sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
+  sb_connection *c = q->c;
+  sb_broker *b = c->b;
+  uint64_t token, target_token;
+  sb_status status = sb_holding_take(c, &token);
+  if (status != SB_OK) {
+    return status;
+  }
+  status = sb_holding_take(c, &target_token);
+  sb_taken t;
+  if (status == SB_OK) {
+    status = sb_queue_take(q, SB_CELL_REMOVING, false, token, &t);
+    if (status != SB_OK) sb_holding_give(c, target_token);
+  }
+  if (status != SB_OK) {
+    sb_holding_give(c, token);
+    return status;
+  }
+  if (t.position >= end) {
+    sb_holding_give(c, target_token);
+    (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
+    return SB_EMPTY;
+  }
+  uint64_t bytes = t.message->body_length, position;
+  unsigned ref = t.ref + 1;
+  status = ref >= SB_MAX_REFS ? SB_LIMIT : sb_limits_admit(target, 1, bytes);
+  if (status != SB_OK) {
+    sb_holding_give(c, target_token);
+    (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
+    return status;
+  }
+  sb_ledger_shm *from = q->ledger, *to = target->ledger;
+  SB_STORE(&from->target_queue, target->slot, SB_RELAXED);
+  SB_STORE(&from->target_position, UINT64_MAX, SB_RELAXED);
+  SB_STORE(&from->target_ledger, (uint64_t)((uint8_t *)to - b->arena) / SB_UNIT, SB_RELAXED);
+  SB_STORE(&from->target_before, SB_LOAD(&to->counters[SB_COUNT_ADDED], SB_RELAXED), SB_RELAXED);
+  SB_STORE(&from->target_before_bytes, SB_LOAD(&to->counters[SB_COUNT_ADDED_BYTES], SB_RELAXED), SB_RELAXED);
+  sb_intent_begin(from, SB_INTENT_MOVE, SB_COUNT_MOVED, t.position, (uint64_t)t.slot | SB_PUT(t.ref, 32) | SB_PUT(ref, 40), t.gen, bytes);
+  (void)SB_OR(sb_slot_header(b, t.slot), SB_PUT(UINT64_C(1) << ref, 2), SB_ACQ_REL); /* ours while we hold the first reference */
+  (void)SB_ADD(&target->shm->taken, 1, SB_SEQ_CST);
+  (void)SB_ADD(&target->shm->bytes_out, bytes, SB_RELAXED);
+  uint64_t word = (uint64_t)SB_CELL_REMOVING | SB_PUT(t.slot, 4) | SB_PUT(ref, 32) | SB_PUT(c->id, 37);
+  while ((status = sb_ring_append(c, &target->ring, &target->tail_leaf, word, SB_APPEND_OWNED, &from->target_position, &position)) == SB_CLOSED_CELL) {
+    sb_queue_resolve_closing(b, c, target->shm, &target->ring, position);
+    if (!sb_queue_is_open(target)) {
+      status = SB_DELETED;
+      break;
+    }
+  }
+  if (status != SB_OK) {
+    bool freed;
+    (void)sb_slab_drop(b, t.slot, t.gen, ref, &freed);
+    sb_intent_end(from);
+    (void)SB_SUB(&target->shm->taken, 1, SB_SEQ_CST);
+    (void)SB_SUB(&target->shm->bytes_out, bytes, SB_RELAXED);
+    sb_limits_unadmit(target, 1, bytes);
+    sb_holding_give(c, target_token);
+    (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
+    return status;
+  }
+  sb_leaf_ref leaf;
+  (void)sb_ring_locate(b, NULL, &target->ring, position, &leaf); /* pinned by our own cell */
+  SB_STORE(&sb_leaf_cell(&leaf, position)->side, sb_side_word(t.gen, sb_side_count(t.side), t.side & SB_SIDE_REDELIVERED), SB_RELEASE);
+  sb_holding_set(b, target_token, sb_holding_what(SB_HOLD_CELL, target->slot, leaf.slot), position);
+  SB_CRASHPOINT("queue.move.linked"); /* the target cell names us: from here on a reaper finishes the move */
+  sb_ledger_count(to, SB_COUNT_ADDED_BYTES, bytes);
+  sb_ledger_count(to, SB_COUNT_ADDED, 1);
+  sb_ledger_hold(to, 1);
+  (void)sb_queue_settle_as(q, token, SB_INTENT_MOVE, SB_COUNT_MOVED, false);
+  SB_CRASHPOINT("queue.move.settled");
+  (void)sb_queue_release(target, target_token, SB_RELEASE_UNMARKED);
+  return SB_OK;
+}

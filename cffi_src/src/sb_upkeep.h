@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Upkeep: what keeps a queue right beside the traffic, and how it ends.
+ *
+ * What: closing (delete), finding cells that no hint leads to, setting drifted hints right, scheduled and expiring
+ * messages, moving messages to another queue, freeing a closed queue that nobody has open.
+ *
+ * Invariants:
+ *  I25 a queue closes by one cell at its tail: CLOSING -> CLOSED if its conditions hold for all cells before it.
+ *  I26 a HELD message, and one that expires, has an entry (its position) in the schedule list before its put returns.
+ *
+ * Ordering pairs: whoever makes a cell AVAILABLE looks at the queue's state afterwards (seq_cst); whoever closes sets the
+ *  state first and removes the messages afterwards: one of the two disposes of it.
+ *
+ * Death: CLOSING appended -> resolved by whoever meets it. CLOSED, messages left -> removed by the next who looks.
+ *  A move: see intent MOVE in sb_recover.c. Housekeeping is repeated from the start by the next housekeeper.
+ *
+ * Concurrency: close and free under the topology lock; the rest by anybody.
+ */
+#ifndef SB_UPKEEP_H
+#define SB_UPKEEP_H
+
+#include "sb_limits.h"
+
+/* Closes the queue; SB_IN_USE or SB_NOT_EMPTY when a condition does not hold. *removed: ready messages that went. */
+sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed);
+/* Removes what is left in a closed queue: ready and held messages. */
+uint64_t sb_upkeep_dispose(sb_queue *q);
+/* Marks AVAILABLE cells below the head that no bit leads to; returns how many. */
+uint64_t sb_upkeep_resurface(sb_broker *b, const sb_ring *r);
+/* The same for a consumer that found nothing although the hints say there is something; at most once per tick. */
+uint64_t sb_upkeep_rescan(sb_queue *q);
+/* Sets `taken`, `admitted` and the byte hints right if two readings of the ledgers agree; true if it changed any. */
+bool sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q);
+/* Turns a due message AVAILABLE (or removes an expired one). Returns when it wants to be looked at again, 0 = never. */
+uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready);
+/* Moves the oldest ready message; SB_EMPTY when there is none below `end`. */
+sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end);
+/* Frees a CLOSED queue that nobody has open and that holds nothing; true when it is gone. */
+bool sb_upkeep_free(sb_connection *c, uint32_t slot);
+
+#endif

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_waiter.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sb_slab.h"
+#include "sb_wait.h"
+
+#define SPIN_MAX_NS 50000u
+#define SPIN_MIN_NS 500u
+#define SLEEP_MAX_NS UINT64_C(5000000000)
+
+static sb_status borrow(sb_queue *q, uint32_t flags, uint32_t *node, uint64_t *token) {
+  if ((flags & SB_NODE_ROOM) == 0 && q->waiter_count > 0) {
+    q->waiter_count--;
+    *node = q->waiters[q->waiter_count].node;
+    *token = q->waiters[q->waiter_count].token;
+    return SB_OK;
+  }
+  return sb_node_create(q->c, q->slot, 0, SB_NODE_DIRECT | flags, 0, 1, node, token);
+}
+
+static void give_back(sb_queue *q, uint32_t flags, uint32_t node, uint64_t token) {
+  if ((flags & SB_NODE_ROOM) == 0 && q->waiter_count < SB_WAITERS_KEPT && !q->c->closed) {
+    q->waiters[q->waiter_count].node = node;
+    q->waiters[q->waiter_count++].token = token;
+  } else {
+    sb_node_destroy(q->c, node, token);
+  }
+}
+
+void sb_waiter_close(sb_queue *q) {
+  while (q->waiter_count > 0) {
+    q->waiter_count--;
+    sb_node_destroy(q->c, q->waiters[q->waiter_count].node, q->waiters[q->waiter_count].token);
+  }
+}
+
+/* May something be there for us? Reads hints and one cell, changes nothing. */
+static bool peek(const sb_queue *q) {
+  return sb_queue_ready(q) > 0 || !sb_queue_is_open(q) || SB_LOAD(&q->shm->returned, SB_RELAXED) != 0;
+}
+
+/* Worth spinning only while there is a core for everybody who spins; a queue where it never helps stops trying. */
+static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
+  sb_half *spinners = &q->c->b->header->spinners;
+  static long cores;
+  if (cores == 0) cores = sysconf(_SC_NPROCESSORS_ONLN);
+  uint64_t now = sb_now_ns(), end = now + q->spin_ns;
+  if (q->spin_ns < SPIN_MIN_NS || cores < 2 || end > deadline_ns) {
+    q->spin_ns += 32; /* now and then it is tried again */
+    return false;
+  }
+  if ((int32_t)SB_ADD(spinners, 1u, SB_RELAXED) >= (int32_t)cores) {
+    (void)SB_SUB(spinners, 1u, SB_RELAXED);
+    return false;
+  }
+  bool found = false;
+  do {
+    for (int i = 0; i < 16 && !found; i++) {
+      found = peek(q);
+      sb_pause();
+    }
+  } while (!found && sb_now_ns() < end);
+  (void)SB_SUB(spinners, 1u, SB_RELAXED);
+  q->spin_ns = found ? SPIN_MAX_NS : q->spin_ns / 2;
+  return found;
+}
+
+static sb_status try_take(sb_queue *q, sb_taken *t) {
+  uint64_t token;
+  bool stopping = SB_LOAD(&q->c->b->header->closing, SB_ACQUIRE) != 0;
+  sb_status status = q->c->closed ? SB_CLOSED : stopping ? SB_STOPPING : sb_holding_take(q->c, &token);
+  if (status == SB_OK) {
+    status = sb_queue_acquire(q, token, t);
+    if (status != SB_OK) {
+      sb_holding_give(q->c, token);
+    }
+  }
+  return status;
+}
+
+static void leave(sb_queue *q, uint32_t node, uint32_t flags) {
+  (void)sb_node_move(q->c, node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED);
+  if ((flags & SB_NODE_ROOM) != 0) {
+    sb_consumer_room_made(q->c, q->shm, q->slot); /* the baton: there may be room for another one */
+  } else if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && sb_queue_ready(q) > 0) {
+    (void)sb_consumer_notify_one(q->c, q->slot, false);
+  }
+}
+
+static uint64_t sleep_until(uint64_t deadline_ns) {
+  uint64_t bound = sb_now_ns() + SLEEP_MAX_NS;
+  return deadline_ns < bound ? deadline_ns : bound;
+}
+
+sb_status sb_waiter_get(sb_queue *q, uint64_t deadline_ns, sb_taken *t) {
+  sb_connection *c = q->c;
+  uint32_t node;
+  uint64_t token;
+  if (spin_for_message(q, deadline_ns)) {
+    pthread_mutex_lock(&c->lock);
+    sb_status status = try_take(q, t);
+    pthread_mutex_unlock(&c->lock);
+    if (status != SB_EMPTY) {
+      return status;
+    }
+  }
+  pthread_mutex_lock(&c->lock);
+  sb_status status = borrow(q, 0, &node, &token);
+  if (status != SB_OK) {
+    pthread_mutex_unlock(&c->lock);
+    return status;
+  }
+  sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, node))->wake;
+  bool interrupted = false;
+  for (;;) {
+    (void)sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED);
+    uint32_t armed = sb_wake_arm(wake); /* P6 */
+    status = try_take(q, t);            /* P3: INTERESTED first, then look */
+    if (status == SB_EMPTY && sb_queue_ready(q) > 0 && sb_upkeep_rescan(q) > 0) {
+      status = try_take(q, t);
+    }
+    if (status == SB_EMPTY && interrupted) status = SB_INTERRUPTED;
+    if (status == SB_EMPTY && sb_now_ns() >= deadline_ns) status = SB_TIMEOUT;
+    if (status != SB_EMPTY) {
+      break;
+    }
+    pthread_mutex_unlock(&c->lock);
+    (void)sb_wake_sleep(wake, armed, sleep_until(deadline_ns), &interrupted);
+    pthread_mutex_lock(&c->lock);
+  }
+  sb_wake_disarm(wake);
+  leave(q, node, 0);
+  give_back(q, 0, node, token);
+  pthread_mutex_unlock(&c->lock);
+  return status;
+}
+
+sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns) {
+  sb_connection *c = q->c;
+  uint32_t node, flags = SB_NODE_ROOM | (memory ? SB_NODE_MEMORY : 0);
+  uint64_t token;
+  pthread_mutex_lock(&c->lock);
+  sb_status status = borrow(q, flags, &node, &token);
+  if (status != SB_OK) {
+    pthread_mutex_unlock(&c->lock);
+    if (status == SB_NO_MEMORY && sb_now_ns() < deadline_ns) { /* no memory even to wait with: look again in a while */
+      struct timespec pause = {0, 2000000};
+      nanosleep(&pause, NULL);
+      return SB_OK;
+    }
+    return status;
+  }
+  sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, node))->wake;
+  bool interrupted = false;
+  (void)sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
+  uint32_t armed = sb_wake_arm(wake);
+  uint64_t until = sleep_until(deadline_ns), soon = sb_now_ns() + UINT64_C(50000000);
+  if (memory && soon < until) until = soon; /* slots that hints lost are found by trying again */
+  bool room = !memory && sb_limits_room(q, 1, bytes);
+  pthread_mutex_unlock(&c->lock);
+  if (!room && sb_queue_is_open(q) && !c->closed) {
+    (void)sb_wake_sleep(wake, armed, until, &interrupted);
+  }
+  pthread_mutex_lock(&c->lock);
+  sb_wake_disarm(wake);
+  leave(q, node, flags);
+  give_back(q, flags, node, token);
+  bool stopping = SB_LOAD(&c->b->header->closing, SB_ACQUIRE) != 0;
+  status = c->closed ? SB_CLOSED : stopping ? SB_STOPPING : interrupted ? SB_INTERRUPTED : sb_now_ns() >= deadline_ns ? SB_TIMEOUT : SB_OK;
+  pthread_mutex_unlock(&c->lock);
+  return status;
+}
+
+sb_status sb_waiter_row(sb_consumer *k, uint64_t deadline_ns) {
+  for (;;) {
+    uint32_t word = SB_OR(&k->local, 1u, SB_SEQ_CST) | 1u; /* odd: somebody sleeps */
+    pthread_mutex_lock(&k->c->lock);
+    bool ready = k->row_first != k->row_end, closed = k->closed || k->c->closed;
+    bool stopping = SB_LOAD(&k->c->b->header->closing, SB_ACQUIRE) != 0;
+    pthread_mutex_unlock(&k->c->lock);
+    if (ready || closed || stopping) {
+      return ready ? SB_OK : closed ? SB_CLOSED : SB_STOPPING;
+    }
+    uint64_t now = sb_now_ns(), until = sleep_until(deadline_ns);
+    if (now >= deadline_ns) {
+      return SB_TIMEOUT;
+    }
+    struct timespec at = {(time_t)(until / UINT64_C(1000000000)), (long)(until % UINT64_C(1000000000))};
+    long rc = syscall(SYS_futex, &k->local, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, word, &at, NULL, FUTEX_BITSET_MATCH_ANY);
+    if (rc != 0 && errno == EINTR) {
+      return SB_INTERRUPTED;
+    }
+  }
+}

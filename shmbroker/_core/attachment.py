@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One attachment of this process to each broker it uses, shared by its connections."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from shmbroker import exceptions, statistics
+from shmbroker._core import library, segments
+
+ffi, slow = library.ffi, library.slow
+_lock = threading.Lock()
+_attached: dict[str, Attachment] = {}
+
+
+class Attachment:
+    """The mapped memory of a broker and this process's slot in it. Counted: the last connection that leaves detaches."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.name = path.split(".", 1)[1]
+        self.users = 0
+        self._grow_lock = threading.Lock()
+        self.handle: Any = self._attach()
+
+    def _attach(self) -> Any:  # noqa: ANN401
+        status, major, minor = ffi.new("sb_status *"), ffi.new("uint32_t *"), ffi.new("uint32_t *")
+        handle = slow.sb_broker_attach(self.path.encode(), status, major, minor)
+        if handle != ffi.NULL:
+            return handle
+        if status[0] == library.NOT_FOUND:
+            raise exceptions.BrokerNotFound(404, f"NOT_FOUND - no broker {self.name!r}")
+        if status[0] == library.LAYOUT:
+            text = (
+                f"broker {self.name!r} has layout {major[0]}.{minor[0]}, this version of shmbroker reads layout 1.0: "
+                "its shared memory was made by another version, is truncated, or is not a broker's"
+            )
+            raise exceptions.LayoutMismatch(text=text)
+        return library.raise_for(int(status[0]), f"broker {self.name!r}")
+
+    def grow(self) -> None:
+        """Adds a segment, after a call returned GROW."""
+        with self._grow_lock:
+            facts = self.facts()
+            number = facts.segments + 1
+            if number <= facts.segments_limit:
+                segments.grow(self.path, number, facts.chunks_per_segment, facts.mode)
+                status = slow.sb_broker_grown(self.handle, number)
+                if status != library.OK:
+                    library.raise_for(status, f"broker {self.name!r}")
+
+    def facts(self, *, with_memory: bool = False) -> Any:  # noqa: ANN401
+        """The core's own description."""
+        facts = ffi.new("sb_broker_facts *")
+        slow.sb_broker_describe(self.handle, facts, with_memory)
+        return facts
+
+    def statistics(self) -> statistics.BrokerStatistics:
+        """A snapshot of the broker."""
+        facts = self.facts(with_memory=True)
+        return statistics.BrokerStatistics(
+            name=self.name,
+            memory_limit=facts.memory_limit,
+            memory_used=facts.memory_used,
+            segments=facts.segments,
+            queue_count=facts.queues,
+            connection_count=facts.connections,
+            process_count=facts.processes,
+            housekeeper_pid=facts.housekeeper_pid,
+            created_at=facts.created_ns / library.NANOSECONDS,
+            rescues=facts.rescues,
+            stopped_rescues=facts.stopped_rescues,
+            reaped=facts.reaped,
+        )
+
+    def set_closing(self) -> None:
+        """Tells every client that the broker is going: their calls raise ConnectionClosedByBroker."""
+        slow.sb_broker_set_closing(self.handle, 1)
+
+    def set_stopped(self, *, stopped: bool) -> None:
+        """Whether clients should leave a missing housekeeper alone."""
+        slow.sb_broker_set_stopped(self.handle, int(stopped))
+
+    def housekeeper_missing(self) -> bool:
+        """Does nobody hold the housekeeper's lock?"""
+        return bool(slow.sb_housekeeper_missing(self.handle))
+
+    @property
+    def forked(self) -> bool:
+        """Was this made in the parent of this process?"""
+        return bool(slow.sb_broker_forked(self.handle))
+
+    @property
+    def removed(self) -> bool:
+        """Is the broker that we are attached to no longer the one of that name?"""
+        if not segments.exists(self.path):
+            return True
+        return bool(self.facts().closing)
+
+
+def acquire(path: str) -> Attachment:
+    """This process's attachment to a broker; to be given back with :func:`release`."""
+    with _lock:
+        found = _attached.get(path)
+        if found is not None and (found.forked or found.removed):
+            del _attached[path]  # of our parent, or of a broker that was purged: its users keep it as long as they live
+            found = None
+        if found is None:
+            found = _attached[path] = Attachment(path)
+        found.users += 1
+        return found
+
+
+def release(attachment: Attachment) -> None:
+    """Gives an attachment back; the last one detaches."""
+    with _lock:
+        attachment.users -= 1
+        if attachment.users == 0:
+            if _attached.get(attachment.path) is attachment:
+                del _attached[attachment.path]
+            # with the GIL: a short call of another thread is either over or finds its connection closed
+            library.fast.sb_broker_detach(library.as_fast(attachment.handle, "sb_broker *"))
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _lock = threading.Lock()
+    _attached.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

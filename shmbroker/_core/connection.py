@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A connection: the owner of what is taken, and its IO thread."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from shmbroker import exceptions, statistics
+from shmbroker._core import attachment, library, wording
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ffi, slow, fast = library.ffi, library.slow, library.fast
+_MAX_CONNECTIONS = 4096
+_STATES = {0: "removed", 1: "not_interested", 2: "interested", 3: "notified", 4: "non_acquiring"}
+_COUNTED, _DIRECT = 1, 2
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Connected(Protocol):
+    @property
+    def connection(self) -> CoreConnection: ...
+
+
+S = TypeVar("S", bound=_Connected)
+
+
+def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """A call without the GIL: closing the connection waits for its end before memory goes."""
+
+    @functools.wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        connection = self.connection
+        connection.enter()
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            connection.leave()
+
+    return call
+
+
+class CoreConnection:
+    """One connection id of a broker. Calls in flight are counted, so that closing frees nothing under their feet."""
+
+    def __init__(self, path: str, name: str) -> None:
+        self.attachment = attachment.acquire(path)
+        self.buffers: list[tuple[Any, Any]] = []
+        self.closed = False
+        self._forgotten = False
+        self._calls = 0
+        self._calls_lock = threading.Lock()
+        self._io: threading.Thread | None = None
+        self.on_tick: Callable[[], None] = lambda: None
+        self.on_stopping: Callable[[], None] = lambda: None
+        self.on_housekeeper_missing: Callable[[], None] = lambda: None
+        try:
+            self.handle: Any = self._open(name)
+        except BaseException:
+            attachment.release(self.attachment)
+            raise
+        self.id = int(slow.sb_connection_id(self.handle))
+
+    def _open(self, name: str) -> Any:  # noqa: ANN401
+        status = ffi.new("sb_status *")
+        encoded = name.encode()[:255]
+        while True:
+            handle = slow.sb_connect(self.attachment.handle, encoded, len(encoded), status)
+            if handle != ffi.NULL:
+                return handle
+            if status[0] != library.GROW:
+                library.raise_for(int(status[0]), f"connection {name!r}")
+            self.attachment.grow()
+
+    # ---- calls ----
+
+    @property
+    def connection(self) -> CoreConnection:
+        """Itself, for :func:`guarded`."""
+        return self
+
+    def enter(self) -> None:
+        """Notes that a call uses the handle; :meth:`leave` must follow."""
+        with self._calls_lock:
+            if self.closed:
+                library.raise_for(library.CLOSED, "the connection")
+            self._calls += 1
+
+    def leave(self) -> None:
+        """Ends a call; the last one after a close frees the handle."""
+        with self._calls_lock:
+            self._calls -= 1
+            last = self.closed and self._calls == 0
+        if last:
+            self._forget()
+
+    # ---- IO thread ----
+
+    def start_io(self) -> None:
+        """Starts the IO thread, once: it lives in the core without the GIL."""
+        with self._calls_lock:
+            if self._io is not None or self.closed:
+                return
+            self._calls += 1
+            self._io = threading.Thread(target=self._run_io, name=f"shmbroker-io-{self.id}", daemon=True)
+        self._io.start()
+
+    def _run_io(self) -> None:
+        try:
+            while True:
+                status = int(slow.sb_connection_run_io(self.handle))
+                if status == library.TICK:
+                    self.on_tick()
+                elif status == library.NO_HOUSEKEEPER:
+                    self.on_housekeeper_missing()
+                elif status == library.STOPPING:
+                    self.on_stopping()
+                    return
+                else:
+                    return
+        finally:
+            self.leave()
+
+    def tick_every(self, seconds: float) -> None:
+        """Lets the IO thread call ``on_tick`` that often; 0 = no more."""
+        slow.sb_connection_tick_every(self.handle, int(seconds * 1_000_000))
+
+    # ---- closing ----
+
+    def close(self) -> None:
+        """Returns what is held and ends every wait. Safe to call from any thread, and again."""
+        with self._calls_lock:
+            if self.closed:
+                return
+            self._calls += 1
+            self.closed = True
+        slow.sb_disconnect(self.handle)
+        io = self._io
+        if io is not None and io is not threading.current_thread() and not self.attachment.forked:
+            io.join()
+        self.leave()
+
+    def _forget(self) -> None:
+        with self._calls_lock:
+            if self._forgotten:
+                return
+            self._forgotten = gone = bool(slow.sb_forget(self.handle))
+        if gone:
+            attachment.release(self.attachment)
+
+    def end_view(self, tag: int) -> None:
+        """The last view of a settled message is gone."""
+        with self._calls_lock:
+            self._calls += 1
+        if not self._forgotten:
+            slow.sb_end_view(self.handle, tag)
+        self.leave()
+
+    def __del__(self) -> None:
+        handle = getattr(self, "handle", None)
+        if handle is not None and (self._forgotten or self.attachment.forked):
+            slow.sb_free_connection(handle)  # only now: a thread may have been about to call with it
+
+    # ---- facts ----
+
+    @guarded
+    def queue_slot(self, name: str) -> int:
+        """The slot of a queue, 0 when there is none."""
+        slot, encoded = ffi.new("uint32_t *"), name.encode()
+        status = slow.sb_find(self.handle, encoded, len(encoded), slot)
+        if status == library.NOT_FOUND:
+            return 0
+        if status != library.OK:
+            library.raise_for(status, f"queue {name!r}")
+        return int(slot[0])
+
+    @guarded
+    def queue_slots(self) -> list[int]:
+        """The slots of all queues."""
+        index, slots = ffi.new("uint32_t *"), []
+        while slot := slow.sb_next_queue(self.handle, index):
+            slots.append(int(slot))
+        return slots
+
+    @guarded
+    def queue_facts(self, slot: int) -> Any:  # noqa: ANN401
+        """The core's description of a queue, ``None`` when it is gone."""
+        facts = ffi.new("sb_queue_facts *")
+        status = slow.sb_describe(self.handle, slot, facts)
+        if status == library.DELETED:
+            return None
+        if status != library.OK:
+            library.raise_for(status, "queue")
+        return facts
+
+    def queue_statistics(self, slot: int) -> statistics.QueueStatistics | None:
+        """A snapshot of a queue, ``None`` when it is gone."""
+        facts = self.queue_facts(slot)
+        if facts is None:
+            return None
+        counted = {
+            name: int(getattr(facts, name))
+            for name in (
+                "ready", "delivering", "scheduled", "bytes", "added", "acked", "expired", "killed", "replaced", "dropped",
+                "dead_lettered", "moved", "redelivered", "rescues",
+            )
+        }  # fmt: skip
+        lists = {
+            name: max(0, int(getattr(facts, name)))
+            for name in ("consumers", "interested", "notified", "not_interested", "non_acquiring")
+        }
+        count = counted["ready"] + counted["delivering"] + counted["scheduled"]
+        return statistics.QueueStatistics(name=_name_of(facts), message_count=count, **counted, **lists)
+
+    @guarded
+    def consumers(self, slot: int, queue: str) -> list[statistics.ConsumerInfo]:
+        """The consumers of a queue, and the calls that wait at it."""
+        room = 256
+        while True:
+            facts = ffi.new("sb_consumer_facts[]", room)
+            count = slow.sb_consumers_of(self.handle, slot, facts, room)
+            if count < 0:
+                library.raise_for(-count, f"queue {queue!r}")
+            if count < room:
+                break
+            room *= 4
+        return [
+            statistics.ConsumerInfo(
+                queue=queue,
+                connection=fact.connection,
+                pid=fact.pid,
+                state=_STATES.get(fact.state, "unknown"),
+                priority=fact.priority,
+                prefetch=fact.prefetch,
+                unacked=fact.unacked,
+                delivered=fact.delivered,
+                waiting=not fact.flags & _COUNTED,
+            )
+            for fact in facts[0:count]
+            if fact.flags & _COUNTED or (fact.flags & _DIRECT and _STATES.get(fact.state) in {"interested", "notified"})
+        ]
+
+    @guarded
+    def connections(self) -> list[statistics.ConnectionInfo]:
+        """The connections of the broker."""
+        facts, found = ffi.new("sb_connection_facts *"), []
+        for number in range(1, _MAX_CONNECTIONS):
+            if slow.sb_connection_describe(self.attachment.handle, number, facts) == library.OK:
+                name = ffi.string(facts.name).decode(errors="replace")
+                created = facts.created_ns / library.NANOSECONDS
+                found.append(statistics.ConnectionInfo(number, name, facts.pid, created, facts.consumers, facts.holding))
+        return found
+
+    @guarded
+    def doctor(self) -> list[str]:
+        """What is wrong with the broker's memory, in words."""
+        room = 1000
+        findings = ffi.new("sb_finding[]", room)
+        count = slow.sb_check(self.handle, findings, room)
+        names: dict[int, str] = {}
+        for slot in self.queue_slots():
+            facts = self.queue_facts(slot)
+            if facts is not None:
+                names[slot] = _name_of(facts)
+        words = [
+            wording.of(item.code, item.slot, item.where, item.found, item.expected, names) for item in findings[0 : min(count, room)]
+        ]
+        return words + ([f"... and {count - room} more"] if count > room else [])
+
+
+def _name_of(facts: Any) -> str:  # noqa: ANN401
+    return bytes(ffi.buffer(facts.name, facts.name_length)).decode(errors="replace")
+
+
+def out_of_memory(connection: CoreConnection, size: int) -> exceptions.OutOfMemory:
+    """The error of a full broker: what is used, the limit, and the queue that holds most."""
+    facts = connection.attachment.facts(with_memory=True)
+    most, name = 0, None
+    for slot in connection.queue_slots():
+        queue = connection.queue_facts(slot)
+        if queue is not None and queue.bytes > most:
+            most, name = int(queue.bytes), _name_of(queue)
+    holder = f"queue {name!r} holds most, {most} bytes" if name is not None else "no queue holds bodies"
+    return exceptions.OutOfMemory(
+        f"broker {connection.attachment.name!r} has no room for a body of {size} bytes: "
+        f"{facts.memory_used} of {facts.memory_limit} bytes are used, {holder}",
+    )

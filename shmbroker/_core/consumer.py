@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A consumer handle: one target over one or more queues."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from shmbroker._core import library
+from shmbroker._core.connection import CoreConnection, guarded, out_of_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from shmbroker._core.queue import CoreQueue
+
+ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
+
+
+class CoreConsumer:
+    """A consumer in the core. ``next`` and ``settle`` are the core's functions, bound to the handle."""
+
+    def __init__(self, connection: CoreConnection, queues: Sequence[CoreQueue], prefetch: int, priority: int) -> None:
+        self.connection = connection
+        self.queues = list(queues)
+        self.what = " and ".join(queue.what for queue in queues)
+        handles = ffi.new("sb_queue *[]", [queue.handle for queue in queues])
+        status = ffi.new("sb_status *")
+        while True:
+            handle = slow.sb_consume(connection.handle, handles, len(queues), prefetch, priority, status)
+            if status[0] != library.GROW:
+                break
+            connection.attachment.grow()
+        if status[0] == library.NO_MEMORY:
+            raise out_of_memory(connection, 0)
+        if handle == ffi.NULL:
+            library.raise_for(int(status[0]), self.what)
+        self.handle: Any = handle
+        near = library.as_fast(handle, "sb_consumer *")
+        self.next: Callable[[Any, bool], int] = functools.partial(fast.sb_consumer_next, near)
+        self.settle: Callable[[bytes, int, bool], int] = functools.partial(fast.sb_consumer_settle, near)
+        self.waiting: Callable[[], int] = functools.partial(fast.sb_consumer_waiting, near)
+        self.unacked: Callable[[], int] = functools.partial(fast.sb_consumer_unacked, near)
+
+    @guarded
+    def settle_tags(self, tags: Sequence[int]) -> int:
+        """Acknowledges messages by tag."""
+        return int(fast.sb_consumer_settle_tags(library.as_fast(self.handle, "sb_consumer *"), list(tags), len(tags)))
+
+    @guarded
+    def wait(self, until: int) -> int:
+        """Waits, without the GIL, for a message to be pulled."""
+        return int(slow.sb_consumer_wait(self.handle, until))
+
+    @guarded
+    def suspend(self, *, suspended: bool) -> None:
+        """Stops or resumes pulling."""
+        slow.sb_consumer_suspend(self.handle, suspended)
+
+    @guarded
+    def event(self, descriptor: int) -> None:
+        """The eventfd that is written when messages arrive and :meth:`arm` was called."""
+        slow.sb_consumer_event(self.handle, descriptor)
+
+    @guarded
+    def arm(self) -> bool:
+        """Asks for one event; True when something waits already."""
+        return bool(slow.sb_consumer_arm_event(self.handle))
+
+    @guarded
+    def cancel(self, *, return_everything: bool) -> None:
+        """Stops; what was pulled goes back, and with ``return_everything`` what the application holds too."""
+        slow.sb_consumer_cancel(self.handle, return_everything)
+
+    def __del__(self) -> None:
+        handle = getattr(self, "handle", None)
+        if handle is not None:
+            slow.sb_free_consumer(handle)

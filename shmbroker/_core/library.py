@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two native modules, and how a status becomes an exception.
+
+``fast`` keeps the GIL and never waits: for short operations. ``slow`` drops it: for waits, batches and long copies.
+Both are made from the same declarations and share one core, but have types of their own: a handle is kept as an address
+and cast for each.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from typing import Any, NoReturn
+
+from shmbroker import _native, _native_fast, exceptions
+
+slow: Any = _native.lib
+fast: Any = _native_fast.lib
+ffi: Any = _native.ffi
+fast_ffi: Any = _native_fast.ffi
+
+FOR_EVER = 2**64 - 1
+NANOSECONDS = 1_000_000_000
+MAX_BODY = 1 << 30
+_CLOSED_BY_BROKER = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
+
+OK: int = slow.SB_OK
+EMPTY: int = slow.SB_EMPTY
+FULL: int = slow.SB_FULL
+NO_MEMORY: int = slow.SB_NO_MEMORY
+GROW: int = slow.SB_GROW
+NOT_FOUND: int = slow.SB_NOT_FOUND
+DELETED: int = slow.SB_DELETED
+EXISTS: int = slow.SB_EXISTS
+TIMEOUT: int = slow.SB_TIMEOUT
+INTERRUPTED: int = slow.SB_INTERRUPTED
+CLOSED: int = slow.SB_CLOSED
+STOPPING: int = slow.SB_STOPPING
+TOO_LARGE: int = slow.SB_TOO_LARGE
+SETTLED: int = slow.SB_SETTLED
+IN_USE: int = slow.SB_IN_USE
+NOT_EMPTY: int = slow.SB_NOT_EMPTY
+NO_HOUSEKEEPER: int = slow.SB_NO_HOUSEKEEPER
+TICK: int = slow.SB_TICK
+LAYOUT: int = slow.SB_LAYOUT
+FORKED: int = slow.SB_FORKED
+
+
+def deadline(timeout: float | None) -> int:
+    """The CLOCK_MONOTONIC nanosecond at which a timeout in seconds ends; ``None`` = never.
+
+    Raises:
+        ValueError: it is negative or not a number.
+    """
+    if timeout is None:
+        return FOR_EVER
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
+        msg = f"timeout={timeout!r}: seconds >= 0, or None to wait for ever, are allowed"
+        raise ValueError(msg)
+    return min(time.monotonic_ns() + int(timeout * NANOSECONDS), FOR_EVER) if timeout < 10**9 else FOR_EVER  # noqa: PLR2004
+
+
+def as_fast(handle: Any, ctype: str) -> Any:  # noqa: ANN401 - cffi has no types
+    """The same handle for the module that keeps the GIL."""
+    return fast_ffi.cast(ctype, int(ffi.cast("uintptr_t", handle)))
+
+
+def raise_for(status: int, what: str = "") -> NoReturn:
+    """Raises the exception of a status.
+
+    Args:
+        status: anything but OK.
+        what: the object it is about, such as ``queue 'jobs'``.
+    """
+    match status:
+        case _ if status == FORKED:
+            text = "this connection was opened before a fork: open another one in this process"
+            raise exceptions.ForkedConnectionError(text=text)
+        case _ if status == CLOSED:
+            raise exceptions.ConnectionClosed(text=f"{what or 'the connection'} is closed")
+        case _ if status == STOPPING:
+            raise exceptions.ConnectionClosedByBroker(320, _CLOSED_BY_BROKER)
+        case _ if status in {DELETED, NOT_FOUND}:
+            raise exceptions.NotFound(404, f"NOT_FOUND - no {what} in vhost '/'")
+        case _ if status == EMPTY:
+            raise queue.Empty
+        case _ if status == FULL:
+            raise queue.Full(what)
+        case _ if status == SETTLED:
+            text = "PRECONDITION_FAILED - the message was acknowledged, rejected or returned already"
+            raise exceptions.MessageSettled(406, text)
+        case _ if status == slow.SB_CORRUPT:
+            raise exceptions.CorruptSegment(text=f"{what or 'the broker'}: shared memory contradicts itself; run `shmbroker doctor`")
+        case _ if status == slow.SB_ADDRESS_SPACE:
+            text = f"{what or 'the broker'}: its memory cannot be mapped; is the address space limited (ulimit -v)?"
+            raise exceptions.OutOfMemory(text)
+        case _ if status == slow.SB_LIMIT:
+            raise exceptions.NotAllowed(530, f"NOT_ALLOWED - {what or 'the broker'}: no more of them are possible")
+        case _ if status == slow.SB_ACCESS:
+            raise exceptions.AccessRefused(403, f"ACCESS_REFUSED - {what}: its shared memory belongs to somebody else")
+        case _ if status == TIMEOUT:
+            raise exceptions.Timeout(what)
+        case _:
+            raise exceptions.BrokerError(541, f"{what or 'the broker'}: operation failed (status {status})")

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A queue handle: functions bound to it, retries, and errors in words."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from shmbroker import exceptions
+from shmbroker._core import library, record
+from shmbroker._core.connection import CoreConnection, guarded, out_of_memory
+from shmbroker.settings import OVERFLOWS, QueueSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
+PAUSED = 1
+ACK, REQUEUE, REJECT, RETURN = 0, 1, 2, 3
+_LONG = 16384
+_BATCH_BUFFER = 1 << 20
+
+
+class PutOptions:
+    """Options of a put in the core's form; kept alive as long as the call."""
+
+    def __init__(self, ttl: float, delay: float, priority: int, key: bytes, properties: bytes) -> None:
+        self.key, self.properties = key, properties
+        self._key = ffi.from_buffer("char[]", key)
+        self._properties = ffi.from_buffer("char[]", properties)
+        self.pointer = ffi.new("sb_put_options *")
+        self.pointer.ttl_ns = int(ttl * library.NANOSECONDS)
+        self.pointer.delay_ns = int(delay * library.NANOSECONDS)
+        self.pointer.priority = priority
+        self.pointer.key, self.pointer.key_length = self._key, len(key)
+        self.pointer.properties, self.pointer.properties_length = self._properties, len(properties)
+
+
+NO_OPTIONS = PutOptions(0, 0, 0, b"", b"")
+
+
+def settings_of(facts: Any) -> tuple[QueueSettings, int]:  # noqa: ANN401
+    """Settings and flags of a queue from its facts."""
+    found = facts.settings
+    overflow = OVERFLOWS[found.overflow] if found.overflow < len(OVERFLOWS) else "block"
+    return QueueSettings(found.ring_size, found.max_length, found.max_bytes, overflow), int(found.flags)
+
+
+def _core_settings(settings: QueueSettings, flags: int) -> Any:  # noqa: ANN401
+    pointer = ffi.new("sb_settings *")
+    pointer.ring_size, pointer.max_length, pointer.max_bytes = settings.ring_size, settings.max_length, settings.max_bytes
+    pointer.overflow, pointer.flags = OVERFLOWS.index(settings.overflow), flags
+    return pointer
+
+
+def locked(status: int, holder: int, what: str) -> None:
+    """Raises for a topology change that did not get its lock or failed otherwise."""
+    if status == library.TIMEOUT:
+        text = f"{what}: the topology lock is held by process {holder}" if holder else f"{what}: the topology lock is held"
+        raise exceptions.Timeout(text)
+    if status != library.OK:
+        library.raise_for(status, what)
+
+
+def declare(connection: CoreConnection, name: str, settings: QueueSettings, until: int) -> bool:
+    """Makes a queue; False when it exists."""
+    slot, holder, encoded = ffi.new("uint32_t *"), ffi.new("int32_t *"), name.encode()
+    while True:
+        status = slow.sb_declare(connection.handle, encoded, len(encoded), _core_settings(settings, 0), until, slot, holder)
+        if status != library.GROW:
+            break
+        connection.attachment.grow()
+    if status == library.EXISTS:
+        return False
+    if status == library.NO_MEMORY:
+        raise out_of_memory(connection, 0)
+    locked(status, holder[0], f"queue {name!r}")
+    return True
+
+
+class CoreQueue:
+    """An open queue of a connection.
+
+    The hot functions (``put``, ``get``, ``settle``) are the core's, bound to the handle: they return a status or a
+    length and raise nothing.
+    """
+
+    def __init__(self, connection: CoreConnection, name: str, slot: int) -> None:
+        self.connection = connection
+        self.name = name
+        self.what = f"queue {name!r}"
+        self.slot = slot
+        status = ffi.new("sb_status *")
+        while True:
+            handle = slow.sb_open(connection.handle, slot, status)
+            if status[0] != library.GROW:
+                break
+            connection.attachment.grow()
+        if status[0] == library.NO_MEMORY:
+            raise out_of_memory(connection, 0)
+        if handle == ffi.NULL:
+            library.raise_for(int(status[0]), self.what)
+        self.handle: Any = handle
+        near = library.as_fast(handle, "sb_queue *")
+        self.put: Callable[[bytes, int], int] = functools.partial(fast.sb_put, near)
+        self.get: Callable[[Any, bool], int] = functools.partial(fast.sb_get, near)
+        self.settle: Callable[[bytes, int, bool], int] = functools.partial(fast.sb_settle, near)
+        self.length: Callable[[], int] = functools.partial(fast.sb_length, near)
+
+    # ---- errors ----
+
+    @guarded
+    def put_failed(self, status: int, size: int, until: int) -> None:
+        """After a put that did not go: makes room or waits for it, so that it can be tried again; else raises."""
+        if status == library.GROW:
+            try:
+                self.connection.attachment.grow()
+            except exceptions.OutOfMemory:
+                if until <= library.time.monotonic_ns():
+                    raise
+                self._wait_for_room(memory=True, size=size, until=until)
+        elif status == library.FULL:
+            self._wait_for_room(memory=False, size=size, until=until)
+        elif status == library.NO_MEMORY:
+            self._wait_for_room(memory=True, size=size, until=until)
+        elif status == library.TOO_LARGE:
+            self._too_large(size)
+        elif status == slow.SB_INVALID:
+            msg = "key and properties of a message take more than 64 KiB"
+            raise ValueError(msg)
+        elif status != library.OK:
+            library.raise_for(status, self.what)
+
+    def _too_large(self, size: int) -> None:
+        facts = self.connection.attachment.facts()
+        limit = min(library.MAX_BODY, int(facts.memory_limit))
+        settings, _ = settings_of(self.facts())
+        if size <= limit and 0 <= settings.max_bytes < size:
+            raise library.queue.Full(f"{self.what}: a body of {size} bytes can never fit max_bytes={settings.max_bytes}")
+        text = f"{self.what}: a body of {size} bytes can never fit: at most {limit} bytes are allowed"
+        raise exceptions.OutOfMemory(text)
+
+    def _wait_for_room(self, *, memory: bool, size: int, until: int) -> None:
+        status = slow.sb_wait_for_room(self.handle, memory, size, until) if until > library.time.monotonic_ns() else library.TIMEOUT
+        if status == library.TIMEOUT:
+            if memory:
+                raise out_of_memory(self.connection, size)
+            settings, _ = settings_of(self.facts())
+            limits = f"max_length={settings.max_length}, max_bytes={settings.max_bytes}"
+            raise library.queue.Full(f"{self.what} is full: {self.length()} messages are ready ({limits})")
+        if status == library.GROW:
+            self.connection.attachment.grow()
+        elif status not in {library.OK, library.INTERRUPTED}:
+            library.raise_for(status, self.what)
+
+    # ---- putting ----
+
+    @guarded
+    def put_with(self, body: Any, size: int, options: PutOptions, until: int) -> None:  # noqa: ANN401
+        """Puts one body with options, waiting for room until then."""
+        pointer = ffi.from_buffer("char[]", body)
+        while True:
+            status = slow.sb_put_with(self.handle, pointer, size, options.pointer)
+            if status == library.OK:
+                return
+            self.put_failed(status, size, until)
+
+    @guarded
+    def put_many(self, bodies: Sequence[Any], options: PutOptions, until: int) -> int:
+        """Puts bodies in order; returns how many went before time was up."""
+        lengths = list(map(len, bodies))
+        joined = b"".join(bodies)
+        sizes = ffi.new("uint32_t[]", lengths)
+        source = ffi.from_buffer("char[]", joined)
+        status = ffi.new("sb_status *")
+        done = offset = 0
+        while done < len(lengths):
+            count = slow.sb_put_many(self.handle, source + offset, sizes + done, len(lengths) - done, options.pointer, status)
+            offset += sum(lengths[done : done + count])
+            done += count
+            if status[0] != library.OK:
+                try:
+                    self.put_failed(int(status[0]), lengths[done], until)
+                except library.queue.Full:
+                    if done == 0:
+                        raise
+                    return done
+        return done
+
+    @guarded
+    def reserve(self, size: int, options: PutOptions, until: int) -> Reservation:
+        """A slot of our own to write a body into."""
+        pointer = ffi.new("sb_reservation *")
+        while True:
+            status = slow.sb_reserve(self.handle, size, options.pointer, pointer)
+            if status == library.OK:
+                return Reservation(self, pointer, size, until)
+            self.put_failed(status, size, until)
+
+    # ---- getting ----
+
+    def new_buffer(self) -> tuple[Any, Any]:
+        """A buffer for one record, and the same as something that slices into bytes."""
+        memory = fast_ffi.new("char[]", record.BUFFER)
+        return memory, fast_ffi.buffer(memory)
+
+    @guarded
+    def get_wait(self, *, auto_ack: bool, until: int) -> bytes:
+        """Waits for a message without the GIL; returns its record.
+
+        Raises:
+            queue.Empty: the time is up.
+        """
+        memory = ffi.new("char[]", record.BUFFER)
+        while True:
+            length = slow.sb_get_wait(self.handle, memory, auto_ack, until)
+            if length >= 0:
+                return bytes(ffi.buffer(memory, length))
+            self.get_failed(-length)
+
+    def get_failed(self, status: int) -> None:
+        """After a get that brought nothing: returns if it should be tried again, else raises."""
+        if status == library.GROW:
+            self.connection.attachment.grow()
+        elif status in {library.TIMEOUT, library.EMPTY}:
+            raise library.queue.Empty
+        elif status == library.NO_MEMORY:
+            raise out_of_memory(self.connection, 0)
+        elif status != library.INTERRUPTED:
+            library.raise_for(status, self.what)
+
+    @guarded
+    def get_many(self, count: int, *, auto_ack: bool, until: int) -> tuple[bytes, list[int]]:
+        """Up to ``count`` messages: their records in one piece, and start, body and end of each."""
+        size = min(_BATCH_BUFFER, count * (record.SIZE + record.INLINE) + record.BUFFER)
+        memory, index, used = ffi.new("char[]", size), ffi.new("uint32_t[]", 3 * count), ffi.new("uint64_t *")
+        arguments = (self.handle, count, auto_ack, memory, size, index, used)
+        got = slow.sb_get_many(*arguments)
+        while got <= 0:
+            if -got != library.EMPTY:
+                self.get_failed(-got)
+            if -got == library.EMPTY and until <= library.time.monotonic_ns():
+                raise library.queue.Empty
+            got = slow.sb_get_many_wait(*arguments, until)
+        return bytes(ffi.buffer(memory, used[0])), ffi.unpack(index, 3 * got)
+
+    @guarded
+    def settle_many(self, records: bytes, starts: list[int], how: int) -> None:
+        """Settles a batch in one call."""
+        index = ffi.new("uint32_t[]", starts)
+        status = slow.sb_settle_many(self.handle, ffi.from_buffer("char[]", records), index, len(starts), how)
+        if status != library.OK:
+            library.raise_for(status, self.what)
+
+    @guarded
+    def browse(self, position: int) -> tuple[bytes, int] | None:
+        """The next ready message at or after a position, as a private copy, and the position behind it."""
+        at, size = ffi.new("uint64_t *", position), record.BUFFER
+        while True:
+            memory = ffi.new("char[]", size)
+            length = slow.sb_browse(self.handle, at, memory, size)
+            if length >= 0:
+                return bytes(ffi.buffer(memory, length)), int(at[0])
+            if -length == library.EMPTY:
+                return None
+            if -length != library.FULL:
+                library.raise_for(-length, self.what)
+            size = int.from_bytes(bytes(ffi.buffer(memory, 8)), "little")
+
+    # ---- topology and facts ----
+
+    @guarded
+    def facts(self) -> Any:  # noqa: ANN401
+        """The core's description.
+
+        Raises:
+            NotFound: it was deleted.
+        """
+        facts = self.connection.queue_facts(self.slot)
+        if facts is None:
+            library.raise_for(library.DELETED, self.what)
+        return facts
+
+    @guarded
+    def configure(self, settings: QueueSettings, flags: int, *, trim: bool, until: int) -> None:
+        """New settings."""
+        holder = ffi.new("int32_t *")
+        locked(slow.sb_configure(self.handle, _core_settings(settings, flags), trim, until, holder), holder[0], self.what)
+
+    @guarded
+    def delete(self, *, if_unused: bool, if_empty: bool, until: int) -> int:
+        """Deletes the queue; returns the messages that went with it."""
+        holder, removed = ffi.new("int32_t *"), ffi.new("uint64_t *")
+        while True:
+            status = slow.sb_delete(self.handle, if_unused, if_empty, until, holder, removed)
+            if status != library.GROW:
+                break
+            self.connection.attachment.grow()
+        if status in {library.IN_USE, library.NOT_EMPTY}:
+            reason = "in use" if status == library.IN_USE else "not empty"
+            raise exceptions.PreconditionFailed(406, f"PRECONDITION_FAILED - {self.what} in vhost '/' {reason}")
+        locked(status, holder[0], self.what)
+        return int(removed[0])
+
+    @guarded
+    def purge(self) -> int:
+        """Removes what is ready."""
+        count = slow.sb_purge(self.handle)
+        if count < 0:
+            library.raise_for(-count, self.what)
+        return int(count)
+
+    @guarded
+    def move(self, target: CoreQueue, limit: int) -> int:
+        """Moves ready messages, the oldest first."""
+        status, moved = ffi.new("sb_status *"), 0
+        while moved < limit:
+            moved += slow.sb_move(self.handle, target.handle, limit - moved, status)
+            if status[0] == library.GROW:
+                self.connection.attachment.grow()
+            elif status[0] == library.FULL:
+                return moved
+            elif status[0] != library.OK:
+                library.raise_for(int(status[0]), self.what)
+            else:
+                break
+        return moved
+
+    @guarded
+    def leave(self) -> bool:
+        """Gives the handle back; False while messages of it are held or consumed."""
+        return bool(slow.sb_leave(self.handle))
+
+    def __del__(self) -> None:
+        handle = getattr(self, "handle", None)
+        if handle is not None:
+            slow.sb_free_queue(handle)
+
+
+class Reservation:
+    """A slot that is being written; published by :meth:`commit` or given back by :meth:`abandon`."""
+
+    def __init__(self, queue: CoreQueue, pointer: Any, size: int, until: int) -> None:  # noqa: ANN401
+        self._queue, self._pointer, self._size, self._until = queue, pointer, size, until
+        self.memory: memoryview | None = memoryview(ffi.buffer(pointer.body, size)).cast("B")
+
+    def commit(self) -> None:
+        """Publishes the message."""
+        self._release()
+        while True:
+            status = slow.sb_commit(self._queue.handle, self._pointer)
+            if status == library.OK:
+                return
+            try:
+                self._queue.put_failed(status, self._size, self._until)
+            except BaseException:
+                slow.sb_abandon(self._queue.handle, self._pointer)
+                raise
+
+    def abandon(self) -> None:
+        """Gives the slot back."""
+        self._release()
+        slow.sb_abandon(self._queue.handle, self._pointer)
+
+    def _release(self) -> None:
+        if self.memory is not None:
+            self.memory.release()
+            self.memory = None

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the core writes for a message: a fixed front of 64 bytes, then key, properties and (up to 4 KiB) the body."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+SIZE = 64
+INLINE = 4096
+BUFFER = SIZE + 65536 + INLINE
+_FRONT = struct.Struct("<QQQQQQIIHBBI")
+_NOWHERE = bytes(8)
+_LENGTH = struct.Struct("<Q")
+
+
+class Front(NamedTuple):
+    """The fixed front, field by field."""
+
+    tag: int
+    sequence: int
+    body_length: int
+    body_address: int
+    timestamp_ns: int
+    expires_ns: int
+    properties_length: int
+    key_length: int
+    delivery_count: int
+    redelivered: int
+    priority: int
+    subscription: int
+
+
+def front(record: bytes) -> Front:
+    """The front of a record."""
+    return Front._make(_FRONT.unpack_from(record))
+
+
+def tag(record: bytes) -> int:
+    """The handle of the message in the core."""
+    return int(_LENGTH.unpack_from(record)[0])
+
+
+def body_length(record: bytes) -> int:
+    """Length of the body in bytes."""
+    return int(_LENGTH.unpack_from(record, 16)[0])
+
+
+def is_inline(record: bytes) -> bool:
+    """Does the body follow in the record?"""
+    return record[24:32] == _NOWHERE

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of a broker in /dev/shm: made whole under another name, then linked into place.
+
+A file that is visible under its name is complete and allocated to its last byte, so touching it never raises SIGBUS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import pathlib
+import secrets
+
+import posix_ipc
+
+from shmbroker import exceptions
+from shmbroker._core import library
+
+DIRECTORY = pathlib.Path("/dev/shm")
+CHUNK = 2 << 20
+MINIMUM_CHUNKS = 12
+MAXIMUM_CHUNKS = 32768
+_SEGMENTS_WANTED = 16
+_LARGEST_SEGMENT = 128
+
+
+def path_of(broker: str, uid: int | None = None) -> str:
+    """The common front of a broker's names, as shm_open wants it: ``/shmbroker-<uid>.<broker>``."""
+    return f"/shmbroker-{os.getuid() if uid is None else uid}.{broker}"
+
+
+def file_of(path: str, number: int | str) -> pathlib.Path:
+    """Where segment ``number`` (or ``"lock"``) lies in the file system."""
+    return DIRECTORY / f"{path[1:]}.{number}"
+
+
+def names() -> list[str]:
+    """The brokers of this user that exist, sorted."""
+    front = f"shmbroker-{os.getuid()}."
+    return sorted(file.name[len(front) : -2] for file in DIRECTORY.glob(f"{front}*.0"))
+
+
+def exists(path: str) -> bool:
+    """Does the broker of that path exist?"""
+    return file_of(path, 0).exists()
+
+
+def _no_room(size: int, what: str) -> exceptions.OutOfMemory:
+    stat = os.statvfs(DIRECTORY)
+    free, whole = stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize
+    return exceptions.OutOfMemory(
+        f"/dev/shm has no room for {what} of {size} bytes: {free} of {whole} bytes are free "
+        "(in a container: docker run --shm-size, or an emptyDir of medium Memory at /dev/shm)",
+    )
+
+
+def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None = None) -> bool:
+    """Makes one file whole and links it into place; False when somebody else was first."""
+    target = file_of(path, suffix)
+    temporary = f"{path}.tmp-{secrets.token_hex(8)}"
+    memory = posix_ipc.SharedMemory(temporary, posix_ipc.O_CREX, mode=mode & 0o777)
+    try:
+        os.fchmod(memory.fd, mode)
+        try:
+            if size:
+                os.posix_fallocate(memory.fd, 0, size)
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.ENOMEM, errno.EDQUOT}:
+                raise _no_room(size, f"segment {suffix} of broker {path.split('.', 1)[1]!r}") from None
+            raise
+        if fill is not None:
+            os.pwrite(memory.fd, fill, 0)
+        try:
+            os.link(DIRECTORY / temporary[1:], target)
+        except FileExistsError:
+            return False
+        return True
+    finally:
+        memory.close_fd()
+        posix_ipc.unlink_shared_memory(temporary)
+
+
+def plan(memory: int) -> tuple[int, int]:
+    """Chunks in all, and chunks of one segment, for a limit in bytes.
+
+    Raises:
+        ValueError: the limit is too small or too large.
+    """
+    chunks = memory // CHUNK
+    if not MINIMUM_CHUNKS <= chunks <= MAXIMUM_CHUNKS:
+        msg = f"memory={memory}: {MINIMUM_CHUNKS * CHUNK} (24M) to {MAXIMUM_CHUNKS * CHUNK} (64G) bytes are allowed"
+        raise ValueError(msg)
+    per_segment = max(4, min(_LARGEST_SEGMENT, -(-chunks // _SEGMENTS_WANTED)))
+    return chunks, max(per_segment, -(-chunks // 255))
+
+
+def create(path: str, name: str, memory: int, mode: int) -> bool:
+    """Makes the lock file and segment 0 of a new broker; False when it exists already."""
+    chunks, per_segment = plan(memory)
+    if exists(path):
+        return False
+    _make(path, "lock", 0, mode)
+    size = library.slow.sb_segment_bytes(0, 0)
+    head = mmap.mmap(-1, size)
+    with contextlib.closing(head):
+        view = library.ffi.from_buffer(head)
+        status = library.slow.sb_broker_format(
+            view, size, name.encode(), chunks * CHUNK, per_segment, mode, secrets.randbits(63) | 1,
+        )
+        library.ffi.release(view)
+        if status != library.OK:
+            library.raise_for(status, f"broker {name!r}")
+        return _make(path, 0, size, mode, head[:])
+
+
+def grow(path: str, number: int, chunks_per_segment: int, mode: int) -> None:
+    """Makes segment ``number`` of the arena unless somebody else did."""
+    if not file_of(path, number).exists():
+        _make(path, number, library.slow.sb_segment_bytes(number, chunks_per_segment), mode)
+
+
+def remove(path: str) -> None:
+    """Unlinks every file of a broker: its memory goes with the last process that maps it."""
+    for file in DIRECTORY.glob(f"{path[1:]}.*"):
+        suffix = file.name[len(path) :]
+        if suffix == "lock" or suffix.isdigit() or suffix.startswith("tmp-"):
+            file.unlink(missing_ok=True)

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections: a client's way into a broker."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from shmbroker import exceptions
+from shmbroker import settings as queue_settings
+from shmbroker._core import library, segments
+from shmbroker._core import queue as core_queue
+from shmbroker._core.connection import CoreConnection
+from shmbroker.consumer import Consumer
+from shmbroker.queue import Queue, check_name
+
+if TYPE_CHECKING:
+    import concurrent.futures
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from shmbroker.settings import QueueSettings
+    from shmbroker.statistics import ConnectionInfo, ConsumerInfo, QueueStatistics
+
+_IDLE_TICKS = 50
+
+
+class Connection:
+    """A connection to a broker of this machine.
+
+    Made by :func:`shmbroker.connect` or :meth:`Broker.connect`. Safe to use from several threads; not across a fork.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        path: str,
+        *,
+        name: str,
+        executor: concurrent.futures.Executor | None = None,
+        channel_max: int = 65535,
+        operation_timeout: float = 10.0,
+        on_callback_error: Callable[[BaseException], None] | None = None,
+        on_housekeeper_missing: Callable[[], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.broker_name = path.split(".", 1)[1]
+        self.executor, self.channel_max, self.on_callback_error = executor, channel_max, on_callback_error
+        self.operation_timeout = operation_timeout
+        self._queues: dict[str, Queue] = {}
+        self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
+        self._acking: set[Consumer] = set()
+        self._idle_ticks = 0
+        self._lock = threading.RLock()
+        self._close_callbacks: list[Callable[[], None]] = []
+        self._descriptor = -1
+        self._core = CoreConnection(path, name)
+        self._core.on_tick = self._flush_acks
+        self._core.on_stopping = self._broker_stops
+        if on_housekeeper_missing is not None:
+            self._core.on_housekeeper_missing = on_housekeeper_missing
+
+    # ---- queues ----
+
+    def queue(self, name: str, *, passive: bool = False, **given: Any) -> Queue:  # noqa: ANN401
+        """Declares a queue and opens it.
+
+        Args:
+            name: 1 to 255 bytes of UTF-8 without NUL.
+            passive: only open it.
+            given: settings (ring_size, max_length, max_bytes, overflow); on an existing queue those given are compared.
+
+        Raises:
+            NotFound: ``passive``, and there is no such queue.
+            PreconditionFailed: it exists with other settings.
+            ValueError: a setting's value is not allowed.
+        """
+        wanted = queue_settings.validate(given)
+        check_name(name)
+        with self._lock:
+            if self._core.closed:
+                library.raise_for(library.CLOSED, "the connection")
+            while True:
+                slot = self._core.queue_slot(name)
+                if slot == 0:
+                    if passive:
+                        library.raise_for(library.NOT_FOUND, f"queue {name!r}")
+                    settings = queue_settings.QueueSettings(**wanted)
+                    core_queue.declare(self._core, name, settings, self.operation_deadline())
+                    continue
+                opened = self._open(name, slot)
+                if opened is not None:
+                    break
+            self._compare(opened, wanted)
+            return opened
+
+    def _open(self, name: str, slot: int) -> Queue | None:
+        known = self._queues.get(name)
+        if known is not None:
+            if known.core.slot == slot and self._core.queue_facts(slot) is not None and len_or_deleted(known) >= 0:
+                return known
+            self.forget_queue(known)
+        try:
+            opened = Queue(self, core_queue.CoreQueue(self._core, name, slot))
+        except exceptions.NotFound:
+            return None  # deleted in between
+        self._queues[name] = opened
+        return opened
+
+    def _compare(self, queue: Queue, wanted: dict[str, Any]) -> None:
+        if not wanted:
+            return
+        current = self.settings_of(queue.core)[0]
+        for setting, value in wanted.items():
+            found = getattr(current, setting)
+            if found != value:
+                argument = "x-" + {"max_bytes": "max-length-bytes"}.get(setting, setting.replace("_", "-"))
+                text = (
+                    f"PRECONDITION_FAILED - inequivalent arg '{argument}' for queue '{queue.name}' in vhost '/': "
+                    f"received '{value}' but current is '{found}'"
+                )
+                raise exceptions.PreconditionFailed(406, text)
+
+    def settings_of(self, core: core_queue.CoreQueue) -> tuple[QueueSettings, int]:
+        """Settings and flags of an open queue."""
+        return core_queue.settings_of(core.facts())
+
+    def forget_queue(self, queue: Queue) -> None:
+        """A queue was deleted: its handle goes as soon as nothing of it is held."""
+        with self._lock:
+            if self._queues.get(queue.name) is queue:
+                del self._queues[queue.name]
+        queue.core.leave()
+
+    def queue_names(self) -> list[str]:
+        """The names of all queues of the broker, sorted."""
+        return [statistics.name for statistics in self.queue_statistics()]
+
+    def queue_statistics(self) -> list[QueueStatistics]:
+        """Snapshots of all queues of the broker, by name."""
+        found = [self._core.queue_statistics(slot) for slot in self._core.queue_slots()]
+        return sorted((statistics for statistics in found if statistics is not None), key=lambda one: one.name)
+
+    # ---- consumers ----
+
+    def consumer(  # noqa: PLR0913
+        self,
+        queues: Sequence[Queue | str],
+        *,
+        prefetch: int = 64,
+        priority: int = 0,
+        auto_ack: bool = False,
+        timeout: float | None = None,
+        ack_batch: int = 1,
+        ack_interval: float = 0.001,
+    ) -> Consumer:
+        """One consumer over several queues, served in fair rotation.
+
+        Args:
+            queues: queues of this connection, or names.
+            prefetch: at most so many messages unacked, 1 to 1,048,576.
+            priority: of two interested consumers the higher one gets the message.
+            auto_ack: settle each message when it is handed out.
+            timeout: iteration ends when none came for so many seconds; ``None`` = never.
+            ack_batch: send acknowledgements in batches of so many.
+            ack_interval: ... or after so many seconds.
+        """
+        opened = [self.queue(queue, passive=True) if isinstance(queue, str) else queue for queue in queues]
+        for queue in opened:
+            if queue.core_connection is not self._core:
+                msg = f"{queue!r} was opened by another connection: open it with this one"
+                raise ValueError(msg)
+        consumer = Consumer(
+            self, opened, prefetch=prefetch, priority=priority, auto_ack=auto_ack, timeout=timeout, ack_batch=ack_batch,
+            ack_interval=ack_interval,
+        )  # fmt: skip
+        self._consumers.add(consumer)
+        self._core.start_io()
+        return consumer
+
+    def consumer_ended(self, consumer: Consumer) -> None:
+        """A consumer was cancelled."""
+        self._consumers.discard(consumer)
+        self._acking.discard(consumer)
+
+    def acks_wait(self, consumer: Consumer) -> None:
+        """A consumer began to collect acknowledgements: the IO thread sees that they do not get old."""
+        if consumer not in self._acking:
+            self._acking.add(consumer)
+            self._core.tick_every(min(one.ack_interval for one in self._acking.copy()))
+        self._idle_ticks = 0
+
+    def _flush_acks(self) -> None:
+        if any([consumer.flush_if_old() for consumer in self._acking.copy()]):
+            self._idle_ticks = 0
+            return
+        self._idle_ticks += 1
+        if self._idle_ticks > _IDLE_TICKS:  # nobody acknowledged for a while: sleep until somebody does
+            self._acking.clear()
+            self._core.tick_every(0)
+
+    def start_io(self) -> None:
+        """Starts the IO thread if it does not run."""
+        self._core.start_io()
+
+    # ---- facts ----
+
+    def connections(self) -> list[ConnectionInfo]:
+        """The connections of the broker."""
+        return self._core.connections()
+
+    def consumers(self, queue: str | None = None) -> list[ConsumerInfo]:
+        """The consumers of one queue, or of all, and the calls that wait there."""
+        if queue is not None:
+            slot = self._core.queue_slot(check_name(queue))
+            if slot == 0:
+                library.raise_for(library.NOT_FOUND, f"queue {queue!r}")
+            return self._core.consumers(slot, queue)
+        found = []
+        for slot in self._core.queue_slots():
+            statistics = self._core.queue_statistics(slot)
+            if statistics is not None:
+                found += self._core.consumers(slot, statistics.name)
+        return found
+
+    def doctor(self) -> list[str]:
+        """Walks every structure of the broker; what is wrong, in words. Empty = healthy. For a broker at rest."""
+        return self._core.doctor()
+
+    @property
+    def is_open(self) -> bool:
+        """Can it be used?"""
+        return not self._core.closed and not self._core.attachment.forked
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when a consumer of this connection has messages; for select and asyncio."""
+        consumers = list(self._consumers)
+        if len(consumers) != 1:
+            msg = f"this connection has {len(consumers)} consumers: use Consumer.fileno()"
+            raise ValueError(msg)
+        return consumers[0].fileno()
+
+    def operation_deadline(self) -> int:
+        """When a topology change that begins now has to be through."""
+        return library.deadline(self.operation_timeout)
+
+    # ---- closing ----
+
+    def add_close_callback(self, callback: Callable[[], None]) -> None:
+        """Called once when the connection ends, for whatever reason."""
+        self._close_callbacks.append(callback)
+
+    def close(self) -> None:
+        """Ends the connection: consumers end, unacked messages go back to their places. Safe to call again."""
+        if self._core.attachment.forked:
+            return  # it belongs to the parent
+        with self._lock:
+            if self._core.closed:
+                return
+            for consumer in list(self._consumers):
+                consumer.close()
+        self._core.close()
+        self._queues.clear()
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def _broker_stops(self) -> None:
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        core = getattr(self, "_core", None)
+        if core is not None and not core.closed and not core.attachment.forked:
+            core.close()
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.name!r} to broker {self.broker_name!r}, {'open' if self.is_open else 'closed'}>"
+
+
+def len_or_deleted(queue: Queue) -> int:
+    """The length of a queue, negative when the handle is of one that was deleted."""
+    return queue.core.length()
+
+
+_process_connections: dict[tuple[int, str], Connection] = {}
+_process_lock = threading.Lock()
+
+
+def process_connection(broker: str) -> Connection:
+    """The connection that unpickled queues of this process share."""
+    with _process_lock:
+        key = (os.getpid(), broker)
+        found = _process_connections.get(key)
+        if found is None or not found.is_open:
+            found = _process_connections[key] = Connection(segments.path_of(broker), name=f"unpickled in {os.getpid()}")
+        return found

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages, as they are handed to the application."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, overload
+
+from shmbroker import properties as basic
+from shmbroker._core import library, record
+from shmbroker._core.view import BodyView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from shmbroker._core.connection import CoreConnection
+
+ACK, REQUEUE, REJECT, RETURN = 0, 1, 2, 3
+_OPEN, _SETTLED, _BROWSED = 0, 1, 2
+
+
+class Source(Protocol):
+    """Where a message came from, and goes when it is settled."""
+
+    settle: Callable[[bytes, int, bool], int]
+    core_connection: CoreConnection
+
+    def queue_name(self, subscription: int) -> str:
+        """The name of the queue."""
+        ...
+
+    def next_delivery_tag(self) -> int:
+        """A number of its own for the next message."""
+        ...
+
+
+class Message:
+    """A message that was taken from a queue; settle it once with :meth:`ack`, :meth:`nack` or :meth:`reject`.
+
+    ``with message:`` acknowledges at the end, or returns it to its place when the block raises.
+    A body up to 4 KiB is a private copy; a longer one is read in place, and its slot is freed when it is settled and the
+    last view of it is gone.
+    """
+
+    __slots__ = ("__weakref__", "_front", "_record", "_source", "_state", "_tag", "_view")
+
+    def __init__(self, source: Source, data: bytes, state: int = _OPEN) -> None:
+        self._source = source
+        self._record = data
+        self._state = state
+        self._view: BodyView | None = None
+        self._front: record.Front | None = None
+
+    # ---- settling ----
+
+    def ack(self) -> None:
+        """Acknowledges: the message is done with.
+
+        Raises:
+            MessageSettled: it was settled already.
+        """
+        if self._state or self._view is not None:
+            self._end(ACK)
+            return
+        self._state = _SETTLED
+        status = self._source.settle(self._record, ACK, False)  # noqa: FBT003 - the core's own call
+        if status:
+            library.raise_for(status, "the connection")
+
+    def nack(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002 - the names and order are the contract
+        """Returns the message to its place in the queue, or drops it.
+
+        Args:
+            requeue: back to its place, marked redelivered; ``False`` is :meth:`reject`.
+        """
+        self._end(REQUEUE if requeue else REJECT)
+
+    def reject(self) -> None:
+        """Drops the message."""
+        self._end(REJECT)
+
+    def _end(self, how: int) -> None:
+        if self._state:
+            library.raise_for(library.SETTLED)
+        view, self._view = self._view, None
+        keep = view is not None and view.let_go() and how in {ACK, REJECT}
+        self._state = _SETTLED
+        status = self._source.settle(self._record, how, keep)
+        if status:
+            library.raise_for(status, "the connection")
+        if keep and view is not None:
+            view.was_settled()
+
+    def __enter__(self) -> Message:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if not self._state:
+            self._end(ACK if kind is None else REQUEUE)
+
+    # ---- body ----
+
+    @property
+    def body(self) -> memoryview:
+        """The body, read-only.
+
+        Raises:
+            MessageSettled: it was longer than 4 KiB, is settled, and no view of it was kept.
+        """
+        front = self._fields
+        if not front.body_address:
+            return memoryview(self._record)[record.SIZE + front.key_length + front.properties_length :]
+        if self._view is None:
+            if self._state == _SETTLED:
+                library.raise_for(library.SETTLED)
+            self._view = BodyView(self._source.core_connection, front.body_address, front.body_length, front.tag)
+        memory = self._view.memory
+        if memory is None:
+            library.raise_for(library.SETTLED)
+        return memory
+
+    def _auto_acknowledged(self) -> Message:
+        """It was settled when it was taken: a long body stays as long as this message or a view of it."""
+        if not record.is_inline(self._record):
+            front = self._fields
+            self._view = BodyView(self._source.core_connection, front.body_address, front.body_length, front.tag)
+            self._view.was_settled()
+        self._state = _SETTLED
+        return self
+
+    def __bytes__(self) -> bytes:
+        data = self._record
+        if record.is_inline(data):
+            return data[-length:] if (length := record.body_length(data)) else b""
+        return bytes(self.body)
+
+    def __len__(self) -> int:
+        return record.body_length(self._record)
+
+    def __bool__(self) -> bool:
+        return True
+
+    # ---- facts ----
+
+    @property
+    def _fields(self) -> record.Front:
+        if self._front is None:
+            self._front = record.front(self._record)
+        return self._front
+
+    @property
+    def key(self) -> str | None:
+        """The key given to ``put``."""
+        length = self._fields.key_length
+        return self._record[record.SIZE : record.SIZE + length].decode() if length else None
+
+    @property
+    def properties(self) -> basic.BasicProperties:
+        """The AMQP properties."""
+        front = self._fields
+        start = record.SIZE + front.key_length
+        return basic.decode(self._record[start : start + front.properties_length])
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """The headers, empty when there are none."""
+        return self.properties.headers or {}
+
+    @property
+    def priority(self) -> int:
+        """The priority given to ``put``, 0 without."""
+        return self._fields.priority
+
+    @property
+    def delivery_tag(self) -> int:
+        """A number of this delivery, unique in its queue handle or consumer."""
+        try:
+            return self._tag
+        except AttributeError:
+            self._tag = self._source.next_delivery_tag()
+            return self._tag
+
+    @property
+    def redelivered(self) -> bool:
+        """Was it delivered before, to anybody?"""
+        return bool(self._fields.redelivered)
+
+    @property
+    def delivery_count(self) -> int:
+        """Deliveries that were not cleanly returned, this one included."""
+        return self._fields.delivery_count
+
+    @property
+    def sequence(self) -> int:
+        """Its place in the queue; never changes."""
+        return self._fields.sequence
+
+    @property
+    def exchange(self) -> str:
+        """The exchange it was published to: the default one."""
+        return ""
+
+    @property
+    def routing_key(self) -> str:
+        """The routing key it was published with."""
+        return self.queue
+
+    @property
+    def queue(self) -> str:
+        """The queue it came from."""
+        return self._source.queue_name(self._fields.subscription)
+
+    @property
+    def timestamp(self) -> float:
+        """When it was published, in POSIX seconds (to a few milliseconds)."""
+        return self._fields.timestamp_ns / library.NANOSECONDS
+
+    @property
+    def expires_at(self) -> float | None:
+        """When it expires, in POSIX seconds; ``None`` = never."""
+        expires = self._fields.expires_ns
+        return time.time() + (expires - time.monotonic_ns()) / library.NANOSECONDS if expires else None
+
+    def __repr__(self) -> str:
+        state = "settled" if self._state == _SETTLED else "browsed" if self._state == _BROWSED else "unsettled"
+        return f"<Message {self.sequence} of {self.queue!r}, {len(self)} bytes, {state}>"
+
+
+def browsed(source: Source, data: bytes) -> Message:
+    """A private copy of a message that stays in its queue."""
+    return Message(source, data, _BROWSED)
+
+
+class MessageBatch(Sequence[Message]):
+    """Messages that were taken together; made one by one when asked for.
+
+    ``ack()`` and ``nack()`` settle those that were not settled on their own, in one call.
+    """
+
+    __slots__ = ("_data", "_index", "_made", "_settle", "_settled", "_source")
+
+    def __init__(
+        self, source: Source, data: bytes, index: list[int], settle: Callable[[bytes, list[int], int], None], *, settled: bool,
+    ) -> None:
+        self._source, self._data, self._index, self._settle = source, data, index, settle
+        self._settled = settled
+        self._made: dict[int, Message] = {}
+
+    def __len__(self) -> int:
+        return len(self._index) // 3
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        at = index + len(self) if index < 0 else index
+        if not 0 <= at < len(self):
+            msg = f"batch index {index} out of range: it holds {len(self)} messages"
+            raise IndexError(msg)
+        made = self._made.get(at)
+        if made is None:
+            data = self._data[self._index[3 * at] : self._index[3 * at + 2]]
+            made = Message(self._source, data)
+            if self._settled:
+                made._auto_acknowledged()  # noqa: SLF001
+            self._made[at] = made
+        return made
+
+    def __iter__(self) -> Iterator[Message]:
+        return (self[i] for i in range(len(self)))
+
+    def bodies(self) -> list[bytes]:
+        """The bodies, copied."""
+        data, index = self._data, self._index
+        whole = [data[start:end] for start, end in zip(index[1::3], index[2::3], strict=True)]
+        if b"" in whole:  # empty, or too long to be copied along
+            whole = [body or bytes(self[i]) for i, body in enumerate(whole)]
+        return whole
+
+    def ack(self) -> None:
+        """Acknowledges them all."""
+        self._end(ACK)
+
+    def nack(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
+        """Returns them to their places, or drops them."""
+        self._end(REQUEUE if requeue else REJECT)
+
+    def _end(self, how: int) -> None:
+        if self._settled:
+            library.raise_for(library.SETTLED)
+        self._settled = True
+        if not self._made:
+            self._settle(self._data, self._index[::3], how)
+            return
+        for message in self._made.values():
+            if not message._state:  # noqa: SLF001
+                message._end(how)  # noqa: SLF001
+        rest = [start for at, start in enumerate(self._index[::3]) if at not in self._made]
+        self._settle(self._data, rest, how)
+
+    def __repr__(self) -> str:
+        return f"<MessageBatch of {len(self)}{', settled' if self._settled else ''}>"

@@ -1,0 +1,452 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues: putting, getting, browsing, and what can be done to them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from shmbroker import exceptions, settings
+from shmbroker import properties as basic
+from shmbroker._core import library, record
+from shmbroker._core.queue import NO_OPTIONS, PAUSED, RETURN, PutOptions
+from shmbroker.consumer import Consumer
+from shmbroker.message import Message, MessageBatch, browsed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from shmbroker._core.connection import CoreConnection
+    from shmbroker._core.queue import CoreQueue
+    from shmbroker.connection import Connection
+    from shmbroker.properties import BasicProperties
+    from shmbroker.statistics import QueueStatistics
+
+_MAX_PRIORITY = 255
+_MAX_SECONDS = 10**8
+_MAX_KEY = 255
+_MAX_BATCH = 65536
+_LONG = 16384
+
+
+def check_name(name: object) -> str:
+    """A queue's name: 1 to 255 bytes of UTF-8 without NUL.
+
+    Raises:
+        TypeError: it is no string.
+        ValueError: it breaks the rule.
+    """
+    if not isinstance(name, str):
+        msg = f"queue name {name!r}: a string is needed"
+        raise TypeError(msg)
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        size = 0
+    if not 1 <= size <= 255 or "\0" in name:  # noqa: PLR2004
+        msg = f"queue name {name!r}: 1 to 255 bytes of UTF-8 without NUL are allowed"
+        raise ValueError(msg)
+    return name
+
+
+def _seconds(name: str, value: object, *, zero: bool) -> float:
+    if value is None:
+        return 0
+    fits = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if fits and (0 if zero else 1e-9) <= value <= _MAX_SECONDS:  # type: ignore[operator]
+        return float(value)  # type: ignore[arg-type]
+    msg = f"{name}={value!r}: {'0 to' if zero else 'more than 0 and at most'} {_MAX_SECONDS} seconds are allowed"
+    raise ValueError(msg)
+
+
+def _body(body: object) -> tuple[Any, int]:
+    if isinstance(body, str):
+        msg = "a body is bytes-like, not str: encode it"
+        raise TypeError(msg)
+    if isinstance(body, bytes):
+        return body, len(body)
+    view = memoryview(body)  # type: ignore[arg-type]
+    if not view.contiguous:
+        view = memoryview(view.tobytes())
+    return view, view.nbytes
+
+
+def _options(  # noqa: PLR0913
+    priority: int | None, ttl: float | None, delay: float | None, key: str | None, headers: dict[str, Any] | None,
+    properties: BasicProperties | None,
+) -> PutOptions:
+    if priority is not None and not (isinstance(priority, int) and not isinstance(priority, bool) and 0 <= priority <= _MAX_PRIORITY):
+        msg = f"priority={priority!r}: an integer from 0 to {_MAX_PRIORITY} is allowed"
+        raise ValueError(msg)
+    encoded_key = b"" if key is None else key.encode()
+    if len(encoded_key) > _MAX_KEY:
+        msg = f"key of {len(encoded_key)} bytes: at most {_MAX_KEY} are allowed"
+        raise ValueError(msg)
+    if properties is not None and not isinstance(properties, basic.BasicProperties):
+        msg = f"properties={properties!r}: BasicProperties are needed"
+        raise TypeError(msg)
+    ttl_seconds, delay_seconds = _seconds("ttl", ttl, zero=False), _seconds("delay", delay, zero=True)
+    if headers is not None or properties is not None:
+        given = properties or basic.BasicProperties()
+        if headers is not None:
+            given = dataclasses.replace(given, headers=headers)
+        if priority is None:
+            priority = given.priority
+        else:
+            given = dataclasses.replace(given, priority=priority)
+        if ttl is None and given.expiration is not None:
+            ttl_seconds = _expiration(given.expiration)
+        return PutOptions(ttl_seconds, delay_seconds, priority or 0, encoded_key, basic.encode(given))
+    return PutOptions(ttl_seconds, delay_seconds, priority or 0, encoded_key, b"")
+
+
+def _expiration(value: str) -> float:
+    if not value.isascii() or not value.isdigit():
+        raise exceptions.PreconditionFailed(406, f"PRECONDITION_FAILED - invalid expiration '{value}': no_integer")
+    return max(int(value) / 1000, 1e-9)
+
+
+class Queue:
+    """A queue that a connection has open. Safe to use from several threads.
+
+    A handle pickles as broker and queue name: it is opened again, over one connection of the process that loads it.
+    """
+
+    def __init__(self, connection: Connection, core: CoreQueue) -> None:
+        self._connection = connection
+        self._core = core
+        self.name = core.name
+        self.core_connection: CoreConnection = core.connection
+        self._buffers: list[tuple[Any, Any]] = []
+        self._put, self._get, self._length = core.put, core.get, core.length
+        self.settle = core.settle
+        self._tags = itertools.count(1)
+
+    # ---- putting ----
+
+    def put(  # noqa: PLR0913
+        self,
+        body: Any,  # noqa: ANN401 - anything bytes-like
+        *,
+        timeout: float | None = None,
+        priority: int | None = None,
+        ttl: float | None = None,
+        delay: float | None = None,
+        key: str | None = None,
+        headers: dict[str, Any] | None = None,
+        properties: BasicProperties | None = None,
+    ) -> None:
+        """Puts a message at the end of the queue.
+
+        Args:
+            body: bytes-like, up to 1 GiB.
+            timeout: seconds to wait for room in the queue and in memory; ``None`` = for ever, 0 = not at all.
+            priority: 0 to 255; kept with the message.
+            ttl: seconds after which it expires.
+            delay: seconds before it may be delivered.
+            key: up to 255 bytes of UTF-8, kept with the message.
+            headers: AMQP headers; they replace those of ``properties``.
+            properties: AMQP properties; the keywords above win over them.
+
+        Raises:
+            queue.Full: no room in time (overflow="block").
+            OutOfMemory: no memory in time, or it can never fit.
+            NotFound: the queue was deleted.
+            TypeError: the body is a ``str`` or not bytes-like.
+        """
+        if (
+            type(body) is bytes
+            and priority is None and ttl is None and delay is None and key is None and headers is None and properties is None
+            and len(body) <= _LONG
+        ):  # fmt: skip
+            status = self._put(body, len(body))
+            if not status:
+                return
+            options = NO_OPTIONS
+        else:
+            options = _options(priority, ttl, delay, key, headers, properties)
+            status = -1
+        data, size = _body(body)
+        until = library.deadline(timeout)
+        if size > library.MAX_BODY:
+            text = f"queue {self.name!r}: a body of {size} bytes can never fit: at most {library.MAX_BODY} bytes are allowed"
+            raise exceptions.OutOfMemory(text)
+        if status > 0:
+            self._core.put_failed(status, size, until)
+        self._core.put_with(data, size, options, until)
+
+    def put_nowait(self, body: Any, **options: Any) -> None:  # noqa: ANN401
+        """:meth:`put` that does not wait for room."""
+        self.put(body, timeout=0, **options)
+
+    def put_many(  # noqa: PLR0913
+        self,
+        bodies: Iterable[Any],
+        *,
+        timeout: float | None = None,
+        priority: int | None = None,
+        ttl: float | None = None,
+        delay: float | None = None,
+        key: str | None = None,
+        headers: dict[str, Any] | None = None,
+        properties: BasicProperties | None = None,
+    ) -> int:
+        """Puts messages in order, in as few calls as possible, with the same options.
+
+        Returns:
+            How many were put: all, or those that found room in time.
+
+        Raises:
+            queue.Full: none found room in time.
+        """
+        given = bodies if isinstance(bodies, list) else list(bodies)
+        options = _options(priority, ttl, delay, key, headers, properties)
+        until = library.deadline(timeout)
+        plain = [body if type(body) is bytes else _body(body)[0] for body in given]
+        if not plain:
+            return 0
+        if sum(map(len, plain)) <= library.MAX_BODY and all(type(body) is bytes for body in plain):
+            return self._core.put_many(plain, options, until)
+        for done, body in enumerate(plain):
+            data, size = _body(body)
+            try:
+                self._core.put_with(data, size, options, until)
+            except library.queue.Full:
+                if done == 0:
+                    raise
+                return done
+        return len(plain)
+
+    @contextlib.contextmanager
+    def reserve(  # noqa: PLR0913
+        self,
+        size: int,
+        *,
+        timeout: float | None = None,
+        priority: int | None = None,
+        ttl: float | None = None,
+        delay: float | None = None,
+        key: str | None = None,
+        headers: dict[str, Any] | None = None,
+        properties: BasicProperties | None = None,
+    ) -> Iterator[memoryview]:
+        """A writable memoryview of ``size`` bytes in the slab: published when the block ends, dropped when it raises."""
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= library.MAX_BODY:
+            msg = f"size={size!r}: 0 to {library.MAX_BODY} bytes are allowed"
+            raise ValueError(msg)
+        until = library.deadline(timeout)
+        reservation = self._core.reserve(size, _options(priority, ttl, delay, key, headers, properties), until)
+        try:
+            assert reservation.memory is not None  # noqa: S101
+            yield reservation.memory
+        except BaseException:
+            reservation.abandon()
+            raise
+        reservation.commit()
+
+    # ---- getting ----
+
+    def get(self, *, timeout: float | None = None, auto_ack: bool = False) -> Message:
+        """Takes the oldest ready message.
+
+        Args:
+            timeout: seconds to wait for one; ``None`` = for ever, 0 = not at all.
+            auto_ack: settle it at once.
+
+        Raises:
+            queue.Empty: none came in time.
+            NotFound: the queue was deleted.
+        """
+        try:
+            buffer = self._buffers.pop()
+        except IndexError:
+            buffer = self._core.new_buffer()
+        length = self._get(buffer[0], auto_ack)
+        if length > 0:
+            data = buffer[1][:length]
+            self._buffers.append(buffer)
+        else:
+            self._buffers.append(buffer)
+            data = self._get_slowly(-length, timeout, auto_ack=auto_ack)
+        if auto_ack:
+            return Message(self, data)._auto_acknowledged()  # noqa: SLF001
+        try:
+            return Message(self, data)
+        except BaseException:  # an interrupt between taking and handing over: it goes to the next get
+            self.settle(data, RETURN, False)  # noqa: FBT003
+            raise
+
+    def _get_slowly(self, status: int, timeout: float | None, *, auto_ack: bool) -> bytes:
+        until = library.deadline(timeout)
+        if status != library.EMPTY:
+            self._core.get_failed(status)
+        elif until <= library.time.monotonic_ns():
+            raise library.queue.Empty
+        return self._core.get_wait(auto_ack=auto_ack, until=until)
+
+    def get_nowait(self, *, auto_ack: bool = False) -> Message:
+        """:meth:`get` that does not wait."""
+        return self.get(timeout=0, auto_ack=auto_ack)
+
+    def get_many(self, max_messages: int, *, timeout: float | None = None, auto_ack: bool = False) -> MessageBatch:
+        """Waits for one message, then takes what is there, up to ``max_messages`` (1 to 65,536).
+
+        Raises:
+            queue.Empty: none came in time.
+        """
+        if not isinstance(max_messages, int) or isinstance(max_messages, bool) or not 1 <= max_messages <= _MAX_BATCH:
+            msg = f"max_messages={max_messages!r}: an integer from 1 to {_MAX_BATCH} is allowed"
+            raise ValueError(msg)
+        data, index = self._core.get_many(max_messages, auto_ack=auto_ack, until=library.deadline(timeout))
+        return MessageBatch(self, data, index, self._core.settle_many, settled=auto_ack)
+
+    def consume(
+        self,
+        *,
+        prefetch: int = 64,
+        priority: int = 0,
+        auto_ack: bool = False,
+        timeout: float | None = None,
+        ack_batch: int = 1,
+        ack_interval: float = 0.001,
+    ) -> Consumer:
+        """A consumer of this queue; see :class:`Consumer`."""
+        return self._connection.consumer(
+            [self], prefetch=prefetch, priority=priority, auto_ack=auto_ack, timeout=timeout, ack_batch=ack_batch,
+            ack_interval=ack_interval,
+        )  # fmt: skip
+
+    def browse(self) -> Iterator[Message]:
+        """The ready messages, oldest first, without taking them: private copies."""
+        position = 0
+        while (found := self._core.browse(position)) is not None:
+            data, position = found
+            yield browsed(self, data)
+
+    # ---- the queue itself ----
+
+    def purge(self) -> int:
+        """Removes the ready messages; delivered and scheduled ones stay. Returns how many went."""
+        return self._core.purge()
+
+    def delete(self, if_unused: bool = False, if_empty: bool = False) -> int:  # noqa: FBT001, FBT002 - as AMQP has it
+        """Deletes the queue. Returns how many ready and scheduled messages went with it.
+
+        Raises:
+            PreconditionFailed: it has consumers (``if_unused``) or messages (``if_empty``).
+            Timeout: the topology lock was not free in ``operation_timeout``.
+        """
+        removed = self._core.delete(if_unused=if_unused, if_empty=if_empty, until=self._connection.operation_deadline())
+        self._connection.forget_queue(self)
+        return removed
+
+    def configure(self, *, trim: bool = False, **given: Any) -> None:  # noqa: ANN401
+        """Changes settings while the queue is in use; those not given stay.
+
+        Args:
+            trim: enforce a smaller ``ring_size`` at once; otherwise the queue gets there by being consumed.
+            given: ring_size, max_length, max_bytes, overflow.
+        """
+        checked = settings.validate(given)
+        current, flags = self._connection.settings_of(self._core)
+        self._core.configure(
+            dataclasses.replace(current, **checked), flags, trim=trim, until=self._connection.operation_deadline(),
+        )
+
+    def pause(self) -> None:
+        """Nothing is delivered until :meth:`resume`; puts go on."""
+        self._set_flag(PAUSED, on=True)
+
+    def resume(self) -> None:
+        """Ends :meth:`pause`."""
+        self._set_flag(PAUSED, on=False)
+
+    def _set_flag(self, flag: int, *, on: bool) -> None:
+        current, flags = self._connection.settings_of(self._core)
+        flags = flags | flag if on else flags & ~flag
+        self._core.configure(current, flags, trim=False, until=self._connection.operation_deadline())
+
+    @property
+    def paused(self) -> bool:
+        """Is it paused?"""
+        return bool(self._connection.settings_of(self._core)[1] & PAUSED)
+
+    @property
+    def settings(self) -> settings.QueueSettings:
+        """The settings now."""
+        return self._connection.settings_of(self._core)[0]
+
+    def move(self, to: Queue | str, *, limit: int | None = None) -> int:
+        """Moves ready messages to another queue of this broker, the oldest first. Returns how many.
+
+        Args:
+            to: the queue, or its name.
+            limit: at most so many; ``None`` = all that are ready now.
+        """
+        target = self._connection.queue(to, passive=True) if isinstance(to, str) else to
+        if target.name == self.name:
+            msg = f"queue {self.name!r} cannot be moved to itself"
+            raise ValueError(msg)
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            msg = f"limit={limit!r}: an integer >= 0, or None for all, is allowed"
+            raise ValueError(msg)
+        if target.core_connection is not self.core_connection:
+            target = self._connection.queue(target.name, passive=True)
+        return self._core.move(target._core, library.FOR_EVER if limit is None else limit)  # noqa: SLF001
+
+    def statistics(self) -> QueueStatistics:
+        """A snapshot.
+
+        Raises:
+            NotFound: the queue was deleted.
+        """
+        found = self.core_connection.queue_statistics(self._core.slot) if self._put is self._core.put else None
+        if found is None:
+            library.raise_for(library.DELETED, f"queue {self.name!r}")
+        return found
+
+    def __len__(self) -> int:
+        length = self._length()
+        if length < 0:
+            library.raise_for(-length, f"queue {self.name!r}")
+        return length
+
+    def __bool__(self) -> bool:
+        return True
+
+    # ---- for messages ----
+
+    def queue_name(self, subscription: int) -> str:  # noqa: ARG002
+        """The queue of a message that came from here."""
+        return self.name
+
+    def next_delivery_tag(self) -> int:
+        """The next number of a delivery."""
+        return next(self._tags)
+
+    @property
+    def connection(self) -> Connection:
+        """The connection that has it open."""
+        return self._connection
+
+    @property
+    def core(self) -> CoreQueue:
+        """The handle in the core."""
+        return self._core
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self._connection.broker_name, self.name)
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name!r} of broker {self._connection.broker_name!r}>"
+
+
+def _reopen(broker: str, name: str) -> Queue:
+    from shmbroker.connection import process_connection  # noqa: PLC0415 - a queue is made by connections, not above them
+
+    return process_connection(broker).queue(name, passive=True)
+
+
+__all__ = ["Queue", "check_name", "record"]

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Worker processes that call a function for each message of a queue."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import queue as standard_queue
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from shmbroker import exceptions
+from shmbroker.broker import connect
+from shmbroker.message import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+_WAIT_SECONDS = 0.5
+_PATIENCE_SECONDS = 30.0
+_QUICK_SECONDS = 1.0
+
+
+class WorkerPool:
+    """Runs ``function(message)`` in worker processes, each with a connection of its own.
+
+    A message is acknowledged when the function returns and returned to its place when it raises. A worker that dies is
+    replaced. On SIGTERM (and :meth:`stop`) a worker finishes the message in hand and returns the prefetched ones.
+
+    Args:
+        function: called with each :class:`Message`; must be importable by name.
+        queue: the queue's name.
+        broker: the broker's name.
+        processes: how many; ``None`` = as many as there are cores.
+        prefetch: messages a worker may hold.
+    """
+
+    def __init__(
+        self, function: Callable[[Message], object], queue: str, *, broker: str = "default", processes: int | None = None,
+        prefetch: int = 1,
+    ) -> None:
+        if not callable(function):
+            msg = f"function={function!r}: something callable is needed"
+            raise TypeError(msg)
+        count = (os.cpu_count() or 1) if processes is None else processes
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 1024:  # noqa: PLR2004
+            msg = f"processes={processes!r}: an integer from 1 to 1024, or None for one per core, is allowed"
+            raise ValueError(msg)
+        self._function, self._queue, self._broker = function, queue, broker
+        self._count, self._prefetch = count, prefetch
+        self._context = multiprocessing.get_context("spawn")
+        self._workers: list[Any] = []
+        self._ended = threading.Event()
+        self._supervisor: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self.restarts = 0
+
+    def start(self) -> WorkerPool:
+        """Starts the workers. Returns itself."""
+        with self._lock:
+            if self._supervisor is None:
+                self._ended.clear()
+                self._workers = [self._new_worker() for _ in range(self._count)]
+                self._supervisor = threading.Thread(target=self._supervise, name="shmbroker-workers", daemon=True)
+                self._supervisor.start()
+        return self
+
+    def _new_worker(self) -> Any:  # noqa: ANN401
+        worker = self._context.Process(target=_work, args=(self._function, self._queue, self._broker, self._prefetch))
+        worker.start()
+        return worker
+
+    def _supervise(self) -> None:
+        started = dict.fromkeys(range(self._count), time.monotonic())
+        while not self._ended.is_set():
+            multiprocessing.connection.wait([worker.sentinel for worker in self._workers], timeout=0.2)
+            with self._lock:
+                for index, worker in enumerate(self._workers):
+                    if self._ended.is_set() or worker.is_alive():
+                        continue
+                    worker.join()
+                    if time.monotonic() - started[index] < _QUICK_SECONDS:  # it dies at once: do not spin
+                        self._ended.wait(0.2)
+                    self.restarts += 1
+                    started[index] = time.monotonic()
+                    self._workers[index] = self._new_worker()
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the workers that live."""
+        with self._lock:
+            return [worker.pid for worker in self._workers if worker.is_alive()]
+
+    def stop(self) -> None:
+        """Ends the workers: each finishes the message in hand. Safe to call again."""
+        self._ended.set()
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor is not None:
+            supervisor.join()
+        with self._lock:
+            for worker in self._workers:
+                worker.terminate()
+            until = time.monotonic() + _PATIENCE_SECONDS
+            for worker in self._workers:
+                worker.join(max(0.0, until - time.monotonic()))
+                if worker.is_alive():  # it does not come to an end: its message goes back when it is gone
+                    worker.kill()
+                    worker.join()
+            self._workers = []
+
+    def __enter__(self) -> WorkerPool:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<WorkerPool of {self._count} at {self._queue!r}, {'running' if self._supervisor else 'stopped'}>"
+
+
+def _work(function: Callable[[Message], object], queue: str, broker: str, prefetch: int) -> None:
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = os.getppid()
+    with contextlib.suppress(exceptions.ConnectionClosedByBroker), connect(broker, create=False) as connection:
+        consumer = connection.queue(queue, passive=True).consume(prefetch=prefetch)
+        while not ended.is_set() and os.getppid() == parent:
+            try:
+                message = consumer.get(timeout=_WAIT_SECONDS)
+            except standard_queue.Empty:
+                continue
+            try:
+                function(message)
+            except Exception:
+                message.nack()
+                raise  # the pool starts another worker; the message is tried again
+            with contextlib.suppress(exceptions.MessageSettled):
+                message.ack()
+        consumer.close()
