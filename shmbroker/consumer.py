@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import itertools
 import os
 import threading
@@ -70,7 +72,7 @@ class Consumer:
         self._timeout = timeout
         self._ack_batch = min(ack_batch, prefetch)
         self.ack_interval = ack_interval
-        self._acks: list[int] = []
+        self._acks: collections.deque[int] = collections.deque()
         self._acks_lock = threading.Lock()
         self._oldest_ack = 0.0
         self._delivered = 0
@@ -158,7 +160,7 @@ class Consumer:
     def flush(self) -> None:
         """Sends the acknowledgements that wait."""
         with self._acks_lock:
-            tags, self._acks = self._acks, []
+            tags = [self._acks.popleft() for _ in range(len(self._acks))]
             if tags:
                 status = self._core.settle_tags(tags)
                 if status != library.OK:
@@ -191,10 +193,8 @@ class Consumer:
 
     def clear(self) -> None:
         """Resets :meth:`fileno`; it becomes readable again for what waits already or comes."""
-        try:
+        with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._descriptor)
-        except BlockingIOError:
-            pass
         if self._core.arm():
             os.eventfd_write(self._descriptor, 1)
 

@@ -212,7 +212,7 @@ static void check_slot(checkup *k, uint32_t slot, uint32_t kind) {
       if (sb_slot_refs(h) != 0) found(k, SB_BAD_SLOT, slot, 0, h, 0);
       break;
     case SB_SLOT_ALLOC:
-      if (!lives(k, sb_slot_owner(h))) found(k, SB_BAD_OWNER, slot, 0, sb_slot_owner(h), 0);
+      if (slot != 0 && !lives(k, sb_slot_owner(h))) found(k, SB_BAD_OWNER, slot, 0, sb_slot_owner(h), 0);
       break;
     case SB_SLOT_PUBLISHED:
       if (kind == SB_KIND_MESSAGE && (k->seen[slot] & sb_slot_refs(h)) != sb_slot_refs(h)) {

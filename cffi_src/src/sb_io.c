@@ -82,7 +82,8 @@ static void look_everywhere(sb_connection *c) {
 
 static bool is_lowest(sb_broker *b) {
   for (uint32_t i = 0; i < SB_MAX_PROCESSES; i++) {
-    if (SB_BITS(SB_LOAD(&b->processes[i].word, SB_RELAXED), 0, 2) == SB_PROC_LIVE &&
+    bool watches = (SB_LOAD(&b->processes[i].flags, SB_RELAXED) & SB_PROC_WATCHES) != 0;
+    if (watches && SB_BITS(SB_LOAD(&b->processes[i].word, SB_RELAXED), 0, 2) == SB_PROC_LIVE &&
         (i == b->process || sb_byte_holder(b->lock_fd, SB_LOCK_PROCESS + (long)i) != 0)) {
       return i == b->process;
     }
@@ -97,6 +98,7 @@ sb_status sb_io_run(sb_connection *c) {
   sigfillset(&all);
   (void)pthread_sigmask(SIG_BLOCK, &all, NULL); /* signals belong to the application's threads */
   sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake;
+  (void)SB_OR(&c->b->processes[c->b->process].flags, SB_PROC_WATCHES, SB_RELAXED);
   bool lowest = is_lowest(c->b);
   uint64_t looked = sb_now_ns();
   for (;;) {

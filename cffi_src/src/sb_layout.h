@@ -157,6 +157,7 @@ enum { SB_WAKE_RUN = 0, SB_WAKE_ARMED = 1, SB_WAKE_PENDING = 2, SB_WAKE_NOTIFIED
 
 /* ---- process slot: 2 state | 62 epoch;  connection: 2 state | 12 process | 28 record slot | 22 epoch ---- */
 enum { SB_PROC_FREE = 0, SB_PROC_LIVE = 1 };
+#define SB_PROC_WATCHES 1u /* it has an IO thread, which looks after the dead now and then */
 enum { SB_CONN_FREE = 0, SB_CONN_LIVE = 1 };
 static inline unsigned sb_conn_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 2); }
 static inline unsigned sb_conn_process(uint64_t w) { return (unsigned)SB_BITS(w, 2, 12); }

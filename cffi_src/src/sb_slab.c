@@ -165,6 +165,10 @@ static void chunk_open(sb_broker *b, unsigned cls, uint32_t chunk) {
     uint64_t bits = w * 64 + 64 <= slots ? ~UINT64_C(0) : w * 64 < slots ? (UINT64_C(1) << (slots - w * 64)) - 1 : 0;
     SB_STORE(&meta->hints[w], bits, SB_RELAXED);
   }
+  if (chunk == 0) { /* slot 0 is nobody's: everywhere it means "none" */
+    SB_STORE(&meta->headers[0], sb_slot_word(SB_SLOT_ALLOC, 0, 0), SB_RELAXED);
+    SB_STORE(&meta->hints[0], SB_LOAD(&meta->hints[0], SB_RELAXED) & ~UINT64_C(1), SB_RELAXED);
+  }
   unsigned words = (slots + 63) / 64;
   SB_STORE(&meta->summary[0], words >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << words) - 1, SB_RELAXED);
   SB_STORE(&meta->summary[1], words >= 128 ? ~UINT64_C(0) : words > 64 ? (UINT64_C(1) << (words - 64)) - 1 : 0, SB_RELAXED);
@@ -444,7 +448,7 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
         *slot = chunk * SB_CHUNK_UNITS;
         return SB_OK;
       }
-      free_run = sb_chunk_state(word) == SB_CHUNK_FREE ? free_run + 1 : 0;
+      free_run = sb_chunk_state(word) == SB_CHUNK_FREE && chunk > 0 ? free_run + 1 : 0; /* slot 0 is nobody's */
       if (free_run == run && sb_chunk_ready(b, chunk)) {
         if (claim_run(c, chunk + 1 - run, run, token, slot, gen)) {
           return SB_OK;

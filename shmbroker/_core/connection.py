@@ -104,6 +104,8 @@ class CoreConnection:
 
     def start_io(self) -> None:
         """Starts the IO thread, once: it lives in the core without the GIL."""
+        if self._io is not None:
+            return
         with self._calls_lock:
             if self._io is not None or self.closed:
                 return

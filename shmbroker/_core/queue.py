@@ -141,6 +141,7 @@ class CoreQueue:
         raise exceptions.OutOfMemory(text)
 
     def _wait_for_room(self, *, memory: bool, size: int, until: int) -> None:
+        self.connection.start_io()
         status = slow.sb_wait_for_room(self.handle, memory, size, until) if until > library.time.monotonic_ns() else library.TIMEOUT
         if status == library.TIMEOUT:
             if memory:
@@ -211,6 +212,7 @@ class CoreQueue:
         Raises:
             queue.Empty: the time is up.
         """
+        self.connection.start_io()  # somebody of this process should notice a housekeeper that died
         memory = ffi.new("char[]", record.BUFFER)
         while True:
             length = slow.sb_get_wait(self.handle, memory, auto_ack, until)
