@@ -17,7 +17,7 @@ PACKAGE := $(STAMPS)/package$(if $(CI),-ci)
 # Requirements out of pyproject.toml, for example $(call requirements,["build-system"]["requires"]).
 requirements = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))$(1))')
 
-.PHONY: test demo lint format bench models clean
+.PHONY: test demo lint lint-ruff lint-format lint-mypy lint-clang format bench models clean
 
 test: $(PACKAGE) $(STAMPS)/test
 	$(BIN)/python -m pytest tests $(ARGS)
@@ -25,10 +25,15 @@ test: $(PACKAGE) $(STAMPS)/test
 demo: $(PACKAGE)
 	$(BIN)/shmbroker demo $(ARGS)
 
-lint: $(PACKAGE) $(STAMPS)/test $(STAMPS)/lint
+# Separate, so that `make -k lint` shows what all of them have to say.
+lint: lint-ruff lint-format lint-mypy lint-clang
+lint-ruff: $(STAMPS)/lint
 	$(BIN)/ruff check
+lint-format: $(STAMPS)/lint
 	$(BIN)/ruff format --check
+lint-mypy: $(STAMPS)/lint $(PACKAGE) $(STAMPS)/test
 	$(BIN)/mypy
+lint-clang: $(STAMPS)/lint
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
 
 format: $(STAMPS)/lint

@@ -110,7 +110,7 @@ class Broker:
         self.create()
         with self._attached() as attached:
             attached.set_stopped(stopped=False)
-        ended = threading.Event()
+        ended = housekeeper.EndFlag()
         previous = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             housekeeper.Housekeeper(self.name).run(ended, linger=None)

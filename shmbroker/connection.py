@@ -253,8 +253,8 @@ class Connection:
 
     def close(self) -> None:
         """Ends the connection: consumers end, unacked messages go back to their places. Safe to call again."""
-        if self._core.attachment.forked:
-            return  # it belongs to the parent
+        if self._core.closed or self._core.attachment.forked:
+            return  # or it belongs to the parent
         with self._lock:
             if self._core.closed:
                 return

@@ -31,6 +31,21 @@ _TRIM_TICKS = 40
 slow, ffi = library.slow, library.ffi
 
 
+class EndFlag:
+    """Set once, from a signal handler too: unlike an Event it has no lock that a second signal could find taken."""
+
+    def __init__(self) -> None:
+        self._set = False
+
+    def set(self) -> None:
+        """It is to end."""
+        self._set = True
+
+    def is_set(self) -> bool:
+        """Is it to end?"""
+        return self._set
+
+
 class Housekeeper:
     """The housekeeper of one broker. :meth:`run` returns when it is told to end, or nobody is left."""
 
@@ -42,7 +57,7 @@ class Housekeeper:
         self._timers: list[tuple[int, int, int]] = []
         self._ticks = 0
 
-    def run(self, ended: threading.Event, *, linger: float | None) -> None:
+    def run(self, ended: EndFlag, *, linger: float | None) -> None:
         """Serves until ``ended`` is set, the broker is purged, or no client was there for ``linger`` seconds.
 
         Raises:
@@ -125,7 +140,7 @@ class Housekeeper:
 
     # ---- the dead ----
 
-    def _reap(self, ended: threading.Event) -> None:
+    def _reap(self, ended: EndFlag) -> None:
         watched: dict[int, tuple[int, float]] = {}
         poll = select.poll()
         while not ended.is_set():
@@ -175,7 +190,7 @@ class _Watched:
 
 def main(arguments: list[str]) -> int:
     """``python -m shmbroker.housekeeper NAME``: serves until told to end, or nobody is left for ten seconds."""
-    ended = threading.Event()
+    ended = EndFlag()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     try:

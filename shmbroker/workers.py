@@ -123,13 +123,13 @@ class WorkerPool:
 
 
 def _work(function: Callable[[Message], object], queue: str, broker: str, prefetch: int) -> None:
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    ended: list[int] = []  # no Event: a second signal could find its lock taken
+    signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = os.getppid()
     with contextlib.suppress(exceptions.ConnectionClosedByBroker), connect(broker, create=False) as connection:
         consumer = connection.queue(queue, passive=True).consume(prefetch=prefetch)
-        while not ended.is_set() and os.getppid() == parent:
+        while not ended and os.getppid() == parent:
             try:
                 message = consumer.get(timeout=_WAIT_SECONDS)
             except standard_queue.Empty:

@@ -114,9 +114,9 @@ int32_t sb_process_pid(sb_broker *b, uint32_t process) {
 sb_status sb_api_enter(sb_connection *c) {
   sb_status status = sb_usable(c);
   if (status == SB_OK) {
-    pthread_mutex_lock(&c->lock);
+    sb_lock(&c->lock);
     if (c->closed) {
-      pthread_mutex_unlock(&c->lock);
+      sb_unlock(&c->lock);
       status = SB_CLOSED;
     }
   }
@@ -194,12 +194,12 @@ sb_status sb_disconnect(sb_connection *c) {
   if (sb_forked(c->b)) {
     return SB_FORKED;
   }
-  pthread_mutex_lock(&c->lock);
+  sb_lock(&c->lock);
   if (!c->closed) {
     c->closed = 1;
     return_all(c);
   }
-  pthread_mutex_unlock(&c->lock);
+  sb_unlock(&c->lock);
   ring_own(c);
   return SB_OK;
 }
@@ -218,7 +218,7 @@ bool sb_forget(sb_connection *c) {
   if (sb_forked(c->b)) {
     return true;
   }
-  pthread_mutex_lock(&c->lock);
+  sb_lock(&c->lock);
   SB_STORE(&c->shm->waiter, 0u, SB_RELEASE);
   while (c->queues != NULL) leave_queue(c, c->queues);
   if (c->io_node != 0) {
@@ -226,7 +226,7 @@ bool sb_forget(sb_connection *c) {
     c->io_node = 0;
   }
   bool gone = sb_recover_close(c);
-  pthread_mutex_unlock(&c->lock);
+  sb_unlock(&c->lock);
   return gone;
 }
 
@@ -298,12 +298,12 @@ sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const 
   if (*slot != 0) {
     status = SB_EXISTS;
   } else {
-    pthread_mutex_lock(&c->lock);
+    sb_lock(&c->lock);
     status = sb_directory_create(c, name, length, slot);
     if (status == SB_OK) {
       apply(sb_slot_at(c->b, *slot), settings);
     }
-    pthread_mutex_unlock(&c->lock);
+    sb_unlock(&c->lock);
   }
   sb_topology_unlock(c->b);
   return status;
@@ -320,10 +320,10 @@ sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
     free(q);
     return NULL;
   }
-  pthread_mutex_lock(&c->lock);
+  sb_lock(&c->lock);
   q->next = c->queues;
   c->queues = q;
-  pthread_mutex_unlock(&c->lock);
+  sb_unlock(&c->lock);
   return q;
 }
 
@@ -355,22 +355,27 @@ sb_status sb_configure(sb_queue *q, const sb_settings *settings, bool trim, uint
   if (status != SB_OK || (status = sb_topology_lock(q->c->b, deadline_ns, holder)) != SB_OK) {
     return status;
   }
-  pthread_mutex_lock(&q->c->lock);
+  sb_lock(&q->c->lock);
   if (!sb_queue_is_open(q)) {
     status = SB_DELETED;
   } else {
     int64_t before = SB_LOAD(&q->shm->ring_size, SB_RELAXED);
+    bool tracked = sb_queue_tracks(q->shm);
+    if (settings->ring_size >= 0 && settings->ring_size != before) { /* until the bound is known, nothing is evicted */
+      SB_STORE(&q->shm->bound, INT64_MAX, SB_SEQ_CST);
+    }
+    apply(q->shm, settings);
+    if (!tracked) sb_upkeep_start_tracking(q->c->b, q->shm);
     if (settings->ring_size >= 0 && (settings->ring_size != before || trim)) {
       sb_limits_set_bound(q, trim);
     }
-    apply(q->shm, settings);
     if (trim) (void)sb_limits_enforce(q);
     sb_consumer_work_arrived(q); /* it may have been paused */
     for (int32_t n = SB_LOAD(&q->shm->room_waiting, SB_SEQ_CST); n > 0; n--) {
       sb_consumer_room_made(q->c, q->shm, q->slot);
     }
   }
-  pthread_mutex_unlock(&q->c->lock);
+  sb_unlock(&q->c->lock);
   sb_topology_unlock(q->c->b);
   return status;
 }
@@ -381,7 +386,7 @@ sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadlin
   if (status != SB_OK || (status = sb_topology_lock(q->c->b, deadline_ns, holder)) != SB_OK) {
     return status;
   }
-  pthread_mutex_lock(&q->c->lock);
+  sb_lock(&q->c->lock);
   SB_STORE(&q->c->b->header->topology_intent, q->slot, SB_RELEASE);
   status = sb_queue_is_open(q) ? sb_upkeep_close(q, if_unused, if_empty, removed) : SB_DELETED;
   if (status == SB_OK) {
@@ -390,7 +395,7 @@ sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadlin
     sb_consumer_wake_all(q->c, q->slot);
     sb_consumer_room_made(q->c, NULL, 0);
   }
-  pthread_mutex_unlock(&q->c->lock);
+  sb_unlock(&q->c->lock);
   sb_topology_unlock(q->c->b);
   return status;
 }
@@ -446,7 +451,7 @@ sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
 
 int64_t sb_length(sb_queue *q) {
   sb_status status = sb_usable(q->c);
-  return status != SB_OK ? -(int64_t)status : sb_queue_ready(q);
+  return status != SB_OK ? -(int64_t)status : !sb_queue_is_open(q) ? -(int64_t)SB_DELETED : sb_queue_ready(q->c->b, q->shm);
 }
 
 int64_t sb_purge(sb_queue *q) {

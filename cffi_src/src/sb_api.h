@@ -29,7 +29,7 @@ static inline sb_status sb_usable(const sb_connection *c) {
   return sb_forked(c->b) ? SB_FORKED : SB_LOAD(&c->b->header->closing, SB_RELAXED) != 0 ? SB_STOPPING : SB_OK;
 }
 sb_status sb_api_enter(sb_connection *c); /* usable, and its lock taken */
-static inline void sb_api_leave(sb_connection *c) { pthread_mutex_unlock(&c->lock); }
+static inline void sb_api_leave(sb_connection *c) { sb_unlock(&c->lock); }
 /* Writes the record of a taken message; returns its length. */
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer);
 uint64_t sb_api_record_size(const sb_taken *t);

@@ -274,9 +274,9 @@ uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns) {
   int32_t holder;
   uint32_t freed = 0;
   if (sb_usable(c) == SB_OK && sb_topology_lock(c->b, deadline_ns, &holder) == SB_OK) {
-    pthread_mutex_lock(&c->lock);
+    sb_lock(&c->lock);
     freed = sb_directory_sweep(c);
-    pthread_mutex_unlock(&c->lock);
+    sb_unlock(&c->lock);
     sb_topology_unlock(c->b);
   }
   return freed;

@@ -116,7 +116,7 @@ sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_p
   if (length > UNLOCKED_COPY) {
     sb_api_leave(q->c);
     memcpy(r.body, body, length);
-    pthread_mutex_lock(&q->c->lock);
+    sb_lock(&q->c->lock);
   } else {
     memcpy(r.body, body, length);
   }
@@ -175,10 +175,10 @@ sb_status sb_commit(sb_queue *q, sb_reservation *r) {
 
 void sb_abandon(sb_queue *q, sb_reservation *r) {
   if (!sb_forked(q->c->b)) {
-    pthread_mutex_lock(&q->c->lock);
+    sb_lock(&q->c->lock);
     take_back(q, r);
     sb_consumer_room_made(q->c, q->shm, q->slot);
-    pthread_mutex_unlock(&q->c->lock);
+    sb_unlock(&q->c->lock);
   }
 }
 
@@ -269,9 +269,9 @@ int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, uint64_t deadline_
   if (status != SB_OK) {
     return -(int64_t)status;
   }
-  pthread_mutex_lock(&q->c->lock);
+  sb_lock(&q->c->lock);
   int64_t length = hand_over(q, &t, auto_ack, buffer);
-  pthread_mutex_unlock(&q->c->lock);
+  sb_unlock(&q->c->lock);
   return length;
 }
 
@@ -317,9 +317,9 @@ int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffe
   if (status != SB_OK) {
     return -(int64_t)status;
   }
-  pthread_mutex_lock(&q->c->lock);
+  sb_lock(&q->c->lock);
   int64_t n = many(q, &t, count, auto_ack, buffer, size, index, used);
-  pthread_mutex_unlock(&q->c->lock);
+  sb_unlock(&q->c->lock);
   return n;
 }
 
@@ -372,10 +372,10 @@ sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index
 
 void sb_end_view(sb_connection *c, uint64_t token) {
   if (!sb_forked(c->b)) {
-    pthread_mutex_lock(&c->lock);
+    sb_lock(&c->lock);
     sb_queue_end_view(c, token & ((UINT64_C(1) << SB_TAG_PLACE) - 1));
     sb_consumer_room_made(c, NULL, 0);
-    pthread_mutex_unlock(&c->lock);
+    sb_unlock(&c->lock);
   }
 }
 

@@ -1,10 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_connection.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include "sb_slab.h"
 #include "sb_wait.h"
+
+void sb_lock_contended(sb_half *lock) {
+  for (unsigned spins = 0;; spins++) {
+    uint32_t unlocked = 0;
+    if (atomic_load_explicit(lock, SB_RELAXED) == 0 &&
+        atomic_compare_exchange_weak_explicit(lock, &unlocked, 1u, SB_ACQUIRE, SB_RELAXED)) {
+      return;
+    }
+    if (spins % 64 == 63) {
+      (void)sched_yield(); /* the holder may not be running */
+    } else {
+      sb_pause();
+    }
+  }
+}
 
 static uint64_t token_of(const sb_broker *b, const sb_holding_shm *h) {
   return (uint64_t)((const uint8_t *)h - b->arena) / sizeof(sb_holding_shm);
@@ -77,7 +93,6 @@ sb_status sb_connection_open(sb_broker *b, sb_connection *c, const char *name, u
   sb_connection_shm scratch; /* claims are noted in the record: until it exists they are noted here, and lost with us */
   memset(&scratch, 0, sizeof scratch);
   c->shm = &scratch;
-  pthread_mutex_init(&c->lock, NULL);
   sb_status status = take_id(c);
   if (status != SB_OK) {
     return status;

@@ -25,10 +25,21 @@
 
 #include "sb_segment.h"
 
+/* Hint bits of one word: taken for allocation, or collected from freed slots. */
 typedef struct {
   uint64_t mask;
   uint32_t chunk, word;
 } sb_slab_cache;
+
+/* The lock of a connection: among the threads of one process, held for a microsecond. One atomic operation a pair. */
+void sb_lock_contended(sb_half *lock);
+static inline void sb_lock(sb_half *lock) {
+  uint32_t unlocked = 0;
+  if (!atomic_compare_exchange_strong_explicit(lock, &unlocked, 1u, SB_ACQUIRE, SB_RELAXED)) {
+    sb_lock_contended(lock);
+  }
+}
+static inline void sb_unlock(sb_half *lock) { atomic_store_explicit(lock, 0u, SB_RELEASE); }
 
 struct sb_consumer;
 struct sb_queue;
@@ -44,12 +55,14 @@ struct sb_connection {
   sb_connection_shm *shm;
   uint32_t id, record;
   uint32_t closed; /* process-local: no further use */
-  pthread_mutex_t lock;
+  sb_half lock; /* see sb_lock */
   uint64_t free_holding; /* token of the first free entry, 0 = none */
   uint64_t page_token;   /* kept aside for retiring pages: an ack must never fail for want of memory */
   sb_holdings_shm *last;
   uint64_t swept_ns[SB_MAX_CLASSES];
   sb_slab_cache cache[SB_MAX_CLASSES];
+  sb_slab_cache freed; /* slots of one hint word that were freed and are not hinted at yet */
+  unsigned freed_class;
 };
 
 /* While a connection is being opened it has no holdings yet: its process slot announces for it. */

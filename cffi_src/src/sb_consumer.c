@@ -106,9 +106,11 @@ void sb_consumer_work_arrived(sb_queue *q) {
   if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
     sb_consumer_notify_browsers(q->c, q->slot);
   }
-  if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && !paused(q->shm) && /* P3: after the append */
-      sb_queue_ready(q) > SB_LOAD(&q->shm->notified, SB_SEQ_CST)) {
-    (void)sb_consumer_notify_one(q->c, q->slot, false);
+  if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && !paused(q->shm)) { /* P3: after the append */
+    int32_t notified = SB_LOAD(&q->shm->notified, SB_SEQ_CST);
+    if (notified <= 0 || sb_queue_ready(q->c->b, q->shm) > notified) {
+      (void)sb_consumer_notify_one(q->c, q->slot, false);
+    }
   }
 }
 
@@ -152,7 +154,7 @@ void sb_consumer_wake_all(sb_connection *c, uint32_t queue) {
 
 /* ---- the consumer's side ---- */
 
-static bool looks_ready(const sb_queue *q) { return sb_queue_ready(q) > 0 && !paused(q->shm) && sb_queue_is_open(q); }
+static bool looks_ready(sb_queue *q) { return !paused(q->shm) && sb_queue_is_open(q) && sb_queue_looks_ready(q); }
 
 static void pass_baton(sb_queue *q) { /* I31: after our own state was flipped */
   if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && looks_ready(q)) {
@@ -270,6 +272,9 @@ bool sb_consumer_wants_work(sb_consumer *k) {
   for (uint32_t i = 0; i < k->subscription_count; i++) {
     sb_node_shm *n = sb_slot_at(k->c->b, k->subscriptions[i].node);
     unsigned state = sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST));
+    if (state == SB_NODE_NOT_INTERESTED && !k->starved && sb_consumer_credit(k) > 0) { /* there was no memory for its list entry */
+      set_notify_work_desired(k, &k->subscriptions[i], true);
+    }
     if (state == SB_NODE_NOTIFIED || (state == SB_NODE_INTERESTED && looks_ready(k->subscriptions[i].q))) {
       return true;
     }

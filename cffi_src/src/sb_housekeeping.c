@@ -4,6 +4,9 @@
 #include "sb_liveness.h"
 #include "sb_wait.h"
 
+#define PATIENCE_TICKS 3u
+#define REST_TICKS 16u
+
 static bool stopped(sb_broker *b, const sb_node_shm *n) {
   char state = 0;
   (void)b;
@@ -42,16 +45,22 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   bool idle = last_take == memory->last_take;
   memory->last_take = last_take;
   memory->tail = tail;
-  if (memory->quiet_ticks == 2 && SB_LOAD(&q->ledgers, SB_RELAXED) != 0) { /* traffic rests: set right what deaths left */
+  if (memory->quiet_ticks == 2) { /* traffic rests: set right what deaths left */
     (void)sb_upkeep_reconcile(by->b, q);
-    sb_nodes_recount(by->b, slot);
+    sb_ring_sweep(by, &r);
+  }
+  bool due = memory->quiet_ticks < REST_TICKS || memory->quiet_ticks % REST_TICKS == 0 || memory->wrong_ticks > 0;
+  bool anybody = SB_LOAD(&q->levels, SB_RELAXED) != 0 || SB_LOAD(&q->room_waiting, SB_RELAXED) != 0;
+  if (due && anybody) {
+    bool right = sb_nodes_recount(by->b, slot, memory->wrong_ticks >= PATIENCE_TICKS);
+    memory->wrong_ticks = right ? 0 : memory->wrong_ticks + 1;
   }
   bool paused = (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0;
   if (!idle || paused || (SB_LOAD(&q->interested, SB_SEQ_CST) <= 0 && SB_LOAD(&q->notified, SB_SEQ_CST) <= 0)) {
     return;
   }
   (void)sb_ring_exact_tail(by->b, &r);
-  if ((int64_t)(SB_LOAD(&q->tail, SB_SEQ_CST) - SB_LOAD(&q->base, SB_RELAXED) - SB_LOAD(&q->taken, SB_SEQ_CST)) <= 0) {
+  if (sb_queue_ready(by->b, q) <= 0) {
     return;
   }
   (void)sb_upkeep_resurface(by->b, &r);

@@ -21,7 +21,7 @@
 
 /* What the housekeeper remembers of a queue from tick to tick. */
 typedef struct {
-  uint64_t last_take, tail, quiet_ticks;
+  uint64_t last_take, tail, quiet_ticks, wrong_ticks;
 } sb_queue_memory;
 
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory);

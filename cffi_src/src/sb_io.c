@@ -102,9 +102,9 @@ sb_status sb_io_run(sb_connection *c) {
   bool lowest = is_lowest(c->b);
   uint64_t looked = sb_now_ns();
   for (;;) {
-    pthread_mutex_lock(&c->lock);
+    sb_lock(&c->lock);
     bool more = !c->closed && some_turns(c);
-    pthread_mutex_unlock(&c->lock);
+    sb_unlock(&c->lock);
     if (c->closed) {
       return SB_CLOSED;
     }
@@ -137,9 +137,9 @@ sb_status sb_io_run(sb_connection *c) {
           return SB_NO_HOUSEKEEPER;
         }
       }
-      pthread_mutex_lock(&c->lock);
+      sb_lock(&c->lock);
       look_everywhere(c);
-      pthread_mutex_unlock(&c->lock);
+      sb_unlock(&c->lock);
     }
   }
 }

@@ -305,6 +305,7 @@ typedef struct {
 
 typedef struct {
   sb_page_shm page;
+  sb_word finished[SB_PAGE_CELLS / 8]; /* a byte for each cell: 1 = finished. A hint like `done`, without its atomic operation */
   sb_cell_shm cells[SB_PAGE_CELLS];
 } sb_leaf_shm;
 _Static_assert(sizeof(sb_leaf_shm) <= 5 * SB_UNIT, "leaf");
@@ -469,7 +470,7 @@ typedef struct {
   sb_word reserved0[2];
   alignas(64) sb_word work;           /* bit w: work_targets[w] has a bit; the connection's flag */
   alignas(64) sb_word work_targets[SB_MAX_TARGETS / 64];
-  sb_half claims[SB_MAX_CLASSES];     /* chunk*128+word whose hints this connection took, plus one */
+  sb_half claims[SB_MAX_CLASSES];     /* chunk*128+word whose hints this connection took, plus one; [0] whose it owes */
   char name[SB_NAME_MAX + 1];
 } sb_connection_shm;
 _Static_assert(sizeof(sb_connection_shm) <= 6 * SB_UNIT, "connection");

@@ -23,6 +23,9 @@ bool sb_limits_room(const sb_queue *q, uint64_t count, uint64_t bytes) {
 
 sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes) {
   int64_t max = SB_LOAD(&q->shm->max_length, SB_RELAXED), max_bytes = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
+  if (!sb_queue_tracks(q->shm)) {
+    return SB_OK;
+  }
   if (!refuses(q) || (max < 0 && max_bytes < 0)) {
     (void)SB_ADD(&q->shm->admitted, count, SB_RELAXED);
     (void)SB_ADD(&q->shm->bytes_in, bytes, SB_RELAXED);
@@ -48,6 +51,9 @@ sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes) {
 }
 
 void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes) {
+  if (!sb_queue_tracks(q->shm)) {
+    return;
+  }
   (void)SB_SUB(&q->shm->admitted, count, SB_SEQ_CST);
   (void)SB_SUB(&q->shm->bytes_in, bytes, SB_SEQ_CST);
 }
@@ -72,7 +78,7 @@ static void lower(sb_queue *q) {
   int64_t ring = SB_LOAD(&q->shm->ring_size, SB_RELAXED);
   uint64_t lazy = SB_LOAD(&q->shm->bound, SB_RELAXED);
   while (ring >= 0 && (int64_t)lazy > ring) {
-    int64_t pending = sb_queue_ready(q), to = pending > ring ? pending : ring;
+    int64_t pending = sb_queue_ready(q->c->b, q->shm), to = pending > ring ? pending : ring;
     if (to >= (int64_t)lazy || SB_CAS(&q->shm->bound, &lazy, (uint64_t)to, SB_SEQ_CST)) {
       return;
     }
@@ -98,6 +104,9 @@ static bool evict(sb_queue *q, bool paid, unsigned counter) {
 uint64_t sb_limits_enforce(sb_queue *q) {
   uint64_t removed = 0;
   unsigned counter;
+  if (!sb_queue_tracks(q->shm)) {
+    return 0;
+  }
   lower(q);
   for (;;) {
     int64_t limit = bound(q, &counter);
@@ -124,7 +133,7 @@ uint64_t sb_limits_enforce(sb_queue *q) {
 }
 
 void sb_limits_set_bound(sb_queue *q, bool trim) {
-  SB_STORE(&q->shm->bound, trim ? 0 : (uint64_t)sb_queue_ready(q), SB_SEQ_CST);
+  SB_STORE(&q->shm->bound, trim ? 0 : (uint64_t)sb_queue_ready(q->c->b, q->shm), SB_SEQ_CST);
 }
 
 uint64_t sb_limits_remove(sb_queue *q, unsigned counter, uint64_t end, uint64_t limit) {

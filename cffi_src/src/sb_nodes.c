@@ -36,7 +36,7 @@ static sb_status append(sb_connection *c, const sb_node_shm *n, uint32_t slot, u
     return SB_OK; /* a state without a list */
   }
   sb_leaf_ref cache = SB_NO_LEAF;
-  uint64_t position;
+  uint64_t position = 0;
   return sb_ring_append(c, &list, &cache, sb_entry_word(slot, epoch), SB_APPEND_PLAIN, NULL, &position);
 }
 
@@ -291,55 +291,58 @@ uint32_t sb_nodes_count(sb_broker *b, const sb_ring *list, unsigned state) {
   return n;
 }
 
-/* A recount that nothing changed under: the hint is corrected only if it is what it was before counting. */
-static void correct(_Atomic int32_t *hint, sb_broker *b, const sb_ring *list, unsigned state) {
-  int32_t before = SB_LOAD(hint, SB_SEQ_CST);
-  int32_t one = (int32_t)sb_nodes_count(b, list, state), two = (int32_t)sb_nodes_count(b, list, state);
-  if (one == two && one != before) {
-    (void)SB_CAS(hint, &before, one, SB_SEQ_CST);
+/* Hints are set to what the lists hold. One that may only cost an extra wake waits until the difference has lasted
+ * (`patient`): somebody may be between raising it and moving the node. One that could suppress a wake is mended at once. */
+static void correct(_Atomic int32_t *hint, int32_t counted, bool high_is_harmless, bool patient) {
+  int32_t is = SB_LOAD(hint, SB_SEQ_CST);
+  if (is != counted && (patient || (is < counted) == high_is_harmless)) {
+    (void)SB_CAS(hint, &is, counted, SB_SEQ_CST);
   }
 }
 
-void sb_nodes_recount(sb_broker *b, uint32_t queue) {
+static int32_t live(sb_broker *b, uint32_t object, uint32_t id, unsigned state) {
+  sb_ring list;
+  return sb_ring_open(b, object, id, &list) ? (int32_t)sb_nodes_count(b, &list, state) : 0;
+}
+
+bool sb_nodes_recount(sb_broker *b, uint32_t queue, bool patient) {
   sb_queue_shm *q = sb_slot_at(b, queue);
   sb_ring list;
   int32_t interested = 0, notified = 0, counted = 0, idle = 0;
-  int32_t had_interested = SB_LOAD(&q->interested, SB_SEQ_CST), had_notified = SB_LOAD(&q->notified, SB_SEQ_CST);
-  int32_t had_consumers = SB_LOAD(&q->consumers, SB_SEQ_CST), had_idle = SB_LOAD(&q->not_interested, SB_SEQ_CST);
   uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
   for (uint32_t n = 0; level != 0 && n < MAX_LEVELS && sb_node_at(b, level) != NULL; n++) {
     sb_level_shm *l = sb_slot_at(b, level);
-    if (sb_ring_open(b, level, SB_RING_INTERESTED, &list)) {
-      correct(&l->interested_count, b, &list, SB_NODE_INTERESTED);
-      interested += SB_LOAD(&l->interested_count, SB_SEQ_CST);
-    }
-    if (sb_ring_open(b, level, SB_RING_NOTIFIED, &list)) {
-      correct(&l->notified_count, b, &list, SB_NODE_NOTIFIED);
-      notified += SB_LOAD(&l->notified_count, SB_SEQ_CST);
-    }
+    int32_t here = live(b, level, SB_RING_INTERESTED, SB_NODE_INTERESTED), told = live(b, level, SB_RING_NOTIFIED, SB_NODE_NOTIFIED);
+    correct(&l->interested_count, here, true, patient);
+    correct(&l->notified_count, told, false, patient);
+    interested += here;
+    notified += told;
     level = SB_LOAD(&l->next, SB_ACQUIRE);
   }
-  if (interested != had_interested) (void)SB_CAS(&q->interested, &had_interested, interested, SB_SEQ_CST);
-  if (notified != had_notified) (void)SB_CAS(&q->notified, &had_notified, notified, SB_SEQ_CST);
-  if (sb_ring_open(b, queue, SB_RING_NON_ACQUIRING, &list)) correct(&q->non_acquiring, b, &list, SB_NODE_NON_ACQUIRING);
-  if (sb_ring_open(b, queue, SB_RING_ROOM, &list)) correct(&q->room_waiting, b, &list, SB_NODE_INTERESTED);
-  if (sb_ring_open(b, queue, SB_RING_ALL, &list)) {
-    uint64_t at = SB_LOAD(list.base, SB_RELAXED);
-    sb_leaf_ref leaf;
-    while (sb_ring_next_leaf(b, &list, at, &leaf, &at)) {
-      for (; sb_leaf_covers(&leaf, at); at++) {
-        uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
-        if (sb_cell_state(word) != SB_CELL_ENTRY || judge(b, word, SB_STATE_ALL) != ENTRY_LIVE) {
-          continue;
-        }
-        sb_node_shm *n = sb_slot_at(b, sb_cell_slot(word));
-        if ((SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_COUNTED) != 0) {
-          counted++;
-          idle += sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST)) == SB_NODE_NOT_INTERESTED;
-        }
+  uint64_t at = SB_LOAD(&q->all.base, SB_RELAXED);
+  sb_leaf_ref leaf;
+  while (sb_ring_open(b, queue, SB_RING_ALL, &list) && sb_ring_next_leaf(b, &list, at, &leaf, &at)) {
+    for (; sb_leaf_covers(&leaf, at); at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+      if (sb_cell_state(word) != SB_CELL_ENTRY || judge(b, word, SB_STATE_ALL) != ENTRY_LIVE) {
+        continue;
+      }
+      sb_node_shm *n = sb_slot_at(b, sb_cell_slot(word));
+      if ((SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_COUNTED) != 0) {
+        counted++;
+        idle += sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST)) == SB_NODE_NOT_INTERESTED;
       }
     }
-    if (counted != had_consumers) (void)SB_CAS(&q->consumers, &had_consumers, counted, SB_SEQ_CST);
-    if (idle != had_idle) (void)SB_CAS(&q->not_interested, &had_idle, idle, SB_SEQ_CST);
   }
+  int32_t browsers = live(b, queue, SB_RING_NON_ACQUIRING, SB_NODE_NON_ACQUIRING), room = live(b, queue, SB_RING_ROOM, SB_NODE_INTERESTED);
+  bool right = SB_LOAD(&q->interested, SB_SEQ_CST) == interested && SB_LOAD(&q->notified, SB_SEQ_CST) == notified &&
+               SB_LOAD(&q->consumers, SB_SEQ_CST) == counted && SB_LOAD(&q->not_interested, SB_SEQ_CST) == idle &&
+               SB_LOAD(&q->non_acquiring, SB_SEQ_CST) == browsers && SB_LOAD(&q->room_waiting, SB_SEQ_CST) == room;
+  correct(&q->interested, interested, true, patient);
+  correct(&q->notified, notified, false, patient);
+  correct(&q->consumers, counted, true, patient);
+  correct(&q->not_interested, idle, true, patient);
+  correct(&q->non_acquiring, browsers, true, patient);
+  correct(&q->room_waiting, room, true, patient);
+  return right;
 }

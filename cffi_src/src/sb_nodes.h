@@ -35,8 +35,9 @@ uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, ui
 /* Live entries, counted. */
 uint32_t sb_nodes_count(sb_broker *b, const sb_ring *list, unsigned state);
 sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32_t *slot);
-/* Sets interested, notified ... right from the lists. */
-void sb_nodes_recount(sb_broker *b, uint32_t queue);
+/* Sets interested, notified ... right from the lists; at once where a wake could be lost, else when `patient`.
+ * True if they were right. */
+bool sb_nodes_recount(sb_broker *b, uint32_t queue, bool patient);
 
 #define SB_IN(state) (1u << (state))
 #define SB_ANY_STATE (SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED) | SB_IN(SB_NODE_NON_ACQUIRING))

@@ -33,32 +33,66 @@ void sb_queue_leave(sb_queue *q) {
   }
 }
 
-int64_t sb_queue_ready(const sb_queue *q) {
-  int64_t n = (int64_t)(SB_LOAD(&q->shm->tail, SB_SEQ_CST) - SB_LOAD(&q->shm->base, SB_RELAXED) - SB_LOAD(&q->shm->taken, SB_SEQ_CST));
-  return n < 0 ? 0 : n;
-}
-
-uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q) {
-  int64_t n = (int64_t)sb_ledger_sum(b, q, SB_COUNT_ADDED);
-  for (unsigned k = SB_COUNT_ACKED; k <= SB_COUNT_MOVED; k++) {
-    n -= (int64_t)sb_ledger_sum(b, q, k);
-  }
-  n -= (int64_t)sb_ledger_holding(b, q);
-  n -= (int64_t)(sb_ledger_sum(b, q, SB_COUNT_SCHEDULED) - sb_ledger_sum(b, q, SB_COUNT_UNSCHEDULED));
-  return n < 0 ? 0 : (uint64_t)n;
+bool sb_queue_tracks(const sb_queue_shm *q) {
+  return SB_LOAD(&q->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->max_length, SB_RELAXED) >= 0 || SB_LOAD(&q->max_bytes, SB_RELAXED) >= 0;
 }
 
 static bool evicts(const sb_queue_shm *q) {
   return SB_LOAD(&q->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD;
 }
 
-/* ---- enqueue ---- */
+uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q) {
+  static const unsigned out[] = {SB_COUNT_ACKED,         SB_COUNT_EXPIRED, SB_COUNT_KILLED,   SB_COUNT_REPLACED, SB_COUNT_DROPPED,
+                                 SB_COUNT_DEAD_LETTERED, SB_COUNT_MOVED,   SB_COUNT_SCHEDULED};
+  int64_t n = 0; /* what left is read before what came: the result may be too high beside traffic, never too low */
+  for (unsigned i = 0; i < sizeof out / sizeof out[0]; i++) {
+    n -= (int64_t)sb_ledger_sum(b, q, out[i]);
+  }
+  n -= (int64_t)sb_ledger_holding(b, q);
+  n += (int64_t)sb_ledger_sum(b, q, SB_COUNT_UNSCHEDULED);
+  n += (int64_t)sb_ledger_sum(b, q, SB_COUNT_ADDED);
+  return n < 0 ? 0 : (uint64_t)n;
+}
+
+int64_t sb_queue_ready(sb_broker *b, const sb_queue_shm *q) {
+  if (!sb_queue_tracks(q)) {
+    return (int64_t)sb_queue_count_ready(b, q);
+  }
+  int64_t n = (int64_t)(SB_LOAD(&q->tail, SB_SEQ_CST) - SB_LOAD(&q->base, SB_RELAXED) - SB_LOAD(&q->taken, SB_SEQ_CST));
+  return n < 0 ? 0 : n;
+}
+
+bool sb_queue_looks_ready(sb_queue *q) {
+  uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), at = hint > q->cursor ? hint : q->cursor;
+  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
+    return true;
+  }
+  for (unsigned n = 0; n < SB_PAGE_CELLS; n++, at++) {
+    sb_leaf_ref leaf = q->head_leaf;
+    sb_status status = sb_leaf_covers(&leaf, at) ? SB_OK : sb_ring_locate(q->c->b, NULL, &q->ring, at, &leaf);
+    if (status == SB_DONE) {
+      at |= SB_PAGE_CELLS - 1;
+      continue;
+    }
+    if (status != SB_OK) {
+      return false;
+    }
+    uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+    if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_AVAILABLE) {
+      return true; /* the page was used again: looking closer is the caller's */
+    }
+    if (sb_cell_state(word) == SB_CELL_FREE || sb_cell_state(word) == SB_CELL_CLOSED) {
+      return false;
+    }
+  }
+  return true;
+}
 
 /* I26: a message with a timer gets an entry in the schedule list. Without memory for it, the housekeeper is asked to scan. */
 static void schedule(sb_queue *q, uint64_t position) {
   sb_ring r;
   sb_leaf_ref cache = SB_NO_LEAF;
-  uint64_t at, entry = (uint64_t)SB_CELL_ENTRY | SB_PUT(position, 4);
+  uint64_t at = 0, entry = (uint64_t)SB_CELL_ENTRY | SB_PUT(position, 4);
   if (!sb_ring_open(q->c->b, q->slot, SB_RING_SCHEDULE, &r) ||
       sb_ring_append(q->c, &r, &cache, entry, SB_APPEND_PLAIN, NULL, &at) != SB_OK) {
     SB_STORE(&q->shm->timers_lost, 1, SB_RELEASE);
@@ -69,17 +103,23 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
   sb_connection *c = q->c;
   sb_ledger_shm *l = q->ledger;
   sb_word *header = sb_slot_header(c->b, slot);
+  bool tracked = sb_queue_tracks(q->shm);
   SB_STORE(&l->target_queue, held, SB_RELAXED);
   SB_STORE(&l->target_position, SB_LOAD(&l->counters[SB_COUNT_SCHEDULED], SB_RELAXED), SB_RELAXED);
   sb_intent_begin(l, SB_INTENT_ENQUEUE, SB_COUNT_ADDED, UINT64_MAX, slot, gen, bytes);
   SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen), SB_RELEASE); /* P1 release */
   SB_CRASHPOINT("queue.enqueue.published");
-  if (held) {
+  if (held && tracked) {
     (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
   }
   uint64_t word = (uint64_t)(held ? SB_CELL_HELD : SB_CELL_AVAILABLE) | SB_PUT(slot, 4);
   sb_status status;
-  while ((status = sb_ring_append(c, &q->ring, &q->tail_leaf, word, SB_APPEND_OPEN, &l->position, position)) == SB_CLOSED_CELL) {
+  for (;;) {
+    *position = q->tail_cursor;
+    status = sb_ring_append(c, &q->ring, &q->tail_leaf, word, SB_APPEND_OPEN | (tracked ? 0u : SB_APPEND_LAZILY), &l->position, position);
+    if (status != SB_CLOSED_CELL) {
+      break;
+    }
     sb_queue_resolve_closing(c->b, c, q->shm, &q->ring, *position);
     if (!sb_queue_is_open(q)) {
       status = SB_DELETED;
@@ -88,10 +128,11 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
   }
   if (status != SB_OK) {
     SB_STORE(header, sb_slot_word(SB_SLOT_ALLOC, c->id, gen), SB_RELEASE); /* nobody has seen it */
-    if (held) {
+    if (held && tracked) {
       (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
     }
   } else {
+    q->tail_cursor = *position + 1;
     if (held || ((sb_message_shm *)sb_slot_at(c->b, slot))->expires_ns != 0) schedule(q, *position);
     sb_ledger_count(l, SB_COUNT_ADDED_BYTES, bytes);
     if (held) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);
@@ -214,6 +255,9 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t token, sb_taken
     }
   }
   q->cursor = at;
+  if (status == SB_EMPTY) {
+    sb_slab_flush_freed(q->c); /* we are about to rest: let others find what we freed */
+  }
   if (at - hint >= 8 || status == SB_EMPTY) { /* the shared hint follows in steps: every process has its own cursor */
     sb_ring_advance(&q->shm->head, hint, at);
   }
@@ -221,7 +265,7 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t token, sb_taken
 }
 
 sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t token, sb_taken *t) {
-  bool before = !paid && evicts(q->shm);
+  bool tracked = sb_queue_tracks(q->shm), before = !paid && tracked && evicts(q->shm);
   if (before) {
     (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
   }
@@ -233,10 +277,10 @@ sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t token, 
     if (before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
     return status;
   }
-  if (!before && !paid) {
-    (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
+  if (tracked) {
+    if (!before && !paid) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
+    (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
   }
-  (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
   return SB_OK;
 }
 
@@ -269,7 +313,7 @@ sb_status sb_queue_take_at(sb_queue *q, uint64_t position, unsigned from, uint64
   if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) != from || !take_cell(q, SB_CELL_REMOVING, &leaf, position, word, token, t)) {
     return SB_EMPTY;
   }
-  if (from == SB_CELL_AVAILABLE) {
+  if (from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm)) {
     (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
     (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
   }
@@ -312,7 +356,12 @@ bool sb_queue_held(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *l
 
 static void finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *leaf, const sb_taken *t) {
   bool freed;
-  (void)sb_slab_drop(c->b, t->slot, t->gen, t->ref, &freed); /* of a settled message: the linearisation point */
+  uint64_t h = SB_LOAD(sb_slot_header(c->b, t->slot), SB_ACQUIRE);
+  if (h == sb_slot_word(SB_SLOT_PUBLISHED, UINT64_C(1) << t->ref, t->gen)) { /* either way, the linearisation point of the ack */
+    sb_slab_drop_last(c, t->slot, h);
+  } else {
+    (void)sb_slab_drop(c->b, t->slot, t->gen, t->ref, &freed);
+  }
   SB_CRASHPOINT("queue.settle.dropped");
   sb_ring_finish(c, r, leaf, t->position);
 }
@@ -396,8 +445,10 @@ sb_status sb_queue_release(sb_queue *q, uint64_t token, unsigned how) {
     }
   }
   sb_ledger_hold(q->ledger, -1);
-  (void)SB_SUB(&q->shm->bytes_out, bytes, SB_RELAXED);
-  (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+  if (sb_queue_tracks(q->shm)) {
+    (void)SB_SUB(&q->shm->bytes_out, bytes, SB_RELAXED);
+    (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+  }
   sb_holding_give(c, token);
   if (!sb_queue_is_open(q)) { /* closed meanwhile: nobody may be left to dispose of what we returned */
     uint64_t again;

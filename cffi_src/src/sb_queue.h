@@ -11,7 +11,7 @@
  * Invariants:
  *  I21 a cell that names a slot has its reference bit, until the holder drops it; the holder writes TOMBSTONE after that.
  *  I22 only the owner of an ACQUIRED, REMOVING or SETTLED cell changes it (or, after its death, its reapers).
- *  I23 `taken` counts the positions below the tail that are not AVAILABLE. It is raised before the CAS in queues that
+ *  I23 in a queue that tracks, `taken` counts the positions below the tail that are not AVAILABLE. It is raised before the CAS in queues that
  *      evict (they must never evict too much) and after it in the others (they must never admit too much); `admitted`
  *      is raised before an append. Errors left by a death are reconciled from the ledgers.
  *  I24 evictions are paid for in advance: `taken` is raised by CAS only while pending > bound.
@@ -44,6 +44,7 @@ struct sb_queue {
   uint64_t ledger_token;
   uint64_t state; /* OPEN | incarnation, as it was when the handle was opened */
   uint64_t base;
+  uint64_t tail_cursor; /* everything below it is filled */
   uint64_t cursor; /* nothing AVAILABLE below it but what returned */
   sb_ring ring;
   sb_leaf_ref tail_leaf, head_leaf;
@@ -84,8 +85,12 @@ enum { SB_RELEASE_NACK = 0, SB_RELEASE_CLEAN = 1, SB_RELEASE_UNMARKED = 2 };
 sb_status sb_queue_release(sb_queue *q, uint64_t token, unsigned how);
 /* What a holding names; false when it is not a held message of this connection. */
 bool sb_queue_held(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf);
-int64_t sb_queue_ready(const sb_queue *q);       /* from hints */
+/* Does the queue keep `taken`, `admitted` and the byte hints? Only one with limits or a ring size does. */
+bool sb_queue_tracks(const sb_queue_shm *q);
+int64_t sb_queue_ready(sb_broker *b, const sb_queue_shm *q); /* how many are ready: from hints if it tracks, else from the ledgers */
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q);
+/* May there be a message to take? One cell and a flag are read. */
+bool sb_queue_looks_ready(sb_queue *q);
 /* Takes the oldest message for a consumer: expired ones are removed on the way; SB_EMPTY while paused. */
 sb_status sb_queue_acquire(sb_queue *q, uint64_t token, sb_taken *t);
 void sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position);

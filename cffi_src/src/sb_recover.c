@@ -82,8 +82,10 @@ static void release_cell(walk *w, uint32_t queue, uint64_t position) {
   if (SB_CAS(&cell->word, &word, open, SB_SEQ_CST)) {
     SB_CRASHPOINT("recover.cell.released");
     sb_queue_shm *q = sb_slot_at(w->b, queue);
-    (void)SB_SUB(&q->bytes_out, bytes, SB_RELAXED);
-    (void)SB_SUB(&q->taken, 1, SB_SEQ_CST);
+    if (sb_queue_tracks(q)) {
+      (void)SB_SUB(&q->bytes_out, bytes, SB_RELAXED);
+      (void)SB_SUB(&q->taken, 1, SB_SEQ_CST);
+    }
     if (!sb_ring_is_marked(w->b, &r, position)) {
       word = SB_LOAD(&cell->word, SB_SEQ_CST);
       if (word == open) sb_ring_mark_returned(w->b, &r, position);
@@ -365,11 +367,11 @@ void sb_recover_queue(sb_connection *by, uint32_t slot) {
     return;
   }
   (void)sb_upkeep_reconcile(by->b, q.shm);
-  sb_nodes_recount(by->b, slot);
+  (void)sb_nodes_recount(by->b, slot, false);
   if (sb_queue_is_open(&q) && SB_BITS(q.state, 0, 2) == SB_QUEUE_OPEN) {
     (void)sb_limits_enforce(&q); /* the debt of a producer killed between insert and eviction */
     (void)sb_ring_exact_tail(by->b, &q.ring);
-    for (int64_t n = sb_queue_ready(&q); n > 0 && SB_LOAD(&q.shm->interested, SB_SEQ_CST) > 0; n--) {
+    for (int64_t n = sb_queue_ready(by->b, q.shm); n > 0 && SB_LOAD(&q.shm->interested, SB_SEQ_CST) > 0; n--) {
       if (!sb_consumer_notify_one(by, slot, false)) break;
     }
     sb_consumer_notify_browsers(by, slot);
@@ -459,7 +461,7 @@ bool sb_recover_process(sb_connection *by, uint32_t process) {
     return false;
   }
   SB_CRASHPOINT("recover.begun");
-  pthread_mutex_lock(&by->lock);
+  sb_lock(&by->lock);
   for (unsigned id = 1; id < SB_MAX_CONNECTIONS; id++) {
     uint64_t word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
     if (sb_conn_state(word) == SB_CONN_LIVE && sb_conn_process(word) == process) {
@@ -469,7 +471,7 @@ bool sb_recover_process(sb_connection *by, uint32_t process) {
   SB_STORE(&b->processes[process].boot.what, SB_HOLD_NONE, SB_RELEASE);
   (void)SB_ADD(&b->header->reaped, 1, SB_RELAXED);
   sb_consumer_room_made(by, NULL, 0);
-  pthread_mutex_unlock(&by->lock);
+  sb_unlock(&by->lock);
   sb_liveness_end_reaping(b, process, true);
   return true;
 }

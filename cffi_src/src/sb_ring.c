@@ -53,6 +53,9 @@ static sb_status new_page(sb_connection *c, const sb_ring *r, unsigned height, u
   SB_STORE(&p->page->returned, 0, SB_RELAXED);
   if (height == 0) {
     sb_leaf_shm *leaf = (sb_leaf_shm *)(void *)p->page;
+    for (unsigned w = 0; w < SB_PAGE_CELLS / 8; w++) {
+      SB_STORE(&leaf->finished[w], 0, SB_RELAXED);
+    }
     for (unsigned i = 0; i < SB_PAGE_CELLS; i++) {
       SB_STORE(&leaf->cells[i].word, sb_cell_bare(SB_CELL_FREE, p->gen), SB_RELAXED);
       SB_STORE(&leaf->cells[i].side, 0, SB_RELAXED);
@@ -244,7 +247,7 @@ uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r) {
 /* ---- appending ---- */
 
 static uint64_t complete(uint64_t word, unsigned how, uint64_t gen) {
-  switch (how) {
+  switch (how & ~(unsigned)SB_APPEND_LAZILY) {
     case SB_APPEND_OPEN: return word | SB_PUT(gen & 0x7ffffffu, 37);
     case SB_APPEND_OWNED: return word | SB_PUT(gen & 0x7fffu, 49);
     case SB_APPEND_BARE: return word | SB_PUT(gen & SB_GEN_MASK, 4);
@@ -254,7 +257,7 @@ static uint64_t complete(uint64_t word, unsigned how, uint64_t gen) {
 
 sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, unsigned how, sb_word *announce,
                          uint64_t *position) {
-  uint64_t at = SB_LOAD(r->tail, SB_ACQUIRE);
+  uint64_t shared = SB_LOAD(r->tail, SB_ACQUIRE), at = shared > *position ? shared : *position;
   for (;;) {
     if (!sb_leaf_covers(cache, at)) {
       sb_status status = sb_ring_locate(c->b, c, r, at, cache);
@@ -277,9 +280,8 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
       if (SB_CAS(&cell->word, &found, complete(word, how, cache->gen), SB_SEQ_CST)) { /* P2, P3: the linearisation point */
         SB_CRASHPOINT("ring.append.done");
         *position = at;
-        uint64_t tail = at;
-        if (!SB_CAS(r->tail, &tail, at + 1, SB_ACQ_REL)) {
-          sb_ring_advance(r->tail, tail, at + 1);
+        if (at + 1 - shared >= ((how & SB_APPEND_LAZILY) != 0 ? 8u : 1u)) {
+          sb_ring_advance(r->tail, shared, at + 1);
         }
         return SB_OK;
       }
@@ -335,11 +337,41 @@ static void try_retire(sb_connection *c, const sb_ring *r, page_ref p) {
   }
 }
 
+#define BYTES UINT64_C(0x0101010101010101)
+
+/* How many cells of the leaf are not marked finished; stops counting behind `enough`. */
+static unsigned unfinished(const sb_leaf_shm *leaf, unsigned enough) {
+  unsigned n = 0;
+  for (unsigned w = 0; w < SB_PAGE_CELLS / 8 && n <= enough; w++) {
+    n += (unsigned)__builtin_popcountll(BYTES & ~SB_LOAD(&leaf->finished[w], SB_RELAXED));
+  }
+  return n;
+}
+
+/* Marks a cell finished; the last one retires the page. Of two that finish last at the same time, each stores and then
+ * looks: close to the end the look comes after a seq_cst operation, so at least one of them sees all. */
 void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position) {
-  uint64_t bit = UINT64_C(1) << (position % SB_PAGE_CELLS);
-  uint64_t before = SB_OR(&ref->leaf->page.done, bit, SB_SEQ_CST);
-  if ((before | bit) == ~UINT64_C(0)) {
+  unsigned index = (unsigned)(position % SB_PAGE_CELLS);
+  _Atomic uint8_t *byte = (_Atomic uint8_t *)(void *)ref->leaf->finished + index;
+  SB_STORE(byte, 1, SB_RELEASE);
+  if (unfinished(ref->leaf, 8) > 8) {
+    return;
+  }
+  (void)SB_OR(&ref->leaf->page.done, UINT64_C(1) << index, SB_SEQ_CST);
+  if (unfinished(ref->leaf, 0) == 0) {
+    (void)SB_OR(&ref->leaf->page.done, ~UINT64_C(0), SB_SEQ_CST); /* so that whoever makes the root's parent knows */
     try_retire(c, r, (page_ref){&ref->leaf->page, ref->gen, ref->first, ref->slot, 0});
+  }
+}
+
+void sb_ring_sweep(sb_connection *c, const sb_ring *r) {
+  sb_leaf_ref ref;
+  uint64_t at = 0;
+  while (sb_ring_next_leaf(c->b, r, at, &ref, &at)) {
+    if (unfinished(ref.leaf, 0) == 0) {
+      try_retire(c, r, (page_ref){&ref.leaf->page, ref.gen, ref.first, ref.slot, 0});
+    }
+    at = ref.first + SB_PAGE_CELLS;
   }
 }
 

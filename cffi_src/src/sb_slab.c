@@ -17,6 +17,7 @@ static const uint16_t MESSAGE_UNITS[] = {1,   2,   3,   4,   5,   6,   7,   8,  
 #define MESSAGE_CLASSES (sizeof MESSAGE_UNITS / sizeof MESSAGE_UNITS[0])
 static const uint16_t KIND_UNITS[SB_KIND_COUNT] = {0, 5, 3, 5, 1, 1, 1, 6, 16};
 _Static_assert(MESSAGE_CLASSES + SB_KIND_COUNT <= SB_MAX_CLASSES, "classes");
+#define SB_RESERVED_CHUNKS 3u
 #define SWEEP_INTERVAL_NS UINT64_C(50000000)
 #define SINGLE_CLAIM_UNITS 16u /* from 4 KiB on, take one free slot at a time: others may need its neighbours */
 
@@ -183,9 +184,20 @@ static bool claim(sb_connection *c, uint32_t chunk, unsigned cls, unsigned run) 
          SB_CAS(&c->b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_CLAIMED, c->id, cls, run), SB_ACQ_REL);
 }
 
+static uint32_t free_chunks(sb_broker *b) {
+  uint32_t n = existing_chunks(b), unused = 0;
+  for (uint32_t chunk = 0; chunk < n; chunk++) {
+    unused += sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) == SB_CHUNK_FREE;
+  }
+  return unused;
+}
+
 static bool claim_class(sb_connection *c, unsigned cls, uint64_t token) {
   sb_broker *b = c->b;
   uint32_t n = existing_chunks(b), start = SB_LOAD(&b->header->chunk_hint, SB_RELAXED);
+  if (cls <= MESSAGE_CLASSES && free_chunks(b) <= SB_RESERVED_CHUNKS) {
+    return false; /* left to the broker's own objects: a list or a page must not fail for want of memory */
+  }
   for (uint32_t k = 0; k < n; k++) {
     uint32_t chunk = (start + k) % n;
     if (sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) != SB_CHUNK_FREE || !sb_chunk_ready(b, chunk)) {
@@ -395,6 +407,7 @@ sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t
     if (take_cached(c, cls, token, slot, gen)) {
       return SB_OK;
     }
+    sb_slab_flush_freed(c);
     if (hint_search(c, cls) || claim_class(c, cls, token)) {
       continue;
     }
@@ -449,7 +462,7 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
         return SB_OK;
       }
       free_run = sb_chunk_state(word) == SB_CHUNK_FREE && chunk > 0 ? free_run + 1 : 0; /* slot 0 is nobody's */
-      if (free_run == run && sb_chunk_ready(b, chunk)) {
+      if (free_run == run && sb_chunk_ready(b, chunk) && free_chunks(b) >= run + SB_RESERVED_CHUNKS) {
         if (claim_run(c, chunk + 1 - run, run, token, slot, gen)) {
           return SB_OK;
         }
@@ -495,6 +508,36 @@ bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected) {
   return true;
 }
 
+void sb_slab_flush_freed(sb_connection *c) {
+  if (c->freed.mask != 0) {
+    hint_set(c->b, c->freed_class, c->freed.chunk, c->freed.word, c->freed.mask);
+    c->freed.mask = 0;
+  }
+}
+
+void sb_slab_drop_last(sb_connection *c, uint32_t slot, uint64_t header) {
+  sb_broker *b = c->b;
+  uint32_t chunk = slot / SB_CHUNK_UNITS;
+  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
+  unsigned cls = sb_chunk_class(word);
+  bool hinted = sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls <= MESSAGE_CLASSES;
+  uint32_t index = hinted ? slot % SB_CHUNK_UNITS / units_of(cls) : 0;
+  if (hinted && (c->freed.mask == 0 || c->freed.chunk != chunk || c->freed.word != index / 64)) {
+    sb_slab_flush_freed(c);
+    c->freed = (sb_slab_cache){0, chunk, index / 64};
+    c->freed_class = cls;
+    SB_STORE(&c->shm->claims[0], chunk * 128 + index / 64 + 1, SB_RELEASE); /* if we die, the reaper sets the whole word */
+  }
+  SB_STORE(sb_slot_header(b, slot), sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(header) + 1), SB_RELEASE);
+  SB_CRASHPOINT("slab.freed");
+  if (hinted) {
+    c->freed.mask |= UINT64_C(1) << (index % 64);
+    if (units_of(cls) >= SINGLE_CLAIM_UNITS || c->freed.mask == ~UINT64_C(0)) {
+      sb_slab_flush_freed(c); /* long slots are scarce: others may wait for this one */
+    }
+  }
+}
+
 bool sb_slab_free_gen(sb_broker *b, uint32_t slot, uint64_t gen) {
   uint64_t h = SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE);
   return sb_slot_state(h) != SB_SLOT_FREE && sb_slot_gen(h) == (gen & SB_GEN_MASK) && sb_slab_free(b, slot, h);
@@ -519,6 +562,8 @@ bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool 
 }
 
 void sb_slab_return_cache(sb_connection *c) {
+  sb_slab_flush_freed(c);
+  SB_STORE(&c->shm->claims[0], 0, SB_RELAXED);
   for (unsigned cls = 1; cls < MESSAGE_CLASSES + SB_KIND_COUNT; cls++) {
     sb_slab_cache *cache = &c->cache[cls];
     if (cache->mask != 0) {
@@ -530,18 +575,19 @@ void sb_slab_return_cache(sb_connection *c) {
 }
 
 void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead) {
-  for (unsigned cls = 1; cls < MESSAGE_CLASSES + SB_KIND_COUNT; cls++) {
-    uint32_t at = SB_LOAD(&dead->claims[cls], SB_ACQUIRE);
-    if (at == 0) {
+  for (unsigned i = 0; i < MESSAGE_CLASSES + SB_KIND_COUNT; i++) {
+    uint32_t at = SB_LOAD(&dead->claims[i], SB_ACQUIRE), chunk = (at - 1) / 128, word = (at - 1) % 128;
+    if (at == 0 || chunk >= b->chunk_limit || !sb_chunk_ready(b, chunk)) {
       continue;
     }
-    uint32_t chunk = (at - 1) / 128, word = (at - 1) % 128, slots = SB_CHUNK_UNITS / units_of(cls);
-    if (chunk < b->chunk_limit && sb_chunk_ready(b, chunk) && word * 64 < slots) {
-      uint64_t owner = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
-      if (sb_chunk_state(owner) == SB_CHUNK_CLASS && sb_chunk_class(owner) == cls) {
-        uint64_t bits = word * 64 + 64 <= slots ? ~UINT64_C(0) : (UINT64_C(1) << (slots - word * 64)) - 1;
-        hint_set(b, cls, chunk, word, bits);
-      }
+    uint64_t owner = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
+    unsigned cls = sb_chunk_class(owner);
+    if (sb_chunk_state(owner) != SB_CHUNK_CLASS || cls < 1 || cls >= MESSAGE_CLASSES + SB_KIND_COUNT) {
+      continue;
+    }
+    uint32_t slots = SB_CHUNK_UNITS / units_of(cls);
+    if (word * 64 < slots) { /* bits too many cost a look, bits too few a slot */
+      hint_set(b, cls, chunk, word, word * 64 + 64 <= slots ? ~UINT64_C(0) : (UINT64_C(1) << (slots - word * 64)) - 1);
     }
   }
 }

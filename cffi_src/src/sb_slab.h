@@ -19,7 +19,7 @@
  * Death (after -> state, repaired by the reaper of the owner):
  *  the FREE->ALLOC CAS -> ALLOC(dead), listed -> freed.         a hint word was taken -> `claims` names it -> all bits set.
  *  CLASS->DRAINING -> chunk listed -> its slots ALLOC(dead) are freed, chunk back to its class.
- *  FREE->CLAIMED -> chunk listed -> FREE.                        freeing CAS, before the hint -> found by the next sweep.
+ *  FREE->CLAIMED -> chunk listed -> FREE.                        freeing, before the hint -> `claims[0]` names the word; else the next sweep.
  *
  * Concurrency: alloc under the connection's lock; drop and free by anybody, also twice (generation).
  */
@@ -38,6 +38,10 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
 sb_status sb_slab_object(sb_connection *c, unsigned kind, uint64_t *token, uint32_t *slot, uint64_t *gen);
 /* Clears reference bit `ref` of generation `gen`. *freed: this call freed the slot. False: the bit was gone already. */
 bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool *freed);
+/* The same for the holder of the only reference of a published slot: nobody else writes its header, so one store frees. */
+void sb_slab_drop_last(sb_connection *c, uint32_t slot, uint64_t header);
+/* Gives the hints of freed slots that were collected. */
+void sb_slab_flush_freed(sb_connection *c);
 /* Frees a slot whose header still is `expected`. */
 bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected);
 /* Frees a structural slot of that generation, whatever its state. */

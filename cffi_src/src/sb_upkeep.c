@@ -46,7 +46,7 @@ void sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm,
 }
 
 sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed) {
-  uint64_t position, flags = (if_unused ? SB_CLOSING_IF_UNUSED : 0) | (if_empty ? SB_CLOSING_IF_EMPTY : 0);
+  uint64_t position = 0, flags = (if_unused ? SB_CLOSING_IF_UNUSED : 0) | (if_empty ? SB_CLOSING_IF_EMPTY : 0);
   *removed = 0;
   (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* the closing cell is a position without a message */
   (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST);
@@ -184,44 +184,55 @@ uint64_t sb_upkeep_rescan(sb_queue *q) {
 }
 
 typedef struct {
-  uint64_t tail, taken, admitted, added, ready, bytes_in, bytes_out;
+  uint64_t tail, taken, admitted, bytes_in, bytes_out; /* the hints */
+  uint64_t added, ready, ready_bytes;                  /* the truth: ledgers and cells */
 } reading;
 
-static reading read_hints(sb_broker *b, sb_queue_shm *q, const sb_ring *r) {
-  reading n = {.tail = sb_ring_exact_tail(b, r) - SB_LOAD(&q->base, SB_RELAXED), .taken = SB_LOAD(&q->taken, SB_SEQ_CST)};
-  n.admitted = SB_LOAD(&q->admitted, SB_SEQ_CST) - SB_LOAD(&q->base, SB_RELAXED);
-  n.added = sb_ledger_sum(b, q, SB_COUNT_ADDED);
-  n.ready = sb_queue_count_ready(b, q);
+static reading read_queue(sb_broker *b, sb_queue_shm *q, const sb_ring *r) {
+  reading n = {.tail = sb_ring_exact_tail(b, r), .taken = SB_LOAD(&q->taken, SB_SEQ_CST), .admitted = SB_LOAD(&q->admitted, SB_SEQ_CST)};
   n.bytes_in = SB_LOAD(&q->bytes_in, SB_SEQ_CST);
   n.bytes_out = SB_LOAD(&q->bytes_out, SB_SEQ_CST);
+  n.added = sb_ledger_sum(b, q, SB_COUNT_ADDED);
+  uint64_t at = SB_LOAD(r->base, SB_RELAXED);
+  sb_leaf_ref leaf;
+  while (sb_ring_next_leaf(b, r, at, &leaf, &at) && at < n.tail) {
+    for (; sb_leaf_covers(&leaf, at) && at < n.tail; at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
+      uint32_t slot = sb_cell_slot(word);
+      if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(b, slot) && sb_slot_ready(b, slot)) {
+        n.ready++;
+        n.ready_bytes += ((const sb_message_shm *)sb_slot_at(b, slot))->body_length;
+      }
+    }
+  }
   return n;
 }
 
+static bool same(const reading *one, const reading *two) {
+  return one->tail == two->tail && one->taken == two->taken && one->admitted == two->admitted && one->bytes_in == two->bytes_in &&
+         one->bytes_out == two->bytes_out && one->added == two->added && one->ready == two->ready && one->ready_bytes == two->ready_bytes;
+}
+
+static bool put_right(sb_word *hint, uint64_t is, uint64_t should) { return is != should && SB_CAS(hint, &is, should, SB_SEQ_CST); }
+
 bool sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q) {
   sb_ring r;
-  uint32_t slot = (uint32_t)(((uint8_t *)q - b->arena) / SB_UNIT);
-  if (!sb_ring_open(b, slot, SB_RING_CELLS, &r)) {
+  uint32_t slot = (uint32_t)((uint64_t)((uint8_t *)q - b->arena) / SB_UNIT);
+  if (!sb_queue_tracks(q) || !sb_ring_open(b, slot, SB_RING_CELLS, &r)) {
     return false;
   }
-  reading one = read_hints(b, q, &r), two = read_hints(b, q, &r);
-  bool same = one.tail == two.tail && one.taken == two.taken && one.admitted == two.admitted && one.added == two.added &&
-              one.ready == two.ready && one.bytes_in == two.bytes_in && one.bytes_out == two.bytes_out;
-  bool changed = false;
-  if (!same) {
+  reading one = read_queue(b, q, &r), two = read_queue(b, q, &r);
+  if (!same(&one, &two)) {
     return false; /* traffic: another time */
   }
-  uint64_t right = one.tail - one.ready, base = SB_LOAD(&q->base, SB_RELAXED);
-  if (one.taken != right) {
-    changed = SB_CAS(&q->taken, &one.taken, right, SB_SEQ_CST);
-  }
-  if (one.admitted != one.tail) {
-    uint64_t expected = one.admitted + base;
-    changed = SB_CAS(&q->admitted, &expected, one.tail + base, SB_SEQ_CST) || changed;
-  }
-  if (one.ready == 0 && one.bytes_in != one.bytes_out) { /* the bytes of an empty queue are known exactly */
-    changed = SB_CAS(&q->bytes_in, &one.bytes_in, one.bytes_out, SB_SEQ_CST) || changed;
-  }
-  return changed;
+  bool changed = put_right(&q->taken, one.taken, one.tail - SB_LOAD(&q->base, SB_RELAXED) - one.ready);
+  changed = put_right(&q->admitted, one.admitted, one.tail) || changed;
+  return put_right(&q->bytes_in, one.bytes_in, one.bytes_out + one.ready_bytes) || changed;
+}
+
+void sb_upkeep_start_tracking(sb_broker *b, sb_queue_shm *q) {
+  for (unsigned tries = 0; tries < 8 && sb_upkeep_reconcile(b, q); tries++) { /* again until nothing changes; the housekeeper */
+  }                                                                          /* sets right what traffic hides from us */
 }
 
 /* ---- schedule ---- */
@@ -304,7 +315,7 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
     (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
     return SB_EMPTY;
   }
-  uint64_t bytes = t.message->body_length, position;
+  uint64_t bytes = t.message->body_length, position = 0;
   unsigned ref = t.ref + 1;
   status = ref >= SB_MAX_REFS ? SB_LIMIT : sb_limits_admit(target, 1, bytes);
   if (status != SB_OK) {
@@ -320,8 +331,11 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
   SB_STORE(&from->target_before_bytes, SB_LOAD(&to->counters[SB_COUNT_ADDED_BYTES], SB_RELAXED), SB_RELAXED);
   sb_intent_begin(from, SB_INTENT_MOVE, SB_COUNT_MOVED, t.position, (uint64_t)t.slot | SB_PUT(t.ref, 32) | SB_PUT(ref, 40), t.gen, bytes);
   (void)SB_OR(sb_slot_header(b, t.slot), SB_PUT(UINT64_C(1) << ref, 2), SB_ACQ_REL); /* ours while we hold the first reference */
-  (void)SB_ADD(&target->shm->taken, 1, SB_SEQ_CST);
-  (void)SB_ADD(&target->shm->bytes_out, bytes, SB_RELAXED);
+  bool tracked = sb_queue_tracks(target->shm);
+  if (tracked) {
+    (void)SB_ADD(&target->shm->taken, 1, SB_SEQ_CST);
+    (void)SB_ADD(&target->shm->bytes_out, bytes, SB_RELAXED);
+  }
   uint64_t word = (uint64_t)SB_CELL_REMOVING | SB_PUT(t.slot, 4) | SB_PUT(ref, 32) | SB_PUT(c->id, 37);
   while ((status = sb_ring_append(c, &target->ring, &target->tail_leaf, word, SB_APPEND_OWNED, &from->target_position, &position)) == SB_CLOSED_CELL) {
     sb_queue_resolve_closing(b, c, target->shm, &target->ring, position);
@@ -334,8 +348,10 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
     bool freed;
     (void)sb_slab_drop(b, t.slot, t.gen, ref, &freed);
     sb_intent_end(from);
-    (void)SB_SUB(&target->shm->taken, 1, SB_SEQ_CST);
-    (void)SB_SUB(&target->shm->bytes_out, bytes, SB_RELAXED);
+    if (tracked) {
+      (void)SB_SUB(&target->shm->taken, 1, SB_SEQ_CST);
+      (void)SB_SUB(&target->shm->bytes_out, bytes, SB_RELAXED);
+    }
     sb_limits_unadmit(target, 1, bytes);
     sb_holding_give(c, target_token);
     (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);

@@ -31,6 +31,8 @@ uint64_t sb_upkeep_resurface(sb_broker *b, const sb_ring *r);
 uint64_t sb_upkeep_rescan(sb_queue *q);
 /* Sets `taken`, `admitted` and the byte hints right if two readings of the ledgers agree; true if it changed any. */
 bool sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q);
+/* After a queue got limits for the first time: its hints begin to mean something. */
+void sb_upkeep_start_tracking(sb_broker *b, sb_queue_shm *q);
 /* Turns a due message AVAILABLE (or removes an expired one). Returns when it wants to be looked at again, 0 = never. */
 uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready);
 /* Moves the oldest ready message; SB_EMPTY when there is none below `end`. */

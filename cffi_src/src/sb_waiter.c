@@ -41,9 +41,7 @@ void sb_waiter_close(sb_queue *q) {
 }
 
 /* May something be there for us? Reads hints and one cell, changes nothing. */
-static bool peek(const sb_queue *q) {
-  return sb_queue_ready(q) > 0 || !sb_queue_is_open(q) || SB_LOAD(&q->shm->returned, SB_RELAXED) != 0;
-}
+static bool peek(sb_queue *q) { return !sb_queue_is_open(q) || sb_queue_looks_ready(q); }
 
 /* Worth spinning only while there is a core for everybody who spins; a queue where it never helps stops trying. */
 static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
@@ -88,7 +86,7 @@ static void leave(sb_queue *q, uint32_t node, uint32_t flags) {
   (void)sb_node_move(q->c, node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED);
   if ((flags & SB_NODE_ROOM) != 0) {
     sb_consumer_room_made(q->c, q->shm, q->slot); /* the baton: there may be room for another one */
-  } else if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && sb_queue_ready(q) > 0) {
+  } else if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && sb_queue_looks_ready(q)) {
     (void)sb_consumer_notify_one(q->c, q->slot, false);
   }
 }
@@ -103,26 +101,31 @@ sb_status sb_waiter_get(sb_queue *q, uint64_t deadline_ns, sb_taken *t) {
   uint32_t node;
   uint64_t token;
   if (spin_for_message(q, deadline_ns)) {
-    pthread_mutex_lock(&c->lock);
+    sb_lock(&c->lock);
     sb_status status = try_take(q, t);
-    pthread_mutex_unlock(&c->lock);
+    sb_unlock(&c->lock);
     if (status != SB_EMPTY) {
       return status;
     }
   }
-  pthread_mutex_lock(&c->lock);
+  sb_lock(&c->lock);
   sb_status status = borrow(q, 0, &node, &token);
   if (status != SB_OK) {
-    pthread_mutex_unlock(&c->lock);
+    sb_unlock(&c->lock);
     return status;
   }
   sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, node))->wake;
   bool interrupted = false;
   for (;;) {
-    (void)sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED);
+    unsigned state = sb_node_state(SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node))->word, SB_SEQ_CST));
+    if (state != SB_NODE_INTERESTED &&
+        !sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED)) {
+      status = SB_GROW; /* its list had no page to go to: nobody would ever wake us */
+      break;
+    }
     uint32_t armed = sb_wake_arm(wake); /* P6 */
     status = try_take(q, t);            /* P3: INTERESTED first, then look */
-    if (status == SB_EMPTY && sb_queue_ready(q) > 0 && sb_upkeep_rescan(q) > 0) {
+    if (status == SB_EMPTY && sb_queue_ready(q->c->b, q->shm) > 0 && sb_upkeep_rescan(q) > 0) {
       status = try_take(q, t);
     }
     if (status == SB_EMPTY && interrupted) status = SB_INTERRUPTED;
@@ -130,14 +133,14 @@ sb_status sb_waiter_get(sb_queue *q, uint64_t deadline_ns, sb_taken *t) {
     if (status != SB_EMPTY) {
       break;
     }
-    pthread_mutex_unlock(&c->lock);
+    sb_unlock(&c->lock);
     (void)sb_wake_sleep(wake, armed, sleep_until(deadline_ns), &interrupted);
-    pthread_mutex_lock(&c->lock);
+    sb_lock(&c->lock);
   }
   sb_wake_disarm(wake);
   leave(q, node, 0);
   give_back(q, 0, node, token);
-  pthread_mutex_unlock(&c->lock);
+  sb_unlock(&c->lock);
   return status;
 }
 
@@ -145,10 +148,10 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   sb_connection *c = q->c;
   uint32_t node, flags = SB_NODE_ROOM | (memory ? SB_NODE_MEMORY : 0);
   uint64_t token;
-  pthread_mutex_lock(&c->lock);
+  sb_lock(&c->lock);
   sb_status status = borrow(q, flags, &node, &token);
   if (status != SB_OK) {
-    pthread_mutex_unlock(&c->lock);
+    sb_unlock(&c->lock);
     if (status == SB_NO_MEMORY && sb_now_ns() < deadline_ns) { /* no memory even to wait with: look again in a while */
       struct timespec pause = {0, 2000000};
       nanosleep(&pause, NULL);
@@ -163,27 +166,27 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   uint64_t until = sleep_until(deadline_ns), soon = sb_now_ns() + UINT64_C(50000000);
   if (memory && soon < until) until = soon; /* slots that hints lost are found by trying again */
   bool room = !memory && sb_limits_room(q, 1, bytes);
-  pthread_mutex_unlock(&c->lock);
+  sb_unlock(&c->lock);
   if (!room && sb_queue_is_open(q) && !c->closed) {
     (void)sb_wake_sleep(wake, armed, until, &interrupted);
   }
-  pthread_mutex_lock(&c->lock);
+  sb_lock(&c->lock);
   sb_wake_disarm(wake);
   leave(q, node, flags);
   give_back(q, flags, node, token);
   bool stopping = SB_LOAD(&c->b->header->closing, SB_ACQUIRE) != 0;
   status = c->closed ? SB_CLOSED : stopping ? SB_STOPPING : interrupted ? SB_INTERRUPTED : sb_now_ns() >= deadline_ns ? SB_TIMEOUT : SB_OK;
-  pthread_mutex_unlock(&c->lock);
+  sb_unlock(&c->lock);
   return status;
 }
 
 sb_status sb_waiter_row(sb_consumer *k, uint64_t deadline_ns) {
   for (;;) {
     uint32_t word = SB_OR(&k->local, 1u, SB_SEQ_CST) | 1u; /* odd: somebody sleeps */
-    pthread_mutex_lock(&k->c->lock);
+    sb_lock(&k->c->lock);
     bool ready = k->row_first != k->row_end, closed = k->closed || k->c->closed;
     bool stopping = SB_LOAD(&k->c->b->header->closing, SB_ACQUIRE) != 0;
-    pthread_mutex_unlock(&k->c->lock);
+    sb_unlock(&k->c->lock);
     if (ready || closed || stopping) {
       return ready ? SB_OK : closed ? SB_CLOSED : SB_STOPPING;
     }

@@ -90,7 +90,7 @@ class Attachment:
     @property
     def forked(self) -> bool:
         """Was this made in the parent of this process?"""
-        return bool(slow.sb_broker_forked(self.handle))
+        return self.handle is not None and bool(slow.sb_broker_forked(self.handle))
 
     @property
     def removed(self) -> bool:
@@ -121,7 +121,8 @@ def release(attachment: Attachment) -> None:
             if _attached.get(attachment.path) is attachment:
                 del _attached[attachment.path]
             # with the GIL: a short call of another thread is either over or finds its connection closed
-            library.fast.sb_broker_detach(library.as_fast(attachment.handle, "sb_broker *"))
+            handle, attachment.handle = attachment.handle, None
+            library.fast.sb_broker_detach(library.as_fast(handle, "sb_broker *"))
 
 
 def _after_fork() -> None:

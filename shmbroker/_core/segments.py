@@ -20,7 +20,7 @@ from shmbroker._core import library
 
 DIRECTORY = pathlib.Path("/dev/shm")
 CHUNK = 2 << 20
-MINIMUM_CHUNKS = 12
+MINIMUM_CHUNKS = 16
 MAXIMUM_CHUNKS = 32768
 _SEGMENTS_WANTED = 16
 _LARGEST_SEGMENT = 128
@@ -90,7 +90,7 @@ def plan(memory: int) -> tuple[int, int]:
     """
     chunks = memory // CHUNK
     if not MINIMUM_CHUNKS <= chunks <= MAXIMUM_CHUNKS:
-        msg = f"memory={memory}: {MINIMUM_CHUNKS * CHUNK} (24M) to {MAXIMUM_CHUNKS * CHUNK} (64G) bytes are allowed"
+        msg = f"memory={memory}: {MINIMUM_CHUNKS * CHUNK} (32M) to {MAXIMUM_CHUNKS * CHUNK} (64G) bytes are allowed"
         raise ValueError(msg)
     per_segment = max(4, min(_LARGEST_SEGMENT, -(-chunks // _SEGMENTS_WANTED)))
     return chunks, max(per_segment, -(-chunks // 255))

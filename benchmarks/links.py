@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two ends of whatever carries messages from one process to another.
+
+The same small vocabulary covers every peer and shmbroker itself, so that all of
+them run in the same loops: an `Outlet` sends, an `Inlet` receives, and a `Link`
+is what is handed to both worker processes so that each can open its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from benchmarks.payload import Body, touch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """The sending end, in the producer's process.
+
+    Attributes:
+        send: Sends one body; blocks while there is no room.
+        send_many: Sends the bodies of one window, in order.
+    """
+
+    send: Callable[[bytes], object]
+    send_many: Callable[[Sequence[bytes]], object]
+
+
+@dataclass(frozen=True)
+class Inlet:
+    """The receiving end, in the consumer's process.
+
+    Attributes:
+        receive: Waits for one body and returns it, settled.
+        receive_many: Returns between one and `limit` bodies; nothing at all only
+            on a link with several consumers, when the stream has dried up.
+        touch_many: Like `receive_many`, but returns the touch of each body, read
+            where it lies if the link can do that.
+    """
+
+    receive: Callable[[], Body]
+    receive_many: Callable[[int], Sequence[Any]]
+    touch_many: Callable[[int], Sequence[int]]
+
+
+class Link(Protocol):
+    """A way for messages between processes; made by the parent, pickled to workers."""
+
+    def sending(self) -> AbstractContextManager[Outlet]:
+        """Open the sending end in this process."""
+
+    def receiving(self) -> AbstractContextManager[Inlet]:
+        """Open the receiving end in this process."""
+
+    def close(self) -> None:
+        """Remove, in the parent, whatever the link made in the system."""
+
+
+def outlet(send: Callable[[bytes], object]) -> Outlet:
+    """Return an outlet that sends one message at a time.
+
+    Args:
+        send: Sends one body.
+    """
+
+    def send_many(bodies: Sequence[bytes]) -> None:
+        for body in bodies:
+            send(body)
+
+    return Outlet(send, send_many)
+
+
+def inlet(receive: Callable[[], Any], receive_in_place: Callable[[], Any] | None = None) -> Inlet:
+    """Return an inlet that receives one message at a time.
+
+    Args:
+        receive: Waits for one body and returns it.
+        receive_in_place: Cheaper form for a body that is only touched, if any.
+    """
+    look = receive_in_place or receive
+
+    def receive_many(limit: int) -> list[Any]:
+        return [receive() for _ in range(limit)]
+
+    def touch_many(limit: int) -> list[int]:
+        return [touch(look()) for _ in range(limit)]
+
+    return Inlet(receive, receive_many, touch_many)

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ways to put into a queue and to take from it, as links.
+
+Every way acknowledges, and hands out `bytes` like the peers do, unless bodies are
+only touched. The loops are written out, without a function call of ours for each
+message, because the peers' receive functions have none either.
+"""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import Empty
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from benchmarks.links import Inlet, Outlet, outlet
+from benchmarks.payload import touch
+from benchmarks.shm.broker import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import shmbroker
+
+Way: TypeAlias = Literal["get", "auto-ack", "consume", "batch", "spin", "share"]
+
+ACK_BATCH = 64
+BATCH = 256
+DRY_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class QueueLink:
+    """A queue of a running broker, and how it is used.
+
+    Attributes:
+        broker: Name of the broker.
+        way: `get`: one at a time, acknowledged one at a time; `auto-ack`: one at a
+            time, acknowledged by the get; `consume`: an iterated consumer that
+            acknowledges in batches; `batch`: `put_many` and `get_many`; `spin`: like
+            `get`, but never sleeping; `share`: like `get`, for competing consumers.
+        queue: Name of the queue.
+    """
+
+    broker: str
+    way: Way = "get"
+    queue: str = "stream"
+
+    @contextmanager
+    def sending(self) -> Iterator[Outlet]:
+        """Put one at a time, or a window at a time."""
+        with opened(self.broker, self.queue) as (_, queue):
+            yield (Outlet(queue.put, _putter(queue)) if self.way == "batch" else outlet(queue.put))
+
+    @contextmanager
+    def receiving(self) -> Iterator[Inlet]:
+        """Take in this link's way."""
+        with opened(self.broker, self.queue) as (_, queue):
+            if self.way == "consume":
+                with queue.consume(ack_batch=ACK_BATCH) as consumer:
+                    yield _consuming(consumer)
+            else:
+                make = {
+                    "get": _getting,
+                    "auto-ack": _auto_acking,
+                    "batch": _batching,
+                    "spin": _spinning,
+                    "share": _sharing,
+                }[self.way]
+                yield make(queue)
+
+    def close(self) -> None:
+        """Leave the queue: it goes with its broker."""
+
+
+def _putter(queue: shmbroker.Queue) -> Callable[[Sequence[bytes]], object]:
+    put_many = queue.put_many
+
+    def send_many(bodies: Sequence[bytes]) -> None:
+        sent = put_many(bodies) if bodies else 0
+        while sent < len(bodies):
+            sent += put_many(bodies[sent:])
+
+    return send_many
+
+
+def _getting(queue: shmbroker.Queue) -> Inlet:
+    get = queue.get
+
+    def receive() -> bytes:
+        message = get()
+        body = bytes(message)
+        message.ack()
+        return body
+
+    def receive_many(limit: int) -> list[bytes]:
+        window = []
+        for _ in range(limit):
+            message = get()
+            window.append(bytes(message))
+            message.ack()
+        return window
+
+    def touch_many(limit: int) -> list[int]:
+        window = []
+        for _ in range(limit):
+            message = get()
+            window.append(touch(message.body))
+            message.ack()
+        return window
+
+    return Inlet(receive, receive_many, touch_many)
+
+
+def _auto_acking(queue: shmbroker.Queue) -> Inlet:
+    get = queue.get
+
+    def receive() -> bytes:
+        return bytes(get(auto_ack=True))
+
+    def receive_many(limit: int) -> list[bytes]:
+        return [bytes(get(auto_ack=True)) for _ in range(limit)]
+
+    def touch_many(limit: int) -> list[int]:
+        return [touch(get(auto_ack=True).body) for _ in range(limit)]
+
+    return Inlet(receive, receive_many, touch_many)
+
+
+def _consuming(consumer: shmbroker.Consumer) -> Inlet:
+    messages = iter(consumer)
+
+    def receive_many(limit: int) -> list[bytes]:
+        window = []
+        for message in itertools.islice(messages, limit):
+            window.append(bytes(message))
+            message.ack()
+        return window
+
+    def touch_many(limit: int) -> list[int]:
+        window = []
+        for message in itertools.islice(messages, limit):
+            window.append(touch(message.body))
+            message.ack()
+        return window
+
+    return Inlet(lambda: receive_many(1)[0], receive_many, touch_many)
+
+
+def _batching(queue: shmbroker.Queue) -> Inlet:
+    get_many = queue.get_many
+
+    def receive_many(limit: int) -> list[bytes]:
+        batch = get_many(min(limit, BATCH))
+        bodies = batch.bodies()
+        batch.ack()
+        return bodies
+
+    def touch_many(limit: int) -> list[int]:
+        batch = get_many(min(limit, BATCH))
+        touches = [touch(message.body) for message in batch]
+        batch.ack()
+        return touches
+
+    return Inlet(lambda: receive_many(1)[0], receive_many, touch_many)
+
+
+def _spinning(queue: shmbroker.Queue) -> Inlet:
+    get_nowait = queue.get_nowait
+
+    def receive() -> bytes:
+        while True:
+            try:
+                message = get_nowait()
+            except Empty:
+                continue
+            body = bytes(message)
+            message.ack()
+            return body
+
+    def receive_many(limit: int) -> list[bytes]:
+        return [receive() for _ in range(limit)]
+
+    def touch_many(limit: int) -> list[int]:
+        return [touch(receive()) for _ in range(limit)]
+
+    return Inlet(receive, receive_many, touch_many)
+
+
+def _sharing(queue: shmbroker.Queue) -> Inlet:
+    """Take what is there; wait only with empty hands, and return them at the end.
+
+    So the time after each window is the time of its last message, also at the end
+    of the stream, which a competing consumer cannot foresee.
+    """
+    get = queue.get
+
+    def receive_many(limit: int) -> list[bytes]:
+        window: list[bytes] = []
+        try:
+            for _ in range(limit):
+                message = get(timeout=0 if window else DRY_SECONDS)
+                window.append(bytes(message))
+                message.ack()
+        except Empty:
+            pass
+        return window
+
+    one = _getting(queue)
+    return Inlet(one.receive, receive_many, one.touch_many)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be reached, as something that can be computed from a result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from benchmarks.harness import Outcome, Result
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A target, what was measured for it, and whether that is enough.
+
+    Attributes:
+        text: The target.
+        value: What was measured; None if it was not.
+        met: Whether the target is met; None if it was not measured.
+    """
+
+    text: str
+    value: float | None
+    met: bool | None
+
+
+class Target(Protocol):
+    """Something that a contender should reach."""
+
+    @property
+    def text(self) -> str:
+        """The target, in a few words."""
+
+    def judge(self, result: Result, outcome: Outcome) -> Verdict:
+        """Return whether the outcome reached it."""
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """At least so many times as good as other contenders of the same run.
+
+    Attributes:
+        ratio: The smallest ratio that will do.
+        than: Names of the contenders to beat; all peers if empty.
+        without: Names of the contenders that do not count.
+        called: What these are called.
+    """
+
+    ratio: float
+    than: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    called: str = "the best peer"
+
+    @property
+    def text(self) -> str:
+        """The target, in a few words."""
+        return f">= {self.ratio:g} x {self.called}"
+
+    def judge(self, result: Result, outcome: Outcome) -> Verdict:
+        """Return whether the outcome reached it."""
+        if self.than:
+            found = [result.outcome(name) for name in self.than]
+            chosen = [one for one in found if one is not None]
+        else:
+            chosen = [one for one in result.others() if one.name not in self.without]
+        value = result.against_best(outcome, chosen)
+        return Verdict(self.text, value, None if value is None else value >= self.ratio)
+
+
+@dataclass(frozen=True)
+class Flat:
+    """At most so many times the cost of the first contender of the measurement.
+
+    Attributes:
+        factor: The largest factor that will do.
+    """
+
+    factor: float
+
+    @property
+    def text(self) -> str:
+        """The target, in a few words."""
+        return f"<= {self.factor:g} x the first"
+
+    def judge(self, result: Result, outcome: Outcome) -> Verdict:
+        """Return whether the outcome reached it."""
+        first = result.outcomes[0].median
+        if not first or outcome.median is None:
+            return Verdict(self.text, None, None)
+        value = outcome.median / first
+        return Verdict(self.text, value, value <= self.factor)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """At most, or at least, a fixed value.
+
+    Attributes:
+        value: The limit, in the metric's unit.
+        unit: For people.
+        at_least: Whether more is better.
+    """
+
+    value: float
+    unit: str
+    at_least: bool = False
+
+    @property
+    def text(self) -> str:
+        """The target, in a few words."""
+        return f"{'>=' if self.at_least else '<'} {self.value:,g} {self.unit}"
+
+    def judge(self, result: Result, outcome: Outcome) -> Verdict:  # noqa: ARG002 (one interface for all targets)
+        """Return whether the outcome reached it."""
+        value = outcome.median
+        if value is None:
+            return Verdict(self.text, None, None)
+        met = value >= self.value if self.at_least else value < self.value
+        return Verdict(self.text, value, met)

@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of everything that is measured: who sends what to whom, and the target.
+
+A topology is one way to use shmbroker. It takes part in one or more measurements,
+where it is run and compared with the peers or, for what has no peer, with the
+first point of its own sweep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from benchmarks.shm import footprint, scaling
+from benchmarks.shm.contenders import QueuePingPong, QueueStream, Steps
+from benchmarks.shm.core import CPrograms
+from benchmarks.shm.idle import IdleConsumers
+from benchmarks.targets import AtLeast, Flat, Limit, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from benchmarks.arenas import Arena
+    from benchmarks.harness import Contender, Settings
+    from benchmarks.shm.link import Way
+
+    Maker = Callable[[Arena, Settings], list[Contender]]
+
+STREAM_MEMORY = "1G"
+DEEP_MEMORY = "8G"
+BYTES_PER_DEEP_MESSAGE = 400
+SMALL_ROUNDS = 20
+LARGE_ROUNDS = 80
+BUSY = " beside a busy thread"
+SHARED_MEMORY_PEERS = ("iceoryx2",)
+
+
+@dataclass(frozen=True)
+class Topology:
+    """One way to use shmbroker.
+
+    Attributes:
+        name: For `--only`.
+        description: What happens.
+        computed: How the value comes about.
+        targets: What to reach, by the name of the measurement: it takes part in
+            these.
+        make: Makes the contenders for a measurement.
+    """
+
+    name: str
+    description: str
+    computed: str
+    targets: Mapping[str, tuple[Target, ...]]
+    make: Maker
+
+    def contenders(self, arena: Arena, settings: Settings) -> list[Contender]:
+        """Return the contenders for a measurement that this topology takes part in.
+
+        Args:
+            arena: The measurement.
+            settings: How thorough to be.
+        """
+        made = self.make(arena, settings)
+        for contender in made:
+            contender.targets = self.targets[arena.name]
+        return made
+
+
+def _peers(pyzmq: float, others: float) -> tuple[Target, ...]:
+    """Return the target of messages sent one at a time."""
+    return (
+        AtLeast(pyzmq, than=("pyzmq",), called="pyzmq"),
+        AtLeast(others, without=("pyzmq",), called="the best other"),
+    )
+
+
+def _best(ratio: float, without: tuple[str, ...] = ()) -> tuple[Target, ...]:
+    """Return a target against the best peer, and against the best of most."""
+    targets = [AtLeast(ratio)]
+    if without:
+        called = f"the best without {', '.join(without)}"
+        targets.append(AtLeast(ratio, without=without, called=called))
+    return tuple(targets)
+
+
+def _stream(name: str, way: Way, *, busy: bool = False) -> Maker:
+    def make(arena: Arena, settings: Settings) -> list[Contender]:
+        stream = replace(arena.stream, busy=arena.stream.busy or busy)
+        return [QueueStream(name, way, stream, settings, STREAM_MEMORY)]
+
+    return make
+
+
+def _ping_pong(name: str, way: Way) -> Maker:
+    def make(arena: Arena, settings: Settings) -> list[Contender]:
+        size = arena.stream.size
+        return [QueuePingPong(name, way, size, arena.pause, settings)]
+
+    return make
+
+
+def _rounds(settings: Settings) -> int:
+    return SMALL_ROUNDS if settings.quick else LARGE_ROUNDS
+
+
+def _depth(_: Arena, settings: Settings) -> list[Contender]:
+    top = 5 if settings.quick else 7
+    held = 10**4 if settings.quick else 10**6
+    points = [(10**power, 0) for power in range(3, top + 1)]
+    points += [(10**3, 10), (10**3, held)]
+    return [
+        Steps(
+            f"{ready:,} ready" + (f", {unacked:,} unacked" if unacked else ""),
+            scaling.depth,
+            ready,
+            unacked,
+            _rounds(settings),
+            timeout=settings.timeout,
+            memory=DEEP_MEMORY,
+            needs_bytes=(ready + unacked) * BYTES_PER_DEEP_MESSAGE,
+        )
+        for ready, unacked in points
+    ]
+
+
+def _consumers(_: Arena, settings: Settings) -> list[Contender]:
+    return [
+        Steps(
+            f"{number:,} in one process",
+            scaling.consumers,
+            number,
+            _rounds(settings),
+            timeout=settings.timeout,
+        )
+        for number in (1, 10, 100, 1000)
+    ]
+
+
+def _queues(_: Arena, settings: Settings) -> list[Contender]:
+    return [
+        Steps(
+            f"{number:,} in turn",
+            scaling.queues,
+            number,
+            _rounds(settings),
+            timeout=settings.timeout,
+            memory=STREAM_MEMORY,
+        )
+        for number in ((1, 10, 100, 1000) if settings.quick else (1, 100, 1000, 10_000))
+    ]
+
+
+def _connect(_: Arena, settings: Settings) -> list[Contender]:
+    timeout = settings.timeout
+    return [
+        Steps("first of a process", footprint.connects, 1, timeout=timeout, fresh="process"),
+        Steps("later ones", footprint.connects, 20, timeout=timeout),
+    ]
+
+
+def _memory(_: Arena, settings: Settings) -> list[Contender]:
+    number = 1000 if settings.quick else 10_000
+    return [
+        Steps(
+            f"{number:,} queues",
+            footprint.empty_queues,
+            number,
+            timeout=settings.timeout,
+            fresh="broker",
+        )
+    ]
+
+
+def _idle(_: Arena, settings: Settings) -> list[Contender]:
+    return [IdleConsumers(10, 10, settings)]
+
+
+def _c_core(arena: Arena, settings: Settings) -> list[Contender]:
+    count = 10**6 if settings.quick else 5 * 10**6
+    return [CPrograms(arena.stream.size, count, settings.timeout)]
+
+
+_RATE = "arrived messages / seconds from the agreed start to the last arrival"
+_TRIP = "p50 of the nanoseconds from put to answer in hand; median of all runs"
+_CYCLE = "time of put + get + ack, one at a time, / messages, in one process"
+
+_TABLE = (
+    Topology(
+        "put-get-ack",
+        "put, get, bytes, ack: one message at a time",
+        _RATE,
+        {
+            "one-to-one-64B": _peers(1.0, 1.5),
+            "one-to-one-1KiB": _peers(1.0, 1.5),
+            "three-to-one": (),
+            "one-to-three": (),
+        },
+        lambda arena, settings: _stream("put-get-ack", "share" if arena.stream.consumers > 1 else "get")(
+            arena, settings
+        ),
+    ),
+    Topology(
+        "auto-ack",
+        "put, get(auto_ack=True), bytes",
+        _RATE,
+        {"one-to-one-64B": _best(1.3), "one-to-one-1KiB": _best(1.3)},
+        _stream("auto-ack", "auto-ack"),
+    ),
+    Topology(
+        "consume",
+        "put, consume(ack_batch=64), bytes, ack",
+        _RATE,
+        {
+            "one-to-one-64B": _best(1.5),
+            "one-to-one-1KiB": _best(1.5),
+            "three-to-one": (),
+        },
+        _stream("consume", "consume"),
+    ),
+    Topology(
+        "batch",
+        "put_many(256), get_many(256), batch.bodies(), batch.ack()",
+        _RATE,
+        {"one-to-one-64B": _best(3.0), "one-to-one-1KiB": (), "three-to-one": ()},
+        _stream("batch", "batch"),
+    ),
+    Topology(
+        "put-get-ack-busy",
+        "put-get-ack with a busy Python thread in the consumer; the peers without",
+        _RATE,
+        {"one-to-one-64B": _peers(0.5, 0.75), "one-to-one-1KiB": _peers(0.5, 0.75)},
+        _stream("put-get-ack" + BUSY, "get", busy=True),
+    ),
+    Topology(
+        "auto-ack-busy",
+        "auto-ack with a busy Python thread in the consumer; the peers without",
+        _RATE,
+        {"one-to-one-64B": _best(0.65)},
+        _stream("auto-ack" + BUSY, "auto-ack", busy=True),
+    ),
+    Topology(
+        "busy-thread",
+        "put-get-ack; a busy Python thread in the consumer, the peers' too",
+        _RATE,
+        {"busy-thread": ()},
+        _stream("put-get-ack", "get"),
+    ),
+    Topology(
+        "zero-copy",
+        "put; get, one byte of each page read in place, ack",
+        _RATE,
+        {
+            "in-place-64KiB": _best(3.0, SHARED_MEMORY_PEERS),
+            "in-place-1MiB": _best(3.0, SHARED_MEMORY_PEERS),
+        },
+        _stream("zero-copy", "get"),
+    ),
+    Topology(
+        "ping-pong",
+        "put there, get, ack, put back, get, ack; spins a little, then sleeps",
+        _TRIP,
+        {"ping-pong": _best(3.0, SHARED_MEMORY_PEERS), "ping-pong-asleep": ()},
+        _ping_pong("waiting", "get"),
+    ),
+    Topology(
+        "ping-pong-spinning",
+        "the same with get_nowait in a loop: never sleeps",
+        _TRIP,
+        {"ping-pong": _best(3.0, SHARED_MEMORY_PEERS), "ping-pong-asleep": ()},
+        _ping_pong("spinning", "spin"),
+    ),
+    Topology(
+        "depth",
+        "a queue with 10^3 to 10^7 messages, and with 10 or 10^6 held unacked",
+        _CYCLE,
+        {"depth": (Flat(1.2),)},
+        _depth,
+    ),
+    Topology(
+        "consumers",
+        "1 to 1,000 consumers of one process compete for one queue",
+        "time of put, get by any consumer, ack, / messages, in one process",
+        {"consumers": (Flat(1.2),)},
+        _consumers,
+    ),
+    Topology(
+        "queues",
+        "1 to 10,000 queues of one connection used in turn",
+        _CYCLE,
+        {"queues": (Flat(1.2),)},
+        _queues,
+    ),
+    Topology(
+        "connect",
+        "connect() to a running broker, in a new process and in a warm one",
+        "mean time of the calls; the connection must then carry a message",
+        {"connect": (Limit(20.0, "ms"),)},
+        _connect,
+    ),
+    Topology(
+        "memory",
+        "a new broker with 10,000 queues that never held a message",
+        "growth of the blocks behind the broker's shared memory / queues",
+        {"memory": ()},
+        _memory,
+    ),
+    Topology(
+        "idle",
+        "100 consumers in 10 processes that get nothing",
+        "processor time of these and of the broker's processes / elapsed time",
+        {"idle": (Limit(0.1, "% of a core"),)},
+        _idle,
+    ),
+    Topology(
+        "c-core",
+        "the two C programs, one message at a time",
+        "messages / seconds, as the consumer reports them",
+        {"c-core": (Limit(10e6, "messages/s", at_least=True),)},
+        _c_core,
+    ),
+)
+
+TOPOLOGIES: dict[str, Topology] = {one.name: one for one in _TABLE}
+"""All topologies by name, in the order of printing."""

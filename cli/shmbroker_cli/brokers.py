@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about brokers as a whole: serve, list, status, stop, doctor."""
+
+import dataclasses
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import shmbroker
+from shmbroker.exceptions import BrokerError
+from shmbroker_cli.errors import REFUSED, Refused
+from shmbroker_cli.options import BrokerOption, JsonOption
+from shmbroker_cli.output import (
+    Column,
+    byte_count,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+)
+from shmbroker_cli.session import connected
+
+DEFAULT_MEMORY = "1G"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Listed:
+    """A broker in the list, or why nothing is known of it."""
+
+    name: str
+    statistics: shmbroker.BrokerStatistics | None
+    problem: str | None
+
+    def facts(self) -> dict[str, object]:
+        """Return what is known, as JSON has it."""
+        if self.statistics is None:
+            return {"name": self.name, "problem": self.problem}
+        return dataclasses.asdict(self.statistics)
+
+
+def serve(
+    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Of the broker.")],
+    *,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="The limit of a new one, such as 512M; 1G if not given.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where durable queues are kept."),
+    ] = None,
+) -> None:
+    """Keep house for a broker in the foreground, until SIGTERM or Ctrl-C.
+
+    The broker is made if there is none. Its memory outlives this command: messages
+    stay until `shmbroker stop --purge`.
+    """
+    given: dict[str, Any] = {"data_dir": str(data_dir) if data_dir else None}
+    if memory is not None:
+        given["memory"] = memory
+    elif name not in shmbroker.brokers():
+        given["memory"] = DEFAULT_MEMORY
+    shmbroker.Broker(name, **given).serve_forever()
+
+
+def list_brokers(*, as_json: JsonOption = False) -> None:
+    """List the brokers of this user."""
+    listed = [_look(name) for name in sorted(shmbroker.brokers())]
+    if as_json:
+        print_json([one.facts() for one in listed])
+        return
+    columns: list[Column[_Listed]] = [
+        Column("broker", lambda one: one.name),
+        Column("memory", lambda one: _memory(one.statistics)),
+        Column("queues", lambda one: one.statistics.queue_count if one.statistics else None),
+        Column(
+            "connections",
+            lambda one: one.statistics.connection_count if one.statistics else None,
+        ),
+        Column("processes", lambda one: one.statistics.process_count if one.statistics else None),
+        Column(
+            "housekeeper",
+            lambda one: str((one.statistics and one.statistics.housekeeper_pid) or "none"),
+        ),
+    ]
+    if any(one.problem for one in listed):
+        columns.append(Column("problem", lambda one: one.problem or ""))
+    print_table(listed, columns, empty="no brokers")
+
+
+def _look(name: str) -> _Listed:
+    """Look at a broker that may be of a foreign layout, or just going."""
+    try:
+        return _Listed(name, shmbroker.Broker(name).statistics(), None)
+    except (BrokerError, OSError) as error:
+        return _Listed(name, None, str(error))
+
+
+def _memory(statistics: shmbroker.BrokerStatistics | None) -> str:
+    if statistics is None:
+        return "-"
+    used, limit = statistics.memory_used, statistics.memory_limit
+    return f"{byte_count(used)} of {byte_count(limit)}"
+
+
+def status(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
+    """Show what a broker holds and who keeps house for it."""
+    statistics = shmbroker.Broker(broker).statistics()
+    if as_json:
+        print_json(statistics)
+        return
+    created = datetime.fromtimestamp(statistics.created_at, UTC).astimezone()
+    print_facts(
+        {
+            "broker": statistics.name,
+            "created": created.isoformat(" ", "seconds"),
+            "memory": _memory(statistics),
+            "segments": statistics.segments,
+            "queues": statistics.queue_count,
+            "connections": statistics.connection_count,
+            "processes": statistics.process_count,
+            "housekeeper": str(statistics.housekeeper_pid or "none"),
+            "rescues": statistics.rescues,
+            "rescues of stopped": statistics.stopped_rescues,
+            "reaped": statistics.reaped,
+        }
+    )
+
+
+def stop(
+    *,
+    purge: Annotated[
+        bool,
+        typer.Option("--purge", help="Close all clients and remove the memory, messages too."),
+    ] = False,
+    broker: BrokerOption = "",
+) -> None:
+    """Stop a broker's processes; its messages stay, unless purged."""
+    if broker not in shmbroker.brokers():
+        message = f"no broker '{broker}'"
+        raise Refused(message)
+    shmbroker.Broker(broker).stop(purge=purge)
+    say(f"{broker}: {'purged' if purge else 'stopped'}")
+
+
+def doctor(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
+    """Examine a broker's memory: exit code 1 if something is wrong."""
+    with connected(broker) as connection:
+        problems = connection.doctor()
+    if as_json:
+        print_json({"broker": broker, "healthy": not problems, "problems": list(problems)})
+    else:
+        for problem in problems or ["healthy"]:
+            say(f"{broker}: {problem}")
+    if problems:
+        raise typer.Exit(REFUSED)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about clients: connections, consumers."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shmbroker_cli.options import BrokerOption, JsonOption
+from shmbroker_cli.output import Column, print_json, print_table
+from shmbroker_cli.session import connected
+
+if TYPE_CHECKING:
+    import shmbroker
+
+
+def connections(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
+    """List the connections to a broker, this command's own included."""
+    with connected(broker) as connection:
+        found = list(connection.connections())
+    if as_json:
+        print_json(found)
+        return
+    columns: list[Column[shmbroker.ConnectionInfo]] = [
+        Column("id", lambda one: one.id),
+        Column("name", lambda one: one.name),
+        Column("pid", lambda one: str(one.pid)),
+        Column("since", lambda one: _clock(one.created_at)),
+        Column("consumers", lambda one: one.consumers),
+        Column("holding", lambda one: one.holding),
+    ]
+    print_table(found, columns, empty="no connections")
+
+
+def _clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%F %T")
+
+
+def consumers(
+    queue: Annotated[
+        str | None,
+        typer.Argument(metavar="[QUEUE]", show_default=False, help="Only of this one."),
+    ] = None,
+    *,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """List the consumers of a broker or of one queue."""
+    with connected(broker) as connection:
+        if queue is not None:
+            connection.queue(queue, passive=True)
+        found = list(connection.consumers(queue))
+    if as_json:
+        print_json(found)
+        return
+    columns: list[Column[shmbroker.ConsumerInfo]] = [
+        Column("queue", lambda one: one.queue),
+        Column("connection", lambda one: one.connection),
+        Column("pid", lambda one: str(one.pid)),
+        Column("state", lambda one: one.state.replace("_", " ")),
+        Column("priority", lambda one: one.priority),
+        Column("prefetch", lambda one: one.prefetch),
+        Column("unacked", lambda one: one.unacked),
+        Column("delivered", lambda one: one.delivered),
+        Column("waiting", lambda one: "yes" if one.waiting else "no"),
+    ]
+    print_table(found, columns, empty="no consumers")

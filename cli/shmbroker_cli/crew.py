@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several processes that call one function: `shmbroker consume --call F --workers N`.
+
+The workers are a `shmbroker.WorkerPool`: one that dies is replaced, and its message
+goes to another. Before each message a worker asks this process, over a Unix socket,
+whether it is wanted, and says afterwards how it went. So `--count` is exact, and the
+first failure is known here and ends all.
+
+| the worker sends | it means | and gets |
+|---|---|---|
+| `?` | may I take one more? | `y` or `n` |
+| `.` | done | nothing |
+| `!` and a text | the function raised | nothing |
+| end of file | the worker ended or died | |
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import socketserver
+import tempfile
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import shmbroker
+from shmbroker_cli.errors import DONE, REFUSED, Refused
+from shmbroker_cli.functions import describe, find_function
+from shmbroker_cli.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_lines: dict[tuple[int, str], BinaryIO] = {}  # by process, since a fork copies it
+
+
+@dataclass(frozen=True)
+class ReportedCall:
+    """Calls a function in a worker, and tells the parent. Can be pickled.
+
+    Attributes:
+        target: The function, as `module:function`.
+        address: Path of the parent's socket.
+    """
+
+    target: str
+    address: str
+
+    def __call__(self, message: shmbroker.Message) -> None:
+        """Deal with one message.
+
+        Args:
+            message: The message.
+
+        Raises:
+            SystemExit: If no more is wanted, or the function raised: this process ends,
+                without a word, and what it holds goes back to the queue.
+        """
+        line = self._line()
+        if _ask(line) != "y":
+            raise SystemExit(DONE)
+        try:
+            find_function(self.target)(message)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (the parent reports it)
+            message.nack()
+            _tell(line, f"!{self.target} raised {describe(error)}")
+            raise SystemExit(REFUSED) from None
+        _tell(line, ".")
+
+    def _line(self) -> BinaryIO:
+        """Return this process's line to the parent."""
+        key = (os.getpid(), self.address)
+        if key not in _lines:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(self.address)
+                _lines[key] = cast("BinaryIO", client.makefile("rwb"))
+        return _lines[key]
+
+
+def _tell(line: BinaryIO, text: str) -> None:
+    line.write(f"{text}\n".encode(errors="replace"))
+    line.flush()
+
+
+def _ask(line: BinaryIO) -> str:
+    """Return the parent's answer, which is empty if it is gone."""
+    _tell(line, "?")
+    return line.readline().decode().rstrip("\n")
+
+
+class _Desk(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """Answers the workers, each in a thread of its own."""
+
+    daemon_threads = True
+
+    def __init__(self, address: str, tally: Tally) -> None:
+        self.tally = tally
+        super().__init__(address, _Worker)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """Ignore that a worker went away while it was answered."""
+
+
+class _Worker(socketserver.StreamRequestHandler):
+    """What one worker says."""
+
+    server: _Desk
+
+    def handle(self) -> None:
+        """Answer until the worker ends."""
+        tally, claimed = self.server.tally, False
+        try:
+            for line in self.rfile:
+                text = line.decode(errors="replace").rstrip("\n")
+                if text == "?":
+                    claimed = tally.claim()
+                    self.wfile.write(b"y\n" if claimed else b"n\n")
+                    continue
+                claimed = False
+                if text == ".":
+                    tally.finish()
+                else:
+                    tally.fail(text.removeprefix("!"))
+        finally:
+            if claimed:
+                tally.give_back()
+
+
+@contextmanager
+def _desk(tally: Tally) -> Iterator[str]:
+    """Serve the workers meanwhile; yields the address."""
+    with tempfile.TemporaryDirectory(prefix="shmbroker-") as folder:
+        address = str(Path(folder) / "desk")
+        with _Desk(address, tally) as server:
+            thread = threading.Thread(target=server.serve_forever, daemon=True)
+            thread.start()
+            try:
+                yield address
+            finally:
+                server.shutdown()
+                thread.join()
+
+
+def run_crew(
+    target: str,
+    queue: shmbroker.Queue,
+    broker: str,
+    workers: int,
+    *,
+    count: int | None,
+    idle: float | None,
+) -> None:
+    """Call a function with the messages of a queue, in several processes.
+
+    Args:
+        target: The function, as `module:function`.
+        queue: The queue.
+        broker: Name of its broker.
+        workers: Number of processes.
+        count: Messages after which to stop; None: any number.
+        idle: Seconds without a message after which to stop; None: any time.
+
+    Raises:
+        Refused: If the function raised; its message is back in the queue.
+    """
+    tally = Tally(count)
+    with _desk(tally) as address:
+        pool = shmbroker.WorkerPool(ReportedCall(target, address), queue.name, broker=broker, processes=workers)
+        with pool:
+            pool.start()
+            try:
+                tally.wait(idle, lambda: len(queue) > 0 and not queue.paused)
+            finally:
+                tally.close()  # before the pool waits for workers that wait for us
+    if tally.failure is not None:
+        raise Refused(tally.failure)

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`shmbroker demo`: the standard library, taken apart by workers that get killed.
+
+`files` finds the input, `analysis` counts one file, `workers` does so with messages,
+`run` sends everything through the broker, `report` compares with a run without it.
+"""

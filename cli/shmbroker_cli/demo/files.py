@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The input: the source files of Python's own standard library."""
+
+from __future__ import annotations
+
+import sysconfig
+from pathlib import Path
+
+NOT_STANDARD = {"site-packages", "dist-packages", "__pycache__"}
+
+
+def library() -> Path:
+    """Return the folder of the running Python's standard library."""
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def source_files(root: Path) -> list[str]:
+    """Return the paths of all `.py` files of a library, sorted.
+
+    What was installed beside the library, in `site-packages`, is left out.
+
+    Args:
+        root: Folder of the library; the paths are relative to it.
+    """
+    found = []
+    for path in root.rglob("*.py"):
+        relative = path.relative_to(root)
+        if NOT_STANDARD.isdisjoint(relative.parts) and path.is_file():
+            found.append(relative.as_posix())
+    return sorted(found)

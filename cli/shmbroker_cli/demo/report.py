@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares a run through the broker with one without it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shmbroker_cli.demo.analysis import Counts, count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from shmbroker_cli.demo.run import Outcome
+
+
+@dataclass(frozen=True)
+class Serial:
+    """A run in one process, without a broker."""
+
+    results: dict[str, Counts]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the demonstration prints.
+
+    Attributes:
+        files: Files sent.
+        lost: Files without a result.
+        duplicated: Results that came again; recognised by message id.
+        redelivered: Files that were given to a worker again.
+        killed: What was killed half-way.
+        workers: Number of worker processes.
+        seconds: From the first file sent to the last result.
+        serial_seconds: The same files in one process.
+        messages_per_second: Files per second, through the broker.
+        speed_up: Times that the run was faster than the serial one.
+        totals: What was counted.
+        serial_totals: What should have been counted.
+        differing: Files whose counts differ.
+    """
+
+    files: int
+    lost: int
+    duplicated: int
+    redelivered: int
+    killed: list[str]
+    workers: int
+    seconds: float
+    serial_seconds: float
+    messages_per_second: float
+    speed_up: float
+    totals: Counts
+    serial_totals: Counts
+    differing: int
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing was lost and all counts are right."""
+        return not (self.lost or self.differing) and self.totals == self.serial_totals
+
+
+def run_serially(root: Path, paths: Sequence[str], progress: Callable[[int], None]) -> Serial:
+    """Count all files in this process.
+
+    Args:
+        root: Folder of the files.
+        paths: Their paths, relative to it.
+        progress: Called with the number of files done so far.
+    """
+    results: dict[str, Counts] = {}
+    started = time.monotonic()
+    for path in paths:
+        results[path] = count((root / path).read_bytes())
+        progress(len(results))
+    return Serial(results, time.monotonic() - started)
+
+
+def compare(outcome: Outcome, serial: Serial, workers: int) -> Report:
+    """Compare a run through the broker with a serial one.
+
+    Args:
+        outcome: The run through the broker.
+        serial: The serial one.
+        workers: Number of worker processes.
+    """
+    expected, got = serial.results, outcome.results
+    return Report(
+        files=len(expected),
+        lost=len(expected.keys() - got.keys()),
+        duplicated=outcome.duplicated,
+        redelivered=outcome.redelivered,
+        killed=outcome.killed,
+        workers=workers,
+        seconds=round(outcome.seconds, 3),
+        serial_seconds=round(serial.seconds, 3),
+        messages_per_second=round(len(got) / outcome.seconds, 1),
+        speed_up=round(serial.seconds / outcome.seconds, 2),
+        totals=_total(got.values()),
+        serial_totals=_total(expected.values()),
+        differing=sum(counts != expected.get(path, None) for path, counts in got.items()),
+    )
+
+
+def _total(counts: Iterable[Counts]) -> Counts:
+    return sum(counts, start=Counts())

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sends all files through a broker, and kills some of those who deal with them."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import shmbroker
+from shmbroker_cli.demo.analysis import Counts
+from shmbroker_cli.demo.workers import Analyst
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+MEMORY = "256M"
+BACKLOG = 16 << 20  # bytes of files in the queue: the publisher waits beyond
+LOOK = 0.5  # seconds between looks at what is missing
+PATIENCE = 60.0  # seconds without any result after which the rest counts as lost
+
+
+@dataclass
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        results: The counts of each file, by path.
+        duplicated: Results that came again.
+        redelivered: Files that were given to a worker again.
+        killed: What was killed.
+        seconds: From the first file sent to the last result.
+    """
+
+    results: dict[str, Counts] = field(default_factory=dict)
+    duplicated: int = 0
+    redelivered: int = 0
+    killed: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The broker of a run, and what belongs to it."""
+
+    broker: shmbroker.Broker
+    files: shmbroker.Queue
+    results: shmbroker.Queue
+
+
+@contextmanager
+def _bench() -> Iterator[Bench]:
+    """Run a broker of its own meanwhile, and purge it afterwards."""
+    broker = shmbroker.Broker(f"demo-{uuid.uuid4().hex[:12]}", memory=MEMORY)
+    broker.start()
+    try:
+        with broker.connect() as connection:
+            files = connection.queue("files", max_bytes=BACKLOG, overflow="block")
+            yield Bench(broker, files, connection.queue("results"))
+    finally:
+        broker.stop(purge=True)
+
+
+def run(
+    root: Path,
+    paths: Sequence[str],
+    *,
+    workers: int,
+    kill: bool,
+    progress: Callable[[int], None],
+) -> Outcome:
+    """Send files through a broker to worker processes, and gather their results.
+
+    Args:
+        root: Folder of the files.
+        paths: Their paths, relative to it.
+        workers: Number of processes.
+        kill: Whether to kill a worker and the housekeeper half-way.
+        progress: Called with the number of results so far.
+    """
+    outcome, ended = Outcome(), threading.Event()
+    with (
+        _bench() as bench,
+        shmbroker.WorkerPool(
+            Analyst(bench.results),
+            bench.files.name,
+            broker=bench.broker.name,
+            processes=workers,
+        ) as pool,
+        ThreadPoolExecutor(max_workers=1) as executor,
+    ):
+        pool.start()
+        started = time.monotonic()
+        sending = executor.submit(_send, bench.broker, root, paths, ended)
+        try:
+            while len(outcome.results) < len(paths):
+                if not _gather(bench, outcome, sending.done):
+                    break
+                progress(len(outcome.results))
+                if kill and 2 * len(outcome.results) >= len(paths):
+                    kill = False
+                    outcome.killed = _kill(bench.broker, pool)
+            outcome.seconds = time.monotonic() - started
+        finally:
+            ended.set()
+        sending.result()
+        _settle(bench, outcome)
+        outcome.redelivered = bench.files.statistics().redelivered
+    return outcome
+
+
+def _send(broker: shmbroker.Broker, root: Path, paths: Sequence[str], ended: threading.Event) -> None:
+    """Publish one message per file, waiting for room, until all are sent."""
+    with broker.connect() as connection:
+        files = connection.queue("files", passive=True)
+        for path in paths:
+            body = (root / path).read_bytes()
+            if not _put(files, path, body, ended):
+                return
+
+
+def _put(files: shmbroker.Queue, path: str, body: bytes, ended: threading.Event) -> bool:
+    """Publish a file as soon as there is room; return False if all is over before."""
+    properties = shmbroker.BasicProperties(message_id=path)
+    while not ended.is_set():
+        try:
+            files.put(body, timeout=LOOK, properties=properties)
+        except queue.Full:
+            continue
+        return True
+    return False
+
+
+def _gather(bench: Bench, outcome: Outcome, all_sent: Callable[[], bool]) -> bool:
+    """Wait for a result.
+
+    Returns:
+        Whether one came; otherwise none will come any more.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        # Asked before the wait: a result is in its queue before its file is acked.
+        over = all_sent() and bench.files.statistics().message_count == 0
+        try:
+            with bench.results.get(timeout=LOOK) as message:
+                _note(message, outcome)
+        except queue.Empty:
+            if over:
+                return False
+        else:
+            return True
+    return False
+
+
+def _note(message: shmbroker.Message, outcome: Outcome) -> None:
+    """Keep a result, unless it is there already."""
+    path = message.properties.message_id or ""
+    if path in outcome.results:
+        outcome.duplicated += 1
+    else:
+        outcome.results[path] = Counts.from_bytes(bytes(message))
+
+
+def _settle(bench: Bench, outcome: Outcome) -> None:
+    """Wait until the workers are done with what was redelivered, and count that."""
+    while _gather(bench, outcome, lambda: True):
+        pass
+
+
+def _kill(broker: shmbroker.Broker, pool: shmbroker.WorkerPool) -> list[str]:
+    """Kill a worker and the housekeeper, as rudely as can be.
+
+    Returns:
+        What was killed.
+    """
+    victims = {
+        "worker": next(iter(pool.pids), 0),
+        "housekeeper": broker.statistics().housekeeper_pid,
+    }
+    killed = []
+    for name, pid in victims.items():
+        if pid not in (0, os.getpid()):
+            os.kill(pid, signal.SIGKILL)
+            killed.append(name)
+    return killed

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts on standard output: JSON for programs, tables for people."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+Row = TypeVar("Row")
+
+PIPE_WIDTH = 400  # a table in a pipe or file is not folded at 80 columns
+KIB = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Column(Generic[Row]):
+    """A column of a table.
+
+    Attributes:
+        title: Its heading.
+        value: What it shows of a row: numbers are set to the right.
+    """
+
+    title: str
+    value: Callable[[Row], str | int | float | None]
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console for standard output or standard error as it is now.
+
+    Args:
+        stderr: Whether it is for standard error.
+    """
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else PIPE_WIDTH
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def say(text: str) -> None:
+    """Print one line for people.
+
+    Args:
+        text: The line.
+    """
+    typer.echo(printable(text))
+
+
+def print_json(facts: object) -> None:
+    """Print facts as one JSON document on one line.
+
+    Args:
+        facts: Dataclasses, and whatever JSON has.
+    """
+    typer.echo(json.dumps(facts, default=_plain, ensure_ascii=False))
+
+
+def _plain(value: object) -> object:
+    """Turn a dataclass into a dictionary."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    message = f"{type(value).__name__} is not a fact"
+    raise TypeError(message)
+
+
+def print_table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, empty: str) -> None:
+    """Print a table, one line for each row.
+
+    Args:
+        rows: What to show.
+        columns: What to show of each.
+        empty: The line that is printed if there are no rows.
+    """
+    columns = list(columns)
+    cells = [[column.value(row) for column in columns] for row in rows]
+    if not cells:
+        say(empty)
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for index, column in enumerate(columns):
+        numbers = all(not isinstance(line[index], str) for line in cells)
+        table.add_column(
+            column.title,
+            justify="right" if numbers else "left",
+            overflow="fold",
+            no_wrap=numbers,
+        )
+    for line in cells:
+        table.add_row(*(Text(shown(cell)) for cell in line))
+    console().print(table)
+
+
+def print_facts(facts: Mapping[str, str | float | bool | None]) -> None:
+    """Print names and values, one below the other.
+
+    Args:
+        facts: The values by name.
+    """
+    grid = Table.grid(padding=(0, 2))
+    for name, value in facts.items():
+        grid.add_row(Text(name.replace("_", " ")), Text(shown(value)))
+    console().print(grid)
+
+
+def shown(value: str | float | bool | None) -> str:  # noqa: FBT001 (a value, not a switch)
+    """Return a value as people like to read it.
+
+    Args:
+        value: Text, a number, a truth or None.
+
+    >>> shown(1234567), shown(None), shown(True), shown(0.5)
+    ('1,234,567', '-', 'yes', '0.5')
+    """
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.1f}"
+        case _:
+            return printable(value)
+
+
+def printable(text: str) -> str:
+    r"""Return text that cannot steer a terminal.
+
+    Args:
+        text: Text from anywhere, such as a queue's name or a message's body.
+
+    >>> printable("a\x1b[2J\nb")
+    'a\\x1b[2J\\nb'
+    """
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for character in text
+    )
+
+
+def byte_count(count: int) -> str:
+    """Return a number of bytes as people like to read it.
+
+    Args:
+        count: Bytes.
+
+    >>> byte_count(512), byte_count(1536), byte_count(3 << 30)
+    ('512 B', '1.5 KiB', '3.0 GiB')
+    """
+    if count < KIB:
+        return f"{count} B"
+    size = float(count)
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= KIB
+        if size < KIB:
+            return f"{size:.1f} {unit}"
+    return f"{size / KIB:.1f} TiB"

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about queues: `shmbroker queue ...`."""
+
+import dataclasses
+from typing import Annotated, Any
+
+import typer
+
+import shmbroker
+from shmbroker_cli.options import BrokerOption, JsonOption, QueueArgument
+from shmbroker_cli.output import (
+    Column,
+    byte_count,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+)
+from shmbroker_cli.session import connected, opened
+
+queue_commands = typer.Typer(help="Make, look at and change queues.")
+
+RingSizeOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Keep the newest N pending; -1: all."),
+]
+MaxLengthOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Limit on ready messages; -1: none."),
+]
+MaxBytesOption = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="Limit on their bodies, such as 64M; -1: none."),
+]
+OverflowOption = Annotated[
+    str | None,
+    typer.Option(metavar="HOW", help="At a limit: block, drop or drop-head."),
+]
+Statistics = shmbroker.QueueStatistics
+
+
+def _given(**settings: str | int | None) -> dict[str, Any]:
+    """Return the settings that were given; sizes in plain digits become numbers."""
+    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    if (size := given.get("max_bytes")) is not None and size.lstrip("-").isdecimal():
+        given["max_bytes"] = int(size)
+    return given
+
+
+@queue_commands.command()
+def create(
+    queue: QueueArgument,
+    *,
+    ring_size: RingSizeOption = None,
+    max_length: MaxLengthOption = None,
+    max_bytes: MaxBytesOption = None,
+    overflow: OverflowOption = None,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Make a queue; one that exists must have the settings given."""
+    settings = _given(
+        ring_size=ring_size,
+        max_length=max_length,
+        max_bytes=max_bytes,
+        overflow=overflow,
+    )
+    with connected(broker) as connection:
+        existed = queue in connection.queue_names()
+        made = connection.queue(queue, **settings)
+        if as_json:
+            print_json({"queue": queue, "settings": made.settings})
+        else:
+            say(f"{queue}: {'existed already' if existed else 'created'}")
+
+
+@queue_commands.command("list")
+def list_queues(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
+    """List the queues with what is in them."""
+    with connected(broker) as connection:
+        found = sorted(connection.queue_statistics(), key=lambda one: one.name)
+    if as_json:
+        print_json(found)
+        return
+    columns: list[Column[Statistics]] = [
+        Column("queue", lambda one: one.name),
+        Column("ready", lambda one: one.ready),
+        Column("delivering", lambda one: one.delivering),
+        Column("scheduled", lambda one: one.scheduled),
+        Column("bytes", lambda one: one.bytes),
+        Column("consumers", lambda one: one.consumers),
+        Column("added", lambda one: one.added),
+        Column("acked", lambda one: one.acked),
+    ]
+    print_table(found, columns, empty="no queues")
+
+
+@queue_commands.command()
+def show(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
+    """Show a queue's settings and counters."""
+    with opened(broker, queue) as found:
+        settings, paused, statistics = found.settings, found.paused, found.statistics()
+    if as_json:
+        print_json(
+            {
+                "queue": queue,
+                "paused": paused,
+                "settings": settings,
+                "statistics": statistics,
+            }
+        )
+        return
+    facts: dict[str, Any] = dataclasses.asdict(statistics)
+    facts.pop("name")
+    facts["bytes"] = byte_count(statistics.bytes)
+    print_facts({"queue": queue, "paused": paused, **dataclasses.asdict(settings), **facts})
+
+
+@queue_commands.command("set")
+def configure(
+    queue: QueueArgument,
+    *,
+    ring_size: RingSizeOption = None,
+    max_length: MaxLengthOption = None,
+    max_bytes: MaxBytesOption = None,
+    overflow: OverflowOption = None,
+    trim: Annotated[bool, typer.Option("--trim", help="Shrink a ring at once, not as it drains.")] = False,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Change settings of a queue."""
+    settings = _given(
+        ring_size=ring_size,
+        max_length=max_length,
+        max_bytes=max_bytes,
+        overflow=overflow,
+    )
+    if not settings and not trim:
+        message = "give at least one setting to change"
+        raise typer.BadParameter(message)
+    with opened(broker, queue) as found:
+        found.configure(trim=trim, **settings)
+        changed = found.settings
+    if as_json:
+        print_json({"queue": queue, "settings": changed})
+    else:
+        print_facts({"queue": queue, **dataclasses.asdict(changed)})
+
+
+def _report(queue: str, verb: str, count: int, *, as_json: bool) -> None:
+    """Print how many messages a command has dealt with."""
+    if as_json:
+        print_json({"queue": queue, verb: count})
+    else:
+        say(f"{queue}: {count} {'message' if count == 1 else 'messages'} {verb}")
+
+
+@queue_commands.command()
+def purge(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
+    """Remove a queue's ready messages; delivered ones stay."""
+    with opened(broker, queue) as found:
+        count = found.purge()
+    _report(queue, "purged", count, as_json=as_json)
+
+
+@queue_commands.command()
+def delete(
+    queue: QueueArgument,
+    *,
+    if_unused: Annotated[bool, typer.Option("--if-unused", help="Only if it has no consumer.")] = False,
+    if_empty: Annotated[bool, typer.Option("--if-empty", help="Only if it has no message.")] = False,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a queue with its messages."""
+    with opened(broker, queue) as found:
+        count = found.delete(if_unused=if_unused, if_empty=if_empty)
+    _report(queue, "deleted", count, as_json=as_json)
+
+
+@queue_commands.command()
+def pause(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
+    """Stop deliveries from a queue; it goes on taking messages."""
+    with opened(broker, queue) as found:
+        found.pause()
+    _report_paused(queue, paused=True, as_json=as_json)
+
+
+@queue_commands.command()
+def resume(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
+    """Start deliveries from a paused queue again."""
+    with opened(broker, queue) as found:
+        found.resume()
+    _report_paused(queue, paused=False, as_json=as_json)
+
+
+def _report_paused(queue: str, *, paused: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"queue": queue, "paused": paused})
+    else:
+        say(f"{queue}: {'paused' if paused else 'resumed'}")
+
+
+@queue_commands.command()
+def move(
+    queue: QueueArgument,
+    to: Annotated[str, typer.Argument(metavar="TO", show_default=False, help="Where they go.")],
+    *,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many.")] = None,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Move ready messages to another queue, in their order."""
+    with opened(broker, queue) as found:
+        count = found.move(to, limit=limit)
+    _report(queue, "moved", count, as_json=as_json)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that run until they are told to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+
+class Stopper:
+    """Turns SIGINT and SIGTERM into the end of a block, but not in the middle of a message."""
+
+    def __init__(self) -> None:
+        """Wait for signals; nothing has come yet."""
+        self._busy = False
+        self._told = False
+
+    def on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        """Handle a signal.
+
+        Raises:
+            KeyboardInterrupt: If nothing is in hand, or this is not the first signal.
+        """
+        if self._busy and not self._told:
+            self._told = True
+            return
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def finishing(self) -> Iterator[None]:
+        """Finish the block before a first signal ends all; a second one does at once.
+
+        Raises:
+            KeyboardInterrupt: At the end of the block, if a signal came meanwhile.
+        """
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+        if self._told:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def until_told_to_stop() -> Iterator[Stopper]:
+    """Run the block until it ends, or SIGINT or SIGTERM ends it: both are a clean end.
+
+    Elsewhere than in the main thread, where signals cannot be handled, only the end
+    of the block ends it.
+    """
+    stopper = Stopper()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopper
+        return
+    before = {number: signal.signal(number, stopper.on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopper
+    except KeyboardInterrupt:
+        pass  # asked for, so not an error
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

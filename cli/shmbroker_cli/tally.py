@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts what several workers do together, and says when to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHORTEST_LOOK = 0.05  # seconds between looks at a queue that nobody serves yet
+
+
+class Tally:
+    """A number of messages that workers share, and what became of them.
+
+    A worker claims before each message, and says afterwards how it went. Methods may
+    be called from any thread.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        """Count up to a limit.
+
+        Args:
+            limit: Messages that may be done; None for any number.
+        """
+        self._limit = limit
+        self._running = 0
+        self._closed = False
+        self._changed = threading.Condition()
+        self._last_change = time.monotonic()
+        self.done = 0
+        self.failure: str | None = None
+
+    def claim(self) -> bool:
+        """Ask to deal with one more message, and wait until that is decided.
+
+        Returns:
+            Whether to go on; the message is not wanted otherwise.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._has_room())
+            if self._closed:
+                return False
+            self._running += 1
+            self._note()
+            return True
+
+    def finish(self) -> None:
+        """Report that a claimed message is done."""
+        with self._changed:
+            self._running -= 1
+            self.done += 1
+            self._note()
+
+    def fail(self, text: str) -> None:
+        """Report that a claimed message could not be dealt with; all stop.
+
+        Args:
+            text: Why.
+        """
+        with self._changed:
+            self._running -= 1
+            self._closed = True
+            self.failure = self.failure or text
+            self._note()
+
+    def give_back(self) -> None:
+        """Report that the worker of a claimed message is gone."""
+        with self._changed:
+            self._running -= 1
+            self._note()
+
+    def close(self) -> None:
+        """Let nobody claim any more."""
+        with self._changed:
+            self._closed = True
+            self._note()
+
+    def wait(self, idle: float | None, more: Callable[[], bool]) -> None:
+        """Wait until the limit is reached, or a worker failed, or nothing goes on.
+
+        Args:
+            idle: Seconds without any message after which to return; None: any time.
+            more: Says whether messages lie ready, so that workers which are still
+                starting are not taken for idle ones.
+        """
+        with self._changed:
+            while not (self._closed or self._is_full()):
+                left = None
+                if idle is not None and not self._running:
+                    left = self._last_change + idle - time.monotonic()
+                    if left <= 0:
+                        if not more():
+                            return
+                        left = max(idle, SHORTEST_LOOK)
+                self._changed.wait(left)
+
+    def _has_room(self) -> bool:
+        return self._limit is None or self._running + self.done < self._limit
+
+    def _is_full(self) -> bool:
+        return self._limit is not None and self.done >= self._limit
+
+    def _note(self) -> None:
+        self._last_change = time.monotonic()
+        self._changed.notify_all()

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`shmbroker top`: a live screen in a terminal, one snapshot elsewhere."""
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+from rich.live import Live
+
+import shmbroker
+from shmbroker_cli.options import BrokerOption, JsonOption
+from shmbroker_cli.output import console, print_json
+from shmbroker_cli.session import connected
+from shmbroker_cli.signals import until_told_to_stop
+from shmbroker_cli.top.keyboard import Keyboard
+from shmbroker_cli.top.model import Sample, Snapshot, compare, take_sample
+from shmbroker_cli.top.screen import Screen, headline, table
+from shmbroker_cli.top.view import FIELDS, View
+
+REDRAW = 0.5  # seconds, while paused: the terminal may have changed its size
+
+
+def _sort_index(name: str) -> int:
+    for index, field in enumerate(FIELDS):
+        if name in (field.title, field.name):
+            return index
+    names = ", ".join(field.name for field in FIELDS)
+    message = f"--sort: '{name}' is not one of {names}"
+    raise typer.BadParameter(message)
+
+
+def top(
+    *,
+    interval: Annotated[
+        float,
+        typer.Option(metavar="S", min=0.1, help="Seconds from one look to the next."),
+    ] = 1.0,
+    sort: Annotated[str, typer.Option(metavar="COLUMN", help="Sort by this column.")] = "queue",
+    reverse: Annotated[bool, typer.Option("--reverse", help="Turn the order round.")] = False,
+    filter_text: Annotated[
+        str,
+        typer.Option("--filter", metavar="TEXT", help="Only queues with this in them."),
+    ] = "",
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Watch the queues: depth, rates, bytes, consumers (no terminal: one snapshot)."""
+    view = View(sort=_sort_index(sort), reverse=reverse, text=filter_text)
+    live = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
+    with until_told_to_stop(), connected(broker) as connection:
+        if live:
+            _watch(connection, broker, view, interval)
+            return
+        before = take_sample(connection, broker)
+        time.sleep(interval)
+        snapshot = compare(before, take_sample(connection, broker))
+        _print(snapshot, view, as_json=as_json)
+
+
+def _print(snapshot: Snapshot, view: View, *, as_json: bool) -> None:
+    rows = view.arrange(snapshot.rows)
+    if as_json:
+        print_json({"broker": snapshot.broker, "queues": rows})
+        return
+    out = console()
+    out.print(headline(snapshot))
+    out.print(table(rows, view, out.width))
+
+
+def _watch(connection: shmbroker.Connection, broker: str, view: View, interval: float) -> None:
+    """Show the queues until the person quits."""
+    before: Sample | None = None
+    now = take_sample(connection, broker)
+    snapshot = compare(before, now)
+    with (
+        Keyboard() as keyboard,
+        Live(Screen(snapshot, view), console=console(), screen=True, auto_refresh=False) as live,
+    ):
+        while not view.ended:
+            live.update(Screen(snapshot, view), refresh=True)
+            due = now.taken + interval if not view.paused else time.monotonic() + REDRAW
+            for key in keyboard.read(due):
+                view.press(key)
+            if not view.paused and time.monotonic() >= now.taken + interval:
+                before, now = now, take_sample(connection, broker)
+                snapshot = compare(before, now)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draws the broker and its queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from shmbroker_cli.output import byte_count, printable, shown
+from shmbroker_cli.top.view import FIELDS, FILTER_HELP, KEYS_HELP, Field, View
+
+if TYPE_CHECKING:
+    from shmbroker_cli.top.model import Row, Snapshot
+
+WIDE = 120  # columns from which headings are written in full
+PLAIN_RATE = 100.0  # from here on a rate needs no decimals
+GAP = 2  # blank columns between two
+SHORTEST_NAME = 8  # names give way to numbers, down to this
+OTHER_LINES = 6  # two on top, two of headings, two below the rows
+
+
+class Screen:
+    """A picture of a snapshot, as large as the terminal is when it is drawn."""
+
+    def __init__(self, snapshot: Snapshot, view: View) -> None:
+        """Draw a snapshot.
+
+        Args:
+            snapshot: The rows.
+            view: Which of them, and how.
+        """
+        self._snapshot = snapshot
+        self._view = view
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Give the lines; rows that do not fit can be scrolled to."""
+        rows = self._view.arrange(self._snapshot.rows)
+        room = max(1, (options.height or console.size.height) - OTHER_LINES)
+        self._view.offset = min(self._view.offset, max(0, len(rows) - room))
+        first = self._view.offset
+        yield Group(
+            headline(self._snapshot),
+            self._state(len(rows)),
+            table(rows[first : first + room], self._view, options.max_width),
+            _below(len(rows), first, room),
+            _line(FILTER_HELP if self._view.editing else KEYS_HELP, "dim"),
+        )
+
+    def _state(self, count: int) -> Text:
+        view = self._view
+        order = FIELDS[view.sort].title + (" reversed" if view.reverse else "")
+        parts = [f"{count} of {len(self._snapshot.rows)} queues", f"sort: {order}"]
+        if view.text or view.editing:
+            parts.append(f"filter: {printable(view.text)}{'_' * view.editing}")
+        if view.paused:
+            parts.append("PAUSED")
+        return _line("   ".join(parts), "bold" if view.paused else "")
+
+
+def headline(snapshot: Snapshot) -> Text:
+    """Return a line about the broker.
+
+    Args:
+        snapshot: What is known of it.
+    """
+    broker = snapshot.broker
+    used, limit = byte_count(broker.memory_used), byte_count(broker.memory_limit)
+    keeper = broker.housekeeper_pid or "none"
+    return _line(
+        f"broker {printable(broker.name)}   memory {used} of {limit}   "
+        f"connections {broker.connection_count}   processes {broker.process_count}   "
+        f"housekeeper {keeper}   rescues {broker.rescues}",
+        "bold",
+    )
+
+
+def table(rows: list[Row], view: View, width: int) -> Table:
+    """Return the table of the queues.
+
+    Args:
+        rows: The queues to show, in order.
+        view: Says which column to mark.
+        width: Columns of the terminal.
+    """
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    titles = [field.title if width >= WIDE else field.short for field in FIELDS]
+    lines = [[_cell(row, field) for field in FIELDS] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(titles, *lines, strict=True)]
+    numbers = sum(widths[1:]) + GAP * len(widths[1:])
+    widths[0] = max(SHORTEST_NAME, min(widths[0], width - numbers))
+    for index, title in enumerate(titles):
+        drawn.add_column(
+            Text(title, "reverse" if index == view.sort else ""),
+            justify="right" if index else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            width=widths[index],
+        )
+    for line in lines:
+        drawn.add_row(*map(Text, line))
+    return drawn
+
+
+def _cell(row: Row, field: Field) -> str:
+    value = getattr(row, field.name)
+    if field.name == "bytes":
+        return byte_count(value)
+    if isinstance(value, float) and value >= PLAIN_RATE:
+        value = round(value)
+    return shown(value)
+
+
+def _below(count: int, first: int, room: int) -> Text:
+    more = count - first - room
+    return _line(f"{more} more below" if more > 0 else "", "dim")
+
+
+def _line(text: str, style: str) -> Text:
+    return Text(text, style, no_wrap=True, overflow="ellipsis")

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the C core promises of itself: layers, ordering pairs, and what it does without."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CORE = ROOT / "cffi_src"
+SOURCES = sorted((CORE / "src").glob("*.[ch]"))
+FOLDERS_WITH_C = (CORE, ROOT / "tests", ROOT / "benchmarks")
+
+# Bottom first. A file includes its own layer and lower ones only; within a layer there are no circles.
+LAYERS = (
+    {"shmbroker", "shmbroker.cdef"},
+    {"sb_atomic", "sb_layout", "sb_status"},
+    {"sb_segment"},
+    {"sb_wait", "sb_liveness"},
+    {"sb_connection"},
+    {"sb_slab"},
+    {"sb_ring"},
+    {"sb_ledger"},
+    {"sb_queue"},
+    {"sb_limits"},
+    {"sb_upkeep"},
+    {"sb_nodes"},
+    {"sb_consumer"},
+    {"sb_waiter"},
+    {"sb_recover", "sb_directory", "sb_housekeeping", "sb_io", "sb_check"},
+    {"sb_api", "sb_api_consumers", "sb_api_messages"},
+)
+LAYER_OF = {module: number for number, layer in enumerate(LAYERS) for module in layer}
+
+FORBIDDEN = {
+    "volatile objects": r"(?<!asm )(?<!__asm__ )\bvolatile\b",
+    "standalone fences": r"\batomic_(?:thread|signal)_fence\b|\b__sync_synchronize\b|\b__atomic_\w*fence\b",
+    "printing": r"\b(?:v?[fds]?n?printf|v?asprintf|f?puts|fputc|putchar|perror)\s*\(",
+    "unordered atomics": r"\batomic_(?:load|store|exchange|fetch_\w+|compare_exchange_\w+)(?<!_explicit)\s*\(",
+    "setting errno": r"\berrno\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)",
+}
+# Process-local memory: handles belong to the layer that hands them out.
+MAY_ALLOCATE = LAYERS[-1]
+# System calls say in errno why they failed. Nobody else reads it, and nobody writes it: functions return sb_status.
+MAY_READ_ERRNO = {
+    "sb_segment": "open: not there, or not allowed",
+    "sb_wait": "futex: time is up, or a signal came",
+    "sb_waiter": "poll: a signal came",
+}
+
+COMMENT_OR_LITERAL = re.compile(
+    r"""(?P<comment>/\*.*?\*/|//[^\n]*)|(?P<literal>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL
+)
+TOP_COMMENT = re.compile(r"\A(?://[^\n]*\n)*\s*(/\*.*?\*/)", re.DOTALL)
+PAIRS_SECTION = re.compile(
+    r"^ \* *Ordering pairs:?(.*?)(?=^ \* *[A-Z][a-z]+(?: \([^)\n]*\))?:|\*/)", re.DOTALL | re.MULTILINE
+)
+# "P4 a page is ..." at the beginning of a line declares; "P4, see ...", "P4 and P5 ...", "P4: ..." refer to it.
+DECLARED_PAIR = re.compile(r"^(?: \*)? +P(\d+) (?!and\b|of\b|\()", re.MULTILINE)
+PAIR = re.compile(r"\bP(\d+)\b")
+
+
+def name(path: Path) -> str:
+    """Return how a file is called in failure messages and test ids."""
+    return str(path.relative_to(ROOT))
+
+
+def code_of(path: Path) -> str:
+    """Return a file's text without comments; literals are left, but empty."""
+    text = path.read_text(encoding="utf-8")
+    return COMMENT_OR_LITERAL.sub(lambda match: " " if match["comment"] else '""', text)
+
+
+def comments_below_the_top(path: Path) -> str:
+    """Return the comments that stand beside code."""
+    text = TOP_COMMENT.sub("", path.read_text(encoding="utf-8"), count=1)
+    return "\n".join(match["comment"] for match in COMMENT_OR_LITERAL.finditer(text) if match["comment"])
+
+
+def includes_of(path: Path) -> list[str]:
+    """Return the modules whose headers a file includes."""
+    return re.findall(r'^\s*#\s*include\s+"(?:[^"]*/)?([^"]+)\.h"', path.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def declared_pairs() -> Counter[int]:
+    """Return how often each ordering pair is declared in the headers' top comments."""
+    found: Counter[int] = Counter()
+    for path in SOURCES:
+        top = TOP_COMMENT.match(path.read_text(encoding="utf-8"))
+        if path.suffix == ".h" and top:
+            for section in PAIRS_SECTION.findall(top[1]):
+                found.update(int(number) for number in DECLARED_PAIR.findall(section))
+    return found
+
+
+def mentioned_pairs(text: str) -> list[int]:
+    """Return the ordering pairs a text mentions, in order."""
+    return [int(number) for number in PAIR.findall(text)]
+
+
+def test_there_is_a_core() -> None:
+    """The checks below look at files that exist."""
+    assert len(SOURCES) > 1
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_a_file_has_a_layer(path: Path) -> None:
+    """A new file is given its place in `LAYERS`."""
+    assert path.stem in LAYER_OF
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_includes_point_down(path: Path) -> None:
+    """A file includes no header of a higher layer."""
+    upwards = [module for module in includes_of(path) if LAYER_OF[module] > LAYER_OF[path.stem]]
+    assert upwards == []
+
+
+def test_modules_do_not_need_each_other_in_circles() -> None:
+    """The includes, of headers and sources together, have no circle."""
+    graph: dict[str, set[str]] = {}
+    for path in SOURCES:
+        graph.setdefault(path.stem, set()).update(set(includes_of(path)) - {path.stem})
+    TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_a_mentioned_ordering_pair_is_declared(path: Path) -> None:
+    """Each P<n> in a comment stands in the section "Ordering pairs" of a header."""
+    assert set(mentioned_pairs(path.read_text(encoding="utf-8"))) <= set(declared_pairs())
+
+
+def test_an_ordering_pair_is_declared_once() -> None:
+    """A number means one pair: else one end of each would pass for both ends of one."""
+    assert [number for number, times in declared_pairs().items() if times > 1] == []
+
+
+@pytest.mark.parametrize("number", sorted(declared_pairs()), ids=lambda number: f"P{number}")
+def test_an_ordering_pair_has_two_ends(number: int) -> None:
+    """Both ends of a declared pair are marked where the code is."""
+    ends = [name(path) for path in SOURCES for pair in mentioned_pairs(comments_below_the_top(path)) if pair == number]
+    assert len(ends) > 1
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_the_core_does_without(path: Path, what: str) -> None:
+    """Some constructs have no place in the core."""
+    assert re.findall(FORBIDDEN[what], code_of(path)) == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_memory_is_allocated_at_the_top_only(path: Path) -> None:
+    """Below the layer that hands out handles nothing calls malloc or its relatives."""
+    calls = re.findall(r"\b(?:m|c|re|aligned_)alloc\s*\(|\b(?:posix_memalign|strn?dup|alloca)\s*\(", code_of(path))
+    assert calls == [] or path.stem in MAY_ALLOCATE
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_errno_is_read_beside_system_calls_only(path: Path) -> None:
+    """What went wrong is said by the returned status."""
+    assert not re.search(r"\berrno\b(?!\.h)", code_of(path)) or path.stem in MAY_READ_ERRNO
+
+
+@pytest.mark.parametrize("path", sorted(path for folder in FOLDERS_WITH_C for path in folder.rglob("*.[ch]")), ids=name)
+def test_a_file_names_its_licence(path: Path) -> None:
+    """Each C file has one SPDX line, in its first lines."""
+    text = path.read_text(encoding="utf-8")
+    lines = [number for number, line in enumerate(text.splitlines()) if "SPDX-License-Identifier: Apache-2.0" in line]
+    assert len(lines) == 1
+    assert lines[0] < 3

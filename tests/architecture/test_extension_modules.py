@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the two compiled modules are built: one core, one lets go of the GIL, neither depends on a Python version."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from shmbroker import _native, _native_fast
+
+ROOT = Path(__file__).parents[2]
+CDEF = ROOT / "cffi_src" / "include" / "shmbroker.cdef.h"
+
+
+def test_calls_drop_the_gil_in_one_of_them_only() -> None:
+    """`_native` gives the GIL up around each call, `_native_fast` keeps it."""
+    assert b"PyEval_SaveThread" in Path(_native.__file__).read_bytes()
+    assert b"PyEval_SaveThread" not in Path(_native_fast.__file__).read_bytes()
+
+
+def test_both_offer_the_same_functions() -> None:
+    """There is one declaration file; it has no preprocessor lines, so C and cffi read the same."""
+    assert dir(_native.lib) == dir(_native_fast.lib)
+    assert not re.search(r"^\s*#", CDEF.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_both_share_one_core() -> None:
+    """One copy of the core is mapped, that of the package: its process-wide state exists once."""
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+    cores = {Path(line.split(maxsplit=5)[5]) for line in maps.splitlines() if "libshmbroker_core" in line}
+    assert cores == {Path(_native.__file__).with_name("libshmbroker_core.so")}
+
+
+def test_neither_contains_the_core() -> None:
+    """The modules reach the core's functions by name, they define none."""
+    for module in (_native, _native_fast):
+        assert b"sb_liveness.c" not in Path(module.__file__).read_bytes()
+
+
+def test_both_serve_all_versions_of_python() -> None:
+    """They keep to the stable ABI."""
+    assert _native.__file__.endswith(".abi3.so")
+    assert _native_fast.__file__.endswith(".abi3.so")

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imports point down: front ends, public modules, `_core`, the compiled modules."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMPILED = {"shmbroker._native", "shmbroker._native_fast"}
+# Words that all layers share; they know nothing of the layers above.
+VOCABULARY = {"shmbroker.exceptions", "shmbroker.settings", "shmbroker.statistics"}
+FRONT_ENDS = ("shmbroker.spark", "shmbroker.amqp", "shmbroker.kombu")
+
+BOTTOM, CORE, PUBLIC, FRONT, PROGRAM = range(5)
+
+
+@dataclass(frozen=True)
+class Import:
+    """What a line of a module imports.
+
+    Attributes:
+        name: The module, in full; or the name taken out of it, after a dot.
+        line: Where.
+        private: Whether a part of the name begins with one underscore.
+    """
+
+    name: str
+    line: int
+
+    @property
+    def private(self) -> bool:
+        """Whether it is nobody else's business."""
+        return any(part.startswith("_") and not part.startswith("__") for part in self.name.split("."))
+
+
+def modules() -> dict[str, Path]:
+    """Return all modules of the package and of the command line, by name."""
+    found = {}
+    for base, package in ((ROOT, "shmbroker"), (ROOT / "cli", "shmbroker_cli")):
+        for path in sorted((base / package).rglob("*.py")):
+            parts = path.relative_to(base).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def layer_of(name: str) -> int:
+    """Return the layer of a module."""
+    if name.partition(".")[0] == "shmbroker_cli":
+        return PROGRAM
+    if name in COMPILED or name in VOCABULARY:
+        return BOTTOM
+    if is_below(name, "shmbroker._core"):
+        return CORE
+    return FRONT if any(is_below(name, front) for front in FRONT_ENDS) else PUBLIC
+
+
+def is_below(name: str, package: str) -> bool:
+    """Is it the package or something in it?"""
+    return name == package or name.startswith(package + ".")
+
+
+def imports_of(module: str) -> list[Import]:
+    """Return what a module imports of the project, at its top or in functions, but not for type checkers only."""
+    path = MODULES[module]
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    found: list[Import] = []
+    pending: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}:
+            pending.extend(node.orelse)
+            continue
+        if isinstance(node, ast.Import):
+            found += [Import(alias.name, node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            origin = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            source = ".".join([*origin, *([node.module] if node.module else [])])
+            found += [Import(f"{source}.{alias.name}", node.lineno) for alias in node.names]
+        pending.extend(ast.iter_child_nodes(node))
+    return [one for one in found if one.name.partition(".")[0] in {"shmbroker", "shmbroker_cli"}]
+
+
+def module_meant(name: str) -> str:
+    """Return the module behind an imported name: `shmbroker.queue.Queue` is in `shmbroker.queue`."""
+    return name if name in MODULES or name in COMPILED else name.rpartition(".")[0]
+
+
+def test_there_are_modules() -> None:
+    """The checks below look at files that exist."""
+    assert {"shmbroker", "shmbroker_cli", "shmbroker._core"} <= set(MODULES)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down(module: str) -> None:
+    """A module imports nothing of a higher layer."""
+    upwards = [one for one in imports_of(module) if layer_of(module_meant(one.name)) > layer_of(module)]
+    # The vocabulary lies below the compiled modules too.
+    sideways = [one for one in imports_of(module) if module in VOCABULARY and one.name in COMPILED]
+    assert upwards + sideways == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_the_core_imports_the_compiled_modules(module: str) -> None:
+    """No cffi type leaves `shmbroker._core`."""
+    if layer_of(module) != CORE:
+        assert [one for one in imports_of(module) if module_meant(one.name) in COMPILED] == []
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if layer_of(name) >= FRONT])
+def test_front_ends_use_the_public_names(module: str) -> None:
+    """The command line and `shmbroker.spark` could have been written by anybody."""
+    own = "shmbroker_cli" if layer_of(module) == PROGRAM else next(one for one in FRONT_ENDS if is_below(module, one))
+    inside = [one for one in imports_of(module) if one.private and not is_below(one.name, own)]
+    assert inside == []
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    chains = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    assert [chain for chain in chains if chain.startswith("shmbroker._")] == []
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if is_below(name, "shmbroker") and name != "shmbroker"])
+def test_nothing_below_imports_the_package_as_a_whole(module: str) -> None:
+    """`shmbroker/__init__.py` is the top of the package: only front ends and helpers for tests build on it."""
+    if layer_of(module) < FRONT and module != "shmbroker.testing":
+        whole = [one for one in imports_of(module) if module_meant(one.name) in {"shmbroker", ""}]
+        assert whole == []
+
+
+def test_modules_do_not_need_each_other_in_circles() -> None:
+    """There is an order in which no module of `shmbroker` imports a later one."""
+    graph = {
+        module: {module_meant(one.name) for one in imports_of(module)} - {module}
+        for module in MODULES
+        if is_below(module, "shmbroker")
+    }
+    TopologicalSorter(graph).prepare()

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about brokers as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import shmbroker
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+
+def test_list_shows_a_broker_as_long_as_its_memory_is_there(
+    cli: Callable[..., Any], broker: shmbroker.Broker, broker_name: str
+) -> None:
+    """It is listed with its statistics, and not after it was purged."""
+    assert broker_name in cli("list").out
+    listed = {one["name"]: one for one in cli("list", "--json").facts}
+    assert listed[broker_name]["memory_limit"] == 32 << 20
+    broker.stop(purge=True)
+    assert broker_name not in cli("list").out
+
+
+@pytest.mark.usefixtures("jobs")
+def test_status_tells_what_a_broker_holds(cli: Callable[..., Any], broker_name: str) -> None:
+    """For people in words, for programs as JSON."""
+    facts = cli("status", "--json").facts
+    assert facts["name"] == broker_name
+    assert facts["queue_count"] == 1
+    assert facts["memory_limit"] == 32 << 20
+    assert broker_name in cli("status").out
+
+
+def test_the_broker_can_be_named_in_three_ways(
+    cli: Callable[..., Any], broker: shmbroker.Broker, broker_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an option before or after the command, or by the environment."""
+    with broker.connect() as connection:
+        connection.queue("here")
+    monkeypatch.delenv("SHMBROKER_BROKER", raising=False)
+    for arguments in (
+        ("queue", "list"),
+        ("--broker", broker_name, "queue", "list"),
+        ("queue", "list", "--broker", broker_name),
+        ("--broker", "elsewhere", "queue", "list", "--broker", broker_name),
+    ):
+        assert "here" in cli(*arguments).out
+
+
+@pytest.mark.usefixtures("broker")
+def test_json_can_stand_before_the_command(cli: Callable[..., Any], broker_name: str) -> None:
+    """As well as after it."""
+    assert cli("--json", "status").facts["name"] == broker_name
+
+
+def test_stop_leaves_the_messages(cli: Callable[..., Any], jobs: shmbroker.Queue, broker_name: str) -> None:
+    """Only the broker's processes end."""
+    jobs.put(b"kept")
+    assert "stopped" in cli("stop").out
+    with (
+        shmbroker.connect(broker_name, create=False) as connection,
+        connection.queue("jobs", passive=True).get(timeout=0) as message,
+    ):
+        assert bytes(message) == b"kept"
+
+
+@pytest.mark.usefixtures("broker")
+def test_stop_with_purge_removes_the_broker(cli: Callable[..., Any], broker_name: str) -> None:
+    """Its memory goes, and its name."""
+    assert "purged" in cli("stop", "--purge").out
+    assert broker_name not in shmbroker.brokers()
+
+
+def test_doctor_finds_a_sound_broker_healthy(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """In words, or as JSON."""
+    jobs.put(b"x")
+    ran = cli("doctor")
+    assert (ran.code, "healthy" in ran.out) == (0, True)
+    facts = cli("doctor", "--json").facts
+    assert (facts["healthy"], facts["problems"]) == (True, [])
+
+
+@pytest.mark.usefixtures("broker")
+def test_doctor_that_finds_something_says_it_and_fails(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line for each thing that is wrong, and exit code 1."""
+    monkeypatch.setattr(shmbroker.Connection, "doctor", lambda _self: ["one is off", "two is off"])
+    ran = cli("doctor")
+    assert ran.code == 1
+    assert [line.split(": ")[1] for line in ran.lines] == ["one is off", "two is off"]
+    ran = cli("doctor", "--json")
+    assert (ran.code, ran.facts["healthy"]) == (1, False)
+
+
+def await_housekeeper(process: subprocess.Popen[str], name: str) -> None:
+    """Wait until a process is the housekeeper of a broker, or has ended."""
+    while process.poll() is None:
+        with contextlib.suppress(shmbroker.BrokerNotFound):
+            if shmbroker.Broker(name).statistics().housekeeper_pid == process.pid:
+                return
+        os.sched_yield()
+    pytest.fail("it does not serve")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve_keeps_house_until_a_signal(
+    start: Callable[..., Any], finish: Callable[..., Any], broker_name: str, number: int
+) -> None:
+    """It is the housekeeper meanwhile, with the memory asked for, and ends cleanly."""
+    process = start("serve", broker_name, "--memory", "24M")
+    await_housekeeper(process, broker_name)
+    assert shmbroker.Broker(broker_name).statistics().memory_limit == 24 << 20
+    process.send_signal(number)
+    ran = finish(process)
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_a_second_serve_of_one_name_is_refused(
+    start: Callable[..., Any], finish: Callable[..., Any], broker_name: str
+) -> None:
+    """One clear line, exit code 1; the first goes on."""
+    first = start("serve", broker_name)
+    await_housekeeper(first, broker_name)
+    assert finish(start("serve", broker_name)).is_refused(broker_name, "served already")
+    assert first.poll() is None
+    assert shmbroker.Broker(broker_name).statistics().housekeeper_pid == first.pid
+
+
+def test_serve_takes_over_a_broker_as_it_is(start: Callable[..., Any], broker_name: str) -> None:
+    """Without `--memory`, one that was made with another limit is served as well."""
+    broker = shmbroker.Broker(broker_name, memory="32M").start()
+    broker.stop()
+    await_housekeeper(start("serve", broker_name), broker_name)
+    assert broker.statistics().memory_limit == 32 << 20
+
+
+@pytest.mark.parametrize("arguments", [("a/b",), ("x", "--memory", "lots")])
+def test_serve_with_a_bad_name_or_size_is_wrong_usage(cli: Callable[..., Any], arguments: tuple[str, ...]) -> None:
+    """Nothing is made."""
+    assert cli("serve", *arguments).is_refused(code=2)
+    assert arguments[0] not in shmbroker.brokers()
+
+
+@pytest.mark.usefixtures("jobs")
+def test_connections_shows_processes(cli: Callable[..., Any]) -> None:
+    """This one's are in the list; names can be told apart."""
+    facts = cli("connections", "--json").facts
+    assert os.getpid() in [one["pid"] for one in facts]
+    assert "shmbroker-cli" in cli("connections").out
+
+
+def test_consumers_shows_who_consumes_which_queue(
+    cli: Callable[..., Any], jobs: shmbroker.Queue, broker: shmbroker.Broker
+) -> None:
+    """All, or those of one queue."""
+    assert "no consumers" in cli("consumers").out
+    with broker.connect() as connection, jobs.consume(prefetch=7):
+        connection.queue("other")
+        (consumer,) = cli("consumers", "--json").facts
+        assert (consumer["queue"], consumer["prefetch"]) == ("jobs", 7)
+        assert "jobs" in cli("consumers", "jobs").out
+        assert cli("consumers", "other", "--json").facts == []
+    assert cli("consumers", "nowhere").is_refused("nowhere")

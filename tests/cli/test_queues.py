@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`shmbroker queue ...`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import shmbroker
+
+
+def test_create_makes_a_queue_with_settings(cli: Callable[..., Any], broker: shmbroker.Broker) -> None:
+    """What was given is what the queue has; what was not given is the default."""
+    made = cli("queue", "create", "jobs", "--ring-size", "5", "--max-bytes", "2K", "--json")
+    assert made.code == 0
+    expected = {
+        "ring_size": 5,
+        "max_length": -1,
+        "max_bytes": 2048,
+        "overflow": "block",
+    }
+    assert made.facts["settings"].items() >= expected.items()
+    with broker.connect() as connection:
+        settings = connection.queue("jobs", passive=True).settings
+    assert (settings.ring_size, settings.max_bytes) == (5, 2048)
+
+
+@pytest.mark.usefixtures("jobs")
+def test_create_again_is_done_if_the_settings_agree(cli: Callable[..., Any]) -> None:
+    """A queue that exists is left as it is."""
+    ran = cli("queue", "create", "jobs")
+    assert ran.code == 0
+    assert "existed" in ran.out
+
+
+@pytest.mark.usefixtures("broker")
+def test_create_again_is_refused_if_the_settings_differ(cli: Callable[..., Any]) -> None:
+    """Other settings than the queue has are an error, which names the setting."""
+    assert cli("queue", "create", "jobs", "--ring-size", "5").code == 0
+    assert cli("queue", "create", "jobs", "--ring-size", "6").is_refused("ring")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--ring-size", "0"),
+        ("--ring-size", "many"),
+        ("--max-length", "-2"),
+        ("--max-bytes", "5X"),
+        ("--overflow", "explode"),
+    ],
+)
+@pytest.mark.usefixtures("broker")
+def test_a_bad_setting_is_wrong_usage(cli: Callable[..., Any], option: str, value: str) -> None:
+    """A value that is never allowed is exit code 2, and no queue is made."""
+    ran = cli("queue", "create", "jobs", option, value)
+    assert ran.is_refused(option.removeprefix("--").split("-")[0], code=2)
+    assert cli("queue", "list", "--json").facts == []
+
+
+def test_list_shows_each_queue_once_in_order_of_names(cli: Callable[..., Any], broker: shmbroker.Broker) -> None:
+    """The table has a heading and a line for each queue, JSON all counters."""
+    assert "no queues" in cli("queue", "list").out
+    with broker.connect() as connection:
+        for name in ("b", "a"):
+            connection.queue(name).put(b"12345")
+    shown = cli("queue", "list")
+    assert [line.split()[:2] for line in shown.lines[2:]] == [["a", "1"], ["b", "1"]]
+    facts = cli("queue", "list", "--json").facts
+    assert [(one["name"], one["ready"], one["bytes"]) for one in facts] == [
+        ("a", 1, 5),
+        ("b", 1, 5),
+    ]
+
+
+def test_show_tells_settings_and_counters(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """Both for people and for programs."""
+    jobs.put(b"x")
+    facts = cli("queue", "show", "jobs", "--json").facts
+    assert facts["queue"] == "jobs"
+    assert facts["paused"] is False
+    assert facts["settings"]["ring_size"] == -1
+    assert facts["statistics"]["ready"] == 1
+    assert "ring size" in cli("queue", "show", "jobs").out
+
+
+@pytest.mark.usefixtures("jobs")
+def test_set_changes_a_setting_and_leaves_the_others(cli: Callable[..., Any]) -> None:
+    """Only what is given changes."""
+    assert cli("queue", "set", "jobs", "--max-length", "7").code == 0
+    changed = cli("queue", "set", "jobs", "--ring-size", "3", "--json").facts
+    assert changed["settings"]["max_length"] == 7
+    assert changed["settings"]["ring_size"] == 3
+
+
+def test_set_with_trim_shrinks_a_ring_at_once(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """Without `--trim` a ring that got smaller shrinks as it drains."""
+    jobs.put_many([b"1", b"2", b"3"])
+    assert cli("queue", "set", "jobs", "--ring-size", "1", "--trim").code == 0
+    assert len(jobs) == 1
+
+
+@pytest.mark.usefixtures("jobs")
+def test_set_without_a_setting_is_wrong_usage(cli: Callable[..., Any]) -> None:
+    """There is nothing to do."""
+    assert cli("queue", "set", "jobs").is_refused("setting", code=2)
+
+
+def test_purge_tells_how_many_messages_went(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """The queue is empty afterwards."""
+    jobs.put_many([b"1", b"2"])
+    assert "2 messages purged" in cli("queue", "purge", "jobs").out
+    assert cli("queue", "purge", "jobs", "--json").facts == {
+        "queue": "jobs",
+        "purged": 0,
+    }
+
+
+def test_delete_removes_the_queue(cli: Callable[..., Any], jobs: shmbroker.Queue, broker: shmbroker.Broker) -> None:
+    """It tells how many messages went with it."""
+    jobs.put(b"1")
+    assert "1 message deleted" in cli("queue", "delete", "jobs").out
+    with broker.connect() as connection:
+        assert connection.queue_names() == []
+
+
+def test_delete_if_empty_is_refused_while_a_message_is_there(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """The queue stays."""
+    jobs.put(b"1")
+    assert cli("queue", "delete", "jobs", "--if-empty").is_refused("jobs")
+    assert len(jobs) == 1
+
+
+def test_delete_if_unused_is_refused_while_it_has_a_consumer(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """The queue stays."""
+    with jobs.consume():
+        assert cli("queue", "delete", "jobs", "--if-unused").is_refused("jobs")
+    assert cli("queue", "delete", "jobs", "--if-unused").code == 0
+
+
+def test_pause_and_resume(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """A paused queue says so, until it is resumed."""
+    assert cli("queue", "pause", "jobs", "--json").facts["paused"] is True
+    assert jobs.paused
+    assert cli("queue", "show", "jobs", "--json").facts["paused"] is True
+    assert "resumed" in cli("queue", "resume", "jobs").out
+    assert not jobs.paused
+
+
+def test_move_takes_the_oldest_first(cli: Callable[..., Any], jobs: shmbroker.Queue, broker: shmbroker.Broker) -> None:
+    """`--limit` bounds how many."""
+    jobs.put_many([b"1", b"2", b"3"])
+    with broker.connect() as connection:
+        other = connection.queue("other")
+        moved = cli("queue", "move", "jobs", "other", "--limit", "2", "--json")
+        assert moved.facts == {"queue": "jobs", "moved": 2}
+        assert [bytes(message) for message in other.browse()] == [b"1", b"2"]
+    assert len(jobs) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("show", "nowhere"),
+        ("set", "nowhere", "--ring-size", "1"),
+        ("purge", "nowhere"),
+        ("delete", "nowhere"),
+        ("pause", "nowhere"),
+        ("resume", "nowhere"),
+        ("move", "nowhere", "jobs"),
+        ("move", "jobs", "nowhere"),
+    ],
+)
+@pytest.mark.usefixtures("jobs")
+def test_a_queue_that_does_not_exist_is_refused(cli: Callable[..., Any], arguments: tuple[str, ...]) -> None:
+    """One line names it; no queue is made by looking at it."""
+    assert cli("queue", *arguments).is_refused("nowhere")
+    assert [one["name"] for one in cli("queue", "list", "--json").facts] == ["jobs"]

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What these tests share: waiting, looking from outside, other processes."""

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program of an actor: a client that does one task after the other.
+
+A task is a method of `Tasks`; it comes as a line of JSON, and its result, or its
+error, goes back as one. A task that is a generator sends what it yields on the way.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import functools
+import inspect
+import json
+import random
+import sys
+import time
+import traceback
+from queue import Empty
+from typing import TYPE_CHECKING, Any
+
+import shmbroker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIFETIME_SECONDS = 240
+GIVE_UP_SECONDS = 50.0
+
+
+def described(message: shmbroker.Message) -> dict[str, Any]:
+    """Return what tests want to know of a message; of a long body, the beginning."""
+    return {
+        "body": bytes(message)[:64].decode(),
+        "redelivered": message.redelivered,
+        "delivery_count": message.delivery_count,
+        "sequence": message.sequence,
+    }
+
+
+class Tasks:
+    """What an actor can do, and what it holds between two tasks."""
+
+    def __init__(self, connection: shmbroker.Connection) -> None:
+        """Work over `connection`."""
+        self._connection = connection
+        self._queues: dict[str, shmbroker.Queue] = {}
+        self._consumer: shmbroker.Consumer | None = None
+        self._held: list[shmbroker.Message] = []
+        self._views: list[memoryview] = []
+
+    def _queue(self, name: str) -> shmbroker.Queue:
+        if name not in self._queues:
+            self._queues[name] = self._connection.queue(name, passive=True)
+        return self._queues[name]
+
+    def put(self, queue: str, bodies: list[str], **options: object) -> None:
+        """Put the bodies one by one."""
+        for body in bodies:
+            self._queue(queue).put(body.encode(), **options)
+
+    def put_storm(self, queue: str, bodies: list[str]) -> None:
+        """Put the bodies one by one at irregular intervals."""
+        chance = random.Random(bodies[0])
+        for body in bodies:
+            self._queue(queue).put(body.encode())
+            linger(chance.uniform(0, 0.0002))
+
+    def get(self, queue: str, count: int = 1, timeout: float | None = None, settle: str = "") -> list[dict[str, Any]]:
+        """Get messages and settle them (`ack`, `nack`, `reject`), or hold them."""
+        received = []
+        for _ in range(count):
+            message = self._queue(queue).get(timeout=timeout)
+            received.append(described(message))
+            self._settle(message, settle)
+        return received
+
+    def consume(self, queue: str, **options: object) -> None:
+        """Attach a consumer."""
+        self._consumer = self._queue(queue).consume(**options)
+
+    def receive(self, count: int = 1, timeout: float | None = None, settle: str = "") -> list[dict[str, Any]]:
+        """Take messages from the consumer and settle or hold them."""
+        assert self._consumer is not None
+        received = []
+        for _ in range(count):
+            message = self._consumer.get(timeout=timeout)
+            received.append(described(message))
+            self._settle(message, settle)
+        return received
+
+    def arrived(self) -> list[dict[str, Any]]:
+        """Take and hold the one message that is there for the consumer, if one is."""
+        try:
+            return self.receive(timeout=0)
+        except Empty:
+            return []
+
+    def receive_all(self, until: int, queue: str) -> list[dict[str, Any]]:
+        """Take and ack from the consumer until `queue` has seen `until` acks in all."""
+        assert self._consumer is not None
+        received = []
+        deadline = time.monotonic() + GIVE_UP_SECONDS
+        while self._queue(queue).statistics().acked < until:
+            if time.monotonic() > deadline:
+                break
+            try:
+                message = self._consumer.get(timeout=0.02)
+            except Empty:
+                continue
+            received.append(described(message))
+            message.ack()
+        return received
+
+    def close_consumer(self) -> None:
+        """Close the consumer."""
+        assert self._consumer is not None
+        self._consumer.close()
+        self._consumer = None
+
+    def settle(self, how: str) -> int:
+        """Settle everything held."""
+        held, self._held = self._held, []
+        for message in held:
+            self._settle(message, how)
+        return len(held)
+
+    def view(self, queue: str, count: int) -> None:
+        """Get messages and ack them, and keep views of their bodies."""
+        for _ in range(count):
+            message = self._queue(queue).get()
+            self._views.append(message.body)
+            message.ack()
+
+    def echo(self, queue: str, count: int, way: str) -> Iterator[str]:
+        """Take one message after the other and report each as soon as it is acked."""
+        take_one = functools.partial(self.get, queue)
+        if way == "consumer":
+            self.consume(queue, prefetch=1)
+            take_one = self.receive
+        for _ in range(count):
+            yield take_one(settle="ack")[0]["body"]
+
+    def dabble(self, queue: str, until: int, seed: int) -> list[str]:
+        """Get with waits that mostly end too early, until `until` are acked in all."""
+        chance = random.Random(seed)
+        received = []
+        deadline = time.monotonic() + GIVE_UP_SECONDS
+        while self._queue(queue).statistics().acked < until:
+            if time.monotonic() > deadline:
+                break
+            try:
+                message = self._queue(queue).get(timeout=chance.uniform(0, 0.001))
+            except Empty:
+                continue
+            received.append(bytes(message).decode())
+            message.ack()
+        return received
+
+    def come_and_go(self, queue: str, until: int, seed: int) -> list[str]:
+        """Consume a little, return some, close, attach again, until all are acked."""
+        chance = random.Random(seed)
+        received: list[str] = []
+        deadline = time.monotonic() + GIVE_UP_SECONDS
+        while self._queue(queue).statistics().acked < until:
+            if time.monotonic() > deadline:
+                break
+            options = {"prefetch": chance.randint(1, 8)}
+            with self._queue(queue).consume(**options) as consumer:
+                for _ in range(chance.randint(0, 20)):
+                    try:
+                        message = consumer.get(timeout=chance.uniform(0, 0.002))
+                    except Empty:
+                        break
+                    if chance.random() < 0.25:
+                        message.nack()
+                    else:
+                        received.append(bytes(message).decode())
+                        message.ack()
+        return received
+
+    def browse_until(self, queue: str, until: int, size: int) -> int:
+        """Browse again and again until `until` are acked; every body must be whole."""
+        seen = 0
+        deadline = time.monotonic() + GIVE_UP_SECONDS
+        while self._queue(queue).statistics().acked < until:
+            if time.monotonic() > deadline:
+                break
+            for message in self._queue(queue).browse():
+                body = bytes(message)
+                assert len(body) == size, len(body)
+                assert body.count(body[:1]) == size, "a body was torn"
+                seen += 1
+        return seen
+
+    def _settle(self, message: shmbroker.Message, how: str) -> None:
+        if how == "ack":
+            message.ack()
+        elif how == "nack":
+            message.nack()
+        elif how == "reject":
+            message.reject()
+        else:
+            self._held.append(message)
+
+
+def linger(seconds: float) -> None:
+    """Use up a very short time without giving the processor away."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def answer(**line: object) -> None:
+    """Send a line to the test."""
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Connect to the broker named by the first argument and do tasks until the end."""
+    faulthandler.dump_traceback_later(LIFETIME_SECONDS, exit=True)
+    with shmbroker.connect(sys.argv[1], create=False) as connection:
+        tasks = Tasks(connection)
+        answer(result="connected")
+        for line in sys.stdin:
+            order = json.loads(line)
+            try:
+                result = getattr(tasks, order["task"])(**order["options"])
+                if inspect.isgenerator(result):
+                    for item in result:
+                        answer(item=item)
+                    result = None
+                answer(result=result)
+            except Exception:  # noqa: BLE001 (the test shall see it, whatever it is)
+                answer(error=traceback.format_exc())
+
+
+if __name__ == "__main__":
+    main()

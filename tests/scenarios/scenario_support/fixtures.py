@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the scenario, unit and property tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import shmbroker
+import shmbroker.testing
+from scenario_support.brokers import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def broker(broker_name: str) -> Iterator[shmbroker.Broker]:
+    """Run a broker, purge it at the end, and see that nothing stays behind."""
+    with shmbroker.testing.broker(broker_name) as running:
+        yield running
+    assert files(broker_name) == []
+
+
+@pytest.fixture
+def connection(broker: shmbroker.Broker) -> Iterator[shmbroker.Connection]:
+    """Connect to the broker; at the end everything must be found healthy."""
+    with broker.connect() as opened:
+        yield opened
+        assert opened.doctor() == []
+
+
+@pytest.fixture
+def queue(connection: shmbroker.Connection) -> shmbroker.Queue:
+    """Declare a queue with default settings."""
+    return connection.queue("q")

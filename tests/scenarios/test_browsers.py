@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Browsing: reading without acquiring leaves no trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scenario_support.observing import (
+    assert_balanced,
+    assert_counts,
+    listing,
+    numbered,
+    put_each,
+    take,
+    text,
+    texts,
+)
+from scenario_support.processes import actors
+
+if TYPE_CHECKING:
+    import shmbroker
+
+
+def test_q43_what_was_browsed_is_still_received(queue: shmbroker.Queue) -> None:
+    """A browser sees all; a consumer then receives every message."""
+    put_each(queue, "ABCDE")
+    assert listing(queue) == list("ABCDE")
+    with queue.consume() as consumer:
+        for expected in "ABCDE":
+            message = consumer.get(timeout=60)
+            assert text(message) == expected
+            message.ack()
+    assert_counts(queue, message_count=0, acked=5)
+
+
+def test_q44_browsing_counts_as_no_delivery(queue: shmbroker.Queue) -> None:
+    """A browsed message shows no delivery, and its first delivery is its first."""
+    queue.put(b"A")
+    for _ in range(3):
+        shown = next(queue.browse())
+        assert shown.delivery_count == 0
+        assert not shown.redelivered
+    assert_counts(queue, ready=1, delivering=0, redelivered=0)
+    message = queue.get()
+    assert message.delivery_count == 1
+    assert not message.redelivered
+    message.ack()
+
+
+def test_q45_every_browser_sees_everything(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
+    """One browser, later another: both see all five, then each new one; none goes."""
+    put_each(queue, "ABCDE")
+    with broker.connect() as other:
+        browsed = other.queue("q", passive=True)
+        assert listing(queue) == list("ABCDE")
+        assert listing(browsed) == list("ABCDE")
+        for number, body in enumerate("FGH", start=6):
+            queue.put(body.encode())
+            assert listing(queue) == list("ABCDEFGH"[:number])
+            assert listing(browsed) == list("ABCDEFGH"[:number])
+            assert_counts(queue, message_count=number, ready=number)
+
+
+def test_q46_a_returned_message_is_not_shown_again(queue: shmbroker.Queue) -> None:
+    """What was delivered and returned behind a browser's place does not come again."""
+    put_each(queue, "ABCD")
+    reader = queue.browse()
+    assert [text(next(reader)) for _ in range(2)] == ["A", "B"]
+    held = [queue.get(), queue.get()]
+    for message in held:
+        message.nack()
+    assert texts(reader) == ["C", "D"]
+    assert take(queue, 4) == list("ABCD")
+
+
+def test_q47_a_browsed_message_stays_readable(queue: shmbroker.Queue) -> None:
+    """What a browser has pulled can be read although it was removed since."""
+    sizes = [10, 4096, 64 * 1024, 1024 * 1024]
+    bodies = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
+    queue.put_many(bodies)
+    shown = list(queue.browse())
+    queue.get_many(len(bodies)).ack()
+    assert_counts(queue, message_count=0)
+    for _ in range(8):
+        queue.put_many([b"x" * size for size in sizes])
+        queue.purge()
+    assert [bytes(message) for message in shown] == bodies
+
+
+def test_q48_a_browser_goes_on_while_messages_remain(queue: shmbroker.Queue) -> None:
+    """A browser does not end at a gap: not at removed ones, nor at held ones."""
+    bodies = numbered(300)
+    put_each(queue, bodies)
+    reader = queue.browse()
+    assert text(next(reader)) == bodies[0]
+    held = list(queue.get_many(250))
+    for message in held[:200]:
+        message.ack()
+    shown = texts(reader)
+    assert shown[-50:] == bodies[250:]
+    assert shown == sorted(set(shown))
+    for message in held[200:]:
+        message.nack()
+    assert listing(queue) == bodies[200:]
+
+
+def test_q48_a_browser_sees_all_that_stays_under_traffic(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
+    """While another process takes and returns, what is there all along is seen once."""
+    moving, staying = numbered(2000), numbered(300, first=90000)
+    put_each(queue, moving + staying)
+    with actors(broker.name, 1) as (worker,):
+        worker.begin("come_and_go", queue="q", until=1000, seed=48)
+        looks = 0
+        while queue.statistics().acked < 1000:
+            shown = listing(queue)
+            assert shown[-300:] == staying
+            assert shown == sorted(set(shown))
+            looks += 1
+        worker.result()
+    assert looks > 0
+    assert_balanced(queue)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A forked child cannot use its parent's connection, nor harm it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+from scenario_support.observing import await_counts, put_each, take, text
+from scenario_support.processes import run_python
+
+if TYPE_CHECKING:
+    import shmbroker
+
+FORKS = """
+    import json, os, sys
+    import shmbroker
+    from shmbroker.exceptions import ForkedConnectionError
+
+    name, end = sys.argv[1:]
+    connection = shmbroker.connect(name, create=False)
+    queue = connection.queue("q")
+    for body in (b"A", b"B", b"C" * 100_000):
+        queue.put(body)
+    held = queue.get()
+    consumer = connection.queue("other").consume()
+    view = None
+    readable, writable = os.pipe()
+    uses = {
+        "put": lambda: queue.put(b"x"),
+        "put_many": lambda: queue.put_many([b"x"]),
+        "get": lambda: queue.get(timeout=0),
+        "get_many": lambda: queue.get_many(2, timeout=0),
+        "browse": lambda: list(queue.browse()),
+        "ack": held.ack,
+        "nack": held.nack,
+        "purge": queue.purge,
+        "statistics": queue.statistics,
+        "len": lambda: len(queue),
+        "consume": queue.consume,
+        "consumer.get": lambda: consumer.get(timeout=0),
+        "queue": lambda: connection.queue("new"),
+        "consumers": connection.consumers,
+        "doctor": connection.doctor,
+    }
+
+    def outcome(use):
+        try:
+            use()
+        except ForkedConnectionError:
+            return "forked"
+        except BaseException as error:
+            return repr(error)
+        return "no error"
+
+    pid = os.fork()
+    if pid == 0:
+        seen = {use: outcome(uses[use]) for use in uses}
+        seen["close consumer"] = outcome(consumer.close)
+        seen["close"] = outcome(connection.close)
+        with shmbroker.connect(name, create=False) as fresh:
+            fresh.queue("q").put(b"from the child")
+        os.write(writable, json.dumps(seen).encode())
+        if end == "exit":
+            sys.exit(0)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    seen = json.loads(os.read(readable, 65536))
+    alive = queue.statistics()
+    held.ack()
+    rest = [bytes(queue.get(auto_ack=True)) for _ in range(3)]
+    print(json.dumps({
+        "status": status,
+        "seen": seen,
+        "delivering": alive.delivering,
+        "ready": alive.ready,
+        "consumers": connection.queue("other").statistics().consumers,
+        "rest": [body[:14].decode() for body in rest],
+        "acked": queue.statistics().acked,
+        "doctor": connection.doctor(),
+    }))
+    connection.close()
+"""
+
+
+@pytest.mark.parametrize("end", ["exit", "_exit"])
+def test_a_child_gets_forked_connection_error(broker: shmbroker.Broker, end: str) -> None:
+    """In a forked child every use raises; the child's end leaves the parent unharmed.
+
+    The child can close what it inherited without effect, and can connect anew.
+    """
+    done = run_python(FORKS, broker.name, end)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    quiet = ("close", "close consumer")
+    uses = {use: seen for use, seen in report["seen"].items() if use not in quiet}
+    assert uses == dict.fromkeys(uses, "forked")
+    assert len(uses) == 15
+    for use in quiet:
+        assert report["seen"][use] in ("no error", "forked")
+    assert report["status"] == 0
+    assert (report["delivering"], report["ready"]) == (1, 3)
+    assert report["consumers"] == 1
+    assert report["rest"] == ["B", "C" * 14, "from the child"]
+    assert report["acked"] == 4
+    assert report["doctor"] == []
+
+
+LEAVES_A_CHILD = """
+    import os, signal, sys
+    import shmbroker
+
+    connection = shmbroker.connect(sys.argv[1], create=False)
+    held = connection.queue("q").get()
+    pid = os.fork()
+    if pid == 0:
+        signal.pause()
+        os._exit(0)
+    print(pid, flush=True)
+    signal.pause()
+"""
+
+
+def test_a_living_child_does_not_keep_the_dead_parent_alive(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
+    """The parent is killed, its forked child lives: what the parent held returns."""
+    put_each(queue, "A")
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(LEAVES_A_CHILD), broker.name],
+        stdout=subprocess.PIPE,
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        try:
+            await_counts(queue, delivering=1)
+            parent.kill()
+            await_counts(queue, delivering=0, ready=1)
+            os.kill(child, 0)
+        finally:
+            parent.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+    message = queue.get()
+    assert text(message) == "A"
+    assert message.redelivered
+    message.ack()
+
+
+POOL = """
+    import multiprocessing, sys
+    import shmbroker
+
+    def work(number):
+        with shmbroker.connect(sys.argv[1], create=False) as connection:
+            connection.queue("q").put(str(number).encode())
+        return number
+
+    if __name__ == "__main__":
+        with shmbroker.connect(sys.argv[1], create=False) as connection:
+            queue = connection.queue("q")
+            with multiprocessing.get_context("fork").Pool(2) as pool:
+                assert pool.map(work, range(20)) == list(range(20))
+                pool.close()
+                pool.join()
+            queue.put(b"end")
+            assert connection.doctor() == []
+"""
+
+
+def test_a_pool_of_forked_workers(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
+    """Forked workers that connect on their own work beside the parent."""
+    done = run_python(POOL, broker.name)
+    assert done.returncode == 0, done.stderr
+    assert sorted(take(queue, 21)) == sorted([*map(str, range(20)), "end"])

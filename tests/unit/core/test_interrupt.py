@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signals: a call that waits can be interrupted, and loses nothing by it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+from scenario_support.observing import (
+    assert_balanced,
+    assert_counts,
+    await_counts,
+    numbered,
+    put_each,
+    take,
+)
+from scenario_support.waiting import WATCHDOG_SECONDS, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import shmbroker
+
+INTERRUPTED = """
+    import json, sys
+    import shmbroker
+
+    name, way = sys.argv[1:]
+    with shmbroker.connect(name, create=False) as connection:
+        queue = connection.queue("q")
+        consumer = queue.consume() if way == "consumer" else None
+        full = connection.queue("full", max_length=1)
+        waits = {
+            "get": queue.get,
+            "get_many": lambda: queue.get_many(5)[0],
+            "consumer": lambda: consumer.get(timeout=None),
+            "put": lambda: full.put(b"B"),
+        }
+        if way == "put":
+            full.put(b"A")
+        print("ready", flush=True)
+        try:
+            waits[way]()
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        sys.stdin.readline()
+        if way == "put":
+            print(len(full), flush=True)
+        else:
+            print(bytes(waits[way]()).decode(), flush=True)
+"""
+
+
+def started(source: str, *arguments: str) -> subprocess.Popen[str]:
+    """Start a program that talks over pipes."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(source), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def in_a_system_call(pid: int) -> bool:
+    """Tell whether the main thread of the process sleeps."""
+    with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123 (read over and over)
+        return stat.read().rpartition(")")[2].split()[0] == "S"
+
+
+@pytest.mark.parametrize("way", ["get", "get_many", "consumer", "put"])
+def test_a_waiting_call_is_interrupted(broker: shmbroker.Broker, queue: shmbroker.Queue, way: str) -> None:
+    """Control-C ends the wait with KeyboardInterrupt; what comes later is received."""
+    with started(INTERRUPTED, broker.name, way) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdin is not None
+            assert process.stdout.readline() == "ready\n"
+            if way == "put":
+                eventually(lambda: in_a_system_call(process.pid))
+            else:
+                await_counts(queue, interested=1)
+            os.kill(process.pid, signal.SIGINT)
+            assert process.stdout.readline() == "interrupted\n"
+            if way != "consumer":
+                await_counts(queue, interested=0, notified=0)
+            put_each(queue, "A")
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == ("1\n" if way == "put" else "A\n")
+            process.wait(WATCHDOG_SECONDS)
+        finally:
+            process.kill()
+
+
+STORM = """
+    import json, signal, sys
+    import shmbroker
+
+    open_for_interrupts = False
+
+    def interrupt(number, frame):
+        global open_for_interrupts
+        if open_for_interrupts:
+            open_for_interrupts = False
+            raise KeyboardInterrupt
+
+    name, way, goal = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    signal.signal(signal.SIGINT, interrupt)
+    received, interrupts = [], 0
+    with shmbroker.connect(name, create=False) as connection:
+        queue = connection.queue("q")
+        consumer = queue.consume(prefetch=4) if way == "consumer" else None
+        print("ready", flush=True)
+        while not received or received[-1] != "end":
+            message = None
+            try:
+                open_for_interrupts = True
+                if way == "consumer":
+                    message = consumer.get(timeout=None)
+                else:
+                    message = queue.get()
+                open_for_interrupts = False
+            except KeyboardInterrupt:
+                interrupts += 1
+            open_for_interrupts = False
+            if message is not None:
+                received.append(bytes(message).decode())
+                message.ack()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    print(json.dumps({"received": received, "interrupts": interrupts}), flush=True)
+"""
+
+
+def interrupted_by(process: subprocess.Popen[str], bodies: list[str]) -> Iterator[str]:
+    """Give the bodies one by one, with a signal before each."""
+    for body in bodies:
+        os.kill(process.pid, signal.SIGINT)
+        yield body
+
+
+@pytest.mark.parametrize("way", ["get", "consumer"])
+def test_a_storm_of_interrupts_loses_nothing(broker: shmbroker.Broker, queue: shmbroker.Queue, way: str) -> None:
+    """Interrupted at every moment of get, messages are received or stay: none is lost.
+
+    A message whose object was just returned when the signal came belongs to the caller
+    and comes back when its connection is closed; so received and left make up all.
+    """
+    bodies = numbered(3000)
+    with started(STORM, broker.name, way, str(len(bodies))) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            put_each(queue, interrupted_by(process, bodies))
+            put_each(queue, ["end"])
+            report = json.loads(process.stdout.readline())
+            process.wait(WATCHDOG_SECONDS)
+        finally:
+            process.kill()
+    assert report["interrupts"] > 0
+    received = report["received"][:-1]
+    await_counts(queue, delivering=0, acked=len(received) + 1)
+    left = take(queue, queue.statistics().ready)
+    assert sorted(received + left) == bodies
+    assert received == sorted(set(received))
+    assert_counts(queue, message_count=0)
+    assert_balanced(queue)
+
+
+def test_a_signal_handler_may_use_the_queue(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
+    """A handler that puts while the main thread waits in get of the same queue."""
+    source = """
+        import os, signal, sys
+        import shmbroker
+
+        with shmbroker.connect(sys.argv[1], create=False) as connection:
+            queue = connection.queue("q")
+            signal.signal(signal.SIGUSR1, lambda *_: queue.put(b"from the handler"))
+            print("ready", flush=True)
+            print(bytes(queue.get(auto_ack=True)).decode(), flush=True)
+    """
+    with started(source, broker.name) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            await_counts(queue, interested=1)
+            os.kill(process.pid, signal.SIGUSR1)
+            assert process.stdout.readline() == "from the handler\n"
+            process.wait(WATCHDOG_SECONDS)
+        finally:
+            process.kill()
