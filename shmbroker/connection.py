@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shmbroker import exceptions
 from shmbroker import settings as queue_settings
@@ -32,6 +32,8 @@ class Connection:
 
     Made by :func:`shmbroker.connect` or :meth:`Broker.connect`. Safe to use from several threads; not across a fork.
     """
+
+    reopen: ClassVar[Callable[[str, str], Queue]]
 
     def __init__(  # noqa: PLR0913
         self,
@@ -303,3 +305,11 @@ def process_connection(broker: str) -> Connection:
         if found is None or not found.is_open:
             found = _process_connections[key] = Connection(segments.path_of(broker), name=f"unpickled in {os.getpid()}")
         return found
+
+
+def reopen_queue(broker: str, name: str) -> Queue:
+    """What a pickled queue becomes: the same one, opened again in this process."""
+    return process_connection(broker).queue(name, passive=True)
+
+
+Connection.reopen = staticmethod(reopen_queue)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, overload
 
 from shmbroker import properties as basic
 from shmbroker._core import library, record
@@ -67,7 +67,7 @@ class Message:
         self._state = _SETTLED
         status = self._source.settle(self._record, ACK, False)  # noqa: FBT003 - the core's own call
         if status:
-            library.raise_for(status, "the connection")
+            self._failed(status)
 
     def nack(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002 - the names and order are the contract
         """Returns the message to its place in the queue, or drops it.
@@ -89,9 +89,15 @@ class Message:
         self._state = _SETTLED
         status = self._source.settle(self._record, how, keep)
         if status:
-            library.raise_for(status, "the connection")
+            self._view = view
+            self._failed(status)
         if keep and view is not None:
             view.was_settled()
+
+    def _failed(self, status: int) -> NoReturn:
+        if status != library.SETTLED:
+            self._state = _OPEN  # nothing happened: the connection is closed, or its parent's
+        library.raise_for(status, "the connection")
 
     def __enter__(self) -> Message:
         return self

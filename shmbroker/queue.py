@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions, settings
 from shmbroker import properties as basic
-from shmbroker._core import library, record
+from shmbroker._core import library
 from shmbroker._core.queue import NO_OPTIONS, PAUSED, RETURN, PutOptions
 from shmbroker.consumer import Consumer
 from shmbroker.message import Message, MessageBatch, browsed
@@ -437,16 +437,7 @@ class Queue:
         return self._core
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self._connection.broker_name, self.name)
+        return self._connection.reopen, (self._connection.broker_name, self.name)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r} of broker {self._connection.broker_name!r}>"
-
-
-def _reopen(broker: str, name: str) -> Queue:
-    from shmbroker.connection import process_connection  # noqa: PLC0415 - a queue is made by connections, not above them
-
-    return process_connection(broker).queue(name, passive=True)
-
-
-__all__ = ["Queue", "check_name", "record"]

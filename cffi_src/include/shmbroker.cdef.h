@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The public face of the C core. cffi reads this file verbatim; shmbroker.h includes it: one declaration serves both.
    Times are nanoseconds of CLOCK_MONOTONIC (deadline UINT64_MAX = for ever). Functions that return int64_t give a
    length or count >= 0, or minus a status. All of them may return SB_FORKED, SB_CLOSED, SB_GROW. */

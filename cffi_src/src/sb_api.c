@@ -15,6 +15,9 @@ uint64_t sb_segment_bytes(uint32_t number, uint32_t chunks_per_segment) {
 
 sb_status sb_broker_format(void *memory, uint64_t bytes, const char *name, uint64_t memory_limit, uint32_t chunks_per_segment,
                            uint32_t mode, uint64_t instance) {
+  if (bytes >= SB_SEGMENT0_BYTES) {
+    sb_slab_format((sb_class_shm *)(void *)((uint8_t *)memory + SB_OFF_CLASSES));
+  }
   return sb_segment_format(memory, bytes, name, memory_limit, chunks_per_segment, mode, instance, sb_wall_ns());
 }
 
@@ -259,7 +262,7 @@ sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts 
   uint64_t word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
   f->pid = (uint32_t)sb_process_pid(b, sb_conn_process(word));
   uint32_t at = SB_LOAD(&shm->holdings, SB_ACQUIRE);
-  for (uint32_t n = 0; at != 0 && n < 65536u && sb_node_at(b, at) != NULL; n++) {
+  for (uint32_t n = 0; n < 65536u && sb_slab_object(b, at, SB_KIND_HOLDINGS) != NULL; n++) {
     sb_holdings_shm *chunk = sb_slot_at(b, at);
     for (uint32_t i = 0; i < SB_LOAD(&chunk->used, SB_ACQUIRE) && i < SB_HOLDINGS_PER_CHUNK; i++) {
       f->holding += sb_holding_kind(SB_LOAD(&chunk->entries[i].what, SB_RELAXED)) == SB_HOLD_CELL;
@@ -406,10 +409,10 @@ sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   sb_status status = sb_usable(c);
   sb_broker *b = c->b;
   memset(f, 0, sizeof *f);
-  if (status != SB_OK || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
+  sb_queue_shm *q = status == SB_OK ? sb_slab_object(b, slot, SB_KIND_QUEUE) : NULL;
+  if (q == NULL) {
     return status != SB_OK ? status : SB_CORRUPT;
   }
-  sb_queue_shm *q = sb_slot_at(b, slot);
   f->incarnation = SB_LOAD(&q->state, SB_ACQUIRE);
   f->name_length = SB_LOAD(&q->name_length, SB_RELAXED) % (SB_NAME_MAX + 1);
   memcpy(f->name, q->name, f->name_length);

@@ -80,17 +80,10 @@ static inline unsigned sb_holding_kind(uint64_t w) { return (unsigned)SB_BITS(w,
 static inline uint32_t sb_holding_slot(uint64_t w) { return (uint32_t)SB_BITS(w, 4, 28); }
 static inline uint32_t sb_holding_gen(uint64_t w) { return (uint32_t)(w >> 32); }
 
-/* A free entry for the caller; SB_GROW or SB_NO_MEMORY when there is no room for another chunk of them. */
-sb_status sb_holding_take(sb_connection *c, uint64_t *token);
-void sb_holding_give(sb_connection *c, uint64_t token);
 static inline void sb_holding_set(const sb_broker *b, uint64_t token, uint64_t what, uint64_t where) {
   sb_holding_shm *h = sb_holding_at(b, token);
   SB_STORE(&h->where, where, SB_RELAXED); /* made visible by the next line */
   SB_STORE(&h->what, what, SB_RELEASE);   /* P8 release: before the CAS it announces */
 }
-
-sb_status sb_connection_open(sb_broker *b, sb_connection *c, const char *name, uint32_t name_length);
-/* The record of a connection id, NULL when nobody has it. */
-sb_connection_shm *sb_connection_record(sb_broker *b, unsigned id);
 
 #endif

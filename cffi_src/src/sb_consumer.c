@@ -36,14 +36,10 @@ void notify_work(sb_broker *b, uint32_t slot) {
   }
 }
 
-static sb_level_shm *level_at(sb_broker *b, uint32_t slot) {
-  return sb_node_at(b, slot) == NULL ? NULL : sb_slot_at(b, slot);
-}
-
 bool sb_consumer_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priority) {
   uint32_t at = SB_LOAD(&q->levels, SB_ACQUIRE);
   for (uint32_t n = 0; n < MAX_LEVELS; n++) {
-    sb_level_shm *level = level_at(b, at);
+    sb_level_shm *level = sb_level_at(b, at);
     if (level == NULL || SB_LOAD(&level->priority, SB_RELAXED) <= priority) {
       return false;
     }
@@ -60,7 +56,7 @@ bool sb_consumer_notify_one(sb_connection *c, uint32_t queue, bool rescue) {
   sb_queue_shm *q = sb_slot_at(b, queue);
   uint32_t at = SB_LOAD(&q->levels, SB_ACQUIRE);
   for (uint32_t n = 0; n < MAX_LEVELS; n++) {
-    sb_level_shm *level = level_at(b, at);
+    sb_level_shm *level = sb_level_at(b, at);
     sb_ring list;
     if (level == NULL || !sb_ring_open(b, at, SB_RING_INTERESTED, &list)) {
       return false;

@@ -40,7 +40,7 @@ sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) 
   }
   SB_STORE(&b->header->topology_pid, (uint32_t)SB_LOAD(&b->processes[b->process].pid, SB_RELAXED), SB_RELAXED);
   uint32_t left = (uint32_t)SB_LOAD(&b->header->topology_intent, SB_ACQUIRE);
-  if (left != 0 && sb_slot_in_range(b, left) && sb_slot_ready(b, left) &&
+  if (sb_slab_object(b, left, SB_KIND_QUEUE) != NULL &&
       SB_BITS(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, left))->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_CLOSED) {
     sb_directory_remove(b, left); /* the last holder died between closing the queue and removing its name */
   }
@@ -57,11 +57,8 @@ void sb_topology_unlock(sb_broker *b) {
 }
 
 static bool named(sb_broker *b, uint32_t slot, const char *name, uint32_t length) {
-  if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
-    return false;
-  }
-  sb_queue_shm *q = sb_slot_at(b, slot);
-  return SB_LOAD(&q->name_length, SB_RELAXED) == length && length <= SB_NAME_MAX && memcmp(q->name, name, length) == 0;
+  sb_queue_shm *q = sb_slab_object(b, slot, SB_KIND_QUEUE);
+  return q != NULL && SB_LOAD(&q->name_length, SB_RELAXED) == length && length <= SB_NAME_MAX && memcmp(q->name, name, length) == 0;
 }
 
 uint32_t sb_directory_find(sb_broker *b, const char *name, uint32_t length) {
@@ -119,7 +116,7 @@ sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t lengt
   if (SB_LOAD(&b->header->queue_count, SB_RELAXED) >= SB_MAX_QUEUES) {
     return SB_LIMIT;
   }
-  sb_status status = sb_slab_object(c, SB_KIND_QUEUE, &token, slot, &gen);
+  sb_status status = sb_holding_object(c, SB_KIND_QUEUE, &token, slot, &gen);
   if (status != SB_OK) {
     return status;
   }
@@ -171,8 +168,7 @@ void sb_directory_remove(sb_broker *b, uint32_t slot) {
 uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed) {
   while (*index < SB_DIRECTORY_SIZE) {
     uint64_t entry = SB_LOAD(&b->directory[(*index)++], SB_ACQUIRE);
-    if (entry_state(entry) == (closed ? SB_DIR_CLOSED : SB_DIR_LIVE) && sb_slot_in_range(b, entry_slot(entry)) &&
-        sb_slot_ready(b, entry_slot(entry))) {
+    if (entry_state(entry) == (closed ? SB_DIR_CLOSED : SB_DIR_LIVE) && sb_slab_object(b, entry_slot(entry), SB_KIND_QUEUE) != NULL) {
       return entry_slot(entry);
     }
   }

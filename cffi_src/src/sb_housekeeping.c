@@ -18,7 +18,7 @@ static bool stopped(sb_broker *b, const sb_node_shm *n) {
 static bool ring_notified(sb_connection *by, sb_queue_shm *q) {
   bool any_stopped = false;
   uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
-  for (uint32_t n = 0; level != 0 && n < 4096u && sb_node_at(by->b, level) != NULL; n++) {
+  for (uint32_t n = 0; n < 4096u && sb_level_at(by->b, level) != NULL; n++) {
     sb_ring list;
     uint64_t position = 0;
     uint32_t node;
@@ -28,15 +28,15 @@ static bool ring_notified(sb_connection *by, sb_queue_shm *q) {
         notify_work(by->b, node);
       }
     }
-    level = SB_LOAD(&((sb_level_shm *)sb_slot_at(by->b, level))->next, SB_ACQUIRE);
+    level = SB_LOAD(&sb_level_at(by->b, level)->next, SB_ACQUIRE);
   }
   return any_stopped;
 }
 
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory) {
-  sb_queue_shm *q = sb_slot_at(by->b, slot);
+  sb_queue_shm *q = sb_slab_object(by->b, slot, SB_KIND_QUEUE);
   sb_ring r;
-  if (!sb_ring_open(by->b, slot, SB_RING_CELLS, &r) || SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_OPEN) {
+  if (q == NULL || !sb_ring_open(by->b, slot, SB_RING_CELLS, &r) || SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_OPEN) {
     return;
   }
   uint64_t last_take = SB_LOAD(&q->last_take, SB_RELAXED), tail = SB_LOAD(&q->tail, SB_RELAXED);

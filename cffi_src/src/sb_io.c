@@ -14,7 +14,7 @@
 
 sb_status sb_io_prepare(sb_connection *c) {
   uint64_t gen;
-  sb_status status = sb_slab_object(c, SB_KIND_NODE, &c->io_token, &c->io_node, &gen);
+  sb_status status = sb_holding_object(c, SB_KIND_NODE, &c->io_token, &c->io_node, &gen);
   if (status != SB_OK) {
     return status;
   }

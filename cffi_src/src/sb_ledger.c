@@ -8,10 +8,7 @@
 #define MAX_LEDGERS 65536u /* a longer list can only be a broken one */
 
 sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot) {
-  if (slot == 0 || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
-    return NULL;
-  }
-  return sb_slot_at(b, slot);
+  return sb_slab_object(b, slot, SB_KIND_LEDGER);
 }
 
 static uint64_t owner_word(unsigned conn, uint64_t epoch) { return (uint64_t)conn | SB_PUT(epoch, 12); }
@@ -75,23 +72,25 @@ void sb_ledger_leave(sb_connection *c, sb_ledger_shm *ledger, uint64_t token) {
   sb_holding_give(c, token);
 }
 
-#define FOR_LEDGERS(b, q, l)                                                             \
-  for (sb_ledger_shm *l = sb_ledger_at((b), SB_LOAD(&(q)->ledgers, SB_ACQUIRE)), *stop_ = l; \
-       l != NULL;                                                                        \
-       l = sb_ledger_at((b), SB_LOAD(&l->next, SB_ACQUIRE)), l = l == stop_ ? NULL : l)
+static sb_ledger_shm *next_ledger(sb_broker *b, const sb_ledger_shm *l, uint32_t *count) {
+  return ++*count < MAX_LEDGERS ? sb_ledger_at(b, SB_LOAD(&l->next, SB_ACQUIRE)) : NULL;
+}
 
 uint64_t sb_ledger_sum(sb_broker *b, const sb_queue_shm *q, unsigned counter) {
   uint64_t sum = 0;
-  FOR_LEDGERS(b, q, l) { sum += SB_LOAD(&l->counters[counter], SB_ACQUIRE); }
+  uint32_t n = 0;
+  for (sb_ledger_shm *l = sb_ledger_at(b, SB_LOAD(&q->ledgers, SB_ACQUIRE)); l != NULL; l = next_ledger(b, l, &n)) { sum += SB_LOAD(&l->counters[counter], SB_ACQUIRE); }
   return sum;
 }
 uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q) {
   uint64_t sum = 0;
-  FOR_LEDGERS(b, q, l) { sum += (uint32_t)SB_LOAD(&l->holding, SB_ACQUIRE); }
+  uint32_t n = 0;
+  for (sb_ledger_shm *l = sb_ledger_at(b, SB_LOAD(&q->ledgers, SB_ACQUIRE)); l != NULL; l = next_ledger(b, l, &n)) { sum += (uint32_t)SB_LOAD(&l->holding, SB_ACQUIRE); }
   return sum;
 }
 bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q) {
-  FOR_LEDGERS(b, q, l) {
+  uint32_t n = 0;
+  for (sb_ledger_shm *l = sb_ledger_at(b, SB_LOAD(&q->ledgers, SB_ACQUIRE)); l != NULL; l = next_ledger(b, l, &n)) {
     if (SB_BITS(SB_LOAD(&l->owner, SB_ACQUIRE), 0, 12) != 0) {
       return true;
     }

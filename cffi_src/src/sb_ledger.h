@@ -12,7 +12,7 @@
  *      CAS(before -> before + 1), which is right however often and however late it is done.
  *  I20 a queue object is freed only when none of its ledgers has an owner: nobody has it open.
  *
- * Ordering pairs: P8 an intent is complete before its kind is stored (release), and stored before the CAS it announces.
+ * Ordering pairs: P11 an intent is complete before its kind is stored (release), and stored before the CAS it announces.
  *
  * Death (intent, evidence -> repair), see sb_recover.c:
  *  ENQUEUE  the slot's reference bit is gone, or the cell at `position` names the slot -> count; else free the slot.
@@ -25,7 +25,7 @@
 #ifndef SB_LEDGER_H
 #define SB_LEDGER_H
 
-#include "sb_connection.h"
+#include "sb_holdings.h"
 
 sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledger, uint64_t *token);
 void sb_ledger_leave(sb_connection *c, sb_ledger_shm *ledger, uint64_t token);
@@ -43,7 +43,7 @@ static inline void sb_intent_begin(sb_ledger_shm *l, unsigned kind, unsigned cou
   SB_STORE(&l->before, SB_LOAD(&l->counters[counter], SB_RELAXED), SB_RELAXED);
   SB_STORE(&l->before_bytes, SB_LOAD(&l->counters[counter == SB_COUNT_ADDED ? SB_COUNT_ADDED_BYTES : SB_COUNT_REMOVED_BYTES], SB_RELAXED), SB_RELAXED);
   SB_STORE(&l->bytes, bytes, SB_RELAXED);
-  SB_STORE(&l->kind, (uint64_t)kind | SB_PUT(counter, 8) | SB_PUT(seq + 1, 16), SB_RELEASE); /* P8 release */
+  SB_STORE(&l->kind, (uint64_t)kind | SB_PUT(counter, 8) | SB_PUT(seq + 1, 16), SB_RELEASE); /* P11 release */
 }
 static inline void sb_intent_end(sb_ledger_shm *l) {
   SB_STORE(&l->kind, SB_LOAD(&l->kind, SB_RELAXED) >> 16 << 16, SB_RELEASE);

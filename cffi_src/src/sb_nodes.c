@@ -7,8 +7,10 @@
 #define MAX_LEVELS 4096u
 
 sb_node_shm *sb_node_at(sb_broker *b, uint32_t slot) {
-  return slot != 0 && sb_slot_in_range(b, slot) && sb_slot_ready(b, slot) ? sb_slot_at(b, slot) : NULL;
+  return sb_slab_object(b, slot, SB_KIND_NODE);
 }
+
+sb_level_shm *sb_level_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_LEVEL); }
 
 /* ---- which list ---- */
 
@@ -47,12 +49,18 @@ static void count(sb_broker *b, const sb_node_shm *n, unsigned state, int32_t by
     if (state == SB_NODE_INTERESTED) (void)SB_ADD(&b->header->memory_waiting, (uint32_t)by, SB_SEQ_CST);
     return;
   }
-  sb_queue_shm *q = sb_slot_at(b, SB_LOAD(&n->queue, SB_RELAXED));
+  sb_queue_shm *q = sb_slab_object(b, SB_LOAD(&n->queue, SB_RELAXED), SB_KIND_QUEUE);
+  if (q == NULL) {
+    return; /* the node of an IO thread, or a broken one */
+  }
   if ((flags & SB_NODE_ROOM) != 0) {
     if (state == SB_NODE_INTERESTED) (void)SB_ADD(&q->room_waiting, by, SB_SEQ_CST);
     return;
   }
-  sb_level_shm *level = sb_slot_at(b, SB_LOAD(&n->level, SB_RELAXED));
+  sb_level_shm *level = sb_level_at(b, SB_LOAD(&n->level, SB_RELAXED));
+  if (level == NULL) {
+    return;
+  }
   switch (state) {
     case SB_NODE_NOT_INTERESTED:
       if ((flags & SB_NODE_COUNTED) != 0) (void)SB_ADD(&q->not_interested, by, SB_SEQ_CST);
@@ -110,7 +118,7 @@ sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32
     sb_half *link = &q->levels;
     uint32_t at = SB_LOAD(link, SB_ACQUIRE);
     for (uint32_t n = 0; at != 0 && n < MAX_LEVELS; n++) { /* by descending priority; insert only */
-      sb_level_shm *level = sb_node_at(b, at) == NULL ? NULL : sb_slot_at(b, at);
+      sb_level_shm *level = sb_level_at(b, at);
       if (level == NULL) {
         return SB_CORRUPT;
       }
@@ -121,7 +129,7 @@ sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32
       link = &level->next;
       at = SB_LOAD(link, SB_ACQUIRE);
     }
-    if (at != 0 && SB_LOAD(&((sb_level_shm *)sb_slot_at(b, at))->priority, SB_RELAXED) == priority) {
+    if (sb_level_at(b, at) != NULL && SB_LOAD(&sb_level_at(b, at)->priority, SB_RELAXED) == priority) {
       if (fresh != 0) {
         (void)sb_slab_free_gen(b, fresh, gen);
         sb_holding_give(c, token);
@@ -130,7 +138,7 @@ sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32
       return SB_OK;
     }
     if (fresh == 0) {
-      sb_status status = sb_slab_object(c, SB_KIND_LEVEL, &token, &fresh, &gen);
+      sb_status status = sb_holding_object(c, SB_KIND_LEVEL, &token, &fresh, &gen);
       if (status != SB_OK) {
         return status;
       }
@@ -160,7 +168,7 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
   uint64_t gen;
   sb_status status = (flags & SB_NODE_ROOM) != 0 ? SB_OK : sb_level_of(c, queue, priority, &level);
   if (status == SB_OK) {
-    status = sb_slab_object(c, SB_KIND_NODE, token, slot, &gen);
+    status = sb_holding_object(c, SB_KIND_NODE, token, slot, &gen);
   }
   if (status != SB_OK) {
     return status;
@@ -203,10 +211,14 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
 void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token) {
   sb_broker *b = c->b;
   sb_node_shm *n = sb_node_at(b, slot);
+  if (n == NULL) {
+    return;
+  }
   uint32_t flags = SB_LOAD(&n->flags, SB_RELAXED);
   bool was = sb_node_move(c, slot, SB_ANY_STATE, SB_NODE_REMOVED);
-  if (was && (flags & SB_NODE_COUNTED) != 0) {
-    (void)SB_SUB(&((sb_queue_shm *)sb_slot_at(b, SB_LOAD(&n->queue, SB_RELAXED)))->consumers, 1, SB_SEQ_CST);
+  sb_queue_shm *q = sb_slab_object(b, SB_LOAD(&n->queue, SB_RELAXED), SB_KIND_QUEUE);
+  if (was && (flags & SB_NODE_COUNTED) != 0 && q != NULL) {
+    (void)SB_SUB(&q->consumers, 1, SB_SEQ_CST);
   }
   if (!was) { /* killed while it was being registered: entries of the next epoch must die too */
     SB_STORE(&n->word, sb_node_word(SB_NODE_REMOVED, 0, sb_node_epoch(SB_LOAD(&n->word, SB_RELAXED)) + 2), SB_RELEASE);
@@ -310,7 +322,7 @@ bool sb_nodes_recount(sb_broker *b, uint32_t queue, bool patient) {
   sb_ring list;
   int32_t interested = 0, notified = 0, counted = 0, idle = 0;
   uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
-  for (uint32_t n = 0; level != 0 && n < MAX_LEVELS && sb_node_at(b, level) != NULL; n++) {
+  for (uint32_t n = 0; n < MAX_LEVELS && sb_level_at(b, level) != NULL; n++) {
     sb_level_shm *l = sb_slot_at(b, level);
     int32_t here = live(b, level, SB_RING_INTERESTED, SB_NODE_INTERESTED), told = live(b, level, SB_RING_NOTIFIED, SB_NODE_NOTIFIED);
     correct(&l->interested_count, here, true, patient);

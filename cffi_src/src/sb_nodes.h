@@ -30,6 +30,7 @@ void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token);
 /* INTERESTED -> NOTIFIED and so on; false when the word was in none of the states of `from` (a bit mask). */
 bool sb_node_move(sb_connection *c, uint32_t slot, unsigned from, unsigned to);
 sb_node_shm *sb_node_at(sb_broker *b, uint32_t slot);
+sb_level_shm *sb_level_at(sb_broker *b, uint32_t slot);
 /* The first live node of a list, from the head; 0 when there is none. With `after` it goes on behind that position. */
 uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, uint64_t *position);
 /* Live entries, counted. */

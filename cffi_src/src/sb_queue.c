@@ -230,7 +230,7 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t token, sb_taken
         break;
       }
     }
-    uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_SEQ_CST); /* P2 acquire; P3: after arming */
+    uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_SEQ_CST); /* P1, P2 acquire; P3: after arming */
     unsigned found = sb_cell_state(word);
     if (!sb_cell_of(word, leaf->gen)) {
       *leaf = SB_NO_LEAF;

@@ -6,7 +6,7 @@
 #include "sb_slab.h"
 #include "sb_wait.h"
 
-#define MAX_HOLDING_CHUNKS (1u << 20)
+#define MAX_HOLDING_CHUNKS (1u << 17)
 
 typedef struct {
   sb_connection *by;
@@ -19,11 +19,11 @@ typedef void (*visitor)(walk *w, uint64_t what, uint64_t where);
 
 static void each_holding(walk *w, sb_connection_shm *shm, visitor visit) {
   uint32_t at = SB_LOAD(&shm->holdings, SB_ACQUIRE);
-  for (uint32_t n = 0; at != 0 && n < MAX_HOLDING_CHUNKS && sb_slot_in_range(w->b, at) && sb_slot_ready(w->b, at); n++) {
+  for (uint32_t n = 0; n < MAX_HOLDING_CHUNKS && sb_slab_object(w->b, at, SB_KIND_HOLDINGS) != NULL; n++) {
     sb_holdings_shm *chunk = sb_slot_at(w->b, at);
     uint32_t used = SB_LOAD(&chunk->used, SB_ACQUIRE);
     for (uint32_t i = 0; i < used && i < SB_HOLDINGS_PER_CHUNK; i++) {
-      uint64_t what = SB_LOAD(&chunk->entries[i].what, SB_ACQUIRE);
+      uint64_t what = SB_LOAD(&chunk->entries[i].what, SB_ACQUIRE); /* P8 acquire */
       if (sb_holding_kind(what) != SB_HOLD_NONE) {
         visit(w, what, SB_LOAD(&chunk->entries[i].where, SB_ACQUIRE));
       }
@@ -129,7 +129,7 @@ static void judge_enqueue(walk *w, sb_ledger_shm *l, intent *i) {
       }
       sb_message_shm *m = sb_slot_at(w->b, i->slot);
       if (m->due_ns != 0 || m->expires_ns != 0) {
-        SB_STORE(&((sb_queue_shm *)sb_slot_at(w->b, i->queue))->timers_lost, 1, SB_RELEASE);
+        SB_STORE(&((sb_queue_shm *)sb_slot_at(w->b, i->queue))->timers_lost, 1, SB_RELEASE); /* cell_at found it */
       }
     }
     if (still_stands(l, i)) {
@@ -209,7 +209,7 @@ static void judge_move(walk *w, sb_ledger_shm *l, intent *i) {
 
 static void judge(walk *w, sb_ledger_shm *l) {
   uint64_t slot = SB_LOAD(&l->slot, SB_ACQUIRE);
-  intent i = {.kind = SB_LOAD(&l->kind, SB_SEQ_CST),
+  intent i = {.kind = SB_LOAD(&l->kind, SB_SEQ_CST), /* P11 acquire */
               .position = SB_LOAD(&l->position, SB_ACQUIRE),
               .gen = SB_LOAD(&l->gen, SB_ACQUIRE),
               .before = SB_LOAD(&l->before, SB_ACQUIRE),
@@ -268,12 +268,12 @@ static void publish_or_free(walk *w, uint32_t slot, uint64_t h, bool linked) {
 static bool level_linked(sb_broker *b, uint32_t slot) {
   sb_level_shm *level = sb_slot_at(b, slot);
   uint32_t queue = SB_LOAD(&level->queue, SB_RELAXED);
-  if (sb_node_at(b, queue) == NULL) {
+  if (sb_slab_object(b, queue, SB_KIND_QUEUE) == NULL) {
     return false;
   }
   uint32_t at = SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, queue))->levels, SB_ACQUIRE);
-  for (uint32_t n = 0; at != 0 && at != slot && n < 4096u && sb_node_at(b, at) != NULL; n++) {
-    at = SB_LOAD(&((sb_level_shm *)sb_slot_at(b, at))->next, SB_ACQUIRE);
+  for (uint32_t n = 0; at != slot && n < 4096u && sb_level_at(b, at) != NULL; n++) {
+    at = SB_LOAD(&sb_level_at(b, at)->next, SB_ACQUIRE);
   }
   return at == slot;
 }
@@ -281,7 +281,7 @@ static bool level_linked(sb_broker *b, uint32_t slot) {
 static bool ledger_linked(sb_broker *b, uint32_t slot) {
   sb_ledger_shm *ledger = sb_slot_at(b, slot);
   uint32_t queue = SB_LOAD(&ledger->queue, SB_RELAXED);
-  if (sb_node_at(b, queue) == NULL) {
+  if (sb_slab_object(b, queue, SB_KIND_QUEUE) == NULL) {
     return false;
   }
   uint32_t at = SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, queue))->ledgers, SB_ACQUIRE);
@@ -363,7 +363,7 @@ static void visit_ledgers(walk *w, uint64_t what, uint64_t where) {
 
 void sb_recover_queue(sb_connection *by, uint32_t slot) {
   sb_queue q;
-  if (!sb_slot_in_range(by->b, slot) || !sb_slot_ready(by->b, slot) || sb_queue_open(by, slot, &q, true) != SB_OK) {
+  if (sb_queue_open(by, slot, &q, true) != SB_OK) {
     return;
   }
   (void)sb_upkeep_reconcile(by->b, q.shm);
@@ -388,7 +388,7 @@ void sb_recover_queue(sb_connection *by, uint32_t slot) {
 static void free_holdings(sb_broker *b, sb_connection_shm *shm) {
   uint32_t at = SB_LOAD(&shm->holdings, SB_ACQUIRE);
   SB_STORE(&shm->holdings, 0u, SB_RELEASE);
-  for (uint32_t n = 0; at != 0 && n < MAX_HOLDING_CHUNKS && sb_slot_in_range(b, at) && sb_slot_ready(b, at); n++) {
+  for (uint32_t n = 0; n < MAX_HOLDING_CHUNKS && sb_slab_object(b, at, SB_KIND_HOLDINGS) != NULL; n++) {
     uint32_t next = SB_LOAD(&((sb_holdings_shm *)sb_slot_at(b, at))->next, SB_ACQUIRE);
     (void)sb_slab_free_gen(b, at, sb_slot_gen(SB_LOAD(sb_slot_header(b, at), SB_ACQUIRE)));
     at = next;
@@ -397,7 +397,7 @@ static void free_holdings(sb_broker *b, sb_connection_shm *shm) {
 
 static bool in_chain(sb_broker *b, sb_connection_shm *shm, uint32_t slot) {
   uint32_t at = SB_LOAD(&shm->holdings, SB_ACQUIRE);
-  for (uint32_t n = 0; at != 0 && at != slot && n < MAX_HOLDING_CHUNKS && sb_slot_in_range(b, at) && sb_slot_ready(b, at); n++) {
+  for (uint32_t n = 0; at != slot && n < MAX_HOLDING_CHUNKS && sb_slab_object(b, at, SB_KIND_HOLDINGS) != NULL; n++) {
     at = SB_LOAD(&((sb_holdings_shm *)sb_slot_at(b, at))->next, SB_ACQUIRE);
   }
   return at == slot;
@@ -428,7 +428,7 @@ static void end_connection(walk *w, sb_connection_shm *shm, const sb_holding_shm
   free_stray(w, shm, booted);
   if (shm != NULL) {
     uint32_t at = SB_LOAD(&shm->holdings, SB_ACQUIRE);
-    for (uint32_t n = 0; at != 0 && n < MAX_HOLDING_CHUNKS && sb_slot_in_range(w->b, at) && sb_slot_ready(w->b, at); n++) {
+    for (uint32_t n = 0; n < MAX_HOLDING_CHUNKS && sb_slab_object(w->b, at, SB_KIND_HOLDINGS) != NULL; n++) {
       sb_holdings_shm *chunk = sb_slot_at(w->b, at);
       free_stray(w, shm, SB_LOAD(&chunk->entries[0].what, SB_ACQUIRE));
       at = SB_LOAD(&chunk->next, SB_ACQUIRE);

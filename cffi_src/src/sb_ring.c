@@ -27,19 +27,19 @@ static bool page_of(sb_broker *b, uint64_t link, uint64_t position, page_ref *p)
   p->slot = sb_link_slot(link);
   p->height = sb_link_height(link);
   p->first = first_of(p->height, position);
-  if (sb_link_state(link) != SB_LINK_PAGE || !sb_slot_in_range(b, p->slot) || !sb_slot_ready(b, p->slot)) {
+  p->page = sb_link_state(link) == SB_LINK_PAGE ? sb_slab_object(b, p->slot, p->height == 0 ? SB_KIND_LEAF : SB_KIND_INNER) : NULL;
+  if (p->page == NULL || p->height > 10) {
     return false;
   }
   uint64_t h = SB_LOAD(sb_slot_header(b, p->slot), SB_ACQUIRE); /* P4 acquire */
   p->gen = sb_slot_gen(h);
-  p->page = sb_slot_at(b, p->slot);
   return sb_slot_state(h) != SB_SLOT_FREE && (p->gen & 0x3fffffffu) == sb_link_gen(link);
 }
 
 /* ---- making pages ---- */
 
 static sb_status new_page(sb_connection *c, const sb_ring *r, unsigned height, uint64_t first, uint64_t *token, page_ref *p) {
-  sb_status status = sb_slab_object(c, height == 0 ? SB_KIND_LEAF : SB_KIND_INNER, token, &p->slot, &p->gen);
+  sb_status status = sb_holding_object(c, height == 0 ? SB_KIND_LEAF : SB_KIND_INNER, token, &p->slot, &p->gen);
   if (status != SB_OK) {
     return status;
   }
@@ -121,6 +121,9 @@ static sb_status grow(sb_connection *c, const sb_ring *r, uint64_t root, const p
 /* Walks to the page of that height. *skip is the height of the link that ended the walk early. */
 static sb_status descend(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, unsigned height, page_ref *p,
                          unsigned *skip) {
+  if (position >> 60 != 0) {
+    return SB_CORRUPT; /* no queue ever gets there */
+  }
   for (unsigned tries = 0; tries < 1000; tries++) {
     uint64_t root = SB_LOAD(r->root, SB_SEQ_CST);
     bool empty = sb_link_state(root) == SB_LINK_EMPTY;
@@ -274,7 +277,7 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
     uint64_t found = SB_LOAD(&cell->word, SB_ACQUIRE);
     if (found == sb_cell_bare(SB_CELL_FREE, cache->gen)) {
       if (announce != NULL) {
-        SB_STORE(announce, at, SB_RELEASE); /* P8 release */
+        SB_STORE(announce, at, SB_RELEASE); /* P11 release */
       }
       SB_CRASHPOINT("ring.append.announced");
       if (SB_CAS(&cell->word, &found, complete(word, how, cache->gen), SB_SEQ_CST)) { /* P2, P3: the linearisation point */
@@ -553,15 +556,18 @@ bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r) {
     *r = (sb_ring){&h->memory_root, &h->memory_tail, &h->memory_head, &h->memory_base, NULL, 0, id};
     return object == 0;
   }
-  if (object == 0 || !sb_slot_in_range(b, object) || !sb_slot_ready(b, object)) {
-    return false;
-  }
   if (id == SB_RING_INTERESTED || id == SB_RING_NOTIFIED) {
-    sb_level_shm *level = sb_slot_at(b, object);
+    sb_level_shm *level = sb_slab_object(b, object, SB_KIND_LEVEL);
+    if (level == NULL) {
+      return false;
+    }
     *r = view(id == SB_RING_INTERESTED ? &level->interested : &level->notified, object, id);
     return true;
   }
-  sb_queue_shm *q = sb_slot_at(b, object);
+  sb_queue_shm *q = sb_slab_object(b, object, SB_KIND_QUEUE);
+  if (q == NULL) {
+    return false;
+  }
   switch (id) {
     case SB_RING_CELLS: *r = (sb_ring){&q->root, &q->tail, &q->head, &q->base, &q->returned, object, id}; return true;
     case SB_RING_ALL: *r = view(&q->all, object, id); return true;

@@ -33,7 +33,7 @@
 #ifndef SB_RING_H
 #define SB_RING_H
 
-#include "sb_connection.h"
+#include "sb_holdings.h"
 
 /* Process-local view of one ring. */
 typedef struct {

@@ -8,8 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sb_slab.h"
-
 static uint64_t mix(uint64_t hash, uint64_t value) {
   hash ^= value + UINT64_C(0x9e3779b97f4a7c15) + (hash << 6) + (hash >> 2);
   return hash * UINT64_C(0xff51afd7ed558ccd);
@@ -38,7 +36,6 @@ sb_status sb_segment_format(void *memory, uint64_t bytes, const char *name, uint
     return SB_INVALID;
   }
   sb_header_shm *h = memory;
-  sb_slab_format((sb_class_shm *)(void *)((uint8_t *)memory + SB_OFF_CLASSES));
   SB_STORE(&h->layout_major, SB_LAYOUT_MAJOR, SB_RELAXED);
   SB_STORE(&h->layout_minor, SB_LAYOUT_MINOR, SB_RELAXED);
   SB_STORE(&h->layout_hash, sb_segment_layout_hash(), SB_RELAXED);
@@ -70,7 +67,7 @@ static sb_status open_checked(const char *path, uint64_t least_bytes, int *fd_ou
   sb_status status = SB_OK;
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
     status = SB_ACCESS;
-  } else if (st.st_uid != geteuid() && (st.st_mode & 0060u) == 0 && geteuid() != 0) {
+  } else if (st.st_uid != geteuid() && (st.st_mode & 0060u) != 0060u) {
     status = SB_ACCESS;
   } else if (st.st_size < 0 || (uint64_t)st.st_size < least_bytes) {
     status = SB_LAYOUT;

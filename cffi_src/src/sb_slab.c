@@ -320,6 +320,9 @@ void sb_slab_recover_chunk(sb_broker *b, unsigned owner, uint32_t chunk) {
   if (sb_chunk_owner(word) != owner || (sb_chunk_state(word) != SB_CHUNK_CLAIMED && sb_chunk_state(word) != SB_CHUNK_DRAINING)) {
     return;
   }
+  if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0 && (sb_chunk_class(word) < 1 || sb_chunk_class(word) > MESSAGE_CLASSES)) {
+    return;
+  }
   if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0) {
     undrain(b, owner, chunk, sb_chunk_class(word));
     return;
@@ -360,6 +363,9 @@ static bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t
   while (cache->mask != 0) {
     uint32_t index = cache->word * 64 + (uint32_t)__builtin_ctzll(cache->mask);
     cache->mask &= cache->mask - 1;
+    if (index >= SB_CHUNK_UNITS / units) {
+      continue;
+    }
     *slot = cache->chunk * SB_CHUNK_UNITS + index * units;
     if (take(c, *slot, token, gen)) {
       return true;
@@ -479,18 +485,6 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
   return SB_NO_MEMORY;
 }
 
-sb_status sb_slab_object(sb_connection *c, unsigned kind, uint64_t *token, uint32_t *slot, uint64_t *gen) {
-  sb_status status = sb_holding_take(c, token);
-  if (status != SB_OK) {
-    return status;
-  }
-  status = sb_slab_alloc(c, sb_slab_class_of(c->b, kind), *token, slot, gen);
-  if (status != SB_OK) {
-    sb_holding_give(c, *token);
-  }
-  return status;
-}
-
 /* ---- freeing ---- */
 
 bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected) {
@@ -592,6 +586,18 @@ void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead) {
   }
 }
 
+void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind) {
+  uint32_t chunk = slot / SB_CHUNK_UNITS;
+  if (slot == 0 || chunk >= b->chunk_limit || !sb_chunk_ready(b, chunk)) {
+    return NULL;
+  }
+  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
+  unsigned units = KIND_UNITS[kind], in_chunk = slot % SB_CHUNK_UNITS;
+  bool fits = sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) == MESSAGE_CLASSES + kind && in_chunk % units == 0 &&
+              in_chunk + units <= SB_CHUNK_UNITS;
+  return fits ? sb_slot_at(b, slot) : NULL;
+}
+
 /* ---- facts ---- */
 
 uint64_t sb_slab_used(sb_broker *b) {
@@ -612,7 +618,11 @@ uint64_t sb_slab_used(sb_broker *b) {
       }
       continue;
     }
-    unsigned units = units_of(sb_chunk_class(word));
+    unsigned cls = sb_chunk_class(word);
+    if (cls < 1 || cls >= MESSAGE_CLASSES + SB_KIND_COUNT) {
+      continue;
+    }
+    unsigned units = units_of(cls);
     for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
       if (sb_slot_state(SB_LOAD(&sb_chunk_meta(b, chunk)->headers[i], SB_RELAXED)) != SB_SLOT_FREE) {
         used += (uint64_t)units * SB_UNIT;

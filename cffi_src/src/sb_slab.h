@@ -34,8 +34,6 @@ unsigned sb_slab_class_for(const sb_broker *b, uint64_t bytes);
 unsigned sb_slab_class_of(const sb_broker *b, unsigned kind);
 sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
 sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, uint32_t *slot, uint64_t *gen);
-/* Allocates an object of a kind and lists it in a holding of its own. */
-sb_status sb_slab_object(sb_connection *c, unsigned kind, uint64_t *token, uint32_t *slot, uint64_t *gen);
 /* Clears reference bit `ref` of generation `gen`. *freed: this call freed the slot. False: the bit was gone already. */
 bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool *freed);
 /* The same for the holder of the only reference of a published slot: nobody else writes its header, so one store frees. */
@@ -46,6 +44,8 @@ void sb_slab_flush_freed(sb_connection *c);
 bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected);
 /* Frees a structural slot of that generation, whatever its state. */
 bool sb_slab_free_gen(sb_broker *b, uint32_t slot, uint64_t gen);
+/* The object of that kind in a slot whose number was read from shared memory; NULL when there cannot be one. */
+void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind);
 void sb_slab_return_cache(sb_connection *c);
 void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead);
 void sb_slab_recover_chunk(sb_broker *b, unsigned owner, uint32_t chunk);
@@ -53,6 +53,5 @@ void sb_slab_recover_chunk(sb_broker *b, unsigned owner, uint32_t chunk);
 uint64_t sb_slab_used(sb_broker *b);
 /* How long is the slot (bytes), 0 when it is not the start of one. */
 uint64_t sb_slab_slot_bytes(const sb_broker *b, uint32_t slot);
-bool sb_slab_valid(sb_broker *b, char *why, size_t size);
 
 #endif

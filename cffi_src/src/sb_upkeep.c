@@ -130,7 +130,7 @@ bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
   }
   uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
   SB_STORE(&q->levels, 0u, SB_RELEASE);
-  while (level != 0 && sb_slot_in_range(b, level)) {
+  while (sb_slab_object(b, level, SB_KIND_LEVEL) != NULL) {
     sb_level_shm *l = sb_slot_at(b, level);
     uint32_t next = SB_LOAD(&l->next, SB_ACQUIRE);
     for (uint32_t id = SB_RING_INTERESTED; id <= SB_RING_NOTIFIED; id++) {
@@ -141,7 +141,7 @@ bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
   }
   uint32_t ledger = SB_LOAD(&q->ledgers, SB_ACQUIRE);
   SB_STORE(&q->ledgers, 0u, SB_RELEASE);
-  while (ledger != 0 && sb_slot_in_range(b, ledger)) {
+  while (sb_ledger_at(b, ledger) != NULL) {
     uint32_t next = SB_LOAD(&((sb_ledger_shm *)sb_slot_at(b, ledger))->next, SB_ACQUIRE);
     (void)sb_slab_free_gen(b, ledger, sb_slot_gen(SB_LOAD(sb_slot_header(b, ledger), SB_ACQUIRE)));
     ledger = next;

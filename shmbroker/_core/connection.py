@@ -87,6 +87,8 @@ class CoreConnection:
 
     def enter(self) -> None:
         """Notes that a call uses the handle; :meth:`leave` must follow."""
+        if self.attachment.forked:  # before the lock: in a child it may be taken for ever
+            library.raise_for(library.FORKED)
         with self._calls_lock:
             if self.closed:
                 library.raise_for(library.CLOSED, "the connection")

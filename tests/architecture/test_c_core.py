@@ -23,6 +23,7 @@ LAYERS = (
     {"sb_wait", "sb_liveness"},
     {"sb_connection"},
     {"sb_slab"},
+    {"sb_holdings"},
     {"sb_ring"},
     {"sb_ledger"},
     {"sb_queue"},
@@ -31,8 +32,8 @@ LAYERS = (
     {"sb_nodes"},
     {"sb_consumer"},
     {"sb_waiter"},
-    {"sb_recover", "sb_directory", "sb_housekeeping", "sb_io", "sb_check"},
-    {"sb_api", "sb_api_consumers", "sb_api_messages"},
+    {"sb_recover", "sb_directory", "sb_housekeeping", "sb_io"},
+    {"sb_api", "sb_api_check", "sb_api_consumers", "sb_api_messages"},
 )
 LAYER_OF = {module: number for number, layer in enumerate(LAYERS) for module in layer}
 

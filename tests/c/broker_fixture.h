@@ -143,6 +143,7 @@ static uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack) {
     memcpy(&other, body + i, sizeof other);
     if (other != id) return UINT64_MAX;
   }
+  if (auto_ack && r->body_address != 0) sb_end_view(t->c, r->tag);
   return id;
 }
 

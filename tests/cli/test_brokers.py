@@ -115,9 +115,9 @@ def test_serve_keeps_house_until_a_signal(
     start: Callable[..., Any], finish: Callable[..., Any], broker_name: str, number: int
 ) -> None:
     """It is the housekeeper meanwhile, with the memory asked for, and ends cleanly."""
-    process = start("serve", broker_name, "--memory", "24M")
+    process = start("serve", broker_name, "--memory", "64M")
     await_housekeeper(process, broker_name)
-    assert shmbroker.Broker(broker_name).statistics().memory_limit == 24 << 20
+    assert shmbroker.Broker(broker_name).statistics().memory_limit == 64 << 20
     process.send_signal(number)
     ran = finish(process)
     assert (ran.code, ran.err) == (0, "")

@@ -81,6 +81,25 @@ def test_q29_every_browser_sees_a_message(queue: shmbroker.Queue) -> None:
             message.ack()
 
 
+def test_q29_resuming_wakes_as_many_consumers_as_have_work(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
+    """A backlog that becomes available at once, by resume, wakes all it has work for."""
+    with actors(broker.name, 3) as consumers:
+        for consumer in consumers:
+            consumer.do("consume", queue="q", prefetch=1)
+        await_counts(queue, consumers=3, interested=3)
+        queue.pause()
+        put_each(queue, "ABC")
+        assert_counts(queue, notified=0, interested=3, ready=3)
+        for consumer in consumers:
+            consumer.stop()
+        queue.resume()
+        seen = queue.statistics()
+        assert (seen.notified, seen.rescues) == (3, 0), seen
+        for consumer in consumers:
+            consumer.resume()
+        await_counts(queue, delivering=3, ready=0)
+
+
 @pytest.mark.parametrize("way", ["get", "consumer"])
 def test_q30_a_message_is_taken_however_the_race_goes(
     broker: shmbroker.Broker, queue: shmbroker.Queue, way: str

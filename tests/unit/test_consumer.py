@@ -22,7 +22,7 @@ from scenario_support.observing import (
     text,
     texts,
 )
-from scenario_support.processes import Actor
+from scenario_support.processes import Actor, run_python
 from scenario_support.waiting import eventually
 
 from shmbroker.exceptions import BrokerError, ConnectionClosed, NotFound
@@ -245,6 +245,38 @@ def test_acks_that_wait_are_lost_with_the_process(broker: shmbroker.Broker, queu
     message = queue.get()
     assert text(message) == "A"
     assert message.redelivered
+
+
+FORGETS = """
+    import gc, sys, time
+    import shmbroker
+
+    with shmbroker.connect(sys.argv[1], create=False) as connection:
+        queue = connection.queue("q")
+        for number in range(20):
+            queue.consume(prefetch=2)
+            gc.collect()
+            rubbish = [bytes([255]) * size for size in range(1, 2000)]
+            queue.put(b"A")
+        time.sleep(float(sys.argv[2]))  # the sleepers' bounded waits are what is tested
+        for _ in range(20):
+            queue.put(b"B")
+        consumers = connection.consumers()
+        doctor = connection.doctor()
+    print("survived", doctor)
+"""
+
+
+@pytest.mark.parametrize("seconds", ["0", "5.5"])
+def test_a_forgotten_consumer_does_no_harm(broker: shmbroker.Broker, queue: shmbroker.Queue, seconds: str) -> None:
+    """A consumer whose object is dropped unclosed: no crash, and nothing is stuck.
+
+    It must survive a wait that times out: then the IO thread looks at all consumers.
+    """
+    done = run_python(FORGETS, broker.name, seconds)
+    assert done.returncode == 0, f"status {done.returncode}: {done.stderr}"
+    assert done.stdout == "survived []\n"
+    await_counts(queue, ready=40, delivering=0, consumers=0)
 
 
 def test_the_queue_is_deleted(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
