@@ -135,6 +135,7 @@ sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_st
     pthread_mutex_lock(&one_at_a_time);
     *status = sb_connection_open(b, c, name, length);
     c->consumers = consumers;
+    SB_STORE(&c->handles, 1u, SB_RELAXED);
     if (*status == SB_OK) {
       *status = sb_io_prepare(c);
     }
@@ -214,6 +215,9 @@ static void leave_queue(sb_connection *c, sb_queue *q) {
   sb_waiter_close(q);
   sb_queue_leave(q);
   q->state = 0; /* no queue is ever in this state: later calls find it deleted */
+  if (q->orphaned) {
+    free(q);
+  }
 }
 
 /* After its threads are gone: gives everything shared back. False while views of its messages live: call it again. */
@@ -234,10 +238,28 @@ bool sb_forget(sb_connection *c) {
 }
 
 void sb_free_connection(sb_connection *c) {
-  free((void *)c->consumers);
-  free(c);
+  if (SB_SUB(&c->handles, 1u, SB_ACQ_REL) == 1) {
+    free((void *)c->consumers);
+    free(c);
+  }
 }
-void sb_free_queue(sb_queue *q) { free(q); }
+
+/* A handle that nobody calls with any more. While messages of it are held it stays, and goes with the connection. */
+void sb_free_queue(sb_queue *q) {
+  sb_connection *c = q->c;
+  if (!c->closed && sb_forked(c->b)) {
+    return; /* in a child the lock may be taken for ever */
+  }
+  (void)sb_leave(q);
+  sb_lock(&c->lock);
+  bool stays = q->ledger != NULL;
+  q->orphaned = stays;
+  sb_unlock(&c->lock);
+  if (!stays) {
+    free(q);
+  }
+  sb_free_connection(c);
+}
 
 uint32_t sb_connection_id(sb_connection *c) { return c->id; }
 sb_status sb_connection_run_io(sb_connection *c) { return sb_forked(c->b) ? SB_FORKED : sb_io_run(c); }
@@ -326,6 +348,7 @@ sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
   sb_lock(&c->lock);
   q->next = c->queues;
   c->queues = q;
+  (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
   sb_unlock(&c->lock);
   return q;
 }

@@ -46,6 +46,7 @@ sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uin
     return NULL;
   }
   k->c = c;
+  (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
   k->prefetch = prefetch;
   k->priority = priority;
   k->event_fd = -1;
@@ -99,6 +100,10 @@ void sb_consumer_cancel(sb_consumer *k, bool return_everything) {
 }
 
 void sb_free_consumer(sb_consumer *k) {
+  if (k->c != NULL) {
+    sb_consumer_cancel(k, true); /* the application may have dropped it without closing it */
+    sb_free_connection(k->c);
+  }
   free(k->subscriptions);
   free(k->places);
   free(k->row);

@@ -55,6 +55,7 @@ struct sb_connection {
   sb_connection_shm *shm;
   uint32_t id, record;
   uint32_t closed; /* process-local: no further use */
+  sb_half handles; /* handles that point here: itself, queues, consumers; the last one to go frees it */
   sb_half lock; /* see sb_lock */
   uint64_t free_holding; /* token of the first free entry, 0 = none */
   uint64_t page_token;   /* kept aside for retiring pages: an ack must never fail for want of memory */

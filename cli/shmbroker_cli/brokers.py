@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import shmbroker
-from shmbroker.exceptions import BrokerError
+from shmbroker.exceptions import BrokerError, BrokerNotFound
 from shmbroker_cli.errors import REFUSED, Refused
 from shmbroker_cli.options import BrokerOption, JsonOption
 from shmbroker_cli.output import (
@@ -66,7 +66,7 @@ def serve(
 
 def list_brokers(*, as_json: JsonOption = False) -> None:
     """List the brokers of this user."""
-    listed = [_look(name) for name in sorted(shmbroker.brokers())]
+    listed = [one for name in sorted(shmbroker.brokers()) if (one := _look(name)) is not None]
     if as_json:
         print_json([one.facts() for one in listed])
         return
@@ -89,10 +89,12 @@ def list_brokers(*, as_json: JsonOption = False) -> None:
     print_table(listed, columns, empty="no brokers")
 
 
-def _look(name: str) -> _Listed:
-    """Look at a broker that may be of a foreign layout, or just going."""
+def _look(name: str) -> _Listed | None:
+    """Look at a broker that may be of a foreign layout, or gone meanwhile: that is None."""
     try:
         return _Listed(name, shmbroker.Broker(name).statistics(), None)
+    except BrokerNotFound:
+        return None
     except (BrokerError, OSError) as error:
         return _Listed(name, None, str(error))
 

@@ -170,6 +170,7 @@ class CoreConnection:
         handle = getattr(self, "handle", None)
         if handle is not None and (self._forgotten or self.attachment.forked):
             slow.sb_free_connection(handle)  # only now: a thread may have been about to call with it
+        # otherwise views of its messages live on: so does its record, until the process ends
 
     # ---- facts ----
 

@@ -28,6 +28,24 @@ def test_list_shows_a_broker_as_long_as_its_memory_is_there(
     assert broker_name not in cli("list").out
 
 
+def test_list_tells_what_is_wrong_with_a_broker_and_leaves_out_one_that_has_gone(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One broken broker does not hide the others."""
+
+    def statistics(self: shmbroker.Broker) -> shmbroker.BrokerStatistics:
+        if self.name == "gone":
+            raise shmbroker.BrokerNotFound(404, "gone")
+        raise shmbroker.LayoutMismatch(541, "of another version")
+
+    monkeypatch.setattr(shmbroker, "brokers", lambda: ["gone", "old"])
+    monkeypatch.setattr(shmbroker.Broker, "statistics", statistics)
+    assert cli("list", "--json").facts == [{"name": "old", "problem": "541 of another version"}]
+    shown = cli("list")
+    assert "of another version" in shown.out
+    assert "gone" not in shown.out
+
+
 @pytest.mark.usefixtures("jobs")
 def test_status_tells_what_a_broker_holds(cli: Callable[..., Any], broker_name: str) -> None:
     """For people in words, for programs as JSON."""
