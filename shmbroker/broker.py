@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions, settings
 from shmbroker._core import attachment, library, segments
@@ -58,7 +59,12 @@ class Broker:
     """
 
     def __init__(
-        self, name: str = "default", *, memory: int | str = DEFAULT_MEMORY, data_dir: str | None = None, mode: int = 0o600,
+        self,
+        name: str = "default",
+        *,
+        memory: int | str = DEFAULT_MEMORY,
+        data_dir: str | None = None,
+        mode: int = 0o600,
     ) -> None:
         self.name = check_name(name)
         self._memory = settings.parse_size(memory)
@@ -89,12 +95,14 @@ class Broker:
                 raise exceptions.PreconditionFailed(406, text)
         return self
 
-    def start(self) -> Broker:
+    def start(self) -> Self:
         """Makes the memory if there is none, and starts a housekeeper if none runs. Returns itself."""
         self.create()
         with self._attached() as attached:
             attached.set_stopped(stopped=False)
             if attached.housekeeper_missing():
+                if self._child is not None:
+                    self._child.wait()  # it was killed
                 self._child = start_housekeeper(self.name, detached=False)
                 _await_housekeeper(attached, self._child)
         return self
@@ -167,17 +175,19 @@ class Broker:
             found: BrokerStatistics = attached.statistics()
             return found
 
-    def __enter__(self) -> Broker:
+    def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def __repr__(self) -> str:
         return f"<Broker {self.name!r}, {'exists' if segments.exists(self._path) else 'no memory'}>"
 
 
-def connect(  # noqa: PLR0913
+def connect(
     name: str = "default",
     *,
     create: bool = True,
@@ -232,7 +242,12 @@ def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
     """Starts a housekeeper process. A detached one outlives us."""
     command = [sys.executable, "-m", "shmbroker.housekeeper", name]
     return subprocess.Popen(  # noqa: S603 - our own module
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=None, start_new_session=detached, cwd="/",
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=None,
+        start_new_session=detached,
+        cwd="/",
     )
 
 
@@ -255,15 +270,15 @@ def _await_housekeeper(attached: Any, child: subprocess.Popen[bytes]) -> None:  
         if child.poll() is not None and attached.housekeeper_missing():
             text = f"the housekeeper of broker {attached.name!r} ended at once, with status {child.returncode}"
             raise exceptions.BrokerError(541, text)
-        if library.time.monotonic_ns() > until:
+        if time.monotonic_ns() > until:
             text = f"the housekeeper of broker {attached.name!r} did not start in {_START_SECONDS} seconds"
             raise exceptions.Timeout(text)
-        library.time.sleep(0.002)
+        time.sleep(0.002)
 
 
 def _terminate(attached: Any, pid: int) -> None:  # noqa: ANN401
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     until = library.deadline(_START_SECONDS)
-    while not attached.housekeeper_missing() and library.time.monotonic_ns() < until:
-        library.time.sleep(0.002)
+    while not attached.housekeeper_missing() and time.monotonic_ns() < until:
+        time.sleep(0.002)

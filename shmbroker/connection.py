@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from shmbroker import exceptions
 from shmbroker import settings as queue_settings
@@ -33,9 +33,9 @@ class Connection:
     Made by :func:`shmbroker.connect` or :meth:`Broker.connect`. Safe to use from several threads; not across a fork.
     """
 
-    reopen: ClassVar[Callable[[str, str], Queue]]
+    reopen: ClassVar[staticmethod[[str, str], Queue]]
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         path: str,
         *,
@@ -146,7 +146,7 @@ class Connection:
 
     # ---- consumers ----
 
-    def consumer(  # noqa: PLR0913
+    def consumer(
         self,
         queues: Sequence[Queue | str],
         *,
@@ -194,7 +194,8 @@ class Connection:
         self._idle_ticks = 0
 
     def _flush_acks(self) -> None:
-        if any([consumer.flush_if_old() for consumer in self._acking.copy()]):
+        waiting = [consumer.flush_if_old() for consumer in self._acking.copy()]  # each of them, not up to the first
+        if any(waiting):
             self._idle_ticks = 0
             return
         self._idle_ticks += 1
@@ -273,10 +274,12 @@ class Connection:
         for callback in callbacks:
             callback()
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __del__(self) -> None:

@@ -7,9 +7,10 @@ import collections
 import contextlib
 import itertools
 import os
+import queue as standard_queue
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker._core import library, record
 from shmbroker._core.consumer import CoreConsumer
@@ -39,11 +40,12 @@ class Consumer:
     """Takes messages from one or more queues, in fair rotation.
 
     Iterating hands them out one by one; it stops when the consumer is closed, or when no message came for ``timeout``
-    seconds. At most ``prefetch`` messages are unacked at a time. With ``ack_batch`` > 1 acknowledgements are sent when so
-    many are waiting, after ``ack_interval`` seconds, on :meth:`flush` and on :meth:`close`; a crash before that redelivers.
+    seconds. At most ``prefetch`` messages are unacked at a time. With ``ack_batch`` > 1 acknowledgements are sent when
+    so many are waiting, after ``ack_interval`` seconds, on :meth:`flush` and on :meth:`close`; a crash before that
+    redelivers.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         connection: Connection,
         queues: Sequence[Queue],
@@ -107,7 +109,7 @@ class Consumer:
             if message is not None:
                 return message
             if status == library.TIMEOUT:
-                raise library.queue.Empty
+                raise standard_queue.Empty
 
     def _take(self) -> Message | None:
         try:
@@ -136,7 +138,7 @@ class Consumer:
         try:
             message = self._take()
             return message if message is not None else self.get(self._timeout)
-        except library.queue.Empty:
+        except standard_queue.Empty:
             raise StopIteration from None
         except BaseException:
             if self._cancelled:
@@ -183,7 +185,10 @@ class Consumer:
         self._core.suspend(suspended=False)
 
     def fileno(self) -> int:
-        """A descriptor that is readable when :meth:`get` would not wait; for select and asyncio. Read it empty with :meth:`clear`."""
+        """A descriptor that is readable when :meth:`get` would not wait; for select and asyncio.
+
+        Read it empty with :meth:`clear`.
+        """
         if self._descriptor < 0:
             self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             self._core.event(self._descriptor)
@@ -199,7 +204,10 @@ class Consumer:
             os.eventfd_write(self._descriptor, 1)
 
     def cancel(self) -> None:
-        """Ends the consumer. What was pulled and not taken goes back; what the application holds can still be settled."""
+        """Ends the consumer.
+
+        What was pulled and not taken goes back; what the application holds can still be settled.
+        """
         self._end(return_everything=False)
 
     def close(self) -> None:
@@ -229,10 +237,12 @@ class Consumer:
         """A snapshot."""
         return ConsumerStatistics(self.prefetch, self._delivered, self._core.unacked(), self._core.waiting())
 
-    def __enter__(self) -> Consumer:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     # ---- for messages ----

@@ -135,7 +135,7 @@ class OutOfMemory(queue.Full):
     """
 
 
-class Timeout(TimeoutError):  # noqa: N818 - the name is the contract
+class Timeout(TimeoutError):
     """The operation did not come through in its time; nothing was done."""
 
 

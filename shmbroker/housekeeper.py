@@ -93,7 +93,7 @@ class Housekeeper:
         return int(slow.sb_housekeeper_wait(self._handle, min(until, due)))
 
     def _clients(self) -> bool:
-        return self._connection.attachment.facts().processes > 1
+        return bool(self._connection.attachment.facts().processes > 1)
 
     # ---- queues ----
 
@@ -164,14 +164,19 @@ class Housekeeper:
 
 
 class _Watched:
-    """A queue as the housekeeper sees it: its handle, what was there at the last tick, and how far its timers are known."""
+    """A queue as the housekeeper sees it.
+
+    Its handle, what was there at the last tick, and how far its timers are known.
+    """
 
     def __init__(self, connection: CoreConnection, slot: int) -> None:
         facts = connection.queue_facts(slot)
         if facts is None:
             library.raise_for(library.DELETED, "queue")
         self.incarnation = int(facts.incarnation)
-        self.core = CoreQueue(connection, bytes(ffi.buffer(facts.name, facts.name_length)).decode(errors="replace"), slot)
+        self.core = CoreQueue(
+            connection, bytes(ffi.buffer(facts.name, facts.name_length)).decode(errors="replace"), slot
+        )
         self.memory: Any = ffi.new("uint64_t[8]")
         self._cursor: Any = ffi.new("uint64_t *")
         self._positions: Any = ffi.new("uint64_t[]", 1024)

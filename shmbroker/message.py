@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, overload
 
 from shmbroker import properties as basic
 from shmbroker._core import library, record
@@ -40,8 +40,8 @@ class Message:
     """A message that was taken from a queue; settle it once with :meth:`ack`, :meth:`nack` or :meth:`reject`.
 
     ``with message:`` acknowledges at the end, or returns it to its place when the block raises.
-    A body up to 4 KiB is a private copy; a longer one is read in place, and its slot is freed when it is settled and the
-    last view of it is gone.
+    A body up to 4 KiB is a private copy; a longer one is read in place, and its slot is freed when it is settled and
+    the last view of it is gone.
     """
 
     __slots__ = ("__weakref__", "_front", "_record", "_source", "_state", "_tag", "_view")
@@ -52,6 +52,7 @@ class Message:
         self._state = state
         self._view: BodyView | None = None
         self._front: record.Front | None = None
+        self._tag = 0
 
     # ---- settling ----
 
@@ -99,10 +100,12 @@ class Message:
             self._state = _OPEN  # nothing happened: the connection is closed, or its parent's
         library.raise_for(status, "the connection")
 
-    def __enter__(self) -> Message:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if not self._state:
             self._end(ACK if kind is None else REQUEUE)
 
@@ -182,11 +185,9 @@ class Message:
     @property
     def delivery_tag(self) -> int:
         """A number of this delivery, unique in its queue handle or consumer."""
-        try:
-            return self._tag
-        except AttributeError:
+        if self._tag == 0:
             self._tag = self._source.next_delivery_tag()
-            return self._tag
+        return self._tag
 
     @property
     def redelivered(self) -> bool:
@@ -248,7 +249,13 @@ class MessageBatch(Sequence[Message]):
     __slots__ = ("_data", "_index", "_made", "_settle", "_settled", "_source")
 
     def __init__(
-        self, source: Source, data: bytes, index: list[int], settle: Callable[[bytes, list[int], int], None], *, settled: bool,
+        self,
+        source: Source,
+        data: bytes,
+        index: list[int],
+        settle: Callable[[bytes, list[int], int], None],
+        *,
+        settled: bool,
     ) -> None:
         self._source, self._data, self._index, self._settle = source, data, index, settle
         self._settled = settled

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Message properties, as AMQP 0-9-1 has them, and their encoding.
 
-In shared memory they are the payload of an AMQP content header (property flags, then the values), so that a socket front
-end can forward them unchanged. Encoding and decoding is pamqp's.
+In shared memory they are the payload of an AMQP content header (property flags, then the values), so that a socket
+front end can forward them unchanged. Encoding and decoding is pamqp's.
 """
 
 from __future__ import annotations

@@ -6,13 +6,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import queue as standard_queue
+import time
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions, settings
 from shmbroker import properties as basic
 from shmbroker._core import library
 from shmbroker._core.queue import NO_OPTIONS, PAUSED, RETURN, PutOptions
-from shmbroker.consumer import Consumer
 from shmbroker.message import Message, MessageBatch, browsed
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
     from shmbroker.connection import Connection
+    from shmbroker.consumer import Consumer
     from shmbroker.properties import BasicProperties
     from shmbroker.statistics import QueueStatistics
 
@@ -73,11 +75,18 @@ def _body(body: object) -> tuple[Any, int]:
     return view, view.nbytes
 
 
-def _options(  # noqa: PLR0913
-    priority: int | None, ttl: float | None, delay: float | None, key: str | None, headers: dict[str, Any] | None,
+def _options(
+    priority: int | None,
+    ttl: float | None,
+    delay: float | None,
+    *,
+    key: str | None,
+    headers: dict[str, Any] | None,
     properties: BasicProperties | None,
 ) -> PutOptions:
-    if priority is not None and not (isinstance(priority, int) and not isinstance(priority, bool) and 0 <= priority <= _MAX_PRIORITY):
+    if priority is not None and not (
+        isinstance(priority, int) and not isinstance(priority, bool) and 0 <= priority <= _MAX_PRIORITY
+    ):
         msg = f"priority={priority!r}: an integer from 0 to {_MAX_PRIORITY} is allowed"
         raise ValueError(msg)
     encoded_key = b"" if key is None else key.encode()
@@ -126,7 +135,7 @@ class Queue:
 
     # ---- putting ----
 
-    def put(  # noqa: PLR0913
+    def put(
         self,
         body: Any,  # noqa: ANN401 - anything bytes-like
         *,
@@ -158,7 +167,8 @@ class Queue:
         """
         if (
             type(body) is bytes
-            and priority is None and ttl is None and delay is None and key is None and headers is None and properties is None
+            and priority is None and ttl is None and delay is None
+            and key is None and headers is None and properties is None
             and len(body) <= _LONG
         ):  # fmt: skip
             status = self._put(body, len(body))
@@ -166,12 +176,13 @@ class Queue:
                 return
             options = NO_OPTIONS
         else:
-            options = _options(priority, ttl, delay, key, headers, properties)
+            options = _options(priority, ttl, delay, key=key, headers=headers, properties=properties)
             status = -1
         data, size = _body(body)
         until = library.deadline(timeout)
         if size > library.MAX_BODY:
-            text = f"queue {self.name!r}: a body of {size} bytes can never fit: at most {library.MAX_BODY} bytes are allowed"
+            limit = f"at most {library.MAX_BODY} bytes are allowed"
+            text = f"queue {self.name!r}: a body of {size} bytes can never fit: {limit}"
             raise exceptions.OutOfMemory(text)
         if status > 0:
             self._core.put_failed(status, size, until)
@@ -181,7 +192,7 @@ class Queue:
         """:meth:`put` that does not wait for room."""
         self.put(body, timeout=0, **options)
 
-    def put_many(  # noqa: PLR0913
+    def put_many(
         self,
         bodies: Iterable[Any],
         *,
@@ -202,7 +213,7 @@ class Queue:
             queue.Full: none found room in time.
         """
         given = bodies if isinstance(bodies, list) else list(bodies)
-        options = _options(priority, ttl, delay, key, headers, properties)
+        options = _options(priority, ttl, delay, key=key, headers=headers, properties=properties)
         until = library.deadline(timeout)
         plain = [body if type(body) is bytes else _body(body)[0] for body in given]
         if not plain:
@@ -213,14 +224,14 @@ class Queue:
             data, size = _body(body)
             try:
                 self._core.put_with(data, size, options, until)
-            except library.queue.Full:
+            except standard_queue.Full:
                 if done == 0:
                     raise
                 return done
         return len(plain)
 
     @contextlib.contextmanager
-    def reserve(  # noqa: PLR0913
+    def reserve(
         self,
         size: int,
         *,
@@ -232,12 +243,16 @@ class Queue:
         headers: dict[str, Any] | None = None,
         properties: BasicProperties | None = None,
     ) -> Iterator[memoryview]:
-        """A writable memoryview of ``size`` bytes in the slab: published when the block ends, dropped when it raises."""
+        """A writable memoryview of ``size`` bytes in the slab.
+
+        Published when the block ends, dropped when it raises.
+        """
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= library.MAX_BODY:
             msg = f"size={size!r}: 0 to {library.MAX_BODY} bytes are allowed"
             raise ValueError(msg)
         until = library.deadline(timeout)
-        reservation = self._core.reserve(size, _options(priority, ttl, delay, key, headers, properties), until)
+        options = _options(priority, ttl, delay, key=key, headers=headers, properties=properties)
+        reservation = self._core.reserve(size, options, until)
         try:
             assert reservation.memory is not None  # noqa: S101
             yield reservation.memory
@@ -282,8 +297,8 @@ class Queue:
         until = library.deadline(timeout)
         if status != library.EMPTY:
             self._core.get_failed(status)
-        elif until <= library.time.monotonic_ns():
-            raise library.queue.Empty
+        elif until <= time.monotonic_ns():
+            raise standard_queue.Empty
         return self._core.get_wait(auto_ack=auto_ack, until=until)
 
     def get_nowait(self, *, auto_ack: bool = False) -> Message:
@@ -352,7 +367,10 @@ class Queue:
         checked = settings.validate(given)
         current, flags = self._connection.settings_of(self._core)
         self._core.configure(
-            dataclasses.replace(current, **checked), flags, trim=trim, until=self._connection.operation_deadline(),
+            dataclasses.replace(current, **checked),
+            flags,
+            trim=trim,
+            until=self._connection.operation_deadline(),
         )
 
     def pause(self) -> None:
@@ -437,7 +455,7 @@ class Queue:
         return self._core
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._connection.reopen, (self._connection.broker_name, self.name)
+        return type(self._connection).reopen, (self._connection.broker_name, self.name)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r} of broker {self._connection.broker_name!r}>"

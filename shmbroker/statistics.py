@@ -8,12 +8,14 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueueStatistics:
-    """A queue at one moment. At rest added == acked + expired + killed + replaced + dropped + dead_lettered + moved + message_count.
+    """A queue at one moment.
 
-    ``message_count`` is the number of distinct live messages: ``ready + delivering + scheduled``. ``bytes`` are those of
-    their bodies. ``killed`` counts purge and delete, ``replaced`` the victims of a ring, ``dropped`` overflow and reject.
-    ``interested``, ``notified`` and ``not_interested`` are the consumer lists of seed 002; ``non_acquiring`` the browsers.
-    ``rescues`` counts notifications that only the housekeeper's check brought about.
+    At rest added == acked + expired + killed + replaced + dropped + dead_lettered + moved + message_count.
+
+    ``message_count`` is the number of distinct live messages: ``ready + delivering + scheduled``. ``bytes`` are those
+    of their bodies. ``killed`` counts purge and delete, ``replaced`` the victims of a ring, ``dropped`` overflow and
+    reject. ``interested``, ``notified`` and ``not_interested`` are the consumer lists of seed 002; ``non_acquiring``
+    the browsers. ``rescues`` counts notifications that only the housekeeper's check brought about.
     """
 
     name: str
@@ -41,7 +43,10 @@ class QueueStatistics:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BrokerStatistics:
-    """A broker at one moment; sizes in bytes, ``created_at`` in POSIX seconds, ``housekeeper_pid`` 0 when there is none."""
+    """A broker at one moment.
+
+    Sizes in bytes, ``created_at`` in POSIX seconds, ``housekeeper_pid`` 0 when there is none.
+    """
 
     name: str
     memory_limit: int
@@ -89,7 +94,10 @@ class ConsumerInfo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConsumerStatistics:
-    """A consumer as its own process sees it: messages delivered to the application, unacked, and pulled but not taken yet."""
+    """A consumer as its own process sees it.
+
+    Messages delivered to the application, unacked, and pulled but not taken yet.
+    """
 
     prefetch: int
     delivered: int

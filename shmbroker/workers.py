@@ -10,15 +10,16 @@ import queue as standard_queue
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
 from shmbroker.broker import connect
-from shmbroker.message import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
+    from shmbroker.message import Message
 
 _WAIT_SECONDS = 0.5
 _PATIENCE_SECONDS = 30.0
@@ -40,7 +41,12 @@ class WorkerPool:
     """
 
     def __init__(
-        self, function: Callable[[Message], object], queue: str, *, broker: str = "default", processes: int | None = None,
+        self,
+        function: Callable[[Message], object],
+        queue: str,
+        *,
+        broker: str = "default",
+        processes: int | None = None,
         prefetch: int = 1,
     ) -> None:
         if not callable(function):
@@ -59,7 +65,7 @@ class WorkerPool:
         self._lock = threading.Lock()
         self.restarts = 0
 
-    def start(self) -> WorkerPool:
+    def start(self) -> Self:
         """Starts the workers. Returns itself."""
         with self._lock:
             if self._supervisor is None:
@@ -112,10 +118,12 @@ class WorkerPool:
                     worker.join()
             self._workers = []
 
-    def __enter__(self) -> WorkerPool:
+    def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def __repr__(self) -> str:

@@ -140,10 +140,8 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
     }
   } else if (k->closed) {
     length = -(int64_t)SB_CLOSED;
-  } else {
-    for (uint32_t i = 0; i < k->subscription_count; i++) {
-      if (!sb_queue_is_open(k->subscriptions[i].q)) length = -(int64_t)SB_DELETED;
-    }
+  } else if (sb_consumer_orphaned(k)) {
+    length = -(int64_t)SB_DELETED;
   }
   sb_api_leave(k->c);
   return length;

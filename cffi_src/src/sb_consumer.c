@@ -278,14 +278,24 @@ bool sb_consumer_wants_work(sb_consumer *k) {
   return false;
 }
 
+bool sb_consumer_orphaned(const sb_consumer *k) {
+  for (uint32_t i = 0; i < k->subscription_count; i++) {
+    if (sb_queue_is_open(k->subscriptions[i].q)) return false;
+  }
+  return true;
+}
+
 bool sb_consumer_turn(sb_consumer *k) {
   bool more = false;
   for (uint32_t i = 0; i < k->subscription_count; i++) {
     sb_subscription *s = &k->subscriptions[(k->rotation + i) % k->subscription_count];
     sb_node_shm *n = sb_slot_at(k->c->b, s->node);
     (void)SB_SWAP(&n->flagged, 0, SB_SEQ_CST); /* P9: cleared, then looked */
-    if (deliver_single_message(k, s) == SB_OK) {
+    sb_status status = deliver_single_message(k, s);
+    if (status == SB_OK) {
       more = true;
+    } else if (status == SB_DELETED && sb_consumer_orphaned(k)) {
+      signal_row(k); /* whoever waits for the row has to be told */
     }
     if (k->starved) {
       break;

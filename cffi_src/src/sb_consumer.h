@@ -89,6 +89,8 @@ void sb_consumer_pull(sb_consumer *k);
 void sb_consumer_free_place(sb_consumer *k, uint32_t place);
 void sb_consumer_resume(sb_consumer *k);
 bool sb_consumer_wants_work(sb_consumer *k);
+/* Are all its queues deleted? */
+bool sb_consumer_orphaned(const sb_consumer *k);
 /* Puts back what the consumer holds: the row, or everything. */
 void sb_consumer_return(sb_consumer *k, bool everything);
 void sb_consumer_detach(sb_consumer *k);

@@ -184,7 +184,7 @@ sb_status sb_waiter_row(sb_consumer *k, uint64_t deadline_ns) {
   for (;;) {
     uint32_t word = SB_OR(&k->local, 1u, SB_SEQ_CST) | 1u; /* odd: somebody sleeps */
     sb_lock(&k->c->lock);
-    bool ready = k->row_first != k->row_end, closed = k->closed || k->c->closed;
+    bool ready = k->row_first != k->row_end || sb_consumer_orphaned(k), closed = k->closed || k->c->closed;
     bool stopping = SB_LOAD(&k->c->b->header->closing, SB_ACQUIRE) != 0;
     sb_unlock(&k->c->lock);
     if (ready || closed || stopping) {

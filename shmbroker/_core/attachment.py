@@ -16,7 +16,10 @@ _attached: dict[str, Attachment] = {}
 
 
 class Attachment:
-    """The mapped memory of a broker and this process's slot in it. Counted: the last connection that leaves detaches."""
+    """The mapped memory of a broker and this process's slot in it.
+
+    Counted: the last connection that leaves detaches.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path

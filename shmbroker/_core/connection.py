@@ -212,8 +212,8 @@ class CoreConnection:
         counted = {
             name: int(getattr(facts, name))
             for name in (
-                "ready", "delivering", "scheduled", "bytes", "added", "acked", "expired", "killed", "replaced", "dropped",
-                "dead_lettered", "moved", "redelivered", "rescues",
+                "ready", "delivering", "scheduled", "bytes", "added", "acked", "expired", "killed", "replaced",
+                "dropped", "dead_lettered", "moved", "redelivered", "rescues",
             )
         }  # fmt: skip
         lists = {
@@ -259,7 +259,9 @@ class CoreConnection:
             if slow.sb_connection_describe(self.attachment.handle, number, facts) == library.OK:
                 name = ffi.string(facts.name).decode(errors="replace")
                 created = facts.created_ns / library.NANOSECONDS
-                found.append(statistics.ConnectionInfo(number, name, facts.pid, created, facts.consumers, facts.holding))
+                found.append(
+                    statistics.ConnectionInfo(number, name, facts.pid, created, facts.consumers, facts.holding)
+                )
         return found
 
     @guarded
@@ -274,7 +276,8 @@ class CoreConnection:
             if facts is not None:
                 names[slot] = _name_of(facts)
         words = [
-            wording.of(item.code, item.slot, item.where, item.found, item.expected, names) for item in findings[0 : min(count, room)]
+            wording.of(item.code, item.slot, item.where, item.found, item.expected, names=names)
+            for item in findings[0 : min(count, room)]
         ]
         return words + ([f"... and {count - room} more"] if count > room else [])
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import queue
 import time
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from shmbroker import _native, _native_fast, exceptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 slow: Any = _native.lib
 fast: Any = _native_fast.lib
@@ -57,12 +60,42 @@ def deadline(timeout: float | None) -> int:
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
         msg = f"timeout={timeout!r}: seconds >= 0, or None to wait for ever, are allowed"
         raise ValueError(msg)
-    return min(time.monotonic_ns() + int(timeout * NANOSECONDS), FOR_EVER) if timeout < 10**9 else FOR_EVER  # noqa: PLR2004
+    return min(time.monotonic_ns() + int(timeout * NANOSECONDS), FOR_EVER) if timeout < 10**9 else FOR_EVER
 
 
 def as_fast(handle: Any, ctype: str) -> Any:  # noqa: ANN401 - cffi has no types
     """The same handle for the module that keeps the GIL."""
     return fast_ffi.cast(ctype, int(ffi.cast("uintptr_t", handle)))
+
+
+# What becomes of a status; ``what`` is the object it is about, and may be empty.
+_ERRORS: dict[int, Callable[[str], Exception]] = {
+    FORKED: lambda _: exceptions.ForkedConnectionError(
+        text="this connection was opened before a fork: open another one in this process"
+    ),
+    CLOSED: lambda what: exceptions.ConnectionClosed(text=f"{what or 'the connection'} is closed"),
+    STOPPING: lambda _: exceptions.ConnectionClosedByBroker(320, _CLOSED_BY_BROKER),
+    DELETED: lambda what: exceptions.NotFound(404, f"NOT_FOUND - no {what} in vhost '/'"),
+    NOT_FOUND: lambda what: exceptions.NotFound(404, f"NOT_FOUND - no {what} in vhost '/'"),
+    EMPTY: lambda _: queue.Empty(),
+    FULL: queue.Full,
+    SETTLED: lambda _: exceptions.MessageSettled(
+        406, "PRECONDITION_FAILED - the message was acknowledged, rejected or returned already"
+    ),
+    slow.SB_CORRUPT: lambda what: exceptions.CorruptSegment(
+        text=f"{what or 'the broker'}: shared memory contradicts itself; run `shmbroker doctor`"
+    ),
+    slow.SB_ADDRESS_SPACE: lambda what: exceptions.OutOfMemory(
+        f"{what or 'the broker'}: its memory cannot be mapped; is the address space limited (ulimit -v)?"
+    ),
+    slow.SB_LIMIT: lambda what: exceptions.NotAllowed(
+        530, f"NOT_ALLOWED - {what or 'the broker'}: no more of them are possible"
+    ),
+    slow.SB_ACCESS: lambda what: exceptions.AccessRefused(
+        403, f"ACCESS_REFUSED - {what}: its shared memory belongs to somebody else"
+    ),
+    TIMEOUT: exceptions.Timeout,
+}
 
 
 def raise_for(status: int, what: str = "") -> NoReturn:
@@ -72,33 +105,7 @@ def raise_for(status: int, what: str = "") -> NoReturn:
         status: anything but OK.
         what: the object it is about, such as ``queue 'jobs'``.
     """
-    match status:
-        case _ if status == FORKED:
-            text = "this connection was opened before a fork: open another one in this process"
-            raise exceptions.ForkedConnectionError(text=text)
-        case _ if status == CLOSED:
-            raise exceptions.ConnectionClosed(text=f"{what or 'the connection'} is closed")
-        case _ if status == STOPPING:
-            raise exceptions.ConnectionClosedByBroker(320, _CLOSED_BY_BROKER)
-        case _ if status in {DELETED, NOT_FOUND}:
-            raise exceptions.NotFound(404, f"NOT_FOUND - no {what} in vhost '/'")
-        case _ if status == EMPTY:
-            raise queue.Empty
-        case _ if status == FULL:
-            raise queue.Full(what)
-        case _ if status == SETTLED:
-            text = "PRECONDITION_FAILED - the message was acknowledged, rejected or returned already"
-            raise exceptions.MessageSettled(406, text)
-        case _ if status == slow.SB_CORRUPT:
-            raise exceptions.CorruptSegment(text=f"{what or 'the broker'}: shared memory contradicts itself; run `shmbroker doctor`")
-        case _ if status == slow.SB_ADDRESS_SPACE:
-            text = f"{what or 'the broker'}: its memory cannot be mapped; is the address space limited (ulimit -v)?"
-            raise exceptions.OutOfMemory(text)
-        case _ if status == slow.SB_LIMIT:
-            raise exceptions.NotAllowed(530, f"NOT_ALLOWED - {what or 'the broker'}: no more of them are possible")
-        case _ if status == slow.SB_ACCESS:
-            raise exceptions.AccessRefused(403, f"ACCESS_REFUSED - {what}: its shared memory belongs to somebody else")
-        case _ if status == TIMEOUT:
-            raise exceptions.Timeout(what)
-        case _:
-            raise exceptions.BrokerError(541, f"{what or 'the broker'}: operation failed (status {status})")
+    error = _ERRORS.get(status)
+    if error is None:
+        raise exceptions.BrokerError(541, f"{what or 'the broker'}: operation failed (status {status})")
+    raise error(what)

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import functools
+import queue as standard_queue
+import time
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
@@ -48,7 +50,11 @@ def settings_of(facts: Any) -> tuple[QueueSettings, int]:  # noqa: ANN401
 
 def _core_settings(settings: QueueSettings, flags: int) -> Any:  # noqa: ANN401
     pointer = ffi.new("sb_settings *")
-    pointer.ring_size, pointer.max_length, pointer.max_bytes = settings.ring_size, settings.max_length, settings.max_bytes
+    pointer.ring_size, pointer.max_length, pointer.max_bytes = (
+        settings.ring_size,
+        settings.max_length,
+        settings.max_bytes,
+    )
     pointer.overflow, pointer.flags = OVERFLOWS.index(settings.overflow), flags
     return pointer
 
@@ -56,7 +62,9 @@ def _core_settings(settings: QueueSettings, flags: int) -> Any:  # noqa: ANN401
 def locked(status: int, holder: int, what: str) -> None:
     """Raises for a topology change that did not get its lock or failed otherwise."""
     if status == library.TIMEOUT:
-        text = f"{what}: the topology lock is held by process {holder}" if holder else f"{what}: the topology lock is held"
+        text = (
+            f"{what}: the topology lock is held by process {holder}" if holder else f"{what}: the topology lock is held"
+        )
         raise exceptions.Timeout(text)
     if status != library.OK:
         library.raise_for(status, what)
@@ -66,7 +74,9 @@ def declare(connection: CoreConnection, name: str, settings: QueueSettings, unti
     """Makes a queue; False when it exists."""
     slot, holder, encoded = ffi.new("uint32_t *"), ffi.new("int32_t *"), name.encode()
     while True:
-        status = slow.sb_declare(connection.handle, encoded, len(encoded), _core_settings(settings, 0), until, slot, holder)
+        status = slow.sb_declare(
+            connection.handle, encoded, len(encoded), _core_settings(settings, 0), until, slot, holder
+        )
         if status != library.GROW:
             break
         connection.attachment.grow()
@@ -116,7 +126,7 @@ class CoreQueue:
             try:
                 self.connection.attachment.grow()
             except exceptions.OutOfMemory:
-                if until <= library.time.monotonic_ns():
+                if until <= time.monotonic_ns():
                     raise
                 self._wait_for_room(memory=True, size=size, until=until)
         elif status == library.FULL:
@@ -136,19 +146,23 @@ class CoreQueue:
         limit = min(library.MAX_BODY, int(facts.memory_limit))
         settings, _ = settings_of(self.facts())
         if size <= limit and 0 <= settings.max_bytes < size:
-            raise library.queue.Full(f"{self.what}: a body of {size} bytes can never fit max_bytes={settings.max_bytes}")
+            text = f"{self.what}: a body of {size} bytes can never fit max_bytes={settings.max_bytes}"
+            raise standard_queue.Full(text)
         text = f"{self.what}: a body of {size} bytes can never fit: at most {limit} bytes are allowed"
         raise exceptions.OutOfMemory(text)
 
     def _wait_for_room(self, *, memory: bool, size: int, until: int) -> None:
         self.connection.start_io()
-        status = slow.sb_wait_for_room(self.handle, memory, size, until) if until > library.time.monotonic_ns() else library.TIMEOUT
+        status = (
+            slow.sb_wait_for_room(self.handle, memory, size, until) if until > time.monotonic_ns() else library.TIMEOUT
+        )
         if status == library.TIMEOUT:
             if memory:
                 raise out_of_memory(self.connection, size)
             settings, _ = settings_of(self.facts())
             limits = f"max_length={settings.max_length}, max_bytes={settings.max_bytes}"
-            raise library.queue.Full(f"{self.what} is full: {self.length()} messages are ready ({limits})")
+            text = f"{self.what} is full: {self.length()} messages are ready ({limits})"
+            raise standard_queue.Full(text)
         if status == library.GROW:
             self.connection.attachment.grow()
         elif status not in {library.OK, library.INTERRUPTED}:
@@ -176,13 +190,15 @@ class CoreQueue:
         status = ffi.new("sb_status *")
         done = offset = 0
         while done < len(lengths):
-            count = slow.sb_put_many(self.handle, source + offset, sizes + done, len(lengths) - done, options.pointer, status)
+            count: int = slow.sb_put_many(
+                self.handle, source + offset, sizes + done, len(lengths) - done, options.pointer, status
+            )
             offset += sum(lengths[done : done + count])
             done += count
             if status[0] != library.OK:
                 try:
                     self.put_failed(int(status[0]), lengths[done], until)
-                except library.queue.Full:
+                except standard_queue.Full:
                     if done == 0:
                         raise
                     return done
@@ -225,7 +241,7 @@ class CoreQueue:
         if status == library.GROW:
             self.connection.attachment.grow()
         elif status in {library.TIMEOUT, library.EMPTY}:
-            raise library.queue.Empty
+            raise standard_queue.Empty
         elif status == library.NO_MEMORY:
             raise out_of_memory(self.connection, 0)
         elif status != library.INTERRUPTED:
@@ -241,8 +257,8 @@ class CoreQueue:
         while got <= 0:
             if -got != library.EMPTY:
                 self.get_failed(-got)
-            if -got == library.EMPTY and until <= library.time.monotonic_ns():
-                raise library.queue.Empty
+            if -got == library.EMPTY and until <= time.monotonic_ns():
+                raise standard_queue.Empty
             got = slow.sb_get_many_wait(*arguments, until)
         return bytes(ffi.buffer(memory, used[0])), ffi.unpack(index, 3 * got)
 
@@ -287,7 +303,9 @@ class CoreQueue:
     def configure(self, settings: QueueSettings, flags: int, *, trim: bool, until: int) -> None:
         """New settings."""
         holder = ffi.new("int32_t *")
-        locked(slow.sb_configure(self.handle, _core_settings(settings, flags), trim, until, holder), holder[0], self.what)
+        locked(
+            slow.sb_configure(self.handle, _core_settings(settings, flags), trim, until, holder), holder[0], self.what
+        )
 
     @guarded
     def delete(self, *, if_unused: bool, if_empty: bool, until: int) -> int:
@@ -317,7 +335,8 @@ class CoreQueue:
         """Moves ready messages, the oldest first."""
         status, moved = ffi.new("sb_status *"), 0
         while moved < limit:
-            moved += slow.sb_move(self.handle, target.handle, limit - moved, status)
+            count: int = slow.sb_move(self.handle, target.handle, limit - moved, status)
+            moved += count
             if status[0] == library.GROW:
                 self.connection.attachment.grow()
             elif status[0] == library.FULL:

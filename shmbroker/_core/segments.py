@@ -18,7 +18,7 @@ import posix_ipc
 from shmbroker import exceptions
 from shmbroker._core import library
 
-DIRECTORY = pathlib.Path("/dev/shm")
+DIRECTORY = pathlib.Path("/dev/shm")  # noqa: S108 - where shm_open puts its objects
 CHUNK = 2 << 20
 MINIMUM_CHUNKS = 16
 MAXIMUM_CHUNKS = 32768
@@ -51,7 +51,7 @@ def _no_room(size: int, what: str) -> exceptions.OutOfMemory:
     stat = os.statvfs(DIRECTORY)
     free, whole = stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize
     return exceptions.OutOfMemory(
-        f"/dev/shm has no room for {what} of {size} bytes: {free} of {whole} bytes are free "
+        f"{DIRECTORY} has no room for {what} of {size} bytes: {free} of {whole} bytes are free "
         "(in a container: docker run --shm-size, or an emptyDir of medium Memory at /dev/shm)",
     )
 
@@ -107,7 +107,13 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
     with contextlib.closing(head):
         view = library.ffi.from_buffer(head)
         status = library.slow.sb_broker_format(
-            view, size, name.encode(), chunks * CHUNK, per_segment, mode, secrets.randbits(63) | 1,
+            view,
+            size,
+            name.encode(),
+            chunks * CHUNK,
+            per_segment,
+            mode,
+            secrets.randbits(63) | 1,
         )
         library.ffi.release(view)
         if status != library.OK:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 HANDLERS = """
+import os
 import pathlib
+import signal
 
 def keep(message):
     with pathlib.Path("kept").open("ab") as file:
@@ -27,6 +29,10 @@ def keep(message):
 def fail_at_two(message):
     if bytes(message) == b"2":
         raise ValueError("two is\\ntoo much")
+
+def stop_and_keep(message):
+    os.kill(os.getpid(), signal.SIGTERM)
+    keep(message)
 
 number = 5
 """
@@ -148,6 +154,18 @@ def test_a_signal_is_a_clean_end(
     ran = finish(process)
     assert (ran.code, ran.out, ran.err) == (0, "", "")
     assert jobs.statistics().message_count == 0
+
+
+def test_a_signal_lets_the_message_in_hand_be_finished(
+    start: Callable[..., Any], finish: Callable[..., Any], jobs: shmbroker.Queue, handlers: Path
+) -> None:
+    """It is dealt with and acknowledged; the next one is left alone."""
+    jobs.put_many([b"1", b"2"])
+    ran = finish(start("consume", "jobs", "--call", "handlers:stop_and_keep"))
+    assert (ran.code, ran.err) == (0, "")
+    assert (handlers / "kept").read_bytes() == b"1\n"
+    assert [bytes(message) for message in jobs.browse()] == [b"2"]
+    assert jobs.statistics().acked == 1
 
 
 def test_a_reader_that_goes_away_costs_no_message(

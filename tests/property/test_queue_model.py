@@ -267,6 +267,23 @@ class QueueMachine(RuleBasedStateMachine):
             self.target.put(entry.body)
         assert self.queue.move(self.names[1], limit=limit) == len(gone)
 
+    @precondition(lambda self: self.target.ready)
+    @rule()
+    def get_from_the_other(self) -> None:
+        """Get the oldest of those moved."""
+        message = self.other.get_nowait(auto_ack=True)
+        entry = self.target.take()
+        assert bytes(message).decode() == entry.body
+        self.target.held.remove(entry)
+        self.target.acked += 1
+
+    @rule()
+    def put_to_the_other(self) -> None:
+        """Put one where others are moved to."""
+        body = self.next_body()
+        self.other.put(body.encode())
+        self.target.put(body)
+
     @precondition(lambda self: self.model.overflow == "block")
     @rule(size=st.just(UNBOUNDED) | SIZES, trim=st.booleans())
     def resize(self, size: int, *, trim: bool) -> None:

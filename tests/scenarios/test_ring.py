@@ -213,6 +213,23 @@ def test_t05_a_delayed_one_due_into_a_full_ring_is_never_delivered(
 
 
 @of_size(3)
+def test_r7_due_into_a_full_ring_the_oldest_of_all_loses(
+    ring: shmbroker.Queue,
+) -> None:
+    """A, B pending, C delayed, D pending: when C is due, A is the victim, by age.
+
+    "The victim is always the pending message with the lowest sequence, whoever returns
+    it, and by whatever path" (the decisions at the top of queues.md).
+    """
+    put_each(ring, "AB")
+    ring.put(b"C", delay=0.3)
+    ring.put(b"D")
+    await_counts(ring, message_count=3, scheduled=0, ready=3, replaced=1)
+    assert listing(ring) == list("BCD")
+    assert take(ring, 3) == list("BCD")
+
+
+@of_size(3)
 def test_r8_due_into_a_ring_with_room_comes_first(ring: shmbroker.Queue) -> None:
     """R=3, A delayed and sent before B: when due, A is delivered before B."""
     ring.put(b"A", delay=DELAY_SECONDS)

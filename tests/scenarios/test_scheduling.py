@@ -17,6 +17,7 @@ from scenario_support.observing import (
     put_each,
     take,
     text,
+    texts,
 )
 from scenario_support.processes import actors
 
@@ -93,6 +94,27 @@ def test_t21_a_waiting_consumer_gets_none_before_its_time(
             message.ack()
     assert received == bodies
     assert_counts(queue, message_count=0, acked=10)
+
+
+@pytest.mark.parametrize("way", ["get", "get_many", "consume"])
+def test_q59_a_message_that_came_due_is_in_its_place(queue: shmbroker.Queue, way: str) -> None:
+    """Due, it comes before what was sent later and after what was sent before.
+
+    "A held message lies HELD at its position and turns AVAILABLE in place" (DESIGN 4.3).
+    """
+    put_each(queue, "AB")
+    queue.put(b"C", delay=0.2)
+    queue.put(b"D")
+    await_counts(queue, scheduled=0, ready=4)
+    assert listing(queue) == list("ABCD")
+    if way == "get":
+        received = take(queue, 4)
+    elif way == "get_many":
+        received = texts(queue.get_many(4))
+    else:
+        with queue.consume() as consumer:
+            received = [text(consumer.get(timeout=60)) for _ in range(4)]
+    assert received == list("ABCD")
 
 
 def test_t22_a_waiting_consumer_gets_each_when_it_is_due(

@@ -111,6 +111,7 @@ def test_stop_leaves_the_clients_alone(broker_name: str) -> None:
             queue.put(f"{number}".encode())
         assert take(queue, 100) == [f"{number}" for number in range(100)]
         queue.put(b"late", delay=0.2)
+        broker.start()
         assert take(queue, 1) == ["late"]
         assert connection.doctor() == []
 

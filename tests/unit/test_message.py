@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import time
 from pathlib import Path
@@ -267,6 +268,61 @@ def test_the_memory_of_a_view_comes_back(broker: shmbroker.Broker, queue: shmbro
     assert_counts(queue, message_count=0, acked=11)
     assert broker.statistics().memory_used >= before + 9 * 2**20
     views.clear()
+    eventually(lambda: broker.statistics().memory_used <= before + 64 * 1024)
+
+
+@pytest.mark.parametrize("take", ["get", "get and view", "get_many", "consume"])
+def test_auto_acked_bodies_are_freed_when_they_are_let_go(
+    broker: shmbroker.Broker, queue: shmbroker.Queue, take: str
+) -> None:
+    """What came with auto_ack is free when nobody looks at it any more: at once.
+
+    Not when the garbage collector comes by: it does not know how large bodies are.
+    """
+    size = 2**20
+    queue.put(bytes(size))
+    queue.get().ack()
+    before = broker.statistics().memory_used
+    consumer = queue.consume(auto_ack=True) if take == "consume" else None
+    gc.disable()
+    try:
+        for _ in range(10):
+            queue.put(bytes(size))
+            if consumer is not None:
+                message = consumer.get(timeout=60)
+                assert len(message) == size
+                del message
+            elif take == "get_many":
+                batch = queue.get_many(5, auto_ack=True)
+                assert len(batch) == 1
+                del batch
+            else:
+                message = queue.get(auto_ack=True)
+                if take == "get and view":
+                    view = message.body[:3]
+                    del view
+                del message
+        await_counts(queue, message_count=0, acked=11)
+        if consumer is not None:
+            consumer.close()
+        used = broker.statistics().memory_used
+        assert used <= before + 64 * 1024
+    finally:
+        gc.enable()
+
+
+def test_a_batch_that_is_never_looked_at_leaks_nothing(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
+    """Bodies of a batch taken with auto_ack, never looked at: free when it goes.
+
+    At the latest when its connection is closed; and doctor() finds what is leaked.
+    """
+    queue.put(bytes(2**20))
+    queue.get().ack()
+    before = broker.statistics().memory_used
+    with broker.connect() as other:
+        for _ in range(5):
+            queue.put(bytes(2**20))
+        other.queue("q").get_many(5, auto_ack=True)
     eventually(lambda: broker.statistics().memory_used <= before + 64 * 1024)
 
 

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_holdings.h"
+
+#include <string.h>
+
+#include "sb_wait.h"
+
+static uint64_t token_of(const sb_broker *b, const sb_holding_shm *h) {
+  return (uint64_t)((const uint8_t *)h - b->arena) / sizeof(sb_holding_shm);
+}
+
+static sb_status add_chunk(sb_connection *c) {
+  sb_broker *b = c->b;
+  uint64_t token = c->last == NULL ? SB_TOKEN_BOOT : token_of(b, &c->last->entries[0]);
+  uint32_t slot;
+  uint64_t gen;
+  sb_status status = sb_slab_alloc(c, sb_slab_class_of(b, SB_KIND_HOLDINGS), token, &slot, &gen);
+  if (status != SB_OK) {
+    return status;
+  }
+  sb_holdings_shm *fresh = sb_slot_at(b, slot);
+  SB_STORE(&fresh->next, 0u, SB_RELAXED);
+  SB_STORE(&fresh->used, SB_HOLDINGS_FIRST, SB_RELAXED);
+  SB_STORE(&fresh->entries[0].what, 0, SB_RELAXED);
+  SB_CRASHPOINT("connection.holdings.allocated");
+  SB_STORE(c->last == NULL ? &c->shm->holdings : &c->last->next, slot, SB_RELEASE);
+  c->last = fresh;
+  return SB_OK;
+}
+
+sb_status sb_holding_take(sb_connection *c, uint64_t *token) {
+  sb_broker *b = c->b;
+  if (c->free_holding != 0) {
+    *token = c->free_holding;
+    if (*token * sizeof(sb_holding_shm) >= b->arena_bytes || !sb_chunk_ready(b, (uint32_t)(*token / 16 / SB_CHUNK_UNITS))) {
+      return SB_CORRUPT;
+    }
+    c->free_holding = SB_LOAD(&sb_holding_at(c->b, *token)->where, SB_RELAXED);
+    return SB_OK;
+  }
+  uint32_t used = SB_LOAD(&c->last->used, SB_RELAXED);
+  if (used >= SB_HOLDINGS_PER_CHUNK) {
+    sb_status status = add_chunk(c);
+    if (status != SB_OK) {
+      return status;
+    }
+    used = SB_HOLDINGS_FIRST;
+  }
+  sb_holding_shm *h = &c->last->entries[used];
+  SB_STORE(&h->what, SB_HOLD_NONE, SB_RELAXED);
+  SB_STORE(&c->last->used, used + 1, SB_RELEASE);
+  *token = token_of(c->b, h);
+  return SB_OK;
+}
+
+void sb_holding_give(sb_connection *c, uint64_t token) {
+  sb_holding_shm *h = sb_holding_at(c->b, token);
+  SB_STORE(&h->what, SB_HOLD_NONE, SB_RELEASE);
+  SB_STORE(&h->where, c->free_holding, SB_RELAXED);
+  c->free_holding = token;
+}
+
+static sb_status take_id(sb_connection *c) {
+  sb_broker *b = c->b;
+  for (uint32_t k = 0; k < SB_MAX_CONNECTIONS; k++) { /* oldest first: an id rests as long as possible */
+    uint32_t id = SB_ADD(&b->header->next_connection, 1u, SB_RELAXED) % SB_MAX_CONNECTIONS;
+    uint64_t word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
+    if (id != 0 && sb_conn_state(word) == SB_CONN_FREE &&
+        SB_CAS(&b->connections[id], &word, sb_conn_word(SB_CONN_LIVE, b->process, 0, sb_conn_epoch(word) + 1), SB_ACQ_REL)) {
+      c->id = id;
+      return SB_OK;
+    }
+  }
+  return SB_LIMIT;
+}
+
+sb_status sb_connection_open(sb_broker *b, sb_connection *c, const char *name, uint32_t name_length) {
+  memset(c, 0, sizeof *c);
+  c->b = b;
+  sb_connection_shm scratch; /* claims are noted in the record: until it exists they are noted here, and lost with us */
+  memset(&scratch, 0, sizeof scratch);
+  c->shm = &scratch;
+  sb_status status = take_id(c);
+  if (status != SB_OK) {
+    return status;
+  }
+  SB_CRASHPOINT("connection.id.taken");
+  uint64_t gen;
+  status = sb_slab_alloc(c, sb_slab_class_of(b, SB_KIND_CONNECTION), SB_TOKEN_BOOT, &c->record, &gen);
+  uint64_t word = SB_LOAD(&b->connections[c->id], SB_RELAXED);
+  if (status != SB_OK) {
+    SB_STORE(&b->connections[c->id], sb_conn_word(SB_CONN_FREE, 0, 0, sb_conn_epoch(word)), SB_RELEASE);
+    return status;
+  }
+  sb_connection_shm *shm = sb_slot_at(b, c->record);
+  memset(shm, 0, sizeof *shm);
+  SB_STORE(&shm->id, c->id, SB_RELAXED);
+  SB_STORE(&shm->process, b->process, SB_RELAXED);
+  SB_STORE(&shm->created_ns, sb_wall_ns(), SB_RELAXED);
+  memcpy(shm->name, name, name_length < SB_NAME_MAX ? name_length : SB_NAME_MAX);
+  memcpy((void *)shm->claims, (const void *)scratch.claims, sizeof shm->claims);
+  c->shm = shm;
+  SB_STORE(&b->connections[c->id], sb_conn_word(SB_CONN_LIVE, b->process, c->record, sb_conn_epoch(word)), SB_RELEASE);
+  SB_CRASHPOINT("connection.record.linked");
+  status = add_chunk(c);
+  return status == SB_OK ? sb_holding_take(c, &c->page_token) : status;
+}
+
+sb_status sb_holding_object(sb_connection *c, unsigned kind, uint64_t *token, uint32_t *slot, uint64_t *gen) {
+  sb_status status = sb_holding_take(c, token);
+  if (status != SB_OK) {
+    return status;
+  }
+  status = sb_slab_alloc(c, sb_slab_class_of(c->b, kind), *token, slot, gen);
+  if (status != SB_OK) {
+    sb_holding_give(c, *token);
+  }
+  return status;
+}
+
+sb_connection_shm *sb_connection_record(sb_broker *b, unsigned id) {
+  if (id == 0 || id >= SB_MAX_CONNECTIONS) {
+    return NULL;
+  }
+  uint64_t word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
+  uint32_t slot = sb_conn_slot(word);
+  return sb_conn_state(word) == SB_CONN_LIVE ? sb_slab_object(b, slot, SB_KIND_CONNECTION) : NULL;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Holdings: the table of what a connection is taking, holds or gives back; and how a connection comes to be.
+ *
+ * What: entries of 16 bytes in chunks that the slab gives; the table's words are described in sb_connection.h.
+ *
+ * Invariants: I10 and I11 of sb_connection.h. Entry 0 of a chunk announces the next chunk; until a connection has a
+ *  chunk, its process slot (`boot`) announces for it.
+ *
+ * Ordering pairs: P8 of sb_connection.h.
+ *
+ * Death (after -> state, repaired by the reaper of the process):
+ *  id taken -> LIVE without a record -> FREE again.   record or chunk allocated, not linked -> announced -> freed.
+ *
+ * Concurrency: the owner, under its connection's lock; opening one connection at a time in a process.
+ */
+#ifndef SB_HOLDINGS_H
+#define SB_HOLDINGS_H
+
+#include "sb_slab.h"
+
+sb_status sb_connection_open(sb_broker *b, sb_connection *c, const char *name, uint32_t name_length);
+/* The record of a connection id, NULL when nobody has it. */
+sb_connection_shm *sb_connection_record(sb_broker *b, unsigned id);
+/* A free entry for the caller; SB_GROW or SB_NO_MEMORY when there is no room for another chunk of them. */
+sb_status sb_holding_take(sb_connection *c, uint64_t *token);
+void sb_holding_give(sb_connection *c, uint64_t token);
+/* Allocates an object of a kind and lists it in a holding of its own. */
+sb_status sb_holding_object(sb_connection *c, unsigned kind, uint64_t *token, uint32_t *slot, uint64_t *gen);
+
+#endif
