@@ -178,7 +178,7 @@ class _Watched:
             connection, bytes(ffi.buffer(facts.name, facts.name_length)).decode(errors="replace"), slot
         )
         self.memory: Any = ffi.new("uint64_t[8]")
-        self._cursor: Any = ffi.new("uint64_t *")
+        self._cursor: Any = ffi.new("uint64_t[2]")
         self._positions: Any = ffi.new("uint64_t[]", 1024)
 
     def is_open(self) -> bool:

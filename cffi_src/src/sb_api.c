@@ -127,12 +127,11 @@ sb_status sb_api_enter(sb_connection *c) {
 }
 
 sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_status *status) {
-  static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER; /* the process slot announces for one only */
   sb_connection *c = calloc(1, sizeof *c);
   struct sb_consumer **consumers = calloc(SB_MAX_TARGETS, sizeof *consumers);
   *status = c == NULL || consumers == NULL ? SB_SYSTEM : sb_forked(b) ? SB_FORKED : SB_OK;
   if (*status == SB_OK) {
-    pthread_mutex_lock(&one_at_a_time);
+    pthread_mutex_lock(&sb_connect_mutex);
     *status = sb_connection_open(b, c, name, length);
     c->consumers = consumers;
     SB_STORE(&c->handles, 1u, SB_RELAXED);
@@ -142,7 +141,7 @@ sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_st
     if (*status != SB_OK && c->shm != NULL && c->record != 0) {
       (void)sb_recover_close(c);
     }
-    pthread_mutex_unlock(&one_at_a_time);
+    pthread_mutex_unlock(&sb_connect_mutex);
   }
   if (*status != SB_OK) {
     free((void *)consumers);
@@ -305,14 +304,6 @@ sb_status sb_find(sb_connection *c, const char *name, uint32_t length, uint32_t 
   return status;
 }
 
-static void apply(sb_queue_shm *q, const sb_settings *s) {
-  SB_STORE(&q->max_length, s->max_length, SB_RELAXED);
-  SB_STORE(&q->max_bytes, s->max_bytes, SB_RELAXED);
-  SB_STORE(&q->overflow, s->overflow, SB_RELAXED);
-  SB_STORE(&q->flags, s->flags, SB_RELAXED);
-  SB_STORE(&q->ring_size, s->ring_size, SB_RELEASE);
-}
-
 sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings, uint64_t deadline_ns,
                      uint32_t *slot, int32_t *holder) {
   sb_status status = sb_usable(c);
@@ -324,10 +315,7 @@ sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const 
     status = SB_EXISTS;
   } else {
     sb_lock(&c->lock);
-    status = sb_directory_create(c, name, length, slot);
-    if (status == SB_OK) {
-      apply(sb_slot_at(c->b, *slot), settings);
-    }
+    status = sb_directory_create(c, name, length, settings, slot);
     sb_unlock(&c->lock);
   }
   sb_topology_unlock(c->b);
@@ -370,7 +358,7 @@ bool sb_leave(sb_queue *q) {
     if (status == SB_OK) sb_api_leave(c);
     return status != SB_OK || q->ledger == NULL;
   }
-  bool left = (uint32_t)SB_LOAD(&q->ledger->holding, SB_RELAXED) == 0 && !consumed(c, q);
+  bool left = (uint32_t)SB_LOAD(&q->ledger->holding, SB_RELAXED) == 0 && q->busy == 0 && !consumed(c, q);
   if (left) leave_queue(c, q);
   sb_api_leave(c);
   return left;
@@ -386,17 +374,20 @@ sb_status sb_configure(sb_queue *q, const sb_settings *settings, bool trim, uint
     status = SB_DELETED;
   } else {
     int64_t before = SB_LOAD(&q->shm->ring_size, SB_RELAXED);
-    bool tracked = sb_queue_tracks(q->shm);
+    bool limits = settings->ring_size >= 0 || settings->max_length >= 0 || settings->max_bytes >= 0;
+    if (limits && !sb_queue_tracks(q->shm)) { /* first the hints, then the limits that believe them */
+      SB_STORE(&q->shm->tracking, 1, SB_SEQ_CST);
+      sb_upkeep_start_tracking(q->c->b, q->shm);
+    }
     if (settings->ring_size >= 0 && settings->ring_size != before) { /* until the bound is known, nothing is evicted */
       SB_STORE(&q->shm->bound, INT64_MAX, SB_SEQ_CST);
     }
-    apply(q->shm, settings);
-    if (!tracked) sb_upkeep_start_tracking(q->c->b, q->shm);
+    sb_directory_apply(q->shm, settings);
     if (settings->ring_size >= 0 && (settings->ring_size != before || trim)) {
       sb_limits_set_bound(q, trim);
     }
     if (trim) (void)sb_limits_enforce(q);
-    sb_consumer_work_arrived(q); /* it may have been paused */
+    sb_consumer_backlog_arrived(q); /* it may have been paused */
     for (int32_t n = SB_LOAD(&q->shm->room_waiting, SB_SEQ_CST); n > 0; n--) {
       sb_consumer_room_made(q->c, q->shm, q->slot);
     }
@@ -494,6 +485,7 @@ int64_t sb_purge(sb_queue *q) {
     step = sb_limits_remove(q, SB_COUNT_KILLED, end, 1024);
     removed += step;
     if (step > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
+    sb_consumer_work_arrived(q); /* one that came later may have been taken and put back */
     sb_api_leave(q->c);
   } while (step == 1024);
   return (int64_t)removed;
@@ -508,6 +500,7 @@ int64_t sb_move(sb_queue *q, sb_queue *target, uint64_t limit, sb_status *status
       break;
     }
     *status = !sb_queue_is_open(q) || !sb_queue_is_open(target) ? SB_DELETED : sb_upkeep_move_one(q, target, end);
+    if (*status != SB_OK && sb_queue_is_open(q)) sb_consumer_work_arrived(q);
     if (*status == SB_OK) {
       moved++;
       (void)sb_limits_enforce(target);

@@ -32,7 +32,8 @@ sb_status sb_api_enter(sb_connection *c); /* usable, and its lock taken */
 static inline void sb_api_leave(sb_connection *c) { sb_unlock(&c->lock); }
 /* Writes the record of a taken message; returns its length. */
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer);
-uint64_t sb_api_record_size(const sb_taken *t);
+/* Does the message header fit its slot, and a caller's buffer? */
+bool sb_api_plausible(const sb_broker *b, const sb_taken *t);
 /* A released or removed message: enforce limits, wake who waits. */
 void sb_api_returned(sb_queue *q);
 sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how, bool keep_view);

@@ -127,7 +127,7 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
     sb_leaf_ref leaf;
     sb_taken t;
     k->row_first++;
-    if (!sb_queue_held(k->c, d->token, &t, &leaf)) {
+    if (!sb_queue_held(k->c, d->token, &t, &leaf) || !sb_api_plausible(k->c->b, &t)) {
       length = -(int64_t)SB_CORRUPT;
     } else {
       length = sb_api_record(q, &t, d->token | SB_PUT(place, SB_TAG_PLACE), d->subscription, buffer);
@@ -197,6 +197,7 @@ void sb_consumer_suspend(sb_consumer *k, bool suspended) {
       for (uint32_t i = 0; i < k->subscription_count; i++) {
         set_notify_work_desired(k, &k->subscriptions[i], !suspended && !k->starved);
       }
+      if (!suspended) sb_consumer_resume(k); /* its credit may have come back meanwhile */
     }
     sb_api_leave(k->c);
   }

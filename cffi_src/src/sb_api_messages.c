@@ -114,9 +114,11 @@ sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_p
     return status;
   }
   if (length > UNLOCKED_COPY) {
+    q->busy++;
     sb_api_leave(q->c);
     memcpy(r.body, body, length);
     sb_lock(&q->c->lock);
+    q->busy--;
   } else {
     memcpy(r.body, body, length);
   }
@@ -159,6 +161,7 @@ sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *o, sb_r
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
     status = prepare(q, length, o, r);
+    q->busy += status == SB_OK;
     sb_api_leave(q->c);
   }
   return status;
@@ -168,6 +171,7 @@ sb_status sb_commit(sb_queue *q, sb_reservation *r) {
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
     status = publish(q, r);
+    q->busy -= status == SB_OK;
     sb_api_leave(q->c);
   }
   return status;
@@ -177,6 +181,7 @@ void sb_abandon(sb_queue *q, sb_reservation *r) {
   if (!sb_forked(q->c->b)) {
     sb_lock(&q->c->lock);
     take_back(q, r);
+    q->busy--;
     sb_consumer_room_made(q->c, q->shm, q->slot);
     sb_unlock(&q->c->lock);
   }
@@ -189,16 +194,11 @@ sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t de
 
 /* ---- getting ---- */
 
-static bool plausible(const sb_broker *b, const sb_taken *t) {
+bool sb_api_plausible(const sb_broker *b, const sb_taken *t) {
   uint64_t room = sb_slab_slot_bytes(b, t->slot);
   const sb_message_shm *m = t->message;
-  return m->body_offset >= sizeof *m && m->body_offset <= room && m->body_length <= room - m->body_offset &&
-         sizeof *m + (uint64_t)m->key_length + m->properties_length <= m->body_offset;
-}
-
-uint64_t sb_api_record_size(const sb_taken *t) {
-  const sb_message_shm *m = t->message;
-  return sizeof(sb_record) + m->key_length + m->properties_length + (m->body_length <= SB_INLINE_BODY ? m->body_length : 0);
+  uint64_t front = sizeof *m + (uint64_t)m->key_length + m->properties_length;
+  return front <= SB_MAX_FRONT && front <= m->body_offset && m->body_offset >= sizeof *m && m->body_offset <= room && m->body_length <= room - m->body_offset;
 }
 
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer) {
@@ -226,7 +226,7 @@ int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32
 
 /* Lock held. A taken message becomes a record; with auto_ack it is settled on the way. */
 static int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) {
-  if (!plausible(q->c->b, t)) {
+  if (!sb_api_plausible(q->c->b, t)) {
     return -(int64_t)SB_CORRUPT;
   }
   if ((t->side & SB_SIDE_REDELIVERED) != 0) sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);
@@ -270,7 +270,7 @@ int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, uint64_t deadline_
     return -(int64_t)status;
   }
   sb_lock(&q->c->lock);
-  int64_t length = hand_over(q, &t, auto_ack, buffer);
+  int64_t length = q->c->closed ? -(int64_t)SB_CLOSED : hand_over(q, &t, auto_ack, buffer); /* closing returned it */
   sb_unlock(&q->c->lock);
   return length;
 }
@@ -318,7 +318,7 @@ int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffe
     return -(int64_t)status;
   }
   sb_lock(&q->c->lock);
-  int64_t n = many(q, &t, count, auto_ack, buffer, size, index, used);
+  int64_t n = q->c->closed ? -(int64_t)SB_CLOSED : many(q, &t, count, auto_ack, buffer, size, index, used);
   sb_unlock(&q->c->lock);
   return n;
 }
@@ -412,7 +412,7 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
         t.message = &m;
         copy_racy((char *)&m, sb_slot_at(b, t.slot), sizeof m);
         uint64_t front = (uint64_t)m.key_length + m.properties_length, need = sizeof(sb_record) + front + m.body_length;
-        bool sound = plausible(b, &t);
+        bool sound = sb_api_plausible(b, &t);
         if (sound && need > size && SB_LOAD(&cell->word, SB_ACQUIRE) == word) {
           memcpy(buffer, &need, sizeof need);
           *position = at - q->base;

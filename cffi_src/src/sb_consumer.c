@@ -110,6 +110,16 @@ void sb_consumer_work_arrived(sb_queue *q) {
   }
 }
 
+void sb_consumer_backlog_arrived(sb_queue *q) {
+  if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
+    sb_consumer_notify_browsers(q->c, q->slot);
+  }
+  int64_t ready = paused(q->shm) ? 0 : sb_queue_ready(q->c->b, q->shm);
+  while (ready-- > SB_LOAD(&q->shm->notified, SB_SEQ_CST) && SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 &&
+         sb_consumer_notify_one(q->c, q->slot, false)) {
+  }
+}
+
 static bool wake_one_of(sb_connection *c, const sb_ring *list) {
   uint64_t position = 0;
   uint32_t node;

@@ -71,6 +71,8 @@ bool sb_consumer_notify_one(sb_connection *c, uint32_t queue, bool rescue);
 void sb_consumer_notify_browsers(sb_connection *c, uint32_t queue);
 /* After a message became ready: wakes somebody if more is ready than is notified. */
 void sb_consumer_work_arrived(sb_queue *q);
+/* After many became ready at once: wakes as many as there is something for. */
+void sb_consumer_backlog_arrived(sb_queue *q);
 /* After places were freed: wakes a producer that waits for room, or for memory. */
 void sb_consumer_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot);
 /* Wakes everybody who waits at a queue (it was closed). */

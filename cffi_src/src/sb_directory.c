@@ -8,8 +8,6 @@
 #include "sb_slab.h"
 #include "sb_wait.h"
 
-static pthread_mutex_t topology_mutex = PTHREAD_MUTEX_INITIALIZER; /* the byte lock belongs to the description, not to a thread */
-
 static uint64_t hash_of(const char *name, uint32_t length) {
   uint64_t h = UINT64_C(14695981039346656037);
   for (uint32_t i = 0; i < length; i++) {
@@ -25,11 +23,11 @@ static uint64_t entry_word(uint32_t slot, uint64_t hash) { return SB_DIR_LIVE | 
 sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) {
   *holder = 0;
   for (;;) {
-    if (pthread_mutex_trylock(&topology_mutex) == 0) {
+    if (pthread_mutex_trylock(&sb_topology_mutex) == 0) {
       if (sb_lock_byte(b->topology_fd, SB_LOCK_TOPOLOGY)) {
         break;
       }
-      pthread_mutex_unlock(&topology_mutex);
+      pthread_mutex_unlock(&sb_topology_mutex);
     }
     if (sb_now_ns() >= deadline_ns) {
       *holder = (int32_t)SB_LOAD(&b->header->topology_pid, SB_RELAXED);
@@ -53,12 +51,12 @@ void sb_topology_unlock(sb_broker *b) {
   SB_STORE(&b->header->topology_pid, 0u, SB_RELAXED);
   (void)SB_ADD(&b->header->topology_epoch, 1, SB_ACQ_REL);
   sb_unlock_byte(b->topology_fd, SB_LOCK_TOPOLOGY);
-  pthread_mutex_unlock(&topology_mutex);
+  pthread_mutex_unlock(&sb_topology_mutex);
 }
 
 static bool named(sb_broker *b, uint32_t slot, const char *name, uint32_t length) {
   sb_queue_shm *q = sb_slab_object(b, slot, SB_KIND_QUEUE);
-  return q != NULL && SB_LOAD(&q->name_length, SB_RELAXED) == length && length <= SB_NAME_MAX && memcmp(q->name, name, length) == 0;
+  return q != NULL && SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_OPEN && SB_LOAD(&q->name_length, SB_RELAXED) == length && length <= SB_NAME_MAX && memcmp(q->name, name, length) == 0;
 }
 
 uint32_t sb_directory_find(sb_broker *b, const char *name, uint32_t length) {
@@ -77,13 +75,18 @@ uint32_t sb_directory_find(sb_broker *b, const char *name, uint32_t length) {
   return 0;
 }
 
-static void start(sb_queue_shm *q, const char *name, uint32_t length) {
+void sb_directory_apply(sb_queue_shm *q, const sb_settings *s) {
+  SB_STORE(&q->max_length, s->max_length, SB_RELAXED);
+  SB_STORE(&q->max_bytes, s->max_bytes, SB_RELAXED);
+  SB_STORE(&q->overflow, s->overflow, SB_RELAXED);
+  SB_STORE(&q->flags, s->flags, SB_RELAXED);
+  SB_STORE(&q->ring_size, s->ring_size, SB_RELEASE);
+}
+
+static void start(sb_queue_shm *q, const char *name, uint32_t length, const sb_settings *settings) {
   uint64_t base = SB_LOAD(&q->base, SB_RELAXED); /* of this object: positions go on where its last life ended (I4) */
-  SB_STORE(&q->ring_size, -1, SB_RELAXED);
-  SB_STORE(&q->max_length, -1, SB_RELAXED);
-  SB_STORE(&q->max_bytes, -1, SB_RELAXED);
-  SB_STORE(&q->overflow, (uint32_t)SB_OVERFLOW_BLOCK, SB_RELAXED);
-  SB_STORE(&q->flags, 0u, SB_RELAXED);
+  sb_directory_apply(q, settings);
+  SB_STORE(&q->tracking, settings->ring_size >= 0 || settings->max_length >= 0 || settings->max_bytes >= 0, SB_RELAXED);
   SB_STORE(&q->ledgers, 0u, SB_RELAXED);
   SB_STORE(&q->levels, 0u, SB_RELAXED);
   SB_STORE(&q->admitted, base, SB_RELAXED);
@@ -110,7 +113,7 @@ static void start(sb_queue_shm *q, const char *name, uint32_t length) {
   SB_STORE(&q->state, SB_QUEUE_OPEN | SB_PUT((state >> 2) + 1, 2), SB_RELEASE);
 }
 
-sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t length, uint32_t *slot) {
+sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings, uint32_t *slot) {
   sb_broker *b = c->b;
   uint64_t token, gen, hash = hash_of(name, length);
   if (SB_LOAD(&b->header->queue_count, SB_RELAXED) >= SB_MAX_QUEUES) {
@@ -120,7 +123,7 @@ sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t lengt
   if (status != SB_OK) {
     return status;
   }
-  start(sb_slot_at(b, *slot), name, length);
+  start(sb_slot_at(b, *slot), name, length, settings);
   SB_CRASHPOINT("directory.queue.ready");
   for (uint32_t i = 0; i < SB_DIRECTORY_SIZE; i++) {
     sb_word *word = &b->directory[(hash + i) % SB_DIRECTORY_SIZE];
@@ -161,7 +164,8 @@ void sb_directory_remove(sb_broker *b, uint32_t slot) {
   sb_word *word = entry_of(b, slot, SB_DIR_LIVE);
   if (word != NULL) { /* the name is gone; the entry still leads the sweep to the object */
     SB_STORE(word, (SB_LOAD(word, SB_RELAXED) & ~UINT64_C(3)) | SB_DIR_CLOSED, SB_RELEASE);
-    (void)SB_SUB(&b->header->queue_count, 1u, SB_RELAXED);
+    uint32_t count = SB_LOAD(&b->header->queue_count, SB_RELAXED);
+    SB_STORE(&b->header->queue_count, count > 0 ? count - 1 : 0, SB_RELAXED); /* a hint: the sweep counts anew */
   }
 }
 
@@ -175,10 +179,27 @@ uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed) {
   return 0;
 }
 
+static unsigned queue_state(sb_broker *b, uint32_t slot) {
+  return (unsigned)SB_BITS(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE), 0, 2);
+}
+
 uint32_t sb_directory_sweep(sb_connection *c) {
-  uint32_t freed = 0, index = 0, slot;
+  uint32_t freed = 0, index = 0, slot, live = 0;
+  while ((slot = sb_directory_next(c->b, &index, false)) != 0) {
+    live++;
+    if (queue_state(c->b, slot) == SB_QUEUE_CLOSED) { /* closed by somebody whose deleter died: its name goes now */
+      sb_directory_remove(c->b, slot);
+      live--;
+    }
+  }
+  SB_STORE(&c->b->header->queue_count, live, SB_RELAXED);
+  index = 0;
   while ((slot = sb_directory_next(c->b, &index, true)) != 0) {
     sb_queue q;
+    if (queue_state(c->b, slot) != SB_QUEUE_CLOSED) { /* freed already by a sweep that was killed; maybe used again */
+      SB_STORE(&c->b->directory[index - 1], (uint64_t)SB_DIR_DEAD, SB_RELEASE);
+      continue;
+    }
     if (sb_queue_open(c, slot, &q, true) == SB_OK) {
       (void)sb_upkeep_dispose(&q);
       sb_queue_leave(&q);

@@ -80,29 +80,36 @@ static bool has_timer(sb_broker *b, uint64_t word) {
   return m->due_ns != 0 || m->expires_ns != 0;
 }
 
-uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursor, uint64_t *positions, uint32_t room) {
+/* cursors[0] goes through the schedule list; cursors[1], when it is not 0, through all cells (it is one more than the next). */
+uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions, uint32_t room) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint32_t n = 0;
-  bool all = SB_LOAD(&q->shm->timers_lost, SB_ACQUIRE) != 0 && *cursor == 0;
+  if (SB_SWAP(&q->shm->timers_lost, 0, SB_SEQ_CST) != 0) {
+    cursors[1] = 1;
+  }
+  bool all = cursors[1] != 0, more = true;
   if (!sb_ring_open(q->c->b, q->slot, all ? SB_RING_CELLS : SB_RING_SCHEDULE, &r)) {
     return 0;
   }
-  uint64_t at = all ? 0 : *cursor;
-  while (n < room && sb_ring_next_leaf(q->c->b, &r, at, &leaf, &at)) {
-    for (; n < room && sb_leaf_covers(&leaf, at); at++) {
+  uint64_t at = all ? cursors[1] - 1 : cursors[0];
+  while (more && n < room && (more = sb_ring_next_leaf(q->c->b, &r, at, &leaf, &at))) {
+    for (; more && n < room && sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
       if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_FREE) {
-        if (!all) *cursor = at;
-        if (all) SB_STORE(&q->shm->timers_lost, 0, SB_RELEASE);
-        return n;
+        more = false;
+        break;
       }
       if (all ? has_timer(q->c->b, word) : sb_cell_state(word) == SB_CELL_ENTRY) {
         positions[n++] = all ? at : word >> 4;
       }
     }
   }
-  if (!all) *cursor = at;
+  if (all) {
+    cursors[1] = more ? at + 1 : 0;
+  } else {
+    cursors[0] = at;
+  }
   return n;
 }
 

@@ -26,7 +26,7 @@ typedef struct {
 
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory);
 /* Copies positions of schedule entries from *cursor on; with timers_lost, of all cells that have a timer. */
-uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursor, uint64_t *positions, uint32_t room);
+uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions, uint32_t room);
 /* Drops the schedule entries of messages that need no timer any more. */
 void sb_housekeeping_trim_schedule(sb_queue *q);
 

@@ -364,7 +364,7 @@ typedef struct {
   sb_word reserved1[3];
   /* notification */
   alignas(64) _Atomic int32_t interested, notified, not_interested, non_acquiring, consumers, room_waiting;
-  _Atomic int32_t timers_lost, reserved2; /* 1: a message with a timer has no schedule entry: scan the cells */
+  _Atomic int32_t timers_lost, tracking; /* tracking: `taken`, `admitted` and the byte hints are kept. timers_lost, 1: a message with a timer has no schedule entry: scan the cells */
   sb_word rescues;
   sb_word exclusive; /* node slot | epoch of the exclusive consumer */
   alignas(64) sb_ring_shm all, non_acquiring_list, not_interested_list, room, schedule;

@@ -13,9 +13,12 @@
 /* Brokers attached in this process: a forked child closes their descriptors. Only the fork handler reads it. */
 #define SB_MAX_ATTACHED 64
 static _Atomic(sb_broker *) attached[SB_MAX_ATTACHED];
+pthread_mutex_t sb_topology_mutex = PTHREAD_MUTEX_INITIALIZER, sb_connect_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static void after_fork_in_child(void) {
+  pthread_mutex_init(&sb_topology_mutex, NULL); /* another thread of the parent may have held them */
+  pthread_mutex_init(&sb_connect_mutex, NULL);
   for (int i = 0; i < SB_MAX_ATTACHED; i++) {
     sb_broker *b = atomic_load_explicit(&attached[i], SB_RELAXED);
     if (b != NULL) {

@@ -23,6 +23,10 @@
 
 #include "sb_segment.h"
 
+/* Mutexes of this process that a forked child must find free. The topology's byte lock and the process slot's announcement
+ * are for one thread at a time. */
+extern pthread_mutex_t sb_topology_mutex, sb_connect_mutex;
+
 sb_status sb_liveness_attach(sb_broker *b);
 void sb_liveness_detach(sb_broker *b); /* gives the slot back; everything it owned must be recovered already */
 bool sb_liveness_is_dead(sb_broker *b, uint32_t process);

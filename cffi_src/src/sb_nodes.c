@@ -312,49 +312,48 @@ static void correct(_Atomic int32_t *hint, int32_t counted, bool high_is_harmles
   }
 }
 
-static int32_t live(sb_broker *b, uint32_t object, uint32_t id, unsigned state) {
+/* Nodes of a queue in that state, by their words (a list may name one twice); level 0 = any, counted = those that count only. */
+static int32_t nodes_in(sb_broker *b, uint32_t queue, uint32_t level, unsigned state, bool counted) {
   sb_ring list;
-  return sb_ring_open(b, object, id, &list) ? (int32_t)sb_nodes_count(b, &list, state) : 0;
-}
-
-bool sb_nodes_recount(sb_broker *b, uint32_t queue, bool patient) {
-  sb_queue_shm *q = sb_slot_at(b, queue);
-  sb_ring list;
-  int32_t interested = 0, notified = 0, counted = 0, idle = 0;
-  uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
-  for (uint32_t n = 0; n < MAX_LEVELS && sb_level_at(b, level) != NULL; n++) {
-    sb_level_shm *l = sb_slot_at(b, level);
-    int32_t here = live(b, level, SB_RING_INTERESTED, SB_NODE_INTERESTED), told = live(b, level, SB_RING_NOTIFIED, SB_NODE_NOTIFIED);
-    correct(&l->interested_count, here, true, patient);
-    correct(&l->notified_count, told, false, patient);
-    interested += here;
-    notified += told;
-    level = SB_LOAD(&l->next, SB_ACQUIRE);
-  }
-  uint64_t at = SB_LOAD(&q->all.base, SB_RELAXED);
   sb_leaf_ref leaf;
+  int32_t n = 0;
+  uint64_t at = 0;
   while (sb_ring_open(b, queue, SB_RING_ALL, &list) && sb_ring_next_leaf(b, &list, at, &leaf, &at)) {
     for (; sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
       if (sb_cell_state(word) != SB_CELL_ENTRY || judge(b, word, SB_STATE_ALL) != ENTRY_LIVE) {
         continue;
       }
-      sb_node_shm *n = sb_slot_at(b, sb_cell_slot(word));
-      if ((SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_COUNTED) != 0) {
-        counted++;
-        idle += sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST)) == SB_NODE_NOT_INTERESTED;
-      }
+      sb_node_shm *node = sb_slot_at(b, sb_cell_slot(word));
+      bool counts = !counted || (SB_LOAD(&node->flags, SB_RELAXED) & SB_NODE_COUNTED) != 0;
+      bool there = state == SB_STATE_ALL || sb_node_state(SB_LOAD(&node->word, SB_SEQ_CST)) == state;
+      n += counts && there && (level == 0 || SB_LOAD(&node->level, SB_RELAXED) == level);
     }
   }
-  int32_t browsers = live(b, queue, SB_RING_NON_ACQUIRING, SB_NODE_NON_ACQUIRING), room = live(b, queue, SB_RING_ROOM, SB_NODE_INTERESTED);
-  bool right = SB_LOAD(&q->interested, SB_SEQ_CST) == interested && SB_LOAD(&q->notified, SB_SEQ_CST) == notified &&
-               SB_LOAD(&q->consumers, SB_SEQ_CST) == counted && SB_LOAD(&q->not_interested, SB_SEQ_CST) == idle &&
-               SB_LOAD(&q->non_acquiring, SB_SEQ_CST) == browsers && SB_LOAD(&q->room_waiting, SB_SEQ_CST) == room;
-  correct(&q->interested, interested, true, patient);
-  correct(&q->notified, notified, false, patient);
-  correct(&q->consumers, counted, true, patient);
-  correct(&q->not_interested, idle, true, patient);
-  correct(&q->non_acquiring, browsers, true, patient);
-  correct(&q->room_waiting, room, true, patient);
+  return n;
+}
+
+bool sb_nodes_recount(sb_broker *b, uint32_t queue, bool patient) {
+  sb_queue_shm *q = sb_slot_at(b, queue);
+  sb_ring list;
+  uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
+  for (uint32_t n = 0; n < MAX_LEVELS && sb_level_at(b, level) != NULL; n++) {
+    sb_level_shm *l = sb_slot_at(b, level);
+    correct(&l->interested_count, nodes_in(b, queue, level, SB_NODE_INTERESTED, false), true, patient);
+    correct(&l->notified_count, nodes_in(b, queue, level, SB_NODE_NOTIFIED, false), false, patient);
+    level = SB_LOAD(&l->next, SB_ACQUIRE);
+  }
+  struct { _Atomic int32_t *hint; int32_t is; bool high_is_harmless; } hints[] = {
+      {&q->interested, nodes_in(b, queue, 0, SB_NODE_INTERESTED, false), true},
+      {&q->notified, nodes_in(b, queue, 0, SB_NODE_NOTIFIED, false), false},
+      {&q->not_interested, nodes_in(b, queue, 0, SB_NODE_NOT_INTERESTED, true), true},
+      {&q->non_acquiring, nodes_in(b, queue, 0, SB_NODE_NON_ACQUIRING, false), true},
+      {&q->consumers, nodes_in(b, queue, 0, SB_STATE_ALL, true), true},
+      {&q->room_waiting, sb_ring_open(b, queue, SB_RING_ROOM, &list) ? (int32_t)sb_nodes_count(b, &list, SB_NODE_INTERESTED) : 0, true}};
+  bool right = true;
+  for (unsigned i = 0; i < sizeof hints / sizeof hints[0]; i++) {
+    right = SB_LOAD(hints[i].hint, SB_SEQ_CST) == hints[i].is && right;
+    correct(hints[i].hint, hints[i].is, hints[i].high_is_harmless, patient);
+  }
   return right;
 }

@@ -33,9 +33,7 @@ void sb_queue_leave(sb_queue *q) {
   }
 }
 
-bool sb_queue_tracks(const sb_queue_shm *q) {
-  return SB_LOAD(&q->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->max_length, SB_RELAXED) >= 0 || SB_LOAD(&q->max_bytes, SB_RELAXED) >= 0;
-}
+bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->tracking, SB_RELAXED) != 0; }
 
 static bool evicts(const sb_queue_shm *q) {
   return SB_LOAD(&q->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD;
@@ -179,11 +177,12 @@ static bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint
   return true;
 }
 
-/* Tries the cells whose return was announced, the oldest first. */
+/* Tries the cells before the cursor whose return was announced, the oldest first. What lies behind it comes in its turn. */
 static bool take_returned(sb_queue *q, unsigned state, uint64_t token, sb_taken *t) {
   sb_broker *b = q->c->b;
+  uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), end = hint > q->cursor ? hint : q->cursor;
   uint64_t from = 0, position;
-  while (sb_ring_next_returned(b, &q->ring, from, &position)) {
+  while (sb_ring_next_returned(b, &q->ring, from, &position) && position < end) {
     sb_leaf_ref leaf;
     from = position + 1;
     if (sb_ring_locate(b, NULL, &q->ring, position, &leaf) != SB_OK) {
@@ -217,6 +216,7 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t token, sb_taken
   uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), at = hint > q->cursor ? hint : q->cursor;
   sb_leaf_ref *leaf = &q->head_leaf;
   sb_status status = SB_EMPTY;
+  unsigned strange = 0;
   for (;;) {
     if (!sb_leaf_covers(leaf, at)) {
       sb_status found = sb_ring_locate(b, NULL, &q->ring, at, leaf);
@@ -234,6 +234,7 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t token, sb_taken
     unsigned found = sb_cell_state(word);
     if (!sb_cell_of(word, leaf->gen)) {
       *leaf = SB_NO_LEAF;
+      if (++strange > SB_MAX_STRANGE) return SB_CORRUPT;
     } else if (found == SB_CELL_AVAILABLE) {
       if (!sb_slot_in_range(b, sb_cell_slot(word)) || !sb_slot_ready(b, sb_cell_slot(word))) {
         return SB_CORRUPT;
@@ -310,11 +311,17 @@ sb_status sb_queue_take_at(sb_queue *q, uint64_t position, unsigned from, uint64
     return SB_EMPTY;
   }
   uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE);
-  if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) != from || !take_cell(q, SB_CELL_REMOVING, &leaf, position, word, token, t)) {
+  bool tracked = from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm), before = tracked && evicts(q->shm);
+  if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) != from) {
     return SB_EMPTY;
   }
-  if (from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm)) {
-    (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
+  if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
+  if (!take_cell(q, SB_CELL_REMOVING, &leaf, position, word, token, t)) {
+    if (before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+    return SB_EMPTY;
+  }
+  if (tracked) {
+    if (!before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
     (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
   }
   return SB_OK;

@@ -291,8 +291,18 @@ static bool ledger_linked(sb_broker *b, uint32_t slot) {
   return at == slot;
 }
 
+static void disown(walk *w, uint32_t slot) {
+  sb_ledger_shm *l = sb_slot_at(w->b, slot);
+  uint64_t owner = SB_LOAD(&l->owner, SB_ACQUIRE);
+  if (SB_BITS(owner, 0, 12) == w->id) (void)SB_CAS(&l->owner, &owner, owner >> 12 << 12, SB_ACQ_REL);
+}
+
 static void settle_slot(walk *w, uint32_t slot, uint32_t gen) {
   uint64_t h = SB_LOAD(sb_slot_header(w->b, slot), SB_ACQUIRE);
+  if (sb_slot_state(h) == SB_SLOT_PUBLISHED && (uint32_t)sb_slot_gen(h) == gen && kind_of(w->b, slot) == SB_KIND_LEDGER) {
+    disown(w, slot); /* published, but not noted as ours yet */
+    return;
+  }
   if (sb_slot_state(h) != SB_SLOT_ALLOC || sb_slot_owner(h) != w->id || (uint32_t)sb_slot_gen(h) != gen) {
     return;
   }
@@ -309,9 +319,7 @@ static void settle_slot(walk *w, uint32_t slot, uint32_t gen) {
     case SB_KIND_LEVEL: publish_or_free(w, slot, h, level_linked(w->b, slot)); break;
     case SB_KIND_LEDGER:
       if (ledger_linked(w->b, slot)) {
-        sb_ledger_shm *l = sb_slot_at(w->b, slot);
-        uint64_t owner = SB_LOAD(&l->owner, SB_ACQUIRE);
-        if (SB_BITS(owner, 0, 12) == w->id) (void)SB_CAS(&l->owner, &owner, owner >> 12 << 12, SB_ACQ_REL);
+        disown(w, slot);
         publish_or_free(w, slot, h, true);
       } else {
         publish_or_free(w, slot, h, false);
@@ -371,10 +379,7 @@ void sb_recover_queue(sb_connection *by, uint32_t slot) {
   if (sb_queue_is_open(&q) && SB_BITS(q.state, 0, 2) == SB_QUEUE_OPEN) {
     (void)sb_limits_enforce(&q); /* the debt of a producer killed between insert and eviction */
     (void)sb_ring_exact_tail(by->b, &q.ring);
-    for (int64_t n = sb_queue_ready(by->b, q.shm); n > 0 && SB_LOAD(&q.shm->interested, SB_SEQ_CST) > 0; n--) {
-      if (!sb_consumer_notify_one(by, slot, false)) break;
-    }
-    sb_consumer_notify_browsers(by, slot);
+    sb_consumer_backlog_arrived(&q);
   } else {
     (void)sb_upkeep_dispose(&q);
     sb_consumer_wake_all(by, slot);

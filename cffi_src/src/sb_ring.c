@@ -221,6 +221,7 @@ void sb_ring_advance(sb_word *hint, uint64_t from, uint64_t to) {
 
 uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r) {
   uint64_t start = SB_LOAD(r->tail, SB_SEQ_CST), at = start;
+  unsigned strange = 0;
   sb_leaf_ref ref = SB_NO_LEAF;
   for (;;) {
     if (!sb_leaf_covers(&ref, at)) {
@@ -236,6 +237,7 @@ uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r) {
     uint64_t word = SB_LOAD(&sb_leaf_cell(&ref, at)->word, SB_SEQ_CST);
     if (!sb_cell_of(word, ref.gen)) {
       ref = SB_NO_LEAF;
+      if (++strange > SB_MAX_STRANGE) break;
       continue;
     }
     if (sb_cell_state(word) == SB_CELL_FREE || sb_cell_state(word) == SB_CELL_CLOSED || sb_cell_state(word) == SB_CELL_CLOSING) {
@@ -261,6 +263,7 @@ static uint64_t complete(uint64_t word, unsigned how, uint64_t gen) {
 sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, unsigned how, sb_word *announce,
                          uint64_t *position) {
   uint64_t shared = SB_LOAD(r->tail, SB_ACQUIRE), at = shared > *position ? shared : *position;
+  unsigned strange = 0;
   for (;;) {
     if (!sb_leaf_covers(cache, at)) {
       sb_status status = sb_ring_locate(c->b, c, r, at, cache);
@@ -283,7 +286,7 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
       if (SB_CAS(&cell->word, &found, complete(word, how, cache->gen), SB_SEQ_CST)) { /* P2, P3: the linearisation point */
         SB_CRASHPOINT("ring.append.done");
         *position = at;
-        if (at + 1 - shared >= ((how & SB_APPEND_LAZILY) != 0 ? 8u : 1u)) {
+        if (how != SB_APPEND_BARE && at + 1 - shared >= ((how & SB_APPEND_LAZILY) != 0 ? 8u : 1u)) {
           sb_ring_advance(r->tail, shared, at + 1);
         }
         return SB_OK;
@@ -291,6 +294,7 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
     }
     if (!sb_cell_of(found, cache->gen)) { /* the page was retired and used again: look it up anew */
       *cache = SB_NO_LEAF;
+      if (++strange > SB_MAX_STRANGE) return SB_CORRUPT;
     } else if (sb_cell_state(found) == SB_CELL_CLOSED || sb_cell_state(found) == SB_CELL_CLOSING) {
       *position = at;
       return SB_CLOSED_CELL;

@@ -50,6 +50,7 @@ typedef struct {
   uint32_t slot;
 } sb_leaf_ref;
 
+#define SB_MAX_STRANGE 1000u /* a page is not used again that often under one look: the word is broken */
 #define SB_NO_LEAF ((sb_leaf_ref){NULL, UINT64_MAX, 0, 0})
 
 /* SB_OK; SB_EMPTY: nothing there yet; SB_DONE: finished and freed. With `c` it creates the page (also SB_GROW ...). */

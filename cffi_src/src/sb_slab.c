@@ -157,6 +157,9 @@ static void populate(sb_broker *b, uint32_t chunk) {
 
 static void chunk_open(sb_broker *b, unsigned cls, uint32_t chunk) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
+  if (cls > MESSAGE_CLASSES) { /* objects trust words of their earlier lives: old bodies are no such thing */
+    memset(b->arena + chunk * SB_CHUNK_BYTES, 0, SB_CHUNK_BYTES);
+  }
   unsigned units = units_of(cls), slots = SB_CHUNK_UNITS / units;
   for (unsigned i = 0; i < slots; i++) {
     uint64_t h = SB_LOAD(&meta->headers[i * units], SB_RELAXED);
@@ -244,7 +247,8 @@ static void undrain(sb_broker *b, unsigned owner, uint32_t chunk, unsigned cls) 
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
   for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
     uint64_t h = SB_LOAD(&meta->headers[i], SB_ACQUIRE);
-    if (sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == owner) {
+    bool scrubbed = sb_slot_owner(h) == 0 && (chunk != 0 || i != 0);
+    if (sb_slot_state(h) == SB_SLOT_ALLOC && (sb_slot_owner(h) == owner || scrubbed)) {
       (void)SB_CAS(&meta->headers[i], &h, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1), SB_ACQ_REL);
     }
     hint_set(b, cls, chunk, i / units / 64, UINT64_C(1) << (i / units % 64));
@@ -317,6 +321,11 @@ void sb_slab_recover_chunk(sb_broker *b, unsigned owner, uint32_t chunk) {
   }
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
   unsigned run = sb_chunk_run(word);
+  if (sb_chunk_state(word) == SB_CHUNK_RUN) { /* claimed, but its slot was not announced yet */
+    uint64_t h = SB_LOAD(&sb_chunk_meta(b, chunk)->headers[0], SB_ACQUIRE);
+    if (sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == owner) (void)sb_slab_free(b, chunk * SB_CHUNK_UNITS, h);
+    return;
+  }
   if (sb_chunk_owner(word) != owner || (sb_chunk_state(word) != SB_CHUNK_CLAIMED && sb_chunk_state(word) != SB_CHUNK_DRAINING)) {
     return;
   }
@@ -329,7 +338,7 @@ void sb_slab_recover_chunk(sb_broker *b, unsigned owner, uint32_t chunk) {
   }
   for (uint32_t i = 1; i < run && chunk + i < b->chunk_limit; i++) { /* the head goes last: it tells of the others */
     uint64_t tail = SB_LOAD(&b->chunks[chunk + i], SB_ACQUIRE);
-    bool ours = sb_chunk_state(tail) == SB_CHUNK_TAIL || (sb_chunk_state(tail) == SB_CHUNK_CLAIMED && sb_chunk_owner(tail) == owner);
+    bool ours = (sb_chunk_state(tail) == SB_CHUNK_TAIL && sb_chunk_run(tail) == i) || (sb_chunk_state(tail) == SB_CHUNK_CLAIMED && sb_chunk_owner(tail) == owner);
     if (ours) {
       (void)SB_CAS(&b->chunks[chunk + i], &tail, sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_ACQ_REL);
     }
@@ -346,7 +355,8 @@ void sb_slab_recover_chunk(sb_broker *b, unsigned owner, uint32_t chunk) {
 
 /* ---- allocation ---- */
 
-static bool take(sb_connection *c, uint32_t slot, uint64_t token, uint64_t *gen) {
+/* The hint may be older than the chunk's class: what was taken is looked at once more. */
+static bool take(sb_connection *c, uint32_t slot, unsigned cls, unsigned run, uint64_t token, uint64_t *gen) {
   sb_word *header = sb_slot_header(c->b, slot);
   uint64_t h = SB_LOAD(header, SB_RELAXED);
   if (sb_slot_state(h) != SB_SLOT_FREE) {
@@ -354,7 +364,18 @@ static bool take(sb_connection *c, uint32_t slot, uint64_t token, uint64_t *gen)
   }
   *gen = sb_slot_gen(h);
   sb_holding_set(c->b, token, sb_holding_what(SB_HOLD_SLOT, slot, *gen), 0);
-  return SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, c->id, *gen), SB_ACQ_REL);
+  uint64_t mine = sb_slot_word(SB_SLOT_ALLOC, c->id, *gen);
+  if (!SB_CAS(header, &h, mine, SB_SEQ_CST)) {
+    return false;
+  }
+  uint64_t chunk = SB_LOAD(&c->b->chunks[slot / SB_CHUNK_UNITS], SB_SEQ_CST);
+  unsigned state = sb_chunk_state(chunk);
+  bool right = cls != 0 ? (state == SB_CHUNK_CLASS || state == SB_CHUNK_DRAINING) && sb_chunk_class(chunk) == cls
+                        : state == SB_CHUNK_RUN && sb_chunk_run(chunk) == run;
+  if (!right) {
+    (void)sb_slab_free(c->b, slot, mine);
+  }
+  return right;
 }
 
 static bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
@@ -367,7 +388,7 @@ static bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t
       continue;
     }
     *slot = cache->chunk * SB_CHUNK_UNITS + index * units;
-    if (take(c, *slot, token, gen)) {
+    if (take(c, *slot, cls, 0, token, gen)) {
       return true;
     }
   }
@@ -393,7 +414,7 @@ static bool sweep(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot
       if (sb_slot_state(SB_LOAD(&sb_chunk_meta(b, chunk)->headers[i], SB_RELAXED)) != SB_SLOT_FREE) {
         continue;
       }
-      if (!found && take(c, chunk * SB_CHUNK_UNITS + i, token, gen)) {
+      if (!found && take(c, chunk * SB_CHUNK_UNITS + i, cls, 0, token, gen)) {
         *slot = chunk * SB_CHUNK_UNITS + i;
         found = true;
       } else {
@@ -441,7 +462,7 @@ static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t t
   SB_CRASHPOINT("slab.run.claimed");
   for (uint32_t i = 0; i < run; i++) {
     populate(b, first + i);
-    if (i > 0) SB_STORE(&b->chunks[first + i], sb_chunk_word(SB_CHUNK_TAIL, 0, 0, 0), SB_RELEASE);
+    if (i > 0) SB_STORE(&b->chunks[first + i], sb_chunk_word(SB_CHUNK_TAIL, 0, 0, i), SB_RELEASE); /* its distance to the head */
   }
   uint64_t h = SB_LOAD(sb_slot_header(b, first * SB_CHUNK_UNITS), SB_RELAXED);
   *slot = first * SB_CHUNK_UNITS;
@@ -463,7 +484,7 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
     for (uint32_t chunk = 0; chunk < n; chunk++) {
       uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
       if (sb_chunk_state(word) == SB_CHUNK_RUN && sb_chunk_run(word) == run && sb_chunk_ready(b, chunk) &&
-          take(c, chunk * SB_CHUNK_UNITS, token, gen)) {
+          take(c, chunk * SB_CHUNK_UNITS, 0, run, token, gen)) {
         *slot = chunk * SB_CHUNK_UNITS;
         return SB_OK;
       }

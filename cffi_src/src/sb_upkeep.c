@@ -6,13 +6,13 @@
 
 /* ---- closing ---- */
 
-static bool holds_messages(sb_broker *b, const sb_ring *r, uint64_t end) {
+static bool holds_messages(sb_broker *b, const sb_ring *r, uint64_t end, bool settled_too) {
   sb_leaf_ref leaf;
   uint64_t at = SB_LOAD(r->base, SB_RELAXED);
   while (sb_ring_next_leaf(b, r, at, &leaf, &at) && at < end) {
     for (; sb_leaf_covers(&leaf, at) && at < end; at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
-      if (sb_cell_of(word, leaf.gen) && sb_cell_has_message(word) && sb_cell_state(word) != SB_CELL_SETTLED) {
+      if (sb_cell_of(word, leaf.gen) && sb_cell_has_message(word) && (settled_too || sb_cell_state(word) != SB_CELL_SETTLED)) {
         return true;
       }
     }
@@ -29,7 +29,7 @@ void sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm,
   uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
   if (sb_cell_state(word) == SB_CELL_CLOSING && sb_cell_of(word, leaf.gen)) {
     bool refuse = ((word & SB_CLOSING_IF_UNUSED) != 0 && SB_LOAD(&shm->consumers, SB_SEQ_CST) > 0) ||
-                  ((word & SB_CLOSING_IF_EMPTY) != 0 && holds_messages(b, r, position));
+                  ((word & SB_CLOSING_IF_EMPTY) != 0 && holds_messages(b, r, position, false));
     uint64_t closed = sb_cell_bare(SB_CELL_CLOSED, leaf.gen);
     if (refuse) {
       (void)sb_ring_drop(c, r, &leaf, position, word);
@@ -120,7 +120,7 @@ bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
   sb_queue_shm *q = sb_slot_at(b, slot);
   sb_ring r;
   if (SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_CLOSED || sb_ledger_owned(b, q) ||
-      !sb_ring_open(b, slot, SB_RING_CELLS, &r) || holds_messages(b, &r, UINT64_MAX)) {
+      !sb_ring_open(b, slot, SB_RING_CELLS, &r) || holds_messages(b, &r, UINT64_MAX, true)) {
     return false;
   }
   uint64_t incarnation = SB_LOAD(&q->state, SB_RELAXED) >> 2;
@@ -129,10 +129,10 @@ bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
     if (sb_ring_open(b, slot, rings[i], &r)) sb_ring_destroy(c, &r);
   }
   uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
-  SB_STORE(&q->levels, 0u, SB_RELEASE);
   while (sb_slab_object(b, level, SB_KIND_LEVEL) != NULL) {
     sb_level_shm *l = sb_slot_at(b, level);
     uint32_t next = SB_LOAD(&l->next, SB_ACQUIRE);
+    SB_STORE(&q->levels, next, SB_RELEASE); /* one by one: a kill leaves at most one behind */
     for (uint32_t id = SB_RING_INTERESTED; id <= SB_RING_NOTIFIED; id++) {
       if (sb_ring_open(b, level, id, &r)) sb_ring_destroy(c, &r);
     }
@@ -140,9 +140,9 @@ bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
     level = next;
   }
   uint32_t ledger = SB_LOAD(&q->ledgers, SB_ACQUIRE);
-  SB_STORE(&q->ledgers, 0u, SB_RELEASE);
   while (sb_ledger_at(b, ledger) != NULL) {
     uint32_t next = SB_LOAD(&((sb_ledger_shm *)sb_slot_at(b, ledger))->next, SB_ACQUIRE);
+    SB_STORE(&q->ledgers, next, SB_RELEASE);
     (void)sb_slab_free_gen(b, ledger, sb_slot_gen(SB_LOAD(sb_slot_header(b, ledger), SB_ACQUIRE)));
     ledger = next;
   }

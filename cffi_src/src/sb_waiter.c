@@ -84,9 +84,9 @@ static sb_status try_take(sb_queue *q, sb_taken *t) {
 
 static void leave(sb_queue *q, uint32_t node, uint32_t flags) {
   (void)sb_node_move(q->c, node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED);
-  if ((flags & SB_NODE_ROOM) != 0) {
+  if ((flags & SB_NODE_MEMORY) != 0 || ((flags & SB_NODE_ROOM) != 0 && sb_limits_room(q, 1, 0))) {
     sb_consumer_room_made(q->c, q->shm, q->slot); /* the baton: there may be room for another one */
-  } else if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && sb_queue_looks_ready(q)) {
+  } else if ((flags & SB_NODE_ROOM) == 0 && SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && sb_queue_looks_ready(q)) {
     (void)sb_consumer_notify_one(q->c, q->slot, false);
   }
 }
@@ -117,14 +117,14 @@ sb_status sb_waiter_get(sb_queue *q, uint64_t deadline_ns, sb_taken *t) {
   sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, node))->wake;
   bool interrupted = false;
   for (;;) {
+    uint32_t armed = sb_wake_arm(wake); /* P6: before the node can be notified, so that no ring is lost */
     unsigned state = sb_node_state(SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node))->word, SB_SEQ_CST));
     if (state != SB_NODE_INTERESTED &&
         !sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED)) {
       status = SB_GROW; /* its list had no page to go to: nobody would ever wake us */
       break;
     }
-    uint32_t armed = sb_wake_arm(wake); /* P6 */
-    status = try_take(q, t);            /* P3: INTERESTED first, then look */
+    status = try_take(q, t); /* P3: INTERESTED first, then look */
     if (status == SB_EMPTY && sb_queue_ready(q->c->b, q->shm) > 0 && sb_upkeep_rescan(q) > 0) {
       status = try_take(q, t);
     }

@@ -363,25 +363,31 @@ class Reservation:
 
     def __init__(self, queue: CoreQueue, pointer: Any, size: int, until: int) -> None:  # noqa: ANN401
         self._queue, self._pointer, self._size, self._until = queue, pointer, size, until
+        queue.connection.enter()  # a reservation is a call: closing waits for its end before memory goes
         self.memory: memoryview | None = memoryview(ffi.buffer(pointer.body, size)).cast("B")
 
     def commit(self) -> None:
         """Publishes the message."""
-        self._release()
-        while True:
-            status = slow.sb_commit(self._queue.handle, self._pointer)
-            if status == library.OK:
-                return
-            try:
-                self._queue.put_failed(status, self._size, self._until)
-            except BaseException:
-                slow.sb_abandon(self._queue.handle, self._pointer)
-                raise
+        try:
+            self._release()
+            self._publish()
+        except BaseException:
+            slow.sb_abandon(self._queue.handle, self._pointer)
+            raise
+        finally:
+            self._queue.connection.leave()
+
+    def _publish(self) -> None:
+        while (status := slow.sb_commit(self._queue.handle, self._pointer)) != library.OK:
+            self._queue.put_failed(status, self._size, self._until)
 
     def abandon(self) -> None:
         """Gives the slot back."""
-        self._release()
-        slow.sb_abandon(self._queue.handle, self._pointer)
+        try:
+            self._release()
+        finally:
+            slow.sb_abandon(self._queue.handle, self._pointer)
+            self._queue.connection.leave()
 
     def _release(self) -> None:
         if self.memory is not None:

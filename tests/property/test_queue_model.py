@@ -24,13 +24,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from scenario_support.observing import counts, texts
+from scenario_support.waiting import becomes
 
 if TYPE_CHECKING:
     import shmbroker
 
 FAST = settings(
-    max_examples=60,
-    stateful_step_count=40,
+    max_examples=150,
+    stateful_step_count=50,
     deadline=None,
     derandomize=False,
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
@@ -75,13 +76,13 @@ class Model:
         """Tell whether a put would have to wait."""
         return self.overflow == "block" and self.max_length != UNBOUNDED and len(self.ready) >= self.max_length
 
-    def put(self, body: str) -> None:
-        """Add at the tail, or drop; then evict."""
+    def put(self, body: str, returns: int = 0) -> None:
+        """Add at the tail, or drop; then evict. What is moved keeps its history."""
         self.added += 1
         if self.overflow == "drop" and self.max_length != UNBOUNDED and len(self.ready) >= self.max_length:
             self.dropped += 1
             return
-        self.ready.append(Entry(self.places, body))
+        self.ready.append(Entry(self.places, body, returns))
         self.places += 1
         self.evict()
 
@@ -241,31 +242,28 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.held.remove(entry)
         self.model.acked += 1
 
-    @rule()
-    def purge(self) -> None:
-        """Remove what is ready."""
-        gone = self.model.remove_ready(len(self.model.ready))
-        self.model.killed += len(gone)
-        assert self.queue.purge() == len(gone)
-
-    @rule(pause=st.booleans())
-    def pause_or_resume(self, *, pause: bool) -> None:
-        """Pause or resume, whatever it was before."""
-        if pause:
+    @rule(
+        action=st.sampled_from(["purge", "pause", "resume", "resume", "move"]),
+        limit=st.none() | st.integers(1, 5),
+    )
+    def administer(self, action: str, limit: int | None) -> None:
+        """Do what empties or stops a queue: one rule, so that it is not too often."""
+        if action == "purge":
+            gone = self.model.remove_ready(len(self.model.ready))
+            self.model.killed += len(gone)
+            assert self.queue.purge() == len(gone)
+        elif action == "move":
+            gone = self.model.remove_ready(limit or len(self.model.ready))
+            self.model.moved += len(gone)
+            for entry in gone:
+                self.target.put(entry.body, entry.returns)
+            assert self.queue.move(self.names[1], limit=limit) == len(gone)
+        elif action == "pause":
             self.queue.pause()
+            self.model.paused = True
         else:
             self.queue.resume()
-        self.model.paused = pause
-
-    @rule(limit=st.none() | st.integers(1, 5))
-    def move(self, limit: int | None) -> None:
-        """Move the oldest to the other queue."""
-        count = len(self.model.ready) if limit is None else limit
-        gone = self.model.remove_ready(count)
-        self.model.moved += len(gone)
-        for entry in gone:
-            self.target.put(entry.body)
-        assert self.queue.move(self.names[1], limit=limit) == len(gone)
+            self.model.paused = False
 
     @precondition(lambda self: self.target.ready)
     @rule()
@@ -318,7 +316,7 @@ class QueueMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Delete the queues; everything must be healthy."""
         if hasattr(self, "queue"):
-            assert self.connection.doctor() == []
+            becomes(self.connection.doctor, [])
             for _, message in self.messages:
                 message.nack()
             self.queue.delete()

@@ -62,11 +62,10 @@ def test_a_copy_makes_no_broker(broker_name: str) -> None:
 def test_a_copy_after_the_broker_was_made_anew(broker_name: str) -> None:
     """A purged broker of the same name made again: loading goes to the new one."""
     for body in (b"of the first", b"of the second"):
-        with shmbroker.testing.broker(broker_name) as broker:
-            with broker.connect() as connection:
-                queue = connection.queue("q")
-                copied(queue).put(body)
-                assert bytes(queue.get(auto_ack=True)) == body
+        with shmbroker.testing.broker(broker_name) as broker, broker.connect() as connection:
+            queue = connection.queue("q")
+            copied(queue).put(body)
+            assert bytes(queue.get(auto_ack=True)) == body
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
