@@ -56,6 +56,7 @@ class Housekeeper:
         self._queues: dict[int, _Watched] = {}
         self._timers: list[tuple[int, int, int]] = []
         self._ticks = 0
+        self._wake_reaper = os.eventfd(0, os.EFD_CLOEXEC)
 
     def run(self, ended: EndFlag, *, linger: float | None) -> None:
         """Serves until ``ended`` is set, the broker is purged, or no client was there for ``linger`` seconds.
@@ -80,7 +81,9 @@ class Housekeeper:
                     break
         finally:
             ended.set()
+            os.eventfd_write(self._wake_reaper, 1)
             reaper.join()
+            os.close(self._wake_reaper)
             slow.sb_housekeeper_end(self._handle)
             self._connection.close()
 
@@ -143,6 +146,7 @@ class Housekeeper:
     def _reap(self, ended: EndFlag) -> None:
         watched: dict[int, tuple[int, float]] = {}
         poll = select.poll()
+        poll.register(self._wake_reaper, select.POLLIN)
         while not ended.is_set():
             known = {pid for pid, _ in watched.values()}
             for process in range(4096):
@@ -155,6 +159,8 @@ class Housekeeper:
                         poll.register(descriptor, select.POLLIN)
             died = poll.poll(TICK_SECONDS * 1000)
             for descriptor, _ in died:
+                if descriptor == self._wake_reaper:
+                    continue
                 poll.unregister(descriptor)
                 os.close(descriptor)
                 del watched[descriptor]

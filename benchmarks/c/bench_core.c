@@ -92,8 +92,9 @@ int main(int argc, char **argv) {
   uint64_t in_order = consume(q, count, !same);
   double end = now();
   if (!same) waitpid(child, NULL, 0);
-  printf("{\"messages\": %llu, \"in_order\": %llu, \"size\": %u, \"seconds\": %.6f, \"put_ns\": %.1f, \"get_ack_ns\": %.1f, \"rate\": %.0f}\n",
-         (unsigned long long)count, (unsigned long long)in_order, size, end - start, (between - start) / (double)count * 1e9,
-         (end - between) / (double)count * 1e9, (double)count / (end - start));
+  printf("{\"messages\": %llu, \"in_order\": %llu, \"size\": %u, \"seconds\": %.6f, \"put_ns\": %.1f, \"get_ack_ns\": "
+         "%.1f, \"rate\": %.0f}\n",
+         (unsigned long long)count, (unsigned long long)in_order, size, end - start,
+         (between - start) / (double)count * 1e9, (end - between) / (double)count * 1e9, (double)count / (end - start));
   return in_order == count ? 0 : 1;
 }

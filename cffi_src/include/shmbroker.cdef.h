@@ -8,7 +8,7 @@ typedef enum {
   SB_EMPTY = 1,
   SB_FULL = 2,
   SB_NO_MEMORY = 3,
-  SB_GROW = 4,          /* a segment must be added, then the call repeated */
+  SB_GROW = 4, /* a segment must be added, then the call repeated */
   SB_NOT_FOUND = 5,
   SB_DELETED = 6,
   SB_EXISTS = 7,
@@ -18,9 +18,9 @@ typedef enum {
   SB_TIMEOUT = 11,
   SB_INVALID = 12,
   SB_TOO_LARGE = 13,
-  SB_SETTLED = 14,      /* the message was settled already */
+  SB_SETTLED = 14, /* the message was settled already */
   SB_LAYOUT = 15,
-  SB_SYSTEM = 16,       /* see errno */
+  SB_SYSTEM = 16, /* see errno */
   SB_IN_USE = 17,
   SB_NOT_EMPTY = 18,
   SB_INTERRUPTED = 19,
@@ -42,7 +42,7 @@ typedef struct sb_consumer sb_consumer;
 
 /* What a get writes in front of key, properties and body. 64 bytes. */
 typedef struct {
-  uint64_t tag;          /* holding token, consumer's place << 40 */
+  uint64_t tag; /* holding token, consumer's place << 40 */
   uint64_t sequence;
   uint64_t body_length;
   uint64_t body_address; /* 0: the body follows; else it lies in shared memory */
@@ -78,7 +78,8 @@ typedef struct {
 typedef struct {
   char name[128];
   uint64_t memory_limit, memory_used, instance, created_ns, rescues, stopped_rescues, reaped, ticks;
-  uint32_t segments, segments_limit, chunks_per_segment, queues, stopped, connections, processes, housekeeper_pid, closing, mode;
+  uint32_t segments, segments_limit, chunks_per_segment, queues, stopped, connections, processes, housekeeper_pid,
+      closing, mode;
 } sb_broker_facts;
 
 typedef struct {
@@ -111,7 +112,8 @@ typedef struct {
 
 /* ---- broker ---- */
 uint64_t sb_segment_bytes(uint32_t number, uint32_t chunks_per_segment);
-sb_status sb_broker_format(void *memory, uint64_t bytes, const char *name, uint64_t memory_limit, uint32_t chunks_per_segment, uint32_t mode, uint64_t instance);
+sb_status sb_broker_format(void *memory, uint64_t bytes, const char *name, uint64_t memory_limit,
+                           uint32_t chunks_per_segment, uint32_t mode, uint64_t instance);
 sb_broker *sb_broker_attach(const char *path, sb_status *status, uint32_t *major, uint32_t *minor);
 void sb_broker_detach(sb_broker *b);
 sb_status sb_broker_grown(sb_broker *b, uint32_t number);
@@ -134,12 +136,14 @@ sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts 
 
 /* ---- queues ---- */
 sb_status sb_find(sb_connection *c, const char *name, uint32_t length, uint32_t *slot);
-sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings, uint64_t deadline_ns, uint32_t *slot, int32_t *holder);
+sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
+                     uint64_t deadline_ns, uint32_t *slot, int32_t *holder);
 sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status);
 bool sb_leave(sb_queue *q);
 void sb_free_queue(sb_queue *q);
 sb_status sb_configure(sb_queue *q, const sb_settings *settings, bool trim, uint64_t deadline_ns, int32_t *holder);
-sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder, uint64_t *removed);
+sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder,
+                    uint64_t *removed);
 sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *facts);
 uint32_t sb_next_queue(sb_connection *c, uint32_t *index);
 int64_t sb_length(sb_queue *q);
@@ -150,22 +154,26 @@ int64_t sb_consumers_of(sb_connection *c, uint32_t slot, sb_consumer_facts *fact
 /* ---- messages ---- */
 sb_status sb_put(sb_queue *q, const char *body, uint64_t length);
 sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *options);
-int64_t sb_put_many(sb_queue *q, const char *bodies, const uint32_t *lengths, uint32_t count, const sb_put_options *options, sb_status *status);
+int64_t sb_put_many(sb_queue *q, const char *bodies, const uint32_t *lengths, uint32_t count,
+                    const sb_put_options *options, sb_status *status);
 sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *options, sb_reservation *r);
 sb_status sb_commit(sb_queue *q, sb_reservation *r);
 void sb_abandon(sb_queue *q, sb_reservation *r);
 sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);
 int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack);
 int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, uint64_t deadline_ns);
-int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index, uint64_t *used);
-int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index, uint64_t *used, uint64_t deadline_ns);
+int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
+                    uint64_t *used);
+int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
+                         uint64_t *used, uint64_t deadline_ns);
 sb_status sb_settle(sb_queue *q, const char *record, uint32_t how, bool keep_view);
 sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t count, uint32_t how);
 void sb_end_view(sb_connection *c, uint64_t token);
 int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);
 
 /* ---- consumers ---- */
-sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority, sb_status *status);
+sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
+                        sb_status *status);
 void sb_consumer_cancel(sb_consumer *k, bool return_everything);
 void sb_free_consumer(sb_consumer *k);
 int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack);

@@ -13,8 +13,8 @@ uint64_t sb_segment_bytes(uint32_t number, uint32_t chunks_per_segment) {
   return number == 0 ? SB_SEGMENT0_BYTES : chunks_per_segment * (SB_CHUNK_META_BYTES + SB_CHUNK_BYTES);
 }
 
-sb_status sb_broker_format(void *memory, uint64_t bytes, const char *name, uint64_t memory_limit, uint32_t chunks_per_segment,
-                           uint32_t mode, uint64_t instance) {
+sb_status sb_broker_format(void *memory, uint64_t bytes, const char *name, uint64_t memory_limit,
+                           uint32_t chunks_per_segment, uint32_t mode, uint64_t instance) {
   if (bytes >= SB_SEGMENT0_BYTES) {
     sb_slab_format((sb_class_shm *)(void *)((uint8_t *)memory + SB_OFF_CLASSES));
   }
@@ -60,7 +60,8 @@ bool sb_broker_forked(sb_broker *b) { return sb_forked(b); }
 static void ring_all(sb_broker *b) {
   for (uint32_t chunk = 0; chunk < SB_LOAD(&b->mapped_chunks, SB_ACQUIRE); chunk++) {
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
-    if (sb_chunk_state(word) != SB_CHUNK_CLASS || SB_LOAD(&b->classes[sb_chunk_class(word)].kind, SB_RELAXED) != SB_KIND_NODE) {
+    if (sb_chunk_state(word) != SB_CHUNK_CLASS ||
+        SB_LOAD(&b->classes[sb_chunk_class(word)].kind, SB_RELAXED) != SB_KIND_NODE) {
       continue;
     }
     for (uint32_t u = 0; u < SB_CHUNK_UNITS; u++) {
@@ -98,7 +99,8 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool with_memory) {
   f->closing = SB_LOAD(&h->closing, SB_ACQUIRE);
   f->stopped = SB_LOAD(&h->stopped, SB_ACQUIRE);
   f->mode = SB_LOAD(&h->mode, SB_RELAXED);
-  f->housekeeper_pid = sb_byte_holder(b->lock_fd, SB_LOCK_HOUSEKEEPER) != 0 ? SB_LOAD(&h->housekeeper_pid, SB_RELAXED) : 0;
+  f->housekeeper_pid =
+      sb_byte_holder(b->lock_fd, SB_LOCK_HOUSEKEEPER) != 0 ? SB_LOAD(&h->housekeeper_pid, SB_RELAXED) : 0;
   for (unsigned id = 1; id < SB_MAX_CONNECTIONS; id++) {
     f->connections += sb_conn_state(SB_LOAD(&b->connections[id], SB_RELAXED)) == SB_CONN_LIVE;
   }
@@ -108,7 +110,8 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool with_memory) {
 }
 
 int32_t sb_process_pid(sb_broker *b, uint32_t process) {
-  bool live = process < SB_MAX_PROCESSES && SB_BITS(SB_LOAD(&b->processes[process].word, SB_ACQUIRE), 0, 2) == SB_PROC_LIVE;
+  bool live =
+      process < SB_MAX_PROCESSES && SB_BITS(SB_LOAD(&b->processes[process].word, SB_ACQUIRE), 0, 2) == SB_PROC_LIVE;
   return live ? SB_LOAD(&b->processes[process].pid, SB_RELAXED) : 0;
 }
 
@@ -160,8 +163,10 @@ static void ring_own(sb_connection *c) {
     for (uint32_t i = SB_HOLDINGS_FIRST; i < SB_LOAD(&chunk->used, SB_ACQUIRE); i++) {
       uint64_t what = SB_LOAD(&chunk->entries[i].what, SB_ACQUIRE);
       uint32_t slot = sb_holding_slot(what);
-      uint64_t word = sb_holding_kind(what) == SB_HOLD_SLOT ? SB_LOAD(&c->b->chunks[slot / SB_CHUNK_UNITS], SB_RELAXED) : 0;
-      if (sb_chunk_state(word) == SB_CHUNK_CLASS && SB_LOAD(&c->b->classes[sb_chunk_class(word)].kind, SB_RELAXED) == SB_KIND_NODE) {
+      uint64_t word =
+          sb_holding_kind(what) == SB_HOLD_SLOT ? SB_LOAD(&c->b->chunks[slot / SB_CHUNK_UNITS], SB_RELAXED) : 0;
+      if (sb_chunk_state(word) == SB_CHUNK_CLASS &&
+          SB_LOAD(&c->b->classes[sb_chunk_class(word)].kind, SB_RELAXED) == SB_KIND_NODE) {
         (void)sb_wake_ring(&((sb_node_shm *)sb_slot_at(c->b, slot))->wake);
       }
     }
@@ -304,8 +309,8 @@ sb_status sb_find(sb_connection *c, const char *name, uint32_t length, uint32_t 
   return status;
 }
 
-sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings, uint64_t deadline_ns,
-                     uint32_t *slot, int32_t *holder) {
+sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
+                     uint64_t deadline_ns, uint32_t *slot, int32_t *holder) {
   sb_status status = sb_usable(c);
   if (status != SB_OK || (status = sb_topology_lock(c->b, deadline_ns, holder)) != SB_OK) {
     return status;
@@ -397,7 +402,8 @@ sb_status sb_configure(sb_queue *q, const sb_settings *settings, bool trim, uint
   return status;
 }
 
-sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder, uint64_t *removed) {
+sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder,
+                    uint64_t *removed) {
   sb_status status = sb_usable(q->c);
   *removed = 0;
   if (status != SB_OK || (status = sb_topology_lock(q->c->b, deadline_ns, holder)) != SB_OK) {
@@ -417,7 +423,9 @@ sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadlin
   return status;
 }
 
-uint32_t sb_next_queue(sb_connection *c, uint32_t *index) { return sb_usable(c) == SB_OK ? sb_directory_next(c->b, index, false) : 0; }
+uint32_t sb_next_queue(sb_connection *c, uint32_t *index) {
+  return sb_usable(c) == SB_OK ? sb_directory_next(c->b, index, false) : 0;
+}
 
 sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   sb_status status = sb_usable(c);
@@ -431,8 +439,9 @@ sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   f->name_length = SB_LOAD(&q->name_length, SB_RELAXED) % (SB_NAME_MAX + 1);
   memcpy(f->name, q->name, f->name_length);
   f->slot = slot;
-  f->settings = (sb_settings){SB_LOAD(&q->ring_size, SB_RELAXED), SB_LOAD(&q->max_length, SB_RELAXED), SB_LOAD(&q->max_bytes, SB_RELAXED),
-                              SB_LOAD(&q->overflow, SB_RELAXED), SB_LOAD(&q->flags, SB_RELAXED)};
+  f->settings = (sb_settings){SB_LOAD(&q->ring_size, SB_RELAXED), SB_LOAD(&q->max_length, SB_RELAXED),
+                              SB_LOAD(&q->max_bytes, SB_RELAXED), SB_LOAD(&q->overflow, SB_RELAXED),
+                              SB_LOAD(&q->flags, SB_RELAXED)};
   for (unsigned tries = 0; tries < 8; tries++) { /* the counters move one by one: read until two readings agree */
     uint64_t mark = sb_ledger_sum(b, q, SB_COUNT_ADDED) + sb_ledger_sum(b, q, SB_COUNT_ACKED) + sb_ledger_holding(b, q);
     f->added = sb_ledger_sum(b, q, SB_COUNT_ADDED);
@@ -468,7 +477,9 @@ sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
 
 int64_t sb_length(sb_queue *q) {
   sb_status status = sb_usable(q->c);
-  return status != SB_OK ? -(int64_t)status : !sb_queue_is_open(q) ? -(int64_t)SB_DELETED : sb_queue_ready(q->c->b, q->shm);
+  return status != SB_OK        ? -(int64_t)status
+         : !sb_queue_is_open(q) ? -(int64_t)SB_DELETED
+                                : sb_queue_ready(q->c->b, q->shm);
 }
 
 int64_t sb_purge(sb_queue *q) {

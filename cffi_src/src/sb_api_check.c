@@ -29,8 +29,10 @@ static bool readable(checkup *k, uint32_t slot) {
 
 static bool is_kind(checkup *k, uint32_t slot, uint32_t kind) {
   uint64_t chunk = readable(k, slot) ? SB_LOAD(&k->b->chunks[slot / SB_CHUNK_UNITS], SB_ACQUIRE) : 0;
-  return sb_chunk_state(chunk) == SB_CHUNK_CLASS && SB_LOAD(&k->b->classes[sb_chunk_class(chunk)].kind, SB_RELAXED) == kind &&
-         sb_slab_slot_bytes(k->b, slot) != 0 && sb_slot_state(SB_LOAD(sb_slot_header(k->b, slot), SB_ACQUIRE)) != SB_SLOT_FREE;
+  return sb_chunk_state(chunk) == SB_CHUNK_CLASS &&
+         SB_LOAD(&k->b->classes[sb_chunk_class(chunk)].kind, SB_RELAXED) == kind &&
+         sb_slab_slot_bytes(k->b, slot) != 0 &&
+         sb_slot_state(SB_LOAD(sb_slot_header(k->b, slot), SB_ACQUIRE)) != SB_SLOT_FREE;
 }
 
 /* ---- messages and cells ---- */
@@ -108,7 +110,8 @@ static void check_pages(checkup *k, const sb_ring *r, uint64_t link, unsigned he
   }
   k->seen[slot] |= 1u;
   for (unsigned i = 0; height > 0 && i < SB_PAGE_CELLS; i++) {
-    check_pages(k, r, SB_LOAD(&page->children[i], SB_ACQUIRE), height - 1, first + ((uint64_t)i << (6 * height)), queue);
+    check_pages(k, r, SB_LOAD(&page->children[i], SB_ACQUIRE), height - 1, first + ((uint64_t)i << (6 * height)),
+                queue);
   }
 }
 
@@ -146,7 +149,8 @@ static void check_counts(checkup *k, uint32_t slot, const sb_queue_shm *q, const
 }
 
 static void check_lists(checkup *k, uint32_t slot, const sb_queue_shm *q) {
-  static const uint32_t rings[] = {SB_RING_ALL, SB_RING_NON_ACQUIRING, SB_RING_NOT_INTERESTED, SB_RING_ROOM, SB_RING_SCHEDULE};
+  static const uint32_t rings[] = {SB_RING_ALL, SB_RING_NON_ACQUIRING, SB_RING_NOT_INTERESTED, SB_RING_ROOM,
+                                   SB_RING_SCHEDULE};
   for (unsigned i = 0; i < sizeof rings / sizeof rings[0]; i++) {
     check_ring(k, slot, rings[i], slot);
   }
@@ -161,7 +165,8 @@ static void check_lists(checkup *k, uint32_t slot, const sb_queue_shm *q) {
     k->seen[level] |= 1u;
     check_ring(k, level, SB_RING_INTERESTED, slot);
     check_ring(k, level, SB_RING_NOTIFIED, slot);
-    if (sb_ring_open(k->b, level, SB_RING_INTERESTED, &list)) interested += sb_nodes_count(k->b, &list, SB_NODE_INTERESTED);
+    if (sb_ring_open(k->b, level, SB_RING_INTERESTED, &list))
+      interested += sb_nodes_count(k->b, &list, SB_NODE_INTERESTED);
     if (sb_ring_open(k->b, level, SB_RING_NOTIFIED, &list)) notified += sb_nodes_count(k->b, &list, SB_NODE_NOTIFIED);
     level = SB_LOAD(&((sb_level_shm *)sb_slot_at(k->b, level))->next, SB_ACQUIRE);
   }
@@ -289,7 +294,8 @@ uint32_t sb_check(sb_connection *c, sb_finding *findings, uint32_t room) {
       k.seen[slot] |= 1u;
       check_lists(&k, slot, sb_slot_at(c->b, slot));
       check_ring(&k, slot, SB_RING_CELLS, slot);
-      for (uint32_t l = SB_LOAD(&((sb_queue_shm *)sb_slot_at(c->b, slot))->ledgers, SB_ACQUIRE), n = 0; n < 65536u && is_kind(&k, l, SB_KIND_LEDGER); n++) {
+      for (uint32_t l = SB_LOAD(&((sb_queue_shm *)sb_slot_at(c->b, slot))->ledgers, SB_ACQUIRE), n = 0;
+           n < 65536u && is_kind(&k, l, SB_KIND_LEDGER); n++) {
         k.seen[l] |= 1u;
         l = SB_LOAD(&((sb_ledger_shm *)sb_slot_at(c->b, l))->next, SB_ACQUIRE);
       }

@@ -24,7 +24,8 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
       return SB_DELETED;
     }
     s->q = queues[i];
-    sb_status status = sb_node_create(k->c, queues[i]->slot, k->priority, SB_NODE_COUNTED, k->target, k->prefetch, &s->node, &s->token);
+    sb_status status = sb_node_create(k->c, queues[i]->slot, k->priority, SB_NODE_COUNTED, k->target, k->prefetch,
+                                      &s->node, &s->token);
     if (status != SB_OK) {
       return status;
     }
@@ -33,7 +34,8 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
   return SB_OK;
 }
 
-sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority, sb_status *status) {
+sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
+                        sb_status *status) {
   sb_consumer *k = calloc(1, sizeof *k);
   if (k != NULL) {
     k->subscriptions = calloc(count, sizeof *k->subscriptions);
@@ -217,7 +219,8 @@ sb_status sb_housekeeper_begin(sb_connection *c) {
   if (!sb_lock_byte(c->b->lock_fd, SB_LOCK_HOUSEKEEPER)) {
     return SB_EXISTS;
   }
-  SB_STORE(&c->b->header->housekeeper_pid, (uint32_t)SB_LOAD(&c->b->processes[c->b->process].pid, SB_RELAXED), SB_RELAXED);
+  SB_STORE(&c->b->header->housekeeper_pid, (uint32_t)SB_LOAD(&c->b->processes[c->b->process].pid, SB_RELAXED),
+           SB_RELAXED);
   SB_STORE(&c->b->header->next_due_ns, UINT64_MAX, SB_SEQ_CST);
   SB_STORE(&c->b->header->housekeeper_waiter, c->io_node, SB_RELEASE);
   return SB_OK;
@@ -229,7 +232,9 @@ void sb_housekeeper_end(sb_connection *c) {
   sb_unlock_byte(c->b->lock_fd, SB_LOCK_HOUSEKEEPER);
 }
 
-void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns) { SB_STORE(&c->b->header->next_due_ns, due_ns, SB_SEQ_CST); }
+void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns) {
+  SB_STORE(&c->b->header->next_due_ns, due_ns, SB_SEQ_CST);
+}
 
 sb_status sb_housekeeper_wait(sb_connection *c, uint64_t deadline_ns) {
   bool interrupted;
@@ -289,5 +294,6 @@ uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns) {
 bool sb_housekeeper_missing(sb_broker *b) { return sb_byte_holder(b->lock_fd, SB_LOCK_HOUSEKEEPER) == 0; }
 uint32_t sb_recover(sb_connection *c) { return sb_usable(c) == SB_OK ? sb_recover_all(c) : 0; }
 bool sb_recover_one(sb_connection *c, uint32_t process) {
-  return sb_usable(c) == SB_OK && process < SB_MAX_PROCESSES && sb_liveness_is_dead(c->b, process) && sb_recover_process(c, process);
+  return sb_usable(c) == SB_OK && process < SB_MAX_PROCESSES && sb_liveness_is_dead(c->b, process) &&
+         sb_recover_process(c, process);
 }

@@ -4,7 +4,7 @@
 
 #include "sb_api.h"
 
-#define SB_MAX_FRONT 65536u /* message header, key and properties */
+#define SB_MAX_FRONT 65536u  /* message header, key and properties */
 #define UNLOCKED_COPY 16384u /* longer bodies are copied without holding the connection's lock */
 static const sb_put_options NO_OPTIONS;
 
@@ -30,7 +30,8 @@ static sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
   status = sb_holding_take(c, &r->token);
   if (status == SB_OK) {
     unsigned cls = sb_slab_class_for(c->b, need);
-    status = cls != 0 ? sb_slab_alloc(c, cls, r->token, &r->slot, &r->gen) : sb_slab_alloc_run(c, need, r->token, &r->slot, &r->gen);
+    status = cls != 0 ? sb_slab_alloc(c, cls, r->token, &r->slot, &r->gen)
+                      : sb_slab_alloc_run(c, need, r->token, &r->slot, &r->gen);
     if (status != SB_OK) sb_holding_give(c, r->token);
   }
   if (status != SB_OK) {
@@ -132,7 +133,8 @@ sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_p
 
 sb_status sb_put(sb_queue *q, const char *body, uint64_t length) { return sb_put_with(q, body, length, &NO_OPTIONS); }
 
-int64_t sb_put_many(sb_queue *q, const char *bodies, const uint32_t *lengths, uint32_t count, const sb_put_options *o, sb_status *status) {
+int64_t sb_put_many(sb_queue *q, const char *bodies, const uint32_t *lengths, uint32_t count, const sb_put_options *o,
+                    sb_status *status) {
   uint32_t done = 0;
   *status = sb_api_enter(q->c);
   if (*status != SB_OK) {
@@ -198,7 +200,8 @@ bool sb_api_plausible(const sb_broker *b, const sb_taken *t) {
   uint64_t room = sb_slab_slot_bytes(b, t->slot);
   const sb_message_shm *m = t->message;
   uint64_t front = sizeof *m + (uint64_t)m->key_length + m->properties_length;
-  return front <= SB_MAX_FRONT && front <= m->body_offset && m->body_offset >= sizeof *m && m->body_offset <= room && m->body_length <= room - m->body_offset;
+  return front <= SB_MAX_FRONT && front <= m->body_offset && m->body_offset >= sizeof *m && m->body_offset <= room &&
+         m->body_length <= room - m->body_offset;
 }
 
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer) {
@@ -276,7 +279,8 @@ int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, uint64_t deadline_
 }
 
 /* Records one after the other, each at a multiple of 8; index[3i..] = start of record, of body, end of body. */
-static int64_t many(sb_queue *q, sb_taken *first, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index, uint64_t *used) {
+static int64_t many(sb_queue *q, sb_taken *first, uint32_t count, bool auto_ack, char *buffer, uint64_t size,
+                    uint32_t *index, uint64_t *used) {
   uint32_t n = 0;
   int64_t status = 0;
   *used = 0;
@@ -284,7 +288,8 @@ static int64_t many(sb_queue *q, sb_taken *first, uint32_t count, bool auto_ack,
     if (*used + SB_INLINE_BODY + 65536u + sizeof(sb_record) > size) {
       break;
     }
-    int64_t length = n == 0 && first != NULL ? hand_over(q, first, auto_ack, buffer) : get_one(q, buffer + *used, auto_ack);
+    int64_t length =
+        n == 0 && first != NULL ? hand_over(q, first, auto_ack, buffer) : get_one(q, buffer + *used, auto_ack);
     if (length < 0) {
       status = length;
       break;
@@ -300,7 +305,8 @@ static int64_t many(sb_queue *q, sb_taken *first, uint32_t count, bool auto_ack,
   return n > 0 ? n : status;
 }
 
-int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index, uint64_t *used) {
+int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
+                    uint64_t *used) {
   sb_status status = sb_api_enter(q->c);
   if (status != SB_OK) {
     return -(int64_t)status;
@@ -310,7 +316,8 @@ int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, ui
   return n;
 }
 
-int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index, uint64_t *used, uint64_t deadline_ns) {
+int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
+                         uint64_t *used, uint64_t deadline_ns) {
   sb_taken t;
   sb_status status = sb_usable(q->c);
   if (status == SB_OK) status = sb_waiter_get(q, deadline_ns, &t);
@@ -381,7 +388,8 @@ void sb_end_view(sb_connection *c, uint64_t token) {
 
 /* ---- browsing ---- */
 
-static void copy_racy(char *to, const uint8_t *from, uint64_t length) { /* the slot may be freed and filled anew while we copy */
+static void copy_racy(char *to, const uint8_t *from,
+                      uint64_t length) { /* the slot may be freed and filled anew while we copy */
   for (uint64_t i = 0; i < length; i++) {
     to[i] = (char)atomic_load_explicit((const _Atomic uint8_t *)from + i, SB_RELAXED);
   }
@@ -419,8 +427,13 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
           return -(int64_t)SB_FULL;
         }
         if (sound && need <= size) {
-          sb_record record = {.sequence = at - q->base, .body_length = m.body_length, .timestamp_ns = m.timestamp_ns, .expires_ns = m.expires_ns,
-                              .properties_length = m.properties_length, .key_length = m.key_length, .priority = m.priority,
+          sb_record record = {.sequence = at - q->base,
+                              .body_length = m.body_length,
+                              .timestamp_ns = m.timestamp_ns,
+                              .expires_ns = m.expires_ns,
+                              .properties_length = m.properties_length,
+                              .key_length = m.key_length,
+                              .priority = m.priority,
                               .redelivered = (t.side & SB_SIDE_REDELIVERED) != 0};
           memcpy(buffer, &record, sizeof record);
           const uint8_t *from = sb_slot_at(b, t.slot);

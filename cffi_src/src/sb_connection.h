@@ -47,16 +47,17 @@ struct sb_queue;
 struct sb_connection {
   sb_broker *b;
   struct sb_queue *queues; /* open handles, linked by `next` */
-  struct sb_consumer **consumers; /* by target, SB_MAX_TARGETS of them; only the IO thread's map from bits to consumers */
+  struct sb_consumer *
+      *consumers; /* by target, SB_MAX_TARGETS of them; only the IO thread's map from bits to consumers */
   uint64_t pending[SB_MAX_TARGETS / 64]; /* targets that have a turn to come */
   uint64_t io_token;
   uint32_t io_node, io_rotation;
   sb_half io_tick_us; /* wake up at least that often, 0 = no need */
   sb_connection_shm *shm;
   uint32_t id, record;
-  uint32_t closed; /* process-local: no further use */
-  sb_half handles; /* handles that point here: itself, queues, consumers; the last one to go frees it */
-  sb_half lock; /* see sb_lock */
+  uint32_t closed;       /* process-local: no further use */
+  sb_half handles;       /* handles that point here: itself, queues, consumers; the last one to go frees it */
+  sb_half lock;          /* see sb_lock */
   uint64_t free_holding; /* token of the first free entry, 0 = none */
   uint64_t page_token;   /* kept aside for retiring pages: an ack must never fail for want of memory */
   sb_holdings_shm *last;

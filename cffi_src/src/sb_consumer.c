@@ -115,8 +115,10 @@ void sb_consumer_backlog_arrived(sb_queue *q) {
     sb_consumer_notify_browsers(q->c, q->slot);
   }
   int64_t ready = paused(q->shm) ? 0 : sb_queue_ready(q->c->b, q->shm);
-  while (ready-- > SB_LOAD(&q->shm->notified, SB_SEQ_CST) && SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 &&
-         sb_consumer_notify_one(q->c, q->slot, false)) {
+  for (int64_t n = ready; n > 0 && ready > SB_LOAD(&q->shm->notified, SB_SEQ_CST); n--) {
+    if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) <= 0 || !sb_consumer_notify_one(q->c, q->slot, false)) {
+      break;
+    }
   }
 }
 
@@ -278,7 +280,8 @@ bool sb_consumer_wants_work(sb_consumer *k) {
   for (uint32_t i = 0; i < k->subscription_count; i++) {
     sb_node_shm *n = sb_slot_at(k->c->b, k->subscriptions[i].node);
     unsigned state = sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST));
-    if (state == SB_NODE_NOT_INTERESTED && !k->starved && sb_consumer_credit(k) > 0) { /* there was no memory for its list entry */
+    if (state == SB_NODE_NOT_INTERESTED && !k->starved &&
+        sb_consumer_credit(k) > 0) { /* there was no memory for its list entry */
       set_notify_work_desired(k, &k->subscriptions[i], true);
     }
     if (state == SB_NODE_NOTIFIED || (state == SB_NODE_INTERESTED && looks_ready(k->subscriptions[i].q))) {
@@ -369,7 +372,8 @@ void sb_consumer_return(sb_consumer *k, bool everything) {
 
 void sb_consumer_detach(sb_consumer *k) {
   k->closed = true;
-  for (uint32_t i = 0; i < k->subscription_count; i++) { /* not interested first: the baton goes on before we are gone */
+  for (uint32_t i = 0; i < k->subscription_count;
+       i++) { /* not interested first: the baton goes on before we are gone */
     set_notify_work_desired(k, &k->subscriptions[i], false);
   }
   for (uint32_t i = 0; i < k->subscription_count; i++) {

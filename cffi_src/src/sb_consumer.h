@@ -48,18 +48,18 @@ typedef struct {
 struct sb_consumer {
   sb_connection *c;
   sb_subscription *subscriptions;
-  sb_delivery *places;  /* `prefetch` of them */
-  uint32_t *row;        /* places pulled, not taken by the application yet */
+  sb_delivery *places; /* `prefetch` of them */
+  uint32_t *row;       /* places pulled, not taken by the application yet */
   uint64_t row_first, row_end;
-  uint32_t free_place;  /* plus one; 0 = none */
+  uint32_t free_place; /* plus one; 0 = none */
   uint32_t subscription_count, rotation;
   uint32_t target, prefetch, unacked;
   int32_t priority;
   bool starved;   /* out of credit: NOT_INTERESTED until enough came back */
   bool suspended; /* by the application */
   bool closed;
-  sb_half local;  /* futex of application threads that wait for the row */
-  int event_fd;   /* told of deliveries when armed */
+  sb_half local; /* futex of application threads that wait for the row */
+  int event_fd;  /* told of deliveries when armed */
   sb_half event_armed;
   struct sb_consumer *next_ready;
 };

@@ -56,7 +56,8 @@ void sb_topology_unlock(sb_broker *b) {
 
 static bool named(sb_broker *b, uint32_t slot, const char *name, uint32_t length) {
   sb_queue_shm *q = sb_slab_object(b, slot, SB_KIND_QUEUE);
-  return q != NULL && SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_OPEN && SB_LOAD(&q->name_length, SB_RELAXED) == length && length <= SB_NAME_MAX && memcmp(q->name, name, length) == 0;
+  return q != NULL && SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_OPEN &&
+         SB_LOAD(&q->name_length, SB_RELAXED) == length && length <= SB_NAME_MAX && memcmp(q->name, name, length) == 0;
 }
 
 uint32_t sb_directory_find(sb_broker *b, const char *name, uint32_t length) {
@@ -113,7 +114,8 @@ static void start(sb_queue_shm *q, const char *name, uint32_t length, const sb_s
   SB_STORE(&q->state, SB_QUEUE_OPEN | SB_PUT((state >> 2) + 1, 2), SB_RELEASE);
 }
 
-sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings, uint32_t *slot) {
+sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
+                              uint32_t *slot) {
   sb_broker *b = c->b;
   uint64_t token, gen, hash = hash_of(name, length);
   if (SB_LOAD(&b->header->queue_count, SB_RELAXED) >= SB_MAX_QUEUES) {
@@ -172,7 +174,8 @@ void sb_directory_remove(sb_broker *b, uint32_t slot) {
 uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed) {
   while (*index < SB_DIRECTORY_SIZE) {
     uint64_t entry = SB_LOAD(&b->directory[(*index)++], SB_ACQUIRE);
-    if (entry_state(entry) == (closed ? SB_DIR_CLOSED : SB_DIR_LIVE) && sb_slab_object(b, entry_slot(entry), SB_KIND_QUEUE) != NULL) {
+    if (entry_state(entry) == (closed ? SB_DIR_CLOSED : SB_DIR_LIVE) &&
+        sb_slab_object(b, entry_slot(entry), SB_KIND_QUEUE) != NULL) {
       return entry_slot(entry);
     }
   }

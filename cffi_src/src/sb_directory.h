@@ -23,7 +23,8 @@ sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder);
 void sb_topology_unlock(sb_broker *b);
 uint32_t sb_directory_find(sb_broker *b, const char *name, uint32_t length);
 void sb_directory_apply(sb_queue_shm *q, const sb_settings *s);
-sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings, uint32_t *slot);
+sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
+                              uint32_t *slot);
 void sb_directory_remove(sb_broker *b, uint32_t slot);
 bool sb_directory_links(sb_broker *b, uint32_t slot);
 /* The next queue at or after *index, open ones or deleted ones; 0 at the end. */

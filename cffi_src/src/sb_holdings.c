@@ -32,7 +32,8 @@ sb_status sb_holding_take(sb_connection *c, uint64_t *token) {
   sb_broker *b = c->b;
   if (c->free_holding != 0) {
     *token = c->free_holding;
-    if (*token * sizeof(sb_holding_shm) >= b->arena_bytes || !sb_chunk_ready(b, (uint32_t)(*token / 16 / SB_CHUNK_UNITS))) {
+    if (*token * sizeof(sb_holding_shm) >= b->arena_bytes ||
+        !sb_chunk_ready(b, (uint32_t)(*token / 16 / SB_CHUNK_UNITS))) {
       return SB_CORRUPT;
     }
     c->free_holding = SB_LOAD(&sb_holding_at(c->b, *token)->where, SB_RELAXED);
@@ -66,7 +67,8 @@ static sb_status take_id(sb_connection *c) {
     uint32_t id = SB_ADD(&b->header->next_connection, 1u, SB_RELAXED) % SB_MAX_CONNECTIONS;
     uint64_t word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
     if (id != 0 && sb_conn_state(word) == SB_CONN_FREE &&
-        SB_CAS(&b->connections[id], &word, sb_conn_word(SB_CONN_LIVE, b->process, 0, sb_conn_epoch(word) + 1), SB_ACQ_REL)) {
+        SB_CAS(&b->connections[id], &word, sb_conn_word(SB_CONN_LIVE, b->process, 0, sb_conn_epoch(word) + 1),
+               SB_ACQ_REL)) {
       c->id = id;
       return SB_OK;
     }

@@ -33,10 +33,32 @@ static bool ring_notified(sb_connection *by, sb_queue_shm *q) {
   return any_stopped;
 }
 
+/* An iteration drops dead entries on its way; lists that nobody else iterates would keep theirs for ever. */
+static void scrub_list(sb_connection *by, uint32_t object, uint32_t id, unsigned state) {
+  sb_ring list;
+  uint64_t position = 0;
+  while (sb_ring_open(by->b, object, id, &list) && sb_nodes_next(by, &list, state, &position) != 0) {
+  }
+}
+
+static void scrub_lists(sb_connection *by, uint32_t queue) {
+  scrub_list(by, queue, SB_RING_ALL, SB_STATE_ALL);
+  scrub_list(by, queue, SB_RING_NOT_INTERESTED, SB_NODE_NOT_INTERESTED);
+  scrub_list(by, queue, SB_RING_NON_ACQUIRING, SB_NODE_NON_ACQUIRING);
+  scrub_list(by, queue, SB_RING_ROOM, SB_NODE_INTERESTED);
+  uint32_t level = SB_LOAD(&((sb_queue_shm *)sb_slot_at(by->b, queue))->levels, SB_ACQUIRE);
+  for (uint32_t n = 0; n < 4096u && sb_level_at(by->b, level) != NULL; n++) {
+    scrub_list(by, level, SB_RING_INTERESTED, SB_NODE_INTERESTED);
+    scrub_list(by, level, SB_RING_NOTIFIED, SB_NODE_NOTIFIED);
+    level = SB_LOAD(&sb_level_at(by->b, level)->next, SB_ACQUIRE);
+  }
+}
+
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory) {
   sb_queue_shm *q = sb_slab_object(by->b, slot, SB_KIND_QUEUE);
   sb_ring r;
-  if (q == NULL || !sb_ring_open(by->b, slot, SB_RING_CELLS, &r) || SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_OPEN) {
+  if (q == NULL || !sb_ring_open(by->b, slot, SB_RING_CELLS, &r) ||
+      SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_OPEN) {
     return;
   }
   uint64_t last_take = SB_LOAD(&q->last_take, SB_RELAXED), tail = SB_LOAD(&q->tail, SB_RELAXED);
@@ -52,6 +74,7 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   bool due = memory->quiet_ticks < REST_TICKS || memory->quiet_ticks % REST_TICKS == 0 || memory->wrong_ticks > 0;
   bool anybody = SB_LOAD(&q->levels, SB_RELAXED) != 0 || SB_LOAD(&q->room_waiting, SB_RELAXED) != 0;
   if (due && anybody) {
+    scrub_lists(by, slot);
     bool right = sb_nodes_recount(by->b, slot, memory->wrong_ticks >= PATIENCE_TICKS);
     memory->wrong_ticks = right ? 0 : memory->wrong_ticks + 1;
   }

@@ -168,7 +168,14 @@ static inline uint64_t sb_conn_word(unsigned state, unsigned process, uint32_t s
 }
 
 /* ---- chunk: 3 state | 12 owner (while draining or claiming) | 6 class | 15 run length ---- */
-enum { SB_CHUNK_FREE = 0, SB_CHUNK_CLASS = 1, SB_CHUNK_RUN = 2, SB_CHUNK_TAIL = 3, SB_CHUNK_DRAINING = 4, SB_CHUNK_CLAIMED = 5 };
+enum {
+  SB_CHUNK_FREE = 0,
+  SB_CHUNK_CLASS = 1,
+  SB_CHUNK_RUN = 2,
+  SB_CHUNK_TAIL = 3,
+  SB_CHUNK_DRAINING = 4,
+  SB_CHUNK_CLAIMED = 5
+};
 static inline unsigned sb_chunk_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 3); }
 static inline unsigned sb_chunk_owner(uint64_t w) { return (unsigned)SB_BITS(w, 3, 12); }
 static inline unsigned sb_chunk_class(uint64_t w) { return (unsigned)SB_BITS(w, 15, 6); }
@@ -211,7 +218,7 @@ typedef struct {
   sb_word start_ticks;   /* field 22 of /proc/pid/stat */
   sb_word pid_namespace; /* inode */
   sb_word attached_ns;
-  sb_holding_shm boot;   /* what a connection that is being opened takes */
+  sb_holding_shm boot; /* what a connection that is being opened takes */
   sb_word reserved;
 } sb_process_shm;
 _Static_assert(sizeof(sb_process_shm) == 64, "process slot");
@@ -220,9 +227,9 @@ typedef struct {
   alignas(64) sb_half units;
   sb_half kind;
   sb_half slots_per_chunk;
-  sb_half hint_chunk;  /* where a slot was freed last, plus one */
-  sb_word groups;      /* bit g: a chunk of the g-th 64th of the arena may have a free slot */
-  sb_word chunks;      /* how many chunks the class owns (hint) */
+  sb_half hint_chunk; /* where a slot was freed last, plus one */
+  sb_word groups;     /* bit g: a chunk of the g-th 64th of the arena may have a free slot */
+  sb_word chunks;     /* how many chunks the class owns (hint) */
   sb_word reserved[4];
 } sb_class_shm;
 _Static_assert(sizeof(sb_class_shm) == 64, "class");
@@ -231,20 +238,20 @@ typedef struct {
   alignas(64) sb_word magic;
   sb_half layout_major, layout_minor;
   sb_word layout_hash;
-  sb_word instance;       /* random: tells one broker from a later one of the same name */
-  sb_word memory_limit;   /* bytes of arena */
-  sb_word created_ns;     /* CLOCK_REALTIME */
+  sb_word instance;     /* random: tells one broker from a later one of the same name */
+  sb_word memory_limit; /* bytes of arena */
+  sb_word created_ns;   /* CLOCK_REALTIME */
   sb_half chunks_per_segment, chunk_limit;
   sb_half mode, uid;
   /* --- changing --- */
-  alignas(64) sb_half segments;     /* arena segments that exist */
-  sb_half closing;                  /* 1: stop(purge=True) was asked */
-  sb_half housekeeper_waiter;       /* slot of the housekeeper's node, or 0 */
+  alignas(64) sb_half segments; /* arena segments that exist */
+  sb_half closing;              /* 1: stop(purge=True) was asked */
+  sb_half housekeeper_waiter;   /* slot of the housekeeper's node, or 0 */
   sb_half housekeeper_pid;
-  sb_word next_due_ns;              /* hint: the earliest timer the housekeeper knows */
+  sb_word next_due_ns; /* hint: the earliest timer the housekeeper knows */
   sb_word housekeeper_ticks;
   sb_word topology_epoch;
-  sb_word topology_intent;          /* state | queue slot of the change under way */
+  sb_word topology_intent; /* state | queue slot of the change under way */
   sb_half topology_pid, queue_count;
   sb_half memory_waiting, spinners;
   alignas(64) sb_word memory_root, memory_tail, memory_head, memory_base; /* list of nodes that wait for memory */
@@ -275,8 +282,8 @@ typedef struct {
   uint64_t body_length;
   uint32_t body_offset; /* from the start of the slot */
   uint32_t properties_length;
-  uint64_t expires_ns; /* CLOCK_MONOTONIC, 0 = never */
-  uint64_t due_ns;     /* CLOCK_MONOTONIC, 0 = at once */
+  uint64_t expires_ns;   /* CLOCK_MONOTONIC, 0 = never */
+  uint64_t due_ns;       /* CLOCK_MONOTONIC, 0 = at once */
   uint64_t timestamp_ns; /* CLOCK_REALTIME at publishing */
   uint32_t key_length;
   uint32_t group_hash;
@@ -289,9 +296,9 @@ typedef struct {
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
 
 typedef struct {
-  sb_half object; /* slot of the queue or level the ring belongs to */
-  sb_half ring;   /* which of its rings, and the height: ring | height << 8 */
-  sb_word first;  /* first position covered */
+  sb_half object;   /* slot of the queue or level the ring belongs to */
+  sb_half ring;     /* which of its rings, and the height: ring | height << 8 */
+  sb_word first;    /* first position covered */
   sb_word done;     /* hint: bit set when that child or cell is finished; verified before a page is retired */
   sb_word returned; /* bit set: that child or cell may have been returned to AVAILABLE */
   sb_word reserved[4];
@@ -305,7 +312,8 @@ typedef struct {
 
 typedef struct {
   sb_page_shm page;
-  sb_word finished[SB_PAGE_CELLS / 8]; /* a byte for each cell: 1 = finished. A hint like `done`, without its atomic operation */
+  sb_word finished[SB_PAGE_CELLS /
+                   8]; /* a byte for each cell: 1 = finished. A hint like `done`, without its atomic operation */
   sb_cell_shm cells[SB_PAGE_CELLS];
 } sb_leaf_shm;
 _Static_assert(sizeof(sb_leaf_shm) <= 5 * SB_UNIT, "leaf");
@@ -344,27 +352,28 @@ enum { SB_OVERFLOW_BLOCK = 0, SB_OVERFLOW_DROP = 1, SB_OVERFLOW_DROP_HEAD = 2, S
 typedef struct {
   /* read by everybody, written by configuration */
   alignas(64) sb_word state;
-  sb_word root, base;            /* of the cells */
+  sb_word root, base; /* of the cells */
   _Atomic int64_t ring_size, max_length, max_bytes;
   sb_half overflow, flags;
-  sb_half ledgers;               /* first ledger, linked by `next` */
-  sb_half levels;                /* first level, by descending priority */
+  sb_half ledgers; /* first ledger, linked by `next` */
+  sb_half levels;  /* first level, by descending priority */
   /* written by producers */
   alignas(64) sb_word tail;
-  sb_word admitted;              /* hint: places taken by producers; never below what is published */
-  sb_word bytes_in;              /* hint: body bytes that became ready */
-  sb_word bound;                 /* ring: evict while pending > bound */
+  sb_word admitted; /* hint: places taken by producers; never below what is published */
+  sb_word bytes_in; /* hint: body bytes that became ready */
+  sb_word bound;    /* ring: evict while pending > bound */
   sb_word reserved0[4];
   /* written by consumers */
   alignas(64) sb_word head;
-  sb_word taken;                 /* hint: cells that left AVAILABLE minus those that came back; raised before the CAS */
+  sb_word taken; /* hint: cells that left AVAILABLE minus those that came back; raised before the CAS */
   sb_word bytes_out;
-  sb_word returned;              /* 1: some page may have a `returned` bit */
-  sb_word last_take;             /* position of the last acquisition, for the missed-notification check */
+  sb_word returned;  /* 1: some page may have a `returned` bit */
+  sb_word last_take; /* position of the last acquisition, for the missed-notification check */
   sb_word reserved1[3];
   /* notification */
   alignas(64) _Atomic int32_t interested, notified, not_interested, non_acquiring, consumers, room_waiting;
-  _Atomic int32_t timers_lost, tracking; /* tracking: `taken`, `admitted` and the byte hints are kept. timers_lost, 1: a message with a timer has no schedule entry: scan the cells */
+  _Atomic int32_t timers_lost,
+      tracking; /* tracking: `taken`, `admitted` and the byte hints are kept. timers_lost, 1: a message with a timer has no schedule entry: scan the cells */
   sb_word rescues;
   sb_word exclusive; /* node slot | epoch of the exclusive consumer */
   alignas(64) sb_ring_shm all, non_acquiring_list, not_interested_list, room, schedule;
@@ -385,28 +394,28 @@ typedef struct {
 } sb_level_shm;
 _Static_assert(sizeof(sb_level_shm) <= SB_UNIT, "level");
 
-#define SB_NODE_COUNTED 1u   /* shows up in `consumers` */
-#define SB_NODE_DIRECT 2u    /* a waiting call: woken by its own wake word */
-#define SB_NODE_ROOM 4u      /* waits for room in the queue or for memory, not for messages */
+#define SB_NODE_COUNTED 1u /* shows up in `consumers` */
+#define SB_NODE_DIRECT 2u  /* a waiting call: woken by its own wake word */
+#define SB_NODE_ROOM 4u    /* waits for room in the queue or for memory, not for messages */
 #define SB_NODE_BROWSER 8u
-#define SB_NODE_MEMORY 16u   /* ... and it is memory of the broker that it waits for */
-#define SB_NODE_RESCUED 32u  /* notified by the housekeeper: takes a message although better consumers exist */
+#define SB_NODE_MEMORY 16u  /* ... and it is memory of the broker that it waits for */
+#define SB_NODE_RESCUED 32u /* notified by the housekeeper: takes a message although better consumers exist */
 
 /* A consumer of one queue, or a call that waits. Owned by its connection: ALLOC for its whole life. */
 typedef struct {
   alignas(64) sb_word word;
   sb_half queue, level;
-  sb_half flags, target;    /* index of the target in its connection */
-  sb_half waiter;           /* node slot whose wake word is rung */
+  sb_half flags, target; /* index of the target in its connection */
+  sb_half waiter;        /* node slot whose wake word is rung */
   sb_half prefetch, unacked;
   _Atomic int32_t priority;
   sb_word delivered;
-  sb_word flagged;          /* 1: wants a turn; cleared by the IO thread before it looks */
-  sb_half wake;             /* the wake word, a futex */
+  sb_word flagged; /* 1: wants a turn; cleared by the IO thread before it looks */
+  sb_half wake;    /* the wake word, a futex */
   sb_half pid;
   alignas(64) sb_word wakes; /* how often it was notified */
   sb_word created_ns;
-  sb_half registration;     /* epoch of its entry in All */
+  sb_half registration; /* epoch of its entry in All */
   sb_half reserved0;
   sb_word reserved[5];
 } sb_node_shm;
@@ -437,15 +446,16 @@ enum { SB_INTENT_NONE = 0, SB_INTENT_ENQUEUE = 1, SB_INTENT_SETTLE = 2, SB_INTEN
 typedef struct {
   alignas(64) sb_word owner; /* 12 connection | 52 epoch; 0 connection = free */
   sb_half queue, next;
-  sb_word holding;           /* 32 epoch (low bits) | 32 cells held */
-  sb_word kind;              /* intent: kind | counter << 8 | seq << 16, stored last */
+  sb_word holding; /* 32 epoch (low bits) | 32 cells held */
+  sb_word kind;    /* intent: kind | counter << 8 | seq << 16, stored last */
   sb_word position;
-  sb_word slot;              /* slot | ref << 32 | ref of the target << 40 */
+  sb_word slot; /* slot | ref << 32 | ref of the target << 40 */
   sb_word gen;
-  sb_word before;            /* of the counter */
+  sb_word before; /* of the counter */
   alignas(64) sb_word before_bytes;
   sb_word bytes;
-  sb_word target_queue, target_position; /* of a move; an enqueue notes here whether it is held, and that counter before */
+  sb_word target_queue,
+      target_position; /* of a move; an enqueue notes here whether it is held, and that counter before */
   sb_word target_ledger, target_before, target_before_bytes;
   sb_word counters[SB_COUNTERS];
 } sb_ledger_shm;
@@ -462,15 +472,15 @@ _Static_assert(sizeof(sb_holdings_shm) == 16 * SB_UNIT, "holdings");
 
 typedef struct {
   alignas(64) sb_half id, process;
-  sb_half holdings;          /* first chunk, 0 = none yet */
-  sb_half waiter;            /* node slot of the IO thread, or 0 */
+  sb_half holdings; /* first chunk, 0 = none yet */
+  sb_half waiter;   /* node slot of the IO thread, or 0 */
   sb_half reserved1[2];
   sb_word created_ns;
   sb_word delivered, published;
   sb_word reserved0[2];
-  alignas(64) sb_word work;           /* bit w: work_targets[w] has a bit; the connection's flag */
+  alignas(64) sb_word work; /* bit w: work_targets[w] has a bit; the connection's flag */
   alignas(64) sb_word work_targets[SB_MAX_TARGETS / 64];
-  sb_half claims[SB_MAX_CLASSES];     /* chunk*128+word whose hints this connection took, plus one; [0] whose it owes */
+  sb_half claims[SB_MAX_CLASSES]; /* chunk*128+word whose hints this connection took, plus one; [0] whose it owes */
   char name[SB_NAME_MAX + 1];
 } sb_connection_shm;
 _Static_assert(sizeof(sb_connection_shm) <= 6 * SB_UNIT, "connection");

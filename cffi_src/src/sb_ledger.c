@@ -7,9 +7,7 @@
 
 #define MAX_LEDGERS 65536u /* a longer list can only be a broken one */
 
-sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot) {
-  return sb_slab_object(b, slot, SB_KIND_LEDGER);
-}
+sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_LEDGER); }
 
 static uint64_t owner_word(unsigned conn, uint64_t epoch) { return (uint64_t)conn | SB_PUT(epoch, 12); }
 
@@ -79,13 +77,17 @@ static sb_ledger_shm *next_ledger(sb_broker *b, const sb_ledger_shm *l, uint32_t
 uint64_t sb_ledger_sum(sb_broker *b, const sb_queue_shm *q, unsigned counter) {
   uint64_t sum = 0;
   uint32_t n = 0;
-  for (sb_ledger_shm *l = sb_ledger_at(b, SB_LOAD(&q->ledgers, SB_ACQUIRE)); l != NULL; l = next_ledger(b, l, &n)) { sum += SB_LOAD(&l->counters[counter], SB_ACQUIRE); }
+  for (sb_ledger_shm *l = sb_ledger_at(b, SB_LOAD(&q->ledgers, SB_ACQUIRE)); l != NULL; l = next_ledger(b, l, &n)) {
+    sum += SB_LOAD(&l->counters[counter], SB_ACQUIRE);
+  }
   return sum;
 }
 uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q) {
   uint64_t sum = 0;
   uint32_t n = 0;
-  for (sb_ledger_shm *l = sb_ledger_at(b, SB_LOAD(&q->ledgers, SB_ACQUIRE)); l != NULL; l = next_ledger(b, l, &n)) { sum += (uint32_t)SB_LOAD(&l->holding, SB_ACQUIRE); }
+  for (sb_ledger_shm *l = sb_ledger_at(b, SB_LOAD(&q->ledgers, SB_ACQUIRE)); l != NULL; l = next_ledger(b, l, &n)) {
+    sum += (uint32_t)SB_LOAD(&l->holding, SB_ACQUIRE);
+  }
   return sum;
 }
 bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q) {

@@ -36,12 +36,15 @@ sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot);
 
 static inline void sb_intent_begin(sb_ledger_shm *l, unsigned kind, unsigned counter, uint64_t position, uint64_t slot,
                                    uint64_t gen, uint64_t bytes) {
-  uint64_t seq = SB_LOAD(&l->kind, SB_RELAXED) >> 16; /* relaxed: we are the only writer, and the kind below orders all */
+  uint64_t seq =
+      SB_LOAD(&l->kind, SB_RELAXED) >> 16; /* relaxed: we are the only writer, and the kind below orders all */
   SB_STORE(&l->position, position, SB_RELAXED);
   SB_STORE(&l->slot, slot, SB_RELAXED);
   SB_STORE(&l->gen, gen, SB_RELAXED);
   SB_STORE(&l->before, SB_LOAD(&l->counters[counter], SB_RELAXED), SB_RELAXED);
-  SB_STORE(&l->before_bytes, SB_LOAD(&l->counters[counter == SB_COUNT_ADDED ? SB_COUNT_ADDED_BYTES : SB_COUNT_REMOVED_BYTES], SB_RELAXED), SB_RELAXED);
+  SB_STORE(&l->before_bytes,
+           SB_LOAD(&l->counters[counter == SB_COUNT_ADDED ? SB_COUNT_ADDED_BYTES : SB_COUNT_REMOVED_BYTES], SB_RELAXED),
+           SB_RELAXED);
   SB_STORE(&l->bytes, bytes, SB_RELAXED);
   SB_STORE(&l->kind, (uint64_t)kind | SB_PUT(counter, 8) | SB_PUT(seq + 1, 16), SB_RELEASE); /* P11 release */
 }

@@ -73,18 +73,6 @@ static int64_t bound(sb_queue *q, unsigned *counter) {
   return limit;
 }
 
-/* A lazily shrunk ring gets smaller as it is consumed. */
-static void lower(sb_queue *q) {
-  int64_t ring = SB_LOAD(&q->shm->ring_size, SB_RELAXED);
-  uint64_t lazy = SB_LOAD(&q->shm->bound, SB_RELAXED);
-  while (ring >= 0 && (int64_t)lazy > ring) {
-    int64_t pending = sb_queue_ready(q->c->b, q->shm), to = pending > ring ? pending : ring;
-    if (to >= (int64_t)lazy || SB_CAS(&q->shm->bound, &lazy, (uint64_t)to, SB_SEQ_CST)) {
-      return;
-    }
-  }
-}
-
 /* Takes one victim that is already paid for in `taken`; an expired one counts as expired. */
 static bool evict(sb_queue *q, bool paid, unsigned counter) {
   uint64_t token;
@@ -107,7 +95,7 @@ uint64_t sb_limits_enforce(sb_queue *q) {
   if (!sb_queue_tracks(q->shm)) {
     return 0;
   }
-  lower(q);
+  sb_queue_lower_bound(q);
   for (;;) {
     int64_t limit = bound(q, &counter);
     uint64_t before = SB_LOAD(&q->shm->taken, SB_SEQ_CST);

@@ -33,7 +33,7 @@ bool sb_liveness_is_dead(sb_broker *b, uint32_t process);
 /* Takes the byte lock of a dead process: true makes the caller its reaper until sb_liveness_end_reaping. */
 bool sb_liveness_begin_reaping(sb_broker *b, uint32_t process);
 void sb_liveness_end_reaping(sb_broker *b, uint32_t process, bool reaped);
-bool sb_lock_byte(int fd, long byte);      /* write lock, without waiting */
+bool sb_lock_byte(int fd, long byte); /* write lock, without waiting */
 void sb_unlock_byte(int fd, long byte);
 int32_t sb_byte_holder(int fd, long byte); /* 0 = free, else > 0 */
 uint64_t sb_process_start_ticks(int32_t pid, char *state_out);

@@ -6,9 +6,7 @@
 
 #define MAX_LEVELS 4096u
 
-sb_node_shm *sb_node_at(sb_broker *b, uint32_t slot) {
-  return sb_slab_object(b, slot, SB_KIND_NODE);
-}
+sb_node_shm *sb_node_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_NODE); }
 
 sb_level_shm *sb_level_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_LEVEL); }
 
@@ -20,7 +18,8 @@ static bool list_of(sb_broker *b, const sb_node_shm *n, unsigned state, sb_ring 
     if (state != SB_NODE_INTERESTED) {
       return false;
     }
-    return (flags & SB_NODE_MEMORY) != 0 ? sb_ring_open(b, 0, SB_RING_MEMORY, list) : sb_ring_open(b, queue, SB_RING_ROOM, list);
+    return (flags & SB_NODE_MEMORY) != 0 ? sb_ring_open(b, 0, SB_RING_MEMORY, list)
+                                         : sb_ring_open(b, queue, SB_RING_ROOM, list);
   }
   switch (state) {
     case SB_NODE_NOT_INTERESTED: return sb_ring_open(b, queue, SB_RING_NOT_INTERESTED, list);
@@ -161,8 +160,8 @@ sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32
   return SB_CORRUPT;
 }
 
-sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uint32_t flags, uint32_t target, uint32_t prefetch,
-                         uint32_t *slot, uint64_t *token) {
+sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uint32_t flags, uint32_t target,
+                         uint32_t prefetch, uint32_t *slot, uint64_t *token) {
   sb_broker *b = c->b;
   uint32_t level = 0;
   uint64_t gen;
@@ -343,13 +342,18 @@ bool sb_nodes_recount(sb_broker *b, uint32_t queue, bool patient) {
     correct(&l->notified_count, nodes_in(b, queue, level, SB_NODE_NOTIFIED, false), false, patient);
     level = SB_LOAD(&l->next, SB_ACQUIRE);
   }
-  struct { _Atomic int32_t *hint; int32_t is; bool high_is_harmless; } hints[] = {
-      {&q->interested, nodes_in(b, queue, 0, SB_NODE_INTERESTED, false), true},
-      {&q->notified, nodes_in(b, queue, 0, SB_NODE_NOTIFIED, false), false},
-      {&q->not_interested, nodes_in(b, queue, 0, SB_NODE_NOT_INTERESTED, true), true},
-      {&q->non_acquiring, nodes_in(b, queue, 0, SB_NODE_NON_ACQUIRING, false), true},
-      {&q->consumers, nodes_in(b, queue, 0, SB_STATE_ALL, true), true},
-      {&q->room_waiting, sb_ring_open(b, queue, SB_RING_ROOM, &list) ? (int32_t)sb_nodes_count(b, &list, SB_NODE_INTERESTED) : 0, true}};
+  struct {
+    _Atomic int32_t *hint;
+    int32_t is;
+    bool high_is_harmless;
+  } hints[] = {{&q->interested, nodes_in(b, queue, 0, SB_NODE_INTERESTED, false), true},
+               {&q->notified, nodes_in(b, queue, 0, SB_NODE_NOTIFIED, false), false},
+               {&q->not_interested, nodes_in(b, queue, 0, SB_NODE_NOT_INTERESTED, true), true},
+               {&q->non_acquiring, nodes_in(b, queue, 0, SB_NODE_NON_ACQUIRING, false), true},
+               {&q->consumers, nodes_in(b, queue, 0, SB_STATE_ALL, true), true},
+               {&q->room_waiting,
+                sb_ring_open(b, queue, SB_RING_ROOM, &list) ? (int32_t)sb_nodes_count(b, &list, SB_NODE_INTERESTED) : 0,
+                true}};
   bool right = true;
   for (unsigned i = 0; i < sizeof hints / sizeof hints[0]; i++) {
     right = SB_LOAD(hints[i].hint, SB_SEQ_CST) == hints[i].is && right;

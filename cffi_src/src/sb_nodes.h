@@ -24,8 +24,8 @@
 
 #include "sb_queue.h"
 
-sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uint32_t flags, uint32_t target, uint32_t prefetch,
-                         uint32_t *slot, uint64_t *token);
+sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uint32_t flags, uint32_t target,
+                         uint32_t prefetch, uint32_t *slot, uint64_t *token);
 void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token);
 /* INTERESTED -> NOTIFIED and so on; false when the word was in none of the states of `from` (a bit mask). */
 bool sb_node_move(sb_connection *c, uint32_t slot, unsigned from, unsigned to);
@@ -41,7 +41,8 @@ sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32
 bool sb_nodes_recount(sb_broker *b, uint32_t queue, bool patient);
 
 #define SB_IN(state) (1u << (state))
-#define SB_ANY_STATE (SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED) | SB_IN(SB_NODE_NON_ACQUIRING))
+#define SB_ANY_STATE \
+  (SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED) | SB_IN(SB_NODE_NON_ACQUIRING))
 #define SB_STATE_ALL 7u /* pseudo state of the All list */
 
 #endif

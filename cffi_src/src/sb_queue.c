@@ -40,8 +40,8 @@ static bool evicts(const sb_queue_shm *q) {
 }
 
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q) {
-  static const unsigned out[] = {SB_COUNT_ACKED,         SB_COUNT_EXPIRED, SB_COUNT_KILLED,   SB_COUNT_REPLACED, SB_COUNT_DROPPED,
-                                 SB_COUNT_DEAD_LETTERED, SB_COUNT_MOVED,   SB_COUNT_SCHEDULED};
+  static const unsigned out[] = {SB_COUNT_ACKED,   SB_COUNT_EXPIRED,       SB_COUNT_KILLED, SB_COUNT_REPLACED,
+                                 SB_COUNT_DROPPED, SB_COUNT_DEAD_LETTERED, SB_COUNT_MOVED,  SB_COUNT_SCHEDULED};
   int64_t n = 0; /* what left is read before what came: the result may be too high beside traffic, never too low */
   for (unsigned i = 0; i < sizeof out / sizeof out[0]; i++) {
     n -= (int64_t)sb_ledger_sum(b, q, out[i]);
@@ -114,7 +114,8 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
   sb_status status;
   for (;;) {
     *position = q->tail_cursor;
-    status = sb_ring_append(c, &q->ring, &q->tail_leaf, word, SB_APPEND_OPEN | (tracked ? 0u : SB_APPEND_LAZILY), &l->position, position);
+    status = sb_ring_append(c, &q->ring, &q->tail_leaf, word, SB_APPEND_OPEN | (tracked ? 0u : SB_APPEND_LAZILY),
+                            &l->position, position);
     if (status != SB_CLOSED_CELL) {
       break;
     }
@@ -142,7 +143,8 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
 
 /* ---- take ---- */
 
-static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, uint64_t token, sb_taken *t) {
+static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, uint64_t token,
+                 sb_taken *t) {
   sb_broker *b = q->c->b;
   sb_cell_shm *cell = sb_leaf_cell(leaf, position);
   t->token = token;
@@ -160,7 +162,8 @@ static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t 
 }
 
 /* The CAS that takes a cell. The holding is written before it, so that a reaper finds the cell. */
-static bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, uint64_t token, sb_taken *t) {
+static bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word,
+                      uint64_t token, sb_taken *t) {
   sb_broker *b = q->c->b;
   uint32_t slot = sb_cell_slot(word);
   if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) { /* map the body before we own it */
@@ -193,7 +196,8 @@ static bool take_returned(sb_queue *q, unsigned state, uint64_t token, sb_taken 
       continue; /* its holder may be about to return it: the bit must stay */
     }
     if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
-      sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf.slot), position); /* before the bit is gone */
+      sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf.slot),
+                     position); /* before the bit is gone */
     }
     sb_ring_clear_returned(b, &leaf, position);
     SB_CRASHPOINT("queue.take.cleared");
@@ -265,6 +269,18 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t token, sb_taken
   return status;
 }
 
+/* A lazily shrunk ring gets smaller as it is consumed. */
+void sb_queue_lower_bound(sb_queue *q) {
+  int64_t ring = SB_LOAD(&q->shm->ring_size, SB_RELAXED);
+  uint64_t lazy = SB_LOAD(&q->shm->bound, SB_RELAXED);
+  while (ring >= 0 && (int64_t)lazy > ring) {
+    int64_t pending = sb_queue_ready(q->c->b, q->shm), to = pending > ring ? pending : ring;
+    if (to >= (int64_t)lazy || SB_CAS(&q->shm->bound, &lazy, (uint64_t)to, SB_SEQ_CST)) {
+      return;
+    }
+  }
+}
+
 sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t token, sb_taken *t) {
   bool tracked = sb_queue_tracks(q->shm), before = !paid && tracked && evicts(q->shm);
   if (before) {
@@ -281,6 +297,7 @@ sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t token, 
   if (tracked) {
     if (!before && !paid) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
     (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
+    sb_queue_lower_bound(q);
   }
   return SB_OK;
 }
@@ -364,7 +381,8 @@ bool sb_queue_held(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *l
 static void finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *leaf, const sb_taken *t) {
   bool freed;
   uint64_t h = SB_LOAD(sb_slot_header(c->b, t->slot), SB_ACQUIRE);
-  if (h == sb_slot_word(SB_SLOT_PUBLISHED, UINT64_C(1) << t->ref, t->gen)) { /* either way, the linearisation point of the ack */
+  if (h == sb_slot_word(SB_SLOT_PUBLISHED, UINT64_C(1) << t->ref,
+                        t->gen)) { /* either way, the linearisation point of the ack */
     sb_slab_drop_last(c, t->slot, h);
   } else {
     (void)sb_slab_drop(c->b, t->slot, t->gen, t->ref, &freed);
@@ -389,7 +407,8 @@ sb_status sb_queue_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsig
     return SB_SETTLED;
   }
   uint64_t bytes = t.message->body_length;
-  if (intent == SB_INTENT_SETTLE) sb_intent_begin(q->ledger, intent, counter, t.position, (uint64_t)t.slot | SB_PUT(t.ref, 32), t.gen, bytes);
+  if (intent == SB_INTENT_SETTLE)
+    sb_intent_begin(q->ledger, intent, counter, t.position, (uint64_t)t.slot | SB_PUT(t.ref, 32), t.gen, bytes);
   SB_CRASHPOINT("queue.settle.announced");
   if (keep_view) {
     SB_STORE(word, sb_cell_owned(SB_CELL_SETTLED, t.slot, t.ref, c->id, leaf.gen), SB_RELEASE);
@@ -412,7 +431,8 @@ void sb_queue_end_view(sb_connection *c, uint64_t token) {
   sb_ring ring;
   if (sb_queue_held(c, token, &t, &leaf) &&
       sb_cell_state(SB_LOAD(&sb_leaf_cell(&leaf, t.position)->word, SB_RELAXED)) == SB_CELL_SETTLED &&
-      sb_ring_open(c->b, sb_holding_slot(SB_LOAD(&sb_holding_at(c->b, token)->what, SB_RELAXED)), SB_RING_CELLS, &ring)) {
+      sb_ring_open(c->b, sb_holding_slot(SB_LOAD(&sb_holding_at(c->b, token)->what, SB_RELAXED)), SB_RING_CELLS,
+                   &ring)) {
     finish(c, &ring, &leaf, &t);
     sb_holding_give(c, token);
   }
@@ -443,7 +463,8 @@ sb_status sb_queue_release(sb_queue *q, uint64_t token, unsigned how) {
   }
   sb_ring_mark_returned(c->b, &q->ring, t.position); /* P5: first the bits, then the cell */
   SB_CRASHPOINT("queue.release.marked");
-  (void)SB_SWAP(&cell->word, sb_cell_open(SB_CELL_AVAILABLE, t.slot, t.ref, leaf.gen), SB_SEQ_CST); /* linearisation point */
+  (void)SB_SWAP(&cell->word, sb_cell_open(SB_CELL_AVAILABLE, t.slot, t.ref, leaf.gen),
+                SB_SEQ_CST); /* linearisation point */
   SB_CRASHPOINT("queue.release.flipped");
   if (!sb_ring_is_marked(c->b, &q->ring, t.position)) { /* a searcher cleared it before the flip, or took it just now */
     uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);

@@ -47,12 +47,15 @@ struct sb_queue {
   uint64_t state; /* OPEN | incarnation, as it was when the handle was opened */
   uint64_t base;
   uint64_t tail_cursor; /* everything below it is filled */
-  uint64_t cursor; /* nothing AVAILABLE below it but what returned */
+  uint64_t cursor;      /* nothing AVAILABLE below it but what returned */
   sb_ring ring;
   sb_leaf_ref tail_leaf, head_leaf;
   uint32_t slot;
   /* threads of this process that wait here, see sb_waiter.h */
-  struct { uint64_t token; uint32_t node; } waiters[SB_WAITERS_KEPT];
+  struct {
+    uint64_t token;
+    uint32_t node;
+  } waiters[SB_WAITERS_KEPT];
   uint32_t waiter_count;
   uint32_t spin_ns;
   uint64_t rescanned_ns;
@@ -75,6 +78,8 @@ static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm-
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool held, uint64_t *position);
 /* Takes the oldest AVAILABLE message; `token` is a free holding that becomes the message's. */
 sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t token, sb_taken *t);
+/* After something was taken: the bound of a ring that was shrunk lazily falls with what is pending. */
+void sb_queue_lower_bound(sb_queue *q);
 /* Takes the cell at that position if it still is in state `from`. */
 sb_status sb_queue_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t);
 /* Ends a message held under `token`, for the reason `counter`. keep_view: the body is still looked at. */
@@ -89,7 +94,8 @@ sb_status sb_queue_release(sb_queue *q, uint64_t token, unsigned how);
 bool sb_queue_held(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf);
 /* Does the queue keep `taken`, `admitted` and the byte hints? Only one with limits or a ring size does. */
 bool sb_queue_tracks(const sb_queue_shm *q);
-int64_t sb_queue_ready(sb_broker *b, const sb_queue_shm *q); /* how many are ready: from hints if it tracks, else from the ledgers */
+int64_t sb_queue_ready(sb_broker *b,
+                       const sb_queue_shm *q); /* how many are ready: from hints if it tracks, else from the ledgers */
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q);
 /* May there be a message to take? One cell and a flag are read. */
 bool sb_queue_looks_ready(sb_queue *q);

@@ -63,7 +63,8 @@ static void release_cell(walk *w, uint32_t queue, uint64_t position) {
     return;
   }
   uint32_t slot = sb_cell_slot(word);
-  if (!sb_cell_is_owned(word) || sb_cell_owner(word) != w->id || !sb_slot_in_range(w->b, slot) || !sb_slot_ready(w->b, slot)) {
+  if (!sb_cell_is_owned(word) || sb_cell_owner(word) != w->id || !sb_slot_in_range(w->b, slot) ||
+      !sb_slot_ready(w->b, slot)) {
     return;
   }
   uint64_t side = SB_LOAD(&cell->side, SB_ACQUIRE);
@@ -120,8 +121,8 @@ static void judge_enqueue(walk *w, sb_ledger_shm *l, intent *i) {
       sb_ring r;
       sb_leaf_ref leaf;
       uint64_t word;
-      bool there = i->position != UINT64_MAX && cell_at(w, i->queue, i->position, &r, &leaf, &word) && sb_cell_has_message(word) &&
-                   sb_cell_slot(word) == i->slot && sb_cell_ref(word) == i->ref;
+      bool there = i->position != UINT64_MAX && cell_at(w, i->queue, i->position, &r, &leaf, &word) &&
+                   sb_cell_has_message(word) && sb_cell_slot(word) == i->slot && sb_cell_ref(word) == i->ref;
       if (!there) {
         if (SB_LOAD(header, SB_SEQ_CST) != h) continue; /* it went while we looked: it had happened */
         if (still_stands(l, i)) (void)sb_slab_free(w->b, i->slot, h);
@@ -182,7 +183,8 @@ static void judge_move(walk *w, sb_ledger_shm *l, intent *i) {
   sb_leaf_ref leaf, source_leaf;
   uint64_t word, source_word;
   bool there = i->target_position != UINT64_MAX && cell_at(w, i->target_queue, i->target_position, &r, &leaf, &word) &&
-               held_by(w, word, SB_CELL_REMOVING) && sb_cell_slot(word) == i->slot && sb_cell_ref(word) == i->target_ref;
+               held_by(w, word, SB_CELL_REMOVING) && sb_cell_slot(word) == i->slot &&
+               sb_cell_ref(word) == i->target_ref;
   if (!still_stands(l, i)) {
     return;
   }
@@ -200,7 +202,8 @@ static void judge_move(walk *w, sb_ledger_shm *l, intent *i) {
   SB_STORE(&sb_leaf_cell(&leaf, i->target_position)->side, sb_side_word(i->gen, 0, SB_SIDE_REDELIVERED), SB_RELEASE);
   (void)sb_slab_drop(w->b, i->slot, i->gen, i->ref, &freed);
   count_removed(l, i);
-  if (cell_at(w, i->queue, i->position, &source, &source_leaf, &source_word) && held_by(w, source_word, SB_CELL_REMOVING)) {
+  if (cell_at(w, i->queue, i->position, &source, &source_leaf, &source_word) &&
+      held_by(w, source_word, SB_CELL_REMOVING)) {
     (void)sb_ring_drop(w->by, &source, &source_leaf, i->position, source_word);
   }
   clear(l, i);
@@ -236,7 +239,8 @@ static void judge(walk *w, sb_ledger_shm *l) {
 }
 
 static sb_ledger_shm *own_ledger(walk *w, uint64_t what, uint64_t where) {
-  sb_ledger_shm *l = sb_holding_kind(what) == SB_HOLD_LEDGER && where < UINT32_MAX ? sb_ledger_at(w->b, (uint32_t)where) : NULL;
+  sb_ledger_shm *l =
+      sb_holding_kind(what) == SB_HOLD_LEDGER && where < UINT32_MAX ? sb_ledger_at(w->b, (uint32_t)where) : NULL;
   return l != NULL && SB_BITS(SB_LOAD(&l->owner, SB_ACQUIRE), 0, 12) == w->id ? l : NULL;
 }
 
@@ -299,7 +303,8 @@ static void disown(walk *w, uint32_t slot) {
 
 static void settle_slot(walk *w, uint32_t slot, uint32_t gen) {
   uint64_t h = SB_LOAD(sb_slot_header(w->b, slot), SB_ACQUIRE);
-  if (sb_slot_state(h) == SB_SLOT_PUBLISHED && (uint32_t)sb_slot_gen(h) == gen && kind_of(w->b, slot) == SB_KIND_LEDGER) {
+  if (sb_slot_state(h) == SB_SLOT_PUBLISHED && (uint32_t)sb_slot_gen(h) == gen &&
+      kind_of(w->b, slot) == SB_KIND_LEDGER) {
     disown(w, slot); /* published, but not noted as ours yet */
     return;
   }
@@ -411,12 +416,13 @@ static bool in_chain(sb_broker *b, sb_connection_shm *shm, uint32_t slot) {
 /* A chunk of holdings that was allocated but never linked (announced by entry 0, or by the process slot). */
 static void free_stray(walk *w, sb_connection_shm *shm, uint64_t what) {
   uint32_t slot = sb_holding_slot(what);
-  if (sb_holding_kind(what) == SB_HOLD_CHUNK || sb_holding_kind(what) != SB_HOLD_SLOT || !sb_slot_in_range(w->b, slot) ||
-      !sb_slot_ready(w->b, slot)) {
+  if (sb_holding_kind(what) == SB_HOLD_CHUNK || sb_holding_kind(what) != SB_HOLD_SLOT ||
+      !sb_slot_in_range(w->b, slot) || !sb_slot_ready(w->b, slot)) {
     return;
   }
   uint64_t h = SB_LOAD(sb_slot_header(w->b, slot), SB_ACQUIRE);
-  bool ours = sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == w->id && (uint32_t)sb_slot_gen(h) == sb_holding_gen(what);
+  bool ours = sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == w->id &&
+              (uint32_t)sb_slot_gen(h) == sb_holding_gen(what);
   unsigned kind = kind_of(w->b, slot);
   if (ours && ((kind == SB_KIND_HOLDINGS && (shm == NULL || !in_chain(w->b, shm, slot))) ||
                (kind == SB_KIND_CONNECTION && shm != sb_slot_at(w->b, slot)))) {
@@ -497,7 +503,8 @@ static void visit_views(walk *w, uint64_t what, uint64_t where) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
-  if (sb_holding_kind(what) == SB_HOLD_CELL && cell_at(w, sb_holding_slot(what), where, &r, &leaf, &word) && held_by(w, word, SB_CELL_SETTLED)) {
+  if (sb_holding_kind(what) == SB_HOLD_CELL && cell_at(w, sb_holding_slot(what), where, &r, &leaf, &word) &&
+      held_by(w, word, SB_CELL_SETTLED)) {
     w->views_live = true;
   }
 }

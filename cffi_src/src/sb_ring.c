@@ -10,9 +10,7 @@ typedef struct {
   unsigned height;
 } page_ref;
 
-static bool covers(unsigned height, uint64_t position) {
-  return height >= 10 || position >> (6 * (height + 1)) == 0;
-}
+static bool covers(unsigned height, uint64_t position) { return height >= 10 || position >> (6 * (height + 1)) == 0; }
 static unsigned index_at(unsigned height, uint64_t position) { return (unsigned)(position >> (6 * height)) & 63u; }
 static uint64_t first_of(unsigned height, uint64_t position) {
   return height >= 10 ? 0 : position >> (6 * (height + 1)) << (6 * (height + 1));
@@ -27,7 +25,9 @@ static bool page_of(sb_broker *b, uint64_t link, uint64_t position, page_ref *p)
   p->slot = sb_link_slot(link);
   p->height = sb_link_height(link);
   p->first = first_of(p->height, position);
-  p->page = sb_link_state(link) == SB_LINK_PAGE ? sb_slab_object(b, p->slot, p->height == 0 ? SB_KIND_LEAF : SB_KIND_INNER) : NULL;
+  p->page = sb_link_state(link) == SB_LINK_PAGE
+                ? sb_slab_object(b, p->slot, p->height == 0 ? SB_KIND_LEAF : SB_KIND_INNER)
+                : NULL;
   if (p->page == NULL || p->height > 10) {
     return false;
   }
@@ -38,7 +38,8 @@ static bool page_of(sb_broker *b, uint64_t link, uint64_t position, page_ref *p)
 
 /* ---- making pages ---- */
 
-static sb_status new_page(sb_connection *c, const sb_ring *r, unsigned height, uint64_t first, uint64_t *token, page_ref *p) {
+static sb_status new_page(sb_connection *c, const sb_ring *r, unsigned height, uint64_t first, uint64_t *token,
+                          page_ref *p) {
   sb_status status = sb_holding_object(c, height == 0 ? SB_KIND_LEAF : SB_KIND_INNER, token, &p->slot, &p->gen);
   if (status != SB_OK) {
     return status;
@@ -119,8 +120,8 @@ static sb_status grow(sb_connection *c, const sb_ring *r, uint64_t root, const p
 /* ---- walking ---- */
 
 /* Walks to the page of that height. *skip is the height of the link that ended the walk early. */
-static sb_status descend(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, unsigned height, page_ref *p,
-                         unsigned *skip) {
+static sb_status descend(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, unsigned height,
+                         page_ref *p, unsigned *skip) {
   if (position >> 60 != 0) {
     return SB_CORRUPT; /* no queue ever gets there */
   }
@@ -240,7 +241,8 @@ uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r) {
       if (++strange > SB_MAX_STRANGE) break;
       continue;
     }
-    if (sb_cell_state(word) == SB_CELL_FREE || sb_cell_state(word) == SB_CELL_CLOSED || sb_cell_state(word) == SB_CELL_CLOSING) {
+    if (sb_cell_state(word) == SB_CELL_FREE || sb_cell_state(word) == SB_CELL_CLOSED ||
+        sb_cell_state(word) == SB_CELL_CLOSING) {
       break;
     }
     at++;
@@ -260,8 +262,8 @@ static uint64_t complete(uint64_t word, unsigned how, uint64_t gen) {
   }
 }
 
-sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, unsigned how, sb_word *announce,
-                         uint64_t *position) {
+sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, unsigned how,
+                         sb_word *announce, uint64_t *position) {
   uint64_t shared = SB_LOAD(r->tail, SB_ACQUIRE), at = shared > *position ? shared : *position;
   unsigned strange = 0;
   for (;;) {
@@ -283,7 +285,8 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
         SB_STORE(announce, at, SB_RELEASE); /* P11 release */
       }
       SB_CRASHPOINT("ring.append.announced");
-      if (SB_CAS(&cell->word, &found, complete(word, how, cache->gen), SB_SEQ_CST)) { /* P2, P3: the linearisation point */
+      if (SB_CAS(&cell->word, &found, complete(word, how, cache->gen),
+                 SB_SEQ_CST)) { /* P2, P3: the linearisation point */
         SB_CRASHPOINT("ring.append.done");
         *position = at;
         if (how != SB_APPEND_BARE && at + 1 - shared >= ((how & SB_APPEND_LAZILY) != 0 ? 8u : 1u)) {
@@ -400,8 +403,8 @@ bool sb_ring_links(sb_broker *b, const sb_ring *r, uint32_t slot, uint64_t gen) 
   sb_page_shm *page = sb_slot_at(b, slot);
   unsigned height = SB_LOAD(&page->ring, SB_RELAXED) >> 8, skip = 0;
   page_ref p;
-  return height <= 10 && descend(b, NULL, r, SB_LOAD(&page->first, SB_RELAXED), height, &p, &skip) == SB_OK && p.slot == slot &&
-         p.gen == gen;
+  return height <= 10 && descend(b, NULL, r, SB_LOAD(&page->first, SB_RELAXED), height, &p, &skip) == SB_OK &&
+         p.slot == slot && p.gen == gen;
 }
 
 void sb_ring_settle_page(sb_connection *c, const sb_ring *r, uint32_t slot, uint64_t gen) {
@@ -436,7 +439,8 @@ static void destroy(sb_connection *c, uint64_t link, uint64_t position) {
       SB_STORE(&children(&p)[i], SB_LINK_DONE, SB_RELEASE);
     }
   }
-  for (unsigned i = 0; p.height == 0 && i < SB_PAGE_CELLS; i++) { /* a stalled append must not find its FREE cell again */
+  for (unsigned i = 0; p.height == 0 && i < SB_PAGE_CELLS;
+       i++) { /* a stalled append must not find its FREE cell again */
     SB_STORE(&((sb_leaf_shm *)(void *)p.page)->cells[i].word, sb_cell_bare(SB_CELL_TOMBSTONE, p.gen), SB_RELEASE);
   }
   (void)sb_slab_free_gen(c->b, p.slot, p.gen);
@@ -513,7 +517,8 @@ static bool search(sb_broker *b, const page_ref *p, uint64_t from, uint64_t *pos
     }
     page_ref child;
     uint64_t link = SB_LOAD(&children(p)[i], SB_ACQUIRE);
-    bool exists = sb_link_state(link) == SB_LINK_PAGE && page_of(b, link, first, &child) && child.height + 1 == p->height;
+    bool exists =
+        sb_link_state(link) == SB_LINK_PAGE && page_of(b, link, first, &child) && child.height + 1 == p->height;
     if (exists && search(b, &child, from, position)) {
       return true;
     }

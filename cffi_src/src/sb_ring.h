@@ -59,8 +59,8 @@ sb_status sb_ring_locate(sb_broker *b, sb_connection *c, const sb_ring *r, uint6
  * position before it is tried. *position: where to begin on the way in (0 = at the tail), where it went on the way out.
  * LAZILY lets the shared tail lag behind by up to 8. SB_CLOSED_CELL: a CLOSING or CLOSED cell is in the way (*position). */
 enum { SB_APPEND_PLAIN = 0, SB_APPEND_OPEN = 1, SB_APPEND_OWNED = 2, SB_APPEND_BARE = 3, SB_APPEND_LAZILY = 8 };
-sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, unsigned how, sb_word *announce,
-                         uint64_t *position);
+sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, unsigned how,
+                         sb_word *announce, uint64_t *position);
 /* Ends a cell: its word becomes TOMBSTONE (unless it is already), its `done` bit is set, full pages are retired. */
 void sb_ring_finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
 /* Sets the `done` bit of a TOMBSTONE again (its holder may have died before it did) and retires the page if full. */

@@ -15,13 +15,29 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
 
 uint64_t sb_segment_layout_hash(void) {
   uint64_t hash = SB_MAGIC;
-  const uint64_t sizes[] = {sizeof(sb_header_shm),     sizeof(sb_class_shm),      sizeof(sb_process_shm), sizeof(sb_message_shm),
-                            sizeof(sb_leaf_shm),       sizeof(sb_inner_shm),      sizeof(sb_queue_shm),   sizeof(sb_level_shm),
-                            sizeof(sb_node_shm),       sizeof(sb_ledger_shm),     sizeof(sb_holdings_shm), sizeof(sb_connection_shm),
-                            SB_SEGMENT0_BYTES,         SB_CHUNK_META_BYTES,       SB_CHUNK_BYTES,
-                            offsetof(sb_queue_shm, tail), offsetof(sb_queue_shm, head), offsetof(sb_queue_shm, interested),
-                            offsetof(sb_queue_shm, all), offsetof(sb_ledger_shm, counters), offsetof(sb_node_shm, wake),
-                            offsetof(sb_connection_shm, work), offsetof(sb_header_shm, segments)};
+  const uint64_t sizes[] = {sizeof(sb_header_shm),
+                            sizeof(sb_class_shm),
+                            sizeof(sb_process_shm),
+                            sizeof(sb_message_shm),
+                            sizeof(sb_leaf_shm),
+                            sizeof(sb_inner_shm),
+                            sizeof(sb_queue_shm),
+                            sizeof(sb_level_shm),
+                            sizeof(sb_node_shm),
+                            sizeof(sb_ledger_shm),
+                            sizeof(sb_holdings_shm),
+                            sizeof(sb_connection_shm),
+                            SB_SEGMENT0_BYTES,
+                            SB_CHUNK_META_BYTES,
+                            SB_CHUNK_BYTES,
+                            offsetof(sb_queue_shm, tail),
+                            offsetof(sb_queue_shm, head),
+                            offsetof(sb_queue_shm, interested),
+                            offsetof(sb_queue_shm, all),
+                            offsetof(sb_ledger_shm, counters),
+                            offsetof(sb_node_shm, wake),
+                            offsetof(sb_connection_shm, work),
+                            offsetof(sb_header_shm, segments)};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     hash = mix(hash, sizes[i]);
   }
@@ -84,8 +100,9 @@ static sb_status open_checked(const char *path, uint64_t least_bytes, int *fd_ou
 static bool header_is_ours(const sb_header_shm *h) {
   uint32_t limit = SB_LOAD(&h->chunk_limit, SB_RELAXED), per = SB_LOAD(&h->chunks_per_segment, SB_RELAXED);
   return SB_LOAD(&h->magic, SB_ACQUIRE) == SB_MAGIC && SB_LOAD(&h->layout_major, SB_RELAXED) == SB_LAYOUT_MAJOR &&
-         SB_LOAD(&h->layout_hash, SB_RELAXED) == sb_segment_layout_hash() && limit > 0 && limit <= SB_MAX_CHUNKS && per > 0 &&
-         SB_LOAD(&h->memory_limit, SB_RELAXED) == limit * SB_CHUNK_BYTES && (limit + per - 1) / per <= SB_MAX_SEGMENTS;
+         SB_LOAD(&h->layout_hash, SB_RELAXED) == sb_segment_layout_hash() && limit > 0 && limit <= SB_MAX_CHUNKS &&
+         per > 0 && SB_LOAD(&h->memory_limit, SB_RELAXED) == limit * SB_CHUNK_BYTES &&
+         (limit + per - 1) / per <= SB_MAX_SEGMENTS;
 }
 
 static void *reserve(uint64_t bytes) {

@@ -11,9 +11,9 @@
 #endif
 
 /* Four classes to each doubling: at most a quarter of a slot is wasted. */
-static const uint16_t MESSAGE_UNITS[] = {1,   2,   3,   4,   5,   6,   7,   8,    10,   12,   14,   16,   20,   24,   28,  32,
-                                         40,  48,  56,  64,  80,  96,  112, 128,  160,  192,  224,  256,  320,  384,  448, 512,
-                                         640, 768, 896, 1024, 1360, 1632, 2048, 2728, 4096, 8192};
+static const uint16_t MESSAGE_UNITS[] = {1,   2,   3,   4,   5,   6,   7,   8,    10,   12,   14,   16,   20,   24,
+                                         28,  32,  40,  48,  56,  64,  80,  96,   112,  128,  160,  192,  224,  256,
+                                         320, 384, 448, 512, 640, 768, 896, 1024, 1360, 1632, 2048, 2728, 4096, 8192};
 #define MESSAGE_CLASSES (sizeof MESSAGE_UNITS / sizeof MESSAGE_UNITS[0])
 static const uint16_t KIND_UNITS[SB_KIND_COUNT] = {0, 5, 3, 5, 1, 1, 1, 6, 16};
 _Static_assert(MESSAGE_CLASSES + SB_KIND_COUNT <= SB_MAX_CLASSES, "classes");
@@ -175,7 +175,11 @@ static void chunk_open(sb_broker *b, unsigned cls, uint32_t chunk) {
   }
   unsigned words = (slots + 63) / 64;
   SB_STORE(&meta->summary[0], words >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << words) - 1, SB_RELAXED);
-  SB_STORE(&meta->summary[1], words >= 128 ? ~UINT64_C(0) : words > 64 ? (UINT64_C(1) << (words - 64)) - 1 : 0, SB_RELAXED);
+  SB_STORE(&meta->summary[1],
+           words >= 128 ? ~UINT64_C(0)
+           : words > 64 ? (UINT64_C(1) << (words - 64)) - 1
+                        : 0,
+           SB_RELAXED);
   SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0), SB_RELEASE);
   (void)SB_ADD(&b->classes[cls].chunks, 1, SB_RELAXED);
   (void)SB_OR(&b->classes[cls].groups, UINT64_C(1) << (chunk >> b->groups_shift), SB_RELEASE);
@@ -265,7 +269,8 @@ static bool drain_one(sb_connection *c, uint64_t token, uint32_t chunk) {
   if (!sb_chunk_ready(b, chunk)) {
     return false;
   }
-  if (sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls <= MESSAGE_CLASSES && all_free(b, chunk, units_of(cls))) {
+  if (sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls <= MESSAGE_CLASSES &&
+      all_free(b, chunk, units_of(cls))) {
     sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), chunk);
     if (!SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_DRAINING, c->id, cls, 0), SB_ACQ_REL)) {
       return false;
@@ -274,8 +279,8 @@ static bool drain_one(sb_connection *c, uint64_t token, uint32_t chunk) {
     unsigned units = units_of(cls);
     for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
       uint64_t h = SB_LOAD(&sb_chunk_meta(b, chunk)->headers[i], SB_ACQUIRE);
-      if (sb_slot_state(h) != SB_SLOT_FREE ||
-          !SB_CAS(&sb_chunk_meta(b, chunk)->headers[i], &h, sb_slot_word(SB_SLOT_ALLOC, c->id, sb_slot_gen(h)), SB_ACQ_REL)) {
+      if (sb_slot_state(h) != SB_SLOT_FREE || !SB_CAS(&sb_chunk_meta(b, chunk)->headers[i], &h,
+                                                      sb_slot_word(SB_SLOT_ALLOC, c->id, sb_slot_gen(h)), SB_ACQ_REL)) {
         undrain(b, c->id, chunk, cls);
         return false;
       }
@@ -323,13 +328,16 @@ void sb_slab_recover_chunk(sb_broker *b, unsigned owner, uint32_t chunk) {
   unsigned run = sb_chunk_run(word);
   if (sb_chunk_state(word) == SB_CHUNK_RUN) { /* claimed, but its slot was not announced yet */
     uint64_t h = SB_LOAD(&sb_chunk_meta(b, chunk)->headers[0], SB_ACQUIRE);
-    if (sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == owner) (void)sb_slab_free(b, chunk * SB_CHUNK_UNITS, h);
+    if (sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == owner)
+      (void)sb_slab_free(b, chunk * SB_CHUNK_UNITS, h);
     return;
   }
-  if (sb_chunk_owner(word) != owner || (sb_chunk_state(word) != SB_CHUNK_CLAIMED && sb_chunk_state(word) != SB_CHUNK_DRAINING)) {
+  if (sb_chunk_owner(word) != owner ||
+      (sb_chunk_state(word) != SB_CHUNK_CLAIMED && sb_chunk_state(word) != SB_CHUNK_DRAINING)) {
     return;
   }
-  if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0 && (sb_chunk_class(word) < 1 || sb_chunk_class(word) > MESSAGE_CLASSES)) {
+  if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0 &&
+      (sb_chunk_class(word) < 1 || sb_chunk_class(word) > MESSAGE_CLASSES)) {
     return;
   }
   if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0) {
@@ -338,7 +346,8 @@ void sb_slab_recover_chunk(sb_broker *b, unsigned owner, uint32_t chunk) {
   }
   for (uint32_t i = 1; i < run && chunk + i < b->chunk_limit; i++) { /* the head goes last: it tells of the others */
     uint64_t tail = SB_LOAD(&b->chunks[chunk + i], SB_ACQUIRE);
-    bool ours = (sb_chunk_state(tail) == SB_CHUNK_TAIL && sb_chunk_run(tail) == i) || (sb_chunk_state(tail) == SB_CHUNK_CLAIMED && sb_chunk_owner(tail) == owner);
+    bool ours = (sb_chunk_state(tail) == SB_CHUNK_TAIL && sb_chunk_run(tail) == i) ||
+                (sb_chunk_state(tail) == SB_CHUNK_CLAIMED && sb_chunk_owner(tail) == owner);
     if (ours) {
       (void)SB_CAS(&b->chunks[chunk + i], &tail, sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_ACQ_REL);
     }
@@ -462,7 +471,8 @@ static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t t
   SB_CRASHPOINT("slab.run.claimed");
   for (uint32_t i = 0; i < run; i++) {
     populate(b, first + i);
-    if (i > 0) SB_STORE(&b->chunks[first + i], sb_chunk_word(SB_CHUNK_TAIL, 0, 0, i), SB_RELEASE); /* its distance to the head */
+    if (i > 0)
+      SB_STORE(&b->chunks[first + i], sb_chunk_word(SB_CHUNK_TAIL, 0, 0, i), SB_RELEASE); /* its distance to the head */
   }
   uint64_t h = SB_LOAD(sb_slot_header(b, first * SB_CHUNK_UNITS), SB_RELAXED);
   *slot = first * SB_CHUNK_UNITS;
@@ -509,7 +519,8 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
 /* ---- freeing ---- */
 
 bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected) {
-  if (!SB_CAS(sb_slot_header(b, slot), &expected, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(expected) + 1), SB_ACQ_REL)) {
+  if (!SB_CAS(sb_slot_header(b, slot), &expected, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(expected) + 1),
+              SB_ACQ_REL)) {
     return false;
   }
   SB_CRASHPOINT("slab.freed");
@@ -541,7 +552,8 @@ void sb_slab_drop_last(sb_connection *c, uint32_t slot, uint64_t header) {
     sb_slab_flush_freed(c);
     c->freed = (sb_slab_cache){0, chunk, index / 64};
     c->freed_class = cls;
-    SB_STORE(&c->shm->claims[0], chunk * 128 + index / 64 + 1, SB_RELEASE); /* if we die, the reaper sets the whole word */
+    SB_STORE(&c->shm->claims[0], chunk * 128 + index / 64 + 1,
+             SB_RELEASE); /* if we die, the reaper sets the whole word */
   }
   SB_STORE(sb_slot_header(b, slot), sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(header) + 1), SB_RELEASE);
   SB_CRASHPOINT("slab.freed");
@@ -614,8 +626,8 @@ void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind) {
   }
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
   unsigned units = KIND_UNITS[kind], in_chunk = slot % SB_CHUNK_UNITS;
-  bool fits = sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) == MESSAGE_CLASSES + kind && in_chunk % units == 0 &&
-              in_chunk + units <= SB_CHUNK_UNITS;
+  bool fits = sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) == MESSAGE_CLASSES + kind &&
+              in_chunk % units == 0 && in_chunk + units <= SB_CHUNK_UNITS;
   return fits ? sb_slot_at(b, slot) : NULL;
 }
 
@@ -631,7 +643,8 @@ uint64_t sb_slab_used(sb_broker *b) {
       continue;
     }
     if (state != SB_CHUNK_CLASS) {
-      bool free_run = state == SB_CHUNK_RUN && sb_slot_state(SB_LOAD(&sb_chunk_meta(b, chunk)->headers[0], SB_RELAXED)) == SB_SLOT_FREE;
+      bool free_run = state == SB_CHUNK_RUN &&
+                      sb_slot_state(SB_LOAD(&sb_chunk_meta(b, chunk)->headers[0], SB_RELAXED)) == SB_SLOT_FREE;
       if (free_run) {
         chunk += sb_chunk_run(word) > 0 ? sb_chunk_run(word) - 1 : 0;
       } else {

@@ -12,7 +12,8 @@ static bool holds_messages(sb_broker *b, const sb_ring *r, uint64_t end, bool se
   while (sb_ring_next_leaf(b, r, at, &leaf, &at) && at < end) {
     for (; sb_leaf_covers(&leaf, at) && at < end; at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
-      if (sb_cell_of(word, leaf.gen) && sb_cell_has_message(word) && (settled_too || sb_cell_state(word) != SB_CELL_SETTLED)) {
+      if (sb_cell_of(word, leaf.gen) && sb_cell_has_message(word) &&
+          (settled_too || sb_cell_state(word) != SB_CELL_SETTLED)) {
         return true;
       }
     }
@@ -51,7 +52,8 @@ sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *
   (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* the closing cell is a position without a message */
   (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST);
   sb_status status;
-  while ((status = sb_ring_append(q->c, &q->ring, &q->tail_leaf, SB_CELL_CLOSING | flags, SB_APPEND_BARE, NULL, &position)) == SB_CLOSED_CELL) {
+  while ((status = sb_ring_append(q->c, &q->ring, &q->tail_leaf, SB_CELL_CLOSING | flags, SB_APPEND_BARE, NULL,
+                                  &position)) == SB_CLOSED_CELL) {
     sb_queue_resolve_closing(q->c->b, q->c, q->shm, &q->ring, position);
     if (!sb_queue_is_open(q)) {
       return SB_DELETED;
@@ -124,7 +126,8 @@ bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
     return false;
   }
   uint64_t incarnation = SB_LOAD(&q->state, SB_RELAXED) >> 2;
-  static const uint32_t rings[] = {SB_RING_CELLS, SB_RING_ALL, SB_RING_NON_ACQUIRING, SB_RING_NOT_INTERESTED, SB_RING_ROOM, SB_RING_SCHEDULE};
+  static const uint32_t rings[] = {SB_RING_CELLS,          SB_RING_ALL,  SB_RING_NON_ACQUIRING,
+                                   SB_RING_NOT_INTERESTED, SB_RING_ROOM, SB_RING_SCHEDULE};
   for (unsigned i = 0; i < sizeof rings / sizeof rings[0]; i++) {
     if (sb_ring_open(b, slot, rings[i], &r)) sb_ring_destroy(c, &r);
   }
@@ -189,7 +192,9 @@ typedef struct {
 } reading;
 
 static reading read_queue(sb_broker *b, sb_queue_shm *q, const sb_ring *r) {
-  reading n = {.tail = sb_ring_exact_tail(b, r), .taken = SB_LOAD(&q->taken, SB_SEQ_CST), .admitted = SB_LOAD(&q->admitted, SB_SEQ_CST)};
+  reading n = {.tail = sb_ring_exact_tail(b, r),
+               .taken = SB_LOAD(&q->taken, SB_SEQ_CST),
+               .admitted = SB_LOAD(&q->admitted, SB_SEQ_CST)};
   n.bytes_in = SB_LOAD(&q->bytes_in, SB_SEQ_CST);
   n.bytes_out = SB_LOAD(&q->bytes_out, SB_SEQ_CST);
   n.added = sb_ledger_sum(b, q, SB_COUNT_ADDED);
@@ -199,7 +204,8 @@ static reading read_queue(sb_broker *b, sb_queue_shm *q, const sb_ring *r) {
     for (; sb_leaf_covers(&leaf, at) && at < n.tail; at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
       uint32_t slot = sb_cell_slot(word);
-      if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(b, slot) && sb_slot_ready(b, slot)) {
+      if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(b, slot) &&
+          sb_slot_ready(b, slot)) {
         n.ready++;
         n.ready_bytes += ((const sb_message_shm *)sb_slot_at(b, slot))->body_length;
       }
@@ -209,11 +215,14 @@ static reading read_queue(sb_broker *b, sb_queue_shm *q, const sb_ring *r) {
 }
 
 static bool same(const reading *one, const reading *two) {
-  return one->tail == two->tail && one->taken == two->taken && one->admitted == two->admitted && one->bytes_in == two->bytes_in &&
-         one->bytes_out == two->bytes_out && one->added == two->added && one->ready == two->ready && one->ready_bytes == two->ready_bytes;
+  return one->tail == two->tail && one->taken == two->taken && one->admitted == two->admitted &&
+         one->bytes_in == two->bytes_in && one->bytes_out == two->bytes_out && one->added == two->added &&
+         one->ready == two->ready && one->ready_bytes == two->ready_bytes;
 }
 
-static bool put_right(sb_word *hint, uint64_t is, uint64_t should) { return is != should && SB_CAS(hint, &is, should, SB_SEQ_CST); }
+static bool put_right(sb_word *hint, uint64_t is, uint64_t should) {
+  return is != should && SB_CAS(hint, &is, should, SB_SEQ_CST);
+}
 
 bool sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q) {
   sb_ring r;
@@ -231,8 +240,9 @@ bool sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q) {
 }
 
 void sb_upkeep_start_tracking(sb_broker *b, sb_queue_shm *q) {
-  for (unsigned tries = 0; tries < 8 && sb_upkeep_reconcile(b, q); tries++) { /* again until nothing changes; the housekeeper */
-  }                                                                          /* sets right what traffic hides from us */
+  for (unsigned tries = 0; tries < 8 && sb_upkeep_reconcile(b, q);
+       tries++) { /* again until nothing changes; the housekeeper */
+  } /* sets right what traffic hides from us */
 }
 
 /* ---- schedule ---- */
@@ -329,15 +339,18 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
   SB_STORE(&from->target_ledger, (uint64_t)((uint8_t *)to - b->arena) / SB_UNIT, SB_RELAXED);
   SB_STORE(&from->target_before, SB_LOAD(&to->counters[SB_COUNT_ADDED], SB_RELAXED), SB_RELAXED);
   SB_STORE(&from->target_before_bytes, SB_LOAD(&to->counters[SB_COUNT_ADDED_BYTES], SB_RELAXED), SB_RELAXED);
-  sb_intent_begin(from, SB_INTENT_MOVE, SB_COUNT_MOVED, t.position, (uint64_t)t.slot | SB_PUT(t.ref, 32) | SB_PUT(ref, 40), t.gen, bytes);
-  (void)SB_OR(sb_slot_header(b, t.slot), SB_PUT(UINT64_C(1) << ref, 2), SB_ACQ_REL); /* ours while we hold the first reference */
+  sb_intent_begin(from, SB_INTENT_MOVE, SB_COUNT_MOVED, t.position,
+                  (uint64_t)t.slot | SB_PUT(t.ref, 32) | SB_PUT(ref, 40), t.gen, bytes);
+  (void)SB_OR(sb_slot_header(b, t.slot), SB_PUT(UINT64_C(1) << ref, 2),
+              SB_ACQ_REL); /* ours while we hold the first reference */
   bool tracked = sb_queue_tracks(target->shm);
   if (tracked) {
     (void)SB_ADD(&target->shm->taken, 1, SB_SEQ_CST);
     (void)SB_ADD(&target->shm->bytes_out, bytes, SB_RELAXED);
   }
   uint64_t word = (uint64_t)SB_CELL_REMOVING | SB_PUT(t.slot, 4) | SB_PUT(ref, 32) | SB_PUT(c->id, 37);
-  while ((status = sb_ring_append(c, &target->ring, &target->tail_leaf, word, SB_APPEND_OWNED, &from->target_position, &position)) == SB_CLOSED_CELL) {
+  while ((status = sb_ring_append(c, &target->ring, &target->tail_leaf, word, SB_APPEND_OWNED, &from->target_position,
+                                  &position)) == SB_CLOSED_CELL) {
     sb_queue_resolve_closing(b, c, target->shm, &target->ring, position);
     if (!sb_queue_is_open(target)) {
       status = SB_DELETED;
@@ -359,7 +372,8 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
   }
   sb_leaf_ref leaf;
   (void)sb_ring_locate(b, NULL, &target->ring, position, &leaf); /* pinned by our own cell */
-  SB_STORE(&sb_leaf_cell(&leaf, position)->side, sb_side_word(t.gen, sb_side_count(t.side), t.side & SB_SIDE_REDELIVERED), SB_RELEASE);
+  SB_STORE(&sb_leaf_cell(&leaf, position)->side,
+           sb_side_word(t.gen, sb_side_count(t.side), t.side & SB_SIDE_REDELIVERED), SB_RELEASE);
   sb_holding_set(b, target_token, sb_holding_what(SB_HOLD_CELL, target->slot, leaf.slot), position);
   SB_CRASHPOINT("queue.move.linked"); /* the target cell names us: from here on a reaper finishes the move */
   sb_ledger_count(to, SB_COUNT_ADDED_BYTES, bytes);

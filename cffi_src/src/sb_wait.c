@@ -35,9 +35,7 @@ uint32_t sb_wake_arm(sb_half *w) {
   return armed;
 }
 
-void sb_wake_disarm(sb_half *w) {
-  (void)SB_SWAP(w, SB_LOAD(w, SB_RELAXED) & ~3u, SB_SEQ_CST);
-}
+void sb_wake_disarm(sb_half *w) { (void)SB_SWAP(w, SB_LOAD(w, SB_RELAXED) & ~3u, SB_SEQ_CST); }
 
 bool sb_wake_sleep(sb_half *w, uint32_t armed, uint64_t deadline_ns, bool *interrupted) {
   struct timespec until = {(time_t)(deadline_ns / UINT64_C(1000000000)), (long)(deadline_ns % UINT64_C(1000000000))};
@@ -68,7 +66,8 @@ bool sb_wake_ring(sb_half *w) {
     if (found == pending || SB_CAS(w, &found, pending, SB_SEQ_CST)) {
       SB_CRASHPOINT("wait.ring.pending");
       (void)syscall(SYS_futex, w, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-      (void)SB_CAS(w, &pending, (pending & ~3u) | SB_WAKE_NOTIFIED, SB_ACQ_REL); /* only spares the next notifier a wake */
+      (void)SB_CAS(w, &pending, (pending & ~3u) | SB_WAKE_NOTIFIED,
+                   SB_ACQ_REL); /* only spares the next notifier a wake */
       return true;
     }
   }

@@ -25,9 +25,9 @@
 #include "sb_layout.h"
 #include "sb_status.h"
 
-uint64_t sb_now_ns(void);          /* CLOCK_MONOTONIC */
-uint64_t sb_wall_ns(void);         /* CLOCK_REALTIME, coarse: a few milliseconds */
-uint32_t sb_wake_arm(sb_half *w);  /* returns the armed word, to be slept on */
+uint64_t sb_now_ns(void);         /* CLOCK_MONOTONIC */
+uint64_t sb_wall_ns(void);        /* CLOCK_REALTIME, coarse: a few milliseconds */
+uint32_t sb_wake_arm(sb_half *w); /* returns the armed word, to be slept on */
 void sb_wake_disarm(sb_half *w);
 /* Sleeps while the word is `armed`; false when the deadline passed or a signal came. */
 bool sb_wake_sleep(sb_half *w, uint32_t armed, uint64_t deadline_ns, bool *interrupted);

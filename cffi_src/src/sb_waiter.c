@@ -175,7 +175,11 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   leave(q, node, flags);
   give_back(q, flags, node, token);
   bool stopping = SB_LOAD(&c->b->header->closing, SB_ACQUIRE) != 0;
-  status = c->closed ? SB_CLOSED : stopping ? SB_STOPPING : interrupted ? SB_INTERRUPTED : sb_now_ns() >= deadline_ns ? SB_TIMEOUT : SB_OK;
+  status = c->closed                    ? SB_CLOSED
+           : stopping                   ? SB_STOPPING
+           : interrupted                ? SB_INTERRUPTED
+           : sb_now_ns() >= deadline_ns ? SB_TIMEOUT
+                                        : SB_OK;
   sb_unlock(&c->lock);
   return status;
 }
@@ -195,7 +199,8 @@ sb_status sb_waiter_row(sb_consumer *k, uint64_t deadline_ns) {
       return SB_TIMEOUT;
     }
     struct timespec at = {(time_t)(until / UINT64_C(1000000000)), (long)(until % UINT64_C(1000000000))};
-    long rc = syscall(SYS_futex, &k->local, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, word, &at, NULL, FUTEX_BITSET_MATCH_ANY);
+    long rc =
+        syscall(SYS_futex, &k->local, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, word, &at, NULL, FUTEX_BITSET_MATCH_ANY);
     if (rc != 0 && errno == EINTR) {
       return SB_INTERRUPTED;
     }

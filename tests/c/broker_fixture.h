@@ -30,7 +30,9 @@ static void die(const char *what, int status) {
   abort();
 }
 
-static void file_name(char *out, size_t size, const char *path, const char *suffix) { snprintf(out, size, "/dev/shm%s.%s", path, suffix); }
+static void file_name(char *out, size_t size, const char *path, const char *suffix) {
+  snprintf(out, size, "/dev/shm%s.%s", path, suffix);
+}
 
 static bool make_file(const char *path, const char *suffix, uint64_t bytes, const void *front, size_t front_bytes) {
   char name[160], hidden[200];
@@ -108,7 +110,8 @@ static sb_queue *open_queue(test_broker *t, const char *name) {
   uint32_t slot;
   sb_status status = sb_find(t->c, name, (uint32_t)strlen(name), &slot);
   sb_queue *q = NULL;
-  while (status == SB_OK && (q = sb_open(t->c, slot, &status)) == NULL && status == SB_GROW && grow(t->b, t->path)) status = SB_OK;
+  while (status == SB_OK && (q = sb_open(t->c, slot, &status)) == NULL && status == SB_GROW && grow(t->b, t->path))
+    status = SB_OK;
   return q;
 }
 

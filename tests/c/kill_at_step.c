@@ -12,11 +12,11 @@
 
 #define SETUP 6u /* messages 1 .. SETUP lie in the queue before */
 #define FRESH 8u
-#define OTHERS 7u /* the id of all further messages */
+#define OTHERS 7u  /* the id of all further messages */
 #define VISITS 16u /* so many times a site counts as a step: long loops are not followed to their end */
 
 typedef struct {
-  volatile uint64_t done;  /* the operation came back: what it says must hold from now on */
+  volatile uint64_t done; /* the operation came back: what it says must hold from now on */
   const char *volatile site;
   volatile uint64_t steps;
 } report;
@@ -36,7 +36,10 @@ typedef struct operation {
 static report *shared;
 static bool armed, verbose;
 static uint64_t steps, kill_at;
-static struct { const char *site; unsigned visits; } visited[1024];
+static struct {
+  const char *site;
+  unsigned visits;
+} visited[1024];
 static unsigned passed, failed;
 
 void sb_test_step(const char *site);
@@ -171,24 +174,65 @@ static const operation OPERATIONS[] = {
     {"put, page full", FREELY, 64, 32, nothing, put_one, UNDER_WAY(ALL | ID(OTHERS), ALL | ID(OTHERS) | NEW),
      AFTER(ALL | NEW, ALL | ID(OTHERS) | NEW), -1, false},
     {"put delayed", FREELY, SETUP, 32, nothing, put_delayed, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
-    {"put expiring", FREELY, SETUP, 32, nothing, put_expiring, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL | NEW, ALL | NEW), -1, false},
-    {"put 5 MiB", FREELY, SETUP, 32, nothing, put_long, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL | NEW, ALL | NEW), -1, false},
-    {"put, ring of 6", {6, -1, -1, 0, 0}, SETUP, 32, nothing, put_one, UNDER_WAY(ALL & ~ID(1), ALL | NEW),
-     AFTER((ALL & ~ID(1)) | NEW, ALL | NEW), 6, false},
-    {"put, drop head by bytes", {-1, -1, 6 * 64, 2, 0}, SETUP, 32, nothing, put_one, UNDER_WAY(ALL & ~ID(1), ALL | NEW),
-     AFTER((ALL & ~ID(1)) | NEW, ALL | NEW), 6, false},
-    {"put, block by bytes", {-1, -1, 7 * 64, 0, 0}, SETUP, 32, nothing, put_one, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL | NEW, ALL | NEW), -1, false},
-    {"put, block by length", {-1, 7, -1, 0, 0}, SETUP, 32, nothing, put_one, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL | NEW, ALL | NEW), -1, false},
+    {"put expiring", FREELY, SETUP, 32, nothing, put_expiring, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL | NEW, ALL | NEW),
+     -1, false},
+    {"put 5 MiB", FREELY, SETUP, 32, nothing, put_long, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL | NEW, ALL | NEW), -1,
+     false},
+    {"put, ring of 6",
+     {6, -1, -1, 0, 0},
+     SETUP,
+     32,
+     nothing,
+     put_one,
+     UNDER_WAY(ALL & ~ID(1), ALL | NEW),
+     AFTER((ALL & ~ID(1)) | NEW, ALL | NEW),
+     6,
+     false},
+    {"put, drop head by bytes",
+     {-1, -1, 6 * 64, 2, 0},
+     SETUP,
+     32,
+     nothing,
+     put_one,
+     UNDER_WAY(ALL & ~ID(1), ALL | NEW),
+     AFTER((ALL & ~ID(1)) | NEW, ALL | NEW),
+     6,
+     false},
+    {"put, block by bytes",
+     {-1, -1, 7 * 64, 0, 0},
+     SETUP,
+     32,
+     nothing,
+     put_one,
+     UNDER_WAY(ALL, ALL | NEW),
+     AFTER(ALL | NEW, ALL | NEW),
+     -1,
+     false},
+    {"put, block by length",
+     {-1, 7, -1, 0, 0},
+     SETUP,
+     32,
+     nothing,
+     put_one,
+     UNDER_WAY(ALL, ALL | NEW),
+     AFTER(ALL | NEW, ALL | NEW),
+     -1,
+     false},
     {"put, drop new", {-1, 6, -1, 1, 0}, SETUP, 32, nothing, put_one, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
     {"get", FREELY, SETUP, 32, nothing, get_one, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
     {"get, ring of 6", {6, -1, -1, 0, 0}, SETUP, 32, nothing, get_one, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), 6, false},
-    {"get with ack", FREELY, SETUP, 32, nothing, get_acked, UNDER_WAY(ALL & ~ID(1), ALL), AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1, false},
+    {"get with ack", FREELY, SETUP, 32, nothing, get_acked, UNDER_WAY(ALL & ~ID(1), ALL),
+     AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1, false},
     {"get returned", FREELY, SETUP, 32, take_one, consume_and_cancel, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
-    {"ack", FREELY, SETUP, 32, take_one, ack, UNDER_WAY(ALL & ~ID(1), ALL), AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1, false},
-    {"ack, page done", FREELY, 70, 32, take_page, ack, UNDER_WAY(ID(OTHERS), ID(OTHERS)), AFTER(ID(OTHERS), ID(OTHERS)), -1, false},
-    {"ack with view", FREELY, SETUP, 32, take_one, ack_view, UNDER_WAY(ALL & ~ID(1), ALL), AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1, false},
+    {"ack", FREELY, SETUP, 32, take_one, ack, UNDER_WAY(ALL & ~ID(1), ALL), AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1,
+     false},
+    {"ack, page done", FREELY, 70, 32, take_page, ack, UNDER_WAY(ID(OTHERS), ID(OTHERS)), AFTER(ID(OTHERS), ID(OTHERS)),
+     -1, false},
+    {"ack with view", FREELY, SETUP, 32, take_one, ack_view, UNDER_WAY(ALL & ~ID(1), ALL),
+     AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1, false},
     {"nack", FREELY, SETUP, 32, take_one, nack, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
-    {"reject", FREELY, SETUP, 32, take_one, reject, UNDER_WAY(ALL & ~ID(1), ALL), AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1, false},
+    {"reject", FREELY, SETUP, 32, take_one, reject, UNDER_WAY(ALL & ~ID(1), ALL), AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1,
+     false},
     {"purge", FREELY, SETUP, 32, nothing, purge, UNDER_WAY(0, ALL), AFTER(0, 0), -1, false},
     {"move", FREELY, SETUP, 32, nothing, move, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
     {"move, limited", {-1, 6, -1, 0, 0}, SETUP, 32, nothing, move, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
@@ -201,16 +245,31 @@ static const operation OPERATIONS[] = {
     {"connect", FREELY, SETUP, 32, nothing, connect_new, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
     {"close", FREELY, SETUP, 32, take_three, close_all, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
     {"consume", FREELY, SETUP, 32, nothing, consume, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
-    {"consumer's turn", FREELY, SETUP, 32, consume, consume_turn, UNDER_WAY(ALL & ~ID(1), ALL), AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1, false},
+    {"consumer's turn", FREELY, SETUP, 32, consume, consume_turn, UNDER_WAY(ALL & ~ID(1), ALL),
+     AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1, false},
     {"cancel", FREELY, SETUP, 32, nothing, consume_and_cancel, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
     {"wait in get", FREELY, 0, 32, nothing, wait_for_one, UNDER_WAY(0, 0), AFTER(0, 0), -1, false},
-    {"wait for room", {-1, 6, -1, 0, 0}, SETUP, 32, nothing, wait_for_room, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
-    {"trim to 3", FREELY, SETUP, 32, nothing, trim, UNDER_WAY(ID(4) | ID(5) | ID(6), ALL), AFTER(ID(4) | ID(5) | ID(6), ID(4) | ID(5) | ID(6)), -1, false},
+    {"wait for room",
+     {-1, 6, -1, 0, 0},
+     SETUP,
+     32,
+     nothing,
+     wait_for_room,
+     UNDER_WAY(ALL, ALL),
+     AFTER(ALL, ALL),
+     -1,
+     false},
+    {"trim to 3", FREELY, SETUP, 32, nothing, trim, UNDER_WAY(ID(4) | ID(5) | ID(6), ALL),
+     AFTER(ID(4) | ID(5) | ID(6), ID(4) | ID(5) | ID(6)), -1, false},
     {"become due", FREELY, SETUP, 32, put_due, due, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL | NEW, ALL | NEW), -1, false},
-    {"reap", FREELY, SETUP, 32, nothing, reap, UNDER_WAY(ALL | ID(OTHERS), ALL | ID(OTHERS)), AFTER(ALL | ID(OTHERS), ALL | ID(OTHERS)), -1, true},
-    {"drain small chunks", FREELY, SETUP, 12, fill_and_drain, put_middle, UNDER_WAY(ALL, ALL | NEW | ID(OTHERS)), AFTER(ALL | NEW, ALL | NEW | ID(OTHERS)), -1, false},
-    {"drain runs", FREELY, SETUP, 14, fill_with_runs, put_middle, UNDER_WAY(ALL, ALL | NEW | ID(OTHERS)), AFTER(ALL | NEW, ALL | NEW | ID(OTHERS)), -1, false},
-    {"drain for a run", FREELY, SETUP, 12, fill_and_drain, put_long, UNDER_WAY(ALL, ALL | NEW | ID(OTHERS)), AFTER(ALL, ALL | NEW | ID(OTHERS)), -1, false},
+    {"reap", FREELY, SETUP, 32, nothing, reap, UNDER_WAY(ALL | ID(OTHERS), ALL | ID(OTHERS)),
+     AFTER(ALL | ID(OTHERS), ALL | ID(OTHERS)), -1, true},
+    {"drain small chunks", FREELY, SETUP, 12, fill_and_drain, put_middle, UNDER_WAY(ALL, ALL | NEW | ID(OTHERS)),
+     AFTER(ALL | NEW, ALL | NEW | ID(OTHERS)), -1, false},
+    {"drain runs", FREELY, SETUP, 14, fill_with_runs, put_middle, UNDER_WAY(ALL, ALL | NEW | ID(OTHERS)),
+     AFTER(ALL | NEW, ALL | NEW | ID(OTHERS)), -1, false},
+    {"drain for a run", FREELY, SETUP, 12, fill_and_drain, put_long, UNDER_WAY(ALL, ALL | NEW | ID(OTHERS)),
+     AFTER(ALL, ALL | NEW | ID(OTHERS)), -1, false},
 };
 
 /* ---- children ---- */
@@ -266,7 +325,8 @@ static void run_child(test_broker *t, const operation *o, uint64_t step) {
 
 static char complaint[600];
 static bool complain(const char *format, uint64_t a, uint64_t b, uint64_t c) {
-  if (complaint[0] == 0) snprintf(complaint, sizeof complaint, format, (unsigned long long)a, (unsigned long long)b, (unsigned long long)c);
+  if (complaint[0] == 0)
+    snprintf(complaint, sizeof complaint, format, (unsigned long long)a, (unsigned long long)b, (unsigned long long)c);
   return false;
 }
 
@@ -274,7 +334,8 @@ static void checked(test_broker *t, const char *when) {
   sb_finding found[8];
   uint32_t n = sb_check(t->c, found, 8);
   if (n != 0 && complaint[0] == 0) {
-    snprintf(complaint, sizeof complaint, "%s sb_check: %u findings, the first: code %u slot %u where %llu found %llu expected %llu", when, n,
+    snprintf(complaint, sizeof complaint,
+             "%s sb_check: %u findings, the first: code %u slot %u where %llu found %llu expected %llu", when, n,
              found[0].code, found[0].slot, (unsigned long long)found[0].where, (unsigned long long)found[0].found,
              (unsigned long long)found[0].expected);
   }
@@ -313,19 +374,23 @@ static void verify_content(test_broker *t, const operation *o) {
   seen = drain(t, there, seen, &count);
   if ((seen & must) != must) (void)complain("lost: left are %llx, must be %llx", seen, must, 0);
   if ((seen & ~may) != 0) (void)complain("too many: left are %llx, may be %llx", seen, may, 0);
-  if (o->exactly >= 0 && in_q != (uint64_t)o->exactly) (void)complain("%llu messages are left, not %llu", in_q, (uint64_t)o->exactly, 0);
+  if (o->exactly >= 0 && in_q != (uint64_t)o->exactly)
+    (void)complain("%llu messages are left, not %llu", in_q, (uint64_t)o->exactly, 0);
   if (here == NULL) { /* deleted: its name is free again, at the latest after one change of the topology */
     (void)declare(t, "unrelated", o->settings);
     sb_status status = declare(t, "q", o->settings);
     if (status != SB_OK) (void)complain("the deleted queue cannot be declared again: %llu", (uint64_t)status, 0, 0);
     here = open_queue(t, "q");
   }
-  int64_t limit = o->settings.ring_size >= 0 ? o->settings.ring_size : o->settings.max_length >= 0 ? o->settings.max_length
-                  : o->settings.max_bytes >= 0 ? o->settings.max_bytes / 64 : 20;
+  int64_t limit = o->settings.ring_size >= 0    ? o->settings.ring_size
+                  : o->settings.max_length >= 0 ? o->settings.max_length
+                  : o->settings.max_bytes >= 0  ? o->settings.max_bytes / 64
+                                                : 20;
   for (uint64_t i = 0; here != NULL && i < 20; i++) (void)put(t, here, i % 60 + 1);
   uint64_t fits = 0;
   if (here != NULL) (void)drain(t, here, 0, &fits);
-  if (here != NULL && o->run != trim && fits != (uint64_t)limit) (void)complain("of 20 messages %llu fit, not %llu", fits, (uint64_t)limit, 0);
+  if (here != NULL && o->run != trim && fits != (uint64_t)limit)
+    (void)complain("of 20 messages %llu fit, not %llu", fits, (uint64_t)limit, 0);
   if (here != NULL) (void)sb_leave(here);
   if (there != NULL) (void)sb_leave(there);
 }
@@ -352,7 +417,8 @@ static void live_on(test_broker *t) {
   for (uint64_t id = 1; id <= 3; id++) (void)put(&fresh, last, id);
   (void)sb_housekeeper_sweep(t->c, FOREVER);
   uint64_t left = 0, seen = drain(&fresh, last, 0, &left);
-  if (seen != (ID(1) | ID(2) | ID(3))) (void)complain("a sweep took messages of a new queue: %llu of 3 are left", left, 0, 0);
+  if (seen != (ID(1) | ID(2) | ID(3)))
+    (void)complain("a sweep took messages of a new queue: %llu of 3 are left", left, 0, 0);
 }
 
 static void verify(test_broker *t, const operation *o, uint64_t before) {
@@ -373,7 +439,8 @@ static void verify(test_broker *t, const operation *o, uint64_t before) {
   sb_broker_describe(t->b, &f, true);
   if (f.memory_used != before) (void)complain("memory: %llu bytes in use, %llu before", f.memory_used, before, 0);
   if (f.queues != 0) (void)complain("%lld queues are counted, there are none", (uint64_t)(int32_t)f.queues, 0, 0);
-  if (f.connections != 1 || f.processes != 1) (void)complain("%llu connections, %llu processes are left", f.connections, f.processes, 0);
+  if (f.connections != 1 || f.processes != 1)
+    (void)complain("%llu connections, %llu processes are left", f.connections, f.processes, 0);
   live_on(t);
 }
 
@@ -400,8 +467,12 @@ static bool one(const operation *o, uint64_t step) {
   alarm(0);
   bool done = shared->done != 0;
   if (complaint[0] != 0) {
-    printf("FAIL %s, killed at step %llu%s, before %s: %s\n", o->name, (unsigned long long)step, done ? " (it came back)" : "",
-           shared->site == NULL ? "?" : strrchr(shared->site, '/') != NULL ? strrchr(shared->site, '/') + 1 : shared->site, complaint);
+    printf("FAIL %s, killed at step %llu%s, before %s: %s\n", o->name, (unsigned long long)step,
+           done ? " (it came back)" : "",
+           shared->site == NULL                 ? "?"
+           : strrchr(shared->site, '/') != NULL ? strrchr(shared->site, '/') + 1
+                                                : shared->site,
+           complaint);
   }
   (void)sb_disconnect(t.c);
   (void)sb_forget(t.c);
