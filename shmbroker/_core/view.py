@@ -15,6 +15,33 @@ if TYPE_CHECKING:
 ffi = library.ffi
 
 
+class _Hold:
+    """What the last view of a body gives back. It knows no view, so that views go as soon as nobody refers to them."""
+
+    def __init__(self, connection: CoreConnection, tag: int) -> None:
+        self._lock = threading.Lock()
+        self._settled = False
+        self._dead = False
+        self._connection = connection
+        self._tag = tag
+        connection.attachment.users += 1
+
+    def died(self, _pointer: Any) -> None:  # noqa: ANN401
+        with self._lock:
+            self._dead = True
+            settled = self._settled
+        if settled:
+            self._connection.end_view(self._tag)
+        attachment.release(self._connection.attachment)
+
+    def was_settled(self) -> None:
+        with self._lock:
+            self._settled = True
+            dead = self._dead
+        if dead:
+            self._connection.end_view(self._tag)
+
+
 class BodyView:
     """A body of a message in shared memory.
 
@@ -23,23 +50,10 @@ class BodyView:
     """
 
     def __init__(self, connection: CoreConnection, address: int, length: int, tag: int) -> None:
-        self._lock = threading.Lock()
-        self._settled = False
-        self._dead = False
-        self._connection = connection
-        self._tag = tag
-        connection.attachment.users += 1
-        exporter = ffi.gc(ffi.cast("char *", address), self._died, length)
+        self._hold = _Hold(connection, tag)
+        exporter = ffi.gc(ffi.cast("char *", address), self._hold.died, length)
         self._exporter = weakref.ref(exporter)
         self.memory: memoryview | None = memoryview(ffi.buffer(exporter, length)).toreadonly()
-
-    def _died(self, _pointer: Any) -> None:  # noqa: ANN401
-        with self._lock:
-            self._dead = True
-            settled = self._settled
-        if settled:
-            self._connection.end_view(self._tag)
-        attachment.release(self._connection.attachment)
 
     def let_go(self) -> bool:
         """Drops our own view; True while others look at the body."""
@@ -48,8 +62,4 @@ class BodyView:
 
     def was_settled(self) -> None:
         """The message was settled with the view kept: the last view frees the slot."""
-        with self._lock:
-            self._settled = True
-            dead = self._dead
-        if dead:
-            self._connection.end_view(self._tag)
+        self._hold.was_settled()
