@@ -44,8 +44,8 @@ INTERRUPTED = """
         }
         if way == "put":
             full.put(b"A")
-        print("ready", flush=True)
         try:
+            print("ready", flush=True)
             waits[way]()
         except KeyboardInterrupt:
             print("interrupted", flush=True)
@@ -81,10 +81,9 @@ def test_a_waiting_call_is_interrupted(broker: shmbroker.Broker, queue: shmbroke
             assert process.stdout is not None
             assert process.stdin is not None
             assert process.stdout.readline() == "ready\n"
-            if way == "put":
-                eventually(lambda: in_a_system_call(process.pid))
-            else:
+            if way.startswith("get"):
                 await_counts(queue, interested=1)
+            eventually(lambda: in_a_system_call(process.pid))
             os.kill(process.pid, signal.SIGINT)
             assert process.stdout.readline() == "interrupted\n"
             if way != "consumer":
