@@ -444,12 +444,13 @@ sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
                               SB_LOAD(&q->flags, SB_RELAXED)};
   for (unsigned tries = 0; tries < 8; tries++) { /* the counters move one by one: read until two readings agree */
     uint64_t mark = sb_ledger_sum(b, q, SB_COUNT_ADDED) + sb_ledger_sum(b, q, SB_COUNT_ACKED) + sb_ledger_holding(b, q);
-    f->added = sb_ledger_sum(b, q, SB_COUNT_ADDED);
+    uint64_t refused = sb_ledger_sum(b, q, SB_COUNT_REFUSED);
+    f->added = sb_ledger_sum(b, q, SB_COUNT_ADDED) + refused;
     f->acked = sb_ledger_sum(b, q, SB_COUNT_ACKED);
     f->expired = sb_ledger_sum(b, q, SB_COUNT_EXPIRED);
     f->killed = sb_ledger_sum(b, q, SB_COUNT_KILLED);
     f->replaced = sb_ledger_sum(b, q, SB_COUNT_REPLACED);
-    f->dropped = sb_ledger_sum(b, q, SB_COUNT_DROPPED);
+    f->dropped = sb_ledger_sum(b, q, SB_COUNT_DROPPED) + refused;
     f->dead_lettered = sb_ledger_sum(b, q, SB_COUNT_DEAD_LETTERED);
     f->moved = sb_ledger_sum(b, q, SB_COUNT_MOVED);
     f->delivering = sb_ledger_holding(b, q);

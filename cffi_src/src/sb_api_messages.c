@@ -91,12 +91,9 @@ static sb_status publish(sb_queue *q, sb_reservation *r) {
 }
 
 /* overflow=drop: the new message goes nowhere, and is counted. */
-static sb_status drop_new(sb_queue *q, uint64_t length, sb_status status) {
+static sb_status drop_new(sb_queue *q, sb_status status) {
   if (status == SB_FULL && SB_LOAD(&q->shm->overflow, SB_RELAXED) == SB_OVERFLOW_DROP) {
-    sb_ledger_count(q->ledger, SB_COUNT_ADDED_BYTES, length);
-    sb_ledger_count(q->ledger, SB_COUNT_REMOVED_BYTES, length);
-    sb_ledger_count(q->ledger, SB_COUNT_DROPPED, 1);
-    sb_ledger_count(q->ledger, SB_COUNT_ADDED, 1);
+    sb_ledger_count(q->ledger, SB_COUNT_REFUSED, 1);
     return SB_OK;
   }
   return status;
@@ -110,7 +107,7 @@ sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_p
   sb_reservation r;
   status = prepare(q, length, o, &r);
   if (status != SB_OK) {
-    status = drop_new(q, length, status);
+    status = drop_new(q, status);
     sb_api_leave(q->c);
     return status;
   }
@@ -148,7 +145,7 @@ int64_t sb_put_many(sb_queue *q, const char *bodies, const uint32_t *lengths, ui
       *status = publish(q, &r);
       if (*status != SB_OK) take_back(q, &r);
     } else {
-      *status = drop_new(q, lengths[done], *status);
+      *status = drop_new(q, *status);
     }
     if (*status != SB_OK) {
       break;

@@ -436,6 +436,7 @@ enum {
   SB_COUNT_SCHEDULED,   /* entered HELD */
   SB_COUNT_UNSCHEDULED, /* left HELD */
   SB_COUNT_DELIVERED,
+  SB_COUNT_REFUSED, /* overflow "drop": came, and went nowhere; both `added` and `dropped` of the statistics */
   SB_COUNTERS = 16
 };
 

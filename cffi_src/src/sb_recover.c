@@ -301,11 +301,25 @@ static void disown(walk *w, uint32_t slot) {
   if (SB_BITS(owner, 0, 12) == w->id) (void)SB_CAS(&l->owner, &owner, owner >> 12 << 12, SB_ACQ_REL);
 }
 
+/* Unlinked by a sweep of a closed queue, and not freed yet? */
+static bool is_garbage(sb_broker *b, uint32_t slot) {
+  switch (kind_of(b, slot)) {
+    case SB_KIND_LEVEL: return !level_linked(b, slot);
+    case SB_KIND_LEDGER: return !ledger_linked(b, slot);
+    case SB_KIND_QUEUE:
+      return SB_BITS(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_NONE;
+    default: return false;
+  }
+}
+
 static void settle_slot(walk *w, uint32_t slot, uint32_t gen) {
   uint64_t h = SB_LOAD(sb_slot_header(w->b, slot), SB_ACQUIRE);
-  if (sb_slot_state(h) == SB_SLOT_PUBLISHED && (uint32_t)sb_slot_gen(h) == gen &&
-      kind_of(w->b, slot) == SB_KIND_LEDGER) {
-    disown(w, slot); /* published, but not noted as ours yet */
+  if (sb_slot_state(h) == SB_SLOT_PUBLISHED && (uint32_t)sb_slot_gen(h) == gen) {
+    if (is_garbage(w->b, slot)) {
+      (void)sb_slab_free(w->b, slot, h);
+    } else if (kind_of(w->b, slot) == SB_KIND_LEDGER) {
+      disown(w, slot); /* published, but not noted as ours yet */
+    }
     return;
   }
   if (sb_slot_state(h) != SB_SLOT_ALLOC || sb_slot_owner(h) != w->id || (uint32_t)sb_slot_gen(h) != gen) {
@@ -379,6 +393,7 @@ void sb_recover_queue(sb_connection *by, uint32_t slot) {
   if (sb_queue_open(by, slot, &q, true) != SB_OK) {
     return;
   }
+  sb_queue_resolve_closing(by->b, by, q.shm, &q.ring, sb_ring_exact_tail(by->b, &q.ring)); /* of a killed deleter */
   (void)sb_upkeep_reconcile(by->b, q.shm);
   (void)sb_nodes_recount(by->b, slot, false);
   if (sb_queue_is_open(&q) && SB_BITS(q.state, 0, 2) == SB_QUEUE_OPEN) {

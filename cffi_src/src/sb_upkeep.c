@@ -117,6 +117,13 @@ uint64_t sb_upkeep_dispose(sb_queue *q) {
   return removed;
 }
 
+/* Announces an object that is about to be unlinked: killed between that and freeing it, our reaper frees it. */
+static uint64_t let_go(sb_connection *c, uint32_t slot) {
+  uint64_t gen = sb_slot_gen(SB_LOAD(sb_slot_header(c->b, slot), SB_ACQUIRE));
+  sb_holding_set(c->b, c->page_token, sb_holding_what(SB_HOLD_SLOT, slot, gen), 0);
+  return gen;
+}
+
 bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slot_at(b, slot);
@@ -135,22 +142,25 @@ bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
   while (sb_slab_object(b, level, SB_KIND_LEVEL) != NULL) {
     sb_level_shm *l = sb_slot_at(b, level);
     uint32_t next = SB_LOAD(&l->next, SB_ACQUIRE);
-    SB_STORE(&q->levels, next, SB_RELEASE); /* one by one: a kill leaves at most one behind */
     for (uint32_t id = SB_RING_INTERESTED; id <= SB_RING_NOTIFIED; id++) {
       if (sb_ring_open(b, level, id, &r)) sb_ring_destroy(c, &r);
     }
-    (void)sb_slab_free_gen(b, level, sb_slot_gen(SB_LOAD(sb_slot_header(b, level), SB_ACQUIRE)));
+    uint64_t gen = let_go(c, level);
+    SB_STORE(&q->levels, next, SB_RELEASE); /* one by one: whoever goes on after a kill finds the others */
+    (void)sb_slab_free_gen(b, level, gen);
     level = next;
   }
   uint32_t ledger = SB_LOAD(&q->ledgers, SB_ACQUIRE);
   while (sb_ledger_at(b, ledger) != NULL) {
     uint32_t next = SB_LOAD(&((sb_ledger_shm *)sb_slot_at(b, ledger))->next, SB_ACQUIRE);
+    uint64_t gen = let_go(c, ledger);
     SB_STORE(&q->ledgers, next, SB_RELEASE);
-    (void)sb_slab_free_gen(b, ledger, sb_slot_gen(SB_LOAD(sb_slot_header(b, ledger), SB_ACQUIRE)));
+    (void)sb_slab_free_gen(b, ledger, gen);
     ledger = next;
   }
+  uint64_t gen = let_go(c, slot);
   SB_STORE(&q->state, SB_QUEUE_NONE | SB_PUT(incarnation + 1, 2), SB_RELEASE);
-  (void)sb_slab_free_gen(b, slot, sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE)));
+  (void)sb_slab_free_gen(b, slot, gen);
   return true;
 }
 
