@@ -147,9 +147,9 @@ class Consumer:
 
     # ---- acknowledging ----
 
-    def _settle_later(self, data: bytes, how: int, keep: bool) -> int:  # noqa: FBT001 - the core's signature
-        if how or keep:
-            return self._core.settle(data, how, keep)
+    def _settle_later(self, data: bytes, how: int) -> int:
+        if how:
+            return self._core.settle(data, how)
         acks = self._acks
         if not acks:
             self._oldest_ack = time.monotonic()

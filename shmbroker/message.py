@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, overload
 
 from shmbroker import properties as basic
-from shmbroker._core import library, record
-from shmbroker._core.view import BodyView
+from shmbroker._core import library, record, view
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +23,7 @@ _OPEN, _SETTLED, _BROWSED = 0, 1, 2
 class Source(Protocol):
     """Where a message came from, and goes when it is settled."""
 
-    settle: Callable[[bytes, int, bool], int]
+    settle: Callable[[bytes, int], int]
     core_connection: CoreConnection
 
     def queue_name(self, subscription: int) -> str:
@@ -50,7 +49,7 @@ class Message:
         self._source = source
         self._record = data
         self._state = state
-        self._view: BodyView | None = None
+        self._view: view.BodyView | None = None
         self._front: record.Front | None = None
         self._tag = 0
 
@@ -66,7 +65,7 @@ class Message:
             self._end(ACK)
             return
         self._state = _SETTLED
-        status = self._source.settle(self._record, ACK, False)  # noqa: FBT003 - the core's own call
+        status = self._source.settle(self._record, ACK)
         if status:
             self._failed(status)
 
@@ -85,15 +84,11 @@ class Message:
     def _end(self, how: int) -> None:
         if self._state:
             library.raise_for(library.SETTLED)
-        view, self._view = self._view, None
-        keep = view is not None and view.let_go() and how in {ACK, REJECT}
         self._state = _SETTLED
-        status = self._source.settle(self._record, how, keep)
+        status = self._source.settle(self._record, how)
         if status:
-            self._view = view
             self._failed(status)
-        if keep and view is not None:
-            view.was_settled()
+        self._view = None  # views that the application kept keep the slot
 
     def _failed(self, status: int) -> NoReturn:
         if status != library.SETTLED:
@@ -124,18 +119,18 @@ class Message:
         if self._view is None:
             if self._state == _SETTLED:
                 library.raise_for(library.SETTLED)
-            self._view = BodyView(self._source.core_connection, front.body_address, front.body_length, front.tag)
-        memory = self._view.memory
-        if memory is None:
-            library.raise_for(library.SETTLED)
-        return memory
+            self._view = view.begin(
+                self._source.core_connection, front.tag, front.sequence, front.body_address, front.body_length
+            )
+        return self._view.memory
 
     def _auto_acknowledged(self) -> Message:
         """It was settled when it was taken: a long body stays as long as this message or a view of it."""
         if not record.is_inline(self._record):
             front = self._fields
-            self._view = BodyView(self._source.core_connection, front.body_address, front.body_length, front.tag)
-            self._view.was_settled()
+            self._view = view.BodyView(
+                self._source.core_connection, front.tag, front.body_address, front.body_length
+            )  # the tag of a settled message with a long body is its view
         self._state = _SETTLED
         return self
 
@@ -256,10 +251,15 @@ class MessageBatch(Sequence[Message]):
         settle: Callable[[bytes, list[int], int], None],
         *,
         settled: bool,
+        long_bodies: int,
     ) -> None:
         self._source, self._data, self._index, self._settle = source, data, index, settle
         self._settled = settled
         self._made: dict[int, Message] = {}
+        if settled and long_bodies:  # they are views already, which somebody has to end
+            for at in range(len(self)):
+                if index[3 * at + 1] == index[3 * at + 2] and not record.is_inline(data[index[3 * at] :]):
+                    self[at]
 
     def __len__(self) -> int:
         return len(self._index) // 3

@@ -290,7 +290,7 @@ class Queue:
         try:
             return Message(self, data)
         except BaseException:  # an interrupt between taking and handing over: it goes to the next get
-            self.settle(data, RETURN, False)  # noqa: FBT003
+            self.settle(data, RETURN)
             raise
 
     def _get_slowly(self, status: int, timeout: float | None, *, auto_ack: bool) -> bytes:
@@ -314,8 +314,8 @@ class Queue:
         if not isinstance(max_messages, int) or isinstance(max_messages, bool) or not 1 <= max_messages <= _MAX_BATCH:
             msg = f"max_messages={max_messages!r}: an integer from 1 to {_MAX_BATCH} is allowed"
             raise ValueError(msg)
-        data, index = self._core.get_many(max_messages, auto_ack=auto_ack, until=library.deadline(timeout))
-        return MessageBatch(self, data, index, self._core.settle_many, settled=auto_ack)
+        data, index, long = self._core.get_many(max_messages, auto_ack=auto_ack, until=library.deadline(timeout))
+        return MessageBatch(self, data, index, self._core.settle_many, settled=auto_ack, long_bodies=long)
 
     def consume(
         self,

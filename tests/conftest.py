@@ -114,10 +114,6 @@ def _seconds_allowed(item: pytest.Item) -> float:
 
 # Defects that are known and not mended yet: the tests stay as they are and say so in every run.
 KNOWN_DEFECTS = {
-    "test_a_view_outlives_the_settlement[nack-": "a returned long body may be freed by its next holder",
-    "test_a_view_outlives_the_connection": "closing returns long bodies that are still looked at",
-    "test_auto_acked_bodies_are_freed_when_they_are_let_go[get_many]": "long bodies of a batch stay",
-    "test_a_batch_that_is_never_looked_at_leaks_nothing": "long auto-acked bodies of a batch are not let go",
     "test_a_copy_after_the_broker_was_made_anew": "a process keeps its connection to a purged broker",
     "test_out_of_memory_says_who_has_it": "the chunks kept for structures are not in the text",
     "test_delete_while_a_message_is_held": "a deleted queue with held messages has to be looked into",

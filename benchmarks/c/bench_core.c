@@ -62,7 +62,7 @@ static uint64_t consume(sb_queue *q, uint64_t count, bool wait) {
     uint64_t number;
     memcpy(&number, record + sizeof(sb_record), sizeof number);
     in_order += number == i;
-    if (sb_settle(q, record, 0, false) != SB_OK) break;
+    if (sb_settle(q, record, 0) != SB_OK) break;
   }
   free(record);
   return in_order;

@@ -166,9 +166,10 @@ int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, ui
                     uint64_t *used);
 int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
                          uint64_t *used, uint64_t deadline_ns);
-sb_status sb_settle(sb_queue *q, const char *record, uint32_t how, bool keep_view);
+sb_status sb_settle(sb_queue *q, const char *record, uint32_t how);
 sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t count, uint32_t how);
-void sb_end_view(sb_connection *c, uint64_t token);
+sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view);
+void sb_end_view(sb_connection *c, uint64_t view);
 int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);
 
 /* ---- consumers ---- */
@@ -178,7 +179,7 @@ void sb_consumer_cancel(sb_consumer *k, bool return_everything);
 void sb_free_consumer(sb_consumer *k);
 int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack);
 sb_status sb_consumer_wait(sb_consumer *k, uint64_t deadline_ns);
-sb_status sb_consumer_settle(sb_consumer *k, const char *record, uint32_t how, bool keep_view);
+sb_status sb_consumer_settle(sb_consumer *k, const char *record, uint32_t how);
 sb_status sb_consumer_settle_tags(sb_consumer *k, const uint64_t *tags, uint32_t count);
 void sb_consumer_suspend(sb_consumer *k, bool suspended);
 uint32_t sb_consumer_unacked(sb_consumer *k);

@@ -16,10 +16,11 @@
 #include "sb_io.h"
 #include "sb_liveness.h"
 #include "sb_slab.h"
+#include "sb_view.h"
 #include "sb_wait.h"
 
-#define SB_INLINE_BODY 4096u /* bodies up to here are copied to the caller, larger ones read in place */
 #define SB_TAG_PLACE 40
+#define SB_TAG_TOKEN ((UINT64_C(1) << SB_TAG_PLACE) - 1)
 
 /* Forked or closed? Then not one word is touched. */
 static inline sb_status sb_usable(const sb_connection *c) {
@@ -36,6 +37,6 @@ int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32
 bool sb_api_plausible(const sb_broker *b, const sb_taken *t);
 /* A released or removed message: enforce limits, wake who waits. */
 void sb_api_returned(sb_queue *q);
-sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how, bool keep_view);
+sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how);
 
 #endif

@@ -253,6 +253,24 @@ static void check_chunks(checkup *k) {
   }
 }
 
+/* References that bodies being read in place have of their own. */
+static void note_views(checkup *k, sb_connection_shm *shm) {
+  uint32_t at = SB_LOAD(&shm->holdings, SB_ACQUIRE);
+  for (uint32_t n = 0; n < (1u << 17) && is_kind(k, at, SB_KIND_HOLDINGS); n++) {
+    sb_holdings_shm *chunk = sb_slot_at(k->b, at);
+    for (uint32_t i = 0; i < SB_LOAD(&chunk->used, SB_ACQUIRE) && i < SB_HOLDINGS_PER_CHUNK; i++) {
+      uint64_t what = SB_LOAD(&chunk->entries[i].what, SB_ACQUIRE),
+               where = SB_LOAD(&chunk->entries[i].where, SB_ACQUIRE);
+      uint32_t slot = sb_holding_slot(what);
+      if (sb_holding_kind(what) == SB_HOLD_VIEW && readable(k, slot) &&
+          sb_slot_gen(SB_LOAD(sb_slot_header(k->b, slot), SB_ACQUIRE)) == where >> 8) {
+        k->seen[slot] |= 1u << (where & 0xffu) % SB_MAX_REFS;
+      }
+    }
+    at = SB_LOAD(&chunk->next, SB_ACQUIRE);
+  }
+}
+
 static void check_connections(checkup *k) {
   for (unsigned id = 1; id < SB_MAX_CONNECTIONS; id++) {
     uint64_t word = SB_LOAD(&k->b->connections[id], SB_ACQUIRE);
@@ -263,6 +281,8 @@ static void check_connections(checkup *k) {
     bool process = SB_BITS(SB_LOAD(&k->b->processes[sb_conn_process(word)].word, SB_ACQUIRE), 0, 2) == SB_PROC_LIVE;
     if (sb_conn_state(word) != SB_CONN_LIVE || !process || (slot != 0 && !is_kind(k, slot, SB_KIND_CONNECTION))) {
       found(k, SB_BAD_CONNECTION, id, slot, word, process);
+    } else if (slot != 0) {
+      note_views(k, sb_slot_at(k->b, slot));
     }
   }
 }

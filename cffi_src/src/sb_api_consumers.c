@@ -132,11 +132,17 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
     if (!sb_queue_held(k->c, d->token, &t, &leaf) || !sb_api_plausible(k->c->b, &t)) {
       length = -(int64_t)SB_CORRUPT;
     } else {
-      length = sb_api_record(q, &t, d->token | SB_PUT(place, SB_TAG_PLACE), d->subscription, buffer);
+      uint64_t tag = d->token | SB_PUT(place, SB_TAG_PLACE);
+      if (auto_ack && t.message->body_length > SB_INLINE_BODY && (status = sb_view_take(k->c, &t, &tag)) != SB_OK) {
+        k->row_first--; /* it stays the next one */
+        sb_api_leave(k->c);
+        return -(int64_t)status;
+      }
+      length = sb_api_record(q, &t, tag, d->subscription, buffer);
       sb_node_shm *n = sb_slot_at(k->c->b, k->subscriptions[d->subscription].node);
       SB_STORE(&n->delivered, SB_LOAD(&n->delivered, SB_RELAXED) + 1, SB_RELAXED);
       if (auto_ack) {
-        (void)sb_queue_settle(q, d->token, SB_COUNT_ACKED, t.message->body_length > SB_INLINE_BODY);
+        (void)sb_queue_settle(q, d->token, SB_COUNT_ACKED);
         sb_consumer_free_place(k, place);
       }
     }
@@ -154,14 +160,14 @@ sb_status sb_consumer_wait(sb_consumer *k, uint64_t deadline_ns) {
   return status == SB_OK ? sb_waiter_row(k, deadline_ns) : status;
 }
 
-static sb_status settle_tag(sb_consumer *k, uint64_t tag, uint32_t how, bool keep_view) {
-  uint64_t token = tag & ((UINT64_C(1) << SB_TAG_PLACE) - 1);
+static sb_status settle_tag(sb_consumer *k, uint64_t tag, uint32_t how) {
+  uint64_t token = tag & SB_TAG_TOKEN;
   uint32_t place = (uint32_t)(tag >> SB_TAG_PLACE);
   if (place >= k->prefetch || k->places[place].token != token || token == 0) {
     return SB_SETTLED;
   }
   sb_queue *q = k->subscriptions[k->places[place].subscription].q;
-  sb_status status = sb_api_end(q, token, how, keep_view);
+  sb_status status = sb_api_end(q, token, how);
   if (!k->closed) {
     sb_consumer_free_place(k, place);
   } else {
@@ -170,12 +176,12 @@ static sb_status settle_tag(sb_consumer *k, uint64_t tag, uint32_t how, bool kee
   return status;
 }
 
-sb_status sb_consumer_settle(sb_consumer *k, const char *record, uint32_t how, bool keep_view) {
+sb_status sb_consumer_settle(sb_consumer *k, const char *record, uint32_t how) {
   sb_status status = sb_api_enter(k->c);
   if (status == SB_OK) {
     uint64_t tag;
     memcpy(&tag, record, sizeof tag);
-    status = settle_tag(k, tag, how, keep_view);
+    status = settle_tag(k, tag, how);
     sb_api_leave(k->c);
   }
   return status;
@@ -185,7 +191,7 @@ sb_status sb_consumer_settle_tags(sb_consumer *k, const uint64_t *tags, uint32_t
   sb_status status = sb_api_enter(k->c);
   if (status == SB_OK) {
     for (uint32_t i = 0; i < count; i++) {
-      (void)settle_tag(k, tags[i], 0, false);
+      (void)settle_tag(k, tags[i], 0);
     }
     sb_api_leave(k->c);
   }

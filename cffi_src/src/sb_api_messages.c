@@ -21,7 +21,7 @@ static sb_status check(sb_queue *q, uint64_t length) {
 static sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_connection *c = q->c;
   uint64_t front = sizeof(sb_message_shm) + o->key_length + (uint64_t)o->properties_length;
-  uint64_t offset = front == sizeof(sb_message_shm) ? front : (front + 63) / 64 * 64, need = offset + length;
+  uint64_t offset = (front + 63) / 64 * 64 + (length > SB_INLINE_BODY ? SB_VIEWERS_BYTES : 0), need = offset + length;
   sb_status status = front > SB_MAX_FRONT ? SB_INVALID : check(q, length);
   if (status == SB_OK) status = sb_limits_admit(q, 1, length);
   if (status != SB_OK) {
@@ -229,12 +229,19 @@ static int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) 
   if (!sb_api_plausible(q->c->b, t)) {
     return -(int64_t)SB_CORRUPT;
   }
+  uint64_t tag = t->token;
+  if (auto_ack && t->message->body_length > SB_INLINE_BODY) { /* what is settled is read through a view */
+    sb_status status = sb_view_take(q->c, t, &tag);
+    if (status != SB_OK) {
+      (void)sb_queue_release(q, t->token, SB_RELEASE_CLEAN);
+      sb_api_returned(q);
+      return -(int64_t)status;
+    }
+  }
   if ((t->side & SB_SIDE_REDELIVERED) != 0) sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);
   sb_ledger_count(q->ledger, SB_COUNT_DELIVERED, 1);
-  int64_t length = sb_api_record(q, t, t->token, 0, buffer);
-  if (auto_ack) {
-    (void)sb_queue_settle(q, t->token, SB_COUNT_ACKED, t->message->body_length > SB_INLINE_BODY);
-  }
+  int64_t length = sb_api_record(q, t, tag, 0, buffer);
+  if (auto_ack) (void)sb_queue_settle(q, t->token, SB_COUNT_ACKED);
   sb_consumer_room_made(q->c, q->shm, q->slot);
   return length;
 }
@@ -275,12 +282,14 @@ int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, uint64_t deadline_
   return length;
 }
 
-/* Records one after the other, each at a multiple of 8; index[3i..] = start of record, of body, end of body. */
+/* Records one after the other, each at a multiple of 8; index[3i..] = start of record, of body, end of body; behind the
+ * last place, index[3 * count]: how many bodies are read in place. */
 static int64_t many(sb_queue *q, sb_taken *first, uint32_t count, bool auto_ack, char *buffer, uint64_t size,
                     uint32_t *index, uint64_t *used) {
   uint32_t n = 0;
   int64_t status = 0;
   *used = 0;
+  index[3 * (uint64_t)count] = 0;
   while (n < count) {
     if (*used + SB_INLINE_BODY + 65536u + sizeof(sb_record) > size) {
       break;
@@ -293,6 +302,7 @@ static int64_t many(sb_queue *q, sb_taken *first, uint32_t count, bool auto_ack,
     }
     const sb_record *record = (const sb_record *)(const void *)(buffer + *used);
     uint64_t inside = record->body_address == 0 ? record->body_length : 0;
+    index[3 * (uint64_t)count] += record->body_address != 0;
     index[3 * n] = (uint32_t)*used;
     index[3 * n + 1] = (uint32_t)(*used + (uint64_t)length - inside);
     index[3 * n + 2] = (uint32_t)(*used + (uint64_t)length);
@@ -335,14 +345,14 @@ void sb_api_returned(sb_queue *q) {
 }
 
 /* how: 0 ack, 1 requeue, 2 reject, 3 clean return (never seen by the application). */
-sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how, bool keep_view) {
+sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how) {
   sb_status status;
   if (how == 1 || how == 3) {
     status = sb_queue_release(q, token, how == 1 ? SB_RELEASE_NACK : SB_RELEASE_CLEAN);
     if (status == SB_OK) sb_api_returned(q);
     return status;
   }
-  status = sb_queue_settle(q, token, how == 0 ? SB_COUNT_ACKED : SB_COUNT_DROPPED, keep_view);
+  status = sb_queue_settle(q, token, how == 0 ? SB_COUNT_ACKED : SB_COUNT_DROPPED);
   if (SB_LOAD(&q->c->b->header->memory_waiting, SB_SEQ_CST) != 0) sb_consumer_room_made(q->c, NULL, 0);
   return status;
 }
@@ -350,13 +360,13 @@ sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how, bool keep_view) 
 static uint64_t token_of(const char *record) {
   uint64_t tag;
   memcpy(&tag, record, sizeof tag);
-  return tag & ((UINT64_C(1) << SB_TAG_PLACE) - 1);
+  return tag & SB_TAG_TOKEN;
 }
 
-sb_status sb_settle(sb_queue *q, const char *record, uint32_t how, bool keep_view) {
+sb_status sb_settle(sb_queue *q, const char *record, uint32_t how) {
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
-    status = sb_api_end(q, token_of(record), how, keep_view);
+    status = sb_api_end(q, token_of(record), how);
     sb_api_leave(q->c);
   }
   return status;
@@ -365,7 +375,7 @@ sb_status sb_settle(sb_queue *q, const char *record, uint32_t how, bool keep_vie
 sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t count, uint32_t how) {
   sb_status status = sb_api_enter(q->c);
   for (uint32_t i = 0; status == SB_OK && i < count; i++) {
-    sb_status one = sb_api_end(q, token_of(records + index[i]), how, false);
+    sb_status one = sb_api_end(q, token_of(records + index[i]), how);
     if (one != SB_OK && one != SB_SETTLED) status = one;
   }
   if (status == SB_OK) {
@@ -374,10 +384,32 @@ sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index
   return status;
 }
 
-void sb_end_view(sb_connection *c, uint64_t token) {
+/* A view of the body at that address, of the message at that place of its queue, if we still hold it under that tag. */
+sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view) {
+  if (c->closed || sb_forked(c->b)) {
+    return c->closed ? SB_CLOSED : SB_FORKED;
+  }
+  sb_lock(&c->lock); /* also while the broker is being stopped */
+  uint64_t token = tag & SB_TAG_TOKEN;
+  sb_taken t;
+  sb_leaf_ref leaf;
+  sb_status status = SB_SETTLED;
+  if (!c->closed && sb_queue_held(c, token, &t, &leaf) && sb_api_plausible(c->b, &t)) {
+    uint32_t queue = sb_holding_slot(SB_LOAD(&sb_holding_at(c->b, token)->what, SB_RELAXED));
+    const sb_queue_shm *q = sb_slab_object(c->b, queue, SB_KIND_QUEUE);
+    bool same = q != NULL && t.position - SB_LOAD(&q->base, SB_RELAXED) == sequence &&
+                (uint64_t)(uintptr_t)t.message + t.message->body_offset == address;
+    if (same) status = sb_view_take(c, &t, view);
+  }
+  sb_unlock(&c->lock);
+  return status;
+}
+
+/* Also after the connection was closed: its record stays as long as it has views. */
+void sb_end_view(sb_connection *c, uint64_t view) {
   if (!sb_forked(c->b)) {
     sb_lock(&c->lock);
-    sb_queue_end_view(c, token & ((UINT64_C(1) << SB_TAG_PLACE) - 1));
+    sb_view_end(c, view);
     sb_consumer_room_made(c, NULL, 0);
     sb_unlock(&c->lock);
   }

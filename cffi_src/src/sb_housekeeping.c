@@ -153,7 +153,7 @@ void sb_housekeeping_trim_schedule(sb_queue *q) {
       bool needed = sb_cell_state(word) != SB_CELL_ENTRY;
       if (!needed && sb_ring_locate(q->c->b, NULL, &q->ring, position, &cell_leaf) == SB_OK) {
         cell = SB_LOAD(&sb_leaf_cell(&cell_leaf, position)->word, SB_ACQUIRE);
-        needed = sb_cell_of(cell, cell_leaf.gen) && sb_cell_has_message(cell) && sb_cell_state(cell) != SB_CELL_SETTLED;
+        needed = sb_cell_of(cell, cell_leaf.gen) && sb_cell_has_message(cell);
       }
       if (!needed) {
         (void)sb_ring_drop(q->c, &r, &leaf, at, word);

@@ -71,7 +71,6 @@ enum {
   SB_CELL_HELD = 3,
   SB_CELL_ACQUIRED = 4,
   SB_CELL_REMOVING = 5,
-  SB_CELL_SETTLED = 6,
   SB_CELL_TOMBSTONE = 7,
   SB_CELL_CLOSING = 8,
   SB_CELL_CLOSED = 9,
@@ -95,11 +94,11 @@ static inline uint64_t sb_cell_owned(unsigned state, uint32_t slot, unsigned ref
 }
 static inline bool sb_cell_has_message(uint64_t c) {
   unsigned s = sb_cell_state(c);
-  return s >= SB_CELL_AVAILABLE && s <= SB_CELL_SETTLED;
+  return s >= SB_CELL_AVAILABLE && s <= SB_CELL_REMOVING;
 }
 static inline bool sb_cell_is_owned(uint64_t c) {
   unsigned s = sb_cell_state(c);
-  return s >= SB_CELL_ACQUIRED && s <= SB_CELL_SETTLED;
+  return s >= SB_CELL_ACQUIRED && s <= SB_CELL_REMOVING;
 }
 /* Does the word belong to the page incarnation `gen`? A list entry carries no generation: its epoch says enough. */
 static inline bool sb_cell_of(uint64_t c, uint64_t gen) {
@@ -107,8 +106,7 @@ static inline bool sb_cell_of(uint64_t c, uint64_t gen) {
     case SB_CELL_AVAILABLE:
     case SB_CELL_HELD: return (c >> 37) == (gen & 0x7ffffffu);
     case SB_CELL_ACQUIRED:
-    case SB_CELL_REMOVING:
-    case SB_CELL_SETTLED: return (c >> 49) == (gen & 0x7fffu);
+    case SB_CELL_REMOVING: return (c >> 49) == (gen & 0x7fffu);
     case SB_CELL_ENTRY: return true;
     default: return sb_cell_bare_gen(c) == gen;
   }
@@ -205,7 +203,15 @@ enum {
 };
 
 /* What a connection holds: 16 bytes an entry. kind 4 | slot 28 | generation 32, and a position or chunk. */
-enum { SB_HOLD_NONE = 0, SB_HOLD_CELL = 1, SB_HOLD_SLOT = 2, SB_HOLD_PAGE = 3, SB_HOLD_LEDGER = 4, SB_HOLD_CHUNK = 5 };
+enum {
+  SB_HOLD_NONE = 0,
+  SB_HOLD_CELL = 1,
+  SB_HOLD_SLOT = 2,
+  SB_HOLD_PAGE = 3,
+  SB_HOLD_LEDGER = 4,
+  SB_HOLD_CHUNK = 5,
+  SB_HOLD_VIEW = 6
+};
 typedef struct {
   sb_word what;
   sb_word where;
@@ -294,6 +300,7 @@ typedef struct {
   uint64_t reserved;
 } sb_message_shm;
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
+#define SB_INLINE_BODY 4096u /* bodies up to here are copied to the caller, longer ones are read in place (sb_view.h) */
 
 typedef struct {
   sb_half object;   /* slot of the queue or level the ring belongs to */

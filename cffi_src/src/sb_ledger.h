@@ -16,7 +16,7 @@
  *
  * Death (intent, evidence -> repair), see sb_recover.c:
  *  ENQUEUE  the slot's reference bit is gone, or the cell at `position` names the slot -> count; else free the slot.
- *  SETTLE   the reference bit is gone, or the cell is SETTLED -> count, finish the cell; else nothing happened.
+ *  SETTLE   the reference bit is gone -> count, finish the cell; else nothing happened.
  *  DUE      the cell at `position` is REMOVING(dead) -> count; the cell is returned with the others.
  *  MOVE     the target cell is REMOVING(dead) with our slot -> settle the source first; else drop the second reference.
  *

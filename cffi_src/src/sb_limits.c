@@ -85,7 +85,7 @@ static bool evict(sb_queue *q, bool paid, unsigned counter) {
     return false;
   }
   bool expired = t.message->expires_ns != 0 && t.message->expires_ns <= sb_now_ns();
-  (void)sb_queue_settle(q, token, expired ? SB_COUNT_EXPIRED : counter, false);
+  (void)sb_queue_settle(q, token, expired ? SB_COUNT_EXPIRED : counter);
   return true;
 }
 
@@ -140,7 +140,7 @@ uint64_t sb_limits_remove(sb_queue *q, unsigned counter, uint64_t end, uint64_t 
       (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
       break;
     }
-    (void)sb_queue_settle(q, token, counter, false);
+    (void)sb_queue_settle(q, token, counter);
     removed++;
   }
   return removed;

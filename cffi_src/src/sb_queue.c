@@ -87,7 +87,7 @@ bool sb_queue_looks_ready(sb_queue *q) {
 }
 
 /* I26: a message with a timer gets an entry in the schedule list. Without memory for it, the housekeeper is asked to scan. */
-static void schedule(sb_queue *q, uint64_t position) {
+void sb_queue_schedule(sb_queue *q, uint64_t position) {
   sb_ring r;
   sb_leaf_ref cache = SB_NO_LEAF;
   uint64_t at = 0, entry = (uint64_t)SB_CELL_ENTRY | SB_PUT(position, 4);
@@ -132,7 +132,7 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
     }
   } else {
     q->tail_cursor = *position + 1;
-    if (held || ((sb_message_shm *)sb_slot_at(c->b, slot))->expires_ns != 0) schedule(q, *position);
+    if (held || ((sb_message_shm *)sb_slot_at(c->b, slot))->expires_ns != 0) sb_queue_schedule(q, *position);
     sb_ledger_count(l, SB_COUNT_ADDED_BYTES, bytes);
     if (held) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);
     sb_ledger_count(l, SB_COUNT_ADDED, 1);
@@ -314,8 +314,8 @@ sb_status sb_queue_acquire(sb_queue *q, uint64_t token, sb_taken *t) {
     if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
       return status;
     }
-    (void)sb_queue_settle(q, token, SB_COUNT_EXPIRED, false); /* gives the holding back ... */
-    status = sb_holding_take(q->c, &token);                   /* ... and takes the same one again */
+    (void)sb_queue_settle(q, token, SB_COUNT_EXPIRED); /* gives the holding back ... */
+    status = sb_holding_take(q->c, &token);            /* ... and takes the same one again */
     if (status != SB_OK) {
       return status;
     }
@@ -391,51 +391,28 @@ static void finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *leaf, 
   sb_ring_finish(c, r, leaf, t->position);
 }
 
-sb_status sb_queue_settle(sb_queue *q, uint64_t token, unsigned counter, bool keep_view) {
-  return sb_queue_settle_as(q, token, SB_INTENT_SETTLE, counter, keep_view);
+sb_status sb_queue_settle(sb_queue *q, uint64_t token, unsigned counter) {
+  return sb_queue_settle_as(q, token, SB_INTENT_SETTLE, counter);
 }
 
-sb_status sb_queue_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned counter, bool keep_view) {
+sb_status sb_queue_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned counter) {
   sb_connection *c = q->c;
   sb_leaf_ref leaf;
   sb_taken t;
   if (!sb_queue_held(c, token, &t, &leaf)) {
     return SB_SETTLED;
   }
-  sb_word *word = &sb_leaf_cell(&leaf, t.position)->word;
-  if (sb_cell_state(SB_LOAD(word, SB_RELAXED)) == SB_CELL_SETTLED) {
-    return SB_SETTLED;
-  }
   uint64_t bytes = t.message->body_length;
   if (intent == SB_INTENT_SETTLE)
     sb_intent_begin(q->ledger, intent, counter, t.position, (uint64_t)t.slot | SB_PUT(t.ref, 32), t.gen, bytes);
   SB_CRASHPOINT("queue.settle.announced");
-  if (keep_view) {
-    SB_STORE(word, sb_cell_owned(SB_CELL_SETTLED, t.slot, t.ref, c->id, leaf.gen), SB_RELEASE);
-  } else {
-    finish(c, &q->ring, &leaf, &t);
-  }
+  finish(c, &q->ring, &leaf, &t);
   sb_ledger_count(q->ledger, SB_COUNT_REMOVED_BYTES, bytes);
   sb_ledger_count(q->ledger, counter, 1);
   sb_ledger_hold(q->ledger, -1);
   sb_intent_end(q->ledger);
-  if (!keep_view) {
-    sb_holding_give(c, token);
-  }
+  sb_holding_give(c, token);
   return SB_OK;
-}
-
-void sb_queue_end_view(sb_connection *c, uint64_t token) {
-  sb_leaf_ref leaf;
-  sb_taken t;
-  sb_ring ring;
-  if (sb_queue_held(c, token, &t, &leaf) &&
-      sb_cell_state(SB_LOAD(&sb_leaf_cell(&leaf, t.position)->word, SB_RELAXED)) == SB_CELL_SETTLED &&
-      sb_ring_open(c->b, sb_holding_slot(SB_LOAD(&sb_holding_at(c->b, token)->what, SB_RELAXED)), SB_RING_CELLS,
-                   &ring)) {
-    finish(c, &ring, &leaf, &t);
-    sb_holding_give(c, token);
-  }
 }
 
 sb_status sb_queue_release(sb_queue *q, uint64_t token, unsigned how) {
@@ -446,15 +423,12 @@ sb_status sb_queue_release(sb_queue *q, uint64_t token, unsigned how) {
     return SB_SETTLED;
   }
   sb_cell_shm *cell = sb_leaf_cell(&leaf, t.position);
-  if (sb_cell_state(SB_LOAD(&cell->word, SB_RELAXED)) == SB_CELL_SETTLED) {
-    return SB_SETTLED;
-  }
   if (!sb_queue_is_open(q)) {
-    return sb_queue_settle(q, token, SB_COUNT_KILLED, false);
+    return sb_queue_settle(q, token, SB_COUNT_KILLED);
   }
   uint64_t bytes = t.message->body_length;
   if (t.message->expires_ns != 0 && t.message->expires_ns <= sb_now_ns()) {
-    return sb_queue_settle(q, token, SB_COUNT_EXPIRED, false);
+    return sb_queue_settle(q, token, SB_COUNT_EXPIRED);
   }
   unsigned count = sb_side_count(t.side);
   if (how != SB_RELEASE_UNMARKED) {
@@ -482,7 +456,7 @@ sb_status sb_queue_release(sb_queue *q, uint64_t token, unsigned how) {
     uint64_t again;
     if (sb_holding_take(c, &again) == SB_OK) {
       if (sb_queue_take_at(q, t.position, SB_CELL_AVAILABLE, again, &t) == SB_OK) {
-        (void)sb_queue_settle(q, again, SB_COUNT_KILLED, false);
+        (void)sb_queue_settle(q, again, SB_COUNT_KILLED);
       } else {
         sb_holding_give(c, again);
       }

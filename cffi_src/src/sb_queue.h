@@ -5,12 +5,12 @@
  * removals (purge, eviction, expiry, move) are state changes of that word; nothing is ever reserved.
  *
  * Layout: FREE -> AVAILABLE | HELD | REMOVING(me);  HELD -> REMOVING(me) -> AVAILABLE;  AVAILABLE -> ACQUIRED(me) |
- * REMOVING(me);  ACQUIRED(me) -> AVAILABLE (release) | SETTLED(me) (acked, a view lives) | TOMBSTONE;
- * REMOVING(me), SETTLED(me) -> TOMBSTONE;  CLOSING -> CLOSED | TOMBSTONE.
+ * REMOVING(me);  ACQUIRED(me) -> AVAILABLE (release) | TOMBSTONE;  REMOVING(me) -> AVAILABLE | TOMBSTONE;
+ * CLOSING -> CLOSED | TOMBSTONE.
  *
  * Invariants:
  *  I21 a cell that names a slot has its reference bit, until the holder drops it; the holder writes TOMBSTONE after that.
- *  I22 only the owner of an ACQUIRED, REMOVING or SETTLED cell changes it (or, after its death, its reapers).
+ *  I22 only the owner of an ACQUIRED or REMOVING cell changes it (or, after its death, its reapers).
  *  I23 in a queue that tracks, `taken` counts the positions below the tail that are not AVAILABLE. It is raised before the CAS in queues that
  *      evict (they must never evict too much) and after it in the others (they must never admit too much); `admitted`
  *      is raised before an append. Errors left by a death are reconciled from the ledgers.
@@ -76,17 +76,18 @@ static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm-
 
 /* Publishes an ALLOC slot at the tail. On any failure the slot is the caller's again. */
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool held, uint64_t *position);
+/* A message with a timer gets an entry in the schedule list (I26). */
+void sb_queue_schedule(sb_queue *q, uint64_t position);
 /* Takes the oldest AVAILABLE message; `token` is a free holding that becomes the message's. */
 sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t token, sb_taken *t);
 /* After something was taken: the bound of a ring that was shrunk lazily falls with what is pending. */
 void sb_queue_lower_bound(sb_queue *q);
 /* Takes the cell at that position if it still is in state `from`. */
 sb_status sb_queue_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t);
-/* Ends a message held under `token`, for the reason `counter`. keep_view: the body is still looked at. */
-sb_status sb_queue_settle(sb_queue *q, uint64_t token, unsigned counter, bool keep_view);
+/* Ends a message held under `token`, for the reason `counter`. */
+sb_status sb_queue_settle(sb_queue *q, uint64_t token, unsigned counter);
 /* The same under an intent that stands already (a move). */
-sb_status sb_queue_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned counter, bool keep_view);
-void sb_queue_end_view(sb_connection *c, uint64_t token);
+sb_status sb_queue_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned counter);
 /* Puts a held message back to its place. */
 enum { SB_RELEASE_NACK = 0, SB_RELEASE_CLEAN = 1, SB_RELEASE_UNMARKED = 2 };
 sb_status sb_queue_release(sb_queue *q, uint64_t token, unsigned how);

@@ -4,6 +4,7 @@
 #include "sb_directory.h"
 #include "sb_liveness.h"
 #include "sb_slab.h"
+#include "sb_view.h"
 #include "sb_wait.h"
 
 #define MAX_HOLDING_CHUNKS (1u << 17)
@@ -68,12 +69,6 @@ static void release_cell(walk *w, uint32_t queue, uint64_t position) {
     return;
   }
   uint64_t side = SB_LOAD(&cell->side, SB_ACQUIRE);
-  if (sb_cell_state(word) == SB_CELL_SETTLED) {
-    bool freed;
-    (void)sb_slab_drop(w->b, slot, sb_side_gen(side), sb_cell_ref(word), &freed);
-    (void)sb_ring_drop(w->by, &r, &leaf, position, word);
-    return;
-  }
   uint64_t bytes = ((sb_message_shm *)sb_slot_at(w->b, slot))->body_length;
   if (sb_cell_state(word) == SB_CELL_ACQUIRED) {
     SB_STORE(&cell->side, side | SB_SIDE_REDELIVERED, SB_RELEASE);
@@ -158,10 +153,9 @@ static void judge_settle(walk *w, sb_ledger_shm *l, intent *i) {
   sb_leaf_ref leaf;
   uint64_t word;
   bool gone = reference_gone(w, i), found = cell_at(w, i->queue, i->position, &r, &leaf, &word);
-  bool settled = found && held_by(w, word, SB_CELL_SETTLED) && sb_cell_slot(word) == i->slot;
-  if ((gone || settled) && still_stands(l, i)) {
+  if (gone && still_stands(l, i)) {
     count_removed(l, i);
-    if (gone && found && (held_by(w, word, SB_CELL_ACQUIRED) || held_by(w, word, SB_CELL_REMOVING) || settled)) {
+    if (found && (held_by(w, word, SB_CELL_ACQUIRED) || held_by(w, word, SB_CELL_REMOVING))) {
       (void)sb_ring_drop(w->by, &r, &leaf, i->position, word);
     }
   }
@@ -198,6 +192,9 @@ static void judge_move(walk *w, sb_ledger_shm *l, intent *i) {
   if (to != NULL) {
     raise_to(&to->counters[SB_COUNT_ADDED_BYTES], SB_LOAD(&l->target_before_bytes, SB_RELAXED), i->bytes);
     raise_to(&to->counters[SB_COUNT_ADDED], SB_LOAD(&l->target_before, SB_RELAXED), 1);
+  }
+  if (((sb_message_shm *)sb_slot_at(w->b, i->slot))->expires_ns != 0) { /* cell_at found the queue */
+    SB_STORE(&((sb_queue_shm *)sb_slot_at(w->b, i->target_queue))->timers_lost, 1, SB_RELEASE);
   }
   SB_STORE(&sb_leaf_cell(&leaf, i->target_position)->side, sb_side_word(i->gen, 0, SB_SIDE_REDELIVERED), SB_RELEASE);
   (void)sb_slab_drop(w->b, i->slot, i->gen, i->ref, &freed);
@@ -371,6 +368,12 @@ static void visit_slots(walk *w, uint64_t what, uint64_t where) {
   }
 }
 
+static void visit_views(walk *w, uint64_t what, uint64_t where) {
+  if (sb_holding_kind(what) == SB_HOLD_VIEW) {
+    sb_view_recover(w->b, w->id, what, where);
+  }
+}
+
 static void visit_cells(walk *w, uint64_t what, uint64_t where) {
   if (sb_holding_kind(what) == SB_HOLD_CELL) {
     release_cell(w, sb_holding_slot(what), where);
@@ -475,6 +478,7 @@ static void reap_connection(sb_connection *by, unsigned id, const sb_holding_shm
     SB_STORE(&shm->waiter, 0u, SB_RELEASE);
     each_holding(&w, shm, visit_intents);
     each_holding(&w, shm, visit_slots);
+    each_holding(&w, shm, visit_views);
     each_holding(&w, shm, visit_cells);
     each_holding(&w, shm, visit_ledgers);
   }
@@ -514,19 +518,14 @@ uint32_t sb_recover_all(sb_connection *by) {
 
 /* ---- a connection that closes ---- */
 
-static void visit_views(walk *w, uint64_t what, uint64_t where) {
-  sb_ring r;
-  sb_leaf_ref leaf;
-  uint64_t word;
-  if (sb_holding_kind(what) == SB_HOLD_CELL && cell_at(w, sb_holding_slot(what), where, &r, &leaf, &word) &&
-      held_by(w, word, SB_CELL_SETTLED)) {
-    w->views_live = true;
-  }
+static void find_views(walk *w, uint64_t what, uint64_t where) {
+  (void)where;
+  w->views_live = w->views_live || sb_holding_kind(what) == SB_HOLD_VIEW;
 }
 
 bool sb_recover_close(sb_connection *c) {
   walk w = {c, c->b, c->id, false};
-  each_holding(&w, c->shm, visit_views);
+  each_holding(&w, c->shm, find_views);
   if (w.views_live) {
     return false;
   }

@@ -2,18 +2,18 @@
 #include "sb_upkeep.h"
 
 #include "sb_slab.h"
+#include "sb_view.h"
 #include "sb_wait.h"
 
 /* ---- closing ---- */
 
-static bool holds_messages(sb_broker *b, const sb_ring *r, uint64_t end, bool settled_too) {
+static bool holds_messages(sb_broker *b, const sb_ring *r, uint64_t end) {
   sb_leaf_ref leaf;
   uint64_t at = SB_LOAD(r->base, SB_RELAXED);
   while (sb_ring_next_leaf(b, r, at, &leaf, &at) && at < end) {
     for (; sb_leaf_covers(&leaf, at) && at < end; at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
-      if (sb_cell_of(word, leaf.gen) && sb_cell_has_message(word) &&
-          (settled_too || sb_cell_state(word) != SB_CELL_SETTLED)) {
+      if (sb_cell_of(word, leaf.gen) && sb_cell_has_message(word)) {
         return true;
       }
     }
@@ -30,7 +30,7 @@ void sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm,
   uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
   if (sb_cell_state(word) == SB_CELL_CLOSING && sb_cell_of(word, leaf.gen)) {
     bool refuse = ((word & SB_CLOSING_IF_UNUSED) != 0 && SB_LOAD(&shm->consumers, SB_SEQ_CST) > 0) ||
-                  ((word & SB_CLOSING_IF_EMPTY) != 0 && holds_messages(b, r, position, false));
+                  ((word & SB_CLOSING_IF_EMPTY) != 0 && holds_messages(b, r, position));
     uint64_t closed = sb_cell_bare(SB_CELL_CLOSED, leaf.gen);
     if (refuse) {
       (void)sb_ring_drop(c, r, &leaf, position, word);
@@ -107,7 +107,7 @@ uint64_t sb_upkeep_dispose(sb_queue *q) {
         return removed;
       }
       if (take_counted(q, at, state, token, &t)) {
-        (void)sb_queue_settle(q, token, SB_COUNT_KILLED, false);
+        (void)sb_queue_settle(q, token, SB_COUNT_KILLED);
         removed++;
       } else {
         sb_holding_give(q->c, token);
@@ -129,7 +129,7 @@ bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
   sb_queue_shm *q = sb_slot_at(b, slot);
   sb_ring r;
   if (SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_CLOSED || sb_ledger_owned(b, q) ||
-      !sb_ring_open(b, slot, SB_RING_CELLS, &r) || holds_messages(b, &r, UINT64_MAX, true)) {
+      !sb_ring_open(b, slot, SB_RING_CELLS, &r) || holds_messages(b, &r, UINT64_MAX)) {
     return false;
   }
   uint64_t incarnation = SB_LOAD(&q->state, SB_RELAXED) >> 2;
@@ -270,7 +270,7 @@ uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool
     return 0;
   }
   uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE);
-  if (!sb_cell_of(word, leaf.gen) || !sb_cell_has_message(word) || sb_cell_state(word) == SB_CELL_SETTLED) {
+  if (!sb_cell_of(word, leaf.gen) || !sb_cell_has_message(word)) {
     return 0;
   }
   uint32_t slot = sb_cell_slot(word);
@@ -302,7 +302,7 @@ uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool
     return now_ns;
   }
   if (expired) {
-    (void)sb_queue_settle(q, token, SB_COUNT_EXPIRED, false);
+    (void)sb_queue_settle(q, token, SB_COUNT_EXPIRED);
     return 0;
   }
   make_ready(q, token);
@@ -336,8 +336,8 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
     return SB_EMPTY;
   }
   uint64_t bytes = t.message->body_length, position = 0;
-  unsigned ref = t.ref + 1;
-  status = ref >= SB_MAX_REFS ? SB_LIMIT : sb_limits_admit(target, 1, bytes);
+  unsigned ref = sb_view_clear_reference(SB_LOAD(sb_slot_header(b, t.slot), SB_ACQUIRE));
+  status = ref == SB_MAX_REFS ? SB_LIMIT : sb_limits_admit(target, 1, bytes);
   if (status != SB_OK) {
     sb_holding_give(c, target_token);
     (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
@@ -351,8 +351,8 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
   SB_STORE(&from->target_before_bytes, SB_LOAD(&to->counters[SB_COUNT_ADDED_BYTES], SB_RELAXED), SB_RELAXED);
   sb_intent_begin(from, SB_INTENT_MOVE, SB_COUNT_MOVED, t.position,
                   (uint64_t)t.slot | SB_PUT(t.ref, 32) | SB_PUT(ref, 40), t.gen, bytes);
-  (void)SB_OR(sb_slot_header(b, t.slot), SB_PUT(UINT64_C(1) << ref, 2),
-              SB_ACQ_REL); /* ours while we hold the first reference */
+  sb_view_not(b, t.slot, ref);
+  (void)SB_OR(sb_slot_header(b, t.slot), SB_PUT(UINT64_C(1) << ref, 2), SB_ACQ_REL); /* I38: we hold its cell */
   bool tracked = sb_queue_tracks(target->shm);
   if (tracked) {
     (void)SB_ADD(&target->shm->taken, 1, SB_SEQ_CST);
@@ -385,11 +385,12 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
   SB_STORE(&sb_leaf_cell(&leaf, position)->side,
            sb_side_word(t.gen, sb_side_count(t.side), t.side & SB_SIDE_REDELIVERED), SB_RELEASE);
   sb_holding_set(b, target_token, sb_holding_what(SB_HOLD_CELL, target->slot, leaf.slot), position);
+  if (t.message->expires_ns != 0) sb_queue_schedule(target, position);
   SB_CRASHPOINT("queue.move.linked"); /* the target cell names us: from here on a reaper finishes the move */
   sb_ledger_count(to, SB_COUNT_ADDED_BYTES, bytes);
   sb_ledger_count(to, SB_COUNT_ADDED, 1);
   sb_ledger_hold(to, 1);
-  (void)sb_queue_settle_as(q, token, SB_INTENT_MOVE, SB_COUNT_MOVED, false);
+  (void)sb_queue_settle_as(q, token, SB_INTENT_MOVE, SB_COUNT_MOVED);
   SB_CRASHPOINT("queue.move.settled");
   (void)sb_queue_release(target, target_token, SB_RELEASE_UNMARKED);
   return SB_OK;

@@ -55,7 +55,7 @@ class CoreConnection:
         self.closed = False
         self._forgotten = False
         self._calls = 0
-        self._calls_lock = threading.Lock()
+        self._calls_lock = threading.RLock()  # a view may end, by the garbage collector, while we hold it
         self._io: threading.Thread | None = None
         self.on_tick: Callable[[], None] = lambda: None
         self.on_stopping: Callable[[], None] = lambda: None
@@ -158,12 +158,23 @@ class CoreConnection:
         if gone:
             attachment.release(self.attachment)
 
-    def end_view(self, tag: int) -> None:
-        """The last view of a settled message is gone."""
+    def begin_view(self, tag: int, sequence: int, address: int) -> int:
+        """Takes a reference to the body of a message that is held; see :mod:`shmbroker._core.view`."""
+        view = ffi.new("uint64_t *")
+        while (status := slow.sb_begin_view(self.handle, tag, sequence, address, view)) == library.GROW:
+            self.attachment.grow()
+        if status == library.NO_MEMORY:
+            raise out_of_memory(self, 0)
+        if status != library.OK:
+            library.raise_for(status, "the connection")
+        return int(view[0])
+
+    def end_view(self, view: int) -> None:
+        """Gives it back; also after closing, and from wherever the garbage collector runs."""
         with self._calls_lock:
             self._calls += 1
         if not self._forgotten:
-            slow.sb_end_view(self.handle, tag)
+            slow.sb_end_view(self.handle, view)
         self.leave()
 
     def __del__(self) -> None:

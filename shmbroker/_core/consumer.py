@@ -38,7 +38,7 @@ class CoreConsumer:
         self.handle: Any = handle
         near = library.as_fast(handle, "sb_consumer *")
         self.next: Callable[[Any, bool], int] = functools.partial(fast.sb_consumer_next, near)
-        self.settle: Callable[[bytes, int, bool], int] = functools.partial(fast.sb_consumer_settle, near)
+        self.settle: Callable[[bytes, int], int] = functools.partial(fast.sb_consumer_settle, near)
         self.waiting: Callable[[], int] = functools.partial(fast.sb_consumer_waiting, near)
         self.unacked: Callable[[], int] = functools.partial(fast.sb_consumer_unacked, near)
 

@@ -114,7 +114,7 @@ class CoreQueue:
         near = library.as_fast(handle, "sb_queue *")
         self.put: Callable[[bytes, int], int] = functools.partial(fast.sb_put, near)
         self.get: Callable[[Any, bool], int] = functools.partial(fast.sb_get, near)
-        self.settle: Callable[[bytes, int, bool], int] = functools.partial(fast.sb_settle, near)
+        self.settle: Callable[[bytes, int], int] = functools.partial(fast.sb_settle, near)
         self.length: Callable[[], int] = functools.partial(fast.sb_length, near)
 
     # ---- errors ----
@@ -248,10 +248,10 @@ class CoreQueue:
             library.raise_for(status, self.what)
 
     @guarded
-    def get_many(self, count: int, *, auto_ack: bool, until: int) -> tuple[bytes, list[int]]:
-        """Up to ``count`` messages: their records in one piece, and start, body and end of each."""
+    def get_many(self, count: int, *, auto_ack: bool, until: int) -> tuple[bytes, list[int], int]:
+        """Up to ``count`` messages: records in one piece; start, body and end of each; how many bodies are long."""
         size = min(_BATCH_BUFFER, count * (record.SIZE + record.INLINE) + record.BUFFER)
-        memory, index, used = ffi.new("char[]", size), ffi.new("uint32_t[]", 3 * count), ffi.new("uint64_t *")
+        memory, index, used = ffi.new("char[]", size), ffi.new("uint32_t[]", 3 * count + 1), ffi.new("uint64_t *")
         arguments = (self.handle, count, auto_ack, memory, size, index, used)
         got = slow.sb_get_many(*arguments)
         while got <= 0:
@@ -260,7 +260,7 @@ class CoreQueue:
             if -got == library.EMPTY and until <= time.monotonic_ns():
                 raise standard_queue.Empty
             got = slow.sb_get_many_wait(*arguments, until)
-        return bytes(ffi.buffer(memory, used[0])), ffi.unpack(index, 3 * got)
+        return bytes(ffi.buffer(memory, used[0])), ffi.unpack(index, 3 * got), int(index[3 * count])
 
     @guarded
     def settle_many(self, records: bytes, starts: list[int], how: int) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -12,54 +11,43 @@ from shmbroker._core import attachment, library
 if TYPE_CHECKING:
     from shmbroker._core.connection import CoreConnection
 
-ffi = library.ffi
+ffi, fast = library.ffi, library.fast
 
 
 class _Hold:
-    """What the last view of a body gives back. It knows no view, so that views go as soon as nobody refers to them."""
+    """What the last look at a body gives back. It knows no memoryview, so that they go when nobody refers to them."""
 
-    def __init__(self, connection: CoreConnection, tag: int) -> None:
-        self._lock = threading.Lock()
-        self._settled = False
-        self._dead = False
+    def __init__(self, connection: CoreConnection, view: int) -> None:
         self._connection = connection
-        self._tag = tag
+        self._view = view
         connection.attachment.users += 1
 
-    def died(self, _pointer: Any) -> None:  # noqa: ANN401
-        with self._lock:
-            self._dead = True
-            settled = self._settled
-        if settled:
-            self._connection.end_view(self._tag)
+    def ended(self, _pointer: Any) -> None:  # noqa: ANN401
+        self._connection.end_view(self._view)
         attachment.release(self._connection.attachment)
-
-    def was_settled(self) -> None:
-        with self._lock:
-            self._settled = True
-            dead = self._dead
-        if dead:
-            self._connection.end_view(self._tag)
 
 
 class BodyView:
-    """A body of a message in shared memory.
+    """A body of a message in shared memory: a reference of its own to the slot, whatever becomes of the message.
 
-    ``memory`` may be sliced and kept; when the last of these views is gone *and* the message is settled, the slot is
-    freed. Settling never waits for views.
+    ``memory`` may be sliced and kept; the slot is freed when the last of these views is gone *and* the message is done
+    with. Settling, returning and closing never wait for views.
+
+    Args:
+        view: what :func:`begin` or a get with ``auto_ack`` took.
     """
 
-    def __init__(self, connection: CoreConnection, address: int, length: int, tag: int) -> None:
-        self._hold = _Hold(connection, tag)
-        exporter = ffi.gc(ffi.cast("char *", address), self._hold.died, length)
+    def __init__(self, connection: CoreConnection, view: int, address: int, length: int) -> None:
+        exporter = ffi.gc(ffi.cast("char *", address), _Hold(connection, view).ended, length)
         self._exporter = weakref.ref(exporter)
-        self.memory: memoryview | None = memoryview(ffi.buffer(exporter, length)).toreadonly()
+        self.memory = memoryview(ffi.buffer(exporter, length)).toreadonly()
 
-    def let_go(self) -> bool:
-        """Drops our own view; True while others look at the body."""
-        self.memory = None
-        return self._exporter() is not None
 
-    def was_settled(self) -> None:
-        """The message was settled with the view kept: the last view frees the slot."""
-        self._hold.was_settled()
+def begin(connection: CoreConnection, tag: int, sequence: int, address: int, length: int) -> BodyView:
+    """Looks at the body of a message that is held under ``tag``.
+
+    Raises:
+        MessageSettled: it is not held any more.
+        OutOfMemory: there is no memory to note the view in.
+    """
+    return BodyView(connection, connection.begin_view(tag, sequence, address), address, length)

@@ -6,12 +6,15 @@
  * process reaps, and checks: sb_check finds nothing; every message is there exactly as often as the operation allows; the
  * limits of the queue hold exactly; put, get, delete and declare still work; all memory comes back.
  *
- *   kill_at_step [-v] [operation [step]]
+ *   kill_at_step [-v] [-every N] [operation [step]]
+ *
+ * `-every N` takes one step of N, other ones for each operation: a sample that fits into the ordinary tests.
  */
 #include "broker_fixture.h"
 
 #define SETUP 6u /* messages 1 .. SETUP lie in the queue before */
 #define FRESH 8u
+#define LONG 5000u /* read in place */
 #define OTHERS 7u  /* the id of all further messages */
 #define VISITS 16u /* so many times a site counts as a step: long loops are not followed to their end */
 
@@ -31,6 +34,7 @@ typedef struct operation {
   uint64_t must, may, must_done, may_done;
   int64_t exactly; /* so many messages must be left, -1: the sets say enough */
   bool reaper;     /* the operation is reaping: a victim was killed before, and the killed reaper is reaped too */
+  uint64_t bytes;  /* of each message that lies there before, 0: short ones */
 } operation;
 
 static report *shared;
@@ -81,15 +85,35 @@ static void put_options(uint64_t bytes, uint64_t ttl, uint64_t delay) {
 static void put_delayed(void) { put_options(64, 0, 3600000000000u); }
 static void put_expiring(void) { put_options(64, 3600000000000u, 0); }
 static void put_long(void) { put_options(5u << 20, 0, 0); }
-static void settle(uint32_t how, bool view) { (void)sb_settle(q, buffer, how, view); }
-static void ack(void) { settle(0, false); }
-static void nack(void) { settle(1, false); }
-static void reject(void) { settle(2, false); }
-static void ack_view(void) {
-  settle(0, true);
-  uint64_t tag;
-  memcpy(&tag, buffer, sizeof tag);
-  sb_end_view(kid.c, tag);
+static void settle(uint32_t how) { (void)sb_settle(q, buffer, how); }
+static void ack(void) { settle(0); }
+static void nack(void) { settle(1); }
+static void reject(void) { settle(2); }
+/* Looks at the body, settles, and looks away afterwards. */
+static void settle_viewed(uint32_t how) {
+  sb_record r;
+  uint64_t view;
+  sb_status status;
+  memcpy(&r, buffer, sizeof r);
+  while ((status = sb_begin_view(kid.c, r.tag, r.sequence, r.body_address, &view)) == SB_GROW &&
+         grow(kid.b, kid.path)) {
+  }
+  settle(how);
+  if (status == SB_OK) sb_end_view(kid.c, view);
+}
+static void ack_viewed(void) { settle_viewed(0); }
+static void nack_viewed(void) { settle_viewed(1); }
+static void move(void);
+static void move_viewed(void) {
+  nack_viewed();
+  take_one();
+  sb_record r;
+  uint64_t view;
+  memcpy(&r, buffer, sizeof r);
+  (void)sb_begin_view(kid.c, r.tag, r.sequence, r.body_address,
+                      &view); /* lives on, as in a reader that never looks away */
+  settle(1);
+  move();
 }
 static void get_one(void) { (void)get(&kid, q, buffer, false); }
 static void get_acked(void) { (void)get(&kid, q, buffer, true); }
@@ -123,7 +147,7 @@ static void consume(void) {
   }
 }
 static void consume_turn(void) {
-  if (sb_consumer_next(consumer, buffer, false) > 0) (void)sb_consumer_settle(consumer, buffer, 0, false);
+  if (sb_consumer_next(consumer, buffer, false) > 0) (void)sb_consumer_settle(consumer, buffer, 0);
   (void)sb_consumer_next(consumer, buffer, false);
 }
 static void consume_and_cancel(void) {
@@ -170,14 +194,14 @@ static void put_middle(void) { put_options(3000, 0, 0); }
 #define AFTER(must, may) (must), (may)
 
 static const operation OPERATIONS[] = {
-    {"put", FREELY, SETUP, 32, nothing, put_one, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL | NEW, ALL | NEW), -1, false},
+    {"put", FREELY, SETUP, 32, nothing, put_one, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL | NEW, ALL | NEW), -1, false, 0},
     {"put, page full", FREELY, 64, 32, nothing, put_one, UNDER_WAY(ALL | ID(OTHERS), ALL | ID(OTHERS) | NEW),
-     AFTER(ALL | NEW, ALL | ID(OTHERS) | NEW), -1, false},
-    {"put delayed", FREELY, SETUP, 32, nothing, put_delayed, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
+     AFTER(ALL | NEW, ALL | ID(OTHERS) | NEW), -1, false, 0},
+    {"put delayed", FREELY, SETUP, 32, nothing, put_delayed, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false, 0},
     {"put expiring", FREELY, SETUP, 32, nothing, put_expiring, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL | NEW, ALL | NEW),
-     -1, false},
+     -1, false, 0},
     {"put 5 MiB", FREELY, SETUP, 32, nothing, put_long, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL | NEW, ALL | NEW), -1,
-     false},
+     false, 0},
     {"put, ring of 6",
      {6, -1, -1, 0, 0},
      SETUP,
@@ -187,7 +211,8 @@ static const operation OPERATIONS[] = {
      UNDER_WAY(ALL & ~ID(1), ALL | NEW),
      AFTER((ALL & ~ID(1)) | NEW, ALL | NEW),
      6,
-     false},
+     false,
+     0},
     {"put, drop head by bytes",
      {-1, -1, 6 * 64, 2, 0},
      SETUP,
@@ -197,7 +222,8 @@ static const operation OPERATIONS[] = {
      UNDER_WAY(ALL & ~ID(1), ALL | NEW),
      AFTER((ALL & ~ID(1)) | NEW, ALL | NEW),
      6,
-     false},
+     false,
+     0},
     {"put, block by bytes",
      {-1, -1, 7 * 64, 0, 0},
      SETUP,
@@ -207,7 +233,8 @@ static const operation OPERATIONS[] = {
      UNDER_WAY(ALL, ALL | NEW),
      AFTER(ALL | NEW, ALL | NEW),
      -1,
-     false},
+     false,
+     0},
     {"put, block by length",
      {-1, 7, -1, 0, 0},
      SETUP,
@@ -217,38 +244,66 @@ static const operation OPERATIONS[] = {
      UNDER_WAY(ALL, ALL | NEW),
      AFTER(ALL | NEW, ALL | NEW),
      -1,
-     false},
-    {"put, drop new", {-1, 6, -1, 1, 0}, SETUP, 32, nothing, put_one, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
-    {"get", FREELY, SETUP, 32, nothing, get_one, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
-    {"get, ring of 6", {6, -1, -1, 0, 0}, SETUP, 32, nothing, get_one, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), 6, false},
+     false,
+     0},
+    {"put, drop new",
+     {-1, 6, -1, 1, 0},
+     SETUP,
+     32,
+     nothing,
+     put_one,
+     UNDER_WAY(ALL, ALL),
+     AFTER(ALL, ALL),
+     -1,
+     false,
+     0},
+    {"get", FREELY, SETUP, 32, nothing, get_one, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false, 0},
+    {"get, ring of 6",
+     {6, -1, -1, 0, 0},
+     SETUP,
+     32,
+     nothing,
+     get_one,
+     UNDER_WAY(ALL, ALL),
+     AFTER(ALL, ALL),
+     6,
+     false,
+     0},
     {"get with ack", FREELY, SETUP, 32, nothing, get_acked, UNDER_WAY(ALL & ~ID(1), ALL),
-     AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1, false},
-    {"get returned", FREELY, SETUP, 32, take_one, consume_and_cancel, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
+     AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1, false, 0},
+    {"get returned", FREELY, SETUP, 32, take_one, consume_and_cancel, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false,
+     0},
     {"ack", FREELY, SETUP, 32, take_one, ack, UNDER_WAY(ALL & ~ID(1), ALL), AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1,
-     false},
+     false, 0},
     {"ack, page done", FREELY, 70, 32, take_page, ack, UNDER_WAY(ID(OTHERS), ID(OTHERS)), AFTER(ID(OTHERS), ID(OTHERS)),
-     -1, false},
-    {"ack with view", FREELY, SETUP, 32, take_one, ack_view, UNDER_WAY(ALL & ~ID(1), ALL),
-     AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1, false},
-    {"nack", FREELY, SETUP, 32, take_one, nack, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
+     -1, false, 0},
+    {"view, ack", FREELY, SETUP, 32, take_one, ack_viewed, UNDER_WAY(ALL & ~ID(1), ALL),
+     AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1, false, LONG},
+    {"view, nack", FREELY, SETUP, 32, take_one, nack_viewed, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false, LONG},
+    {"view, nack, move", FREELY, SETUP, 32, take_one, move_viewed, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false,
+     LONG},
+    {"get long with ack", FREELY, SETUP, 32, nothing, get_acked, UNDER_WAY(ALL & ~ID(1), ALL),
+     AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1, false, LONG},
+    {"nack", FREELY, SETUP, 32, take_one, nack, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false, 0},
     {"reject", FREELY, SETUP, 32, take_one, reject, UNDER_WAY(ALL & ~ID(1), ALL), AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1,
-     false},
-    {"purge", FREELY, SETUP, 32, nothing, purge, UNDER_WAY(0, ALL), AFTER(0, 0), -1, false},
-    {"move", FREELY, SETUP, 32, nothing, move, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
-    {"move, limited", {-1, 6, -1, 0, 0}, SETUP, 32, nothing, move, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
-    {"delete", FREELY, SETUP, 32, take_one, delete_queue, UNDER_WAY(0, ALL), AFTER(0, 0), -1, false},
-    {"delete if empty", FREELY, SETUP, 32, nothing, delete_if_empty, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
-    {"delete, empty", FREELY, 0, 32, nothing, delete_if_empty, UNDER_WAY(0, 0), AFTER(0, 0), -1, false},
-    {"sweep", FREELY, SETUP, 32, delete_and_leave, sweep, UNDER_WAY(0, 0), AFTER(0, 0), -1, false},
-    {"declare", FREELY, SETUP, 32, nothing, declare_new, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
-    {"open", FREELY, SETUP, 32, nothing, open_new, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
-    {"connect", FREELY, SETUP, 32, nothing, connect_new, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
-    {"close", FREELY, SETUP, 32, take_three, close_all, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
-    {"consume", FREELY, SETUP, 32, nothing, consume, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
+     false, 0},
+    {"purge", FREELY, SETUP, 32, nothing, purge, UNDER_WAY(0, ALL), AFTER(0, 0), -1, false, 0},
+    {"move", FREELY, SETUP, 32, nothing, move, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false, 0},
+    {"move, limited", {-1, 6, -1, 0, 0}, SETUP, 32, nothing, move, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false, 0},
+    {"delete", FREELY, SETUP, 32, take_one, delete_queue, UNDER_WAY(0, ALL), AFTER(0, 0), -1, false, 0},
+    {"delete if empty", FREELY, SETUP, 32, nothing, delete_if_empty, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false,
+     0},
+    {"delete, empty", FREELY, 0, 32, nothing, delete_if_empty, UNDER_WAY(0, 0), AFTER(0, 0), -1, false, 0},
+    {"sweep", FREELY, SETUP, 32, delete_and_leave, sweep, UNDER_WAY(0, 0), AFTER(0, 0), -1, false, 0},
+    {"declare", FREELY, SETUP, 32, nothing, declare_new, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false, 0},
+    {"open", FREELY, SETUP, 32, nothing, open_new, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false, 0},
+    {"connect", FREELY, SETUP, 32, nothing, connect_new, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false, 0},
+    {"close", FREELY, SETUP, 32, take_three, close_all, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false, 0},
+    {"consume", FREELY, SETUP, 32, nothing, consume, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false, 0},
     {"consumer's turn", FREELY, SETUP, 32, consume, consume_turn, UNDER_WAY(ALL & ~ID(1), ALL),
-     AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1, false},
-    {"cancel", FREELY, SETUP, 32, nothing, consume_and_cancel, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false},
-    {"wait in get", FREELY, 0, 32, nothing, wait_for_one, UNDER_WAY(0, 0), AFTER(0, 0), -1, false},
+     AFTER(ALL & ~ID(1), ALL & ~ID(1)), -1, false, 0},
+    {"cancel", FREELY, SETUP, 32, nothing, consume_and_cancel, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false, 0},
+    {"wait in get", FREELY, 0, 32, nothing, wait_for_one, UNDER_WAY(0, 0), AFTER(0, 0), -1, false, 0},
     {"wait for room",
      {-1, 6, -1, 0, 0},
      SETUP,
@@ -258,18 +313,20 @@ static const operation OPERATIONS[] = {
      UNDER_WAY(ALL, ALL),
      AFTER(ALL, ALL),
      -1,
-     false},
+     false,
+     0},
     {"trim to 3", FREELY, SETUP, 32, nothing, trim, UNDER_WAY(ID(4) | ID(5) | ID(6), ALL),
-     AFTER(ID(4) | ID(5) | ID(6), ID(4) | ID(5) | ID(6)), -1, false},
-    {"become due", FREELY, SETUP, 32, put_due, due, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL | NEW, ALL | NEW), -1, false},
+     AFTER(ID(4) | ID(5) | ID(6), ID(4) | ID(5) | ID(6)), -1, false, 0},
+    {"become due", FREELY, SETUP, 32, put_due, due, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL | NEW, ALL | NEW), -1, false,
+     0},
     {"reap", FREELY, SETUP, 32, nothing, reap, UNDER_WAY(ALL | ID(OTHERS), ALL | ID(OTHERS)),
-     AFTER(ALL | ID(OTHERS), ALL | ID(OTHERS)), -1, true},
+     AFTER(ALL | ID(OTHERS), ALL | ID(OTHERS)), -1, true, 0},
     {"drain small chunks", FREELY, SETUP, 12, fill_and_drain, put_middle, UNDER_WAY(ALL, ALL | NEW | ID(OTHERS)),
-     AFTER(ALL | NEW, ALL | NEW | ID(OTHERS)), -1, false},
+     AFTER(ALL | NEW, ALL | NEW | ID(OTHERS)), -1, false, 0},
     {"drain runs", FREELY, SETUP, 14, fill_with_runs, put_middle, UNDER_WAY(ALL, ALL | NEW | ID(OTHERS)),
-     AFTER(ALL | NEW, ALL | NEW | ID(OTHERS)), -1, false},
+     AFTER(ALL | NEW, ALL | NEW | ID(OTHERS)), -1, false, 0},
     {"drain for a run", FREELY, SETUP, 12, fill_and_drain, put_long, UNDER_WAY(ALL, ALL | NEW | ID(OTHERS)),
-     AFTER(ALL, ALL | NEW | ID(OTHERS)), -1, false},
+     AFTER(ALL, ALL | NEW | ID(OTHERS)), -1, false, 0},
 };
 
 /* ---- children ---- */
@@ -293,7 +350,7 @@ static void victim(test_broker *t) {
   if (pid == 0) {
     begin_child(t);
     take_three();
-    (void)sb_settle(q, spare, 1, false); /* the third returns */
+    (void)sb_settle(q, spare, 1); /* the third returns */
     take_one();
     (void)put(&kid, other, OTHERS);
     consume();
@@ -456,7 +513,10 @@ static bool one(const operation *o, uint64_t step) {
   sb_broker_describe(t.b, &f, true);
   if (declare(&t, "q", o->settings) != SB_OK || declare(&t, "other", (sb_settings)FREELY) != SB_OK) die("declare", 0);
   sb_queue *here = open_queue(&t, "q");
-  for (uint64_t id = 1; id <= o->messages; id++) (void)put(&t, here, id <= SETUP ? id : OTHERS);
+  for (uint64_t id = 1; id <= o->messages; id++) {
+    sb_put_options none = {0};
+    (void)put_sized(&t, here, id <= SETUP ? id : OTHERS, o->bytes != 0 ? o->bytes : 64, &none);
+  }
   (void)sb_leave(here);
   memset(shared, 0, sizeof *shared);
   complaint[0] = 0;
@@ -507,20 +567,26 @@ static bool guarded(const operation *o, uint64_t step) {
 }
 
 int main(int count, char **arguments) {
-  if (count > 1 && strcmp(arguments[1], "-v") == 0) {
-    verbose = true;
-    count--;
-    arguments++;
+  uint64_t every = 1;
+  for (; count > 1 && arguments[1][0] == '-'; count--, arguments++) {
+    if (strcmp(arguments[1], "-v") == 0) {
+      verbose = true;
+    } else if (strcmp(arguments[1], "-every") == 0 && count > 2) {
+      every = strtoull(arguments[2], NULL, 10);
+      count--;
+      arguments++;
+    }
   }
+  if (every == 0) die("usage: kill_at_step [-v] [-every N] [operation [step]], N", 0);
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   buffer = malloc(BUFFER);
   spare = malloc(BUFFER);
   for (size_t i = 0; i < sizeof OPERATIONS / sizeof OPERATIONS[0]; i++) {
     const operation *o = &OPERATIONS[i];
     if (count > 1 && strcmp(arguments[1], o->name) != 0) continue;
-    uint64_t step = count > 2 ? strtoull(arguments[2], NULL, 10) : 1, last = count > 2 ? step : 100000;
+    uint64_t step = count > 2 ? strtoull(arguments[2], NULL, 10) : 1 + i % every, last = count > 2 ? step : 100000;
     unsigned before = failed;
-    while (step <= last && !guarded(o, step)) step++;
+    while (step <= last && !guarded(o, step)) step += every;
     if (verbose) printf("%-26s %5llu steps, %u failed\n", o->name, (unsigned long long)step, failed - before);
   }
   printf("%u passed, %u failed\n", passed, failed);
