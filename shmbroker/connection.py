@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from shmbroker.settings import QueueSettings
     from shmbroker.statistics import ConnectionInfo, ConsumerInfo, QueueStatistics
 
-_IDLE_TICKS = 50
-
 
 class Connection:
     """A connection to a broker of this machine.
@@ -52,13 +50,10 @@ class Connection:
         self.operation_timeout = operation_timeout
         self._queues: dict[str, Queue] = {}
         self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
-        self._acking: set[Consumer] = set()
-        self._idle_ticks = 0
         self._lock = threading.RLock()
         self._close_callbacks: list[Callable[[], None]] = []
         self._descriptor = -1
         self._core = CoreConnection(path, name)
-        self._core.on_tick = self._flush_acks
         self._core.on_stopping = self._broker_stops
         if on_housekeeper_missing is not None:
             self._core.on_housekeeper_missing = on_housekeeper_missing
@@ -184,24 +179,6 @@ class Connection:
     def consumer_ended(self, consumer: Consumer) -> None:
         """A consumer was cancelled."""
         self._consumers.discard(consumer)
-        self._acking.discard(consumer)
-
-    def acks_wait(self, consumer: Consumer) -> None:
-        """A consumer began to collect acknowledgements: the IO thread sees that they do not get old."""
-        if consumer not in self._acking:
-            self._acking.add(consumer)
-            self._core.tick_every(min(one.ack_interval for one in self._acking.copy()))
-        self._idle_ticks = 0
-
-    def _flush_acks(self) -> None:
-        waiting = [consumer.flush_if_old() for consumer in self._acking.copy()]  # each of them, not up to the first
-        if any(waiting):
-            self._idle_ticks = 0
-            return
-        self._idle_ticks += 1
-        if self._idle_ticks > _IDLE_TICKS:  # nobody acknowledged for a while: sleep until somebody does
-            self._acking.clear()
-            self._core.tick_every(0)
 
     def start_io(self) -> None:
         """Starts the IO thread if it does not run."""
@@ -234,7 +211,8 @@ class Connection:
     @property
     def is_open(self) -> bool:
         """Can it be used?"""
-        return not self._core.closed and not self._core.attachment.forked
+        core = self._core
+        return not core.closed and not core.attachment.forked and not core.attachment.facts().closing
 
     def fileno(self) -> int:
         """A descriptor that is readable when a consumer of this connection has messages; for select and asyncio."""

@@ -3,22 +3,19 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import itertools
 import os
 import queue as standard_queue
-import threading
-import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from shmbroker._core import library, record
+from shmbroker._core import library
 from shmbroker._core.consumer import CoreConsumer
-from shmbroker.message import Message
+from shmbroker.message import OPEN, Message
 from shmbroker.statistics import ConsumerStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
     from shmbroker._core.connection import CoreConnection
@@ -72,18 +69,18 @@ class Consumer:
         self.core_connection: CoreConnection = queues[0].core_connection
         self.prefetch, self.priority, self.auto_ack = prefetch, priority, auto_ack
         self._timeout = timeout
-        self._ack_batch = min(ack_batch, prefetch)
-        self.ack_interval = ack_interval
-        self._acks: collections.deque[int] = collections.deque()
-        self._acks_lock = threading.Lock()
-        self._oldest_ack = 0.0
-        self._delivered = 0
         self._closed = self._cancelled = False
         self._descriptor = -1
-        self._core = CoreConsumer(self.core_connection, [queue.core for queue in queues], prefetch, priority)
-        self._next = self._core.next
-        self.settle = self._core.settle if self._ack_batch == 1 else self._settle_later
-        self._buffers: list[tuple[Any, Any]] = []
+        self._core = CoreConsumer(
+            self.core_connection,
+            [queue.core for queue in queues],
+            prefetch,
+            priority,
+            ack_batch=ack_batch,
+            ack_interval=ack_interval,
+        )
+        self.taker = library.Taker(self._core.address, True, Message)  # noqa: FBT003 - of a consumer
+        self.settle = self._core.settle
         self._tags = itertools.count(1)
 
     # ---- taking ----
@@ -95,49 +92,38 @@ class Consumer:
             queue.Empty: none came in time.
             ConnectionClosed: the consumer or its connection is closed.
         """
-        message = self._take()
-        if message is not None:
-            return message
-        until = library.deadline(timeout)
+        message = self.taker.take(self, self.auto_ack)
+        if isinstance(message, int):
+            message = self._get_slowly(message, library.deadline(timeout))
+        if not self.auto_ack:
+            message._state = OPEN  # noqa: SLF001 - it has reached us; an interrupt before this put it back
+        return message
+
+    def _get_slowly(self, status: int, until: int) -> Message:
+        waited = library.OK
         while True:
-            if self._acks:
-                self.flush()
-            status = self._core.wait(until)
-            if status not in {library.OK, library.INTERRUPTED, library.TIMEOUT}:
-                library.raise_for(status, "the consumer")
-            message = self._take()
-            if message is not None:
-                return message
-            if status == library.TIMEOUT:
+            if status != library.EMPTY:
+                if self._cancelled:
+                    library.raise_for(library.CLOSED, "the consumer")
+                self._queues[0].core.get_failed(status)
+            if waited == library.TIMEOUT:
                 raise standard_queue.Empty
+            waited = self._core.wait(until)
+            if waited not in {library.OK, library.INTERRUPTED, library.TIMEOUT}:
+                library.raise_for(waited, "the consumer")
+            message = self.taker.take(self, self.auto_ack)
+            if not isinstance(message, int):
+                return message
+            status = message
 
-    def _take(self) -> Message | None:
-        try:
-            buffer = self._buffers.pop()
-        except IndexError:
-            buffer = self._queues[0].core.new_buffer()
-        length = self._next(buffer[0], self.auto_ack)
-        data = buffer[1][:length] if length > 0 else b""
-        self._buffers.append(buffer)
-        if length > 0:
-            self._delivered += 1
-            message = Message(self, data)
-            return message._auto_acknowledged() if self.auto_ack else message  # noqa: SLF001
-        if length != -library.EMPTY:
-            if self._cancelled:
-                library.raise_for(library.CLOSED, "the consumer")
-            self._queues[0].core.get_failed(-length)
-        return None
-
-    def __iter__(self) -> Consumer:
-        return self
+    def __iter__(self) -> Iterator[Message]:
+        return library.Messages(self.taker, self, self.auto_ack)
 
     def __next__(self) -> Message:
         if self._cancelled:
             raise StopIteration
         try:
-            message = self._take()
-            return message if message is not None else self.get(self._timeout)
+            return self.get(self._timeout)
         except standard_queue.Empty:
             raise StopIteration from None
         except BaseException:
@@ -147,32 +133,9 @@ class Consumer:
 
     # ---- acknowledging ----
 
-    def _settle_later(self, data: bytes, how: int) -> int:
-        if how:
-            return self._core.settle(data, how)
-        acks = self._acks
-        if not acks:
-            self._oldest_ack = time.monotonic()
-            self._connection.acks_wait(self)
-        acks.append(record.tag(data))
-        if len(acks) >= self._ack_batch:
-            self.flush()
-        return library.OK
-
     def flush(self) -> None:
-        """Sends the acknowledgements that wait."""
-        with self._acks_lock:
-            tags = [self._acks.popleft() for _ in range(len(self._acks))]
-            if tags:
-                status = self._core.settle_tags(tags)
-                if status != library.OK:
-                    library.raise_for(status, "the consumer")
-
-    def flush_if_old(self) -> bool:
-        """Sends them if the oldest waits for ``ack_interval``; True while some wait."""
-        if self._acks and time.monotonic() - self._oldest_ack >= self.ack_interval:
-            self.flush()
-        return bool(self._acks)
+        """Sends the acknowledgements that wait for their batch."""
+        self._core.send_acks()
 
     # ---- control ----
 
@@ -221,7 +184,6 @@ class Consumer:
             return
         self._cancelled = True
         if not self.core_connection.closed and not self.core_connection.attachment.forked:
-            self.flush()
             self._core.cancel(return_everything=return_everything)
         self._connection.consumer_ended(self)
         if self._descriptor >= 0:
@@ -235,7 +197,7 @@ class Consumer:
 
     def statistics(self) -> ConsumerStatistics:
         """A snapshot."""
-        return ConsumerStatistics(self.prefetch, self._delivered, self._core.unacked(), self._core.waiting())
+        return ConsumerStatistics(self.prefetch, self._core.delivered(), self._core.unacked(), self._core.waiting())
 
     def __enter__(self) -> Self:
         return self

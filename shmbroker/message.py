@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shmbroker._core.connection import CoreConnection
 
 ACK, REQUEUE, REJECT, RETURN = 0, 1, 2, 3
-_OPEN, _SETTLED, _BROWSED = 0, 1, 2
+OPEN, _SETTLED, _BROWSED, FRESH = 0, 1, 2, 3
 
 
 class Source(Protocol):
@@ -25,6 +25,7 @@ class Source(Protocol):
 
     settle: Callable[[bytes, int], int]
     core_connection: CoreConnection
+    taker: library.Taker
 
     def queue_name(self, subscription: int) -> str:
         """The name of the queue."""
@@ -35,7 +36,7 @@ class Source(Protocol):
         ...
 
 
-class Message:
+class Message(library.Record):
     """A message that was taken from a queue; settle it once with :meth:`ack`, :meth:`nack` or :meth:`reject`.
 
     ``with message:`` acknowledges at the end, or returns it to its place when the block raises.
@@ -43,31 +44,16 @@ class Message:
     the last view of it is gone.
     """
 
-    __slots__ = ("__weakref__", "_front", "_record", "_source", "_state", "_tag", "_view")
-
-    def __init__(self, source: Source, data: bytes, state: int = _OPEN) -> None:
-        self._source = source
-        self._record = data
-        self._state = state
-        self._view: view.BodyView | None = None
-        self._front: record.Front | None = None
-        self._tag = 0
+    __slots__ = ()
+    # What the compiled base keeps for us.
+    _source: Source
+    _record: bytes
+    _state: int
+    _view: view.BodyView | None
+    _front: record.Front | None
+    _tag: int
 
     # ---- settling ----
-
-    def ack(self) -> None:
-        """Acknowledges: the message is done with.
-
-        Raises:
-            MessageSettled: it was settled already.
-        """
-        if self._state or self._view is not None:
-            self._end(ACK)
-            return
-        self._state = _SETTLED
-        status = self._source.settle(self._record, ACK)
-        if status:
-            self._failed(status)
 
     def nack(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002 - the names and order are the contract
         """Returns the message to its place in the queue, or drops it.
@@ -92,7 +78,7 @@ class Message:
 
     def _failed(self, status: int) -> NoReturn:
         if status != library.SETTLED:
-            self._state = _OPEN  # nothing happened: the connection is closed, or its parent's
+            self._state = OPEN  # nothing happened: the connection is closed, or its parent's
         library.raise_for(status, "the connection")
 
     def __enter__(self) -> Self:
@@ -124,15 +110,10 @@ class Message:
             )
         return self._view.memory
 
-    def _auto_acknowledged(self) -> Message:
+    def _auto_acknowledged(self) -> None:
         """It was settled when it was taken: a long body stays as long as this message or a view of it."""
-        if not record.is_inline(self._record):
-            front = self._fields
-            self._view = view.BodyView(
-                self._source.core_connection, front.tag, front.body_address, front.body_length
-            )  # the tag of a settled message with a long body is its view
-        self._state = _SETTLED
-        return self
+        front = self._fields  # the tag of a settled message with a long body is its view
+        self._view = view.BodyView(self._source.core_connection, front.tag, front.body_address, front.body_length)
 
     def __bytes__(self) -> bytes:
         data = self._record
@@ -232,7 +213,7 @@ class Message:
 
 def browsed(source: Source, data: bytes) -> Message:
     """A private copy of a message that stays in its queue."""
-    return Message(source, data, _BROWSED)
+    return source.taker.message(source, data, _BROWSED)
 
 
 class MessageBatch(Sequence[Message]):
@@ -241,7 +222,7 @@ class MessageBatch(Sequence[Message]):
     ``ack()`` and ``nack()`` settle those that were not settled on their own, in one call.
     """
 
-    __slots__ = ("_data", "_index", "_made", "_settle", "_settled", "_source")
+    __slots__ = ("_auto_acked", "_data", "_index", "_made", "_settle", "_settled", "_source")
 
     def __init__(
         self,
@@ -254,7 +235,7 @@ class MessageBatch(Sequence[Message]):
         long_bodies: int,
     ) -> None:
         self._source, self._data, self._index, self._settle = source, data, index, settle
-        self._settled = settled
+        self._auto_acked = self._settled = settled
         self._made: dict[int, Message] = {}
         if settled and long_bodies:  # they are views already, which somebody has to end
             for at in range(len(self)):
@@ -278,8 +259,8 @@ class MessageBatch(Sequence[Message]):
         made = self._made.get(at)
         if made is None:
             data = self._data[self._index[3 * at] : self._index[3 * at + 2]]
-            made = Message(self._source, data)
-            if self._settled:
+            made = self._source.taker.message(self._source, data, _SETTLED if self._auto_acked else OPEN)
+            if self._auto_acked and not record.is_inline(data):
                 made._auto_acknowledged()  # noqa: SLF001
             self._made[at] = made
         return made

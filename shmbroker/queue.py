@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from shmbroker import exceptions, settings
 from shmbroker import properties as basic
 from shmbroker._core import library
-from shmbroker._core.queue import NO_OPTIONS, PAUSED, RETURN, PutOptions
-from shmbroker.message import Message, MessageBatch, browsed
+from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions
+from shmbroker.message import OPEN, Message, MessageBatch, browsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -128,8 +128,9 @@ class Queue:
         self._core = core
         self.name = core.name
         self.core_connection: CoreConnection = core.connection
-        self._buffers: list[tuple[Any, Any]] = []
-        self._put, self._get, self._length = core.put, core.get, core.length
+        self.taker = library.Taker(core.address, False, Message)  # noqa: FBT003 - of a queue, not of a consumer
+        self._take = self.taker.take
+        self._put, self._length = core.put, core.length
         self.settle = core.settle
         self._tags = itertools.count(1)
 
@@ -274,32 +275,24 @@ class Queue:
             queue.Empty: none came in time.
             NotFound: the queue was deleted.
         """
-        try:
-            buffer = self._buffers.pop()
-        except IndexError:
-            buffer = self._core.new_buffer()
-        length = self._get(buffer[0], auto_ack)
-        if length > 0:
-            data = buffer[1][:length]
-            self._buffers.append(buffer)
-        else:
-            self._buffers.append(buffer)
-            data = self._get_slowly(-length, timeout, auto_ack=auto_ack)
-        if auto_ack:
-            return Message(self, data)._auto_acknowledged()  # noqa: SLF001
-        try:
-            return Message(self, data)
-        except BaseException:  # an interrupt between taking and handing over: it goes to the next get
-            self.settle(data, RETURN)
-            raise
+        message = self._take(self, auto_ack)
+        if isinstance(message, int):
+            message = self._get_slowly(message, timeout, auto_ack=auto_ack)
+        if not auto_ack:
+            message._state = OPEN  # noqa: SLF001 - it has reached us; an interrupt before this put it back
+        return message
 
-    def _get_slowly(self, status: int, timeout: float | None, *, auto_ack: bool) -> bytes:
+    def _get_slowly(self, status: int, timeout: float | None, *, auto_ack: bool) -> Message:
         until = library.deadline(timeout)
         if status != library.EMPTY:
             self._core.get_failed(status)
         elif until <= time.monotonic_ns():
             raise standard_queue.Empty
-        return self._core.get_wait(auto_ack=auto_ack, until=until)
+        self._core.connection.start_io()  # somebody of this process should notice a housekeeper that died
+        with self._core.connection.call():
+            while isinstance(message := self.taker.wait(self, auto_ack, until), int):
+                self._core.get_failed(message)
+        return message
 
     def get_nowait(self, *, auto_ack: bool = False) -> Message:
         """:meth:`get` that does not wait."""

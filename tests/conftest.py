@@ -118,10 +118,7 @@ KNOWN_DEFECTS = {
     "test_out_of_memory_says_who_has_it": "the chunks kept for structures are not in the text",
     "test_delete_while_a_message_is_held": "a deleted queue with held messages has to be looked into",
     "test_a_queue_says_what_it_is": "an attribute is missing",
-    "test_purge_closes_the_connections": "a waiting consumer learns of a purge seconds late",
     "test_live_a_signal_leaves_the_terminal_as_it_was": "sometimes does not end on SIGTERM",
-    "test_a_storm_of_interrupts_loses_nothing[consumer]": "what an interrupted Consumer.get had taken stays unacked",
-    "test_a_waiting_call_is_interrupted[consumer]": "a signal just before the wait is noticed seconds late",
 }
 
 

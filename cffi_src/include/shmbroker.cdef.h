@@ -31,8 +31,7 @@ typedef enum {
   SB_ACCESS = 24,
   SB_NO_CREDIT = 25,
   SB_STOPPING = 26,
-  SB_NO_HOUSEKEEPER = 27,
-  SB_TICK = 28
+  SB_NO_HOUSEKEEPER = 27
 } sb_status;
 
 typedef struct sb_broker sb_broker;
@@ -131,7 +130,6 @@ void sb_free_connection(sb_connection *c);
 uint32_t sb_connection_id(sb_connection *c);
 sb_status sb_connection_run_io(sb_connection *c);
 void sb_connection_wake(sb_connection *c);
-void sb_connection_tick_every(sb_connection *c, uint32_t microseconds);
 sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *facts);
 
 /* ---- queues ---- */
@@ -174,16 +172,17 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);
 
 /* ---- consumers ---- */
 sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
-                        sb_status *status);
+                        uint32_t ack_batch, uint64_t ack_interval_ns, sb_status *status);
 void sb_consumer_cancel(sb_consumer *k, bool return_everything);
 void sb_free_consumer(sb_consumer *k);
 int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack);
 sb_status sb_consumer_wait(sb_consumer *k, uint64_t deadline_ns);
 sb_status sb_consumer_settle(sb_consumer *k, const char *record, uint32_t how);
-sb_status sb_consumer_settle_tags(sb_consumer *k, const uint64_t *tags, uint32_t count);
+void sb_consumer_send_acks(sb_consumer *k);
 void sb_consumer_suspend(sb_consumer *k, bool suspended);
 uint32_t sb_consumer_unacked(sb_consumer *k);
 uint32_t sb_consumer_waiting(sb_consumer *k);
+uint64_t sb_consumer_delivered(sb_consumer *k);
 void sb_consumer_event(sb_consumer *k, int event_fd);
 bool sb_consumer_arm_event(sb_consumer *k);
 

@@ -204,6 +204,9 @@ sb_status sb_disconnect(sb_connection *c) {
   }
   sb_lock(&c->lock);
   if (!c->closed) {
+    for (uint32_t t = 0; t < c->targets; t++) {
+      if (c->consumers[t] != NULL) sb_consumer_flush(c->consumers[t]);
+    }
     c->closed = 1;
     return_all(c);
   }
@@ -270,11 +273,6 @@ sb_status sb_connection_run_io(sb_connection *c) { return sb_forked(c->b) ? SB_F
 void sb_connection_wake(sb_connection *c) {
   if (!sb_forked(c->b)) sb_io_ring(c);
 }
-void sb_connection_tick_every(sb_connection *c, uint32_t microseconds) {
-  SB_STORE(&c->io_tick_us, microseconds, SB_RELEASE);
-  if (microseconds != 0) sb_io_ring(c);
-}
-
 sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *f) {
   sb_connection_shm *shm = sb_connection_record(b, id);
   memset(f, 0, sizeof *f);
@@ -347,7 +345,7 @@ sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
 }
 
 static bool consumed(const sb_connection *c, const sb_queue *q) {
-  for (uint32_t t = 0; t < SB_MAX_TARGETS; t++) {
+  for (uint32_t t = 0; t < c->targets; t++) {
     for (uint32_t i = 0; c->consumers[t] != NULL && i < c->consumers[t]->subscription_count; i++) {
       if (c->consumers[t]->subscriptions[i].q == q) return true;
     }

@@ -35,14 +35,15 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
 }
 
 sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
-                        sb_status *status) {
+                        uint32_t ack_batch, uint64_t ack_interval_ns, sb_status *status) {
   sb_consumer *k = calloc(1, sizeof *k);
   if (k != NULL) {
     k->subscriptions = calloc(count, sizeof *k->subscriptions);
     k->places = calloc(prefetch, sizeof *k->places);
     k->row = calloc(prefetch, sizeof *k->row);
+    k->acks = calloc(prefetch, sizeof *k->acks);
   }
-  if (k == NULL || k->subscriptions == NULL || k->places == NULL || k->row == NULL) {
+  if (k == NULL || k->subscriptions == NULL || k->places == NULL || k->row == NULL || k->acks == NULL) {
     *status = SB_SYSTEM;
     if (k != NULL) sb_free_consumer(k);
     return NULL;
@@ -50,6 +51,8 @@ sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uin
   k->c = c;
   (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
   k->prefetch = prefetch;
+  k->ack_batch = ack_batch < prefetch ? ack_batch : prefetch;
+  k->ack_interval_ns = ack_interval_ns;
   k->priority = priority;
   k->event_fd = -1;
   for (uint32_t i = 0; i < prefetch; i++) {
@@ -62,6 +65,7 @@ sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uin
     if (*status == SB_OK) *status = subscribe(k, queues, count);
     if (*status == SB_OK) {
       c->consumers[k->target] = k;
+      if (k->target >= c->targets) c->targets = k->target + 1;
       for (uint32_t i = 0; i < k->subscription_count; i++) {
         set_notify_work_desired(k, &k->subscriptions[i], true);
       }
@@ -109,6 +113,7 @@ void sb_free_consumer(sb_consumer *k) {
   free(k->subscriptions);
   free(k->places);
   free(k->row);
+  free(k->acks);
   free(k);
 }
 
@@ -119,6 +124,8 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
     return -(int64_t)status;
   }
   if (k->row_first == k->row_end && !k->closed && !k->suspended) {
+    if (sb_consumer_credit(k) == 0) sb_consumer_flush(k);
+    sb_consumer_resume(k);
     sb_consumer_pull(k);
   }
   int64_t length = -(int64_t)SB_EMPTY;
@@ -140,6 +147,7 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
       }
       length = sb_api_record(q, &t, tag, d->subscription, buffer);
       sb_node_shm *n = sb_slot_at(k->c->b, k->subscriptions[d->subscription].node);
+      k->delivered++;
       SB_STORE(&n->delivered, SB_LOAD(&n->delivered, SB_RELAXED) + 1, SB_RELAXED);
       if (auto_ack) {
         (void)sb_queue_settle(q, d->token, SB_COUNT_ACKED);
@@ -155,7 +163,16 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
   return length;
 }
 
+void sb_consumer_send_acks(sb_consumer *k) {
+  if (k->ack_batch > 1 && !k->c->closed && !sb_forked(k->c->b)) {
+    sb_lock(&k->c->lock);
+    if (!k->c->closed) sb_consumer_flush(k);
+    sb_unlock(&k->c->lock);
+  }
+}
+
 sb_status sb_consumer_wait(sb_consumer *k, uint64_t deadline_ns) {
+  sb_consumer_send_acks(k);
   sb_status status = sb_usable(k->c);
   return status == SB_OK ? sb_waiter_row(k, deadline_ns) : status;
 }
@@ -163,8 +180,12 @@ sb_status sb_consumer_wait(sb_consumer *k, uint64_t deadline_ns) {
 static sb_status settle_tag(sb_consumer *k, uint64_t tag, uint32_t how) {
   uint64_t token = tag & SB_TAG_TOKEN;
   uint32_t place = (uint32_t)(tag >> SB_TAG_PLACE);
-  if (place >= k->prefetch || k->places[place].token != token || token == 0) {
+  if (place >= k->prefetch || k->places[place].token != token || token == 0 ||
+      k->places[place].next_free == SB_ACK_WAITS) {
     return SB_SETTLED;
+  }
+  if (how == 0 && k->ack_batch > 1) {
+    return sb_consumer_ack(k, place);
   }
   sb_queue *q = k->subscriptions[k->places[place].subscription].q;
   sb_status status = sb_api_end(q, token, how);
@@ -187,17 +208,6 @@ sb_status sb_consumer_settle(sb_consumer *k, const char *record, uint32_t how) {
   return status;
 }
 
-sb_status sb_consumer_settle_tags(sb_consumer *k, const uint64_t *tags, uint32_t count) {
-  sb_status status = sb_api_enter(k->c);
-  if (status == SB_OK) {
-    for (uint32_t i = 0; i < count; i++) {
-      (void)settle_tag(k, tags[i], 0);
-    }
-    sb_api_leave(k->c);
-  }
-  return status;
-}
-
 void sb_consumer_suspend(sb_consumer *k, bool suspended) {
   if (sb_api_enter(k->c) == SB_OK) {
     if (k->suspended != suspended && !k->closed) {
@@ -213,6 +223,7 @@ void sb_consumer_suspend(sb_consumer *k, bool suspended) {
 
 uint32_t sb_consumer_unacked(sb_consumer *k) { return k->unacked; }
 uint32_t sb_consumer_waiting(sb_consumer *k) { return (uint32_t)(k->row_end - k->row_first); }
+uint64_t sb_consumer_delivered(sb_consumer *k) { return k->delivered; }
 void sb_consumer_event(sb_consumer *k, int event_fd) { k->event_fd = event_fd; }
 bool sb_consumer_arm_event(sb_consumer *k) {
   SB_STORE(&k->event_armed, 1u, SB_SEQ_CST);

@@ -48,11 +48,13 @@ struct sb_connection {
   sb_broker *b;
   struct sb_queue *queues; /* open handles, linked by `next` */
   struct sb_consumer *
-      *consumers; /* by target, SB_MAX_TARGETS of them; only the IO thread's map from bits to consumers */
+      *consumers;   /* by target, SB_MAX_TARGETS of them; only the IO thread's map from bits to consumers */
+  uint32_t targets; /* none was ever used from here on */
   uint64_t pending[SB_MAX_TARGETS / 64]; /* targets that have a turn to come */
   uint64_t io_token;
   uint32_t io_node, io_rotation;
-  sb_half io_tick_us; /* wake up at least that often, 0 = no need */
+  uint64_t acks_tick_ns; /* a batch of acknowledgements may wait: the IO thread looks that often, 0 = no need */
+  uint32_t acks_idle;
   sb_connection_shm *shm;
   uint32_t id, record;
   uint32_t closed;       /* process-local: no further use */

@@ -183,7 +183,7 @@ void set_notify_work_desired(sb_consumer *k, sb_subscription *s, bool desired) {
   }
 }
 
-static void signal_row(sb_consumer *k) {
+void sb_consumer_signal(sb_consumer *k) {
   (void)SB_ADD(&k->local, 1, SB_SEQ_CST);
   (void)syscall(SYS_futex, &k->local, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
@@ -198,7 +198,7 @@ static void push(sb_consumer *k, sb_subscription *s, uint64_t token) {
   k->unacked++;
   SB_STORE(&((sb_node_shm *)sb_slot_at(k->c->b, s->node))->unacked, k->unacked, SB_RELAXED);
   if (was_empty && (SB_LOAD(&k->local, SB_RELAXED) & 1u) != 0) { /* odd: somebody sleeps */
-    signal_row(k);
+    sb_consumer_signal(k);
   }
   if (was_empty && k->event_fd >= 0 && SB_SWAP(&k->event_armed, 0u, SB_ACQ_REL) != 0) {
     uint64_t one = 1;
@@ -308,7 +308,7 @@ bool sb_consumer_turn(sb_consumer *k) {
     if (status == SB_OK) {
       more = true;
     } else if (status == SB_DELETED && sb_consumer_orphaned(k)) {
-      signal_row(k); /* whoever waits for the row has to be told */
+      sb_consumer_signal(k); /* whoever waits for the row has to be told */
     }
     if (k->starved) {
       break;
@@ -325,9 +325,10 @@ void sb_consumer_pull(sb_consumer *k) {
   }
 }
 
+/* Not at every single ack, since each change moves list entries; but whoever has nothing in the row must not wait. */
 void sb_consumer_resume(sb_consumer *k) {
-  uint32_t enough = k->prefetch > 1 ? k->prefetch / 2 : 1; /* not at every single ack: each change moves list entries */
-  if (k->starved && sb_consumer_credit(k) >= enough) {
+  uint32_t credit = sb_consumer_credit(k), enough = k->prefetch > 1 ? k->prefetch / 2 : 1;
+  if (k->starved && (credit >= enough || (credit > 0 && k->row_first == k->row_end))) {
     k->starved = false;
     for (uint32_t i = 0; i < k->subscription_count; i++) {
       (void)sb_node_move(k->c, k->subscriptions[i].node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
@@ -336,14 +337,49 @@ void sb_consumer_resume(sb_consumer *k) {
   }
 }
 
-void sb_consumer_free_place(sb_consumer *k, uint32_t place) {
+static void free_place(sb_consumer *k, uint32_t place) {
   k->places[place] = (sb_delivery){0, 0, k->free_place};
   k->free_place = place + 1;
   k->unacked -= k->unacked > 0;
+}
+
+void sb_consumer_free_place(sb_consumer *k, uint32_t place) {
+  free_place(k, place);
   sb_consumer_resume(k);
 }
 
+/* ---- acknowledgements ---- */
+
+void sb_consumer_flush(sb_consumer *k) {
+  for (uint32_t i = 0; i < k->ack_count; i++) {
+    sb_delivery *d = &k->places[k->acks[i]];
+    (void)sb_queue_settle(k->subscriptions[d->subscription].q, d->token, SB_COUNT_ACKED);
+    free_place(k, k->acks[i]);
+  }
+  k->ack_count = 0;
+  if (SB_LOAD(&k->c->b->header->memory_waiting, SB_SEQ_CST) != 0) sb_consumer_room_made(k->c, NULL, 0);
+  if (!k->closed) sb_consumer_resume(k);
+}
+
+sb_status sb_consumer_ack(sb_consumer *k, uint32_t place) {
+  k->places[place].next_free = SB_ACK_WAITS;
+  k->acks[k->ack_count++] = place;
+  if (k->ack_count >= k->ack_batch || k->closed) {
+    sb_consumer_flush(k);
+  } else if (k->ack_count == 1) {
+    k->acks_due_ns = sb_now_ns() + k->ack_interval_ns;
+    sb_connection *c = k->c;
+    if (c->acks_tick_ns == 0 ||
+        c->acks_tick_ns > k->ack_interval_ns) { /* the IO thread sees that they do not get old */
+      c->acks_tick_ns = k->ack_interval_ns;
+      (void)sb_wake_ring(&((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake);
+    }
+  }
+  return SB_OK;
+}
+
 void sb_consumer_return(sb_consumer *k, bool everything) {
+  sb_consumer_flush(k);
   if (!everything) {
     for (; k->row_first != k->row_end; k->row_first++) {
       uint32_t place = k->row[k->row_first % k->prefetch];
@@ -380,5 +416,5 @@ void sb_consumer_detach(sb_consumer *k) {
     sb_node_destroy(k->c, k->subscriptions[i].node, k->subscriptions[i].token);
   }
   k->subscription_count = 0;
-  signal_row(k);
+  sb_consumer_signal(k);
 }

@@ -39,10 +39,11 @@ typedef struct {
 } sb_subscription;
 
 /* A message in the hands of a consumer: in the row, or with the application. */
+#define SB_ACK_WAITS UINT32_MAX
 typedef struct {
   uint64_t token; /* 0 = the place is free */
   uint32_t subscription;
-  uint32_t next_free;
+  uint32_t next_free; /* SB_ACK_WAITS: acknowledged, to be settled with the batch */
 } sb_delivery;
 
 struct sb_consumer {
@@ -50,10 +51,14 @@ struct sb_consumer {
   sb_subscription *subscriptions;
   sb_delivery *places; /* `prefetch` of them */
   uint32_t *row;       /* places pulled, not taken by the application yet */
+  uint32_t *acks;      /* places whose acknowledgement waits for its batch */
   uint64_t row_first, row_end;
   uint32_t free_place; /* plus one; 0 = none */
   uint32_t subscription_count, rotation;
   uint32_t target, prefetch, unacked;
+  uint32_t ack_count, ack_batch;
+  uint64_t ack_interval_ns, acks_due_ns;
+  uint64_t delivered; /* to the application */
   int32_t priority;
   bool starved;   /* out of credit: NOT_INTERESTED until enough came back */
   bool suspended; /* by the application */
@@ -90,7 +95,13 @@ void sb_consumer_pull(sb_consumer *k);
 /* Gives a place (and so one credit) back after its message was settled or released. */
 void sb_consumer_free_place(sb_consumer *k, uint32_t place);
 void sb_consumer_resume(sb_consumer *k);
+/* Acknowledges the message in that place: at once, or with its batch. */
+sb_status sb_consumer_ack(sb_consumer *k, uint32_t place);
+/* Settles what was acknowledged so far. */
+void sb_consumer_flush(sb_consumer *k);
 bool sb_consumer_wants_work(sb_consumer *k);
+/* Wakes the application's threads that wait for the row. */
+void sb_consumer_signal(sb_consumer *k);
 /* Are all its queues deleted? */
 bool sb_consumer_orphaned(const sb_consumer *k);
 /* Puts back what the consumer holds: the row, or everything. */

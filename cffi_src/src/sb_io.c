@@ -11,6 +11,7 @@
 #define SLEEP_NS UINT64_C(5000000000)
 #define LOWEST_SLEEP_NS UINT64_C(500000000)
 #define WORDS (SB_MAX_TARGETS / 64)
+#define IDLE_TICKS 50u
 
 sb_status sb_io_prepare(sb_connection *c) {
   uint64_t gen;
@@ -73,7 +74,7 @@ static bool some_turns(sb_connection *c) {
 
 /* A sleeper whose wait timed out believes no flag: it reads node words and queues. */
 static void look_everywhere(sb_connection *c) {
-  for (uint32_t t = 0; t < SB_MAX_TARGETS; t++) {
+  for (uint32_t t = 0; t < c->targets; t++) {
     if (c->consumers[t] != NULL && sb_consumer_wants_work(c->consumers[t])) {
       c->pending[t / 64] |= UINT64_C(1) << (t % 64);
     }
@@ -91,6 +92,24 @@ static bool is_lowest(sb_broker *b) {
   return true;
 }
 
+/* Sends acknowledgements that waited for their interval. Nobody acknowledged for a while: no more ticks. */
+static void send_old_acks(sb_connection *c) {
+  uint64_t now = sb_now_ns();
+  bool waiting = false;
+  for (uint32_t t = 0; t < c->targets; t++) {
+    sb_consumer *k = c->consumers[t];
+    if (k != NULL && k->ack_count > 0) {
+      waiting = true;
+      if (now >= k->acks_due_ns) sb_consumer_flush(k);
+    }
+  }
+  c->acks_idle = waiting ? 0 : c->acks_idle + 1;
+  if (c->acks_idle > IDLE_TICKS) {
+    c->acks_tick_ns = 0;
+    c->acks_idle = 0;
+  }
+}
+
 bool sb_io_housekeeper_missing(sb_connection *c) { return sb_byte_holder(c->b->lock_fd, SB_LOCK_HOUSEKEEPER) == 0; }
 
 sb_status sb_io_run(sb_connection *c) {
@@ -104,6 +123,8 @@ sb_status sb_io_run(sb_connection *c) {
   for (;;) {
     sb_lock(&c->lock);
     bool more = !c->closed && some_turns(c);
+    if (!c->closed && c->acks_tick_ns != 0) send_old_acks(c);
+    uint64_t tick = c->acks_tick_ns;
     sb_unlock(&c->lock);
     if (c->closed) {
       return SB_CLOSED;
@@ -118,15 +139,19 @@ sb_status sb_io_run(sb_connection *c) {
     }
     if (SB_LOAD(&c->b->header->closing, SB_ACQUIRE) != 0) {
       sb_wake_disarm(wake);
+      sb_lock(&c->lock);
+      for (uint32_t t = 0; t < c->targets; t++) { /* whoever waits in a consumer has to be told */
+        if (c->consumers[t] != NULL) sb_consumer_signal(c->consumers[t]);
+      }
+      sb_unlock(&c->lock);
       return SB_STOPPING;
     }
-    uint64_t now = sb_now_ns(), tick = (uint64_t)SB_LOAD(&c->io_tick_us, SB_ACQUIRE) * 1000u;
-    uint64_t until = now + (lowest ? LOWEST_SLEEP_NS : SLEEP_NS);
+    uint64_t now = sb_now_ns(), until = now + (lowest ? LOWEST_SLEEP_NS : SLEEP_NS);
     bool interrupted, ticking = tick != 0 && now + tick < until;
     bool woken = sb_wake_sleep(wake, armed, ticking ? now + tick : until, &interrupted);
     sb_wake_disarm(wake);
     if (ticking && !woken) {
-      return SB_TICK;
+      continue;
     }
     if (!woken || sb_now_ns() - looked > SLEEP_NS) {
       looked = sb_now_ns();

@@ -20,7 +20,7 @@
 
 sb_status sb_io_prepare(sb_connection *c);
 /* Runs until the connection closes (SB_CLOSED), the broker is being stopped (SB_STOPPING), its housekeeper is missing
- * (SB_NO_HOUSEKEEPER), or a tick is over (SB_TICK, see io_tick_us). */
+ * (SB_NO_HOUSEKEEPER). */
 sb_status sb_io_run(sb_connection *c);
 void sb_io_ring(sb_connection *c);
 bool sb_io_housekeeper_missing(sb_connection *c);

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -11,7 +12,7 @@ from shmbroker import exceptions, statistics
 from shmbroker._core import attachment, library, wording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 ffi, slow, fast = library.ffi, library.slow, library.fast
 _MAX_CONNECTIONS = 4096
@@ -57,7 +58,6 @@ class CoreConnection:
         self._calls = 0
         self._calls_lock = threading.RLock()  # a view may end, by the garbage collector, while we hold it
         self._io: threading.Thread | None = None
-        self.on_tick: Callable[[], None] = lambda: None
         self.on_stopping: Callable[[], None] = lambda: None
         self.on_housekeeper_missing: Callable[[], None] = lambda: None
         try:
@@ -102,6 +102,15 @@ class CoreConnection:
         if last:
             self._forget()
 
+    @contextlib.contextmanager
+    def call(self) -> Iterator[None]:
+        """A call without the GIL that is not made with cffi; see :func:`guarded`."""
+        self.enter()
+        try:
+            yield
+        finally:
+            self.leave()
+
     # ---- IO thread ----
 
     def start_io(self) -> None:
@@ -119,9 +128,7 @@ class CoreConnection:
         try:
             while True:
                 status = int(slow.sb_connection_run_io(self.handle))
-                if status == library.TICK:
-                    self.on_tick()
-                elif status == library.NO_HOUSEKEEPER:
+                if status == library.NO_HOUSEKEEPER:
                     self.on_housekeeper_missing()
                 elif status == library.STOPPING:
                     self.on_stopping()
@@ -130,10 +137,6 @@ class CoreConnection:
                     return
         finally:
             self.leave()
-
-    def tick_every(self, seconds: float) -> None:
-        """Lets the IO thread call ``on_tick`` that often; 0 = no more."""
-        slow.sb_connection_tick_every(self.handle, int(seconds * 1_000_000))
 
     # ---- closing ----
 

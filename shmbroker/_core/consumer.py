@@ -18,16 +18,27 @@ ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fas
 
 
 class CoreConsumer:
-    """A consumer in the core. ``next`` and ``settle`` are the core's functions, bound to the handle."""
+    """A consumer in the core. ``settle`` is the core's function, bound to the handle."""
 
-    def __init__(self, connection: CoreConnection, queues: Sequence[CoreQueue], prefetch: int, priority: int) -> None:
+    def __init__(
+        self,
+        connection: CoreConnection,
+        queues: Sequence[CoreQueue],
+        prefetch: int,
+        priority: int,
+        *,
+        ack_batch: int,
+        ack_interval: float,
+    ) -> None:
         self.connection = connection
         self.queues = list(queues)
         self.what = " and ".join(queue.what for queue in queues)
         handles = ffi.new("sb_queue *[]", [queue.handle for queue in queues])
-        status = ffi.new("sb_status *")
+        status, interval = ffi.new("sb_status *"), int(ack_interval * library.NANOSECONDS)
         while True:
-            handle = slow.sb_consume(connection.handle, handles, len(queues), prefetch, priority, status)
+            handle = slow.sb_consume(
+                connection.handle, handles, len(queues), prefetch, priority, ack_batch, interval, status
+            )
             if status[0] != library.GROW:
                 break
             connection.attachment.grow()
@@ -36,16 +47,17 @@ class CoreConsumer:
         if handle == ffi.NULL:
             library.raise_for(int(status[0]), self.what)
         self.handle: Any = handle
+        self.address = int(ffi.cast("uintptr_t", handle))
         near = library.as_fast(handle, "sb_consumer *")
-        self.next: Callable[[Any, bool], int] = functools.partial(fast.sb_consumer_next, near)
         self.settle: Callable[[bytes, int], int] = functools.partial(fast.sb_consumer_settle, near)
         self.waiting: Callable[[], int] = functools.partial(fast.sb_consumer_waiting, near)
+        self.delivered: Callable[[], int] = functools.partial(fast.sb_consumer_delivered, near)
         self.unacked: Callable[[], int] = functools.partial(fast.sb_consumer_unacked, near)
 
     @guarded
-    def settle_tags(self, tags: Sequence[int]) -> int:
-        """Acknowledges messages by tag."""
-        return int(fast.sb_consumer_settle_tags(library.as_fast(self.handle, "sb_consumer *"), list(tags), len(tags)))
+    def send_acks(self) -> None:
+        """Settles what was acknowledged and waits for its batch."""
+        slow.sb_consumer_send_acks(self.handle)
 
     @guarded
     def wait(self, until: int) -> int:

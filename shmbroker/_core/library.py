@@ -13,6 +13,9 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from shmbroker import _native, _native_fast, exceptions
+from shmbroker._native_message import Messages as Messages
+from shmbroker._native_message import Record as Record
+from shmbroker._native_message import Taker as Taker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +47,6 @@ SETTLED: int = slow.SB_SETTLED
 IN_USE: int = slow.SB_IN_USE
 NOT_EMPTY: int = slow.SB_NOT_EMPTY
 NO_HOUSEKEEPER: int = slow.SB_NO_HOUSEKEEPER
-TICK: int = slow.SB_TICK
 LAYOUT: int = slow.SB_LAYOUT
 FORKED: int = slow.SB_FORKED
 

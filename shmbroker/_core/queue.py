@@ -91,8 +91,8 @@ def declare(connection: CoreConnection, name: str, settings: QueueSettings, unti
 class CoreQueue:
     """An open queue of a connection.
 
-    The hot functions (``put``, ``get``, ``settle``) are the core's, bound to the handle: they return a status or a
-    length and raise nothing.
+    The hot functions (``put``, ``settle``) are the core's, bound to the handle: they return a status and raise nothing.
+    Messages are taken by a :class:`shmbroker._native_message.Taker` of its ``address``.
     """
 
     def __init__(self, connection: CoreConnection, name: str, slot: int) -> None:
@@ -111,9 +111,9 @@ class CoreQueue:
         if handle == ffi.NULL:
             library.raise_for(int(status[0]), self.what)
         self.handle: Any = handle
+        self.address = int(ffi.cast("uintptr_t", handle))
         near = library.as_fast(handle, "sb_queue *")
         self.put: Callable[[bytes, int], int] = functools.partial(fast.sb_put, near)
-        self.get: Callable[[Any, bool], int] = functools.partial(fast.sb_get, near)
         self.settle: Callable[[bytes, int], int] = functools.partial(fast.sb_settle, near)
         self.length: Callable[[], int] = functools.partial(fast.sb_length, near)
 
@@ -215,26 +215,6 @@ class CoreQueue:
             self.put_failed(status, size, until)
 
     # ---- getting ----
-
-    def new_buffer(self) -> tuple[Any, Any]:
-        """A buffer for one record, and the same as something that slices into bytes."""
-        memory = fast_ffi.new("char[]", record.BUFFER)
-        return memory, fast_ffi.buffer(memory)
-
-    @guarded
-    def get_wait(self, *, auto_ack: bool, until: int) -> bytes:
-        """Waits for a message without the GIL; returns its record.
-
-        Raises:
-            queue.Empty: the time is up.
-        """
-        self.connection.start_io()  # somebody of this process should notice a housekeeper that died
-        memory = ffi.new("char[]", record.BUFFER)
-        while True:
-            length = slow.sb_get_wait(self.handle, memory, auto_ack, until)
-            if length >= 0:
-                return bytes(ffi.buffer(memory, length))
-            self.get_failed(-length)
 
     def get_failed(self, status: int) -> None:
         """After a get that brought nothing: returns if it should be tried again, else raises."""

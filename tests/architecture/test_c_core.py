@@ -27,6 +27,7 @@ LAYERS = (
     {"sb_ring"},
     {"sb_ledger"},
     {"sb_queue"},
+    {"sb_view"},
     {"sb_limits"},
     {"sb_upkeep"},
     {"sb_nodes"},

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the two compiled modules are built: one core, one lets go of the GIL, neither depends on a Python version."""
+"""How the compiled modules are built: one core, one lets go of the GIL, none depends on a Python version."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from shmbroker import _native, _native_fast
+from shmbroker import _native, _native_fast, _native_message
 
 ROOT = Path(__file__).parents[2]
 CDEF = ROOT / "cffi_src" / "include" / "shmbroker.cdef.h"
@@ -31,13 +31,13 @@ def test_both_share_one_core() -> None:
     assert cores == {Path(_native.__file__).with_name("libshmbroker_core.so")}
 
 
-def test_neither_contains_the_core() -> None:
+def test_none_contains_the_core() -> None:
     """The modules reach the core's functions by name, they define none."""
-    for module in (_native, _native_fast):
+    for module in (_native, _native_fast, _native_message):
         assert b"sb_liveness.c" not in Path(module.__file__).read_bytes()
 
 
-def test_both_serve_all_versions_of_python() -> None:
+def test_they_serve_all_versions_of_python() -> None:
     """They keep to the stable ABI."""
-    assert _native.__file__.endswith(".abi3.so")
-    assert _native_fast.__file__.endswith(".abi3.so")
+    for module in (_native, _native_fast, _native_message):
+        assert str(module.__file__).endswith(".abi3.so")

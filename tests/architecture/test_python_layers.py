@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMPILED = {"shmbroker._native", "shmbroker._native_fast"}
+COMPILED = {"shmbroker._native", "shmbroker._native_fast", "shmbroker._native_message"}
 # Words that all layers share; they know nothing of the layers above.
 VOCABULARY = {"shmbroker.exceptions", "shmbroker.settings", "shmbroker.statistics"}
 FRONT_ENDS = ("shmbroker.spark", "shmbroker.amqp", "shmbroker.kombu")
