@@ -206,7 +206,8 @@ int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32
   bool inside = m->body_length <= SB_INLINE_BODY;
   const uint8_t *front = (const uint8_t *)(m + 1), *body = (const uint8_t *)m + m->body_offset;
   uint64_t front_length = (uint64_t)m->key_length + m->properties_length;
-  sb_record record = {.tag = tag,
+  sb_record *record = (sb_record *)(void *)buffer;
+  *record = (sb_record){.tag = tag,
                       .sequence = t->position - q->base,
                       .body_length = m->body_length,
                       .body_address = inside ? 0 : (uint64_t)(uintptr_t)body,
@@ -218,10 +219,10 @@ int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32
                       .redelivered = (t->side & SB_SIDE_REDELIVERED) != 0,
                       .priority = m->priority,
                       .subscription = subscription};
-  memcpy(buffer, &record, sizeof record);
-  if (front_length != 0) memcpy(buffer + sizeof record, front, front_length);
-  if (inside) memcpy(buffer + sizeof record + front_length, body, m->body_length);
-  return (int64_t)(sizeof record + front_length + (inside ? m->body_length : 0));
+  char *behind = buffer + sizeof *record;
+  if (front_length != 0) memcpy(behind, front, front_length);
+  if (inside) memcpy(behind + front_length, body, m->body_length);
+  return (int64_t)(sizeof *record + front_length + (inside ? m->body_length : 0));
 }
 
 /* Lock held. A taken message becomes a record; with auto_ack it is settled on the way. */

@@ -349,22 +349,29 @@ static void try_retire(sb_connection *c, const sb_ring *r, page_ref p) {
 
 #define BYTES UINT64_C(0x0101010101010101)
 
-/* How many cells of the leaf are not marked finished; stops counting behind `enough`. */
+/* How many of the eight cells of that word are not marked finished. */
+static unsigned unfinished_of(const sb_leaf_shm *leaf, unsigned word) {
+  uint64_t missing = BYTES & ~SB_LOAD(&leaf->finished[word], SB_RELAXED);
+  return (unsigned)((missing * BYTES) >> 56); /* the sum of its bytes */
+}
+
+/* The same of the whole leaf; stops counting behind `enough`. */
 static unsigned unfinished(const sb_leaf_shm *leaf, unsigned enough) {
   unsigned n = 0;
   for (unsigned w = 0; w < SB_PAGE_CELLS / 8 && n <= enough; w++) {
-    n += (unsigned)__builtin_popcountll(BYTES & ~SB_LOAD(&leaf->finished[w], SB_RELAXED));
+    n += unfinished_of(leaf, w);
   }
   return n;
 }
 
 /* Marks a cell finished; the last one retires the page. Of two that finish last at the same time, each stores and then
- * looks: close to the end the look comes after a seq_cst operation, so at least one of them sees all. */
+ * looks: close to the end the look comes after a seq_cst operation, so at least one of them sees all. Should more finish
+ * at one time than "close" allows for, the page stays until the next sweep. */
 void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position) {
   unsigned index = (unsigned)(position % SB_PAGE_CELLS);
   _Atomic uint8_t *byte = (_Atomic uint8_t *)(void *)ref->leaf->finished + index;
   SB_STORE(byte, 1, SB_RELEASE);
-  if (unfinished(ref->leaf, 8) > 8) {
+  if (unfinished_of(ref->leaf, index / 8) > 3 || unfinished(ref->leaf, 8) > 8) {
     return;
   }
   (void)SB_OR(&ref->leaf->page.done, UINT64_C(1) << index, SB_SEQ_CST);

@@ -38,6 +38,9 @@ void sb_slab_format(sb_class_shm *classes) {
 unsigned sb_slab_class_for(const sb_broker *b, uint64_t bytes) {
   (void)b;
   uint64_t units = (bytes + SB_UNIT - 1) / SB_UNIT;
+  if (units <= 8) { /* there the classes are 1, 2 ... 8 units */
+    return units == 0 ? 1 : (unsigned)units;
+  }
   unsigned low = 0, high = MESSAGE_CLASSES;
   while (low < high) {
     unsigned middle = (low + high) / 2;
