@@ -41,8 +41,14 @@ format: $(STAMPS)/lint
 	$(BIN)/ruff format
 	$(BIN)/clang-format -i $(C_FILES)
 
-bench: $(PACKAGE) $(STAMPS)/bench
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: $(PACKAGE) $(STAMPS)/bench build/bench/stamp
+	SHMBROKER_BENCH_C=build/bench/benchmarks $(BIN)/python -m benchmarks --peers $(ARGS)
+
+build/bench/stamp: $(STAMPS)/venv $(C_FILES)
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -G Ninja -S cffi_src -B build/bench -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	  -DSB_BUILD_PYTHON=OFF -DSB_BUILD_BENCHMARKS=ON >/dev/null
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/bench >/dev/null
+	@touch $@
 
 models:
 	$(PYTHON) tests/models/check.py $(ARGS)

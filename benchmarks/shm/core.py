@@ -16,7 +16,7 @@ from benchmarks.samples import Sample
 from benchmarks.shm import broker as brokers
 from benchmarks.shm.contenders import OnBroker
 
-C_PROGRAMS = Path(__file__).parent.parent / "c" / "build"
+C_PROGRAMS = Path(__file__).parents[2] / "build" / "bench" / "benchmarks"
 C_START_DELAY_NS = 300_000_000
 
 
@@ -50,8 +50,8 @@ class CPrograms(OnBroker, Contender):
     def prepare(self) -> None:
         """Start a broker with the queue."""
         self._name = self.start()
-        with brokers.opened(self._name, "stream"):
-            pass
+        with brokers.opened(self._name, "stream") as (connection, _):
+            brokers.grow_to_the_limit(connection)  # C programs cannot
 
     def run(self) -> Sample:
         """Run both programs once."""

@@ -208,17 +208,17 @@ int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32
   uint64_t front_length = (uint64_t)m->key_length + m->properties_length;
   sb_record *record = (sb_record *)(void *)buffer;
   *record = (sb_record){.tag = tag,
-                      .sequence = t->position - q->base,
-                      .body_length = m->body_length,
-                      .body_address = inside ? 0 : (uint64_t)(uintptr_t)body,
-                      .timestamp_ns = m->timestamp_ns,
-                      .expires_ns = m->expires_ns,
-                      .properties_length = m->properties_length,
-                      .key_length = m->key_length,
-                      .delivery_count = (uint16_t)sb_side_count(t->side),
-                      .redelivered = (t->side & SB_SIDE_REDELIVERED) != 0,
-                      .priority = m->priority,
-                      .subscription = subscription};
+                        .sequence = t->position - q->base,
+                        .body_length = m->body_length,
+                        .body_address = inside ? 0 : (uint64_t)(uintptr_t)body,
+                        .timestamp_ns = m->timestamp_ns,
+                        .expires_ns = m->expires_ns,
+                        .properties_length = m->properties_length,
+                        .key_length = m->key_length,
+                        .delivery_count = (uint16_t)sb_side_count(t->side),
+                        .redelivered = (t->side & SB_SIDE_REDELIVERED) != 0,
+                        .priority = m->priority,
+                        .subscription = subscription};
   char *behind = buffer + sizeof *record;
   if (front_length != 0) memcpy(behind, front, front_length);
   if (inside) memcpy(behind + front_length, body, m->body_length);
