@@ -25,8 +25,11 @@ from shmbroker._core.queue import CoreQueue
 
 TICK_SECONDS = 0.25
 LINGER_SECONDS = 10.0
-_ROOM = 65536
 _TRIM_TICKS = 40
+_WATCH_TICKS = 16  # queues are looked for that often even if nothing says that there are others
+_PROCESSES = 4096
+_POSITIONS = 1024
+_WORDS, _CURSORS, _NEW_TIMERS = 8, 4, 6  # of sb_queue_memory
 
 slow, ffi = library.slow, library.ffi
 
@@ -53,7 +56,12 @@ class Housekeeper:
         self._broker = broker
         self._connection = CoreConnection(segments.path_of(broker), "housekeeper")
         self._handle = self._connection.handle
-        self._queues: dict[int, _Watched] = {}
+        self._watched: list[CoreQueue] = []
+        self._places: dict[int, CoreQueue] = {}
+        self._handles = ffi.new("sb_queue *[]", 1)
+        self._memories = ffi.new("uint64_t[]", _WORDS)  # what the core remembers of each of them
+        self._positions = ffi.new("uint64_t[]", _POSITIONS)
+        self._changes, self._unfreed = -1, 0
         self._timers: list[tuple[int, int, int]] = []
         self._ticks = 0
         self._wake_reaper = os.eventfd(0, os.EFD_CLOEXEC)
@@ -105,39 +113,74 @@ class Housekeeper:
         self._watch()
         self._new_timers()
         self._run_timers()
-        for slot, watched in self._queues.items():
-            slow.sb_housekeeper_tick(self._handle, slot, watched.memory)
-            if self._ticks % _TRIM_TICKS == 0:
-                slow.sb_housekeeper_trim(watched.core.handle)
-        slow.sb_housekeeper_sweep(self._handle, 0)
+        slow.sb_housekeeper_ticks(self._handle, self._handles, self._memories, len(self._watched))
+        if self._ticks % _TRIM_TICKS == 0:
+            for queue in self._watched:
+                slow.sb_housekeeper_trim(queue.handle)
 
     def _watch(self) -> None:
-        present = set(self._connection.queue_slots())
-        for slot in [slot for slot in self._queues if slot not in present or not self._queues[slot].is_open()]:
-            if self._queues[slot].core.leave():
-                del self._queues[slot]
-        for slot in present - self._queues.keys():
-            with contextlib.suppress(exceptions.NotFound, exceptions.OutOfMemory):
-                self._queues[slot] = _Watched(self._connection, slot)
+        """Opens what is new, leaves what is gone, and has the memory of deleted queues freed."""
+        changes = slow.sb_housekeeper_changes(self._handle)
+        if changes == self._changes and not self._unfreed and self._ticks % _WATCH_TICKS:
+            return
+        self._leave_deleted()
+        present = {queue.slot for queue in self._watched}
+        fresh = [slot for slot in self._connection.queue_slots() if slot not in present]
+        opened = [queue for queue in map(self._open, fresh) if queue is not None]
+        if opened:
+            self._replace(self._watched + opened, list(range(len(self._watched))))
+        self._unfreed = int(slow.sb_housekeeper_sweep(self._handle, 0))
+        self._changes = slow.sb_housekeeper_changes(self._handle)  # the sweep counts as a change itself
+
+    def _leave_deleted(self) -> None:
+        kept = [at for at, queue in enumerate(self._watched) if queue.length() >= 0 or not queue.leave()]
+        if len(kept) < len(self._watched):
+            self._replace([self._watched[at] for at in kept], kept)
+
+    def _open(self, slot: int) -> CoreQueue | None:
+        with contextlib.suppress(exceptions.NotFound, exceptions.OutOfMemory):  # gone again; another tick
+            facts = self._connection.queue_facts(slot)
+            if facts is not None:
+                name = bytes(ffi.buffer(facts.name, facts.name_length)).decode(errors="replace")
+                return CoreQueue(self._connection, name, slot)
+        return None
+
+    def _replace(self, watched: list[CoreQueue], kept: list[int]) -> None:
+        """Another list of queues; the first of them are those that were at the places ``kept``."""
+        memories = ffi.new("uint64_t[]", _WORDS * max(1, len(watched)))
+        for to, at in enumerate(kept):
+            memories[to * _WORDS : (to + 1) * _WORDS] = self._memories[at * _WORDS : (at + 1) * _WORDS]
+        self._watched, self._memories = watched, memories
+        self._handles = ffi.new("sb_queue *[]", [queue.handle for queue in watched])
+        self._places = {queue.slot: queue for queue in watched}
 
     # ---- timers ----
 
     def _new_timers(self) -> bool:
-        found = False
-        for slot, watched in self._queues.items():
-            for position in watched.new_positions():
-                heapq.heappush(self._timers, (0, slot, position))
-                found = True
-        return found
+        if not slow.sb_housekeeper_new_timers(self._handles, self._memories, len(self._watched)):
+            return False
+        for at, queue in enumerate(self._watched):
+            if self._memories[at * _WORDS + _NEW_TIMERS]:
+                for position in self._positions_of(queue, self._memories + at * _WORDS + _CURSORS):
+                    heapq.heappush(self._timers, (0, queue.slot, position))
+        return True
+
+    def _positions_of(self, queue: CoreQueue, cursors: Any) -> list[int]:  # noqa: ANN401
+        found: list[int] = []
+        while True:
+            count = slow.sb_housekeeper_timers(queue.handle, cursors, self._positions, _POSITIONS)
+            found += ffi.unpack(self._positions, count) if count else []
+            if count < _POSITIONS:
+                return found
 
     def _run_timers(self) -> None:
         now = time.monotonic_ns()
         while self._timers and self._timers[0][0] <= now:
             _, slot, position = heapq.heappop(self._timers)
-            watched = self._queues.get(slot)
-            if watched is None:
+            queue = self._places.get(slot)
+            if queue is None:
                 continue
-            again = slow.sb_housekeeper_look_at(watched.core.handle, position)
+            again = slow.sb_housekeeper_look_at(queue.handle, position)
             if again:
                 heapq.heappush(self._timers, (max(again, now + 1) if again > now else now + 1_000_000, slot, position))
 
@@ -145,13 +188,14 @@ class Housekeeper:
 
     def _reap(self, ended: EndFlag) -> None:
         watched: dict[int, tuple[int, float]] = {}
+        pids = ffi.new("int32_t[]", _PROCESSES)
         poll = select.poll()
         poll.register(self._wake_reaper, select.POLLIN)
         while not ended.is_set():
-            known = {pid for pid, _ in watched.values()}
-            for process in range(4096):
-                pid = slow.sb_process_pid(self._connection.attachment.handle, process)
-                if pid and pid not in known and pid != os.getpid():
+            known = {pid for pid, _ in watched.values()} | {os.getpid()}
+            count = min(_PROCESSES, slow.sb_process_pids(self._connection.attachment.handle, pids, _PROCESSES))
+            for pid in ffi.unpack(pids, count):
+                if pid not in known:
                     with contextlib.suppress(OSError, psutil.NoSuchProcess):
                         born = psutil.Process(pid).create_time()
                         descriptor = os.pidfd_open(pid)
@@ -167,36 +211,6 @@ class Housekeeper:
             slow.sb_recover(self._handle)
         for descriptor in watched:
             os.close(descriptor)
-
-
-class _Watched:
-    """A queue as the housekeeper sees it.
-
-    Its handle, what was there at the last tick, and how far its timers are known.
-    """
-
-    def __init__(self, connection: CoreConnection, slot: int) -> None:
-        facts = connection.queue_facts(slot)
-        if facts is None:
-            library.raise_for(library.DELETED, "queue")
-        self.incarnation = int(facts.incarnation)
-        self.core = CoreQueue(
-            connection, bytes(ffi.buffer(facts.name, facts.name_length)).decode(errors="replace"), slot
-        )
-        self.memory: Any = ffi.new("uint64_t[8]")
-        self._cursor: Any = ffi.new("uint64_t[2]")
-        self._positions: Any = ffi.new("uint64_t[]", 1024)
-
-    def is_open(self) -> bool:
-        return bool(self.core.length() >= 0) and self.core.connection.queue_facts(self.core.slot) is not None
-
-    def new_positions(self) -> list[int]:
-        found: list[int] = []
-        while True:
-            count = slow.sb_housekeeper_timers(self.core.handle, self._cursor, self._positions, 1024)
-            found += ffi.unpack(self._positions, count) if count else []
-            if count < 1024:  # noqa: PLR2004
-                return found
 
 
 def main(arguments: list[str]) -> int:

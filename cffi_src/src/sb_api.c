@@ -109,10 +109,20 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool with_memory) {
   }
 }
 
-int32_t sb_process_pid(sb_broker *b, uint32_t process) {
+static int32_t process_pid(sb_broker *b, uint32_t process) {
   bool live =
       process < SB_MAX_PROCESSES && SB_BITS(SB_LOAD(&b->processes[process].word, SB_ACQUIRE), 0, 2) == SB_PROC_LIVE;
   return live ? SB_LOAD(&b->processes[process].pid, SB_RELAXED) : 0;
+}
+
+/* The processes that are attached; returns how many there are, of which `room` are written. */
+uint32_t sb_process_pids(sb_broker *b, int32_t *pids, uint32_t room) {
+  uint32_t count = 0;
+  for (uint32_t process = 0; process < SB_MAX_PROCESSES; process++) {
+    int32_t pid = process_pid(b, process);
+    if (pid != 0 && count++ < room) pids[count - 1] = pid;
+  }
+  return count;
 }
 
 /* ---- connection ---- */
@@ -284,7 +294,7 @@ sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts 
   f->id = id;
   f->created_ns = SB_LOAD(&shm->created_ns, SB_RELAXED);
   uint64_t word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
-  f->pid = (uint32_t)sb_process_pid(b, sb_conn_process(word));
+  f->pid = (uint32_t)process_pid(b, sb_conn_process(word));
   uint32_t at = SB_LOAD(&shm->holdings, SB_ACQUIRE);
   for (uint32_t n = 0; n < 65536u && sb_slab_object(b, at, SB_KIND_HOLDINGS) != NULL; n++) {
     sb_holdings_shm *chunk = sb_slot_at(b, at);

@@ -273,6 +273,30 @@ void sb_housekeeper_tick(sb_connection *c, uint32_t slot, uint64_t *memory) {
   }
 }
 
+uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, uint64_t *memories, uint32_t count) {
+  uint32_t found = 0;
+  sb_queue_memory *memory = (sb_queue_memory *)(void *)memories;
+  for (uint32_t i = 0; i < count; i++) {
+    memory[i].new_timers = sb_housekeeping_has_timers(queues[i], memory[i].cursors);
+    found += memory[i].new_timers != 0;
+  }
+  return found;
+}
+
+/* One tick for many queues: a single call, because a tick of ten thousand quiet queues must cost next to nothing. */
+void sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, uint64_t *memories, uint32_t count) {
+  sb_queue_memory *memory = (sb_queue_memory *)(void *)memories;
+  for (uint32_t i = 0; i < count && sb_api_enter(c) == SB_OK; i++) {
+    sb_housekeeping_queue(c, queues[i]->slot, &memory[i]);
+    sb_api_leave(c);
+  }
+}
+
+/* Changes whenever queues may have come or gone: by a change of the topology, or because somebody died. */
+uint64_t sb_housekeeper_changes(sb_connection *c) {
+  return SB_LOAD(&c->b->header->topology_epoch, SB_ACQUIRE) + SB_LOAD(&c->b->header->reaped, SB_ACQUIRE);
+}
+
 int64_t sb_housekeeper_timers(sb_queue *q, uint64_t *cursor, uint64_t *positions, uint32_t room) {
   return sb_housekeeping_timers(q, cursor, positions, room);
 }
@@ -298,14 +322,14 @@ void sb_housekeeper_trim(sb_queue *q) {
 
 uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns) {
   int32_t holder;
-  uint32_t freed = 0;
+  uint32_t left = 0;
   if (sb_usable(c) == SB_OK && sb_topology_lock(c->b, deadline_ns, &holder) == SB_OK) {
     sb_lock(&c->lock);
-    freed = sb_directory_sweep(c);
+    left = sb_directory_sweep(c);
     sb_unlock(&c->lock);
     sb_topology_unlock(c->b);
   }
-  return freed;
+  return left;
 }
 
 bool sb_housekeeper_missing(sb_broker *b) { return sb_byte_holder(b->lock_fd, SB_LOCK_HOUSEKEEPER) == 0; }

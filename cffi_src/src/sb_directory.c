@@ -187,7 +187,7 @@ static unsigned queue_state(sb_broker *b, uint32_t slot) {
 }
 
 uint32_t sb_directory_sweep(sb_connection *c) {
-  uint32_t freed = 0, index = 0, slot, live = 0;
+  uint32_t left = 0, index = 0, slot, live = 0;
   while ((slot = sb_directory_next(c->b, &index, false)) != 0) {
     live++;
     if (queue_state(c->b, slot) == SB_QUEUE_CLOSED) { /* closed by somebody whose deleter died: its name goes now */
@@ -212,8 +212,9 @@ uint32_t sb_directory_sweep(sb_connection *c) {
     if (word != NULL && sb_upkeep_free(c, slot)) {
       SB_CRASHPOINT("directory.freed");
       (void)SB_CAS(word, &entry, (uint64_t)SB_DIR_DEAD, SB_RELEASE);
-      freed++;
+    } else {
+      left++;
     }
   }
-  return freed;
+  return left;
 }

@@ -103,6 +103,11 @@ static bool has_timer(sb_broker *b, uint64_t word) {
   return m->due_ns != 0 || m->expires_ns != 0;
 }
 
+bool sb_housekeeping_has_timers(const sb_queue *q, const uint64_t *cursors) {
+  return SB_LOAD(&q->shm->timers_lost, SB_ACQUIRE) != 0 || cursors[1] != 0 ||
+         SB_LOAD(&q->shm->schedule.tail, SB_ACQUIRE) > cursors[0];
+}
+
 /* cursors[0] goes through the schedule list; cursors[1], when it is not 0, through all cells (it is one more than the next). */
 uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions, uint32_t room) {
   sb_ring r;

@@ -19,12 +19,18 @@
 #include "sb_directory.h"
 #include "sb_recover.h"
 
-/* What the housekeeper remembers of a queue from tick to tick. */
+/* What the housekeeper remembers of a queue from tick to tick; eight words, which its caller keeps. */
 typedef struct {
   uint64_t last_take, tail, quiet_ticks, wrong_ticks;
+  uint64_t cursors[2]; /* how far its timers are known, see sb_housekeeping_timers */
+  uint64_t new_timers; /* 1: there are more */
+  uint64_t reserved;
 } sb_queue_memory;
+_Static_assert(sizeof(sb_queue_memory) == 8 * sizeof(uint64_t), "memory of a queue");
 
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory);
+/* Is there an entry behind the cursor of the schedule, or a scan of all cells to do? Two loads. */
+bool sb_housekeeping_has_timers(const sb_queue *q, const uint64_t *cursors);
 /* Copies positions of schedule entries from *cursor on; with timers_lost, of all cells that have a timer. */
 uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions, uint32_t room);
 /* Drops the schedule entries of messages that need no timer any more. */
