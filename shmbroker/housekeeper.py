@@ -16,17 +16,16 @@ import threading
 import time
 from typing import Any
 
-import psutil
-
 from shmbroker import exceptions
 from shmbroker._core import library, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
 
 TICK_SECONDS = 0.25
+REST_SECONDS = 1.0  # between ticks while nothing happens in any queue
 LINGER_SECONDS = 10.0
 _TRIM_TICKS = 40
-_WATCH_TICKS = 16  # queues are looked for that often even if nothing says that there are others
+_WATCH_TICKS = 8  # queues, and clients, are looked for that often even if nothing says that there are others
 _PROCESSES = 4096
 _POSITIONS = 1024
 _WORDS, _CURSORS, _NEW_TIMERS = 8, 4, 6  # of sb_queue_memory
@@ -61,7 +60,8 @@ class Housekeeper:
         self._handles = ffi.new("sb_queue *[]", 1)
         self._memories = ffi.new("uint64_t[]", _WORDS)  # what the core remembers of each of them
         self._positions = ffi.new("uint64_t[]", _POSITIONS)
-        self._changes, self._unfreed = -1, 0
+        self._changes, self._unfreed, self._attached = -1, 0, -1
+        self._busy = True
         self._timers: list[tuple[int, int, int]] = []
         self._ticks = 0
         self._wake_reaper = os.eventfd(0, os.EFD_CLOEXEC)
@@ -81,10 +81,11 @@ class Housekeeper:
         try:
             while not ended.is_set():
                 self._tick()
-                if self._clients():
-                    lonely_since = time.monotonic()
-                elif linger is not None and time.monotonic() - lonely_since > linger:
-                    break
+                if self._ticks % _WATCH_TICKS == 0:
+                    if self._clients():
+                        lonely_since = time.monotonic()
+                    elif linger is not None and time.monotonic() - lonely_since > linger:
+                        break
                 if self._wait() == library.STOPPING:
                     break
         finally:
@@ -96,7 +97,7 @@ class Housekeeper:
             self._connection.close()
 
     def _wait(self) -> int:
-        until = time.monotonic_ns() + int(TICK_SECONDS * library.NANOSECONDS)
+        until = time.monotonic_ns() + int((TICK_SECONDS if self._busy else REST_SECONDS) * library.NANOSECONDS)
         due = self._timers[0][0] if self._timers else library.FOR_EVER
         slow.sb_housekeeper_next_due(self._handle, due)
         if self._new_timers():  # looked again after saying what we know: nobody's timer falls in between
@@ -110,10 +111,14 @@ class Housekeeper:
 
     def _tick(self) -> None:
         self._ticks += 1
+        attached = slow.sb_process_attaches(self._connection.attachment.handle)
+        if attached != self._attached:  # somebody new, whose end the reaper is to hear of
+            self._attached = attached
+            os.eventfd_write(self._wake_reaper, 1)
         self._watch()
         self._new_timers()
         self._run_timers()
-        slow.sb_housekeeper_ticks(self._handle, self._handles, self._memories, len(self._watched))
+        self._busy = bool(slow.sb_housekeeper_ticks(self._handle, self._handles, self._memories, len(self._watched)))
         if self._ticks % _TRIM_TICKS == 0:
             for queue in self._watched:
                 slow.sb_housekeeper_trim(queue.handle)
@@ -187,30 +192,31 @@ class Housekeeper:
     # ---- the dead ----
 
     def _reap(self, ended: EndFlag) -> None:
-        watched: dict[int, tuple[int, float]] = {}
-        pids = ffi.new("int32_t[]", _PROCESSES)
+        watched: dict[int, int] = {}
         poll = select.poll()
         poll.register(self._wake_reaper, select.POLLIN)
         while not ended.is_set():
-            known = {pid for pid, _ in watched.values()} | {os.getpid()}
-            count = min(_PROCESSES, slow.sb_process_pids(self._connection.attachment.handle, pids, _PROCESSES))
-            for pid in ffi.unpack(pids, count):
-                if pid not in known:
-                    with contextlib.suppress(OSError, psutil.NoSuchProcess):
-                        born = psutil.Process(pid).create_time()
-                        descriptor = os.pidfd_open(pid)
-                        watched[descriptor] = (pid, born)
-                        poll.register(descriptor, select.POLLIN)
-            died = poll.poll(TICK_SECONDS * 1000)
-            for descriptor, _ in died:
-                if descriptor == self._wake_reaper:
-                    continue
-                poll.unregister(descriptor)
-                os.close(descriptor)
-                del watched[descriptor]
+            self._watch_processes(watched, poll)
             slow.sb_recover(self._handle)
+            for descriptor, _ in poll.poll(REST_SECONDS * 1000):
+                if descriptor == self._wake_reaper:
+                    os.eventfd_read(descriptor)
+                else:
+                    poll.unregister(descriptor)
+                    os.close(descriptor)
+                    del watched[descriptor]
         for descriptor in watched:
             os.close(descriptor)
+
+    def _watch_processes(self, watched: dict[int, int], poll: select.poll) -> None:
+        known = {*watched.values(), os.getpid()}
+        pids = ffi.new("int32_t[]", _PROCESSES)
+        count = min(_PROCESSES, slow.sb_process_pids(self._connection.attachment.handle, pids, _PROCESSES))
+        for pid in set(ffi.unpack(pids, count)) - known:
+            with contextlib.suppress(OSError):  # gone already: sb_recover sees for itself
+                descriptor = os.pidfd_open(pid)
+                watched[descriptor] = pid
+                poll.register(descriptor, select.POLLIN)
 
 
 def main(arguments: list[str]) -> int:

@@ -192,7 +192,7 @@ void sb_housekeeper_end(sb_connection *c);
 sb_status sb_housekeeper_wait(sb_connection *c, uint64_t deadline_ns);
 void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns);
 void sb_housekeeper_tick(sb_connection *c, uint32_t slot, uint64_t *memory);
-void sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, uint64_t *memories, uint32_t count);
+uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, uint64_t *memories, uint32_t count);
 uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, uint64_t *memories, uint32_t count);
 uint64_t sb_housekeeper_changes(sb_connection *c);
 int64_t sb_housekeeper_timers(sb_queue *q, uint64_t *cursor, uint64_t *positions, uint32_t room);
@@ -202,6 +202,7 @@ uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns);
 bool sb_housekeeper_missing(sb_broker *b);
 uint32_t sb_recover(sb_connection *c);
 bool sb_recover_one(sb_connection *c, uint32_t process);
+uint32_t sb_process_attaches(sb_broker *b);
 uint32_t sb_process_pids(sb_broker *b, int32_t *pids, uint32_t room);
 
 /* ---- doctor ---- */

@@ -115,6 +115,9 @@ static int32_t process_pid(sb_broker *b, uint32_t process) {
   return live ? SB_LOAD(&b->processes[process].pid, SB_RELAXED) : 0;
 }
 
+/* How often a process attached so far: what has not changed since brought nobody new. */
+uint32_t sb_process_attaches(sb_broker *b) { return SB_LOAD(&b->header->next_process, SB_ACQUIRE); }
+
 /* The processes that are attached; returns how many there are, of which `room` are written. */
 uint32_t sb_process_pids(sb_broker *b, int32_t *pids, uint32_t room) {
   uint32_t count = 0;

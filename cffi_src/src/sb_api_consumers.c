@@ -283,13 +283,17 @@ uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, uint64_t *memories, 
   return found;
 }
 
-/* One tick for many queues: a single call, because a tick of ten thousand quiet queues must cost next to nothing. */
-void sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, uint64_t *memories, uint32_t count) {
+/* One tick for many queues: a single call, because a tick of ten thousand quiet queues must cost next to nothing.
+ * Returns how many of them do not rest. */
+uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, uint64_t *memories, uint32_t count) {
   sb_queue_memory *memory = (sb_queue_memory *)(void *)memories;
+  uint32_t busy = 0;
   for (uint32_t i = 0; i < count && sb_api_enter(c) == SB_OK; i++) {
     sb_housekeeping_queue(c, queues[i]->slot, &memory[i]);
+    busy += !sb_housekeeping_rests(&memory[i]);
     sb_api_leave(c);
   }
+  return busy;
 }
 
 /* Changes whenever queues may have come or gone: by a change of the topology, or because somebody died. */

@@ -54,6 +54,10 @@ static void scrub_lists(sb_connection *by, uint32_t queue) {
   }
 }
 
+bool sb_housekeeping_rests(const sb_queue_memory *memory) {
+  return memory->quiet_ticks >= REST_TICKS && memory->wrong_ticks == 0;
+}
+
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory) {
   sb_queue_shm *q = sb_slab_object(by->b, slot, SB_KIND_QUEUE);
   sb_ring r;

@@ -29,6 +29,8 @@ typedef struct {
 _Static_assert(sizeof(sb_queue_memory) == 8 * sizeof(uint64_t), "memory of a queue");
 
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory);
+/* Has nothing happened for a while, and is everything right? */
+bool sb_housekeeping_rests(const sb_queue_memory *memory);
 /* Is there an entry behind the cursor of the schedule, or a scan of all cells to do? Two loads. */
 bool sb_housekeeping_has_timers(const sb_queue *q, const uint64_t *cursors);
 /* Copies positions of schedule entries from *cursor on; with timers_lost, of all cells that have a timer. */
