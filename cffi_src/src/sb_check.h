@@ -9,7 +9,7 @@
  * its place, and above them SB_KNOWN_... bits. It is the checker's own memory.
  *
  * Invariants:
- *  I38 nothing shared is written, and nothing is believed that was not bounds-checked: a slot number is used after
+ *  I40 nothing shared is written, and nothing is believed that was not bounds-checked: a slot number is used after
  *      sb_check_kind() knows what begins there. No walk is longer than the memory it walks.
  *
  * Ordering pairs: none.   Death: nothing shared is written.
@@ -19,6 +19,7 @@
 #define SB_CHECK_H
 
 #include "sb_nodes.h"
+#include "sb_view.h"
 
 typedef struct {
   sb_broker *b;

@@ -14,7 +14,7 @@ enum {
   ROOM_WAITING,
   MEMORY_WAITING,
   OF_LEVEL
-};                                       /* SB_BAD_LIST */
+}; /* SB_BAD_LIST */
 enum { NO_NODE, FROM_LATER, ELSEWHERE }; /* SB_BAD_ENTRY */
 
 typedef struct {

@@ -3,10 +3,11 @@
 #include "sb_check.h"
 
 #include "sb_liveness.h"
+#include "sb_slab.h"
 
 /* Numbers behind `which`. */
 enum { WORD, PROCESS, RECORD, IDENTITY, WAITER };
-enum { CHUNK, USED, ENTRY, CELL, SLOT, PAGE, LEDGER, NO_CHUNK, CELLS };
+enum { CHUNK, USED, ENTRY, CELL, SLOT, PAGE, LEDGER, NO_CHUNK, CELLS, VIEW };
 
 bool sb_check_lives(const sb_checkup *k, unsigned connection) {
   return connection != 0 && connection < SB_MAX_CONNECTIONS &&
@@ -50,8 +51,27 @@ static bool owns_ledger(const sb_checkup *k, unsigned id, uint64_t where) {
          SB_BITS(SB_LOAD(&((sb_ledger_shm *)sb_slot_at(k->b, (uint32_t)where))->owner, SB_ACQUIRE), 0, 12) == id;
 }
 
+/* Does the entry name a reference by which this connection looks at a body (I39)? */
+static bool owns_view(const sb_checkup *k, unsigned id, uint64_t what, uint64_t where) {
+  uint32_t slot = sb_holding_slot(what);
+  unsigned ref = (unsigned)(where & 0xffu);
+  if (!sb_check_is(k, slot, SB_KIND_MESSAGE) || ref >= SB_MAX_REFS) {
+    return false;
+  }
+  const sb_message_shm *m = sb_slot_at(k->b, slot);
+  uint64_t header = sb_check_header(k, slot), offset = m->body_offset;
+  if (sb_slot_state(header) != SB_SLOT_PUBLISHED || sb_slot_gen(header) != where >> 8 ||
+      (sb_slot_refs(header) >> ref & 1) == 0 || offset < sizeof *m + SB_VIEWERS_BYTES ||
+      offset > sb_slab_slot_bytes(k->b, slot)) {
+    return false;
+  }
+  const _Atomic uint16_t *viewers = (const void *)((const uint8_t *)sb_slot_at(k->b, slot) + offset - SB_VIEWERS_BYTES);
+  return SB_LOAD(&viewers[ref], SB_RELAXED) == id;
+}
+
 /* An entry is written before the CAS that it announces, so that of somebody who died may name what is not his. So may
- * that of `stale` ones: the first of a chunk, and the one that is kept for retiring pages. */
+ * that of `stale` ones: the first of each chunk announces the next chunk, the one behind it in the first chunk is kept
+ * aside for what is unlinked and freed (`page_token`); nobody clears them. */
 static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t where, bool stale) {
   uint32_t slot = sb_holding_slot(what);
   unsigned kind = sb_check_kind(k, slot);
@@ -81,6 +101,13 @@ static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t wher
         bad(k, id, LEDGER, where, 0, 0);
       }
       break;
+    case SB_HOLD_VIEW:
+      if (owns_view(k, id, what, where)) {
+        k->seen[slot] |= 1u << (where & 0xffu);
+      } else if (!stale) {
+        bad(k, id, VIEW, slot, where & 0xffu, 0);
+      }
+      break;
     case SB_HOLD_CHUNK:
       if (where >= k->b->chunk_limit) bad(k, id, NO_CHUNK, where, what, k->b->chunk_limit);
       break;
@@ -105,7 +132,8 @@ static void check_holdings(sb_checkup *k, unsigned id, uint32_t first, bool dyin
     }
     for (uint32_t i = 0; i < used; i++) {
       uint64_t what = SB_LOAD(&chunk->entries[i].what, SB_ACQUIRE);
-      check_entry(k, id, what, SB_LOAD(&chunk->entries[i].where, SB_ACQUIRE), dying || i < SB_HOLDINGS_FIRST);
+      bool aside = i < SB_HOLDINGS_FIRST || (at == first && i == SB_HOLDINGS_FIRST);
+      check_entry(k, id, what, SB_LOAD(&chunk->entries[i].where, SB_ACQUIRE), dying || aside);
     }
     at = SB_LOAD(&chunk->next, SB_ACQUIRE);
   }

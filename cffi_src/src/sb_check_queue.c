@@ -102,7 +102,7 @@ static void visit_cell(sb_checkup *k, void *context, const sb_check_cell *cell) 
   t->ready += state == SB_CELL_AVAILABLE;
   t->held += state == SB_CELL_HELD;
   t->owned += state == SB_CELL_ACQUIRED || state == SB_CELL_REMOVING;
-  t->bytes += state != SB_CELL_SETTLED ? bytes : 0;
+  t->bytes += bytes;
   t->ready_bytes += state == SB_CELL_AVAILABLE ? bytes : 0;
   if (state == SB_CELL_AVAILABLE && cell->position < t->head && !cell->marked) {
     sb_check_found(k, (sb_finding){SB_HIDDEN_CELL, t->slot, slot, 0, 0, cell->position, t->head, 0});

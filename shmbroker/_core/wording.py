@@ -70,6 +70,7 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
         "connection {slot}: its holdings name slot {where} as a ledger, which is not its own",
         "connection {slot}: its holdings name chunk {where}, of {expected}",
         "connection {slot}: its holdings name {found} of the {expected} messages it holds",
+        "connection {slot}: its holdings say it reads the body in slot {where} by reference {found}, which is not its own",
     ),
     slow.SB_BAD_DIRECTORY: (
         "directory entry {where}: leads to slot {slot}, which is no queue ({found_kind})",
