@@ -104,8 +104,40 @@ typedef struct {
   uint64_t delivered, wakes;
 } sb_consumer_facts;
 
+/* What a check finds; wording.py has a sentence for each code, and for each `which` of those that have several. */
+typedef enum {
+  SB_NOT_CHECKED = 1,  /* nothing was looked at: `found` is the status */
+  SB_BAD_HEADER,       /* a field of the broker's header */
+  SB_BAD_CLASS,        /* a class of slots */
+  SB_BAD_CHUNK,        /* a chunk word */
+  SB_BAD_SLOT,         /* a slot header in an impossible state; of: the kind */
+  SB_BAD_OWNER,        /* a slot or cell of a connection that does not exist */
+  SB_UNLISTED,         /* a slot whose owner does not know it: it would be lost with its owner; of: the kind */
+  SB_LEAKED_SLOT,      /* a slot that nothing refers to; of: the kind */
+  SB_BAD_CONNECTION,   /* a connection word or record */
+  SB_BAD_HOLDING,      /* an entry of a table of holdings */
+  SB_BAD_DIRECTORY,    /* a directory entry */
+  SB_BAD_QUEUE,        /* a field of a queue object */
+  SB_BAD_CHAIN,        /* the ledgers or the levels of a queue */
+  SB_BAD_LEDGER,       /* a ledger */
+  SB_BAD_PAGE,         /* a page or a link to one; of: the ring */
+  SB_BAD_CELL,         /* a cell word; of: the ring */
+  SB_BAD_TAIL,         /* a hole in a ring, or a hint beyond its end; of: the ring */
+  SB_LOST_BODY,        /* a cell names a slot that does not hold its message */
+  SB_SHARED_REFERENCE, /* two cells hold the same reference */
+  SB_BAD_MESSAGE,      /* a message header that does not fit its slot */
+  SB_HIDDEN_CELL,      /* a ready message before the head that no bit leads to */
+  SB_BAD_COUNT,        /* counters differ from the cells */
+  SB_BAD_HINT,         /* `taken`, `admitted` ... differ from the cells */
+  SB_BAD_LIST,         /* interested, notified ... differ from the lists */
+  SB_BAD_ENTRY,        /* an entry of a consumer list; of: the ring */
+  SB_LOST_NODE,        /* a consumer that is not in its list */
+  SB_BAD_TIMER,        /* an entry of the schedule */
+  SB_UNREAPED          /* somebody died and is not cleared up after: may explain the others */
+} sb_trouble;
+
 typedef struct {
-  uint32_t code, slot;
+  uint32_t code, queue, slot, which, of;
   uint64_t where, found, expected;
 } sb_finding;
 
@@ -205,5 +237,5 @@ bool sb_recover_one(sb_connection *c, uint32_t process);
 uint32_t sb_process_attaches(sb_broker *b);
 uint32_t sb_process_pids(sb_broker *b, int32_t *pids, uint32_t room);
 
-/* ---- doctor ---- */
+/* ---- doctor: reads only; returns how many findings there are, of which `room` fit ---- */
 uint32_t sb_check(sb_connection *c, sb_finding *findings, uint32_t room);

@@ -304,11 +304,15 @@ uint32_t sb_nodes_count(sb_broker *b, const sb_ring *list, unsigned state) {
 
 /* Hints are set to what the lists hold. One that may only cost an extra wake waits until the difference has lasted
  * (`patient`): somebody may be between raising it and moving the node. One that could suppress a wake is mended at once. */
-static void correct(_Atomic int32_t *hint, int32_t counted, bool high_is_harmless, bool patient) {
+static bool correct(_Atomic int32_t *hint, int32_t counted, bool high_is_harmless, bool patient) {
   int32_t is = SB_LOAD(hint, SB_SEQ_CST);
-  if (is != counted && (patient || (is < counted) == high_is_harmless)) {
+  if (is == counted) {
+    return true;
+  }
+  if (patient || (is < counted) == high_is_harmless) {
     (void)SB_CAS(hint, &is, counted, SB_SEQ_CST);
   }
+  return false;
 }
 
 /* Nodes of a queue in that state, by their words (a list may name one twice); level 0 = any, counted = those that count only. */
@@ -336,10 +340,11 @@ bool sb_nodes_recount(sb_broker *b, uint32_t queue, bool patient) {
   sb_queue_shm *q = sb_slot_at(b, queue);
   sb_ring list;
   uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
+  bool right = true; /* of the levels too: a count that is too high there holds all lower priorities off (I32) */
   for (uint32_t n = 0; n < MAX_LEVELS && sb_level_at(b, level) != NULL; n++) {
     sb_level_shm *l = sb_slot_at(b, level);
-    correct(&l->interested_count, nodes_in(b, queue, level, SB_NODE_INTERESTED, false), true, patient);
-    correct(&l->notified_count, nodes_in(b, queue, level, SB_NODE_NOTIFIED, false), false, patient);
+    right = correct(&l->interested_count, nodes_in(b, queue, level, SB_NODE_INTERESTED, false), true, patient) && right;
+    right = correct(&l->notified_count, nodes_in(b, queue, level, SB_NODE_NOTIFIED, false), false, patient) && right;
     level = SB_LOAD(&l->next, SB_ACQUIRE);
   }
   struct {
@@ -354,10 +359,8 @@ bool sb_nodes_recount(sb_broker *b, uint32_t queue, bool patient) {
                {&q->room_waiting,
                 sb_ring_open(b, queue, SB_RING_ROOM, &list) ? (int32_t)sb_nodes_count(b, &list, SB_NODE_INTERESTED) : 0,
                 true}};
-  bool right = true;
   for (unsigned i = 0; i < sizeof hints / sizeof hints[0]; i++) {
-    right = SB_LOAD(hints[i].hint, SB_SEQ_CST) == hints[i].is && right;
-    correct(hints[i].hint, hints[i].is, hints[i].high_is_harmless, patient);
+    right = correct(hints[i].hint, hints[i].is, hints[i].high_is_harmless, patient) && right;
   }
   return right;
 }

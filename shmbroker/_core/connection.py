@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from shmbroker import exceptions, statistics
-from shmbroker._core import attachment, library, wording
+from shmbroker._core import attachment, library, segments, wording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,6 +18,7 @@ ffi, slow, fast = library.ffi, library.slow, library.fast
 _MAX_CONNECTIONS = 4096
 _STATES = {0: "removed", 1: "not_interested", 2: "interested", 3: "notified", 4: "non_acquiring"}
 _COUNTED, _DIRECT = 1, 2
+_FINDINGS = 1000
 
 
 P = ParamSpec("P")
@@ -280,20 +281,36 @@ class CoreConnection:
 
     @guarded
     def doctor(self) -> list[str]:
-        """What is wrong with the broker's memory, in words."""
-        room = 1000
-        findings = ffi.new("sb_finding[]", room)
-        count = slow.sb_check(self.handle, findings, room)
-        names: dict[int, str] = {}
-        for slot in self.queue_slots():
-            facts = self.queue_facts(slot)
-            if facts is not None:
-                names[slot] = _name_of(facts)
-        words = [
-            wording.of(item.code, item.slot, item.where, item.found, item.expected, names=names)
-            for item in findings[0 : min(count, room)]
-        ]
-        return words + ([f"... and {count - room} more"] if count > room else [])
+        """What is wrong with the broker's memory, in words.
+
+        Raises:
+            BrokerError: it could not be examined.
+        """
+        facts = self.attachment.facts()
+        damaged = segments.damaged(self.attachment.path, facts.segments, facts.chunks_per_segment)
+        if damaged:  # touching what is no longer there would end this process
+            return damaged
+        count, findings = self._check()
+        if findings:  # what was only under way is not found a second time
+            again = set(self._check()[1])
+            findings = [finding for finding in findings if finding in again]
+        words = [finding.words(self._name_in(finding.queue)) for finding in findings]
+        return words + ([f"... and {count - _FINDINGS} more"] if count > _FINDINGS else [])
+
+    def _check(self) -> tuple[int, list[wording.Finding]]:
+        memory = ffi.new("sb_finding[]", _FINDINGS)
+        count = int(slow.sb_check(self.handle, memory, _FINDINGS))
+        findings = [wording.Finding.copied(item) for item in memory[0 : min(count, _FINDINGS)]]
+        if count and findings[0].code == slow.SB_NOT_CHECKED:
+            library.raise_for(findings[0].found, f"doctor of broker {self.attachment.name!r}")
+        return count, findings
+
+    def _name_in(self, slot: int) -> str | None:
+        try:
+            facts = self.queue_facts(slot) if slot else None
+        except exceptions.BrokerError:
+            return None
+        return _name_of(facts) if facts is not None else None
 
 
 def _name_of(facts: Any) -> str:  # noqa: ANN401

@@ -127,6 +127,21 @@ def grow(path: str, number: int, chunks_per_segment: int, mode: int) -> None:
         _make(path, number, library.slow.sb_segment_bytes(number, chunks_per_segment), mode)
 
 
+def damaged(path: str, count: int, chunks_per_segment: int) -> list[str]:
+    """What is wrong with the files of a broker that has ``count`` segments beside its first: missing, or cut short."""
+    found = []
+    for number in range(count + 1):
+        file, whole = file_of(path, number), int(library.slow.sb_segment_bytes(number, chunks_per_segment))
+        try:
+            size = file.stat().st_size
+        except OSError as error:
+            found.append(f"segment {number}: {file} cannot be read: {error.strerror}")
+            continue
+        if size < whole:
+            found.append(f"segment {number}: {file} is cut short: {size} bytes, not {whole}")
+    return found
+
+
 def remove(path: str) -> None:
     """Unlinks every file of a broker: its memory goes with the last process that maps it."""
     for file in DIRECTORY.glob(f"{path[1:]}.*"):

@@ -1,48 +1,226 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The findings of a check, in words."""
+"""The findings of a check, in words: what is wrong, where, what was found and what was expected."""
 
 from __future__ import annotations
 
-_COUNTS = {0: "ready", 1: "delivering", 2: "scheduled"}
-_HINTS = {0: "taken", 1: "admitted"}
-_LISTS = {0: "interested", 1: "notified", 9: "levels", 10: "ledgers"}
-_SENTENCES = {
-    1: "header: magic {found:#x} instead of {expected:#x}, or impossible limits",
-    2: "chunk {slot}: impossible word {found:#x}",
-    3: "slot {slot}: impossible header {found:#x}",
-    4: "{queue}, at {where}: owned by connection {found}, which does not exist",
-    5: ("slot {slot}: published, but no cell or object refers to it (references {found:#x}, seen {expected:#x})"),
-    6: "{queue}, position {where}: impossible cell {found:#x}",
-    7: ("{queue}, position {where}: refers to slot {found}, which does not hold its message (header {expected:#x})"),
-    8: "{queue}, position {where}: slot {found} is referred to twice (reference {expected})",
-    9: "{queue}, position {where}: page does not fit its place (found {found:#x}, expected {expected:#x})",
-    10: "{queue}: counters say {found} {counter} messages, the cells {expected}",
-    11: "{queue}: hint {hint} is {signed_found}, should be {signed_expected}",
-    12: "{queue}: {listed} count is {signed_found}, the list holds {expected}",
-    13: "directory entry {where}: leads to slot {slot}, which is not an open queue",
-    14: "{queue}, position {where}: message says {found} bytes in a slot of {expected}",
-    15: "connection {slot}: impossible record {found:#x}",
-    16: "{queue}, position {where}: free cell before the tail {found}",
-    17: "{queue}, position {where}: ready message that no hint leads to",
-}
-_OTHER = "finding {code} at {slot}/{where}: {found:#x}, expected {expected:#x}"
+import dataclasses
+from typing import Any
+
+from shmbroker._core.library import slow
+
+_KINDS = ("a message", "a leaf page", "an inner page", "a queue", "a consumer node", "a priority level", "a ledger",
+          "a connection record", "a table of holdings", "no slot")  # fmt: skip
+_RINGS = ("messages", "list of all consumers", "list of browsers", "list of idle consumers", "list of waiting producers",
+          "schedule", "list of interested consumers", "list of notified consumers",
+          "list of those who wait for memory")  # fmt: skip
+_STATES = ("removed", "not interested", "interested", "notified", "browsing")
+
+# By code, then by `which`.
+_SENTENCES: dict[int, tuple[str, ...]] = {
+    slow.SB_NOT_CHECKED: ("the memory could not be examined (status {found})",),
+    slow.SB_BAD_HEADER: (
+        "header: magic is {found:#x}, not {expected:#x}",
+        "header: layout is {found:#x}, not {expected:#x}",
+        "header: limits say {found}, not {expected}",
+        "header: {found} segments, of at most {expected}",
+        "segment {where} cannot be mapped: it is missing, cut short, or somebody else's (status {found})",
+        "header: counts {found} queues, the directory has {expected}",
+        "header: the housekeeper waits at slot {found}, which is no node",
+    ),
+    slow.SB_BAD_CLASS: (
+        "class {slot}: slots of {found} units, not {expected}",
+        "class {slot}: holds kind {found}, not {expected}",
+        "class {slot}: its hint leads to chunk {found}, of {expected}",
+    ),
+    slow.SB_BAD_CHUNK: (
+        "chunk {slot}: impossible state (word {found:#x})",
+        "chunk {slot}: class {expected}, which does not exist (word {found:#x})",
+        "chunk {slot}: first of an impossible run of {expected} chunks (word {found:#x})",
+        "chunk {slot}: does not fit the run it belongs to (word {found:#x})",
+        "chunk {slot}: in use, but there are only {expected} chunks (word {found:#x})",
+    ),
+    slow.SB_BAD_SLOT: (
+        "slot {slot} ({kind}): free, but with references (header {found:#x})",
+        "slot {slot} ({kind}): impossible references (header {found:#x})",
+        "slot {slot} ({kind}): impossible state (header {found:#x})",
+    ),
+    slow.SB_BAD_OWNER: (
+        "slot {slot} ({kind}): owned by connection {found}, which does not exist",
+        "chunk {slot}: being taken or given back by connection {found}, which does not exist",
+        "{queue}, position {where}: the message in slot {slot} is held by connection {found}, which does not exist",
+    ),
+    slow.SB_UNLISTED: ("slot {slot} ({kind}): connection {found} owns it, whose holdings do not name it",),
+    slow.SB_LEAKED_SLOT: (
+        "slot {slot} ({kind}): in use, but nothing refers to it (references {found:#x}, seen {expected:#x})",
+    ),
+    slow.SB_BAD_CONNECTION: (
+        "connection {slot}: impossible word {found:#x}",
+        "connection {slot}: belongs to process slot {found}, which nobody has",
+        "connection {slot}: its record should be in slot {where}, which is not its own (header {found:#x})",
+        "connection {slot}: its record in slot {where} says connection {found} of process slot {expected}",
+        "connection {slot}: its record names slot {found} as the node its thread waits at, which is no node",
+    ),
+    slow.SB_BAD_HOLDING: (
+        "connection {slot}: its holdings go on in slot {where}, which is not a table of its own (header {found:#x})",
+        "connection {slot}: its holdings in slot {where} claim {found} entries, of at most {expected}",
+        "connection {slot}: impossible entry {found:#x} in its holdings",
+        "connection {slot}: its holdings name position {where} of {queue}, which it does not hold",
+        "connection {slot}: its holdings name slot {where} ({found_kind}), which it does not own",
+        "connection {slot}: its holdings name slot {where} as a page, which it is not ({found_kind})",
+        "connection {slot}: its holdings name slot {where} as a ledger, which is not its own",
+        "connection {slot}: its holdings name chunk {where}, of {expected}",
+        "connection {slot}: its holdings name {found} of the {expected} messages it holds",
+        "connection {slot}: its holdings say it reads the body in slot {where} by reference {found}, which is not its own",
+    ),
+    slow.SB_BAD_DIRECTORY: (
+        "directory entry {where}: leads to slot {slot}, which is no queue ({found_kind})",
+        "directory entry {where}: leads to {queue} in slot {slot}, as another entry does",
+        "directory entry {where}: leads to {queue} in slot {slot}, which is not open (state {found})",
+        "directory entry {where}: leads to slot {slot}, a queue whose name of {found} bytes has {expected}",
+        "directory entry {where}: {queue} in slot {slot} is not found by its name (found slot {found})",
+    ),
+    slow.SB_BAD_QUEUE: (
+        "{queue}: ring_size is {found}",
+        "{queue}: max_length is {found}",
+        "{queue}: max_bytes is {found}",
+        "{queue}: overflow is number {found}",
+    ),
+    slow.SB_BAD_CHAIN: (
+        "{queue}: the chain of its ledgers leads to slot {slot}, which does not belong there ({found_kind})",
+        "{queue}: the chain of its priorities leads to slot {slot}, which does not belong there ({found_kind})",
+    ),
+    slow.SB_BAD_LEDGER: (
+        "{queue}: the ledger in slot {slot} says it is of the queue in slot {found}, not {expected}",
+        "{queue}: the ledger in slot {slot} belongs to connection {found}, which does not exist",
+        "{queue}: the ledger in slot {slot} belongs to connection {found}, whose holdings do not name it",
+        "{queue}: the ledger in slot {slot} has an unfinished operation (kind {found}) and no owner",
+    ),
+    slow.SB_BAD_PAGE: (
+        "{ring} of {queue}, from position {where}: impossible link to a page (slot {slot}, found {found:#x})",
+        "{ring} of {queue}, from position {where}: the page should be in slot {slot}, which is {found_kind}, "
+        "not {expected_kind}",
+        "{ring} of {queue}, from position {where}: the page in slot {slot} is free (header {found:#x})",
+        "{ring} of {queue}, from position {where}: the page in slot {slot} says it begins at {found}, or is another's",
+        "{ring} of {queue}, from position {where}: the page in slot {slot} has another generation "
+        "(link {found:#x}, page {expected:#x})",
+        "{ring} of {queue}, from position {where}: the page in slot {slot} is linked twice",
+    ),
+    slow.SB_BAD_CELL: ("{ring} of {queue}, position {where}: impossible cell {found:#x} (generation {expected:#x})",),
+    slow.SB_BAD_TAIL: (
+        "{ring} of {queue}: position {found} is free, although position {where} is filled",
+        "{ring} of {queue}: the hint of the tail is {found}, position {expected} is free",
+        "{ring} of {queue}: the hint of the head is {found}, position {expected} is free",
+        "{ring} of {queue}: begins at position {found}, which cannot be",
+    ),
+    slow.SB_LOST_BODY: (
+        "{queue}, position {where}: refers to slot {slot}, which lies outside the memory ({expected} slots)",
+        "{queue}, position {where}: refers to slot {slot}, where no slot begins",
+        "{queue}, position {where}: refers to slot {slot}, which is {found_kind}, not a message",
+        "{queue}, position {where}: refers to slot {slot}, which is free (header {found:#x})",
+        "{queue}, position {where}: refers to slot {slot}, which is not published (header {found:#x})",
+        "{queue}, position {where}: refers to slot {slot} by reference {found}, which it does not have "
+        "(it has {expected:#x})",
+        "{queue}, position {where}: held with generation {found} of slot {slot}, which is at {expected}",
+    ),
+    slow.SB_SHARED_REFERENCE: (
+        "{queue}, position {where}: refers to slot {slot} by reference {found}, as another position does",
+    ),
+    slow.SB_BAD_MESSAGE: (
+        "{queue}, position {where}: the message in slot {slot} says {found} bytes, there is room for {expected}",
+        "{queue}, position {where}: the message in slot {slot} says its body begins at {found}, "
+        "key and properties end at {expected}",
+    ),
+    slow.SB_HIDDEN_CELL: (
+        "{queue}, position {where}: ready (slot {slot}), but before the head {found}, and no hint leads to it",
+    ),
+    slow.SB_BAD_COUNT: (
+        "{queue}: its counters say {found} messages are ready, its cells {expected}",
+        "{queue}: its counters say {found} messages are being delivered, its cells {expected}",
+        "{queue}: its counters say {found} messages are scheduled, its cells {expected}",
+        "{queue}: its counters say it holds {found} bytes, its messages {expected}",
+    ),
+    slow.SB_BAD_HINT: (
+        "{queue}: the hint of taken places is {found}, should be {expected}",
+        "{queue}: the hint of admitted messages is {found}, should be {expected}",
+        "{queue}: the hint of ready bytes is {found}, should be {expected}",
+        "{queue}: has limits, but does not keep the hints they need",
+    ),
+    slow.SB_BAD_LIST: (
+        "{queue}: counts {found} interested consumers, the lists hold {expected}",
+        "{queue}: counts {found} notified consumers, the lists hold {expected}",
+        "{queue}: counts {found} idle consumers, the list holds {expected}",
+        "{queue}: counts {found} browsers, the list holds {expected}",
+        "{queue}: counts {found} consumers, the list holds {expected}",
+        "{queue}: counts {found} waiting producers, the list holds {expected}",
+        "header: counts {found} who wait for memory, the list holds {expected}",
+        "{queue}: the priority in slot {slot} counts {found} interested consumers, its list holds {expected}",
+        "{queue}: the priority in slot {slot} counts {found} notified consumers, its list holds {expected}",
+    ),
+    slow.SB_BAD_ENTRY: (
+        "{ring} of {queue}, position {where}: names slot {slot}, which is no consumer node ({found_kind})",
+        "{ring} of {queue}, position {where}: names slot {slot} in epoch {found}, which is at {expected}",
+        "{ring} of {queue}, position {where}: names slot {slot}, a node of another list (of slot {found})",
+    ),
+    slow.SB_LOST_NODE: (
+        "{queue}, slot {slot}: a node of connection {where} whose word cannot be ({found:#x}, owner {expected})",
+        "{queue}, slot {slot}: a node of connection {where} is {state}, but no list has it: nobody would tell it",
+        "{queue}, slot {slot}: a node of connection {where} is {state}, but the list of all does not have it",
+    ),
+    slow.SB_BAD_TIMER: (
+        "{queue}: entry {where} of its schedule names position {found}, the queue ends at {expected}",
+    ),
+    slow.SB_UNREAPED: ("process {found} has died and is not cleared up after yet: what was found may come of that",),
+}  # fmt: skip
+_SIGNED = {slow.SB_BAD_QUEUE, slow.SB_BAD_COUNT, slow.SB_BAD_HINT, slow.SB_BAD_LIST}
+_OTHER = "finding {code}.{which} of {of} at slot {slot}, {where}: {found:#x}, expected {expected:#x}"
 
 
-def of(code: int, slot: int, where: int, found: int, expected: int, *, names: dict[int, str]) -> str:
-    """One finding as a sentence."""
-    return _SENTENCES.get(code, _OTHER).format(
-        code=code,
-        slot=slot,
-        where=where,
-        found=found,
-        expected=expected,
-        signed_found=_signed(found),
-        signed_expected=_signed(expected),
-        queue=f"queue {names[slot]!r}" if slot in names else f"object {slot}",
-        counter=_COUNTS.get(where, ""),
-        hint=_HINTS.get(where, ""),
-        listed=_LISTS.get(where, "list"),
-    )
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """What the core found: the fields of ``sb_finding``."""
+
+    code: int
+    queue: int
+    slot: int
+    which: int
+    of: int
+    where: int
+    found: int
+    expected: int
+
+    @classmethod
+    def copied(cls, item: Any) -> Finding:  # noqa: ANN401
+        """A finding out of the core's memory, which is used again."""
+        return cls(*(int(getattr(item, field.name)) for field in dataclasses.fields(cls)))
+
+    def words(self, queue_name: str | None) -> str:
+        """The finding as a sentence.
+
+        Args:
+            queue_name: of the queue it is about, ``None`` when there is none that could be read.
+        """
+        sentences = _SENTENCES.get(self.code, ())
+        sentence = sentences[self.which] if self.which < len(sentences) else _OTHER
+        signed = self.code in _SIGNED
+        return sentence.format(
+            code=self.code,
+            which=self.which,
+            of=self.of,
+            slot=self.slot,
+            where=self.where,
+            found=_signed(self.found) if signed else self.found,
+            expected=_signed(self.expected) if signed else self.expected,
+            queue=f"queue {queue_name!r}" if queue_name is not None else f"the queue in slot {self.queue}",
+            kind=_name(_KINDS, self.of),
+            found_kind=_name(_KINDS, self.found),
+            expected_kind=_name(_KINDS, self.expected),
+            ring=_name(_RINGS, self.of),
+            state=_name(_STATES, self.found),
+        )
+
+
+def _name(names: tuple[str, ...], number: int) -> str:
+    return names[number] if number < len(names) else f"number {number}"
 
 
 def _signed(value: int) -> int:

@@ -34,6 +34,7 @@ LAYERS = (
     {"sb_consumer"},
     {"sb_waiter"},
     {"sb_recover", "sb_directory", "sb_housekeeping", "sb_io"},
+    {"sb_check", "sb_check_lists", "sb_check_owners", "sb_check_queue", "sb_check_ring", "sb_check_slab"},
     {"sb_api", "sb_api_check", "sb_api_consumers", "sb_api_messages"},
 )
 LAYER_OF = {module: number for number, layer in enumerate(LAYERS) for module in layer}

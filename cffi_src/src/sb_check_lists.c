@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The doctor's look at the lists of consumers, of those who wait for room or memory, and at the schedule. */
+#include "sb_check.h"
+
+#include "sb_slab.h"
+
+/* Numbers behind `which`. */
+enum {
+  INTERESTED,
+  NOTIFIED,
+  NOT_INTERESTED,
+  NON_ACQUIRING,
+  CONSUMERS,
+  ROOM_WAITING,
+  MEMORY_WAITING,
+  OF_LEVEL
+}; /* SB_BAD_LIST */
+enum { NO_NODE, FROM_LATER, ELSEWHERE }; /* SB_BAD_ENTRY */
+
+typedef struct {
+  uint32_t queue, level; /* level 0: the list is the queue's own */
+  unsigned ring, state;
+  uint32_t nodes, counted; /* live entries, each node once; those of consumers */
+} list;
+
+static void bad_entry(sb_checkup *k, const list *l, uint32_t slot, unsigned what, uint64_t where, uint64_t found,
+                      uint64_t expected) {
+  sb_check_found(k, (sb_finding){SB_BAD_ENTRY, l->queue, slot, what, l->ring, where, found, expected});
+}
+
+/* I28: live if epoch and state match the word, pending if its epoch is one ahead, else dead. Racing moves may leave two
+ * entries of a node in a list, and an entry in a list it never came to: both are no fault. */
+static void visit_entry(sb_checkup *k, void *context, const sb_check_cell *cell) {
+  list *l = context;
+  uint32_t slot = sb_cell_slot(cell->word), epoch = (uint32_t)(cell->word >> 32);
+  bool all = l->ring == SB_RING_ALL;
+  if (sb_cell_state(cell->word) != SB_CELL_ENTRY) {
+    return;
+  }
+  if (sb_check_kind(k, slot) != SB_KIND_NODE) {
+    bad_entry(k, l, slot, NO_NODE, cell->position, sb_check_kind(k, slot), SB_KIND_NODE);
+    return;
+  }
+  const sb_node_shm *n = sb_slot_at(k->b, slot);
+  uint64_t word = SB_LOAD(&n->word, SB_ACQUIRE);
+  if ((int32_t)(epoch - sb_node_epoch(word)) > 1) {
+    bad_entry(k, l, slot, FROM_LATER, cell->position, epoch, sb_node_epoch(word));
+    return;
+  }
+  bool live = all ? SB_LOAD(&n->registration, SB_RELAXED) == epoch && sb_node_state(word) != SB_NODE_REMOVED
+                  : sb_node_epoch(word) == epoch && sb_node_state(word) == l->state;
+  uint32_t known = all ? SB_KNOWN_TO_ALL : SB_KNOWN_TO_LIST;
+  if (!live || sb_slot_state(sb_check_header(k, slot)) == SB_SLOT_FREE) {
+    return;
+  }
+  uint32_t queue = SB_LOAD(&n->queue, SB_RELAXED), level = SB_LOAD(&n->level, SB_RELAXED);
+  if ((l->queue != 0 && queue != l->queue) || (l->level != 0 && level != l->level)) {
+    bad_entry(k, l, slot, ELSEWHERE, cell->position, queue != l->queue ? queue : level, l->queue);
+    return;
+  }
+  if ((k->seen[slot] & known) == 0) {
+    l->nodes++;
+    l->counted += (SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_COUNTED) != 0;
+  }
+  k->seen[slot] |= known;
+}
+
+static bool walk(sb_checkup *k, list *l) {
+  uint64_t end;
+  l->nodes = l->counted = 0;
+  return sb_check_ring(k, l->level != 0 ? l->level : l->queue, l->ring, l->queue, visit_entry, l, &end);
+}
+
+static void compare(sb_checkup *k, uint32_t queue, unsigned which, uint32_t slot, int32_t says, uint32_t holds) {
+  if (says != (int32_t)holds) {
+    sb_check_found(k, (sb_finding){SB_BAD_LIST, queue, slot, which, 0, 0, (uint64_t)(int64_t)says, holds});
+  }
+}
+
+/* The lists of one priority: returns how many nodes they hold. */
+static bool check_level(sb_checkup *k, uint32_t queue, uint32_t slot, uint32_t *interested, uint32_t *notified) {
+  const sb_level_shm *level = sb_slot_at(k->b, slot);
+  list in = {.queue = queue, .level = slot, .ring = SB_RING_INTERESTED, .state = SB_NODE_INTERESTED};
+  list no = {.queue = queue, .level = slot, .ring = SB_RING_NOTIFIED, .state = SB_NODE_NOTIFIED};
+  bool sound = walk(k, &in);
+  sound = walk(k, &no) && sound;
+  *interested += in.nodes;
+  *notified += no.nodes;
+  if (sound) {
+    compare(k, queue, OF_LEVEL + INTERESTED, slot, SB_LOAD(&level->interested_count, SB_ACQUIRE), in.nodes);
+    compare(k, queue, OF_LEVEL + NOTIFIED, slot, SB_LOAD(&level->notified_count, SB_ACQUIRE), no.nodes);
+  }
+  return sound;
+}
+
+static void check_levels(sb_checkup *k, uint32_t queue, const sb_queue_shm *q) {
+  uint32_t interested = 0, notified = 0;
+  int32_t above = INT32_MAX;
+  bool sound = true;
+  for (uint32_t at = SB_LOAD(&q->levels, SB_ACQUIRE); at != 0;) {
+    const sb_level_shm *level = sb_check_is(k, at, SB_KIND_LEVEL) ? sb_slot_at(k->b, at) : NULL;
+    bool fits = level != NULL && (k->seen[at] & 1u) == 0 && SB_LOAD(&level->queue, SB_RELAXED) == queue &&
+                SB_LOAD(&level->priority, SB_RELAXED) <= above;
+    if (!fits) { /* also when the chain bites its tail */
+      sb_check_found(k, (sb_finding){SB_BAD_CHAIN, queue, at, 1, 0, 0, sb_check_kind(k, at), SB_KIND_LEVEL});
+      return;
+    }
+    k->seen[at] |= 1u;
+    above = SB_LOAD(&level->priority, SB_RELAXED);
+    sound = check_level(k, queue, at, &interested, &notified) && sound;
+    at = SB_LOAD(&level->next, SB_ACQUIRE);
+  }
+  if (sound) {
+    compare(k, queue, INTERESTED, 0, SB_LOAD(&q->interested, SB_ACQUIRE), interested);
+    compare(k, queue, NOTIFIED, 0, SB_LOAD(&q->notified, SB_ACQUIRE), notified);
+  }
+}
+
+/* An entry of the schedule is a position of the queue that is, or was, filled. */
+typedef struct {
+  uint32_t queue;
+  uint64_t end;
+} timers;
+
+static void visit_timer(sb_checkup *k, void *context, const sb_check_cell *cell) {
+  const timers *t = context;
+  uint64_t position = cell->word >> 4;
+  if (sb_cell_state(cell->word) == SB_CELL_ENTRY && position >= t->end) {
+    sb_check_found(k, (sb_finding){SB_BAD_TIMER, t->queue, 0, 0, 0, cell->position, position, t->end});
+  }
+}
+
+void sb_check_lists(sb_checkup *k, uint32_t slot, uint64_t end) {
+  const sb_queue_shm *q = sb_slot_at(k->b, slot);
+  list all = {.queue = slot, .ring = SB_RING_ALL};
+  list browsers = {.queue = slot, .ring = SB_RING_NON_ACQUIRING, .state = SB_NODE_NON_ACQUIRING};
+  list resting = {.queue = slot, .ring = SB_RING_NOT_INTERESTED, .state = SB_NODE_NOT_INTERESTED};
+  list room = {.queue = slot, .ring = SB_RING_ROOM, .state = SB_NODE_INTERESTED};
+  if (walk(k, &all)) compare(k, slot, CONSUMERS, 0, SB_LOAD(&q->consumers, SB_ACQUIRE), all.counted);
+  if (walk(k, &browsers)) compare(k, slot, NON_ACQUIRING, 0, SB_LOAD(&q->non_acquiring, SB_ACQUIRE), browsers.nodes);
+  if (walk(k, &resting)) compare(k, slot, NOT_INTERESTED, 0, SB_LOAD(&q->not_interested, SB_ACQUIRE), resting.counted);
+  if (walk(k, &room)) compare(k, slot, ROOM_WAITING, 0, SB_LOAD(&q->room_waiting, SB_ACQUIRE), room.nodes);
+  check_levels(k, slot, q);
+  timers due = {slot, end};
+  (void)sb_check_ring(k, slot, SB_RING_SCHEDULE, slot, visit_timer, &due, &end);
+}
+
+void sb_check_memory_list(sb_checkup *k) {
+  list waiting = {.ring = SB_RING_MEMORY, .state = SB_NODE_INTERESTED};
+  if (walk(k, &waiting)) {
+    compare(k, 0, MEMORY_WAITING, 0, (int32_t)SB_LOAD(&k->b->header->memory_waiting, SB_ACQUIRE), waiting.nodes);
+  }
+}

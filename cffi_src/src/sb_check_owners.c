@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The doctor's look at connections and at what their holdings say they hold (I10). */
+#include "sb_check.h"
+
+#include "sb_liveness.h"
+#include "sb_slab.h"
+
+/* Numbers behind `which`. */
+enum { WORD, PROCESS, RECORD, IDENTITY, WAITER };
+enum { CHUNK, USED, ENTRY, CELL, SLOT, PAGE, LEDGER, NO_CHUNK, CELLS, VIEW };
+
+bool sb_check_lives(const sb_checkup *k, unsigned connection) {
+  return connection != 0 && connection < SB_MAX_CONNECTIONS &&
+         sb_conn_state(SB_LOAD(&k->b->connections[connection], SB_ACQUIRE)) == SB_CONN_LIVE;
+}
+
+bool sb_check_dying(const sb_checkup *k, unsigned connection) {
+  return sb_check_lives(k, connection) &&
+         sb_liveness_is_dead(k->b, sb_conn_process(SB_LOAD(&k->b->connections[connection], SB_ACQUIRE)));
+}
+
+static void bad(sb_checkup *k, unsigned id, unsigned what, uint64_t where, uint64_t found, uint64_t expected) {
+  sb_check_found(k, (sb_finding){SB_BAD_HOLDING, 0, id, what, 0, where, found, expected});
+}
+
+/* Does the entry name a cell that this connection owns? */
+static bool owns_cell(const sb_checkup *k, unsigned id, uint64_t what, uint64_t position) {
+  uint32_t leaf_slot = sb_holding_gen(what), queue = sb_holding_slot(what);
+  if (!sb_check_is(k, queue, SB_KIND_QUEUE) || !sb_check_is(k, leaf_slot, SB_KIND_LEAF)) {
+    return false;
+  }
+  const sb_leaf_shm *leaf = sb_slot_at(k->b, leaf_slot);
+  uint64_t word = SB_LOAD(&leaf->cells[position % SB_PAGE_CELLS].word, SB_ACQUIRE);
+  return SB_LOAD(&leaf->page.object, SB_RELAXED) == queue &&
+         SB_LOAD(&leaf->page.first, SB_RELAXED) == position / SB_PAGE_CELLS * SB_PAGE_CELLS && sb_cell_is_owned(word) &&
+         sb_cell_owner(word) == id;
+}
+
+static bool owns_slot(const sb_checkup *k, unsigned id, uint64_t what) {
+  uint32_t slot = sb_holding_slot(what);
+  if (sb_check_kind(k, slot) == SB_KIND_NONE) {
+    return false;
+  }
+  uint64_t header = sb_check_header(k, slot);
+  return sb_slot_state(header) == SB_SLOT_ALLOC && sb_slot_owner(header) == id &&
+         (uint32_t)sb_slot_gen(header) == sb_holding_gen(what);
+}
+
+static bool owns_ledger(const sb_checkup *k, unsigned id, uint64_t where) {
+  return where < UINT32_MAX && sb_check_is(k, (uint32_t)where, SB_KIND_LEDGER) &&
+         SB_BITS(SB_LOAD(&((sb_ledger_shm *)sb_slot_at(k->b, (uint32_t)where))->owner, SB_ACQUIRE), 0, 12) == id;
+}
+
+/* Does the entry name a reference by which this connection looks at a body (I39)? */
+static bool owns_view(const sb_checkup *k, unsigned id, uint64_t what, uint64_t where) {
+  uint32_t slot = sb_holding_slot(what);
+  unsigned ref = (unsigned)(where & 0xffu);
+  if (!sb_check_is(k, slot, SB_KIND_MESSAGE) || ref >= SB_MAX_REFS) {
+    return false;
+  }
+  const sb_message_shm *m = sb_slot_at(k->b, slot);
+  uint64_t header = sb_check_header(k, slot), offset = m->body_offset;
+  if (sb_slot_state(header) != SB_SLOT_PUBLISHED || sb_slot_gen(header) != where >> 8 ||
+      (sb_slot_refs(header) >> ref & 1) == 0 || offset < sizeof *m + SB_VIEWERS_BYTES ||
+      offset > sb_slab_slot_bytes(k->b, slot)) {
+    return false;
+  }
+  const _Atomic uint16_t *viewers = (const void *)((const uint8_t *)sb_slot_at(k->b, slot) + offset - SB_VIEWERS_BYTES);
+  return SB_LOAD(&viewers[ref], SB_RELAXED) == id;
+}
+
+/* An entry is written before the CAS that it announces, so that of somebody who died may name what is not his. So may
+ * that of `stale` ones: the first of each chunk announces the next chunk, the one behind it in the first chunk is kept
+ * aside for what is unlinked and freed (`page_token`); nobody clears them. */
+static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t where, bool stale) {
+  uint32_t slot = sb_holding_slot(what);
+  unsigned kind = sb_check_kind(k, slot);
+  switch (sb_holding_kind(what)) {
+    case SB_HOLD_NONE: break;
+    case SB_HOLD_CELL:
+      if (owns_cell(k, id, what, where)) {
+        k->named[id]++;
+      } else if (!stale) {
+        sb_check_found(k, (sb_finding){SB_BAD_HOLDING, slot, id, CELL, 0, where, sb_holding_gen(what), 0});
+      }
+      break;
+    case SB_HOLD_SLOT:
+      if (owns_slot(k, id, what)) {
+        k->seen[slot] |= SB_KNOWN_TO_OWNER;
+      } else if (!stale) {
+        bad(k, id, SLOT, slot, kind, sb_holding_gen(what));
+      }
+      break;
+    case SB_HOLD_PAGE:
+      if (kind != SB_KIND_LEAF && kind != SB_KIND_INNER) bad(k, id, PAGE, slot, kind, 0);
+      break;
+    case SB_HOLD_LEDGER:
+      if (owns_ledger(k, id, where)) {
+        k->seen[where] |= SB_KNOWN_TO_OWNER;
+      } else if (!stale) {
+        bad(k, id, LEDGER, where, 0, 0);
+      }
+      break;
+    case SB_HOLD_VIEW:
+      if (owns_view(k, id, what, where)) {
+        k->seen[slot] |= 1u << (where & 0xffu);
+      } else if (!stale) {
+        bad(k, id, VIEW, slot, where & 0xffu, 0);
+      }
+      break;
+    case SB_HOLD_CHUNK:
+      if (where >= k->b->chunk_limit) bad(k, id, NO_CHUNK, where, what, k->b->chunk_limit);
+      break;
+    default: bad(k, id, ENTRY, where, what, 0); break;
+  }
+}
+
+static void check_holdings(sb_checkup *k, unsigned id, uint32_t first, bool dying) {
+  for (uint32_t at = first; at != 0;) {
+    uint64_t header = sb_check_kind(k, at) == SB_KIND_HOLDINGS ? sb_check_header(k, at) : 0;
+    if (sb_slot_state(header) != SB_SLOT_ALLOC || sb_slot_owner(header) != id ||
+        (k->seen[at] & 1u) != 0) { /* also when the chain bites its tail */
+      bad(k, id, CHUNK, at, header, 0);
+      return;
+    }
+    k->seen[at] |= 1u | SB_KNOWN_TO_OWNER;
+    const sb_holdings_shm *chunk = sb_slot_at(k->b, at);
+    uint32_t used = SB_LOAD(&chunk->used, SB_ACQUIRE);
+    if (used < SB_HOLDINGS_FIRST || used > SB_HOLDINGS_PER_CHUNK) {
+      bad(k, id, USED, at, used, SB_HOLDINGS_PER_CHUNK);
+      used = 0;
+    }
+    for (uint32_t i = 0; i < used; i++) {
+      uint64_t what = SB_LOAD(&chunk->entries[i].what, SB_ACQUIRE);
+      bool aside = i < SB_HOLDINGS_FIRST || (at == first && i == SB_HOLDINGS_FIRST);
+      check_entry(k, id, what, SB_LOAD(&chunk->entries[i].where, SB_ACQUIRE), dying || aside);
+    }
+    at = SB_LOAD(&chunk->next, SB_ACQUIRE);
+  }
+}
+
+static void bad_connection(sb_checkup *k, unsigned id, unsigned what, uint64_t where, uint64_t found,
+                           uint64_t expected) {
+  sb_check_found(k, (sb_finding){SB_BAD_CONNECTION, 0, id, what, 0, where, found, expected});
+}
+
+static void check_connection(sb_checkup *k, unsigned id, uint64_t word) {
+  uint32_t record = sb_conn_slot(word), process = sb_conn_process(word);
+  if (sb_conn_state(word) != SB_CONN_LIVE) {
+    bad_connection(k, id, WORD, 0, word, word);
+    return;
+  }
+  if (SB_BITS(SB_LOAD(&k->b->processes[process].word, SB_ACQUIRE), 0, 2) != SB_PROC_LIVE) {
+    bad_connection(k, id, PROCESS, process, process, word);
+    return;
+  }
+  if (record == 0) {
+    return; /* it is being opened */
+  }
+  uint64_t header = sb_check_kind(k, record) == SB_KIND_CONNECTION ? sb_check_header(k, record) : 0;
+  if (sb_slot_state(header) != SB_SLOT_ALLOC || sb_slot_owner(header) != id) {
+    bad_connection(k, id, RECORD, record, header, word);
+    return;
+  }
+  k->seen[record] |= 1u | SB_KNOWN_TO_OWNER;
+  const sb_connection_shm *shm = sb_slot_at(k->b, record);
+  uint32_t waiter = SB_LOAD(&shm->waiter, SB_ACQUIRE);
+  if (SB_LOAD(&shm->id, SB_RELAXED) != id || SB_LOAD(&shm->process, SB_RELAXED) != process) {
+    bad_connection(k, id, IDENTITY, record, SB_LOAD(&shm->id, SB_RELAXED), SB_LOAD(&shm->process, SB_RELAXED));
+  }
+  if (waiter != 0 && !sb_check_is(k, waiter, SB_KIND_NODE)) bad_connection(k, id, WAITER, record, waiter, word);
+  check_holdings(k, id, SB_LOAD(&shm->holdings, SB_ACQUIRE), sb_liveness_is_dead(k->b, process));
+}
+
+void sb_check_connections(sb_checkup *k) {
+  for (unsigned id = 0; id < SB_MAX_CONNECTIONS; id++) {
+    uint64_t word = SB_LOAD(&k->b->connections[id], SB_ACQUIRE);
+    if (id == 0 && word != 0) {
+      bad_connection(k, id, WORD, 0, word, word); /* id 0 is nobody */
+    } else if (sb_conn_state(word) != SB_CONN_FREE) {
+      check_connection(k, id, word);
+    }
+  }
+}
+
+void sb_check_cells_owned(sb_checkup *k) {
+  for (unsigned id = 1; id < SB_MAX_CONNECTIONS; id++) {
+    if (k->owned[id] != k->named[id] && !sb_check_dying(k, id)) bad(k, id, CELLS, 0, k->named[id], k->owned[id]);
+  }
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The doctor's look at a queue: its cells and messages, its ledgers, its counters and hints. */
+#include "sb_check.h"
+
+#include <string.h>
+
+#include "sb_slab.h"
+
+#define MAX_FRONT 65536u
+#define OVERFLOWS 4u
+
+/* Numbers behind `which`. */
+enum { OUTSIDE, NO_SLOT, OTHER_KIND, FREED, UNPUBLISHED, NO_REFERENCE, OTHER_LIFE }; /* SB_LOST_BODY */
+enum { READY, DELIVERING, SCHEDULED, BYTES };                                        /* SB_BAD_COUNT */
+enum { TAKEN, ADMITTED, READY_BYTES, TRACKING };                                     /* SB_BAD_HINT */
+enum { RING_SIZE, MAX_LENGTH, MAX_BYTES, OVERFLOW };                                 /* SB_BAD_QUEUE */
+enum { OTHER_QUEUE, NO_OWNER, OWNER_FORGOT, INTENT };                                /* SB_BAD_LEDGER */
+
+typedef struct {
+  uint32_t slot;
+  uint64_t head;
+  uint64_t ready, held, owned, bytes, ready_bytes;
+  uint64_t counters[SB_COUNTERS], holding;
+} tally;
+
+static void trouble(sb_checkup *k, unsigned code, const tally *t, unsigned which, uint64_t where, uint64_t found,
+                    uint64_t expected) {
+  sb_check_found(k, (sb_finding){code, t->slot, 0, which, 0, where, found, expected});
+}
+
+/* ---- messages and cells ---- */
+
+static void lost(sb_checkup *k, const tally *t, uint32_t slot, unsigned which, uint64_t position, uint64_t found,
+                 uint64_t expected) {
+  sb_check_found(k, (sb_finding){SB_LOST_BODY, t->slot, slot, which, 0, position, found, expected});
+}
+
+/* Is the message there that the cell names? */
+static bool check_body(sb_checkup *k, const tally *t, uint64_t position, uint64_t word) {
+  uint32_t slot = sb_cell_slot(word), limit = k->chunks * SB_CHUNK_UNITS;
+  unsigned kind = sb_check_kind(k, slot), ref = sb_cell_ref(word);
+  if (kind != SB_KIND_MESSAGE) {
+    unsigned which = slot == 0 || slot >= limit ? OUTSIDE : kind == SB_KIND_NONE ? NO_SLOT : OTHER_KIND;
+    lost(k, t, slot, which, position, kind, which == OUTSIDE ? limit : 0);
+    return false;
+  }
+  uint64_t header = sb_check_header(k, slot);
+  if (sb_slot_state(header) != SB_SLOT_PUBLISHED) {
+    lost(k, t, slot, sb_slot_state(header) == SB_SLOT_FREE ? FREED : UNPUBLISHED, position, header, 0);
+    return false;
+  }
+  if (ref >= SB_MAX_REFS || (sb_slot_refs(header) >> ref & 1) == 0) {
+    lost(k, t, slot, NO_REFERENCE, position, ref, sb_slot_refs(header));
+    return false;
+  }
+  if ((k->seen[slot] >> ref & 1) != 0) {
+    sb_check_found(k, (sb_finding){SB_SHARED_REFERENCE, t->slot, slot, 0, 0, position, ref, 0});
+  }
+  k->seen[slot] |= 1u << ref;
+  return true;
+}
+
+static void check_message(sb_checkup *k, const tally *t, uint64_t position, uint32_t slot) {
+  const sb_message_shm *m = sb_slot_at(k->b, slot);
+  uint64_t bytes = sb_slab_slot_bytes(k->b, slot);
+  uint64_t front = sizeof *m + (uint64_t)m->key_length + m->properties_length;
+  if (front > m->body_offset || front > MAX_FRONT || m->body_offset > bytes) {
+    sb_check_found(k, (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 1, 0, position, m->body_offset, front});
+  } else if (m->body_length > bytes - m->body_offset || m->body_length > SB_MAX_BODY) {
+    sb_check_found(k,
+                   (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 0, 0, position, m->body_length, bytes - m->body_offset});
+  }
+}
+
+/* What a holder writes when it takes a cell: without it, it could not give the message's memory back. */
+static void check_holder(sb_checkup *k, const tally *t, const sb_check_cell *cell) {
+  unsigned owner = sb_cell_owner(cell->word);
+  uint32_t slot = sb_cell_slot(cell->word);
+  uint64_t header = sb_check_header(k, slot), side = SB_LOAD(&cell->cell->side, SB_ACQUIRE);
+  if (!sb_check_lives(k, owner)) {
+    sb_check_found(k, (sb_finding){SB_BAD_OWNER, t->slot, slot, 2, 0, cell->position, owner, 0});
+    return;
+  }
+  k->owned[owner]++;
+  if (sb_side_gen(side) != sb_slot_gen(header) && !sb_check_dying(k, owner)) {
+    lost(k, t, slot, OTHER_LIFE, cell->position, sb_side_gen(side), sb_slot_gen(header));
+  }
+}
+
+static void visit_cell(sb_checkup *k, void *context, const sb_check_cell *cell) {
+  tally *t = context;
+  unsigned state = sb_cell_state(cell->word);
+  uint32_t slot = sb_cell_slot(cell->word);
+  if (!sb_cell_has_message(cell->word) || !check_body(k, t, cell->position, cell->word)) {
+    return;
+  }
+  check_message(k, t, cell->position, slot);
+  if (sb_cell_is_owned(cell->word)) {
+    check_holder(k, t, cell);
+  }
+  uint64_t bytes = ((const sb_message_shm *)sb_slot_at(k->b, slot))->body_length;
+  t->ready += state == SB_CELL_AVAILABLE;
+  t->held += state == SB_CELL_HELD;
+  t->owned += state == SB_CELL_ACQUIRED || state == SB_CELL_REMOVING;
+  t->bytes += bytes;
+  t->ready_bytes += state == SB_CELL_AVAILABLE ? bytes : 0;
+  if (state == SB_CELL_AVAILABLE && cell->position < t->head && !cell->marked) {
+    sb_check_found(k, (sb_finding){SB_HIDDEN_CELL, t->slot, slot, 0, 0, cell->position, t->head, 0});
+  }
+}
+
+/* ---- ledgers ---- */
+
+static void check_ledger(sb_checkup *k, tally *t, uint32_t slot) {
+  const sb_ledger_shm *l = sb_slot_at(k->b, slot);
+  uint64_t kind = SB_LOAD(&l->kind, SB_ACQUIRE) & 0xffu;
+  unsigned owner = (unsigned)SB_BITS(SB_LOAD(&l->owner, SB_ACQUIRE), 0, 12);
+  uint32_t queue = SB_LOAD(&l->queue, SB_RELAXED);
+  for (unsigned i = 0; i < SB_COUNTERS; i++) {
+    t->counters[i] += SB_LOAD(&l->counters[i], SB_ACQUIRE);
+  }
+  t->holding += (uint32_t)SB_LOAD(&l->holding, SB_ACQUIRE);
+  if (queue != t->slot) {
+    sb_check_found(k, (sb_finding){SB_BAD_LEDGER, t->slot, slot, OTHER_QUEUE, 0, 0, queue, t->slot});
+  }
+  if (owner != 0 && !sb_check_lives(k, owner)) {
+    sb_check_found(k, (sb_finding){SB_BAD_LEDGER, t->slot, slot, NO_OWNER, 0, 0, owner, 0});
+  } else if (owner != 0 && (k->seen[slot] & SB_KNOWN_TO_OWNER) == 0 && !sb_check_dying(k, owner)) {
+    sb_check_found(k, (sb_finding){SB_BAD_LEDGER, t->slot, slot, OWNER_FORGOT, 0, 0, owner, 0});
+  } else if (owner == 0 && kind != SB_INTENT_NONE) {
+    sb_check_found(k, (sb_finding){SB_BAD_LEDGER, t->slot, slot, INTENT, 0, 0, kind, 0});
+  }
+}
+
+static bool check_ledgers(sb_checkup *k, const sb_queue_shm *q, tally *t) {
+  for (uint32_t at = SB_LOAD(&q->ledgers, SB_ACQUIRE); at != 0;) {
+    if (!sb_check_is(k, at, SB_KIND_LEDGER) || (k->seen[at] & 1u) != 0) { /* also when the chain bites its tail */
+      sb_check_found(k, (sb_finding){SB_BAD_CHAIN, t->slot, at, 0, 0, 0, sb_check_kind(k, at), SB_KIND_LEDGER});
+      return false;
+    }
+    k->seen[at] |= 1u;
+    check_ledger(k, t, at);
+    at = SB_LOAD(&((const sb_ledger_shm *)sb_slot_at(k->b, at))->next, SB_ACQUIRE);
+  }
+  return true;
+}
+
+/* ---- counters, hints, fields ---- */
+
+static void check_counts(sb_checkup *k, const tally *t) {
+  const uint64_t *n = t->counters;
+  uint64_t scheduled = n[SB_COUNT_SCHEDULED] - n[SB_COUNT_UNSCHEDULED];
+  uint64_t gone = n[SB_COUNT_ACKED] + n[SB_COUNT_EXPIRED] + n[SB_COUNT_KILLED] + n[SB_COUNT_REPLACED] +
+                  n[SB_COUNT_DROPPED] + n[SB_COUNT_DEAD_LETTERED] + n[SB_COUNT_MOVED];
+  uint64_t ready = n[SB_COUNT_ADDED] - gone - scheduled - t->holding;
+  uint64_t bytes = n[SB_COUNT_ADDED_BYTES] - n[SB_COUNT_REMOVED_BYTES];
+  if (ready != t->ready) trouble(k, SB_BAD_COUNT, t, READY, 0, ready, t->ready);
+  if (t->holding != t->owned) trouble(k, SB_BAD_COUNT, t, DELIVERING, 0, t->holding, t->owned);
+  if (scheduled != t->held) trouble(k, SB_BAD_COUNT, t, SCHEDULED, 0, scheduled, t->held);
+  if (bytes != t->bytes) trouble(k, SB_BAD_COUNT, t, BYTES, 0, bytes, t->bytes);
+}
+
+static void check_hints(sb_checkup *k, const sb_queue_shm *q, const tally *t, uint64_t end) {
+  uint64_t taken = SB_LOAD(&q->taken, SB_ACQUIRE), admitted = SB_LOAD(&q->admitted, SB_ACQUIRE);
+  uint64_t gone = end - SB_LOAD(&q->base, SB_RELAXED) - t->ready;
+  uint64_t bytes = SB_LOAD(&q->bytes_in, SB_ACQUIRE) - SB_LOAD(&q->bytes_out, SB_ACQUIRE);
+  bool limits = SB_LOAD(&q->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->max_length, SB_RELAXED) >= 0 ||
+                SB_LOAD(&q->max_bytes, SB_RELAXED) >= 0;
+  if (!sb_queue_tracks(q)) {
+    if (limits) trouble(k, SB_BAD_HINT, t, TRACKING, 0, 0, 1);
+    return;
+  }
+  if (taken != gone) trouble(k, SB_BAD_HINT, t, TAKEN, 0, taken, gone);
+  if (admitted != end) trouble(k, SB_BAD_HINT, t, ADMITTED, 0, admitted, end);
+  if (bytes != t->ready_bytes) trouble(k, SB_BAD_HINT, t, READY_BYTES, 0, bytes, t->ready_bytes);
+}
+
+static void check_limit(sb_checkup *k, const tally *t, unsigned which, int64_t limit) {
+  if (limit != -1 && limit < 1) trouble(k, SB_BAD_QUEUE, t, which, 0, (uint64_t)limit, 0);
+}
+
+static void check_settings(sb_checkup *k, const sb_queue_shm *q, const tally *t) {
+  uint32_t overflow = SB_LOAD(&q->overflow, SB_RELAXED);
+  check_limit(k, t, RING_SIZE, SB_LOAD(&q->ring_size, SB_RELAXED));
+  check_limit(k, t, MAX_LENGTH, SB_LOAD(&q->max_length, SB_RELAXED));
+  check_limit(k, t, MAX_BYTES, SB_LOAD(&q->max_bytes, SB_RELAXED));
+  if (overflow >= OVERFLOWS) trouble(k, SB_BAD_QUEUE, t, OVERFLOW, 0, overflow, 0);
+}
+
+void sb_check_queue(sb_checkup *k, uint32_t slot, bool closed) {
+  sb_queue_shm *q = sb_slot_at(k->b, slot);
+  tally t = {.slot = slot, .head = SB_LOAD(&q->head, SB_ACQUIRE)};
+  uint64_t end;
+  uint32_t before = k->count;
+  k->seen[slot] |= 1u;
+  bool sound = sb_check_ring(k, slot, SB_RING_CELLS, slot, visit_cell, &t, &end);
+  sound = check_ledgers(k, q, &t) && sound;
+  if (sound && k->count == before) { /* else the counters would only repeat what was found */
+    check_counts(k, &t);
+    if (!closed) check_hints(k, q, &t, end);
+  }
+  if (!closed) check_settings(k, q, &t);
+  sb_check_lists(k, slot, end);
+}
