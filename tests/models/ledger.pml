@@ -12,7 +12,7 @@
  *
  * Claims: counters only rise; at rest added = ended + ready, in messages and in bytes, whoever was killed; `holding` is 0 in
  *   a ledger without owner; a connection never writes a ledger that another owns; a live reading of what is ready is
- *   never below what was ready all the while.
+ *   never below what was ready all the while, unless a message is released meanwhile (it may be seen held twice).
  */
 #include "common.h"
 
@@ -49,6 +49,7 @@ byte ledger_of[OWNERS]; /* the holding */
 bool dead_[OWNERS], halted_[OWNERS], reaped[OWNERS];
 bool reaper_halted;
 byte made, releases;
+bool counted[MESSAGES], steady[MESSAGES]; /* for the claims: its put was counted; ready since the reading began */
 
 #define READY_NOW ((message[0] == READY) + (MESSAGES > 1 && message[1 % MESSAGES] == READY) + (MESSAGES > 2 && message[2 % MESSAGES] == READY))
 
@@ -83,33 +84,30 @@ proctype Owner(byte me) {
   od;
 open:
   atomic { FATE; MINE; holding[l] = 0 }
-  do
+working:
+  if
   :: atomic { made < MESSAGES -> m = made; made++ } /* sb_queue_enqueue */
      begin(ENQUEUE, added[l], added_bytes[l]);
      atomic { FATE; message[m] = READY }
      count(added_bytes[l], BYTES);
-     count(added[l], 1);
+     atomic { FATE; MINE; added[l]++; counted[m] = true }
      finish();
-     m = 0
-  :: atomic { message[0] == READY -> m = 0; goto take }
+     m = 0;
+     goto working
+  :: atomic { message[0] == READY -> m = 0 }
 #if MESSAGES > 1
-  :: atomic { message[1] == READY -> m = 1; goto take }
+  :: atomic { message[1] == READY -> m = 1 }
 #endif
 #if MESSAGES > 2
-  :: atomic { message[2] == READY -> m = 2; goto take }
+  :: atomic { message[2] == READY -> m = 2 }
 #endif
-  :: true -> break
-  od;
-  /* sb_ledger_leave */
-  atomic { FATE; MINE; assert(holding[l] == 0 && kind[l] == NONE); owner[l] = NOBODY }
-  atomic { FATE; ledger_of[me] = NOBODY }
-  goto out;
-take:
+  :: true -> goto leave
+  fi;
   atomic {
     FATE;
     if
-    :: message[m] == READY -> message[m] = ACQUIRED + me
-    :: else -> m = 0; goto open_again
+    :: message[m] == READY -> message[m] = ACQUIRED + me; steady[m] = false
+    :: else -> m = 0; goto working
     fi
   }
   hold(1);
@@ -136,15 +134,11 @@ take:
 #endif
   fi;
   m = 0;
-open_again:
-  goto again;
-again:
-  skip;
   goto working;
-working:
-  if
-  :: goto open
-  fi;
+leave: /* sb_ledger_leave */
+  atomic { FATE; MINE; assert(holding[l] == 0 && kind[l] == NONE); owner[l] = NOBODY }
+  atomic { FATE; ledger_of[me] = NOBODY }
+  goto out;
 dead:
   dead_[me] = true;
   goto out;
@@ -273,33 +267,40 @@ halted:
 
 #ifdef READER
 /* sb_queue_count_ready: what left, what is held, what came; beside the traffic it may be too high, never too low */
-byte steady; /* bit set: that message was ready all the while */
 proctype Reader() {
-  byte i, least;
+  byte i;
   short n;
-  bool reading;
-  i = 0;
+  atomic {
+    do
+    :: i < MESSAGES -> steady[i] = message[i] == READY && counted[i]; i++
+    :: else -> i = 0; break
+    od
+  }
   do
-  :: i < LEDGERS -> atomic { n = n - ended[i]; i++ }
-  :: else -> break
+  :: atomic { i < LEDGERS -> n = n - ended[i]; i++ }
+  :: else -> i = 0; break
   od;
-  /* from here on: messages that are ready now and stay so (nobody takes one in the model's last phase) */
-  i = 0;
   do
-  :: i < LEDGERS -> atomic { n = n - holding[i]; i++ }
-  :: else -> break
+  :: atomic { i < LEDGERS -> n = n - holding[i]; i++ }
+  :: else -> i = 0; break
   od;
-  i = 0;
   do
-  :: i < LEDGERS -> atomic { n = n + added[i]; i++ }
-  :: else -> break
+  :: atomic { i < LEDGERS -> n = n + added[i]; i++ }
+  :: else -> i = 0; break
   od;
-  assert(n >= 0 || KILLS > 0)
+  atomic {
+    do
+    :: i < MESSAGES -> n = n - steady[i]; i++
+    :: else -> i = 0; break
+    od;
+    assert(n >= 0);
+    n = 0
+  }
 }
 #endif
 
 proctype Judge() {
-  byte i, in, out_, in_bytes, out_bytes;
+  byte i, in, out_, in_bytes, out_bytes, held;
   bool excuse;
   timeout;
   atomic {
@@ -316,6 +317,14 @@ proctype Judge() {
        i++
     :: else -> break
     od;
+#ifdef DEFECT_HIDDEN_READY /* the housekeeper believes the accounts; whoever stopped before it counted hides a message from it */
+    i = 0;
+    do
+    :: i < LEDGERS -> held = held + holding[i]; i++
+    :: else -> break
+    od;
+    assert(in >= out_ + held + READY_NOW);
+#endif
     assert(excuse || in == out_ + READY_NOW);
     assert(excuse || in_bytes == out_bytes + BYTES * READY_NOW)
   }
