@@ -1,0 +1,741 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages of one queue: slab slot and ring cell together.
+ *
+ * Mirrors: sb_slab.c take, sb_slab_free, sb_slab_drop, sb_slab_drop_last; sb_queue.c sb_queue_enqueue, take_cell, took,
+ *   finish, sb_queue_settle_as, sb_queue_end_view, sb_queue_release, sb_queue_take (paid and before); sb_limits.c
+ *   sb_limits_enforce, evict, sb_limits_remove (purge); sb_recover.c judge_enqueue, judge_settle, settle_slot, release_cell,
+ *   visit_intents, visit_slots, visit_cells.
+ * Abstracted: pages and hints (any AVAILABLE cell may be found, see pages.pml), notification (notify.pml), bytes,
+ *   the further references of a moved message.
+ *
+ * Claims: a message is given to nobody after its end, and ended once (no double ack); whoever holds a message finds its
+ *   slot published and its payload unchanged; a message whose put returned is there, ended, or in the hands of somebody
+ *   stopped; after reaping no slot and no cell is owned by the dead, and added = ended + there, exactly.
+ *
+ * check: -DPRODUCERS=2 -DCONSUMERS=1 -DMESSAGES=2
+ */
+#include "common.h"
+
+#ifndef PRODUCERS
+#define PRODUCERS 1
+#endif
+#ifndef CONSUMERS
+#define CONSUMERS 2
+#endif
+#ifndef PURGERS
+#define PURGERS 0
+#endif
+#ifndef MESSAGES
+#define MESSAGES 2
+#endif
+#ifndef SLOTS
+#define SLOTS 2
+#endif
+#ifndef NACKS
+#define NACKS 1
+#endif
+#define ACTORS (PRODUCERS + CONSUMERS + PURGERS)
+#define NOBODY 15
+#define NOWHERE 15
+
+/* slot header: state, reference or owner, generation */
+#define FREE 0
+#define ALLOC 1
+#define PUBLISHED 3
+/* cell */
+#define EMPTY 0
+#define AVAILABLE 2
+#define ACQUIRED 4
+#define REMOVING 5
+#define SETTLED 6
+#define TOMBSTONE 7
+/* intent */
+#define NONE 0
+#define ENQUEUE 1
+#define SETTLE 2
+
+byte h_state[SLOTS], h_owner[SLOTS], h_gen[SLOTS]; /* a published slot has one reference; without it, it is FREE */
+byte body[SLOTS];
+byte cell_state[MESSAGES], cell_slot[MESSAGES], cell_owner[MESSAGES], cell_gen[MESSAGES]; /* cell_gen: the side record */
+bool cell_redelivered[MESSAGES];
+
+/* each connection's holdings and ledger */
+byte hold_slot[ACTORS], hold_gen[ACTORS];            /* NOWHERE: none */
+byte hold_cell[ACTORS];
+byte i_kind[ACTORS], i_position[ACTORS], i_slot[ACTORS], i_gen[ACTORS], i_before[ACTORS];
+byte added[ACTORS], ended[ACTORS];
+bool dead_[ACTORS], halted_[ACTORS], reaped[ACTORS], gone[ACTORS];
+byte reaper_halted;
+
+/* what only the claims know */
+byte made, nacks, cell_body[MESSAGES], ends[MESSAGES];
+bool returned_[MESSAGES];
+#ifdef EVICT
+#define TAIL ((cell_state[0] != EMPTY) + (MESSAGES > 1 && cell_state[1 % MESSAGES] != EMPTY) + (MESSAGES > 2 && cell_state[2 % MESSAGES] != EMPTY))
+#define READY ((cell_state[0] == AVAILABLE) + (MESSAGES > 1 && cell_state[1 % MESSAGES] == AVAILABLE) + (MESSAGES > 2 && cell_state[2 % MESSAGES] == AVAILABLE))
+#define RAISED (raised[0] + (ACTORS > 1 && raised[1 % ACTORS]) + (ACTORS > 2 && raised[2 % ACTORS]) + (ACTORS > 3 && raised[3 % ACTORS]))
+bool raised[ACTORS]; /* `taken` was raised by somebody alive for a cell that is not taken yet */
+short taken; /* the hint; the tail is counted from the cells */
+#endif
+
+#define OWNED(p) (cell_state[p] == ACQUIRED || cell_state[p] == REMOVING || cell_state[p] == SETTLED)
+#define END(m) ends[m]++; assert(ends[m] == 1)
+
+/* ---- slab ---- */
+
+inline drop(p) { /* finish() up to the reference; the slot is s, its generation g */
+  atomic {
+    FATE;
+    fast = h_state[s] == PUBLISHED && h_gen[s] == g
+  }
+  if
+  :: fast -> /* sb_slab_drop_last: a plain store */
+     atomic {
+       FATE;
+       assert(h_state[s] == PUBLISHED && h_gen[s] == g); /* nobody but its holder writes that header */
+       if
+       :: cell_state[p] != SETTLED -> END(cell_body[p])
+       :: else
+       fi;
+       h_state[s] = FREE; h_gen[s] = g + 1
+     }
+  :: else -> assert(false)
+  fi;
+  atomic {
+    FATE;
+    assert(cell_owner[p] == me && OWNED(p));
+    cell_state[p] = TOMBSTONE
+  }
+}
+
+/* ---- queue ---- */
+
+inline enqueue() { /* of slot s with generation g; p is where it goes */
+  atomic {
+    FATE;
+    i_position[me] = NOWHERE; i_slot[me] = s; i_gen[me] = g; i_before[me] = added[me];
+#ifndef FAULT_NO_INTENT
+    i_kind[me] = ENQUEUE
+#endif
+  }
+  atomic { FATE; h_state[s] = PUBLISHED; h_owner[s] = NOBODY }
+  p = 0;
+  do
+  :: atomic { cell_state[p] == EMPTY -> FATE; i_position[me] = p }
+     atomic {
+       FATE;
+       if
+       :: cell_state[p] == EMPTY ->
+          cell_state[p] = AVAILABLE; cell_slot[p] = s; cell_owner[p] = NOBODY; cell_body[p] = body[s];
+          break
+       :: else
+       fi
+     }
+  :: atomic { cell_state[p] != EMPTY -> p++ }
+  od;
+  atomic { FATE; added[me] = i_before[me] + 1 }
+  atomic { FATE; i_kind[me] = NONE }
+  atomic { FATE; hold_slot[me] = NOWHERE; returned_[body_of] = true }
+}
+
+/* takes position p, which was seen AVAILABLE, into state `to`; got tells */
+inline take(to) {
+  atomic { FATE; hold_cell[me] = p }
+  atomic {
+    FATE;
+    if
+    :: cell_state[p] == AVAILABLE ->
+#ifdef EVICT
+       raised[me] = false;
+#endif
+#ifdef DEFECT_EVICT_NEWEST /* the victim was paid for when more was ready; meanwhile a consumer took the oldest */
+       assert(to != REMOVING || READY > EVICT);
+#endif
+       cell_state[p] = to; cell_owner[p] = me; got = true; s = cell_slot[p];
+       assert(ends[cell_body[p]] == 0)
+    :: else -> got = false
+    fi
+  }
+  if
+  :: got ->
+     atomic {
+       FATE;
+       assert(h_state[s] == PUBLISHED);
+       g = h_gen[s];
+       cell_gen[p] = g
+     }
+  :: else -> atomic { FATE; hold_cell[me] = NOWHERE }
+  fi
+}
+
+inline settle() {
+  atomic {
+    FATE;
+    i_position[me] = p; i_slot[me] = s; i_gen[me] = g; i_before[me] = ended[me]; i_kind[me] = SETTLE
+  }
+  drop(p);
+  atomic { FATE; ended[me] = i_before[me] + 1 }
+  atomic { FATE; i_kind[me] = NONE }
+  atomic { FATE; hold_cell[me] = NOWHERE }
+}
+
+inline settle_keeping_view() {
+  atomic {
+    FATE;
+    i_position[me] = p; i_slot[me] = s; i_gen[me] = g; i_before[me] = ended[me]; i_kind[me] = SETTLE
+  }
+  atomic { FATE; assert(cell_owner[p] == me); cell_state[p] = SETTLED; END(cell_body[p]) }
+  atomic { FATE; ended[me] = i_before[me] + 1 }
+  atomic { FATE; i_kind[me] = NONE }
+  assert(h_state[s] == PUBLISHED && body[s] == cell_body[p]); /* the view */
+  drop(p);
+  atomic { FATE; hold_cell[me] = NOWHERE }
+}
+
+inline release(mark) {
+  atomic { FATE; cell_redelivered[p] = cell_redelivered[p] || mark }
+  atomic {
+    FATE;
+    assert(cell_owner[p] == me && OWNED(p));
+    cell_state[p] = AVAILABLE; cell_owner[p] = NOBODY
+  }
+#ifdef EVICT
+  atomic { FATE; taken-- }
+#endif
+  atomic { FATE; hold_cell[me] = NOWHERE }
+}
+
+inline oldest() { /* any cell may be the first AVAILABLE one for somebody: cursors differ */
+  if
+  :: cell_state[0] == AVAILABLE -> p = 0
+#if MESSAGES > 1
+  :: cell_state[1] == AVAILABLE -> p = 1
+#endif
+#if MESSAGES > 2
+  :: cell_state[2] == AVAILABLE -> p = 2
+#endif
+#if MESSAGES > 3
+  :: cell_state[3] == AVAILABLE -> p = 3
+#endif
+  :: else -> p = NOWHERE
+  fi
+}
+
+#ifdef EVICT
+inline enforce() { /* keep EVICT messages: pay, then take the victim */
+  do
+  :: atomic { FATE; before = taken }
+     if
+     :: atomic { TAIL - before <= EVICT -> break }
+     :: atomic { else -> skip }
+     fi;
+     atomic {
+       FATE;
+       if
+       :: taken == before ->
+          assert(READY - RAISED > EVICT); /* I24: never evicts too much */
+          taken++; raised[me] = true; got = true
+       :: else -> got = false
+       fi
+     }
+     if
+     :: got ->
+        do
+        :: atomic {
+             if
+             :: cell_state[0] == AVAILABLE -> p = 0
+             :: else ->
+                if
+                :: cell_state[1 % MESSAGES] == AVAILABLE -> p = 1 % MESSAGES
+                :: else ->
+                   if
+                   :: cell_state[2 % MESSAGES] == AVAILABLE -> p = 2 % MESSAGES
+                   :: else -> p = NOWHERE
+                   fi
+                fi
+             fi
+           }
+           if
+           :: p == NOWHERE -> got = false; break
+           :: else ->
+              take(REMOVING);
+              if
+              :: got -> break
+              :: else
+              fi
+           fi
+        od;
+        if
+        :: got -> settle()
+        :: else -> atomic { FATE; taken--; raised[me] = false } break
+        fi
+     :: else
+     fi;
+     atomic { got = false; p = 0; s = 0; g = 0; before = 0; fast = false }
+  od
+}
+#else
+inline enforce() { skip }
+#endif
+
+/* ---- actors ---- */
+
+#ifdef EVICT
+#define FALL dead_[me] = true; raised[me] = false
+#else
+#define FALL dead_[me] = true
+#endif
+
+
+proctype Producer(byte me) {
+  byte s, g, p, body_of;
+  short before;
+  bool got, fast;
+again:
+  atomic {
+    if
+    :: made < MESSAGES -> body_of = made; made++
+    :: else -> goto out
+    fi
+  }
+end_full:
+  do /* sb_slab.c take: announced, then CAS FREE -> ALLOC(me) */
+  :: atomic {
+       if
+       :: h_state[0] == FREE -> s = 0
+#if SLOTS > 1
+       :: h_state[1] == FREE -> s = 1
+#endif
+#if SLOTS > 2
+       :: h_state[2] == FREE -> s = 2
+#endif
+       fi;
+       FATE;
+       g = h_gen[s]; hold_slot[me] = s; hold_gen[me] = g
+     }
+     atomic {
+       FATE;
+       if
+       :: h_state[s] == FREE && h_gen[s] == g -> h_state[s] = ALLOC; h_owner[s] = me; body[s] = body_of; break
+       :: else
+       fi
+     }
+  od;
+  enqueue();
+  p = 0; s = 0; g = 0; body_of = 0;
+  enforce();
+  goto again;
+dead:
+  atomic { FALL }
+  goto out;
+halted:
+  halted_[me] = true;
+out:
+  atomic { gone[me] = true; s = 0; g = 0; p = 0; body_of = 0; before = 0; got = false; fast = false }
+}
+
+proctype Consumer(byte me) {
+  byte s, g, p;
+  bool got, fast;
+again:
+  atomic {
+    oldest();
+    if
+    :: p == NOWHERE -> p = 0; goto wait
+    :: else
+    fi
+  }
+#ifdef EVICT
+  atomic { FATE; taken++; raised[me] = true } /* queues that evict: before the CAS */
+#endif
+  take(ACQUIRED);
+  if
+  :: got ->
+     atomic {
+       assert(h_state[s] == PUBLISHED && h_gen[s] == g && body[s] == cell_body[p]);
+       if
+       :: true -> got = false
+       :: nacks < NACKS -> nacks++
+       fi
+     }
+     if
+     :: got -> release(true)
+     :: else ->
+        if
+        :: settle()
+#ifdef VIEWS
+        :: settle_keeping_view()
+#endif
+        fi
+     fi
+  :: else ->
+#ifdef EVICT
+     atomic { FATE; taken--; raised[me] = false }
+#else
+     skip
+#endif
+  fi;
+  atomic { s = 0; g = 0; p = 0; got = false; fast = false }
+  goto again;
+wait:
+end_wait:
+  (cell_state[0] == AVAILABLE || (MESSAGES > 1 && cell_state[1 % MESSAGES] == AVAILABLE) ||
+   (MESSAGES > 2 && cell_state[2 % MESSAGES] == AVAILABLE) || (MESSAGES > 3 && cell_state[3 % MESSAGES] == AVAILABLE));
+  goto again;
+dead:
+  atomic { FALL }
+  goto out;
+halted:
+  halted_[me] = true;
+out:
+  atomic { gone[me] = true; s = 0; g = 0; p = 0; got = false; fast = false }
+}
+
+#if PURGERS > 0
+proctype Purger(byte me) { /* one pass of sb_limits_remove; what it took last it may put back (its bound) */
+  byte s, g, p;
+  bool got, fast;
+again:
+  atomic {
+    oldest();
+    if
+    :: p == NOWHERE -> goto out
+    :: else
+    fi
+  }
+#ifdef EVICT
+  atomic { FATE; taken++; raised[me] = true }
+#endif
+  take(REMOVING);
+  if
+  :: got ->
+     if
+     :: settle()
+     :: release(false); goto out
+     fi
+  :: else ->
+#ifdef EVICT
+     atomic { FATE; taken--; raised[me] = false }
+#else
+     skip
+#endif
+  fi;
+  atomic { s = 0; g = 0; p = 0; got = false; fast = false }
+  goto again;
+dead:
+  atomic { FALL }
+  goto out;
+halted:
+  halted_[me] = true;
+out:
+  atomic { gone[me] = true; s = 0; g = 0; p = 0; got = false; fast = false }
+}
+#endif
+
+/* ---- reaper: whoever has the lock of the dead; killed, another begins from the start ---- */
+
+#if KILLS > 0
+#ifdef FAULT_ADD
+#define RAISE(counter) atomic { FATE; counter++ }
+#else
+#define RAISE(counter) /* raise_to: CAS before -> before + 1 */ \
+  atomic {                                                       \
+    FATE;                                                        \
+    if                                                           \
+    :: counter == i_before[d] -> counter = i_before[d] + 1       \
+    :: else                                                      \
+    fi                                                           \
+  }
+#endif
+
+proctype Reaper() {
+  byte d, s, p, g, hs, hg;
+  bool happened, found, there;
+begin:
+end_begin:
+  atomic {
+    if
+    :: dead_[0] && !reaped[0] -> d = 0
+#if ACTORS > 1
+    :: dead_[1] && !reaped[1] -> d = 1
+#endif
+#if ACTORS > 2
+    :: dead_[2] && !reaped[2] -> d = 2
+#endif
+#if ACTORS > 3
+    :: dead_[3] && !reaped[3] -> d = 3
+#endif
+    fi
+  }
+  /* judge: the dead's own line does not change under us */
+  if
+  :: i_kind[d] == ENQUEUE ->
+     s = i_slot[d];
+     do
+     :: atomic { FATE; hs = h_state[s]; hg = h_gen[s] }
+        if
+        :: hg == i_gen[d] && hs == ALLOC -> break /* freed with the other slots */
+        :: else
+        fi;
+        if
+        :: hg == i_gen[d] && hs == PUBLISHED ->
+           atomic {
+             FATE;
+             p = i_position[d];
+             there = false;
+             if
+             :: p != NOWHERE -> there = (cell_state[p] == AVAILABLE || OWNED(p)) && cell_slot[p] == s
+             :: else
+             fi
+           }
+#ifdef FAULT_ROLL_BACK
+           there = false;
+#endif
+           if
+           :: !there ->
+              atomic {
+                FATE;
+                if
+                :: h_state[s] != hs || h_gen[s] != hg -> skip /* it went while we looked: again */
+                :: else -> happened = true /* here: not happened, to be freed */
+                fi
+              }
+              if
+              :: happened ->
+                 happened = false;
+                 atomic {
+                   FATE;
+                   if
+#ifdef DEFECT_ENQUEUE_FREED /* a second reaper takes the next generation for "it happened, and is gone" */
+                   :: h_state[s] == hs && h_gen[s] == hg -> h_state[s] = FREE; h_gen[s] = hg + 1
+#else
+                   :: h_state[s] == hs && h_gen[s] == hg -> h_state[s] = ALLOC; h_owner[s] = d
+#endif
+                   :: else
+                   fi
+                 }
+                 break
+              :: else -> goto continue_
+              fi
+           :: else
+           fi
+        :: else
+        fi;
+        RAISE(added[d]);
+        break;
+continue_:
+        skip
+     od;
+     atomic { FATE; i_kind[d] = NONE }
+  :: i_kind[d] == SETTLE ->
+     s = i_slot[d]; p = i_position[d];
+     atomic { FATE; happened = !(h_state[s] == PUBLISHED && h_gen[s] == i_gen[d]) }
+     atomic { FATE; found = OWNED(p) && cell_owner[p] == d; there = cell_state[p] == SETTLED && cell_owner[p] == d }
+     if
+     :: happened || there ->
+        RAISE(ended[d]);
+        if
+        :: happened && found -> atomic { FATE; if :: OWNED(p) && cell_owner[p] == d -> cell_state[p] = TOMBSTONE :: else fi }
+        :: else
+        fi
+     :: else
+     fi;
+     atomic { FATE; i_kind[d] = NONE }
+  :: else
+  fi;
+  /* settle_slot */
+  if
+  :: hold_slot[d] != NOWHERE ->
+     s = hold_slot[d];
+     atomic { FATE; happened = h_state[s] == ALLOC && h_owner[s] == d && h_gen[s] == hold_gen[d] }
+     if
+     :: happened ->
+        atomic {
+          FATE;
+          if
+          :: h_state[s] == ALLOC && h_owner[s] == d && h_gen[s] == hold_gen[d] ->
+             h_state[s] = FREE; h_owner[s] = NOBODY; h_gen[s] = hold_gen[d] + 1
+          :: else
+          fi
+        }
+     :: else
+     fi
+  :: else
+  fi;
+  /* release_cell */
+  if
+  :: hold_cell[d] != NOWHERE ->
+     p = hold_cell[d];
+     atomic { FATE; hs = cell_state[p]; found = OWNED(p) && cell_owner[p] == d; s = cell_slot[p]; g = cell_gen[p] }
+     if
+     :: found && hs == SETTLED ->
+        atomic { /* sb_slab_drop: checks the generation of the side record */
+          FATE;
+#ifdef FAULT_NO_GENERATION
+          if
+          :: h_state[s] == PUBLISHED -> h_gen[s] = h_gen[s] + 1; h_state[s] = FREE
+#else
+          if
+          :: h_state[s] == PUBLISHED && h_gen[s] == g -> h_state[s] = FREE; h_gen[s] = g + 1
+#endif
+          :: else
+          fi
+        }
+        atomic { FATE; if :: cell_state[p] == SETTLED && cell_owner[p] == d -> cell_state[p] = TOMBSTONE :: else fi }
+     :: found && hs != SETTLED ->
+        if
+        :: hs == ACQUIRED -> atomic { FATE; cell_redelivered[p] = true }
+        :: else
+        fi;
+        atomic { FATE; if :: cell_state[p] == hs && cell_owner[p] == d -> cell_state[p] = AVAILABLE; cell_owner[p] = NOBODY :: else fi }
+#ifdef EVICT
+        atomic { FATE; taken-- }
+#endif
+     :: else
+     fi
+  :: else
+  fi;
+#ifdef DEFECT_RECONCILE
+  /* sb_upkeep_reconcile: two equal readings, then CAS of the hint */
+  atomic { FATE; hs = TAIL - taken; hg = READY; s = taken }
+  atomic { FATE; if :: hs == TAIL - taken && hg == READY && s == taken && hs != hg -> found = true :: else -> found = false fi }
+  if
+  :: found -> atomic { FATE; if :: taken == s -> taken = taken + hs - hg :: else fi }
+  :: else
+  fi;
+#endif
+  atomic { FATE; reaped[d] = true }
+  atomic { d = 0; s = 0; p = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false }
+  goto begin;
+dead:
+  atomic { d = 0; s = 0; p = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false }
+  goto begin;
+halted:
+  atomic { reaper_halted = true; d = 0; s = 0; p = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false }
+}
+#endif
+
+/* ---- the end ---- */
+
+/* `excused`: somebody stopped, or dead and not reaped since the reaper stopped, may hold it */
+#define EXCUSED(a) (halted_[a] || (dead_[a] && reaper_halted))
+
+proctype Judge() {
+  byte i, j, sum;
+  bool there, excuse;
+  timeout;
+  atomic {
+    i = 0;
+    do
+    :: i < ACTORS -> assert(!dead_[i] || reaped[i] || reaper_halted); i++
+    :: else -> break
+    od;
+    i = 0;
+    do /* no cell is owned by the dead */
+    :: i < MESSAGES ->
+       if
+       :: OWNED(i) -> assert(EXCUSED(cell_owner[i]))
+       :: else
+       fi;
+       if
+       :: cell_state[i] == AVAILABLE -> /* nobody is left to take it */
+          j = PRODUCERS; there = false;
+          do
+          :: j < PRODUCERS + CONSUMERS -> there = there || (!dead_[j] && !halted_[j]); j++
+          :: else -> break
+          od;
+          assert(!there)
+       :: else
+       fi;
+       i++
+    :: else -> break
+    od;
+    i = 0;
+    do /* nothing is lost: what was put is there, or ended */
+    :: i < MESSAGES ->
+       if
+       :: returned_[i] && ends[i] == 0 ->
+          there = false; j = 0;
+          do
+          :: j < MESSAGES -> there = there || ((cell_state[j] == AVAILABLE || OWNED(j)) && body[cell_slot[j]] == i && cell_body[j] == i); j++
+          :: else -> break
+          od;
+          assert(there)
+       :: else
+       fi;
+       i++
+    :: else -> break
+    od;
+    i = 0;
+    do /* nothing leaks: a slot is free, or a cell names it, or somebody stopped has it */
+    :: i < SLOTS ->
+       there = h_state[i] == FREE; j = 0;
+       do
+       :: j < MESSAGES -> there = there || ((cell_state[j] == AVAILABLE || OWNED(j)) && cell_slot[j] == i); j++
+       :: else -> break
+       od;
+       j = 0;
+       do
+       :: j < ACTORS -> there = there || (EXCUSED(j) && hold_slot[j] == i); j++
+       :: else -> break
+       od;
+       assert(there);
+       i++
+    :: else -> break
+    od;
+    /* accounts are exact, if nobody stopped in the middle of one */
+    excuse = false; i = 0; sum = 0;
+    do
+    :: i < ACTORS -> excuse = excuse || EXCUSED(i); sum = sum + added[i]; sum = sum - ended[i]; i++
+    :: else -> break
+    od;
+    i = 0; j = 0;
+    do
+    :: i < MESSAGES -> j = j + (cell_state[i] == AVAILABLE || cell_state[i] == ACQUIRED || cell_state[i] == REMOVING); i++
+    :: else -> break
+    od;
+    assert(excuse || sum == j);
+#ifdef EVICT
+    assert(excuse || TAIL - taken <= EVICT || KILLS > 0)
+#endif
+  }
+}
+
+init {
+  byte i;
+  atomic {
+    i = 0;
+    do
+    :: i < MESSAGES -> cell_owner[i] = NOBODY; i++
+    :: else -> break
+    od;
+    i = 0;
+    do
+    :: i < SLOTS -> h_owner[i] = NOBODY; i++
+    :: else -> break
+    od;
+    i = 0;
+    do
+    :: i < ACTORS -> hold_slot[i] = NOWHERE; hold_cell[i] = NOWHERE; i++
+    :: else -> break
+    od;
+    i = 0;
+    do
+    :: i < PRODUCERS -> run Producer(i); i++
+    :: else -> break
+    od;
+    do
+    :: i < PRODUCERS + CONSUMERS -> run Consumer(i); i++
+    :: else -> break
+    od;
+#if PURGERS > 0
+    run Purger(i);
+#endif
+    i = 0;
+#if KILLS > 0
+    run Reaper();
+#endif
+    run Judge()
+  }
+}
