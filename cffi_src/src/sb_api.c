@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Public calls: brokers, connections, queues. */
+/* Public calls: brokers and connections. */
 #include "sb_api.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ uint64_t sb_segment_bytes(uint32_t number, uint32_t chunks_per_segment) {
 sb_status sb_broker_format(void *memory, uint64_t bytes, const char *name, uint64_t memory_limit,
                            uint32_t chunks_per_segment, uint32_t mode, uint64_t instance) {
   if (bytes >= SB_SEGMENT0_BYTES) {
-    sb_slab_format((sb_class_shm *)(void *)((uint8_t *)memory + SB_OFF_CLASSES));
+    sb_class_format((sb_class_shm *)(void *)((uint8_t *)memory + SB_OFF_CLASSES));
   }
   return sb_segment_format(memory, bytes, name, memory_limit, chunks_per_segment, mode, instance, sb_wall_ns());
 }
@@ -228,7 +228,7 @@ sb_status sb_disconnect(sb_connection *c) {
   return SB_OK;
 }
 
-static void leave_queue(sb_connection *c, sb_queue *q) {
+void sb_api_leave_queue(sb_connection *c, sb_queue *q) {
   sb_queue **link = &c->queues;
   while (*link != NULL && *link != q) link = &(*link)->next;
   if (*link == q) *link = q->next;
@@ -247,7 +247,7 @@ bool sb_forget(sb_connection *c) {
   }
   sb_lock(&c->lock);
   SB_STORE(&c->shm->waiter, 0u, SB_RELEASE);
-  while (c->queues != NULL) leave_queue(c, c->queues);
+  while (c->queues != NULL) sb_api_leave_queue(c, c->queues);
   if (c->io_node != 0) {
     sb_node_destroy(c, c->io_node, c->io_token);
     c->io_node = 0;
@@ -307,260 +307,4 @@ sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts 
     at = SB_LOAD(&chunk->next, SB_ACQUIRE);
   }
   return SB_OK;
-}
-
-/* ---- queues ---- */
-
-sb_status sb_find(sb_connection *c, const char *name, uint32_t length, uint32_t *slot) {
-  sb_status status = sb_usable(c);
-  if (status == SB_OK) {
-    *slot = sb_directory_find(c->b, name, length);
-    status = *slot == 0 ? SB_NOT_FOUND : SB_OK;
-  }
-  return status;
-}
-
-sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
-                     uint64_t deadline_ns, uint32_t *slot, int32_t *holder) {
-  sb_status status = sb_usable(c);
-  if (status != SB_OK || (status = sb_topology_lock(c->b, deadline_ns, holder)) != SB_OK) {
-    return status;
-  }
-  *slot = sb_directory_find(c->b, name, length);
-  if (*slot != 0) {
-    status = SB_EXISTS;
-  } else {
-    sb_lock(&c->lock);
-    status = sb_directory_create(c, name, length, settings, slot);
-    sb_unlock(&c->lock);
-  }
-  sb_topology_unlock(c->b);
-  return status;
-}
-
-sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
-  sb_queue *q = calloc(1, sizeof *q);
-  *status = q == NULL ? SB_SYSTEM : sb_api_enter(c);
-  if (*status == SB_OK) {
-    *status = sb_queue_open(c, slot, q, false);
-    sb_api_leave(c);
-  }
-  if (*status != SB_OK) {
-    free(q);
-    return NULL;
-  }
-  sb_lock(&c->lock);
-  q->next = c->queues;
-  c->queues = q;
-  (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
-  sb_unlock(&c->lock);
-  return q;
-}
-
-static bool consumed(const sb_connection *c, const sb_queue *q) {
-  for (uint32_t t = 0; t < c->targets; t++) {
-    for (uint32_t i = 0; c->consumers[t] != NULL && i < c->consumers[t]->subscription_count; i++) {
-      if (c->consumers[t]->subscriptions[i].q == q) return true;
-    }
-  }
-  return false;
-}
-
-/* Leaves the queue unless messages of it are still held or consumed. */
-bool sb_leave(sb_queue *q) {
-  sb_connection *c = q->c;
-  sb_status status = sb_api_enter(c);
-  if (status != SB_OK || q->ledger == NULL) {
-    if (status == SB_OK) sb_api_leave(c);
-    return status != SB_OK || q->ledger == NULL;
-  }
-  bool left = (uint32_t)SB_LOAD(&q->ledger->holding, SB_RELAXED) == 0 && q->busy == 0 && !consumed(c, q);
-  if (left) leave_queue(c, q);
-  sb_api_leave(c);
-  return left;
-}
-
-sb_status sb_configure(sb_queue *q, const sb_settings *settings, bool trim, uint64_t deadline_ns, int32_t *holder) {
-  sb_status status = sb_usable(q->c);
-  if (status != SB_OK || (status = sb_topology_lock(q->c->b, deadline_ns, holder)) != SB_OK) {
-    return status;
-  }
-  sb_lock(&q->c->lock);
-  if (!sb_queue_is_open(q)) {
-    status = SB_DELETED;
-  } else {
-    int64_t before = SB_LOAD(&q->shm->ring_size, SB_RELAXED);
-    bool limits = settings->ring_size >= 0 || settings->max_length >= 0 || settings->max_bytes >= 0;
-    if (limits && !sb_queue_tracks(q->shm)) { /* first the hints, then the limits that believe them */
-      SB_STORE(&q->shm->tracking, 1, SB_SEQ_CST);
-      sb_upkeep_start_tracking(q->c->b, q->shm);
-    }
-    if (settings->ring_size >= 0 && settings->ring_size != before) { /* until the bound is known, nothing is evicted */
-      SB_STORE(&q->shm->bound, INT64_MAX, SB_SEQ_CST);
-    }
-    sb_directory_apply(q->shm, settings);
-    if (settings->ring_size >= 0 && (settings->ring_size != before || trim)) {
-      sb_limits_set_bound(q, trim);
-    }
-    if (trim) (void)sb_limits_enforce(q);
-    sb_consumer_backlog_arrived(q); /* it may have been paused */
-    for (int32_t n = SB_LOAD(&q->shm->room_waiting, SB_SEQ_CST); n > 0; n--) {
-      sb_consumer_room_made(q->c, q->shm, q->slot);
-    }
-  }
-  sb_unlock(&q->c->lock);
-  sb_topology_unlock(q->c->b);
-  return status;
-}
-
-sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder,
-                    uint64_t *removed) {
-  sb_status status = sb_usable(q->c);
-  *removed = 0;
-  if (status != SB_OK || (status = sb_topology_lock(q->c->b, deadline_ns, holder)) != SB_OK) {
-    return status;
-  }
-  sb_lock(&q->c->lock);
-  SB_STORE(&q->c->b->header->topology_intent, q->slot, SB_RELEASE);
-  status = sb_queue_is_open(q) ? sb_upkeep_close(q, if_unused, if_empty, removed) : SB_DELETED;
-  if (status == SB_OK) {
-    SB_CRASHPOINT("api.delete.closed");
-    sb_directory_remove(q->c->b, q->slot);
-    sb_consumer_wake_all(q->c, q->slot);
-    sb_consumer_room_made(q->c, NULL, 0);
-  }
-  sb_unlock(&q->c->lock);
-  sb_topology_unlock(q->c->b);
-  return status;
-}
-
-uint32_t sb_next_queue(sb_connection *c, uint32_t *index) {
-  return sb_usable(c) == SB_OK ? sb_directory_next(c->b, index, false) : 0;
-}
-
-sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
-  sb_status status = sb_usable(c);
-  sb_broker *b = c->b;
-  memset(f, 0, sizeof *f);
-  sb_queue_shm *q = status == SB_OK ? sb_slab_object(b, slot, SB_KIND_QUEUE) : NULL;
-  if (q == NULL) {
-    return status != SB_OK ? status : SB_CORRUPT;
-  }
-  f->incarnation = SB_LOAD(&q->state, SB_ACQUIRE);
-  f->name_length = SB_LOAD(&q->name_length, SB_RELAXED) % (SB_NAME_MAX + 1);
-  memcpy(f->name, q->name, f->name_length);
-  f->slot = slot;
-  f->settings = (sb_settings){SB_LOAD(&q->ring_size, SB_RELAXED), SB_LOAD(&q->max_length, SB_RELAXED),
-                              SB_LOAD(&q->max_bytes, SB_RELAXED), SB_LOAD(&q->overflow, SB_RELAXED),
-                              SB_LOAD(&q->flags, SB_RELAXED)};
-  for (unsigned tries = 0; tries < 8; tries++) { /* the counters move one by one: read until two readings agree */
-    uint64_t mark = sb_ledger_sum(b, q, SB_COUNT_ADDED) + sb_ledger_sum(b, q, SB_COUNT_ACKED) + sb_ledger_holding(b, q);
-    uint64_t refused = sb_ledger_sum(b, q, SB_COUNT_REFUSED);
-    f->added = sb_ledger_sum(b, q, SB_COUNT_ADDED) + refused;
-    f->acked = sb_ledger_sum(b, q, SB_COUNT_ACKED);
-    f->expired = sb_ledger_sum(b, q, SB_COUNT_EXPIRED);
-    f->killed = sb_ledger_sum(b, q, SB_COUNT_KILLED);
-    f->replaced = sb_ledger_sum(b, q, SB_COUNT_REPLACED);
-    f->dropped = sb_ledger_sum(b, q, SB_COUNT_DROPPED) + refused;
-    f->dead_lettered = sb_ledger_sum(b, q, SB_COUNT_DEAD_LETTERED);
-    f->moved = sb_ledger_sum(b, q, SB_COUNT_MOVED);
-    f->delivering = sb_ledger_holding(b, q);
-    uint64_t scheduled = sb_ledger_sum(b, q, SB_COUNT_SCHEDULED), due = sb_ledger_sum(b, q, SB_COUNT_UNSCHEDULED);
-    f->scheduled = scheduled > due ? scheduled - due : 0;
-    f->bytes = sb_ledger_sum(b, q, SB_COUNT_ADDED_BYTES) - sb_ledger_sum(b, q, SB_COUNT_REMOVED_BYTES);
-    if (mark == sb_ledger_sum(b, q, SB_COUNT_ADDED) + sb_ledger_sum(b, q, SB_COUNT_ACKED) + sb_ledger_holding(b, q)) {
-      break;
-    }
-  }
-  f->ready = sb_queue_count_ready(b, q);
-  f->redelivered = sb_ledger_sum(b, q, SB_COUNT_REDELIVERED);
-  f->delivered = sb_ledger_sum(b, q, SB_COUNT_DELIVERED);
-  f->rescues = SB_LOAD(&q->rescues, SB_RELAXED);
-  f->tail = SB_LOAD(&q->tail, SB_RELAXED) - SB_LOAD(&q->base, SB_RELAXED);
-  f->created_ns = SB_LOAD(&q->created_ns, SB_RELAXED);
-  f->consumers = SB_LOAD(&q->consumers, SB_RELAXED);
-  f->interested = SB_LOAD(&q->interested, SB_RELAXED);
-  f->notified = SB_LOAD(&q->notified, SB_RELAXED);
-  f->not_interested = SB_LOAD(&q->not_interested, SB_RELAXED);
-  f->non_acquiring = SB_LOAD(&q->non_acquiring, SB_RELAXED);
-  f->room_waiting = SB_LOAD(&q->room_waiting, SB_RELAXED);
-  return SB_BITS(f->incarnation, 0, 2) == SB_QUEUE_OPEN ? SB_OK : SB_DELETED;
-}
-
-int64_t sb_length(sb_queue *q) {
-  sb_status status = sb_usable(q->c);
-  return status != SB_OK        ? -(int64_t)status
-         : !sb_queue_is_open(q) ? -(int64_t)SB_DELETED
-                                : sb_queue_ready(q->c->b, q->shm);
-}
-
-int64_t sb_purge(sb_queue *q) {
-  uint64_t removed = 0, end = sb_ring_exact_tail(q->c->b, &q->ring), step;
-  do { /* in steps, so that other threads of this connection get their turn */
-    sb_status status = sb_api_enter(q->c);
-    if (status == SB_OK && !sb_queue_is_open(q)) {
-      sb_api_leave(q->c);
-      status = SB_DELETED;
-    }
-    if (status != SB_OK) {
-      return -(int64_t)status;
-    }
-    step = sb_limits_remove(q, SB_COUNT_KILLED, end, 1024);
-    removed += step;
-    if (step > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
-    sb_consumer_work_arrived(q); /* one that came later may have been taken and put back */
-    sb_api_leave(q->c);
-  } while (step == 1024);
-  return (int64_t)removed;
-}
-
-int64_t sb_move(sb_queue *q, sb_queue *target, uint64_t limit, sb_status *status) {
-  uint64_t moved = 0, end = sb_ring_exact_tail(q->c->b, &q->ring);
-  *status = SB_OK;
-  while (moved < limit && *status == SB_OK) {
-    *status = sb_api_enter(q->c);
-    if (*status != SB_OK) {
-      break;
-    }
-    *status = !sb_queue_is_open(q) || !sb_queue_is_open(target) ? SB_DELETED : sb_upkeep_move_one(q, target, end);
-    if (*status != SB_OK && sb_queue_is_open(q)) sb_consumer_work_arrived(q);
-    if (*status == SB_OK) {
-      moved++;
-      (void)sb_limits_enforce(target);
-      sb_consumer_work_arrived(target);
-      sb_consumer_room_made(q->c, q->shm, q->slot);
-    }
-    sb_api_leave(q->c);
-  }
-  if (*status == SB_EMPTY) {
-    *status = SB_OK;
-  }
-  return (int64_t)moved;
-}
-
-int64_t sb_consumers_of(sb_connection *c, uint32_t slot, sb_consumer_facts *facts, uint32_t room) {
-  sb_status status = sb_api_enter(c);
-  if (status != SB_OK) {
-    return -(int64_t)status;
-  }
-  sb_ring list;
-  uint64_t position = 0;
-  uint32_t node, n = 0;
-  if (sb_ring_open(c->b, slot, SB_RING_ALL, &list)) {
-    while (n < room && (node = sb_nodes_next(c, &list, SB_STATE_ALL, &position)) != 0) {
-      sb_node_shm *shm = sb_slot_at(c->b, node);
-      uint64_t word = SB_LOAD(&shm->word, SB_ACQUIRE);
-      facts[n++] = (sb_consumer_facts){.connection = sb_node_conn(word),
-                                       .pid = SB_LOAD(&shm->pid, SB_RELAXED),
-                                       .state = sb_node_state(word),
-                                       .flags = SB_LOAD(&shm->flags, SB_RELAXED),
-                                       .prefetch = SB_LOAD(&shm->prefetch, SB_RELAXED),
-                                       .unacked = SB_LOAD(&shm->unacked, SB_RELAXED),
-                                       .priority = SB_LOAD(&shm->priority, SB_RELAXED),
-                                       .delivered = SB_LOAD(&shm->delivered, SB_RELAXED),
-                                       .wakes = SB_LOAD(&shm->wakes, SB_RELAXED)};
-    }
-  }
-  sb_api_leave(c);
-  return n;
 }

@@ -37,6 +37,8 @@ int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32
 bool sb_api_plausible(const sb_broker *b, const sb_taken *t);
 /* A released or removed message: enforce limits, wake who waits. */
 void sb_api_returned(sb_queue *q);
+/* Gives up what the handle has in the shared memory. */
+void sb_api_leave_queue(sb_connection *c, sb_queue *q);
 sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how);
 
 #endif

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Public calls: consumers and the housekeeper. */
+/* Public calls: consumers. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "sb_api.h"
-
-/* ---- consumers ---- */
 
 static sb_status free_target(sb_connection *c, uint32_t *target) {
   for (uint32_t t = 0; t < SB_MAX_TARGETS; t++) {
@@ -228,117 +226,4 @@ void sb_consumer_event(sb_consumer *k, int event_fd) { k->event_fd = event_fd; }
 bool sb_consumer_arm_event(sb_consumer *k) {
   SB_STORE(&k->event_armed, 1u, SB_SEQ_CST);
   return k->row_first != k->row_end;
-}
-
-/* ---- housekeeper ---- */
-
-sb_status sb_housekeeper_begin(sb_connection *c) {
-  if (!sb_lock_byte(c->b->lock_fd, SB_LOCK_HOUSEKEEPER)) {
-    return SB_EXISTS;
-  }
-  SB_STORE(&c->b->header->housekeeper_pid, (uint32_t)SB_LOAD(&c->b->processes[c->b->process].pid, SB_RELAXED),
-           SB_RELAXED);
-  SB_STORE(&c->b->header->next_due_ns, UINT64_MAX, SB_SEQ_CST);
-  SB_STORE(&c->b->header->housekeeper_waiter, c->io_node, SB_RELEASE);
-  return SB_OK;
-}
-
-void sb_housekeeper_end(sb_connection *c) {
-  SB_STORE(&c->b->header->housekeeper_waiter, 0u, SB_RELEASE);
-  SB_STORE(&c->b->header->housekeeper_pid, 0u, SB_RELAXED);
-  sb_unlock_byte(c->b->lock_fd, SB_LOCK_HOUSEKEEPER);
-}
-
-void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns) {
-  SB_STORE(&c->b->header->next_due_ns, due_ns, SB_SEQ_CST);
-}
-
-sb_status sb_housekeeper_wait(sb_connection *c, uint64_t deadline_ns) {
-  bool interrupted;
-  sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake;
-  uint32_t armed = sb_wake_arm(wake);
-  bool woken = true;
-  (void)SB_ADD(&c->b->header->housekeeper_ticks, 1, SB_RELAXED);
-  if (SB_LOAD(&c->b->header->closing, SB_ACQUIRE) == 0) {
-    woken = sb_wake_sleep(wake, armed, deadline_ns, &interrupted);
-  }
-  sb_wake_disarm(wake);
-  return SB_LOAD(&c->b->header->closing, SB_ACQUIRE) != 0 ? SB_STOPPING : woken ? SB_OK : SB_TIMEOUT;
-}
-
-void sb_housekeeper_tick(sb_connection *c, uint32_t slot, uint64_t *memory) {
-  if (sb_api_enter(c) == SB_OK) {
-    sb_housekeeping_queue(c, slot, (sb_queue_memory *)(void *)memory);
-    sb_api_leave(c);
-  }
-}
-
-uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, uint64_t *memories, uint32_t count) {
-  uint32_t found = 0;
-  sb_queue_memory *memory = (sb_queue_memory *)(void *)memories;
-  for (uint32_t i = 0; i < count; i++) {
-    memory[i].new_timers = sb_housekeeping_has_timers(queues[i], memory[i].cursors);
-    found += memory[i].new_timers != 0;
-  }
-  return found;
-}
-
-/* One tick for many queues: a single call, because a tick of ten thousand quiet queues must cost next to nothing.
- * Returns how many of them do not rest. */
-uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, uint64_t *memories, uint32_t count) {
-  sb_queue_memory *memory = (sb_queue_memory *)(void *)memories;
-  uint32_t busy = 0;
-  for (uint32_t i = 0; i < count && sb_api_enter(c) == SB_OK; i++) {
-    sb_housekeeping_queue(c, queues[i]->slot, &memory[i]);
-    busy += !sb_housekeeping_rests(&memory[i]);
-    sb_api_leave(c);
-  }
-  return busy;
-}
-
-/* Changes whenever queues may have come or gone: by a change of the topology, or because somebody died. */
-uint64_t sb_housekeeper_changes(sb_connection *c) {
-  return SB_LOAD(&c->b->header->topology_epoch, SB_ACQUIRE) + SB_LOAD(&c->b->header->reaped, SB_ACQUIRE);
-}
-
-int64_t sb_housekeeper_timers(sb_queue *q, uint64_t *cursor, uint64_t *positions, uint32_t room) {
-  return sb_housekeeping_timers(q, cursor, positions, room);
-}
-
-uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position) {
-  uint64_t next = 0;
-  bool ready = false;
-  if (sb_api_enter(q->c) == SB_OK) {
-    next = sb_upkeep_look_at(q, position, sb_now_ns(), &ready);
-    if (ready) sb_consumer_work_arrived(q);
-    sb_consumer_room_made(q->c, q->shm, q->slot);
-    sb_api_leave(q->c);
-  }
-  return next;
-}
-
-void sb_housekeeper_trim(sb_queue *q) {
-  if (sb_api_enter(q->c) == SB_OK) {
-    sb_housekeeping_trim_schedule(q);
-    sb_api_leave(q->c);
-  }
-}
-
-uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns) {
-  int32_t holder;
-  uint32_t left = 0;
-  if (sb_usable(c) == SB_OK && sb_topology_lock(c->b, deadline_ns, &holder) == SB_OK) {
-    sb_lock(&c->lock);
-    left = sb_directory_sweep(c);
-    sb_unlock(&c->lock);
-    sb_topology_unlock(c->b);
-  }
-  return left;
-}
-
-bool sb_housekeeper_missing(sb_broker *b) { return sb_byte_holder(b->lock_fd, SB_LOCK_HOUSEKEEPER) == 0; }
-uint32_t sb_recover(sb_connection *c) { return sb_usable(c) == SB_OK ? sb_recover_all(c) : 0; }
-bool sb_recover_one(sb_connection *c, uint32_t process) {
-  return sb_usable(c) == SB_OK && process < SB_MAX_PROCESSES && sb_liveness_is_dead(c->b, process) &&
-         sb_recover_process(c, process);
 }

@@ -29,7 +29,7 @@ static sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
   }
   status = sb_holding_take(c, &r->token);
   if (status == SB_OK) {
-    unsigned cls = sb_slab_class_for(c->b, need);
+    unsigned cls = sb_class_for(c->b, need);
     status = cls != 0 ? sb_slab_alloc(c, cls, r->token, &r->slot, &r->gen)
                       : sb_slab_alloc_run(c, need, r->token, &r->slot, &r->gen);
     if (status != SB_OK) sb_holding_give(c, r->token);
@@ -81,6 +81,7 @@ static sb_status publish(sb_queue *q, sb_reservation *r) {
     return status;
   }
   sb_holding_give(q->c, r->token);
+  sb_limits_published(q);
   SB_CRASHPOINT("api.put.enqueued");
   if (timer != 0) ring_housekeeper(q->c, &timed);
   if (SB_LOAD(&q->shm->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->shm->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD) {

@@ -8,7 +8,7 @@
 enum { STATE, CLASS, RUN, TAIL, BEYOND };
 
 static unsigned kind_of_class(const sb_checkup *k, unsigned cls) {
-  unsigned first = sb_slab_class_of(k->b, 1);
+  unsigned first = sb_class_of_kind(k->b, 1);
   return cls < first ? SB_KIND_MESSAGE : cls - first + 1;
 }
 
@@ -29,8 +29,8 @@ bool sb_check_is(const sb_checkup *k, uint32_t slot, unsigned kind) {
 
 void sb_check_classes(sb_checkup *k) {
   sb_class_shm right[SB_MAX_CLASSES] = {0};
-  sb_slab_format(right);
-  for (unsigned cls = 1; cls <= sb_slab_class_of(k->b, SB_KIND_COUNT - 1); cls++) {
+  sb_class_format(right);
+  for (unsigned cls = 1; cls <= sb_class_of_kind(k->b, SB_KIND_COUNT - 1); cls++) {
     const sb_class_shm *is = &k->b->classes[cls];
     uint32_t units = SB_LOAD(&is->units, SB_RELAXED), should = SB_LOAD(&right[cls].units, SB_RELAXED);
     uint32_t kind = SB_LOAD(&is->kind, SB_RELAXED), should_be = SB_LOAD(&right[cls].kind, SB_RELAXED);

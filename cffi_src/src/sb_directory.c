@@ -37,13 +37,28 @@ sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) 
     nanosleep(&pause, NULL);
   }
   SB_STORE(&b->header->topology_pid, (uint32_t)SB_LOAD(&b->processes[b->process].pid, SB_RELAXED), SB_RELAXED);
-  uint32_t left = (uint32_t)SB_LOAD(&b->header->topology_intent, SB_ACQUIRE);
-  if (sb_slab_object(b, left, SB_KIND_QUEUE) != NULL &&
-      SB_BITS(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, left))->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_CLOSED) {
-    sb_directory_remove(b, left); /* the last holder died between closing the queue and removing its name */
-  }
-  SB_STORE(&b->header->topology_intent, 0, SB_RELEASE);
   return SB_OK;
+}
+
+void sb_topology_finish(sb_connection *c) {
+  sb_broker *b = c->b;
+  sb_header_shm *h = b->header;
+  uint64_t intent = SB_LOAD(&h->topology_intent, SB_ACQUIRE);
+  uint32_t slot = (uint32_t)intent;
+  sb_queue_shm *shm = sb_slab_object(b, slot, SB_KIND_QUEUE);
+  sb_queue q;
+  if (shm != NULL && intent >> 32 == SB_CHANGE_DELETE &&
+      SB_BITS(SB_LOAD(&shm->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_CLOSED) {
+    sb_directory_remove(b, slot); /* killed between closing the queue and removing its name */
+  } else if (shm != NULL && intent >> 32 == SB_CHANGE_CONFIGURE && sb_queue_open(c, slot, &q, false) == SB_OK) {
+    sb_settings settings = {
+        (int64_t)SB_LOAD(&h->new_settings[0], SB_RELAXED), (int64_t)SB_LOAD(&h->new_settings[1], SB_RELAXED),
+        (int64_t)SB_LOAD(&h->new_settings[2], SB_RELAXED), (uint32_t)SB_LOAD(&h->new_settings[3], SB_RELAXED),
+        (uint32_t)SB_LOAD(&h->new_settings[4], SB_RELAXED)};
+    sb_directory_configure(&q, &settings, SB_LOAD(&h->new_settings[5], SB_RELAXED) != 0);
+    sb_queue_leave(&q);
+  }
+  SB_STORE(&h->topology_intent, 0, SB_RELEASE);
 }
 
 void sb_topology_unlock(sb_broker *b) {
@@ -82,6 +97,32 @@ void sb_directory_apply(sb_queue_shm *q, const sb_settings *s) {
   SB_STORE(&q->overflow, s->overflow, SB_RELAXED);
   SB_STORE(&q->flags, s->flags, SB_RELAXED);
   SB_STORE(&q->ring_size, s->ring_size, SB_RELEASE);
+}
+
+void sb_directory_configure(sb_queue *q, const sb_settings *s, bool trim) {
+  sb_header_shm *h = q->c->b->header;
+  const uint64_t words[6] = {
+      (uint64_t)s->ring_size, (uint64_t)s->max_length, (uint64_t)s->max_bytes, s->overflow, s->flags, trim};
+  for (unsigned i = 0; i < 6; i++) {
+    SB_STORE(&h->new_settings[i], words[i], SB_RELAXED);
+  }
+  SB_STORE(&h->topology_intent, sb_topology_word(SB_CHANGE_CONFIGURE, q->slot), SB_RELEASE);
+  SB_CRASHPOINT("directory.configure.announced");
+  bool limits = s->ring_size >= 0 || s->max_length >= 0 || s->max_bytes >= 0;
+  bool other_ring = s->ring_size >= 0 && s->ring_size != SB_LOAD(&q->shm->ring_size, SB_RELAXED);
+  bool unknown = SB_LOAD(&q->shm->bound, SB_RELAXED) == INT64_MAX; /* somebody was killed after the step below */
+  if (limits && !sb_queue_tracks(q->shm)) { /* first the hints, then the limits that believe them */
+    SB_STORE(&q->shm->tracking, 1, SB_SEQ_CST);
+    sb_upkeep_start_tracking(q->c->b, q->shm);
+  }
+  if (other_ring) SB_STORE(&q->shm->bound, INT64_MAX, SB_SEQ_CST); /* until the bound is known, nothing is evicted */
+  sb_directory_apply(q->shm, s);
+  if (s->ring_size >= 0 && (other_ring || unknown || trim)) sb_limits_set_bound(q, trim);
+  if (trim) (void)sb_limits_enforce(q);
+  sb_consumer_backlog_arrived(q); /* it may have been paused */
+  for (int32_t n = SB_LOAD(&q->shm->room_waiting, SB_SEQ_CST); n > 0; n--) {
+    sb_consumer_room_made(q->c, q->shm, q->slot);
+  }
 }
 
 static void start(sb_queue_shm *q, const char *name, uint32_t length, const sb_settings *settings) {

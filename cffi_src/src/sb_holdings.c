@@ -14,7 +14,7 @@ static sb_status add_chunk(sb_connection *c) {
   uint64_t token = c->last == NULL ? SB_TOKEN_BOOT : token_of(b, &c->last->entries[0]);
   uint32_t slot;
   uint64_t gen;
-  sb_status status = sb_slab_alloc(c, sb_slab_class_of(b, SB_KIND_HOLDINGS), token, &slot, &gen);
+  sb_status status = sb_slab_alloc(c, sb_class_of_kind(b, SB_KIND_HOLDINGS), token, &slot, &gen);
   if (status != SB_OK) {
     return status;
   }
@@ -88,7 +88,7 @@ sb_status sb_connection_open(sb_broker *b, sb_connection *c, const char *name, u
   }
   SB_CRASHPOINT("connection.id.taken");
   uint64_t gen;
-  status = sb_slab_alloc(c, sb_slab_class_of(b, SB_KIND_CONNECTION), SB_TOKEN_BOOT, &c->record, &gen);
+  status = sb_slab_alloc(c, sb_class_of_kind(b, SB_KIND_CONNECTION), SB_TOKEN_BOOT, &c->record, &gen);
   uint64_t word = SB_LOAD(&b->connections[c->id], SB_RELAXED);
   if (status != SB_OK) {
     SB_STORE(&b->connections[c->id], sb_conn_word(SB_CONN_FREE, 0, 0, sb_conn_epoch(word)), SB_RELEASE);
@@ -113,7 +113,7 @@ sb_status sb_holding_object(sb_connection *c, unsigned kind, uint64_t *token, ui
   if (status != SB_OK) {
     return status;
   }
-  status = sb_slab_alloc(c, sb_slab_class_of(c->b, kind), *token, slot, gen);
+  status = sb_slab_alloc(c, sb_class_of_kind(c->b, kind), *token, slot, gen);
   if (status != SB_OK) {
     sb_holding_give(c, *token);
   }

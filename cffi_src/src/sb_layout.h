@@ -257,14 +257,17 @@ typedef struct {
   sb_word next_due_ns; /* hint: the earliest timer the housekeeper knows */
   sb_word housekeeper_ticks;
   sb_word topology_epoch;
-  sb_word topology_intent; /* state | queue slot of the change under way */
+  sb_word topology_intent; /* 32 slot of the queue | 1: being deleted, 2: being configured */
   sb_half topology_pid, queue_count;
   sb_half memory_waiting, spinners;
-  alignas(64) sb_word memory_root, memory_tail, memory_head, memory_base; /* list of nodes that wait for memory */
+  alignas(64) sb_word memory_root; /* list of nodes that wait for memory */
+  sb_word memory_tail, memory_head, memory_base;
   sb_half next_connection, next_process;
   sb_half chunk_hint, stopped; /* stopped: 1 = somebody asked for no housekeeper */
   sb_word rescues, stopped_rescues, reaped, spare1;
   char name[SB_BROKER_NAME_MAX + 64];
+  alignas(64) sb_word
+      new_settings[6]; /* of the queue being configured: ring_size, max_length, max_bytes, overflow, flags, trim */
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
 
@@ -378,18 +381,20 @@ typedef struct {
   sb_word last_take; /* position of the last acquisition, for the missed-notification check */
   sb_word reserved1[3];
   /* notification */
-  alignas(64) _Atomic int32_t interested, notified, not_interested, non_acquiring, consumers, room_waiting;
+  alignas(64) _Atomic int32_t interested;
+  _Atomic int32_t notified, not_interested, non_acquiring, consumers, room_waiting;
   _Atomic int32_t timers_lost,
       tracking; /* tracking: `taken`, `admitted` and the byte hints are kept. timers_lost, 1: a message with a timer has no schedule entry: scan the cells */
   sb_word rescues;
   sb_word exclusive; /* node slot | epoch of the exclusive consumer */
-  alignas(64) sb_ring_shm all, non_acquiring_list, not_interested_list, room, schedule;
+  alignas(64) sb_ring_shm all;
+  sb_ring_shm non_acquiring_list, not_interested_list, room, schedule;
   sb_word created_ns, expires_ns;
   sb_half name_length, owner_connection;
   sb_word owner_epoch;
   char name[SB_NAME_MAX + 1];
 } sb_queue_shm;
-_Static_assert(sizeof(sb_queue_shm) <= 5 * SB_UNIT, "queue");
+_Static_assert(sizeof(sb_queue_shm) <= 3 * SB_UNIT, "queue");
 
 /* One priority of consumers. Levels are added, never removed while the queue lives. */
 typedef struct {
@@ -465,6 +470,7 @@ typedef struct {
   sb_word target_queue,
       target_position; /* of a move; an enqueue notes here whether it is held, and that counter before */
   sb_word target_ledger, target_before, target_before_bytes;
+  sb_word hinting; /* not 0: its owner is between two changes of hints that belong together, see I23 */
   sb_word counters[SB_COUNTERS];
 } sb_ledger_shm;
 _Static_assert(sizeof(sb_ledger_shm) <= SB_UNIT, "ledger");

@@ -12,6 +12,7 @@ sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot) { return sb_slab_object
 static uint64_t owner_word(unsigned conn, uint64_t epoch) { return (uint64_t)conn | SB_PUT(epoch, 12); }
 
 static void start(sb_ledger_shm *l, uint64_t epoch) {
+  SB_STORE(&l->hinting, 0, SB_RELAXED);
   SB_STORE(&l->holding, SB_PUT(epoch & 0xffffffffu, 32), SB_RELEASE);
 }
 
@@ -40,7 +41,7 @@ sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledg
     slot = SB_LOAD(&l->next, SB_ACQUIRE);
   }
   uint64_t gen;
-  status = sb_slab_alloc(c, sb_slab_class_of(b, SB_KIND_LEDGER), *token, &slot, &gen);
+  status = sb_slab_alloc(c, sb_class_of_kind(b, SB_KIND_LEDGER), *token, &slot, &gen);
   if (status != SB_OK) {
     sb_holding_give(c, *token);
     return status;
@@ -65,6 +66,7 @@ sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledg
 void sb_ledger_leave(sb_connection *c, sb_ledger_shm *ledger, uint64_t token) {
   uint64_t owner = SB_LOAD(&ledger->owner, SB_ACQUIRE);
   if (SB_BITS(owner, 0, 12) == c->id) {
+    SB_STORE(&ledger->hinting, 0, SB_RELAXED);
     SB_STORE(&ledger->owner, owner_word(0, owner >> 12), SB_RELEASE);
   }
   sb_holding_give(c, token);
@@ -89,6 +91,15 @@ uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q) {
     sum += (uint32_t)SB_LOAD(&l->holding, SB_ACQUIRE);
   }
   return sum;
+}
+bool sb_ledger_hinting(sb_broker *b, const sb_queue_shm *q) {
+  uint32_t n = 0;
+  for (sb_ledger_shm *l = sb_ledger_at(b, SB_LOAD(&q->ledgers, SB_ACQUIRE)); l != NULL; l = next_ledger(b, l, &n)) {
+    if (SB_LOAD(&l->hinting, SB_SEQ_CST) != 0) {
+      return true;
+    }
+  }
+  return false;
 }
 bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q) {
   uint32_t n = 0;

@@ -21,7 +21,7 @@ bool sb_limits_room(const sb_queue *q, uint64_t count, uint64_t bytes) {
   return (max < 0 || ready + (int64_t)count <= max) && (max_bytes < 0 || ready_bytes(q) + (int64_t)bytes <= max_bytes);
 }
 
-sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes) {
+static sb_status admit(sb_queue *q, uint64_t count, uint64_t bytes) {
   int64_t max = SB_LOAD(&q->shm->max_length, SB_RELAXED), max_bytes = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
   if (!sb_queue_tracks(q->shm)) {
     return SB_OK;
@@ -50,12 +50,21 @@ sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes) {
   return SB_OK;
 }
 
+sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes) {
+  sb_hinting(q->ledger, 1); /* until it is published or taken back */
+  sb_status status = admit(q, count, bytes);
+  if (status != SB_OK) sb_hinting(q->ledger, -1);
+  return status;
+}
+
+void sb_limits_published(sb_queue *q) { sb_hinting(q->ledger, -1); }
+
 void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes) {
-  if (!sb_queue_tracks(q->shm)) {
-    return;
+  if (sb_queue_tracks(q->shm)) {
+    (void)SB_SUB(&q->shm->admitted, count, SB_SEQ_CST);
+    (void)SB_SUB(&q->shm->bytes_in, bytes, SB_SEQ_CST);
   }
-  (void)SB_SUB(&q->shm->admitted, count, SB_SEQ_CST);
-  (void)SB_SUB(&q->shm->bytes_in, bytes, SB_SEQ_CST);
+  sb_hinting(q->ledger, -1);
 }
 
 static int64_t bound(sb_queue *q, unsigned *counter) {
@@ -89,8 +98,26 @@ static bool evict(sb_queue *q, bool paid, unsigned counter) {
   return true;
 }
 
+/* Counts the next victim as gone, if the queue holds too many bytes: of producers that see the excess one evicts. */
+static bool pay_bytes(sb_queue *q, uint64_t *paid) {
+  int64_t max = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
+  if (refuses(q) || max < 0 || ready_bytes(q) <= max) {
+    return false;
+  }
+  *paid = sb_queue_oldest_bytes(q);
+  sb_hinting(q->ledger, 1);
+  uint64_t out = SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST);
+  while ((int64_t)(SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST) - out) > max) {
+    if (SB_CAS(&q->shm->bytes_out, &out, out + *paid, SB_SEQ_CST)) {
+      return true;
+    }
+  }
+  sb_hinting(q->ledger, -1);
+  return false;
+}
+
 uint64_t sb_limits_enforce(sb_queue *q) {
-  uint64_t removed = 0;
+  uint64_t removed = 0, paid;
   unsigned counter;
   if (!sb_queue_tracks(q->shm)) {
     return 0;
@@ -113,8 +140,15 @@ uint64_t sb_limits_enforce(sb_queue *q) {
     }
     removed++;
   }
-  int64_t max_bytes = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
-  while (!refuses(q) && max_bytes >= 0 && ready_bytes(q) > max_bytes && evict(q, false, SB_COUNT_DROPPED)) {
+  while (
+      pay_bytes(q, &paid)) { /* I24, in bytes: the size of the next victim is a guess, which is put right afterwards */
+    SB_CRASHPOINT("limits.evict.paid_bytes");
+    bool gone = evict(q, false, SB_COUNT_DROPPED);
+    (void)SB_SUB(&q->shm->bytes_out, paid, SB_SEQ_CST);
+    sb_hinting(q->ledger, -1);
+    if (!gone) {
+      break;
+    }
     removed++;
   }
   return removed;

@@ -22,6 +22,9 @@
 
 /* Takes room for `count` messages of `bytes` in all; SB_FULL when there is none, SB_TOO_LARGE when there never can be. */
 sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes);
+/* What was admitted is in the queue. */
+void sb_limits_published(sb_queue *q);
+/* ... or will not get there. */
 void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes);
 bool sb_limits_room(const sb_queue *q, uint64_t count, uint64_t bytes);
 /* Evicts while pending > bound; the number of messages removed. */

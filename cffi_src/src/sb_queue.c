@@ -86,6 +86,31 @@ bool sb_queue_looks_ready(sb_queue *q) {
   return true;
 }
 
+uint64_t sb_queue_oldest_bytes(sb_queue *q) {
+  sb_broker *b = q->c->b;
+  uint64_t at = SB_LOAD(&q->shm->head, SB_ACQUIRE), returned;
+  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_ring_next_returned(b, &q->ring, 0, &returned) &&
+      returned < at) {
+    at = returned;
+  }
+  sb_leaf_ref leaf;
+  while (sb_ring_next_leaf(b, &q->ring, at, &leaf, &at)) {
+    for (; sb_leaf_covers(&leaf, at); at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
+      uint32_t slot = sb_cell_slot(word);
+      if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_FREE) {
+        return 1;
+      }
+      if (sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(b, slot) && sb_slot_ready(b, slot)) {
+        uint64_t bytes = ((const sb_message_shm *)sb_slot_at(b, slot))->body_length;
+        bool still = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE) == word;
+        return still && bytes > 0 && bytes <= SB_MAX_BODY ? bytes : 1;
+      }
+    }
+  }
+  return 1;
+}
+
 /* I26: a message with a timer gets an entry in the schedule list. Without memory for it, the housekeeper is asked to scan. */
 void sb_queue_schedule(sb_queue *q, uint64_t position) {
   sb_ring r;
@@ -283,23 +308,20 @@ void sb_queue_lower_bound(sb_queue *q) {
 
 sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t token, sb_taken *t) {
   bool tracked = sb_queue_tracks(q->shm), before = !paid && tracked && evicts(q->shm);
-  if (before) {
-    (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
-  }
+  if (tracked) sb_hinting(q->ledger, 1);
+  if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
   sb_status status = SB_OK;
   if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) == 0 || !take_returned(q, state, token, t)) {
     status = take_next(q, state, token, t);
   }
-  if (status != SB_OK) {
-    if (before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
-    return status;
-  }
-  if (tracked) {
+  if (status != SB_OK && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+  if (status == SB_OK && tracked) {
     if (!before && !paid) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
     (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
     sb_queue_lower_bound(q);
   }
-  return SB_OK;
+  if (tracked) sb_hinting(q->ledger, -1);
+  return status;
 }
 
 sb_status sb_queue_acquire(sb_queue *q, uint64_t token, sb_taken *t) {
@@ -332,16 +354,16 @@ sb_status sb_queue_take_at(sb_queue *q, uint64_t position, unsigned from, uint64
   if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) != from) {
     return SB_EMPTY;
   }
+  if (tracked) sb_hinting(q->ledger, 1);
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
-  if (!take_cell(q, SB_CELL_REMOVING, &leaf, position, word, token, t)) {
-    if (before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
-    return SB_EMPTY;
-  }
-  if (tracked) {
+  bool took_it = take_cell(q, SB_CELL_REMOVING, &leaf, position, word, token, t);
+  if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+  if (took_it && tracked) {
     if (!before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
     (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
   }
-  return SB_OK;
+  if (tracked) sb_hinting(q->ledger, -1);
+  return took_it ? SB_OK : SB_EMPTY;
 }
 
 /* ---- settle and release ---- */
@@ -435,6 +457,8 @@ sb_status sb_queue_release(sb_queue *q, uint64_t token, unsigned how) {
     count -= how == SB_RELEASE_CLEAN && count > 0 ? 1u : 0u;
     SB_STORE(&cell->side, sb_side_word(t.gen, count, SB_SIDE_REDELIVERED), SB_RELEASE);
   }
+  bool tracked = sb_queue_tracks(q->shm);
+  if (tracked) sb_hinting(q->ledger, 1);
   sb_ring_mark_returned(c->b, &q->ring, t.position); /* P5: first the bits, then the cell */
   SB_CRASHPOINT("queue.release.marked");
   (void)SB_SWAP(&cell->word, sb_cell_open(SB_CELL_AVAILABLE, t.slot, t.ref, leaf.gen),
@@ -447,9 +471,10 @@ sb_status sb_queue_release(sb_queue *q, uint64_t token, unsigned how) {
     }
   }
   sb_ledger_hold(q->ledger, -1);
-  if (sb_queue_tracks(q->shm)) {
+  if (tracked) {
     (void)SB_SUB(&q->shm->bytes_out, bytes, SB_RELAXED);
     (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+    sb_hinting(q->ledger, -1);
   }
   sb_holding_give(c, token);
   if (!sb_queue_is_open(q)) { /* closed meanwhile: nobody may be left to dispose of what we returned */

@@ -13,7 +13,7 @@
  *  I22 only the owner of an ACQUIRED or REMOVING cell changes it (or, after its death, its reapers).
  *  I23 in a queue that tracks, `taken` counts the positions below the tail that are not AVAILABLE. It is raised before the CAS in queues that
  *      evict (they must never evict too much) and after it in the others (they must never admit too much); `admitted`
- *      is raised before an append. Errors left by a death are reconciled from the ledgers.
+ *      is raised before an append. Errors left by a death are reconciled from the cells, while nobody is `hinting`.
  *  I24 evictions are paid for in advance: `taken` is raised by CAS only while pending > bound.
  *
  * Ordering pairs: P1, P2, P5, P8 of the layers below. P3: an append (seq_cst) comes before the look at `interested`
@@ -98,6 +98,8 @@ bool sb_queue_tracks(const sb_queue_shm *q);
 int64_t sb_queue_ready(sb_broker *b,
                        const sb_queue_shm *q); /* how many are ready: from hints if it tracks, else from the ledgers */
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q);
+/* Body bytes of the oldest ready message, 1 when none is seen; a guess beside traffic. */
+uint64_t sb_queue_oldest_bytes(sb_queue *q);
 /* May there be a message to take? One cell and a flag are read. */
 bool sb_queue_looks_ready(sb_queue *q);
 /* Takes the oldest message for a consumer: expired ones are removed on the way; SB_EMPTY while paused. */

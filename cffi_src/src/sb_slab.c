@@ -2,368 +2,10 @@
 #include "sb_slab.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "sb_wait.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
-/* Four classes to each doubling: at most a quarter of a slot is wasted. */
-static const uint16_t MESSAGE_UNITS[] = {1,   2,   3,   4,   5,   6,   7,   8,    10,   12,   14,   16,   20,   24,
-                                         28,  32,  40,  48,  56,  64,  80,  96,   112,  128,  160,  192,  224,  256,
-                                         320, 384, 448, 512, 640, 768, 896, 1024, 1360, 1632, 2048, 2728, 4096, 8192};
-#define MESSAGE_CLASSES (sizeof MESSAGE_UNITS / sizeof MESSAGE_UNITS[0])
-static const uint16_t KIND_UNITS[SB_KIND_COUNT] = {0, 5, 3, 5, 1, 1, 1, 6, 16};
-_Static_assert(MESSAGE_CLASSES + SB_KIND_COUNT <= SB_MAX_CLASSES, "classes");
-#define SB_RESERVED_CHUNKS 3u
 #define SWEEP_INTERVAL_NS UINT64_C(50000000)
-#define SINGLE_CLAIM_UNITS 16u /* from 4 KiB on, take one free slot at a time: others may need its neighbours */
-
-void sb_slab_format(sb_class_shm *classes) {
-  for (unsigned i = 0; i < MESSAGE_CLASSES; i++) {
-    SB_STORE(&classes[1 + i].units, MESSAGE_UNITS[i], SB_RELAXED);
-    SB_STORE(&classes[1 + i].kind, (uint32_t)SB_KIND_MESSAGE, SB_RELAXED);
-    SB_STORE(&classes[1 + i].slots_per_chunk, SB_CHUNK_UNITS / MESSAGE_UNITS[i], SB_RELAXED);
-  }
-  for (unsigned k = 1; k < SB_KIND_COUNT; k++) {
-    sb_class_shm *cls = &classes[MESSAGE_CLASSES + k];
-    SB_STORE(&cls->units, KIND_UNITS[k], SB_RELAXED);
-    SB_STORE(&cls->kind, k, SB_RELAXED);
-    SB_STORE(&cls->slots_per_chunk, SB_CHUNK_UNITS / KIND_UNITS[k], SB_RELAXED);
-  }
-}
-
-unsigned sb_slab_class_for(const sb_broker *b, uint64_t bytes) {
-  (void)b;
-  uint64_t units = (bytes + SB_UNIT - 1) / SB_UNIT;
-  if (units <= 8) { /* there the classes are 1, 2 ... 8 units */
-    return units == 0 ? 1 : (unsigned)units;
-  }
-  unsigned low = 0, high = MESSAGE_CLASSES;
-  while (low < high) {
-    unsigned middle = (low + high) / 2;
-    if (MESSAGE_UNITS[middle] < units) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low < MESSAGE_CLASSES ? low + 1 : 0;
-}
-unsigned sb_slab_class_of(const sb_broker *b, unsigned kind) {
-  (void)b;
-  return (unsigned)MESSAGE_CLASSES + kind;
-}
-static unsigned units_of(unsigned cls) {
-  return cls <= MESSAGE_CLASSES ? MESSAGE_UNITS[cls - 1] : KIND_UNITS[cls - MESSAGE_CLASSES];
-}
-
-/* ---- hints ---- */
-
-static void hint_set(sb_broker *b, unsigned cls, uint32_t chunk, uint32_t word, uint64_t bits) {
-  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
-  sb_class_shm *k = &b->classes[cls];
-  uint64_t before = SB_OR(&meta->hints[word], bits, SB_RELEASE);
-  if (before == 0 || (SB_LOAD(&meta->summary[word / 64], SB_RELAXED) >> (word % 64) & 1) == 0) {
-    (void)SB_OR(&meta->summary[word / 64], UINT64_C(1) << (word % 64), SB_RELEASE);
-  }
-  uint64_t group = UINT64_C(1) << (chunk >> b->groups_shift);
-  if ((SB_LOAD(&k->groups, SB_RELAXED) & group) == 0) {
-    (void)SB_OR(&k->groups, group, SB_RELEASE);
-  }
-  if (SB_LOAD(&k->hint_chunk, SB_RELAXED) != chunk + 1) {
-    SB_STORE(&k->hint_chunk, chunk + 1, SB_RELAXED);
-  }
-}
-
-/* Takes hint bits of the chunk into the connection's cache. */
-static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
-  sb_broker *b = c->b;
-  if (!sb_chunk_ready(b, chunk)) {
-    return false;
-  }
-  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
-  if (sb_chunk_state(word) != SB_CHUNK_CLASS || sb_chunk_class(word) != cls) {
-    return false;
-  }
-  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
-  for (uint32_t half = 0; half < 2; half++) {
-    uint64_t summary = SB_LOAD(&meta->summary[half], SB_ACQUIRE);
-    while (summary != 0) {
-      uint32_t at = half * 64 + (uint32_t)__builtin_ctzll(summary);
-      summary &= summary - 1;
-      SB_STORE(&c->shm->claims[cls], chunk * 128 + at + 1, SB_RELEASE);
-      uint64_t bits = SB_LOAD(&meta->hints[at], SB_ACQUIRE);
-      if (bits != 0 && units_of(cls) >= SINGLE_CLAIM_UNITS) {
-        bits &= 0 - bits;
-        bits &= SB_AND(&meta->hints[at], ~bits, SB_ACQ_REL);
-      } else if (bits != 0) {
-        bits = SB_SWAP(&meta->hints[at], 0, SB_ACQ_REL);
-      }
-      if (SB_LOAD(&meta->hints[at], SB_RELAXED) == 0) {
-        (void)SB_AND(&meta->summary[half], ~(UINT64_C(1) << (at % 64)), SB_ACQ_REL);
-        if (SB_LOAD(&meta->hints[at], SB_ACQUIRE) != 0) { /* look a second time after clearing */
-          (void)SB_OR(&meta->summary[half], UINT64_C(1) << (at % 64), SB_RELEASE);
-        }
-      }
-      if (bits != 0) {
-        c->cache[cls] = (sb_slab_cache){bits, chunk, at};
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
-static bool hint_search(sb_connection *c, unsigned cls) {
-  sb_broker *b = c->b;
-  sb_class_shm *k = &b->classes[cls];
-  uint32_t hint = SB_LOAD(&k->hint_chunk, SB_RELAXED);
-  if (hint != 0 && hint - 1 < b->chunk_limit && hint_take(c, cls, hint - 1)) {
-    return true;
-  }
-  uint64_t groups = SB_LOAD(&k->groups, SB_ACQUIRE);
-  while (groups != 0) {
-    unsigned g = (unsigned)__builtin_ctzll(groups);
-    groups &= groups - 1;
-    for (unsigned pass = 0; pass < 2; pass++) {
-      uint32_t end = (uint32_t)((g + 1) << b->groups_shift);
-      for (uint32_t chunk = (uint32_t)(g << b->groups_shift); chunk < end && chunk < b->chunk_limit; chunk++) {
-        if (sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) == SB_CHUNK_CLASS && hint_take(c, cls, chunk)) {
-          if (pass == 1) (void)SB_OR(&k->groups, UINT64_C(1) << g, SB_RELEASE);
-          return true;
-        }
-      }
-      if (pass == 0) {
-        (void)SB_AND(&k->groups, ~(UINT64_C(1) << g), SB_ACQ_REL); /* and look a second time */
-      }
-    }
-  }
-  return false;
-}
-
-/* ---- chunks ---- */
-
-static uint32_t existing_chunks(sb_broker *b) {
-  uint64_t n = (uint64_t)SB_LOAD(&b->header->segments, SB_ACQUIRE) * b->chunks_per_segment;
-  return n < b->chunk_limit ? (uint32_t)n : b->chunk_limit;
-}
-
-static void populate(sb_broker *b, uint32_t chunk) {
-  if ((b->populated[chunk / 64] >> (chunk % 64) & 1) == 0) {
-    b->populated[chunk / 64] |= UINT64_C(1) << (chunk % 64);
-    (void)madvise(b->arena + chunk * SB_CHUNK_BYTES, SB_CHUNK_BYTES, MADV_POPULATE_WRITE);
-  }
-}
-
-static void chunk_open(sb_broker *b, unsigned cls, uint32_t chunk) {
-  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
-  if (cls > MESSAGE_CLASSES) { /* objects trust words of their earlier lives: old bodies are no such thing */
-    memset(b->arena + chunk * SB_CHUNK_BYTES, 0, SB_CHUNK_BYTES);
-  }
-  unsigned units = units_of(cls), slots = SB_CHUNK_UNITS / units;
-  for (unsigned i = 0; i < slots; i++) {
-    uint64_t h = SB_LOAD(&meta->headers[i * units], SB_RELAXED);
-    SB_STORE(&meta->headers[i * units], sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1), SB_RELAXED);
-  }
-  for (unsigned w = 0; w < SB_CHUNK_UNITS / 64; w++) {
-    uint64_t bits = w * 64 + 64 <= slots ? ~UINT64_C(0) : w * 64 < slots ? (UINT64_C(1) << (slots - w * 64)) - 1 : 0;
-    SB_STORE(&meta->hints[w], bits, SB_RELAXED);
-  }
-  if (chunk == 0) { /* slot 0 is nobody's: everywhere it means "none" */
-    SB_STORE(&meta->headers[0], sb_slot_word(SB_SLOT_ALLOC, 0, 0), SB_RELAXED);
-    SB_STORE(&meta->hints[0], SB_LOAD(&meta->hints[0], SB_RELAXED) & ~UINT64_C(1), SB_RELAXED);
-  }
-  unsigned words = (slots + 63) / 64;
-  SB_STORE(&meta->summary[0], words >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << words) - 1, SB_RELAXED);
-  SB_STORE(&meta->summary[1],
-           words >= 128 ? ~UINT64_C(0)
-           : words > 64 ? (UINT64_C(1) << (words - 64)) - 1
-                        : 0,
-           SB_RELAXED);
-  SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0), SB_RELEASE);
-  (void)SB_ADD(&b->classes[cls].chunks, 1, SB_RELAXED);
-  (void)SB_OR(&b->classes[cls].groups, UINT64_C(1) << (chunk >> b->groups_shift), SB_RELEASE);
-}
-
-static bool claim(sb_connection *c, uint32_t chunk, unsigned cls, unsigned run) {
-  uint64_t word = SB_LOAD(&c->b->chunks[chunk], SB_RELAXED);
-  return sb_chunk_state(word) == SB_CHUNK_FREE &&
-         SB_CAS(&c->b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_CLAIMED, c->id, cls, run), SB_ACQ_REL);
-}
-
-static uint32_t free_chunks(sb_broker *b) {
-  uint32_t n = existing_chunks(b), unused = 0;
-  for (uint32_t chunk = 0; chunk < n; chunk++) {
-    unused += sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) == SB_CHUNK_FREE;
-  }
-  return unused;
-}
-
-static bool claim_class(sb_connection *c, unsigned cls, uint64_t token) {
-  sb_broker *b = c->b;
-  uint32_t n = existing_chunks(b), start = SB_LOAD(&b->header->chunk_hint, SB_RELAXED);
-  if (cls <= MESSAGE_CLASSES && free_chunks(b) <= SB_RESERVED_CHUNKS) {
-    return false; /* left to the broker's own objects: a list or a page must not fail for want of memory */
-  }
-  for (uint32_t k = 0; k < n; k++) {
-    uint32_t chunk = (start + k) % n;
-    if (sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) != SB_CHUNK_FREE || !sb_chunk_ready(b, chunk)) {
-      continue;
-    }
-    sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), chunk);
-    if (claim(c, chunk, cls, 0)) {
-      SB_CRASHPOINT("slab.chunk.claimed");
-      populate(b, chunk);
-      chunk_open(b, cls, chunk);
-      SB_STORE(&b->header->chunk_hint, chunk + 1, SB_RELAXED);
-      SB_STORE(&b->classes[cls].hint_chunk, chunk + 1, SB_RELAXED);
-      return true;
-    }
-  }
-  return false;
-}
-
-static void chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units) {
-  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
-  for (uint32_t u = 0; u < SB_CHUNK_UNITS; u += slots_units) { /* owner 0: not the start of a slot */
-    uint64_t h = SB_LOAD(&meta->headers[u], SB_RELAXED);
-    SB_STORE(&meta->headers[u], sb_slot_word(SB_SLOT_ALLOC, 0, sb_slot_gen(h)), SB_RELAXED);
-  }
-  for (unsigned w = 0; w < SB_CHUNK_UNITS / 64; w++) {
-    SB_STORE(&meta->hints[w], 0, SB_RELAXED);
-  }
-  SB_STORE(&meta->summary[0], 0, SB_RELAXED);
-  SB_STORE(&meta->summary[1], 0, SB_RELAXED);
-}
-
-static bool all_free(sb_broker *b, uint32_t chunk, unsigned units) {
-  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
-  for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
-    if (sb_slot_state(SB_LOAD(&meta->headers[i], SB_RELAXED)) != SB_SLOT_FREE) {
-      return false;
-    }
-  }
-  return true;
-}
-
-static void undrain(sb_broker *b, unsigned owner, uint32_t chunk, unsigned cls) {
-  unsigned units = units_of(cls);
-  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
-  for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
-    uint64_t h = SB_LOAD(&meta->headers[i], SB_ACQUIRE);
-    bool scrubbed = sb_slot_owner(h) == 0 && (chunk != 0 || i != 0);
-    if (sb_slot_state(h) == SB_SLOT_ALLOC && (sb_slot_owner(h) == owner || scrubbed)) {
-      (void)SB_CAS(&meta->headers[i], &h, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1), SB_ACQ_REL);
-    }
-    hint_set(b, cls, chunk, i / units / 64, UINT64_C(1) << (i / units % 64));
-  }
-  uint64_t word = sb_chunk_word(SB_CHUNK_DRAINING, owner, cls, 0);
-  (void)SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0), SB_ACQ_REL);
-}
-
-/* Makes an all-free chunk of another class FREE; runs that are free are dissolved too. */
-static bool drain_one(sb_connection *c, uint64_t token, uint32_t chunk) {
-  sb_broker *b = c->b;
-  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
-  unsigned cls = sb_chunk_class(word), run = sb_chunk_run(word);
-  if (!sb_chunk_ready(b, chunk)) {
-    return false;
-  }
-  if (sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls <= MESSAGE_CLASSES &&
-      all_free(b, chunk, units_of(cls))) {
-    sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), chunk);
-    if (!SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_DRAINING, c->id, cls, 0), SB_ACQ_REL)) {
-      return false;
-    }
-    SB_CRASHPOINT("slab.chunk.draining");
-    unsigned units = units_of(cls);
-    for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
-      uint64_t h = SB_LOAD(&sb_chunk_meta(b, chunk)->headers[i], SB_ACQUIRE);
-      if (sb_slot_state(h) != SB_SLOT_FREE || !SB_CAS(&sb_chunk_meta(b, chunk)->headers[i], &h,
-                                                      sb_slot_word(SB_SLOT_ALLOC, c->id, sb_slot_gen(h)), SB_ACQ_REL)) {
-        undrain(b, c->id, chunk, cls);
-        return false;
-      }
-    }
-    chunk_scrub(b, chunk, units);
-    (void)SB_SUB(&b->classes[cls].chunks, 1, SB_RELAXED);
-    SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
-    return true;
-  }
-  if (sb_chunk_state(word) == SB_CHUNK_RUN && run > 0 && chunk + run <= b->chunk_limit) {
-    sb_word *header = &sb_chunk_meta(b, chunk)->headers[0];
-    uint64_t h = SB_LOAD(header, SB_ACQUIRE);
-    if (sb_slot_state(h) != SB_SLOT_FREE) {
-      return false;
-    }
-    sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), chunk);
-    if (!SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, c->id, sb_slot_gen(h)), SB_ACQ_REL)) {
-      return false;
-    }
-    SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_DRAINING, c->id, 0, run), SB_RELEASE);
-    SB_CRASHPOINT("slab.run.draining");
-    sb_slab_recover_chunk(b, c->id, chunk);
-    return true;
-  }
-  return false;
-}
-
-static bool drain_any(sb_connection *c, uint64_t token) {
-  uint32_t n = existing_chunks(c->b);
-  bool any = false;
-  for (uint32_t chunk = 0; chunk < n; chunk++) {
-    any = drain_one(c, token, chunk) || any;
-    if (any && sb_chunk_state(SB_LOAD(&c->b->chunks[chunk], SB_RELAXED)) == SB_CHUNK_FREE) {
-      return true;
-    }
-  }
-  return any;
-}
-
-void sb_slab_recover_chunk(sb_broker *b, unsigned owner, uint32_t chunk) {
-  if (chunk >= b->chunk_limit || !sb_chunk_ready(b, chunk)) {
-    return;
-  }
-  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
-  unsigned run = sb_chunk_run(word);
-  if (sb_chunk_state(word) == SB_CHUNK_RUN) { /* claimed, but its slot was not announced yet */
-    uint64_t h = SB_LOAD(&sb_chunk_meta(b, chunk)->headers[0], SB_ACQUIRE);
-    if (sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == owner)
-      (void)sb_slab_free(b, chunk * SB_CHUNK_UNITS, h);
-    return;
-  }
-  if (sb_chunk_owner(word) != owner ||
-      (sb_chunk_state(word) != SB_CHUNK_CLAIMED && sb_chunk_state(word) != SB_CHUNK_DRAINING)) {
-    return;
-  }
-  if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0 &&
-      (sb_chunk_class(word) < 1 || sb_chunk_class(word) > MESSAGE_CLASSES)) {
-    return;
-  }
-  if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0) {
-    undrain(b, owner, chunk, sb_chunk_class(word));
-    return;
-  }
-  for (uint32_t i = 1; i < run && chunk + i < b->chunk_limit; i++) { /* the head goes last: it tells of the others */
-    uint64_t tail = SB_LOAD(&b->chunks[chunk + i], SB_ACQUIRE);
-    bool ours = (sb_chunk_state(tail) == SB_CHUNK_TAIL && sb_chunk_run(tail) == i) ||
-                (sb_chunk_state(tail) == SB_CHUNK_CLAIMED && sb_chunk_owner(tail) == owner);
-    if (ours) {
-      (void)SB_CAS(&b->chunks[chunk + i], &tail, sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_ACQ_REL);
-    }
-  }
-  if (run > 0) {
-    sb_word *header = &sb_chunk_meta(b, chunk)->headers[0];
-    uint64_t h = SB_LOAD(header, SB_ACQUIRE);
-    if (sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == owner) {
-      (void)SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, 0, sb_slot_gen(h)), SB_ACQ_REL);
-    }
-  }
-  (void)SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_ACQ_REL);
-}
 
 /* ---- allocation ---- */
 
@@ -392,7 +34,7 @@ static bool take(sb_connection *c, uint32_t slot, unsigned cls, unsigned run, ui
 
 static bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
   sb_slab_cache *cache = &c->cache[cls];
-  unsigned units = units_of(cls);
+  unsigned units = sb_class_units(cls);
   while (cache->mask != 0) {
     uint32_t index = cache->word * 64 + (uint32_t)__builtin_ctzll(cache->mask);
     cache->mask &= cache->mask - 1;
@@ -414,8 +56,8 @@ static bool sweep(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot
     return false;
   }
   sb_broker *b = c->b;
-  unsigned units = units_of(cls);
-  uint32_t n = existing_chunks(b);
+  unsigned units = sb_class_units(cls);
+  uint32_t n = sb_chunk_count(b);
   bool found = false;
   for (uint32_t chunk = 0; chunk < n; chunk++) {
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
@@ -430,7 +72,7 @@ static bool sweep(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot
         *slot = chunk * SB_CHUNK_UNITS + i;
         found = true;
       } else {
-        hint_set(b, cls, chunk, i / units / 64, UINT64_C(1) << (i / units % 64));
+        sb_hint_set(b, cls, chunk, i / units / 64, UINT64_C(1) << (i / units % 64));
       }
     }
   }
@@ -447,13 +89,13 @@ sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t
       return SB_OK;
     }
     sb_slab_flush_freed(c);
-    if (hint_search(c, cls) || claim_class(c, cls, token)) {
+    if (sb_hint_search(c, cls) || sb_chunk_claim_class(c, cls, token)) {
       continue;
     }
-    if (existing_chunks(b) < b->chunk_limit) {
+    if (sb_chunk_count(b) < b->chunk_limit) {
       return SB_GROW;
     }
-    if (drain_any(c, token)) {
+    if (sb_chunk_drain_any(c, token)) {
       continue;
     }
     return sweep(c, cls, token, slot, gen) ? SB_OK : SB_NO_MEMORY;
@@ -464,7 +106,7 @@ static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t t
   sb_broker *b = c->b;
   sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), first);
   for (uint32_t i = 0; i < run; i++) {
-    if (!claim(c, first + i, 0, i == 0 ? run : 0)) {
+    if (!sb_chunk_claim(c, first + i, 0, i == 0 ? run : 0)) {
       for (uint32_t k = i; k-- > 0;) {
         SB_STORE(&b->chunks[first + k], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
       }
@@ -473,7 +115,7 @@ static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t t
   }
   SB_CRASHPOINT("slab.run.claimed");
   for (uint32_t i = 0; i < run; i++) {
-    populate(b, first + i);
+    sb_chunk_populate(b, first + i);
     if (i > 0)
       SB_STORE(&b->chunks[first + i], sb_chunk_word(SB_CHUNK_TAIL, 0, 0, i), SB_RELEASE); /* its distance to the head */
   }
@@ -493,7 +135,7 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
     return SB_TOO_LARGE;
   }
   for (unsigned pass = 0; pass < 2; pass++) {
-    uint32_t n = existing_chunks(b), free_run = 0;
+    uint32_t n = sb_chunk_count(b), free_run = 0;
     for (uint32_t chunk = 0; chunk < n; chunk++) {
       uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
       if (sb_chunk_state(word) == SB_CHUNK_RUN && sb_chunk_run(word) == run && sb_chunk_ready(b, chunk) &&
@@ -502,7 +144,7 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
         return SB_OK;
       }
       free_run = sb_chunk_state(word) == SB_CHUNK_FREE && chunk > 0 ? free_run + 1 : 0; /* slot 0 is nobody's */
-      if (free_run == run && sb_chunk_ready(b, chunk) && free_chunks(b) >= run + SB_RESERVED_CHUNKS) {
+      if (free_run == run && sb_chunk_ready(b, chunk) && sb_chunk_spare(b) >= run + SB_RESERVED_CHUNKS) {
         if (claim_run(c, chunk + 1 - run, run, token, slot, gen)) {
           return SB_OK;
         }
@@ -513,7 +155,7 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
       return SB_GROW;
     }
     for (uint32_t chunk = 0; pass == 0 && chunk < n; chunk++) {
-      (void)drain_one(c, token, chunk);
+      (void)sb_chunk_drain(c, token, chunk);
     }
   }
   return SB_NO_MEMORY;
@@ -530,16 +172,16 @@ bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected) {
   uint32_t chunk = slot / SB_CHUNK_UNITS;
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
   unsigned cls = sb_chunk_class(word);
-  if (sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls < MESSAGE_CLASSES + SB_KIND_COUNT) {
-    uint32_t index = slot % SB_CHUNK_UNITS / units_of(cls);
-    hint_set(b, cls, chunk, index / 64, UINT64_C(1) << (index % 64));
+  if (sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls < SB_MESSAGE_CLASSES + SB_KIND_COUNT) {
+    uint32_t index = slot % SB_CHUNK_UNITS / sb_class_units(cls);
+    sb_hint_set(b, cls, chunk, index / 64, UINT64_C(1) << (index % 64));
   }
   return true;
 }
 
 void sb_slab_flush_freed(sb_connection *c) {
   if (c->freed.mask != 0) {
-    hint_set(c->b, c->freed_class, c->freed.chunk, c->freed.word, c->freed.mask);
+    sb_hint_set(c->b, c->freed_class, c->freed.chunk, c->freed.word, c->freed.mask);
     c->freed.mask = 0;
   }
 }
@@ -549,8 +191,8 @@ void sb_slab_drop_last(sb_connection *c, uint32_t slot, uint64_t header) {
   uint32_t chunk = slot / SB_CHUNK_UNITS;
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
   unsigned cls = sb_chunk_class(word);
-  bool hinted = sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls <= MESSAGE_CLASSES;
-  uint32_t index = hinted ? slot % SB_CHUNK_UNITS / units_of(cls) : 0;
+  bool hinted = sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls <= SB_MESSAGE_CLASSES;
+  uint32_t index = hinted ? slot % SB_CHUNK_UNITS / sb_class_units(cls) : 0;
   if (hinted && (c->freed.mask == 0 || c->freed.chunk != chunk || c->freed.word != index / 64)) {
     sb_slab_flush_freed(c);
     c->freed = (sb_slab_cache){0, chunk, index / 64};
@@ -562,7 +204,7 @@ void sb_slab_drop_last(sb_connection *c, uint32_t slot, uint64_t header) {
   SB_CRASHPOINT("slab.freed");
   if (hinted) {
     c->freed.mask |= UINT64_C(1) << (index % 64);
-    if (units_of(cls) >= SINGLE_CLAIM_UNITS || c->freed.mask == ~UINT64_C(0)) {
+    if (sb_class_units(cls) >= SB_SINGLE_CLAIM_UNITS || c->freed.mask == ~UINT64_C(0)) {
       sb_slab_flush_freed(c); /* long slots are scarce: others may wait for this one */
     }
   }
@@ -594,10 +236,10 @@ bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool 
 void sb_slab_return_cache(sb_connection *c) {
   sb_slab_flush_freed(c);
   SB_STORE(&c->shm->claims[0], 0, SB_RELAXED);
-  for (unsigned cls = 1; cls < MESSAGE_CLASSES + SB_KIND_COUNT; cls++) {
+  for (unsigned cls = 1; cls < SB_MESSAGE_CLASSES + SB_KIND_COUNT; cls++) {
     sb_slab_cache *cache = &c->cache[cls];
     if (cache->mask != 0) {
-      hint_set(c->b, cls, cache->chunk, cache->word, cache->mask);
+      sb_hint_set(c->b, cls, cache->chunk, cache->word, cache->mask);
       cache->mask = 0;
     }
     SB_STORE(&c->shm->claims[cls], 0, SB_RELAXED);
@@ -605,19 +247,20 @@ void sb_slab_return_cache(sb_connection *c) {
 }
 
 void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead) {
-  for (unsigned i = 0; i < MESSAGE_CLASSES + SB_KIND_COUNT; i++) {
+  for (unsigned i = 0; i < SB_MESSAGE_CLASSES + SB_KIND_COUNT; i++) {
     uint32_t at = SB_LOAD(&dead->claims[i], SB_ACQUIRE), chunk = (at - 1) / 128, word = (at - 1) % 128;
     if (at == 0 || chunk >= b->chunk_limit || !sb_chunk_ready(b, chunk)) {
       continue;
     }
     uint64_t owner = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
     unsigned cls = sb_chunk_class(owner);
-    if (sb_chunk_state(owner) != SB_CHUNK_CLASS || cls < 1 || cls >= MESSAGE_CLASSES + SB_KIND_COUNT) {
+    if (sb_chunk_state(owner) != SB_CHUNK_CLASS || cls < 1 || cls >= SB_MESSAGE_CLASSES + SB_KIND_COUNT) {
       continue;
     }
-    uint32_t slots = SB_CHUNK_UNITS / units_of(cls);
+    uint32_t slots = SB_CHUNK_UNITS / sb_class_units(cls);
     if (word * 64 < slots) { /* bits too many cost a look, bits too few a slot */
-      hint_set(b, cls, chunk, word, word * 64 + 64 <= slots ? ~UINT64_C(0) : (UINT64_C(1) << (slots - word * 64)) - 1);
+      sb_hint_set(b, cls, chunk, word,
+                  word * 64 + 64 <= slots ? ~UINT64_C(0) : (UINT64_C(1) << (slots - word * 64)) - 1);
     }
   }
 }
@@ -628,8 +271,8 @@ void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind) {
     return NULL;
   }
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
-  unsigned units = KIND_UNITS[kind], in_chunk = slot % SB_CHUNK_UNITS;
-  bool fits = sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) == MESSAGE_CLASSES + kind &&
+  unsigned units = sb_class_units((unsigned)SB_MESSAGE_CLASSES + kind), in_chunk = slot % SB_CHUNK_UNITS;
+  bool fits = sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) == SB_MESSAGE_CLASSES + kind &&
               in_chunk % units == 0 && in_chunk + units <= SB_CHUNK_UNITS;
   return fits ? sb_slot_at(b, slot) : NULL;
 }
@@ -638,7 +281,7 @@ void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind) {
 
 uint64_t sb_slab_used(sb_broker *b) {
   uint64_t used = 0;
-  uint32_t n = existing_chunks(b);
+  uint32_t n = sb_chunk_count(b);
   for (uint32_t chunk = 0; chunk < n; chunk++) {
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
     unsigned state = sb_chunk_state(word);
@@ -656,10 +299,10 @@ uint64_t sb_slab_used(sb_broker *b) {
       continue;
     }
     unsigned cls = sb_chunk_class(word);
-    if (cls < 1 || cls >= MESSAGE_CLASSES + SB_KIND_COUNT) {
+    if (cls < 1 || cls >= SB_MESSAGE_CLASSES + SB_KIND_COUNT) {
       continue;
     }
-    unsigned units = units_of(cls);
+    unsigned units = sb_class_units(cls);
     for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
       if (sb_slot_state(SB_LOAD(&sb_chunk_meta(b, chunk)->headers[i], SB_RELAXED)) != SB_SLOT_FREE) {
         used += (uint64_t)units * SB_UNIT;
@@ -679,10 +322,10 @@ uint64_t sb_slab_slot_bytes(const sb_broker *b, uint32_t slot) {
     return slot % SB_CHUNK_UNITS == 0 ? sb_chunk_run(word) * SB_CHUNK_BYTES : 0;
   }
   unsigned cls = sb_chunk_class(word);
-  if (sb_chunk_state(word) != SB_CHUNK_CLASS || cls < 1 || cls >= MESSAGE_CLASSES + SB_KIND_COUNT) {
+  if (sb_chunk_state(word) != SB_CHUNK_CLASS || cls < 1 || cls >= SB_MESSAGE_CLASSES + SB_KIND_COUNT) {
     return 0;
   }
-  unsigned units = units_of(cls);
+  unsigned units = sb_class_units(cls);
   uint32_t in_chunk = slot % SB_CHUNK_UNITS;
   return in_chunk % units == 0 && in_chunk + units <= SB_CHUNK_UNITS ? (uint64_t)units * SB_UNIT : 0;
 }

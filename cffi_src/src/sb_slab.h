@@ -26,12 +26,8 @@
 #ifndef SB_SLAB_H
 #define SB_SLAB_H
 
-#include "sb_connection.h"
+#include "sb_chunk.h"
 
-void sb_slab_format(sb_class_shm *classes);
-/* The class for that many bytes, or 0 when it takes a run of chunks. */
-unsigned sb_slab_class_for(const sb_broker *b, uint64_t bytes);
-unsigned sb_slab_class_of(const sb_broker *b, unsigned kind);
 sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
 sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, uint32_t *slot, uint64_t *gen);
 /* Clears reference bit `ref` of generation `gen`. *freed: this call freed the slot. False: the bit was gone already. */
@@ -48,7 +44,6 @@ bool sb_slab_free_gen(sb_broker *b, uint32_t slot, uint64_t gen);
 void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind);
 void sb_slab_return_cache(sb_connection *c);
 void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead);
-void sb_slab_recover_chunk(sb_broker *b, unsigned owner, uint32_t chunk);
 /* Bytes of chunks that are in use; *slots_used counts slots that are not FREE when it is not NULL. */
 uint64_t sb_slab_used(sb_broker *b);
 /* How long is the slot (bytes), 0 when it is not the start of one. */

@@ -241,8 +241,8 @@ bool sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q) {
     return false;
   }
   reading one = read_queue(b, q, &r), two = read_queue(b, q, &r);
-  if (!same(&one, &two)) {
-    return false; /* traffic: another time */
+  if (!same(&one, &two) || sb_ledger_hinting(b, q)) {
+    return false; /* traffic, or somebody who was stopped in the middle of it: another time */
   }
   bool changed = put_right(&q->taken, one.taken, one.tail - SB_LOAD(&q->base, SB_RELAXED) - one.ready);
   changed = put_right(&q->admitted, one.admitted, one.tail) || changed;
@@ -390,6 +390,7 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
   sb_ledger_count(to, SB_COUNT_ADDED_BYTES, bytes);
   sb_ledger_count(to, SB_COUNT_ADDED, 1);
   sb_ledger_hold(to, 1);
+  sb_limits_published(target);
   (void)sb_queue_settle_as(q, token, SB_INTENT_MOVE, SB_COUNT_MOVED);
   SB_CRASHPOINT("queue.move.settled");
   (void)sb_queue_release(target, target_token, SB_RELEASE_UNMARKED);

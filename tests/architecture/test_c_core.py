@@ -22,6 +22,7 @@ LAYERS = (
     {"sb_segment"},
     {"sb_wait", "sb_liveness"},
     {"sb_connection"},
+    {"sb_chunk"},
     {"sb_slab"},
     {"sb_holdings"},
     {"sb_ring"},
@@ -33,9 +34,10 @@ LAYERS = (
     {"sb_nodes"},
     {"sb_consumer"},
     {"sb_waiter"},
+    {"sb_judge"},
     {"sb_recover", "sb_directory", "sb_housekeeping", "sb_io"},
     {"sb_check", "sb_check_lists", "sb_check_owners", "sb_check_queue", "sb_check_ring", "sb_check_slab"},
-    {"sb_api", "sb_api_check", "sb_api_consumers", "sb_api_messages"},
+    {"sb_api", "sb_api_check", "sb_api_consumers", "sb_api_housekeeper", "sb_api_messages", "sb_api_queues"},
 )
 LAYER_OF = {module: number for number, layer in enumerate(LAYERS) for module in layer}
 

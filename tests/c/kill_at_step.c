@@ -143,7 +143,8 @@ static void close_all(void) {
 }
 static void consume(void) {
   sb_status status;
-  while ((consumer = sb_consume(kid.c, &q, 1, 4, 0, 1, 0, &status)) == NULL && status == SB_GROW && grow(kid.b, kid.path)) {
+  while ((consumer = sb_consume(kid.c, &q, 1, 4, 0, 1, 0, &status)) == NULL && status == SB_GROW &&
+         grow(kid.b, kid.path)) {
   }
 }
 static void consume_turn(void) {

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_chunk.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "sb_wait.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* Four classes to each doubling: at most a quarter of a slot is wasted. */
+static const uint16_t MESSAGE_UNITS[] = {1,   2,   3,   4,   5,   6,   7,   8,    10,   12,   14,   16,   20,   24,
+                                         28,  32,  40,  48,  56,  64,  80,  96,   112,  128,  160,  192,  224,  256,
+                                         320, 384, 448, 512, 640, 768, 896, 1024, 1360, 1632, 2048, 2728, 4096, 8192};
+_Static_assert(SB_MESSAGE_CLASSES == sizeof MESSAGE_UNITS / sizeof MESSAGE_UNITS[0], "classes");
+static const uint16_t KIND_UNITS[SB_KIND_COUNT] = {0, 5, 3, 3, 1, 1, 1, 6, 16};
+_Static_assert(SB_MESSAGE_CLASSES + SB_KIND_COUNT <= SB_MAX_CLASSES, "classes");
+
+void sb_class_format(sb_class_shm *classes) {
+  for (unsigned i = 0; i < SB_MESSAGE_CLASSES; i++) {
+    SB_STORE(&classes[1 + i].units, MESSAGE_UNITS[i], SB_RELAXED);
+    SB_STORE(&classes[1 + i].kind, (uint32_t)SB_KIND_MESSAGE, SB_RELAXED);
+    SB_STORE(&classes[1 + i].slots_per_chunk, SB_CHUNK_UNITS / MESSAGE_UNITS[i], SB_RELAXED);
+  }
+  for (unsigned k = 1; k < SB_KIND_COUNT; k++) {
+    sb_class_shm *cls = &classes[SB_MESSAGE_CLASSES + k];
+    SB_STORE(&cls->units, KIND_UNITS[k], SB_RELAXED);
+    SB_STORE(&cls->kind, k, SB_RELAXED);
+    SB_STORE(&cls->slots_per_chunk, SB_CHUNK_UNITS / KIND_UNITS[k], SB_RELAXED);
+  }
+}
+
+unsigned sb_class_for(const sb_broker *b, uint64_t bytes) {
+  (void)b;
+  uint64_t units = (bytes + SB_UNIT - 1) / SB_UNIT;
+  if (units <= 8) { /* there the classes are 1, 2 ... 8 units */
+    return units == 0 ? 1 : (unsigned)units;
+  }
+  unsigned low = 0, high = SB_MESSAGE_CLASSES;
+  while (low < high) {
+    unsigned middle = (low + high) / 2;
+    if (MESSAGE_UNITS[middle] < units) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low < SB_MESSAGE_CLASSES ? low + 1 : 0;
+}
+unsigned sb_class_of_kind(const sb_broker *b, unsigned kind) {
+  (void)b;
+  return (unsigned)SB_MESSAGE_CLASSES + kind;
+}
+unsigned sb_class_units(unsigned cls) {
+  return cls <= SB_MESSAGE_CLASSES ? MESSAGE_UNITS[cls - 1] : KIND_UNITS[cls - SB_MESSAGE_CLASSES];
+}
+
+/* ---- hints ---- */
+
+void sb_hint_set(sb_broker *b, unsigned cls, uint32_t chunk, uint32_t word, uint64_t bits) {
+  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
+  sb_class_shm *k = &b->classes[cls];
+  uint64_t before = SB_OR(&meta->hints[word], bits, SB_RELEASE);
+  if (before == 0 || (SB_LOAD(&meta->summary[word / 64], SB_RELAXED) >> (word % 64) & 1) == 0) {
+    (void)SB_OR(&meta->summary[word / 64], UINT64_C(1) << (word % 64), SB_RELEASE);
+  }
+  uint64_t group = UINT64_C(1) << (chunk >> b->groups_shift);
+  if ((SB_LOAD(&k->groups, SB_RELAXED) & group) == 0) {
+    (void)SB_OR(&k->groups, group, SB_RELEASE);
+  }
+  if (SB_LOAD(&k->hint_chunk, SB_RELAXED) != chunk + 1) {
+    SB_STORE(&k->hint_chunk, chunk + 1, SB_RELAXED);
+  }
+}
+
+/* Takes hint bits of the chunk into the connection's cache. */
+static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
+  sb_broker *b = c->b;
+  if (!sb_chunk_ready(b, chunk)) {
+    return false;
+  }
+  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
+  if (sb_chunk_state(word) != SB_CHUNK_CLASS || sb_chunk_class(word) != cls) {
+    return false;
+  }
+  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
+  for (uint32_t half = 0; half < 2; half++) {
+    uint64_t summary = SB_LOAD(&meta->summary[half], SB_ACQUIRE);
+    while (summary != 0) {
+      uint32_t at = half * 64 + (uint32_t)__builtin_ctzll(summary);
+      summary &= summary - 1;
+      SB_STORE(&c->shm->claims[cls], chunk * 128 + at + 1, SB_RELEASE);
+      uint64_t bits = SB_LOAD(&meta->hints[at], SB_ACQUIRE);
+      if (bits != 0 && sb_class_units(cls) >= SB_SINGLE_CLAIM_UNITS) {
+        bits &= 0 - bits;
+        bits &= SB_AND(&meta->hints[at], ~bits, SB_ACQ_REL);
+      } else if (bits != 0) {
+        bits = SB_SWAP(&meta->hints[at], 0, SB_ACQ_REL);
+      }
+      if (SB_LOAD(&meta->hints[at], SB_RELAXED) == 0) {
+        (void)SB_AND(&meta->summary[half], ~(UINT64_C(1) << (at % 64)), SB_ACQ_REL);
+        if (SB_LOAD(&meta->hints[at], SB_ACQUIRE) != 0) { /* look a second time after clearing */
+          (void)SB_OR(&meta->summary[half], UINT64_C(1) << (at % 64), SB_RELEASE);
+        }
+      }
+      if (bits != 0) {
+        c->cache[cls] = (sb_slab_cache){bits, chunk, at};
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool sb_hint_search(sb_connection *c, unsigned cls) {
+  sb_broker *b = c->b;
+  sb_class_shm *k = &b->classes[cls];
+  uint32_t hint = SB_LOAD(&k->hint_chunk, SB_RELAXED);
+  if (hint != 0 && hint - 1 < b->chunk_limit && hint_take(c, cls, hint - 1)) {
+    return true;
+  }
+  uint64_t groups = SB_LOAD(&k->groups, SB_ACQUIRE);
+  while (groups != 0) {
+    unsigned g = (unsigned)__builtin_ctzll(groups);
+    groups &= groups - 1;
+    for (unsigned pass = 0; pass < 2; pass++) {
+      uint32_t end = (uint32_t)((g + 1) << b->groups_shift);
+      for (uint32_t chunk = (uint32_t)(g << b->groups_shift); chunk < end && chunk < b->chunk_limit; chunk++) {
+        if (sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) == SB_CHUNK_CLASS && hint_take(c, cls, chunk)) {
+          if (pass == 1) (void)SB_OR(&k->groups, UINT64_C(1) << g, SB_RELEASE);
+          return true;
+        }
+      }
+      if (pass == 0) {
+        (void)SB_AND(&k->groups, ~(UINT64_C(1) << g), SB_ACQ_REL); /* and look a second time */
+      }
+    }
+  }
+  return false;
+}
+
+/* ---- chunks ---- */
+
+uint32_t sb_chunk_count(sb_broker *b) {
+  uint64_t n = (uint64_t)SB_LOAD(&b->header->segments, SB_ACQUIRE) * b->chunks_per_segment;
+  return n < b->chunk_limit ? (uint32_t)n : b->chunk_limit;
+}
+
+void sb_chunk_populate(sb_broker *b, uint32_t chunk) {
+  if ((b->populated[chunk / 64] >> (chunk % 64) & 1) == 0) {
+    b->populated[chunk / 64] |= UINT64_C(1) << (chunk % 64);
+    (void)madvise(b->arena + chunk * SB_CHUNK_BYTES, SB_CHUNK_BYTES, MADV_POPULATE_WRITE);
+  }
+}
+
+static void chunk_open(sb_broker *b, unsigned cls, uint32_t chunk) {
+  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
+  if (cls > SB_MESSAGE_CLASSES) { /* objects trust words of their earlier lives: old bodies are no such thing */
+    memset(b->arena + chunk * SB_CHUNK_BYTES, 0, SB_CHUNK_BYTES);
+  }
+  unsigned units = sb_class_units(cls), slots = SB_CHUNK_UNITS / units;
+  for (unsigned i = 0; i < slots; i++) {
+    uint64_t h = SB_LOAD(&meta->headers[i * units], SB_RELAXED);
+    SB_STORE(&meta->headers[i * units], sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1), SB_RELAXED);
+  }
+  for (unsigned w = 0; w < SB_CHUNK_UNITS / 64; w++) {
+    uint64_t bits = w * 64 + 64 <= slots ? ~UINT64_C(0) : w * 64 < slots ? (UINT64_C(1) << (slots - w * 64)) - 1 : 0;
+    SB_STORE(&meta->hints[w], bits, SB_RELAXED);
+  }
+  if (chunk == 0) { /* slot 0 is nobody's: everywhere it means "none" */
+    SB_STORE(&meta->headers[0], sb_slot_word(SB_SLOT_ALLOC, 0, 0), SB_RELAXED);
+    SB_STORE(&meta->hints[0], SB_LOAD(&meta->hints[0], SB_RELAXED) & ~UINT64_C(1), SB_RELAXED);
+  }
+  unsigned words = (slots + 63) / 64;
+  SB_STORE(&meta->summary[0], words >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << words) - 1, SB_RELAXED);
+  SB_STORE(&meta->summary[1],
+           words >= 128 ? ~UINT64_C(0)
+           : words > 64 ? (UINT64_C(1) << (words - 64)) - 1
+                        : 0,
+           SB_RELAXED);
+  SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0), SB_RELEASE);
+  (void)SB_ADD(&b->classes[cls].chunks, 1, SB_RELAXED);
+  (void)SB_OR(&b->classes[cls].groups, UINT64_C(1) << (chunk >> b->groups_shift), SB_RELEASE);
+}
+
+bool sb_chunk_claim(sb_connection *c, uint32_t chunk, unsigned cls, unsigned run) {
+  uint64_t word = SB_LOAD(&c->b->chunks[chunk], SB_RELAXED);
+  return sb_chunk_state(word) == SB_CHUNK_FREE &&
+         SB_CAS(&c->b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_CLAIMED, c->id, cls, run), SB_ACQ_REL);
+}
+
+uint32_t sb_chunk_spare(sb_broker *b) {
+  uint32_t n = sb_chunk_count(b), unused = 0;
+  for (uint32_t chunk = 0; chunk < n; chunk++) {
+    unused += sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) == SB_CHUNK_FREE;
+  }
+  return unused;
+}
+
+bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
+  sb_broker *b = c->b;
+  uint32_t n = sb_chunk_count(b), start = SB_LOAD(&b->header->chunk_hint, SB_RELAXED);
+  if (cls <= SB_MESSAGE_CLASSES && sb_chunk_spare(b) <= SB_RESERVED_CHUNKS) {
+    return false; /* left to the broker's own objects: a list or a page must not fail for want of memory */
+  }
+  for (uint32_t k = 0; k < n; k++) {
+    uint32_t chunk = (start + k) % n;
+    if (sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) != SB_CHUNK_FREE || !sb_chunk_ready(b, chunk)) {
+      continue;
+    }
+    sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), chunk);
+    if (sb_chunk_claim(c, chunk, cls, 0)) {
+      SB_CRASHPOINT("slab.chunk.claimed");
+      sb_chunk_populate(b, chunk);
+      chunk_open(b, cls, chunk);
+      SB_STORE(&b->header->chunk_hint, chunk + 1, SB_RELAXED);
+      SB_STORE(&b->classes[cls].hint_chunk, chunk + 1, SB_RELAXED);
+      return true;
+    }
+  }
+  return false;
+}
+
+static void chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units) {
+  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
+  for (uint32_t u = 0; u < SB_CHUNK_UNITS; u += slots_units) { /* owner 0: not the start of a slot */
+    uint64_t h = SB_LOAD(&meta->headers[u], SB_RELAXED);
+    SB_STORE(&meta->headers[u], sb_slot_word(SB_SLOT_ALLOC, 0, sb_slot_gen(h)), SB_RELAXED);
+  }
+  for (unsigned w = 0; w < SB_CHUNK_UNITS / 64; w++) {
+    SB_STORE(&meta->hints[w], 0, SB_RELAXED);
+  }
+  SB_STORE(&meta->summary[0], 0, SB_RELAXED);
+  SB_STORE(&meta->summary[1], 0, SB_RELAXED);
+}
+
+static bool all_free(sb_broker *b, uint32_t chunk, unsigned units) {
+  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
+  for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
+    if (sb_slot_state(SB_LOAD(&meta->headers[i], SB_RELAXED)) != SB_SLOT_FREE) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static void undrain(sb_broker *b, unsigned owner, uint32_t chunk, unsigned cls) {
+  unsigned units = sb_class_units(cls);
+  sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
+  for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
+    uint64_t h = SB_LOAD(&meta->headers[i], SB_ACQUIRE);
+    bool scrubbed = sb_slot_owner(h) == 0 && (chunk != 0 || i != 0);
+    if (sb_slot_state(h) == SB_SLOT_ALLOC && (sb_slot_owner(h) == owner || scrubbed)) {
+      (void)SB_CAS(&meta->headers[i], &h, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1), SB_ACQ_REL);
+    }
+    sb_hint_set(b, cls, chunk, i / units / 64, UINT64_C(1) << (i / units % 64));
+  }
+  uint64_t word = sb_chunk_word(SB_CHUNK_DRAINING, owner, cls, 0);
+  (void)SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0), SB_ACQ_REL);
+}
+
+/* Makes an all-free chunk of another class FREE; runs that are free are dissolved too. */
+bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk) {
+  sb_broker *b = c->b;
+  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
+  unsigned cls = sb_chunk_class(word), run = sb_chunk_run(word);
+  if (!sb_chunk_ready(b, chunk)) {
+    return false;
+  }
+  if (sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls <= SB_MESSAGE_CLASSES &&
+      all_free(b, chunk, sb_class_units(cls))) {
+    sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), chunk);
+    if (!SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_DRAINING, c->id, cls, 0), SB_ACQ_REL)) {
+      return false;
+    }
+    SB_CRASHPOINT("slab.chunk.draining");
+    unsigned units = sb_class_units(cls);
+    for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
+      uint64_t h = SB_LOAD(&sb_chunk_meta(b, chunk)->headers[i], SB_ACQUIRE);
+      if (sb_slot_state(h) != SB_SLOT_FREE || !SB_CAS(&sb_chunk_meta(b, chunk)->headers[i], &h,
+                                                      sb_slot_word(SB_SLOT_ALLOC, c->id, sb_slot_gen(h)), SB_ACQ_REL)) {
+        undrain(b, c->id, chunk, cls);
+        return false;
+      }
+    }
+    chunk_scrub(b, chunk, units);
+    (void)SB_SUB(&b->classes[cls].chunks, 1, SB_RELAXED);
+    SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
+    return true;
+  }
+  if (sb_chunk_state(word) == SB_CHUNK_RUN && run > 0 && chunk + run <= b->chunk_limit) {
+    sb_word *header = &sb_chunk_meta(b, chunk)->headers[0];
+    uint64_t h = SB_LOAD(header, SB_ACQUIRE);
+    if (sb_slot_state(h) != SB_SLOT_FREE) {
+      return false;
+    }
+    sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), chunk);
+    if (!SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, c->id, sb_slot_gen(h)), SB_ACQ_REL)) {
+      return false;
+    }
+    SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_DRAINING, c->id, 0, run), SB_RELEASE);
+    SB_CRASHPOINT("slab.run.draining");
+    sb_chunk_recover(b, c->id, chunk);
+    return true;
+  }
+  return false;
+}
+
+bool sb_chunk_drain_any(sb_connection *c, uint64_t token) {
+  uint32_t n = sb_chunk_count(c->b);
+  bool any = false;
+  for (uint32_t chunk = 0; chunk < n; chunk++) {
+    any = sb_chunk_drain(c, token, chunk) || any;
+    if (any && sb_chunk_state(SB_LOAD(&c->b->chunks[chunk], SB_RELAXED)) == SB_CHUNK_FREE) {
+      return true;
+    }
+  }
+  return any;
+}
+
+void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
+  if (chunk >= b->chunk_limit || !sb_chunk_ready(b, chunk)) {
+    return;
+  }
+  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
+  unsigned run = sb_chunk_run(word);
+  if (sb_chunk_state(word) == SB_CHUNK_RUN) { /* claimed, but its slot was not announced yet */
+    uint64_t h = SB_LOAD(&sb_chunk_meta(b, chunk)->headers[0], SB_ACQUIRE);
+    if (sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == owner)
+      (void)SB_CAS(&sb_chunk_meta(b, chunk)->headers[0], &h, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1),
+                   SB_ACQ_REL);
+    return;
+  }
+  if (sb_chunk_owner(word) != owner ||
+      (sb_chunk_state(word) != SB_CHUNK_CLAIMED && sb_chunk_state(word) != SB_CHUNK_DRAINING)) {
+    return;
+  }
+  if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0 &&
+      (sb_chunk_class(word) < 1 || sb_chunk_class(word) > SB_MESSAGE_CLASSES)) {
+    return;
+  }
+  if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0) {
+    undrain(b, owner, chunk, sb_chunk_class(word));
+    return;
+  }
+  for (uint32_t i = 1; i < run && chunk + i < b->chunk_limit; i++) { /* the head goes last: it tells of the others */
+    uint64_t tail = SB_LOAD(&b->chunks[chunk + i], SB_ACQUIRE);
+    bool ours = (sb_chunk_state(tail) == SB_CHUNK_TAIL && sb_chunk_run(tail) == i) ||
+                (sb_chunk_state(tail) == SB_CHUNK_CLAIMED && sb_chunk_owner(tail) == owner);
+    if (ours) {
+      (void)SB_CAS(&b->chunks[chunk + i], &tail, sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_ACQ_REL);
+    }
+  }
+  if (run > 0) {
+    sb_word *header = &sb_chunk_meta(b, chunk)->headers[0];
+    uint64_t h = SB_LOAD(header, SB_ACQUIRE);
+    if (sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == owner) {
+      (void)SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, 0, sb_slot_gen(h)), SB_ACQ_REL);
+    }
+  }
+  (void)SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_ACQ_REL);
+}

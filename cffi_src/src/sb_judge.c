@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_judge.h"
+
+#include "sb_slab.h"
+#include "sb_view.h"
+
+/* ---- cells ---- */
+
+static bool cell_at(sb_walk *w, uint32_t queue, uint64_t position, sb_ring *r, sb_leaf_ref *leaf, uint64_t *word) {
+  if (!sb_ring_open(w->b, queue, SB_RING_CELLS, r) || sb_ring_locate(w->b, NULL, r, position, leaf) != SB_OK) {
+    return false;
+  }
+  *word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
+  return sb_cell_of(*word, leaf->gen);
+}
+
+static bool held_by(const sb_walk *w, uint64_t word, unsigned state) {
+  return sb_cell_state(word) == state && sb_cell_owner(word) == w->id;
+}
+
+void sb_judge_cell(sb_walk *w, uint32_t queue, uint64_t position) {
+  sb_ring r;
+  sb_leaf_ref leaf;
+  uint64_t word;
+  if (!cell_at(w, queue, position, &r, &leaf, &word)) {
+    return;
+  }
+  sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
+  if (sb_cell_state(word) == SB_CELL_TOMBSTONE) {
+    sb_ring_redo(w->by, &r, &leaf, position); /* its holder may have died before it set the bit */
+    return;
+  }
+  if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
+    sb_ring_mark_returned(w->b, &r, position); /* it may have cleared the bit to take the cell, and died */
+    return;
+  }
+  uint32_t slot = sb_cell_slot(word);
+  if (!sb_cell_is_owned(word) || sb_cell_owner(word) != w->id || !sb_slot_in_range(w->b, slot) ||
+      !sb_slot_ready(w->b, slot)) {
+    return;
+  }
+  uint64_t side = SB_LOAD(&cell->side, SB_ACQUIRE);
+  uint64_t bytes = ((sb_message_shm *)sb_slot_at(w->b, slot))->body_length;
+  if (sb_cell_state(word) == SB_CELL_ACQUIRED) {
+    SB_STORE(&cell->side, side | SB_SIDE_REDELIVERED, SB_RELEASE);
+  }
+  sb_ring_mark_returned(w->b, &r, position); /* P5 */
+  uint64_t open = sb_cell_open(SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf.gen);
+  if (SB_CAS(&cell->word, &word, open, SB_SEQ_CST)) {
+    SB_CRASHPOINT("recover.cell.released");
+    sb_queue_shm *q = sb_slot_at(w->b, queue);
+    if (sb_queue_tracks(q)) {
+      (void)SB_SUB(&q->bytes_out, bytes, SB_RELAXED);
+      (void)SB_SUB(&q->taken, 1, SB_SEQ_CST);
+    }
+    if (!sb_ring_is_marked(w->b, &r, position)) {
+      word = SB_LOAD(&cell->word, SB_SEQ_CST);
+      if (word == open) sb_ring_mark_returned(w->b, &r, position);
+    }
+  }
+}
+
+/* ---- intents ---- */
+
+static void raise_to(sb_word *counter, uint64_t before, uint64_t by) { /* I19 */
+  (void)SB_CAS(counter, &before, before + by, SB_ACQ_REL);
+}
+
+typedef struct {
+  uint64_t kind, position, gen, before, before_bytes, bytes, target_position;
+  uint32_t slot, queue, target_queue;
+  unsigned ref, target_ref, counter;
+} intent;
+
+static bool still_stands(sb_ledger_shm *l, const intent *i) { return SB_LOAD(&l->kind, SB_SEQ_CST) == i->kind; }
+static void clear(sb_ledger_shm *l, intent *i) { (void)SB_CAS(&l->kind, &i->kind, i->kind >> 16 << 16, SB_SEQ_CST); }
+
+static void judge_enqueue(sb_walk *w, sb_ledger_shm *l, intent *i) {
+  sb_word *header = sb_slot_header(w->b, i->slot);
+  for (;;) {
+    uint64_t h = SB_LOAD(header, SB_SEQ_CST);
+    bool same = sb_slot_gen(h) == i->gen;
+    if (same && sb_slot_state(h) == SB_SLOT_ALLOC) {
+      break; /* not published: the slot is freed with the other slots */
+    }
+    if (same && (sb_slot_refs(h) >> i->ref & 1) != 0) {
+      sb_ring r;
+      sb_leaf_ref leaf;
+      uint64_t word;
+      bool there = i->position != UINT64_MAX && cell_at(w, i->queue, i->position, &r, &leaf, &word) &&
+                   sb_cell_has_message(word) && sb_cell_slot(word) == i->slot && sb_cell_ref(word) == i->ref;
+      if (!there) {
+        if (SB_LOAD(header, SB_SEQ_CST) != h) continue; /* it went while we looked: it had happened */
+        /* Back to ALLOC, and freed with the other slots: a second reaper must not take a freed slot for a delivered one. */
+        if (still_stands(l, i)) (void)SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, w->id, i->gen), SB_ACQ_REL);
+        break;
+      }
+      sb_message_shm *m = sb_slot_at(w->b, i->slot);
+      if (m->due_ns != 0 || m->expires_ns != 0) {
+        SB_STORE(&((sb_queue_shm *)sb_slot_at(w->b, i->queue))->timers_lost, 1, SB_RELEASE); /* cell_at found it */
+      }
+    }
+    if (still_stands(l, i)) {
+      raise_to(&l->counters[SB_COUNT_ADDED_BYTES], i->before_bytes, i->bytes);
+      if (i->target_queue != 0) raise_to(&l->counters[SB_COUNT_SCHEDULED], i->target_position, 1);
+      raise_to(&l->counters[SB_COUNT_ADDED], i->before, 1);
+    }
+    break;
+  }
+  clear(l, i);
+}
+
+static bool reference_gone(sb_walk *w, const intent *i) {
+  uint64_t h = SB_LOAD(sb_slot_header(w->b, i->slot), SB_SEQ_CST);
+  return sb_slot_gen(h) != i->gen || (sb_slot_refs(h) >> i->ref & 1) == 0;
+}
+
+static void count_removed(sb_ledger_shm *l, const intent *i) {
+  raise_to(&l->counters[SB_COUNT_REMOVED_BYTES], i->before_bytes, i->bytes);
+  raise_to(&l->counters[i->counter], i->before, 1);
+}
+
+static void judge_settle(sb_walk *w, sb_ledger_shm *l, intent *i) {
+  sb_ring r;
+  sb_leaf_ref leaf;
+  uint64_t word;
+  bool gone = reference_gone(w, i), found = cell_at(w, i->queue, i->position, &r, &leaf, &word);
+  if (gone && still_stands(l, i)) {
+    count_removed(l, i);
+    if (found && (held_by(w, word, SB_CELL_ACQUIRED) || held_by(w, word, SB_CELL_REMOVING))) {
+      (void)sb_ring_drop(w->by, &r, &leaf, i->position, word);
+    }
+  }
+  clear(l, i);
+}
+
+static void judge_due(sb_walk *w, sb_ledger_shm *l, intent *i) {
+  sb_ring r;
+  sb_leaf_ref leaf;
+  uint64_t word;
+  if (cell_at(w, i->queue, i->position, &r, &leaf, &word) && held_by(w, word, SB_CELL_REMOVING) && still_stands(l, i)) {
+    raise_to(&l->counters[SB_COUNT_UNSCHEDULED], i->before, 1);
+  }
+  clear(l, i);
+}
+
+static void judge_move(sb_walk *w, sb_ledger_shm *l, intent *i) {
+  sb_ring r, source;
+  sb_leaf_ref leaf, source_leaf;
+  uint64_t word, source_word;
+  bool there = i->target_position != UINT64_MAX && cell_at(w, i->target_queue, i->target_position, &r, &leaf, &word) &&
+               held_by(w, word, SB_CELL_REMOVING) && sb_cell_slot(word) == i->slot &&
+               sb_cell_ref(word) == i->target_ref;
+  if (!still_stands(l, i)) {
+    return;
+  }
+  bool freed;
+  if (!there) {
+    (void)sb_slab_drop(w->b, i->slot, i->gen, i->target_ref, &freed);
+    clear(l, i);
+    return;
+  }
+  sb_ledger_shm *to = sb_ledger_at(w->b, (uint32_t)SB_LOAD(&l->target_ledger, SB_RELAXED));
+  if (to != NULL) {
+    raise_to(&to->counters[SB_COUNT_ADDED_BYTES], SB_LOAD(&l->target_before_bytes, SB_RELAXED), i->bytes);
+    raise_to(&to->counters[SB_COUNT_ADDED], SB_LOAD(&l->target_before, SB_RELAXED), 1);
+  }
+  if (((sb_message_shm *)sb_slot_at(w->b, i->slot))->expires_ns != 0) { /* cell_at found the queue */
+    SB_STORE(&((sb_queue_shm *)sb_slot_at(w->b, i->target_queue))->timers_lost, 1, SB_RELEASE);
+  }
+  SB_STORE(&sb_leaf_cell(&leaf, i->target_position)->side, sb_side_word(i->gen, 0, SB_SIDE_REDELIVERED), SB_RELEASE);
+  (void)sb_slab_drop(w->b, i->slot, i->gen, i->ref, &freed);
+  count_removed(l, i);
+  if (cell_at(w, i->queue, i->position, &source, &source_leaf, &source_word) &&
+      held_by(w, source_word, SB_CELL_REMOVING)) {
+    (void)sb_ring_drop(w->by, &source, &source_leaf, i->position, source_word);
+  }
+  clear(l, i);
+  sb_judge_cell(w, i->target_queue, i->target_position);
+}
+
+static void judge(sb_walk *w, sb_ledger_shm *l) {
+  uint64_t slot = SB_LOAD(&l->slot, SB_ACQUIRE);
+  intent i = {.kind = SB_LOAD(&l->kind, SB_SEQ_CST), /* P11 acquire */
+              .position = SB_LOAD(&l->position, SB_ACQUIRE),
+              .gen = SB_LOAD(&l->gen, SB_ACQUIRE),
+              .before = SB_LOAD(&l->before, SB_ACQUIRE),
+              .before_bytes = SB_LOAD(&l->before_bytes, SB_ACQUIRE),
+              .bytes = SB_LOAD(&l->bytes, SB_ACQUIRE),
+              .target_position = SB_LOAD(&l->target_position, SB_ACQUIRE),
+              .target_queue = (uint32_t)SB_LOAD(&l->target_queue, SB_ACQUIRE),
+              .queue = SB_LOAD(&l->queue, SB_ACQUIRE),
+              .slot = (uint32_t)SB_BITS(slot, 0, 28),
+              .ref = (unsigned)SB_BITS(slot, 32, 5),
+              .target_ref = (unsigned)SB_BITS(slot, 40, 5)};
+  i.counter = (unsigned)SB_BITS(i.kind, 8, 8) % SB_COUNTERS;
+  if ((i.kind & 0xffu) == SB_INTENT_NONE || !sb_slot_in_range(w->b, i.slot) || !sb_slot_ready(w->b, i.slot)) {
+    return;
+  }
+  SB_CRASHPOINT("recover.intent");
+  switch (i.kind & 0xffu) {
+    case SB_INTENT_ENQUEUE: judge_enqueue(w, l, &i); break;
+    case SB_INTENT_SETTLE: judge_settle(w, l, &i); break;
+    case SB_INTENT_DUE: judge_due(w, l, &i); break;
+    case SB_INTENT_MOVE: judge_move(w, l, &i); break;
+    default: clear(l, &i); break;
+  }
+}
+
+sb_ledger_shm *sb_judge_ledger(sb_walk *w, uint64_t what, uint64_t where) {
+  sb_ledger_shm *l =
+      sb_holding_kind(what) == SB_HOLD_LEDGER && where < UINT32_MAX ? sb_ledger_at(w->b, (uint32_t)where) : NULL;
+  return l != NULL && SB_BITS(SB_LOAD(&l->owner, SB_ACQUIRE), 0, 12) == w->id ? l : NULL;
+}
+
+void sb_judge_intent(sb_walk *w, uint64_t what, uint64_t where) {
+  sb_ledger_shm *l = sb_judge_ledger(w, what, where);
+  if (l != NULL) {
+    judge(w, l);
+  }
+}
