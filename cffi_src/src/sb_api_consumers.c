@@ -182,6 +182,12 @@ static sb_status settle_tag(sb_consumer *k, uint64_t tag, uint32_t how) {
       k->places[place].next_free == SB_ACK_WAITS) {
     return SB_SETTLED;
   }
+  if (how == 3 && !k->closed) { /* the application never saw it: it is the next one again */
+    k->row_first--;
+    k->row[k->row_first % k->prefetch] = place;
+    k->delivered--;
+    return SB_OK;
+  }
   if (how == 0 && k->ack_batch > 1) {
     return sb_consumer_ack(k, place);
   }
