@@ -259,12 +259,13 @@ typedef struct {
   sb_word topology_epoch;
   sb_word topology_intent; /* 32 slot of the queue | 1: being deleted, 2: being configured */
   sb_half topology_pid, queue_count;
-  sb_half memory_waiting, spinners;
+  sb_half memory_waiting, reserved0;
   alignas(64) sb_word memory_root; /* list of nodes that wait for memory */
   sb_word memory_tail, memory_head, memory_base;
   sb_half next_connection, next_process;
   sb_half chunk_hint, stopped; /* stopped: 1 = somebody asked for no housekeeper */
-  sb_word rescues, stopped_rescues, reaped, spare1;
+  sb_word rescues, stopped_rescues, reaped;
+  sb_half spinners, reserved1; /* changes often: not in a line that every call reads */
   char name[SB_BROKER_NAME_MAX + 64];
   alignas(64) sb_word
       new_settings[6]; /* of the queue being configured: ring_size, max_length, max_bytes, overflow, flags, trim */

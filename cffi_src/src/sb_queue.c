@@ -240,6 +240,20 @@ static bool take_returned(sb_queue *q, unsigned state, uint64_t token, sb_taken 
   return false;
 }
 
+/* The next message comes from its producer: fetch it while this one is looked at. */
+static void fetch_ahead(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at) {
+  if (sb_leaf_covers(leaf, at)) {
+    uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_RELAXED);
+    uint32_t slot = sb_cell_slot(word);
+    if (sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(q->c->b, slot)) {
+      const char *memory = sb_slot_at(q->c->b, slot);
+      __builtin_prefetch((const void *)sb_slot_header(q->c->b, slot), 1);
+      __builtin_prefetch(memory);
+      __builtin_prefetch(memory + 64);
+    }
+  }
+}
+
 static sb_status take_next(sb_queue *q, unsigned state, uint64_t token, sb_taken *t) {
   sb_broker *b = q->c->b;
   uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), at = hint > q->cursor ? hint : q->cursor;
@@ -271,6 +285,7 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t token, sb_taken
       if (take_cell(q, state, leaf, at, word, token, t)) {
         at++;
         status = SB_OK;
+        fetch_ahead(q, leaf, at);
         break;
       }
     } else if (found == SB_CELL_FREE) {
