@@ -11,6 +11,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
+#include <time.h>
 
 #include "shmbroker.h"
 
@@ -153,6 +154,33 @@ static PyObject *taker_take(PyObject *object, PyObject *const *arguments, Py_ssi
   return auto_ack < 0 ? NULL : take((Taker *)object, arguments[0], auto_ack, FRESH);
 }
 
+/* A signal that came just before the sleep does not end it, so the first look around comes soon. */
+#define FIRST_LOOK_NS 10000000u
+#define LATER_LOOKS_NS 1000000000u
+
+/* Waits without the GIL; handlers of signals run in between, and what they raise ends the wait. Length, or minus a status;
+ * 0: an exception is set. */
+static int64_t wait_for_one(Taker *self, char *buffer, int auto_ack, uint64_t until) {
+  sb_wait wait = {until, 0, 0, 0};
+  struct timespec now;
+  uint64_t pause = FIRST_LOOK_NS;
+  for (;;) {
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    wait.look_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec + pause;
+    PyThreadState *others = PyEval_SaveThread();
+    int64_t length = sb_get_wait(self->handle, buffer, auto_ack, &wait);
+    PyEval_RestoreThread(others);
+    if (length != -(int64_t)SB_TICK && length != -(int64_t)SB_INTERRUPTED) {
+      return length;
+    }
+    if (PyErr_CheckSignals() < 0) {
+      sb_end_wait(self->handle, &wait);
+      return 0;
+    }
+    pause = LATER_LOOKS_NS;
+  }
+}
+
 static PyObject *taker_wait(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Taker *self = (Taker *)object;
   int auto_ack = expect(count, 3) ? PyObject_IsTrue(arguments[1]) : -1;
@@ -161,11 +189,10 @@ static PyObject *taker_wait(PyObject *object, PyObject *const *arguments, Py_ssi
   if (buffer == NULL) {
     return PyErr_Occurred() == NULL ? PyErr_NoMemory() : NULL;
   }
-  PyThreadState *others = PyEval_SaveThread();
-  int64_t length = sb_get_wait(self->handle, buffer, auto_ack, until);
-  PyEval_RestoreThread(others);
-  PyObject *result =
-      length < 0 ? PyLong_FromLongLong(-length) : hand_over(self, arguments[0], buffer, length, auto_ack, FRESH);
+  int64_t length = wait_for_one(self, buffer, auto_ack, until);
+  PyObject *result = length == 0  ? NULL
+                     : length < 0 ? PyLong_FromLongLong(-length)
+                                  : hand_over(self, arguments[0], buffer, length, auto_ack, FRESH);
   PyMem_Free(buffer);
   return result;
 }

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import os
 import queue as standard_queue
+import time
 from typing import TYPE_CHECKING, Self
 
 from shmbroker._core import library
@@ -100,15 +101,15 @@ class Consumer:
         return message
 
     def _get_slowly(self, status: int, until: int) -> Message:
-        waited = library.OK
+        waited, looks = library.OK, library.looks()
         while True:
             if status != library.EMPTY:
                 if self._cancelled:
                     library.raise_for(library.CLOSED, "the consumer")
                 self._queues[0].core.get_failed(status)
-            if waited == library.TIMEOUT:
+            if waited == library.TIMEOUT and until <= time.monotonic_ns():
                 raise standard_queue.Empty
-            waited = self._core.wait(until)
+            waited = self._core.wait(min(until, time.monotonic_ns() + next(looks)))
             if waited not in {library.OK, library.INTERRUPTED, library.TIMEOUT}:
                 library.raise_for(waited, "the consumer")
             message = self.taker.take(self, self.auto_ack)

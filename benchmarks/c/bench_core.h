@@ -66,8 +66,9 @@ static inline uint64_t consume(sb_queue *q, uint64_t count) {
   char *buffer = malloc(1 << 17);
   if (buffer == NULL) fail("no memory", 0);
   for (uint64_t i = 0; i < count; i++) {
+    sb_wait forever = {UINT64_MAX, UINT64_MAX, 0, 0};
     int64_t n = sb_get(q, buffer, false);
-    if (n == -SB_EMPTY) n = sb_get_wait(q, buffer, false, UINT64_MAX);
+    if (n == -SB_EMPTY) n = sb_get_wait(q, buffer, false, &forever);
     if (n < 0) fail("cannot get", (long)-n);
     sb_record record;
     memcpy(&record, buffer, sizeof record);

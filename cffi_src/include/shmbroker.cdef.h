@@ -31,7 +31,8 @@ typedef enum {
   SB_ACCESS = 24,
   SB_NO_CREDIT = 25,
   SB_STOPPING = 26,
-  SB_NO_HOUSEKEEPER = 27
+  SB_NO_HOUSEKEEPER = 27,
+  SB_TICK = 28
 } sb_status;
 
 typedef struct sb_broker sb_broker;
@@ -73,6 +74,13 @@ typedef struct {
   uint32_t slot;
   void *body;
 } sb_reservation;
+
+/* A call that waits: until when, and when it lets its caller look around (SB_TICK; UINT64_MAX = never). Between two
+   looks it keeps its place among those who wait (node, 0 = none yet); sb_end_wait gives that up. */
+typedef struct {
+  uint64_t deadline_ns, look_ns, token;
+  uint32_t node;
+} sb_wait;
 
 typedef struct {
   char name[128];
@@ -191,11 +199,12 @@ sb_status sb_commit(sb_queue *q, sb_reservation *r);
 void sb_abandon(sb_queue *q, sb_reservation *r);
 sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);
 int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack);
-int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, uint64_t deadline_ns);
+int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait);
+void sb_end_wait(sb_queue *q, sb_wait *wait);
 int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
                     uint64_t *used);
 int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
-                         uint64_t *used, uint64_t deadline_ns);
+                         uint64_t *used, sb_wait *wait);
 sb_status sb_settle(sb_queue *q, const char *record, uint32_t how);
 sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t count, uint32_t how);
 sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view);

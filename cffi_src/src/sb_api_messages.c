@@ -271,10 +271,10 @@ int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack) {
   return length;
 }
 
-int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, uint64_t deadline_ns) {
+int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait) {
   sb_taken t;
   sb_status status = sb_usable(q->c);
-  if (status == SB_OK) status = sb_waiter_get(q, deadline_ns, &t);
+  if (status == SB_OK) status = sb_waiter_get(q, wait, &t);
   if (status != SB_OK) {
     return -(int64_t)status;
   }
@@ -282,6 +282,14 @@ int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, uint64_t deadline_
   int64_t length = q->c->closed ? -(int64_t)SB_CLOSED : hand_over(q, &t, auto_ack, buffer); /* closing returned it */
   sb_unlock(&q->c->lock);
   return length;
+}
+
+void sb_end_wait(sb_queue *q, sb_wait *wait) {
+  if (!sb_forked(q->c->b)) {
+    sb_lock(&q->c->lock);
+    sb_waiter_end(q, wait);
+    sb_unlock(&q->c->lock);
+  }
 }
 
 /* Records one after the other, each at a multiple of 8; index[3i..] = start of record, of body, end of body; behind the
@@ -326,10 +334,10 @@ int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, ui
 }
 
 int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
-                         uint64_t *used, uint64_t deadline_ns) {
+                         uint64_t *used, sb_wait *wait) {
   sb_taken t;
   sb_status status = sb_usable(q->c);
-  if (status == SB_OK) status = sb_waiter_get(q, deadline_ns, &t);
+  if (status == SB_OK) status = sb_waiter_get(q, wait, &t);
   if (status != SB_OK) {
     return -(int64_t)status;
   }
@@ -376,13 +384,14 @@ sb_status sb_settle(sb_queue *q, const char *record, uint32_t how) {
 
 sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t count, uint32_t how) {
   sb_status status = sb_api_enter(q->c);
+  if (status != SB_OK) {
+    return status;
+  }
   for (uint32_t i = 0; status == SB_OK && i < count; i++) {
     sb_status one = sb_api_end(q, token_of(records + index[i]), how);
     if (one != SB_OK && one != SB_SETTLED) status = one;
   }
-  if (status == SB_OK) {
-    sb_api_leave(q->c);
-  }
+  sb_api_leave(q->c);
   return status;
 }
 

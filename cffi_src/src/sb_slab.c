@@ -44,7 +44,8 @@ static bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t
     *slot = cache->chunk * SB_CHUNK_UNITS + index * units;
     if (take(c, *slot, cls, 0, token, gen)) {
       if (cache->mask != 0) { /* the next slot comes from its last reader: fetch it while this one is filled */
-        uint32_t next = cache->chunk * SB_CHUNK_UNITS + (cache->word * 64 + (uint32_t)__builtin_ctzll(cache->mask)) * units;
+        uint32_t next =
+            cache->chunk * SB_CHUNK_UNITS + (cache->word * 64 + (uint32_t)__builtin_ctzll(cache->mask)) * units;
         const char *memory = sb_slot_at(c->b, next);
         __builtin_prefetch((const void *)sb_slot_header(c->b, next), 1);
         __builtin_prefetch(memory, 1);

@@ -43,17 +43,21 @@ void sb_waiter_close(sb_queue *q) {
 /* May something be there for us? Reads hints and one cell, changes nothing. */
 static bool peek(sb_queue *q) { return !sb_queue_is_open(q) || sb_queue_looks_ready(q); }
 
+static long cores(void) {
+  static long n;
+  if (n == 0) n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n;
+}
+
 /* Worth spinning only while there is a core for everybody who spins; a queue where it never helps stops trying. */
 static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
   sb_half *spinners = &q->c->b->header->spinners;
-  static long cores;
-  if (cores == 0) cores = sysconf(_SC_NPROCESSORS_ONLN);
   uint64_t now = sb_now_ns(), end = now + q->spin_ns;
-  if (q->spin_ns < SPIN_MIN_NS || cores < 2 || end > deadline_ns) {
+  if (q->spin_ns < SPIN_MIN_NS || cores() < 2 || end > deadline_ns) {
     q->spin_ns += 32; /* now and then it is tried again */
     return false;
   }
-  if ((int32_t)SB_ADD(spinners, 1u, SB_RELAXED) >= (int32_t)cores) {
+  if ((int32_t)SB_ADD(spinners, 1u, SB_RELAXED) >= (int32_t)cores()) {
     (void)SB_SUB(spinners, 1u, SB_RELAXED);
     return false;
   }
@@ -96,11 +100,17 @@ static uint64_t sleep_until(uint64_t deadline_ns) {
   return deadline_ns < bound ? deadline_ns : bound;
 }
 
-sb_status sb_waiter_get(sb_queue *q, uint64_t deadline_ns, sb_taken *t) {
+void sb_waiter_end(sb_queue *q, sb_wait *w) {
+  if (w->node != 0) {
+    leave(q, w->node, 0);
+    give_back(q, 0, w->node, w->token);
+    w->node = 0;
+  }
+}
+
+sb_status sb_waiter_get(sb_queue *q, sb_wait *w, sb_taken *t) {
   sb_connection *c = q->c;
-  uint32_t node;
-  uint64_t token;
-  if (spin_for_message(q, deadline_ns)) {
+  if (w->node == 0 && spin_for_message(q, w->deadline_ns)) {
     sb_lock(&c->lock);
     sb_status status = try_take(q, t);
     sb_unlock(&c->lock);
@@ -109,11 +119,14 @@ sb_status sb_waiter_get(sb_queue *q, uint64_t deadline_ns, sb_taken *t) {
     }
   }
   sb_lock(&c->lock);
-  sb_status status = borrow(q, 0, &node, &token);
+  sb_status status = w->node == 0 ? borrow(q, 0, &w->node, &w->token) : SB_OK;
   if (status != SB_OK) {
+    w->node = 0;
     sb_unlock(&c->lock);
     return status;
   }
+  uint32_t node = w->node;
+  uint64_t until = w->look_ns < w->deadline_ns ? w->look_ns : w->deadline_ns;
   sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, node))->wake;
   bool interrupted = false;
   for (;;) {
@@ -129,17 +142,16 @@ sb_status sb_waiter_get(sb_queue *q, uint64_t deadline_ns, sb_taken *t) {
       status = try_take(q, t);
     }
     if (status == SB_EMPTY && interrupted) status = SB_INTERRUPTED;
-    if (status == SB_EMPTY && sb_now_ns() >= deadline_ns) status = SB_TIMEOUT;
+    if (status == SB_EMPTY && sb_now_ns() >= until) status = until == w->deadline_ns ? SB_TIMEOUT : SB_TICK;
     if (status != SB_EMPTY) {
       break;
     }
     sb_unlock(&c->lock);
-    (void)sb_wake_sleep(wake, armed, sleep_until(deadline_ns), &interrupted);
+    (void)sb_wake_sleep(wake, armed, sleep_until(until), &interrupted);
     sb_lock(&c->lock);
   }
   sb_wake_disarm(wake);
-  leave(q, node, 0);
-  give_back(q, 0, node, token);
+  if (status != SB_TICK) sb_waiter_end(q, w);
   sb_unlock(&c->lock);
   return status;
 }
@@ -184,7 +196,31 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   return status;
 }
 
+/* The consumer stays at work for a moment, so that producers need not ring it, and pulls what comes itself. */
+static void spin_for_row(sb_consumer *k, uint64_t deadline_ns) {
+  sb_connection *c = k->c;
+  if (k->subscription_count != 1) {
+    return;
+  }
+  sb_subscription *s = &k->subscriptions[0];
+  sb_lock(&c->lock);
+  bool at_work = !k->closed && !c->closed && s->q->spin_ns >= SPIN_MIN_NS && cores() >= 2 && !k->suspended &&
+                 !k->starved && k->row_first == k->row_end && !sb_consumer_higher_wants(c->b, s->q->shm, k->priority) &&
+                 sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
+  sb_unlock(&c->lock);
+  if (!at_work) {
+    s->q->spin_ns += 32;
+  } else {
+    (void)spin_for_message(s->q, deadline_ns);
+    sb_lock(&c->lock);
+    if (!k->closed && !c->closed)
+      sb_consumer_pull(k); /* takes what is there; else it is INTERESTED, and looks again (P3) */
+    sb_unlock(&c->lock);
+  }
+}
+
 sb_status sb_waiter_row(sb_consumer *k, uint64_t deadline_ns) {
+  spin_for_row(k, deadline_ns);
   for (;;) {
     uint32_t word = SB_OR(&k->local, 1u, SB_SEQ_CST) | 1u; /* odd: somebody sleeps */
     sb_lock(&k->c->lock);

@@ -18,8 +18,12 @@
 
 #include "sb_consumer.h"
 
-/* Waits for a message and takes it; SB_TIMEOUT at the deadline, SB_INTERRUPTED on a signal, SB_DELETED, SB_CLOSED. */
-sb_status sb_waiter_get(sb_queue *q, uint64_t deadline_ns, sb_taken *t);
+/* Waits for a message and takes it; SB_TIMEOUT at the deadline, SB_INTERRUPTED on a signal, SB_DELETED, SB_CLOSED.
+ * SB_TICK at `look_ns`: the caller looks around and calls again, or ends the wait. Its node stays where it is in the
+ * list meanwhile, so that who waits longest is still served first. */
+sb_status sb_waiter_get(sb_queue *q, sb_wait *w, sb_taken *t);
+/* Lock held. Gives the place up, if there is one. */
+void sb_waiter_end(sb_queue *q, sb_wait *w);
 /* Waits until there may be room for `bytes` (memory: in the broker): the caller tries again. */
 sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);
 void sb_waiter_close(sb_queue *q);

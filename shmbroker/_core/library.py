@@ -18,7 +18,7 @@ from shmbroker._native_message import Record as Record  # noqa: PLC0414 - for th
 from shmbroker._native_message import Taker as Taker  # noqa: PLC0414 - for the layers above
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 slow: Any = _native.lib
 fast: Any = _native_fast.lib
@@ -48,6 +48,7 @@ IN_USE: int = slow.SB_IN_USE
 NOT_EMPTY: int = slow.SB_NOT_EMPTY
 NO_HOUSEKEEPER: int = slow.SB_NO_HOUSEKEEPER
 LAYOUT: int = slow.SB_LAYOUT
+TICK: int = slow.SB_TICK
 FORKED: int = slow.SB_FORKED
 
 
@@ -63,6 +64,16 @@ def deadline(timeout: float | None) -> int:
         msg = f"timeout={timeout!r}: seconds >= 0, or None to wait for ever, are allowed"
         raise ValueError(msg)
     return min(time.monotonic_ns() + int(timeout * NANOSECONDS), FOR_EVER) if timeout < 10**9 else FOR_EVER
+
+
+def looks() -> Iterator[int]:
+    """How long to sleep, in nanoseconds, before looking for signals again.
+
+    A signal that comes just before the sleep does not end it, so the first look comes soon.
+    """
+    yield 10_000_000
+    while True:
+        yield NANOSECONDS
 
 
 def as_fast(handle: Any, ctype: str) -> Any:  # noqa: ANN401 - cffi has no types

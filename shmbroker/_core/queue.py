@@ -224,7 +224,7 @@ class CoreQueue:
             raise standard_queue.Empty
         elif status == library.NO_MEMORY:
             raise out_of_memory(self.connection, 0)
-        elif status != library.INTERRUPTED:
+        elif status not in {library.INTERRUPTED, library.TICK}:
             library.raise_for(status, self.what)
 
     @guarded
@@ -234,12 +234,18 @@ class CoreQueue:
         memory, index, used = ffi.new("char[]", size), ffi.new("uint32_t[]", 3 * count + 1), ffi.new("uint64_t *")
         arguments = (self.handle, count, auto_ack, memory, size, index, used)
         got = slow.sb_get_many(*arguments)
-        while got <= 0:
-            if -got != library.EMPTY:
-                self.get_failed(-got)
-            if -got == library.EMPTY and until <= time.monotonic_ns():
-                raise standard_queue.Empty
-            got = slow.sb_get_many_wait(*arguments, until)
+        if got <= 0:
+            wait, looks = ffi.new("sb_wait *", {"deadline_ns": until}), library.looks()
+            try:
+                while got <= 0:
+                    if -got != library.EMPTY:
+                        self.get_failed(-got)
+                    elif until <= time.monotonic_ns():
+                        raise standard_queue.Empty
+                    wait.look_ns = time.monotonic_ns() + next(looks)
+                    got = slow.sb_get_many_wait(*arguments, wait)
+            finally:
+                slow.sb_end_wait(self.handle, wait)
         return bytes(ffi.buffer(memory, used[0])), ffi.unpack(index, 3 * got), int(index[3 * count])
 
     @guarded

@@ -156,7 +156,10 @@ static void consume_and_cancel(void) {
   (void)sb_consumer_next(consumer, buffer, false);
   sb_consumer_cancel(consumer, true);
 }
-static void wait_for_one(void) { (void)sb_get_wait(q, buffer, false, 1); }
+static void wait_for_one(void) {
+  sb_wait at_once = {1, UINT64_MAX, 0, 0};
+  (void)sb_get_wait(q, buffer, false, &at_once);
+}
 static void wait_for_room(void) { (void)sb_wait_for_room(q, false, 64, 1); }
 static void trim(void) {
   int32_t holder;
