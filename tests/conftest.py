@@ -35,8 +35,9 @@ def broker_name(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
     Before a broker is purged the doctor examines it. What it finds when everybody has come to rest fails the test.
     """
-    import shmbroker  # noqa: PLC0415 (tests of the build run without it)
     from scenario_support import examination  # noqa: PLC0415
+
+    import shmbroker  # noqa: PLC0415 (tests of the build run without it)
 
     name = f"t-{uuid.uuid4().hex[:16]}"
     findings = examination.before_purging(monkeypatch)
