@@ -23,22 +23,32 @@ if TYPE_CHECKING:
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (where POSIX shared memory lies on Linux)
 SECONDS_TO_STACKS = 10.0
 SECONDS_TO_KILL = 20.0
+SUPPORT = str(Path(__file__).with_name("scenarios"))
+if SUPPORT not in sys.path:  # makes `scenario_support` importable
+    sys.path.insert(0, SUPPORT)
 WATCHDOG = pytest.StashKey["Watchdog"]()
 
 
 @pytest.fixture
-def broker_name() -> Iterator[str]:
-    """Give the test a broker name of its own; whatever has that name is gone afterwards."""
+def broker_name(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Give the test a broker name of its own; whatever has that name is gone afterwards.
+
+    Before a broker is purged the doctor examines it. What it finds when everybody has come to rest fails the test.
+    """
+    from scenario_support import examination  # noqa: PLC0415
+
+    import shmbroker  # noqa: PLC0415 (tests of the build run without it)
+
     name = f"t-{uuid.uuid4().hex[:16]}"
+    findings = examination.before_purging(monkeypatch)
     yield name
     if _left_behind(name):
-        import shmbroker  # noqa: PLC0415 (tests of the build run without it)
-
         shmbroker.Broker(name).stop(purge=True)
     left = _left_behind(name)
     for path in left:
         path.unlink(missing_ok=True)
     assert left == []
+    assert findings == []
 
 
 def _left_behind(name: str) -> list[Path]:

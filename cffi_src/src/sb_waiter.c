@@ -14,18 +14,24 @@
 #define SPIN_MIN_NS 500u
 #define SLEEP_MAX_NS UINT64_C(5000000000)
 
+/* As long as somebody has a node there, the handle is not left, so that the queue's object stays (I20). */
 static sb_status borrow(sb_queue *q, uint32_t flags, uint32_t *node, uint64_t *token) {
-  if ((flags & SB_NODE_ROOM) == 0 && q->waiter_count > 0) {
+  sb_status status = sb_queue_is_open(q) ? SB_OK : SB_DELETED;
+  if (status == SB_OK && (flags & SB_NODE_ROOM) == 0 && q->waiter_count > 0) {
     q->waiter_count--;
     *node = q->waiters[q->waiter_count].node;
     *token = q->waiters[q->waiter_count].token;
-    return SB_OK;
+  } else if (status == SB_OK) {
+    status = sb_node_create(q->c, q->slot, 0, SB_NODE_DIRECT | flags, 0, 1, node, token);
   }
-  return sb_node_create(q->c, q->slot, 0, SB_NODE_DIRECT | flags, 0, 1, node, token);
+  q->busy += status == SB_OK;
+  return status;
 }
 
 static void give_back(sb_queue *q, uint32_t flags, uint32_t node, uint64_t token) {
-  if ((flags & SB_NODE_ROOM) == 0 && q->waiter_count < SB_WAITERS_KEPT && !q->c->closed) {
+  bool keep = (flags & SB_NODE_ROOM) == 0 && !q->c->closed && sb_queue_is_open(q);
+  q->busy--;
+  if (keep && q->waiter_count < SB_WAITERS_KEPT) {
     q->waiters[q->waiter_count].node = node;
     q->waiters[q->waiter_count++].token = token;
   } else {

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import shmbroker
-from shmbroker.exceptions import BrokerError, BrokerNotFound
+from shmbroker.exceptions import BrokerError, BrokerNotFound, CorruptSegment
 from shmbroker_cli.errors import REFUSED, Refused
 from shmbroker_cli.options import BrokerOption, JsonOption
 from shmbroker_cli.output import (
@@ -146,10 +146,21 @@ def stop(
     say(f"{broker}: {'purged' if purge else 'stopped'}")
 
 
-def doctor(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
+def doctor(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", show_default=False, help="Of the broker; instead of --broker.")
+    ] = None,
+    *,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
     """Examine a broker's memory: exit code 1 if something is wrong."""
-    with connected(broker) as connection:
-        problems = connection.doctor()
+    broker = name or broker
+    try:
+        with connected(broker) as connection:
+            problems = connection.doctor()
+    except CorruptSegment as error:  # too broken even for a connection
+        problems = [error.text]
     if as_json:
         print_json({"broker": broker, "healthy": not problems, "problems": list(problems)})
     else:

@@ -287,7 +287,8 @@ class CoreConnection:
             BrokerError: it could not be examined.
         """
         facts = self.attachment.facts()
-        damaged = segments.damaged(self.attachment.path, facts.segments, facts.chunks_per_segment)
+        count = facts.segments if facts.segments <= facts.segments_limit else 0  # if there seem to be more, it is said
+        damaged = segments.damaged(self.attachment.path, count, facts.chunks_per_segment)
         if damaged:  # touching what is no longer there would end this process
             return damaged
         count, findings = self._check()
@@ -302,7 +303,10 @@ class CoreConnection:
         count = int(slow.sb_check(self.handle, memory, _FINDINGS))
         findings = [wording.Finding.copied(item) for item in memory[0 : min(count, _FINDINGS)]]
         if count and findings[0].code == slow.SB_NOT_CHECKED:
-            library.raise_for(findings[0].found, f"doctor of broker {self.attachment.name!r}")
+            if findings[0].found == slow.SB_SYSTEM:
+                text = f"broker {self.attachment.name!r} was not examined: this process has no memory for that"
+                raise exceptions.BrokerError(541, text)
+            library.raise_for(findings[0].found, "the connection")
         return count, findings
 
     def _name_in(self, slot: int) -> str | None:

@@ -10,8 +10,8 @@ from shmbroker._core.library import slow
 
 _KINDS = ("a message", "a leaf page", "an inner page", "a queue", "a consumer node", "a priority level", "a ledger",
           "a connection record", "a table of holdings", "no slot")  # fmt: skip
-_RINGS = ("messages", "list of all consumers", "list of browsers", "list of idle consumers", "list of waiting producers",
-          "schedule", "list of interested consumers", "list of notified consumers",
+_RINGS = ("messages", "list of all consumers", "list of browsers", "list of idle consumers",
+          "list of waiting producers", "schedule", "list of interested consumers", "list of notified consumers",
           "list of those who wait for memory")  # fmt: skip
 _STATES = ("removed", "not interested", "interested", "notified", "browsing")
 
@@ -70,7 +70,7 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
         "connection {slot}: its holdings name slot {where} as a ledger, which is not its own",
         "connection {slot}: its holdings name chunk {where}, of {expected}",
         "connection {slot}: its holdings name {found} of the {expected} messages it holds",
-        "connection {slot}: its holdings say it reads the body in slot {where} by reference {found}, which is not its own",
+        "connection {slot}: its holdings say it reads the body in slot {where} by reference {found}, not its own",
     ),
     slow.SB_BAD_DIRECTORY: (
         "directory entry {where}: leads to slot {slot}, which is no queue ({found_kind})",
@@ -97,12 +97,16 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
     ),
     slow.SB_BAD_PAGE: (
         "{ring} of {queue}, from position {where}: impossible link to a page (slot {slot}, found {found:#x})",
-        "{ring} of {queue}, from position {where}: the page should be in slot {slot}, which is {found_kind}, "
-        "not {expected_kind}",
+        (
+            "{ring} of {queue}, from position {where}: the page should be in slot {slot}, which is {found_kind}, "
+            "not {expected_kind}"
+        ),
         "{ring} of {queue}, from position {where}: the page in slot {slot} is free (header {found:#x})",
         "{ring} of {queue}, from position {where}: the page in slot {slot} says it begins at {found}, or is another's",
-        "{ring} of {queue}, from position {where}: the page in slot {slot} has another generation "
-        "(link {found:#x}, page {expected:#x})",
+        (
+            "{ring} of {queue}, from position {where}: the page in slot {slot} has another generation "
+            "(link {found:#x}, page {expected:#x})"
+        ),
         "{ring} of {queue}, from position {where}: the page in slot {slot} is linked twice",
     ),
     slow.SB_BAD_CELL: ("{ring} of {queue}, position {where}: impossible cell {found:#x} (generation {expected:#x})",),
@@ -118,8 +122,10 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
         "{queue}, position {where}: refers to slot {slot}, which is {found_kind}, not a message",
         "{queue}, position {where}: refers to slot {slot}, which is free (header {found:#x})",
         "{queue}, position {where}: refers to slot {slot}, which is not published (header {found:#x})",
-        "{queue}, position {where}: refers to slot {slot} by reference {found}, which it does not have "
-        "(it has {expected:#x})",
+        (
+            "{queue}, position {where}: refers to slot {slot} by reference {found}, which it does not have "
+            "(it has {expected:#x})"
+        ),
         "{queue}, position {where}: held with generation {found} of slot {slot}, which is at {expected}",
     ),
     slow.SB_SHARED_REFERENCE: (
@@ -127,8 +133,10 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
     ),
     slow.SB_BAD_MESSAGE: (
         "{queue}, position {where}: the message in slot {slot} says {found} bytes, there is room for {expected}",
-        "{queue}, position {where}: the message in slot {slot} says its body begins at {found}, "
-        "key and properties end at {expected}",
+        (
+            "{queue}, position {where}: the message in slot {slot} says its body begins at {found}, "
+            "key and properties end at {expected}"
+        ),
     ),
     slow.SB_HIDDEN_CELL: (
         "{queue}, position {where}: ready (slot {slot}), but before the head {found}, and no hint leads to it",

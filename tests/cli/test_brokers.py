@@ -110,12 +110,13 @@ def test_doctor_that_finds_something_says_it_and_fails(
     cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line for each thing that is wrong, and exit code 1."""
-    monkeypatch.setattr(shmbroker.Connection, "doctor", lambda _self: ["one is off", "two is off"])
-    ran = cli("doctor")
-    assert ran.code == 1
-    assert [line.split(": ")[1] for line in ran.lines] == ["one is off", "two is off"]
-    ran = cli("doctor", "--json")
-    assert (ran.code, ran.facts["healthy"]) == (1, False)
+    with monkeypatch.context() as patch:
+        patch.setattr(shmbroker.Connection, "doctor", lambda _self: ["one is off", "two is off"])
+        ran = cli("doctor")
+        assert ran.code == 1
+        assert [line.split(": ")[1] for line in ran.lines] == ["one is off", "two is off"]
+        ran = cli("doctor", "--json")
+        assert (ran.code, ran.facts["healthy"]) == (1, False)
 
 
 def await_housekeeper(process: subprocess.Popen[str], name: str) -> None:

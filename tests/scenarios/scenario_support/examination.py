@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The doctor looks at a test's broker before its memory goes."""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import TYPE_CHECKING
+
+import shmbroker
+
+if TYPE_CHECKING:
+    import pytest
+
+SECONDS_OF_PATIENCE = 30.0
+PAUSE_SECONDS = 0.01
+
+
+def before_purging(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have every broker that this process purges examined first.
+
+    Returns:
+        Where the findings go; the brokers are purged all the same.
+    """
+    findings: list[str] = []
+    stop = shmbroker.Broker.stop
+
+    @functools.wraps(stop)
+    def examined(broker: shmbroker.Broker, purge: bool = False) -> None:  # noqa: FBT001, FBT002 (as stop has it)
+        if purge and broker.name in shmbroker.brokers():
+            findings.extend(f"{broker.name}: {finding}" for finding in _at_rest(broker))
+        stop(broker, purge)
+
+    monkeypatch.setattr(shmbroker.Broker, "stop", examined)
+    return findings
+
+
+def _at_rest(broker: shmbroker.Broker) -> list[str]:
+    """Return what the doctor finds, and still finds when a housekeeper has cleared up after the dead."""
+    try:
+        with shmbroker.connect(broker.name, create=False, client_name="examination") as connection:
+            found = connection.doctor()
+            if found:
+                broker.start()
+            deadline = time.monotonic() + SECONDS_OF_PATIENCE
+            while found and time.monotonic() < deadline:
+                time.sleep(PAUSE_SECONDS)
+                found = connection.doctor()
+            return found
+    except shmbroker.ConnectionClosedByBroker:
+        return []  # somebody else purges it
