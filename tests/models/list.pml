@@ -35,7 +35,7 @@ byte gen[SLOTS], cell[6], cell_epoch[6]; /* SLOTS * CELLS */
 bool used[SLOTS];
 byte tail[QUEUES], head[QUEUES];
 byte moves;
-bool through; /* node 0 was listed since the iteration began */
+bool through[3]; /* node 0 was listed since this iteration began */
 
 #define LINK(q, at) link[(q) * PAGES + (at) / CELLS]
 #define AT(slot, at) ((slot) * CELLS + (at) % CELLS)
@@ -151,7 +151,7 @@ inline move(n, from, to) { /* sb_node_move; ok tells */
        :: state[n] == from && epoch[n] == e ->
           state[n] = to; epoch[n] = e + 1; ok = true;
           if
-          :: n == 0 -> through = false
+          :: n == 0 -> through[0] = false; through[1] = false
           :: else
           fi;
           check(n)
@@ -203,7 +203,7 @@ halted:
 }
 
 /* sb_nodes_next on the list of queue q, from the head; what it finds it moves */
-proctype Iterator(byte q; byte rounds) {
+proctype Iterator(byte me; byte q; byte rounds) {
   byte e, at, slot, pos, first, g, w, we;
   bool ok, found, clean;
 again:
@@ -211,7 +211,7 @@ again:
   :: rounds == 0 -> goto out
   :: else -> rounds--
   fi;
-  atomic { FATE; at = head[q]; first = at; clean = true; through = (q == 0 -> state[0] == LISTED : through) }
+  atomic { FATE; at = head[q]; first = at; clean = true; through[me] = q == 0 && state[0] == LISTED }
 locate:
   atomic {
     FATE;
@@ -243,7 +243,9 @@ locate:
           FATE;
           if
           :: epoch[w - ENTRY] == we -> found = state[w - ENTRY] == LISTED
+#ifndef FAULT_DROP_PENDING
           :: epoch[w - ENTRY] + 1 == we -> ok = true; found = false /* pending */
+#endif
           :: else -> found = false
           fi
         }
@@ -259,9 +261,6 @@ locate:
         :: ok -> ok = false; if :: clean -> advance() :: else fi; clean = false
         :: else ->
            atomic { FATE; ok = gen[slot] == g }
-#ifdef FAULT_DROP_PENDING
-           ok = true;
-#endif
            if
            :: ok ->
               atomic {
@@ -296,7 +295,7 @@ live:
   atomic { ok = false; w = 0; we = 0; slot = 0; g = 0; first = 0; at = 0 }
   goto again;
 none:
-  assert(q != 0 || !through);
+  assert(!through[me]);
   if
   :: clean -> advance()
   :: else
@@ -315,12 +314,12 @@ init {
 #ifdef MOVERS
     run Mover();
 #endif
-    run Iterator(0, 1);
+    run Iterator(0, 0, 1);
 #ifdef ITERATORS
-    run Iterator(0, 1);
+    run Iterator(1, 0, 1);
 #endif
 #ifndef ONE_QUEUE
-    run Iterator(1, 2)
+    run Iterator(2, 1, 2)
 #endif
   }
 }

@@ -92,10 +92,11 @@ byte jobs[TARGETS]; /* targets that were moved to NOTIFIED */
 bool target_bit[TARGETS], connection_bit;
 bool timed_out;
 byte given;
+byte turns[TARGETS]; /* modulo 4 */
 bool told[TARGETS]; /* for the claims: whoever moved it has told the IO thread, to the end */
 
 proctype Notifier(byte me) {
-  byte t, found, at;
+  byte t, mine, found, at;
   bool retry;
   do
   :: atomic {
@@ -105,7 +106,8 @@ proctype Notifier(byte me) {
        :: t = 1
        fi;
        FATE;
-       jobs[t]++
+       jobs[t]++;
+       mine = turns[t]
      }
      /* notify_work: target, connection, each on its own */
 #ifdef FAULT_STOP_AT_SET_FLAG
@@ -119,12 +121,12 @@ proctype Notifier(byte me) {
      atomic { FATE; connection_bit = true }
      ring(0);
 #endif
-     atomic { told[t] = jobs[t] > 0; t = 0 }
+     atomic { told[t] = told[t] || turns[t] == mine; t = 0; mine = 0 }
   :: atomic { given == JOBS -> break }
   od;
 dead:
 halted:
-  atomic { t = 0; found = 0; at = 0; retry = false }
+  atomic { t = 0; mine = 0; found = 0; at = 0; retry = false }
 }
 
 proctype IO() {
@@ -138,8 +140,8 @@ again:
      :: else
      fi;
      if
-     :: pending[0] -> atomic { jobs[0] = 0; told[0] = false; pending[0] = false }
-     :: pending[1] -> atomic { jobs[1] = 0; told[1] = false; pending[1] = false }
+     :: pending[0] -> atomic { jobs[0] = 0; told[0] = false; turns[0] = (turns[0] + 1) % 4; pending[0] = false }
+     :: pending[1] -> atomic { jobs[1] = 0; told[1] = false; turns[1] = (turns[1] + 1) % 4; pending[1] = false }
      :: else -> break
      fi
   od;
