@@ -225,7 +225,7 @@ typedef struct {
   sb_word pid_namespace; /* inode */
   sb_word attached_ns;
   sb_holding_shm boot; /* what a connection that is being opened takes */
-  sb_word reserved;
+  sb_word stack;       /* field 28: another one after an exec */
 } sb_process_shm;
 _Static_assert(sizeof(sb_process_shm) == 64, "process slot");
 

@@ -55,8 +55,9 @@ int32_t sb_byte_holder(int fd, long byte) {
   return range.l_type == F_UNLCK ? 0 : 1;
 }
 
-uint64_t sb_process_start_ticks(int32_t pid, char *state_out) {
-  char path[32] = "/proc/", text[512];
+sb_process_facts sb_process_look(int32_t pid) {
+  sb_process_facts facts = {0, 0, 0};
+  char path[32] = "/proc/", text[1024];
   size_t n = 6;
   char digits[12];
   int k = 0;
@@ -65,24 +66,26 @@ uint64_t sb_process_start_ticks(int32_t pid, char *state_out) {
   memcpy(path + n, "/stat", 6);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    return 0;
+    return facts;
   }
   ssize_t got = read(fd, text, sizeof text - 1);
   close(fd);
   if (got <= 0) {
-    return 0;
+    return facts;
   }
   text[got] = 0;
   char *at = strrchr(text, ')'); /* the command may contain anything, parentheses too */
   if (at == NULL || at[1] != ' ') {
-    return 0;
+    return facts;
   }
-  *state_out = at[2];
+  facts.state = at[2];
   at += 2;
-  for (int field = 3; field < 22 && at != NULL; field++) {
+  for (int field = 3; field <= 28 && at != NULL; field++) {
+    if (field == 22) facts.start_ticks = strtoull(at, NULL, 10);
+    if (field == 28) facts.stack = strtoull(at, NULL, 10);
     at = strchr(at + 1, ' ');
   }
-  return at == NULL ? 0 : strtoull(at, NULL, 10);
+  return facts;
 }
 
 static uint64_t own_pid_namespace(void) {
@@ -119,9 +122,10 @@ sb_status sb_liveness_attach(sb_broker *b) {
       sb_unlock_byte(b->lock_fd, SB_LOCK_PROCESS + (long)i);
       continue;
     }
-    char state = 0;
     SB_STORE(&p->pid, (int32_t)getpid(), SB_RELAXED);
-    SB_STORE(&p->start_ticks, sb_process_start_ticks((int32_t)getpid(), &state), SB_RELAXED);
+    sb_process_facts us = sb_process_look((int32_t)getpid());
+    SB_STORE(&p->start_ticks, us.start_ticks, SB_RELAXED);
+    SB_STORE(&p->stack, us.stack, SB_RELAXED);
     SB_STORE(&p->pid_namespace, own_pid_namespace(), SB_RELAXED);
     SB_STORE(&p->attached_ns, sb_wall_ns(), SB_RELAXED);
     SB_STORE(&p->flags, 0u, SB_RELAXED);
@@ -160,9 +164,12 @@ static bool proc_shows(sb_broker *b, const sb_process_shm *p) {
   if (SB_LOAD(&p->pid_namespace, SB_RELAXED) != own_pid_namespace()) {
     return false; /* its /proc is not ours: the lock alone decides */
   }
-  char state = 0;
-  uint64_t ticks = sb_process_start_ticks(SB_LOAD(&p->pid, SB_RELAXED), &state);
-  return ticks != 0 && ticks == SB_LOAD(&p->start_ticks, SB_RELAXED) && state != 'Z' && state != 'X';
+  sb_process_facts now = sb_process_look(SB_LOAD(&p->pid, SB_RELAXED));
+  uint64_t stack = SB_LOAD(&p->stack, SB_RELAXED);
+  bool another_program =
+      stack != 0 && now.stack != 0 && stack != now.stack; /* exec: the pid lives, what attached does not */
+  return now.start_ticks != 0 && now.start_ticks == SB_LOAD(&p->start_ticks, SB_RELAXED) && now.state != 'Z' &&
+         now.state != 'X' && !another_program;
 }
 
 bool sb_liveness_is_dead(sb_broker *b, uint32_t process) {

@@ -36,7 +36,12 @@ void sb_liveness_end_reaping(sb_broker *b, uint32_t process, bool reaped);
 bool sb_lock_byte(int fd, long byte); /* write lock, without waiting */
 void sb_unlock_byte(int fd, long byte);
 int32_t sb_byte_holder(int fd, long byte); /* 0 = free, else > 0 */
-uint64_t sb_process_start_ticks(int32_t pid, char *state_out);
+/* What /proc/PID/stat says: start time (0 = no such process), state, and where the stack of its program begins. */
+typedef struct {
+  uint64_t start_ticks, stack;
+  char state;
+} sb_process_facts;
+sb_process_facts sb_process_look(int32_t pid);
 static inline bool sb_forked(const sb_broker *b) { return SB_LOAD(b->guard, SB_RELAXED) != 1u; }
 
 #endif

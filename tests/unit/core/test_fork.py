@@ -152,6 +152,39 @@ def test_a_living_child_does_not_keep_the_dead_parent_alive(broker: shmbroker.Br
     message.ack()
 
 
+BECOMES_ANOTHER = """
+    import os, sys
+    import shmbroker
+
+    connection = shmbroker.connect(sys.argv[1], create=False)
+    held = connection.queue("q").get()
+    print("held", flush=True)
+    sys.stdin.readline()
+    os.execv("/bin/sh", ["/bin/sh", "-c", "read end"])
+"""
+
+
+def test_a_process_that_becomes_another_program_is_dead(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
+    """After an exec the process lives, with the same id, and what the program before it held returns."""
+    put_each(queue, "A")
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(BECOMES_ANOTHER), broker.name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"held\n"
+            await_counts(queue, delivering=1)
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            await_counts(queue, delivering=0, ready=1)
+            assert process.poll() is None
+        finally:
+            process.kill()
+
+
 POOL = """
     import multiprocessing, sys
     import shmbroker
