@@ -210,7 +210,7 @@ static void return_all(sb_connection *c) {
   }
 }
 
-/* Ends the connection for its users: consumers were cancelled by the caller. Threads inside calls come back. */
+/* Ends the connection for its users, and its consumers. Threads inside calls come back. */
 sb_status sb_disconnect(sb_connection *c) {
   if (sb_forked(c->b)) {
     return SB_FORKED;
@@ -218,7 +218,7 @@ sb_status sb_disconnect(sb_connection *c) {
   sb_lock(&c->lock);
   if (!c->closed) {
     for (uint32_t t = 0; t < c->targets; t++) {
-      if (c->consumers[t] != NULL) sb_consumer_flush(c->consumers[t]);
+      if (c->consumers[t] != NULL) sb_api_cancel(c->consumers[t], true);
     }
     c->closed = 1;
     return_all(c);

@@ -39,6 +39,8 @@ bool sb_api_plausible(const sb_broker *b, const sb_taken *t);
 void sb_api_returned(sb_queue *q);
 /* Gives up what the handle has in the shared memory. */
 void sb_api_leave_queue(sb_connection *c, sb_queue *q);
+/* Lock held. Ends a consumer; with `return_everything` also what the application holds goes back. */
+void sb_api_cancel(sb_consumer *k, bool return_everything);
 sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how);
 
 #endif

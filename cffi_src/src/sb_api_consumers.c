@@ -79,7 +79,7 @@ sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uin
   return k;
 }
 
-static void cancel(sb_consumer *k, bool return_everything) {
+void sb_api_cancel(sb_consumer *k, bool return_everything) {
   if (!k->closed) {
     k->closed = true;
     for (uint32_t i = 0; i < k->subscription_count; i++) { /* told before the lists forget us: the baton goes on */
@@ -98,7 +98,7 @@ static void cancel(sb_consumer *k, bool return_everything) {
 
 void sb_consumer_cancel(sb_consumer *k, bool return_everything) {
   if (sb_api_enter(k->c) == SB_OK) {
-    cancel(k, return_everything);
+    sb_api_cancel(k, return_everything);
     sb_api_leave(k->c);
   }
 }

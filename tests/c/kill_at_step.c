@@ -141,12 +141,23 @@ static void close_all(void) {
   (void)sb_disconnect(kid.c);
   (void)sb_forget(kid.c);
 }
-static void consume(void) {
+static void consume_in_batches_of(uint32_t acks) {
   sb_status status;
-  while ((consumer = sb_consume(kid.c, &q, 1, 4, 0, 1, 0, &status)) == NULL && status == SB_GROW &&
+  while ((consumer = sb_consume(kid.c, &q, 1, 4, 0, acks, 3600000000000u, &status)) == NULL && status == SB_GROW &&
          grow(kid.b, kid.path)) {
   }
 }
+static void consume(void) { consume_in_batches_of(1); }
+/* Two acknowledgements wait for a third one. */
+static void acknowledge_two_of_three(void) {
+  consume_in_batches_of(3);
+  for (int i = 0; i < 2; i++) {
+    (void)sb_consumer_next(consumer, buffer, false);
+    (void)sb_consumer_settle(consumer, buffer, 0);
+  }
+  (void)sb_consumer_next(consumer, buffer, false);
+}
+static void acknowledge_the_third(void) { (void)sb_consumer_settle(consumer, buffer, 0); }
 static void consume_turn(void) {
   if (sb_consumer_next(consumer, buffer, false) > 0) (void)sb_consumer_settle(consumer, buffer, 0);
   (void)sb_consumer_next(consumer, buffer, false);
@@ -161,6 +172,12 @@ static void wait_for_one(void) {
   (void)sb_get_wait(q, buffer, false, &at_once);
 }
 static void wait_for_room(void) { (void)sb_wait_for_room(q, false, 64, 1); }
+static void close_with_acks_waiting(void) { close_all(); }
+static void shrink_lazily(void) {
+  int32_t holder;
+  sb_settings s = {3, -1, -1, 0, 0};
+  (void)sb_configure(q, &s, false, FOREVER, &holder);
+}
 static void trim(void) {
   int32_t holder;
   sb_settings s = {3, -1, -1, 0, 0};
@@ -319,6 +336,12 @@ static const operation OPERATIONS[] = {
      -1,
      false,
      0},
+    {"batch of acks", FREELY, SETUP, 32, acknowledge_two_of_three, acknowledge_the_third,
+     UNDER_WAY(ALL & ~(ID(1) | ID(2) | ID(3)), ALL),
+     AFTER(ALL & ~(ID(1) | ID(2) | ID(3)), ALL & ~(ID(1) | ID(2) | ID(3))), -1, false, 0},
+    {"close, acks waiting", FREELY, SETUP, 32, acknowledge_two_of_three, close_with_acks_waiting,
+     UNDER_WAY(ALL & ~(ID(1) | ID(2)), ALL), AFTER(ALL & ~(ID(1) | ID(2)), ALL & ~(ID(1) | ID(2))), -1, false, 0},
+    {"shrink to 3", FREELY, SETUP, 32, nothing, shrink_lazily, UNDER_WAY(ALL, ALL), AFTER(ALL, ALL), -1, false, 0},
     {"trim to 3", FREELY, SETUP, 32, nothing, trim, UNDER_WAY(ID(4) | ID(5) | ID(6), ALL),
      AFTER(ID(4) | ID(5) | ID(6), ID(4) | ID(5) | ID(6)), -1, false, 0},
     {"become due", FREELY, SETUP, 32, put_due, due, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL | NEW, ALL | NEW), -1, false,
@@ -450,7 +473,7 @@ static void verify_content(test_broker *t, const operation *o) {
   for (uint64_t i = 0; here != NULL && i < 20; i++) (void)put(t, here, i % 60 + 1);
   uint64_t fits = 0;
   if (here != NULL) (void)drain(t, here, 0, &fits);
-  if (here != NULL && o->run != trim && fits != (uint64_t)limit)
+  if (here != NULL && o->run != trim && o->run != shrink_lazily && fits != (uint64_t)limit)
     (void)complain("of 20 messages %llu fit, not %llu", fits, (uint64_t)limit, 0);
   if (here != NULL) (void)sb_leave(here);
   if (there != NULL) (void)sb_leave(there);
