@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Messages as Python objects: taking one and acknowledging it, each in one call that keeps the GIL.
+/* Messages as Python objects: putting, taking and acknowledging one, each in one call that keeps the GIL.
  *
  * What: `Record` is the base of `shmbroker.Message`: a record of the core, where it came from, and whether it is
- * settled. `Taker` makes them out of a queue or a consumer; `Messages` iterates over a consumer. Everything that is not
+ * settled. `Taker` makes them out of a queue or a consumer; `Messages` iterates over a consumer; `Putter` puts what is short and plain. Everything that is not
  * on the way of every message is Python (shmbroker/message.py). Why not cffi here: docs/adr/0010.
  *
  * A record is FRESH until it has reached the caller: an exception that an interrupt raises on the way drops the object,
@@ -320,6 +320,53 @@ static PyType_Slot messages_slots[] = {
 static PyType_Spec messages_spec = {"shmbroker._native_message.Messages", sizeof(Messages), 0, Py_TPFLAGS_DEFAULT,
                                     messages_slots};
 
+/* ---- Putter ---- */
+
+typedef struct {
+  PyObject_HEAD void *handle;
+} Putter;
+#define SHORT_BODY 16384 /* longer ones are copied without the GIL */
+
+/* The status of the put; -1 for anything but bytes of a short body. */
+static PyObject *putter_put(PyObject *object, PyObject *body) {
+  if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY) {
+    return PyLong_FromLong(-1);
+  }
+  return PyLong_FromLong(
+      (long)sb_put(((Putter *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body)));
+}
+
+static PyObject *putter_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+  unsigned long long address;
+  (void)keywords;
+  if (!PyArg_ParseTuple(arguments, "K", &address)) {
+    return NULL;
+  }
+  Putter *self = (Putter *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (self != NULL) self->handle = (void *)(uintptr_t)address;
+  return (PyObject *)self;
+}
+
+static void putter_dealloc(PyObject *object) {
+  PyTypeObject *type = Py_TYPE(object);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  Py_DECREF(type);
+}
+
+static PyMethodDef putter_methods[] = {
+    {"put", putter_put, METH_O, "put(body, /)\n--\n\n"},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot putter_slots[] = {
+    {Py_tp_new, (void *)putter_new},
+    {Py_tp_dealloc, (void *)putter_dealloc},
+    {Py_tp_methods, putter_methods},
+    {Py_tp_doc, (void *)"Puts short bodies into a queue of the core, given by its address."},
+    {0, NULL},
+};
+static PyType_Spec putter_spec = {"shmbroker._native_message.Putter", sizeof(Putter), 0, Py_TPFLAGS_DEFAULT,
+                                  putter_slots};
+
 /* ---- module ---- */
 
 static int add(PyObject *module, const char *name, PyType_Spec *spec, PyTypeObject **type) {
@@ -328,9 +375,10 @@ static int add(PyObject *module, const char *name, PyType_Spec *spec, PyTypeObje
 }
 
 static int execute(PyObject *module) {
-  PyTypeObject *messages_type;
+  PyTypeObject *messages_type, *putter_type;
   bool good = add(module, "Record", &record_spec, &record_type) && add(module, "Taker", &taker_spec, &taker_type) &&
-              add(module, "Messages", &messages_spec, &messages_type);
+              add(module, "Messages", &messages_spec, &messages_type) &&
+              add(module, "Putter", &putter_spec, &putter_type);
   return good ? 0 : -1;
 }
 

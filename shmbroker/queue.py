@@ -30,7 +30,6 @@ _MAX_PRIORITY = 255
 _MAX_SECONDS = 10**8
 _MAX_KEY = 255
 _MAX_BATCH = 65536
-_LONG = 16384
 
 
 def check_name(name: object) -> str:
@@ -130,7 +129,7 @@ class Queue:
         self.core_connection: CoreConnection = core.connection
         self.taker = library.Taker(core.address, False, Message)  # noqa: FBT003 - of a queue, not of a consumer
         self._take = self.taker.take
-        self._put, self._length = core.put, core.length
+        self._put, self._length = library.Putter(core.address).put, core.length
         self.settle = core.settle
         self._tags = itertools.count(1)
 
@@ -167,12 +166,10 @@ class Queue:
             TypeError: the body is a ``str`` or not bytes-like.
         """
         if (
-            type(body) is bytes
-            and priority is None and ttl is None and delay is None
+            priority is None and ttl is None and delay is None
             and key is None and headers is None and properties is None
-            and len(body) <= _LONG
         ):  # fmt: skip
-            status = self._put(body, len(body))
+            status = self._put(body)
             if not status:
                 return
             options = NO_OPTIONS
@@ -413,7 +410,8 @@ class Queue:
         Raises:
             NotFound: the queue was deleted.
         """
-        found = self.core_connection.queue_statistics(self._core.slot) if self._put is self._core.put else None
+        len(self)  # a handle of a queue that was deleted says so, also when another one took its place
+        found = self.core_connection.queue_statistics(self._core.slot)
         if found is None:
             library.raise_for(library.DELETED, f"queue {self.name!r}")
         return found

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
 PAUSED = 1
 ACK, REQUEUE, REJECT, RETURN = 0, 1, 2, 3
-_LONG = 16384
 _BATCH_BUFFER = 1 << 20
 
 
@@ -91,8 +90,8 @@ def declare(connection: CoreConnection, name: str, settings: QueueSettings, unti
 class CoreQueue:
     """An open queue of a connection.
 
-    The hot functions (``put``, ``settle``) are the core's, bound to the handle: they return a status and raise nothing.
-    Messages are taken by a :class:`shmbroker._native_message.Taker` of its ``address``.
+    ``settle`` is the core's function, bound to the handle: it returns a status and raises nothing. Messages are put and
+    taken by :mod:`shmbroker._native_message`, which knows the queue by its ``address``.
     """
 
     def __init__(self, connection: CoreConnection, name: str, slot: int) -> None:
@@ -113,7 +112,6 @@ class CoreQueue:
         self.handle: Any = handle
         self.address = int(ffi.cast("uintptr_t", handle))
         near = library.as_fast(handle, "sb_queue *")
-        self.put: Callable[[bytes, int], int] = functools.partial(fast.sb_put, near)
         self.settle: Callable[[bytes, int], int] = functools.partial(fast.sb_settle, near)
         self.length: Callable[[], int] = functools.partial(fast.sb_length, near)
 
