@@ -84,7 +84,8 @@ typedef struct {
 
 typedef struct {
   char name[128];
-  uint64_t memory_limit, memory_used, instance, created_ns, rescues, stopped_rescues, reaped, ticks;
+  uint64_t memory_limit, memory_used, memory_structures, memory_bodies; /* the last two: whole chunks */
+  uint64_t instance, created_ns, rescues, stopped_rescues, reaped, ticks;
   uint32_t segments, segments_limit, chunks_per_segment, queues, stopped, connections, processes, housekeeper_pid,
       closing, mode;
 } sb_broker_facts;

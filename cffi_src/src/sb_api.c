@@ -77,7 +77,13 @@ void sb_broker_set_closing(sb_broker *b, uint32_t closing) {
   if (sb_segment_map(b) == SB_OK) ring_all(b);
 }
 
-void sb_broker_set_stopped(sb_broker *b, uint32_t stopped) { SB_STORE(&b->header->stopped, stopped, SB_SEQ_CST); }
+/* The housekeeper ends when it sees that: no signal is needed, which might go to a stranger in another pid namespace. */
+void sb_broker_set_stopped(sb_broker *b, uint32_t stopped) {
+  SB_STORE(&b->header->stopped, stopped, SB_SEQ_CST);
+  sb_node_shm *keeper =
+      sb_segment_map(b) == SB_OK ? sb_node_at(b, SB_LOAD(&b->header->housekeeper_waiter, SB_ACQUIRE)) : NULL;
+  if (keeper != NULL) (void)sb_wake_ring(&keeper->wake);
+}
 
 void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool with_memory) {
   sb_header_shm *h = b->header;
@@ -85,7 +91,10 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool with_memory) {
   memcpy(f->name, h->name, sizeof f->name);
   f->name[sizeof f->name - 1] = 0;
   f->memory_limit = SB_LOAD(&h->memory_limit, SB_RELAXED);
-  f->memory_used = with_memory && sb_segment_map(b) == SB_OK ? sb_slab_used(b) : 0;
+  if (with_memory && sb_segment_map(b) == SB_OK) {
+    f->memory_used = sb_slab_used(b);
+    sb_slab_kept(b, &f->memory_structures, &f->memory_bodies);
+  }
   f->instance = SB_LOAD(&h->instance, SB_RELAXED);
   f->created_ns = SB_LOAD(&h->created_ns, SB_RELAXED);
   f->rescues = SB_LOAD(&h->rescues, SB_RELAXED);
@@ -286,7 +295,22 @@ sb_status sb_connection_run_io(sb_connection *c) { return sb_forked(c->b) ? SB_F
 void sb_connection_wake(sb_connection *c) {
   if (!sb_forked(c->b)) sb_io_ring(c);
 }
+
+/* Is it the node of a consumer, and of a target that was not counted yet? Reads what its owner may be giving back. */
+static bool counts_as_consumer(sb_broker *b, uint64_t what, uint64_t *targets) {
+  const sb_node_shm *n = sb_holding_kind(what) == SB_HOLD_SLOT ? sb_node_at(b, sb_holding_slot(what)) : NULL;
+  if (n == NULL || (SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_COUNTED) == 0 ||
+      sb_node_state(SB_LOAD(&n->word, SB_ACQUIRE)) == SB_NODE_REMOVED) {
+    return false;
+  }
+  uint32_t target = SB_LOAD(&n->target, SB_RELAXED) % SB_MAX_TARGETS;
+  uint64_t bit = UINT64_C(1) << (target % 64), before = targets[target / 64];
+  targets[target / 64] |= bit;
+  return (before & bit) == 0;
+}
+
 sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *f) {
+  uint64_t targets[SB_MAX_TARGETS / 64] = {0};
   sb_connection_shm *shm = sb_connection_record(b, id);
   memset(f, 0, sizeof *f);
   if (shm == NULL) {
@@ -302,7 +326,9 @@ sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts 
   for (uint32_t n = 0; n < 65536u && sb_slab_object(b, at, SB_KIND_HOLDINGS) != NULL; n++) {
     sb_holdings_shm *chunk = sb_slot_at(b, at);
     for (uint32_t i = 0; i < SB_LOAD(&chunk->used, SB_ACQUIRE) && i < SB_HOLDINGS_PER_CHUNK; i++) {
-      f->holding += sb_holding_kind(SB_LOAD(&chunk->entries[i].what, SB_RELAXED)) == SB_HOLD_CELL;
+      uint64_t what = SB_LOAD(&chunk->entries[i].what, SB_RELAXED);
+      f->holding += sb_holding_kind(what) == SB_HOLD_CELL;
+      f->consumers += counts_as_consumer(b, what, targets);
     }
     at = SB_LOAD(&chunk->next, SB_ACQUIRE);
   }

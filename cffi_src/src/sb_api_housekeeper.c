@@ -23,17 +23,21 @@ void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns) {
   SB_STORE(&c->b->header->next_due_ns, due_ns, SB_SEQ_CST);
 }
 
+static bool told_to_end(const sb_broker *b) {
+  return SB_LOAD(&b->header->closing, SB_SEQ_CST) != 0 || SB_LOAD(&b->header->stopped, SB_SEQ_CST) != 0;
+}
+
 sb_status sb_housekeeper_wait(sb_connection *c, uint64_t deadline_ns) {
   bool interrupted;
   sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake;
   uint32_t armed = sb_wake_arm(wake);
   bool woken = true;
   (void)SB_ADD(&c->b->header->housekeeper_ticks, 1, SB_RELAXED);
-  if (SB_LOAD(&c->b->header->closing, SB_ACQUIRE) == 0) {
+  if (!told_to_end(c->b)) {
     woken = sb_wake_sleep(wake, armed, deadline_ns, &interrupted);
   }
   sb_wake_disarm(wake);
-  return SB_LOAD(&c->b->header->closing, SB_ACQUIRE) != 0 ? SB_STOPPING : woken ? SB_OK : SB_TIMEOUT;
+  return told_to_end(c->b) ? SB_STOPPING : woken ? SB_OK : SB_TIMEOUT;
 }
 
 void sb_housekeeper_tick(sb_connection *c, uint32_t slot, uint64_t *memory) {

@@ -287,6 +287,18 @@ void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind) {
 
 /* ---- facts ---- */
 
+void sb_slab_kept(sb_broker *b, uint64_t *structures, uint64_t *bodies) {
+  uint32_t n = sb_chunk_count(b), spare = sb_chunk_spare(b);
+  uint32_t reserved = spare < SB_RESERVED_CHUNKS ? spare : SB_RESERVED_CHUNKS, kept = reserved;
+  for (uint32_t chunk = 0; chunk < n; chunk++) {
+    uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
+    kept += sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) > SB_MESSAGE_CLASSES;
+  }
+  uint32_t taken = n - spare + reserved;
+  *structures = kept * SB_CHUNK_BYTES;
+  *bodies = (taken > kept ? taken - kept : 0) * SB_CHUNK_BYTES;
+}
+
 uint64_t sb_slab_used(sb_broker *b) {
   uint64_t used = 0;
   uint32_t n = sb_chunk_count(b);

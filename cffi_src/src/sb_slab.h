@@ -46,6 +46,8 @@ void sb_slab_return_cache(sb_connection *c);
 void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead);
 /* Bytes of chunks that are in use; *slots_used counts slots that are not FREE when it is not NULL. */
 uint64_t sb_slab_used(sb_broker *b);
+/* Bytes of the chunks that are kept for structures, those reserved for them included, and of the others in use. */
+void sb_slab_kept(sb_broker *b, uint64_t *structures, uint64_t *bodies);
 /* How long is the slot (bytes), 0 when it is not the start of one. */
 uint64_t sb_slab_slot_bytes(const sb_broker *b, uint32_t slot);
 
