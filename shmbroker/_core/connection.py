@@ -330,7 +330,9 @@ def out_of_memory(connection: CoreConnection, size: int) -> exceptions.OutOfMemo
         if queue is not None and queue.bytes > most:
             most, name = int(queue.bytes), _name_of(queue)
     holder = f"queue {name!r} holds most, {most} bytes" if name is not None else "no queue holds bodies"
+    free = max(0, facts.memory_limit - facts.memory_structures - facts.memory_bodies)
     return exceptions.OutOfMemory(
         f"broker {connection.attachment.name!r} has no room for a body of {size} bytes: "
-        f"{facts.memory_used} of {facts.memory_limit} bytes are used, {holder}",
+        f"{facts.memory_used} of {facts.memory_limit} bytes are used; {facts.memory_structures} are kept for "
+        f"structures, {facts.memory_bodies} for bodies, {free} are free; {holder}",
     )

@@ -191,6 +191,31 @@ def test_a_connection_says_what_it_is(broker: shmbroker.Broker) -> None:
     assert "closed" in repr(connection)
 
 
+def test_the_consumers_of_a_connection_are_counted(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
+    """Each counts once, over however many queues; a get that waits does not; who holds messages is told too."""
+
+    def counted(name: str) -> tuple[int, int]:
+        (info,) = (info for info in connection.connections() if info.name == name)
+        return info.consumers, info.holding
+
+    one, two = connection.queue("one"), connection.queue("two")
+    with broker.connect(client_name="tester") as tester:
+        assert counted("tester") == (0, 0)
+        with tester.queue("one").consume(), tester.consumer(["one", "two"]) as both, tester.queue("two").consume():
+            assert counted("tester") == (3, 0)
+            both.cancel()
+            assert counted("tester") == (2, 0)
+            one.put(b"A")
+            eventually(lambda: counted("tester") == (2, 1))
+        assert counted("tester") == (0, 0)
+        thread = threading.Thread(target=tester.queue("two").get)
+        thread.start()
+        await_counts(two, interested=1)
+        assert counted("tester") == (0, 0)
+        two.put(b"B")
+        thread.join()
+
+
 def test_connections_of_one_process_are_independent(broker: shmbroker.Broker) -> None:
     """Two connections hold their own messages; closing one returns only its own."""
     with broker.connect() as one:
