@@ -108,8 +108,7 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool with_memory) {
   f->closing = SB_LOAD(&h->closing, SB_ACQUIRE);
   f->stopped = SB_LOAD(&h->stopped, SB_ACQUIRE);
   f->mode = SB_LOAD(&h->mode, SB_RELAXED);
-  f->housekeeper_pid =
-      sb_byte_holder(b->lock_fd, SB_LOCK_HOUSEKEEPER) != 0 ? SB_LOAD(&h->housekeeper_pid, SB_RELAXED) : 0;
+  f->housekeeper_pid = sb_liveness_has_housekeeper(b) ? SB_LOAD(&h->housekeeper_pid, SB_RELAXED) : 0;
   for (unsigned id = 1; id < SB_MAX_CONNECTIONS; id++) {
     f->connections += sb_conn_state(SB_LOAD(&b->connections[id], SB_RELAXED)) == SB_CONN_LIVE;
   }

@@ -3,7 +3,12 @@
 #include "sb_api.h"
 
 sb_status sb_housekeeper_begin(sb_connection *c) {
+  uint32_t nobody = 0;
+  if (!atomic_compare_exchange_strong_explicit(&c->b->keeps_house, &nobody, 1u, SB_RELAXED, SB_RELAXED)) {
+    return SB_EXISTS;
+  }
   if (!sb_lock_byte(c->b->lock_fd, SB_LOCK_HOUSEKEEPER)) {
+    SB_STORE(&c->b->keeps_house, 0u, SB_RELAXED);
     return SB_EXISTS;
   }
   SB_STORE(&c->b->header->housekeeper_pid, (uint32_t)SB_LOAD(&c->b->processes[c->b->process].pid, SB_RELAXED),
@@ -17,6 +22,7 @@ void sb_housekeeper_end(sb_connection *c) {
   SB_STORE(&c->b->header->housekeeper_waiter, 0u, SB_RELEASE);
   SB_STORE(&c->b->header->housekeeper_pid, 0u, SB_RELAXED);
   sb_unlock_byte(c->b->lock_fd, SB_LOCK_HOUSEKEEPER);
+  SB_STORE(&c->b->keeps_house, 0u, SB_RELAXED);
 }
 
 void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns) {
@@ -111,7 +117,7 @@ uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns) {
   return left;
 }
 
-bool sb_housekeeper_missing(sb_broker *b) { return sb_byte_holder(b->lock_fd, SB_LOCK_HOUSEKEEPER) == 0; }
+bool sb_housekeeper_missing(sb_broker *b) { return !sb_liveness_has_housekeeper(b); }
 uint32_t sb_recover(sb_connection *c) { return sb_usable(c) == SB_OK ? sb_recover_all(c) : 0; }
 bool sb_recover_one(sb_connection *c, uint32_t process) {
   return sb_usable(c) == SB_OK && process < SB_MAX_PROCESSES && sb_liveness_is_dead(c->b, process) &&

@@ -110,7 +110,7 @@ static void send_old_acks(sb_connection *c) {
   }
 }
 
-bool sb_io_housekeeper_missing(sb_connection *c) { return sb_byte_holder(c->b->lock_fd, SB_LOCK_HOUSEKEEPER) == 0; }
+bool sb_io_housekeeper_missing(sb_connection *c) { return !sb_liveness_has_housekeeper(c->b); }
 
 sb_status sb_io_run(sb_connection *c) {
   sigset_t all;

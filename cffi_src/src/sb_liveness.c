@@ -55,6 +55,10 @@ int32_t sb_byte_holder(int fd, long byte) {
   return range.l_type == F_UNLCK ? 0 : 1;
 }
 
+bool sb_liveness_has_housekeeper(sb_broker *b) {
+  return SB_LOAD(&b->keeps_house, SB_RELAXED) != 0 || sb_byte_holder(b->lock_fd, SB_LOCK_HOUSEKEEPER) != 0;
+}
+
 sb_process_facts sb_process_look(int32_t pid) {
   sb_process_facts facts = {0, 0, 0};
   char path[32] = "/proc/", text[1024];

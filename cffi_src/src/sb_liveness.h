@@ -35,6 +35,7 @@ bool sb_liveness_begin_reaping(sb_broker *b, uint32_t process);
 void sb_liveness_end_reaping(sb_broker *b, uint32_t process, bool reaped);
 bool sb_lock_byte(int fd, long byte); /* write lock, without waiting */
 void sb_unlock_byte(int fd, long byte);
+bool sb_liveness_has_housekeeper(sb_broker *b);
 int32_t sb_byte_holder(int fd, long byte); /* 0 = free, else > 0 */
 /* What /proc/PID/stat says: start time (0 = no such process), state, and where the stack of its program begins. */
 typedef struct {
