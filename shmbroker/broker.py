@@ -19,13 +19,20 @@ from shmbroker.connection import Connection
 
 if TYPE_CHECKING:
     import concurrent.futures
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
+    from shmbroker._core.attachment import Attachment
+    from shmbroker.housekeeper import Housekeeper
     from shmbroker.statistics import BrokerStatistics
 
 DEFAULT_MEMORY = "256M"
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+AUTOMATIC = "automatic housekeeper"
+"""The name of the connection of a housekeeper that a client started for itself."""
+_NAME = re.compile(r"(?:(\d{1,10})/)?([A-Za-z0-9_-]{1,64})\Z")
 _START_SECONDS = 30.0
+_PURGE_SECONDS = 30.0
+_LOOK_SECONDS = 0.002
 _MODES = frozenset({0o600, 0o660})
 
 
@@ -33,16 +40,22 @@ def check_name(name: object) -> str:
     """A broker's name.
 
     Raises:
-        ValueError: it is not 1 to 64 letters, digits, ``_`` or ``-``.
+        ValueError: it is not 1 to 64 letters, digits, ``_`` or ``-``, after the number of a user and a slash if that is
+            not ourselves.
     """
-    if isinstance(name, str) and _NAME.match(name):
-        return name
-    msg = f"broker name {name!r}: 1 to 64 of A-Z, a-z, 0-9, _ and - are allowed"
-    raise ValueError(msg)
+    found = _NAME.match(name) if isinstance(name, str) else None
+    if found is None:
+        msg = (
+            f"broker name {name!r}: 1 to 64 of A-Z, a-z, 0-9, _ and - are allowed, "
+            "for a broker of another user with the user's number and a slash before them, such as 1000/orders"
+        )
+        raise ValueError(msg)
+    uid, own = found.groups()
+    return own if uid is None or int(uid) == os.getuid() else f"{int(uid)}/{own}"
 
 
 def names() -> list[str]:
-    """The names of this user's brokers."""
+    """The names of this user's brokers, and ``<uid>/<name>`` of those that others share with a group of ours."""
     return segments.names()
 
 
@@ -52,10 +65,11 @@ class Broker:
     The memory stays until ``stop(purge=True)``; ``with Broker("x") as broker:`` starts it and stops its processes only.
 
     Args:
-        name: 1 to 64 letters, digits, ``_`` and ``-``.
+        name: 1 to 64 letters, digits, ``_`` and ``-``; ``<uid>/<name>`` is a broker of another user.
         memory: the limit for bodies and structures, bytes or a string such as "256M"; taken in segments as needed.
         data_dir: where durable queues will live; not used by transient ones.
-        mode: permissions of the memory, 0o600 or 0o660.
+        mode: permissions of the memory: 0o600, or 0o660 for a broker that members of our (effective) group may use as
+            ``<uid>/<name>``. Its memory is taken at once.
     """
 
     def __init__(
@@ -75,7 +89,7 @@ class Broker:
             raise ValueError(msg)
         self._mode = mode
         self.data_dir = data_dir
-        self._path = segments.path_of(name)
+        self._path = segments.path_of(self.name)
         self._child: subprocess.Popen[bytes] | None = None
 
     # ---- life ----
@@ -86,7 +100,11 @@ class Broker:
         Raises:
             PreconditionFailed: it exists with another limit than the one given.
             OutOfMemory: /dev/shm has no room for it.
+            BrokerNotFound: it is another user's, and does not exist.
         """
+        if segments.uid_of(self._path) != os.getuid() and not segments.exists(self._path):
+            text = f"NOT_FOUND - no broker {self.name!r}, and only user {segments.uid_of(self._path)} can make it"
+            raise exceptions.BrokerNotFound(404, text)
         if not segments.create(self._path, self.name, self._memory, self._mode) and self._given_memory:
             with self._attached() as attached:
                 found, wanted = int(attached.facts().memory_limit), self._memory // segments.CHUNK * segments.CHUNK
@@ -107,50 +125,85 @@ class Broker:
                 _await_housekeeper(attached, self._child)
         return self
 
-    def serve_forever(self) -> None:
-        """Is the housekeeper, in this process, until SIGTERM or SIGINT, or until the broker is purged.
+    def serve_forever(self, *, on_ready: Callable[[], None] | None = None) -> None:
+        """Is the housekeeper, in this process, until SIGTERM or SIGINT, or until the broker is stopped or purged.
+
+        One that a client started for itself makes way.
+
+        Args:
+            on_ready: called once, as soon as this process is the housekeeper.
 
         Raises:
             BrokerError: another one serves already.
+            Timeout: the one that is to make way does not.
         """
         from shmbroker import housekeeper  # noqa: PLC0415 - the housekeeper is a client, not a part, of brokers
 
         self.create()
-        with self._attached() as attached:
-            attached.set_stopped(stopped=False)
         ended = housekeeper.EndFlag()
         previous = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            housekeeper.Housekeeper(self.name).run(ended, linger=None)
+            with self._attached() as attached:
+                keeper = housekeeper.Housekeeper(self.name)
+                try:
+                    if not keeper.begin():
+                        self._replace(attached, keeper)
+                    attached.set_stopped(stopped=False)
+                    if on_ready is not None:
+                        on_ready()
+                except BaseException:
+                    keeper.close()
+                    raise
+            keeper.run(ended, linger=None)
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
+    def _replace(self, attached: Attachment, keeper: Housekeeper) -> None:
+        """Becomes the housekeeper in the place of one that nobody asked for."""
+        pid = int(attached.facts().housekeeper_pid)
+        if pid and (pid, AUTOMATIC) in {(info.pid, info.name) for info in attached.connections()}:
+            attached.set_stopped(stopped=True)  # so it ends, and no client starts another one
+            try:
+                _await_end(attached)
+                if keeper.begin():
+                    return
+            finally:
+                attached.set_stopped(stopped=False)
+        raise exceptions.BrokerError(530, f"NOT_ALLOWED - broker {self.name!r} is being served already")
+
     def stop(self, purge: bool = False) -> None:  # noqa: FBT001, FBT002 - as the contract has it
-        """Ends the broker's processes; with ``purge`` its clients are cut off and its memory goes."""
-        if not segments.exists(self._path):
-            self._reap_child()
-            return
-        try:
-            with self._attached() as attached:
-                attached.set_stopped(stopped=True)
-                pid = int(attached.facts().housekeeper_pid)
-                if purge:
-                    attached.set_closing()
-                if pid and pid != os.getpid():
-                    _terminate(attached, pid)
-        except (exceptions.LayoutMismatch, exceptions.BrokerNotFound):
-            if not purge:
-                raise
-        if purge:
-            segments.remove(self._path)
+        """Ends the broker's processes; with ``purge`` its clients are cut off and its memory goes.
+
+        Raises:
+            AccessRefused: it is another user's, who alone can purge it.
+            Timeout: the housekeeper does not end. With ``purge`` the memory went all the same.
+        """
+        what = segments.identity(self._path)
+        if what is not None:
+            if purge and os.geteuid() not in {0, segments.uid_of(self._path)}:
+                text = f"ACCESS_REFUSED - only user {segments.uid_of(self._path)} can purge broker {self.name!r}"
+                raise exceptions.AccessRefused(403, text)
+            try:
+                with self._attached() as attached:
+                    attached.set_stopped(stopped=True)
+                    if purge:
+                        attached.set_closing()
+                        segments.remove(self._path, what)
+                    _await_end(attached)
+            except (exceptions.LayoutMismatch, exceptions.BrokerNotFound):
+                if not purge:
+                    raise
+                segments.remove(self._path, what)
         self._reap_child()
 
     def _reap_child(self) -> None:
         if self._child is not None:
-            if self._child.poll() is None:
-                self._child.terminate()
-            self._child.wait()
+            try:
+                self._child.wait(_START_SECONDS)  # it was told to end, or sees that its broker was purged
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                self._child.wait()
             self._child = None
 
     def connect(self, **options: Any) -> Connection:  # noqa: ANN401
@@ -158,7 +211,7 @@ class Broker:
         return connect(self.name, create=False, **options)
 
     @contextlib.contextmanager
-    def _attached(self) -> Any:  # noqa: ANN401
+    def _attached(self) -> Iterator[Attachment]:
         found = attachment.acquire(self._path)
         try:
             yield found
@@ -172,8 +225,7 @@ class Broker:
             BrokerNotFound: it does not exist.
         """
         with self._attached() as attached:
-            found: BrokerStatistics = attached.statistics()
-            return found
+            return attached.statistics()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -206,33 +258,47 @@ def connect(
         executor: where callbacks of channels will run.
         channel_max: channels the connection may have.
         client_name: shown by ``shmbroker connections``.
-        timeout: seconds to wait for a broker that is being made; ``None`` = for ever.
+        timeout: with ``create=False``, seconds to wait for somebody to make the broker; ``None`` = not at all.
         operation_timeout: seconds a topology change may wait for its lock.
         on_callback_error: called with the exception of a callback.
 
     Raises:
-        BrokerNotFound: ``create`` is off and there is none.
+        BrokerNotFound: ``create`` is off, and there was none in time; or it is another user's.
         LayoutMismatch: it was made by another version.
+        Timeout: one of that name is being purged, and does not go.
     """
-    check_name(name)
-    library.deadline(timeout)
+    name = check_name(name)
     path = segments.path_of(name)
-    if not segments.exists(path):
-        if not create:
-            raise exceptions.BrokerNotFound(404, f"NOT_FOUND - no broker {name!r}")
-        Broker(name).create()
-    connection = Connection(
-        path,
-        name=client_name or f"{os.path.basename(sys.argv[0]) or 'python'}:{os.getpid()}",  # noqa: PTH119
-        executor=executor,
-        channel_max=channel_max,
-        operation_timeout=operation_timeout,
-        on_callback_error=on_callback_error,
-        on_housekeeper_missing=lambda: ensure_housekeeper(name),
-    )
-    if create:
-        ensure_housekeeper(name)
-    return connection
+    until = 0 if timeout is None else library.deadline(timeout)
+    purged_until = library.deadline(_PURGE_SECONDS)
+    while True:
+        try:
+            if create and not segments.exists(path):
+                Broker(name).create()
+            connection = Connection(
+                path,
+                name=client_name or f"{os.path.basename(sys.argv[0]) or 'python'}:{os.getpid()}",  # noqa: PTH119
+                executor=executor,
+                channel_max=channel_max,
+                operation_timeout=operation_timeout,
+                on_callback_error=on_callback_error,
+                on_housekeeper_missing=lambda: ensure_housekeeper(name),
+            )
+        except exceptions.BrokerNotFound:
+            if time.monotonic_ns() >= until and not (create and segments.uid_of(path) == os.getuid()):
+                raise
+        except exceptions.ConnectionClosedByBroker:
+            if time.monotonic_ns() >= purged_until:
+                text = (
+                    f"broker {name!r} is being purged, and still there after {_PURGE_SECONDS:.0f} seconds: "
+                    f"`shmbroker stop --purge --broker {name}` finishes what a killed process began"
+                )
+                raise exceptions.Timeout(text) from None
+        else:
+            if create:
+                ensure_housekeeper(name)
+            return connection
+        time.sleep(_LOOK_SECONDS)
 
 
 # ---- housekeeper processes ----
@@ -240,8 +306,8 @@ def connect(
 
 def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
     """Starts a housekeeper process. A detached one outlives us."""
-    command = [sys.executable, "-m", "shmbroker.housekeeper", name]
-    return subprocess.Popen(  # noqa: S603 - our own module
+    command = [sys.executable, "-m", "shmbroker.housekeeper", name, *(["--automatic"] if detached else [])]
+    child = subprocess.Popen(  # noqa: S603 - our own module
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -249,6 +315,9 @@ def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
         start_new_session=detached,
         cwd="/",
     )
+    # somebody else may stop it, or purge its broker: it must not stay behind as a zombie then
+    threading.Thread(target=child.wait, name="shmbroker-reap-housekeeper", daemon=True).start()
+    return child
 
 
 def ensure_housekeeper(name: str) -> None:
@@ -258,13 +327,12 @@ def ensure_housekeeper(name: str) -> None:
         try:
             facts = found.facts()
             if found.housekeeper_missing() and not facts.stopped and not facts.closing:
-                child = start_housekeeper(name, detached=True)
-                threading.Thread(target=child.wait, name="shmbroker-reap-housekeeper", daemon=True).start()
+                start_housekeeper(name, detached=True)
         finally:
             attachment.release(found)
 
 
-def _await_housekeeper(attached: Any, child: subprocess.Popen[bytes]) -> None:  # noqa: ANN401
+def _await_housekeeper(attached: Attachment, child: subprocess.Popen[bytes]) -> None:
     until = library.deadline(_START_SECONDS)
     while attached.housekeeper_missing():
         if child.poll() is not None and attached.housekeeper_missing():
@@ -273,12 +341,20 @@ def _await_housekeeper(attached: Any, child: subprocess.Popen[bytes]) -> None:  
         if time.monotonic_ns() > until:
             text = f"the housekeeper of broker {attached.name!r} did not start in {_START_SECONDS} seconds"
             raise exceptions.Timeout(text)
-        time.sleep(0.002)
+        time.sleep(_LOOK_SECONDS)
 
 
-def _terminate(attached: Any, pid: int) -> None:  # noqa: ANN401
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+def _await_end(attached: Attachment) -> None:
+    """Until the housekeeper that was told to end has ended, or somebody wants one again."""
     until = library.deadline(_START_SECONDS)
-    while not attached.housekeeper_missing() and time.monotonic_ns() < until:
-        time.sleep(0.002)
+    while not attached.housekeeper_missing():
+        facts = attached.facts()
+        if not facts.stopped:
+            return
+        if time.monotonic_ns() > until:
+            text = (
+                f"the housekeeper of broker {attached.name!r}, process {facts.housekeeper_pid}, was told to end, "
+                f"and has not in {_START_SECONDS:.0f} seconds: is it stopped?"
+            )
+            raise exceptions.Timeout(text)
+        time.sleep(_LOOK_SECONDS)

@@ -45,7 +45,8 @@ class Connection:
         on_housekeeper_missing: Callable[[], None] | None = None,
     ) -> None:
         self.name = name
-        self.broker_name = path.split(".", 1)[1]
+        self.broker_name = segments.name_of(path)
+        self.broker_full_name = segments.full_name_of(path)
         self.executor, self.channel_max, self.on_callback_error = executor, channel_max, on_callback_error
         self.operation_timeout = operation_timeout
         self._queues: dict[str, Queue] = {}
@@ -210,9 +211,11 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Can it be used?"""
-        core = self._core
-        return not core.closed and not core.attachment.forked and not core.attachment.facts().closing
+        """Can it be used? Not after :meth:`close`, in a forked child, or when the broker is being purged."""
+        try:
+            return self._core.is_usable()
+        except (exceptions.ConnectionClosed, exceptions.ForkedConnectionError):
+            return False
 
     def fileno(self) -> int:
         """A descriptor that is readable when a consumer of this connection has messages; for select and asyncio."""
@@ -275,7 +278,15 @@ def len_or_deleted(queue: Queue) -> int:
 
 
 _process_connections: dict[tuple[int, str], Connection] = {}
-_process_lock = threading.Lock()
+_process_lock = threading.RLock()  # a signal handler may load a queue, too
+
+
+def _after_fork() -> None:
+    global _process_lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _process_lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def process_connection(broker: str) -> Connection:

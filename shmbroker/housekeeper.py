@@ -20,6 +20,7 @@ from shmbroker import exceptions
 from shmbroker._core import library, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
+from shmbroker.broker import AUTOMATIC
 
 TICK_SECONDS = 0.25
 REST_SECONDS = 1.0  # between ticks while nothing happens in any queue
@@ -51,9 +52,8 @@ class EndFlag:
 class Housekeeper:
     """The housekeeper of one broker. :meth:`run` returns when it is told to end, or nobody is left."""
 
-    def __init__(self, broker: str) -> None:
-        self._broker = broker
-        self._connection = CoreConnection(segments.path_of(broker), "housekeeper")
+    def __init__(self, broker: str, name: str = "housekeeper") -> None:
+        self._connection = CoreConnection(segments.path_of(broker), name)
         self._handle = self._connection.handle
         self._watched: list[CoreQueue] = []
         self._places: dict[int, CoreQueue] = {}
@@ -64,17 +64,28 @@ class Housekeeper:
         self._busy = True
         self._timers: list[tuple[int, int, int]] = []
         self._ticks = 0
+        self._serves = False
         self._wake_reaper = os.eventfd(0, os.EFD_CLOEXEC)
 
-    def run(self, ended: EndFlag, *, linger: float | None) -> None:
-        """Serves until ``ended`` is set, the broker is purged, or no client was there for ``linger`` seconds.
+    def begin(self) -> bool:
+        """Becomes the housekeeper, unless another one is."""
+        self._serves = slow.sb_housekeeper_begin(self._handle) == library.OK
+        return self._serves
 
-        Raises:
-            BrokerError: another housekeeper serves this broker.
+    def close(self) -> None:
+        """Makes room for another one; :meth:`run` does so at its end."""
+        if self._serves:
+            slow.sb_housekeeper_end(self._handle)
+        os.close(self._wake_reaper)
+        self._connection.close()
+
+    def run(self, ended: EndFlag, *, linger: float | None) -> None:
+        """Serves, after :meth:`begin`, until ``ended`` is set, the broker is stopped or purged, or nobody is left.
+
+        Args:
+            ended: set by a signal handler.
+            linger: ends after so many seconds without a client; ``None`` = never.
         """
-        if slow.sb_housekeeper_begin(self._handle) != library.OK:
-            self._connection.close()
-            raise exceptions.BrokerError(530, f"NOT_ALLOWED - broker {self._broker!r} is being served already")
         reaper = threading.Thread(target=self._reap, args=(ended,), name="shmbroker-reaper", daemon=True)
         reaper.start()
         lonely_since = time.monotonic()
@@ -92,9 +103,7 @@ class Housekeeper:
             ended.set()
             os.eventfd_write(self._wake_reaper, 1)
             reaper.join()
-            os.close(self._wake_reaper)
-            slow.sb_housekeeper_end(self._handle)
-            self._connection.close()
+            self.close()
 
     def _wait(self) -> int:
         until = time.monotonic_ns() + int((TICK_SECONDS if self._busy else REST_SECONDS) * library.NANOSECONDS)
@@ -220,14 +229,21 @@ class Housekeeper:
 
 
 def main(arguments: list[str]) -> int:
-    """``python -m shmbroker.housekeeper NAME``: serves until told to end, or nobody is left for ten seconds."""
+    """``python -m shmbroker.housekeeper NAME [--automatic]``: until told to end, or nobody is left for ten seconds.
+
+    ``--automatic``: a client started it for itself, and nobody else asked for it.
+    """
     ended = EndFlag()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     try:
-        Housekeeper(arguments[0]).run(ended, linger=LINGER_SECONDS)
-    except (exceptions.BrokerNotFound, exceptions.BrokerError):
-        return 1  # gone, or somebody else was faster
+        keeper = Housekeeper(arguments[0], AUTOMATIC if "--automatic" in arguments else "housekeeper")
+    except (exceptions.BrokerNotFound, exceptions.ConnectionClosedByBroker):
+        return 1  # purged meanwhile
+    if not keeper.begin():
+        keeper.close()
+        return 1  # somebody else was faster
+    keeper.run(ended, linger=LINGER_SECONDS)
     return 0
 
 

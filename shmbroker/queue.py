@@ -446,7 +446,7 @@ class Queue:
         return self._core
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self._connection).reopen, (self._connection.broker_name, self.name)
+        return type(self._connection).reopen, (self._connection.broker_full_name, self.name)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r} of broker {self._connection.broker_name!r}>"

@@ -61,7 +61,8 @@ def serve(
         given["memory"] = memory
     elif name not in shmbroker.brokers():
         given["memory"] = DEFAULT_MEMORY
-    shmbroker.Broker(name, **given).serve_forever()
+    broker = shmbroker.Broker(name, **given)
+    broker.serve_forever(on_ready=lambda: say(f"{broker.name}: serving"))
 
 
 def list_brokers(*, as_json: JsonOption = False) -> None:

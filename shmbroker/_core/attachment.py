@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions, statistics
 from shmbroker._core import library, segments
 
+if TYPE_CHECKING:
+    from shmbroker.statistics import ConnectionInfo
+
 ffi, slow = library.ffi, library.slow
-_lock = threading.Lock()
+_MAX_CONNECTIONS = 4096
+_lock = threading.RLock()  # a view may end, by the garbage collector, while we hold it
 _attached: dict[str, Attachment] = {}
 
 
@@ -23,7 +27,7 @@ class Attachment:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.name = path.split(".", 1)[1]
+        self.name = segments.name_of(path)
         self.users = 0
         self._grow_lock = threading.Lock()
         self.handle: Any = self._attach()
@@ -78,12 +82,24 @@ class Attachment:
             reaped=facts.reaped,
         )
 
+    def connections(self) -> list[ConnectionInfo]:
+        """The connections of the broker."""
+        facts, found = ffi.new("sb_connection_facts *"), []
+        for number in range(1, _MAX_CONNECTIONS):
+            if slow.sb_connection_describe(self.handle, number, facts) == library.OK:
+                name = ffi.string(facts.name).decode(errors="replace")
+                created = facts.created_ns / library.NANOSECONDS
+                found.append(
+                    statistics.ConnectionInfo(number, name, facts.pid, created, facts.consumers, facts.holding)
+                )
+        return found
+
     def set_closing(self) -> None:
         """Tells every client that the broker is going: their calls raise ConnectionClosedByBroker."""
         slow.sb_broker_set_closing(self.handle, 1)
 
     def set_stopped(self, *, stopped: bool) -> None:
-        """Whether clients should leave a missing housekeeper alone."""
+        """Whether the housekeeper is to end, and clients should leave a missing one alone."""
         slow.sb_broker_set_stopped(self.handle, int(stopped))
 
     def housekeeper_missing(self) -> bool:
@@ -107,11 +123,15 @@ def acquire(path: str) -> Attachment:
     """This process's attachment to a broker; to be given back with :func:`release`."""
     with _lock:
         found = _attached.get(path)
-        if found is not None and (found.forked or found.removed):
-            del _attached[path]  # of our parent, or of a broker that was purged: its users keep it as long as they live
-            found = None
-        if found is None:
-            found = _attached[path] = Attachment(path)
+        if found is not None:
+            found.users += 1  # before we look at it: a view that ends meanwhile may be its last user
+            if found.handle is not None and not found.forked and not found.removed:
+                return found
+            if _attached.get(path) is found:  # of our parent, or of a broker that was purged
+                del _attached[path]  # its users keep it as long as they live
+            if found.handle is not None and not found.forked:
+                release(found)
+        found = _attached[path] = Attachment(path)
         found.users += 1
         return found
 
@@ -130,7 +150,7 @@ def release(attachment: Attachment) -> None:
 
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - another thread of the parent may have held it
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _attached.clear()
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ffi, slow, fast = library.ffi, library.slow, library.fast
-_MAX_CONNECTIONS = 4096
 _STATES = {0: "removed", 1: "not_interested", 2: "interested", 3: "notified", 4: "non_acquiring"}
 _COUNTED, _DIRECT = 1, 2
 _FINDINGS = 1000
@@ -62,6 +61,8 @@ class CoreConnection:
         self.on_stopping: Callable[[], None] = lambda: None
         self.on_housekeeper_missing: Callable[[], None] = lambda: None
         try:
+            if self.attachment.facts().closing:
+                library.raise_for(library.STOPPING)
             self.handle: Any = self._open(name)
         except BaseException:
             attachment.release(self.attachment)
@@ -269,15 +270,12 @@ class CoreConnection:
     @guarded
     def connections(self) -> list[statistics.ConnectionInfo]:
         """The connections of the broker."""
-        facts, found = ffi.new("sb_connection_facts *"), []
-        for number in range(1, _MAX_CONNECTIONS):
-            if slow.sb_connection_describe(self.attachment.handle, number, facts) == library.OK:
-                name = ffi.string(facts.name).decode(errors="replace")
-                created = facts.created_ns / library.NANOSECONDS
-                found.append(
-                    statistics.ConnectionInfo(number, name, facts.pid, created, facts.consumers, facts.holding)
-                )
-        return found
+        return self.attachment.connections()
+
+    @guarded
+    def is_usable(self) -> bool:
+        """Is the broker not on its way out?"""
+        return not self.attachment.facts().closing
 
     @guarded
     def doctor(self) -> list[str]:

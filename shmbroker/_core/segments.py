@@ -11,6 +11,7 @@ import errno
 import mmap
 import os
 import pathlib
+import re
 import secrets
 
 import posix_ipc
@@ -24,11 +25,33 @@ MINIMUM_CHUNKS = 16
 MAXIMUM_CHUNKS = 32768
 _SEGMENTS_WANTED = 16
 _LARGEST_SEGMENT = 128
+_GROUP = 0o060
+_PATH = re.compile(r"/shmbroker-(0|[1-9]\d*)\.[A-Za-z0-9_-]+\Z")
 
 
-def path_of(broker: str, uid: int | None = None) -> str:
-    """The common front of a broker's names, as shm_open wants it: ``/shmbroker-<uid>.<broker>``."""
-    return f"/shmbroker-{os.getuid() if uid is None else uid}.{broker}"
+def path_of(broker: str) -> str:
+    """The common front of the names of a broker's files, as shm_open wants it: ``/shmbroker-<uid>.<name>``.
+
+    Args:
+        broker: a name of ours, or ``<uid>/<name>``.
+    """
+    uid, _, name = broker.rpartition("/")
+    return f"/shmbroker-{uid or os.getuid()}.{name}"
+
+
+def uid_of(path: str) -> int:
+    """The user whose broker it is."""
+    return int(path.partition("-")[2].partition(".")[0])
+
+
+def full_name_of(path: str) -> str:
+    """The name of a broker that means the same to every user: ``<uid>/<name>``."""
+    return f"{uid_of(path)}/{path.partition('.')[2]}"
+
+
+def name_of(path: str) -> str:
+    """The name of a broker for us: that of another user's has the user before it."""
+    return path.partition(".")[2] if uid_of(path) == os.getuid() else full_name_of(path)
 
 
 def file_of(path: str, number: int | str) -> pathlib.Path:
@@ -37,9 +60,29 @@ def file_of(path: str, number: int | str) -> pathlib.Path:
 
 
 def names() -> list[str]:
-    """The brokers of this user that exist, sorted."""
-    front = f"shmbroker-{os.getuid()}."
-    return sorted(file.name[len(front) : -2] for file in DIRECTORY.glob(f"{front}*.0"))
+    """The brokers that exist and that we may use, sorted: ours, and those that others share with a group of ours."""
+    paths = {f"/{file.name[:-2]}": file for file in DIRECTORY.glob("shmbroker-*.*.0")}
+    return sorted(
+        name_of(path)
+        for path, file in paths.items()
+        if _PATH.match(path) and (uid_of(path) == os.getuid() or _is_shared(file))
+    )
+
+
+def _is_shared(file: pathlib.Path) -> bool:
+    try:
+        return file.stat().st_mode & _GROUP == _GROUP and os.access(file, os.R_OK | os.W_OK)
+    except FileNotFoundError:
+        return False
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """What tells the broker of that path from a later one of the same name; ``None`` when there is none."""
+    try:
+        found = file_of(path, 0).stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def exists(path: str) -> bool:
@@ -56,6 +99,12 @@ def _no_room(size: int, what: str) -> exceptions.OutOfMemory:
     )
 
 
+def _check_room(size: int, what: str) -> None:
+    stat = os.statvfs(DIRECTORY)
+    if size > stat.f_bavail * stat.f_frsize:
+        raise _no_room(size, what)
+
+
 def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None = None) -> bool:
     """Makes one file whole and links it into place; False when somebody else was first."""
     target = file_of(path, suffix)
@@ -68,7 +117,7 @@ def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None
                 os.posix_fallocate(memory.fd, 0, size)
         except OSError as error:
             if error.errno in {errno.ENOSPC, errno.ENOMEM, errno.EDQUOT}:
-                raise _no_room(size, f"segment {suffix} of broker {path.split('.', 1)[1]!r}") from None
+                raise _no_room(size, f"segment {suffix} of broker {name_of(path)!r}") from None
             raise
         if fill is not None:
             os.pwrite(memory.fd, fill, 0)
@@ -76,10 +125,10 @@ def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None
             os.link(DIRECTORY / temporary[1:], target)
         except FileExistsError:
             return False
-        return True
     finally:
         memory.close_fd()
-        posix_ipc.unlink_shared_memory(temporary)
+        (DIRECTORY / temporary[1:]).unlink(missing_ok=True)
+    return True
 
 
 def plan(memory: int) -> tuple[int, int]:
@@ -97,11 +146,29 @@ def plan(memory: int) -> tuple[int, int]:
 
 
 def create(path: str, name: str, memory: int, mode: int) -> bool:
-    """Makes the lock file and segment 0 of a new broker; False when it exists already."""
+    """Makes the lock file and segment 0 of a new broker; False when it exists already.
+
+    One that is shared with a group has all its segments from the beginning: only who made a file in /dev/shm may remove
+    it, so clients of other users must not make any.
+    """
     chunks, per_segment = plan(memory)
     if exists(path):
         return False
-    _make(path, "lock", 0, mode)
+    made: list[int] = []
+    try:
+        if mode & _GROUP:
+            size, count = int(library.slow.sb_segment_bytes(1, per_segment)), -(-chunks // per_segment)
+            _check_room(size * count, f"all segments of broker {name_of(path)!r}")  # before we take what others need
+            made.extend(n for n in range(1, count + 1) if _make(path, n, size, mode))
+        _make(path, "lock", 0, mode)
+        return _make_first(path, name, chunks, per_segment, mode)
+    except BaseException:
+        for number in made:
+            file_of(path, number).unlink(missing_ok=True)
+        raise
+
+
+def _make_first(path: str, name: str, chunks: int, per_segment: int, mode: int) -> bool:
     size = library.slow.sb_segment_bytes(0, 0)
     head = mmap.mmap(-1, size)
     with contextlib.closing(head):
@@ -142,9 +209,20 @@ def damaged(path: str, count: int, chunks_per_segment: int) -> list[str]:
     return found
 
 
-def remove(path: str) -> None:
-    """Unlinks every file of a broker: its memory goes with the last process that maps it."""
+def remove(path: str, what: tuple[int, int] | None) -> None:
+    """Unlinks every file of a broker: its memory goes with the last process that maps it.
+
+    Segment 0 goes last: as long as it is there, nobody makes another broker of that name, which would find files of
+    this one.
+
+    Args:
+        path: the broker.
+        what: its :func:`identity`; if another broker has its name meanwhile, somebody else was faster.
+    """
+    if identity(path) != what:
+        return
     for file in DIRECTORY.glob(f"{path[1:]}.*"):
         suffix = file.name[len(path) :]
-        if suffix == "lock" or suffix.isdigit() or suffix.startswith("tmp-"):
+        if suffix == "lock" or (suffix.isdigit() and suffix != "0") or suffix.startswith("tmp-"):
             file.unlink(missing_ok=True)
+    file_of(path, 0).unlink(missing_ok=True)

@@ -161,6 +161,28 @@ def test_serve_takes_over_a_broker_as_it_is(start: Callable[..., Any], broker_na
     assert broker.statistics().memory_limit == 32 << 20
 
 
+def test_serve_takes_over_from_an_automatic_housekeeper(start: Callable[..., Any], broker_name: str) -> None:
+    """At once, and says when it serves; the clients of the broker go on."""
+    with shmbroker.connect(broker_name) as connection:
+        queue = connection.queue("q")
+        while (automatic := shmbroker.Broker(broker_name).statistics().housekeeper_pid) == 0:
+            os.sched_yield()
+        process = start("serve", broker_name)
+        assert process.stdout.readline() == f"{broker_name}: serving\n"
+        assert automatic != shmbroker.Broker(broker_name).statistics().housekeeper_pid == process.pid
+        queue.put(b"later", delay=0.1)
+        assert bytes(queue.get(auto_ack=True)) == b"later"
+
+
+def test_serve_does_not_take_over_from_a_started_one(
+    start: Callable[..., Any], finish: Callable[..., Any], broker: shmbroker.Broker
+) -> None:
+    """What Broker.start() began was asked for."""
+    before = broker.statistics().housekeeper_pid
+    assert finish(start("serve", broker.name)).is_refused(broker.name, "served already")
+    assert broker.statistics().housekeeper_pid == before
+
+
 @pytest.mark.parametrize("arguments", [("a/b",), ("x", "--memory", "lots")])
 def test_serve_with_a_bad_name_or_size_is_wrong_usage(cli: Callable[..., Any], arguments: tuple[str, ...]) -> None:
     """Nothing is made."""

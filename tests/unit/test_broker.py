@@ -3,19 +3,27 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import struct
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
-from scenario_support.brokers import files, running
+from scenario_support.brokers import files, running, segment
 from scenario_support.observing import take, text
 from scenario_support.processes import ActorError, actors
 from scenario_support.waiting import eventually
 
 import shmbroker
 import shmbroker.testing
+from shmbroker._core import attachment, segments
 from shmbroker.exceptions import (
     BrokerNotFound,
     ConnectionClosedByBroker,
@@ -25,7 +33,9 @@ from shmbroker.exceptions import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-BAD_NAMES = ["", "a" * 65, "a b", "a/b", "../a", "a.b", "ä", "a\0b", "a\n", "a:b"]
+HOUSEKEEPER_PID_OFFSET = 76  # docs/reference/shm-format.md
+
+BAD_NAMES = ["", "a" * 65, "a b", "a/b", "../a", "a.b", "ä", "a\0b", "a\n", "a:b", "/a", "1/", "1/a/b", "-1/a", "1.0/a"]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
@@ -223,3 +233,140 @@ def test_a_name_can_be_used_again_after_a_purge(broker_name: str) -> None:
         assert len(queue) == 0
         queue.put(b"B")
         assert text(queue.get()) == "B"
+
+
+def test_a_stop_signals_nobody(broker_name: str) -> None:
+    """The number of the housekeeper's process may mean another one in our pid namespace: it is not believed."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
+        with running(broker_name, "64M") as broker:
+            keeper = psutil.Process(broker.statistics().housekeeper_pid)
+            with segment(broker_name, 0).open("r+b") as memory:
+                memory.seek(HOUSEKEEPER_PID_OFFSET)
+                memory.write(struct.pack("<I", stranger.pid))
+            assert broker.statistics().housekeeper_pid == stranger.pid
+            broker.stop()
+            assert broker.statistics().housekeeper_pid == 0
+            eventually(lambda: not keeper.is_running())
+            assert stranger.poll() is None
+        stranger.communicate(b"\n")
+        assert stranger.returncode == 0
+
+
+def test_a_stop_through_another_handle(broker_name: str, recwarn: pytest.WarningsRecorder) -> None:
+    """A child that another handle made to end is waited for, and no warning comes when its own handle goes."""
+    started = shmbroker.Broker(broker_name).start()
+    pid = started.statistics().housekeeper_pid
+    shmbroker.Broker(broker_name).stop(purge=True)
+    eventually(lambda: not psutil.pid_exists(pid), "the zombie to be reaped")
+    del started
+    gc.collect()
+    assert [warning for warning in recwarn if issubclass(warning.category, ResourceWarning)] == []
+
+
+def test_a_housekeeper_that_does_not_end(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stopped process cannot end: that is an error, not silence. A purge has removed the memory all the same."""
+    broker = shmbroker.Broker(broker_name).start()
+    monkeypatch.setattr("shmbroker.broker._START_SECONDS", 0.2)
+    pid = broker.statistics().housekeeper_pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for purge in (False, True):
+            with pytest.raises(shmbroker.Timeout, match=f"{broker_name}.*{pid}"):
+                broker.stop(purge=purge)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert files(broker_name) == []
+    broker.stop()
+
+
+def test_serve_forever_says_when_it_serves(broker_name: str) -> None:
+    """on_ready is called once, when this process is the housekeeper; stop() ends it from any process or thread."""
+    seen, stoppers = [], [threading.Thread(target=shmbroker.Broker(broker_name).stop)]
+
+    def ready() -> None:
+        seen.append(shmbroker.Broker(broker_name).statistics().housekeeper_pid)
+        stoppers[0].start()
+
+    shmbroker.Broker(broker_name).serve_forever(on_ready=ready)
+    stoppers[0].join()
+    assert seen == [os.getpid()]
+    assert shmbroker.Broker(broker_name).statistics().housekeeper_pid == 0
+
+
+def test_serve_forever_whose_on_ready_fails(broker_name: str) -> None:
+    """The error comes out, and somebody else can serve."""
+
+    def ready() -> None:
+        raise ZeroDivisionError
+
+    broker = shmbroker.Broker(broker_name).create()
+    with broker.connect():
+        with pytest.raises(ZeroDivisionError):
+            broker.serve_forever(on_ready=ready)
+        with broker:
+            assert broker.statistics().housekeeper_pid not in {0, os.getpid()}
+
+
+def test_connect_waits_for_a_broker(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With create=False and a timeout, until somebody makes it; a broker that is not made in time is not found."""
+    before = time.monotonic()
+    with pytest.raises(BrokerNotFound):
+        shmbroker.connect(broker_name, create=False, timeout=0.1)
+    assert time.monotonic() - before >= 0.1
+    with pytest.raises(ValueError, match="timeout"):
+        shmbroker.connect(broker_name, timeout=-1)
+    monkeypatch.setattr("shmbroker.broker.time.sleep", lambda _: shmbroker.Broker(broker_name).create())
+    with shmbroker.connect(broker_name, create=False, timeout=60) as connection:
+        assert connection.is_open
+
+
+def closing(name: str) -> None:
+    """Leave what a purge leaves that is killed in its middle."""
+    shmbroker.Broker(name).create()
+    found = attachment.acquire(segments.path_of(name))
+    found.set_closing()
+    attachment.release(found)
+
+
+def test_connect_while_a_broker_is_purged(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits until that one is gone, and makes another."""
+    closing(broker_name)
+    monkeypatch.setattr("shmbroker.broker.time.sleep", lambda _: segments.remove(path, what))
+    path = segments.path_of(broker_name)
+    what = segments.identity(path)
+    with shmbroker.connect(broker_name) as connection:
+        assert connection.is_open
+        assert segments.identity(path) != what
+
+
+def test_connect_while_a_purge_does_not_end(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was killed is told of, and how to finish it."""
+    monkeypatch.setattr("shmbroker.broker._PURGE_SECONDS", 0.05)
+    closing(broker_name)
+    with pytest.raises(shmbroker.Timeout, match="stop --purge"):
+        shmbroker.connect(broker_name)
+    shmbroker.Broker(broker_name).stop(purge=True)
+    assert files(broker_name) == []
+
+
+def test_a_late_purge_leaves_the_next_broker_alone(broker_name: str) -> None:
+    """Who purges a broker that another one purged meanwhile removes nothing of the one that came after it."""
+    path = segments.path_of(broker_name)
+    shmbroker.Broker(broker_name).create()
+    what = segments.identity(path)
+    shmbroker.Broker(broker_name).stop(purge=True)
+    shmbroker.Broker(broker_name).create()
+    before = files(broker_name)
+    segments.remove(path, what)
+    assert files(broker_name) == before
+
+
+def test_a_purge_removes_the_first_segment_last(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it is there, nobody makes another broker that would find files of this one."""
+    removed, unlink = [], Path.unlink
+    monkeypatch.setattr(
+        Path, "unlink", lambda file, missing_ok=False: (removed.append(file.name), unlink(file, missing_ok=missing_ok))
+    )
+    shmbroker.Broker(broker_name, memory="32M", mode=0o660).create().stop(purge=True)
+    assert len(removed) >= 4
+    assert removed[-1] == segment(broker_name, 0).name

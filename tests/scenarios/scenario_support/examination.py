@@ -47,5 +47,5 @@ def _at_rest(broker: shmbroker.Broker) -> list[str]:
                 time.sleep(PAUSE_SECONDS)
                 found = connection.doctor()
             return found
-    except shmbroker.ConnectionClosedByBroker:
-        return []  # somebody else purges it
+    except (shmbroker.ConnectionClosedByBroker, shmbroker.BrokerNotFound, shmbroker.Timeout):
+        return []  # somebody else purges it, or began to
