@@ -125,7 +125,6 @@ def _seconds_allowed(item: pytest.Item) -> float:
 # Defects that are known and not mended yet: the tests stay as they are and say so in every run.
 KNOWN_DEFECTS = {
     "test_a_queue_says_what_it_is": "an attribute is missing",
-    "test_live_a_signal_leaves_the_terminal_as_it_was": "sometimes does not end on SIGTERM",
 }
 
 

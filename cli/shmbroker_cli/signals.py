@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from contextlib import contextmanager
@@ -20,6 +21,11 @@ class Stopper:
         """Wait for signals; nothing has come yet."""
         self._busy = False
         self._told = False
+
+    @property
+    def told(self) -> bool:
+        """Whether a signal came in a block that was to be finished."""
+        return self._told
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
         """Handle a signal.
@@ -46,6 +52,26 @@ class Stopper:
             self._busy = False
         if self._told:
             raise KeyboardInterrupt
+
+    @contextmanager
+    def noting(self) -> Iterator[int]:
+        """Only note a first signal during the block, which looks at `told`; a second one ends it at once.
+
+        Yields:
+            A descriptor that gets readable with each signal, so that no wait misses one.
+        """
+        readable, writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        handling = threading.current_thread() is threading.main_thread()
+        before = signal.set_wakeup_fd(writable, warn_on_full_buffer=False) if handling else -1
+        self._busy = True
+        try:
+            yield readable
+        finally:
+            self._busy = False
+            if handling:
+                signal.set_wakeup_fd(before)
+            os.close(readable)
+            os.close(writable)
 
 
 @contextmanager

@@ -251,6 +251,37 @@ def test_live_a_signal_leaves_the_terminal_as_it_was(live: Terminal, number: int
     assert termios.tcgetattr(live.slave)[3] == live.modes[3]
 
 
+SIGNALLED_EARLY = """
+import os, signal, sys
+import rich.live
+import shmbroker_cli
+
+def refresh(live, drawn=rich.live.Live.refresh):
+    drawn(live)
+    if live._alt_screen and not getattr(live, "signalled", False):
+        live.signalled = True
+        os.kill(os.getpid(), signal.SIGTERM)
+
+rich.live.Live.refresh = refresh
+shmbroker_cli.main()
+"""
+
+
+@pytest.mark.usefixtures("jobs")
+def test_live_a_signal_while_the_screen_is_switched_over(broker_name: str) -> None:
+    """It leaves the other screen again, and does not wait for the next look at the broker."""
+    terminal = Terminal(
+        *(sys.executable, "-c", SIGNALLED_EARLY), *("top", "--broker", broker_name, "--interval", "3600")
+    )
+    try:
+        terminal.expect("sort: queue")
+        terminal.expect("\x1b[?1049l")
+        assert terminal.process.wait() == 0
+        assert termios.tcgetattr(terminal.slave)[3] == terminal.modes[3]
+    finally:
+        terminal.close()
+
+
 def test_live_it_ends_when_the_broker_goes(live: Terminal, broker: shmbroker.Broker) -> None:
     """With one line and exit code 1."""
     live.expect("sort: queue")

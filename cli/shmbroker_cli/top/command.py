@@ -12,7 +12,7 @@ import shmbroker
 from shmbroker_cli.options import BrokerOption, JsonOption
 from shmbroker_cli.output import console, print_json
 from shmbroker_cli.session import connected
-from shmbroker_cli.signals import until_told_to_stop
+from shmbroker_cli.signals import Stopper, until_told_to_stop
 from shmbroker_cli.top.keyboard import Keyboard
 from shmbroker_cli.top.model import Sample, Snapshot, compare, take_sample
 from shmbroker_cli.top.screen import Screen, headline, table
@@ -48,9 +48,9 @@ def top(
     """Watch the queues: depth, rates, bytes, consumers (no terminal: one snapshot)."""
     view = View(sort=_sort_index(sort), reverse=reverse, text=filter_text)
     live = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
-    with until_told_to_stop(), connected(broker) as connection:
+    with until_told_to_stop() as stopper, connected(broker) as connection:
         if live:
-            _watch(connection, broker, view, interval)
+            _watch(connection, broker, view, interval, stopper)
             return
         before = take_sample(connection, broker)
         time.sleep(interval)
@@ -68,19 +68,24 @@ def _print(snapshot: Snapshot, view: View, *, as_json: bool) -> None:
     out.print(table(rows, view, out.width))
 
 
-def _watch(connection: shmbroker.Connection, broker: str, view: View, interval: float) -> None:
-    """Show the queues until the person quits."""
+def _watch(connection: shmbroker.Connection, broker: str, view: View, interval: float, stopper: Stopper) -> None:
+    """Show the queues until the person quits, or a signal comes.
+
+    A signal is noted only: raised anywhere, it might come while the terminal is being
+    switched over, and leave it half-way.
+    """
     before: Sample | None = None
     now = take_sample(connection, broker)
     snapshot = compare(before, now)
     with (
+        stopper.noting() as signals,
         Keyboard() as keyboard,
         Live(Screen(snapshot, view), console=console(), screen=True, auto_refresh=False) as live,
     ):
-        while not view.ended:
+        while not view.ended and not stopper.told:
             live.update(Screen(snapshot, view), refresh=True)
             due = now.taken + interval if not view.paused else time.monotonic() + REDRAW
-            for key in keyboard.read(due):
+            for key in keyboard.read(due, signals):
                 view.press(key)
             if not view.paused and time.monotonic() >= now.taken + interval:
                 before, now = now, take_sample(connection, broker)

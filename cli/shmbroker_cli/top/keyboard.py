@@ -70,17 +70,21 @@ class Keyboard:
         """Switch the terminal back."""
         termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
 
-    def read(self, deadline: float) -> list[str]:
+    def read(self, deadline: float, signals: int) -> list[str]:
         """Return the keys pressed, waiting for the first.
 
         Args:
             deadline: On the monotonic clock; then there are none.
+            signals: A descriptor that ends the wait when it is readable, and is read empty.
 
         Raises:
             EOFError: If the terminal is gone.
         """
         wait = max(0.0, deadline - time.monotonic())
-        if not select.select([self._fd], [], [], wait)[0]:
+        ready = select.select([self._fd, signals], [], [], wait)[0]
+        if signals in ready:
+            os.read(signals, READ_SIZE)
+        if self._fd not in ready:
             return []
         got = os.read(self._fd, READ_SIZE)
         if not got:
