@@ -50,6 +50,7 @@ class Connection:
         self.executor, self.channel_max, self.on_callback_error = executor, channel_max, on_callback_error
         self.operation_timeout = operation_timeout
         self._queues: dict[str, Queue] = {}
+        self._kept: dict[str, core_queue.CoreQueue] = {}
         self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
         self._lock = threading.RLock()
         self._close_callbacks: list[Callable[[], None]] = []
@@ -99,12 +100,22 @@ class Connection:
             if known.core.slot == slot and self._core.queue_facts(slot) is not None and len_or_deleted(known) >= 0:
                 return known
             self.forget_queue(known)
-        try:
-            opened = Queue(self, core_queue.CoreQueue(self._core, name, slot))
-        except exceptions.NotFound:
-            return None  # deleted in between
-        self._queues[name] = opened
+        kept = self._kept.pop(name, None)
+        if kept is None or kept.slot != slot or kept.length() < 0:
+            try:
+                kept = core_queue.CoreQueue(self._core, name, slot)
+            except exceptions.NotFound:
+                return None  # deleted in between
+        opened = self._queues[name] = Queue(self, kept)
         return opened
+
+    def queue_closed(self, queue: Queue, core: core_queue.CoreQueue) -> None:
+        """A handle was closed: it is left, unless messages of it are held; then the next one goes on with it."""
+        with self._lock:
+            if self._queues.get(queue.name) is queue:
+                del self._queues[queue.name]
+                if not self._core.closed and not self._core.attachment.forked and not core.leave():
+                    self._kept[queue.name] = core
 
     def _compare(self, queue: Queue, wanted: dict[str, Any]) -> None:
         if not wanted:
@@ -246,6 +257,7 @@ class Connection:
                 consumer.close()
         self._core.close()
         self._queues.clear()
+        self._kept.clear()
         callbacks, self._close_callbacks = self._close_callbacks, []
         for callback in callbacks:
             callback()

@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import queue as standard_queue
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from shmbroker import exceptions, settings
 from shmbroker import properties as basic
@@ -18,6 +18,7 @@ from shmbroker.message import OPEN, Message, MessageBatch, browsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from types import TracebackType
 
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
@@ -119,12 +120,14 @@ def _expiration(value: str) -> float:
 class Queue:
     """A queue that a connection has open. Safe to use from several threads.
 
+    A connection has one handle of a queue, which closes with the connection, or with :meth:`close` and ``with``.
     A handle pickles as broker and queue name: it is opened again, over one connection of the process that loads it.
     """
 
     def __init__(self, connection: Connection, core: CoreQueue) -> None:
         self._connection = connection
         self._core = core
+        self._left: CoreQueue | None = None
         self.name = core.name
         self.core_connection: CoreConnection = core.connection
         self.taker = library.Taker(core.address, False, Message)  # noqa: FBT003 - of a queue, not of a consumer
@@ -425,6 +428,30 @@ class Queue:
     def __bool__(self) -> bool:
         return True
 
+    # ---- closing ----
+
+    def close(self) -> None:
+        """Gives the handle back; the queue stays. Safe to call again.
+
+        What was taken through it can still be settled, its consumers and calls that wait go on; other uses raise
+        :exc:`ConnectionClosed`. ``connection.queue()`` opens another handle.
+        """
+        if self._left is None:
+            self._left = self._core  # a thread may wait in it
+            self._core = cast("CoreQueue", _Closed(self._core.what))
+            self._put = lambda _body: library.CLOSED
+            self._take = lambda _source, _auto_ack: library.CLOSED
+            self._length = lambda: -library.CLOSED
+            self._connection.queue_closed(self, self._left)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     # ---- for messages ----
 
     def queue_name(self, subscription: int) -> str:  # noqa: ARG002
@@ -449,4 +476,15 @@ class Queue:
         return type(self._connection).reopen, (self._connection.broker_full_name, self.name)
 
     def __repr__(self) -> str:
-        return f"<Queue {self.name!r} of broker {self._connection.broker_name!r}>"
+        closed = "" if self._left is None else ", closed"
+        return f"<Queue {self.name!r} of broker {self._connection.broker_name!r}{closed}>"
+
+
+class _Closed:
+    """In the place of the core's queue, in a handle that was closed."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __getattr__(self, name: str) -> NoReturn:
+        library.raise_for(library.CLOSED, self._what)
