@@ -87,7 +87,14 @@ class Broker:
             PreconditionFailed: it exists with another limit than the one given.
             OutOfMemory: /dev/shm has no room for it.
         """
-        if not segments.create(self._path, self.name, self._memory, self._mode) and self._given_memory:
+        if segments.create(self._path, self.name, self._memory, self._mode):
+            with self._attached() as attached:
+                try:
+                    attached.grow_first()
+                except exceptions.OutOfMemory:  # nobody could do anything with it
+                    segments.remove(self._path)
+                    raise
+        elif self._given_memory:
             with self._attached() as attached:
                 found, wanted = int(attached.facts().memory_limit), self._memory // segments.CHUNK * segments.CHUNK
             if found != wanted:

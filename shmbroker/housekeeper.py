@@ -226,8 +226,8 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, lambda *_: ended.set())
     try:
         Housekeeper(arguments[0]).run(ended, linger=LINGER_SECONDS)
-    except (exceptions.BrokerNotFound, exceptions.BrokerError):
-        return 1  # gone, or somebody else was faster
+    except (exceptions.BrokerError, exceptions.OutOfMemory):
+        return 1  # gone, or somebody else was faster, or there is no room for one more connection
     return 0
 
 

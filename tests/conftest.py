@@ -125,8 +125,6 @@ def _seconds_allowed(item: pytest.Item) -> float:
 # Defects that are known and not mended yet: the tests stay as they are and say so in every run.
 KNOWN_DEFECTS = {
     "test_a_copy_after_the_broker_was_made_anew": "a process keeps its connection to a purged broker",
-    "test_out_of_memory_says_who_has_it": "the chunks kept for structures are not in the text",
-    "test_delete_while_a_message_is_held": "a deleted queue with held messages has to be looked into",
     "test_a_queue_says_what_it_is": "an attribute is missing",
     "test_live_a_signal_leaves_the_terminal_as_it_was": "sometimes does not end on SIGTERM",
 }

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import mmap
 import os
 import pathlib
 import secrets
+import time
+from typing import TYPE_CHECKING
 
 import posix_ipc
 
 from shmbroker import exceptions
 from shmbroker._core import library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DIRECTORY = pathlib.Path("/dev/shm")  # noqa: S108 - where shm_open puts its objects
 CHUNK = 2 << 20
@@ -24,6 +30,7 @@ MINIMUM_CHUNKS = 16
 MAXIMUM_CHUNKS = 32768
 _SEGMENTS_WANTED = 16
 _LARGEST_SEGMENT = 128
+_PATIENCE_SECONDS = 1.0
 
 
 def path_of(broker: str, uid: int | None = None) -> str:
@@ -47,13 +54,36 @@ def exists(path: str) -> bool:
     return file_of(path, 0).exists()
 
 
-def _no_room(size: int, what: str) -> exceptions.OutOfMemory:
+def _room() -> tuple[int, int]:
+    """Free bytes of /dev/shm, and all of them."""
     stat = os.statvfs(DIRECTORY)
-    free, whole = stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize
+    return stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize
+
+
+def _no_room(path: str, suffix: int | str, size: int) -> exceptions.OutOfMemory:
+    free, whole = _room()
     return exceptions.OutOfMemory(
-        f"{DIRECTORY} has no room for {what} of {size} bytes: {free} of {whole} bytes are free "
+        f"{DIRECTORY} has no room for segment {suffix} of broker {path.split('.', 1)[1]!r}, {size} bytes: "
+        f"{whole - free} of {whole} bytes are used "
         "(in a container: docker run --shm-size, or an emptyDir of medium Memory at /dev/shm)",
     )
+
+
+def _allocate(path: str, suffix: int | str, descriptor: int, size: int) -> None:
+    """Gives a file its memory, to the last byte, before anybody touches it.
+
+    Raises:
+        OutOfMemory: there is not that much left.
+    """
+    free, whole = _room()
+    if whole and free < size:  # so that nothing is taken from others while we find out; 0 of 0: no limit
+        raise _no_room(path, suffix, size)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.ENOMEM, errno.EDQUOT}:
+            raise _no_room(path, suffix, size) from None
+        raise
 
 
 def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None = None) -> bool:
@@ -63,13 +93,8 @@ def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None
     memory = posix_ipc.SharedMemory(temporary, posix_ipc.O_CREX, mode=mode & 0o777)
     try:
         os.fchmod(memory.fd, mode)
-        try:
-            if size:
-                os.posix_fallocate(memory.fd, 0, size)
-        except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.ENOMEM, errno.EDQUOT}:
-                raise _no_room(size, f"segment {suffix} of broker {path.split('.', 1)[1]!r}") from None
-            raise
+        if size:
+            _allocate(path, suffix, memory.fd, size)
         if fill is not None:
             os.pwrite(memory.fd, fill, 0)
         try:
@@ -101,8 +126,11 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
     chunks, per_segment = plan(memory)
     if exists(path):
         return False
-    _make(path, "lock", 0, mode)
     size = library.slow.sb_segment_bytes(0, 0)
+    free, whole = _room()
+    if whole and free < size:  # before anything is left behind
+        raise _no_room(path, 0, size)
+    _make(path, "lock", 0, mode)
     head = mmap.mmap(-1, size)
     with contextlib.closing(head):
         view = library.ffi.from_buffer(head)
@@ -121,10 +149,37 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
         return _make(path, 0, size, mode, head[:])
 
 
+@contextlib.contextmanager
+def _one_at_a_time(path: str) -> Iterator[None]:
+    """Keeps two processes from making the same segment: where room is short, both would fail for want of room for two.
+
+    The kernel ends it with the process that holds it; if that one is stopped, others go on after a second.
+    """
+    descriptor = os.open(file_of(path, "lock"), os.O_RDWR | os.O_CLOEXEC)
+    until = time.monotonic() + _PATIENCE_SECONDS
+    try:
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no business of the byte locks of that file
+                break
+            except BlockingIOError:
+                time.sleep(0.001)
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # also if a fork has made another descriptor of it
+        os.close(descriptor)
+
+
 def grow(path: str, number: int, chunks_per_segment: int, mode: int) -> None:
-    """Makes segment ``number`` of the arena unless somebody else did."""
+    """Makes segment ``number`` of the arena unless somebody else did.
+
+    Raises:
+        OutOfMemory: /dev/shm has no room for it.
+    """
     if not file_of(path, number).exists():
-        _make(path, number, library.slow.sb_segment_bytes(number, chunks_per_segment), mode)
+        with _one_at_a_time(path):
+            if not file_of(path, number).exists():
+                _make(path, number, library.slow.sb_segment_bytes(number, chunks_per_segment), mode)
 
 
 def damaged(path: str, count: int, chunks_per_segment: int) -> list[str]:
