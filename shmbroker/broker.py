@@ -146,7 +146,7 @@ class Broker:
                     attached.set_closing()
                 if pid and pid != os.getpid():
                     _terminate(attached, pid)
-        except (exceptions.LayoutMismatch, exceptions.BrokerNotFound):
+        except (exceptions.LayoutMismatch, exceptions.CorruptSegment, exceptions.BrokerNotFound):
             if not purge:
                 raise
         if purge:

@@ -44,6 +44,11 @@ class Attachment:
                 "its shared memory was made by another version, is truncated, or is not a broker's"
             )
             raise exceptions.LayoutMismatch(text=text)
+        if status[0] == slow.SB_CORRUPT:
+            text = (
+                f"broker {self.name!r}: its shared memory contradicts itself: it tells of segments that are not there"
+            )
+            raise exceptions.CorruptSegment(text=text)
         return library.raise_for(int(status[0]), f"broker {self.name!r}")
 
     def grow(self) -> None:
