@@ -105,7 +105,14 @@ class Broker:
         if segments.uid_of(self._path) != os.getuid() and not segments.exists(self._path):
             text = f"NOT_FOUND - no broker {self.name!r}, and only user {segments.uid_of(self._path)} can make it"
             raise exceptions.BrokerNotFound(404, text)
-        if not segments.create(self._path, self.name, self._memory, self._mode) and self._given_memory:
+        if segments.create(self._path, self.name, self._memory, self._mode):
+            with self._attached() as attached:
+                try:
+                    attached.grow_first()
+                except exceptions.OutOfMemory:  # nobody could do anything with it
+                    segments.remove(self._path, segments.identity(self._path))
+                    raise
+        elif self._given_memory:
             with self._attached() as attached:
                 found, wanted = int(attached.facts().memory_limit), self._memory // segments.CHUNK * segments.CHUNK
             if found != wanted:
@@ -191,7 +198,7 @@ class Broker:
                         attached.set_closing()
                         segments.remove(self._path, what)
                     _await_end(attached)
-            except (exceptions.LayoutMismatch, exceptions.BrokerNotFound):
+            except (exceptions.LayoutMismatch, exceptions.CorruptSegment, exceptions.BrokerNotFound):
                 if not purge:
                     raise
                 segments.remove(self._path, what)

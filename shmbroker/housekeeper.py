@@ -238,8 +238,8 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, lambda *_: ended.set())
     try:
         keeper = Housekeeper(arguments[0], AUTOMATIC if "--automatic" in arguments else "housekeeper")
-    except (exceptions.BrokerNotFound, exceptions.ConnectionClosedByBroker):
-        return 1  # purged meanwhile
+    except (exceptions.BrokerError, exceptions.OutOfMemory):
+        return 1  # purged meanwhile, or there is no room for one more connection
     if not keeper.begin():
         keeper.close()
         return 1  # somebody else was faster

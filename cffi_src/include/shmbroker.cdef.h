@@ -157,6 +157,7 @@ sb_status sb_broker_format(void *memory, uint64_t bytes, const char *name, uint6
 sb_broker *sb_broker_attach(const char *path, sb_status *status, uint32_t *major, uint32_t *minor);
 void sb_broker_detach(sb_broker *b);
 sb_status sb_broker_grown(sb_broker *b, uint32_t number);
+void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns);
 void sb_broker_describe(sb_broker *b, sb_broker_facts *facts, bool with_memory);
 void sb_broker_set_closing(sb_broker *b, uint32_t closing);
 void sb_broker_set_stopped(sb_broker *b, uint32_t stopped);

@@ -54,6 +54,11 @@ sb_status sb_broker_grown(sb_broker *b, uint32_t number) {
   return sb_segment_map(b);
 }
 
+/* After a segment could not be made: calls make do with what there is until then, instead of returning SB_GROW. */
+void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns) {
+  SB_STORE(&b->grow_again_ns, not_before_ns, SB_RELAXED);
+}
+
 bool sb_broker_forked(sb_broker *b) { return sb_forked(b); }
 
 /* Rings every node there is: everybody who sleeps in this broker wakes up and looks. */

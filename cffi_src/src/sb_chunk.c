@@ -148,6 +148,11 @@ uint32_t sb_chunk_count(sb_broker *b) {
   return n < b->chunk_limit ? (uint32_t)n : b->chunk_limit;
 }
 
+bool sb_chunk_may_grow(sb_broker *b) {
+  uint64_t again = SB_LOAD(&b->grow_again_ns, SB_RELAXED);
+  return sb_chunk_count(b) < b->chunk_limit && (again == 0 || sb_now_ns() >= again);
+}
+
 void sb_chunk_populate(sb_broker *b, uint32_t chunk) {
   if ((b->populated[chunk / 64] >> (chunk % 64) & 1) == 0) {
     b->populated[chunk / 64] |= UINT64_C(1) << (chunk % 64);

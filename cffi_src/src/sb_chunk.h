@@ -34,6 +34,8 @@ void sb_hint_set(sb_broker *b, unsigned cls, uint32_t chunk, uint32_t word, uint
 bool sb_hint_search(sb_connection *c, unsigned cls);
 /* How many chunks exist, and how many of them are FREE. */
 uint32_t sb_chunk_count(sb_broker *b);
+/* May another segment be asked for? Not beyond the limit, nor just after there was no room for one. */
+bool sb_chunk_may_grow(sb_broker *b);
 uint32_t sb_chunk_spare(sb_broker *b);
 /* Maps all pages of a chunk at once, instead of one by one when they are touched first. */
 void sb_chunk_populate(sb_broker *b, uint32_t chunk);

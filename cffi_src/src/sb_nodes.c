@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_nodes.h"
 
+#include "sb_chunk.h"
 #include "sb_slab.h"
 #include "sb_wait.h"
 
@@ -194,7 +195,7 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
     status = append(c, n, *slot, SB_STATE_ALL, sb_node_epoch(word) + 1);
   }
   if (status == SB_OK && !sb_node_move(c, *slot, SB_IN(SB_NODE_REMOVED), SB_NODE_NOT_INTERESTED)) {
-    status = SB_GROW; /* its list had no page to go to */
+    status = sb_chunk_may_grow(b) ? SB_GROW : SB_NO_MEMORY; /* its list had no page to go to */
   }
   if (status == SB_OK && (flags & SB_NODE_COUNTED) != 0) {
     (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(b, queue))->consumers, 1, SB_SEQ_CST);

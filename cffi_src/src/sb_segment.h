@@ -39,6 +39,7 @@ struct sb_broker {
   sb_word *chunks;
   sb_word *directory;
   sb_half mapped_chunks;
+  sb_word grow_again_ns; /* there was no room for another segment: until then, what there is has to do */
   uint32_t mapped_segments;
   uint32_t chunk_limit;
   uint32_t chunks_per_segment;

@@ -100,7 +100,7 @@ sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t
     if (sb_hint_search(c, cls) || sb_chunk_claim_class(c, cls, token)) {
       continue;
     }
-    if (sb_chunk_count(b) < b->chunk_limit) {
+    if (sb_chunk_may_grow(b)) {
       return SB_GROW;
     }
     if (sb_chunk_drain_any(c, token)) {
@@ -159,7 +159,7 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
         free_run = 0;
       }
     }
-    if (n < b->chunk_limit) {
+    if (sb_chunk_may_grow(b)) {
       return SB_GROW;
     }
     for (uint32_t chunk = 0; pass == 0 && chunk < n; chunk++) {

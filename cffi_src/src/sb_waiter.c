@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sb_chunk.h"
 #include "sb_slab.h"
 #include "sb_wait.h"
 
@@ -140,7 +141,7 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, sb_taken *t) {
     unsigned state = sb_node_state(SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node))->word, SB_SEQ_CST));
     if (state != SB_NODE_INTERESTED &&
         !sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED)) {
-      status = SB_GROW; /* its list had no page to go to: nobody would ever wake us */
+      status = sb_chunk_may_grow(c->b) ? SB_GROW : SB_NO_MEMORY; /* no page for its list: nobody would ever wake us */
       break;
     }
     status = try_take(q, t); /* P3: INTERESTED first, then look */

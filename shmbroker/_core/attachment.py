@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions, statistics
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 ffi, slow = library.ffi, library.slow
 _MAX_CONNECTIONS = 4096
+_GROWTH_PAUSE_NS = 100_000_000
 _lock = threading.RLock()  # a view may end, by the garbage collector, while we hold it
 _attached: dict[str, Attachment] = {}
 
@@ -29,6 +31,7 @@ class Attachment:
         self.path = path
         self.name = segments.name_of(path)
         self.users = 0
+        self._no_growth = 0, ""  # the segment there was no room for, although the limit allows it, and why
         self._grow_lock = threading.Lock()
         self.handle: Any = self._attach()
 
@@ -45,18 +48,57 @@ class Attachment:
                 "its shared memory was made by another version, is truncated, or is not a broker's"
             )
             raise exceptions.LayoutMismatch(text=text)
+        if status[0] == slow.SB_CORRUPT:
+            text = (
+                f"broker {self.name!r}: its shared memory contradicts itself: it tells of segments that are not there"
+            )
+            raise exceptions.CorruptSegment(text=text)
         return library.raise_for(int(status[0]), f"broker {self.name!r}")
 
     def grow(self) -> None:
-        """Adds a segment, after a call returned GROW."""
+        """Adds a segment, after a call returned GROW; the call is to be repeated then.
+
+        Where /dev/shm has no room for one, calls make do for a while with what there is: repeated, the call finds
+        memory that was freed, or says NO_MEMORY.
+        """
         with self._grow_lock:
             facts = self.facts()
             number = facts.segments + 1
-            if number <= facts.segments_limit:
+            if number > facts.segments_limit:
+                return
+            try:
                 segments.grow(self.path, number, facts.chunks_per_segment, facts.mode)
-                status = slow.sb_broker_grown(self.handle, number)
-                if status != library.OK:
-                    library.raise_for(status, f"broker {self.name!r}")
+            except exceptions.OutOfMemory as error:
+                self._no_growth = number, str(error)
+                slow.sb_broker_grow_again(self.handle, time.monotonic_ns() + _GROWTH_PAUSE_NS)
+                return
+            status = slow.sb_broker_grown(self.handle, number)
+            if status != library.OK:
+                library.raise_for(status, f"broker {self.name!r}")
+
+    def grow_first(self) -> None:
+        """Sees to it that a broker has memory to begin with.
+
+        Raises:
+            OutOfMemory: /dev/shm has no room for it.
+        """
+        if self.facts().segments == 0:
+            self.grow()
+            if self.facts().segments == 0:
+                raise self.full()
+
+    def full(self, what: str = "", holder: str = "") -> exceptions.OutOfMemory:
+        """The error of a broker that has no room for something: what is used, of how much, and why it does not grow."""
+        facts = self.facts(with_memory=True)
+        number, reason = self._no_growth
+        free = max(0, facts.memory_limit - facts.memory_structures - facts.memory_bodies)
+        text = (
+            f"broker {self.name!r} has no room{what}: {facts.memory_used} of {facts.memory_limit} bytes are used; "
+            f"{facts.memory_structures} are kept for structures, {facts.memory_bodies} for bodies, {free} are free"
+        )
+        if number != facts.segments + 1:  # else there is a reason outside
+            reason = "what is not used is divided up for other sizes, or kept for the broker's own structures"
+        return exceptions.OutOfMemory(f"{text}{holder}; {reason}")
 
     def facts(self, *, with_memory: bool = False) -> Any:  # noqa: ANN401
         """The core's own description."""

@@ -76,6 +76,9 @@ class CoreConnection:
             handle = slow.sb_connect(self.attachment.handle, encoded, len(encoded), status)
             if handle != ffi.NULL:
                 return handle
+            if status[0] == library.NO_MEMORY:
+                what = f" for connection {name!r}"
+                raise self.attachment.full(what)
             if status[0] != library.GROW:
                 library.raise_for(int(status[0]), f"connection {name!r}")
             self.attachment.grow()
@@ -320,17 +323,16 @@ def _name_of(facts: Any) -> str:  # noqa: ANN401
 
 
 def out_of_memory(connection: CoreConnection, size: int) -> exceptions.OutOfMemory:
-    """The error of a full broker: what is used, the limit, and the queue that holds most."""
-    facts = connection.attachment.facts(with_memory=True)
+    """The error of a full broker: what is used, the limit, and the queue that holds most.
+
+    Args:
+        connection: of the caller.
+        size: bytes of the body there was no room for; 0 = it was for something of the broker's own.
+    """
     most, name = 0, None
     for slot in connection.queue_slots():
         queue = connection.queue_facts(slot)
         if queue is not None and queue.bytes > most:
             most, name = int(queue.bytes), _name_of(queue)
-    holder = f"queue {name!r} holds most, {most} bytes" if name is not None else "no queue holds bodies"
-    free = max(0, facts.memory_limit - facts.memory_structures - facts.memory_bodies)
-    return exceptions.OutOfMemory(
-        f"broker {connection.attachment.name!r} has no room for a body of {size} bytes: "
-        f"{facts.memory_used} of {facts.memory_limit} bytes are used; {facts.memory_structures} are kept for "
-        f"structures, {facts.memory_bodies} for bodies, {free} are free; {holder}",
-    )
+    holder = f", queue {name!r} holds most, {most} bytes" if name is not None else ", no queue holds bodies"
+    return connection.attachment.full(f" for a body of {size} bytes" if size else "", holder)

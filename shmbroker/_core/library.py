@@ -92,6 +92,7 @@ _ERRORS: dict[int, Callable[[str], Exception]] = {
     DELETED: lambda what: exceptions.NotFound(404, f"NOT_FOUND - no {what} in vhost '/'"),
     NOT_FOUND: lambda what: exceptions.NotFound(404, f"NOT_FOUND - no {what} in vhost '/'"),
     EMPTY: lambda _: queue.Empty(),
+    NO_MEMORY: lambda what: exceptions.OutOfMemory(f"{what or 'the broker'}: no memory is left"),
     FULL: queue.Full,
     SETTLED: lambda _: exceptions.MessageSettled(
         406, "PRECONDITION_FAILED - the message was acknowledged, rejected or returned already"

@@ -121,12 +121,7 @@ class CoreQueue:
     def put_failed(self, status: int, size: int, until: int) -> None:
         """After a put that did not go: makes room or waits for it, so that it can be tried again; else raises."""
         if status == library.GROW:
-            try:
-                self.connection.attachment.grow()
-            except exceptions.OutOfMemory:
-                if until <= time.monotonic_ns():
-                    raise
-                self._wait_for_room(memory=True, size=size, until=until)
+            self.connection.attachment.grow()
         elif status == library.FULL:
             self._wait_for_room(memory=False, size=size, until=until)
         elif status == library.NO_MEMORY:
@@ -154,9 +149,9 @@ class CoreQueue:
         status = (
             slow.sb_wait_for_room(self.handle, memory, size, until) if until > time.monotonic_ns() else library.TIMEOUT
         )
+        if status == library.NO_MEMORY or (memory and status == library.TIMEOUT):
+            raise out_of_memory(self.connection, size)
         if status == library.TIMEOUT:
-            if memory:
-                raise out_of_memory(self.connection, size)
             settings, _ = settings_of(self.facts())
             limits = f"max_length={settings.max_length}, max_bytes={settings.max_bytes}"
             text = f"{self.what} is full: {self.length()} messages are ready ({limits})"
@@ -303,6 +298,8 @@ class CoreQueue:
         if status in {library.IN_USE, library.NOT_EMPTY}:
             reason = "in use" if status == library.IN_USE else "not empty"
             raise exceptions.PreconditionFailed(406, f"PRECONDITION_FAILED - {self.what} in vhost '/' {reason}")
+        if status == library.NO_MEMORY:
+            raise out_of_memory(self.connection, 0)
         locked(status, holder[0], self.what)
         return int(removed[0])
 
@@ -325,6 +322,8 @@ class CoreQueue:
                 self.connection.attachment.grow()
             elif status[0] == library.FULL:
                 return moved
+            elif status[0] == library.NO_MEMORY:
+                raise out_of_memory(self.connection, 0)
             elif status[0] != library.OK:
                 library.raise_for(int(status[0]), self.what)
             else:

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import mmap
 import os
 import pathlib
 import re
 import secrets
+import time
+from typing import TYPE_CHECKING
 
 import posix_ipc
 
 from shmbroker import exceptions
 from shmbroker._core import library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DIRECTORY = pathlib.Path("/dev/shm")  # noqa: S108 - where shm_open puts its objects
 CHUNK = 2 << 20
@@ -27,6 +33,7 @@ _SEGMENTS_WANTED = 16
 _LARGEST_SEGMENT = 128
 _GROUP = 0o060
 _PATH = re.compile(r"/shmbroker-(0|[1-9]\d*)\.[A-Za-z0-9_-]+\Z")
+_PATIENCE_SECONDS = 1.0
 
 
 def path_of(broker: str) -> str:
@@ -90,19 +97,40 @@ def exists(path: str) -> bool:
     return file_of(path, 0).exists()
 
 
-def _no_room(size: int, what: str) -> exceptions.OutOfMemory:
+def _room() -> tuple[int, int]:
+    """Free bytes of /dev/shm, and all of them."""
     stat = os.statvfs(DIRECTORY)
-    free, whole = stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize
+    return stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize
+
+
+def _no_room(path: str, suffix: int | str, size: int) -> exceptions.OutOfMemory:
+    free, whole = _room()
     return exceptions.OutOfMemory(
-        f"{DIRECTORY} has no room for {what} of {size} bytes: {free} of {whole} bytes are free "
+        f"{DIRECTORY} has no room for segment {suffix} of broker {name_of(path)!r}, {size} bytes: "
+        f"{whole - free} of {whole} bytes are used "
         "(in a container: docker run --shm-size, or an emptyDir of medium Memory at /dev/shm)",
     )
 
 
-def _check_room(size: int, what: str) -> None:
-    stat = os.statvfs(DIRECTORY)
-    if size > stat.f_bavail * stat.f_frsize:
-        raise _no_room(size, what)
+def _expect_room(path: str, suffix: int | str, size: int) -> None:
+    free, whole = _room()
+    if whole and free < size:  # 0 of 0: no limit
+        raise _no_room(path, suffix, size)
+
+
+def _allocate(path: str, suffix: int | str, descriptor: int, size: int) -> None:
+    """Gives a file its memory, to the last byte, before anybody touches it.
+
+    Raises:
+        OutOfMemory: there is not that much left.
+    """
+    _expect_room(path, suffix, size)  # so that nothing is taken from others while we find out
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.ENOMEM, errno.EDQUOT}:
+            raise _no_room(path, suffix, size) from None
+        raise
 
 
 def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None = None) -> bool:
@@ -112,13 +140,8 @@ def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None
     memory = posix_ipc.SharedMemory(temporary, posix_ipc.O_CREX, mode=mode & 0o777)
     try:
         os.fchmod(memory.fd, mode)
-        try:
-            if size:
-                os.posix_fallocate(memory.fd, 0, size)
-        except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.ENOMEM, errno.EDQUOT}:
-                raise _no_room(size, f"segment {suffix} of broker {name_of(path)!r}") from None
-            raise
+        if size:
+            _allocate(path, suffix, memory.fd, size)
         if fill is not None:
             os.pwrite(memory.fd, fill, 0)
         try:
@@ -158,9 +181,8 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
     try:
         if mode & _GROUP:
             size, count = int(library.slow.sb_segment_bytes(1, per_segment)), -(-chunks // per_segment)
-            _check_room(size * count, f"all segments of broker {name_of(path)!r}")  # before we take what others need
+            _expect_room(path, f"1 to {count}", size * count)  # before we take what others need
             made.extend(n for n in range(1, count + 1) if _make(path, n, size, mode))
-        _make(path, "lock", 0, mode)
         return _make_first(path, name, chunks, per_segment, mode)
     except BaseException:
         for number in made:
@@ -170,6 +192,8 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
 
 def _make_first(path: str, name: str, chunks: int, per_segment: int, mode: int) -> bool:
     size = library.slow.sb_segment_bytes(0, 0)
+    _expect_room(path, 0, size)  # before anything is left behind
+    _make(path, "lock", 0, mode)
     head = mmap.mmap(-1, size)
     with contextlib.closing(head):
         view = library.ffi.from_buffer(head)
@@ -188,10 +212,37 @@ def _make_first(path: str, name: str, chunks: int, per_segment: int, mode: int) 
         return _make(path, 0, size, mode, head[:])
 
 
+@contextlib.contextmanager
+def _one_at_a_time(path: str) -> Iterator[None]:
+    """Keeps two processes from making the same segment: where room is short, both would fail for want of room for two.
+
+    The kernel ends it with the process that holds it; if that one is stopped, others go on after a second.
+    """
+    descriptor = os.open(file_of(path, "lock"), os.O_RDWR | os.O_CLOEXEC)
+    until = time.monotonic() + _PATIENCE_SECONDS
+    try:
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no business of the byte locks of that file
+                break
+            except BlockingIOError:
+                time.sleep(0.001)
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # also if a fork has made another descriptor of it
+        os.close(descriptor)
+
+
 def grow(path: str, number: int, chunks_per_segment: int, mode: int) -> None:
-    """Makes segment ``number`` of the arena unless somebody else did."""
+    """Makes segment ``number`` of the arena unless somebody else did.
+
+    Raises:
+        OutOfMemory: /dev/shm has no room for it.
+    """
     if not file_of(path, number).exists():
-        _make(path, number, library.slow.sb_segment_bytes(number, chunks_per_segment), mode)
+        with _one_at_a_time(path):
+            if not file_of(path, number).exists():
+                _make(path, number, library.slow.sb_segment_bytes(number, chunks_per_segment), mode)
 
 
 def damaged(path: str, count: int, chunks_per_segment: int) -> list[str]:

@@ -49,3 +49,5 @@ def _at_rest(broker: shmbroker.Broker) -> list[str]:
             return found
     except (shmbroker.ConnectionClosedByBroker, shmbroker.BrokerNotFound, shmbroker.Timeout):
         return []  # somebody else purges it, or began to
+    except (shmbroker.BrokerError, shmbroker.OutOfMemory) as error:
+        return [f"not examined: {error}"]
