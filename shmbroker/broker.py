@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from shmbroker.statistics import BrokerStatistics
 
 DEFAULT_MEMORY = "256M"
-AUTOMATIC = "automatic housekeeper"
-"""The name of the connection of a housekeeper that a client started for itself."""
 _NAME = re.compile(r"(?:(\d{1,10})/)?([A-Za-z0-9_-]{1,64})\Z")
 _START_SECONDS = 30.0
 _PURGE_SECONDS = 30.0
@@ -169,7 +167,7 @@ class Broker:
     def _replace(self, attached: Attachment, keeper: Housekeeper) -> None:
         """Becomes the housekeeper in the place of one that nobody asked for."""
         pid = int(attached.facts().housekeeper_pid)
-        if pid and (pid, AUTOMATIC) in {(info.pid, info.name) for info in attached.connections()}:
+        if pid and (pid, segments.AUTOMATIC) in {(info.pid, info.name) for info in attached.connections()}:
             attached.set_stopped(stopped=True)  # so it ends, and no client starts another one
             try:
                 _await_end(attached)

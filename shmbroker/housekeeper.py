@@ -20,7 +20,6 @@ from shmbroker import exceptions
 from shmbroker._core import library, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
-from shmbroker.broker import AUTOMATIC
 
 TICK_SECONDS = 0.25
 REST_SECONDS = 1.0  # between ticks while nothing happens in any queue
@@ -237,7 +236,7 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     try:
-        keeper = Housekeeper(arguments[0], AUTOMATIC if "--automatic" in arguments else "housekeeper")
+        keeper = Housekeeper(arguments[0], segments.AUTOMATIC if "--automatic" in arguments else "housekeeper")
     except (exceptions.BrokerError, exceptions.OutOfMemory):
         return 1  # purged meanwhile, or there is no room for one more connection
     if not keeper.begin():

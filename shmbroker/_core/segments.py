@@ -33,6 +33,8 @@ _SEGMENTS_WANTED = 16
 _LARGEST_SEGMENT = 128
 _GROUP = 0o060
 _PATH = re.compile(r"/shmbroker-(0|[1-9]\d*)\.[A-Za-z0-9_-]+\Z")
+AUTOMATIC = "automatic housekeeper"
+"""The name of the connection of a housekeeper that a client started for itself."""
 _PATIENCE_SECONDS = 1.0
 
 

@@ -3,7 +3,7 @@
 
     python tests/models/check.py [--full] [MODEL ...]
 
-The comment at the top of a model says how it is searched, with options for Spin (-D...) and for the verifier (the rest):
+The comment at the top of a model says how it is searched, with options for Spin (-D...) and the verifier (the rest):
 
     quick: ...       without errors, and exhausted
     full: ...        the same, but larger: with --full

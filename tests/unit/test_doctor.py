@@ -60,9 +60,15 @@ class Patient:
 
     def complaints(self) -> list[str]:
         """Return what the doctor says; it must not change a byte while it looks."""
-        before = self.memory.contents()
-        said = self.connection.doctor()
-        assert self.memory.contents() == before
+        for _ in range(
+            3
+        ):  # our own IO thread may look for the dead meanwhile; the doctor would change something each time
+            before = self.memory.contents()
+            said = self.connection.doctor()
+            after = self.memory.contents()
+            if after == before:
+                break
+        assert after == before
         return said
 
     def says(self, *words: str) -> None:
