@@ -64,7 +64,7 @@ short level_interested[LEVELS], level_notified[LEVELS], interested, notified;
 byte ready, held[CONSUMERS];
 bool work[CONSUMERS], rescued[CONSUMERS], timed_out[CONSUMERS];
 bool can_take[CONSUMERS]; /* alive, with credit */
-bool dead_[CONSUMERS + PRODUCERS], removed_[CONSUMERS + PRODUCERS], owned[CONSUMERS + PRODUCERS], reaped[CONSUMERS + PRODUCERS];
+bool dead_[CONSUMERS + PRODUCERS], owned[CONSUMERS + PRODUCERS], reaped[CONSUMERS + PRODUCERS];
 bool reaper_halted, tick;
 byte made, settles, closes, ticks, wakes;
 
@@ -256,8 +256,15 @@ inline higher_wants() {
 }
 
 inline desired() { /* set_notify_work_desired(true) */
+#ifdef FAULT_LOOK_FIRST
+  atomic { FATE; more = LOOKS_READY }
+  move(self, NOT_INTERESTED, NOT_INTERESTED, INTERESTED);
+  ok = more;
+  more = false;
+#else
   move(self, NOT_INTERESTED, NOT_INTERESTED, INTERESTED);
   atomic { FATE; ok = LOOKS_READY } /* P3: after the CAS */
+#endif
   if
   :: ok ->
      higher_wants();
@@ -463,26 +470,11 @@ out:
   }
 
 
-#define EXACT(hint, in_state, level)                                                                              \
-  atomic {                                                                                                        \
-    FATE;                                                                                                         \
-    seen = (state[0] == in_state && LEVEL(0) == level) + (state[1] == in_state && LEVEL(1) == level)               \
-  }                                                                                                               \
-  atomic { FATE; hint = seen; seen = 0 }
-
 inline recount() {
-#ifdef DEFECT_LEVEL_HIGH
   CORRECT(level_interested[0], INTERESTED, 0, true);
-#else
-  EXACT(level_interested[0], INTERESTED, 0);
-#endif
   CORRECT(level_notified[0], NOTIFIED, 0, false);
 #if LEVELS > 1
-#ifdef DEFECT_LEVEL_HIGH
   CORRECT(level_interested[1], INTERESTED, 1, true);
-#else
-  EXACT(level_interested[1], INTERESTED, 1);
-#endif
   CORRECT(level_notified[1], NOTIFIED, 1, false);
 #endif
   CORRECT(interested, INTERESTED, 9, true);
@@ -522,14 +514,9 @@ end_begin:
   :: else
   fi;
   /* visit_ledgers */
-#ifdef DEFECT_DISOWN_FIRST
   if
   :: owned[d] ->
      atomic { FATE; owned[d] = false }
-#else
-  if
-  :: true ->
-#endif
      recount();
      n = 0;
      do /* sb_consumer_backlog_arrived */
@@ -540,9 +527,7 @@ end_begin:
         fi
      od;
      n = 0
-#ifdef DEFECT_DISOWN_FIRST
   :: else
-#endif
   fi;
   atomic { FATE; reaped[d] = true; d = 0; ok = false }
   goto begin;
