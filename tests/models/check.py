@@ -1,35 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the Spin models of this folder, each exhaustively.
+"""Checks the Spin models of this folder, one search after the other.
 
-    python tests/models/check.py [MODEL ...]
+    python tests/models/check.py [--full] [MODEL ...]
 
-A comment line of a model asks for a run, with options for Spin (-D...) and for the verifier (the rest); a model
-without one is run once, without options. A model that shows why a rule is there fails when the rule is taken away:
+The comment at the top of a model says how it is searched, with options for Spin (-D...) and for the verifier (the rest):
 
-    /* check: -DMAXCRASH=2 -m200000 */
-    /* check, must fail: -DNOKICK */
+    quick: ...       without errors, and exhausted
+    full: ...        the same, but larger: with --full
+    bitstate: ...    without errors, as far as a bit field of 2^w states reaches: with --full
+    fault: ...       a rule is taken away, so an error has to be found ("full fault": with --full)
+    defect: ...      what the C code does and should not: an error has to be found, until it is mended and the line goes
 
-Needs spin and a C compiler.
+The verifier's exit status says nothing: its "errors:" and whether it looked at everything are read. Needs spin and a C
+compiler; without spin nothing is checked, and one line says so.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-RUN = re.compile(r"^/\* check(?P<fails>, must fail)?:(?P<options>.*)\*/$", re.MULTILINE)
-DEFAULT_DEPTH = "-m1000000"
-LIVENESS = {"-a", "-l"}
-# Any of these means that not everything was looked at; the verifier's exit status does not tell.
-INCOMPLETE = ("max search depth too small", "Search not completed", "out of memory")
+RUN = re.compile(r"^ \* (?P<kind>quick|full|bitstate|fault|full fault|defect): (?P<options>-.*)$", re.MULTILINE)
+ALWAYS = {"quick", "fault", "defect"}
+MUST_FAIL = {"fault", "full fault", "defect"}
+DEPTH = "-m2000000"
+MEGABYTES = 6144
+# Any of these means that not everything was looked at.
+INCOMPLETE = ("max search depth too small", "Search not completed", "out of memory", "resource limit")
 
 
 @dataclass(frozen=True)
@@ -38,36 +44,81 @@ class Run:
 
     Attributes:
         model: The model.
+        kind: What is asked of the search, see the top of this file.
         options: For Spin those that begin with -D, for the verifier the others.
-        must_fail: Whether an error has to be found.
     """
 
     model: Path
-    options: tuple[str, ...] = ()
-    must_fail: bool = False
+    kind: str
+    options: tuple[str, ...]
 
     def __str__(self) -> str:
         """Return the run in one line."""
-        return " ".join([self.model.name, *self.options, *(["(must fail)"] if self.must_fail else [])])
+        return " ".join([self.model.name, *self.options])
 
-    def verdict(self) -> tuple[bool, str]:
-        """Return whether the search ended as it should, and what the verifier printed."""
+    def search(self) -> Result:
+        """Generate, compile and run the verifier."""
         defines = [option for option in self.options if option.startswith("-D")]
         searching = [option for option in self.options if not option.startswith("-D")]
+        store = "-DBITSTATE" if self.kind == "bitstate" else "-DCOLLAPSE"
+        optimise = "-O0" if self.kind in ALWAYS else "-O1"  # on the quick ones a compiler spends more than it saves
+        compiler = [os.environ.get("CC", "cc"), optimise, "-w", "-DSAFETY", store, "-DVECTORSZ=2048"]
         with tempfile.TemporaryDirectory() as folder:
             printed = _output(["spin", "-a", *defines, str(self.model.resolve())], folder)
-            kind = [] if LIVENESS & set(searching) else ["-DSAFETY"]
-            compiler = os.environ.get("CC", "cc")
-            printed += _output(
-                [compiler, "-O2", "-w", "-DCOLLAPSE", "-DVECTORSZ=4096", *kind, "-opan", "pan.c"], folder
-            )
-            printed += _output(["./pan", DEFAULT_DEPTH, *searching], folder)
-        errors = re.search(r"errors: (\d+)", printed)
-        if errors is None:
-            return False, printed
-        if self.must_fail:
-            return errors[1] != "0", printed
-        return errors[1] == "0" and not any(text in printed for text in INCOMPLETE), printed
+            printed += _output([*compiler, f"-DMEMLIM={MEGABYTES}", "-opan", "pan.c"], folder)
+            started = time.monotonic()
+            printed += _output(["./pan", DEPTH, *searching], folder)
+            seconds = time.monotonic() - started
+        return Result(self, printed, seconds)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a search ended with.
+
+    Attributes:
+        run: The search.
+        printed: All that Spin, the compiler and the verifier printed.
+        seconds: How long the verifier ran.
+    """
+
+    run: Run
+    printed: str
+    seconds: float
+
+    @property
+    def errors(self) -> int | None:
+        """How many errors were found; None if there was no search."""
+        found = re.search(r"errors: (\d+)", self.printed)
+        return None if found is None else int(found[1])
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every state was looked at."""
+        return self.run.kind != "bitstate" and not any(text in self.printed for text in INCOMPLETE)
+
+    @property
+    def good(self) -> bool:
+        """Whether the search ended as it should."""
+        if self.errors is None:
+            return False
+        if self.run.kind in MUST_FAIL:
+            return self.errors > 0
+        return self.errors == 0 and (self.exhausted or self.run.kind == "bitstate")
+
+    def __str__(self) -> str:
+        """Return the result in one line."""
+        states = re.search(r"([\d.e+]+) states, stored", self.printed)
+        count = f"{float(states[1]):,.0f}" if states else "no"
+        if self.run.kind in MUST_FAIL:
+            reach = f"as {self.run.kind.removeprefix('full ')} should"
+        elif self.run.kind == "bitstate":
+            factor = re.search(r"hash factor: ([\d.]+)", self.printed)
+            reach = f"bitstate, hash factor {factor[1] if factor else 'unknown'}"
+        else:
+            reach = "exhausted" if self.exhausted else "NOT EXHAUSTED"
+        verdict = "ok    " if self.good else "FAILED"
+        return f"{verdict} {self.run}: errors: {self.errors}, {reach}, {count} states, {self.seconds:.1f} s"
 
 
 def _output(command: list[str], folder: str) -> str:
@@ -78,30 +129,35 @@ def _output(command: list[str], folder: str) -> str:
 def runs_of(model: Path) -> list[Run]:
     """Return the runs a model asks for."""
     asked = RUN.finditer(model.read_text(encoding="utf-8"))
-    runs = [Run(model, tuple(found["options"].split()), found["fails"] is not None) for found in asked]
-    return runs or [Run(model)]
+    return [Run(model, found["kind"], tuple(found["options"].split())) for found in asked]
 
 
-def main(names: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Check models.
 
     Args:
-        names: Their files; all of this folder if there are none.
+        arguments: Those of the command line.
 
     Returns:
-        0 if all ended as they should, 1 if not, 2 if there was nothing to do it with.
+        0 if all ended as they should, or if there is no spin; 1 if not.
     """
+    parser = argparse.ArgumentParser(description="Check the Spin models.")
+    parser.add_argument("--full", action="store_true", help="the large searches too (an hour, up to 6 GiB)")
+    parser.add_argument("models", nargs="*", type=Path, help="files; all of the folder if there are none")
+    asked = parser.parse_args(arguments)
     if shutil.which("spin") is None:
-        sys.stderr.write("the models need spin (on Debian: apt install spin)\n")
-        return 2
-    models = [Path(name) for name in names] or sorted(FOLDER.glob("*.pml"))
-    runs = [run for model in models for run in runs_of(model)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        verdicts = list(pool.map(Run.verdict, runs))
-    for run, (good, printed) in zip(runs, verdicts, strict=True):
-        sys.stdout.write(f"{'ok    ' if good else 'FAILED'} {run}\n" + ("" if good else printed))
-    sys.stdout.write(f"{len(runs)} runs of {len(models)} models\n")
-    return 0 if all(good for good, _ in verdicts) else 1
+        sys.stdout.write("the models were not checked: there is no spin (on Debian: apt install spin)\n")
+        return 0
+    models = asked.models or sorted(FOLDER.glob("*.pml"))
+    runs = [run for model in models for run in runs_of(model) if asked.full or run.kind in ALWAYS]
+    failed = 0
+    for run in runs:
+        result = run.search()
+        failed += not result.good
+        sys.stdout.write(f"{result}\n" + ("" if result.good else result.printed))
+        sys.stdout.flush()
+    sys.stdout.write(f"{len(runs)} searches of {len(models)} models, {failed} failed\n")
+    return 1 if failed or not runs else 0
 
 
 if __name__ == "__main__":

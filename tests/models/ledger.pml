@@ -13,6 +13,19 @@
  * Claims: counters only rise; at rest added = ended + ready, in messages and in bytes, whoever was killed; `holding` is 0 in
  *   a ledger without owner; a connection never writes a ledger that another owns; a live reading of what is ready is
  *   too low by no more than one for each connection that is in the middle of an operation.
+ *
+ * quick: -DMESSAGES=2 -DKILLS=1 -DSTOPS=1
+ * quick: -DMESSAGES=2 -DKILLS=2 -DLEDGERS=1
+ * quick: -DMESSAGES=2 -DREADER
+ * quick: -DMESSAGES=1 -DKILLS=2 -DDROPPER
+ * full: -DMESSAGES=2 -DREADER -DSTOPS=1
+ * full: -DMESSAGES=3 -DKILLS=2 -DSTOPS=1
+ * bitstate: -DMESSAGES=3 -DOWNERS=3 -DKILLS=2 -DSTOPS=1 -w33
+ * fault: -DMESSAGES=2 -DKILLS=1 -DFAULT_ADD
+ * fault: -DMESSAGES=2 -DKILLS=1 -DFAULT_FORGET
+ * defect: -DMESSAGES=1 -DKILLS=1 -DDROPPER -DDEFECT_DROP_NEW
+ * defect: -DMESSAGES=2 -DREADER -DDEFECT_NEVER_TOO_LOW
+ * defect: -DMESSAGES=2 -DSTOPS=1 -DDEFECT_HIDDEN_READY
  */
 #include "common.h"
 

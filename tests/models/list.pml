@@ -9,6 +9,15 @@
  *
  * Claims: a listed node has a live entry at or behind the head of the list of its queue, at all times; only dead entries are
  *   dropped; an iteration finds only nodes of its queue, and never ends empty if a node was listed all the while.
+ *
+ * quick: -DMOVES=5
+ * quick: -DMOVES=5 -DITERATORS -DONE_QUEUE
+ * full: -DMOVES=6 -DITERATORS -DONE_QUEUE
+ * full: -DMOVES=4 -DMOVERS -DKILLS=1 -DONE_QUEUE
+ * bitstate: -DMOVES=5 -DMOVERS -DITERATORS -DKILLS=1 -DSTOPS=1 -w33
+ * fault: -DMOVES=4 -DFAULT_APPEND_LATER
+ * fault: -DMOVES=4 -DFAULT_DROP_PENDING
+ * defect: -DMOVES=5 -DITERATORS -DONE_QUEUE -DDEFECT_STALE_LEAF
  */
 #include "common.h"
 

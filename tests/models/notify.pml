@@ -14,6 +14,24 @@
  *
  * Claims: nobody rests while a message is ready and somebody alive has credit: without faults never, after a kill or a stop
  *   not beyond TICKS ticks of the housekeeper; the wakes without a message taken or put are bounded.
+ *
+ * quick: -DMESSAGES=2
+ * quick: -DMESSAGES=2 -DPRIORITIES
+ * quick: -DMESSAGES=2 -DSTOPS=1 -DSETTLES=0
+ * full: -DMESSAGES=2 -DPREFETCH=2
+ * full: -DMESSAGES=2 -DSTALE
+ * full: -DMESSAGES=2 -DCLOSES=1
+ * full: -DMESSAGES=2 -DPRIORITIES -DPREFETCH=2
+ * full: -DMESSAGES=1 -DPRIORITIES -DSPLIT
+ * full: -DMESSAGES=1 -DKILLS=1
+ * full: -DMESSAGES=1 -DSETTLES=0 -DPRIORITIES -DKILLS=1
+ * full: -DMESSAGES=2 -DSETTLES=0 -DPRODUCERS=2
+ * bitstate: -DMESSAGES=2 -DPRIORITIES -DKILLS=1 -DSTOPS=1 -w33
+ * bitstate: -DMESSAGES=2 -DPRODUCERS=2 -DKILLS=1 -DSTOPS=1 -w33
+ * fault: -DMESSAGES=2 -DSETTLES=0 -DFAULT_NO_BATON
+ * fault: -DMESSAGES=1 -DSETTLES=0 -DFAULT_LOOK_FIRST
+ * defect: -DMESSAGES=2 -DDEFECT_LOOK
+ * defect: -DMESSAGES=2 -DPRIORITIES -DDEFECT_BATON_TO_SELF
  */
 #include "common.h"
 
@@ -92,51 +110,98 @@ inline word_changes(n) {
 #endif
 }
 
-inline move(n, one, other, to) { /* sb_node_move; ok tells */
+/* sb_node_move, taken apart by where from and where to (constants in C, so each is one path); ok tells */
+inline read_word(n, one, other) {
+  atomic { FATE; was = state[n]; ok = was == one || was == other; watched[self] = (ok -> n + 1 : 0) }
+}
+inline change_word(n, to) {
+  atomic {
+    FATE;
+    if
+    :: watched[self] == n + 1 -> word_changes(n); state[n] = to; ok = true
+    :: else -> ok = false
+    fi
+  }
+}
+
+inline to_notified(n) { /* from INTERESTED */
   do
-  :: atomic { FATE; was = state[n]; watched[self] = n + 1 }
+  :: read_word(n, INTERESTED, INTERESTED);
      if
-     :: atomic { was != one && was != other -> ok = false; watched[self] = 0; was = 0; break }
+     :: !ok -> break
      :: else
      fi;
+     change_word(n, NOTIFIED);
      if
-     :: to == INTERESTED -> ADD(n, interested, 1)
+     :: ok -> ADD(n, notified, 1) ADD(n, interested, -1) break
+     :: else
+     fi
+  od;
+  was = 0
+}
+
+inline to_interested(n) { /* from NOT_INTERESTED */
+  do
+  :: read_word(n, NOT_INTERESTED, NOT_INTERESTED);
+     if
+     :: !ok -> break
+     :: else
+     fi;
+     ADD(n, interested, 1) /* I29 */
+     change_word(n, INTERESTED);
+     if
+     :: ok -> break
+     :: else -> ADD(n, interested, -1)
+     fi
+  od;
+  was = 0
+}
+
+inline back_to_interested(n) { /* from NOTIFIED */
+  do
+  :: read_word(n, NOTIFIED, NOTIFIED);
+     if
+     :: !ok -> break
+     :: else
+     fi;
+     ADD(n, interested, 1)
+     ADD(n, notified, -1)
+     change_word(n, INTERESTED);
+     if
+     :: ok -> break
+     :: else -> ADD(n, interested, -1) ADD(n, notified, 1)
+     fi
+  od;
+  was = 0
+}
+
+inline leave(n, from, to) { /* from INTERESTED, NOTIFIED or that state */
+  do
+  :: atomic { FATE; was = state[n]; ok = was == INTERESTED || was == NOTIFIED || was == from; watched[self] = (ok -> n + 1 : 0) }
+     if
+     :: !ok -> break
      :: else
      fi;
      if
      :: was == NOTIFIED -> ADD(n, notified, -1)
      :: else
      fi;
-     atomic {
-       FATE;
-       if
-       :: watched[self] == n + 1 -> word_changes(n); state[n] = to; ok = true
-       :: else -> ok = false
-       fi
-     }
+     change_word(n, to);
      if
      :: ok ->
-        if
-        :: to == NOTIFIED -> ADD(n, notified, 1)
-        :: else
-        fi;
         if
         :: was == INTERESTED -> ADD(n, interested, -1)
         :: else
         fi;
-        was = 0;
         break
      :: else ->
-        if
-        :: to == INTERESTED -> ADD(n, interested, -1)
-        :: else
-        fi;
         if
         :: was == NOTIFIED -> ADD(n, notified, 1)
         :: else
         fi
      fi
-  od
+  od;
+  was = 0
 }
 
 /* ---- the queue's side ---- */
@@ -158,7 +223,7 @@ inline try_node(n) { /* one entry of a list; ok: told */
      :: rescue -> atomic { FATE; rescued[n] = true }
      :: else
      fi;
-     move(n, INTERESTED, INTERESTED, NOTIFIED);
+     to_notified(n);
      if
      :: ok -> notify_work(n)
      :: else
@@ -185,17 +250,15 @@ inline notify_one(as_rescue) { /* sb_consumer_notify_one */
   fi;
 #else
   if
-  :: try_node(0);
-     if
-     :: !ok -> try_node(1)
-     :: else
-     fi
-  :: try_node(1);
-     if
-     :: !ok -> try_node(0)
-     :: else
-     fi
+  :: node = 0
+  :: node = 1
   fi;
+  try_node(node);
+  if
+  :: !ok -> node = 1 - node; try_node(node)
+  :: else
+  fi;
+  node = 0;
 #endif
   rescue = false; ok = false
 }
@@ -258,11 +321,11 @@ inline higher_wants() {
 inline desired() { /* set_notify_work_desired(true) */
 #ifdef FAULT_LOOK_FIRST
   atomic { FATE; more = LOOKS_READY }
-  move(self, NOT_INTERESTED, NOT_INTERESTED, INTERESTED);
+  to_interested(self);
   ok = more;
   more = false;
 #else
-  move(self, NOT_INTERESTED, NOT_INTERESTED, INTERESTED);
+  to_interested(self);
   atomic { FATE; ok = LOOKS_READY } /* P3: after the CAS */
 #endif
   if
@@ -270,7 +333,7 @@ inline desired() { /* set_notify_work_desired(true) */
      higher_wants();
      if
      :: !ok ->
-        move(self, INTERESTED, INTERESTED, NOTIFIED);
+        to_notified(self);
         if
         :: ok -> notify_work(self)
         :: else
@@ -283,7 +346,7 @@ inline desired() { /* set_notify_work_desired(true) */
 }
 
 inline undesired() { /* set_notify_work_desired(false) */
-  move(self, INTERESTED, NOTIFIED, NOT_INTERESTED);
+  leave(self, INTERESTED, NOT_INTERESTED);
   if
   :: ok -> pass_baton()
   :: else
@@ -308,7 +371,7 @@ inline deliver() { /* deliver_single_message; more: one was taken and there is c
            higher_wants();
            if
            :: ok -> /* I32 */
-              move(self, NOTIFIED, NOTIFIED, INTERESTED);
+              back_to_interested(self);
 #ifdef DEFECT_BATON_TO_SELF /* the one it finds may be itself, as long as the better one is only about to be interested */
               pass_baton();
               break
@@ -325,7 +388,7 @@ inline deliver() { /* deliver_single_message; more: one was taken and there is c
               :: ok -> try_node(0); break
               :: else
               fi;
-              move(self, INTERESTED, INTERESTED, NOTIFIED);
+              to_notified(self);
               if
               :: !ok -> break
               :: else
@@ -345,7 +408,7 @@ inline deliver() { /* deliver_single_message; more: one was taken and there is c
         }
         if
         :: ok ->
-           move(self, INTERESTED, INTERESTED, NOTIFIED);
+           to_notified(self);
            ok = false;
            if
            :: CREDIT == 0 -> starved = true; undesired()
@@ -355,14 +418,14 @@ inline deliver() { /* deliver_single_message; more: one was taken and there is c
         :: else
         fi;
 #ifdef DEFECT_LOOK
-        move(self, NOTIFIED, NOTIFIED, INTERESTED);
+        back_to_interested(self);
         if
         :: !ok -> break
         :: else
         fi;
         atomic { FATE; ok = LOOKS_READY }
         if
-        :: ok -> move(self, INTERESTED, INTERESTED, NOTIFIED)
+        :: ok -> to_notified(self)
         :: else
         fi;
         if
@@ -370,12 +433,12 @@ inline deliver() { /* deliver_single_message; more: one was taken and there is c
         :: else
         fi;
         /* sb_upkeep_rescan finds nothing: what came is not behind the head, or it was done less than 250 ms ago */
-        move(self, NOTIFIED, NOTIFIED, INTERESTED);
+        back_to_interested(self);
         ok = false;
         break
 #else
         /* mended: what is read last is read while INTERESTED, by a real attempt to take */
-        move(self, NOTIFIED, NOTIFIED, INTERESTED);
+        back_to_interested(self);
         if
         :: !ok -> break
         :: else
@@ -400,32 +463,35 @@ inline pull() {
 proctype Consumer(byte self) {
   byte was;
   short seen;
+  byte node;
   bool ok, more, starved, free_pass, rescue;
   desired();
+idle:
 end_idle:
-  do
-  :: atomic { work[self] -> FATE; work[self] = false } pull() /* sb_consumer_turn until there is nothing more */
+  if
+  :: atomic { work[self] -> FATE; work[self] = false } /* sb_consumer_turn until there is nothing more */
   :: atomic { timed_out[self] -> timed_out[self] = false; ok = state[self] == NOTIFIED || (state[self] == INTERESTED && LOOKS_READY) }
      if
-     :: ok -> ok = false; pull()
-     :: else
+     :: ok -> ok = false
+     :: else -> goto idle
      fi
   :: atomic { held[self] > 0 && settles < SETTLES -> FATE; settles++; held[self]--; can_take[self] = true; wakes = 0 } /* the application settles */
      if
      :: starved -> /* sb_consumer_resume */
         starved = false;
-        move(self, NOT_INTERESTED, NOT_INTERESTED, INTERESTED);
-        ok = false;
-        pull()
-     :: else
+        to_interested(self);
+        ok = false
+     :: else -> goto idle
      fi
 #if CLOSES > 0
   :: atomic { closes < CLOSES && held[self] == 0 -> closes++; can_take[self] = false }
      undesired();
-     move(self, INTERESTED, NOT_INTERESTED, REMOVED);
+     leave(self, NOT_INTERESTED, REMOVED);
      goto out
 #endif
-  od;
+  fi;
+  pull();
+  goto idle;
 dead:
   atomic { dead_[self] = true; can_take[self] = false; watched[self] = 0 }
   goto out;
@@ -438,6 +504,7 @@ out:
 proctype Producer(byte self) {
   byte was;
   short seen;
+  byte node;
   bool ok, rescue;
   do
   :: atomic { made < MESSAGES -> FATE; made++; ready++; wakes = 0 }
@@ -485,6 +552,7 @@ inline recount() {
 proctype Reaper() {
   byte d, was, self, n;
   short seen;
+  byte node;
   bool ok, rescue, patient;
   self = REAPER;
 begin:
@@ -501,11 +569,7 @@ end_begin:
   }
   if
   :: d < CONSUMERS ->
-     move(d, NOT_INTERESTED, INTERESTED, REMOVED); /* sb_node_destroy */
-     if
-     :: !ok -> move(d, NOTIFIED, NOTIFIED, REMOVED)
-     :: else
-     fi;
+     leave(d, NOT_INTERESTED, REMOVED); /* sb_node_destroy */
      ok = false;
      do
      :: atomic { held[d] > 0 -> FATE; held[d]--; ready++; wakes = 0 }
@@ -544,6 +608,7 @@ halted:
 proctype Keeper() {
   byte was, self;
   short seen;
+  byte node;
   bool ok, rescue, patient;
   self = KEEPER;
 again:

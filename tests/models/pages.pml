@@ -14,7 +14,31 @@
  *
  * Claims: a cell that was filled is found until it is finished; an append never fills a cell of a page's other life; what was
  *   filled comes in the order of its appender; at rest every page that is not free is linked, and no finished page (with a
- *   parent) is kept. RETURNED: at rest every message that came back is led to by all its bits.
+ *   parent) is kept, but
+ *   those a sweep finds, and after a kill an inner page until the row is destroyed. RETURNED: at rest every message that came back is led to by all its
+ *   bits, and was found, if nobody was killed or stopped in the search.
+ *
+ * quick: -DPOSITIONS=3 -DFINISHERS=2
+ * quick: -DPOSITIONS=4 -DCELLS=1 -DFINISHERS=1
+ * quick: -DPOSITIONS=3 -DFINISHERS=1 -DKILLS=1 -DSTOPS=1
+ * quick: -DRETURNED -DRETAKES=2
+ * quick: -DRETURNED -DKILLS=1 -DSTOPS=1
+ * full: -DPOSITIONS=3 -DAPPENDERS=2 -DFINISHERS=1
+ * full: -DPOSITIONS=3 -DFINISHERS=2 -DKILLS=1
+ * full: -DPOSITIONS=4 -DCELLS=1 -DFINISHERS=1 -DKILLS=1 -DSTOPS=1
+ * full: -DRETURNED -DRELEASERS=2 -DNEIGHBOUR=1 -DKILLS=1
+ * full: -DRETURNED -DRELEASERS=2 -DNEIGHBOUR=2 -DKILLS=1
+ * bitstate: -DPOSITIONS=3 -DCELLS=1 -DAPPENDERS=2 -DFINISHERS=1 -w32
+ * bitstate: -DPOSITIONS=3 -DAPPENDERS=2 -DFINISHERS=1 -DKILLS=1 -DSTOPS=1 -w32
+ * fault: -DPOSITIONS=3 -DFINISHERS=1 -DFAULT_FORGET_OLD_ROOT
+ * fault: -DRETURNED -DFAULT_NO_SECOND_MARK
+ * fault: -DRETURNED -DFAULT_NO_SECOND_LOOK
+ * full fault: -DPOSITIONS=3 -DCELLS=1 -DAPPENDERS=2 -DFINISHERS=1 -DFAULT_BARE_FREE
+ * full fault: -DRETURNED -DFAULT_MARK_LEAF_ONLY
+ * full fault: -DRETURNED -DRELEASERS=2 -DNEIGHBOUR=1 -DSEARCHERS=1 -DFAULT_CLEAR_BLINDLY
+ * defect: -DPOSITIONS=4 -DCELLS=1 -DFINISHERS=1 -DKILLS=1 -DDEFECT_INNER_STAYS
+ * defect: -DRETURNED -DDEFECT_LOOK_ONCE
+ * defect: -DRETURNED -DDEFECT_GIVE_BACK
  */
 #include "common.h"
 
@@ -63,7 +87,7 @@ byte hold_slot[ACTORS] = NOWHERE, hold_slot_gen[ACTORS]; /* a page that is being
 byte hold_page[ACTORS] = NOWHERE, hold_page_gen[ACTORS]; /* page_token: one that is being retired */
 byte hold_cell[ACTORS] = NOWHERE;
 bool dead_[ACTORS], reaped[ACTORS];
-bool reaper_halted, swept;
+bool reaper_halted;
 byte made;
 bool filled[POSITIONS], over[POSITIONS];
 
@@ -159,9 +183,6 @@ inline try_retire() { /* page (s, g) of height level_ with its first position p 
        FATE;
        ok = h_gen[s] % 8 == g && (level_ == 0 -> cell[2 * s] == TOMBSTONE && (CELLS == 1 || cell[2 * s + 1] == TOMBSTONE)
                                           : child[2 * s] == DONE && child[2 * s + 1] == DONE)
-#ifdef FAULT_TRUST_BITS
-       ok = true
-#endif
      }
      if
      :: !ok -> break
@@ -274,7 +295,10 @@ next:
         if
         :: ok ->
            linked();
-           atomic { FATE; ok = bit0[s] && bit1[s] && h_gen[s] % 8 == g }
+#ifdef FAULT_FORGET_OLD_ROOT
+           ok = false;
+#endif
+           atomic { FATE; ok = ok && bit0[s] && bit1[s] && h_gen[s] % 8 == g }
            if
            :: ok -> try_retire() /* it could not be retired while it had no parent */
            :: else
@@ -290,13 +314,8 @@ next:
         fi;
         atomic { /* EMPTY carries the generation of the page it lies in */
           FATE;
-#ifdef FAULT_BARE_EMPTY
-          if
-          :: child[2 * k + INDEX(p, at)] == EMPTY -> child[2 * k + INDEX(p, at)] = LINK(n, h_gen[n]); ok = true
-#else
           if
           :: h_gen[k] % 8 == m && child[2 * k + INDEX(p, at)] == EMPTY -> child[2 * k + INDEX(p, at)] = LINK(n, h_gen[n]); ok = true
-#endif
           :: else -> ok = false
           fi
         }
@@ -308,7 +327,11 @@ next:
         atomic { /* a FREE word carries its page's generation */
           FATE;
           if
+#ifdef FAULT_BARE_FREE
+          :: cell[2 * s + at % CELLS] == VACANT ->
+#else
           :: h_gen[s] % 8 == g && cell[2 * s + at % CELLS] == VACANT ->
+#endif
              cell[2 * s + at % CELLS] = ENTRY; ok = true;
              assert(first[s] == FIRST(0, at) && !filled[at]);
              filled[at] = true
@@ -342,6 +365,7 @@ proctype Finisher(byte me) { /* takes a filled cell, and ends it */
   byte at, s, g, l, n, m, level_, found, p, k;
   bool ok;
 next:
+end_next:
   if
   :: atomic { filled[0] && !over[0] -> at = 0 }
 #if POSITIONS > 1
@@ -514,16 +538,16 @@ proctype Judge() {
        :: h_state[i] != FREE ->
           assert(h_state[i] == PUBLISHED && IN_TREE(i)); /* nothing leaks */
           if
-          :: root == LINK(i, h_gen[i])
-#ifndef DEFECT_INNER_STAYS
-          :: root != LINK(i, h_gen[i]) && kills > 0 && height[i] > 0 /* an inner page may stay until the row is destroyed */
+          :: root == LINK(i, h_gen[i]) /* stays until it gets a parent */
+          :: root != LINK(i, h_gen[i]) && height[i] == 0 && cell[2 * i] == TOMBSTONE && (CELLS == 1 || cell[2 * i + 1] == TOMBSTONE) ->
+             assert(kills > 0 && finished[2 * i] && finished[2 * i + 1]) /* sb_ring_sweep retires it */
+          :: root != LINK(i, h_gen[i]) && height[i] > 0 && child[2 * i] == DONE && child[2 * i + 1] == DONE ->
+#ifdef DEFECT_INNER_STAYS /* a sweep looks at leaves alone: nobody retires it before the row is destroyed */
+             assert(false)
+#else
+             assert(kills > 0)
 #endif
-#ifndef DEFECT_LEAF_STAYS
-          :: root != LINK(i, h_gen[i]) && kills > 0 && height[i] == 0
-#endif
-          :: else ->
-             assert(!(height[i] == 0 -> cell[2 * i] == TOMBSTONE && (CELLS == 1 || cell[2 * i + 1] == TOMBSTONE)
-                                      : child[2 * i] == DONE && child[2 * i + 1] == DONE))
+          :: else
           fi
        :: else
        fi;
@@ -544,6 +568,347 @@ init {
     run Finisher(APPENDERS);
 #if FINISHERS > 1
     run Finisher(APPENDERS + 1);
+#endif
+#if KILLS > 0
+    run Reaper();
+#endif
+    run Judge()
+  }
+}
+#endif
+
+#ifdef RETURNED
+/* ---- the bits that lead to what came back: a root over two leaves of two cells; all cells are before everybody's cursor ---- */
+#ifndef RELEASERS
+#define RELEASERS 1
+#endif
+#ifndef SEARCHERS
+#define SEARCHERS 2
+#endif
+#ifndef RETAKES /* how often what came back is released again */
+#define RETAKES 1
+#endif
+#define POSITIONS 4
+#define ACTORS (RELEASERS + SEARCHERS)
+#define NOWHERE 31
+#define AVAILABLE 1
+#define TOMBSTONE 2
+#define HELD 3
+
+byte cell[POSITIONS];
+bool leaf_bit[POSITIONS], root_bit[2], flag; /* `returned` of the pages, and of the queue */
+byte hold[ACTORS] = NOWHERE;
+bool dead_[ACTORS], reaped[ACTORS], reaper_halted;
+byte retakes, news; /* news: somebody is to be told, see notify.pml */
+
+inline mark(p) { /* sb_ring_mark_returned: from the leaf to the root */
+  atomic { FATE; leaf_bit[p] = true }
+#ifndef FAULT_MARK_LEAF_ONLY
+  atomic { FATE; root_bit[p / 2] = true }
+#endif
+  atomic { FATE; flag = true }
+}
+
+inline is_marked(p) { /* ok tells */
+  atomic { FATE; ok = leaf_bit[p] }
+  if
+  :: ok -> atomic { FATE; ok = root_bit[p / 2] }
+  :: else
+  fi;
+  if
+  :: ok -> atomic { FATE; ok = flag }
+  :: else
+  fi
+}
+
+inline release(p) { /* sb_queue_release */
+#ifndef FAULT_FLIP_FIRST
+  mark(p);
+#endif
+  atomic { FATE; assert(cell[p] == HELD + me); cell[p] = AVAILABLE }
+#ifdef FAULT_FLIP_FIRST
+  mark(p);
+#else
+#ifndef FAULT_NO_SECOND_MARK
+  is_marked(p);
+  if
+  :: !ok ->
+     atomic { FATE; ok = cell[p] == AVAILABLE }
+     if
+     :: ok -> mark(p)
+     :: else
+     fi
+  :: else
+  fi;
+#endif
+#endif
+  ok = false;
+  atomic { FATE; hold[me] = NOWHERE }
+  atomic { FATE; news = SEARCHERS }
+}
+
+/* mended: whoever cleared a bit in vain hid what is below it from others meanwhile. He gives it back like a releaser, up to
+ * the flag (another may have cleared what was above it), and looks himself. */
+#ifdef DEFECT_GIVE_BACK
+#define GIVE_BACK atomic { FATE; root_bit[k] = true }
+#else
+#define GIVE_BACK                      \
+  atomic { FATE; root_bit[k] = true } \
+  atomic { FATE; flag = true }
+#endif
+#ifdef DEFECT_LOOK_ONCE
+#define SEARCH_AGAIN skip
+#else
+#define SEARCH_AGAIN again_ = true
+#endif
+
+/* sb_ring_next_returned from 0, one leaf after the other; p is what it finds, NOWHERE if nothing */
+inline next_returned(from) {
+  again_ = true;
+  do
+  :: again_ -> again_ = false; search(from)
+  :: else -> break
+  od
+}
+
+inline search(from) {
+  p = NOWHERE;
+  atomic { FATE; ok = flag }
+  if
+  :: ok ->
+     atomic { FATE; mask0 = root_bit[0]; mask1 = root_bit[1] }
+     k = 0;
+     do
+     :: k < 2 && p == NOWHERE && (k == 0 -> mask0 && from < 2 : mask1) ->
+        atomic {
+          FATE;
+          if
+          :: leaf_bit[2 * k] && 2 * k >= from -> p = 2 * k
+          :: else ->
+             if
+             :: leaf_bit[2 * k + 1] && 2 * k + 1 >= from -> p = 2 * k + 1
+             :: else
+             fi
+          fi
+        }
+        if
+        :: p == NOWHERE && 2 * k >= from ->
+           atomic { FATE; ok = leaf_bit[2 * k] || leaf_bit[2 * k + 1] }
+           if
+           :: !ok ->
+              atomic { FATE; root_bit[k] = false }
+#ifndef FAULT_CLEAR_BLINDLY
+              atomic { FATE; ok = leaf_bit[2 * k] || leaf_bit[2 * k + 1] }
+              if
+              :: ok ->
+                 GIVE_BACK
+                 SEARCH_AGAIN
+              :: else
+              fi
+#endif
+           :: else
+           fi
+        :: else
+        fi;
+        k++
+     :: k < 2 && p == NOWHERE && !(k == 0 -> mask0 && from < 2 : mask1) -> k++
+     :: else -> break
+     od;
+     k = 0; mask0 = false; mask1 = false;
+     if
+     :: p == NOWHERE && from == 0 ->
+        atomic { FATE; ok = root_bit[0] || root_bit[1] }
+        if
+        :: !ok ->
+           atomic { FATE; flag = false }
+           atomic { FATE; ok = root_bit[0] || root_bit[1] }
+           if
+           :: ok ->
+              atomic { FATE; flag = true }
+              SEARCH_AGAIN
+           :: else
+           fi
+        :: else
+        fi
+     :: else
+     fi
+  :: else
+  fi;
+  ok = false
+}
+
+proctype Releaser(byte me; byte mine) {
+  byte p;
+  bool ok;
+  release(mine);
+  goto out;
+dead:
+  dead_[me] = true;
+  goto out;
+halted:
+out:
+  atomic { p = 0; ok = false }
+}
+
+proctype Searcher(byte me) {
+  byte p, from, k, seen;
+  bool ok, mask0, mask1, again_;
+again:
+end_again:
+  atomic { news > 0 -> news-- }
+look:
+  from = 0;
+  do /* take_returned */
+  :: next_returned(from);
+     if
+     :: p == NOWHERE -> break
+     :: else
+     fi;
+     from = p + 1;
+     atomic { FATE; seen = cell[p] }
+     if
+     :: seen >= HELD -> skip /* its holder may be about to return it: the bit must stay */
+     :: else ->
+        if
+        :: seen == AVAILABLE -> atomic { FATE; hold[me] = p }
+        :: else
+        fi;
+        atomic { FATE; leaf_bit[p] = false }
+#ifdef FAULT_NO_SECOND_LOOK
+        if
+        :: seen == AVAILABLE ->
+#else
+        atomic { FATE; seen = cell[p] }
+        if
+        :: seen == AVAILABLE ->
+#endif
+           atomic { FATE; hold[me] = p }
+           atomic { FATE; if :: cell[p] == AVAILABLE -> cell[p] = HELD + me; ok = true :: else -> ok = false fi }
+           if
+           :: ok -> ok = false; goto taken
+           :: else
+           fi;
+           atomic { FATE; ok = cell[p] != TOMBSTONE }
+           if
+           :: ok -> mark(p)
+           :: else
+           fi;
+           ok = false
+        :: else
+        fi
+     fi
+  od;
+  atomic { FATE; hold[me] = NOWHERE; p = 0; from = 0; seen = 0 }
+  goto again;
+taken:
+  if
+  :: atomic { retakes < RETAKES -> retakes++; from = 0; seen = 0 }
+     release(p)
+  :: atomic { FATE; cell[p] = TOMBSTONE; from = 0; seen = 0 }
+     atomic { FATE; hold[me] = NOWHERE }
+  fi;
+  goto look;
+dead:
+  dead_[me] = true;
+  goto out;
+halted:
+out:
+  atomic { p = 0; from = 0; k = 0; seen = 0; ok = false; mask0 = false; mask1 = false }
+}
+
+#if KILLS > 0
+proctype Reaper() {
+  byte d, p;
+  bool ok;
+begin:
+end_begin:
+  atomic {
+    if
+    :: dead_[0] && !reaped[0] -> d = 0
+    :: dead_[1] && !reaped[1] -> d = 1
+#if ACTORS > 2
+    :: dead_[2] && !reaped[2] -> d = 2
+#endif
+#if ACTORS > 3
+    :: dead_[3] && !reaped[3] -> d = 3
+#endif
+    fi
+  }
+  p = hold[d];
+  if
+  :: p != NOWHERE ->
+     if
+     :: atomic { cell[p] == AVAILABLE -> FATE; skip } /* it may have cleared the bit to take the cell, and died */
+        mark(p)
+     :: atomic { cell[p] == HELD + d -> FATE; skip }
+        mark(p);
+        atomic { FATE; if :: cell[p] == HELD + d -> cell[p] = AVAILABLE :: else fi }
+        is_marked(p);
+        if
+        :: !ok ->
+           atomic { FATE; ok = cell[p] == AVAILABLE }
+           if
+           :: ok -> mark(p)
+           :: else
+           fi
+        :: else
+        fi
+     :: else
+     fi
+  :: else
+  fi;
+  atomic { FATE; news = SEARCHERS }
+  atomic { FATE; reaped[d] = true }
+dead:
+  atomic { d = 0; p = 0; ok = false }
+  goto begin;
+halted:
+  atomic { reaper_halted = true; d = 0; p = 0; ok = false }
+}
+#endif
+
+proctype Judge() {
+  byte i;
+  timeout;
+  atomic {
+    if
+    :: stops > 0 || reaper_halted -> goto end_ /* sb_upkeep_resurface looks at the cells themselves */
+    :: else
+    fi;
+    do
+    :: i < POSITIONS ->
+       if
+       :: cell[i] == AVAILABLE ->
+          /* a searcher who is killed after clearing hides it until sb_upkeep_resurface looks at the cells */
+          assert(kills > 0 || (leaf_bit[i] && root_bit[i / 2] && flag));
+          assert(kills > 0) /* somebody who looks is left, and finds it */
+       :: else
+       fi;
+       assert(cell[i] == AVAILABLE || cell[i] == TOMBSTONE); /* nothing stays with the dead */
+       i++
+    :: else -> break
+    od
+  }
+end_:
+  skip
+}
+
+init {
+  byte i;
+  atomic {
+    do
+    :: i < POSITIONS -> cell[i] = TOMBSTONE; i++
+    :: else -> break
+    od;
+    cell[0] = HELD; hold[0] = 0;
+    run Releaser(0, 0);
+#if RELEASERS > 1
+    cell[NEIGHBOUR] = HELD + 1; hold[1] = NEIGHBOUR;
+    run Releaser(1, NEIGHBOUR);
+#endif
+    run Searcher(RELEASERS);
+#if SEARCHERS > 1
+    run Searcher(RELEASERS + 1);
 #endif
 #if KILLS > 0
     run Reaper();
