@@ -32,7 +32,7 @@ FOLDER = Path(__file__).parent
 RUN = re.compile(r"^ \* (?P<kind>quick|full|bitstate|fault|full fault|defect): (?P<options>-.*)$", re.MULTILINE)
 ALWAYS = {"quick", "fault", "defect"}
 MUST_FAIL = {"fault", "full fault", "defect"}
-DEPTH = "-m2000000"
+DEPTH = "-m200000"
 MEGABYTES = 6144
 # Any of these means that not everything was looked at.
 INCOMPLETE = ("max search depth too small", "Search not completed", "out of memory", "resource limit")

@@ -13,7 +13,7 @@
  *   A count of a queue and that of its level change in one step, unless SPLIT.
  *
  * Claims: nobody rests while a message is ready and somebody alive has credit: without faults never, after a kill or a stop
- *   not beyond TICKS ticks of the housekeeper; the wakes without a message taken or put are bounded.
+ *   not beyond TICKS ticks of the housekeeper, or one bounded sleep if it is the housekeeper who stopped; the wakes without a message taken or put are bounded.
  *
  * quick: -DMESSAGES=2
  * quick: -DMESSAGES=2 -DPRIORITIES
@@ -26,8 +26,8 @@
  * full: -DMESSAGES=1 -DKILLS=1
  * full: -DMESSAGES=1 -DSETTLES=0 -DPRIORITIES -DKILLS=1
  * full: -DMESSAGES=2 -DSETTLES=0 -DPRODUCERS=2
- * bitstate: -DMESSAGES=2 -DPRIORITIES -DKILLS=1 -DSTOPS=1 -w33
- * bitstate: -DMESSAGES=2 -DPRODUCERS=2 -DKILLS=1 -DSTOPS=1 -w33
+ * bitstate: -DMESSAGES=2 -DPRIORITIES -DKILLS=1 -DSTOPS=1 -w33 -Q2
+ * bitstate: -DMESSAGES=2 -DPRODUCERS=2 -DKILLS=1 -DSTOPS=1 -w33 -Q2
  * fault: -DMESSAGES=2 -DSETTLES=0 -DFAULT_NO_BATON
  * fault: -DMESSAGES=1 -DSETTLES=0 -DFAULT_LOOK_FIRST
  * defect: -DMESSAGES=2 -DDEFECT_LOOK
@@ -83,7 +83,7 @@ byte ready, held[CONSUMERS];
 bool work[CONSUMERS], rescued[CONSUMERS], timed_out[CONSUMERS];
 bool can_take[CONSUMERS]; /* alive, with credit */
 bool dead_[CONSUMERS + PRODUCERS], owned[CONSUMERS + PRODUCERS], reaped[CONSUMERS + PRODUCERS];
-bool reaper_halted, tick;
+bool reaper_halted, keeper_halted, tick;
 byte made, settles, closes, ticks, wakes;
 
 /* ---- nodes ---- */
@@ -641,7 +641,7 @@ dead: /* the next housekeeper */
   atomic { was = 0; seen = 0; ok = false; rescue = false; watched[self] = 0 }
   goto again;
 halted:
-  atomic { was = 0; seen = 0; ok = false; rescue = false; watched[self] = 0; ticks = TICKS }
+  atomic { was = 0; seen = 0; ok = false; rescue = false; watched[self] = 0; keeper_halted = true; ticks = TICKS }
 }
 #endif
 
@@ -657,8 +657,8 @@ again:
 #if KILLS + STOPS > 0
   if
   :: atomic { kills + stops > 0 && ticks < TICKS -> ticks++; tick = true; goto again }
-#ifdef SLEEPERS
-  :: atomic { kills + stops > 0 && ticks == TICKS -> ticks++; timed_out[0] = true; timed_out[1] = true; wakes = 0; goto again }
+#if STOPS > 0
+  :: atomic { keeper_halted && ticks == TICKS -> ticks++; timed_out[0] = true; timed_out[1] = true; wakes = 0; goto again }
 #endif
   :: else
   fi;

@@ -28,13 +28,12 @@
  * full: -DPOSITIONS=4 -DCELLS=1 -DFINISHERS=1 -DKILLS=1 -DSTOPS=1
  * full: -DRETURNED -DRELEASERS=2 -DNEIGHBOUR=1 -DKILLS=1
  * full: -DRETURNED -DRELEASERS=2 -DNEIGHBOUR=2 -DKILLS=1
- * bitstate: -DPOSITIONS=3 -DCELLS=1 -DAPPENDERS=2 -DFINISHERS=1 -w32
- * bitstate: -DPOSITIONS=3 -DAPPENDERS=2 -DFINISHERS=1 -DKILLS=1 -DSTOPS=1 -w32
+ * bitstate: -DPOSITIONS=3 -DCELLS=1 -DAPPENDERS=2 -DFINISHERS=1 -w32 -Q2
+ * bitstate: -DPOSITIONS=3 -DAPPENDERS=2 -DFINISHERS=1 -DKILLS=1 -DSTOPS=1 -w32 -Q2
  * fault: -DPOSITIONS=3 -DFINISHERS=1 -DFAULT_FORGET_OLD_ROOT
  * fault: -DRETURNED -DFAULT_NO_SECOND_MARK
- * fault: -DRETURNED -DFAULT_NO_SECOND_LOOK
  * full fault: -DPOSITIONS=3 -DCELLS=1 -DAPPENDERS=2 -DFINISHERS=1 -DFAULT_BARE_FREE
- * full fault: -DRETURNED -DFAULT_MARK_LEAF_ONLY
+ * fault: -DRETURNED -DFAULT_MARK_LEAF_ONLY
  * full fault: -DRETURNED -DRELEASERS=2 -DNEIGHBOUR=1 -DSEARCHERS=1 -DFAULT_CLEAR_BLINDLY
  * defect: -DPOSITIONS=4 -DCELLS=1 -DFINISHERS=1 -DKILLS=1 -DDEFECT_INNER_STAYS
  * defect: -DRETURNED -DDEFECT_LOOK_ONCE
@@ -774,14 +773,9 @@ look:
         :: else
         fi;
         atomic { FATE; leaf_bit[p] = false }
-#ifdef FAULT_NO_SECOND_LOOK
-        if
-        :: seen == AVAILABLE ->
-#else
         atomic { FATE; seen = cell[p] }
         if
         :: seen == AVAILABLE ->
-#endif
            atomic { FATE; hold[me] = p }
            atomic { FATE; if :: cell[p] == AVAILABLE -> cell[p] = HELD + me; ok = true :: else -> ok = false fi }
            if

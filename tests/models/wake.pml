@@ -12,15 +12,16 @@
  * Claims: nobody sleeps while there is something for him, without any bounded sleep running out; after a kill or a stop not
  *   longer than one bounded sleep, and even that only if nobody told him to the end. A wake-up is not passed around without end.
  *
- * quick: -DJOBS=3
+ * quick: -DJOBS=2
  * quick: -DJOBS=2 -DKILLS=1 -DSTOPS=1
  * quick: -DROOM -DPASSER -DKILLS=1 -DSTOPS=1
  * quick: -DROOM -DSLEEPERS=2 -DNEED=2
  * quick: -DROW
  * quick: -DROW -DEVENT
+ * full: -DJOBS=3
  * full: -DJOBS=3 -DKILLS=1 -DSTOPS=1
  * full: -DROOM -DPASSER -DSLEEPERS=2 -DKILLS=1 -DSTOPS=1
- * bitstate: -DJOBS=3 -DNOTIFIERS=3 -DKILLS=1 -DSTOPS=1 -w33
+ * bitstate: -DJOBS=3 -DNOTIFIERS=3 -DKILLS=1 -DSTOPS=1 -w33 -Q2
  * fault: -DJOBS=2 -DFAULT_NO_SECOND_LOOK
  * fault: -DJOBS=3 -DKILLS=1 -DFAULT_PENDING_IS_ENOUGH
  * fault: -DROW -DFAULT_LOOK_FIRST
