@@ -7,7 +7,8 @@ The comment at the top of a model says how it is searched, with options for Spin
 
     quick: ...       without errors, and exhausted
     full: ...        the same, but larger: with --full
-    bitstate: ...    without errors, as far as a bit field of 2^w states reaches: with --full
+    bitstate: ...    without errors, as far as a bit field of 2^w and Q minutes reach; "cut off" says that the
+                     minutes did not: with --full
     fault: ...       a rule is taken away, so an error has to be found ("full fault": with --full)
     defect: ...      what the C code does and should not: an error has to be found, until it is mended and the line goes
 
@@ -114,7 +115,8 @@ class Result:
             reach = f"as {self.run.kind.removeprefix('full ')} should"
         elif self.run.kind == "bitstate":
             factor = re.search(r"hash factor: ([\d.]+)", self.printed)
-            reach = f"bitstate, hash factor {factor[1] if factor else 'unknown'}"
+            cut_off = ", cut off" if "Time limit" in self.printed else ""
+            reach = f"bitstate{cut_off}, hash factor {factor[1] if factor else 'unknown'}"
         else:
             reach = "exhausted" if self.exhausted else "NOT EXHAUSTED"
         verdict = "ok    " if self.good else "FAILED"

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The protocols of the core, searched by Spin."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECK = Path(__file__).with_name("check.py")
+MODELS = sorted(path.name for path in CHECK.parent.glob("*.pml"))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(shutil.which("spin") is None, reason="there is no spin (on Debian: apt install spin)")
+@pytest.mark.parametrize("model", MODELS)
+def test_model(model: str) -> None:
+    """Quick searches end as they should: exhausted without errors, or with one where a rule is taken away."""
+    command = [sys.executable, str(CHECK), str(CHECK.with_name(model))]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, done.stdout
