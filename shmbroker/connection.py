@@ -177,6 +177,9 @@ class Connection:
         """
         opened = [self.queue(queue, passive=True) if isinstance(queue, str) else queue for queue in queues]
         for queue in opened:
+            if not isinstance(queue, Queue):
+                msg = f"{queue!r} is no queue: queues of this connection, or names, are needed"
+                raise TypeError(msg)
             if queue.core_connection is not self._core:
                 msg = f"{queue!r} was opened by another connection: open it with this one"
                 raise ValueError(msg)

@@ -11,6 +11,7 @@ import dataclasses
 from typing import Any
 
 _MAX_ENCODED = 60_000
+_MAX_HEADER_NAME = 128
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,12 +42,13 @@ def encode(properties: BasicProperties) -> bytes:
     """The AMQP content-header payload of some properties.
 
     Raises:
-        TypeError: a value has no AMQP form.
-        ValueError: they take more than 60,000 bytes.
+        TypeError: a value has no AMQP form, or a header's name is no string.
+        ValueError: they take more than 60,000 bytes, or a header's name more than 128.
     """
     from pamqp import commands  # noqa: PLC0415 - only messages with properties pay for it
 
     given = {name: value for name in NAMES if (value := getattr(properties, name)) is not None}
+    _check_names(properties.headers)
     try:
         wire = commands.Basic.Properties(**{_WIRE.get(name, name): value for name, value in given.items()})
         encoded: bytes = wire.marshal()
@@ -57,6 +59,22 @@ def encode(properties: BasicProperties) -> bytes:
         msg = f"properties take {len(encoded)} bytes encoded: at most {_MAX_ENCODED} are allowed"
         raise ValueError(msg)
     return encoded
+
+
+def _check_names(table: object) -> None:
+    """The names of headers, and of tables in them: the encoder would cut long ones short."""
+    if isinstance(table, (list, tuple)):
+        for value in table:
+            _check_names(value)
+    elif isinstance(table, dict):
+        for name, value in table.items():
+            if not isinstance(name, str):
+                msg = f"header name {name!r}: a string is needed"
+                raise TypeError(msg)
+            if len(name.encode()) > _MAX_HEADER_NAME:
+                msg = f"header name {name!r}: at most {_MAX_HEADER_NAME} bytes of UTF-8 are allowed"
+                raise ValueError(msg)
+            _check_names(value)
 
 
 def decode(payload: bytes) -> BasicProperties:

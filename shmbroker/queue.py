@@ -64,12 +64,13 @@ def _seconds(name: str, value: object, *, zero: bool) -> float:
 
 
 def _body(body: object) -> tuple[Any, int]:
-    if isinstance(body, str):
-        msg = "a body is bytes-like, not str: encode it"
-        raise TypeError(msg)
     if isinstance(body, bytes):
         return body, len(body)
-    view = memoryview(body)  # type: ignore[arg-type]
+    try:
+        view = memoryview(body)  # type: ignore[arg-type]
+    except TypeError:
+        msg = f"a body is bytes-like, not {type(body).__name__}{': encode it' if isinstance(body, str) else ''}"
+        raise TypeError(msg) from None
     if not view.contiguous:
         view = memoryview(view.tobytes())
     return view, view.nbytes
@@ -89,10 +90,7 @@ def _options(
     ):
         msg = f"priority={priority!r}: an integer from 0 to {_MAX_PRIORITY} is allowed"
         raise ValueError(msg)
-    encoded_key = b"" if key is None else key.encode()
-    if len(encoded_key) > _MAX_KEY:
-        msg = f"key of {len(encoded_key)} bytes: at most {_MAX_KEY} are allowed"
-        raise ValueError(msg)
+    encoded_key = b"" if key is None else _key(key)
     if properties is not None and not isinstance(properties, basic.BasicProperties):
         msg = f"properties={properties!r}: BasicProperties are needed"
         raise TypeError(msg)
@@ -111,8 +109,23 @@ def _options(
     return PutOptions(ttl_seconds, delay_seconds, priority or 0, encoded_key, b"")
 
 
-def _expiration(value: str) -> float:
-    if not value.isascii() or not value.isdigit():
+def _key(key: object) -> bytes:
+    if not isinstance(key, str):
+        msg = f"key={key!r}: a string is needed"
+        raise TypeError(msg)
+    try:
+        encoded = key.encode()
+    except UnicodeEncodeError:
+        msg = f"key={key!r}: text that can be written in UTF-8 is allowed"
+        raise ValueError(msg) from None
+    if len(encoded) > _MAX_KEY:
+        msg = f"key of {len(encoded)} bytes: at most {_MAX_KEY} are allowed"
+        raise ValueError(msg)
+    return encoded
+
+
+def _expiration(value: object) -> float:
+    if not isinstance(value, str) or not value.isascii() or not value.isdigit():
         raise exceptions.PreconditionFailed(406, f"PRECONDITION_FAILED - invalid expiration '{value}': no_integer")
     return max(int(value) / 1000, 1e-9)
 
@@ -397,6 +410,9 @@ class Queue:
             limit: at most so many; ``None`` = all that are ready now.
         """
         target = self._connection.queue(to, passive=True) if isinstance(to, str) else to
+        if not isinstance(target, Queue):
+            msg = f"to={to!r}: a queue, or the name of one, is needed"
+            raise TypeError(msg)
         if target.name == self.name:
             msg = f"queue {self.name!r} cannot be moved to itself"
             raise ValueError(msg)

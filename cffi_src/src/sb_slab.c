@@ -136,12 +136,22 @@ static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t t
   return true;
 }
 
+/* Chunks of the broker's own objects never become anything else: is there room for the run beside them? */
+static bool may_ever_fit(const sb_broker *b, uint32_t run) {
+  uint32_t usable = 0, piece = 0, longest = 0;
+  for (uint32_t chunk = 1; chunk < b->chunk_limit; chunk++) { /* slot 0 is nobody's */
+    uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
+    bool kept = sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) > SB_MESSAGE_CLASSES;
+    usable += !kept;
+    piece = kept ? 0 : piece + 1;
+    longest = piece > longest ? piece : longest;
+  }
+  return longest >= run && usable >= run + SB_RESERVED_CHUNKS;
+}
+
 sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, uint32_t *slot, uint64_t *gen) {
   sb_broker *b = c->b;
   uint32_t run = (uint32_t)((bytes + SB_CHUNK_BYTES - 1) / SB_CHUNK_BYTES);
-  if (run > b->chunk_limit) {
-    return SB_TOO_LARGE;
-  }
   for (unsigned pass = 0; pass < 2; pass++) {
     uint32_t n = sb_chunk_count(b), free_run = 0;
     for (uint32_t chunk = 0; chunk < n; chunk++) {
@@ -158,6 +168,9 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
         }
         free_run = 0;
       }
+    }
+    if (!may_ever_fit(b, run)) {
+      return SB_TOO_LARGE;
     }
     if (sb_chunk_may_grow(b)) {
       return SB_GROW;

@@ -90,15 +90,14 @@ class Attachment:
     def full(self, what: str = "", holder: str = "") -> exceptions.OutOfMemory:
         """The error of a broker that has no room for something: what is used, of how much, and why it does not grow."""
         facts = self.facts(with_memory=True)
-        number, reason = self._no_growth
         free = max(0, facts.memory_limit - facts.memory_structures - facts.memory_bodies)
         text = (
             f"broker {self.name!r} has no room{what}: {facts.memory_used} of {facts.memory_limit} bytes are used; "
             f"{facts.memory_structures} are kept for structures, {facts.memory_bodies} for bodies, {free} are free"
         )
-        if number != facts.segments + 1:  # else there is a reason outside
-            reason = "what is not used is divided up for other sizes, or kept for the broker's own structures"
-        return exceptions.OutOfMemory(f"{text}{holder}; {reason}")
+        number, reason = self._no_growth
+        outside = f"; {reason}" if number == facts.segments + 1 else ""
+        return exceptions.OutOfMemory(text + holder + outside)
 
     def facts(self, *, with_memory: bool = False) -> Any:  # noqa: ANN401
         """The core's own description."""

@@ -334,5 +334,5 @@ def out_of_memory(connection: CoreConnection, size: int) -> exceptions.OutOfMemo
         queue = connection.queue_facts(slot)
         if queue is not None and queue.bytes > most:
             most, name = int(queue.bytes), _name_of(queue)
-    holder = f", queue {name!r} holds most, {most} bytes" if name is not None else ", no queue holds bodies"
+    holder = f"; queue {name!r} holds most, {most} bytes" if name is not None else "; no queue holds bodies"
     return connection.attachment.full(f" for a body of {size} bytes" if size else "", holder)

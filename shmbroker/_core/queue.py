@@ -141,7 +141,10 @@ class CoreQueue:
         if size <= limit and 0 <= settings.max_bytes < size:
             text = f"{self.what}: a body of {size} bytes can never fit max_bytes={settings.max_bytes}"
             raise standard_queue.Full(text)
-        text = f"{self.what}: a body of {size} bytes can never fit: at most {limit} bytes are allowed"
+        allowed = f"at most {limit} bytes are allowed"
+        if size <= limit:
+            allowed = f"the broker's own structures leave no such piece of its {facts.memory_limit} bytes"
+        text = f"{self.what}: a body of {size} bytes can never fit: {allowed}"
         raise exceptions.OutOfMemory(text)
 
     def _wait_for_room(self, *, memory: bool, size: int, until: int) -> None:

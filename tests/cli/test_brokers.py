@@ -89,6 +89,20 @@ def test_stop_leaves_the_messages(cli: Callable[..., Any], jobs: shmbroker.Queue
         assert bytes(message) == b"kept"
 
 
+def test_stop_with_clients_attached(
+    start: Callable[..., Any], finish: Callable[..., Any], cli: Callable[..., Any], jobs: shmbroker.Queue
+) -> None:
+    """Clients go on without the broker's processes; when its memory goes, each ends with one line."""
+    consumer = start("consume", "jobs")
+    while not jobs.statistics().consumers:
+        os.sched_yield()
+    assert cli("stop").code == 0
+    jobs.put(b"still flowing")
+    assert consumer.stdout.readline() == "still flowing\n"
+    assert cli("stop", "--purge").code == 0
+    assert finish(consumer).is_refused("320", "CONNECTION_FORCED")
+
+
 @pytest.mark.usefixtures("broker")
 def test_stop_with_purge_removes_the_broker(cli: Callable[..., Any], broker_name: str) -> None:
     """Its memory goes, and its name."""
