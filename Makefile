@@ -17,7 +17,7 @@ PACKAGE := $(STAMPS)/package$(if $(CI),-ci)
 # Requirements out of pyproject.toml, for example $(call requirements,["build-system"]["requires"]).
 requirements = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))$(1))')
 
-.PHONY: test demo lint lint-ruff lint-format lint-mypy lint-clang format bench models clean
+.PHONY: test demo lint lint-ruff lint-format lint-mypy lint-clang format bench docs models clean
 
 test: $(PACKAGE) $(STAMPS)/test
 	$(BIN)/python -m pytest tests $(ARGS)
@@ -50,6 +50,11 @@ build/bench/stamp: $(STAMPS)/venv $(C_FILES)
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/bench >/dev/null
 	@touch $@
 
+# Warnings are errors, and the examples are run.
+docs: $(PACKAGE) $(STAMPS)/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs/html
+	$(BIN)/python -m sphinx -q -W --keep-going -b doctest docs build/docs/doctest
+
 models:
 	$(PYTHON) tests/models/check.py $(ARGS)
 
@@ -70,6 +75,6 @@ $(PACKAGE): $(STAMPS)/venv $(NATIVE)
 	$(PIP) install --quiet --no-build-isolation --config-settings=build-dir=build/package --editable .
 	@touch $@
 
-$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/bench: $(STAMPS)/%: $(STAMPS)/venv
+$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/bench $(STAMPS)/docs: $(STAMPS)/%: $(STAMPS)/venv
 	$(PIP) install --quiet $(call requirements,["project"]["optional-dependencies"]["$*"])
 	@touch $@

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sphinx builds the documentation from here; warnings are errors, and the examples are run.
-
-pip install -e '.[docs]'
-python -m sphinx -W --keep-going -b html docs build/docs/html
-python -m sphinx -W --keep-going -b doctest docs build/docs/doctest
-"""
+"""Sphinx builds the documentation from here; warnings are errors, and the examples are run: `make docs`."""
 
 import shmbroker
 

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.resource_tracker
 import os
 import queue as standard_queue
 import signal
 import threading
 import time
+import traceback
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from shmbroker.message import Message
 
+_log = logging.getLogger(__name__)
 _WAIT_SECONDS = 0.5
 _PATIENCE_SECONDS = 30.0
 _QUICK_SECONDS = 1.0
@@ -30,8 +34,10 @@ _QUICK_SECONDS = 1.0
 class WorkerPool:
     """Runs ``function(message)`` in worker processes, each with a connection of its own.
 
-    A message is acknowledged when the function returns and returned to its place when it raises. A worker that dies is
-    replaced. On SIGTERM (and :meth:`stop`) a worker finishes the message in hand and returns the prefetched ones.
+    A message is acknowledged when the function returns. When it raises, the message is returned to its place, the
+    worker's logger ``shmbroker.workers`` gets one line (and the traceback at level DEBUG), and the worker ends. A
+    worker that ends or dies is replaced. On SIGTERM (and :meth:`stop`) it finishes the message in hand and returns the
+    prefetched ones; it ignores SIGINT, so Ctrl-C ends the pool through the process that runs it.
 
     Args:
         function: called with each :class:`Message`; must be importable by name.
@@ -71,15 +77,27 @@ class WorkerPool:
         with self._lock:
             if self._supervisor is None:
                 self._ended.clear()
-                self._workers = [self._new_worker() for _ in range(self._count)]
-                self._supervisor = threading.Thread(target=self._supervise, name="shmbroker-workers", daemon=True)
-                self._supervisor.start()
+                try:
+                    for index in range(self._count):
+                        self._start_worker(index)
+                    self._supervisor = threading.Thread(target=self._supervise, name="shmbroker-workers", daemon=True)
+                    self._supervisor.start()
+                except BaseException:
+                    self._supervisor = None
+                    self._end_workers()
+                    raise
         return self
 
-    def _new_worker(self) -> Any:  # noqa: ANN401
-        worker = self._context.Process(target=_work, args=(self._function, self._queue, self._broker, self._prefetch))
-        worker.start()
-        return worker
+    def _start_worker(self, index: int) -> None:
+        arguments = (self._function, self._queue, self._broker, self._prefetch)
+        worker = self._context.Process(target=_work, args=arguments)
+        self._workers[index : index + 1] = [worker]  # before it is started, so that it is ended whatever happens
+        multiprocessing.resource_tracker.ensure_running()  # it would be started in between, and unblock the signal
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it ignores it; a child inherits that
+        try:
+            worker.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _supervise(self) -> None:
         started = dict.fromkeys(range(self._count), time.monotonic())
@@ -94,7 +112,7 @@ class WorkerPool:
                         self._ended.wait(0.2)
                     self.restarts += 1
                     started[index] = time.monotonic()
-                    self._workers[index] = self._new_worker()
+                    self._start_worker(index)
 
     @property
     def pids(self) -> list[int]:
@@ -109,15 +127,19 @@ class WorkerPool:
         if supervisor is not None:
             supervisor.join()
         with self._lock:
-            for worker in self._workers:
-                worker.terminate()
-            until = time.monotonic() + _PATIENCE_SECONDS
-            for worker in self._workers:
-                worker.join(max(0.0, until - time.monotonic()))
-                if worker.is_alive():  # it does not come to an end: its message goes back when it is gone
-                    worker.kill()
-                    worker.join()
-            self._workers = []
+            self._end_workers()
+
+    def _end_workers(self) -> None:
+        started = [worker for worker in self._workers if worker.pid is not None]
+        for worker in started:
+            worker.terminate()
+        until = time.monotonic() + _PATIENCE_SECONDS
+        for worker in started:
+            worker.join(max(0.0, until - time.monotonic()))
+            if worker.is_alive():  # it does not come to an end: its message goes back when it is gone
+                worker.kill()
+                worker.join()
+        self._workers = []
 
     def __enter__(self) -> Self:
         return self.start()
@@ -135,19 +157,42 @@ def _work(function: Callable[[Message], object], queue: str, broker: str, prefet
     ended: list[int] = []  # no Event: a second signal could find its lock taken
     signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # for the processes that the function starts
     parent = os.getppid()
-    with contextlib.suppress(exceptions.ConnectionClosedByBroker), connect(broker, create=False) as connection:
+    try:
+        _serve(function, queue, broker, prefetch, lambda: bool(ended) or os.getppid() != parent)
+    except exceptions.ConnectionClosedByBroker:
+        pass  # purged
+    except exceptions.BrokerError as error:
+        _log.error("worker of queue %r of broker %r: %s", queue, broker, error)
+        raise SystemExit(1) from None
+
+
+def _serve(
+    function: Callable[[Message], object], queue: str, broker: str, prefetch: int, ended: Callable[[], bool]
+) -> None:
+    with connect(broker, create=False) as connection:
         consumer = connection.queue(queue, passive=True).consume(prefetch=prefetch)
-        while not ended and os.getppid() == parent:
+        while not ended():
             try:
                 message = consumer.get(timeout=_WAIT_SECONDS)
             except standard_queue.Empty:
                 continue
             try:
                 function(message)
-            except Exception:
-                message.nack()
-                raise  # the pool starts another worker; the message is tried again
+            except Exception as error:  # noqa: BLE001 - it is told, and the pool starts another worker
+                with contextlib.suppress(exceptions.MessageSettled):
+                    message.nack()  # it is tried again
+                _tell(function, message, error)
+                raise SystemExit(1) from None
             with contextlib.suppress(exceptions.MessageSettled):
                 message.ack()
         consumer.close()
+
+
+def _tell(function: Callable[[Message], object], message: Message, error: Exception) -> None:
+    name = getattr(function, "__qualname__", None) or repr(function)
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    what = " ".join("".join(traceback.format_exception_only(error)).split())
+    _log.error("%s raised %s (%s:%d) for %r", name, what, where.filename, where.lineno, message)
+    _log.debug("traceback of %s", what, exc_info=error)
