@@ -198,7 +198,11 @@ int64_t sb_put_many(sb_queue *q, const char *bodies, const uint32_t *lengths, ui
                     const sb_put_options *options, sb_status *status);
 sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *options, sb_reservation *r);
 sb_status sb_commit(sb_queue *q, sb_reservation *r);
-void sb_abandon(sb_queue *q, sb_reservation *r);
+/* Somebody kept a view to write with: the copy is what is committed, in place of the reservation. */
+sb_status sb_reserve_copy(sb_queue *q, const sb_reservation *r, sb_reservation *copy);
+/* viewed: the slot stays until sb_end_reserved_view. */
+void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed);
+void sb_end_reserved_view(sb_connection *c, sb_reservation *r);
 sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);
 int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack);
 int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait);

@@ -17,6 +17,22 @@ static sb_status check(sb_queue *q, uint64_t length) {
   return length > SB_MAX_BODY ? SB_TOO_LARGE : SB_OK;
 }
 
+static sb_status claim_slot(sb_connection *c, uint64_t need, sb_reservation *r) {
+  sb_status status = sb_holding_take(c, &r->token);
+  if (status == SB_OK) {
+    unsigned cls = sb_class_for(c->b, need);
+    status = cls != 0 ? sb_slab_alloc(c, cls, r->token, &r->slot, &r->gen)
+                      : sb_slab_alloc_run(c, need, r->token, &r->slot, &r->gen);
+    if (status != SB_OK) sb_holding_give(c, r->token);
+  }
+  return status;
+}
+
+static void give_slot(sb_connection *c, const sb_reservation *r) {
+  (void)sb_slab_free_gen(c->b, r->slot, r->gen);
+  sb_holding_give(c, r->token);
+}
+
 /* Room under the queue's limits and in memory: an ALLOC slot with its message header filled in. */
 static sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_connection *c = q->c;
@@ -27,13 +43,7 @@ static sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
   if (status != SB_OK) {
     return status;
   }
-  status = sb_holding_take(c, &r->token);
-  if (status == SB_OK) {
-    unsigned cls = sb_class_for(c->b, need);
-    status = cls != 0 ? sb_slab_alloc(c, cls, r->token, &r->slot, &r->gen)
-                      : sb_slab_alloc_run(c, need, r->token, &r->slot, &r->gen);
-    if (status != SB_OK) sb_holding_give(c, r->token);
-  }
+  status = claim_slot(c, need, r);
   if (status != SB_OK) {
     sb_limits_unadmit(q, 1, length);
     return status;
@@ -59,9 +69,8 @@ static sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
 }
 
 static void take_back(sb_queue *q, sb_reservation *r) {
-  (void)sb_slab_free_gen(q->c->b, r->slot, r->gen);
   sb_limits_unadmit(q, 1, r->size);
-  sb_holding_give(q->c, r->token);
+  give_slot(q->c, r);
 }
 
 static void ring_housekeeper(sb_connection *c, const sb_message_shm *m) {
@@ -177,13 +186,43 @@ sb_status sb_commit(sb_queue *q, sb_reservation *r) {
   return status;
 }
 
-void sb_abandon(sb_queue *q, sb_reservation *r) {
+sb_status sb_reserve_copy(sb_queue *q, const sb_reservation *r, sb_reservation *copy) {
+  const sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
+  uint64_t need = m->body_offset + r->size;
+  sb_status status = sb_api_enter(q->c);
+  if (status != SB_OK) {
+    return status;
+  }
+  status = claim_slot(q->c, need, copy);
+  sb_api_leave(q->c);
+  if (status == SB_OK) {
+    copy->size = r->size;
+    copy->body = (uint8_t *)sb_slot_at(q->c->b, copy->slot) + m->body_offset;
+    memcpy(sb_slot_at(q->c->b, copy->slot), m, need);
+  }
+  return status;
+}
+
+void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
   if (!sb_forked(q->c->b)) {
     sb_lock(&q->c->lock);
-    take_back(q, r);
+    if (viewed) {
+      sb_limits_unadmit(q, 1, r->size);
+    } else {
+      take_back(q, r);
+    }
     q->busy--;
     sb_consumer_room_made(q->c, q->shm, q->slot);
     sb_unlock(&q->c->lock);
+  }
+}
+
+void sb_end_reserved_view(sb_connection *c, sb_reservation *r) {
+  if (!sb_forked(c->b)) {
+    sb_lock(&c->lock);
+    give_slot(c, r);
+    sb_consumer_room_made(c, NULL, 0);
+    sb_unlock(&c->lock);
   }
 }
 
