@@ -259,7 +259,12 @@ class Queue:
     ) -> Iterator[memoryview]:
         """A writable memoryview of ``size`` bytes in the slab.
 
-        Published when the block ends, dropped when it raises.
+        Published when the block ends, dropped when it raises. If a slice of it, or an array made of it, lives on then,
+        a copy is published, so that nobody writes into a message: delete them before the block ends to save that.
+
+        Raises:
+            queue.Full: no room in time (overflow="block").
+            OutOfMemory: no memory in time, or it can never fit; at the end of the block: none for the copy.
         """
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= library.MAX_BODY:
             msg = f"size={size!r}: 0 to {library.MAX_BODY} bytes are allowed"

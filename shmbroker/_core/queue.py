@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import queue as standard_queue
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
@@ -344,38 +346,90 @@ class CoreQueue:
             slow.sb_free_queue(handle)
 
 
+class _Written:
+    """The slot of a reservation, as long as somebody has a view to write into it. It knows no view itself."""
+
+    def __init__(self, connection: CoreConnection, pointer: Any) -> None:  # noqa: ANN401
+        self._connection, self._pointer = connection, pointer
+        self._outlived: list[None] = []
+        self._ended = False
+
+    def ended(self, _pointer: Any) -> None:  # noqa: ANN401
+        """The last view is gone."""
+        self._ended = True
+        self._give_back()
+
+    def outlives(self) -> None:
+        """The reservation is over, and its views are not."""
+        self._outlived.append(None)
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._ended:
+            with contextlib.suppress(IndexError):  # or it ended before, or we were here before
+                self._outlived.pop()
+                slow.sb_end_reserved_view(self._connection.handle, self._pointer)
+                self._connection.leave()
+
+
 class Reservation:
-    """A slot that is being written; published by :meth:`commit` or given back by :meth:`abandon`."""
+    """A slot that is being written; published by :meth:`commit` or given back by :meth:`abandon`.
+
+    What is published is never written again: if views of ``memory`` were kept, it is a copy, and the slot that they
+    write into is given back with the last of them.
+    """
 
     def __init__(self, queue: CoreQueue, pointer: Any, size: int, until: int) -> None:  # noqa: ANN401
         self._queue, self._pointer, self._size, self._until = queue, pointer, size, until
         queue.connection.enter()  # a reservation is a call: closing waits for its end before memory goes
-        self.memory: memoryview | None = memoryview(ffi.buffer(pointer.body, size)).cast("B")
+        self._written = _Written(queue.connection, pointer)
+        exporter = ffi.gc(ffi.cast("char *", pointer.body), self._written.ended, size)
+        self._exporter = weakref.ref(exporter)
+        self.memory: memoryview | None = memoryview(ffi.buffer(exporter, size)).cast("B")
 
     def commit(self) -> None:
         """Publishes the message."""
+        viewed = self._release()
         try:
-            self._release()
-            self._publish()
-        except BaseException:
-            slow.sb_abandon(self._queue.handle, self._pointer)
-            raise
+            self._publish(self._copied() if viewed else self._pointer)
         finally:
-            self._queue.connection.leave()
+            self._end(viewed=viewed)
 
-    def _publish(self) -> None:
-        while (status := slow.sb_commit(self._queue.handle, self._pointer)) != library.OK:
-            self._queue.put_failed(status, self._size, self._until)
+    def _copied(self) -> Any:  # noqa: ANN401
+        copy = ffi.new("sb_reservation *")
+        try:
+            while (status := slow.sb_reserve_copy(self._queue.handle, self._pointer, copy)) != library.OK:
+                self._queue.put_failed(status, self._size, 0)  # what it would wait for may be what it holds itself
+        except BaseException:
+            slow.sb_abandon(self._queue.handle, self._pointer, True)  # noqa: FBT003 - viewed
+            raise
+        return copy
+
+    def _publish(self, pointer: Any) -> None:  # noqa: ANN401
+        try:
+            while (status := slow.sb_commit(self._queue.handle, pointer)) != library.OK:
+                self._queue.put_failed(status, self._size, self._until)
+        except BaseException:
+            slow.sb_abandon(self._queue.handle, pointer, False)  # noqa: FBT003 - not viewed
+            raise
 
     def abandon(self) -> None:
         """Gives the slot back."""
-        try:
-            self._release()
-        finally:
-            slow.sb_abandon(self._queue.handle, self._pointer)
+        viewed = self._release()
+        slow.sb_abandon(self._queue.handle, self._pointer, viewed)
+        self._end(viewed=viewed)
+
+    def _end(self, *, viewed: bool) -> None:
+        if viewed:
+            self._written.outlives()
+        else:
             self._queue.connection.leave()
 
-    def _release(self) -> None:
-        if self.memory is not None:
-            self.memory.release()
-            self.memory = None
+    def _release(self) -> bool:
+        """Ends our own view; True while others look, and may write."""
+        memory, self.memory = self.memory, None
+        if memory is not None:
+            with contextlib.suppress(BufferError):  # something was made of it, such as an array, which keeps it
+                memory.release()
+        del memory
+        return self._exporter() is not None
