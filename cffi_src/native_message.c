@@ -65,7 +65,26 @@ static PyObject *record_ack(PyObject *object, PyObject *unused) {
   Py_RETURN_NONE;
 }
 
+static const sb_record *front_of(const Record *self) {
+  return (const sb_record *)(const void *)PyBytes_AsString(self->data);
+}
+
+/* The body, copied. A short one lies in the record, behind key and properties. */
+static PyObject *record_bytes(PyObject *object, PyObject *unused) {
+  const Record *self = (const Record *)object;
+  const sb_record *front = front_of(self);
+  uint64_t end = (uint64_t)PyBytes_Size(self->data);
+  (void)unused;
+  if (front->body_address != 0 || front->body_length > end - sizeof *front) {
+    return PyObject_CallMethod(object, "_long_bytes", NULL);
+  }
+  return PyBytes_FromStringAndSize((const char *)front + end - front->body_length, (Py_ssize_t)front->body_length);
+}
+
+static Py_ssize_t record_length(PyObject *object) { return (Py_ssize_t)front_of((const Record *)object)->body_length; }
+
 static PyMethodDef record_methods[] = {
+    {"__bytes__", record_bytes, METH_NOARGS, "The body, copied."},
     {"ack", record_ack, METH_NOARGS,
      "ack()\n--\n\nAcknowledges: the message is done with.\n\nRaises:\n    MessageSettled: it was settled already."},
     {NULL, NULL, 0, NULL},
@@ -84,6 +103,7 @@ static PyType_Slot record_slots[] = {
     {Py_tp_dealloc, (void *)record_dealloc},
     {Py_tp_methods, record_methods},
     {Py_tp_members, record_members},
+    {Py_sq_length, (void *)record_length},
     {Py_tp_doc, (void *)"A message of the core, made by a Taker."},
     {0, NULL},
 };

@@ -115,14 +115,8 @@ class Message(library.Record):
         front = self._fields  # the tag of a settled message with a long body is its view
         self._view = view.BodyView(self._source.core_connection, front.tag, front.body_address, front.body_length)
 
-    def __bytes__(self) -> bytes:
-        data = self._record
-        if record.is_inline(data):
-            return data[-length:] if (length := record.body_length(data)) else b""
+    def _long_bytes(self) -> bytes:
         return bytes(self.body)
-
-    def __len__(self) -> int:
-        return record.body_length(self._record)
 
     def __bool__(self) -> bool:
         return True
