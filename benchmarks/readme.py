@@ -37,7 +37,8 @@ def _targets(contender: dict[str, Any]) -> str:
 
 def _row(measurement: dict[str, Any], contender: dict[str, Any]) -> str:
     value = _number(contender["summary"]["median"], measurement["unit"])
-    peer, ratio = _best_peer(measurement, contender) if contender["vs"] else ("-", None)
+    beside = contender["vs"] and measurement["baseline"] == "peers"
+    peer, ratio = _best_peer(measurement, contender) if beside else ("-", None)
     cells = [measurement["title"], contender["name"], value, peer, "-" if ratio is None else f"{ratio:.2f}"]
     return "| " + " | ".join([*cells, _targets(contender)]) + " |"
 
@@ -65,6 +66,9 @@ def table(document: dict[str, Any]) -> str:
         f"{facts['processor']}, {facts['cores']} cores{', virtual' if facts['virtual'] else ''}, "
         f"Linux {facts['kernel'].partition('-')[0]}, {facts['python']}; {peers}. Rates are messages per second."
     )
+    again = document.get("taken_again")
+    if again:
+        where += f" {', '.join(again['measurements'])} were taken again the same day: {again['why']}."
     lines += ["", where]
     return "\n".join(lines)
 
