@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 from shmbroker import exceptions, settings
 from shmbroker import properties as basic
 from shmbroker._core import library
-from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions
+from shmbroker._core.queue import NO_OPTIONS, PAUSED, RETURN, Batch, PutOptions
 from shmbroker.message import OPEN, Message, MessageBatch, browsed
 
 if TYPE_CHECKING:
@@ -325,8 +325,19 @@ class Queue:
         if not isinstance(max_messages, int) or isinstance(max_messages, bool) or not 1 <= max_messages <= _MAX_BATCH:
             msg = f"max_messages={max_messages!r}: an integer from 1 to {_MAX_BATCH} is allowed"
             raise ValueError(msg)
-        data, index, long = self._core.get_many(max_messages, auto_ack=auto_ack, until=library.deadline(timeout))
-        return MessageBatch(self, data, index, self._core.settle_many, settled=auto_ack, long_bodies=long)
+        room, until = Batch(max_messages), library.deadline(timeout)
+        try:
+            self._core.get_many(room, auto_ack=auto_ack, until=until)
+            data, index = room.records()
+            batch = MessageBatch(
+                self, data, index, self._core.settle_many, settled=auto_ack, long_bodies=room.long_bodies()
+            )
+        except BaseException:  # an interrupt, maybe between taking and handing over
+            data, index = room.records()
+            if index and not auto_ack:
+                self._core.settle_many(data, index[::3], RETURN)
+            raise
+        return batch
 
     def consume(
         self,

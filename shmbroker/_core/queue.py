@@ -89,6 +89,27 @@ def declare(connection: CoreConnection, name: str, settings: QueueSettings, unti
     return True
 
 
+class Batch:
+    """Room for messages that are taken together. What was taken can be told even if an interrupt came with it."""
+
+    def __init__(self, room: int) -> None:
+        self.room, self.taken = room, 0
+        self.size = min(_BATCH_BUFFER, room * (record.SIZE + record.INLINE) + record.BUFFER)
+        self.memory = ffi.new("char[]", self.size)
+        self.index = ffi.new("uint32_t[]", 3 * room + 1)
+        self.used = ffi.new("uint64_t *")
+
+    def records(self) -> tuple[bytes, list[int]]:
+        """What was taken: records in one piece; start, body and end of each."""
+        if self.taken == 0:  # nothing, or an interrupt came before it was noted; no record ends at 0
+            self.taken = sum(map(bool, ffi.unpack(self.index, 3 * self.room)[2::3]))
+        return bytes(ffi.buffer(self.memory, self.used[0])), ffi.unpack(self.index, 3 * self.taken)
+
+    def long_bodies(self) -> int:
+        """How many bodies are read in place."""
+        return int(self.index[3 * self.room])
+
+
 class CoreQueue:
     """An open queue of a connection.
 
@@ -226,11 +247,13 @@ class CoreQueue:
             library.raise_for(status, self.what)
 
     @guarded
-    def get_many(self, count: int, *, auto_ack: bool, until: int) -> tuple[bytes, list[int], int]:
-        """Up to ``count`` messages: records in one piece; start, body and end of each; how many bodies are long."""
-        size = min(_BATCH_BUFFER, count * (record.SIZE + record.INLINE) + record.BUFFER)
-        memory, index, used = ffi.new("char[]", size), ffi.new("uint32_t[]", 3 * count + 1), ffi.new("uint64_t *")
-        arguments = (self.handle, count, auto_ack, memory, size, index, used)
+    def get_many(self, batch: Batch, *, auto_ack: bool, until: int) -> None:
+        """Takes as many messages as are there and fit, at least one.
+
+        Raises:
+            queue.Empty: the time is up.
+        """
+        arguments = (self.handle, batch.room, auto_ack, batch.memory, batch.size, batch.index, batch.used)
         got = slow.sb_get_many(*arguments)
         if got <= 0:
             wait, looks = ffi.new("sb_wait *", {"deadline_ns": until}), library.looks()
@@ -244,7 +267,7 @@ class CoreQueue:
                     got = slow.sb_get_many_wait(*arguments, wait)
             finally:
                 slow.sb_end_wait(self.handle, wait)
-        return bytes(ffi.buffer(memory, used[0])), ffi.unpack(index, 3 * got), int(index[3 * count])
+        batch.taken = int(got)
 
     @guarded
     def settle_many(self, records: bytes, starts: list[int], how: int) -> None:

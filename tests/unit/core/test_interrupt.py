@@ -3,24 +3,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.observing import (
     assert_balanced,
-    assert_counts,
     await_counts,
     numbered,
     put_each,
-    take,
 )
-from scenario_support.waiting import WATCHDOG_SECONDS, eventually
+from scenario_support.waiting import WATCHDOG_SECONDS, eventually, until_clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +69,7 @@ def started(source: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def in_a_system_call(pid: int) -> bool:
-    """Tell whether the main thread of the process sleeps."""
+    """Tell whether the main thread of the process, or this thread, sleeps."""
     with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123 (read over and over)
         return stat.read().rpartition(")")[2].split()[0] == "S"
 
@@ -109,28 +110,30 @@ STORM = """
             open_for_interrupts = False
             raise KeyboardInterrupt
 
-    name, way, goal = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    name, way = sys.argv[1:]
     signal.signal(signal.SIGINT, interrupt)
     received, interrupts = [], 0
     with shmbroker.connect(name, create=False) as connection:
         queue = connection.queue("q")
         consumer = queue.consume(prefetch=4) if way == "consumer" else None
+        take = {
+            "get": lambda: queue.get(),
+            "get_many": lambda: queue.get_many(3),
+            "consumer": lambda: consumer.get(),
+        }[way]
         print("ready", flush=True)
         while not received or received[-1] != "end":
-            message = None
+            taken = None
             try:
                 open_for_interrupts = True
-                if way == "consumer":
-                    message = consumer.get(timeout=None)
-                else:
-                    message = queue.get()
+                taken = take()
                 open_for_interrupts = False
             except KeyboardInterrupt:
                 interrupts += 1
             open_for_interrupts = False
-            if message is not None:
-                received.append(bytes(message).decode())
-                message.ack()
+            if taken is not None:
+                received += [bytes(one).decode() for one in (taken if way == "get_many" else [taken])]
+                taken.ack()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     print(json.dumps({"received": received, "interrupts": interrupts}), flush=True)
 """
@@ -143,15 +146,17 @@ def interrupted_by(process: subprocess.Popen[str], bodies: list[str]) -> Iterato
         yield body
 
 
-@pytest.mark.parametrize("way", ["get", "consumer"])
-def test_a_storm_of_interrupts_loses_nothing(broker: shmbroker.Broker, queue: shmbroker.Queue, way: str) -> None:
-    """Interrupted at every moment of get, messages are received or stay: none is lost.
+@pytest.mark.parametrize("size", [4, 5000])
+@pytest.mark.parametrize("way", ["get", "get_many", "consumer"])
+def test_a_storm_of_interrupts_loses_nothing(
+    broker: shmbroker.Broker, queue: shmbroker.Queue, way: str, size: int
+) -> None:
+    """Interrupted at every moment of get, messages are received once, in order: none is lost.
 
-    A message whose object was just returned when the signal came belongs to the caller
-    and comes back when its connection is closed; so received and left make up all.
+    What an interrupted call had taken goes to the next one.
     """
-    bodies = numbered(3000)
-    with started(STORM, broker.name, way, str(len(bodies))) as process:
+    bodies = [body.rjust(size, "0") for body in numbered(3000)]
+    with started(STORM, broker.name, way) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
@@ -162,13 +167,55 @@ def test_a_storm_of_interrupts_loses_nothing(broker: shmbroker.Broker, queue: sh
         finally:
             process.kill()
     assert report["interrupts"] > 0
-    received = report["received"][:-1]
-    await_counts(queue, delivering=0, acked=len(received) + 1)
-    left = take(queue, queue.statistics().ready)
-    assert sorted(received + left) == bodies
-    assert received == sorted(set(received))
-    assert_counts(queue, message_count=0)
+    assert report["received"] == [*bodies, "end"]
+    await_counts(queue, delivering=0, acked=len(bodies) + 1, message_count=0)
     assert_balanced(queue)
+
+
+class Noticed(Exception):  # noqa: N818 (no error)
+    """The signal was handled."""
+
+
+@pytest.mark.parametrize("way", ["get", "get_many", "consumer", "put"])
+def test_a_signal_that_comes_before_the_wait_is_noticed(connection: shmbroker.Connection, way: str) -> None:
+    """One that does not end the wait, because another thread took it, is handled all the same.
+
+    As one is that comes between Python's last look for signals and the wait.
+    """
+    queue, full = connection.queue("q"), connection.queue("full", max_length=1)
+    full.put(b"A")
+    with queue.consume() if way == "consumer" else contextlib.nullcontext() as consumer:
+        waits = {
+            "get": queue.get,
+            "get_many": lambda: queue.get_many(5),
+            "consumer": consumer and consumer.get,
+            "put": lambda: full.put(b"B"),
+        }
+        main = threading.get_native_id()
+
+        def take_the_signal() -> None:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+            until_clock(time.monotonic() + 0.2)
+            eventually(lambda: in_a_system_call(main))
+            signal.raise_signal(signal.SIGUSR1)
+
+        def notice(*_: object) -> None:
+            raise Noticed
+
+        before = signal.signal(signal.SIGUSR1, notice)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        taker = threading.Thread(target=take_the_signal)
+        try:
+            taker.start()
+            with pytest.raises(Noticed):
+                waits[way]()
+        finally:
+            taker.join()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+            signal.signal(signal.SIGUSR1, before)
+        await_counts(queue, interested=int(way == "consumer"), notified=0)
+        queue.put(b"C")
+        assert bytes(queue.get(timeout=None) if way != "consumer" else consumer.get()) == b"C"
 
 
 def test_a_signal_handler_may_use_the_queue(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
