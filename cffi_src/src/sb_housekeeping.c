@@ -107,17 +107,21 @@ static bool has_timer(sb_broker *b, uint64_t word) {
 }
 
 bool sb_housekeeping_has_timers(const sb_queue *q, const uint64_t *cursors) {
-  return SB_LOAD(&q->shm->timers_lost, SB_ACQUIRE) != 0 || cursors[1] != 0 ||
+  return (uint32_t)SB_LOAD(&q->shm->timers_lost, SB_ACQUIRE) != cursors[2] || cursors[1] != 0 ||
          SB_LOAD(&q->shm->schedule.tail, SB_ACQUIRE) > cursors[0];
 }
 
-/* cursors[0] goes through the schedule list; cursors[1], when it is not 0, through all cells (it is one more than the next). */
+/* cursors[0] goes through the schedule list; cursors[1], when it is not 0, through all cells (it is one more than the
+ * next). They are scanned by each housekeeper that finds `timers_lost` other than it was, cursors[2]: what the one before
+ * it had found died with it. */
 uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions, uint32_t room) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint32_t n = 0;
-  if (SB_SWAP(&q->shm->timers_lost, 0, SB_SEQ_CST) != 0) {
+  uint32_t lost = (uint32_t)SB_LOAD(&q->shm->timers_lost, SB_SEQ_CST);
+  if (lost != cursors[2]) {
     cursors[1] = 1;
+    cursors[2] = lost;
   }
   bool all = cursors[1] != 0, more = true;
   if (!sb_ring_open(q->c->b, q->slot, all ? SB_RING_CELLS : SB_RING_SCHEDULE, &r)) {

@@ -22,9 +22,8 @@
 /* What the housekeeper remembers of a queue from tick to tick; eight words, which its caller keeps. */
 typedef struct {
   uint64_t last_take, tail, quiet_ticks, wrong_ticks;
-  uint64_t cursors[2]; /* how far its timers are known, see sb_housekeeping_timers */
+  uint64_t cursors[3]; /* how far its timers are known, see sb_housekeeping_timers */
   uint64_t new_timers; /* 1: there are more */
-  uint64_t reserved;
 } sb_queue_memory;
 _Static_assert(sizeof(sb_queue_memory) == 8 * sizeof(uint64_t), "memory of a queue");
 

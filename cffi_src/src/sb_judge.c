@@ -97,7 +97,7 @@ static void judge_enqueue(sb_walk *w, sb_ledger_shm *l, intent *i) {
       }
       sb_message_shm *m = sb_slot_at(w->b, i->slot);
       if (m->due_ns != 0 || m->expires_ns != 0) {
-        SB_STORE(&((sb_queue_shm *)sb_slot_at(w->b, i->queue))->timers_lost, 1, SB_RELEASE); /* cell_at found it */
+        (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->queue))->timers_lost, 1, SB_RELEASE); /* cell_at found it */
       }
     }
     if (still_stands(l, i)) {
@@ -166,7 +166,7 @@ static void judge_move(sb_walk *w, sb_ledger_shm *l, intent *i) {
     raise_to(&to->counters[SB_COUNT_ADDED], SB_LOAD(&l->target_before, SB_RELAXED), 1);
   }
   if (((sb_message_shm *)sb_slot_at(w->b, i->slot))->expires_ns != 0) { /* cell_at found the queue */
-    SB_STORE(&((sb_queue_shm *)sb_slot_at(w->b, i->target_queue))->timers_lost, 1, SB_RELEASE);
+    (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->target_queue))->timers_lost, 1, SB_RELEASE);
   }
   SB_STORE(&sb_leaf_cell(&leaf, i->target_position)->side, sb_side_word(i->gen, 0, SB_SIDE_REDELIVERED), SB_RELEASE);
   (void)sb_slab_drop(w->b, i->slot, i->gen, i->ref, &freed);

@@ -385,7 +385,7 @@ typedef struct {
   alignas(64) _Atomic int32_t interested;
   _Atomic int32_t notified, not_interested, non_acquiring, consumers, room_waiting;
   _Atomic int32_t timers_lost,
-      tracking; /* tracking: `taken`, `admitted` and the byte hints are kept. timers_lost, 1: a message with a timer has no schedule entry: scan the cells */
+      tracking; /* tracking: `taken`, `admitted` and the byte hints are kept. timers_lost: how often a message with a timer got no schedule entry: each housekeeper scans the cells then */
   sb_word rescues;
   sb_word exclusive; /* node slot | epoch of the exclusive consumer */
   alignas(64) sb_ring_shm all;

@@ -118,7 +118,7 @@ void sb_queue_schedule(sb_queue *q, uint64_t position) {
   uint64_t at = 0, entry = (uint64_t)SB_CELL_ENTRY | SB_PUT(position, 4);
   if (!sb_ring_open(q->c->b, q->slot, SB_RING_SCHEDULE, &r) ||
       sb_ring_append(q->c, &r, &cache, entry, SB_APPEND_PLAIN, NULL, &at) != SB_OK) {
-    SB_STORE(&q->shm->timers_lost, 1, SB_RELEASE);
+    (void)SB_ADD(&q->shm->timers_lost, 1, SB_RELEASE);
   }
 }
 

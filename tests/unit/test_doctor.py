@@ -59,10 +59,11 @@ class Patient:
         self.client = int(self.lib.sb_cell_owner(self.memory.cell("jobs", 0).word))
 
     def complaints(self) -> list[str]:
-        """Return what the doctor says; it must not change a byte while it looks."""
-        for _ in range(
-            3
-        ):  # our own IO thread may look for the dead meanwhile; the doctor would change something each time
+        """Return what the doctor says; it must not change a byte while it looks.
+
+        An IO thread of ours may look for the dead meanwhile; what the doctor changed, it would change each time.
+        """
+        for _ in range(3):
             before = self.memory.contents()
             said = self.connection.doctor()
             after = self.memory.contents()

@@ -41,7 +41,7 @@ CONSTANTS = """
 STRUCTS = """
     typedef struct { uint64_t magic, layout_hash, memory_limit; uint32_t layout_major, layout_minor;
                      uint32_t chunks_per_segment, chunk_limit, segments, housekeeper_waiter, queue_count;
-                     uint32_t memory_waiting; ...; } sb_header_shm;
+                     uint32_t memory_waiting; uint64_t housekeeper_ticks; ...; } sb_header_shm;
     typedef struct { uint32_t units, kind, hint_chunk; ...; } sb_class_shm;
     typedef struct { uint64_t word; int32_t pid; ...; } sb_process_shm;
     typedef struct { uint64_t headers[...]; uint64_t hints[...]; uint64_t summary[...]; ...; } sb_chunk_meta_shm;
@@ -53,7 +53,8 @@ STRUCTS = """
     typedef struct { uint64_t root, tail, head, base; ...; } sb_ring_shm;
     typedef struct { uint64_t state, root, base, tail, head, admitted, taken, bytes_in, bytes_out, returned;
                      int64_t ring_size, max_length, max_bytes; uint32_t overflow, flags, ledgers, levels, name_length;
-                     int32_t interested, notified, not_interested, non_acquiring, consumers, room_waiting, tracking;
+                     int32_t interested, notified, not_interested, non_acquiring, consumers, room_waiting;
+                     int32_t tracking, timers_lost;
                      sb_ring_shm all, non_acquiring_list, not_interested_list, room, schedule;
                      char name[...]; ...; } sb_queue_shm;
     typedef struct { int32_t priority; uint32_t next, queue; int32_t interested_count, notified_count;
