@@ -183,7 +183,7 @@ static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t 
   t->side = sb_side_word(t->gen, count, side & SB_SIDE_REDELIVERED);
   SB_STORE(&cell->side, t->side, SB_RELEASE);
   sb_ledger_hold(q->ledger, 1);
-  SB_STORE(&q->shm->last_take, position, SB_RELAXED);
+  if (state == SB_CELL_ACQUIRED) SB_STORE(&q->shm->last_take, position, SB_RELAXED); /* an eviction serves nobody */
 }
 
 /* The CAS that takes a cell. The holding is written before it, so that a reaper finds the cell. */

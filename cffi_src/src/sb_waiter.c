@@ -180,8 +180,8 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   }
   sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, node))->wake;
   bool interrupted = false;
+  uint32_t armed = sb_wake_arm(wake); /* P6: before the node can be notified */
   (void)sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
-  uint32_t armed = sb_wake_arm(wake);
   uint64_t until = sleep_until(deadline_ns), soon = sb_now_ns() + UINT64_C(50000000);
   if (memory && soon < until) until = soon; /* slots that hints lost are found by trying again */
   bool room = !memory && sb_limits_room(q, 1, bytes);
@@ -203,7 +203,8 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   return status;
 }
 
-/* The consumer stays at work for a moment, so that producers need not ring it, and pulls what comes itself. */
+/* The consumer stays at work for a moment, so that producers need not ring it, and pulls what comes itself. Only one that
+ * nobody else waits beside: among several, messages go round. */
 static void spin_for_row(sb_consumer *k, uint64_t deadline_ns) {
   sb_connection *c = k->c;
   if (k->subscription_count != 1) {
@@ -211,8 +212,9 @@ static void spin_for_row(sb_consumer *k, uint64_t deadline_ns) {
   }
   sb_subscription *s = &k->subscriptions[0];
   sb_lock(&c->lock);
-  bool at_work = !k->closed && !c->closed && s->q->spin_ns >= SPIN_MIN_NS && cores() >= 2 && !k->suspended &&
-                 !k->starved && k->row_first == k->row_end && !sb_consumer_higher_wants(c->b, s->q->shm, k->priority) &&
+  bool at_work = SB_LOAD(&s->q->shm->interested, SB_SEQ_CST) <= 1 && !k->closed && !c->closed &&
+                 s->q->spin_ns >= SPIN_MIN_NS && cores() >= 2 && !k->suspended && !k->starved &&
+                 k->row_first == k->row_end && !sb_consumer_higher_wants(c->b, s->q->shm, k->priority) &&
                  sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
   sb_unlock(&c->lock);
   if (!at_work) {
