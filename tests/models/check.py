@@ -68,7 +68,8 @@ class Run:
             printed = _output(["spin", "-a", *defines, str(self.model.resolve())], folder)
             printed += _output([*compiler, f"-DMEMLIM={MEGABYTES}", "-opan", "pan.c"], folder)
             started = time.monotonic()
-            printed += _output(["./pan", DEPTH, *searching], folder)
+            if Path(folder, "pan").exists():  # otherwise Spin or the compiler has said why not
+                printed += _output(["./pan", DEPTH, *searching], folder)
             seconds = time.monotonic() - started
         return Result(self, printed, seconds)
 
@@ -95,8 +96,12 @@ class Result:
 
     @property
     def exhausted(self) -> bool:
-        """Whether every state was looked at."""
-        return self.run.kind != "bitstate" and not any(text in self.printed for text in INCOMPLETE)
+        """Whether every state was looked at; a verifier that was killed prints no count of errors."""
+        return (
+            self.errors is not None
+            and self.run.kind != "bitstate"
+            and not any(text in self.printed for text in INCOMPLETE)
+        )
 
     @property
     def good(self) -> bool:

@@ -26,12 +26,15 @@
  * full: -DMESSAGES=1 -DKILLS=1
  * full: -DMESSAGES=1 -DSETTLES=0 -DPRIORITIES -DKILLS=1
  * full: -DMESSAGES=2 -DSETTLES=0 -DPRODUCERS=2
+ * full: -DMESSAGES=1 -DSETTLES=0 -DPRIORITIES -DKILLS=1 -DSTOPS=1
+ * full: -DMESSAGES=1 -DSETTLES=0 -DKILLS=1 -DSTOPS=1
  * bitstate: -DMESSAGES=2 -DPRIORITIES -DKILLS=1 -DSTOPS=1 -w33 -Q2
  * bitstate: -DMESSAGES=2 -DPRODUCERS=2 -DKILLS=1 -DSTOPS=1 -w33 -Q2
  * fault: -DMESSAGES=2 -DSETTLES=0 -DFAULT_NO_BATON
  * fault: -DMESSAGES=1 -DSETTLES=0 -DFAULT_LOOK_FIRST
  * defect: -DMESSAGES=2 -DDEFECT_LOOK
  * defect: -DMESSAGES=2 -DPRIORITIES -DDEFECT_BATON_TO_SELF
+ * defect: -DMESSAGES=2 -DPRIORITIES -DKILLS=1 -DSTOPS=1 -DDEFECT_LEVEL_HIGH
  */
 #include "common.h"
 
@@ -520,7 +523,14 @@ out:
 
 /* ---- repair ---- */
 
-/* correct(): high_is_harmless tells which error waits for patience */
+/* correct(): high_is_harmless tells which error waits for patience. Mended: a count of a level is set right at once, both ways,
+ * since one that is too high holds lower priorities back for as long as the housekeeper does not tick. */
+#ifdef DEFECT_LEVEL_HIGH
+#define CORRECT_LEVEL(hint, in_state, level) CORRECT(hint, in_state, level, true)
+#else
+#define CORRECT_LEVEL(hint, in_state, level) CORRECT(hint, in_state, level, (hint < seen))
+#endif
+
 #define CORRECT(hint, in_state, level, high_is_harmless)                                                          \
   atomic {                                                                                                        \
     FATE;                                                                                                         \
@@ -538,10 +548,10 @@ out:
 
 
 inline recount() {
-  CORRECT(level_interested[0], INTERESTED, 0, true);
+  CORRECT_LEVEL(level_interested[0], INTERESTED, 0);
   CORRECT(level_notified[0], NOTIFIED, 0, false);
 #if LEVELS > 1
-  CORRECT(level_interested[1], INTERESTED, 1, true);
+  CORRECT_LEVEL(level_interested[1], INTERESTED, 1);
   CORRECT(level_notified[1], NOTIFIED, 1, false);
 #endif
   CORRECT(interested, INTERESTED, 9, true);
