@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -91,7 +92,8 @@ class Watchdog:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start the watchdog."""
+    """Start the watchdog; interrupt programs also if a shell in the background has us ignore that signal."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[WATCHDOG] = Watchdog()
 
 

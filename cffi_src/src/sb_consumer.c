@@ -51,14 +51,16 @@ bool sb_consumer_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t prior
   return false;
 }
 
-bool sb_consumer_notify_one(sb_connection *c, uint32_t queue, bool rescue) {
+/* Tells one of the best priority, of those above that one. */
+static bool notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescue) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slot_at(b, queue);
   uint32_t at = SB_LOAD(&q->levels, SB_ACQUIRE);
   for (uint32_t n = 0; n < MAX_LEVELS; n++) {
     sb_level_shm *level = sb_level_at(b, at);
     sb_ring list;
-    if (level == NULL || !sb_ring_open(b, at, SB_RING_INTERESTED, &list)) {
+    if (level == NULL || SB_LOAD(&level->priority, SB_RELAXED) <= above ||
+        !sb_ring_open(b, at, SB_RING_INTERESTED, &list)) {
       return false;
     }
     uint64_t position = 0;
@@ -83,6 +85,10 @@ bool sb_consumer_notify_one(sb_connection *c, uint32_t queue, bool rescue) {
     at = SB_LOAD(&level->next, SB_ACQUIRE);
   }
   return false;
+}
+
+bool sb_consumer_notify_one(sb_connection *c, uint32_t queue, bool rescue) {
+  return notify_above(c, queue, INT64_MIN, rescue);
 }
 
 void sb_consumer_notify_browsers(sb_connection *c, uint32_t queue) {
@@ -122,10 +128,16 @@ void sb_consumer_backlog_arrived(sb_queue *q) {
   }
 }
 
-static bool wake_one_of(sb_connection *c, const sb_ring *list) {
+/* Of those who wait for room in that queue, or for memory (NULL), one that can use it: two that both wait for more than
+ * there is would wake each other for ever. */
+static bool wake_one_of(sb_connection *c, const sb_ring *list, const sb_queue_shm *q) {
   uint64_t position = 0;
   uint32_t node;
   while ((node = sb_nodes_next(c, list, SB_NODE_INTERESTED, &position)) != 0) {
+    sb_node_shm *shm = sb_slot_at(c->b, node);
+    if (q != NULL && !sb_limits_room(q, 1, SB_LOAD(&shm->prefetch, SB_RELAXED))) {
+      continue;
+    }
     if (sb_node_move(c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) {
       notify_work(c->b, node);
       return true;
@@ -137,10 +149,10 @@ static bool wake_one_of(sb_connection *c, const sb_ring *list) {
 void sb_consumer_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot) {
   sb_ring list;
   if (q != NULL && SB_LOAD(&q->room_waiting, SB_SEQ_CST) > 0 && sb_ring_open(c->b, slot, SB_RING_ROOM, &list)) {
-    (void)wake_one_of(c, &list);
+    (void)wake_one_of(c, &list, q);
   }
   if (SB_LOAD(&c->b->header->memory_waiting, SB_SEQ_CST) != 0 && sb_ring_open(c->b, 0, SB_RING_MEMORY, &list)) {
-    (void)wake_one_of(c, &list);
+    (void)wake_one_of(c, &list, NULL);
   }
 }
 
@@ -155,7 +167,7 @@ void sb_consumer_wake_all(sb_connection *c, uint32_t queue) {
     }
   }
   if (sb_ring_open(b, queue, SB_RING_ROOM, &list)) {
-    while (wake_one_of(c, &list)) {
+    while (wake_one_of(c, &list, NULL)) {
     }
   }
 }
@@ -235,6 +247,23 @@ static void starve(sb_consumer *k) {
   }
 }
 
+/* I32: a better one that wants it goes first. Flipped first, then looked (I31): it may have left meanwhile; and the baton
+ * goes up only, since we are among those that want. */
+static bool may_take(sb_consumer *k, sb_subscription *s) {
+  if (!sb_consumer_higher_wants(k->c->b, s->q->shm, k->priority)) {
+    return true;
+  }
+  (void)sb_node_move(k->c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED);
+  if (!looks_ready(s->q)) {
+    return false;
+  }
+  if (sb_consumer_higher_wants(k->c->b, s->q->shm, k->priority)) {
+    (void)notify_above(k->c, s->q->slot, k->priority, false);
+    return false;
+  }
+  return sb_node_move(k->c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
+}
+
 sb_status deliver_single_message(sb_consumer *k, sb_subscription *s) {
   sb_node_shm *node = sb_slot_at(k->c->b, s->node);
   if (sb_consumer_credit(k) == 0) {
@@ -249,9 +278,7 @@ sb_status deliver_single_message(sb_consumer *k, sb_subscription *s) {
     if (rescued) {
       (void)SB_AND(&node->flags, ~SB_NODE_RESCUED, SB_RELAXED);
     }
-    if (!rescued && sb_consumer_higher_wants(k->c->b, s->q->shm, k->priority)) { /* I32 */
-      (void)sb_node_move(k->c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED);
-      pass_baton(s->q);
+    if (!rescued && !may_take(k, s)) {
       return SB_EMPTY;
     }
     sb_status status = acquire_into_row(k, s);
@@ -263,14 +290,9 @@ sb_status deliver_single_message(sb_consumer *k, sb_subscription *s) {
     if (status != SB_EMPTY) {
       return status;
     }
-    if (!sb_node_move(k->c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED)) {
-      return SB_EMPTY;
-    }
-    if (!looks_ready(s->q) || !sb_node_move(k->c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) { /* P3 */
-      return SB_EMPTY;
-    }
-    if (sb_upkeep_rescan(s->q) == 0) { /* the hint says ready, the scan says empty: both are looked into */
-      (void)sb_node_move(k->c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED);
+    /* P3: the last attempt to take is made while INTERESTED. Does it look ready then, the bits may be wrong. */
+    if (!sb_node_move(k->c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED) &&
+        (!looks_ready(s->q) || sb_upkeep_rescan(s->q) == 0)) {
       return SB_EMPTY;
     }
   }

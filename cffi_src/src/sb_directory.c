@@ -119,10 +119,8 @@ void sb_directory_configure(sb_queue *q, const sb_settings *s, bool trim) {
   sb_directory_apply(q->shm, s);
   if (s->ring_size >= 0 && (other_ring || unknown || trim)) sb_limits_set_bound(q, trim);
   if (trim) (void)sb_limits_enforce(q);
-  sb_consumer_backlog_arrived(q); /* it may have been paused */
-  for (int32_t n = SB_LOAD(&q->shm->room_waiting, SB_SEQ_CST); n > 0; n--) {
-    sb_consumer_room_made(q->c, q->shm, q->slot);
-  }
+  sb_consumer_backlog_arrived(q);      /* it may have been paused */
+  sb_consumer_wake_all(q->c, q->slot); /* there may be room now, or what somebody waits with is too large now */
 }
 
 static void start(sb_queue_shm *q, const char *name, uint32_t length, const sb_settings *settings) {

@@ -120,11 +120,17 @@ sb_status sb_holding_object(sb_connection *c, unsigned kind, uint64_t *token, ui
   return status;
 }
 
+void *sb_holding_owned(sb_broker *b, uint32_t slot, unsigned kind, unsigned id) {
+  void *object = sb_slab_object(b, slot, kind);
+  uint64_t h = object != NULL ? SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE) : 0;
+  return object != NULL && sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == id ? object : NULL;
+}
+
 sb_connection_shm *sb_connection_record(sb_broker *b, unsigned id) {
   if (id == 0 || id >= SB_MAX_CONNECTIONS) {
     return NULL;
   }
   uint64_t word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
   uint32_t slot = sb_conn_slot(word);
-  return sb_conn_state(word) == SB_CONN_LIVE ? sb_slab_object(b, slot, SB_KIND_CONNECTION) : NULL;
+  return sb_conn_state(word) == SB_CONN_LIVE ? sb_holding_owned(b, slot, SB_KIND_CONNECTION, id) : NULL;
 }

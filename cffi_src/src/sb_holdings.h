@@ -19,6 +19,8 @@
 #include "sb_slab.h"
 
 sb_status sb_connection_open(sb_broker *b, sb_connection *c, const char *name, uint32_t name_length);
+/* The object of that kind in a slot that is that connection's still; NULL when the slot was freed, or is another's by now. */
+void *sb_holding_owned(sb_broker *b, uint32_t slot, unsigned kind, unsigned id);
 /* The record of a connection id, NULL when nobody has it. */
 sb_connection_shm *sb_connection_record(sb_broker *b, unsigned id);
 /* A free entry for the caller; SB_GROW or SB_NO_MEMORY when there is no room for another chunk of them. */

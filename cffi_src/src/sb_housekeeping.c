@@ -36,8 +36,12 @@ static bool ring_notified(sb_connection *by, sb_queue_shm *q) {
 static void scrub_list(sb_connection *by, uint32_t object, uint32_t id, unsigned state) {
   sb_ring list;
   uint64_t position = 0;
-  while (sb_ring_open(by->b, object, id, &list) && sb_nodes_next(by, &list, state, &position) != 0) {
+  if (!sb_ring_open(by->b, object, id, &list)) {
+    return;
   }
+  while (sb_nodes_next(by, &list, state, &position) != 0) {
+  }
+  sb_page_sweep(by, &list);
 }
 
 static void scrub_lists(sb_connection *by, uint32_t queue) {
@@ -72,7 +76,7 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   memory->tail = tail;
   if (memory->quiet_ticks == 2) { /* traffic rests: set right what deaths left */
     (void)sb_upkeep_reconcile(by->b, q);
-    sb_ring_sweep(by, &r);
+    sb_page_sweep(by, &r);
   }
   bool due = memory->quiet_ticks < REST_TICKS || memory->quiet_ticks % REST_TICKS == 0 || memory->wrong_ticks > 0;
   bool anybody = SB_LOAD(&q->levels, SB_RELAXED) != 0 || SB_LOAD(&q->room_waiting, SB_RELAXED) != 0;
@@ -86,10 +90,12 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
     return;
   }
   (void)sb_ring_exact_tail(by->b, &r);
-  if (sb_queue_ready(by->b, q) <= 0) {
+  if (sb_queue_ready(by->b, q) > 0 || memory->quiet_ticks % REST_TICKS == 2) { /* the accounts may be wrong */
+    (void)sb_upkeep_resurface(by->b, &r);
+  }
+  if (!sb_upkeep_has_ready(by->b, &r)) {
     return;
   }
-  (void)sb_upkeep_resurface(by->b, &r);
   bool because_stopped = ring_notified(by, q);
   if (SB_LOAD(&q->interested, SB_SEQ_CST) > 0 && sb_consumer_notify_one(by, slot, true)) {
     (void)SB_ADD(&q->rescues, 1, SB_RELAXED);

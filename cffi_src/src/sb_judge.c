@@ -31,7 +31,7 @@ void sb_judge_cell(sb_walk *w, uint32_t queue, uint64_t position) {
     return;
   }
   if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
-    sb_ring_mark_returned(w->b, &r, position); /* it may have cleared the bit to take the cell, and died */
+    sb_returned_mark(w->b, &r, position); /* it may have cleared the bit to take the cell, and died */
     return;
   }
   uint32_t slot = sb_cell_slot(word);
@@ -44,7 +44,7 @@ void sb_judge_cell(sb_walk *w, uint32_t queue, uint64_t position) {
   if (sb_cell_state(word) == SB_CELL_ACQUIRED) {
     SB_STORE(&cell->side, side | SB_SIDE_REDELIVERED, SB_RELEASE);
   }
-  sb_ring_mark_returned(w->b, &r, position); /* P5 */
+  sb_returned_mark(w->b, &r, position); /* P5 */
   uint64_t open = sb_cell_open(SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf.gen);
   if (SB_CAS(&cell->word, &word, open, SB_SEQ_CST)) {
     SB_CRASHPOINT("recover.cell.released");
@@ -53,9 +53,9 @@ void sb_judge_cell(sb_walk *w, uint32_t queue, uint64_t position) {
       (void)SB_SUB(&q->bytes_out, bytes, SB_RELAXED);
       (void)SB_SUB(&q->taken, 1, SB_SEQ_CST);
     }
-    if (!sb_ring_is_marked(w->b, &r, position)) {
+    if (!sb_returned_is_marked(w->b, &r, position)) {
       word = SB_LOAD(&cell->word, SB_SEQ_CST);
-      if (word == open) sb_ring_mark_returned(w->b, &r, position);
+      if (word == open) sb_returned_mark(w->b, &r, position);
     }
   }
 }

@@ -16,6 +16,26 @@ static void start(sb_ledger_shm *l, uint64_t epoch) {
   SB_STORE(&l->holding, SB_PUT(epoch & 0xffffffffu, 32), SB_RELEASE);
 }
 
+static bool take(sb_connection *c, uint32_t queue, sb_ledger_shm *l, uint64_t owner, uint64_t token) {
+  uint64_t slot = (uint64_t)((uint8_t *)l - c->b->arena) / SB_UNIT;
+  sb_holding_set(c->b, token, sb_holding_what(SB_HOLD_LEDGER, queue, 0), slot);
+  if (!SB_CAS(&l->owner, &owner, owner_word(c->id, (owner >> 12) + 1), SB_ACQ_REL)) {
+    return false;
+  }
+  start(l, (owner >> 12) + 1);
+  return true;
+}
+
+sb_status sb_ledger_inherit(sb_connection *c, uint32_t queue, sb_ledger_shm *l, unsigned dead, uint64_t *token) {
+  uint64_t owner = SB_LOAD(&l->owner, SB_ACQUIRE);
+  sb_status status = SB_BITS(owner, 0, 12) == dead ? sb_holding_take(c, token) : SB_SETTLED;
+  if (status == SB_OK && !take(c, queue, l, owner, *token)) {
+    sb_holding_give(c, *token);
+    status = SB_SETTLED;
+  }
+  return status;
+}
+
 sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledger, uint64_t *token) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slot_at(b, queue);
@@ -30,13 +50,9 @@ sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledg
       return SB_CORRUPT;
     }
     uint64_t owner = SB_LOAD(&l->owner, SB_ACQUIRE);
-    if (SB_BITS(owner, 0, 12) == 0) {
-      sb_holding_set(b, *token, sb_holding_what(SB_HOLD_LEDGER, queue, 0), slot);
-      if (SB_CAS(&l->owner, &owner, owner_word(c->id, (owner >> 12) + 1), SB_ACQ_REL)) {
-        start(l, (owner >> 12) + 1);
-        *ledger = l;
-        return SB_OK;
-      }
+    if (SB_BITS(owner, 0, 12) == 0 && take(c, queue, l, owner, *token)) {
+      *ledger = l;
+      return SB_OK;
     }
     slot = SB_LOAD(&l->next, SB_ACQUIRE);
   }

@@ -28,6 +28,8 @@
 #include "sb_holdings.h"
 
 sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledger, uint64_t *token);
+/* Takes over the ledger of a dead connection, whose intent was judged. */
+sb_status sb_ledger_inherit(sb_connection *c, uint32_t queue, sb_ledger_shm *l, unsigned dead, uint64_t *token);
 void sb_ledger_leave(sb_connection *c, sb_ledger_shm *ledger, uint64_t token);
 uint64_t sb_ledger_sum(sb_broker *b, const sb_queue_shm *q, unsigned counter);
 uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q);

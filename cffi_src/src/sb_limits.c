@@ -5,19 +5,19 @@
 
 #define UNBOUNDED INT64_MAX
 
-static int64_t taken(const sb_queue *q) { return (int64_t)SB_LOAD(&q->shm->taken, SB_SEQ_CST); }
-static int64_t base(const sb_queue *q) { return (int64_t)SB_LOAD(&q->shm->base, SB_RELAXED); }
-static int64_t ready_bytes(const sb_queue *q) {
-  return (int64_t)(SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST) - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST));
+static int64_t taken(const sb_queue_shm *q) { return (int64_t)SB_LOAD(&q->taken, SB_SEQ_CST); }
+static int64_t base(const sb_queue_shm *q) { return (int64_t)SB_LOAD(&q->base, SB_RELAXED); }
+static int64_t ready_bytes(const sb_queue_shm *q) {
+  return (int64_t)(SB_LOAD(&q->bytes_in, SB_SEQ_CST) - SB_LOAD(&q->bytes_out, SB_SEQ_CST));
 }
-static bool refuses(const sb_queue *q) { return SB_LOAD(&q->shm->overflow, SB_RELAXED) != SB_OVERFLOW_DROP_HEAD; }
+static bool refuses(const sb_queue_shm *q) { return SB_LOAD(&q->overflow, SB_RELAXED) != SB_OVERFLOW_DROP_HEAD; }
 
-bool sb_limits_room(const sb_queue *q, uint64_t count, uint64_t bytes) {
-  int64_t max = SB_LOAD(&q->shm->max_length, SB_RELAXED), max_bytes = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
+bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes) {
+  int64_t max = SB_LOAD(&q->max_length, SB_RELAXED), max_bytes = SB_LOAD(&q->max_bytes, SB_RELAXED);
   if (!refuses(q)) {
     return true;
   }
-  int64_t ready = (int64_t)SB_LOAD(&q->shm->admitted, SB_SEQ_CST) - base(q) - taken(q);
+  int64_t ready = (int64_t)SB_LOAD(&q->admitted, SB_SEQ_CST) - base(q) - taken(q);
   return (max < 0 || ready + (int64_t)count <= max) && (max_bytes < 0 || ready_bytes(q) + (int64_t)bytes <= max_bytes);
 }
 
@@ -26,7 +26,7 @@ static sb_status admit(sb_queue *q, uint64_t count, uint64_t bytes) {
   if (!sb_queue_tracks(q->shm)) {
     return SB_OK;
   }
-  if (!refuses(q) || (max < 0 && max_bytes < 0)) {
+  if (!refuses(q->shm) || (max < 0 && max_bytes < 0)) {
     (void)SB_ADD(&q->shm->admitted, count, SB_RELAXED);
     (void)SB_ADD(&q->shm->bytes_in, bytes, SB_RELAXED);
     return SB_OK;
@@ -36,7 +36,7 @@ static sb_status admit(sb_queue *q, uint64_t count, uint64_t bytes) {
   }
   uint64_t places = SB_LOAD(&q->shm->admitted, SB_SEQ_CST);
   do {
-    if (max >= 0 && (int64_t)places - base(q) - taken(q) + (int64_t)count > max) {
+    if (max >= 0 && (int64_t)places - base(q->shm) - taken(q->shm) + (int64_t)count > max) {
       return SB_FULL;
     }
   } while (!SB_CAS(&q->shm->admitted, &places, places + count, SB_SEQ_CST));
@@ -67,7 +67,7 @@ void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes) {
   sb_hinting(q->ledger, -1);
 }
 
-static int64_t bound(sb_queue *q, unsigned *counter) {
+static int64_t bound(const sb_queue *q, unsigned *counter) {
   int64_t ring = SB_LOAD(&q->shm->ring_size, SB_RELAXED), max = SB_LOAD(&q->shm->max_length, SB_RELAXED);
   int64_t limit = UNBOUNDED;
   *counter = SB_COUNT_REPLACED;
@@ -75,33 +75,52 @@ static int64_t bound(sb_queue *q, unsigned *counter) {
     int64_t lazy = (int64_t)SB_LOAD(&q->shm->bound, SB_RELAXED);
     limit = lazy > ring ? lazy : ring;
   }
-  if (!refuses(q) && max >= 0 && max < limit) {
+  if (!refuses(q->shm) && max >= 0 && max < limit) {
     limit = max;
     *counter = SB_COUNT_DROPPED;
   }
   return limit;
 }
 
-/* Takes one victim that is already paid for in `taken`; an expired one counts as expired. */
-static bool evict(sb_queue *q, bool paid, unsigned counter) {
+/* I24: a consumer may have taken the older one since the excess was seen. A limit of 0 keeps nothing, whoever takes. */
+static bool still_too_many(const sb_queue *q, bool paid, uint64_t paid_bytes, const sb_message_shm *victim) {
+  unsigned counter;
+  if (paid) {
+    int64_t limit = bound(q, &counter);
+    return limit == 0 || (int64_t)SB_LOAD(&q->shm->tail, SB_SEQ_CST) - base(q->shm) - taken(q->shm) >= limit;
+  }
+  int64_t max = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
+  int64_t others = ready_bytes(q->shm) + (int64_t)paid_bytes; /* the victim is out, and the guess paid for it too */
+  return max >= 0 && others + (int64_t)victim->body_length > max;
+}
+
+enum outcome { NONE_FOUND, SPARED, EVICTED };
+
+/* Takes one victim: paid for in `taken`, or with a guess of its bytes; an expired one counts as expired. */
+static enum outcome evict(sb_queue *q, bool paid, uint64_t paid_bytes, unsigned counter) {
   uint64_t token;
   sb_taken t;
   if (sb_holding_take(q->c, &token) != SB_OK) {
-    return false;
+    return NONE_FOUND;
   }
   if (sb_queue_take(q, SB_CELL_REMOVING, paid, token, &t) != SB_OK) {
     sb_holding_give(q->c, token);
-    return false;
+    return NONE_FOUND;
+  }
+  if (!still_too_many(q, paid, paid_bytes, t.message)) {
+    SB_CRASHPOINT("limits.evict.spared");
+    (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED); /* which takes back what was paid in `taken` */
+    return SPARED;
   }
   bool expired = t.message->expires_ns != 0 && t.message->expires_ns <= sb_now_ns();
   (void)sb_queue_settle(q, token, expired ? SB_COUNT_EXPIRED : counter);
-  return true;
+  return EVICTED;
 }
 
 /* Counts the next victim as gone, if the queue holds too many bytes: of producers that see the excess one evicts. */
 static bool pay_bytes(sb_queue *q, uint64_t *paid) {
   int64_t max = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
-  if (refuses(q) || max < 0 || ready_bytes(q) <= max) {
+  if (refuses(q->shm) || max < 0 || ready_bytes(q->shm) <= max) {
     return false;
   }
   *paid = sb_queue_oldest_bytes(q);
@@ -127,29 +146,30 @@ uint64_t sb_limits_enforce(sb_queue *q) {
     int64_t limit = bound(q, &counter);
     uint64_t before = SB_LOAD(&q->shm->taken, SB_SEQ_CST);
     int64_t tail = (int64_t)SB_LOAD(&q->shm->tail, SB_SEQ_CST);
-    if (limit == UNBOUNDED || tail - base(q) - (int64_t)before <= limit) {
+    if (limit == UNBOUNDED || tail - base(q->shm) - (int64_t)before <= limit) {
       break;
     }
     if (!SB_CAS(&q->shm->taken, &before, before + 1, SB_SEQ_CST)) { /* I24: pay first */
       continue;
     }
     SB_CRASHPOINT("limits.evict.paid");
-    if (!evict(q, true, counter)) {
+    enum outcome outcome = evict(q, true, 0, counter);
+    if (outcome == NONE_FOUND) {
       (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
       break;
     }
-    removed++;
+    removed += outcome == EVICTED; /* spared: look again, somebody may have relied on what we had paid */
   }
   while (
       pay_bytes(q, &paid)) { /* I24, in bytes: the size of the next victim is a guess, which is put right afterwards */
     SB_CRASHPOINT("limits.evict.paid_bytes");
-    bool gone = evict(q, false, SB_COUNT_DROPPED);
+    enum outcome outcome = evict(q, false, paid, SB_COUNT_DROPPED);
     (void)SB_SUB(&q->shm->bytes_out, paid, SB_SEQ_CST);
     sb_hinting(q->ledger, -1);
-    if (!gone) {
+    if (outcome == NONE_FOUND) {
       break;
     }
-    removed++;
+    removed += outcome == EVICTED;
   }
   return removed;
 }

@@ -26,7 +26,7 @@ sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes);
 void sb_limits_published(sb_queue *q);
 /* ... or will not get there. */
 void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes);
-bool sb_limits_room(const sb_queue *q, uint64_t count, uint64_t bytes);
+bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes);
 /* Evicts while pending > bound; the number of messages removed. */
 uint64_t sb_limits_enforce(sb_queue *q);
 /* A new ring_size: what is pending now is the bound, unless `trim`. */

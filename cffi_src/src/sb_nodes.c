@@ -255,6 +255,10 @@ static int judge(sb_broker *b, uint64_t entry, unsigned state) {
   return sb_node_epoch(word) + 1 == epoch ? ENTRY_PENDING : ENTRY_DEAD;
 }
 
+static bool is_current(sb_broker *b, const sb_leaf_ref *leaf) {
+  return sb_slot_gen(SB_LOAD(sb_slot_header(b, leaf->slot), SB_ACQUIRE)) == leaf->gen;
+}
+
 uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, uint64_t *position) {
   sb_broker *b = c->b;
   uint64_t head = SB_LOAD(list->head, SB_ACQUIRE), at = *position > head ? *position : head;
@@ -263,23 +267,24 @@ uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, ui
   while (sb_ring_next_leaf(b, list, at, &leaf, &at)) {
     for (; sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+      int verdict = sb_cell_state(word) == SB_CELL_ENTRY ? judge(b, word, state) : ENTRY_DEAD;
+      if (!is_current(b, &leaf)) {
+        break; /* the page was used again, perhaps by another list: look it up anew */
+      }
       if (sb_cell_state(word) == SB_CELL_FREE || !sb_cell_of(word, leaf.gen)) {
         if (clean) sb_ring_advance(list->head, head, at);
         return 0;
       }
-      if (sb_cell_state(word) == SB_CELL_ENTRY) {
-        int verdict = judge(b, word, state);
-        if (verdict == ENTRY_LIVE) {
-          if (clean) sb_ring_advance(list->head, head, at);
-          *position = at + 1;
-          return sb_cell_slot(word);
-        }
-        if (verdict == ENTRY_PENDING) {
-          if (clean) sb_ring_advance(list->head, head, at);
-          clean = false;
-        } else if (sb_slot_gen(SB_LOAD(sb_slot_header(b, leaf.slot), SB_ACQUIRE)) == leaf.gen) {
-          (void)sb_ring_drop(c, list, &leaf, at, word);
-        }
+      if (verdict == ENTRY_LIVE) {
+        if (clean) sb_ring_advance(list->head, head, at);
+        *position = at + 1;
+        return sb_cell_slot(word);
+      }
+      if (verdict == ENTRY_PENDING) {
+        if (clean) sb_ring_advance(list->head, head, at);
+        clean = false;
+      } else if (sb_cell_state(word) == SB_CELL_ENTRY) {
+        (void)sb_ring_drop(c, list, &leaf, at, word);
       }
     }
   }
@@ -287,19 +292,33 @@ uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, ui
   return 0;
 }
 
-uint32_t sb_nodes_count(sb_broker *b, const sb_ring *list, unsigned state) {
-  uint32_t n = 0;
-  uint64_t at = SB_LOAD(list->base, SB_RELAXED);
+/* The same, for somebody who only counts; 0 at the end. */
+static uint32_t next_live(sb_broker *b, const sb_ring *list, unsigned state, uint64_t *position) {
   sb_leaf_ref leaf;
+  uint64_t at = *position;
   while (sb_ring_next_leaf(b, list, at, &leaf, &at)) {
     for (; sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
-      if (sb_cell_state(word) == SB_CELL_FREE) {
-        return n;
+      bool live = sb_cell_state(word) == SB_CELL_ENTRY && judge(b, word, state) == ENTRY_LIVE;
+      if (!is_current(b, &leaf)) {
+        break;
       }
-      n += sb_cell_state(word) == SB_CELL_ENTRY && judge(b, word, state) == ENTRY_LIVE;
+      if (live) {
+        *position = at + 1;
+        return sb_cell_slot(word);
+      }
+      if (sb_cell_state(word) == SB_CELL_FREE || !sb_cell_of(word, leaf.gen)) {
+        return 0;
+      }
     }
   }
+  return 0;
+}
+
+uint32_t sb_nodes_count(sb_broker *b, const sb_ring *list, unsigned state) {
+  uint32_t n = 0;
+  uint64_t at = 0;
+  while (next_live(b, list, state, &at) != 0) n++;
   return n;
 }
 
@@ -319,20 +338,14 @@ static bool correct(_Atomic int32_t *hint, int32_t counted, bool high_is_harmles
 /* Nodes of a queue in that state, by their words (a list may name one twice); level 0 = any, counted = those that count only. */
 static int32_t nodes_in(sb_broker *b, uint32_t queue, uint32_t level, unsigned state, bool counted) {
   sb_ring list;
-  sb_leaf_ref leaf;
   int32_t n = 0;
   uint64_t at = 0;
-  while (sb_ring_open(b, queue, SB_RING_ALL, &list) && sb_ring_next_leaf(b, &list, at, &leaf, &at)) {
-    for (; sb_leaf_covers(&leaf, at); at++) {
-      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
-      if (sb_cell_state(word) != SB_CELL_ENTRY || judge(b, word, SB_STATE_ALL) != ENTRY_LIVE) {
-        continue;
-      }
-      sb_node_shm *node = sb_slot_at(b, sb_cell_slot(word));
-      bool counts = !counted || (SB_LOAD(&node->flags, SB_RELAXED) & SB_NODE_COUNTED) != 0;
-      bool there = state == SB_STATE_ALL || sb_node_state(SB_LOAD(&node->word, SB_SEQ_CST)) == state;
-      n += counts && there && (level == 0 || SB_LOAD(&node->level, SB_RELAXED) == level);
-    }
+  uint32_t slot;
+  while (sb_ring_open(b, queue, SB_RING_ALL, &list) && (slot = next_live(b, &list, SB_STATE_ALL, &at)) != 0) {
+    sb_node_shm *node = sb_slot_at(b, slot);
+    bool counts = !counted || (SB_LOAD(&node->flags, SB_RELAXED) & SB_NODE_COUNTED) != 0;
+    bool there = state == SB_STATE_ALL || sb_node_state(SB_LOAD(&node->word, SB_SEQ_CST)) == state;
+    n += counts && there && (level == 0 || SB_LOAD(&node->level, SB_RELAXED) == level);
   }
   return n;
 }

@@ -4,7 +4,7 @@
 #include "sb_slab.h"
 #include "sb_wait.h"
 
-sb_status sb_queue_open(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
+static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
   sb_broker *b = c->b;
   *q = (sb_queue){.c = c, .slot = slot, .tail_leaf = SB_NO_LEAF, .head_leaf = SB_NO_LEAF, .spin_ns = 50000};
   if (!sb_ring_open(b, slot, SB_RING_CELLS, &q->ring)) {
@@ -17,7 +17,19 @@ sb_status sb_queue_open(sb_connection *c, uint32_t slot, sb_queue *q, bool even_
     return SB_DELETED;
   }
   q->base = SB_LOAD(&q->shm->base, SB_RELAXED);
-  sb_status status = sb_ledger_adopt(c, slot, &q->ledger, &q->ledger_token);
+  return SB_OK;
+}
+
+sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger, unsigned dead) {
+  sb_status status = look_up(c, slot, q, true);
+  if (status == SB_OK) status = sb_ledger_inherit(c, slot, ledger, dead, &q->ledger_token);
+  if (status == SB_OK) q->ledger = ledger;
+  return status;
+}
+
+sb_status sb_queue_open(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
+  sb_status status = look_up(c, slot, q, even_closed);
+  if (status == SB_OK) status = sb_ledger_adopt(c, slot, &q->ledger, &q->ledger_token);
   if (status == SB_OK && !sb_queue_is_open(q)) { /* from here on the ledger keeps the object alive (I20) */
     sb_ledger_leave(c, q->ledger, q->ledger_token);
     q->ledger = NULL;
@@ -42,7 +54,7 @@ static bool evicts(const sb_queue_shm *q) {
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q) {
   static const unsigned out[] = {SB_COUNT_ACKED,   SB_COUNT_EXPIRED,       SB_COUNT_KILLED, SB_COUNT_REPLACED,
                                  SB_COUNT_DROPPED, SB_COUNT_DEAD_LETTERED, SB_COUNT_MOVED,  SB_COUNT_SCHEDULED};
-  int64_t n = 0; /* what left is read before what came: the result may be too high beside traffic, never too low */
+  int64_t n = 0; /* what left is read before what came; beside traffic, or somebody who was stopped, it may be wrong */
   for (unsigned i = 0; i < sizeof out / sizeof out[0]; i++) {
     n -= (int64_t)sb_ledger_sum(b, q, out[i]);
   }
@@ -89,8 +101,7 @@ bool sb_queue_looks_ready(sb_queue *q) {
 uint64_t sb_queue_oldest_bytes(sb_queue *q) {
   sb_broker *b = q->c->b;
   uint64_t at = SB_LOAD(&q->shm->head, SB_ACQUIRE), returned;
-  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_ring_next_returned(b, &q->ring, 0, &returned) &&
-      returned < at) {
+  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(b, &q->ring, 0, &returned) && returned < at) {
     at = returned;
   }
   sb_leaf_ref leaf;
@@ -210,7 +221,7 @@ static bool take_returned(sb_queue *q, unsigned state, uint64_t token, sb_taken 
   sb_broker *b = q->c->b;
   uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), end = hint > q->cursor ? hint : q->cursor;
   uint64_t from = 0, position;
-  while (sb_ring_next_returned(b, &q->ring, from, &position) && position < end) {
+  while (sb_returned_next(b, &q->ring, from, &position) && position < end) {
     sb_leaf_ref leaf;
     from = position + 1;
     if (sb_ring_locate(b, NULL, &q->ring, position, &leaf) != SB_OK) {
@@ -224,7 +235,7 @@ static bool take_returned(sb_queue *q, unsigned state, uint64_t token, sb_taken 
       sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf.slot),
                      position); /* before the bit is gone */
     }
-    sb_ring_clear_returned(b, &leaf, position);
+    sb_returned_clear(b, &leaf, position);
     SB_CRASHPOINT("queue.take.cleared");
     word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST); /* P5: look a second time after clearing */
     if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
@@ -233,7 +244,7 @@ static bool take_returned(sb_queue *q, unsigned state, uint64_t token, sb_taken 
       }
       word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
       if (sb_cell_of(word, leaf.gen) && !(sb_cell_state(word) == SB_CELL_TOMBSTONE)) {
-        sb_ring_mark_returned(b, &q->ring, position); /* somebody else has it now, and may return it */
+        sb_returned_mark(b, &q->ring, position); /* somebody else has it now, and may return it */
       }
     }
   }
@@ -474,15 +485,16 @@ sb_status sb_queue_release(sb_queue *q, uint64_t token, unsigned how) {
   }
   bool tracked = sb_queue_tracks(q->shm);
   if (tracked) sb_hinting(q->ledger, 1);
-  sb_ring_mark_returned(c->b, &q->ring, t.position); /* P5: first the bits, then the cell */
+  sb_returned_mark(c->b, &q->ring, t.position); /* P5: first the bits, then the cell */
   SB_CRASHPOINT("queue.release.marked");
   (void)SB_SWAP(&cell->word, sb_cell_open(SB_CELL_AVAILABLE, t.slot, t.ref, leaf.gen),
                 SB_SEQ_CST); /* linearisation point */
   SB_CRASHPOINT("queue.release.flipped");
-  if (!sb_ring_is_marked(c->b, &q->ring, t.position)) { /* a searcher cleared it before the flip, or took it just now */
+  if (!sb_returned_is_marked(c->b, &q->ring,
+                             t.position)) { /* a searcher cleared it before the flip, or took it just now */
     uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
     if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
-      sb_ring_mark_returned(c->b, &q->ring, t.position);
+      sb_returned_mark(c->b, &q->ring, t.position);
     }
   }
   sb_ledger_hold(q->ledger, -1);

@@ -32,7 +32,7 @@
 #define SB_QUEUE_H
 
 #include "sb_ledger.h"
-#include "sb_ring.h"
+#include "sb_returned.h"
 
 #define SB_WAITERS_KEPT 8u
 
@@ -71,6 +71,8 @@ typedef struct {
 
 /* Takes a ledger, so the object stays. A closed one is opened only for clearing up. */
 sb_status sb_queue_open(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed);
+/* The same, open or closed, with the ledger of a dead connection. */
+sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger, unsigned dead);
 void sb_queue_leave(sb_queue *q);
 static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm->state, SB_ACQUIRE) == q->state; }
 

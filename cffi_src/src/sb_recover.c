@@ -12,10 +12,16 @@
 
 typedef void (*visitor)(sb_walk *w, uint64_t what, uint64_t where);
 
+/* The next chunk of a chain, or NULL at its end: which is also where an earlier reaper began to free it. */
+static sb_holdings_shm *next_chunk(sb_walk *w, sb_half *link, uint32_t *slot) {
+  *slot = SB_LOAD(link, SB_ACQUIRE);
+  return sb_holding_owned(w->b, *slot, SB_KIND_HOLDINGS, w->id);
+}
+
 static void each_holding(sb_walk *w, sb_connection_shm *shm, visitor visit) {
-  uint32_t at = SB_LOAD(&shm->holdings, SB_ACQUIRE);
-  for (uint32_t n = 0; n < MAX_HOLDING_CHUNKS && sb_slab_object(w->b, at, SB_KIND_HOLDINGS) != NULL; n++) {
-    sb_holdings_shm *chunk = sb_slot_at(w->b, at);
+  uint32_t slot;
+  sb_holdings_shm *chunk = next_chunk(w, &shm->holdings, &slot);
+  for (uint32_t n = 0; n < MAX_HOLDING_CHUNKS && chunk != NULL; n++, chunk = next_chunk(w, &chunk->next, &slot)) {
     uint32_t used = SB_LOAD(&chunk->used, SB_ACQUIRE);
     for (uint32_t i = 0; i < used && i < SB_HOLDINGS_PER_CHUNK; i++) {
       uint64_t what = SB_LOAD(&chunk->entries[i].what, SB_ACQUIRE); /* P8 acquire */
@@ -23,7 +29,6 @@ static void each_holding(sb_walk *w, sb_connection_shm *shm, visitor visit) {
         visit(w, what, SB_LOAD(&chunk->entries[i].where, SB_ACQUIRE));
       }
     }
-    at = SB_LOAD(&chunk->next, SB_ACQUIRE);
   }
 }
 
@@ -108,7 +113,7 @@ static void settle_slot(sb_walk *w, uint32_t slot, uint32_t gen) {
     case SB_KIND_LEAF:
     case SB_KIND_INNER: {
       bool known = sb_ring_open(w->b, SB_LOAD(&page->object, SB_RELAXED), SB_LOAD(&page->ring, SB_RELAXED) & 0xffu, &r);
-      publish_or_free(w, slot, h, known && sb_ring_links(w->b, &r, slot, sb_slot_gen(h)));
+      publish_or_free(w, slot, h, known && sb_page_links(w->b, &r, slot, sb_slot_gen(h)));
       break;
     }
     case SB_KIND_LEVEL: publish_or_free(w, slot, h, level_linked(w->b, slot)); break;
@@ -142,7 +147,7 @@ static void visit_slots(sb_walk *w, uint64_t what, uint64_t where) {
     sb_ring r;
     if (sb_slot_state(h) != SB_SLOT_FREE && (uint32_t)sb_slot_gen(h) == sb_holding_gen(what) &&
         sb_ring_open(w->b, SB_LOAD(&page->object, SB_RELAXED), SB_LOAD(&page->ring, SB_RELAXED) & 0xffu, &r)) {
-      sb_ring_settle_page(w->by, &r, slot, sb_slot_gen(h));
+      sb_page_settle(w->by, &r, slot, sb_slot_gen(h));
     }
   }
 }
@@ -159,56 +164,75 @@ static void visit_cells(sb_walk *w, uint64_t what, uint64_t where) {
   }
 }
 
+static void recover(sb_queue *q) {
+  sb_connection *by = q->c;
+  sb_queue_resolve_closing(by->b, by, q->shm, &q->ring, sb_ring_exact_tail(by->b, &q->ring)); /* of a killed deleter */
+  (void)sb_upkeep_reconcile(by->b, q->shm);
+  (void)sb_nodes_recount(by->b, q->slot, false);
+  if (sb_queue_is_open(q) && SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) {
+    (void)sb_limits_enforce(q); /* the debt of a producer killed between insert and eviction */
+    (void)sb_ring_exact_tail(by->b, &q->ring);
+    sb_consumer_backlog_arrived(q);
+  } else {
+    (void)sb_upkeep_dispose(q);
+    sb_consumer_wake_all(by, q->slot);
+  }
+  sb_consumer_room_made(by, q->shm, q->slot);
+}
+
 static void visit_ledgers(sb_walk *w, uint64_t what, uint64_t where) {
   sb_ledger_shm *l = sb_judge_ledger(w, what, where);
   if (l == NULL) {
     return;
   }
-  uint64_t owner = SB_LOAD(&l->owner, SB_ACQUIRE), holding = SB_LOAD(&l->holding, SB_ACQUIRE);
+  uint64_t holding = SB_LOAD(&l->holding, SB_ACQUIRE); /* its cells were released before */
   (void)SB_CAS(&l->holding, &holding, holding >> 32 << 32, SB_ACQ_REL);
   SB_STORE(&l->hinting, 0, SB_RELEASE);
-  (void)SB_CAS(&l->owner, &owner, owner >> 12 << 12, SB_ACQ_REL);
-  sb_recover_queue(w->by, SB_LOAD(&l->queue, SB_ACQUIRE));
+  sb_queue q; /* ours from here on: killed now, we leave it to our own reaper to go on */
+  if (sb_queue_inherit(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l, w->id) == SB_OK) {
+    SB_CRASHPOINT("recover.ledger.inherited");
+    recover(&q);
+    sb_queue_leave(&q);
+  } else {
+    disown(w, (uint32_t)where); /* its queue is gone, or there is no memory for a holding: a tick does the rest */
+  }
 }
 
 void sb_recover_queue(sb_connection *by, uint32_t slot) {
   sb_queue q;
-  if (sb_queue_open(by, slot, &q, true) != SB_OK) {
-    return;
+  if (sb_queue_open(by, slot, &q, true) == SB_OK) {
+    recover(&q);
+    sb_queue_leave(&q);
   }
-  sb_queue_resolve_closing(by->b, by, q.shm, &q.ring, sb_ring_exact_tail(by->b, &q.ring)); /* of a killed deleter */
-  (void)sb_upkeep_reconcile(by->b, q.shm);
-  (void)sb_nodes_recount(by->b, slot, false);
-  if (sb_queue_is_open(&q) && SB_BITS(q.state, 0, 2) == SB_QUEUE_OPEN) {
-    (void)sb_limits_enforce(&q); /* the debt of a producer killed between insert and eviction */
-    (void)sb_ring_exact_tail(by->b, &q.ring);
-    sb_consumer_backlog_arrived(&q);
-  } else {
-    (void)sb_upkeep_dispose(&q);
-    sb_consumer_wake_all(by, slot);
-  }
-  sb_consumer_room_made(by, q.shm, slot);
-  sb_queue_leave(&q);
 }
 
 /* ---- connections and processes ---- */
 
-static void free_holdings(sb_broker *b, sb_connection_shm *shm) {
-  uint32_t at = SB_LOAD(&shm->holdings, SB_ACQUIRE);
+/* From its end, so that whoever goes on after a kill finds what is left. */
+static void free_holdings(sb_walk *w, sb_connection_shm *shm) {
+  uint32_t last[64], slot, n;
+  do {
+    n = 0;
+    for (sb_holdings_shm *chunk = next_chunk(w, &shm->holdings, &slot); chunk != NULL && n < MAX_HOLDING_CHUNKS;
+         chunk = next_chunk(w, &chunk->next, &slot)) {
+      last[n++ % 64] = slot;
+    }
+    for (uint32_t i = n; i > 0 && i + 64 > n; i--) {
+      slot = last[(i - 1) % 64];
+      (void)sb_slab_free_gen(w->b, slot, sb_slot_gen(SB_LOAD(sb_slot_header(w->b, slot), SB_ACQUIRE)));
+      SB_CRASHPOINT("recover.holdings.freed");
+    }
+  } while (n > 64);
   SB_STORE(&shm->holdings, 0u, SB_RELEASE);
-  for (uint32_t n = 0; n < MAX_HOLDING_CHUNKS && sb_slab_object(b, at, SB_KIND_HOLDINGS) != NULL; n++) {
-    uint32_t next = SB_LOAD(&((sb_holdings_shm *)sb_slot_at(b, at))->next, SB_ACQUIRE);
-    (void)sb_slab_free_gen(b, at, sb_slot_gen(SB_LOAD(sb_slot_header(b, at), SB_ACQUIRE)));
-    at = next;
-  }
 }
 
-static bool in_chain(sb_broker *b, sb_connection_shm *shm, uint32_t slot) {
-  uint32_t at = SB_LOAD(&shm->holdings, SB_ACQUIRE);
-  for (uint32_t n = 0; at != slot && n < MAX_HOLDING_CHUNKS && sb_slab_object(b, at, SB_KIND_HOLDINGS) != NULL; n++) {
-    at = SB_LOAD(&((sb_holdings_shm *)sb_slot_at(b, at))->next, SB_ACQUIRE);
+static bool in_chain(sb_walk *w, sb_connection_shm *shm, uint32_t slot) {
+  uint32_t at;
+  sb_holdings_shm *chunk = next_chunk(w, &shm->holdings, &at);
+  for (uint32_t n = 0; chunk != NULL && at != slot && n < MAX_HOLDING_CHUNKS; n++) {
+    chunk = next_chunk(w, &chunk->next, &at);
   }
-  return at == slot;
+  return chunk != NULL;
 }
 
 /* A chunk of holdings that was allocated but never linked (announced by entry 0, or by the process slot). */
@@ -222,7 +246,7 @@ static void free_stray(sb_walk *w, sb_connection_shm *shm, uint64_t what) {
   bool ours = sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == w->id &&
               (uint32_t)sb_slot_gen(h) == sb_holding_gen(what);
   unsigned kind = kind_of(w->b, slot);
-  if (ours && ((kind == SB_KIND_HOLDINGS && (shm == NULL || !in_chain(w->b, shm, slot))) ||
+  if (ours && ((kind == SB_KIND_HOLDINGS && (shm == NULL || !in_chain(w, shm, slot))) ||
                (kind == SB_KIND_CONNECTION && shm != sb_slot_at(w->b, slot)))) {
     (void)sb_slab_free(w->b, slot, h);
   }
@@ -236,14 +260,13 @@ static void end_connection(sb_walk *w, sb_connection_shm *shm, const sb_holding_
   }
   free_stray(w, shm, booted);
   if (shm != NULL) {
-    uint32_t at = SB_LOAD(&shm->holdings, SB_ACQUIRE);
-    for (uint32_t n = 0; n < MAX_HOLDING_CHUNKS && sb_slab_object(w->b, at, SB_KIND_HOLDINGS) != NULL; n++) {
-      sb_holdings_shm *chunk = sb_slot_at(w->b, at);
+    uint32_t slot;
+    sb_holdings_shm *chunk = next_chunk(w, &shm->holdings, &slot);
+    for (uint32_t n = 0; n < MAX_HOLDING_CHUNKS && chunk != NULL; n++, chunk = next_chunk(w, &chunk->next, &slot)) {
       free_stray(w, shm, SB_LOAD(&chunk->entries[0].what, SB_ACQUIRE));
-      at = SB_LOAD(&chunk->next, SB_ACQUIRE);
     }
     sb_slab_restore_claims(w->b, shm);
-    free_holdings(w->b, shm);
+    free_holdings(w, shm);
     uint32_t record = sb_conn_slot(word);
     (void)sb_slab_free_gen(w->b, record, sb_slot_gen(SB_LOAD(sb_slot_header(w->b, record), SB_ACQUIRE)));
   }

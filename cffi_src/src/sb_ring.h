@@ -13,35 +13,23 @@
  *  I16 a link goes EMPTY -> PAGE -> DONE, each by CAS, and never back; a FREE word carries its page's full generation.
  *  I17 a page is retired only after each of its cells (children) was read TOMBSTONE or CLOSED (DONE); `done` bits only
  *      say when to try, so a lost or a stray bit does no harm.
- *  I18 whoever makes an old cell AVAILABLE sets the `returned` bits from the leaf to the root first; a bit is cleared
- *      only when its cell is not owned, and the cell (or child) is looked at again after clearing.
  *
  * Ordering pairs:
  *  P2 the append CAS (seq_cst) publishes what the word names; readers load the word with acquire.
  *  P4 a page is initialised before the CAS that links it (release); a walker loads the link with acquire, and reads the
  *     page's generation again after what it read from the page.
- *  P5 `returned` is set (seq_cst) before and looked at after the flip; a searcher clears, then looks at the cell.
  *
  * Death (after -> state, repaired by):
  *  page allocated -> ALLOC(dead), listed -> linked? PUBLISHED : freed.     linked, still ALLOC -> the same.
  *  tombstone, before `done` -> page stays -> the reaper of the holder sets the bit again and tries to retire.
  *  PAGE->DONE, before freeing -> page listed as HOLD_PAGE -> freed by generation.      new root, old not retired -> the same.
- *  returned bits set, not flipped -> still owned -> the reaper releases it.
  *
  * Concurrency: everything by anybody at any time; `locate(create)` and `tombstone` need the caller's connection lock.
  */
 #ifndef SB_RING_H
 #define SB_RING_H
 
-#include "sb_holdings.h"
-
-/* Process-local view of one ring. */
-typedef struct {
-  sb_word *root, *tail, *head, *base;
-  sb_word *returned; /* NULL for lists: nothing returns there */
-  uint32_t object;
-  uint32_t id;
-} sb_ring;
+#include "sb_page.h"
 
 /* A leaf somebody looked up; `first` is its first position. */
 typedef struct {
@@ -65,24 +53,14 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
 void sb_ring_finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
 /* Sets the `done` bit of a TOMBSTONE again (its holder may have died before it did) and retires the page if full. */
 void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
-/* Retires pages that are finished and were overlooked. */
-void sb_ring_sweep(sb_connection *c, const sb_ring *r);
 /* CAS of a list entry to TOMBSTONE, then finish. */
 bool sb_ring_drop(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position, uint64_t word);
-void sb_ring_mark_returned(sb_broker *b, const sb_ring *r, uint64_t position);
-void sb_ring_clear_returned(sb_broker *b, const sb_leaf_ref *ref, uint64_t position);
-bool sb_ring_is_marked(sb_broker *b, const sb_ring *r, uint64_t position);
-/* The lowest position >= from with a `returned` bit. */
-bool sb_ring_next_returned(sb_broker *b, const sb_ring *r, uint64_t from, uint64_t *position);
 /* First position >= from whose leaf exists; false at the end. */
 bool sb_ring_next_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
 uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r);
 void sb_ring_advance(sb_word *hint, uint64_t from, uint64_t to);
 /* Frees every page; the ring must be unreachable for others by then (cells may still be CASed: they fail). */
 void sb_ring_destroy(sb_connection *c, const sb_ring *r);
-/* Is this page (by its own description) linked in the ring it claims to be of? */
-bool sb_ring_links(sb_broker *b, const sb_ring *r, uint32_t slot, uint64_t gen);
-void sb_ring_settle_page(sb_connection *c, const sb_ring *r, uint32_t slot, uint64_t gen);
 /* Where the ring of an object is: resolves (object slot, ring id). */
 bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r);
 bool sb_ring_valid(sb_broker *b, const sb_ring *r, char *why, size_t size);

@@ -176,13 +176,27 @@ uint64_t sb_upkeep_resurface(sb_broker *b, const sb_ring *r) {
       if (at >= head || !sb_cell_of(word, leaf.gen)) {
         return found;
       }
-      if (sb_cell_state(word) == SB_CELL_AVAILABLE && !sb_ring_is_marked(b, r, at)) {
-        sb_ring_mark_returned(b, r, at);
+      if (sb_cell_state(word) == SB_CELL_AVAILABLE && !sb_returned_is_marked(b, r, at)) {
+        sb_returned_mark(b, r, at);
         found++;
       }
     }
   }
   return found;
+}
+
+bool sb_upkeep_has_ready(sb_broker *b, const sb_ring *r) {
+  uint64_t at = SB_LOAD(r->returned, SB_SEQ_CST) != 0 ? SB_LOAD(r->base, SB_RELAXED) : SB_LOAD(r->head, SB_ACQUIRE);
+  sb_leaf_ref leaf;
+  while (sb_ring_next_leaf(b, r, at, &leaf, &at)) {
+    for (; sb_leaf_covers(&leaf, at); at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+      if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 #define RESCAN_INTERVAL_NS UINT64_C(250000000)

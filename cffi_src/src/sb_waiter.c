@@ -16,14 +16,14 @@
 #define SLEEP_MAX_NS UINT64_C(5000000000)
 
 /* As long as somebody has a node there, the handle is not left, so that the queue's object stays (I20). */
-static sb_status borrow(sb_queue *q, uint32_t flags, uint32_t *node, uint64_t *token) {
+static sb_status borrow(sb_queue *q, uint32_t flags, uint32_t bytes, uint32_t *node, uint64_t *token) {
   sb_status status = sb_queue_is_open(q) ? SB_OK : SB_DELETED;
   if (status == SB_OK && (flags & SB_NODE_ROOM) == 0 && q->waiter_count > 0) {
     q->waiter_count--;
     *node = q->waiters[q->waiter_count].node;
     *token = q->waiters[q->waiter_count].token;
   } else if (status == SB_OK) {
-    status = sb_node_create(q->c, q->slot, 0, SB_NODE_DIRECT | flags, 0, 1, node, token);
+    status = sb_node_create(q->c, q->slot, 0, SB_NODE_DIRECT | flags, 0, bytes, node, token);
   }
   q->busy += status == SB_OK;
   return status;
@@ -95,9 +95,11 @@ static sb_status try_take(sb_queue *q, sb_taken *t) {
 
 static void leave(sb_queue *q, uint32_t node, uint32_t flags) {
   (void)sb_node_move(q->c, node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED);
-  if ((flags & SB_NODE_MEMORY) != 0 || ((flags & SB_NODE_ROOM) != 0 && sb_limits_room(q, 1, 0))) {
-    sb_consumer_room_made(q->c, q->shm, q->slot); /* the baton: there may be room for another one */
-  } else if ((flags & SB_NODE_ROOM) == 0 && SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && sb_queue_looks_ready(q)) {
+  if ((flags & SB_NODE_ROOM) != 0) {
+    if ((flags & SB_NODE_MEMORY) == 0 && sb_limits_room(q->shm, 1, 0)) {
+      sb_consumer_room_made(q->c, q->shm, q->slot); /* the baton: there may be room for another one */
+    }
+  } else if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && sb_queue_looks_ready(q)) {
     (void)sb_consumer_notify_one(q->c, q->slot, false);
   }
 }
@@ -126,7 +128,7 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, sb_taken *t) {
     }
   }
   sb_lock(&c->lock);
-  sb_status status = w->node == 0 ? borrow(q, 0, &w->node, &w->token) : SB_OK;
+  sb_status status = w->node == 0 ? borrow(q, 0, 1, &w->node, &w->token) : SB_OK;
   if (status != SB_OK) {
     w->node = 0;
     sb_unlock(&c->lock);
@@ -168,7 +170,7 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   uint32_t node, flags = SB_NODE_ROOM | (memory ? SB_NODE_MEMORY : 0);
   uint64_t token;
   sb_lock(&c->lock);
-  sb_status status = borrow(q, flags, &node, &token);
+  sb_status status = borrow(q, flags, (uint32_t)bytes, &node, &token); /* at most SB_MAX_BODY */
   if (status != SB_OK) {
     sb_unlock(&c->lock);
     if (status == SB_NO_MEMORY && sb_now_ns() < deadline_ns) { /* no memory even to wait with: look again in a while */
@@ -184,13 +186,14 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   (void)sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
   uint64_t until = sleep_until(deadline_ns), soon = sb_now_ns() + UINT64_C(50000000);
   if (memory && soon < until) until = soon; /* slots that hints lost are found by trying again */
-  bool room = !memory && sb_limits_room(q, 1, bytes);
+  bool room = !memory && sb_limits_room(q->shm, 1, bytes);
   sb_unlock(&c->lock);
   if (!room && sb_queue_is_open(q) && !c->closed) {
     (void)sb_wake_sleep(wake, armed, until, &interrupted);
   }
   sb_lock(&c->lock);
   sb_wake_disarm(wake);
+  bool told = sb_node_state(SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node))->word, SB_SEQ_CST)) == SB_NODE_NOTIFIED;
   leave(q, node, flags);
   give_back(q, flags, node, token);
   bool stopping = SB_LOAD(&c->b->header->closing, SB_ACQUIRE) != 0;
@@ -199,6 +202,9 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
            : interrupted                ? SB_INTERRUPTED
            : sb_now_ns() >= deadline_ns ? SB_TIMEOUT
                                         : SB_OK;
+  if (memory && told && status != SB_OK) {
+    sb_consumer_room_made(c, NULL, 0); /* we cannot use what we were told of; whoever tries again does not pass it on */
+  }
   sb_unlock(&c->lock);
   return status;
 }

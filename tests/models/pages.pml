@@ -3,11 +3,11 @@
  * The tree of pages under a row of cells: made at the tail, retired when finished, its root growing. With RETURNED: the bits
  * that lead to messages which came back.
  *
- * Mirrors: sb_ring.c descend, grow, new_page, link_page, link_done, sb_ring_append, sb_ring_finish, sb_ring_redo, try_retire,
- *   all_done, sb_ring_settle_page, sb_ring_links; sb_recover.c settle_slot (pages), publish_or_free, visit_slots
- *   (HOLD_PAGE), release_cell (of a TOMBSTONE, and of a cell that is held); sb_housekeeping.c and sb_ring_sweep.
- *   With RETURNED: sb_queue.c sb_queue_release, take_returned; sb_ring.c sb_ring_mark_returned, sb_ring_is_marked,
- *   sb_ring_clear_returned, search, clear_bit, sb_ring_next_returned; sb_recover.c release_cell.
+ * Mirrors: sb_page.c sb_page_descend, grow, new_page, link_page, link_done, sb_page_retire, all_done, sb_page_settle,
+ *   sb_page_links, sweep; sb_ring.c sb_ring_append, sb_ring_finish, sb_ring_redo; sb_recover.c settle_slot (pages), publish_or_free, visit_slots
+ *   (HOLD_PAGE), release_cell (of a TOMBSTONE, and of a cell that is held); sb_housekeeping.c scrub_list.
+ *   With RETURNED: sb_queue.c sb_queue_release, take_returned; sb_returned.c sb_returned_mark, sb_returned_is_marked,
+ *   sb_returned_clear, search, clear_bit, sb_returned_next; sb_recover.c release_cell.
  * Abstracted: a page has CELLS cells or two children; a link and the header it leads to are read in one step, and a link with
  *   "still"; the lines of a page are set together with its header, while it is nobody else's. The order of finishing marks
  *   is sequentially consistent here: ten who finish the last ten cells at once can miss each other in a store buffer.
@@ -427,7 +427,7 @@ end_begin:
      if
      :: ok ->
         k = n; at = height[n]; p = first[n];
-        descend(p, at); /* sb_ring_links */
+        descend(p, at); /* sb_page_links */
         atomic {
           FATE;
           if
@@ -444,7 +444,7 @@ end_begin:
      n = 0; m = 0; k = 0; at = 0; p = 0
   :: else
   fi;
-  /* HOLD_PAGE: sb_ring_settle_page */
+  /* HOLD_PAGE: sb_page_settle */
   if
   :: hold_page[d] != NOWHERE ->
      atomic { FATE; n = hold_page[d]; m = hold_page_gen[d]; ok = h_state[n] != FREE && h_gen[n] % 8 == m }
@@ -538,7 +538,7 @@ proctype Judge() {
           if
           :: root == LINK(i, h_gen[i]) /* stays until it gets a parent */
           :: root != LINK(i, h_gen[i]) && height[i] == 0 && cell[2 * i] == TOMBSTONE && (CELLS == 1 || cell[2 * i + 1] == TOMBSTONE) ->
-             assert(kills > 0 && finished[2 * i] && finished[2 * i + 1]) /* sb_ring_sweep retires it */
+             assert(kills > 0 && finished[2 * i] && finished[2 * i + 1]) /* sb_page_sweep retires it */
           :: root != LINK(i, h_gen[i]) && height[i] > 0 && child[2 * i] == DONE && child[2 * i + 1] == DONE ->
 #ifdef DEFECT_INNER_STAYS /* a sweep looks at leaves alone: nobody retires it before the row is destroyed */
              assert(false)
@@ -599,7 +599,7 @@ byte hold[ACTORS] = NOWHERE;
 bool dead_[ACTORS], reaped[ACTORS], reaper_halted;
 byte retakes, news; /* news: somebody is to be told, see notify.pml */
 
-inline mark(p) { /* sb_ring_mark_returned: from the leaf to the root */
+inline mark(p) { /* sb_returned_mark: from the leaf to the root */
   atomic { FATE; leaf_bit[p] = true }
 #ifndef FAULT_MARK_LEAF_ONLY
   atomic { FATE; root_bit[p / 2] = true }
@@ -660,7 +660,7 @@ inline release(p) { /* sb_queue_release */
 #define SEARCH_AGAIN again_ = true
 #endif
 
-/* sb_ring_next_returned from 0, one leaf after the other; p is what it finds, NOWHERE if nothing */
+/* sb_returned_next from 0, one leaf after the other; p is what it finds, NOWHERE if nothing */
 inline next_returned(from) {
   again_ = true;
   do

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_returned.h"
+
+/* The bits from the page of that height up to the root, then the flag of the queue. */
+static void mark_from(sb_broker *b, const sb_ring *r, uint64_t position, unsigned lowest) {
+  uint64_t root;
+  do {
+    root = SB_LOAD(r->root, SB_SEQ_CST);
+    sb_page_ref p;
+    unsigned skip = 0;
+    for (unsigned height = lowest; height <= sb_link_height(root) && height <= 10; height++) {
+      if (sb_page_descend(b, NULL, r, position, height, &p, &skip) != SB_OK) {
+        break;
+      }
+      (void)SB_OR(&p.page->returned, UINT64_C(1) << sb_page_index(height, position), SB_SEQ_CST); /* P5 */
+    }
+  } while (SB_LOAD(r->root, SB_SEQ_CST) != root);
+  SB_STORE(r->returned, 1, SB_SEQ_CST);
+}
+
+void sb_returned_mark(sb_broker *b, const sb_ring *r, uint64_t position) { mark_from(b, r, position, 0); }
+
+bool sb_returned_is_marked(sb_broker *b, const sb_ring *r, uint64_t position) {
+  uint64_t root = SB_LOAD(r->root, SB_SEQ_CST);
+  sb_page_ref p;
+  unsigned skip = 0;
+  for (unsigned height = 0; height <= sb_link_height(root) && height <= 10; height++) {
+    if (sb_page_descend(b, NULL, r, position, height, &p, &skip) != SB_OK ||
+        (SB_LOAD(&p.page->returned, SB_SEQ_CST) >> sb_page_index(height, position) & 1) == 0) {
+      return false;
+    }
+  }
+  return SB_LOAD(r->returned, SB_SEQ_CST) != 0;
+}
+
+static void clear_bit(sb_broker *b, const sb_page_ref *p, unsigned index) {
+  uint64_t bit = UINT64_C(1) << index;
+  uint64_t before = SB_AND(&p->page->returned, ~bit, SB_SEQ_CST); /* P5: cleared before the second look */
+  sb_ring other;
+  if ((before & bit) != 0 && !sb_page_is_current(b, p)) { /* the page is another one by now: we stole its bit (I41) */
+    uint32_t ring = SB_LOAD(&p->page->ring, SB_RELAXED);
+    (void)SB_OR(&p->page->returned, bit, SB_SEQ_CST);
+    if (sb_ring_open(b, SB_LOAD(&p->page->object, SB_RELAXED), ring & 0xffu, &other) && other.returned != NULL) {
+      mark_from(b, &other, SB_LOAD(&p->page->first, SB_RELAXED), ring >> 8);
+    }
+  }
+}
+
+void sb_returned_clear(sb_broker *b, const sb_leaf_ref *ref, uint64_t position) {
+  sb_page_ref p = {&ref->leaf->page, ref->gen, ref->first, ref->slot, 0};
+  clear_bit(b, &p, (unsigned)(position % SB_PAGE_CELLS));
+}
+
+/* *again: a bit was cleared in vain, and given back. */
+static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_t from, uint64_t *position,
+                   bool *again) {
+  uint64_t mask = SB_LOAD(&p->page->returned, SB_SEQ_CST);
+  uint64_t span = UINT64_C(1) << (6 * p->height);
+  if (!sb_page_is_current(b, p)) {
+    return false;
+  }
+  for (; mask != 0; mask &= mask - 1) {
+    unsigned i = (unsigned)__builtin_ctzll(mask);
+    uint64_t first = p->first + i * span;
+    if (first + (span - 1) < from) {
+      continue;
+    }
+    if (p->height == 0) {
+      *position = first;
+      return true;
+    }
+    sb_page_ref child;
+    uint64_t link = SB_LOAD(&sb_page_children(p)[i], SB_ACQUIRE);
+    bool exists =
+        sb_link_state(link) == SB_LINK_PAGE && sb_page_of(b, link, first, &child) && child.height + 1 == p->height;
+    if (exists && search(b, r, &child, from, position, again)) {
+      return true;
+    }
+    if (!exists || (first >= from && SB_LOAD(&child.page->returned, SB_SEQ_CST) == 0)) {
+      clear_bit(b, p, i);
+      if (exists && SB_LOAD(&child.page->returned, SB_SEQ_CST) != 0) {
+        mark_from(b, r, first, p->height);
+        *again = true;
+      }
+    }
+  }
+  return false;
+}
+
+bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, uint64_t *position) {
+  for (bool again = true; again && SB_LOAD(r->returned, SB_SEQ_CST) != 0;) {
+    sb_page_ref root;
+    uint64_t link = SB_LOAD(r->root, SB_SEQ_CST);
+    if (!sb_page_of(b, link, 0, &root)) {
+      return false;
+    }
+    again = false;
+    if (search(b, r, &root, from, position, &again)) {
+      return true;
+    }
+    if (from == 0 && SB_LOAD(&root.page->returned, SB_SEQ_CST) == 0) {
+      SB_STORE(r->returned, 0, SB_SEQ_CST);
+      if (SB_LOAD(r->root, SB_SEQ_CST) != link || SB_LOAD(&root.page->returned, SB_SEQ_CST) != 0) {
+        SB_STORE(r->returned, 1, SB_SEQ_CST);
+        again = true;
+      }
+    }
+  }
+  return false;
+}
