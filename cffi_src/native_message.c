@@ -1,23 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Messages as Python objects: putting, taking and acknowledging one, each in one call that keeps the GIL.
- *
- * What: `Record` is the base of `shmbroker.Message`: a record of the core, where it came from, and whether it is
- * settled. `Taker` makes them out of a queue or a consumer; `Messages` iterates over a consumer; `Putter` puts what is short and plain. Everything that is not
- * on the way of every message is Python (shmbroker/message.py). Why not cffi here: docs/adr/0010.
- *
- * A record is FRESH until it has reached the caller: an exception that an interrupt raises on the way drops the object,
- * and a FRESH record that goes away puts its message back to its place. So nothing gets lost between taking and handing over.
- */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+/* Taking messages one by one: Record, Taker, Messages; and the module. See native_message.h. */
+#include "native_message.h"
+
 #include <structmember.h>
 #include <time.h>
-
-#include "shmbroker.h"
-
-enum { OPEN = 0, SETTLED = 1, BROWSED = 2, FRESH = 3 };
-enum { ACK = 0, RETURN = 3 };
-#define RECORD_BYTES (64 + 65536 + 4096)
 
 /* ---- Record ---- */
 
@@ -113,14 +99,6 @@ static PyType_Spec record_spec = {"shmbroker._native_message.Record", sizeof(Rec
 
 /* ---- Taker ---- */
 
-typedef struct {
-  PyObject_HEAD void *handle; /* the owner of the Taker keeps it */
-  PyTypeObject *type;         /* of the messages */
-  allocfunc allocate;
-  char *buffer; /* used under the GIL only, and never across a point where it is dropped */
-  char of_consumer;
-} Taker;
-
 static PyObject *new_record(Taker *self, PyObject *source, PyObject *data, char state) {
   Record *record = (Record *)self->allocate(self->type, 0);
   if (record == NULL) {
@@ -134,7 +112,7 @@ static PyObject *new_record(Taker *self, PyObject *source, PyObject *data, char 
   return (PyObject *)record;
 }
 
-static void give_back(Taker *self, const char *record) {
+void sb_give_back(Taker *self, const char *record) {
   if (self->of_consumer) {
     (void)sb_consumer_settle(self->handle, record, RETURN);
   } else {
@@ -149,7 +127,7 @@ static PyObject *hand_over(Taker *self, PyObject *source, const char *buffer, in
   PyObject *message = data != NULL ? new_record(self, source, data, auto_ack ? SETTLED : state) : NULL;
   Py_XDECREF(data);
   if (message == NULL && !auto_ack) {
-    give_back(self, buffer);
+    sb_give_back(self, buffer);
   } else if (message != NULL && auto_ack && ((const sb_record *)(const void *)buffer)->body_address != 0) {
     PyObject *viewed = PyObject_CallMethod(message, "_auto_acknowledged", NULL);
     Py_XDECREF(viewed);
@@ -164,13 +142,13 @@ static PyObject *take(Taker *self, PyObject *source, int auto_ack, char state) {
   return length < 0 ? PyLong_FromLongLong(-length) : hand_over(self, source, self->buffer, length, auto_ack, state);
 }
 
-static int expect(Py_ssize_t count, Py_ssize_t wanted) {
+int sb_expect(Py_ssize_t count, Py_ssize_t wanted) {
   if (count != wanted) PyErr_Format(PyExc_TypeError, "%zd arguments are needed, %zd were given", wanted, count);
   return count == wanted;
 }
 
 static PyObject *taker_take(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
-  int auto_ack = expect(count, 2) ? PyObject_IsTrue(arguments[1]) : -1;
+  int auto_ack = sb_expect(count, 2) ? PyObject_IsTrue(arguments[1]) : -1;
   return auto_ack < 0 ? NULL : take((Taker *)object, arguments[0], auto_ack, FRESH);
 }
 
@@ -178,9 +156,7 @@ static PyObject *taker_take(PyObject *object, PyObject *const *arguments, Py_ssi
 #define FIRST_LOOK_NS 10000000u
 #define LATER_LOOKS_NS 1000000000u
 
-/* Waits without the GIL; handlers of signals run in between, and what they raise ends the wait. Length, or minus a status;
- * 0: an exception is set. */
-static int64_t wait_for_one(Taker *self, char *buffer, int auto_ack, uint64_t until) {
+int64_t sb_wait_for(Taker *self, Room *room, int auto_ack, uint64_t until) {
   sb_wait wait = {until, 0, 0, 0};
   struct timespec now;
   uint64_t pause = FIRST_LOOK_NS;
@@ -188,10 +164,12 @@ static int64_t wait_for_one(Taker *self, char *buffer, int auto_ack, uint64_t un
     clock_gettime(CLOCK_MONOTONIC, &now);
     wait.look_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec + pause;
     PyThreadState *others = PyEval_SaveThread();
-    int64_t length = sb_get_wait(self->handle, buffer, auto_ack, &wait);
+    int64_t got = room->index == NULL ? sb_get_wait(self->handle, room->buffer, auto_ack, &wait)
+                                      : sb_get_many_wait(self->handle, room->count, auto_ack, room->buffer, room->size,
+                                                         room->index, &room->used, &wait);
     PyEval_RestoreThread(others);
-    if (length != -(int64_t)SB_TICK && length != -(int64_t)SB_INTERRUPTED) {
-      return length;
+    if (got != -(int64_t)SB_TICK && got != -(int64_t)SB_INTERRUPTED) {
+      return got;
     }
     if (PyErr_CheckSignals() < 0) {
       sb_end_wait(self->handle, &wait);
@@ -203,13 +181,14 @@ static int64_t wait_for_one(Taker *self, char *buffer, int auto_ack, uint64_t un
 
 static PyObject *taker_wait(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Taker *self = (Taker *)object;
-  int auto_ack = expect(count, 3) ? PyObject_IsTrue(arguments[1]) : -1;
+  int auto_ack = sb_expect(count, 3) ? PyObject_IsTrue(arguments[1]) : -1;
   unsigned long long until = auto_ack < 0 ? 0 : PyLong_AsUnsignedLongLong(arguments[2]);
   char *buffer = PyErr_Occurred() == NULL ? PyMem_Malloc(RECORD_BYTES) : NULL;
   if (buffer == NULL) {
     return PyErr_Occurred() == NULL ? PyErr_NoMemory() : NULL;
   }
-  int64_t length = wait_for_one(self, buffer, auto_ack, until);
+  Room room = {.buffer = buffer};
+  int64_t length = sb_wait_for(self, &room, auto_ack, until);
   PyObject *result = length == 0  ? NULL
                      : length < 0 ? PyLong_FromLongLong(-length)
                                   : hand_over(self, arguments[0], buffer, length, auto_ack, FRESH);
@@ -218,7 +197,7 @@ static PyObject *taker_wait(PyObject *object, PyObject *const *arguments, Py_ssi
 }
 
 static PyObject *taker_message(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
-  long state = expect(count, 3) ? PyLong_AsLong(arguments[2]) : -1;
+  long state = sb_expect(count, 3) ? PyLong_AsLong(arguments[2]) : -1;
   if (state == -1 && PyErr_Occurred() != NULL) {
     return NULL;
   }
@@ -232,16 +211,16 @@ static PyObject *taker_message(PyObject *object, PyObject *const *arguments, Py_
 static PyObject *taker_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
   unsigned long long address;
   int of_consumer;
-  PyTypeObject *messages;
+  PyTypeObject *messages, *batches;
   if (keywords != NULL && PyDict_Size(keywords) != 0) {
     PyErr_SetString(PyExc_TypeError, "no keywords are taken");
     return NULL;
   }
-  if (!PyArg_ParseTuple(arguments, "KpO!", &address, &of_consumer, &PyType_Type, &messages)) {
+  if (!PyArg_ParseTuple(arguments, "KpO!O!", &address, &of_consumer, &PyType_Type, &messages, &PyType_Type, &batches)) {
     return NULL;
   }
-  if (address == 0 || !PyType_IsSubtype(messages, record_type)) {
-    PyErr_SetString(PyExc_TypeError, "a handle and a subclass of Record are needed");
+  if (address == 0 || !PyType_IsSubtype(messages, record_type) || !PyType_IsSubtype(batches, sb_batch_type)) {
+    PyErr_SetString(PyExc_TypeError, "a handle, a subclass of Record and one of Batch are needed");
     return NULL;
   }
   Taker *self = (Taker *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
@@ -255,6 +234,7 @@ static PyObject *taker_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
   self->of_consumer = (char)of_consumer;
   self->type = (PyTypeObject *)Py_NewRef((PyObject *)messages);
   self->allocate = (allocfunc)PyType_GetSlot(messages, Py_tp_alloc);
+  self->batches = (PyTypeObject *)Py_NewRef((PyObject *)batches);
   return (PyObject *)self;
 }
 
@@ -262,7 +242,9 @@ static void taker_dealloc(PyObject *object) {
   Taker *self = (Taker *)object;
   PyTypeObject *type = Py_TYPE(object);
   PyMem_Free(self->buffer);
+  PyMem_Free(self->many);
   Py_XDECREF((PyObject *)self->type);
+  Py_XDECREF((PyObject *)self->batches);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }
@@ -271,6 +253,10 @@ static PyMethodDef taker_methods[] = {
     {"take", (PyCFunction)(void (*)(void))taker_take, METH_FASTCALL, "take(source, auto_ack, /)\n--\n\n"},
     {"wait", (PyCFunction)(void (*)(void))taker_wait, METH_FASTCALL, "wait(source, auto_ack, until, /)\n--\n\n"},
     {"message", (PyCFunction)(void (*)(void))taker_message, METH_FASTCALL, "message(source, record, state, /)\n--\n\n"},
+    {"take_many", (PyCFunction)(void (*)(void))sb_take_many, METH_FASTCALL,
+     "take_many(source, count, auto_ack, /)\n--\n\n"},
+    {"wait_many", (PyCFunction)(void (*)(void))sb_wait_many, METH_FASTCALL,
+     "wait_many(source, count, auto_ack, until, /)\n--\n\n"},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot taker_slots[] = {
@@ -340,53 +326,6 @@ static PyType_Slot messages_slots[] = {
 static PyType_Spec messages_spec = {"shmbroker._native_message.Messages", sizeof(Messages), 0, Py_TPFLAGS_DEFAULT,
                                     messages_slots};
 
-/* ---- Putter ---- */
-
-typedef struct {
-  PyObject_HEAD void *handle;
-} Putter;
-#define SHORT_BODY 16384 /* longer ones are copied without the GIL */
-
-/* The status of the put; -1 for anything but bytes of a short body. */
-static PyObject *putter_put(PyObject *object, PyObject *body) {
-  if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY) {
-    return PyLong_FromLong(-1);
-  }
-  return PyLong_FromLong(
-      (long)sb_put(((Putter *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body)));
-}
-
-static PyObject *putter_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
-  unsigned long long address;
-  (void)keywords;
-  if (!PyArg_ParseTuple(arguments, "K", &address)) {
-    return NULL;
-  }
-  Putter *self = (Putter *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-  if (self != NULL) self->handle = (void *)(uintptr_t)address;
-  return (PyObject *)self;
-}
-
-static void putter_dealloc(PyObject *object) {
-  PyTypeObject *type = Py_TYPE(object);
-  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
-  Py_DECREF(type);
-}
-
-static PyMethodDef putter_methods[] = {
-    {"put", putter_put, METH_O, "put(body, /)\n--\n\n"},
-    {NULL, NULL, 0, NULL},
-};
-static PyType_Slot putter_slots[] = {
-    {Py_tp_new, (void *)putter_new},
-    {Py_tp_dealloc, (void *)putter_dealloc},
-    {Py_tp_methods, putter_methods},
-    {Py_tp_doc, (void *)"Puts short bodies into a queue of the core, given by its address."},
-    {0, NULL},
-};
-static PyType_Spec putter_spec = {"shmbroker._native_message.Putter", sizeof(Putter), 0, Py_TPFLAGS_DEFAULT,
-                                  putter_slots};
-
 /* ---- module ---- */
 
 static int add(PyObject *module, const char *name, PyType_Spec *spec, PyTypeObject **type) {
@@ -396,9 +335,10 @@ static int add(PyObject *module, const char *name, PyType_Spec *spec, PyTypeObje
 
 static int execute(PyObject *module) {
   PyTypeObject *messages_type, *putter_type;
-  bool good = add(module, "Record", &record_spec, &record_type) && add(module, "Taker", &taker_spec, &taker_type) &&
+  bool good = add(module, "Record", &record_spec, &record_type) &&
+              add(module, "Batch", &sb_batch_spec, &sb_batch_type) && add(module, "Taker", &taker_spec, &taker_type) &&
               add(module, "Messages", &messages_spec, &messages_type) &&
-              add(module, "Putter", &putter_spec, &putter_type);
+              add(module, "Putter", &sb_putter_spec, &putter_type);
   return good ? 0 : -1;
 }
 

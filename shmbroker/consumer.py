@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from shmbroker._core import library
 from shmbroker._core.consumer import CoreConsumer
-from shmbroker.message import OPEN, Message
+from shmbroker.message import OPEN, Message, MessageBatch
 from shmbroker.statistics import ConsumerStatistics
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Consumer:
             ack_batch=ack_batch,
             ack_interval=ack_interval,
         )
-        self.taker = library.Taker(self._core.address, True, Message)  # noqa: FBT003 - of a consumer
+        self.taker = library.Taker(self._core.address, True, Message, MessageBatch)  # noqa: FBT003 - of a consumer
         self.settle = self._core.settle
         self._tags = itertools.count(1)
 

@@ -210,34 +210,25 @@ def browsed(source: Source, data: bytes) -> Message:
     return source.taker.message(source, data, _BROWSED)
 
 
-class MessageBatch(Sequence[Message]):
+class MessageBatch(library.Batch, Sequence[Message]):
     """Messages that were taken together; made one by one when asked for.
 
-    ``ack()`` and ``nack()`` settle those that were not settled on their own, in one call.
+    :meth:`ack` and :meth:`nack` settle those that were not settled on their own, in one call.
     """
 
-    __slots__ = ("_auto_acked", "_data", "_index", "_made", "_settle", "_settled", "_source")
+    __slots__ = ()
+    # What the compiled base keeps for us.
+    _source: Source
+    _made: dict[int, Message] | None
+    _state: int
+    _auto_acked: bool
+    _long_bodies: int
 
-    def __init__(
-        self,
-        source: Source,
-        data: bytes,
-        index: list[int],
-        settle: Callable[[bytes, list[int], int], None],
-        *,
-        settled: bool,
-        long_bodies: int,
-    ) -> None:
-        self._source, self._data, self._index, self._settle = source, data, index, settle
-        self._auto_acked = self._settled = settled
-        self._made: dict[int, Message] = {}
-        if settled and long_bodies:  # they are views already, which somebody has to end
-            for at in range(len(self)):
-                if index[3 * at + 1] == index[3 * at + 2] and not record.is_inline(data[index[3 * at] :]):
-                    self[at]
-
-    def __len__(self) -> int:
-        return len(self._index) // 3
+    def hold_views(self) -> None:
+        """Makes the messages that were settled when they were taken and are read in place: their views have to end."""
+        for at in range(len(self) if self._long_bodies else 0):
+            if not record.is_inline(self._record(at)):
+                self[at]
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -250,9 +241,11 @@ class MessageBatch(Sequence[Message]):
         if not 0 <= at < len(self):
             msg = f"batch index {index} out of range: it holds {len(self)} messages"
             raise IndexError(msg)
+        if self._made is None:
+            self._made = {}
         made = self._made.get(at)
         if made is None:
-            data = self._data[self._index[3 * at] : self._index[3 * at + 2]]
+            data = self._record(at)
             made = self._source.taker.message(self._source, data, _SETTLED if self._auto_acked else OPEN)
             if self._auto_acked and not record.is_inline(data):
                 made._auto_acknowledged()  # noqa: SLF001
@@ -262,34 +255,25 @@ class MessageBatch(Sequence[Message]):
     def __iter__(self) -> Iterator[Message]:
         return (self[i] for i in range(len(self)))
 
-    def bodies(self) -> list[bytes]:
-        """The bodies, copied."""
-        data, index = self._data, self._index
-        whole = [data[start:end] for start, end in zip(index[1::3], index[2::3], strict=True)]
-        if b"" in whole:  # empty, or too long to be copied along
-            whole = [body or bytes(self[i]) for i, body in enumerate(whole)]
-        return whole
-
-    def ack(self) -> None:
-        """Acknowledges them all."""
-        self._end(ACK)
-
     def nack(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
         """Returns them to their places, or drops them."""
         self._end(REQUEUE if requeue else REJECT)
 
     def _end(self, how: int) -> None:
-        if self._settled:
+        if self._state == _SETTLED:
             library.raise_for(library.SETTLED)
-        self._settled = True
-        if not self._made:
-            self._settle(self._data, self._index[::3], how)
-            return
-        for message in self._made.values():
+        self._state = _SETTLED
+        made = self._made or {}
+        for message in made.values():
             if not message._state:  # noqa: SLF001
                 message._end(how)  # noqa: SLF001
-        rest = [start for at, start in enumerate(self._index[::3]) if at not in self._made]
-        self._settle(self._data, rest, how)
+        with self._source.core_connection.call():
+            status = self._settle(how, frozenset(made))
+        if status:
+            self._failed(status)
+
+    def _failed(self, status: int) -> NoReturn:
+        library.raise_for(status, f"queue {self._source.queue_name(0)!r}")
 
     def __repr__(self) -> str:
-        return f"<MessageBatch of {len(self)}{', settled' if self._settled else ''}>"
+        return f"<MessageBatch of {len(self)}{', settled' if self._state == _SETTLED else ''}>"

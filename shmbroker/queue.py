@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 from shmbroker import exceptions, settings
 from shmbroker import properties as basic
 from shmbroker._core import library
-from shmbroker._core.queue import NO_OPTIONS, PAUSED, RETURN, Batch, PutOptions
+from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions
 from shmbroker.message import OPEN, Message, MessageBatch, browsed
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _MAX_PRIORITY = 255
 _MAX_SECONDS = 10**8
 _MAX_KEY = 255
 _MAX_BATCH = 65536
+_COUNT = 2**32 - 1
 
 
 def check_name(name: object) -> str:
@@ -143,9 +144,10 @@ class Queue:
         self._left: CoreQueue | None = None
         self.name = core.name
         self.core_connection: CoreConnection = core.connection
-        self.taker = library.Taker(core.address, False, Message)  # noqa: FBT003 - of a queue, not of a consumer
-        self._take = self.taker.take
-        self._put, self._length = library.Putter(core.address).put, core.length
+        self.taker = library.Taker(core.address, False, Message, MessageBatch)  # noqa: FBT003 - of no consumer
+        self._take, self._take_many = self.taker.take, self.taker.take_many
+        putter = library.Putter(core.address)
+        self._put, self._put_many, self._length = putter.put, putter.put_many, core.length
         self.settle = core.settle
         self._tags = itertools.count(1)
 
@@ -226,23 +228,46 @@ class Queue:
         Raises:
             queue.Full: none found room in time.
         """
-        given = bodies if isinstance(bodies, list) else list(bodies)
-        options = _options(priority, ttl, delay, key=key, headers=headers, properties=properties)
+        given = tuple(bodies)
+        if (
+            priority is None and ttl is None and delay is None
+            and key is None and headers is None and properties is None
+        ):  # fmt: skip
+            options = NO_OPTIONS
+        else:
+            options = _options(priority, ttl, delay, key=key, headers=headers, properties=properties)
         until = library.deadline(timeout)
-        plain = [body if type(body) is bytes else _body(body)[0] for body in given]
-        if not plain:
-            return 0
-        if sum(map(len, plain)) <= library.MAX_BODY and all(type(body) is bytes for body in plain):
-            return self._core.put_many(plain, options, until)
-        for done, body in enumerate(plain):
+        done = self._put_many(given, 0, options.address, False)  # noqa: FBT003 - without dropping the GIL
+        return len(given) if done == len(given) else self._put_many_slowly(given, done, options, until)
+
+    def _put_many_slowly(self, given: tuple[Any, ...], result: int, options: PutOptions, until: int) -> int:
+        plain = given if result >= 0 else tuple(body if type(body) is bytes else _body(body)[0] for body in given)
+        done, status = (result & _COUNT, result >> 32) if result >= 0 else (0, library.OK)
+        try:
+            while done < len(plain):
+                if status != library.OK:
+                    self._core.put_failed(status, len(plain[done]), until)
+                with self._core.connection.call():
+                    result = self._put_many(plain, done, options.address, True)  # noqa: FBT003 - dropping the GIL
+                if result < 0:
+                    return self._put_each(plain, done, options, until)
+                done, status = done + (result & _COUNT), result >> 32
+        except standard_queue.Full:
+            if done == 0:
+                raise
+        return done
+
+    def _put_each(self, plain: tuple[Any, ...], done: int, options: PutOptions, until: int) -> int:
+        for body in itertools.islice(plain, done, None):
             data, size = _body(body)
             try:
                 self._core.put_with(data, size, options, until)
             except standard_queue.Full:
                 if done == 0:
                     raise
-                return done
-        return len(plain)
+                break
+            done += 1
+        return done
 
     @contextlib.contextmanager
     def reserve(
@@ -325,18 +350,25 @@ class Queue:
         if not isinstance(max_messages, int) or isinstance(max_messages, bool) or not 1 <= max_messages <= _MAX_BATCH:
             msg = f"max_messages={max_messages!r}: an integer from 1 to {_MAX_BATCH} is allowed"
             raise ValueError(msg)
-        room, until = Batch(max_messages), library.deadline(timeout)
-        try:
-            self._core.get_many(room, auto_ack=auto_ack, until=until)
-            data, index = room.records()
-            batch = MessageBatch(
-                self, data, index, self._core.settle_many, settled=auto_ack, long_bodies=room.long_bodies()
-            )
-        except BaseException:  # an interrupt, maybe between taking and handing over
-            data, index = room.records()
-            if index and not auto_ack:
-                self._core.settle_many(data, index[::3], RETURN)
-            raise
+        batch = self._take_many(self, max_messages, auto_ack)
+        if isinstance(batch, int):
+            batch = self._get_many_slowly(batch, max_messages, timeout, auto_ack=auto_ack)
+        if auto_ack:
+            batch.hold_views()
+        else:
+            batch._state = OPEN  # noqa: SLF001 - it has reached us; an interrupt before this put it back
+        return batch
+
+    def _get_many_slowly(self, status: int, room: int, timeout: float | None, *, auto_ack: bool) -> MessageBatch:
+        until = library.deadline(timeout)
+        if status != library.EMPTY:
+            self._core.get_failed(status)
+        elif until <= time.monotonic_ns():
+            raise standard_queue.Empty
+        self._core.connection.start_io()  # somebody of this process should notice a housekeeper that died
+        with self._core.connection.call():
+            while isinstance(batch := self.taker.wait_many(self, room, auto_ack, until), int):
+                self._core.get_failed(batch)
         return batch
 
     def consume(
@@ -472,7 +504,9 @@ class Queue:
             self._left = self._core  # a thread may wait in it
             self._core = cast("CoreQueue", _Closed(self._core.what))
             self._put = lambda _body: library.CLOSED
+            self._put_many = lambda _bodies, _first, _options, _drop: library.CLOSED << 32
             self._take = lambda _source, _auto_ack: library.CLOSED
+            self._take_many = lambda _source, _room, _auto_ack: library.CLOSED
             self._length = lambda: -library.CLOSED
             self._connection.queue_closed(self, self._left)
 

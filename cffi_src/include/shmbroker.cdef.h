@@ -69,6 +69,12 @@ typedef struct {
   uint8_t priority;
 } sb_put_options;
 
+/* A body to put. */
+typedef struct {
+  const char *data;
+  uint64_t length;
+} sb_piece;
+
 typedef struct {
   uint64_t token, gen, size;
   uint32_t slot;
@@ -194,8 +200,9 @@ int64_t sb_consumers_of(sb_connection *c, uint32_t slot, sb_consumer_facts *fact
 /* ---- messages ---- */
 sb_status sb_put(sb_queue *q, const char *body, uint64_t length);
 sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *options);
-int64_t sb_put_many(sb_queue *q, const char *bodies, const uint32_t *lengths, uint32_t count,
-                    const sb_put_options *options, sb_status *status);
+/* How many went, before the status that stopped the others. */
+int64_t sb_put_many(sb_queue *q, const sb_piece *pieces, uint32_t count, const sb_put_options *options,
+                    sb_status *status);
 sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *options, sb_reservation *r);
 sb_status sb_commit(sb_queue *q, sb_reservation *r);
 /* Somebody kept a view to write with: the copy is what is committed, in place of the reservation. */
@@ -212,7 +219,9 @@ int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, ui
 int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
                          uint64_t *used, sb_wait *wait);
 sb_status sb_settle(sb_queue *q, const char *record, uint32_t how);
-sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t count, uint32_t how);
+/* Of the records that begin at index[0], index[stride], ... */
+sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t stride, uint32_t count,
+                         uint32_t how);
 sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view);
 void sb_end_view(sb_connection *c, uint64_t view);
 int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);

@@ -109,17 +109,12 @@ static sb_status drop_new(sb_queue *q, sb_status status) {
   return status;
 }
 
-sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
-  sb_status status = sb_api_enter(q->c);
-  if (status != SB_OK) {
-    return status;
-  }
+/* Lock held; it is dropped while a long body is copied. */
+static sb_status put_one(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
   sb_reservation r;
-  status = prepare(q, length, o, &r);
+  sb_status status = prepare(q, length, o, &r);
   if (status != SB_OK) {
-    status = drop_new(q, status);
-    sb_api_leave(q->c);
-    return status;
+    return drop_new(q, status);
   }
   if (length > UNLOCKED_COPY) {
     q->busy++;
@@ -134,34 +129,27 @@ sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_p
   if (status != SB_OK) {
     take_back(q, &r);
   }
-  sb_api_leave(q->c);
+  return status;
+}
+
+sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
+  sb_status status = sb_api_enter(q->c);
+  if (status == SB_OK) {
+    status = put_one(q, body, length, o);
+    sb_api_leave(q->c);
+  }
   return status;
 }
 
 sb_status sb_put(sb_queue *q, const char *body, uint64_t length) { return sb_put_with(q, body, length, &NO_OPTIONS); }
 
-int64_t sb_put_many(sb_queue *q, const char *bodies, const uint32_t *lengths, uint32_t count, const sb_put_options *o,
-                    sb_status *status) {
+int64_t sb_put_many(sb_queue *q, const sb_piece *pieces, uint32_t count, const sb_put_options *o, sb_status *status) {
   uint32_t done = 0;
   *status = sb_api_enter(q->c);
   if (*status != SB_OK) {
     return 0;
   }
-  for (; done < count; done++) {
-    sb_reservation r;
-    *status = prepare(q, lengths[done], o, &r);
-    if (*status == SB_OK) {
-      memcpy(r.body, bodies, lengths[done]);
-      *status = publish(q, &r);
-      if (*status != SB_OK) take_back(q, &r);
-    } else {
-      *status = drop_new(q, *status);
-    }
-    if (*status != SB_OK) {
-      break;
-    }
-    bodies += lengths[done];
-  }
+  while (done < count && (*status = put_one(q, pieces[done].data, pieces[done].length, o)) == SB_OK) done++;
   sb_api_leave(q->c);
   return done;
 }
@@ -421,13 +409,14 @@ sb_status sb_settle(sb_queue *q, const char *record, uint32_t how) {
   return status;
 }
 
-sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t count, uint32_t how) {
+sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t stride, uint32_t count,
+                         uint32_t how) {
   sb_status status = sb_api_enter(q->c);
   if (status != SB_OK) {
     return status;
   }
   for (uint32_t i = 0; status == SB_OK && i < count; i++) {
-    sb_status one = sb_api_end(q, token_of(records + index[i]), how);
+    sb_status one = sb_api_end(q, token_of(records + index[(uint64_t)stride * i]), how);
     if (one != SB_OK && one != SB_SETTLED) status = one;
   }
   sb_api_leave(q->c);

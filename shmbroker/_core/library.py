@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from shmbroker import _native, _native_fast, exceptions
+from shmbroker._native_message import Batch as Batch  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Messages as Messages  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Putter as Putter  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Record as Record  # noqa: PLC0414 - for the layers above

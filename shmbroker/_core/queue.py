@@ -16,12 +16,11 @@ from shmbroker._core.connection import CoreConnection, guarded, out_of_memory
 from shmbroker.settings import OVERFLOWS, QueueSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
 PAUSED = 1
 ACK, REQUEUE, REJECT, RETURN = 0, 1, 2, 3
-_BATCH_BUFFER = 1 << 20
 
 
 class PutOptions:
@@ -37,6 +36,7 @@ class PutOptions:
         self.pointer.priority = priority
         self.pointer.key, self.pointer.key_length = self._key, len(key)
         self.pointer.properties, self.pointer.properties_length = self._properties, len(properties)
+        self.address = int(ffi.cast("uintptr_t", self.pointer))
 
 
 NO_OPTIONS = PutOptions(0, 0, 0, b"", b"")
@@ -87,27 +87,6 @@ def declare(connection: CoreConnection, name: str, settings: QueueSettings, unti
         raise out_of_memory(connection, 0)
     locked(status, holder[0], f"queue {name!r}")
     return True
-
-
-class Batch:
-    """Room for messages that are taken together. What was taken can be told even if an interrupt came with it."""
-
-    def __init__(self, room: int) -> None:
-        self.room, self.taken = room, 0
-        self.size = min(_BATCH_BUFFER, room * (record.SIZE + record.INLINE) + record.BUFFER)
-        self.memory = ffi.new("char[]", self.size)
-        self.index = ffi.new("uint32_t[]", 3 * room + 1)
-        self.used = ffi.new("uint64_t *")
-
-    def records(self) -> tuple[bytes, list[int]]:
-        """What was taken: records in one piece; start, body and end of each."""
-        if self.taken == 0:  # nothing, or an interrupt came before it was noted; no record ends at 0
-            self.taken = sum(map(bool, ffi.unpack(self.index, 3 * self.room)[2::3]))
-        return bytes(ffi.buffer(self.memory, self.used[0])), ffi.unpack(self.index, 3 * self.taken)
-
-    def long_bodies(self) -> int:
-        """How many bodies are read in place."""
-        return int(self.index[3 * self.room])
 
 
 class CoreQueue:
@@ -200,30 +179,6 @@ class CoreQueue:
             self.put_failed(status, size, until)
 
     @guarded
-    def put_many(self, bodies: Sequence[Any], options: PutOptions, until: int) -> int:
-        """Puts bodies in order; returns how many went before time was up."""
-        lengths = list(map(len, bodies))
-        joined = b"".join(bodies)
-        sizes = ffi.new("uint32_t[]", lengths)
-        source = ffi.from_buffer("char[]", joined)
-        status = ffi.new("sb_status *")
-        done = offset = 0
-        while done < len(lengths):
-            count: int = slow.sb_put_many(
-                self.handle, source + offset, sizes + done, len(lengths) - done, options.pointer, status
-            )
-            offset += sum(lengths[done : done + count])
-            done += count
-            if status[0] != library.OK:
-                try:
-                    self.put_failed(int(status[0]), lengths[done], until)
-                except standard_queue.Full:
-                    if done == 0:
-                        raise
-                    return done
-        return done
-
-    @guarded
     def reserve(self, size: int, options: PutOptions, until: int) -> Reservation:
         """A slot of our own to write a body into."""
         pointer = ffi.new("sb_reservation *")
@@ -244,37 +199,6 @@ class CoreQueue:
         elif status == library.NO_MEMORY:
             raise out_of_memory(self.connection, 0)
         elif status not in {library.INTERRUPTED, library.TICK}:
-            library.raise_for(status, self.what)
-
-    @guarded
-    def get_many(self, batch: Batch, *, auto_ack: bool, until: int) -> None:
-        """Takes as many messages as are there and fit, at least one.
-
-        Raises:
-            queue.Empty: the time is up.
-        """
-        arguments = (self.handle, batch.room, auto_ack, batch.memory, batch.size, batch.index, batch.used)
-        got = slow.sb_get_many(*arguments)
-        if got <= 0:
-            wait, looks = ffi.new("sb_wait *", {"deadline_ns": until}), library.looks()
-            try:
-                while got <= 0:
-                    if -got != library.EMPTY:
-                        self.get_failed(-got)
-                    elif until <= time.monotonic_ns():
-                        raise standard_queue.Empty
-                    wait.look_ns = time.monotonic_ns() + next(looks)
-                    got = slow.sb_get_many_wait(*arguments, wait)
-            finally:
-                slow.sb_end_wait(self.handle, wait)
-        batch.taken = int(got)
-
-    @guarded
-    def settle_many(self, records: bytes, starts: list[int], how: int) -> None:
-        """Settles a batch in one call."""
-        index = ffi.new("uint32_t[]", starts)
-        status = slow.sb_settle_many(self.handle, ffi.from_buffer("char[]", records), index, len(starts), how)
-        if status != library.OK:
             library.raise_for(status, self.what)
 
     @guarded

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Messages as Python objects: putting, taking and acknowledging, one or many, each in one call that keeps the GIL.
+ *
+ * What: `Record` is the base of `shmbroker.Message`: a record of the core, where it came from, and whether it is
+ * settled; `Batch` that of `shmbroker.MessageBatch`. `Taker` makes them out of a queue or a consumer; `Messages` iterates
+ * over a consumer; `Putter` puts what is plain. Everything that is not on the way of every message is Python
+ * (shmbroker/message.py). Why not cffi here: docs/adr/0010.
+ *
+ * A record or a batch is FRESH until it has reached the caller: an exception that an interrupt raises on the way drops
+ * the object, and a FRESH one that goes away puts its messages back to their places. So nothing gets lost between taking
+ * and handing over.
+ */
+#ifndef NATIVE_MESSAGE_H
+#define NATIVE_MESSAGE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "shmbroker.h"
+
+enum { OPEN = 0, SETTLED = 1, BROWSED = 2, FRESH = 3 };
+enum { ACK = 0, RETURN = 3 };
+#define RECORD_BYTES (64 + 65536 + 4096)
+
+typedef struct {
+  PyObject_HEAD void *handle; /* the owner of the Taker keeps it */
+  PyTypeObject *type;         /* of the messages */
+  PyTypeObject *batches;
+  allocfunc allocate;
+  char *buffer; /* used under the GIL only, and never across a point where it is dropped */
+  char *many;   /* the same for a batch; NULL until there is one */
+  char of_consumer;
+} Taker;
+
+/* Where what is taken goes to: one record, or with an `index` up to `count` of them. */
+typedef struct {
+  char *buffer;
+  uint32_t *index;
+  uint64_t size, used;
+  uint32_t count;
+} Room;
+
+extern PyTypeObject *sb_batch_type;
+extern PyType_Spec sb_batch_spec, sb_putter_spec;
+
+/* Raises TypeError for another number of arguments. */
+int sb_expect(Py_ssize_t count, Py_ssize_t wanted);
+/* A record that was taken goes back to its place. */
+void sb_give_back(Taker *self, const char *record);
+/* Waits without the GIL; handlers of signals run in between, and what they raise ends the wait. Length, or number of
+ * records; minus a status; 0: an exception is set. */
+int64_t sb_wait_for(Taker *self, Room *room, int auto_ack, uint64_t until);
+PyObject *sb_take_many(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
+PyObject *sb_wait_many(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
+
+#endif

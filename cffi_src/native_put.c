@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Putting messages. See native_message.h. */
+#include "native_message.h"
+
+typedef struct {
+  PyObject_HEAD void *handle;
+} Putter;
+#define SHORT_BODY 16384 /* longer ones are copied without the GIL */
+#define SHORT_BATCH 65536
+#define PIECES 256
+
+/* The status of the put; -1 for anything but bytes of a short body. */
+static PyObject *putter_put(PyObject *object, PyObject *body) {
+  if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY) {
+    return PyLong_FromLong(-1);
+  }
+  return PyLong_FromLong(
+      (long)sb_put(((Putter *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body)));
+}
+
+/* Up to PIECES of them; *total bytes. False: one is not bytes. */
+static bool describe(PyObject *bodies, Py_ssize_t first, Py_ssize_t count, sb_piece *pieces, uint64_t *total) {
+  *total = 0;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject *body = PyTuple_GetItem(bodies, first + i);
+    if (!PyBytes_CheckExact(body)) {
+      return false;
+    }
+    pieces[i] = (sb_piece){PyBytes_AsString(body), (uint64_t)PyBytes_Size(body)};
+    *total += pieces[i].length;
+  }
+  return true;
+}
+
+static bool all_bytes(PyObject *bodies) {
+  for (Py_ssize_t i = 0; i < PyTuple_Size(bodies); i++) {
+    if (!PyBytes_CheckExact(PyTuple_GetItem(bodies, i))) return false;
+  }
+  return true;
+}
+
+/* put_many(bodies, first, options, drop): of a tuple, from that one on; `options` is the address of sb_put_options, `drop`
+ * allows to drop the GIL, which the caller's connection has to know of. How many went, plus the status that stopped them
+ * << 32; -1: some are not bytes, or are too long to keep the GIL. */
+static PyObject *putter_put_many(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
+  if (!sb_expect(given, 4)) {
+    return NULL;
+  }
+  PyObject *bodies = arguments[0];
+  Py_ssize_t at = PyLong_AsSsize_t(arguments[1]), first = at;
+  const sb_put_options *options = PyLong_AsVoidPtr(arguments[2]);
+  int drop = PyObject_IsTrue(arguments[3]);
+  if (PyErr_Occurred() != NULL || !PyTuple_Check(bodies) || at < 0 || drop < 0) {
+    if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_TypeError, "put_many(tuple, int, int, bool)");
+    return NULL;
+  }
+  void *handle = ((Putter *)object)->handle;
+  sb_status status = SB_OK;
+  sb_piece pieces[PIECES];
+  if (at == 0 && !all_bytes(bodies)) {
+    return PyLong_FromLong(-1);
+  }
+  while (status == SB_OK && at < PyTuple_Size(bodies)) {
+    Py_ssize_t count = PyTuple_Size(bodies) - at;
+    uint64_t total;
+    if (count > PIECES) count = PIECES;
+    if (!describe(bodies, at, count, pieces, &total) || (total > SHORT_BATCH && !drop)) {
+      if (at == first) {
+        return PyLong_FromLong(-1);
+      }
+      break; /* the rest is asked for again */
+    }
+    PyThreadState *others = drop ? PyEval_SaveThread() : NULL; /* the tuple keeps the bodies */
+    at += (Py_ssize_t)sb_put_many(handle, pieces, (uint32_t)count, options, &status);
+    if (others != NULL) PyEval_RestoreThread(others);
+  }
+  return PyLong_FromUnsignedLongLong((unsigned long long)(at - first) | (unsigned long long)status << 32);
+}
+
+static PyObject *putter_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+  unsigned long long address;
+  (void)keywords;
+  if (!PyArg_ParseTuple(arguments, "K", &address)) {
+    return NULL;
+  }
+  Putter *self = (Putter *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (self != NULL) self->handle = (void *)(uintptr_t)address;
+  return (PyObject *)self;
+}
+
+static void putter_dealloc(PyObject *object) {
+  PyTypeObject *type = Py_TYPE(object);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  Py_DECREF(type);
+}
+
+static PyMethodDef putter_methods[] = {
+    {"put", putter_put, METH_O, "put(body, /)\n--\n\n"},
+    {"put_many", (PyCFunction)(void (*)(void))putter_put_many, METH_FASTCALL,
+     "put_many(bodies, first, options, drop, /)\n--\n\n"},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot putter_slots[] = {
+    {Py_tp_new, (void *)putter_new},
+    {Py_tp_dealloc, (void *)putter_dealloc},
+    {Py_tp_methods, putter_methods},
+    {Py_tp_doc, (void *)"Puts bodies into a queue of the core, given by its address."},
+    {0, NULL},
+};
+PyType_Spec sb_putter_spec = {"shmbroker._native_message.Putter", sizeof(Putter), 0, Py_TPFLAGS_DEFAULT, putter_slots};
