@@ -155,6 +155,7 @@ static PyObject *taker_take(PyObject *object, PyObject *const *arguments, Py_ssi
 /* A signal that came just before the sleep does not end it, so the first look around comes soon. */
 #define FIRST_LOOK_NS 10000000u
 #define LATER_LOOKS_NS 1000000000u
+#define SOON_NS 10000u
 
 int64_t sb_wait_for(Taker *self, Room *room, int auto_ack, uint64_t until) {
   sb_wait wait = {until, 0, 0, 0};
@@ -177,6 +178,18 @@ int64_t sb_wait_for(Taker *self, Room *room, int auto_ack, uint64_t until) {
     }
     pause = LATER_LOOKS_NS;
   }
+}
+
+/* Looks for a moment with the GIL: dropping and taking it would cost more, beside a busy thread very much more. */
+static PyObject *taker_soon(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
+  Taker *self = (Taker *)object;
+  int auto_ack = sb_expect(count, 2) ? PyObject_IsTrue(arguments[1]) : -1;
+  if (auto_ack < 0) {
+    return NULL;
+  }
+  int64_t length = sb_get_soon(self->handle, SOON_NS, self->buffer, auto_ack);
+  return length < 0 ? PyLong_FromLongLong(-length)
+                    : hand_over(self, arguments[0], self->buffer, length, auto_ack, FRESH);
 }
 
 static PyObject *taker_wait(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
@@ -251,6 +264,7 @@ static void taker_dealloc(PyObject *object) {
 
 static PyMethodDef taker_methods[] = {
     {"take", (PyCFunction)(void (*)(void))taker_take, METH_FASTCALL, "take(source, auto_ack, /)\n--\n\n"},
+    {"soon", (PyCFunction)(void (*)(void))taker_soon, METH_FASTCALL, "soon(source, auto_ack, /)\n--\n\n"},
     {"wait", (PyCFunction)(void (*)(void))taker_wait, METH_FASTCALL, "wait(source, auto_ack, until, /)\n--\n\n"},
     {"message", (PyCFunction)(void (*)(void))taker_message, METH_FASTCALL, "message(source, record, state, /)\n--\n\n"},
     {"take_many", (PyCFunction)(void (*)(void))sb_take_many, METH_FASTCALL,

@@ -326,20 +326,33 @@ class Queue:
         return message
 
     def _get_slowly(self, status: int, timeout: float | None, *, auto_ack: bool) -> Message:
-        until = library.deadline(timeout)
         if status != library.EMPTY:
             self._core.get_failed(status)
-        elif until <= time.monotonic_ns():
+        until = library.deadline(timeout)
+        if until <= time.monotonic_ns():
             raise standard_queue.Empty
-        self._core.connection.start_io()  # somebody of this process should notice a housekeeper that died
-        with self._core.connection.call():
-            while isinstance(message := self.taker.wait(self, auto_ack, until), int):
-                self._core.get_failed(message)
+        message = self.taker.soon(self, auto_ack)
+        if isinstance(message, int):
+            connection = self._core.connection
+            connection.start_io()  # somebody of this process should notice a housekeeper that died
+            connection.enter()
+            try:
+                while isinstance(message := self.taker.wait(self, auto_ack, until), int):
+                    self._core.get_failed(message)
+            finally:
+                connection.leave()
         return message
 
     def get_nowait(self, *, auto_ack: bool = False) -> Message:
         """:meth:`get` that does not wait."""
-        return self.get(timeout=0, auto_ack=auto_ack)
+        message = self._take(self, auto_ack)
+        if isinstance(message, int):
+            if message != library.EMPTY:
+                return self.get(timeout=0, auto_ack=auto_ack)
+            raise standard_queue.Empty
+        if not auto_ack:
+            message._state = OPEN  # noqa: SLF001 - see `get`
+        return message
 
     def get_many(self, max_messages: int, *, timeout: float | None = None, auto_ack: bool = False) -> MessageBatch:
         """Waits for one message, then takes what is there, up to ``max_messages`` (1 to 65,536).

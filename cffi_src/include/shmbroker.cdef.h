@@ -212,6 +212,7 @@ void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed);
 void sb_end_reserved_view(sb_connection *c, sb_reservation *r);
 sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);
 int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack);
+int64_t sb_get_soon(sb_queue *q, uint64_t limit_ns, char *buffer, bool auto_ack);
 int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait);
 void sb_end_wait(sb_queue *q, sb_wait *wait);
 int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,

@@ -298,17 +298,28 @@ int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack) {
   return length;
 }
 
-int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait) {
-  sb_taken t;
-  sb_status status = sb_usable(q->c);
-  if (status == SB_OK) status = sb_waiter_get(q, wait, &t);
+static int64_t hand_over_waited(sb_queue *q, sb_status status, sb_taken *t, char *buffer, bool auto_ack) {
   if (status != SB_OK) {
     return -(int64_t)status;
   }
   sb_lock(&q->c->lock);
-  int64_t length = q->c->closed ? -(int64_t)SB_CLOSED : hand_over(q, &t, auto_ack, buffer); /* closing returned it */
+  int64_t length = q->c->closed ? -(int64_t)SB_CLOSED : hand_over(q, t, auto_ack, buffer); /* closing returned it */
   sb_unlock(&q->c->lock);
   return length;
+}
+
+int64_t sb_get_soon(sb_queue *q, uint64_t limit_ns, char *buffer, bool auto_ack) {
+  sb_taken t;
+  sb_status status = sb_usable(q->c);
+  if (status == SB_OK) status = sb_waiter_soon(q, limit_ns, &t);
+  return hand_over_waited(q, status, &t, buffer, auto_ack);
+}
+
+int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait) {
+  sb_taken t;
+  sb_status status = sb_usable(q->c);
+  if (status == SB_OK) status = sb_waiter_get(q, wait, &t);
+  return hand_over_waited(q, status, &t, buffer, auto_ack);
 }
 
 void sb_end_wait(sb_queue *q, sb_wait *wait) {

@@ -56,14 +56,9 @@ static long cores(void) {
   return n;
 }
 
-/* Worth spinning only while there is a core for everybody who spins; a queue where it never helps stops trying. */
-static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
+/* Worth spinning only while there is a core for everybody who spins. */
+static bool spin(sb_queue *q, uint64_t end_ns) {
   sb_half *spinners = &q->c->b->header->spinners;
-  uint64_t now = sb_now_ns(), end = now + q->spin_ns;
-  if (q->spin_ns < SPIN_MIN_NS || cores() < 2 || end > deadline_ns) {
-    q->spin_ns += 32; /* now and then it is tried again */
-    return false;
-  }
   if ((int32_t)SB_ADD(spinners, 1u, SB_RELAXED) >= (int32_t)cores()) {
     (void)SB_SUB(spinners, 1u, SB_RELAXED);
     return false;
@@ -74,8 +69,19 @@ static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
       found = peek(q);
       sb_pause();
     }
-  } while (!found && sb_now_ns() < end);
+  } while (!found && sb_now_ns() < end_ns);
   (void)SB_SUB(spinners, 1u, SB_RELAXED);
+  return found;
+}
+
+/* A queue where it never helps stops trying. */
+static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
+  uint64_t end = sb_now_ns() + q->spin_ns;
+  if (q->spin_ns < SPIN_MIN_NS || cores() < 2 || end > deadline_ns) {
+    q->spin_ns += 32; /* now and then it is tried again */
+    return false;
+  }
+  bool found = spin(q, end);
   q->spin_ns = found ? SPIN_MAX_NS : q->spin_ns / 2;
   return found;
 }
@@ -115,6 +121,16 @@ void sb_waiter_end(sb_queue *q, sb_wait *w) {
     give_back(q, 0, w->node, w->token);
     w->node = 0;
   }
+}
+
+sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t) {
+  if (q->spin_ns < SPIN_MAX_NS || cores() < 2 || !spin(q, sb_now_ns() + limit_ns)) {
+    return SB_EMPTY;
+  }
+  sb_lock(&q->c->lock);
+  sb_status status = try_take(q, t);
+  sb_unlock(&q->c->lock);
+  return status;
 }
 
 sb_status sb_waiter_get(sb_queue *q, sb_wait *w, sb_taken *t) {

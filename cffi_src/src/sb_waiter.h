@@ -22,6 +22,8 @@
  * SB_TICK at `look_ns`: the caller looks around and calls again, or ends the wait. Its node stays where it is in the
  * list meanwhile, so that who waits longest is still served first. */
 sb_status sb_waiter_get(sb_queue *q, sb_wait *w, sb_taken *t);
+/* Looks for a message for a moment, if the last ones came soon; SB_EMPTY when none came, or it is not worth it. */
+sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t);
 /* Lock held. Gives the place up, if there is one. */
 void sb_waiter_end(sb_queue *q, sb_wait *w);
 /* Waits until there may be room for `bytes` (memory: in the broker): the caller tries again. */
