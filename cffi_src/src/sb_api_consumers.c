@@ -230,6 +230,9 @@ uint32_t sb_consumer_waiting(sb_consumer *k) { return (uint32_t)(k->row_end - k-
 uint64_t sb_consumer_delivered(sb_consumer *k) { return k->delivered; }
 void sb_consumer_event(sb_consumer *k, int event_fd) { k->event_fd = event_fd; }
 bool sb_consumer_arm_event(sb_consumer *k) {
+  if (sb_forked(k->c->b)) {
+    return true; /* the lock may be taken for ever; the next call says why */
+  }
   sb_lock(&k->c->lock); /* the IO thread fills the row under it */
   SB_STORE(&k->event_armed, 1u, SB_SEQ_CST);
   bool there = k->row_first != k->row_end;

@@ -285,6 +285,9 @@ static int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
       sb_holding_give(q->c, token);
     }
   }
+  if (status == SB_OK && SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
+    sb_consumer_work_arrived(q); /* more came back; while we searched, others may have seen no bit (I41) */
+  }
   return status == SB_OK ? hand_over(q, &t, auto_ack, buffer) : -(int64_t)status;
 }
 

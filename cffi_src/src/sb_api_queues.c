@@ -204,6 +204,7 @@ int64_t sb_move(sb_queue *q, sb_queue *target, uint64_t limit, sb_status *status
       moved++;
       (void)sb_limits_enforce(target);
       sb_consumer_work_arrived(target);
+      if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) sb_consumer_work_arrived(q); /* I41 */
       sb_consumer_room_made(q->c, q->shm, q->slot);
     }
     sb_api_leave(q->c);

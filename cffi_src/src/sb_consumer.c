@@ -167,7 +167,9 @@ void sb_consumer_wake_all(sb_connection *c, uint32_t queue) {
     }
   }
   if (sb_ring_open(b, queue, SB_RING_ROOM, &list)) {
-    while (wake_one_of(c, &list, NULL)) {
+    uint64_t end = sb_ring_exact_tail(b, &list); /* who comes back meanwhile has looked */
+    for (position = 0; (node = sb_nodes_next(c, &list, SB_NODE_INTERESTED, &position)) != 0 && position <= end;) {
+      if (sb_node_move(c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) notify_work(b, node);
     }
   }
 }
@@ -247,6 +249,26 @@ static void starve(sb_consumer *k) {
   }
 }
 
+/* The counts say so; a death may have left them too high, so the lists are asked. */
+static bool anybody_above(sb_connection *c, const sb_queue_shm *q, int32_t priority) {
+  uint32_t at = SB_LOAD(&q->levels, SB_ACQUIRE);
+  for (uint32_t n = 0; n < MAX_LEVELS; n++) {
+    sb_level_shm *level = sb_level_at(c->b, at);
+    sb_ring list;
+    uint64_t position = 0, other = 0;
+    if (level == NULL || SB_LOAD(&level->priority, SB_RELAXED) <= priority) {
+      return false;
+    }
+    if ((sb_ring_open(c->b, at, SB_RING_INTERESTED, &list) &&
+         sb_nodes_next(c, &list, SB_NODE_INTERESTED, &position) != 0) ||
+        (sb_ring_open(c->b, at, SB_RING_NOTIFIED, &list) && sb_nodes_next(c, &list, SB_NODE_NOTIFIED, &other) != 0)) {
+      return true;
+    }
+    at = SB_LOAD(&level->next, SB_ACQUIRE);
+  }
+  return false;
+}
+
 /* I32: a better one that wants it goes first. Flipped first, then looked (I31): it may have left meanwhile; and the baton
  * goes up only, since we are among those that want. */
 static bool may_take(sb_consumer *k, sb_subscription *s) {
@@ -257,7 +279,7 @@ static bool may_take(sb_consumer *k, sb_subscription *s) {
   if (!looks_ready(s->q)) {
     return false;
   }
-  if (sb_consumer_higher_wants(k->c->b, s->q->shm, k->priority)) {
+  if (sb_consumer_higher_wants(k->c->b, s->q->shm, k->priority) && anybody_above(k->c, s->q->shm, k->priority)) {
     (void)notify_above(k->c, s->q->slot, k->priority, false);
     return false;
   }

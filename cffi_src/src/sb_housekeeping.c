@@ -75,8 +75,12 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   memory->last_take = last_take;
   memory->tail = tail;
   if (memory->quiet_ticks == 2) { /* traffic rests: set right what deaths left */
-    (void)sb_upkeep_reconcile(by->b, q);
+    if (sb_upkeep_reconcile(by->b, q))
+      sb_recover_queue(by, slot); /* somebody may have relied on what was wrong (I42) */
     sb_page_sweep(by, &r);
+  }
+  if (SB_LOAD(&q->room_waiting, SB_SEQ_CST) > 0 && sb_limits_room(q, 1, 0)) {
+    sb_consumer_room_made(by, q, slot); /* whoever was told of it may be stopped */
   }
   bool due = memory->quiet_ticks < REST_TICKS || memory->quiet_ticks % REST_TICKS == 0 || memory->wrong_ticks > 0;
   bool anybody = SB_LOAD(&q->levels, SB_RELAXED) != 0 || SB_LOAD(&q->room_waiting, SB_RELAXED) != 0;
@@ -89,11 +93,12 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   if (!idle || paused || (SB_LOAD(&q->interested, SB_SEQ_CST) <= 0 && SB_LOAD(&q->notified, SB_SEQ_CST) <= 0)) {
     return;
   }
-  (void)sb_ring_exact_tail(by->b, &r);
+  uint64_t known = memory->known_tail;
+  memory->known_tail = sb_ring_exact_tail(by->b, &r);
   if (sb_queue_ready(by->b, q) > 0 || memory->quiet_ticks % REST_TICKS == 2) { /* the accounts may be wrong */
     (void)sb_upkeep_resurface(by->b, &r);
   }
-  if (!sb_upkeep_has_ready(by->b, &r)) {
+  if (!sb_upkeep_has_ready(by->b, &r, known)) {
     return;
   }
   bool because_stopped = ring_notified(by, q);

@@ -19,13 +19,14 @@
 #include "sb_directory.h"
 #include "sb_recover.h"
 
-/* What the housekeeper remembers of a queue from tick to tick; eight words, which its caller keeps. */
+/* What the housekeeper remembers of a queue from tick to tick; nine words, which its caller keeps. */
 typedef struct {
   uint64_t last_take, tail, quiet_ticks, wrong_ticks;
   uint64_t cursors[3]; /* how far its timers are known, see sb_housekeeping_timers */
   uint64_t new_timers; /* 1: there are more */
+  uint64_t known_tail; /* at the last tick: what came since, its producer may be about to tell of */
 } sb_queue_memory;
-_Static_assert(sizeof(sb_queue_memory) == 8 * sizeof(uint64_t), "memory of a queue");
+_Static_assert(sizeof(sb_queue_memory) == 9 * sizeof(uint64_t), "memory of a queue");
 
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory);
 /* Has nothing happened for a while, and is everything right? */

@@ -83,31 +83,32 @@ static int64_t bound(const sb_queue *q, unsigned *counter) {
 }
 
 /* I24: a consumer may have taken the older one since the excess was seen. A limit of 0 keeps nothing, whoever takes. */
-static bool still_too_many(const sb_queue *q, bool paid, uint64_t paid_bytes, const sb_message_shm *victim) {
-  unsigned counter;
-  if (paid) {
-    int64_t limit = bound(q, &counter);
-    return limit == 0 || (int64_t)SB_LOAD(&q->shm->tail, SB_SEQ_CST) - base(q->shm) - taken(q->shm) >= limit;
-  }
+static bool still_too_many(const sb_queue *q, int64_t limit) {
+  return limit == 0 || (int64_t)SB_LOAD(&q->shm->tail, SB_SEQ_CST) - base(q->shm) - taken(q->shm) >= limit;
+}
+
+static bool still_too_large(const sb_queue *q, uint64_t paid, const sb_message_shm *victim) {
   int64_t max = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
-  int64_t others = ready_bytes(q->shm) + (int64_t)paid_bytes; /* the victim is out, and the guess paid for it too */
+  int64_t others = ready_bytes(q->shm) + (int64_t)paid; /* the victim is out, and the guess paid for it too */
   return max >= 0 && others + (int64_t)victim->body_length > max;
 }
 
 enum outcome { NONE_FOUND, SPARED, EVICTED };
+#define BY_BYTES INT64_MAX
 
-/* Takes one victim: paid for in `taken`, or with a guess of its bytes; an expired one counts as expired. */
-static enum outcome evict(sb_queue *q, bool paid, uint64_t paid_bytes, unsigned counter) {
+/* Takes one victim: paid for in `taken` because of that limit, or with a guess of its bytes; an expired one counts as
+ * expired. */
+static enum outcome evict(sb_queue *q, int64_t limit, uint64_t paid_bytes, unsigned counter) {
   uint64_t token;
   sb_taken t;
   if (sb_holding_take(q->c, &token) != SB_OK) {
     return NONE_FOUND;
   }
-  if (sb_queue_take(q, SB_CELL_REMOVING, paid, token, &t) != SB_OK) {
+  if (sb_queue_take(q, SB_CELL_REMOVING, limit != BY_BYTES, token, &t) != SB_OK) {
     sb_holding_give(q->c, token);
     return NONE_FOUND;
   }
-  if (!still_too_many(q, paid, paid_bytes, t.message)) {
+  if (limit != BY_BYTES ? !still_too_many(q, limit) : !still_too_large(q, paid_bytes, t.message)) {
     SB_CRASHPOINT("limits.evict.spared");
     (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED); /* which takes back what was paid in `taken` */
     return SPARED;
@@ -135,41 +136,48 @@ static bool pay_bytes(sb_queue *q, uint64_t *paid) {
   return false;
 }
 
-uint64_t sb_limits_enforce(sb_queue *q) {
-  uint64_t removed = 0, paid;
+/* Evicts one that is too many; false: there is none. */
+static bool enforce_length(sb_queue *q, uint64_t *removed) {
   unsigned counter;
+  int64_t limit = bound(q, &counter), tail = (int64_t)SB_LOAD(&q->shm->tail, SB_SEQ_CST);
+  uint64_t before = SB_LOAD(&q->shm->taken, SB_SEQ_CST);
+  if (limit == UNBOUNDED || tail - base(q->shm) - (int64_t)before <= limit) {
+    return false;
+  }
+  sb_hinting(q->ledger, 1);
+  if (!SB_CAS(&q->shm->taken, &before, before + 1, SB_SEQ_CST)) { /* I24: pay first */
+    sb_hinting(q->ledger, -1);
+    return true;
+  }
+  SB_CRASHPOINT("limits.evict.paid");
+  enum outcome outcome = evict(q, limit, 0, counter);
+  if (outcome == NONE_FOUND) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+  sb_hinting(q->ledger, -1);
+  *removed += outcome == EVICTED;
+  return outcome != NONE_FOUND || (int64_t)SB_LOAD(&q->shm->tail, SB_SEQ_CST) != tail; /* I42 */
+}
+
+/* The same, of one that makes the queue too large: the size of the next victim is a guess, which is put right afterwards. */
+static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
+  uint64_t paid;
+  if (!pay_bytes(q, &paid)) {
+    return false;
+  }
+  SB_CRASHPOINT("limits.evict.paid_bytes");
+  enum outcome outcome = evict(q, BY_BYTES, paid, SB_COUNT_DROPPED);
+  (void)SB_SUB(&q->shm->bytes_out, paid, SB_SEQ_CST);
+  sb_hinting(q->ledger, -1);
+  *removed += outcome == EVICTED;
+  return outcome != NONE_FOUND;
+}
+
+uint64_t sb_limits_enforce(sb_queue *q) {
+  uint64_t removed = 0;
   if (!sb_queue_tracks(q->shm)) {
     return 0;
   }
   sb_queue_lower_bound(q);
-  for (;;) {
-    int64_t limit = bound(q, &counter);
-    uint64_t before = SB_LOAD(&q->shm->taken, SB_SEQ_CST);
-    int64_t tail = (int64_t)SB_LOAD(&q->shm->tail, SB_SEQ_CST);
-    if (limit == UNBOUNDED || tail - base(q->shm) - (int64_t)before <= limit) {
-      break;
-    }
-    if (!SB_CAS(&q->shm->taken, &before, before + 1, SB_SEQ_CST)) { /* I24: pay first */
-      continue;
-    }
-    SB_CRASHPOINT("limits.evict.paid");
-    enum outcome outcome = evict(q, true, 0, counter);
-    if (outcome == NONE_FOUND) {
-      (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
-      break;
-    }
-    removed += outcome == EVICTED; /* spared: look again, somebody may have relied on what we had paid */
-  }
-  while (
-      pay_bytes(q, &paid)) { /* I24, in bytes: the size of the next victim is a guess, which is put right afterwards */
-    SB_CRASHPOINT("limits.evict.paid_bytes");
-    enum outcome outcome = evict(q, false, paid, SB_COUNT_DROPPED);
-    (void)SB_SUB(&q->shm->bytes_out, paid, SB_SEQ_CST);
-    sb_hinting(q->ledger, -1);
-    if (outcome == NONE_FOUND) {
-      break;
-    }
-    removed += outcome == EVICTED;
+  while (enforce_length(q, &removed) || enforce_bytes(q, &removed)) {
   }
   return removed;
 }
@@ -192,6 +200,7 @@ uint64_t sb_limits_remove(sb_queue *q, unsigned counter, uint64_t end, uint64_t 
     }
     if (t.position >= end) {
       (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
+      (void)sb_limits_enforce(q); /* I42 */
       break;
     }
     (void)sb_queue_settle(q, token, counter);

@@ -236,18 +236,18 @@ void sb_page_settle(sb_connection *c, const sb_ring *r, uint32_t slot, uint64_t 
 }
 
 /* Children first; what lies below an unfinished page may be finished. */
-static void sweep(sb_connection *c, const sb_ring *r, uint64_t link, uint64_t position) {
+static void sweep(sb_connection *c, const sb_ring *r, uint64_t link, uint64_t position, unsigned below) {
   sb_page_ref p;
-  if (!sb_page_of(c->b, link, position, &p)) {
+  if (!sb_page_of(c->b, link, position, &p) || p.height >= below) { /* a broken link may lead upwards */
     return;
   }
   for (unsigned i = 0; p.height > 0 && i < SB_PAGE_CELLS; i++) {
     uint64_t child = SB_LOAD(&sb_page_children(&p)[i], SB_ACQUIRE);
     if (sb_link_state(child) == SB_LINK_PAGE && sb_page_is_current(c->b, &p)) {
-      sweep(c, r, child, p.first + ((uint64_t)i << (6 * p.height)));
+      sweep(c, r, child, p.first + ((uint64_t)i << (6 * p.height)), p.height);
     }
   }
   sb_page_retire(c, r, p);
 }
 
-void sb_page_sweep(sb_connection *c, const sb_ring *r) { sweep(c, r, SB_LOAD(r->root, SB_SEQ_CST), 0); }
+void sb_page_sweep(sb_connection *c, const sb_ring *r) { sweep(c, r, SB_LOAD(r->root, SB_SEQ_CST), 0, 11); }

@@ -143,8 +143,9 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
   sb_intent_begin(l, SB_INTENT_ENQUEUE, SB_COUNT_ADDED, UINT64_MAX, slot, gen, bytes);
   SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen), SB_RELEASE); /* P1 release */
   SB_CRASHPOINT("queue.enqueue.published");
-  if (held && tracked) {
+  if (held && tracked) { /* it becomes ready by a release, which takes both back */
     (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
+    (void)SB_ADD(&q->shm->bytes_out, bytes, SB_SEQ_CST);
   }
   uint64_t word = (uint64_t)(held ? SB_CELL_HELD : SB_CELL_AVAILABLE) | SB_PUT(slot, 4);
   sb_status status;
@@ -165,6 +166,7 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
     SB_STORE(header, sb_slot_word(SB_SLOT_ALLOC, c->id, gen), SB_RELEASE); /* nobody has seen it */
     if (held && tracked) {
       (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+      (void)SB_SUB(&q->shm->bytes_out, bytes, SB_SEQ_CST);
     }
   } else {
     q->tail_cursor = *position + 1;
@@ -208,7 +210,18 @@ static bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint
   sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position);
   SB_CRASHPOINT("queue.take.announced");
   uint64_t mine = sb_cell_owned(state, slot, sb_cell_ref(word), q->c->id, leaf->gen);
-  if (!SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, mine, SB_ACQ_REL)) { /* the linearisation point */
+  sb_cell_shm *cell = sb_leaf_cell(leaf, position);
+  uint64_t bytes = 0; /* I23: counted before in a queue that evicts, so that nobody evicts for what is taken already */
+  t->bytes_paid = sb_cell_state(word) == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm) && evicts(q->shm);
+  if (t->bytes_paid) {
+    bytes = ((const sb_message_shm *)sb_slot_at(b, slot))->body_length;
+    if (SB_LOAD(&cell->word, SB_ACQUIRE) != word) {
+      return false; /* what we read was perhaps another message's */
+    }
+    (void)SB_ADD(&q->shm->bytes_out, bytes, SB_SEQ_CST);
+  }
+  if (!SB_CAS(&cell->word, &word, mine, SB_ACQ_REL)) { /* the linearisation point */
+    if (t->bytes_paid) (void)SB_SUB(&q->shm->bytes_out, bytes, SB_SEQ_CST);
     return false;
   }
   SB_CRASHPOINT("queue.take.done");
@@ -332,21 +345,44 @@ void sb_queue_lower_bound(sb_queue *q) {
   }
 }
 
+static void count_taken(sb_queue *q, bool counted, const sb_taken *t) {
+  if (!counted) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
+  if (!t->bytes_paid) (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
+}
+
+static sb_status take_oldest(sb_queue *q, unsigned state, uint64_t token, sb_taken *t) {
+  bool found = SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && take_returned(q, state, token, t);
+  return found ? SB_OK : take_next(q, state, token, t);
+}
+
+/* I23: `taken` is raised before. Somebody may have put meanwhile and seen too few pending: then we take again (I42). */
+static sb_status take_counted_before(sb_queue *q, unsigned state, uint64_t token, sb_taken *t) {
+  for (;;) {
+    uint64_t tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST);
+    (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
+    sb_status status = take_oldest(q, state, token, t);
+    if (status == SB_OK) {
+      return status;
+    }
+    (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+    if (status != SB_EMPTY || SB_LOAD(&q->shm->tail, SB_SEQ_CST) == tail) {
+      return status;
+    }
+  }
+}
+
 sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t token, sb_taken *t) {
-  bool tracked = sb_queue_tracks(q->shm), before = !paid && tracked && evicts(q->shm);
-  if (tracked) sb_hinting(q->ledger, 1);
-  if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
-  sb_status status = SB_OK;
-  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) == 0 || !take_returned(q, state, token, t)) {
-    status = take_next(q, state, token, t);
+  if (!sb_queue_tracks(q->shm)) {
+    return take_oldest(q, state, token, t);
   }
-  if (status != SB_OK && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
-  if (status == SB_OK && tracked) {
-    if (!before && !paid) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
-    (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
-    sb_queue_lower_bound(q);
+  bool before = !paid && evicts(q->shm);
+  sb_hinting(q->ledger, 1);
+  sb_status status = before ? take_counted_before(q, state, token, t) : take_oldest(q, state, token, t);
+  if (status == SB_OK) {
+    count_taken(q, before || paid, t);
+    if (!paid) sb_queue_lower_bound(q); /* what is pending includes a payment that may be taken back */
   }
-  if (tracked) sb_hinting(q->ledger, -1);
+  sb_hinting(q->ledger, -1);
   return status;
 }
 
@@ -384,10 +420,7 @@ sb_status sb_queue_take_at(sb_queue *q, uint64_t position, unsigned from, uint64
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
   bool took_it = take_cell(q, SB_CELL_REMOVING, &leaf, position, word, token, t);
   if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
-  if (took_it && tracked) {
-    if (!before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
-    (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
-  }
+  if (took_it && tracked) count_taken(q, before, t);
   if (tracked) sb_hinting(q->ledger, -1);
   return took_it ? SB_OK : SB_EMPTY;
 }

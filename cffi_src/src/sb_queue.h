@@ -15,6 +15,8 @@
  *      evict (they must never evict too much) and after it in the others (they must never admit too much); `admitted`
  *      is raised before an append. Errors left by a death are reconciled from the cells, while nobody is `hinting`.
  *  I24 evictions are paid for in advance: `taken` is raised by CAS only while pending > bound.
+ *  I42 whoever lowers `taken` or `bytes_out` looks again afterwards, or enforces: a put may
+ *      have seen room that was not there.
  *
  * Ordering pairs: P1, P2, P5, P8 of the layers below. P3: an append (seq_cst) comes before the look at `interested`
  *  (sb_consumer.h).
@@ -67,6 +69,7 @@ typedef struct {
   sb_message_shm *message;
   uint32_t slot;
   unsigned ref;
+  bool bytes_paid; /* its bytes were counted as gone before it was taken */
 } sb_taken;
 
 /* Takes a ledger, so the object stays. A closed one is opened only for clearing up. */

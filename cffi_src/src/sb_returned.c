@@ -78,7 +78,8 @@ static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_
     }
     if (!exists || (first >= from && SB_LOAD(&child.page->returned, SB_SEQ_CST) == 0)) {
       clear_bit(b, p, i);
-      if (exists && SB_LOAD(&child.page->returned, SB_SEQ_CST) != 0) {
+      bool now = exists || SB_LOAD(&sb_page_children(p)[i], SB_ACQUIRE) != link; /* made meanwhile */
+      if (now && (!exists || SB_LOAD(&child.page->returned, SB_SEQ_CST) != 0)) {
         mark_from(b, r, first, p->height);
         *again = true;
       }

@@ -177,15 +177,15 @@ bool sb_ring_drop(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, ui
   return true;
 }
 
-static void destroy(sb_connection *c, uint64_t link, uint64_t position) {
+static void destroy(sb_connection *c, uint64_t link, uint64_t position, unsigned below) {
   sb_page_ref p;
-  if (!sb_page_of(c->b, link, position, &p)) {
+  if (!sb_page_of(c->b, link, position, &p) || p.height >= below) { /* a broken link may lead upwards */
     return;
   }
   for (unsigned i = 0; p.height > 0 && i < SB_PAGE_CELLS; i++) {
     uint64_t child = SB_LOAD(&sb_page_children(&p)[i], SB_ACQUIRE);
     if (sb_link_state(child) == SB_LINK_PAGE) {
-      destroy(c, child, p.first + ((uint64_t)i << (6 * p.height)));
+      destroy(c, child, p.first + ((uint64_t)i << (6 * p.height)), p.height);
       SB_STORE(&sb_page_children(&p)[i], SB_LINK_DONE, SB_RELEASE);
     }
   }
@@ -199,7 +199,7 @@ static void destroy(sb_connection *c, uint64_t link, uint64_t position) {
 void sb_ring_destroy(sb_connection *c, const sb_ring *r) {
   uint64_t tail = sb_ring_exact_tail(c->b, r), root = SB_LOAD(r->root, SB_ACQUIRE);
   uint64_t base = (tail / SB_PAGE_CELLS + 1) * SB_PAGE_CELLS; /* I4: positions go on behind everything ever used */
-  destroy(c, root, 0);
+  destroy(c, root, 0, 11);
   SB_STORE(r->base, base, SB_RELAXED);
   SB_STORE(r->tail, base, SB_RELAXED);
   SB_STORE(r->head, base, SB_RELAXED);

@@ -49,6 +49,7 @@ void sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm,
 sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed) {
   uint64_t position = 0, flags = (if_unused ? SB_CLOSING_IF_UNUSED : 0) | (if_empty ? SB_CLOSING_IF_EMPTY : 0);
   *removed = 0;
+  sb_hinting(q->ledger, 1);
   (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* the closing cell is a position without a message */
   (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST);
   sb_status status;
@@ -56,12 +57,17 @@ sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *
                                   &position)) == SB_CLOSED_CELL) {
     sb_queue_resolve_closing(q->c->b, q->c, q->shm, &q->ring, position);
     if (!sb_queue_is_open(q)) {
+      sb_hinting(q->ledger, -1);
       return SB_DELETED;
     }
   }
   if (status != SB_OK) {
     (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
     (void)SB_SUB(&q->shm->admitted, 1, SB_SEQ_CST);
+  }
+  sb_hinting(q->ledger, -1);
+  if (status != SB_OK) {
+    (void)sb_limits_enforce(q); /* I42 */
     return status;
   }
   SB_CRASHPOINT("queue.close.closing");
@@ -85,6 +91,12 @@ static bool take_counted(sb_queue *q, uint64_t position, unsigned state, uint64_
     sb_intent_end(q->ledger);
   }
   return got;
+}
+
+/* Becomes ready, for the first time or again. One that comes to a full ring loses by age; and I42. */
+static void make_ready(sb_queue *q, uint64_t token) {
+  (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
+  (void)sb_limits_enforce(q);
 }
 
 uint64_t sb_upkeep_dispose(sb_queue *q) {
@@ -185,11 +197,11 @@ uint64_t sb_upkeep_resurface(sb_broker *b, const sb_ring *r) {
   return found;
 }
 
-bool sb_upkeep_has_ready(sb_broker *b, const sb_ring *r) {
+bool sb_upkeep_has_ready(sb_broker *b, const sb_ring *r, uint64_t end) {
   uint64_t at = SB_LOAD(r->returned, SB_SEQ_CST) != 0 ? SB_LOAD(r->base, SB_RELAXED) : SB_LOAD(r->head, SB_ACQUIRE);
   sb_leaf_ref leaf;
-  while (sb_ring_next_leaf(b, r, at, &leaf, &at)) {
-    for (; sb_leaf_covers(&leaf, at); at++) {
+  while (at < end && sb_ring_next_leaf(b, r, at, &leaf, &at)) {
+    for (; at < end && sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
       if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
         return true;
@@ -271,11 +283,6 @@ void sb_upkeep_start_tracking(sb_broker *b, sb_queue_shm *q) {
 
 /* ---- schedule ---- */
 
-static void make_ready(sb_queue *q, uint64_t token) {
-  (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
-  (void)sb_limits_enforce(q); /* a message that comes to a full ring loses by age */
-}
-
 uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready) {
   sb_broker *b = q->c->b;
   sb_leaf_ref leaf;
@@ -313,6 +320,7 @@ uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool
   }
   if (!take_counted(q, position, sb_cell_state(word), token, &t)) {
     sb_holding_give(q->c, token);
+    (void)sb_limits_enforce(q); /* I42 */
     return now_ns;
   }
   if (expired) {
@@ -346,7 +354,7 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
   }
   if (t.position >= end) {
     sb_holding_give(c, target_token);
-    (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
+    make_ready(q, token);
     return SB_EMPTY;
   }
   uint64_t bytes = t.message->body_length, position = 0;
@@ -354,7 +362,7 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
   status = ref == SB_MAX_REFS ? SB_LIMIT : sb_limits_admit(target, 1, bytes);
   if (status != SB_OK) {
     sb_holding_give(c, target_token);
-    (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
+    make_ready(q, token);
     return status;
   }
   sb_ledger_shm *from = q->ledger, *to = target->ledger;
@@ -391,7 +399,7 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
     }
     sb_limits_unadmit(target, 1, bytes);
     sb_holding_give(c, target_token);
-    (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
+    make_ready(q, token);
     return status;
   }
   sb_leaf_ref leaf;

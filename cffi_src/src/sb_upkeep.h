@@ -27,8 +27,8 @@ sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *
 uint64_t sb_upkeep_dispose(sb_queue *q);
 /* Marks AVAILABLE cells below the head that no bit leads to; returns how many. */
 uint64_t sb_upkeep_resurface(sb_broker *b, const sb_ring *r);
-/* Is a message ready? Asks the cells, since the accounts may be wrong for as long as somebody is stopped. */
-bool sb_upkeep_has_ready(sb_broker *b, const sb_ring *r);
+/* Is a message before `end` ready? Asks the cells, since the accounts may be wrong for as long as somebody is stopped. */
+bool sb_upkeep_has_ready(sb_broker *b, const sb_ring *r, uint64_t end);
 /* Resurfaces for a consumer that found nothing although the hints say there is something; at most once per tick. */
 uint64_t sb_upkeep_rescan(sb_queue *q);
 /* Sets `taken`, `admitted` and the byte hints right if two readings of the ledgers agree; true if it changed any. */

@@ -483,7 +483,7 @@ static void verify_content(test_broker *t, const operation *o) {
 static void housekeep(test_broker *t) {
   uint32_t index = 0, slot;
   while ((slot = sb_next_queue(t->c, &index)) != 0) {
-    uint64_t memory[8] = {0};
+    uint64_t memory[9] = {0};
     for (int i = 0; i < 8; i++) sb_housekeeper_tick(t->c, slot, memory);
   }
 }
