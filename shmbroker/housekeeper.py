@@ -23,6 +23,7 @@ from shmbroker._core.queue import CoreQueue
 
 TICK_SECONDS = 0.25
 REST_SECONDS = 1.0  # between ticks while nothing happens in any queue
+REAP_SECONDS = 4.0  # an end is told by the process's descriptor; what has to be looked for is an exec
 LINGER_SECONDS = 10.0
 _TRIM_TICKS = 40
 _WATCH_TICKS = 8  # queues, and clients, are looked for that often even if nothing says that there are others
@@ -206,7 +207,7 @@ class Housekeeper:
         while not ended.is_set():
             self._watch_processes(watched, poll)
             slow.sb_recover(self._handle)
-            for descriptor, _ in poll.poll(REST_SECONDS * 1000):
+            for descriptor, _ in poll.poll(REAP_SECONDS * 1000):
                 if descriptor == self._wake_reaper:
                     os.eventfd_read(descriptor)
                 else:

@@ -138,6 +138,12 @@ class Queue:
     A handle pickles as broker and queue name: it is opened again, over one connection of the process that loads it.
     """
 
+    # Found in the object itself: whoever goes round thousands of queues has none of them in the cache.
+    __slots__ = (
+        "__weakref__", "_connection", "_core", "_left", "_length", "_put", "_put_many", "_tags", "_take", "_take_many",
+        "core_connection", "name", "settle", "taker",
+    )  # fmt: skip
+
     def __init__(self, connection: Connection, core: CoreQueue) -> None:
         self._connection = connection
         self._core = core

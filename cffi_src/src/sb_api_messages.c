@@ -34,7 +34,7 @@ static void give_slot(sb_connection *c, const sb_reservation *r) {
 }
 
 /* Room under the queue's limits and in memory: an ALLOC slot with its message header filled in. */
-static sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
+SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_connection *c = q->c;
   uint64_t front = sizeof(sb_message_shm) + o->key_length + (uint64_t)o->properties_length;
   uint64_t offset = (front + 63) / 64 * 64 + (length > SB_INLINE_BODY ? SB_VIEWERS_BYTES : 0), need = offset + length;
@@ -81,7 +81,7 @@ static void ring_housekeeper(sb_connection *c, const sb_message_shm *m) {
   }
 }
 
-static sb_status publish(sb_queue *q, sb_reservation *r) {
+SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
   uint64_t position, timer = m->due_ns | m->expires_ns;
   sb_message_shm timed = timer != 0 ? *m : (sb_message_shm){0};
@@ -110,7 +110,7 @@ static sb_status drop_new(sb_queue *q, sb_status status) {
 }
 
 /* Lock held; it is dropped while a long body is copied. */
-static sb_status put_one(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
+SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
   sb_reservation r;
   sb_status status = prepare(q, length, o, &r);
   if (status != SB_OK) {
@@ -254,7 +254,7 @@ int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32
 }
 
 /* Lock held. A taken message becomes a record; with auto_ack it is settled on the way. */
-static int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) {
+SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) {
   if (!sb_api_plausible(q->c->b, t)) {
     return -(int64_t)SB_CORRUPT;
   }
@@ -275,7 +275,7 @@ static int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) 
   return length;
 }
 
-static int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
+SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
   uint64_t token;
   sb_taken t;
   sb_status status = sb_holding_take(q->c, &token);

@@ -200,7 +200,7 @@ static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t 
 }
 
 /* The CAS that takes a cell. The holding is written before it, so that a reaper finds the cell. */
-static bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word,
+SB_HOT bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word,
                       uint64_t token, sb_taken *t) {
   sb_broker *b = q->c->b;
   uint32_t slot = sb_cell_slot(word);
@@ -345,12 +345,12 @@ void sb_queue_lower_bound(sb_queue *q) {
   }
 }
 
-static void count_taken(sb_queue *q, bool counted, const sb_taken *t) {
+SB_HOT void count_taken(sb_queue *q, bool counted, const sb_taken *t) {
   if (!counted) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
   if (!t->bytes_paid) (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
 }
 
-static sb_status take_oldest(sb_queue *q, unsigned state, uint64_t token, sb_taken *t) {
+SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, uint64_t token, sb_taken *t) {
   bool found = SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && take_returned(q, state, token, t);
   return found ? SB_OK : take_next(q, state, token, t);
 }

@@ -3,4 +3,7 @@
 #ifndef SB_STATUS_H
 #define SB_STATUS_H
 #include "shmbroker.h"
+/* On the way of every message: put into its few callers, also where the compiler finds it too long for that. */
+#define SB_HOT static inline __attribute__((always_inline))
+
 #endif
