@@ -248,13 +248,13 @@ _TABLE = (
     ),
     Topology(
         "zero-copy",
-        "put; get, one byte of each page read in place, ack",
+        "put into a queue of at most 256; get, one byte of each page read in place, ack",
         _RATE,
         {
             "in-place-64KiB": _best(3.0, SHARED_MEMORY_PEERS),
             "in-place-1MiB": _best(3.0, SHARED_MEMORY_PEERS),
         },
-        _stream("zero-copy", "get"),
+        _stream("zero-copy", "in-place"),
     ),
     Topology(
         "ping-pong",

@@ -10,7 +10,8 @@
 typedef struct {
   PyObject_HEAD PyObject *source; /* the queue or consumer; it keeps the handle */
   PyObject *data;                 /* bytes */
-  PyObject *view, *front;         /* of the Python part */
+  PyObject *view;                 /* a memoryview, once somebody looked at a body that is read in place */
+  PyObject *front;                /* of the Python part */
   PyObject *weak_references;
   void *handle;
   unsigned long long tag;
@@ -40,11 +41,12 @@ static void record_dealloc(PyObject *object) {
 static PyObject *record_ack(PyObject *object, PyObject *unused) {
   Record *self = (Record *)object;
   (void)unused;
-  if (self->state != OPEN || self->view != NULL) {
+  if (self->state != OPEN) {
     return PyObject_CallMethod(object, "_end", "i", ACK);
   }
   self->state = SETTLED;
   sb_status status = settle(self, ACK);
+  if (status == SB_OK) Py_CLEAR(self->view); /* views that the application kept keep the slot */
   if (status != SB_OK) {
     return PyObject_CallMethod(object, "_failed", "i", (int)status);
   }
@@ -55,25 +57,77 @@ static const sb_record *front_of(const Record *self) {
   return (const sb_record *)(const void *)PyBytes_AsString(self->data);
 }
 
-/* The body, copied. A short one lies in the record, behind key and properties. */
+static bool is_inside(const Record *self) {
+  const sb_record *front = front_of(self);
+  return front->body_address == 0 && front->body_length <= (uint64_t)PyBytes_Size(self->data) - sizeof *front;
+}
+
+/* A short body lies in the record, behind key and properties; a long one is looked at where it lies. */
+static PyObject *record_body(PyObject *object, void *unused) {
+  Record *self = (Record *)object;
+  const sb_record *front = front_of(self);
+  (void)unused;
+  if (is_inside(self)) {
+    Py_ssize_t end = PyBytes_Size(self->data);
+    PyObject *whole = PyMemoryView_FromObject(self->data);
+    PyObject *body = whole != NULL ? PySequence_GetSlice(whole, end - (Py_ssize_t)front->body_length, end) : NULL;
+    Py_XDECREF(whole);
+    return body;
+  }
+  if (self->view == NULL || self->view == Py_None) {
+    PyObject *connection = self->state != SETTLED ? PyObject_GetAttrString(self->source, "core_connection") : NULL;
+    if (connection == NULL) {
+      return self->state == SETTLED ? PyObject_CallMethod(object, "_gone", NULL) : NULL;
+    }
+    Py_CLEAR(self->view);
+    self->view = sb_view_of(connection, front);
+    Py_DECREF(connection);
+  }
+  return self->view != NULL ? Py_NewRef(self->view) : NULL;
+}
+
 static PyObject *record_bytes(PyObject *object, PyObject *unused) {
   const Record *self = (const Record *)object;
   const sb_record *front = front_of(self);
-  uint64_t end = (uint64_t)PyBytes_Size(self->data);
   (void)unused;
-  if (front->body_address != 0 || front->body_length > end - sizeof *front) {
-    return PyObject_CallMethod(object, "_long_bytes", NULL);
+  if (is_inside(self)) {
+    const char *end = (const char *)front + PyBytes_Size(self->data);
+    return PyBytes_FromStringAndSize(end - front->body_length, (Py_ssize_t)front->body_length);
   }
-  return PyBytes_FromStringAndSize((const char *)front + end - front->body_length, (Py_ssize_t)front->body_length);
+  PyObject *body = record_body(object, NULL), *bytes = body != NULL ? PyBytes_FromObject(body) : NULL;
+  Py_XDECREF(body);
+  return bytes;
+}
+
+/* It was settled when it was taken: a long body stays as long as this message or a view of it. Its tag is the view. */
+static PyObject *record_auto_acknowledged(PyObject *object, PyObject *unused) {
+  Record *self = (Record *)object;
+  const sb_record *front = front_of(self);
+  PyObject *connection = PyObject_GetAttrString(self->source, "core_connection");
+  (void)unused;
+  if (connection == NULL) {
+    return NULL;
+  }
+  self->view = sb_view_memory(connection, front->tag, front->body_address, front->body_length);
+  Py_DECREF(connection);
+  return self->view != NULL ? Py_NewRef(Py_None) : NULL;
 }
 
 static Py_ssize_t record_length(PyObject *object) { return (Py_ssize_t)front_of((const Record *)object)->body_length; }
 
 static PyMethodDef record_methods[] = {
     {"__bytes__", record_bytes, METH_NOARGS, "The body, copied."},
+    {"_auto_acknowledged", record_auto_acknowledged, METH_NOARGS, NULL},
     {"ack", record_ack, METH_NOARGS,
      "ack()\n--\n\nAcknowledges: the message is done with.\n\nRaises:\n    MessageSettled: it was settled already."},
     {NULL, NULL, 0, NULL},
+};
+static PyGetSetDef record_properties[] = {
+    {"body", record_body, NULL,
+     "The body, read-only.\n\nRaises:\n    MessageSettled: it was longer than 4 KiB, is settled, and no view of it was "
+     "kept.",
+     NULL},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 static PyMemberDef record_members[] = {
     {"_source", T_OBJECT, offsetof(Record, source), READONLY, NULL},
@@ -89,6 +143,7 @@ static PyType_Slot record_slots[] = {
     {Py_tp_dealloc, (void *)record_dealloc},
     {Py_tp_methods, record_methods},
     {Py_tp_members, record_members},
+    {Py_tp_getset, record_properties},
     {Py_sq_length, (void *)record_length},
     {Py_tp_doc, (void *)"A message of the core, made by a Taker."},
     {0, NULL},
@@ -129,17 +184,22 @@ static PyObject *hand_over(Taker *self, PyObject *source, const char *buffer, in
   if (message == NULL && !auto_ack) {
     sb_give_back(self, buffer);
   } else if (message != NULL && auto_ack && ((const sb_record *)(const void *)buffer)->body_address != 0) {
-    PyObject *viewed = PyObject_CallMethod(message, "_auto_acknowledged", NULL);
+    PyObject *viewed = record_auto_acknowledged(message, NULL);
     Py_XDECREF(viewed);
     if (viewed == NULL) Py_CLEAR(message);
   }
   return message;
 }
 
+/* None when there is no message: `status` says why. */
 static PyObject *take(Taker *self, PyObject *source, int auto_ack, char state) {
   int64_t length = self->of_consumer ? sb_consumer_next(self->handle, self->buffer, auto_ack)
                                      : sb_get(self->handle, self->buffer, auto_ack);
-  return length < 0 ? PyLong_FromLongLong(-length) : hand_over(self, source, self->buffer, length, auto_ack, state);
+  if (length < 0) {
+    self->status = (int)-length;
+    return Py_NewRef(Py_None);
+  }
+  return hand_over(self, source, self->buffer, length, auto_ack, state);
 }
 
 int sb_expect(Py_ssize_t count, Py_ssize_t wanted) {
@@ -273,7 +333,12 @@ static PyMethodDef taker_methods[] = {
      "wait_many(source, count, auto_ack, until, /)\n--\n\n"},
     {NULL, NULL, 0, NULL},
 };
+static PyMemberDef taker_members[] = {
+    {"status", T_INT, offsetof(Taker, status), 0, "Why the last `take` brought nothing."},
+    {NULL, 0, 0, 0, NULL},
+};
 static PyType_Slot taker_slots[] = {
+    {Py_tp_members, taker_members},
     {Py_tp_new, (void *)taker_new},
     {Py_tp_dealloc, (void *)taker_dealloc},
     {Py_tp_methods, taker_methods},
@@ -320,7 +385,7 @@ static void messages_dealloc(PyObject *object) {
 static PyObject *messages_next(PyObject *object) {
   Messages *self = (Messages *)object;
   PyObject *message = take((Taker *)self->taker, self->consumer, self->auto_ack, OPEN);
-  if (message == NULL || !PyLong_Check(message)) {
+  if (message != Py_None) {
     return message;
   }
   Py_DECREF(message);
@@ -349,10 +414,10 @@ static int add(PyObject *module, const char *name, PyType_Spec *spec, PyTypeObje
 
 static int execute(PyObject *module) {
   PyTypeObject *messages_type, *putter_type;
-  bool good = add(module, "Record", &record_spec, &record_type) &&
-              add(module, "Batch", &sb_batch_spec, &sb_batch_type) && add(module, "Taker", &taker_spec, &taker_type) &&
-              add(module, "Messages", &messages_spec, &messages_type) &&
-              add(module, "Putter", &sb_putter_spec, &putter_type);
+  bool good =
+      add(module, "Record", &record_spec, &record_type) && add(module, "Batch", &sb_batch_spec, &sb_batch_type) &&
+      add(module, "View", &sb_view_spec, &sb_view_type) && add(module, "Taker", &taker_spec, &taker_type) &&
+      add(module, "Messages", &messages_spec, &messages_type) && add(module, "Putter", &sb_putter_spec, &putter_type);
   return good ? 0 : -1;
 }
 

@@ -3,7 +3,7 @@
  *
  * What: `Record` is the base of `shmbroker.Message`: a record of the core, where it came from, and whether it is
  * settled; `Batch` that of `shmbroker.MessageBatch`. `Taker` makes them out of a queue or a consumer; `Messages` iterates
- * over a consumer; `Putter` puts what is plain. Everything that is not on the way of every message is Python
+ * over a consumer; `Putter` puts what is plain; `View` is a body that is read in place. Everything that is not on the way of every message is Python
  * (shmbroker/message.py). Why not cffi here: docs/adr/0010.
  *
  * A record or a batch is FRESH until it has reached the caller: an exception that an interrupt raises on the way drops
@@ -29,6 +29,7 @@ typedef struct {
   allocfunc allocate;
   char *buffer; /* used under the GIL only, and never across a point where it is dropped */
   char *many;   /* the same for a batch; NULL until there is one */
+  int status;   /* why the last take brought nothing */
   char of_consumer;
 } Taker;
 
@@ -40,8 +41,8 @@ typedef struct {
   uint32_t count;
 } Room;
 
-extern PyTypeObject *sb_batch_type;
-extern PyType_Spec sb_batch_spec, sb_putter_spec;
+extern PyTypeObject *sb_batch_type, *sb_view_type;
+extern PyType_Spec sb_batch_spec, sb_putter_spec, sb_view_spec;
 
 /* Raises TypeError for another number of arguments. */
 int sb_expect(Py_ssize_t count, Py_ssize_t wanted);
@@ -50,6 +51,10 @@ void sb_give_back(Taker *self, const char *record);
 /* Waits without the GIL; handlers of signals run in between, and what they raise ends the wait. Length, or number of
  * records; minus a status; 0: an exception is set. */
 int64_t sb_wait_for(Taker *self, Room *room, int auto_ack, uint64_t until);
+/* A memoryview on the body of a message that is held: it keeps the slot, whatever becomes of the message. */
+PyObject *sb_view_of(PyObject *connection, const sb_record *front);
+/* The same with a reference that was taken already. */
+PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address, uint64_t length);
 PyObject *sb_take_many(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
 PyObject *sb_wait_many(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
 

@@ -94,15 +94,16 @@ class Consumer:
             ConnectionClosed: the consumer or its connection is closed.
         """
         message = self.taker.take(self, self.auto_ack)
-        if isinstance(message, int):
-            message = self._get_slowly(message, library.deadline(timeout))
+        if message is None:
+            message = self._get_slowly(library.deadline(timeout))
         if not self.auto_ack:
             message._state = OPEN  # noqa: SLF001 - it has reached us; an interrupt before this put it back
         return message
 
-    def _get_slowly(self, status: int, until: int) -> Message:
+    def _get_slowly(self, until: int) -> Message:
         waited, looks = library.OK, library.looks()
         while True:
+            status = self.taker.status
             if status != library.EMPTY:
                 if self._cancelled:
                     library.raise_for(library.CLOSED, "the consumer")
@@ -113,9 +114,8 @@ class Consumer:
             if waited not in {library.OK, library.INTERRUPTED, library.TIMEOUT}:
                 library.raise_for(waited, "the consumer")
             message = self.taker.take(self, self.auto_ack)
-            if not isinstance(message, int):
+            if message is not None:
                 return message
-            status = message
 
     def __iter__(self) -> Iterator[Message]:
         return library.Messages(self.taker, self, self.auto_ack)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, overload
 
 from shmbroker import properties as basic
-from shmbroker._core import library, record, view
+from shmbroker._core import library, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ class Message(library.Record):
     _source: Source
     _record: bytes
     _state: int
-    _view: view.BodyView | None
+    _view: memoryview | None
     _front: record.Front | None
     _tag: int
 
@@ -90,33 +90,8 @@ class Message(library.Record):
         if not self._state:
             self._end(ACK if kind is None else REQUEUE)
 
-    # ---- body ----
-
-    @property
-    def body(self) -> memoryview:
-        """The body, read-only.
-
-        Raises:
-            MessageSettled: it was longer than 4 KiB, is settled, and no view of it was kept.
-        """
-        front = self._fields
-        if not front.body_address:
-            return memoryview(self._record)[record.SIZE + front.key_length + front.properties_length :]
-        if self._view is None:
-            if self._state == _SETTLED:
-                library.raise_for(library.SETTLED)
-            self._view = view.begin(
-                self._source.core_connection, front.tag, front.sequence, front.body_address, front.body_length
-            )
-        return self._view.memory
-
-    def _auto_acknowledged(self) -> None:
-        """It was settled when it was taken: a long body stays as long as this message or a view of it."""
-        front = self._fields  # the tag of a settled message with a long body is its view
-        self._view = view.BodyView(self._source.core_connection, front.tag, front.body_address, front.body_length)
-
-    def _long_bytes(self) -> bytes:
-        return bytes(self.body)
+    def _gone(self) -> NoReturn:
+        library.raise_for(library.SETTLED)
 
     def __bool__(self) -> bool:
         return True

@@ -325,8 +325,8 @@ class Queue:
             NotFound: the queue was deleted.
         """
         message = self._take(self, auto_ack)
-        if isinstance(message, int):
-            message = self._get_slowly(message, timeout, auto_ack=auto_ack)
+        if message is None:
+            message = self._get_slowly(self.taker.status, timeout, auto_ack=auto_ack)
         if not auto_ack:
             message._state = OPEN  # noqa: SLF001 - it has reached us; an interrupt before this put it back
         return message
@@ -337,23 +337,23 @@ class Queue:
         until = library.deadline(timeout)
         if until <= time.monotonic_ns():
             raise standard_queue.Empty
-        message = self.taker.soon(self, auto_ack)
-        if isinstance(message, int):
+        found = self.taker.soon(self, auto_ack)
+        if isinstance(found, int):
             connection = self._core.connection
             connection.start_io()  # somebody of this process should notice a housekeeper that died
             connection.enter()
             try:
-                while isinstance(message := self.taker.wait(self, auto_ack, until), int):
-                    self._core.get_failed(message)
+                while isinstance(found := self.taker.wait(self, auto_ack, until), int):
+                    self._core.get_failed(found)
             finally:
                 connection.leave()
-        return message
+        return found
 
     def get_nowait(self, *, auto_ack: bool = False) -> Message:
         """:meth:`get` that does not wait."""
         message = self._take(self, auto_ack)
-        if isinstance(message, int):
-            if message != library.EMPTY:
+        if message is None:
+            if self.taker.status != library.EMPTY:
                 return self.get(timeout=0, auto_ack=auto_ack)
             raise standard_queue.Empty
         if not auto_ack:
@@ -524,7 +524,8 @@ class Queue:
             self._core = cast("CoreQueue", _Closed(self._core.what))
             self._put = lambda _body: library.CLOSED
             self._put_many = lambda _bodies, _first, _options, _drop: library.CLOSED << 32
-            self._take = lambda _source, _auto_ack: library.CLOSED
+            self._take = lambda _source, _auto_ack: None
+            self.taker.status = library.CLOSED
             self._take_many = lambda _source, _room, _auto_ack: library.CLOSED
             self._length = lambda: -library.CLOSED
             self._connection.queue_closed(self, self._left)

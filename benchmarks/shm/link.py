@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
     import shmbroker
 
-Way: TypeAlias = Literal["get", "auto-ack", "consume", "batch", "spin", "share"]
+Way: TypeAlias = Literal["get", "auto-ack", "consume", "batch", "in-place", "spin", "share"]
 
 ACK_BATCH = 64
 BATCH = 256
+DEPTH = 256  # that of iceoryx2's queue
 DRY_SECONDS = 0.5
 
 
@@ -38,8 +39,9 @@ class QueueLink:
         broker: Name of the broker.
         way: `get`: one at a time, acknowledged one at a time; `auto-ack`: one at a
             time, acknowledged by the get; `consume`: an iterated consumer that
-            acknowledges in batches; `batch`: `put_many` and `get_many`; `spin`: like
-            `get`, but never sleeping; `share`: like `get`, for competing consumers.
+            acknowledges in batches; `batch`: `put_many` and `get_many`; `in-place`:
+            like `get`, of a queue as long as the peers' at most, so that bodies stay
+            in the cache; `spin`: like `get`, but never sleeping; `share`: like `get`, for competing consumers.
         queue: Name of the queue.
     """
 
@@ -47,22 +49,27 @@ class QueueLink:
     way: Way = "get"
     queue: str = "stream"
 
+    @property
+    def _settings(self) -> dict[str, int]:
+        return {"max_length": DEPTH} if self.way == "in-place" else {}
+
     @contextmanager
     def sending(self) -> Iterator[Outlet]:
         """Put one at a time, or a window at a time."""
-        with opened(self.broker, self.queue) as (_, queue):
+        with opened(self.broker, self.queue, **self._settings) as (_, queue):
             yield (Outlet(queue.put, _putter(queue)) if self.way == "batch" else outlet(queue.put))
 
     @contextmanager
     def receiving(self) -> Iterator[Inlet]:
         """Take in this link's way."""
-        with opened(self.broker, self.queue) as (_, queue):
+        with opened(self.broker, self.queue, **self._settings) as (_, queue):
             if self.way == "consume":
                 with queue.consume(ack_batch=ACK_BATCH) as consumer:
                     yield _consuming(consumer)
             else:
                 make = {
                     "get": _getting,
+                    "in-place": _getting,
                     "auto-ack": _auto_acking,
                     "batch": _batching,
                     "spin": _spinning,

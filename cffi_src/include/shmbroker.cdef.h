@@ -224,7 +224,8 @@ sb_status sb_settle(sb_queue *q, const char *record, uint32_t how);
 sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t stride, uint32_t count,
                          uint32_t how);
 sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view);
-void sb_end_view(sb_connection *c, uint64_t view);
+/* True: the connection is closed, and may be forgotten now. */
+bool sb_end_view(sb_connection *c, uint64_t view);
 int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);
 
 /* ---- consumers ---- */

@@ -459,13 +459,16 @@ sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint6
 }
 
 /* Also after the connection was closed: its record stays as long as it has views. */
-void sb_end_view(sb_connection *c, uint64_t view) {
-  if (!sb_forked(c->b)) {
-    sb_lock(&c->lock);
-    sb_view_end(c, view);
-    sb_consumer_room_made(c, NULL, 0);
-    sb_unlock(&c->lock);
+bool sb_end_view(sb_connection *c, uint64_t view) {
+  if (sb_forked(c->b)) {
+    return false;
   }
+  sb_lock(&c->lock);
+  sb_view_end(c, view);
+  sb_consumer_room_made(c, NULL, 0);
+  bool closed = c->closed;
+  sb_unlock(&c->lock);
+  return closed;
 }
 
 /* ---- browsing ---- */

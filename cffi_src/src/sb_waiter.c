@@ -13,6 +13,7 @@
 
 #define SPIN_MAX_NS 50000u
 #define SPIN_MIN_NS 500u
+#define SPIN_FOR_ROOM_NS 20000u
 #define SLEEP_MAX_NS UINT64_C(5000000000)
 
 /* As long as somebody has a node there, the handle is not left, so that the queue's object stays (I20). */
@@ -47,8 +48,13 @@ void sb_waiter_close(sb_queue *q) {
   }
 }
 
-/* May something be there for us? Reads hints and one cell, changes nothing. */
-static bool peek(sb_queue *q) { return !sb_queue_is_open(q) || sb_queue_looks_ready(q); }
+/* What somebody waits for. These read hints and one cell, and change nothing. */
+typedef bool (*wish)(sb_queue *q, uint64_t bytes);
+static bool message_there(sb_queue *q, uint64_t bytes) {
+  (void)bytes;
+  return !sb_queue_is_open(q) || sb_queue_looks_ready(q);
+}
+static bool room_there(sb_queue *q, uint64_t bytes) { return !sb_queue_is_open(q) || sb_limits_room(q->shm, 1, bytes); }
 
 static long cores(void) {
   static long n;
@@ -57,7 +63,7 @@ static long cores(void) {
 }
 
 /* Worth spinning only while there is a core for everybody who spins. */
-static bool spin(sb_queue *q, uint64_t end_ns) {
+static bool spin(sb_queue *q, wish fulfilled, uint64_t bytes, uint64_t end_ns) {
   sb_half *spinners = &q->c->b->header->spinners;
   if ((int32_t)SB_ADD(spinners, 1u, SB_RELAXED) >= (int32_t)cores()) {
     (void)SB_SUB(spinners, 1u, SB_RELAXED);
@@ -66,7 +72,7 @@ static bool spin(sb_queue *q, uint64_t end_ns) {
   bool found = false;
   do {
     for (int i = 0; i < 16 && !found; i++) {
-      found = peek(q);
+      found = fulfilled(q, bytes);
       sb_pause();
     }
   } while (!found && sb_now_ns() < end_ns);
@@ -81,7 +87,7 @@ static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
     q->spin_ns += 32; /* now and then it is tried again */
     return false;
   }
-  bool found = spin(q, end);
+  bool found = spin(q, message_there, 0, end);
   q->spin_ns = found ? SPIN_MAX_NS : q->spin_ns / 2;
   return found;
 }
@@ -124,7 +130,7 @@ void sb_waiter_end(sb_queue *q, sb_wait *w) {
 }
 
 sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t) {
-  if (q->spin_ns < SPIN_MAX_NS || cores() < 2 || !spin(q, sb_now_ns() + limit_ns)) {
+  if (q->spin_ns < SPIN_MAX_NS || cores() < 2 || !spin(q, message_there, 0, sb_now_ns() + limit_ns)) {
     return SB_EMPTY;
   }
   sb_lock(&q->c->lock);
@@ -181,7 +187,16 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, sb_taken *t) {
   return status;
 }
 
+/* A consumer makes room in a moment, if it is at work. Not past those who wait in the list. */
+static bool spin_for_room(sb_queue *q, uint64_t bytes) {
+  return cores() > 1 && !q->c->closed && SB_LOAD(&q->shm->room_waiting, SB_RELAXED) <= 0 &&
+         spin(q, room_there, bytes, sb_now_ns() + SPIN_FOR_ROOM_NS);
+}
+
 sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns) {
+  if (!memory && spin_for_room(q, bytes)) {
+    return SB_OK;
+  }
   sb_connection *c = q->c;
   uint32_t node, flags = SB_NODE_ROOM | (memory ? SB_NODE_MEMORY : 0);
   uint64_t token;

@@ -189,6 +189,18 @@ def release(attachment: Attachment) -> None:
             library.fast.sb_broker_detach(library.as_fast(handle, "sb_broker *"))
 
 
+class Use:
+    """Keeps an attachment, and with it the mapping, as long as it lives."""
+
+    def __init__(self, attachment: Attachment) -> None:
+        with _lock:
+            attachment.users += 1
+        self._attachment = attachment
+
+    def __del__(self) -> None:
+        release(self._attachment)
+
+
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - another thread of the parent may have held it
     _lock = threading.RLock()

@@ -64,9 +64,11 @@ class CoreConnection:
             if self.attachment.facts().closing:
                 library.raise_for(library.STOPPING)
             self.handle: Any = self._open(name)
+            self.mapping: attachment.Use | None = attachment.Use(self.attachment)  # views keep it longer
         except BaseException:
             attachment.release(self.attachment)
             raise
+        self.address = int(ffi.cast("uintptr_t", self.handle))
         self.id = int(slow.sb_connection_id(self.handle))
 
     def _open(self, name: str) -> Any:  # noqa: ANN401
@@ -152,6 +154,7 @@ class CoreConnection:
                 return
             self._calls += 1
             self.closed = True
+        self.mapping = None
         slow.sb_disconnect(self.handle)
         io = self._io
         if io is not None and io is not threading.current_thread() and not self.attachment.forked:
@@ -167,7 +170,7 @@ class CoreConnection:
             attachment.release(self.attachment)
 
     def begin_view(self, tag: int, sequence: int, address: int) -> int:
-        """Takes a reference to the body of a message that is held; see :mod:`shmbroker._core.view`."""
+        """Takes a reference to the body of a held message; `cffi_src/native_view.c` asks when it is not simple."""
         view = ffi.new("uint64_t *")
         while (status := slow.sb_begin_view(self.handle, tag, sequence, address, view)) == library.GROW:
             self.attachment.grow()
@@ -177,12 +180,10 @@ class CoreConnection:
             library.raise_for(status, "the connection")
         return int(view[0])
 
-    def end_view(self, view: int) -> None:
-        """Gives it back; also after closing, and from wherever the garbage collector runs."""
+    def view_ended(self) -> None:
+        """A view ended after closing: was it the last one? Also from wherever the garbage collector runs."""
         with self._calls_lock:
             self._calls += 1
-        if not self._forgotten:
-            slow.sb_end_view(self.handle, view)
         self.leave()
 
     def __del__(self) -> None:

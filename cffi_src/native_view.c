@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Bodies read in place: memoryviews on shared memory. See native_message.h.
+ *
+ * A View keeps the slot, by a reference of its own in the core, the mapping, and the connection, which cannot be
+ * forgotten as long as it has views. It ends when the last memoryview of it is gone, wherever that happens.
+ */
+#include "native_message.h"
+
+typedef struct {
+  PyObject_HEAD PyObject *connection, *mapping;
+  sb_connection *handle;
+  char *address;
+  uint64_t token;
+  Py_ssize_t length;
+} View;
+
+PyTypeObject *sb_view_type;
+
+static sb_connection *handle_of(PyObject *connection) {
+  PyObject *address = PyObject_GetAttrString(connection, "address");
+  sb_connection *handle = address != NULL ? PyLong_AsVoidPtr(address) : NULL;
+  Py_XDECREF(address);
+  return handle;
+}
+
+/* The last view of a closed connection: it can be forgotten now. */
+static void view_ended(PyObject *connection) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject *done = PyObject_CallMethod(connection, "view_ended", NULL);
+  if (done == NULL) PyErr_WriteUnraisable(connection);
+  Py_XDECREF(done);
+  PyErr_Restore(type, value, trace);
+}
+
+static void view_dealloc(PyObject *object) {
+  View *self = (View *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  if (self->handle != NULL && sb_end_view(self->handle, self->token)) view_ended(self->connection);
+  Py_XDECREF(self->connection);
+  Py_XDECREF(self->mapping);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  Py_DECREF(type);
+}
+
+static int view_buffer(PyObject *object, Py_buffer *buffer, int flags) {
+  View *self = (View *)object;
+  return PyBuffer_FillInfo(buffer, object, self->address, self->length, 1, flags);
+}
+
+PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address, uint64_t length) {
+  View *self = (View *)((allocfunc)PyType_GetSlot(sb_view_type, Py_tp_alloc))(sb_view_type, 0);
+  sb_connection *handle = handle_of(connection);
+  if (self == NULL || handle == NULL) {
+    if (handle != NULL) (void)sb_end_view(handle, token);
+    Py_XDECREF((PyObject *)self);
+    return NULL;
+  }
+  self->connection = Py_NewRef(connection);
+  self->handle = handle;
+  self->token = token;
+  self->address = (char *)(uintptr_t)address;
+  self->length = (Py_ssize_t)length;
+  self->mapping = PyObject_GetAttrString(connection, "mapping");
+  PyObject *memory = self->mapping != NULL ? PyMemoryView_FromObject((PyObject *)self) : NULL;
+  Py_DECREF((PyObject *)self); /* the memoryview keeps it, or it ends here */
+  return memory;
+}
+
+PyObject *sb_view_of(PyObject *connection, const sb_record *front) {
+  sb_connection *handle = handle_of(connection);
+  uint64_t token;
+  if (handle == NULL) {
+    return NULL;
+  }
+  if (sb_begin_view(handle, front->tag, front->sequence, front->body_address, &token) != SB_OK) {
+    PyObject *taken = PyObject_CallMethod(connection, "begin_view", "KKK", (unsigned long long)front->tag,
+                                          (unsigned long long)front->sequence,
+                                          (unsigned long long)front->body_address); /* knows what to do, or to say */
+    if (taken == NULL) {
+      return NULL;
+    }
+    token = PyLong_AsUnsignedLongLong(taken);
+    Py_DECREF(taken);
+  }
+  return sb_view_memory(connection, token, front->body_address, front->body_length);
+}
+
+static PyType_Slot view_slots[] = {
+    {Py_tp_dealloc, (void *)view_dealloc},
+    {Py_bf_getbuffer, (void *)view_buffer},
+    {Py_tp_doc, (void *)"A body in shared memory, as long as somebody looks at it."},
+    {0, NULL},
+};
+PyType_Spec sb_view_spec = {"shmbroker._native_message.View", sizeof(View), 0,
+                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, view_slots};
