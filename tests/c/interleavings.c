@@ -226,6 +226,28 @@ static void newest_spared(void) {
   expect_left(0);
 }
 
+static void return_older(void) { expect(sb_settle(two.q, held_a, 1) == SB_OK, "nothing to return"); }
+static void hold_older(void) {
+  expect(get(&t, two.q, held_a, false) == 1, "the consumer did not get the older one");
+  meanwhile(ANYWHERE, return_older);
+}
+static void older_returns(void) {
+  put_by(&one, 1);
+  meanwhile(keeper.q->shm->ring_size > 0 ? "limits.evict.paid" : "limits.evict.paid_bytes", hold_older);
+  put_by(&one, 2);
+  afterwards();
+  expect_at_most(1);
+  expect_left(2);
+}
+
+static void older_stays_away(void) {
+  put_by(&one, 1);
+  meanwhile(ANYWHERE, take_older);
+  put_by(&one, 2);
+  afterwards();
+  expect_left(got == 2 ? 0 : 2);
+}
+
 static void put_2_to_5(void) {
   for (uint64_t id = 2; id <= 5; id++) put_by(&two, id);
 }
@@ -432,6 +454,13 @@ static const test_case CASES[] = {
     {"none found", "the payer finds none, and others put: the bound holds", RING(1), none_found},
     {"empty take", "a take finds none, and others put: the bound holds", RING(1), empty_take},
     {"newest spared", "a consumer took the older one: the newest is spared, and delivered", RING(1), newest_spared},
+    {"older returns", "a consumer took the older one, and returns it: the newest stays", RING(1), older_returns},
+    {"older returns, bytes",
+     "the same where bytes are limited",
+     {-1, -1, 100, SB_OVERFLOW_DROP_HEAD, 0},
+     older_returns},
+    {"older stays away", "a consumer takes the newest from beside an eviction: no older one comes back", RING(1),
+     older_stays_away},
     {"bytes taken",
      "puts beside a consumer do not evict themselves",
      {-1, -1, 100, SB_OVERFLOW_DROP_HEAD, 0},
