@@ -82,15 +82,12 @@ static int64_t bound(const sb_queue *q, unsigned *counter) {
   return limit;
 }
 
-/* I24: a consumer may have taken the older one since the excess was seen. A limit of 0 keeps nothing, whoever takes. */
-static bool still_too_many(const sb_queue *q, int64_t limit) {
-  return limit == 0 || (int64_t)SB_LOAD(&q->shm->tail, SB_SEQ_CST) - base(q->shm) - taken(q->shm) >= limit;
-}
+/* I24: a consumer may have taken the older one before we took the victim. A limit of 0 keeps nothing, whoever takes. */
+static bool still_too_many(const sb_taken *t, int64_t limit) { return limit == 0 || t->pending >= limit; }
 
-static bool still_too_large(const sb_queue *q, uint64_t paid, const sb_message_shm *victim) {
+static bool still_too_large(const sb_queue *q, uint64_t paid, const sb_taken *t) {
   int64_t max = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
-  int64_t others = ready_bytes(q->shm) + (int64_t)paid; /* the victim is out, and the guess paid for it too */
-  return max >= 0 && others + (int64_t)victim->body_length > max;
+  return max >= 0 && t->ready_bytes + (int64_t)paid > max;
 }
 
 enum outcome { NONE_FOUND, SPARED, EVICTED };
@@ -108,7 +105,8 @@ static enum outcome evict(sb_queue *q, int64_t limit, uint64_t paid_bytes, unsig
     sb_holding_give(q->c, token);
     return NONE_FOUND;
   }
-  if (limit != BY_BYTES ? !still_too_many(q, limit) : !still_too_large(q, paid_bytes, t.message)) {
+  bool still = limit != BY_BYTES ? still_too_many(&t, limit) : still_too_large(q, paid_bytes, &t);
+  if (!still || sb_queue_older_ready(q, t.position)) {
     SB_CRASHPOINT("limits.evict.spared");
     (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED); /* which takes back what was paid in `taken` */
     return SPARED;

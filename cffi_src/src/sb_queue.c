@@ -213,6 +213,11 @@ SB_HOT bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint
   sb_cell_shm *cell = sb_leaf_cell(leaf, position);
   uint64_t bytes = 0; /* I23: counted before in a queue that evicts, so that nobody evicts for what is taken already */
   t->bytes_paid = sb_cell_state(word) == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm) && evicts(q->shm);
+  if (state == SB_CELL_REMOVING) {
+    t->pending = (int64_t)(SB_LOAD(&q->shm->tail, SB_SEQ_CST) - SB_LOAD(&q->shm->base, SB_RELAXED) -
+                           SB_LOAD(&q->shm->taken, SB_SEQ_CST));
+    t->ready_bytes = (int64_t)(SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST) - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST));
+  }
   if (t->bytes_paid) {
     bytes = ((const sb_message_shm *)sb_slot_at(b, slot))->body_length;
     if (SB_LOAD(&cell->word, SB_ACQUIRE) != word) {
@@ -331,6 +336,22 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t token, sb_taken
     sb_ring_advance(&q->shm->head, hint, at);
   }
   return status;
+}
+
+bool sb_queue_older_ready(sb_queue *q, uint64_t position) {
+  uint64_t at, from = 0;
+  sb_leaf_ref leaf;
+  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(q->c->b, &q->ring, from, &at) &&
+         at < position) {
+    if (sb_ring_locate(q->c->b, NULL, &q->ring, at, &leaf) == SB_OK) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+      if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
+        return true;
+      }
+    }
+    from = at + 1;
+  }
+  return false;
 }
 
 /* A lazily shrunk ring gets smaller as it is consumed. */

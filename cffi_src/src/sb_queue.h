@@ -15,6 +15,8 @@
  *      evict (they must never evict too much) and after it in the others (they must never admit too much); `admitted`
  *      is raised before an append. Errors left by a death are reconciled from the cells, while nobody is `hinting`.
  *  I24 evictions are paid for in advance: `taken` is raised by CAS only while pending > bound.
+ *      A victim is spared if not enough was pending just before it was taken: a consumer had taken an older one
+ *      (what is taken afterwards is newer, and spares nothing); or if an older one came back meanwhile.
  *  I42 whoever lowers `taken` or `bytes_out` looks again afterwards, or enforces: a put may
  *      have seen room that was not there.
  *
@@ -69,7 +71,8 @@ typedef struct {
   sb_message_shm *message;
   uint32_t slot;
   unsigned ref;
-  bool bytes_paid; /* its bytes were counted as gone before it was taken */
+  int64_t pending, ready_bytes; /* of an eviction: what the hints said just before it was taken */
+  bool bytes_paid;              /* its bytes were counted as gone before it was taken */
 } sb_taken;
 
 /* Takes a ledger, so the object stays. A closed one is opened only for clearing up. */
@@ -85,6 +88,8 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
 void sb_queue_schedule(sb_queue *q, uint64_t position);
 /* Takes the oldest AVAILABLE message; `token` is a free holding that becomes the message's. */
 sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t token, sb_taken *t);
+/* Did one that is older come back, so that it is ready? */
+bool sb_queue_older_ready(sb_queue *q, uint64_t position);
 /* After something was taken: the bound of a ring that was shrunk lazily falls with what is pending. */
 void sb_queue_lower_bound(sb_queue *q);
 /* Takes the cell at that position if it still is in state `from`. */
