@@ -15,23 +15,37 @@
  *
  * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=1 -DSTOPS=1 -DVIEWS
  * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=2 -DSLOTS=1 -DVIEWS
- * quick: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1
+ * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1
+ * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=0
+ * quick: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0
+ * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER
+ * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=1
+ * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DKEEPER
+ * full: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1
+ * full: -DPRODUCERS=2 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0
+ * full: -DPRODUCERS=1 -DCONSUMERS=1 -DPURGERS=1 -DMESSAGES=2 -DEVICT=1
+ * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=3 -DEVICT=1
  * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DKILLS=1 -DSTOPS=1
+ * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=2
+ * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=1 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=1 -DKEEPER
  * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=2 -DVIEWS
  * full: -DPRODUCERS=2 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=1 -DSTOPS=1
  * full: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DKILLS=1 -DSTOPS=1
  * full: -DPRODUCERS=1 -DCONSUMERS=1 -DPURGERS=1 -DMESSAGES=2 -DKILLS=1
  * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=3 -DKILLS=2 -DSTOPS=1 -DVIEWS
- * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=3 -DEVICT=1 -DKILLS=1 -DSTOPS=1
- * full: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1 -DKILLS=1
  * bitstate: -DPRODUCERS=2 -DCONSUMERS=2 -DMESSAGES=2 -DKILLS=1 -DSTOPS=1 -DVIEWS -w33 -Q2
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=1 -DFAULT_NO_INTENT
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=1 -DFAULT_ROLL_BACK
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=2 -DSLOTS=1 -DVIEWS -DFAULT_NO_GENERATION
  * full fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=1 -DKILLS=1 -DFAULT_ADD
- * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=2 -DDEFECT_ENQUEUE_FREED
- * defect: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1 -DDEFECT_EVICT_NEWEST
- * defect: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1 -DKILLS=1 -DDEFECT_RECONCILE
+ * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=2 -DFAULT_FREE_AT_ONCE
+ * fault: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1 -DFAULT_NO_SECOND_LOOK
+ * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DFAULT_IGNORE_MARKS
+ * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=2 -DFAULT_GIVE_UP_FIRST
+ * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DDEFECT_MARKS_AFTER
+ * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DDEFECT_PAY_UNMARKED
+ * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=1 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=1 -DKEEPER -DDEFECT_REAP_UNMARKED
+ * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DDEFECT_LOWERED_SILENTLY
  */
 #include "common.h"
 
@@ -92,9 +106,38 @@ bool returned_[MESSAGES];
 #ifdef EVICT
 #define TAIL ((cell_state[0] != EMPTY) + (MESSAGES > 1 && cell_state[1 % MESSAGES] != EMPTY) + (MESSAGES > 2 && cell_state[2 % MESSAGES] != EMPTY))
 #define READY ((cell_state[0] == AVAILABLE) + (MESSAGES > 1 && cell_state[1 % MESSAGES] == AVAILABLE) + (MESSAGES > 2 && cell_state[2 % MESSAGES] == AVAILABLE))
-#define RAISED (raised[0] + (ACTORS > 1 && raised[1 % ACTORS]) + (ACTORS > 2 && raised[2 % ACTORS]) + (ACTORS > 3 && raised[3 % ACTORS]))
-bool raised[ACTORS]; /* `taken` was raised by somebody alive for a cell that is not taken yet */
 short taken; /* the hint; the tail is counted from the cells */
+#define NEVER_TOO_LOW assert(TAIL - taken <= READY) /* I23: nothing more is evicted than has to be */
+#define LOWER_TAKEN atomic { FATE; taken--; NEVER_TOO_LOW }
+byte polls;
+#endif
+
+/* The marks of ledgers: how deep, and for each reconciler whether it was raised since he looked (in C a count of that). */
+#ifdef EVICT
+#if KILLS > 0 || defined(KEEPER)
+#define HINTS
+#define REAPING 0
+#define KEEPING 1
+byte hinting[ACTORS];
+bool quiet[2 * ACTORS];
+#define MARK(a) atomic { FATE; hinting[a]++; quiet[a] = false; quiet[ACTORS + a] = false }
+#define UNMARK(a) atomic { FATE; hinting[a]-- }
+#endif
+#endif
+#ifndef HINTS
+#define MARK(a) skip
+#define UNMARK(a) skip
+#endif
+#ifdef DEFECT_PAY_UNMARKED
+#define MARK_PAYING skip
+#define UNMARK_PAYING skip
+#define MARK_INSIDE MARK(me)
+#define UNMARK_INSIDE UNMARK(me)
+#else /* what is inside is marked already */
+#define MARK_PAYING MARK(me)
+#define UNMARK_PAYING UNMARK(me)
+#define MARK_INSIDE skip
+#define UNMARK_INSIDE skip
 #endif
 
 #define OWNED(p) (cell_state[p] == ACQUIRED || cell_state[p] == REMOVING || cell_state[p] == SETTLED)
@@ -164,12 +207,6 @@ inline take(to) {
     FATE;
     if
     :: cell_state[p] == AVAILABLE ->
-#ifdef EVICT
-       raised[me] = false;
-#endif
-#ifdef DEFECT_EVICT_NEWEST /* the victim was paid for when more was ready; meanwhile a consumer took the oldest */
-       assert(to != REMOVING || READY > EVICT);
-#endif
        cell_state[p] = to; cell_owner[p] = me; got = true; s = cell_slot[p];
        assert(ends[cell_body[p]] == 0)
     :: else -> got = false
@@ -213,15 +250,19 @@ inline settle_keeping_view() {
 
 inline release(mark) {
   atomic { FATE; cell_redelivered[p] = cell_redelivered[p] || mark }
+  flip()
+  atomic { FATE; hold_cell[me] = NOWHERE }
+}
+
+inline flip() {
   atomic {
     FATE;
     assert(cell_owner[p] == me && OWNED(p));
     cell_state[p] = AVAILABLE; cell_owner[p] = NOBODY
   }
 #ifdef EVICT
-  atomic { FATE; taken-- }
+  LOWER_TAKEN
 #endif
-  atomic { FATE; hold_cell[me] = NOWHERE }
 }
 
 inline oldest() { /* any cell may be the first AVAILABLE one for somebody: cursors differ */
@@ -241,24 +282,27 @@ inline oldest() { /* any cell may be the first AVAILABLE one for somebody: curso
 }
 
 #ifdef EVICT
-inline enforce() { /* keep EVICT messages: pay, then take the victim */
+/* sb_limits_enforce: pay, then take the victim. What was seen when it was paid for may be over: a consumer took the older one.
+ * So the evictor looks again when it has the victim, and puts it back; and begins anew, since somebody may have relied on
+ * what was paid. */
+inline enforce() {
   do
   :: atomic { FATE; before = taken }
      if
      :: atomic { TAIL - before <= EVICT -> break }
      :: atomic { else -> skip }
      fi;
+     MARK_PAYING;
      atomic {
        FATE;
        if
-       :: taken == before ->
-          assert(READY - RAISED > EVICT); /* I24: never evicts too much */
-          taken++; raised[me] = true; got = true
+       :: taken == before -> taken++; got = true
        :: else -> got = false
        fi
      }
      if
      :: got ->
+        MARK_INSIDE;
         do
         :: atomic {
              if
@@ -284,27 +328,80 @@ inline enforce() { /* keep EVICT messages: pay, then take the victim */
               fi
            fi
         od;
+        UNMARK_INSIDE;
         if
-        :: got -> settle()
-        :: else -> atomic { FATE; taken--; raised[me] = false } break
+        :: got ->
+           /* still_too_many */
+           atomic { FATE; before = TAIL }
+           atomic {
+             FATE;
+             fast = EVICT == 0 || before - taken >= EVICT;
+#ifdef FAULT_NO_SECOND_LOOK
+             fast = true;
+#endif
+             assert(!fast || READY >= EVICT) /* I24: what is newer, and more than the limit with it, stays */
+           }
+           if
+           :: fast -> settle()
+           :: else ->
+              MARK_INSIDE;
+              release(false);
+              UNMARK_INSIDE
+           fi
+        :: else ->
+           LOWER_TAKEN
+#ifdef DEFECT_LOWERED_SILENTLY
+           UNMARK_PAYING;
+           break
+#endif
         fi
      :: else
      fi;
+     UNMARK_PAYING;
      atomic { got = false; p = 0; s = 0; g = 0; before = 0; fast = false }
-  od
+  od;
+  atomic { got = false; p = 0; s = 0; g = 0; before = 0; fast = false }
+}
+#ifdef DEFECT_LOWERED_SILENTLY
+#define ENFORCE_AFTER skip
+#else
+#define ENFORCE_AFTER enforce()
+#endif
+
+/* sb_queue_take: before the CAS, in queues that evict; got tells */
+inline get(to) {
+  MARK(me);
+  atomic { FATE; taken++ }
+  do
+  :: oldest();
+     if
+     :: p == NOWHERE -> got = false; break
+     :: else
+     fi;
+     take(to);
+     if
+     :: got -> break
+     :: else
+     fi
+  od;
+  if
+  :: !got -> LOWER_TAKEN
+  :: else
+  fi;
+  UNMARK(me)
 }
 #else
 inline enforce() { skip }
+#define ENFORCE_AFTER skip
+inline get(to) { take(to) }
 #endif
 
 /* ---- actors ---- */
 
-#ifdef EVICT
-#define FALL dead_[me] = true; raised[me] = false
-#else
 #define FALL dead_[me] = true
+#ifndef POLLS
+#define POLLS 1
 #endif
-
 
 proctype Producer(byte me) {
   byte s, g, p, body_of;
@@ -356,7 +453,18 @@ out:
 proctype Consumer(byte me) {
   byte s, g, p;
   bool got, fast;
+#ifdef EVICT
+  short before;
+#endif
 again:
+#ifdef EVICT
+end_again:
+  if
+  :: atomic { READY > 0 }
+  :: atomic { polls < POLLS -> polls++ } /* it does not wait */
+  :: atomic { true -> goto out } /* it leaves: nobody but evictors takes what is there then */
+  fi;
+#else
   atomic {
     oldest();
     if
@@ -364,10 +472,8 @@ again:
     :: else
     fi
   }
-#ifdef EVICT
-  atomic { FATE; taken++; raised[me] = true } /* queues that evict: before the CAS */
 #endif
-  take(ACQUIRED);
+  get(ACQUIRED);
   if
   :: got ->
      atomic {
@@ -378,7 +484,12 @@ again:
        fi
      }
      if
-     :: got -> release(true)
+     :: got ->
+        MARK(me);
+        release(true);
+        UNMARK(me);
+        atomic { got = false; s = 0; g = 0; p = 0 }
+        enforce()
      :: else ->
         if
         :: settle()
@@ -387,20 +498,17 @@ again:
 #endif
         fi
      fi
-  :: else ->
-#ifdef EVICT
-     atomic { FATE; taken--; raised[me] = false }
-#else
-     skip
-#endif
+  :: else -> ENFORCE_AFTER
   fi;
   atomic { s = 0; g = 0; p = 0; got = false; fast = false }
   goto again;
+#ifndef EVICT
 wait:
 end_wait:
   (cell_state[0] == AVAILABLE || (MESSAGES > 1 && cell_state[1 % MESSAGES] == AVAILABLE) ||
    (MESSAGES > 2 && cell_state[2 % MESSAGES] == AVAILABLE) || (MESSAGES > 3 && cell_state[3 % MESSAGES] == AVAILABLE));
   goto again;
+#endif
 dead:
   atomic { FALL }
   goto out;
@@ -414,7 +522,11 @@ out:
 proctype Purger(byte me) { /* one pass of sb_limits_remove; what it took last it may put back (its bound) */
   byte s, g, p;
   bool got, fast;
+#ifdef EVICT
+  short before;
+#endif
 again:
+#ifndef EVICT
   atomic {
     oldest();
     if
@@ -422,19 +534,23 @@ again:
     :: else
     fi
   }
-#ifdef EVICT
-  atomic { FATE; taken++; raised[me] = true }
 #endif
-  take(REMOVING);
+  get(REMOVING);
   if
   :: got ->
      if
      :: settle()
-     :: release(false); goto out
+     :: MARK(me);
+        release(false);
+        UNMARK(me);
+        atomic { got = false; s = 0; g = 0; p = 0 }
+        ENFORCE_AFTER;
+        goto out
      fi
   :: else ->
 #ifdef EVICT
-     atomic { FATE; taken--; raised[me] = false }
+     ENFORCE_AFTER;
+     goto out
 #else
      skip
 #endif
@@ -448,6 +564,76 @@ halted:
   halted_[me] = true;
 out:
   atomic { gone[me] = true; s = 0; g = 0; p = 0; got = false; fast = false }
+}
+#endif
+
+#ifdef HINTS
+/* sb_upkeep_reconcile: sets `taken` right by what the cells say, if no ledger was marked meanwhile */
+inline read_queue() {
+  atomic { FATE; r_tail = TAIL }
+  atomic { FATE; r_taken = taken }
+  r_ready = 0; r_at = 0;
+  do
+  :: r_at < r_tail -> atomic { FATE; r_ready = r_ready + (cell_state[r_at] == AVAILABLE); r_at++ }
+  :: else -> break
+  od;
+  r_at = 0
+}
+inline reconcile(k) {
+  r_ok = true;
+#if !defined(DEFECT_MARKS_AFTER) && !defined(FAULT_IGNORE_MARKS)
+  r_at = 0;
+  do
+  :: r_ok && r_at < ACTORS -> atomic { FATE; r_ok = hinting[r_at] == 0; quiet[(k) * ACTORS + r_at] = r_ok; r_at++ }
+  :: else -> break
+  od;
+#endif
+  if
+  :: r_ok ->
+     read_queue();
+#if defined(DEFECT_MARKS_AFTER) || defined(FAULT_IGNORE_MARKS)
+     r_was = r_taken + 16 * r_tail + 64 * r_ready;
+     read_queue();
+     r_ok = r_was == r_taken + 16 * r_tail + 64 * r_ready;
+#endif
+#ifdef DEFECT_MARKS_AFTER
+     do
+     :: r_ok && r_at < ACTORS -> atomic { FATE; r_ok = hinting[r_at] == 0; r_at++ }
+     :: else -> break
+     od;
+#elif !defined(FAULT_IGNORE_MARKS)
+     do
+     :: r_ok && r_at < ACTORS -> atomic { FATE; r_ok = quiet[(k) * ACTORS + r_at]; r_at++ }
+     :: else -> break
+     od;
+#endif
+     if
+     :: r_ok && r_taken != r_tail - r_ready ->
+        atomic { FATE; if :: taken == r_taken -> taken = r_tail - r_ready; NEVER_TOO_LOW :: else fi }
+     :: else
+     fi
+  :: else
+  fi;
+  atomic {
+    r_ok = false; r_at = 0; r_tail = 0; r_taken = 0; r_ready = 0; r_was = 0; r_any = 0;
+    do
+    :: r_any < ACTORS -> quiet[(k) * ACTORS + r_any] = false; r_any++
+    :: else -> r_any = 0; break
+    od
+  }
+}
+#define RECONCILES byte r_at, r_any; short r_tail, r_taken, r_ready, r_was; bool r_ok
+#endif
+
+#ifdef KEEPER
+proctype Keeper() { /* a tick of the housekeeper, at any time */
+  RECONCILES;
+  reconcile(KEEPING);
+  goto out;
+dead:
+halted:
+out:
+  atomic { r_ok = false; r_at = 0; r_tail = 0; r_taken = 0; r_ready = 0; r_was = 0; r_any = 0 }
 }
 #endif
 
@@ -467,9 +653,22 @@ out:
   }
 #endif
 
+#ifdef EVICT
+#define FORGET d = 0; s = 0; p = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false; \
+  me = 0; before = 0; got = false; fast = false; r_ok = false; r_at = 0; r_any = 0; r_tail = 0; r_taken = 0; r_ready = 0; r_was = 0
+#else
+#define FORGET d = 0; s = 0; p = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false
+#endif
+
 proctype Reaper() {
   byte d, s, p, g, hs, hg;
   bool happened, found, there;
+#ifdef EVICT
+  byte me;
+  short before;
+  bool got, fast;
+  RECONCILES;
+#endif
 begin:
 end_begin:
   atomic {
@@ -525,7 +724,7 @@ end_begin:
                  atomic {
                    FATE;
                    if
-#ifdef DEFECT_ENQUEUE_FREED /* a second reaper takes the next generation for "it happened, and is gone" */
+#ifdef FAULT_FREE_AT_ONCE
                    :: h_state[s] == hs && h_gen[s] == hg -> h_state[s] = FREE; h_gen[s] = hg + 1
 #else
                    :: h_state[s] == hs && h_gen[s] == hg -> h_state[s] = ALLOC; h_owner[s] = d
@@ -582,6 +781,9 @@ continue_:
   :: else
   fi;
   /* release_cell */
+#if defined(EVICT) && !defined(DEFECT_REAP_UNMARKED)
+  MARK(d);
+#endif
   if
   :: hold_cell[d] != NOWHERE ->
      p = hold_cell[d];
@@ -608,29 +810,30 @@ continue_:
         fi;
         atomic { FATE; if :: cell_state[p] == hs && cell_owner[p] == d -> cell_state[p] = AVAILABLE; cell_owner[p] = NOBODY :: else fi }
 #ifdef EVICT
-        atomic { FATE; taken-- }
+        LOWER_TAKEN
 #endif
      :: else
      fi
   :: else
   fi;
-#ifdef DEFECT_RECONCILE
-  /* sb_upkeep_reconcile: two equal readings, then CAS of the hint */
-  atomic { FATE; hs = TAIL - taken; hg = READY; s = taken }
-  atomic { FATE; if :: hs == TAIL - taken && hg == READY && s == taken && hs != hg -> found = true :: else -> found = false fi }
-  if
-  :: found -> atomic { FATE; if :: taken == s -> taken = taken + hs - hg :: else fi }
-  :: else
-  fi;
+#ifdef EVICT
+  /* visit_ledgers: the ledger is the reaper's from here on; killed, it leaves it to its own reaper, who begins anew (so d is he) */
+  me = d; p = 0; s = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false;
+  atomic { FATE; hinting[d] = 0 }
+#ifdef FAULT_GIVE_UP_FIRST /* killed here, nobody goes on */
+  atomic { reaped[d] = true; FATE; reaped[d] = false }
+#endif
+  reconcile(REAPING);
+  enforce();
 #endif
   atomic { FATE; reaped[d] = true }
-  atomic { d = 0; s = 0; p = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false }
+  atomic { FORGET }
   goto begin;
 dead:
-  atomic { d = 0; s = 0; p = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false }
+  atomic { FORGET }
   goto begin;
 halted:
-  atomic { reaper_halted = true; d = 0; s = 0; p = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false }
+  atomic { reaper_halted = true; FORGET }
 }
 #endif
 
@@ -660,7 +863,7 @@ proctype Judge() {
        :: cell_state[i] == AVAILABLE -> /* nobody is left to take it */
           j = PRODUCERS; there = false;
           do
-          :: j < PRODUCERS + CONSUMERS -> there = there || (!dead_[j] && !halted_[j]); j++
+          :: j < PRODUCERS + CONSUMERS -> there = there || !gone[j]; j++
           :: else -> break
           od;
           assert(!there)
@@ -715,7 +918,9 @@ proctype Judge() {
     od;
     assert(excuse || sum == j);
 #ifdef EVICT
-    assert(excuse || TAIL - taken <= EVICT || KILLS > 0)
+    NEVER_TOO_LOW;
+    assert(excuse || kills > 0 || TAIL - taken == READY);
+    assert(excuse || TAIL - taken <= EVICT)
 #endif
   }
 }
@@ -753,6 +958,9 @@ init {
     i = 0;
 #if KILLS > 0
     run Reaper();
+#endif
+#ifdef KEEPER
+    run Keeper();
 #endif
     run Judge()
   }
