@@ -3,15 +3,18 @@
  * Messages of one queue: slab slot and ring cell together.
  *
  * Mirrors: sb_slab.c take, sb_slab_free, sb_slab_drop, sb_slab_drop_last; sb_queue.c sb_queue_enqueue, take_cell, took,
- *   finish, sb_queue_settle_as, sb_queue_end_view, sb_queue_release, sb_queue_take (paid and before); sb_limits.c
- *   sb_limits_enforce, evict, sb_limits_remove (purge); sb_recover.c judge_enqueue, judge_settle, settle_slot, release_cell,
- *   visit_intents, visit_slots, visit_cells.
+ *   finish, sb_queue_settle_as, sb_view_end, sb_queue_release, sb_queue_take (paid and before); sb_limits.c
+ *   sb_limits_enforce, evict, still_too_many, sb_limits_remove (purge); sb_upkeep.c sb_upkeep_reconcile; sb_ledger.c sb_hinting,
+ *   sb_ledger_hinting, sb_ledger_inherit; sb_judge.c judge_enqueue, judge_settle, sb_judge_cell; sb_recover.c settle_slot,
+ *   visit_slots, visit_cells, visit_ledgers, recover.
  * Abstracted: pages and hints (any AVAILABLE cell may be found, see pages.pml), notification (notify.pml), bytes,
- *   the further references of a moved message.
+ *   the further references of a moved message. With EVICT=n a ring of n; with KEEPER somebody reconciles beside all others.
  *
  * Claims: a message is given to nobody after its end, and ended once (no double ack); whoever holds a message finds its
  *   slot published and its payload unchanged; a message whose put returned is there, ended, or in the hands of somebody
- *   stopped; after reaping no slot and no cell is owned by the dead, and added = ended + there, exactly.
+ *   stopped; after reaping no slot and no cell is owned by the dead, and added = ended + there, exactly. With EVICT=n: never
+ *   is anything evicted when less than n remain, and at rest no more than n are pending; `taken` is never too low, and
+ *   exact at rest, if nobody was killed.
  *
  * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=1 -DSTOPS=1 -DVIEWS
  * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=2 -DSLOTS=1 -DVIEWS
@@ -40,7 +43,8 @@
  * full fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=1 -DKILLS=1 -DFAULT_ADD
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=2 -DFAULT_FREE_AT_ONCE
  * fault: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1 -DFAULT_NO_SECOND_LOOK
- * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DFAULT_IGNORE_MARKS
+ * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DFAULT_TAKEN_FIRST
+ * full fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DFAULT_IGNORE_MARKS
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=2 -DFAULT_GIVE_UP_FIRST
  * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DDEFECT_MARKS_AFTER
  * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DDEFECT_PAY_UNMARKED
@@ -128,6 +132,8 @@ bool quiet[2 * ACTORS];
 #define MARK(a) skip
 #define UNMARK(a) skip
 #endif
+/* Mended: an evictor is marked from before it pays until it has its victim. Reconciled in between, `taken` is one too low:
+ * of two in a ring of one it evicts both. */
 #ifdef DEFECT_PAY_UNMARKED
 #define MARK_PAYING skip
 #define UNMARK_PAYING skip
@@ -283,8 +289,9 @@ inline oldest() { /* any cell may be the first AVAILABLE one for somebody: curso
 
 #ifdef EVICT
 /* sb_limits_enforce: pay, then take the victim. What was seen when it was paid for may be over: a consumer took the older one.
- * So the evictor looks again when it has the victim, and puts it back; and begins anew, since somebody may have relied on
- * what was paid. */
+ * So the evictor looks again when it has the victim (still_too_many), or puts it back; and begins anew, since somebody may
+ * have relied on what was paid. An eviction is right if as many as the limit remain when it is decided. */
+#define RIGHT assert(!fast || READY >= EVICT) /* I24 */
 inline enforce() {
   do
   :: atomic { FATE; before = taken }
@@ -331,16 +338,20 @@ inline enforce() {
         UNMARK_INSIDE;
         if
         :: got ->
-           /* still_too_many */
+#ifdef FAULT_TAKEN_FIRST /* a message that comes, and one that goes, between the two: more seem to remain than ever did */
+           atomic { FATE; before = taken }
+           atomic { FATE; fast = EVICT == 0 || TAIL - before >= EVICT; RIGHT }
+#else
            atomic { FATE; before = TAIL }
            atomic {
              FATE;
              fast = EVICT == 0 || before - taken >= EVICT;
-#ifdef FAULT_NO_SECOND_LOOK
+#ifdef FAULT_NO_SECOND_LOOK /* 1 of 2 is paid for, a consumer takes the older one, and the newer one is the victim */
              fast = true;
 #endif
-             assert(!fast || READY >= EVICT) /* I24: what is newer, and more than the limit with it, stays */
+             RIGHT
            }
+#endif
            if
            :: fast -> settle()
            :: else ->
@@ -362,6 +373,9 @@ inline enforce() {
   od;
   atomic { got = false; p = 0; s = 0; g = 0; before = 0; fast = false }
 }
+/* Mended: whoever lowers `taken` without a message that is gone (a get that found nothing, a purge that puts back the last
+ * one, an evictor without a victim) looks whether that is too many now. Producers who saw it raised did not evict: get
+ * raises and finds nothing, two puts see one pending, get lowers; two remain in a ring of one. */
 #ifdef DEFECT_LOWERED_SILENTLY
 #define ENFORCE_AFTER skip
 #else
@@ -568,7 +582,9 @@ out:
 #endif
 
 #ifdef HINTS
-/* sb_upkeep_reconcile: sets `taken` right by what the cells say, if no ledger was marked meanwhile */
+/* sb_upkeep_reconcile: sets `taken` right by what the cells say. Mended: if no ledger is marked before, and none was raised
+ * since, however short. Marks that are looked at only afterwards say nothing: a consumer raises `taken`, both readings see
+ * that and the cell AVAILABLE, it takes the cell and lowers its mark; `taken` is lowered, and the next put evicts itself. */
 inline read_queue() {
   atomic { FATE; r_tail = TAIL }
   atomic { FATE; r_taken = taken }
@@ -724,7 +740,7 @@ end_begin:
                  atomic {
                    FATE;
                    if
-#ifdef FAULT_FREE_AT_ONCE
+#ifdef FAULT_FREE_AT_ONCE /* killed before the intent is cleared; the next reaper sees another generation: it had happened */
                    :: h_state[s] == hs && h_gen[s] == hg -> h_state[s] = FREE; h_gen[s] = hg + 1
 #else
                    :: h_state[s] == hs && h_gen[s] == hg -> h_state[s] = ALLOC; h_owner[s] = d
@@ -780,8 +796,8 @@ continue_:
      fi
   :: else
   fi;
-  /* release_cell */
-#if defined(EVICT) && !defined(DEFECT_REAP_UNMARKED)
+  /* sb_judge_cell */
+#if defined(EVICT) && !defined(DEFECT_REAP_UNMARKED) /* mended: reconciled between the flip and the hint, `taken` is lowered twice */
   MARK(d);
 #endif
   if

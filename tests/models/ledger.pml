@@ -5,8 +5,8 @@
  *
  * Mirrors: sb_ledger.h sb_intent_begin, sb_intent_end, sb_ledger_count, sb_ledger_hold; sb_ledger.c sb_ledger_adopt,
  *   sb_ledger_leave, sb_ledger_sum, sb_ledger_holding; sb_queue.c sb_queue_enqueue, took, sb_queue_settle_as,
- *   sb_queue_release (what they write to the ledger, and when); sb_queue_count_ready; sb_recover.c raise_to, judge,
- *   judge_enqueue, judge_settle, visit_intents, visit_ledgers; sb_api_messages.c drop_new.
+ *   sb_queue_release (what they write to the ledger, and when); sb_queue_count_ready; sb_judge.c raise_to, judge,
+ *   judge_enqueue, judge_settle; sb_recover.c visit_ledgers; sb_api_messages.c drop_new.
  * Abstracted: slot and cell are one evidence for each message (it happened, or not), which is what cell.pml proves of them;
  *   one counter for all ways out; one message at a time in a ledger's hands; bytes of every message are 2.
  *
@@ -14,18 +14,18 @@
  *   a ledger without owner; a connection never writes a ledger that another owns; a live reading of what is ready is
  *   too low by no more than one for each connection that is in the middle of an operation.
  *
- * quick: -DMESSAGES=2 -DKILLS=1 -DSTOPS=1
+ * full: -DMESSAGES=2 -DKILLS=1 -DSTOPS=1
  * quick: -DMESSAGES=2 -DKILLS=2 -DLEDGERS=1
  * quick: -DMESSAGES=1 -DREADER
  * full: -DMESSAGES=2 -DREADER
- * quick: -DMESSAGES=1 -DKILLS=2 -DDROPPER
+ * full: -DMESSAGES=1 -DKILLS=2 -DDROPPER
  * full: -DMESSAGES=2 -DREADER -DSTOPS=1
  * full: -DMESSAGES=3 -DKILLS=2 -DSTOPS=1
  * bitstate: -DMESSAGES=3 -DOWNERS=3 -DKILLS=2 -DSTOPS=1 -w33 -Q2
  * fault: -DMESSAGES=2 -DKILLS=1 -DFAULT_ADD
  * fault: -DMESSAGES=2 -DKILLS=1 -DFAULT_FORGET
  * fault: -DMESSAGES=1 -DKILLS=1 -DDROPPER -DFAULT_REFUSED_IS_ADDED
- * fault: -DMESSAGES=3 -DREADER -DFAULT_ADDED_FIRST
+ * full fault: -DMESSAGES=3 -DREADER -DFAULT_ADDED_FIRST
  */
 #include "common.h"
 
@@ -206,7 +206,7 @@ end_begin:
   l = ledger_of[d];
   if
   :: l != NOBODY && owner[l] == d ->
-     /* visit_intents */
+     /* sb_judge_intent */
      atomic { FATE; k = kind[l]; m = what[l] }
      if
      :: k == ENQUEUE ->
@@ -266,7 +266,7 @@ proctype Reader() {
     :: else -> i = 0; break
     od
   }
-#ifdef FAULT_ADDED_FIRST
+#ifdef FAULT_ADDED_FIRST /* what comes and goes in between counts as gone only */
   do
   :: atomic { i < LEDGERS -> n = n + added[i]; i++ }
   :: else -> i = 0; break

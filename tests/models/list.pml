@@ -10,7 +10,8 @@
  * Claims: a listed node has a live entry at or behind the head of the list of its queue, at all times; only dead entries are
  *   dropped; an iteration finds only nodes of its queue, and never ends empty if a node was listed all the while.
  *
- * quick: -DMOVES=5
+ * quick: -DMOVES=4
+ * full: -DMOVES=5
  * quick: -DMOVES=5 -DITERATORS -DONE_QUEUE
  * full: -DMOVES=6 -DITERATORS -DONE_QUEUE
  * full: -DMOVES=4 -DMOVERS -DKILLS=1 -DONE_QUEUE
@@ -251,7 +252,7 @@ locate:
         }
      :: else
      fi;
-#ifndef FAULT_TRUST_LEAF /* a page that was used again, perhaps by another list: its entries are not ours, nor is its end */
+#ifndef FAULT_TRUST_LEAF /* used again, perhaps by another list: its entries are not ours, nor is its end the end of our list */
      atomic { FATE; e = gen[slot] != g }
      if
      :: e -> e = 0; found = false; pending = false; ok = false; goto locate

@@ -5,11 +5,12 @@
  *
  * Mirrors: sb_page.c sb_page_descend, grow, new_page, link_page, link_done, sb_page_retire, all_done, sb_page_settle,
  *   sb_page_links, sweep; sb_ring.c sb_ring_append, sb_ring_finish, sb_ring_redo; sb_recover.c settle_slot (pages),
- *   publish_or_free, visit_slots (HOLD_PAGE), release_cell (of a TOMBSTONE, and of a cell that is held); sb_housekeeping.c scrub_list.
+ *   publish_or_free, visit_slots (HOLD_PAGE); sb_judge.c sb_judge_cell (of a TOMBSTONE, and of a cell that is held);
+ *   sb_housekeeping.c scrub_list.
  *   With RETURNED: sb_queue.c sb_queue_release, take_returned; sb_returned.c sb_returned_mark, sb_returned_is_marked,
- *   sb_returned_clear, search, clear_bit, sb_returned_next; sb_recover.c release_cell.
+ *   sb_returned_clear, search, clear_bit, sb_returned_next; sb_judge.c sb_judge_cell.
  * Abstracted: a page has CELLS cells or two children; a link and the header it leads to are read in one step, and a link with
- *   "still"; the lines of a page are set together with its header, while it is nobody else's. The order of finishing marks
+ *   "still" (sb_page_is_current); the lines of a page are set together with its header, while it is nobody else's. The order of finishing marks
  *   is sequentially consistent here: ten who finish the last ten cells at once can miss each other in a store buffer.
  *
  * Claims: a cell that was filled is found until it is finished; an append never fills a cell of a page's other life; what was
@@ -493,7 +494,7 @@ end_begin:
      n = 0; m = 0; k = 0; p = 0
   :: else
   fi;
-  /* release_cell: what is ended for good here, as judge_settle does; and the finished mark of a TOMBSTONE */
+  /* sb_judge_cell: what is ended for good here, as judge_settle does; and the finished mark of a TOMBSTONE */
   if
   :: hold_cell[d] != NOWHERE ->
      at = hold_cell[d];
@@ -538,12 +539,12 @@ inline sweep() {
           FATE;
           ok = h_state[i] == PUBLISHED && height[i] == at && IN_TREE(i);
           if
-          :: ok -> s = i; g = h_gen[i] % 8; level_ = at
+          :: ok -> s = i; g = h_gen[i] % 8; level_ = at; y = h_gen[i]
           :: else
           fi
         }
         if
-        :: ok -> try_retire(); s = 0; g = 0; level_ = 0; found = 0; p = 0
+        :: ok -> try_retire(); more = more || h_gen[i] != y; s = 0; g = 0; level_ = 0; found = 0; p = 0; y = 0
         :: else
         fi;
         i++
@@ -557,22 +558,30 @@ inline sweep() {
 
 #ifdef SWEEPER
 proctype Sweeper(byte me) { /* beside all others, once */
-  byte at, i, s, g, l, n, m, level_, found, p, k;
-  bool ok;
+  byte at, i, y, s, g, l, n, m, level_, found, p, k;
+  bool ok, more;
   sweep();
 dead:
 halted:
-  skip
+  atomic { at = 0; i = 0; y = 0; s = 0; g = 0; l = 0; n = 0; m = 0; level_ = 0; found = 0; p = 0; k = 0; ok = false; more = false }
 }
 #endif
 
 proctype Judge(byte me) {
-  byte at, i, s, g, l, n, m, level_, found, p, k;
-  bool ok;
+  byte at, i, y, s, g, l, n, m, level_, found, p, k;
+  bool ok, more, swept;
+again:
   timeout;
   if
-  :: stops > 0 || reaper_halted -> goto end_
-  :: stops == 0 && !reaper_halted && kills > 0 -> atomic { kills = KILLS; stops = STOPS } sweep()
+  :: !swept && (stops > 0 || reaper_halted) -> goto end_
+  :: else ->
+     if
+     :: kills > 0 -> atomic { kills = KILLS; stops = STOPS; swept = true } sweep()
+     :: else
+     fi
+  fi;
+  if
+  :: more -> more = false; goto again /* whoever waits for memory goes on */
   :: else
   fi;
   atomic {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sleeping and waking: the wake word of an IO thread with the flags of its connection; with ROOM the threads that wait for
- * room in a queue; with ROW the threads that wait for a consumer's row, and its eventfd.
+ * room in a queue, or for memory; with ROW the threads that wait for a consumer's row, and its eventfd.
  *
  * Mirrors: sb_wait.c sb_wake_arm, sb_wake_disarm, sb_wake_sleep, sb_wake_ring; sb_consumer.c notify_work, sb_consumer_turn
  *   (clearing of flags), wake_one_of, sb_consumer_room_made, push, signal_row; sb_io.c collect, some_turns, sb_io_run,
@@ -12,7 +12,7 @@
  * Claims: nobody sleeps while there is something for him, without any bounded sleep running out; after a kill or a stop not
  *   longer than one bounded sleep, and even that only if nobody told him to the end. A wake-up is not passed around without end.
  *
- * quick: -DJOBS=2
+ * full: -DJOBS=2
  * quick: -DJOBS=2 -DKILLS=1 -DSTOPS=1
  * quick: -DROOM -DPASSER -DKILLS=1 -DSTOPS=1
  * quick: -DROOM -DPASSER -DGIVES_BACK -DMADE=1
@@ -370,7 +370,7 @@ proctype Passer() { /* puts without waiting; or finds out that it cannot (bytes,
   if
   :: ok ->
      atomic { FATE; room++; ok = false }
-#ifndef DEFECT_GIVE_BACK_SILENTLY /* mended: whoever looked meanwhile saw no room, and sleeps */
+#ifndef DEFECT_GIVE_BACK_SILENTLY /* mended: it tells (prepare, take_back, admit, move). Whoever looked meanwhile saw no room, and sleeps */
      room_made()
 #endif
   :: true
