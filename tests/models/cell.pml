@@ -3,35 +3,53 @@
  * Messages of one queue: slab slot and ring cell together.
  *
  * Mirrors: sb_slab.c take, sb_slab_free, sb_slab_drop, sb_slab_drop_last; sb_queue.c sb_queue_enqueue, take_cell, took,
- *   finish, sb_queue_settle_as, sb_queue_end_view, sb_queue_release, sb_queue_take (paid and before); sb_limits.c
- *   sb_limits_enforce, evict, sb_limits_remove (purge); sb_recover.c judge_enqueue, judge_settle, settle_slot, release_cell,
- *   visit_intents, visit_slots, visit_cells.
+ *   finish, sb_queue_settle_as, sb_view_end, sb_queue_release, sb_queue_take (paid and before); sb_limits.c
+ *   sb_limits_enforce, evict, still_too_many, sb_limits_remove (purge); sb_upkeep.c sb_upkeep_reconcile; sb_ledger.c sb_hinting,
+ *   sb_ledger_hinting, sb_ledger_inherit; sb_judge.c judge_enqueue, judge_settle, sb_judge_cell; sb_recover.c settle_slot,
+ *   visit_slots, visit_cells, visit_ledgers, recover.
  * Abstracted: pages and hints (any AVAILABLE cell may be found, see pages.pml), notification (notify.pml), bytes,
- *   the further references of a moved message.
+ *   the further references of a moved message. With EVICT=n a ring of n; with KEEPER somebody reconciles beside all others.
  *
  * Claims: a message is given to nobody after its end, and ended once (no double ack); whoever holds a message finds its
  *   slot published and its payload unchanged; a message whose put returned is there, ended, or in the hands of somebody
- *   stopped; after reaping no slot and no cell is owned by the dead, and added = ended + there, exactly.
+ *   stopped; after reaping no slot and no cell is owned by the dead, and added = ended + there, exactly. With EVICT=n: never
+ *   is anything evicted when less than n remain, and at rest no more than n are pending; `taken` is never too low, and
+ *   exact at rest, if nobody was killed.
  *
  * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=1 -DSTOPS=1 -DVIEWS
  * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=2 -DSLOTS=1 -DVIEWS
- * quick: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1
+ * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1
+ * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=0
+ * quick: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0
+ * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER
+ * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=1
+ * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DKEEPER
+ * full: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1
+ * full: -DPRODUCERS=2 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0
+ * full: -DPRODUCERS=1 -DCONSUMERS=1 -DPURGERS=1 -DMESSAGES=2 -DEVICT=1
+ * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=3 -DEVICT=1
  * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DKILLS=1 -DSTOPS=1
+ * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=2
+ * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=1 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=1 -DKEEPER
  * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=2 -DVIEWS
  * full: -DPRODUCERS=2 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=1 -DSTOPS=1
  * full: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DKILLS=1 -DSTOPS=1
  * full: -DPRODUCERS=1 -DCONSUMERS=1 -DPURGERS=1 -DMESSAGES=2 -DKILLS=1
  * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=3 -DKILLS=2 -DSTOPS=1 -DVIEWS
- * full: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=3 -DEVICT=1 -DKILLS=1 -DSTOPS=1
- * full: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1 -DKILLS=1
  * bitstate: -DPRODUCERS=2 -DCONSUMERS=2 -DMESSAGES=2 -DKILLS=1 -DSTOPS=1 -DVIEWS -w33 -Q2
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=1 -DFAULT_NO_INTENT
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=1 -DFAULT_ROLL_BACK
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=2 -DSLOTS=1 -DVIEWS -DFAULT_NO_GENERATION
  * full fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=1 -DKILLS=1 -DFAULT_ADD
- * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=2 -DDEFECT_ENQUEUE_FREED
- * defect: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1 -DDEFECT_EVICT_NEWEST
- * defect: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1 -DKILLS=1 -DDEFECT_RECONCILE
+ * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=2 -DFAULT_FREE_AT_ONCE
+ * fault: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1 -DFAULT_NO_SECOND_LOOK
+ * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DFAULT_TAKEN_FIRST
+ * full fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DFAULT_IGNORE_MARKS
+ * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=2 -DFAULT_GIVE_UP_FIRST
+ * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DDEFECT_MARKS_AFTER
+ * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DDEFECT_PAY_UNMARKED
+ * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=1 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=1 -DKEEPER -DDEFECT_REAP_UNMARKED
+ * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DDEFECT_LOWERED_SILENTLY
  */
 #include "common.h"
 
@@ -92,9 +110,40 @@ bool returned_[MESSAGES];
 #ifdef EVICT
 #define TAIL ((cell_state[0] != EMPTY) + (MESSAGES > 1 && cell_state[1 % MESSAGES] != EMPTY) + (MESSAGES > 2 && cell_state[2 % MESSAGES] != EMPTY))
 #define READY ((cell_state[0] == AVAILABLE) + (MESSAGES > 1 && cell_state[1 % MESSAGES] == AVAILABLE) + (MESSAGES > 2 && cell_state[2 % MESSAGES] == AVAILABLE))
-#define RAISED (raised[0] + (ACTORS > 1 && raised[1 % ACTORS]) + (ACTORS > 2 && raised[2 % ACTORS]) + (ACTORS > 3 && raised[3 % ACTORS]))
-bool raised[ACTORS]; /* `taken` was raised by somebody alive for a cell that is not taken yet */
 short taken; /* the hint; the tail is counted from the cells */
+#define NEVER_TOO_LOW assert(TAIL - taken <= READY) /* I23: nothing more is evicted than has to be */
+#define LOWER_TAKEN atomic { FATE; taken--; NEVER_TOO_LOW }
+byte polls;
+#endif
+
+/* The marks of ledgers: how deep, and for each reconciler whether it was raised since he looked (in C a count of that). */
+#ifdef EVICT
+#if KILLS > 0 || defined(KEEPER)
+#define HINTS
+#define REAPING 0
+#define KEEPING 1
+byte hinting[ACTORS];
+bool quiet[2 * ACTORS];
+#define MARK(a) atomic { FATE; hinting[a]++; quiet[a] = false; quiet[ACTORS + a] = false }
+#define UNMARK(a) atomic { FATE; hinting[a]-- }
+#endif
+#endif
+#ifndef HINTS
+#define MARK(a) skip
+#define UNMARK(a) skip
+#endif
+/* Mended: an evictor is marked from before it pays until it has its victim. Reconciled in between, `taken` is one too low:
+ * of two in a ring of one it evicts both. */
+#ifdef DEFECT_PAY_UNMARKED
+#define MARK_PAYING skip
+#define UNMARK_PAYING skip
+#define MARK_INSIDE MARK(me)
+#define UNMARK_INSIDE UNMARK(me)
+#else /* what is inside is marked already */
+#define MARK_PAYING MARK(me)
+#define UNMARK_PAYING UNMARK(me)
+#define MARK_INSIDE skip
+#define UNMARK_INSIDE skip
 #endif
 
 #define OWNED(p) (cell_state[p] == ACQUIRED || cell_state[p] == REMOVING || cell_state[p] == SETTLED)
@@ -164,12 +213,6 @@ inline take(to) {
     FATE;
     if
     :: cell_state[p] == AVAILABLE ->
-#ifdef EVICT
-       raised[me] = false;
-#endif
-#ifdef DEFECT_EVICT_NEWEST /* the victim was paid for when more was ready; meanwhile a consumer took the oldest */
-       assert(to != REMOVING || READY > EVICT);
-#endif
        cell_state[p] = to; cell_owner[p] = me; got = true; s = cell_slot[p];
        assert(ends[cell_body[p]] == 0)
     :: else -> got = false
@@ -213,15 +256,19 @@ inline settle_keeping_view() {
 
 inline release(mark) {
   atomic { FATE; cell_redelivered[p] = cell_redelivered[p] || mark }
+  flip()
+  atomic { FATE; hold_cell[me] = NOWHERE }
+}
+
+inline flip() {
   atomic {
     FATE;
     assert(cell_owner[p] == me && OWNED(p));
     cell_state[p] = AVAILABLE; cell_owner[p] = NOBODY
   }
 #ifdef EVICT
-  atomic { FATE; taken-- }
+  LOWER_TAKEN
 #endif
-  atomic { FATE; hold_cell[me] = NOWHERE }
 }
 
 inline oldest() { /* any cell may be the first AVAILABLE one for somebody: cursors differ */
@@ -241,24 +288,28 @@ inline oldest() { /* any cell may be the first AVAILABLE one for somebody: curso
 }
 
 #ifdef EVICT
-inline enforce() { /* keep EVICT messages: pay, then take the victim */
+/* sb_limits_enforce: pay, then take the victim. What was seen when it was paid for may be over: a consumer took the older one.
+ * So the evictor looks again when it has the victim (still_too_many), or puts it back; and begins anew, since somebody may
+ * have relied on what was paid. An eviction is right if as many as the limit remain when it is decided. */
+#define RIGHT assert(!fast || READY >= EVICT) /* I24 */
+inline enforce() {
   do
   :: atomic { FATE; before = taken }
      if
      :: atomic { TAIL - before <= EVICT -> break }
      :: atomic { else -> skip }
      fi;
+     MARK_PAYING;
      atomic {
        FATE;
        if
-       :: taken == before ->
-          assert(READY - RAISED > EVICT); /* I24: never evicts too much */
-          taken++; raised[me] = true; got = true
+       :: taken == before -> taken++; got = true
        :: else -> got = false
        fi
      }
      if
      :: got ->
+        MARK_INSIDE;
         do
         :: atomic {
              if
@@ -284,27 +335,87 @@ inline enforce() { /* keep EVICT messages: pay, then take the victim */
               fi
            fi
         od;
+        UNMARK_INSIDE;
         if
-        :: got -> settle()
-        :: else -> atomic { FATE; taken--; raised[me] = false } break
+        :: got ->
+#ifdef FAULT_TAKEN_FIRST /* a message that comes, and one that goes, between the two: more seem to remain than ever did */
+           atomic { FATE; before = taken }
+           atomic { FATE; fast = EVICT == 0 || TAIL - before >= EVICT; RIGHT }
+#else
+           atomic { FATE; before = TAIL }
+           atomic {
+             FATE;
+             fast = EVICT == 0 || before - taken >= EVICT;
+#ifdef FAULT_NO_SECOND_LOOK /* 1 of 2 is paid for, a consumer takes the older one, and the newer one is the victim */
+             fast = true;
+#endif
+             RIGHT
+           }
+#endif
+           if
+           :: fast -> settle()
+           :: else ->
+              MARK_INSIDE;
+              release(false);
+              UNMARK_INSIDE
+           fi
+        :: else ->
+           LOWER_TAKEN
+#ifdef DEFECT_LOWERED_SILENTLY
+           UNMARK_PAYING;
+           break
+#endif
         fi
      :: else
      fi;
+     UNMARK_PAYING;
      atomic { got = false; p = 0; s = 0; g = 0; before = 0; fast = false }
-  od
+  od;
+  atomic { got = false; p = 0; s = 0; g = 0; before = 0; fast = false }
+}
+/* Mended: whoever lowers `taken` without a message that is gone (a get that found nothing, a purge that puts back the last
+ * one, an evictor without a victim) looks whether that is too many now. Producers who saw it raised did not evict: get
+ * raises and finds nothing, two puts see one pending, get lowers; two remain in a ring of one. */
+#ifdef DEFECT_LOWERED_SILENTLY
+#define ENFORCE_AFTER skip
+#else
+#define ENFORCE_AFTER enforce()
+#endif
+
+/* sb_queue_take: before the CAS, in queues that evict; got tells */
+inline get(to) {
+  MARK(me);
+  atomic { FATE; taken++ }
+  do
+  :: oldest();
+     if
+     :: p == NOWHERE -> got = false; break
+     :: else
+     fi;
+     take(to);
+     if
+     :: got -> break
+     :: else
+     fi
+  od;
+  if
+  :: !got -> LOWER_TAKEN
+  :: else
+  fi;
+  UNMARK(me)
 }
 #else
 inline enforce() { skip }
+#define ENFORCE_AFTER skip
+inline get(to) { take(to) }
 #endif
 
 /* ---- actors ---- */
 
-#ifdef EVICT
-#define FALL dead_[me] = true; raised[me] = false
-#else
 #define FALL dead_[me] = true
+#ifndef POLLS
+#define POLLS 1
 #endif
-
 
 proctype Producer(byte me) {
   byte s, g, p, body_of;
@@ -356,7 +467,18 @@ out:
 proctype Consumer(byte me) {
   byte s, g, p;
   bool got, fast;
+#ifdef EVICT
+  short before;
+#endif
 again:
+#ifdef EVICT
+end_again:
+  if
+  :: atomic { READY > 0 }
+  :: atomic { polls < POLLS -> polls++ } /* it does not wait */
+  :: atomic { true -> goto out } /* it leaves: nobody but evictors takes what is there then */
+  fi;
+#else
   atomic {
     oldest();
     if
@@ -364,10 +486,8 @@ again:
     :: else
     fi
   }
-#ifdef EVICT
-  atomic { FATE; taken++; raised[me] = true } /* queues that evict: before the CAS */
 #endif
-  take(ACQUIRED);
+  get(ACQUIRED);
   if
   :: got ->
      atomic {
@@ -378,7 +498,12 @@ again:
        fi
      }
      if
-     :: got -> release(true)
+     :: got ->
+        MARK(me);
+        release(true);
+        UNMARK(me);
+        atomic { got = false; s = 0; g = 0; p = 0 }
+        enforce()
      :: else ->
         if
         :: settle()
@@ -387,20 +512,17 @@ again:
 #endif
         fi
      fi
-  :: else ->
-#ifdef EVICT
-     atomic { FATE; taken--; raised[me] = false }
-#else
-     skip
-#endif
+  :: else -> ENFORCE_AFTER
   fi;
   atomic { s = 0; g = 0; p = 0; got = false; fast = false }
   goto again;
+#ifndef EVICT
 wait:
 end_wait:
   (cell_state[0] == AVAILABLE || (MESSAGES > 1 && cell_state[1 % MESSAGES] == AVAILABLE) ||
    (MESSAGES > 2 && cell_state[2 % MESSAGES] == AVAILABLE) || (MESSAGES > 3 && cell_state[3 % MESSAGES] == AVAILABLE));
   goto again;
+#endif
 dead:
   atomic { FALL }
   goto out;
@@ -414,7 +536,11 @@ out:
 proctype Purger(byte me) { /* one pass of sb_limits_remove; what it took last it may put back (its bound) */
   byte s, g, p;
   bool got, fast;
+#ifdef EVICT
+  short before;
+#endif
 again:
+#ifndef EVICT
   atomic {
     oldest();
     if
@@ -422,19 +548,23 @@ again:
     :: else
     fi
   }
-#ifdef EVICT
-  atomic { FATE; taken++; raised[me] = true }
 #endif
-  take(REMOVING);
+  get(REMOVING);
   if
   :: got ->
      if
      :: settle()
-     :: release(false); goto out
+     :: MARK(me);
+        release(false);
+        UNMARK(me);
+        atomic { got = false; s = 0; g = 0; p = 0 }
+        ENFORCE_AFTER;
+        goto out
      fi
   :: else ->
 #ifdef EVICT
-     atomic { FATE; taken--; raised[me] = false }
+     ENFORCE_AFTER;
+     goto out
 #else
      skip
 #endif
@@ -448,6 +578,78 @@ halted:
   halted_[me] = true;
 out:
   atomic { gone[me] = true; s = 0; g = 0; p = 0; got = false; fast = false }
+}
+#endif
+
+#ifdef HINTS
+/* sb_upkeep_reconcile: sets `taken` right by what the cells say. Mended: if no ledger is marked before, and none was raised
+ * since, however short. Marks that are looked at only afterwards say nothing: a consumer raises `taken`, both readings see
+ * that and the cell AVAILABLE, it takes the cell and lowers its mark; `taken` is lowered, and the next put evicts itself. */
+inline read_queue() {
+  atomic { FATE; r_tail = TAIL }
+  atomic { FATE; r_taken = taken }
+  r_ready = 0; r_at = 0;
+  do
+  :: r_at < r_tail -> atomic { FATE; r_ready = r_ready + (cell_state[r_at] == AVAILABLE); r_at++ }
+  :: else -> break
+  od;
+  r_at = 0
+}
+inline reconcile(k) {
+  r_ok = true;
+#if !defined(DEFECT_MARKS_AFTER) && !defined(FAULT_IGNORE_MARKS)
+  r_at = 0;
+  do
+  :: r_ok && r_at < ACTORS -> atomic { FATE; r_ok = hinting[r_at] == 0; quiet[(k) * ACTORS + r_at] = r_ok; r_at++ }
+  :: else -> break
+  od;
+#endif
+  if
+  :: r_ok ->
+     read_queue();
+#if defined(DEFECT_MARKS_AFTER) || defined(FAULT_IGNORE_MARKS)
+     r_was = r_taken + 16 * r_tail + 64 * r_ready;
+     read_queue();
+     r_ok = r_was == r_taken + 16 * r_tail + 64 * r_ready;
+#endif
+#ifdef DEFECT_MARKS_AFTER
+     do
+     :: r_ok && r_at < ACTORS -> atomic { FATE; r_ok = hinting[r_at] == 0; r_at++ }
+     :: else -> break
+     od;
+#elif !defined(FAULT_IGNORE_MARKS)
+     do
+     :: r_ok && r_at < ACTORS -> atomic { FATE; r_ok = quiet[(k) * ACTORS + r_at]; r_at++ }
+     :: else -> break
+     od;
+#endif
+     if
+     :: r_ok && r_taken != r_tail - r_ready ->
+        atomic { FATE; if :: taken == r_taken -> taken = r_tail - r_ready; NEVER_TOO_LOW :: else fi }
+     :: else
+     fi
+  :: else
+  fi;
+  atomic {
+    r_ok = false; r_at = 0; r_tail = 0; r_taken = 0; r_ready = 0; r_was = 0; r_any = 0;
+    do
+    :: r_any < ACTORS -> quiet[(k) * ACTORS + r_any] = false; r_any++
+    :: else -> r_any = 0; break
+    od
+  }
+}
+#define RECONCILES byte r_at, r_any; short r_tail, r_taken, r_ready, r_was; bool r_ok
+#endif
+
+#ifdef KEEPER
+proctype Keeper() { /* a tick of the housekeeper, at any time */
+  RECONCILES;
+  reconcile(KEEPING);
+  goto out;
+dead:
+halted:
+out:
+  atomic { r_ok = false; r_at = 0; r_tail = 0; r_taken = 0; r_ready = 0; r_was = 0; r_any = 0 }
 }
 #endif
 
@@ -467,9 +669,22 @@ out:
   }
 #endif
 
+#ifdef EVICT
+#define FORGET d = 0; s = 0; p = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false; \
+  me = 0; before = 0; got = false; fast = false; r_ok = false; r_at = 0; r_any = 0; r_tail = 0; r_taken = 0; r_ready = 0; r_was = 0
+#else
+#define FORGET d = 0; s = 0; p = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false
+#endif
+
 proctype Reaper() {
   byte d, s, p, g, hs, hg;
   bool happened, found, there;
+#ifdef EVICT
+  byte me;
+  short before;
+  bool got, fast;
+  RECONCILES;
+#endif
 begin:
 end_begin:
   atomic {
@@ -525,7 +740,7 @@ end_begin:
                  atomic {
                    FATE;
                    if
-#ifdef DEFECT_ENQUEUE_FREED /* a second reaper takes the next generation for "it happened, and is gone" */
+#ifdef FAULT_FREE_AT_ONCE /* killed before the intent is cleared; the next reaper sees another generation: it had happened */
                    :: h_state[s] == hs && h_gen[s] == hg -> h_state[s] = FREE; h_gen[s] = hg + 1
 #else
                    :: h_state[s] == hs && h_gen[s] == hg -> h_state[s] = ALLOC; h_owner[s] = d
@@ -581,7 +796,10 @@ continue_:
      fi
   :: else
   fi;
-  /* release_cell */
+  /* sb_judge_cell */
+#if defined(EVICT) && !defined(DEFECT_REAP_UNMARKED) /* mended: reconciled between the flip and the hint, `taken` is lowered twice */
+  MARK(d);
+#endif
   if
   :: hold_cell[d] != NOWHERE ->
      p = hold_cell[d];
@@ -608,29 +826,30 @@ continue_:
         fi;
         atomic { FATE; if :: cell_state[p] == hs && cell_owner[p] == d -> cell_state[p] = AVAILABLE; cell_owner[p] = NOBODY :: else fi }
 #ifdef EVICT
-        atomic { FATE; taken-- }
+        LOWER_TAKEN
 #endif
      :: else
      fi
   :: else
   fi;
-#ifdef DEFECT_RECONCILE
-  /* sb_upkeep_reconcile: two equal readings, then CAS of the hint */
-  atomic { FATE; hs = TAIL - taken; hg = READY; s = taken }
-  atomic { FATE; if :: hs == TAIL - taken && hg == READY && s == taken && hs != hg -> found = true :: else -> found = false fi }
-  if
-  :: found -> atomic { FATE; if :: taken == s -> taken = taken + hs - hg :: else fi }
-  :: else
-  fi;
+#ifdef EVICT
+  /* visit_ledgers: the ledger is the reaper's from here on; killed, it leaves it to its own reaper, who begins anew (so d is he) */
+  me = d; p = 0; s = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false;
+  atomic { FATE; hinting[d] = 0 }
+#ifdef FAULT_GIVE_UP_FIRST /* killed here, nobody goes on */
+  atomic { reaped[d] = true; FATE; reaped[d] = false }
+#endif
+  reconcile(REAPING);
+  enforce();
 #endif
   atomic { FATE; reaped[d] = true }
-  atomic { d = 0; s = 0; p = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false }
+  atomic { FORGET }
   goto begin;
 dead:
-  atomic { d = 0; s = 0; p = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false }
+  atomic { FORGET }
   goto begin;
 halted:
-  atomic { reaper_halted = true; d = 0; s = 0; p = 0; g = 0; hs = 0; hg = 0; happened = false; found = false; there = false }
+  atomic { reaper_halted = true; FORGET }
 }
 #endif
 
@@ -660,7 +879,7 @@ proctype Judge() {
        :: cell_state[i] == AVAILABLE -> /* nobody is left to take it */
           j = PRODUCERS; there = false;
           do
-          :: j < PRODUCERS + CONSUMERS -> there = there || (!dead_[j] && !halted_[j]); j++
+          :: j < PRODUCERS + CONSUMERS -> there = there || !gone[j]; j++
           :: else -> break
           od;
           assert(!there)
@@ -715,7 +934,9 @@ proctype Judge() {
     od;
     assert(excuse || sum == j);
 #ifdef EVICT
-    assert(excuse || TAIL - taken <= EVICT || KILLS > 0)
+    NEVER_TOO_LOW;
+    assert(excuse || kills > 0 || TAIL - taken == READY);
+    assert(excuse || TAIL - taken <= EVICT)
 #endif
   }
 }
@@ -753,6 +974,9 @@ init {
     i = 0;
 #if KILLS > 0
     run Reaper();
+#endif
+#ifdef KEEPER
+    run Keeper();
 #endif
     run Judge()
   }

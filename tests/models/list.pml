@@ -10,14 +10,15 @@
  * Claims: a listed node has a live entry at or behind the head of the list of its queue, at all times; only dead entries are
  *   dropped; an iteration finds only nodes of its queue, and never ends empty if a node was listed all the while.
  *
- * quick: -DMOVES=5
+ * quick: -DMOVES=4
+ * full: -DMOVES=5
  * quick: -DMOVES=5 -DITERATORS -DONE_QUEUE
  * full: -DMOVES=6 -DITERATORS -DONE_QUEUE
  * full: -DMOVES=4 -DMOVERS -DKILLS=1 -DONE_QUEUE
  * bitstate: -DMOVES=5 -DMOVERS -DITERATORS -DKILLS=1 -DSTOPS=1 -w33 -Q2
  * fault: -DMOVES=4 -DFAULT_APPEND_LATER
  * fault: -DMOVES=4 -DFAULT_DROP_PENDING
- * defect: -DMOVES=5 -DITERATORS -DONE_QUEUE -DDEFECT_STALE_LEAF
+ * fault: -DMOVES=5 -DITERATORS -DONE_QUEUE -DFAULT_TRUST_LEAF
  */
 #include "common.h"
 
@@ -214,7 +215,7 @@ halted:
 /* sb_nodes_next on the list of queue q, from the head; what it finds it moves */
 proctype Iterator(byte me; byte q; byte rounds) {
   byte e, at, slot, pos, first, g, w, we;
-  bool ok, found, clean;
+  bool ok, found, clean, pending;
 again:
   if
   :: rounds == 0 -> goto out
@@ -237,53 +238,44 @@ locate:
   do
   :: atomic { FATE; w = cell[AT(slot, at)]; we = cell_epoch[AT(slot, at)]; ok = gen[slot] == g || w >= ENTRY } /* sb_cell_of */
      if
-     :: !ok || w == FREE ->
-#ifdef DEFECT_STALE_LEAF /* the page was used again: that is not the end of the list */
-        goto none
-#else
-        if
-        :: !ok -> goto locate
-        :: else -> goto none
-        fi
-#endif
-     :: ok && w >= ENTRY ->
-        ok = false;
+     :: w >= ENTRY ->
         atomic { /* judge */
           FATE;
+          pending = false;
           if
           :: epoch[w - ENTRY] == we -> found = state[w - ENTRY] == LISTED
 #ifndef FAULT_DROP_PENDING
-          :: epoch[w - ENTRY] + 1 == we -> ok = true; found = false /* pending */
+          :: epoch[w - ENTRY] + 1 == we -> pending = true; found = false
 #endif
           :: else -> found = false
           fi
         }
-#ifndef DEFECT_STALE_LEAF
-        atomic { FATE; e = gen[slot] != g }
-        if
-        :: e -> e = 0; found = false; ok = false; goto locate
-        :: else
-        fi;
+     :: else
+     fi;
+#ifndef FAULT_TRUST_LEAF /* used again, perhaps by another list: its entries are not ours, nor is its end the end of our list */
+     atomic { FATE; e = gen[slot] != g }
+     if
+     :: e -> e = 0; found = false; pending = false; ok = false; goto locate
+     :: else
+     fi;
 #endif
+     if
+     :: !ok || w == FREE -> found = false; pending = false; goto none
+     :: ok && w >= ENTRY ->
+        ok = false;
         if
         :: found -> goto live
-        :: ok -> ok = false; if :: clean -> advance() :: else fi; clean = false
+        :: pending -> pending = false; if :: clean -> advance() :: else fi; clean = false
         :: else ->
-           atomic { FATE; ok = gen[slot] == g }
-           if
-           :: ok ->
-              atomic {
-                FATE;
-                if
-                :: cell[AT(slot, at)] == w && cell_epoch[AT(slot, at)] == we ->
-                   cell[AT(slot, at)] = TOMBSTONE; retire(q, at, slot);
-                   check(q)
-                :: else
-                fi
-              }
-           :: else
-           fi;
-           ok = false
+           atomic { /* sb_ring_drop: what is dead is so for ever, wherever it stands */
+             FATE;
+             if
+             :: cell[AT(slot, at)] == w && cell_epoch[AT(slot, at)] == we ->
+                cell[AT(slot, at)] = TOMBSTONE; retire(q, at, slot);
+                check(q)
+             :: else
+             fi
+           }
         fi
      :: else
      fi;
@@ -314,7 +306,7 @@ none:
 dead:
 halted:
 out:
-  atomic { e = 0; at = 0; slot = 0; pos = 0; first = 0; g = 0; w = 0; we = 0; ok = false; found = false; clean = false; rounds = 0 }
+  atomic { e = 0; at = 0; slot = 0; pos = 0; first = 0; g = 0; w = 0; we = 0; ok = false; found = false; clean = false; pending = false; rounds = 0 }
 }
 
 init {

@@ -3,10 +3,10 @@
  * Who is told of work: node states, the counts, notification, credit, the baton, two priorities, rescue.
  *
  * Mirrors: sb_consumer.c sb_consumer_work_arrived, sb_consumer_backlog_arrived, sb_consumer_notify_one, notify_work,
- *   sb_consumer_higher_wants, pass_baton, set_notify_work_desired, deliver_single_message, starve, sb_consumer_turn,
+ *   sb_consumer_higher_wants, notify_above, pass_baton, may_take, set_notify_work_desired, deliver_single_message, starve, sb_consumer_turn,
  *   sb_consumer_pull, sb_consumer_resume, sb_consumer_wants_work, sb_consumer_detach; sb_nodes.c sb_node_move, count,
  *   sb_node_destroy, sb_nodes_recount, correct; sb_recover.c settle_slot (nodes), visit_cells, visit_ledgers,
- *   sb_recover_queue; sb_housekeeping.c sb_housekeeping_queue, ring_notified; sb_io.c look_everywhere.
+ *   recover; sb_housekeeping.c sb_housekeeping_queue, ring_notified; sb_io.c look_everywhere.
  * Abstracted: a list is the set of nodes in that state, looked through one by one in any order (list.pml); a ring of the
  *   wake word and the flags of the connection are one flag that wakes for certain (wake.pml); the row of cells is the
  *   number of what is ready (cell.pml, pages.pml); the epoch of a node's word is a reservation that every change breaks.
@@ -17,7 +17,7 @@
  *
  * quick: -DMESSAGES=2
  * quick: -DMESSAGES=2 -DPRIORITIES
- * quick: -DMESSAGES=2 -DSTOPS=1 -DSETTLES=0
+ * full: -DMESSAGES=2 -DSTOPS=1 -DSETTLES=0
  * full: -DMESSAGES=2 -DPREFETCH=2
  * full: -DMESSAGES=2 -DSTALE
  * full: -DMESSAGES=2 -DCLOSES=1
@@ -32,8 +32,9 @@
  * bitstate: -DMESSAGES=2 -DPRODUCERS=2 -DKILLS=1 -DSTOPS=1 -w33 -Q2
  * fault: -DMESSAGES=2 -DSETTLES=0 -DFAULT_NO_BATON
  * fault: -DMESSAGES=1 -DSETTLES=0 -DFAULT_LOOK_FIRST
- * defect: -DMESSAGES=2 -DDEFECT_LOOK
- * defect: -DMESSAGES=2 -DPRIORITIES -DDEFECT_BATON_TO_SELF
+ * fault: -DMESSAGES=2 -DFAULT_LAST_ATTEMPT_NOTIFIED
+ * fault: -DMESSAGES=2 -DPRIORITIES -DFAULT_BATON_DOWN
+ * fault: -DMESSAGES=1 -DSETTLES=0 -DSTOPS=1 -DFAULT_ASK_ACCOUNTS
  * defect: -DMESSAGES=2 -DPRIORITIES -DKILLS=1 -DSTOPS=1 -DDEFECT_LEVEL_HIGH
  */
 #include "common.h"
@@ -87,6 +88,9 @@ bool work[CONSUMERS], rescued[CONSUMERS], timed_out[CONSUMERS];
 bool can_take[CONSUMERS]; /* alive, with credit */
 bool dead_[CONSUMERS + PRODUCERS], owned[CONSUMERS + PRODUCERS], reaped[CONSUMERS + PRODUCERS];
 bool reaper_halted, keeper_halted, tick;
+#ifdef FAULT_ASK_ACCOUNTS
+byte uncounted;
+#endif
 byte made, settles, closes, ticks, wakes;
 
 /* ---- nodes ---- */
@@ -375,11 +379,11 @@ inline deliver() { /* deliver_single_message; more: one was taken and there is c
            if
            :: ok -> /* I32 */
               back_to_interested(self);
-#ifdef DEFECT_BATON_TO_SELF /* the one it finds may be itself, as long as the better one is only about to be interested */
+#ifdef FAULT_BATON_DOWN /* the one it finds may be itself, as long as the better one is only about to be interested */
               pass_baton();
               break
 #else
-              /* mended: the baton goes up only; and flipped first, then looked: the better one may have left meanwhile */
+              /* may_take: the baton goes up only; and flipped first, then looked: the better one may have left meanwhile */
               ok = false;
               atomic { FATE; ok = LOOKS_READY }
               if
@@ -420,7 +424,7 @@ inline deliver() { /* deliver_single_message; more: one was taken and there is c
            break
         :: else
         fi;
-#ifdef DEFECT_LOOK
+#ifdef FAULT_LAST_ATTEMPT_NOTIFIED /* what came since it was made was told to nobody: interested was 0 */
         back_to_interested(self);
         if
         :: !ok -> break
@@ -440,7 +444,7 @@ inline deliver() { /* deliver_single_message; more: one was taken and there is c
         ok = false;
         break
 #else
-        /* mended: what is read last is read while INTERESTED, by a real attempt to take */
+        /* the last attempt to take is made while INTERESTED; then sb_upkeep_rescan finds nothing */
         back_to_interested(self);
         if
         :: !ok -> break
@@ -510,7 +514,16 @@ proctype Producer(byte self) {
   byte node;
   bool ok, rescue;
   do
-  :: atomic { made < MESSAGES -> FATE; made++; ready++; wakes = 0 }
+  :: atomic {
+       made < MESSAGES -> FATE;
+       made++; ready++; wakes = 0;
+#ifdef FAULT_ASK_ACCOUNTS
+       uncounted++
+#endif
+     }
+#ifdef FAULT_ASK_ACCOUNTS
+     atomic { FATE; uncounted-- }
+#endif
      work_arrived()
   :: atomic { made == MESSAGES -> goto out }
   od;
@@ -524,7 +537,8 @@ out:
 /* ---- repair ---- */
 
 /* correct(): high_is_harmless tells which error waits for patience. Mended: a count of a level is set right at once, both ways,
- * since one that is too high holds lower priorities back for as long as the housekeeper does not tick. */
+ * since one that is too high holds lower priorities back for as long as the housekeeper does not tick. Killed in sb_node_move
+ * between the count and the CAS, H leaves it so; a reaper is not patient; may_take is false at every turn of L. */
 #ifdef DEFECT_LEVEL_HIGH
 #define CORRECT_LEVEL(hint, in_state, level) CORRECT(hint, in_state, level, true)
 #else
@@ -589,8 +603,7 @@ end_begin:
   fi;
   /* visit_ledgers */
   if
-  :: owned[d] ->
-     atomic { FATE; owned[d] = false }
+  :: owned[d] -> /* inherited: killed in between, the reaper leaves it to its own, who begins anew */
      recount();
      n = 0;
      do /* sb_consumer_backlog_arrived */
@@ -600,7 +613,8 @@ end_begin:
         :: else -> break
         fi
      od;
-     n = 0
+     n = 0;
+     atomic { FATE; owned[d] = false }
   :: else
   fi;
   atomic { FATE; reaped[d] = true; d = 0; ok = false }
@@ -611,6 +625,13 @@ dead:
 halted:
   atomic { reaper_halted = true; d = 0; was = 0; n = 0; seen = 0; ok = false; rescue = false; watched[self] = 0 }
 }
+#endif
+
+/* sb_upkeep_has_ready asks the cells. The accounts hide a message for as long as somebody is stopped before he counted it. */
+#ifdef FAULT_ASK_ACCOUNTS
+#define KEEPER_SEES (ready > uncounted)
+#else
+#define KEEPER_SEES (ready > 0)
 #endif
 
 /* The housekeeper ticks when all is at rest, and again while that did not help; at last the sleepers' bound is over. */
@@ -625,7 +646,7 @@ again:
 end_again:
   atomic { tick -> tick = false; patient = ticks > PATIENCE; wakes = 0 }
   recount();
-  atomic { FATE; ok = (interested > 0 || notified > 0) && ready > 0 }
+  atomic { FATE; ok = (interested > 0 || notified > 0) && KEEPER_SEES }
   if
   :: ok ->
      atomic { FATE; ok = state[0] == NOTIFIED }

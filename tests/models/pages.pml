@@ -4,23 +4,24 @@
  * that lead to messages which came back.
  *
  * Mirrors: sb_page.c sb_page_descend, grow, new_page, link_page, link_done, sb_page_retire, all_done, sb_page_settle,
- *   sb_page_links, sweep; sb_ring.c sb_ring_append, sb_ring_finish, sb_ring_redo; sb_recover.c settle_slot (pages), publish_or_free, visit_slots
- *   (HOLD_PAGE), release_cell (of a TOMBSTONE, and of a cell that is held); sb_housekeeping.c scrub_list.
+ *   sb_page_links, sweep; sb_ring.c sb_ring_append, sb_ring_finish, sb_ring_redo; sb_recover.c settle_slot (pages),
+ *   publish_or_free, visit_slots (HOLD_PAGE); sb_judge.c sb_judge_cell (of a TOMBSTONE, and of a cell that is held);
+ *   sb_housekeeping.c scrub_list.
  *   With RETURNED: sb_queue.c sb_queue_release, take_returned; sb_returned.c sb_returned_mark, sb_returned_is_marked,
- *   sb_returned_clear, search, clear_bit, sb_returned_next; sb_recover.c release_cell.
+ *   sb_returned_clear, search, clear_bit, sb_returned_next; sb_judge.c sb_judge_cell.
  * Abstracted: a page has CELLS cells or two children; a link and the header it leads to are read in one step, and a link with
- *   "still"; the lines of a page are set together with its header, while it is nobody else's. The order of finishing marks
+ *   "still" (sb_page_is_current); the lines of a page are set together with its header, while it is nobody else's. The order of finishing marks
  *   is sequentially consistent here: ten who finish the last ten cells at once can miss each other in a store buffer.
  *
  * Claims: a cell that was filled is found until it is finished; an append never fills a cell of a page's other life; what was
  *   filled comes in the order of its appender; at rest every page that is not free is linked, and no finished page (with a
- *   parent) is kept, but
- *   those a sweep finds, and after a kill an inner page until the row is destroyed. RETURNED: at rest every message that came back is led to by all its
- *   bits, and was found, if nobody was killed or stopped in the search.
+ *   parent) is kept, after a kill not beyond a sweep. RETURNED: at rest every message that came back is led to by all its bits,
+ *   and was found, if nobody was killed or stopped in the search.
  *
  * quick: -DPOSITIONS=3 -DFINISHERS=2
  * quick: -DPOSITIONS=4 -DCELLS=1 -DFINISHERS=1
  * quick: -DPOSITIONS=3 -DFINISHERS=1 -DKILLS=1 -DSTOPS=1
+ * quick: -DPOSITIONS=3 -DFINISHERS=1 -DSWEEPER
  * quick: -DRETURNED -DRETAKES=2
  * quick: -DRETURNED -DKILLS=1 -DSTOPS=1
  * full: -DPOSITIONS=3 -DAPPENDERS=2 -DFINISHERS=1
@@ -34,9 +35,9 @@
  * full fault: -DPOSITIONS=3 -DCELLS=1 -DAPPENDERS=2 -DFINISHERS=1 -DFAULT_BARE_FREE
  * fault: -DRETURNED -DFAULT_MARK_LEAF_ONLY
  * full fault: -DRETURNED -DRELEASERS=2 -DNEIGHBOUR=1 -DSEARCHERS=1 -DFAULT_CLEAR_BLINDLY
- * defect: -DPOSITIONS=4 -DCELLS=1 -DFINISHERS=1 -DKILLS=1 -DDEFECT_INNER_STAYS
- * defect: -DRETURNED -DDEFECT_LOOK_ONCE
- * defect: -DRETURNED -DDEFECT_GIVE_BACK
+ * fault: -DPOSITIONS=4 -DCELLS=1 -DFINISHERS=1 -DKILLS=1 -DFAULT_SWEEP_LEAVES
+ * fault: -DRETURNED -DFAULT_LOOK_ONCE
+ * fault: -DRETURNED -DFAULT_GIVE_BACK_ONE
  */
 #include "common.h"
 
@@ -82,7 +83,7 @@ bool finished[2 * SLOTS], bit0[SLOTS], bit1[SLOTS]; /* bytes of the leaf; `done`
 byte root, tail;
 
 byte hold_slot[ACTORS] = NOWHERE, hold_slot_gen[ACTORS]; /* a page that is being made */
-byte hold_page[ACTORS] = NOWHERE, hold_page_gen[ACTORS]; /* page_token: one that is being retired */
+byte hold_page[ACTORS + 1] = NOWHERE, hold_page_gen[ACTORS + 1]; /* page_token: one that is being retired */
 byte hold_cell[ACTORS] = NOWHERE;
 bool dead_[ACTORS], reaped[ACTORS];
 bool reaper_halted;
@@ -493,7 +494,7 @@ end_begin:
      n = 0; m = 0; k = 0; p = 0
   :: else
   fi;
-  /* release_cell: what is ended for good here, as judge_settle does; and the finished mark of a TOMBSTONE */
+  /* sb_judge_cell: what is ended for good here, as judge_settle does; and the finished mark of a TOMBSTONE */
   if
   :: hold_cell[d] != NOWHERE ->
      at = hold_cell[d];
@@ -522,14 +523,68 @@ halted:
 #define IN_TREE(x) (root == LINK(x, h_gen[x]) || child[0] == LINK(x, h_gen[x]) || child[1] == LINK(x, h_gen[x]) || child[2] == LINK(x, h_gen[x]) || \
   child[3] == LINK(x, h_gen[x]) || child[4] == LINK(x, h_gen[x]) || child[5] == LINK(x, h_gen[x]) || child[6] == LINK(x, h_gen[x]) || child[7] == LINK(x, h_gen[x]))
 
-proctype Judge() {
-  byte i;
+/* sb_page_sweep: children first. Killed after a page was freed, before its parent was looked at, a retirer leaves that. */
+#ifdef FAULT_SWEEP_LEAVES
+#define HEIGHTS 1
+#else
+#define HEIGHTS 4
+#endif
+inline sweep() {
+  do
+  :: at < HEIGHTS ->
+     i = 0;
+     do
+     :: i < SLOTS ->
+        atomic {
+          FATE;
+          ok = h_state[i] == PUBLISHED && height[i] == at && IN_TREE(i);
+          if
+          :: ok -> s = i; g = h_gen[i] % 8; level_ = at; y = h_gen[i]
+          :: else
+          fi
+        }
+        if
+        :: ok -> try_retire(); more = more || h_gen[i] != y; s = 0; g = 0; level_ = 0; found = 0; p = 0; y = 0
+        :: else
+        fi;
+        i++
+     :: else -> break
+     od;
+     at++
+  :: else -> break
+  od;
+  i = 0; at = 0
+}
+
+#ifdef SWEEPER
+proctype Sweeper(byte me) { /* beside all others, once */
+  byte at, i, y, s, g, l, n, m, level_, found, p, k;
+  bool ok, more;
+  sweep();
+dead:
+halted:
+  atomic { at = 0; i = 0; y = 0; s = 0; g = 0; l = 0; n = 0; m = 0; level_ = 0; found = 0; p = 0; k = 0; ok = false; more = false }
+}
+#endif
+
+proctype Judge(byte me) {
+  byte at, i, y, s, g, l, n, m, level_, found, p, k;
+  bool ok, more, swept;
+again:
   timeout;
+  if
+  :: !swept && (stops > 0 || reaper_halted) -> goto end_
+  :: else ->
+     if
+     :: kills > 0 -> atomic { kills = KILLS; stops = STOPS; swept = true } sweep()
+     :: else
+     fi
+  fi;
+  if
+  :: more -> more = false; goto again /* whoever waits for memory goes on */
+  :: else
+  fi;
   atomic {
-    if
-    :: stops > 0 || reaper_halted -> goto end_
-    :: else
-    fi;
     do
     :: i < SLOTS ->
        if
@@ -537,15 +592,9 @@ proctype Judge() {
           assert(h_state[i] == PUBLISHED && IN_TREE(i)); /* nothing leaks */
           if
           :: root == LINK(i, h_gen[i]) /* stays until it gets a parent */
-          :: root != LINK(i, h_gen[i]) && height[i] == 0 && cell[2 * i] == TOMBSTONE && (CELLS == 1 || cell[2 * i + 1] == TOMBSTONE) ->
-             assert(kills > 0 && finished[2 * i] && finished[2 * i + 1]) /* sb_page_sweep retires it */
-          :: root != LINK(i, h_gen[i]) && height[i] > 0 && child[2 * i] == DONE && child[2 * i + 1] == DONE ->
-#ifdef DEFECT_INNER_STAYS /* a sweep looks at leaves alone: nobody retires it before the row is destroyed */
-             assert(false)
-#else
-             assert(kills > 0)
-#endif
-          :: else
+          :: else -> /* with a parent: not finished */
+             assert(height[i] > 0 || cell[2 * i] != TOMBSTONE || (CELLS > 1 && cell[2 * i + 1] != TOMBSTONE));
+             assert(height[i] == 0 || child[2 * i] != DONE || child[2 * i + 1] != DONE)
           fi
        :: else
        fi;
@@ -553,6 +602,8 @@ proctype Judge() {
     :: else -> break
     od
   }
+dead:
+halted:
 end_:
   skip
 }
@@ -570,7 +621,10 @@ init {
 #if KILLS > 0
     run Reaper();
 #endif
-    run Judge()
+#ifdef SWEEPER
+    run Sweeper(ACTORS);
+#endif
+    run Judge(ACTORS)
   }
 }
 #endif
@@ -645,16 +699,16 @@ inline release(p) { /* sb_queue_release */
   atomic { FATE; news = SEARCHERS }
 }
 
-/* mended: whoever cleared a bit in vain hid what is below it from others meanwhile. He gives it back like a releaser, up to
- * the flag (another may have cleared what was above it), and looks himself. */
-#ifdef DEFECT_GIVE_BACK
+/* I41: whoever cleared a bit in vain hid what is below it from others meanwhile. He gives it back like a releaser, up to the
+ * flag (another saw the root without bits, and cleared it), and looks himself (others saw nothing meanwhile, and rest). */
+#ifdef FAULT_GIVE_BACK_ONE
 #define GIVE_BACK atomic { FATE; root_bit[k] = true }
 #else
 #define GIVE_BACK                      \
   atomic { FATE; root_bit[k] = true } \
   atomic { FATE; flag = true }
 #endif
-#ifdef DEFECT_LOOK_ONCE
+#ifdef FAULT_LOOK_ONCE
 #define SEARCH_AGAIN skip
 #else
 #define SEARCH_AGAIN again_ = true

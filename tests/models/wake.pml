@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sleeping and waking: the wake word of an IO thread with the flags of its connection; with ROOM the threads that wait for
- * room in a queue; with ROW the threads that wait for a consumer's row, and its eventfd.
+ * room in a queue, or for memory; with ROW the threads that wait for a consumer's row, and its eventfd.
  *
  * Mirrors: sb_wait.c sb_wake_arm, sb_wake_disarm, sb_wake_sleep, sb_wake_ring; sb_consumer.c notify_work, sb_consumer_turn
  *   (clearing of flags), wake_one_of, sb_consumer_room_made, push, signal_row; sb_io.c collect, some_turns, sb_io_run,
@@ -12,10 +12,13 @@
  * Claims: nobody sleeps while there is something for him, without any bounded sleep running out; after a kill or a stop not
  *   longer than one bounded sleep, and even that only if nobody told him to the end. A wake-up is not passed around without end.
  *
- * quick: -DJOBS=2
+ * full: -DJOBS=2
  * quick: -DJOBS=2 -DKILLS=1 -DSTOPS=1
  * quick: -DROOM -DPASSER -DKILLS=1 -DSTOPS=1
+ * quick: -DROOM -DPASSER -DGIVES_BACK -DMADE=1
  * quick: -DROOM -DSLEEPERS=2 -DNEED=2
+ * quick: -DROOM -DSLEEPERS=2 -DNEED=2 -DOTHER=1
+ * quick: -DROOM -DMEMORY -DSLEEPERS=2
  * quick: -DROW
  * quick: -DROW -DEVENT
  * full: -DJOBS=3
@@ -29,8 +32,10 @@
  * full fault: -DJOBS=3 -DNOTIFIERS=3 -DKILLS=1 -DFAULT_NO_SEQUENCE
  * full fault: -DROW -DFAULT_NEVER_ODD
  * full fault: -DROW -DEVENT -DFAULT_LOOK_THEN_ARM
- * defect: -DROOM -DPASSER -DDEFECT_ROOM_ARM
- * defect: -DROOM -DSLEEPERS=2 -DNEED=2 -DMADE=1 -DDEFECT_ROOM_BATON
+ * fault: -DROOM -DPASSER -DFAULT_ARM_LATER
+ * fault: -DROOM -DSLEEPERS=2 -DNEED=2 -DMADE=1 -DFAULT_WAKE_ANYBODY
+ * fault: -DROOM -DMEMORY -DSLEEPERS=2 -DNEED=2 -DMADE=1 -DFAULT_ALWAYS_PASS_ON
+ * defect: -DROOM -DPASSER -DGIVES_BACK -DMADE=1 -DDEFECT_GIVE_BACK_SILENTLY
  */
 #include "common.h"
 
@@ -224,21 +229,30 @@ init {
 #ifndef MADE
 #define MADE 2
 #endif
+#ifdef MEMORY
+#define MEMORY_ true
+#else
+#define MEMORY_ false
+#endif
+#ifndef OTHER
+#define OTHER NEED
+#endif
 #define NOT_INTERESTED 0
 #define INTERESTED 1
 #define TOLD 2
 short room;
 byte state[SLEEPERS], waiting, wakes;
 byte need[SLEEPERS];
+bool given_up;
 bool done[SLEEPERS], timed_out[SLEEPERS];
 
 inline try_room_node(n) { /* of wake_one_of */
   atomic {
     FATE;
-#ifdef DEFECT_ROOM_BATON
+#if defined(FAULT_WAKE_ANYBODY) || defined(MEMORY) /* two that wait for more than there is wake each other when they leave */
     ok = state[n] == INTERESTED
 #else
-    ok = state[n] == INTERESTED && room >= need[n] /* mended: only somebody who can use it is told */
+    ok = state[n] == INTERESTED && room >= need[n]
 #endif
   }
   if
@@ -282,12 +296,12 @@ inline room_made() { /* sb_consumer_room_made */
 
 proctype Waiter(byte me) {
   byte found, at;
-  bool ok, retry;
+  bool ok, retry, told;
 again:
   atomic { /* sb_limits_admit */
     FATE;
     if
-    :: room >= NEED -> room = room - NEED; done[me] = true; wakes = 0
+    :: room >= need[me] -> room = room - need[me]; done[me] = true; wakes = 0
     :: else
     fi
   }
@@ -296,45 +310,75 @@ again:
   :: else
   fi;
   /* sb_waiter_room */
-#ifndef DEFECT_ROOM_ARM
-  arm(me); /* mended: armed before the node can be told */
+#ifndef FAULT_ARM_LATER
+  arm(me); /* P6: before the node can be told */
 #endif
   atomic { FATE; waiting++ }
   atomic { FATE; state[me] = INTERESTED }
-#ifdef DEFECT_ROOM_ARM
+#ifdef FAULT_ARM_LATER /* told before, it sleeps with room; nobody tells it again: nobody waits by the count */
   arm(me);
 #endif
-  atomic { FATE; ok = room >= NEED }
+#ifndef MEMORY /* whether there is memory is found by trying; the sleep is short */
+  atomic { FATE; ok = room >= need[me] }
+#endif
   if
   :: !ok ->
      sleep_on(me)
   :: else
   fi;
   disarm(me);
+  atomic { FATE; told = state[me] == TOLD }
   /* leave */
   atomic { FATE; ok = state[me] == INTERESTED; state[me] = NOT_INTERESTED }
   if
   :: ok -> atomic { FATE; waiting-- }
   :: else
   fi;
-#ifdef DEFECT_ROOM_BATON
-  atomic { FATE; ok = room >= 1 } /* sb_limits_room(q, 1, 0) */
-#else
-  atomic { FATE; ok = room >= 1 }
+#ifdef MEMORY
+#ifdef FAULT_ALWAYS_PASS_ON
+  room_made();
 #endif
+  if
+  :: true
+  :: atomic { !given_up -> given_up = true } /* its time is over */
+     if
+     :: told -> room_made()
+     :: else
+     fi;
+     goto out
+  fi;
+#else
+  atomic { FATE; ok = room >= 1 } /* sb_limits_room(q, 1, 0): the baton */
   if
   :: ok -> room_made()
   :: else
   fi;
+#endif
+  told = false;
   goto again;
 dead:
 halted:
 out:
-  atomic { found = 0; at = 0; ok = false; retry = false }
+  atomic { found = 0; at = 0; ok = false; retry = false; told = false; done[me] = true }
 }
 
-proctype Passer() { /* puts without waiting */
-  atomic { if :: room >= 1 -> room = room - 1 :: true fi }
+proctype Passer() { /* puts without waiting; or finds out that it cannot (bytes, memory), and gives its place back */
+  byte found, at;
+  bool ok, retry;
+  atomic { FATE; ok = room >= 1; room = room - ok }
+#ifdef GIVES_BACK
+  if
+  :: ok ->
+     atomic { FATE; room++; ok = false }
+#ifndef DEFECT_GIVE_BACK_SILENTLY /* mended: it tells (prepare, take_back, admit, move). Whoever looked meanwhile saw no room, and sleeps */
+     room_made()
+#endif
+  :: true
+  fi;
+#endif
+dead:
+halted:
+  atomic { found = 0; at = 0; ok = false; retry = false }
 }
 
 proctype Taker() {
@@ -352,10 +396,10 @@ halted:
 proctype Clock() {
   byte i;
   timeout;
-#if KILLS + STOPS > 0
+#if KILLS + STOPS > 0 || defined(MEMORY)
   atomic {
     do
-    :: i < SLEEPERS -> if :: kills + stops > 0 && !done[i] && asleep[i] -> asleep[i] = false :: else fi; i++
+    :: i < SLEEPERS -> if :: (kills + stops > 0 || MEMORY_) && !done[i] && asleep[i] -> asleep[i] = false :: else fi; i++
     :: else -> i = 0; break
     od
   }
@@ -363,7 +407,7 @@ proctype Clock() {
 #endif
   atomic {
     do
-    :: i < SLEEPERS -> assert(!asleep[i] || room < NEED); i++
+    :: i < SLEEPERS -> assert(!asleep[i] || room < need[i]); i++
     :: else -> break
     od
   }
@@ -374,7 +418,7 @@ init {
     need[0] = NEED;
     run Waiter(0);
 #if SLEEPERS > 1
-    need[1] = NEED;
+    need[1] = OTHER;
     run Waiter(1);
 #endif
     run Taker();
@@ -443,8 +487,10 @@ again:
      ready = row > 0;
      event_armed = true;
 #else
-     event_armed = true; /* sb_consumer_arm_event */
+     LOCK; /* sb_consumer_arm_event */
+     event_armed = true;
      ready = row > 0;
+     UNLOCK;
 #endif
      if
      :: !ready ->
