@@ -40,12 +40,12 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
   uint64_t offset = (front + 63) / 64 * 64 + (length > SB_INLINE_BODY ? SB_VIEWERS_BYTES : 0), need = offset + length;
   sb_status status = front > SB_MAX_FRONT ? SB_INVALID : check(q, length);
   if (status == SB_OK) status = sb_limits_admit(q, 1, length);
-  if (status != SB_OK) {
-    return status;
+  if (status == SB_OK) {
+    status = claim_slot(c, need, r);
+    if (status != SB_OK) sb_limits_unadmit(q, 1, length);
   }
-  status = claim_slot(c, need, r);
   if (status != SB_OK) {
-    sb_limits_unadmit(q, 1, length);
+    sb_consumer_room_in(c, q->shm, q->slot); /* for whoever found taken what we had for a moment */
     return status;
   }
   SB_CRASHPOINT("api.put.allocated");
@@ -71,6 +71,7 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
 static void take_back(sb_queue *q, sb_reservation *r) {
   sb_limits_unadmit(q, 1, r->size);
   give_slot(q->c, r);
+  sb_consumer_room_in(q->c, q->shm, q->slot); /* as in prepare */
 }
 
 static void ring_housekeeper(sb_connection *c, const sb_message_shm *m) {

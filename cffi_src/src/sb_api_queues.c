@@ -200,6 +200,7 @@ int64_t sb_move(sb_queue *q, sb_queue *target, uint64_t limit, sb_status *status
     }
     *status = !sb_queue_is_open(q) || !sb_queue_is_open(target) ? SB_DELETED : sb_upkeep_move_one(q, target, end);
     if (*status != SB_OK && sb_queue_is_open(q)) sb_consumer_work_arrived(q);
+    if (*status != SB_OK && sb_queue_is_open(target)) sb_consumer_room_in(q->c, target->shm, target->slot);
     if (*status == SB_OK) {
       moved++;
       (void)sb_limits_enforce(target);

@@ -146,11 +146,16 @@ static bool wake_one_of(sb_connection *c, const sb_ring *list, const sb_queue_sh
   return false;
 }
 
-void sb_consumer_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot) {
+void sb_consumer_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot) {
   sb_ring list;
-  if (q != NULL && SB_LOAD(&q->room_waiting, SB_SEQ_CST) > 0 && sb_ring_open(c->b, slot, SB_RING_ROOM, &list)) {
+  if (SB_LOAD(&q->room_waiting, SB_SEQ_CST) > 0 && sb_ring_open(c->b, slot, SB_RING_ROOM, &list)) {
     (void)wake_one_of(c, &list, q);
   }
+}
+
+void sb_consumer_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot) {
+  sb_ring list;
+  if (q != NULL) sb_consumer_room_in(c, q, slot);
   if (SB_LOAD(&c->b->header->memory_waiting, SB_SEQ_CST) != 0 && sb_ring_open(c->b, 0, SB_RING_MEMORY, &list)) {
     (void)wake_one_of(c, &list, NULL);
   }
@@ -184,10 +189,34 @@ static void pass_baton(sb_queue *q) { /* I31: after our own state was flipped */
   }
 }
 
+static bool anybody_above(sb_connection *c, const sb_queue_shm *q, int32_t priority) {
+  uint32_t at = SB_LOAD(&q->levels, SB_ACQUIRE);
+  for (uint32_t n = 0; n < MAX_LEVELS; n++) {
+    sb_level_shm *level = sb_level_at(c->b, at);
+    sb_ring list;
+    uint64_t position = 0, other = 0;
+    if (level == NULL || SB_LOAD(&level->priority, SB_RELAXED) <= priority) {
+      return false;
+    }
+    if ((sb_ring_open(c->b, at, SB_RING_INTERESTED, &list) &&
+         sb_nodes_next(c, &list, SB_NODE_INTERESTED, &position) != 0) ||
+        (sb_ring_open(c->b, at, SB_RING_NOTIFIED, &list) && sb_nodes_next(c, &list, SB_NODE_NOTIFIED, &other) != 0)) {
+      return true;
+    }
+    at = SB_LOAD(&level->next, SB_ACQUIRE);
+  }
+  return false;
+}
+
+/* The counts say so first; a death may have left them too high, so the lists are asked too. */
+static bool better_wants(sb_consumer *k, sb_subscription *s) {
+  return sb_consumer_higher_wants(k->c->b, s->q->shm, k->priority) && anybody_above(k->c, s->q->shm, k->priority);
+}
+
 void set_notify_work_desired(sb_consumer *k, sb_subscription *s, bool desired) {
   if (desired) {
     if (sb_node_move(k->c, s->node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED) && looks_ready(s->q) &&
-        !sb_consumer_higher_wants(k->c->b, s->q->shm, k->priority)) { /* P3: after the CAS */
+        !better_wants(k, s)) { /* P3: after the CAS */
       if (sb_node_move(k->c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) {
         notify_work(k->c->b, s->node);
       }
@@ -249,26 +278,6 @@ static void starve(sb_consumer *k) {
   }
 }
 
-/* The counts say so; a death may have left them too high, so the lists are asked. */
-static bool anybody_above(sb_connection *c, const sb_queue_shm *q, int32_t priority) {
-  uint32_t at = SB_LOAD(&q->levels, SB_ACQUIRE);
-  for (uint32_t n = 0; n < MAX_LEVELS; n++) {
-    sb_level_shm *level = sb_level_at(c->b, at);
-    sb_ring list;
-    uint64_t position = 0, other = 0;
-    if (level == NULL || SB_LOAD(&level->priority, SB_RELAXED) <= priority) {
-      return false;
-    }
-    if ((sb_ring_open(c->b, at, SB_RING_INTERESTED, &list) &&
-         sb_nodes_next(c, &list, SB_NODE_INTERESTED, &position) != 0) ||
-        (sb_ring_open(c->b, at, SB_RING_NOTIFIED, &list) && sb_nodes_next(c, &list, SB_NODE_NOTIFIED, &other) != 0)) {
-      return true;
-    }
-    at = SB_LOAD(&level->next, SB_ACQUIRE);
-  }
-  return false;
-}
-
 /* I32: a better one that wants it goes first. Flipped first, then looked (I31): it may have left meanwhile; and the baton
  * goes up only, since we are among those that want. */
 static bool may_take(sb_consumer *k, sb_subscription *s) {
@@ -279,7 +288,7 @@ static bool may_take(sb_consumer *k, sb_subscription *s) {
   if (!looks_ready(s->q)) {
     return false;
   }
-  if (sb_consumer_higher_wants(k->c->b, s->q->shm, k->priority) && anybody_above(k->c, s->q->shm, k->priority)) {
+  if (better_wants(k, s)) {
     (void)notify_above(k->c, s->q->slot, k->priority, false);
     return false;
   }

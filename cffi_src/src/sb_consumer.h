@@ -80,6 +80,8 @@ void sb_consumer_work_arrived(sb_queue *q);
 void sb_consumer_backlog_arrived(sb_queue *q);
 /* After places were freed: wakes a producer that waits for room, or for memory. */
 void sb_consumer_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot);
+/* The same for a producer that waits for room in the queue only. */
+void sb_consumer_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot);
 /* Wakes everybody who waits at a queue (it was closed). */
 void sb_consumer_wake_all(sb_connection *c, uint32_t queue);
 void notify_work(sb_broker *b, uint32_t node);

@@ -471,7 +471,8 @@ typedef struct {
   sb_word target_queue,
       target_position; /* of a move; an enqueue notes here whether it is held, and that counter before */
   sb_word target_ledger, target_before, target_before_bytes;
-  sb_word hinting; /* not 0: its owner is between two changes of hints that belong together, see I23 */
+  sb_word
+      hinting; /* 32 how often raised | 32 depth: its owner is between two changes of hints that belong together, I23 */
   sb_word counters[SB_COUNTERS];
 } sb_ledger_shm;
 _Static_assert(sizeof(sb_ledger_shm) <= SB_UNIT, "ledger");

@@ -12,7 +12,7 @@ sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot) { return sb_slab_object
 static uint64_t owner_word(unsigned conn, uint64_t epoch) { return (uint64_t)conn | SB_PUT(epoch, 12); }
 
 static void start(sb_ledger_shm *l, uint64_t epoch) {
-  SB_STORE(&l->hinting, 0, SB_RELAXED);
+  sb_hinting_ended(l);
   SB_STORE(&l->holding, SB_PUT(epoch & 0xffffffffu, 32), SB_RELEASE);
 }
 
@@ -82,7 +82,7 @@ sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledg
 void sb_ledger_leave(sb_connection *c, sb_ledger_shm *ledger, uint64_t token) {
   uint64_t owner = SB_LOAD(&ledger->owner, SB_ACQUIRE);
   if (SB_BITS(owner, 0, 12) == c->id) {
-    SB_STORE(&ledger->hinting, 0, SB_RELAXED);
+    sb_hinting_ended(ledger);
     SB_STORE(&ledger->owner, owner_word(0, owner >> 12), SB_RELEASE);
   }
   sb_holding_give(c, token);
@@ -108,14 +108,17 @@ uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q) {
   }
   return sum;
 }
-bool sb_ledger_hinting(sb_broker *b, const sb_queue_shm *q) {
+bool sb_ledger_hints_rest(sb_broker *b, const sb_queue_shm *q, uint64_t *raised) {
   uint32_t n = 0;
+  *raised = 0;
   for (sb_ledger_shm *l = sb_ledger_at(b, SB_LOAD(&q->ledgers, SB_ACQUIRE)); l != NULL; l = next_ledger(b, l, &n)) {
-    if (SB_LOAD(&l->hinting, SB_SEQ_CST) != 0) {
-      return true;
+    uint64_t hinting = SB_LOAD(&l->hinting, SB_SEQ_CST);
+    if ((hinting & SB_HINTING_DEPTH) != 0) {
+      return false;
     }
+    *raised += hinting >> 32;
   }
-  return false;
+  return true;
 }
 bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q) {
   uint32_t n = 0;

@@ -35,7 +35,8 @@ uint64_t sb_ledger_sum(sb_broker *b, const sb_queue_shm *q, unsigned counter);
 uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q);
 bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q);
 /* Is somebody between two changes of the queue's hints? */
-bool sb_ledger_hinting(sb_broker *b, const sb_queue_shm *q);
+/* Is nobody changing hints? *raised: how often somebody began to; the same before and after means that nobody did. */
+bool sb_ledger_hints_rest(sb_broker *b, const sb_queue_shm *q, uint64_t *raised);
 sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot);
 
 static inline void sb_intent_begin(sb_ledger_shm *l, unsigned kind, unsigned counter, uint64_t position, uint64_t slot,
@@ -59,9 +60,14 @@ static inline void sb_ledger_count(sb_ledger_shm *l, unsigned counter, uint64_t 
   SB_STORE(&l->counters[counter], SB_LOAD(&l->counters[counter], SB_RELAXED) + by, SB_RELEASE);
 }
 /* While a hint and what it is about are being changed, nobody may set hints right by what he sees (I23). */
+#define SB_HINTING_DEPTH UINT64_C(0xffffffff) /* the other half counts how often it was raised */
 static inline void sb_hinting(sb_ledger_shm *l, int by) {
-  SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) + (uint64_t)(int64_t)by,
+  uint64_t step = by > 0 ? (UINT64_C(1) << 32) + 1 : UINT64_MAX;
+  SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) + step,
            SB_RELEASE); /* before the next change of a hint, a seq_cst operation, and after the last one */
+}
+static inline void sb_hinting_ended(sb_ledger_shm *l) {
+  SB_STORE(&l->hinting, SB_LOAD(&l->hinting, SB_RELAXED) & ~SB_HINTING_DEPTH, SB_RELEASE);
 }
 static inline void sb_ledger_hold(sb_ledger_shm *l, int32_t by) {
   uint64_t w = SB_LOAD(&l->holding, SB_RELAXED);

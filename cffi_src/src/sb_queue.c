@@ -213,10 +213,10 @@ SB_HOT bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint
   sb_cell_shm *cell = sb_leaf_cell(leaf, position);
   uint64_t bytes = 0; /* I23: counted before in a queue that evicts, so that nobody evicts for what is taken already */
   t->bytes_paid = sb_cell_state(word) == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm) && evicts(q->shm);
-  if (state == SB_CELL_REMOVING) {
-    t->pending = (int64_t)(SB_LOAD(&q->shm->tail, SB_SEQ_CST) - SB_LOAD(&q->shm->base, SB_RELAXED) -
-                           SB_LOAD(&q->shm->taken, SB_SEQ_CST));
-    t->ready_bytes = (int64_t)(SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST) - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST));
+  if (state == SB_CELL_REMOVING) { /* what came is read before what went: else more seem to remain than ever did */
+    uint64_t tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST), in = SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST);
+    t->pending = (int64_t)(tail - SB_LOAD(&q->shm->base, SB_RELAXED) - SB_LOAD(&q->shm->taken, SB_SEQ_CST));
+    t->ready_bytes = (int64_t)(in - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST));
   }
   if (t->bytes_paid) {
     bytes = ((const sb_message_shm *)sb_slot_at(b, slot))->body_length;

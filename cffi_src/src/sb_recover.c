@@ -158,6 +158,12 @@ static void visit_views(sb_walk *w, uint64_t what, uint64_t where) {
   }
 }
 
+/* Releasing the cells of the dead changes hints in two steps, as its own calls did. */
+static void mark_ledgers(sb_walk *w, uint64_t what, uint64_t where) {
+  sb_ledger_shm *l = sb_judge_ledger(w, what, where);
+  if (l != NULL) sb_hinting(l, 1);
+}
+
 static void visit_cells(sb_walk *w, uint64_t what, uint64_t where) {
   if (sb_holding_kind(what) == SB_HOLD_CELL) {
     sb_judge_cell(w, sb_holding_slot(what), where);
@@ -187,7 +193,7 @@ static void visit_ledgers(sb_walk *w, uint64_t what, uint64_t where) {
   }
   uint64_t holding = SB_LOAD(&l->holding, SB_ACQUIRE); /* its cells were released before */
   (void)SB_CAS(&l->holding, &holding, holding >> 32 << 32, SB_ACQ_REL);
-  SB_STORE(&l->hinting, 0, SB_RELEASE);
+  sb_hinting_ended(l);
   sb_queue q; /* ours from here on: killed now, we leave it to our own reaper to go on */
   if (sb_queue_inherit(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l, w->id) == SB_OK) {
     SB_CRASHPOINT("recover.ledger.inherited");
@@ -282,6 +288,7 @@ static void reap_connection(sb_connection *by, unsigned id, const sb_holding_shm
     each_holding(&w, shm, sb_judge_intent);
     each_holding(&w, shm, visit_slots);
     each_holding(&w, shm, visit_views);
+    each_holding(&w, shm, mark_ledgers);
     each_holding(&w, shm, visit_cells);
     each_holding(&w, shm, visit_ledgers);
   }

@@ -260,25 +260,35 @@ static bool put_right(sb_word *hint, uint64_t is, uint64_t should) {
   return is != should && SB_CAS(hint, &is, should, SB_SEQ_CST);
 }
 
-bool sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q) {
+enum hints { RIGHT, SET_RIGHT, BUSY };
+
+static enum hints reconcile(sb_broker *b, sb_queue_shm *q) {
   sb_ring r;
   uint32_t slot = (uint32_t)((uint64_t)((uint8_t *)q - b->arena) / SB_UNIT);
+  uint64_t before, after;
   if (!sb_queue_tracks(q) || !sb_ring_open(b, slot, SB_RING_CELLS, &r)) {
-    return false;
+    return RIGHT;
+  }
+  if (!sb_ledger_hints_rest(b, q, &before)) {
+    return BUSY;
   }
   reading one = read_queue(b, q, &r), two = read_queue(b, q, &r);
-  if (!same(&one, &two) || sb_ledger_hinting(b, q)) {
-    return false; /* traffic, or somebody who was stopped in the middle of it: another time */
+  if (!sb_ledger_hints_rest(b, q, &after) || before != after || !same(&one, &two)) {
+    return BUSY; /* traffic, or somebody who was stopped in the middle of it: another time */
   }
   bool changed = put_right(&q->taken, one.taken, one.tail - SB_LOAD(&q->base, SB_RELAXED) - one.ready);
   changed = put_right(&q->admitted, one.admitted, one.tail) || changed;
-  return put_right(&q->bytes_in, one.bytes_in, one.bytes_out + one.ready_bytes) || changed;
+  return put_right(&q->bytes_in, one.bytes_in, one.bytes_out + one.ready_bytes) || changed ? SET_RIGHT : RIGHT;
 }
 
+bool sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q) { return reconcile(b, q) == SET_RIGHT; }
+
+#define TRACKING_TRIES 1000u
+
+/* Again until nothing is wrong. Beside traffic without a gap it is left to the housekeeper. */
 void sb_upkeep_start_tracking(sb_broker *b, sb_queue_shm *q) {
-  for (unsigned tries = 0; tries < 8 && sb_upkeep_reconcile(b, q);
-       tries++) { /* again until nothing changes; the housekeeper */
-  } /* sets right what traffic hides from us */
+  for (unsigned tries = 0; tries < TRACKING_TRIES && reconcile(b, q) != RIGHT; tries++) {
+  }
 }
 
 /* ---- schedule ---- */

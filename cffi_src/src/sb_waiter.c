@@ -80,6 +80,9 @@ static bool spin(sb_queue *q, wish fulfilled, uint64_t bytes, uint64_t end_ns) {
   return found;
 }
 
+/* Whoever waits in the list is served first: nobody looks for a message out of turn. */
+static bool others_wait(const sb_queue *q) { return SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0; }
+
 /* A queue where it never helps stops trying. */
 static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
   uint64_t end = sb_now_ns() + q->spin_ns;
@@ -130,7 +133,7 @@ void sb_waiter_end(sb_queue *q, sb_wait *w) {
 }
 
 sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t) {
-  if (q->spin_ns < SPIN_MAX_NS || cores() < 2 || !spin(q, message_there, 0, sb_now_ns() + limit_ns)) {
+  if (q->spin_ns < SPIN_MAX_NS || cores() < 2 || others_wait(q) || !spin(q, message_there, 0, sb_now_ns() + limit_ns)) {
     return SB_EMPTY;
   }
   sb_lock(&q->c->lock);
@@ -141,7 +144,7 @@ sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t) {
 
 sb_status sb_waiter_get(sb_queue *q, sb_wait *w, sb_taken *t) {
   sb_connection *c = q->c;
-  if (w->node == 0 && spin_for_message(q, w->deadline_ns)) {
+  if (w->node == 0 && !others_wait(q) && spin_for_message(q, w->deadline_ns)) {
     sb_lock(&c->lock);
     sb_status status = try_take(q, t);
     sb_unlock(&c->lock);

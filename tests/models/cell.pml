@@ -46,10 +46,10 @@
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DFAULT_TAKEN_FIRST
  * full fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DFAULT_IGNORE_MARKS
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=2 -DFAULT_GIVE_UP_FIRST
- * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DDEFECT_MARKS_AFTER
- * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DDEFECT_PAY_UNMARKED
- * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=1 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=1 -DKEEPER -DDEFECT_REAP_UNMARKED
- * defect: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DDEFECT_LOWERED_SILENTLY
+ * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DFAULT_MARKS_AFTER
+ * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DFAULT_PAY_UNMARKED
+ * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=1 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=1 -DKEEPER -DFAULT_REAP_UNMARKED
+ * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DFAULT_LOWERED_SILENTLY
  */
 #include "common.h"
 
@@ -132,9 +132,9 @@ bool quiet[2 * ACTORS];
 #define MARK(a) skip
 #define UNMARK(a) skip
 #endif
-/* Mended: an evictor is marked from before it pays until it has its victim. Reconciled in between, `taken` is one too low:
+/* An evictor is marked from before it pays until it has its victim. Reconciled in between, `taken` is one too low:
  * of two in a ring of one it evicts both. */
-#ifdef DEFECT_PAY_UNMARKED
+#ifdef FAULT_PAY_UNMARKED
 #define MARK_PAYING skip
 #define UNMARK_PAYING skip
 #define MARK_INSIDE MARK(me)
@@ -289,9 +289,10 @@ inline oldest() { /* any cell may be the first AVAILABLE one for somebody: curso
 
 #ifdef EVICT
 /* sb_limits_enforce: pay, then take the victim. What was seen when it was paid for may be over: a consumer took the older one.
- * So the evictor looks again when it has the victim (still_too_many), or puts it back; and begins anew, since somebody may
- * have relied on what was paid. An eviction is right if as many as the limit remain when it is decided. */
-#define RIGHT assert(!fast || READY >= EVICT) /* I24 */
+ * So the evictor looks again just before it takes the victim (still_too_many), and puts it back if that was not too many, or if
+ * an older one came back meanwhile; and begins anew, since somebody may have relied on what was paid. An eviction is right if
+ * as many as the limit remained when it was decided. */
+#define DECIDED right = READY - (cell_state[p] == AVAILABLE) >= EVICT
 inline enforce() {
   do
   :: atomic { FATE; before = taken }
@@ -328,9 +329,23 @@ inline enforce() {
            if
            :: p == NOWHERE -> got = false; break
            :: else ->
+#ifdef FAULT_TAKEN_FIRST /* a message that comes, and one that goes, between the two: more seem to remain than ever did */
+              atomic { FATE; before = taken }
+              atomic { FATE; fast = EVICT == 0 || TAIL - before >= EVICT; DECIDED }
+#else
+              atomic { FATE; before = TAIL }
+              atomic {
+                FATE;
+                fast = EVICT == 0 || before - taken >= EVICT;
+#ifdef FAULT_NO_SECOND_LOOK /* 1 of 2 is paid for, a consumer takes the older one, and the newer one is the victim */
+                fast = true;
+#endif
+                DECIDED
+              }
+#endif
               take(REMOVING);
               if
-              :: got -> break
+              :: got -> assert(!fast || right); /* I24 */ break
               :: else
               fi
            fi
@@ -338,20 +353,7 @@ inline enforce() {
         UNMARK_INSIDE;
         if
         :: got ->
-#ifdef FAULT_TAKEN_FIRST /* a message that comes, and one that goes, between the two: more seem to remain than ever did */
-           atomic { FATE; before = taken }
-           atomic { FATE; fast = EVICT == 0 || TAIL - before >= EVICT; RIGHT }
-#else
-           atomic { FATE; before = TAIL }
-           atomic {
-             FATE;
-             fast = EVICT == 0 || before - taken >= EVICT;
-#ifdef FAULT_NO_SECOND_LOOK /* 1 of 2 is paid for, a consumer takes the older one, and the newer one is the victim */
-             fast = true;
-#endif
-             RIGHT
-           }
-#endif
+           atomic { FATE; fast = fast && !((p > 0 && cell_state[0] == AVAILABLE) || (p > 1 && cell_state[1 % MESSAGES] == AVAILABLE)) }
            if
            :: fast -> settle()
            :: else ->
@@ -361,7 +363,7 @@ inline enforce() {
            fi
         :: else ->
            LOWER_TAKEN
-#ifdef DEFECT_LOWERED_SILENTLY
+#ifdef FAULT_LOWERED_SILENTLY
            UNMARK_PAYING;
            break
 #endif
@@ -369,14 +371,14 @@ inline enforce() {
      :: else
      fi;
      UNMARK_PAYING;
-     atomic { got = false; p = 0; s = 0; g = 0; before = 0; fast = false }
+     atomic { got = false; p = 0; s = 0; g = 0; before = 0; fast = false; right = false }
   od;
-  atomic { got = false; p = 0; s = 0; g = 0; before = 0; fast = false }
+  atomic { got = false; p = 0; s = 0; g = 0; before = 0; fast = false; right = false }
 }
-/* Mended: whoever lowers `taken` without a message that is gone (a get that found nothing, a purge that puts back the last
+/* I42: whoever lowers `taken` without a message that is gone (a get that found nothing, a purge that puts back the last
  * one, an evictor without a victim) looks whether that is too many now. Producers who saw it raised did not evict: get
  * raises and finds nothing, two puts see one pending, get lowers; two remain in a ring of one. */
-#ifdef DEFECT_LOWERED_SILENTLY
+#ifdef FAULT_LOWERED_SILENTLY
 #define ENFORCE_AFTER skip
 #else
 #define ENFORCE_AFTER enforce()
@@ -420,7 +422,7 @@ inline get(to) { take(to) }
 proctype Producer(byte me) {
   byte s, g, p, body_of;
   short before;
-  bool got, fast;
+  bool got, fast, right;
 again:
   atomic {
     if
@@ -461,12 +463,12 @@ dead:
 halted:
   halted_[me] = true;
 out:
-  atomic { gone[me] = true; s = 0; g = 0; p = 0; body_of = 0; before = 0; got = false; fast = false }
+  atomic { gone[me] = true; s = 0; g = 0; p = 0; body_of = 0; before = 0; got = false; fast = false; right = false }
 }
 
 proctype Consumer(byte me) {
   byte s, g, p;
-  bool got, fast;
+  bool got, fast, right;
 #ifdef EVICT
   short before;
 #endif
@@ -514,7 +516,7 @@ end_again:
      fi
   :: else -> ENFORCE_AFTER
   fi;
-  atomic { s = 0; g = 0; p = 0; got = false; fast = false }
+  atomic { s = 0; g = 0; p = 0; got = false; fast = false; right = false }
   goto again;
 #ifndef EVICT
 wait:
@@ -529,13 +531,13 @@ dead:
 halted:
   halted_[me] = true;
 out:
-  atomic { gone[me] = true; s = 0; g = 0; p = 0; got = false; fast = false }
+  atomic { gone[me] = true; s = 0; g = 0; p = 0; got = false; fast = false; right = false }
 }
 
 #if PURGERS > 0
 proctype Purger(byte me) { /* one pass of sb_limits_remove; what it took last it may put back (its bound) */
   byte s, g, p;
-  bool got, fast;
+  bool got, fast, right;
 #ifdef EVICT
   short before;
 #endif
@@ -569,7 +571,7 @@ again:
      skip
 #endif
   fi;
-  atomic { s = 0; g = 0; p = 0; got = false; fast = false }
+  atomic { s = 0; g = 0; p = 0; got = false; fast = false; right = false }
   goto again;
 dead:
   atomic { FALL }
@@ -577,12 +579,12 @@ dead:
 halted:
   halted_[me] = true;
 out:
-  atomic { gone[me] = true; s = 0; g = 0; p = 0; got = false; fast = false }
+  atomic { gone[me] = true; s = 0; g = 0; p = 0; got = false; fast = false; right = false }
 }
 #endif
 
 #ifdef HINTS
-/* sb_upkeep_reconcile: sets `taken` right by what the cells say. Mended: if no ledger is marked before, and none was raised
+/* sb_upkeep_reconcile: sets `taken` right by what the cells say. If no ledger is marked before, and none was raised
  * since, however short. Marks that are looked at only afterwards say nothing: a consumer raises `taken`, both readings see
  * that and the cell AVAILABLE, it takes the cell and lowers its mark; `taken` is lowered, and the next put evicts itself. */
 inline read_queue() {
@@ -597,7 +599,7 @@ inline read_queue() {
 }
 inline reconcile(k) {
   r_ok = true;
-#if !defined(DEFECT_MARKS_AFTER) && !defined(FAULT_IGNORE_MARKS)
+#if !defined(FAULT_MARKS_AFTER) && !defined(FAULT_IGNORE_MARKS)
   r_at = 0;
   do
   :: r_ok && r_at < ACTORS -> atomic { FATE; r_ok = hinting[r_at] == 0; quiet[(k) * ACTORS + r_at] = r_ok; r_at++ }
@@ -607,12 +609,12 @@ inline reconcile(k) {
   if
   :: r_ok ->
      read_queue();
-#if defined(DEFECT_MARKS_AFTER) || defined(FAULT_IGNORE_MARKS)
+#if defined(FAULT_MARKS_AFTER) || defined(FAULT_IGNORE_MARKS)
      r_was = r_taken + 16 * r_tail + 64 * r_ready;
      read_queue();
      r_ok = r_was == r_taken + 16 * r_tail + 64 * r_ready;
 #endif
-#ifdef DEFECT_MARKS_AFTER
+#ifdef FAULT_MARKS_AFTER
      do
      :: r_ok && r_at < ACTORS -> atomic { FATE; r_ok = hinting[r_at] == 0; r_at++ }
      :: else -> break
@@ -682,7 +684,7 @@ proctype Reaper() {
 #ifdef EVICT
   byte me;
   short before;
-  bool got, fast;
+  bool got, fast, right;
   RECONCILES;
 #endif
 begin:
@@ -797,7 +799,7 @@ continue_:
   :: else
   fi;
   /* sb_judge_cell */
-#if defined(EVICT) && !defined(DEFECT_REAP_UNMARKED) /* mended: reconciled between the flip and the hint, `taken` is lowered twice */
+#if defined(EVICT) && !defined(FAULT_REAP_UNMARKED) /* reconciled between the flip and the hint, `taken` is lowered twice */
   MARK(d);
 #endif
   if

@@ -35,7 +35,7 @@
  * fault: -DMESSAGES=2 -DFAULT_LAST_ATTEMPT_NOTIFIED
  * fault: -DMESSAGES=2 -DPRIORITIES -DFAULT_BATON_DOWN
  * fault: -DMESSAGES=1 -DSETTLES=0 -DSTOPS=1 -DFAULT_ASK_ACCOUNTS
- * defect: -DMESSAGES=2 -DPRIORITIES -DKILLS=1 -DSTOPS=1 -DDEFECT_LEVEL_HIGH
+ * fault: -DMESSAGES=2 -DPRIORITIES -DKILLS=1 -DSTOPS=1 -DFAULT_BELIEVE_COUNTS
  */
 #include "common.h"
 
@@ -325,6 +325,23 @@ inline higher_wants() {
 #endif
 }
 
+/* The counts, then the lists: killed in sb_node_move between the count and the CAS, a better one leaves a count too high,
+ * which a reaper is not patient enough to lower; whoever believes it waits for a patient tick, or for ever. */
+inline better_wants() {
+  higher_wants();
+#if defined(PRIORITIES) && !defined(FAULT_BELIEVE_COUNTS)
+  if
+  :: ok ->
+     atomic { FATE; ok = state[0] == INTERESTED }
+     if
+     :: !ok -> atomic { FATE; ok = state[0] == NOTIFIED }
+     :: else
+     fi
+  :: else
+  fi
+#endif
+}
+
 inline desired() { /* set_notify_work_desired(true) */
 #ifdef FAULT_LOOK_FIRST
   atomic { FATE; more = LOOKS_READY }
@@ -337,7 +354,7 @@ inline desired() { /* set_notify_work_desired(true) */
 #endif
   if
   :: ok ->
-     higher_wants();
+     better_wants();
      if
      :: !ok ->
         to_notified(self);
@@ -390,7 +407,7 @@ inline deliver() { /* deliver_single_message; more: one was taken and there is c
               :: !ok -> break
               :: else
               fi;
-              higher_wants();
+              better_wants();
               if
               :: ok -> try_node(0); break
               :: else
@@ -536,15 +553,7 @@ out:
 
 /* ---- repair ---- */
 
-/* correct(): high_is_harmless tells which error waits for patience. Mended: a count of a level is set right at once, both ways,
- * since one that is too high holds lower priorities back for as long as the housekeeper does not tick. Killed in sb_node_move
- * between the count and the CAS, H leaves it so; a reaper is not patient; may_take is false at every turn of L. */
-#ifdef DEFECT_LEVEL_HIGH
-#define CORRECT_LEVEL(hint, in_state, level) CORRECT(hint, in_state, level, true)
-#else
-#define CORRECT_LEVEL(hint, in_state, level) CORRECT(hint, in_state, level, (hint < seen))
-#endif
-
+/* correct(): high_is_harmless tells which error waits for patience. */
 #define CORRECT(hint, in_state, level, high_is_harmless)                                                          \
   atomic {                                                                                                        \
     FATE;                                                                                                         \
@@ -562,10 +571,10 @@ out:
 
 
 inline recount() {
-  CORRECT_LEVEL(level_interested[0], INTERESTED, 0);
+  CORRECT(level_interested[0], INTERESTED, 0, true);
   CORRECT(level_notified[0], NOTIFIED, 0, false);
 #if LEVELS > 1
-  CORRECT_LEVEL(level_interested[1], INTERESTED, 1);
+  CORRECT(level_interested[1], INTERESTED, 1, true);
   CORRECT(level_notified[1], NOTIFIED, 1, false);
 #endif
   CORRECT(interested, INTERESTED, 9, true);

@@ -35,7 +35,7 @@
  * fault: -DROOM -DPASSER -DFAULT_ARM_LATER
  * fault: -DROOM -DSLEEPERS=2 -DNEED=2 -DMADE=1 -DFAULT_WAKE_ANYBODY
  * fault: -DROOM -DMEMORY -DSLEEPERS=2 -DNEED=2 -DMADE=1 -DFAULT_ALWAYS_PASS_ON
- * defect: -DROOM -DPASSER -DGIVES_BACK -DMADE=1 -DDEFECT_GIVE_BACK_SILENTLY
+ * fault: -DROOM -DPASSER -DGIVES_BACK -DMADE=1 -DFAULT_GIVE_BACK_SILENTLY
  */
 #include "common.h"
 
@@ -370,7 +370,7 @@ proctype Passer() { /* puts without waiting; or finds out that it cannot (bytes,
   if
   :: ok ->
      atomic { FATE; room++; ok = false }
-#ifndef DEFECT_GIVE_BACK_SILENTLY /* mended: it tells (prepare, take_back, admit, move). Whoever looked meanwhile saw no room, and sleeps */
+#ifndef FAULT_GIVE_BACK_SILENTLY /* it tells (prepare, take_back, admit, move). Whoever looked meanwhile saw no room, and sleeps */
      room_made()
 #endif
   :: true
