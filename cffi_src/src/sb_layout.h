@@ -418,9 +418,9 @@ _Static_assert(sizeof(sb_level_shm) <= SB_UNIT, "level");
 typedef struct {
   alignas(64) sb_word word;
   sb_half queue, level;
-  sb_half flags, target; /* index of the target in its connection */
-  sb_half waiter;        /* node slot whose wake word is rung */
-  sb_half prefetch, unacked;
+  sb_half flags, target;     /* index of the target in its connection */
+  sb_half waiter;            /* node slot whose wake word is rung */
+  sb_half prefetch, unacked; /* of a node that waits for room: prefetch is the bytes it waits for */
   _Atomic int32_t priority;
   sb_word delivered;
   sb_word flagged; /* 1: wants a turn; cleared by the IO thread before it looks */
