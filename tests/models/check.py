@@ -10,7 +10,7 @@ The comment at the top of a model says how it is searched, with options for Spin
     bitstate: ...    without errors, as far as a bit field of 2^w and Q minutes reach; "cut off" says that the
                      minutes did not: with --full
     fault: ...       a rule is taken away, so an error has to be found ("full fault": with --full)
-    defect: ...      what the C code does and should not: an error has to be found, until it is mended: then it is a fault
+    defect: ...      what the C code does and should not: an error has to be found, until it is mended
 
 The verifier's exit status says nothing: its "errors:" and whether it looked at everything are read. Needs spin and a C
 compiler; without spin nothing is checked, and one line says so.
