@@ -62,20 +62,22 @@ static long cores(void) {
   return n;
 }
 
+static bool look_until(sb_queue *q, wish fulfilled, uint64_t bytes, uint64_t end_ns) {
+  do {
+    for (int i = 0; i < 16; i++) {
+      if (fulfilled(q, bytes)) {
+        return true;
+      }
+      sb_pause();
+    }
+  } while (sb_now_ns() < end_ns);
+  return false;
+}
+
 /* Worth spinning only while there is a core for everybody who spins. */
 static bool spin(sb_queue *q, wish fulfilled, uint64_t bytes, uint64_t end_ns) {
   sb_half *spinners = &q->c->b->header->spinners;
-  if ((int32_t)SB_ADD(spinners, 1u, SB_RELAXED) >= (int32_t)cores()) {
-    (void)SB_SUB(spinners, 1u, SB_RELAXED);
-    return false;
-  }
-  bool found = false;
-  do {
-    for (int i = 0; i < 16 && !found; i++) {
-      found = fulfilled(q, bytes);
-      sb_pause();
-    }
-  } while (!found && sb_now_ns() < end_ns);
+  bool found = (int32_t)SB_ADD(spinners, 1u, SB_RELAXED) < (int32_t)cores() && look_until(q, fulfilled, bytes, end_ns);
   (void)SB_SUB(spinners, 1u, SB_RELAXED);
   return found;
 }
@@ -133,7 +135,8 @@ void sb_waiter_end(sb_queue *q, sb_wait *w) {
 }
 
 sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t) {
-  if (q->spin_ns < SPIN_MAX_NS || cores() < 2 || others_wait(q) || !spin(q, message_there, 0, sb_now_ns() + limit_ns)) {
+  if (q->spin_ns < SPIN_MAX_NS || cores() < 2 || others_wait(q) ||
+      !look_until(q, message_there, 0, sb_now_ns() + limit_ns)) { /* too short to count us among those who spin */
     return SB_EMPTY;
   }
   sb_lock(&q->c->lock);
