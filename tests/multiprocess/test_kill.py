@@ -208,3 +208,30 @@ def test_a_stopped_consumer_holds_nobody_up(broker_name: str, tmp_path: Path) ->
         end(process)
         await_housekeeper(broker)
         assert_healthy(connection)
+
+
+def test_the_living_do_not_wait_for_the_reaping(broker_name: str, tmp_path: Path) -> None:
+    """A killed consumer is not reaped yet, since the housekeeper is stopped: all but what it held goes to others."""
+    with shmbroker.testing.broker(broker_name) as broker, broker.connect() as connection:
+        jobs = connection.queue("jobs")
+        team = Team(broker_name, tmp_path, random.Random(1))
+        victim, other = team.start("take", "consume"), team.start("take", "consume")
+        while (found := jobs.statistics()).acked < 100 or found.consumers < 2:
+            jobs.put(b"9:before")
+        housekeeper = broker.statistics().housekeeper_pid
+        os.kill(housekeeper, signal.SIGSTOP)
+        try:
+            end(victim)
+            before = jobs.statistics().added
+            for number in range(10_000):
+                jobs.put(f"9:{number}".encode())
+            while jobs.statistics().acked < before + 10_000 - 33:  # 32 were prefetched, and one may be told to the dead
+                time.sleep(0.01)
+            assert broker.statistics().reaped == 0
+        finally:
+            os.kill(housekeeper, signal.SIGCONT)
+        while jobs.statistics().acked < before + 10_000:
+            time.sleep(0.01)
+        end(other)
+        await_housekeeper(broker)
+        assert_healthy(connection)
