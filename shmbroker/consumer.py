@@ -69,7 +69,7 @@ class Consumer:
         self._queues = list(queues)
         self.core_connection: CoreConnection = queues[0].core_connection
         self.prefetch, self.priority, self.auto_ack = prefetch, priority, auto_ack
-        self._timeout = timeout
+        self._timeout, self._acks_at_once = timeout, ack_batch == 1
         self._closed = self._cancelled = False
         self._descriptor = -1
         self._core = CoreConsumer(
@@ -95,7 +95,10 @@ class Consumer:
         """
         message = self.taker.take(self, self.auto_ack)
         if message is None:
-            message = self._get_slowly(library.deadline(timeout))
+            until = library.deadline(timeout)
+            if timeout == 0 and self._acks_at_once and self.taker.status == library.EMPTY:
+                raise standard_queue.Empty  # the row was filled from the queues just now
+            message = self._get_slowly(until)
         if not self.auto_ack:
             message._state = OPEN  # noqa: SLF001 - it has reached us; an interrupt before this put it back
         return message
