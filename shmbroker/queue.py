@@ -86,6 +86,8 @@ def _options(
     headers: dict[str, Any] | None,
     properties: BasicProperties | None,
 ) -> PutOptions:
+    if all(given is None for given in (priority, ttl, delay, key, headers, properties)):
+        return NO_OPTIONS
     if priority is not None and not (
         isinstance(priority, int) and not isinstance(priority, bool) and 0 <= priority <= _MAX_PRIORITY
     ):
@@ -235,13 +237,7 @@ class Queue:
             queue.Full: none found room in time.
         """
         given = tuple(bodies)
-        if (
-            priority is None and ttl is None and delay is None
-            and key is None and headers is None and properties is None
-        ):  # fmt: skip
-            options = NO_OPTIONS
-        else:
-            options = _options(priority, ttl, delay, key=key, headers=headers, properties=properties)
+        options = _options(priority, ttl, delay, key=key, headers=headers, properties=properties)
         until = library.deadline(timeout)
         done = self._put_many(given, 0, options.address, False)  # noqa: FBT003 - without dropping the GIL
         return len(given) if done == len(given) else self._put_many_slowly(given, done, options, until)

@@ -124,15 +124,3 @@ def _seconds_allowed(item: pytest.Item) -> float:
         return float(marker.args[0] if marker.args else marker.kwargs["timeout"])
     option = item.config.getoption("timeout")
     return float(item.config.getini("timeout") if option is None else option)
-
-
-# Defects that are known and not mended yet: the tests stay as they are and say so in every run.
-KNOWN_DEFECTS: dict[str, str] = {}
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of known defects."""
-    for item in items:
-        for name, reason in KNOWN_DEFECTS.items():
-            if name in item.nodeid:
-                item.add_marker(pytest.mark.xfail(reason=reason, strict=False, run=False))

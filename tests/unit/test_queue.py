@@ -321,6 +321,26 @@ def test_put_many_takes_any_iterable(queue: shmbroker.Queue) -> None:
     assert take(queue, 2) == ["A", "B"]
 
 
+def test_a_large_batch_keeps_its_order_and_is_settled_but_for_what_was_settled_already(queue: shmbroker.Queue) -> None:
+    """More than one step of the core on the way in, and more than is settled with the GIL on the way out."""
+    bodies = [b"%04d" % number * 256 for number in range(1500)]
+    assert queue.put_many(bodies) == 1500
+    taken: list[shmbroker.MessageBatch] = []
+    while sum(map(len, taken)) < 1500:
+        taken.append(queue.get_many(1500 - sum(map(len, taken))))
+    assert [body for batch in taken for body in batch.bodies()] == bodies
+    taken[0][3].nack()
+    for batch in taken:
+        batch.ack()
+    assert_counts(queue, ready=1, delivering=0, acked=1499)
+    assert bytes(queue.get(auto_ack=True)) == bodies[3]
+    assert queue.put_many([b"a"] * 1500) == 1500
+    small = queue.get_many(1500)
+    assert len(small) == 1500
+    small.ack()
+    assert_counts(queue, ready=0, delivering=0, acked=3000)
+
+
 def test_put_many_of_very_many(queue: shmbroker.Queue) -> None:
     """Thousands of bodies in one call keep their order."""
     bodies = numbered(10_000)
