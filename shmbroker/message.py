@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from shmbroker._core.connection import CoreConnection
 
-ACK, REQUEUE, REJECT, RETURN = 0, 1, 2, 3
+ACK, REQUEUE, REJECT = 0, 1, 2
 OPEN, _SETTLED, _BROWSED, FRESH = 0, 1, 2, 3
 
 

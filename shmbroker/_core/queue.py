@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
 PAUSED = 1
-ACK, REQUEUE, REJECT, RETURN = 0, 1, 2, 3
 
 
 class PutOptions:

@@ -11,7 +11,6 @@ INLINE = 4096
 BUFFER = SIZE + 65536 + INLINE
 _FRONT = struct.Struct("<QQQQQQIIHBBI")
 _NOWHERE = bytes(8)
-_LENGTH = struct.Struct("<Q")
 
 
 class Front(NamedTuple):
@@ -34,16 +33,6 @@ class Front(NamedTuple):
 def front(record: bytes) -> Front:
     """The front of a record."""
     return Front._make(_FRONT.unpack_from(record))
-
-
-def tag(record: bytes) -> int:
-    """The handle of the message in the core."""
-    return int(_LENGTH.unpack_from(record)[0])
-
-
-def body_length(record: bytes) -> int:
-    """Length of the body in bytes."""
-    return int(_LENGTH.unpack_from(record, 16)[0])
 
 
 def is_inline(record: bytes) -> bool:
