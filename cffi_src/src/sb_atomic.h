@@ -2,8 +2,8 @@
 /* Atomic operations and crash points, one name each.
  *
  * What: the C core touches shared words through these macros only, always with an explicit order.
- * A test build (SB_TEST_HOOKS) runs a hook before each of them, so that a scheduler can interleave
- * actors at every shared step, and a killer can end one there; otherwise they are the C11 operations.
+ * In a test build (SB_TEST_HOOKS) each of them is a call, so that a scheduler can interleave actors at every shared
+ * step, a killer can end one there, and a store can be seen late; otherwise they are the C11 operations.
  */
 #ifndef SB_ATOMIC_H
 #define SB_ATOMIC_H
@@ -17,33 +17,27 @@
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64-bit atomics must be lock-free");
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "32-bit atomics must be lock-free");
 
-#ifdef SB_TEST_HOOKS
-extern void sb_test_step(const char *site);
-#define SB_HOOK_AT_(file, line) sb_test_step(file ":" #line)
-#define SB_HOOK_AT(file, line) SB_HOOK_AT_(file, line)
-#define SB_HOOK() SB_HOOK_AT(__FILE__, __LINE__)
-#define SB_CRASHPOINT(name) sb_test_step(name)
-#else
-#define SB_HOOK() ((void)0)
-#define SB_CRASHPOINT(name) ((void)0)
-#endif
-
 #define SB_RELAXED memory_order_relaxed
 #define SB_ACQUIRE memory_order_acquire
 #define SB_RELEASE memory_order_release
 #define SB_ACQ_REL memory_order_acq_rel
 #define SB_SEQ_CST memory_order_seq_cst
 
-#define SB_LOAD(p, order) (SB_HOOK(), atomic_load_explicit((p), (order)))
-#define SB_STORE(p, v, order) (SB_HOOK(), atomic_store_explicit((p), (v), (order)))
-#define SB_ADD(p, v, order) (SB_HOOK(), atomic_fetch_add_explicit((p), (v), (order)))
-#define SB_SUB(p, v, order) (SB_HOOK(), atomic_fetch_sub_explicit((p), (v), (order)))
-#define SB_OR(p, v, order) (SB_HOOK(), atomic_fetch_or_explicit((p), (v), (order)))
-#define SB_AND(p, v, order) (SB_HOOK(), atomic_fetch_and_explicit((p), (v), (order)))
-#define SB_SWAP(p, v, order) (SB_HOOK(), atomic_exchange_explicit((p), (v), (order)))
+#ifndef SB_TEST_HOOKS
+#define SB_CRASHPOINT(name) ((void)0)
+#define SB_LOAD(p, order) atomic_load_explicit((p), (order))
+#define SB_STORE(p, v, order) atomic_store_explicit((p), (v), (order))
+#define SB_ADD(p, v, order) atomic_fetch_add_explicit((p), (v), (order))
+#define SB_SUB(p, v, order) atomic_fetch_sub_explicit((p), (v), (order))
+#define SB_OR(p, v, order) atomic_fetch_or_explicit((p), (v), (order))
+#define SB_AND(p, v, order) atomic_fetch_and_explicit((p), (v), (order))
+#define SB_SWAP(p, v, order) atomic_exchange_explicit((p), (v), (order))
 /* Strong; on failure the found value is in *expected and was loaded with acquire. */
 #define SB_CAS(p, expected, desired, order) \
-  (SB_HOOK(), atomic_compare_exchange_strong_explicit((p), (expected), (desired), (order), memory_order_acquire))
+  atomic_compare_exchange_strong_explicit((p), (expected), (desired), (order), memory_order_acquire)
+#else
+#include <atomic_test.h> /* of tests/c */
+#endif
 
 typedef _Atomic uint64_t sb_word;
 typedef _Atomic uint32_t sb_half;

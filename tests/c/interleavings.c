@@ -84,7 +84,6 @@ static void happen(void) {
   plan.inside = before;
 }
 
-void sb_test_step(const char *site);
 void sb_test_step(const char *site) {
   if (plan.what == NULL || plan.inside) return;
   unsigned last = plan.depth - 1;

@@ -46,7 +46,6 @@ static struct {
 } visited[1024];
 static unsigned passed, failed;
 
-void sb_test_step(const char *site);
 void sb_test_step(const char *site) {
   if (!armed) return;
   size_t at = (size_t)(uintptr_t)site / 8 % 1024;
