@@ -31,7 +31,7 @@ static void die(const char *what, int status) {
 }
 
 static void file_name(char *out, size_t size, const char *path, const char *suffix) {
-  snprintf(out, size, "/dev/shm%s.%s", path, suffix);
+  snprintf(out, size, "/dev/shm%.95s.%.15s", path, suffix);
 }
 
 static bool make_file(const char *path, const char *suffix, uint64_t bytes, const void *front, size_t front_bytes) {
@@ -48,7 +48,7 @@ static bool make_file(const char *path, const char *suffix, uint64_t bytes, cons
 }
 
 static void remove_files(const char *path) {
-  char name[160], suffix[16];
+  char name[200], suffix[16];
   for (int i = 0; i < 256; i++) {
     snprintf(suffix, sizeof suffix, "%d", i);
     file_name(name, sizeof name, path, suffix);

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cast.h"
+
+#include "sb_liveness.h"
+#include "world.h"
+
+#define RECORD_BYTES 8192u
+#define TICKS 8
+#define LONGEST_SLEEPS 8
+
+typedef struct {
+  bool tried, accepted, acked, may_go;
+  uint8_t delivered;
+  uint8_t acking; /* by actor, plus one */
+} fate;
+
+/* Part of the world: at the beginning of a run it says what was put and taken before. */
+typedef struct {
+  player players[PLAYERS];
+  fate fates[MESSAGES];
+  bool any_order, consumers;
+  bool acks_at_once[ACTORS + 1];             /* is in a get that acknowledges whatever comes */
+  uint64_t newest[ACTORS + 1][MESSAGES / 8]; /* that came to an actor from a producer, for the first time */
+} account;
+
+player *players;
+unsigned player_of[ACTORS];
+static account *book;
+static bool dead[PLAYERS];
+static unsigned acting = KEEPER;
+static char *drained;
+static char lock_file[160];
+
+static void open_lock_as(int wanted) {
+  int fd = open(lock_file, O_RDWR | O_CLOEXEC);
+  if (fd < 0 || (fd != wanted && dup2(fd, wanted) < 0)) die("the lock file", fd);
+  if (fd != wanted) close(fd);
+}
+
+static void make_player(unsigned which, const player *first) {
+  player *p = &players[which];
+  if (which > 0) {
+    sb_broker *b = world_allocate(NOBODY, sizeof *b); /* the same mapping, a process of its own */
+    *b = *first->t.b;
+    b->lock_fd = b->topology_fd = -1;
+    b->guard = NULL;
+    sb_status status = sb_liveness_attach(b);
+    if (status != SB_OK) die("sb_liveness_attach", (int)status);
+    p->t = first->t;
+    p->t.b = b;
+  }
+  p->lock_fd = p->t.b->lock_fd;
+  p->topology_fd = p->t.b->topology_fd;
+  p->first = world_allocate(NOBODY, RECORD_BYTES);
+  p->second = world_allocate(NOBODY, RECORD_BYTES);
+  p->t.c = connect_to(&p->t);
+}
+
+static void warm_up_with(player *p, sb_queue *q, uint64_t bytes) {
+  sb_put_options none = {0};
+  if (put_sized(&p->t, q, 1, bytes, &none) != SB_OK || get(&p->t, q, p->first, true) != 1) die("warming up", 0);
+}
+
+/* Chunks for bodies, levels and pages exist: to make one touches more words than all that is looked at here. */
+static void warm_up(player *p) {
+  sb_wait at_once = {1, UINT64_MAX, 0, 0};
+  sb_status status;
+  for (int i = 0; i < 70; i++) warm_up_with(p, p->other, 64);
+  warm_up_with(p, p->other, 6000);
+  warm_up_with(p, p->q, 64);
+  (void)sb_get_wait(p->q, p->first, true, &at_once);
+  for (int32_t priority = 0; priority <= 5; priority += 5) {
+    sb_consumer *k = sb_consume(p->t.c, &p->q, 1, 1, priority, 0, 0, &status);
+    if (k == NULL) die("warming up", (int)status);
+    sb_consumer_cancel(k, true);
+  }
+}
+
+void cast_make(const char *name, const sb_settings *settings) {
+  book = world_allocate(NOBODY, sizeof *book);
+  players = book->players;
+  player *first = &players[0];
+  make_broker(&first->t, name, CHUNKS_PER_SEGMENT);
+  file_name(lock_file, sizeof lock_file, first->t.path, "lock");
+  attach(&first->t);
+  (void)grow(first->t.b, first->t.path);
+  for (unsigned i = 0; i < PLAYERS; i++) make_player(i, first);
+  if (declare(&first->t, "q", *settings) != SB_OK ||
+      declare(&first->t, "other", (sb_settings){-1, -1, -1, 0, 0}) != SB_OK)
+    die("sb_declare", 0);
+  for (unsigned i = 0; i < PLAYERS; i++) {
+    players[i].q = open_queue(&players[i].t, "q");
+    players[i].other = open_queue(&players[i].t, "other");
+  }
+  drained = world_allocate(NOBODY, RECORD_BYTES);
+  warm_up(&players[KEEPER]);
+  sb_broker *b = first->t.b;
+  world_add(b->base, SB_SEGMENT0_BYTES);
+  world_add(b->meta, b->mapped_chunks * SB_CHUNK_META_BYTES);
+  world_add(b->arena, b->mapped_chunks * SB_CHUNK_BYTES);
+}
+
+void cast_remove(void) { remove_files(players[0].t.path); }
+
+player *me(void) { return &players[scheduler_current() == NOBODY ? acting : player_of[scheduler_current()]]; }
+void act_as(unsigned which) { acting = which; }
+
+void player_dies(unsigned which) {
+  player *p = &players[which];
+  dead[which] = true;
+  close(p->lock_fd);
+  close(p->topology_fd);
+  /* /proc shows us, not it: as if it lived in another namespace, where the lock alone decides */
+  atomic_store(&p->t.b->processes[p->t.b->process].pid_namespace, 0);
+}
+
+void cast_begin(void) {
+  for (unsigned i = 0; i < PLAYERS; i++) {
+    player *p = &players[i];
+    if (dead[i]) {
+      open_lock_as(p->lock_fd);
+      open_lock_as(p->topology_fd);
+      if (!sb_lock_byte(p->lock_fd, SB_LOCK_PROCESS + (long)p->t.b->process))
+        die("the lock of the dead is taken", (int)i);
+      dead[i] = false;
+    }
+  }
+}
+
+/* ---- messages ---- */
+
+static unsigned actor(void) { return scheduler_current(); } /* NOBODY is one, too: its messages were there before */
+static fate *fate_of(uint64_t id) {
+  if (id == 0 || id >= MESSAGES) {
+    complain("a message that nobody put: %llu", (unsigned long long)id);
+    return &book->fates[0];
+  }
+  return &book->fates[id];
+}
+
+void may_go(uint64_t id) { book->fates[id].may_go = true; }
+void consumers_may_return(void) { book->consumers = true; }
+void any_order(void) { book->any_order = true; }
+void everything_may_go(void) {
+  for (unsigned id = 0; id < MESSAGES; id++) book->fates[id].may_go = true;
+}
+
+void note_put(uint64_t id, bool done) {
+  book->fates[id].tried = true;
+  book->fates[id].accepted = done;
+}
+bool was_taken(uint64_t id) { return book->fates[id].delivered > 0; }
+
+bool put_message_with(uint64_t id, uint64_t bytes, const sb_put_options *options) {
+  player *p = me();
+  book->fates[id].tried = true;
+  sb_status status = put_sized(&p->t, p->q, id, bytes, options);
+  book->fates[id].accepted = status == SB_OK;
+  return status == SB_OK;
+}
+bool put_message(uint64_t id) {
+  sb_put_options none = {0};
+  return put_message_with(id, 64, &none);
+}
+
+void put_messages(uint64_t first, unsigned count) {
+  uint64_t ids[8];
+  sb_piece pieces[8];
+  sb_put_options none = {0};
+  sb_status status;
+  for (unsigned i = 0; i < count; i++) {
+    ids[i] = first + i;
+    book->fates[ids[i]].tried = true;
+    pieces[i] = (sb_piece){(const char *)&ids[i], sizeof ids[i]};
+  }
+  int64_t n = sb_put_many(me()->q, pieces, count, &none, &status);
+  for (unsigned i = 0; i < n; i++) book->fates[ids[i]].accepted = true;
+}
+
+static uint64_t delivered(uint64_t id, const char *record, bool settled) {
+  const sb_record *r = (const sb_record *)(const void *)record;
+  fate *f = fate_of(id);
+  if (f->acked && !f->may_go) complain("message %llu is delivered after it was acknowledged", (unsigned long long)id);
+  if (!f->tried) complain("message %llu is delivered, and nobody put it", (unsigned long long)id);
+  if (f->delivered > 0 && !r->redelivered)
+    complain("message %llu comes again, and is not marked", (unsigned long long)id);
+  if (f->delivered == 0 && r->redelivered && !scheduler_somebody_died() && !book->consumers)
+    complain("message %llu is marked, and comes for the first time", (unsigned long long)id);
+  uint64_t *last = &book->newest[actor()][PRODUCED_BY(id) % (MESSAGES / 8)];
+  if (!r->redelivered) {
+    if (id < *last && !book->any_order)
+      complain("message %llu comes after %llu", (unsigned long long)id, (unsigned long long)*last);
+    *last = id;
+  }
+  f->delivered++;
+  f->acked = f->acked || settled;
+  return id;
+}
+
+static uint64_t id_in(const char *record, int64_t length) {
+  const sb_record *r = (const sb_record *)(const void *)record;
+  const char *body = r->body_address != 0 ? (const char *)(uintptr_t)r->body_address : record + length - r->body_length;
+  uint64_t id;
+  memcpy(&id, body, sizeof id);
+  return id;
+}
+
+uint64_t get_message(sb_queue *q, char *record) {
+  int64_t n = sb_get(q, record, false);
+  return n < 0 ? 0 : delivered(id_in(record, n), record, false);
+}
+
+uint64_t get_and_ack(sb_queue *q) {
+  char *record = me()->second;
+  unsigned a = actor();
+  book->acks_at_once[a] = true;
+  int64_t n = sb_get(q, record, true);
+  book->acks_at_once[a] = false;
+  return n < 0 ? 0 : delivered(id_in(record, n), record, true);
+}
+
+uint64_t wait_for_message(sb_queue *q, char *record) {
+  sb_wait wait = {UINT64_MAX, UINT64_MAX, 0, 0};
+  int64_t n = sb_get_wait(q, record, false, &wait);
+  return n < 0 ? 0 : delivered(id_in(record, n), record, false);
+}
+
+uint64_t next_message(char *record) {
+  int64_t n = sb_consumer_next(me()->consumer, record, false);
+  return n < 0 ? 0 : delivered(id_in(record, n), record, false);
+}
+
+static fate *settling(const char *record) {
+  const sb_record *r = (const sb_record *)(const void *)record;
+  fate *f = fate_of(id_in(record, (int64_t)(sizeof *r + r->key_length + r->properties_length + r->body_length)));
+  f->acking = (uint8_t)(actor() + 1);
+  return f;
+}
+
+void ack(sb_queue *q, char *record) {
+  fate *f = settling(record);
+  sb_status status = sb_settle(q, record, 0);
+  f->acking = 0;
+  if (status == SB_OK && f->acked) complain("a message is acknowledged twice");
+  if (status == SB_OK) f->acked = true;
+}
+void nack(sb_queue *q, char *record) { (void)sb_settle(q, record, 1); }
+void ack_next(char *record) {
+  fate *f = settling(record);
+  sb_status status = sb_consumer_settle(me()->consumer, record, 0);
+  f->acking = 0;
+  if (status == SB_OK) f->acked = true;
+}
+
+/* ---- afterwards ---- */
+
+void have_ticks(void) {
+  uint64_t memory[16] = {0};
+  for (int i = 0; i < TICKS; i++) {
+    sb_housekeeper_tick(players[KEEPER].t.c, players[KEEPER].q->slot, memory);
+    (void)scheduler_go_on();
+  }
+}
+
+static bool somebody_sleeps(void) {
+  for (unsigned i = 0; i < ACTORS; i++) {
+    if (scheduler_state(i) == ACTOR_ASLEEP) return true;
+  }
+  return false;
+}
+
+/* The reaper and the housekeeper come by. A sleep that is too long only because somebody died ends by its own bound. */
+static void clear_up(void) {
+  player *keeper = &players[KEEPER];
+  if (!scheduler_somebody_died()) return;
+  while (sb_recover(keeper->t.c) > 0) {
+  }
+  (void)scheduler_go_on();
+  (void)sb_housekeeper_sweep(keeper->t.c, UINT64_MAX); /* who has the topology lock next finishes what was begun */
+  have_ticks();
+  for (int i = 0; i < LONGEST_SLEEPS && somebody_sleeps(); i++) (void)scheduler_time_passes();
+}
+
+static void check_memory(const char *when) {
+  sb_finding f[4];
+  uint32_t n = sb_check(players[KEEPER].t.c, f, 4);
+  if (n != 0)
+    complain("%s, sb_check: %u findings, the first: code %u slot %u which %u where %llu found %llu expected %llu", when,
+             n, f[0].code, f[0].slot, f[0].which, (unsigned long long)f[0].where, (unsigned long long)f[0].found,
+             (unsigned long long)f[0].expected);
+}
+
+static uint64_t drain(sb_queue *q, bool *there) {
+  uint64_t count = 0;
+  int64_t n;
+  while ((n = sb_get(q, drained, true)) >= 0) {
+    uint64_t id = id_in(drained, n);
+    if (id < MESSAGES && there[id]) complain("message %llu is there twice", (unsigned long long)id);
+    if (id < MESSAGES) there[id] = true;
+    (void)delivered(id, drained, false);
+    count++;
+    const sb_record *r = (const sb_record *)(const void *)drained;
+    if (r->body_address != 0) (void)sb_end_view(players[KEEPER].t.c, r->tag);
+  }
+  return count;
+}
+
+static void draw_up(const bool *there) {
+  unsigned gone = 0, may_be_gone = 0;
+  for (unsigned i = 0; i < ACTORS; i++) may_be_gone += book->acks_at_once[i];
+  for (unsigned id = 1; id < MESSAGES; id++) {
+    const fate *f = &book->fates[id];
+    bool expected = f->accepted && !f->acked && !f->may_go && f->acking == 0;
+    gone += expected && !there[id];
+    if (there[id] && f->acked && !f->may_go) complain("message %u was acknowledged, and is there", id);
+  }
+  if (gone > may_be_gone) complain("%u messages are lost", gone);
+}
+
+uint64_t ready_messages(void) {
+  player *keeper = &players[KEEPER];
+  return sb_queue_count_ready(keeper->t.b, keeper->q->shm);
+}
+
+void cast_settle(void (*verify)(void), int64_t bound, bool idle) {
+  player *keeper = &players[KEEPER];
+  bool there[MESSAGES] = {false};
+  clear_up();
+  if (verify != NULL) verify();
+  uint64_t ready = ready_messages();
+  if (ready > 0 && !idle && somebody_sleeps()) complain("somebody sleeps beside %u messages", (unsigned)ready);
+  bool returned = scheduler_somebody_died() && keeper->q->shm->ring_size < 0; /* to a queue that is full: it stays */
+  if (bound >= 0 && !returned && ready > (uint64_t)bound)
+    complain("%u messages are ready, not %d", (unsigned)ready, (int)bound);
+  check_memory("when nobody acts");
+  for (unsigned i = 0; i < KEEPER; i++) {
+    if (!dead[i]) (void)sb_disconnect(players[i].t.c);
+  }
+  (void)drain(keeper->q, there);
+  (void)drain(keeper->other, there);
+  draw_up(there);
+  check_memory("when all is taken");
+}

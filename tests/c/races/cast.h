@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Who acts, what they do to messages, and the account that is drawn up when nobody acts any more.
+ *
+ * A player is a process: its own entry in the table of processes, its own locks, its own connection; all in this one
+ * process, on one mapping. An actor is a thread of a player. Whoever dies loses its locks, as a process does.
+ */
+#ifndef CAST_H
+#define CAST_H
+
+#include "../broker_fixture.h"
+#include "sb_consumer.h"
+#include "scheduler.h"
+
+#define PLAYERS 5u
+#define KEEPER (PLAYERS - 1) /* does what follows a run, and never acts in one */
+#define MESSAGES 48u
+#define PRODUCED_BY(id) ((id) / 8) /* messages 1 to 7 come from one producer, 8 to 15 from the next */
+
+typedef struct {
+  test_broker t;
+  sb_queue *q, *other;
+  sb_consumer *consumer;
+  char *first, *second; /* records */
+  int lock_fd, topology_fd;
+} player;
+
+extern player *players; /* part of the world */
+extern unsigned player_of[ACTORS];
+
+/* Broker, players, their queues "q" and "other"; all of it is part of the world. */
+void cast_make(const char *name, const sb_settings *settings);
+void cast_remove(void);
+/* The player of whoever acts; between runs the keeper, or whom `act_as` named. */
+player *me(void);
+void act_as(unsigned which);
+/* Its process ends, with all its threads; somebody else finds its locks free. */
+void player_dies(unsigned which);
+/* Forgets the run before, and gives the dead their locks back. */
+void cast_begin(void);
+
+/* ---- what actors do; each is noted ---- */
+
+bool put_message(uint64_t id);
+bool put_message_with(uint64_t id, uint64_t bytes, const sb_put_options *options);
+void put_messages(uint64_t first, unsigned count); /* in one call */
+/* A put of another kind: it is tried, or done. */
+void note_put(uint64_t id, bool done);
+bool was_taken(uint64_t id);
+/* The id of what came, 0 for none. */
+uint64_t get_message(sb_queue *q, char *record);
+uint64_t get_and_ack(sb_queue *q);
+uint64_t wait_for_message(sb_queue *q, char *record);
+uint64_t next_message(char *record); /* of the consumer's row */
+void ack(sb_queue *q, char *record);
+void nack(sb_queue *q, char *record);
+void ack_next(char *record); /* by the consumer */
+/* From now on this message may be gone, and it is all right. */
+void may_go(uint64_t id);
+void everything_may_go(void);
+/* What a consumer was given and never looked at is marked when it comes again. */
+void consumers_may_return(void);
+/* Two may move messages: the later one comes first, perhaps. */
+void any_order(void);
+
+/* ---- when nobody acts any more ---- */
+
+/* The reaper and the housekeeper come by, if somebody died; then `verify`, unless it is NULL; all who live disconnect; what is left is compared with what
+ * was noted. `bound`: at most so many are ready, -1: any number. `idle`: somebody may sleep although messages are ready. */
+void cast_settle(void (*verify)(void), int64_t bound, bool idle);
+void have_ticks(void);
+/* Messages ready in "q". */
+uint64_t ready_messages(void);
+
+#endif

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Tries the C core in every order of its shared steps, within bounds, and at random beyond them.
+ *
+ *   races [-quick | -full] [-random RUNS] [-seed N] [-kind orders|kills|delays|random] [SCENARIO ...]
+ *   races -replay KIND SCHEDULE SCENARIO
+ *
+ * Each scenario is tried in up to four ways: all orders; all orders with one death at any write, and its reaping beside
+ * the others; all orders where stores are seen late; random orders with deaths. For each, the table says how many
+ * schedules there were, how many words several actors used, and whether all within the bounds were tried.
+ */
+#include <time.h>
+
+#include "scenarios.h"
+#include "world.h"
+
+#define REAPER (ACTORS - 1)
+#define SEEN (1u << 20)
+
+typedef struct {
+  const char *name;
+  bounds two, three; /* with so many actors */
+  uint64_t runs;     /* at random; 0: all */
+} way;
+
+static const way FULL[] = {
+    {"orders", {3, 0, false}, {2, 0, false}, 0},
+    {"kills", {1, 1, false}, {1, 1, false}, 0},
+    {"delays", {2, 0, true}, {2, 0, true}, 0},
+    {"random", {0, 2, false}, {0, 2, false}, 20000},
+};
+static const way QUICK[] = {
+    {"orders", {2, 0, false}, {1, 0, false}, 0},
+    {"kills", {0, 1, false}, {0, 1, false}, 0},
+    {"delays", {1, 0, true}, {1, 0, true}, 0},
+    {"random", {0, 2, false}, {0, 2, false}, 300},
+};
+
+static const scenario *now;
+static uint64_t seed = 1, seen[SEEN], states;
+
+static void reap(void) { (void)sb_recover(me()->t.c); }
+
+static void somebody_died(unsigned actor) {
+  player_dies(player_of[actor]);
+  for (unsigned i = 0; i < REAPER; i++) {
+    if (player_of[i] == player_of[actor]) scheduler_bury(i);
+  }
+}
+
+static bool is_new(uint64_t state) {
+  uint64_t at = state % SEEN;
+  while (seen[at] != 0 && seen[at] != state) at = (at + 1) % SEEN;
+  bool new = seen[at] == 0;
+  if (new && ++states < SEEN / 2) seen[at] = state;
+  return new;
+}
+
+/* The same memory, after the same fates, needs no second look. */
+static void one_run(void) {
+  static uint64_t verdict;
+  cast_begin();
+  scheduler_run();
+  verdict = world_state();
+  for (unsigned i = 0; i < ACTORS; i++) verdict = verdict * 31 + scheduler_state(i);
+  if (complaint[0] == 0 && is_new(verdict | 1)) {
+    cast_settle(now->verify, now->bound, now->idle);
+  }
+  world_go_back();
+}
+
+static unsigned actors_of(const scenario *s) {
+  unsigned n = 0;
+  while (n < REAPER && s->roles[n].run != NULL) n++;
+  return n;
+}
+
+static void set_up(const scenario *s) {
+  char name[64];
+  now = s;
+  snprintf(name, sizeof name, "races-%d", (int)getpid());
+  cast_make(name, &s->settings);
+  scheduler_on_death(somebody_died);
+  s->prepare();
+  act_as(KEEPER);
+  for (unsigned i = 0; i < REAPER && s->roles[i].run != NULL; i++) {
+    player_of[i] = s->roles[i].player;
+    scheduler_actor(i, s->roles[i].name, s->roles[i].run, true, false);
+  }
+  player_of[REAPER] = KEEPER - 1;
+  scheduler_actor(REAPER, "reaper", reap, true, !s->reaped);
+  world_keep();
+}
+
+static double seconds(void) {
+  struct timespec t;
+  (void)timespec_get(&t, TIME_UTC);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* In a process of its own: what crashes or hangs there is a failure like others. */
+static int try_it(const scenario *s, const way *w) {
+  alarm(3000);
+  set_up(s);
+  const bounds *b = actors_of(s) > 2 || s->reaped ? &w->three : &w->two;
+  double begin = seconds();
+  if (w->runs > 0) {
+    scheduler_try_random(b, seed, w->runs);
+  } else {
+    scheduler_try_all(b);
+  }
+  do one_run();
+  while (complaint[0] == 0 && scheduler_next());
+  printf("%-4s %-22s %-7s %9llu schedules %7llu ends %4u words %6.1f s%s\n", complaint[0] == 0 ? "ok" : "FAIL", s->name,
+         w->name, (unsigned long long)scheduler_runs(), (unsigned long long)states, scheduler_words(),
+         seconds() - begin, w->runs > 0 ? ", at random" : "");
+  if (complaint[0] != 0)
+    printf("     %s\n     %s\n     -replay %s %s '%s'\n", s->holds, complaint, w->name, scheduler_schedule(), s->name);
+  cast_remove();
+  return complaint[0] != 0;
+}
+
+static int replay(const scenario *s, const way *w, const char *schedule) {
+  alarm(60);
+  set_up(s);
+  scheduler_replay(&w->two, schedule);
+  scheduler_print_steps(true);
+  one_run();
+  printf("%s: %s\n", s->name, complaint[0] != 0 ? complaint : "nothing is wrong");
+  cast_remove();
+  return complaint[0] != 0;
+}
+
+static bool guarded(const scenario *s, const way *w, const char *schedule) {
+  int status;
+  fflush(stdout);
+  pid_t pid = fork();
+  if (pid == 0) {
+    int failed = schedule != NULL ? replay(s, w, schedule) : try_it(s, w);
+    fflush(stdout);
+    _exit(failed);
+  }
+  (void)waitpid(pid, &status, 0);
+  if (WIFSIGNALED(status)) {
+    char path[96];
+    printf("FAIL %-22s %-7s signal %d\n", s->name, w->name, WTERMSIG(status));
+    snprintf(path, sizeof path, "/shmbroker-%u.races-%d", (unsigned)getuid(), (int)pid);
+    remove_files(path);
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static bool asked_for(const char *name, int count, char **names) {
+  for (int i = 0; i < count; i++) {
+    if (strcmp(names[i], name) == 0) return true;
+  }
+  return count == 0;
+}
+
+int main(int count, char **arguments) {
+  const way *ways = QUICK;
+  const char *kind = NULL, *schedule = NULL;
+  uint64_t runs = 0;
+  unsigned passed = 0, failed = 0;
+  for (count--, arguments++; count > 0 && arguments[0][0] == '-'; count--, arguments++) {
+    const char *option = arguments[0];
+    if (strcmp(option, "-full") == 0) {
+      ways = FULL;
+    } else if (strcmp(option, "-quick") == 0) {
+      ways = QUICK;
+    } else if (strcmp(option, "-replay") == 0 && count > 3) {
+      kind = arguments[1];
+      schedule = arguments[2];
+      count -= 2, arguments += 2;
+    } else if (count > 1 &&
+               (strcmp(option, "-random") == 0 || strcmp(option, "-seed") == 0 || strcmp(option, "-kind") == 0)) {
+      if (option[1] == 'r') runs = strtoull(arguments[1], NULL, 10);
+      if (option[1] == 's') seed = strtoull(arguments[1], NULL, 10);
+      if (option[1] == 'k') kind = arguments[1];
+      count--, arguments++;
+    } else {
+      fprintf(stderr,
+              "races [-quick | -full] [-random RUNS] [-seed N] [-kind KIND] [-replay KIND SCHEDULE] [SCENARIO ...]\n");
+      return 2;
+    }
+  }
+  for (unsigned i = 0; i < SCENARIO_COUNT; i++) {
+    if (!asked_for(SCENARIOS[i].name, count, arguments)) continue;
+    for (unsigned k = 0; k < sizeof FULL / sizeof FULL[0]; k++) {
+      way w = ways[k];
+      if (kind != NULL && strcmp(kind, w.name) != 0) continue;
+      if (w.runs > 0 && runs > 0) w.runs = runs;
+      bool good = guarded(&SCENARIOS[i], &w, schedule);
+      passed += good;
+      failed += !good;
+    }
+  }
+  printf("%u passed, %u failed\n", passed, failed);
+  return failed != 0 || passed == 0;
+}

@@ -1,0 +1,561 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios.h"
+
+#include "sb_limits.h"
+#include "sb_slab.h"
+
+#define FREELY {-1, -1, -1, 0, 0}
+#define RING(n) {(n), -1, -1, 0, 0}
+#define ONE_AT_MOST {-1, 1, -1, SB_OVERFLOW_BLOCK, 0}
+#define BYTES_DROP_HEAD(n) {-1, -1, (n), SB_OVERFLOW_DROP_HEAD, 0}
+#define LONG_BODY 5000u
+
+/* ---- before ---- */
+
+static void nothing(void) {}
+static void put_by_keeper(uint64_t first, uint64_t last) {
+  act_as(KEEPER);
+  for (uint64_t id = first; id <= last; id++) (void)put_message(id);
+}
+static void one_ready(void) { put_by_keeper(1, 1); }
+static void two_ready(void) { put_by_keeper(1, 2); }
+static void one_in_a_ring(void) {
+  one_ready();
+  everything_may_go();
+}
+static void first_holds_one(void) {
+  two_ready();
+  act_as(0);
+  (void)get_message(me()->q, me()->first);
+}
+/* The second has passed that place: it finds what comes back by its bit only. */
+static void first_holds_one_behind(void) {
+  first_holds_one();
+  act_as(1);
+  (void)get_and_ack(me()->q);
+  put_by_keeper(3, 3);
+}
+static void both_hold(void) {
+  first_holds_one();
+  act_as(1);
+  (void)get_message(me()->q, me()->first);
+}
+static void use_cells(unsigned n) {
+  act_as(KEEPER);
+  for (unsigned i = 0; i < n; i++) {
+    (void)put(&me()->t, me()->q, 1);
+    (void)get(&me()->t, me()->q, me()->first, true);
+  }
+}
+static void at_the_end_of_a_page(void) { use_cells(62); }
+static void last_two_of_a_page(void) {
+  use_cells(61);
+  put_by_keeper(1, 3); /* the third lies in the next page */
+  act_as(0);
+  (void)get_message(me()->q, me()->first);
+  act_as(1);
+  (void)get_message(me()->q, me()->first);
+}
+static void long_body_held(void) {
+  sb_put_options none = {0};
+  act_as(KEEPER);
+  (void)put_message_with(1, LONG_BODY, &none);
+  act_as(0);
+  (void)get_message(me()->q, me()->first);
+}
+static void long_body_ready(void) {
+  sb_put_options none = {0};
+  act_as(KEEPER);
+  (void)put_message_with(1, LONG_BODY, &none);
+}
+static void consume_as(unsigned player, uint32_t prefetch, int32_t priority) {
+  sb_status status;
+  act_as(player);
+  consumers_may_return();
+  me()->consumer = sb_consume(me()->t.c, &me()->q, 1, prefetch, priority, 0, 0, &status);
+  if (me()->consumer == NULL) die("sb_consume", (int)status);
+  (void)sb_consumer_next(me()->consumer, me()->first, false); /* it is interested from now on */
+}
+static void second_consumes(void) { consume_as(1, 4, 0); }
+static void two_consume(void) {
+  consume_as(1, 4, 0);
+  consume_as(2, 4, 0);
+}
+static void high_and_low_consume(void) {
+  consume_as(1, 4, 5);
+  consume_as(2, 4, 0);
+}
+static void second_is_out_of_credit(void) {
+  one_ready();
+  consume_as(1, 1, 0);
+  sb_consumer_pull(me()->consumer);
+  (void)next_message(me()->first);
+}
+static void third_died_with_one(void) {
+  two_ready();
+  act_as(2);
+  (void)get_message(me()->q, me()->first);
+  player_dies(2);
+}
+static void first_holds_one_of_a_ring(void) {
+  first_holds_one();
+  everything_may_go();
+}
+static void third_died_with_the_only_one(void) {
+  one_ready();
+  act_as(2);
+  (void)get_message(me()->q, me()->first);
+  player_dies(2);
+}
+static void third_died_in_a_ring(void) {
+  third_died_with_the_only_one();
+  everything_may_go();
+}
+static uint64_t due_position;
+static void one_is_due(void) {
+  sb_put_options due = {.delay_ns = 1};
+  act_as(KEEPER);
+  (void)put_message_with(1, 64, &due);
+  due_position = sb_ring_exact_tail(me()->t.b, &me()->q->ring) - 1;
+}
+
+/* ---- roles ---- */
+
+static void put_1(void) { (void)put_message(1); }
+static void put_2(void) { (void)put_message(2); }
+static void put_3(void) { (void)put_message(3); }
+static void put_9(void) { (void)put_message(9); }
+static void put_1_2(void) {
+  put_1();
+  put_2();
+}
+static void put_1_2_3_at_once(void) { put_messages(1, 3); }
+static void take(void) { (void)get_and_ack(me()->q); }
+static void take_then_ack(void) {
+  if (get_message(me()->q, me()->first) != 0) ack(me()->q, me()->first);
+}
+static void take_twice(void) {
+  take_then_ack();
+  take_then_ack();
+}
+static void wait_then_ack(void) {
+  if (wait_for_message(me()->q, me()->first) != 0) ack(me()->q, me()->first);
+}
+static void ack_held(void) { ack(me()->q, me()->first); }
+static void nack_held(void) { nack(me()->q, me()->first); }
+static void put_when_there_is_room(uint64_t id) {
+  while (!put_message(id) && sb_wait_for_room(me()->q, false, 64, UINT64_MAX) == SB_OK) {
+  }
+}
+static void put_2_when_room(void) { put_when_there_is_room(2); }
+static void put_9_when_room(void) { put_when_there_is_room(9); }
+static void purge(void) {
+  may_go(1);
+  may_go(2);
+  may_go(9); /* if it came before */
+  (void)sb_purge(me()->q);
+}
+static void move_all(void) {
+  sb_status status;
+  any_order();
+  (void)sb_move(me()->q, me()->other, 8, &status);
+}
+static void take_from_other(void) { (void)get_and_ack(me()->other); }
+static void delete_queue(void) {
+  int32_t holder;
+  uint64_t removed;
+  everything_may_go();
+  (void)sb_delete(me()->q, false, false, UINT64_MAX, &holder, &removed);
+}
+static void delete_if_empty(void) {
+  int32_t holder;
+  uint64_t removed;
+  if (sb_delete(me()->q, false, true, UINT64_MAX, &holder, &removed) == SB_OK) everything_may_go();
+}
+static void shrink(void) {
+  int32_t holder;
+  sb_settings smaller = RING(1);
+  everything_may_go();
+  (void)sb_configure(me()->q, &smaller, true, UINT64_MAX, &holder);
+}
+static void declare_q2(void) {
+  if (declare(&me()->t, "q2", (sb_settings)FREELY) == SB_OK) {
+    sb_queue *q = open_queue(&me()->t, "q2");
+    if (q == NULL) complain("the queue that was declared is not there");
+  }
+}
+static void disconnect(void) {
+  (void)sb_disconnect(me()->t.c);
+  (void)sb_forget(me()->t.c);
+}
+static void connect_once_more(void) {
+  sb_connection *c = connect_to(&me()->t);
+  (void)sb_disconnect(c);
+  (void)sb_forget(c);
+}
+static void serve(void) { (void)sb_connection_run_io(me()->t.c); }
+static void consume_one(void) {
+  if (sb_consumer_wait(me()->consumer, UINT64_MAX) == SB_OK && next_message(me()->first) != 0) ack_next(me()->first);
+}
+static void consume_two(void) {
+  consume_one();
+  consume_one();
+}
+static void look_then_ack(void) {
+  if (next_message(me()->first) != 0) ack_next(me()->first);
+}
+static void ack_consumed(void) { ack_next(me()->first); }
+static void cancel(void) { sb_consumer_cancel(me()->consumer, true); }
+static void suspend(void) { sb_consumer_suspend(me()->consumer, true); }
+static void subscribe(void) { consume_as(1, 4, 0); }
+static void view_then_end(void) {
+  const sb_record *r = (const sb_record *)(const void *)me()->first;
+  uint64_t view, id;
+  if (sb_begin_view(me()->t.c, r->tag, r->sequence, r->body_address, &view) == SB_OK) {
+    nack_held();
+    memcpy(&id, (const char *)(uintptr_t)r->body_address + LONG_BODY - LONG_BODY % 8 - 8, sizeof id);
+    if (id != 1) complain("the body that is looked at is another one's");
+    (void)sb_end_view(me()->t.c, view);
+  }
+}
+static void take_long(void) {
+  char *record = me()->second;
+  if (get_and_ack(me()->q) != 0) {
+    const sb_record *r = (const sb_record *)(const void *)record;
+    if (r->body_address != 0) (void)sb_end_view(me()->t.c, r->tag);
+  }
+}
+static void put_long(void) {
+  sb_put_options none = {0};
+  (void)put_message_with(9, LONG_BODY, &none);
+}
+static void become_due(void) {
+  for (int i = 0; i < 3; i++) (void)sb_housekeeper_look_at(me()->q, due_position);
+}
+static void tick(void) {
+  uint64_t memory[16] = {0};
+  sb_housekeeper_tick(me()->t.c, me()->q->slot, memory);
+}
+static void browse(void) {
+  uint64_t position = 0;
+  while (sb_browse(me()->q, &position, me()->first, 8192) > 0) {
+  }
+}
+static void reserve_then_commit(void) {
+  sb_reservation r;
+  sb_put_options none = {0};
+  uint64_t id = 1;
+  if (sb_reserve(me()->q, sizeof id, &none, &r) == SB_OK) {
+    memcpy(r.body, &id, sizeof id);
+    note_put(1, false);
+    if (sb_commit(me()->q, &r) == SB_OK) note_put(1, true);
+  }
+}
+
+/* ---- afterwards ---- */
+
+static void limits_are_known(void) { have_ticks(); }
+static void is_due(void) { become_due(); }
+static void newest_is_there(void) {
+  if (ready_messages() == 0 && !scheduler_somebody_died() && !was_taken(2) && !was_taken(9))
+    complain("the newest message was evicted");
+}
+/* Hints are set right beside those who change them, and may be wrong where it costs a wake too many, until a tick. */
+static void no_rescue(void) {
+  if (players[KEEPER].q->shm->rescues != 0) complain("a rescue was counted");
+  have_ticks();
+}
+
+#define KEEPS_ALL .bound = -1
+const scenario SCENARIOS[] = {
+    {"two puts", "both are there, in order", FREELY, nothing, {{"a", put_1_2, 0}, {"b", put_9, 1}}, KEEPS_ALL},
+    {"put, take",
+     "what was put is taken once, or there",
+     FREELY,
+     nothing,
+     {{"put", put_1_2, 0}, {"take", take_twice, 1}},
+     KEEPS_ALL},
+    {"two takes",
+     "each message goes to one",
+     FREELY,
+     two_ready,
+     {{"a", take_then_ack, 0}, {"b", take_twice, 1}},
+     KEEPS_ALL},
+    {"take at once", "acknowledged when taken", FREELY, two_ready, {{"a", take, 0}, {"b", take, 1}}, KEEPS_ALL},
+    {"nack, take",
+     "what comes back is found",
+     FREELY,
+     first_holds_one,
+     {{"nack", nack_held, 0}, {"take", take_twice, 1}},
+     KEEPS_ALL},
+    {"nack behind, take",
+     "what comes back behind the cursor is found",
+     FREELY,
+     first_holds_one_behind,
+     {{"nack", nack_held, 0}, {"take", take_twice, 1}},
+     KEEPS_ALL},
+    {"two acks", "acknowledged once each", FREELY, both_hold, {{"a", ack_held, 0}, {"b", ack_held, 1}}, KEEPS_ALL},
+    {"ack, put",
+     "a slot is freed and taken again",
+     FREELY,
+     first_holds_one,
+     {{"ack", ack_held, 0}, {"put", put_9, 1}},
+     KEEPS_ALL},
+    {"put past a page",
+     "one page is made by two",
+     FREELY,
+     at_the_end_of_a_page,
+     {{"a", put_1_2, 0}, {"b", put_9, 1}},
+     KEEPS_ALL},
+    {"take past a page",
+     "one page is made, and one left",
+     FREELY,
+     at_the_end_of_a_page,
+     {{"put", put_1_2, 0}, {"take", take_twice, 1}},
+     KEEPS_ALL},
+    {"page done",
+     "a page whose last two cells end is freed once",
+     FREELY,
+     last_two_of_a_page,
+     {{"a", ack_held, 0}, {"b", ack_held, 1}},
+     KEEPS_ALL},
+    {"page done, take",
+     "the page after it is found",
+     FREELY,
+     last_two_of_a_page,
+     {{"ack", ack_held, 0}, {"nack", nack_held, 1}, {"take", take_twice, 2}},
+     KEEPS_ALL},
+    {"ring, put, take",
+     "never more than one, and never the newest lost",
+     RING(1),
+     one_in_a_ring,
+     {{"put", put_2, 0}, {"take", take_then_ack, 1}},
+     newest_is_there,
+     .bound = 1},
+    {"ring, two puts",
+     "one of the two newest stays",
+     RING(1),
+     one_in_a_ring,
+     {{"a", put_2, 0}, {"b", put_9, 1}},
+     newest_is_there,
+     .bound = 1},
+    {"ring, nack",
+     "what comes back to a full ring is evicted",
+     RING(1),
+     first_holds_one_of_a_ring,
+     {{"nack", nack_held, 0}, {"put", put_9, 1}},
+     .bound = 1},
+    {"bytes, put, take",
+     "never too many bytes",
+     BYTES_DROP_HEAD(100),
+     one_in_a_ring,
+     {{"put", put_2, 0}, {"take", take_then_ack, 1}},
+     newest_is_there,
+     .bound = 1},
+    {"room, one waits",
+     "a producer that waits is told of room",
+     ONE_AT_MOST,
+     one_ready,
+     {{"put", put_2_when_room, 0}, {"take", take_then_ack, 1}},
+     .bound = 1,
+     .idle = true},
+    {"room, two wait",
+     "each of two producers is told",
+     ONE_AT_MOST,
+     one_ready,
+     {{"a", put_2_when_room, 0}, {"b", put_9_when_room, 1}, {"take", take_twice, 2}},
+     .bound = 1,
+     .idle = true},
+    {"wait, put",
+     "whoever waits in get is woken",
+     FREELY,
+     nothing,
+     {{"put", put_1, 0}, {"wait", wait_then_ack, 1}},
+     KEEPS_ALL},
+    {"two wait, put",
+     "each of two is woken for its own",
+     FREELY,
+     nothing,
+     {{"put", put_1_2, 0}, {"b", wait_then_ack, 1}, {"c", wait_then_ack, 2}},
+     KEEPS_ALL},
+    {"wait, nack",
+     "whoever waits is woken by what comes back",
+     FREELY,
+     first_holds_one_behind,
+     {{"nack", nack_held, 0}, {"b", wait_then_ack, 1}, {"c", wait_then_ack, 2}},
+     KEEPS_ALL},
+    {"consumer, put",
+     "a thread serves the consumer that is told",
+     FREELY,
+     second_consumes,
+     {{"put", put_1, 0}, {"consumer", consume_one, 1}, {"io", serve, 1}},
+     KEEPS_ALL},
+    {"consumers, put",
+     "one of two consumers is told",
+     FREELY,
+     two_consume,
+     {{"put", put_1_2, 0}, {"b", serve, 1}, {"c", serve, 2}},
+     KEEPS_ALL},
+    {"cancel, put",
+     "whom the first does not serve, the other does",
+     FREELY,
+     two_consume,
+     {{"put", put_1, 0}, {"cancel", cancel, 1}, {"c", serve, 2}},
+     KEEPS_ALL},
+    {"suspend, put",
+     "a lower priority is served when the higher one does not want to be",
+     FREELY,
+     high_and_low_consume,
+     {{"put", put_1_2, 0}, {"suspend", suspend, 1}, {"low", serve, 2}},
+     KEEPS_ALL},
+    {"credit, put",
+     "credit that comes back is used",
+     FREELY,
+     second_is_out_of_credit,
+     {{"put", put_2, 0}, {"ack", ack_consumed, 1}, {"io", serve, 1}},
+     KEEPS_ALL},
+    {"subscribe, put",
+     "a new consumer sees what came before or after",
+     FREELY,
+     nothing,
+     {{"put", put_1, 0}, {"subscribe", subscribe, 1}, {"io", serve, 1}},
+     KEEPS_ALL},
+    {"purge, take",
+     "each is removed or taken",
+     FREELY,
+     two_ready,
+     {{"purge", purge, 0}, {"take", take_then_ack, 1}},
+     KEEPS_ALL},
+    {"purge, put",
+     "each is removed, or comes later and stays",
+     FREELY,
+     two_ready,
+     {{"purge", purge, 0}, {"put", put_9, 1}},
+     KEEPS_ALL},
+    {"move, take",
+     "each is moved or taken",
+     FREELY,
+     two_ready,
+     {{"move", move_all, 0}, {"take", take_then_ack, 1}, {"other", take_from_other, 2}},
+     KEEPS_ALL},
+    {"two moves", "each is moved once", FREELY, two_ready, {{"a", move_all, 0}, {"b", move_all, 1}}, KEEPS_ALL},
+    {"delete, put",
+     "a put succeeds before, or fails",
+     FREELY,
+     one_ready,
+     {{"delete", delete_queue, 0}, {"put", put_2, 1}},
+     KEEPS_ALL},
+    {"delete if empty, put",
+     "what was put is not deleted",
+     FREELY,
+     nothing,
+     {{"delete", delete_if_empty, 0}, {"put", put_2, 1}},
+     KEEPS_ALL},
+    {"delete, wait",
+     "whoever waits is told",
+     FREELY,
+     nothing,
+     {{"delete", delete_queue, 0}, {"wait", wait_then_ack, 1}},
+     KEEPS_ALL},
+    {"shrink, put",
+     "the new bound holds",
+     FREELY,
+     two_ready,
+     {{"shrink", shrink, 0}, {"put", put_9, 1}},
+     limits_are_known,
+     .bound = 1},
+    {"two declare", "one queue of a name", FREELY, nothing, {{"a", declare_q2, 0}, {"b", declare_q2, 1}}, KEEPS_ALL},
+    {"two connect",
+     "each gets a connection of its own",
+     FREELY,
+     nothing,
+     {{"a", connect_once_more, 0}, {"b", connect_once_more, 1}},
+     KEEPS_ALL},
+    {"disconnect, take",
+     "what is given up is found",
+     FREELY,
+     first_holds_one,
+     {{"disconnect", disconnect, 0}, {"take", take_twice, 1}},
+     KEEPS_ALL},
+    {"view, take",
+     "a body that somebody looks at stays",
+     FREELY,
+     long_body_held,
+     {{"view", view_then_end, 0}, {"take", take_long, 1}, {"put", put_long, 2}},
+     KEEPS_ALL},
+    {"two long takes",
+     "a long body is read by one",
+     FREELY,
+     long_body_ready,
+     {{"a", take_long, 0}, {"b", take_long, 1}},
+     KEEPS_ALL},
+    {"browse, take",
+     "reading disturbs nobody",
+     FREELY,
+     two_ready,
+     {{"browse", browse, 0}, {"take", take_then_ack, 1}},
+     KEEPS_ALL},
+    {"batch, take",
+     "a batch is put in order",
+     FREELY,
+     nothing,
+     {{"put", put_1_2_3_at_once, 0}, {"take", take_twice, 1}},
+     KEEPS_ALL},
+    {"reserve, take",
+     "what is committed is whole",
+     FREELY,
+     nothing,
+     {{"put", reserve_then_commit, 0}, {"take", take_then_ack, 1}},
+     KEEPS_ALL},
+    {"due, take",
+     "what becomes due is taken once",
+     FREELY,
+     one_is_due,
+     {{"due", become_due, 0}, {"take", take_then_ack, 1}},
+     is_due,
+     KEEPS_ALL},
+    {"two find it due",
+     "and it becomes ready once",
+     FREELY,
+     one_is_due,
+     {{"a", become_due, 0}, {"b", become_due, 1}},
+     is_due,
+     KEEPS_ALL},
+    {"tick, put",
+     "the housekeeper disturbs nobody",
+     FREELY,
+     nothing,
+     {{"tick", tick, 0}, {"put", put_1, 1}, {"wait", wait_then_ack, 2}},
+     no_rescue,
+     KEEPS_ALL},
+    {"tick, ring",
+     "hints are set right beside everybody",
+     RING(1),
+     one_in_a_ring,
+     {{"tick", tick, 0}, {"put", put_2, 1}, {"take", take_then_ack, 2}},
+     newest_is_there,
+     .bound = 1},
+    {"reap, take",
+     "what a dead one held is found",
+     FREELY,
+     third_died_with_one,
+     {{"take", take_twice, 0}, {"put", put_3, 1}},
+     KEEPS_ALL,
+     .reaped = true},
+    {"reap, ring",
+     "what a dead one held comes back to a ring",
+     RING(1),
+     third_died_in_a_ring,
+     {{"put", put_2, 0}, {"take", take_then_ack, 1}},
+     newest_is_there,
+     .bound = 1,
+     .reaped = true},
+    {"reap, wait",
+     "whoever waits is woken by what a dead one held",
+     FREELY,
+     third_died_in_a_ring,
+     {{"wait", wait_then_ack, 0}},
+     KEEPS_ALL,
+     .reaped = true},
+};
+const unsigned SCENARIO_COUNT = sizeof SCENARIOS / sizeof SCENARIOS[0];

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Short plays of two or three actors; each is tried in every order that the bounds allow. */
+#ifndef SCENARIOS_H
+#define SCENARIOS_H
+
+#include "cast.h"
+
+typedef struct {
+  const char *name;
+  void (*run)(void);
+  unsigned player;
+} role;
+
+typedef struct {
+  const char *name, *holds;
+  sb_settings settings;
+  void (*prepare)(void);  /* before the world is kept */
+  role roles[ACTORS - 1]; /* the last actor is the reaper */
+  void (*verify)(void);   /* NULL, or what must hold beyond the account */
+  int64_t bound;          /* messages ready at most, -1: any number */
+  bool idle;              /* somebody may sleep beside ready messages */
+  bool reaped;            /* somebody died before: the reaper acts from the beginning */
+} scenario;
+
+extern const scenario SCENARIOS[];
+extern const unsigned SCENARIO_COUNT;
+
+#endif

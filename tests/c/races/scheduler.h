@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Actors as coroutines of one thread, and every order in which their shared steps may happen.
+ *
+ * A run begins with the world as it was kept. Before each access to memory that several actors use, the schedule may go on
+ * with the same actor, or with another one (a preemption); before each write an actor may die, for good; and what it
+ * stored may be kept from the others for a while (a store buffer, as x86 has one). When an actor sleeps or ends, any
+ * other may be next. Schedules are tried depth first until all are done that keep within the bounds, or at random (PCT:
+ * random priorities, which change at a few random moments).
+ *
+ * Preempting before an access that nobody else can notice gives nothing new, so only accesses to words count that
+ * several actors use, at least one of them writing. Which words these are is found by doing it again until none is new.
+ */
+#ifndef SCHEDULER_H
+#define SCHEDULER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ACTORS 6u
+#define NOBODY ACTORS
+
+typedef enum { ACTOR_ABSENT, ACTOR_LATER, ACTOR_READY, ACTOR_ASLEEP, ACTOR_DONE, ACTOR_DEAD } actor_state;
+
+typedef struct {
+  unsigned preemptions, kills;
+  bool delays; /* stores may be seen late */
+} bounds;
+
+/* `later`: it begins when somebody died. */
+void scheduler_actor(unsigned actor, const char *name, void (*run)(void), bool mortal, bool later);
+void scheduler_forget_actors(void);
+void scheduler_on_death(void (*happened)(unsigned actor));
+/* It dies, too: a thread of the same process. */
+void scheduler_bury(unsigned actor);
+
+/* Before the first run: what is to be tried. */
+void scheduler_try_all(const bounds *b);
+void scheduler_try_random(const bounds *b, uint64_t seed, uint64_t runs);
+void scheduler_replay(const bounds *b, const char *schedule);
+/* One run, until nobody can go on. */
+void scheduler_run(void);
+/* Goes on with those who were woken since; false when there was nobody. */
+bool scheduler_go_on(void);
+/* Whoever sleeps until a certain time wakes up; false when nobody does. */
+bool scheduler_time_passes(void);
+/* False when all was tried. */
+bool scheduler_next(void);
+/* Runs so far, and how many words were shared in the last round. */
+uint64_t scheduler_runs(void);
+unsigned scheduler_words(void);
+
+actor_state scheduler_state(unsigned actor);
+bool scheduler_somebody_died(void);
+extern unsigned scheduler_now; /* who acts; NOBODY: between runs, and after them */
+static inline unsigned scheduler_current(void) { return scheduler_now; }
+/* What was not the obvious choice in this run, to be replayed: "moment:action". */
+const char *scheduler_schedule(void);
+void scheduler_print_steps(bool yes);
+
+/* ---- for the atomic operations and the system calls of the actors ---- */
+
+/* Before an access. `site` is where. */
+void scheduler_step(const char *site, const volatile void *word, bool write);
+bool scheduler_delays(const volatile void *word);
+/* The actor sleeps; false: it was time that woke it. */
+bool scheduler_sleep(const volatile void *word, uint64_t until_ns);
+void scheduler_wake(const volatile void *word);
+void scheduler_yield(void);
+uint64_t scheduler_now_ns(void);
+uint64_t scheduler_moment(void); /* how many accesses there were in this run */
+
+__attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
+extern char complaint[600];
+
+#endif
