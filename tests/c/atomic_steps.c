@@ -2,6 +2,8 @@
 /* The atomic operations of a test build, for programs that only want a step before each: memory is as it is. */
 #include "sb_atomic.h"
 
+bool sb_test_aside;
+
 /* The operation on the word as what it is. */
 #define ON_WORD(operation8, operation16, operation32, operation64) \
   (size == 1   ? (uint64_t)(operation8) \

@@ -114,6 +114,8 @@ void player_dies(unsigned which) {
   atomic_store(&p->t.b->processes[p->t.b->process].pid_namespace, 0);
 }
 
+bool player_is_dead(unsigned which) { return dead[which]; }
+
 void cast_begin(void) {
   for (unsigned i = 0; i < PLAYERS; i++) {
     player *p = &players[i];

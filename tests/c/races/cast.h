@@ -35,6 +35,7 @@ player *me(void);
 void act_as(unsigned which);
 /* Its process ends, with all its threads; somebody else finds its locks free. */
 void player_dies(unsigned which);
+bool player_is_dead(unsigned which);
 /* Forgets the run before, and gives the dead their locks back. */
 void cast_begin(void);
 

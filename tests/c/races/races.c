@@ -38,7 +38,11 @@ static const way QUICK[] = {
 static const scenario *now;
 static uint64_t seed = 1, seen[SEEN], states;
 
-static void reap(void) { (void)sb_recover(me()->t.c); }
+static void reap(void) {
+  for (unsigned i = 0; i < KEEPER; i++) {
+    if (player_is_dead(i)) (void)sb_recover_one(me()->t.c, players[i].t.b->process);
+  }
+}
 
 static void somebody_died(unsigned actor) {
   player_dies(player_of[actor]);

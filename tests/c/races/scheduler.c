@@ -7,6 +7,7 @@
 #include <string.h>
 #include <ucontext.h>
 
+#include "sb_atomic.h"
 #include "store_buffer.h"
 #include "world.h"
 
@@ -18,6 +19,7 @@
 #define WORDS (1u << 14)
 #define YIELDS 3000u
 #define PAUSE_NS 1000000u
+#define LEARNING 60u /* runs */
 
 typedef struct {
   const char *name;
@@ -105,6 +107,7 @@ static struct {
 static unsigned choice_count, choice_at;
 static action exceptions[EXCEPTIONS]; /* what was not the first option: taken in this run, or to be replayed */
 static unsigned exception_count, exception_at;
+static bool then_all;
 static uint64_t chance, random_runs, change_at[CHANGES], kill_at, longest = 1000;
 static unsigned priority[ACTORS];
 
@@ -239,7 +242,9 @@ static void die(void) {
   }
   unsigned victim = current;
   current = NOBODY;
+  sb_test_aside = true;
   on_death(victim); /* which may bury others of its process */
+  sb_test_aside = false;
   current = victim;
   make_way();
   abort(); /* nobody chooses the dead */
@@ -354,7 +359,9 @@ static void go(void) {
     if (n == 0 || complaint[0] != 0) return;
     current = choose(options, n).which;
     if (print_steps) printf("    %s:\n", actors[current].name);
+    sb_test_aside = false;
     swapcontext(&outside, &actors[current].context);
+    sb_test_aside = true;
     current = NOBODY;
   }
 }
@@ -424,11 +431,18 @@ static void begin_trying(const bounds *b, manner m) {
   how = m;
   runs = 0;
   choice_count = exception_count = 0;
+  then_all = false;
   memset(words, 0, sizeof words);
   word_count = 0;
   begin_round();
 }
-void scheduler_try_all(const bounds *b) { begin_trying(b, TRY_ALL); }
+/* Some runs at random tell most of the words that are shared; so one round is enough, as a rule. */
+void scheduler_try_all(const bounds *b) {
+  begin_trying(b, TRY_RANDOM);
+  chance = 1;
+  random_runs = LEARNING;
+  then_all = true;
+}
 void scheduler_try_random(const bounds *b, uint64_t seed, uint64_t runs_wanted) {
   begin_trying(b, TRY_RANDOM);
   chance = seed * 2 + 1;
@@ -440,7 +454,11 @@ bool scheduler_next(void) {
   if (moment > longest) longest = moment;
   if (how == TRY_RANDOM) {
     if (found_more) begin_round();
-    return runs < random_runs;
+    if (runs < random_runs) return true;
+    if (!then_all) return false;
+    how = TRY_ALL;
+    then_all = false;
+    return true;
   }
   while (choice_count > 0 && choices[choice_count - 1].picked + 1u == choices[choice_count - 1].options) choice_count--;
   if (choice_count > 0) {
