@@ -50,6 +50,7 @@ class Facts:
     rescues: int = 0
     stopped_rescues: int = 0
     reaped: int = 0
+    longest_sleep: float = 0.0  # of the director, who means to sleep for two milliseconds: the machine had no time
 
 
 class Director:
@@ -79,7 +80,7 @@ class Director:
                 self._take_the_rest(connection)
                 self._look(connection)
             with contextlib.suppress(StallError):
-                _await(self._memory_is_back, lambda: "the memory to be back")
+                self._await(self._memory_is_back, lambda: "the memory to be back")
         except StallError as error:
             facts.troubles.append(str(error))
             facts.all_taken = False
@@ -142,14 +143,16 @@ class Director:
             consumers = "; ".join(map(str, queue.connection.consumers(queue.name)))
             return f"messages to flow: {queue.statistics()}; {players.states()}{stopped}; {consumers}"
 
-        _await(lambda: _settled(queue) >= count, what)
+        self._await(lambda: _settled(queue) >= count, what)
 
     # ---- afterwards ----
 
     def _await_the_living(self) -> None:
         """Until only a housekeeper and we are attached: the dead have been reaped."""
         self._broker.start()
-        _await(lambda: self._broker.statistics().process_count <= 2, lambda: f"reaping: {self._broker.statistics()}")
+        self._await(
+            lambda: self._broker.statistics().process_count <= 2, lambda: f"reaping: {self._broker.statistics()}"
+        )
 
     def _take_the_rest(self, connection: shmbroker.Connection) -> None:
         with Journal(self._folder / "rest") as journal:
@@ -172,13 +175,23 @@ class Director:
             found = dataclasses.asdict(connection.queue(name).statistics())
             facts.queues[name] = {key: value for key, value in found.items() if isinstance(value, int)}
         with contextlib.suppress(StallError):
-            _await(lambda: not connection.doctor(), lambda: "the doctor to find nothing")
+            self._await(lambda: not connection.doctor(), lambda: "the doctor to find nothing")
         facts.doctor = connection.doctor()
         broker = self._broker.statistics()
         facts.rescues, facts.stopped_rescues, facts.reaped = broker.rescues, broker.stopped_rescues, broker.reaped
         if not facts.doctor:
             for name in connection.queue_names():
                 connection.queue(name).delete()
+
+    def _await(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
+        until = time.monotonic() + WATCHDOG_SECONDS
+        while not condition():
+            looked = time.monotonic()
+            if looked > until:
+                text = f"not within {WATCHDOG_SECONDS:.0f} s: {what()}"
+                raise StallError(text)
+            time.sleep(PAUSE_SECONDS)
+            self._facts.longest_sleep = max(self._facts.longest_sleep, time.monotonic() - looked)
 
     def _memory_is_back(self) -> bool:
         """With nobody there. Another housekeeper clears up first: what is left of deleted queues is its work."""
@@ -191,12 +204,3 @@ class Director:
 def _settled(queue: shmbroker.Queue) -> int:
     found = queue.statistics()
     return found.acked + found.dropped
-
-
-def _await(condition: Callable[[], bool], what: Callable[[], str]) -> None:
-    until = time.monotonic() + WATCHDOG_SECONDS
-    while not condition():
-        if time.monotonic() > until:
-            text = f"not within {WATCHDOG_SECONDS:.0f} s: {what()}"
-            raise StallError(text)
-        time.sleep(PAUSE_SECONDS)

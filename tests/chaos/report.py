@@ -46,7 +46,8 @@ def _rows(evidence: Evidence, facts: Facts, judgement: Judgement) -> Iterator[tu
     yield "connects", f"{evidence.connects:,}"
     yield "topology changes that timed out", f"{evidence.timeouts:,}"
     yield "connections reaped", f"{facts.reaped:,}"
-    yield "longest pause", f"{_longest_pause(evidence) / 1e9:.3f} s"
+    pause = f"{_longest_pause(evidence) / 1e9:.3f} s"
+    yield "longest pause", f"{pause}; when the machine did not run the director, {facts.longest_sleep:.3f} s"
     yield "rescues", f"{facts.rescues} ({facts.stopped_rescues} for stopped processes)"
     yield "memory used before and after", f"{facts.memory_before:,} and {facts.memory_after:,} bytes"
     for why, (count, most) in judgement.explained.items():
