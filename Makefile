@@ -17,7 +17,7 @@ PACKAGE := $(STAMPS)/package$(if $(CI),-ci)
 # Requirements out of pyproject.toml, for example $(call requirements,["build-system"]["requires"]).
 requirements = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))$(1))')
 
-.PHONY: test demo lint lint-ruff lint-format lint-mypy lint-clang format bench docs models clean
+.PHONY: test demo lint lint-ruff lint-format lint-mypy lint-clang format bench docs models chaos clean
 
 test: $(PACKAGE) $(STAMPS)/test
 	$(BIN)/python -m pytest tests $(ARGS)
@@ -57,6 +57,9 @@ docs: $(PACKAGE) $(STAMPS)/docs
 
 models:
 	$(PYTHON) tests/models/check.py $(ARGS)
+
+chaos: $(PACKAGE) $(STAMPS)/test
+	$(BIN)/python -m tests.chaos --seconds 600 $(ARGS)
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -119,7 +119,7 @@ sb_status sb_io_run(sb_connection *c) {
   sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake;
   (void)SB_OR(&c->b->processes[c->b->process].flags, SB_PROC_WATCHES, SB_RELAXED);
   bool lowest = is_lowest(c->b);
-  uint64_t looked = sb_now_ns();
+  uint64_t looked = sb_now_ns(), present = looked; /* when we looked last, and when a housekeeper was there */
   for (;;) {
     sb_lock(&c->lock);
     bool more = !c->closed && some_turns(c);
@@ -150,13 +150,12 @@ sb_status sb_io_run(sb_connection *c) {
     bool interrupted, ticking = tick != 0 && now + tick < until;
     bool woken = sb_wake_sleep(wake, armed, ticking ? now + tick : until, &interrupted);
     sb_wake_disarm(wake);
-    if (ticking && !woken) {
-      continue;
-    }
-    if (!woken || sb_now_ns() - looked > SLEEP_NS) {
+    if ((!woken && !ticking) || sb_now_ns() - looked > LOWEST_SLEEP_NS) { /* whoever is busy all the time looks, too */
       looked = sb_now_ns();
       lowest = is_lowest(c->b);
-      if (lowest && sb_io_housekeeper_missing(c)) {
+      if (!sb_io_housekeeper_missing(c)) {
+        present = looked;
+      } else if (lowest || looked - present > SLEEP_NS) { /* the lowest one may be stopped */
         (void)sb_recover_all(c);
         if (SB_LOAD(&c->b->header->stopped, SB_ACQUIRE) == 0) {
           return SB_NO_HOUSEKEEPER;

@@ -2,8 +2,10 @@
 /* IO loop: the thread of a connection that is notified and pulls.
  *
  * What: it takes the target bits that notifiers left, gives each consumer turns in rotation, and sleeps on the
- * connection's wake word when there is nothing to do. It also is one of those who notice the dead: the lowest live
- * process every 500 ms, the others every 5 s.
+ * connection's wake word when there is nothing to do. It also is one of those who notice the dead and a missing
+ * housekeeper, which is the business of the lowest live process. That one looks every 500 ms, as does whoever is awake
+ * anyhow; the others look every 5 s, and see to it themselves if there was no housekeeper for so long: the lowest one may
+ * be stopped.
  *
  * Invariants: P9's order (connection, target, node, then look) lives here and in sb_consumer.c.
  *

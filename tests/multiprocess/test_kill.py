@@ -188,6 +188,28 @@ def test_a_killed_housekeeper_is_replaced_while_messages_flow(broker_name: str) 
         consumer.close()
 
 
+def test_a_stopped_process_keeps_nobody_from_a_housekeeper(broker_name: str, tmp_path: Path) -> None:
+    """The one whose turn it is to miss a dead housekeeper is stopped: another one has a new one started."""
+    with shmbroker.testing.broker(broker_name) as broker, broker.connect() as connection:
+        jobs = connection.queue("jobs")
+        team = Team(broker_name, tmp_path, random.Random(1))
+        for count in range(2):
+            team.consumers.append(team.start("take", "consume"))
+            while jobs.statistics().consumers == count:
+                time.sleep(0.01)
+        first = broker.statistics().housekeeper_pid
+        stopped_with(team.consumers[0], jobs)
+        try:
+            os.kill(first, signal.SIGKILL)
+            while broker.statistics().housekeeper_pid in {0, first}:
+                time.sleep(0.01)
+        finally:
+            for process in team.consumers:
+                end(process)
+        await_housekeeper(broker)
+        assert_healthy(connection)
+
+
 def test_a_stopped_consumer_holds_nobody_up(broker_name: str, tmp_path: Path) -> None:
     """SIGSTOP is not death: the stopped consumer keeps what it holds, all other messages go to others, none is lost."""
     with shmbroker.testing.broker(broker_name) as broker, broker.connect() as connection:

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m tests.chaos`: runs the chaos, has the oracle judge it, and prints a table. Exit status 0: all is well."""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import json
+import secrets
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import shmbroker
+from tests.chaos.director import FACTS, MEMORY, Director, Facts
+from tests.chaos.evidence import gather
+from tests.chaos.oracle import judge
+from tests.chaos.report import report
+
+SECONDS_TO_CLEAR_UP = 600
+
+
+def main() -> int:
+    """Reads the command line and does what it says."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=30.0, help="how long processes are killed and stopped")
+    parser.add_argument(
+        "--seed", type=int, help="of what the director and the processes choose; when is left to chance"
+    )
+    parser.add_argument("--broker", help="its name")
+    parser.add_argument("--logs", type=Path, help="an empty folder for the journals; kept")
+    parser.add_argument("--keep-memory", action="store_true", help="on a failure the broker's memory stays as it is")
+    parser.add_argument("--spare-housekeeper", action="store_true", help="it is neither killed nor stopped")
+    parser.add_argument("--judge", type=Path, metavar="LOGS", help="only judge the journals of an earlier run")
+    arguments = parser.parse_args()
+    if arguments.judge:
+        return _judge(arguments.judge)
+    seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
+    folder = arguments.logs or Path(tempfile.mkdtemp(prefix="shmbroker-chaos-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    _say(f"seed {seed}, {arguments.seconds:.0f} seconds, journals in {folder}")
+    faulthandler.dump_traceback_later(arguments.seconds + SECONDS_TO_CLEAR_UP, exit=True)
+    broker = shmbroker.Broker(arguments.broker or f"chaos-{secrets.token_hex(6)}", memory=MEMORY)
+    failed = True
+    try:
+        facts = Facts(seed, arguments.seconds)
+        Director(broker, folder, facts, spare_housekeeper=arguments.spare_housekeeper).run()
+        failed = _judge(folder) != 0
+    finally:
+        kept = failed and arguments.keep_memory
+        broker.stop(purge=not kept)
+        if kept:
+            _say(f"the memory of broker {broker.name} is kept: shmbroker stop --purge --broker {broker.name}")
+    if failed:
+        _say(f"seed {seed}; the journals are kept in {folder}")
+    elif not arguments.logs:
+        shutil.rmtree(folder)
+    return int(failed)
+
+
+def _judge(folder: Path) -> int:
+    facts = Facts(**json.loads((folder / FACTS).read_text(encoding="utf-8")))
+    evidence = gather(folder)
+    judgement = judge(evidence, facts)
+    _say(report(evidence, facts, judgement))
+    return int(bool(judgement.findings))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The director: kills and stops at random, sees to it that messages flow all the same, and counts what is left."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import queue as standard_queue
+import random
+import time
+from typing import TYPE_CHECKING
+
+from tests.chaos import stage
+from tests.chaos.journal import Journal
+from tests.chaos.stage import LIMITED, PLAIN, SECOND, EndedByItselfError, Stage
+from tests.chaos.takers import Actor as Taker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import shmbroker
+    from tests.chaos.stage import Player
+
+MEMORY = "1G"
+ROOM = 64  # of the limited queue
+FLOWING = 20  # so many messages settled in each queue after each disturbance, before the next one
+WATCHDOG_SECONDS = 60.0
+PAUSE_SECONDS = 0.002
+FACTS = "facts.json"
+
+
+class StallError(Exception):
+    """Something does not come about, though nobody is in its way."""
+
+
+@dataclasses.dataclass
+class Facts:
+    """What the director knows, beside the journals."""
+
+    seed: int
+    seconds: float
+    troubles: list[str] = dataclasses.field(default_factory=list)
+    doctor: list[str] = dataclasses.field(default_factory=list)
+    queues: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    all_taken: bool = True  # in the end: what was left in the queues
+    memory_before: int = 0
+    memory_after: int = 0
+    rescues: int = 0
+    stopped_rescues: int = 0
+    reaped: int = 0
+    longest_sleep: float = 0.0  # of the director, who means to sleep for two milliseconds: the machine had no time
+
+
+class Director:
+    """Runs the chaos of one broker, and writes down the facts."""
+
+    def __init__(self, broker: shmbroker.Broker, folder: Path, facts: Facts, *, spare_housekeeper: bool) -> None:
+        self._broker, self._folder, self._facts, self._spare = broker, folder, facts, spare_housekeeper
+        self._chance = random.Random(facts.seed)
+        self._housekeeper: Player | None = None  # while it is stopped
+
+    def run(self) -> None:
+        """From an empty broker to an empty broker."""
+        facts = self._facts
+        self._broker.start().stop()  # what a first housekeeper takes stays
+        facts.memory_before = self._broker.statistics().memory_used
+        self._broker.start()
+        try:
+            with Journal(self._folder / "director") as journal, self._broker.connect() as connection:
+                flowing = [connection.queue(PLAIN), connection.queue(LIMITED, max_length=ROOM)]
+                connection.queue(SECOND)
+                with Stage(self._broker.name, self._folder, journal, self._chance) as players:
+                    self._disturb(players, flowing)
+                    journal.write("end")
+                    self._continue_housekeeper(players)
+                    facts.troubles += players.clear()
+                self._await_the_living()
+                self._take_the_rest(connection)
+                self._look(connection)
+            with contextlib.suppress(StallError):
+                self._await(self._memory_is_back, lambda: "the memory to be back")
+        except StallError as error:
+            facts.troubles.append(str(error))
+            facts.all_taken = False
+        finally:
+            (self._folder / FACTS).write_text(json.dumps(dataclasses.asdict(facts), indent=1), encoding="utf-8")
+
+    # ---- disturbing ----
+
+    def _disturb(self, players: Stage, queues: list[shmbroker.Queue]) -> None:
+        players.fill()
+        end = time.monotonic() + self._facts.seconds
+        try:
+            while time.monotonic() < end:
+                before = [_settled(queue) for queue in queues]
+                self._act(players)
+                for queue, count in zip(queues, before, strict=True):
+                    self._await_flow(players, queue, count + FLOWING)
+                self._let_go_on(players)
+                players.check()
+        except (EndedByItselfError, StallError) as error:
+            self._facts.troubles.append(str(error))
+
+    def _act(self, players: Stage) -> None:
+        actor = self._chance.choice(players.cast)
+        act = self._chance.choices(["kill", "stop", "kill housekeeper", "stop housekeeper"], [60, 40, 3, 3])[0]
+        if act == "kill":
+            players.kill(actor)
+        elif act == "stop" and not actor.is_stopped and players.may_stop(actor):
+            players.stop(actor, self._pause())
+        elif act.endswith("housekeeper") and self._housekeeper is None and not self._spare:
+            pid = self._broker.statistics().housekeeper_pid
+            found = stage.housekeeper_of(pid) if pid else None
+            if found is not None and act == "kill housekeeper":
+                players.kill_housekeeper(found)
+                found.close()
+            elif found is not None:
+                players.stop_housekeeper(found, self._pause())
+                self._housekeeper = found
+
+    def _pause(self) -> float:
+        return self._chance.choice([0.0, 0.05, 0.3, 1.0, 6.0])
+
+    def _let_go_on(self, players: Stage) -> None:
+        now = time.monotonic()
+        for actor in players.cast:
+            if actor.is_stopped and actor.stopped_until <= now:
+                players.go_on(actor)
+        if self._housekeeper is not None and self._housekeeper.stopped_until <= now:
+            self._continue_housekeeper(players)
+
+    def _continue_housekeeper(self, players: Stage) -> None:
+        if self._housekeeper is not None:
+            players.continue_housekeeper(self._housekeeper)
+            self._housekeeper.close()
+            self._housekeeper = None
+
+    def _await_flow(self, players: Stage, queue: shmbroker.Queue, count: int) -> None:
+        def what() -> str:
+            stopped = "" if self._housekeeper is None else ", housekeeper stopped"
+            consumers = "; ".join(map(str, queue.connection.consumers(queue.name)))
+            return f"messages to flow: {queue.statistics()}; {players.states()}{stopped}; {consumers}"
+
+        self._await(lambda: _settled(queue) >= count, what)
+
+    # ---- afterwards ----
+
+    def _await_the_living(self) -> None:
+        """Until only a housekeeper and we are attached: the dead have been reaped."""
+        self._broker.start()
+        self._await(
+            lambda: self._broker.statistics().process_count <= 2, lambda: f"reaping: {self._broker.statistics()}"
+        )
+
+    def _take_the_rest(self, connection: shmbroker.Connection) -> None:
+        with Journal(self._folder / "rest") as journal:
+            for name in (PLAIN, LIMITED, SECOND):
+                queue = connection.queue(name)
+                taker = Taker(connection, [queue], journal, self._chance)
+                with contextlib.suppress(standard_queue.Empty):
+                    while True:
+                        journal.write("take", name, 1, "hold")
+                        message = queue.get(timeout=0)
+                        journal.write("ack", f"{taker.got([message])[0]:x}")
+                        message.ack()
+                        journal.write("done")
+            journal.write("bye")
+
+    def _look(self, connection: shmbroker.Connection) -> None:
+        """Statistics, the doctor, and the memory when the queues are gone."""
+        facts = self._facts
+        for name in (PLAIN, LIMITED, SECOND):
+            found = dataclasses.asdict(connection.queue(name).statistics())
+            facts.queues[name] = {key: value for key, value in found.items() if isinstance(value, int)}
+        with contextlib.suppress(StallError):
+            self._await(lambda: not connection.doctor(), lambda: "the doctor to find nothing")
+        facts.doctor = connection.doctor()
+        broker = self._broker.statistics()
+        facts.rescues, facts.stopped_rescues, facts.reaped = broker.rescues, broker.stopped_rescues, broker.reaped
+        if not facts.doctor:
+            for name in connection.queue_names():
+                connection.queue(name).delete()
+
+    def _await(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
+        until = time.monotonic() + WATCHDOG_SECONDS
+        while not condition():
+            looked = time.monotonic()
+            if looked > until:
+                text = f"not within {WATCHDOG_SECONDS:.0f} s: {what()}"
+                raise StallError(text)
+            time.sleep(PAUSE_SECONDS)
+            self._facts.longest_sleep = max(self._facts.longest_sleep, time.monotonic() - looked)
+
+    def _memory_is_back(self) -> bool:
+        """With nobody there. Another housekeeper clears up first: what is left of deleted queues is its work."""
+        self._broker.start()
+        self._broker.stop()
+        self._facts.memory_after = self._broker.statistics().memory_used
+        return self._facts.memory_after == self._facts.memory_before
+
+
+def _settled(queue: shmbroker.Queue) -> int:
+    found = queue.statistics()
+    return found.acked + found.dropped

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The oracle: what the evidence says against what was promised (see docs/explanation/crash-recovery.md).
+
+A process that dies may have had in hand what it had not written down. So some oddities have an explanation, and each
+explanation is good for as many messages as that process could have had in hand, from its death on; not for more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING
+
+from tests.chaos.content import producer_of
+from tests.chaos.evidence import FINAL, REJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tests.chaos.director import Facts
+    from tests.chaos.evidence import Allowance, Delivery, Evidence
+
+GONE = ("acked", "expired", "killed", "replaced", "dropped", "dead_lettered", "moved", "message_count")
+NEVER = ("expired", "killed", "replaced", "dead_lettered", "message_count", "consumers", "interested", "notified")
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """What the oracle finds wrong, and how much of what looks odd was explained: (this many, of at most so many)."""
+
+    findings: list[str]
+    explained: dict[str, tuple[int, int]]
+
+
+def judge(evidence: Evidence, facts: Facts) -> Judgement:
+    """Looks at everything."""
+    known, may_exist = _existing(evidence)
+    explained: dict[str, tuple[int, int]] = {}
+    findings = [
+        *facts.troubles,
+        *evidence.troubles,
+        *(f"the doctor: {words}" for words in facts.doctor),
+        *_strangers(evidence, known, may_exist),
+        *(_lost(evidence, known, explained) if facts.all_taken else ()),
+        *itertools.chain.from_iterable(_twice(message, evidence) for message in evidence.deliveries),
+        *_marked_without_reason(evidence, explained),
+        *_out_of_place(evidence, known, explained),
+        *_out_of_order(evidence, known, explained),
+        *_miscounted(evidence, facts, known, may_exist),
+    ]
+    if facts.queues and facts.memory_after != facts.memory_before:
+        findings.append(f"memory: {facts.memory_before} bytes used before, {facts.memory_after} after")
+    return Judgement(findings, explained)
+
+
+def _existing(evidence: Evidence) -> tuple[dict[int, str], dict[int, str]]:
+    """The messages that are known to have been put, and those that may have been, with their queues.
+
+    Of a put that was cut short a beginning is there: whatever comes before one that was seen.
+    """
+    known, may_exist = dict(evidence.accepted), {}
+    for queue, messages in evidence.unsure:
+        there = max((at + 1 for at, message in enumerate(messages) if message in evidence.deliveries), default=0)
+        known.update(dict.fromkeys(messages[:there], queue))
+        may_exist.update(dict.fromkeys(messages[there:], queue))
+    return known, may_exist
+
+
+def _strangers(evidence: Evidence, known: dict[int, str], may_exist: dict[int, str]) -> Iterator[str]:
+    for message in evidence.deliveries:
+        if message not in known and message not in may_exist:
+            why = "its put was refused" if message in evidence.refused else "nobody put it"
+            yield f"delivered, though {why}: {_history(message, evidence)}"
+
+
+def _lost(evidence: Evidence, known: dict[int, str], explained: dict[str, tuple[int, int]]) -> list[str]:
+    """Every message was settled in the end: what was left, the director took."""
+    missing = []
+    for message in known:
+        deliveries = evidence.deliveries.get(message, ())
+        last = max(deliveries, key=_got, default=None)
+        begun = last is not None and last.end in FINAL  # the ack may have happened before its caller died
+        if not begun and not any(delivery.end in FINAL and delivery.done for delivery in deliveries):
+            missing.append(message)
+    explained["gone with a process that settles as it takes"] = len(missing), evidence.settled_unwritten
+    if len(missing) <= evidence.settled_unwritten:
+        return []
+    return [f"lost: {_history(message, evidence)}" for message in missing]
+
+
+def _twice(message: int, evidence: Evidence) -> Iterator[str]:
+    """One holder after the other, nobody after it was settled, and a mark each time but the first."""
+    deliveries = sorted(evidence.deliveries[message], key=_got)
+    if sum(delivery.end in FINAL and delivery.done for delivery in deliveries) > 1:
+        yield f"settled twice: {_history(message, evidence)}"
+    for before, after in itertools.pairwise(deliveries):
+        if before.end in FINAL and before.done:
+            yield f"delivered after it was settled: {_history(message, evidence)}"
+        elif not before.end or before.began_ns > after.got_ns:
+            yield f"delivered while somebody else had it: {_history(message, evidence)}"
+        if not after.marked:
+            yield f"delivered again without a mark: {_history(message, evidence)}"
+
+
+def _marked_without_reason(evidence: Evidence, explained: dict[str, tuple[int, int]]) -> list[str]:
+    """Marked at the first delivery that is known: somebody had it before who died or returned it unwritten."""
+    marked = []
+    for message, deliveries in evidence.deliveries.items():
+        first = min(deliveries, key=_got)
+        if first.marked:
+            marked.append((first.got_ns, message))
+    return [
+        f"marked as delivered before, and it was not: {_history(message, evidence)}"
+        for message in _unexplained(marked, evidence.unwritten, "marked by one who did not write it down", explained)
+    ]
+
+
+def _out_of_place(evidence: Evidence, known: dict[int, str], explained: dict[str, tuple[int, int]]) -> list[str]:
+    """A message keeps its place; nobody else gets it; and a producer's messages lie in the order they were put."""
+    findings: list[str] = []
+    odd: list[tuple[int, int]] = []
+    places: dict[tuple[str, int], int] = {}
+    mine: dict[tuple[str, int], list[tuple[int, Delivery]]] = {}
+    for message, deliveries in evidence.deliveries.items():
+        for delivery in deliveries:
+            other = places.setdefault((delivery.queue, delivery.sequence), message)
+            if other != message:
+                findings.append(f"two at one place: {_history(message, evidence)}; {_history(other, evidence)}")
+        if not _moved(message, evidence, known):
+            if len({delivery.sequence for delivery in deliveries}) > 1:
+                odd.append((deliveries[-1].got_ns, message))
+            key = deliveries[0].queue, producer_of(message)
+            mine.setdefault(key, []).append((message, deliveries[0]))
+    for pairs in mine.values():
+        odd += _late(sorted(pairs, key=_sequence))
+    taken = [allowance for queue, allowance in evidence.unwritten_at if queue in evidence.looked_at]
+    late = _unexplained(odd, evidence.moves_cut_short + taken, "moved and not seen, since somebody died", explained)
+    return findings + [f"not at its place: {_history(message, evidence)}" for message in late]
+
+
+def _out_of_order(evidence: Evidence, known: dict[int, str], explained: dict[str, tuple[int, int]]) -> list[str]:
+    """Each holder sees the messages of a producer in order, as far as they were neither moved nor delivered before."""
+    odd: list[tuple[int, int]] = []
+    for pairs in evidence.by_holder.values():
+        mine: dict[tuple[str, int], list[tuple[int, Delivery]]] = {}
+        for message, delivery in pairs:
+            if not delivery.marked and not _moved(message, evidence, known):
+                mine.setdefault((delivery.queue, producer_of(message)), []).append((message, delivery))
+        for came in mine.values():
+            odd += _late(came)
+    allowances = evidence.overtaken + evidence.moves_cut_short
+    late_ones = _unexplained(odd, allowances, "overtaken while a mover had it in hand", explained)
+    return [f"out of order: {_history(message, evidence)}" for message in late_ones]
+
+
+def _miscounted(evidence: Evidence, facts: Facts, known: dict[int, str], may_exist: dict[int, str]) -> Iterator[str]:
+    """Counters are exact after a kill, as far as journals can tell."""
+    for name, found in facts.queues.items():
+        if found["added"] != sum(found[counter] for counter in GONE):
+            yield f"statistics of {name} do not add up: {found}"
+        yield from (f"statistics of {name}: {found[counter]} {counter}" for counter in NEVER if found[counter])
+    if not facts.queues:
+        return
+    total = {counter: sum(found[counter] for found in facts.queues.values()) for counter in ("added", *GONE)}
+    total["redelivered"] = sum(found["redelivered"] for found in facts.queues.values())
+    ends = [delivery for deliveries in evidence.deliveries.values() for delivery in deliveries if delivery.end in FINAL]
+    unwritten = evidence.settled_unwritten
+    rejected = [delivery.done for delivery in ends if delivery.end == REJECT]
+    acked = [delivery.done for delivery in ends if delivery.end != REJECT]
+    marked = sum(delivery.marked for deliveries in evidence.deliveries.values() for delivery in deliveries)
+    unseen = min(unwritten, len(may_exist))
+    for what, found_in_all, least, most in (
+        ("acked", total["acked"], sum(acked), len(acked) + unwritten),
+        ("dropped", total["dropped"], sum(rejected), len(rejected)),
+        ("moved", total["moved"], evidence.moved, evidence.moved + evidence.moves_unsure),
+        ("put", total["added"] - total["moved"], len(known), len(known) + unseen),
+        ("redelivered", total["redelivered"], marked, marked + sum(one.most for one in evidence.unwritten)),
+    ):
+        if not least <= found_in_all <= most:
+            yield f"statistics: {found_in_all} messages {what}; the journals say {least} to {most}"
+
+
+# ---- tools ----
+
+
+def _got(delivery: Delivery) -> int:
+    return delivery.got_ns
+
+
+def _sequence(pair: tuple[int, Delivery]) -> int:
+    return pair[1].sequence
+
+
+def _late(pairs: Iterable[tuple[int, Delivery]]) -> Iterator[tuple[int, int]]:
+    """When and which messages came after one that was put after them."""
+    highest = -1
+    for message, delivery in pairs:
+        if message < highest:
+            yield delivery.got_ns, message
+        highest = max(highest, message)
+
+
+def _moved(message: int, evidence: Evidence, known: dict[int, str]) -> bool:
+    """Is it known to have been in another queue than the one it was put to?"""
+    home = known.get(message)
+    return message in evidence.seen_moved or any(one.queue != home for one in evidence.deliveries[message])
+
+
+def _unexplained(
+    odd: Iterable[tuple[int, int]], allowances: Sequence[Allowance], why: str, explained: dict[str, tuple[int, int]]
+) -> list[int]:
+    """The odd messages for which no allowance is left that began before they came."""
+    events = sorted(
+        [(ns, 1, message) for ns, message in odd] + [(allowance.ns, 0, allowance.most) for allowance in allowances]
+    )
+    left, unexplained, count = 0, [], 0
+    for _, is_odd, value in events:
+        if not is_odd:
+            left += value
+        elif left > 0:
+            left, count = left - 1, count + 1
+        else:
+            unexplained.append(value)
+    explained[why] = count, count + left
+    return unexplained
+
+
+def _history(message: int, evidence: Evidence) -> str:
+    came = "; ".join(map(str, sorted(evidence.deliveries.get(message, ()), key=_got)))
+    put = "put" if message in evidence.accepted else "not known to be put"
+    return f"message {message:x} ({put}) {came or 'never delivered'}"
