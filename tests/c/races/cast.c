@@ -26,7 +26,7 @@ typedef struct {
 player *players;
 unsigned player_of[ACTORS];
 static account *book;
-static bool dead[PLAYERS];
+static bool dead[PLAYERS], dead_before[PLAYERS]; /* now; when the world was kept */
 static unsigned acting = KEEPER;
 static char *drained;
 static char lock_file[160];
@@ -108,6 +108,7 @@ void act_as(unsigned which) { acting = which; }
 void player_dies(unsigned which) {
   player *p = &players[which];
   dead[which] = true;
+  dead_before[which] = !world_is_kept();
   close(p->lock_fd);
   close(p->topology_fd);
   /* /proc shows us, not it: as if it lived in another namespace, where the lock alone decides */
@@ -119,7 +120,7 @@ bool player_is_dead(unsigned which) { return dead[which]; }
 void cast_begin(void) {
   for (unsigned i = 0; i < PLAYERS; i++) {
     player *p = &players[i];
-    if (dead[i]) {
+    if (dead[i] && !dead_before[i]) {
       open_lock_as(p->lock_fd);
       open_lock_as(p->topology_fd);
       if (!sb_lock_byte(p->lock_fd, SB_LOCK_PROCESS + (long)p->t.b->process))

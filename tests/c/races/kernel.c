@@ -63,7 +63,8 @@ long __wrap_syscall(long number, ...) {
     errno = EAGAIN;
     return -1;
   }
-  if (scheduler_sleep(word, (uint64_t)until->tv_sec * 1000000000u + (uint64_t)until->tv_nsec)) return 0;
+  uint64_t until_ns = (uint64_t)until->tv_sec * 1000000000u + (uint64_t)until->tv_nsec;
+  if (until_ns > scheduler_now_ns() && scheduler_sleep(word, until_ns)) return 0;
   errno = ETIMEDOUT;
   return -1;
 }

@@ -114,9 +114,11 @@ static int try_it(const scenario *s, const way *w) {
   }
   do one_run();
   while (complaint[0] == 0 && scheduler_next());
-  printf("%-4s %-22s %-7s %9llu schedules %7llu ends %4u words %6.1f s%s\n", complaint[0] == 0 ? "ok" : "FAIL", s->name,
-         w->name, (unsigned long long)scheduler_runs(), (unsigned long long)states, scheduler_words(),
-         seconds() - begin, w->runs > 0 ? ", at random" : "");
+  char bound[32];
+  snprintf(bound, sizeof bound, w->runs > 0 ? "at random" : "<= %u", scheduler_preemptions());
+  printf("%-4s %-22s %-7s %9llu schedules %7llu ends %4u words %9s preemptions %6.1f s\n",
+         complaint[0] == 0 ? "ok" : "FAIL", s->name, w->name, (unsigned long long)scheduler_runs(),
+         (unsigned long long)states, scheduler_words(), bound, seconds() - begin);
   if (complaint[0] != 0)
     printf("     %s\n     %s\n     -replay %s %s '%s'\n", s->holds, complaint, w->name, scheduler_schedule(), s->name);
   cast_remove();

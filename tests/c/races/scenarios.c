@@ -149,6 +149,9 @@ static void put_when_there_is_room(uint64_t id) {
 }
 static void put_2_when_room(void) { put_when_there_is_room(2); }
 static void put_9_when_room(void) { put_when_there_is_room(9); }
+static void put_2_or_give_up(void) {
+  if (!put_message(2)) (void)sb_wait_for_room(me()->q, false, 64, 1);
+}
 static void purge(void) {
   may_go(1);
   may_go(2);
@@ -170,7 +173,7 @@ static void delete_queue(void) {
 static void delete_if_empty(void) {
   int32_t holder;
   uint64_t removed;
-  if (sb_delete(me()->q, false, true, UINT64_MAX, &holder, &removed) == SB_OK) everything_may_go();
+  (void)sb_delete(me()->q, false, true, UINT64_MAX, &holder, &removed);
 }
 static void shrink(void) {
   int32_t holder;
@@ -260,6 +263,18 @@ static void newest_is_there(void) {
   if (ready_messages() == 0 && !scheduler_somebody_died() && !was_taken(2) && !was_taken(9))
     complain("the newest message was evicted");
 }
+static void nobody_sleeps_beside_room(void) {
+  for (unsigned i = 0; i < ACTORS; i++) {
+    if (scheduler_state(i) == ACTOR_ASLEEP && sb_limits_room(me()->q->shm, 1, 64))
+      complain("a producer sleeps beside room");
+  }
+}
+static void page_is_left(void) {
+  sb_leaf_ref leaf;
+  sb_queue *q = me()->q;
+  if (!scheduler_somebody_died() && sb_ring_locate(me()->t.b, NULL, &q->ring, q->shm->base, &leaf) != SB_DONE)
+    complain("a page whose cells are all finished stays");
+}
 /* Hints are set right beside those who change them, and may be wrong where it costs a wake too many, until a tick. */
 static void no_rescue(void) {
   if (players[KEEPER].q->shm->rescues != 0) complain("a rescue was counted");
@@ -301,6 +316,12 @@ const scenario SCENARIOS[] = {
      first_holds_one,
      {{"ack", ack_held, 0}, {"put", put_9, 1}},
      KEEPS_ALL},
+    {"ack, put, long",
+     "a slot that others may take at once is freed and taken again",
+     FREELY,
+     long_body_held,
+     {{"ack", ack_held, 0}, {"put", put_long, 1}},
+     KEEPS_ALL},
     {"put past a page",
      "one page is made by two",
      FREELY,
@@ -318,6 +339,7 @@ const scenario SCENARIOS[] = {
      FREELY,
      last_two_of_a_page,
      {{"a", ack_held, 0}, {"b", ack_held, 1}},
+     page_is_left,
      KEEPS_ALL},
     {"page done, take",
      "the page after it is found",
@@ -357,6 +379,7 @@ const scenario SCENARIOS[] = {
      ONE_AT_MOST,
      one_ready,
      {{"put", put_2_when_room, 0}, {"take", take_then_ack, 1}},
+     nobody_sleeps_beside_room,
      .bound = 1,
      .idle = true},
     {"room, two wait",
@@ -364,6 +387,15 @@ const scenario SCENARIOS[] = {
      ONE_AT_MOST,
      one_ready,
      {{"a", put_2_when_room, 0}, {"b", put_9_when_room, 1}, {"take", take_twice, 2}},
+     nobody_sleeps_beside_room,
+     .bound = 1,
+     .idle = true},
+    {"room, one gives up",
+     "who is told of room and does not use it tells the next one",
+     ONE_AT_MOST,
+     one_ready,
+     {{"a", put_2_or_give_up, 0}, {"b", put_9_when_room, 1}, {"take", take_then_ack, 2}},
+     nobody_sleeps_beside_room,
      .bound = 1,
      .idle = true},
     {"wait, put",

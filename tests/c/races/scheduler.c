@@ -19,7 +19,8 @@
 #define WORDS (1u << 14)
 #define YIELDS 3000u
 #define PAUSE_NS 1000000u
-#define LEARNING 60u /* runs */
+#define LEARNING 60u    /* runs */
+#define MANY_WORDS 100u /* where so many are shared, there is one preemption less: pages are made, or objects */
 
 typedef struct {
   const char *name;
@@ -331,6 +332,7 @@ actor_state scheduler_state(unsigned i) { return actors[i].state; }
 bool scheduler_somebody_died(void) { return died; }
 uint64_t scheduler_runs(void) { return runs; }
 unsigned scheduler_words(void) { return shared_words; }
+unsigned scheduler_preemptions(void) { return limit.preemptions; }
 void scheduler_print_steps(bool yes) { print_steps = yes; }
 void scheduler_on_death(void (*happened)(unsigned actor)) { on_death = happened; }
 
@@ -458,6 +460,7 @@ bool scheduler_next(void) {
     if (!then_all) return false;
     how = TRY_ALL;
     then_all = false;
+    if (shared_words > MANY_WORDS && limit.preemptions > 1) limit.preemptions--;
     return true;
   }
   while (choice_count > 0 && choices[choice_count - 1].picked + 1u == choices[choice_count - 1].options) choice_count--;

@@ -48,6 +48,8 @@ bool scheduler_next(void);
 /* Runs so far, and how many words were shared in the last round. */
 uint64_t scheduler_runs(void);
 unsigned scheduler_words(void);
+/* How many were tried: one less than was asked for where very many words are shared. */
+unsigned scheduler_preemptions(void);
 
 actor_state scheduler_state(unsigned actor);
 bool scheduler_somebody_died(void);
