@@ -32,7 +32,14 @@ static void put_options(uint64_t bytes, uint64_t ttl, uint64_t delay) {
 static void put_delayed(void) { put_options(64, 0, 3600000000000u); }
 static void put_expiring(void) { put_options(64, 3600000000000u, 0); }
 static void put_middle(void) { put_options(3000, 0, 0); }
-static void put_long(void) { put_options(5u << 20, 0, 0); }
+static uint64_t long_body[(5u << 20) / sizeof(uint64_t)];
+static void write_long_body(void) {
+  for (size_t i = 0; i < sizeof long_body / sizeof *long_body; i++) long_body[i] = FRESH;
+}
+static void put_long(void) {
+  while (again(sb_put(q, (const char *)long_body, sizeof long_body))) {
+  }
+}
 static void put_due(void) {
   put_options(64, 0, 1);
   usleep(10);
@@ -262,6 +269,10 @@ static void fill_and_drain_with(uint64_t bytes) {
 static void fill_and_drain(void) {
   fill_and_drain_with(64);
 } /* then all memory is chunks of small slots that are free */
+static void fill_and_drain_for_long(void) {
+  fill_and_drain();
+  write_long_body();
+}
 static void fill_with_runs(void) { fill_and_drain_with(3u << 20); }
 
 /* ---- the table ---- */
@@ -291,7 +302,7 @@ const operation OPERATIONS[] = {
      AFTER(ALL | NEW, ALL | REST | NEW)},
     {"put delayed", FREELY, SETUP, nothing, put_delayed, UNCHANGED},
     {"put expiring", FREELY, SETUP, nothing, put_expiring, PUTS(NEW)},
-    {"put 5 MiB", FREELY, SETUP, nothing, put_long, PUTS(NEW)},
+    {"put 5 MiB", FREELY, SETUP, write_long_body, put_long, PUTS(NEW)},
     {"put, ring of 6", RING(6), SETUP, nothing, put_one, REPLACES},
     {"put, drop head by bytes", BYTES(6 * 64, 2), SETUP, nothing, put_one, REPLACES},
     {"put, block by bytes", BYTES(7 * 64, 0), SETUP, nothing, put_one, PUTS(NEW)},
@@ -327,9 +338,9 @@ const operation OPERATIONS[] = {
     {"purge", FREELY, SETUP, nothing, purge, LEAVES(0)},
     {"move", FREELY, SETUP, nothing, move, UNCHANGED},
     {"move, limited", LENGTH(6, 0), SETUP, nothing, move, UNCHANGED},
-    {"delete", FREELY, SETUP, get_one, delete_queue, LEAVES(0)},
+    {"delete", FREELY, SETUP, get_one, delete_queue, LEAVES(0), .deletes = true},
     {"delete if empty", FREELY, SETUP, nothing, delete_if_empty, UNCHANGED},
-    {"delete, empty", FREELY, 0, nothing, delete_if_empty, EMPTY},
+    {"delete, empty", FREELY, 0, nothing, delete_if_empty, EMPTY, .deletes = true},
     {"declare", FREELY, SETUP, nothing, declare_new, UNCHANGED},
     {"open", FREELY, SETUP, nothing, open_again, UNCHANGED},
     {"leave", FREELY, SETUP, nothing, leave, UNCHANGED},
@@ -353,12 +364,12 @@ const operation OPERATIONS[] = {
 
     {"tick", RING(6), SETUP, nothing, tick, UNCHANGED, .exactly = 6},
     {"become due", FREELY, SETUP, put_due, due, PUTS(NEW)},
-    {"sweep", FREELY, SETUP, delete_and_leave, sweep, EMPTY},
+    {"sweep", FREELY, SETUP, delete_and_leave, sweep, EMPTY, .deletes = true},
     {"trim schedule", FREELY, SETUP, become_due, trim_schedule, UNDER_WAY(ALL | NEW, ALL | NEW),
      AFTER(ALL | NEW, ALL | NEW)},
     {"drain small chunks", FREELY, SETUP, fill_and_drain, put_middle, PUTS(NEW), .chunks = 12},
     {"drain runs", FREELY, SETUP, fill_with_runs, put_middle, PUTS(NEW), .chunks = 14},
-    {"drain for a run", FREELY, SETUP, fill_and_drain, put_long, UNDER_WAY(ALL, ALL | NEW), AFTER(ALL, ALL | NEW),
-     .chunks = 12},
+    {"drain for a run", FREELY, SETUP, fill_and_drain_for_long, put_long, UNDER_WAY(ALL, ALL | NEW),
+     AFTER(ALL, ALL | NEW), .chunks = 12},
 };
 const size_t OPERATION_COUNT = sizeof OPERATIONS / sizeof OPERATIONS[0];

@@ -29,6 +29,7 @@ typedef struct {
   uint32_t chunks;  /* of memory, 0: plenty */
   bool reaps;       /* somebody was killed before, whom the operation clears up after */
   bool resizes;     /* the operation changes the limits of the queue */
+  bool deletes;     /* it may delete the queue */
 } operation;
 
 extern const operation OPERATIONS[];
