@@ -20,7 +20,8 @@
 #define OPEN_PAGES 8u
 #define MAPPINGS 64u
 #define PLACES (1u << 16)
-#define LINE 64u /* bytes in which a change must happen again */
+#define STRING_STEPS 512u /* a longer string instruction is followed so far */
+#define LINE 64u          /* bytes in which a change must happen again */
 
 /* ---- a stopped child ---- */
 
@@ -224,14 +225,15 @@ static void note(stepper_survey *found, stepper_state state) {
   found->states[found->count++] = state;
 }
 
-/* The rest of a repeated string instruction at once, when enough of it has been seen. */
-static void finish_string(uintptr_t pc, stepper_survey *found) {
+/* The rest of a repeated string instruction at once, when enough of it has been seen. It may have changed memory. */
+static void finish_string(uintptr_t pc, place *next, stepper_survey *found) {
   uint64_t left = (uint64_t)trace(PTRACE_PEEKUSER, memory.pid, offsetof(struct user_regs_struct, rcx), 0);
   open_all();
   run_to(memory.pid, pc + repeated_length(pc));
   close_all();
   found->instructions += left;
   found->left_out += left;
+  note(found, (stepper_state){found->instructions, next->pc, next->visits + 1, 0, 0});
 }
 
 void stepper_look(pid_t pid, uintptr_t end, const char *prefix, stepper_survey *found) {
@@ -259,8 +261,9 @@ void stepper_look(pid_t pid, uintptr_t end, const char *prefix, stepper_survey *
     found->instructions++;
     before = pc;
     pc = pc_of(pid);
-    if (pc == before && here->changes > STEPPER_VISITS && repeated_length(pc) != 0) {
-      finish_string(pc, found);
+    bool enough = here->changes > STEPPER_VISITS || steps > STRING_STEPS;
+    if (pc == before && enough && repeated_length(pc) != 0) {
+      finish_string(pc, place_of(places, pc + repeated_length(pc)), found);
       pc = pc_of(pid);
     }
   }
