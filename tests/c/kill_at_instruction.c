@@ -6,12 +6,15 @@
  * are, and why no others). For each of them: a fresh broker; a child that does the operation is brought to just behind that
  * instruction, and is killed there with SIGKILL. Then the survivor looks at what is left (aftermath.h).
  *
- *   kill_at_instruction [-stop] [-all] [-every N] [operation [state]]
+ * Then the same with SIGSTOP: the child is stopped there, others work beside it (bystanders.h), and it goes on to the end:
+ * then it must have done what it should.
  *
- * `-stop`: it is stopped there with SIGSTOP; others work beside it (bystanders.h); then it goes on to the end, and must have
- * done what it should. `-all`: it is killed after instruction 1, 2, 3 ... indeed, whatever they do; long operations take
- * long. `-every N` takes one state of N, other ones for each operation. Exit status: 0 all passed, 1 not, 77 ptrace is not
- * permitted here.
+ *   kill_at_instruction [-kill | -stop | -all] [-short] [-every N] [operation [state]]
+ *
+ * `-kill`, `-stop`: only this. `-all`: it is killed after instruction 1, 2, 3 ... indeed, whatever they do, which shows that
+ * the survey left nothing out; only for short operations, since it takes long. `-every N` takes one state of N, other ones
+ * for each operation; `-short` leaves out the slow ones: a sample that fits into the ordinary tests. Exit status: 0 all
+ * passed, 1 not, 77 ptrace is not permitted here.
  */
 #include <sys/prctl.h>
 #include <time.h>
@@ -30,8 +33,14 @@ typedef struct {
   unsigned passed, failed;
 } tally;
 
+typedef struct {
+  bool kill, stop, all, without_slow;
+  uint32_t every;
+  const char *operation, *state; /* NULL: each */
+} options;
+
 static stepper_survey *survey; /* shared with those who survey */
-static bool stopping, all;
+static bool stopping;          /* in the trials that follow */
 
 /* ---- the child ---- */
 
@@ -124,14 +133,15 @@ static int try_state_again(const operation *o, uint32_t state) {
   return result;
 }
 
-static void count_one(tally *of, int result) {
-  of->passed += result == TRIAL_PASSED || result == TRIAL_AFTER_END;
-  of->failed += result != TRIAL_PASSED && result != TRIAL_AFTER_END;
-}
-
-static tally try_states(const operation *o, uint32_t first, uint32_t every) {
+/* One state of `every`; if they are stopped there, other states than if they are killed. */
+static tally try_states(const operation *o, bool stop, uint32_t first, uint32_t every) {
   tally found = {0, 0};
-  for (uint32_t state = first; state < survey->count; state += every) count_one(&found, try_state_again(o, state));
+  stopping = stop;
+  for (uint32_t state = first; state < survey->count; state += every) {
+    bool passed = try_state_again(o, state) == TRIAL_PASSED;
+    found.passed += passed;
+    found.failed += !passed;
+  }
   return found;
 }
 
@@ -140,7 +150,9 @@ static tally try_instructions(const operation *o, uint32_t first, uint32_t every
   int result = TRIAL_PASSED;
   for (uint64_t n = first; result != TRIAL_AFTER_END && n <= 2 * survey->instructions; n += every) {
     result = trial_run(try_instruction, o, &n, SECONDS);
-    count_one(&found, result);
+    bool passed = result == TRIAL_PASSED || result == TRIAL_AFTER_END;
+    found.passed += passed;
+    found.failed += !passed;
   }
   return found;
 }
@@ -151,46 +163,61 @@ static double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static tally try_operation(const operation *o, uint32_t first, uint32_t every) {
+static tally try_operation(const operation *o, const options *how, uint32_t offset) {
   double begun = now();
-  tally found = {0, 0};
-  if (trial_run(look, o, NULL, SECONDS_TO_LOOK) == TRIAL_PASSED) {
-    found = all ? try_instructions(o, first, every) : try_states(o, first, every);
-  } else {
-    found.failed = 1;
-  }
-  printf("%-24s %12llu %7u %9llu %7u %7u %8.1f\n", o->name, (unsigned long long)survey->instructions, survey->count,
-         (unsigned long long)survey->left_out, found.passed, found.failed, now() - begun);
+  tally killed = {0, 0}, stopped = {0, 0};
+  bool one = how->state != NULL, seen = trial_run(look, o, NULL, SECONDS_TO_LOOK) == TRIAL_PASSED;
+  uint32_t first = one ? (uint32_t)strtoul(how->state, NULL, 10) : offset % how->every;
+  uint32_t every = one ? UINT32_MAX / 2 : how->every;
+  if (seen && how->all) killed = try_instructions(o, first, every);
+  if (seen && how->kill) killed = try_states(o, false, first, every);
+  if (seen && how->stop) stopped = try_states(o, true, one ? first : (first + every / 2) % every, every);
+  tally both = {killed.passed + stopped.passed, killed.failed + stopped.failed + !seen};
+  printf("%-24s %12llu %7u %9llu %7u %7u %7u %8.1f\n", o->name, (unsigned long long)survey->instructions, survey->count,
+         (unsigned long long)survey->left_out, killed.passed + killed.failed, stopped.passed + stopped.failed,
+         both.failed, now() - begun);
   fflush(stdout);
-  return found;
+  return both;
+}
+
+static options options_of(int count, char **arguments) {
+  options how = {.kill = true, .stop = true, .every = 1};
+  for (; count > 1 && arguments[1][0] == '-'; count--, arguments++) {
+    const char *option = arguments[1];
+    if (strcmp(option, "-every") == 0 && count > 2) {
+      how.every = (uint32_t)strtoul(arguments[2], NULL, 10);
+      count--;
+      arguments++;
+    } else if (strcmp(option, "-short") == 0) {
+      how.without_slow = true;
+    } else {
+      how.kill = strcmp(option, "-kill") == 0;
+      how.stop = strcmp(option, "-stop") == 0;
+      how.all = strcmp(option, "-all") == 0;
+      if (how.kill + how.stop + how.all != 1) how.every = 0;
+    }
+  }
+  how.operation = count > 1 ? arguments[1] : NULL;
+  how.state = count > 2 ? arguments[2] : NULL;
+  if (how.every == 0)
+    die("usage: kill_at_instruction [-kill | -stop | -all] [-short] [-every N] [operation [state]]", 0);
+  return how;
 }
 
 int main(int count, char **arguments) {
-  uint32_t every = 1;
+  options how = options_of(count, arguments);
   tally whole = {0, 0};
-  for (; count > 1 && arguments[1][0] == '-'; count--, arguments++) {
-    stopping = stopping || strcmp(arguments[1], "-stop") == 0;
-    all = all || strcmp(arguments[1], "-all") == 0;
-    if (strcmp(arguments[1], "-every") == 0 && count > 2) {
-      every = (uint32_t)strtoul(arguments[2], NULL, 10);
-      count--;
-      arguments++;
-    }
-  }
-  if (every == 0 || (stopping && all))
-    die("usage: kill_at_instruction [-stop | -all] [-every N] [operation [state]]", 0);
   if (!stepper_permitted()) {
     printf("ptrace is not permitted here\n");
     return SKIPPED;
   }
   survey = mmap(NULL, sizeof *survey, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  printf("%-24s %12s %7s %9s %7s %7s %8s\n", "operation", "instructions", "states", "left out", "passed", "failed",
-         "seconds");
+  printf("%-24s %12s %7s %9s %7s %7s %7s %8s\n", "operation", "instructions", "states", "left out", "killed", "stopped",
+         "failed", "seconds");
   for (uint32_t i = 0; i < OPERATION_COUNT; i++) {
-    if (count > 1 && strcmp(arguments[1], OPERATIONS[i].name) != 0) continue;
-    bool one = count > 2;
-    uint32_t first = one ? (uint32_t)strtoul(arguments[2], NULL, 10) : i % every;
-    tally of = try_operation(&OPERATIONS[i], first, one ? STEPPER_STATES : every);
+    const operation *o = &OPERATIONS[i];
+    if ((how.operation != NULL && strcmp(how.operation, o->name) != 0) || (how.without_slow && o->slow)) continue;
+    tally of = try_operation(o, &how, i);
     whole.passed += of.passed;
     whole.failed += of.failed;
   }

@@ -251,10 +251,11 @@ static void wait_in_consumer(void) { (void)sb_consumer_wait(consumer, 1); }
 
 static void sweep(void) { (void)sb_housekeeper_sweep(kid.c, FOREVER); }
 static void due(void) { (void)sb_housekeeper_look_at(q, SETUP); }
+static uint32_t slot_of_q;
+static void find_q(void) { (void)sb_find(kid.c, "q", 1, &slot_of_q); }
 static void tick(void) {
   uint64_t memory[9] = {0};
-  uint32_t index = 0, slot = sb_next_queue(kid.c, &index);
-  sb_housekeeper_tick(kid.c, slot, memory);
+  sb_housekeeper_tick(kid.c, slot_of_q, memory);
 }
 static void become_due(void) {
   put_due();
@@ -302,7 +303,7 @@ const operation OPERATIONS[] = {
      AFTER(ALL | NEW, ALL | REST | NEW)},
     {"put delayed", FREELY, SETUP, nothing, put_delayed, UNCHANGED},
     {"put expiring", FREELY, SETUP, nothing, put_expiring, PUTS(NEW)},
-    {"put 5 MiB", FREELY, SETUP, write_long_body, put_long, PUTS(NEW)},
+    {"put 5 MiB", FREELY, SETUP, write_long_body, put_long, PUTS(NEW), .slow = true},
     {"put, ring of 6", RING(6), SETUP, nothing, put_one, REPLACES},
     {"put, drop head by bytes", BYTES(6 * 64, 2), SETUP, nothing, put_one, REPLACES},
     {"put, block by bytes", BYTES(7 * 64, 0), SETUP, nothing, put_one, PUTS(NEW)},
@@ -362,12 +363,12 @@ const operation OPERATIONS[] = {
     {"cancel", FREELY, SETUP, nothing, consume_and_cancel, UNCHANGED},
     {"batch of acks", FREELY, SETUP, acknowledge_two_of_three, acknowledge_the_third, LEAVES(BUT_3)},
 
-    {"tick", RING(6), SETUP, nothing, tick, UNCHANGED, .exactly = 6},
+    {"tick", RING(6), SETUP, find_q, tick, UNCHANGED, .exactly = 6},
     {"become due", FREELY, SETUP, put_due, due, PUTS(NEW)},
-    {"sweep", FREELY, SETUP, delete_and_leave, sweep, EMPTY, .deletes = true},
+    {"sweep", FREELY, SETUP, delete_and_leave, sweep, EMPTY, .deletes = true, .slow = true},
     {"trim schedule", FREELY, SETUP, become_due, trim_schedule, UNDER_WAY(ALL | NEW, ALL | NEW),
      AFTER(ALL | NEW, ALL | NEW)},
-    {"drain small chunks", FREELY, SETUP, fill_and_drain, put_middle, PUTS(NEW), .chunks = 12},
+    {"drain small chunks", FREELY, SETUP, fill_and_drain, put_middle, PUTS(NEW), .chunks = 12, .slow = true},
     {"drain runs", FREELY, SETUP, fill_with_runs, put_middle, PUTS(NEW), .chunks = 14},
     {"drain for a run", FREELY, SETUP, fill_and_drain_for_long, put_long, UNDER_WAY(ALL, ALL | NEW),
      AFTER(ALL, ALL | NEW), .chunks = 12},

@@ -30,6 +30,7 @@ typedef struct {
   bool reaps;       /* somebody was killed before, whom the operation clears up after */
   bool resizes;     /* the operation changes the limits of the queue */
   bool deletes;     /* it may delete the queue */
+  bool slow;        /* hundreds of thousands of instructions */
 } operation;
 
 extern const operation OPERATIONS[];

@@ -125,17 +125,20 @@ static const mapping *mapping_of(uintptr_t address) {
   return NULL;
 }
 
-/* Finds what the child has mapped meanwhile. */
+/* Finds what the child has mapped. */
 static void find_mappings(void) {
   char path[64], line[512], name[256], access[8];
   unsigned long start, end, offset;
   snprintf(path, sizeof path, "/proc/%d/maps", (int)memory.pid);
   FILE *maps = fopen(path, "re");
   if (maps == NULL) fail("maps");
+  while (memory.count > 0) {
+    const mapping *gone = &memory.mappings[--memory.count];
+    munmap((void *)(uintptr_t)gone->ours, gone->end - gone->start);
+  }
   while (fgets(line, sizeof line, maps) != NULL) {
     if (sscanf(line, "%lx-%lx %7s %lx %*s %*s %255s", &start, &end, access, &offset, name) != 5 ||
-        strncmp(name, memory.prefix, strlen(memory.prefix)) != 0 || strncmp(access, "rw", 2) != 0 ||
-        mapping_of(start) != NULL) {
+        strncmp(name, memory.prefix, strlen(memory.prefix)) != 0 || strncmp(access, "rw", 2) != 0) {
       continue;
     }
     int fd = open(name, O_RDONLY | O_CLOEXEC);
@@ -187,9 +190,10 @@ static uintptr_t changed(void) {
 /* One instruction, system calls included; where it changed memory. */
 static uintptr_t watched_step(uintptr_t pc) {
   if (is_system_call(pc)) {
+    long number = trace(PTRACE_PEEKUSER, memory.pid, offsetof(struct user_regs_struct, rax), 0);
     open_all();
     step(memory.pid);
-    find_mappings();
+    if (number == SYS_mmap || number == SYS_munmap || number == SYS_mremap) find_mappings();
     close_all();
     return 0;
   }
