@@ -7,14 +7,15 @@
  * instruction, and is killed there with SIGKILL. Then the survivor looks at what is left (aftermath.h).
  *
  * Then the same with SIGSTOP: the child is stopped there, others work beside it (bystanders.h), and it goes on to the end:
- * then it must have done what it should.
+ * then it must have done what it should. Whoever is stopped goes on with what it has read, so it is stopped just before
+ * each of these instructions, too: then what it read is as old as it can be.
  *
- *   kill_at_instruction [-kill | -stop | -all] [-short] [-every N] [operation [state]]
+ *   kill_at_instruction [-kill | -stop] [-all] [-short] [-every N] [operation [place]]
  *
- * `-kill`, `-stop`: only this. `-all`: it is killed after instruction 1, 2, 3 ... indeed, whatever they do, which shows that
- * the survey left nothing out; only for short operations, since it takes long. `-every N` takes one state of N, other ones
- * for each operation; `-short` leaves out the slow ones: a sample that fits into the ordinary tests. Exit status: 0 all
- * passed, 1 not, 77 ptrace is not permitted here.
+ * `-kill`, `-stop`: only this. `-all`: it is killed or stopped after instruction 1, 2, 3 ... indeed, whatever they do, which
+ * needs no survey to be complete; only for short operations, since it takes long. `-every N` takes one place of N, other
+ * ones for each operation; `-short` leaves out the slow ones: a sample that fits into the ordinary tests. Exit status: 0
+ * all passed, 1 not, 77 ptrace is not permitted here.
  */
 #include <sys/prctl.h>
 #include <time.h>
@@ -36,7 +37,7 @@ typedef struct {
 typedef struct {
   bool kill, stop, all, without_slow;
   uint32_t every;
-  const char *operation, *state; /* NULL: each */
+  const char *operation, *place; /* NULL: each */
 } options;
 
 static stepper_survey *survey; /* shared with those who survey */
@@ -90,69 +91,78 @@ static int look(const operation *o, void *unused) {
   return trial_end(&t, true, "watched");
 }
 
-static int try_state(const operation *o, void *which) {
-  trial t;
-  uint32_t i = *(const uint32_t *)which;
-  const stepper_state *state = &survey->states[i];
-  trial_begin(&t, o);
-  pid_t pid = start_child(&t);
-  if (stepper_go(pid, state) == STEPPER_ELSEWHERE) {
-    end_child(pid);
-    remove_files(t.broker.path);
-    return TRIAL_NOWHERE;
-  }
-  bool done = stopping || i + 1 == survey->count;
+static operation beside_others(const operation *o) {
+  operation beside = *o;
+  if (o->must_beside != 0) beside.must_done = o->must_beside;
+  return beside;
+}
+
+/* The child stands where it is to be killed or stopped. */
+static void end_or_stop(const trial *t, pid_t pid) {
   if (stopping) {
     stepper_leave_stopped(pid);
-    bystanders_work(&t, pid);
+    bystanders_work(t, pid);
     let_it_finish(pid);
   } else {
     end_child(pid);
   }
-  return trial_end(&t, done, "state %u, after instruction %llu at %p", i, (unsigned long long)state->instruction,
-                   (void *)state->pc);
+}
+
+/* Places where a child is stopped: just before a state, and in it. */
+static int try_state(const operation *o, void *which) {
+  trial t;
+  uint32_t place = *(const uint32_t *)which, i = stopping ? place / 2 : place;
+  bool early = stopping && place % 2 == 0;
+  operation beside = beside_others(o);
+  const stepper_state *state = &survey->states[i];
+  trial_begin(&t, stopping ? &beside : o);
+  pid_t pid = start_child(&t);
+  if (stepper_go(pid, state, early) == STEPPER_ELSEWHERE) {
+    end_child(pid);
+    remove_files(t.broker.path);
+    return TRIAL_NOWHERE;
+  }
+  end_or_stop(&t, pid);
+  return trial_end(&t, stopping || i + 1 == survey->count, "%s at place %u: %s instruction %llu, at %p",
+                   stopping ? "stopped" : "killed", place, early ? "before" : "after",
+                   (unsigned long long)state->instruction, (void *)state->pc);
 }
 
 static int try_instruction(const operation *o, void *which) {
   trial t;
-  uint64_t instructions = *(const uint64_t *)which;
-  trial_begin(&t, o);
+  uint32_t instructions = *(const uint32_t *)which;
+  operation beside = beside_others(o);
+  trial_begin(&t, stopping ? &beside : o);
   pid_t pid = start_child(&t);
   bool before_end = stepper_count(pid, instructions, (uintptr_t)over);
-  end_child(pid);
-  int result = trial_end(&t, !before_end, "after %llu instructions", (unsigned long long)instructions);
+  end_or_stop(&t, pid);
+  int result =
+      trial_end(&t, stopping || !before_end, "%s after %u instructions", stopping ? "stopped" : "killed", instructions);
   return result == TRIAL_PASSED && !before_end ? TRIAL_AFTER_END : result;
 }
 
 /* ---- an operation ---- */
 
-static int try_state_again(const operation *o, uint32_t state) {
+static int try_again(const operation *o, uint32_t place) {
   int result = TRIAL_NOWHERE;
-  for (int i = 0; i < TRIES && result == TRIAL_NOWHERE; i++) result = trial_run(try_state, o, &state, SECONDS);
-  if (result == TRIAL_NOWHERE) printf("FAIL %s, state %u: never found again\n", o->name, state);
+  for (int i = 0; i < TRIES && result == TRIAL_NOWHERE; i++) result = trial_run(try_state, o, &place, SECONDS);
+  if (result == TRIAL_NOWHERE) printf("FAIL %s, place %u: never found again\n", o->name, place);
   return result;
 }
 
-/* One state of `every`; if they are stopped there, other states than if they are killed. */
-static tally try_states(const operation *o, bool stop, uint32_t first, uint32_t every) {
-  tally found = {0, 0};
-  stopping = stop;
-  for (uint32_t state = first; state < survey->count; state += every) {
-    bool passed = try_state_again(o, state) == TRIAL_PASSED;
-    found.passed += passed;
-    found.failed += !passed;
-  }
-  return found;
-}
-
-static tally try_instructions(const operation *o, uint32_t first, uint32_t every) {
+/* One place of `every`; if it is stopped there, other ones than if it is killed. */
+static tally try_places(const operation *o, const options *how, uint32_t offset) {
   tally found = {0, 0};
   int result = TRIAL_PASSED;
-  for (uint64_t n = first; result != TRIAL_AFTER_END && n <= 2 * survey->instructions; n += every) {
-    result = trial_run(try_instruction, o, &n, SECONDS);
+  uint32_t places = how->all ? UINT32_MAX : stopping ? 2 * survey->count : survey->count;
+  uint32_t first = stopping ? (offset + how->every / 2) % how->every : offset % how->every;
+  if (how->place != NULL) first = (uint32_t)strtoul(how->place, NULL, 10);
+  for (uint32_t place = first; result != TRIAL_AFTER_END && place < places; place += how->every) {
+    result = how->all ? trial_run(try_instruction, o, &place, SECONDS) : try_again(o, place);
     bool passed = result == TRIAL_PASSED || result == TRIAL_AFTER_END;
     found.passed += passed;
     found.failed += !passed;
+    if (how->place != NULL) break;
   }
   return found;
 }
@@ -166,12 +176,11 @@ static double now(void) {
 static tally try_operation(const operation *o, const options *how, uint32_t offset) {
   double begun = now();
   tally killed = {0, 0}, stopped = {0, 0};
-  bool one = how->state != NULL, seen = trial_run(look, o, NULL, SECONDS_TO_LOOK) == TRIAL_PASSED;
-  uint32_t first = one ? (uint32_t)strtoul(how->state, NULL, 10) : offset % how->every;
-  uint32_t every = one ? UINT32_MAX / 2 : how->every;
-  if (seen && how->all) killed = try_instructions(o, first, every);
-  if (seen && how->kill) killed = try_states(o, false, first, every);
-  if (seen && how->stop) stopped = try_states(o, true, one ? first : (first + every / 2) % every, every);
+  bool seen = trial_run(look, o, NULL, SECONDS_TO_LOOK) == TRIAL_PASSED;
+  stopping = false;
+  if (seen && how->kill) killed = try_places(o, how, offset);
+  stopping = true;
+  if (seen && how->stop) stopped = try_places(o, how, offset);
   tally both = {killed.passed + stopped.passed, killed.failed + stopped.failed + !seen};
   printf("%-24s %12llu %7u %9llu %7u %7u %7u %8.1f\n", o->name, (unsigned long long)survey->instructions, survey->count,
          (unsigned long long)survey->left_out, killed.passed + killed.failed, stopped.passed + stopped.failed,
@@ -184,23 +193,26 @@ static options options_of(int count, char **arguments) {
   options how = {.kill = true, .stop = true, .every = 1};
   for (; count > 1 && arguments[1][0] == '-'; count--, arguments++) {
     const char *option = arguments[1];
-    if (strcmp(option, "-every") == 0 && count > 2) {
+    if (strcmp(option, "-kill") == 0) {
+      how.stop = false;
+    } else if (strcmp(option, "-stop") == 0) {
+      how.kill = false;
+    } else if (strcmp(option, "-all") == 0) {
+      how.all = true;
+    } else if (strcmp(option, "-short") == 0) {
+      how.without_slow = true;
+    } else if (strcmp(option, "-every") == 0 && count > 2) {
       how.every = (uint32_t)strtoul(arguments[2], NULL, 10);
       count--;
       arguments++;
-    } else if (strcmp(option, "-short") == 0) {
-      how.without_slow = true;
     } else {
-      how.kill = strcmp(option, "-kill") == 0;
-      how.stop = strcmp(option, "-stop") == 0;
-      how.all = strcmp(option, "-all") == 0;
-      if (how.kill + how.stop + how.all != 1) how.every = 0;
+      how.every = 0;
     }
   }
   how.operation = count > 1 ? arguments[1] : NULL;
-  how.state = count > 2 ? arguments[2] : NULL;
+  how.place = count > 2 ? arguments[2] : NULL;
   if (how.every == 0)
-    die("usage: kill_at_instruction [-kill | -stop | -all] [-short] [-every N] [operation [state]]", 0);
+    die("usage: kill_at_instruction [-kill | -stop] [-all] [-short] [-every N] [operation [place]]", 0);
   return how;
 }
 

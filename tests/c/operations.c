@@ -345,7 +345,7 @@ const operation OPERATIONS[] = {
     {"declare", FREELY, SETUP, nothing, declare_new, UNCHANGED},
     {"open", FREELY, SETUP, nothing, open_again, UNCHANGED},
     {"leave", FREELY, SETUP, nothing, leave, UNCHANGED},
-    {"shrink to 3", FREELY, SETUP, nothing, shrink_lazily, UNCHANGED, .resizes = true},
+    {"shrink to 3", FREELY, SETUP, nothing, shrink_lazily, UNCHANGED, .must_beside = BUT_3, .resizes = true},
     {"trim to 3", FREELY, SETUP, nothing, trim, LEAVES(BUT_3), .resizes = true},
 
     {"attach", FREELY, SETUP, nothing, attach_again, UNCHANGED},

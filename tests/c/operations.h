@@ -24,13 +24,14 @@ typedef struct {
   void (*run)(void);
   /* Ids (bit i: id i) that must be left, and that may be left, while the operation is under way and after it came back. */
   uint64_t must, may, must_done, may_done;
-  uint64_t exactly; /* so many messages must be left in "q", 0: the sets say enough */
-  uint64_t bytes;   /* of each message that lies there before, 0: 64 */
-  uint32_t chunks;  /* of memory, 0: plenty */
-  bool reaps;       /* somebody was killed before, whom the operation clears up after */
-  bool resizes;     /* the operation changes the limits of the queue */
-  bool deletes;     /* it may delete the queue */
-  bool slow;        /* hundreds of thousands of instructions */
+  uint64_t must_beside; /* must_done, where others had the messages in their hands meanwhile; 0: the same */
+  uint64_t exactly;     /* so many messages must be left in "q", 0: the sets say enough */
+  uint64_t bytes;       /* of each message that lies there before, 0: 64 */
+  uint32_t chunks;      /* of memory, 0: plenty */
+  bool reaps;           /* somebody was killed before, whom the operation clears up after */
+  bool resizes;         /* the operation changes the limits of the queue */
+  bool deletes;         /* it may delete the queue */
+  bool slow;            /* hundreds of thousands of instructions */
 } operation;
 
 extern const operation OPERATIONS[];

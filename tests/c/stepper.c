@@ -282,22 +282,29 @@ static void read_line(pid_t pid, uintptr_t address, uint8_t *line) {
   if (process_vm_readv(pid, &to, 1, &from, 1, 0) != (ssize_t)LINE) memset(line, 0, LINE); /* not mapped yet */
 }
 
-stepper_result stepper_go(pid_t pid, const stepper_state *to) {
+static bool step_at(pid_t pid, uintptr_t pc) {
+  bool there = pc_of(pid) == pc;
+  if (there) step(pid);
+  return there;
+}
+
+stepper_result stepper_go(pid_t pid, const stepper_state *to, bool early) {
   uint8_t before[LINE], after[LINE];
   for (uint32_t visit = pc_of(pid) == to->pc; visit < to->visit; visit++) {
-    while (visit > 0 && pc_of(pid) == to->pc) step(pid);
+    while (visit > 0 && step_at(pid, to->pc)) {
+    }
     run_to(pid, to->pc);
   }
-  for (uint32_t i = 0; i < to->steps; i++) {
-    if (pc_of(pid) != to->pc) return STEPPER_ELSEWHERE;
-    if (to->where != 0 && i + 1 == to->steps) read_line(pid, to->where, before);
-    step(pid);
+  for (uint32_t i = 1; i < to->steps; i++) {
+    if (!step_at(pid, to->pc)) return STEPPER_ELSEWHERE;
   }
-  if (to->where == 0) {
+  if (early || to->steps == 0) {
     return STEPPER_THERE;
   }
-  read_line(pid, to->where, after);
-  return memcmp(before, after, LINE) != 0 ? STEPPER_THERE : STEPPER_ELSEWHERE;
+  if (to->where != 0) read_line(pid, to->where, before);
+  if (!step_at(pid, to->pc)) return STEPPER_ELSEWHERE;
+  if (to->where != 0) read_line(pid, to->where, after);
+  return to->where == 0 || memcmp(before, after, LINE) != 0 ? STEPPER_THERE : STEPPER_ELSEWHERE;
 }
 
 bool stepper_count(pid_t pid, uint64_t instructions, uintptr_t end) {

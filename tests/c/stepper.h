@@ -59,7 +59,8 @@ void stepper_take(pid_t pid, uintptr_t start);
 
 /* Steps on until `end`. prefix: how the names of the broker's files begin. */
 void stepper_look(pid_t pid, uintptr_t end, const char *prefix, stepper_survey *found);
-stepper_result stepper_go(pid_t pid, const stepper_state *to);
+/* early: to just before the instruction instead. */
+stepper_result stepper_go(pid_t pid, const stepper_state *to, bool early);
 /* So many instructions, without looking at anything; false: `end` comes before. */
 bool stepper_count(pid_t pid, uint64_t instructions, uintptr_t end);
 

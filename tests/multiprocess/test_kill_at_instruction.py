@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the C program that kills or stops a process after each instruction of each operation, on a sample of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SAMPLE = 11  # one state of so many, other ones for each operation
+NOT_PERMITTED = 77
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("how", ["-kill", "-stop"])
+def test_a_process_may_end_or_stop_after_any_instruction(plain_programs: Path, how: str) -> None:
+    """After a kill nothing is lost, nothing is kept, and all is sound; beside a stopped process a thousand messages pass,
+    and it finishes what it began.
+    """
+    program = plain_programs / "kill_at_instruction"
+    if not program.exists():
+        pytest.skip("it steps through x86-64 code only")
+    run = subprocess.run(
+        [str(program), how, "-short", "-every", str(SAMPLE)], check=False, capture_output=True, text=True, timeout=880
+    )
+    if run.returncode == NOT_PERMITTED:
+        pytest.skip(run.stdout.strip())
+    counts = re.search(r"(\d+) passed, (\d+) failed", run.stdout)
+    assert counts, run.stdout + run.stderr
+    assert int(counts[2]) == 0, run.stdout + run.stderr
+    assert int(counts[1]) > 200
+    assert run.returncode == 0
