@@ -19,9 +19,7 @@ NOT_PERMITTED = 77
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("how", ["-kill", "-stop"])
 def test_a_process_may_end_or_stop_after_any_instruction(plain_programs: Path, how: str) -> None:
-    """After a kill nothing is lost, nothing is kept, and all is sound; beside a stopped process a thousand messages pass,
-    and it finishes what it began.
-    """
+    """A kill loses, keeps and damages nothing; others work on beside a stopped process, which finishes in the end."""
     program = plain_programs / "kill_at_instruction"
     if not program.exists():
         pytest.skip("it steps through x86-64 code only")
