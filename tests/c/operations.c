@@ -324,7 +324,7 @@ const operation OPERATIONS[] = {
     {"get expired", FREELY, 0, put_expired, get_one, EMPTY},
     {"get many", FREELY, SETUP, nothing, get_three, UNCHANGED},
     {"get many with ack", FREELY, SETUP, nothing, get_three_acked, LEAVES(BUT_3)},
-    {"wait in get", FREELY, 0, nothing, wait_for_one, EMPTY},
+    {"wait in get", FREELY, 0, nothing, wait_for_one, EMPTY, .slow = true},
     {"browse", FREELY, SETUP, nothing, browse, UNCHANGED},
 
     {"ack", FREELY, SETUP, get_one, ack, LEAVES(BUT_1)},
@@ -360,7 +360,7 @@ const operation OPERATIONS[] = {
     {"consumer's turn", FREELY, SETUP, consume, consume_turn, LEAVES(BUT_1)},
     {"consumer waits", FREELY, 0, consume_one, wait_in_consumer, EMPTY},
     {"suspend, resume", FREELY, SETUP, consume_one, suspend_and_resume, UNCHANGED},
-    {"cancel", FREELY, SETUP, nothing, consume_and_cancel, UNCHANGED},
+    {"cancel", FREELY, SETUP, nothing, consume_and_cancel, UNCHANGED, .slow = true},
     {"batch of acks", FREELY, SETUP, acknowledge_two_of_three, acknowledge_the_third, LEAVES(BUT_3)},
 
     {"tick", RING(6), SETUP, find_q, tick, UNCHANGED, .exactly = 6},

@@ -31,7 +31,7 @@ typedef struct {
   bool reaps;           /* somebody was killed before, whom the operation clears up after */
   bool resizes;         /* the operation changes the limits of the queue */
   bool deletes;         /* it may delete the queue */
-  bool slow;            /* hundreds of thousands of instructions */
+  bool slow;            /* a hundred thousand instructions, or nearly what another one does */
 } operation;
 
 extern const operation OPERATIONS[];
