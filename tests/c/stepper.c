@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +20,7 @@
 #define MAPPINGS 64u
 #define PLACES (1u << 16)
 #define STRING_STEPS 512u /* a longer string instruction is followed so far */
-#define LINE 64u          /* bytes in which a change must happen again */
+#define LINE_WORDS 8u     /* in which a change must happen again */
 
 /* ---- a stopped child ---- */
 
@@ -277,9 +276,18 @@ void stepper_look(pid_t pid, uintptr_t end, const char *prefix, stepper_survey *
 
 /* ---- going there ---- */
 
-static void read_line(pid_t pid, uintptr_t address, uint8_t *line) {
-  struct iovec to = {line, LINE}, from = {(void *)(address & ~(uintptr_t)(LINE - 1)), LINE};
-  if (process_vm_readv(pid, &to, 1, &from, 1, 0) != (ssize_t)LINE) memset(line, 0, LINE); /* not mapped yet */
+typedef struct {
+  long words[LINE_WORDS];
+} line;
+
+static line line_at(pid_t pid, uintptr_t address) {
+  line found = {{0}}; /* not mapped yet: as empty memory */
+  for (uintptr_t i = 0; i < LINE_WORDS; i++) {
+    errno = 0;
+    long word = ptrace(PTRACE_PEEKDATA, pid, (void *)(address / sizeof found * sizeof found + i * sizeof word), NULL);
+    if (errno == 0) found.words[i] = word;
+  }
+  return found;
 }
 
 static bool step_at(pid_t pid, uintptr_t pc) {
@@ -289,7 +297,6 @@ static bool step_at(pid_t pid, uintptr_t pc) {
 }
 
 stepper_result stepper_go(pid_t pid, const stepper_state *to, bool early) {
-  uint8_t before[LINE], after[LINE];
   for (uint32_t visit = pc_of(pid) == to->pc; visit < to->visit; visit++) {
     while (visit > 0 && step_at(pid, to->pc)) {
     }
@@ -301,10 +308,10 @@ stepper_result stepper_go(pid_t pid, const stepper_state *to, bool early) {
   if (early || to->steps == 0) {
     return STEPPER_THERE;
   }
-  if (to->where != 0) read_line(pid, to->where, before);
+  line before = line_at(pid, to->where), after;
   if (!step_at(pid, to->pc)) return STEPPER_ELSEWHERE;
-  if (to->where != 0) read_line(pid, to->where, after);
-  return to->where == 0 || memcmp(before, after, LINE) != 0 ? STEPPER_THERE : STEPPER_ELSEWHERE;
+  after = line_at(pid, to->where);
+  return to->where == 0 || memcmp(&before, &after, sizeof before) != 0 ? STEPPER_THERE : STEPPER_ELSEWHERE;
 }
 
 bool stepper_count(pid_t pid, uint64_t instructions, uintptr_t end) {

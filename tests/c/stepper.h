@@ -19,8 +19,9 @@
  * process, so that addresses are the same. The last step must change memory in the place where it did in the survey: else
  * the child went another way, which is no result at all, and its user tries again.
  *
- * Loops: an instruction is followed for its first STEPPER_VISITS changes, as long as bodies are copied there, say. The
- * survey counts what it left out.
+ * Loops: an instruction is followed for its first STEPPER_VISITS changes, so that a body which is copied is not followed
+ * to its end. A long string instruction is followed for a while, and then executed as a whole. The survey counts what it
+ * left out.
  */
 #ifndef STEPPER_H
 #define STEPPER_H
