@@ -4,6 +4,7 @@
 #define BROKER_FIXTURE_H
 
 #include <fcntl.h>
+#include <glob.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,15 +48,15 @@ static bool make_file(const char *path, const char *suffix, uint64_t bytes, cons
   return made;
 }
 
+/* Also what somebody left who was killed while he made a file. */
 static void remove_files(const char *path) {
-  char name[200], suffix[16];
-  for (int i = 0; i < 256; i++) {
-    snprintf(suffix, sizeof suffix, "%d", i);
-    file_name(name, sizeof name, path, suffix);
-    if (unlink(name) != 0 && i > 0) break;
+  char pattern[160];
+  glob_t files;
+  file_name(pattern, sizeof pattern, path, "*");
+  if (glob(pattern, 0, NULL, &files) == 0) {
+    for (size_t i = 0; i < files.gl_pathc; i++) unlink(files.gl_pathv[i]);
+    globfree(&files);
   }
-  file_name(name, sizeof name, path, "lock");
-  unlink(name);
 }
 
 static bool grow(sb_broker *b, const char *path) {

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "aftermath.h"
+
+#include <stdarg.h>
+
+#define TRIED 20u /* messages that are put to see how many fit */
+
+char complaint[600];
+static char *buffer;
+
+void complain(const char *format, ...) {
+  if (complaint[0] == 0) {
+    va_list list;
+    va_start(list, format);
+    (void)vsnprintf(complaint, sizeof complaint, format, list);
+    va_end(list);
+  }
+}
+
+static void expect_sound(test_broker *t, const char *when) {
+  sb_finding found[8];
+  uint32_t n = sb_check(t->c, found, 8);
+  if (n != 0) {
+    complain("%s sb_check: %u findings, the first: code %u slot %u where %llu found %llu expected %llu", when, n,
+             found[0].code, found[0].slot, (unsigned long long)found[0].where, (unsigned long long)found[0].found,
+             (unsigned long long)found[0].expected);
+  }
+}
+
+/* ---- messages ---- */
+
+static uint64_t drain(test_broker *t, sb_queue *from, uint64_t seen, uint64_t *count) {
+  uint64_t id;
+  while (from != NULL && (id = get(t, from, buffer, true)) != 0) {
+    if (id >= 64) {
+      complain("message %llu is damaged", (unsigned long long)id);
+    } else if ((seen & ID(id)) != 0 && id != OTHERS) {
+      complain("message %llu is there twice", (unsigned long long)id);
+    } else {
+      seen |= ID(id);
+    }
+    ++*count;
+  }
+  return seen;
+}
+
+static void expect_messages(test_broker *t, const operation *o, bool done, sb_queue *here, sb_queue *there) {
+  uint64_t must = done ? o->must_done : o->must, may = done ? o->may_done : o->may, in_q = 0, in_other = 0;
+  uint64_t seen = drain(t, here, 0, &in_q);
+  seen = drain(t, there, seen, &in_other);
+  if ((seen & must) != must)
+    complain("lost: left are %llx, must be %llx", (unsigned long long)seen, (unsigned long long)must);
+  if ((seen & ~may) != 0)
+    complain("too many: left are %llx, may be %llx", (unsigned long long)seen, (unsigned long long)may);
+  if (o->exactly != 0 && in_q != o->exactly)
+    complain("%llu messages are left, not %llu", (unsigned long long)in_q, (unsigned long long)o->exactly);
+}
+
+static uint64_t capacity(const sb_settings *s) {
+  int64_t limit = s->ring_size >= 0    ? s->ring_size
+                  : s->max_length >= 0 ? s->max_length
+                  : s->max_bytes >= 0  ? s->max_bytes / 64
+                                       : (int64_t)TRIED;
+  return (uint64_t)limit;
+}
+
+/* As many as the settings say fit into the empty queue, no more and no fewer. */
+static void expect_limits(test_broker *t, const operation *o, sb_queue *here) {
+  for (uint64_t i = 0; i < TRIED; i++) (void)put(t, here, i % 60 + 1);
+  uint64_t fits = 0;
+  (void)drain(t, here, 0, &fits);
+  if (!o->resizes && fits != capacity(&o->settings))
+    complain("of %u messages %llu fit, not %llu", TRIED, (unsigned long long)fits,
+             (unsigned long long)capacity(&o->settings));
+}
+
+static void expect_content(test_broker *t, const operation *o, bool done) {
+  sb_queue *here = open_queue(t, "q"), *there = open_queue(t, "other");
+  expect_messages(t, o, done, here, there);
+  if (here == NULL) { /* deleted: its name is free again, at the latest after one change of the topology */
+    (void)declare(t, "unrelated", o->settings);
+    sb_status status = declare(t, "q", o->settings);
+    if (status != SB_OK) complain("the deleted queue cannot be declared again: %d", (int)status);
+    here = open_queue(t, "q");
+  }
+  if (here != NULL) expect_limits(t, o, here);
+  if (here != NULL) (void)sb_leave(here);
+  if (there != NULL) (void)sb_leave(there);
+}
+
+/* ---- memory ---- */
+
+static void remove_queue(test_broker *t, const char *name) {
+  sb_queue *gone = open_queue(t, name);
+  int32_t holder;
+  uint64_t removed;
+  if (gone != NULL) {
+    (void)sb_delete(gone, false, false, FOREVER, &holder, &removed);
+    (void)sb_leave(gone);
+  }
+}
+
+static void expect_nothing_kept(test_broker *t, uint64_t memory) {
+  sb_broker_facts f;
+  const char *names[] = {"q", "other", "new", "unrelated"};
+  for (int i = 0; i < 4; i++) remove_queue(t, names[i]);
+  for (int i = 0; i < 3; i++) (void)sb_housekeeper_sweep(t->c, FOREVER);
+  sb_broker_describe(t->b, &f, true);
+  if (f.memory_used != memory)
+    complain("memory: %llu bytes in use, %llu before", (unsigned long long)f.memory_used, (unsigned long long)memory);
+  if (f.queues != 0) complain("%d queues are counted, there are none", (int)f.queues);
+  if (f.connections != 1 || f.processes != 1)
+    complain("%u connections, %u processes are left", f.connections, f.processes);
+}
+
+/* A new connection makes a new queue out of what was freed: nothing of the past may come back to it. */
+static void live_on(test_broker *t) {
+  test_broker fresh = *t;
+  fresh.c = connect_to(&fresh);
+  sb_status status = declare(&fresh, "last", (sb_settings)FREELY);
+  sb_queue *last = status == SB_OK ? open_queue(&fresh, "last") : NULL;
+  if (last == NULL) {
+    complain("no queue can be declared any more: %d", (int)status);
+    return;
+  }
+  for (uint64_t id = 1; id <= 3; id++) (void)put(&fresh, last, id);
+  (void)sb_housekeeper_sweep(t->c, FOREVER);
+  uint64_t left = 0, seen = drain(&fresh, last, 0, &left);
+  if (seen != (ID(1) | ID(2) | ID(3)))
+    complain("a sweep took messages of a new queue: %llu of 3 are left", (unsigned long long)left);
+}
+
+void housekeep(test_broker *t) {
+  uint32_t index = 0, slot;
+  while ((slot = sb_next_queue(t->c, &index)) != 0) {
+    uint64_t memory[9] = {0};
+    for (int i = 0; i < 8; i++) sb_housekeeper_tick(t->c, slot, memory);
+  }
+}
+
+void verify(test_broker *t, const operation *o, bool done, uint64_t memory) {
+  buffer = malloc(BUFFER);
+  while (sb_recover(t->c) > 0) {
+  }
+  housekeep(t);
+  (void)sb_housekeeper_sweep(t->c, FOREVER); /* the next holder of the topology lock finishes what the last one began */
+  expect_sound(t, "after reaping");
+  expect_content(t, o, done);
+  housekeep(t);
+  expect_sound(t, "after use");
+  expect_nothing_kept(t, memory);
+  live_on(t);
+  free(buffer);
+}

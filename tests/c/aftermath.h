@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What somebody who was killed may leave, and what not.
+ *
+ * The survivor reaps and does what a housekeeper does. Then the doctor must find nothing; every message must be there
+ * exactly as often as the operation allows; the limits of the queue must hold exactly; put, get, delete and declare must
+ * work; all memory must come back, and serve again.
+ */
+#ifndef AFTERMATH_H
+#define AFTERMATH_H
+
+#include "operations.h"
+
+extern char complaint[600]; /* the first thing that is wrong, or nothing */
+
+/* Only the first complaint counts. */
+__attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
+
+/* What a housekeeper does while nobody else does anything: hints are right after that, or never. */
+void housekeep(test_broker *t);
+
+/* done: the operation came back, so what it says must hold. memory: bytes that were in use before there was any queue. */
+void verify(test_broker *t, const operation *o, bool done, uint64_t memory);
+
+#endif

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operations.h"
+
+#define LONG 5000u /* read in place */
+
+static test_broker kid;
+static sb_queue *q, *other;
+static sb_consumer *consumer;
+static sb_reservation reservation;
+static _Alignas(64) char buffer[BUFFER], spare[BUFFER];
+static uint32_t index_of_many[3 * 8 + 1];
+static const sb_put_options NO_OPTIONS;
+
+void become_child(const test_broker *t) {
+  kid = *t;
+  attach(&kid);
+  kid.c = connect_to(&kid);
+  q = open_queue(&kid, "q");
+  other = open_queue(&kid, "other");
+}
+
+static bool again(sb_status status) { return status == SB_GROW && grow(kid.b, kid.path); }
+static void nothing(void) {}
+
+/* ---- putting ---- */
+
+static void put_one(void) { (void)put(&kid, q, FRESH); }
+static void put_options(uint64_t bytes, uint64_t ttl, uint64_t delay) {
+  sb_put_options o = {.ttl_ns = ttl, .delay_ns = delay, .key = "key", .key_length = 3};
+  (void)put_sized(&kid, q, FRESH, bytes, &o);
+}
+static void put_delayed(void) { put_options(64, 0, 3600000000000u); }
+static void put_expiring(void) { put_options(64, 3600000000000u, 0); }
+static void put_middle(void) { put_options(3000, 0, 0); }
+static uint64_t long_body[(5u << 20) / sizeof(uint64_t)];
+static void write_long_body(void) {
+  for (size_t i = 0; i < sizeof long_body / sizeof *long_body; i++) long_body[i] = FRESH;
+}
+static void put_long(void) {
+  while (again(sb_put(q, (const char *)long_body, sizeof long_body))) {
+  }
+}
+static void put_due(void) {
+  put_options(64, 0, 1);
+  usleep(10);
+}
+static void put_expired(void) {
+  put_options(64, 1, 0);
+  usleep(10);
+}
+static void put_three(void) {
+  uint64_t bodies[3] = {FRESH, FRESH + 1, FRESH + 2};
+  sb_piece pieces[3];
+  for (int i = 0; i < 3; i++) pieces[i] = (sb_piece){(const char *)&bodies[i], sizeof bodies[i]};
+  int64_t done = 0;
+  sb_status status;
+  do {
+    done += sb_put_many(q, pieces + done, (uint32_t)(3 - done), &NO_OPTIONS, &status);
+  } while (again(status));
+}
+static void reserve(void) {
+  while (again(sb_reserve(q, 64, &NO_OPTIONS, &reservation))) {
+  }
+  uint64_t *body = reservation.body;
+  for (int i = 0; i < 8; i++) body[i] = FRESH;
+}
+static void commit(void) {
+  while (again(sb_commit(q, &reservation))) {
+  }
+}
+static void reserve_and_commit(void) {
+  reserve();
+  commit();
+}
+static void reserve_and_abandon(void) {
+  reserve();
+  sb_abandon(q, &reservation, false);
+}
+/* Somebody still looks at the memory that was reserved: a copy is put, and the memory given back when he looks away. */
+static void commit_copy(void) {
+  sb_reservation viewed = reservation;
+  while (again(sb_reserve_copy(q, &viewed, &reservation))) {
+  }
+  commit();
+  sb_end_reserved_view(kid.c, &viewed);
+}
+static void abandon_viewed(void) {
+  sb_abandon(q, &reservation, true);
+  sb_end_reserved_view(kid.c, &reservation);
+}
+static void wait_for_room(void) { (void)sb_wait_for_room(q, false, 64, 1); }
+
+/* ---- getting and settling ---- */
+
+static void get_one(void) { (void)get(&kid, q, buffer, false); }
+static void get_acked(void) { (void)get(&kid, q, buffer, true); }
+static void get_three_more(bool auto_ack) {
+  uint64_t used;
+  (void)sb_get_many(q, 3, auto_ack, buffer, BUFFER, index_of_many, &used);
+}
+static void get_three(void) { get_three_more(false); }
+static void get_three_acked(void) { get_three_more(true); }
+static void take_three(void) {
+  for (int i = 0; i < 3; i++) (void)get(&kid, q, spare, false);
+}
+static void take_page(void) { /* all but the last cell of the first page are finished */
+  for (int i = 0; i < 63; i++) (void)get(&kid, q, spare, true);
+  get_one();
+}
+static void browse(void) {
+  uint64_t position = 0;
+  while (sb_browse(q, &position, buffer, BUFFER) > 0) {
+  }
+}
+static void settle(uint32_t how) { (void)sb_settle(q, buffer, how); }
+static void ack(void) { settle(0); }
+static void nack(void) { settle(1); }
+static void reject(void) { settle(2); }
+static void ack_three(void) { (void)sb_settle_many(q, buffer, index_of_many, 3, 3, 0); }
+static void wait_for_one(void) {
+  sb_wait at_once = {1, UINT64_MAX, 0, 0};
+  (void)sb_get_wait(q, buffer, false, &at_once);
+}
+
+/* Looks at the body, settles, and looks away afterwards. */
+static void settle_viewed(uint32_t how) {
+  sb_record r;
+  uint64_t view;
+  sb_status status;
+  memcpy(&r, buffer, sizeof r);
+  do {
+    status = sb_begin_view(kid.c, r.tag, r.sequence, r.body_address, &view);
+  } while (again(status));
+  settle(how);
+  if (status == SB_OK) sb_end_view(kid.c, view);
+}
+static void ack_viewed(void) { settle_viewed(0); }
+static void nack_viewed(void) { settle_viewed(1); }
+
+/* ---- the queue as a whole ---- */
+
+static void purge(void) { (void)sb_purge(q); }
+static void move(void) {
+  sb_status status;
+  do {
+    (void)sb_move(q, other, 2, &status);
+  } while (again(status));
+}
+static void move_viewed(void) {
+  nack_viewed();
+  get_one();
+  sb_record r;
+  uint64_t view;
+  memcpy(&r, buffer, sizeof r);
+  (void)sb_begin_view(kid.c, r.tag, r.sequence, r.body_address, &view); /* lives on: a reader that never looks away */
+  nack();
+  move();
+}
+static void delete_queue(void) {
+  int32_t holder;
+  uint64_t removed;
+  while (again(sb_delete(q, false, false, FOREVER, &holder, &removed))) {
+  }
+}
+static void delete_if_empty(void) {
+  int32_t holder;
+  uint64_t removed;
+  (void)sb_delete(q, false, true, FOREVER, &holder, &removed);
+}
+static void delete_and_leave(void) {
+  delete_queue();
+  (void)sb_leave(q);
+}
+static void leave(void) { (void)sb_leave(other); }
+static void configure(bool trim) {
+  int32_t holder;
+  sb_settings s = {3, -1, -1, 0, 0};
+  (void)sb_configure(q, &s, trim, FOREVER, &holder);
+}
+static void shrink_lazily(void) { configure(false); }
+static void trim(void) { configure(true); }
+static void declare_new(void) { (void)declare(&kid, "new", (sb_settings){3, -1, -1, 0, 0}); }
+static void open_again(void) { (void)open_queue(&kid, "other"); }
+
+/* ---- processes and connections ---- */
+
+static test_broker second;
+static void attach_again(void) {
+  second = kid;
+  attach(&second);
+}
+static void detach(void) { sb_broker_detach(second.b); }
+static void connect_again(void) { (void)connect_to(&kid); }
+static void close_all(void) {
+  (void)sb_disconnect(kid.c);
+  (void)sb_forget(kid.c);
+}
+static void reap(void) { (void)sb_recover(kid.c); }
+
+void take_all_sorts_of_things(void) {
+  take_three();
+  (void)sb_settle(q, spare, 1); /* the third returns */
+  get_one();
+  (void)put(&kid, other, OTHERS);
+  sb_status status;
+  do {
+    consumer = sb_consume(kid.c, &q, 1, 4, 0, 1, 3600000000000u, &status);
+  } while (again(status));
+  (void)sb_consumer_next(consumer, spare, false);
+  (void)sb_reserve(q, 100, &NO_OPTIONS, &reservation);
+}
+
+/* ---- consumers ---- */
+
+static void consume_in_batches_of(uint32_t acks) {
+  sb_status status;
+  do {
+    consumer = sb_consume(kid.c, &q, 1, 4, 0, acks, 3600000000000u, &status);
+  } while (again(status));
+}
+static void consume(void) { consume_in_batches_of(1); }
+static void acknowledge_two_of_three(void) { /* they wait for the third one */
+  consume_in_batches_of(3);
+  for (int i = 0; i < 2; i++) {
+    (void)sb_consumer_next(consumer, buffer, false);
+    (void)sb_consumer_settle(consumer, buffer, 0);
+  }
+  (void)sb_consumer_next(consumer, buffer, false);
+}
+static void acknowledge_the_third(void) { (void)sb_consumer_settle(consumer, buffer, 0); }
+static void consume_turn(void) {
+  if (sb_consumer_next(consumer, buffer, false) > 0) (void)sb_consumer_settle(consumer, buffer, 0);
+  (void)sb_consumer_next(consumer, buffer, false);
+}
+static void consume_and_cancel(void) {
+  consume();
+  (void)sb_consumer_next(consumer, buffer, false);
+  sb_consumer_cancel(consumer, true);
+}
+static void consume_one(void) {
+  consume();
+  (void)sb_consumer_next(consumer, buffer, false);
+}
+static void suspend_and_resume(void) {
+  sb_consumer_suspend(consumer, true);
+  sb_consumer_suspend(consumer, false);
+}
+static void wait_in_consumer(void) { (void)sb_consumer_wait(consumer, 1); }
+
+/* ---- the housekeeper's work, and memory ---- */
+
+static void sweep(void) { (void)sb_housekeeper_sweep(kid.c, FOREVER); }
+static void due(void) { (void)sb_housekeeper_look_at(q, SETUP); }
+static uint32_t slot_of_q;
+static void find_q(void) { (void)sb_find(kid.c, "q", 1, &slot_of_q); }
+static void tick(void) {
+  uint64_t memory[9] = {0};
+  sb_housekeeper_tick(kid.c, slot_of_q, memory);
+}
+static void become_due(void) {
+  put_due();
+  due();
+}
+static void trim_schedule(void) { sb_housekeeper_trim(q); }
+static void fill_and_drain_with(uint64_t bytes) {
+  uint64_t n = 0;
+  while (put_sized(&kid, other, OTHERS, bytes, &NO_OPTIONS) == SB_OK) n++;
+  while (n-- > 0) (void)get(&kid, other, spare, true);
+}
+static void fill_and_drain(void) {
+  fill_and_drain_with(64);
+} /* then all memory is chunks of small slots that are free */
+static void fill_and_drain_for_long(void) {
+  fill_and_drain();
+  write_long_body();
+}
+static void fill_with_runs(void) { fill_and_drain_with(3u << 20); }
+
+/* ---- the table ---- */
+
+#define ALL (ID(1) | ID(2) | ID(3) | ID(4) | ID(5) | ID(6))
+#define NEW ID(FRESH)
+#define BATCH (ID(FRESH) | ID(FRESH + 1) | ID(FRESH + 2))
+#define BUT_1 (ALL & ~ID(1))
+#define BUT_2 (ALL & ~(ID(1) | ID(2)))
+#define BUT_3 (ID(4) | ID(5) | ID(6))
+#define REST ID(OTHERS)
+
+#define RING(n) {(n), -1, -1, 0, 0}
+#define LENGTH(n, overflow) {-1, (n), -1, (overflow), 0}
+#define BYTES(n, overflow) {-1, -1, (n), (overflow), 0}
+#define UNDER_WAY(must, may) (must), (may)
+#define AFTER(must, may) (must), (may)
+#define UNCHANGED UNDER_WAY(ALL, ALL), AFTER(ALL, ALL)
+#define PUTS(ids) UNDER_WAY(ALL, ALL | (ids)), AFTER(ALL | (ids), ALL | (ids))
+#define LEAVES(rest) UNDER_WAY(rest, ALL), AFTER(rest, rest)
+#define REPLACES UNDER_WAY(BUT_1, ALL | NEW), AFTER(BUT_1 | NEW, ALL | NEW), .exactly = 6
+#define EMPTY UNDER_WAY(0, 0), AFTER(0, 0)
+
+const operation OPERATIONS[] = {
+    {"put", FREELY, SETUP, nothing, put_one, PUTS(NEW)},
+    {"put, page full", FREELY, 64, nothing, put_one, UNDER_WAY(ALL | REST, ALL | REST | NEW),
+     AFTER(ALL | NEW, ALL | REST | NEW)},
+    {"put delayed", FREELY, SETUP, nothing, put_delayed, UNCHANGED},
+    {"put expiring", FREELY, SETUP, nothing, put_expiring, PUTS(NEW)},
+    {"put 5 MiB", FREELY, SETUP, write_long_body, put_long, PUTS(NEW), .slow = true},
+    {"put, ring of 6", RING(6), SETUP, nothing, put_one, REPLACES},
+    {"put, drop head by bytes", BYTES(6 * 64, 2), SETUP, nothing, put_one, REPLACES},
+    {"put, block by bytes", BYTES(7 * 64, 0), SETUP, nothing, put_one, PUTS(NEW)},
+    {"put, block by length", LENGTH(7, 0), SETUP, nothing, put_one, PUTS(NEW)},
+    {"put, drop new", LENGTH(6, 1), SETUP, nothing, put_one, UNCHANGED},
+    {"put many", FREELY, SETUP, nothing, put_three, PUTS(BATCH)},
+    {"reserve, commit", FREELY, SETUP, nothing, reserve_and_commit, PUTS(NEW)},
+    {"reserve, abandon", LENGTH(7, 0), SETUP, nothing, reserve_and_abandon, UNCHANGED},
+    {"commit a copy", FREELY, SETUP, reserve, commit_copy, PUTS(NEW)},
+    {"abandon, viewed", LENGTH(7, 0), SETUP, reserve, abandon_viewed, UNCHANGED},
+    {"wait for room", LENGTH(6, 0), SETUP, nothing, wait_for_room, UNCHANGED},
+
+    {"get", FREELY, SETUP, nothing, get_one, UNCHANGED},
+    {"get, ring of 6", RING(6), SETUP, nothing, get_one, UNCHANGED, .exactly = 6},
+    {"get with ack", FREELY, SETUP, nothing, get_acked, LEAVES(BUT_1)},
+    {"get long with ack", FREELY, SETUP, nothing, get_acked, LEAVES(BUT_1), .bytes = LONG},
+    {"get returned", FREELY, SETUP, get_one, consume_and_cancel, UNCHANGED},
+    {"get expired", FREELY, 0, put_expired, get_one, EMPTY},
+    {"get many", FREELY, SETUP, nothing, get_three, UNCHANGED},
+    {"get many with ack", FREELY, SETUP, nothing, get_three_acked, LEAVES(BUT_3)},
+    {"wait in get", FREELY, 0, nothing, wait_for_one, EMPTY, .slow = true},
+    {"browse", FREELY, SETUP, nothing, browse, UNCHANGED},
+
+    {"ack", FREELY, SETUP, get_one, ack, LEAVES(BUT_1)},
+    {"ack, page done", FREELY, 70, take_page, ack, UNDER_WAY(REST, REST), AFTER(REST, REST)},
+    {"ack many", FREELY, SETUP, get_three, ack_three, LEAVES(BUT_3)},
+    {"nack", FREELY, SETUP, get_one, nack, UNCHANGED},
+    {"reject", FREELY, SETUP, get_one, reject, LEAVES(BUT_1)},
+    {"view, ack", FREELY, SETUP, get_one, ack_viewed, LEAVES(BUT_1), .bytes = LONG},
+    {"view, nack", FREELY, SETUP, get_one, nack_viewed, UNCHANGED, .bytes = LONG},
+    {"view, nack, move", FREELY, SETUP, get_one, move_viewed, UNCHANGED, .bytes = LONG},
+
+    {"purge", FREELY, SETUP, nothing, purge, LEAVES(0)},
+    {"move", FREELY, SETUP, nothing, move, UNCHANGED},
+    {"move, limited", LENGTH(6, 0), SETUP, nothing, move, UNCHANGED},
+    {"delete", FREELY, SETUP, get_one, delete_queue, LEAVES(0), .deletes = true},
+    {"delete if empty", FREELY, SETUP, nothing, delete_if_empty, UNCHANGED},
+    {"delete, empty", FREELY, 0, nothing, delete_if_empty, EMPTY, .deletes = true},
+    {"declare", FREELY, SETUP, nothing, declare_new, UNCHANGED},
+    {"open", FREELY, SETUP, nothing, open_again, UNCHANGED},
+    {"leave", FREELY, SETUP, nothing, leave, UNCHANGED},
+    {"shrink to 3", FREELY, SETUP, nothing, shrink_lazily, UNCHANGED, .must_beside = BUT_3, .resizes = true},
+    {"trim to 3", FREELY, SETUP, nothing, trim, LEAVES(BUT_3), .resizes = true},
+
+    {"attach", FREELY, SETUP, nothing, attach_again, UNCHANGED},
+    {"detach", FREELY, SETUP, attach_again, detach, UNCHANGED},
+    {"connect", FREELY, SETUP, nothing, connect_again, UNCHANGED},
+    {"close", FREELY, SETUP, take_three, close_all, UNCHANGED},
+    {"close, acks waiting", FREELY, SETUP, acknowledge_two_of_three, close_all, LEAVES(BUT_2)},
+    {"reap", FREELY, SETUP, nothing, reap, UNDER_WAY(ALL | REST, ALL | REST), AFTER(ALL | REST, ALL | REST),
+     .reaps = true},
+
+    {"consume", FREELY, SETUP, nothing, consume, UNCHANGED},
+    {"consumer's turn", FREELY, SETUP, consume, consume_turn, LEAVES(BUT_1)},
+    {"consumer waits", FREELY, 0, consume_one, wait_in_consumer, EMPTY},
+    {"suspend, resume", FREELY, SETUP, consume_one, suspend_and_resume, UNCHANGED},
+    {"cancel", FREELY, SETUP, nothing, consume_and_cancel, UNCHANGED, .slow = true},
+    {"batch of acks", FREELY, SETUP, acknowledge_two_of_three, acknowledge_the_third, LEAVES(BUT_3)},
+
+    {"tick", RING(6), SETUP, find_q, tick, UNCHANGED, .exactly = 6},
+    {"become due", FREELY, SETUP, put_due, due, PUTS(NEW)},
+    {"sweep", FREELY, SETUP, delete_and_leave, sweep, EMPTY, .deletes = true, .slow = true},
+    {"trim schedule", FREELY, SETUP, become_due, trim_schedule, UNDER_WAY(ALL | NEW, ALL | NEW),
+     AFTER(ALL | NEW, ALL | NEW)},
+    {"drain small chunks", FREELY, SETUP, fill_and_drain, put_middle, PUTS(NEW), .chunks = 12, .slow = true},
+    {"drain runs", FREELY, SETUP, fill_with_runs, put_middle, PUTS(NEW), .chunks = 14},
+    {"drain for a run", FREELY, SETUP, fill_and_drain_for_long, put_long, UNDER_WAY(ALL, ALL | NEW),
+     AFTER(ALL, ALL | NEW), .chunks = 12},
+};
+const size_t OPERATION_COUNT = sizeof OPERATIONS / sizeof OPERATIONS[0];

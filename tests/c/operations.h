@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a process may be in the middle of when it is killed or stopped, and what must be left of the messages then.
+ *
+ * An operation runs in a child with a connection of its own, on the queue "q"; a second queue "other" is there, too.
+ * Messages are told apart by their ids: 1 .. SETUP lie in "q" before, FRESH and those after it are put by the operation,
+ * all others are OTHERS.
+ */
+#ifndef OPERATIONS_H
+#define OPERATIONS_H
+
+#include "broker_fixture.h"
+
+#define SETUP 6u
+#define OTHERS 7u
+#define FRESH 8u
+#define ID(i) (UINT64_C(1) << (i))
+#define FREELY {-1, -1, -1, 0, 0}
+
+typedef struct {
+  const char *name;
+  sb_settings settings;  /* of "q" */
+  uint32_t messages;     /* lie there before */
+  void (*prepare)(void); /* the child, before it is watched */
+  void (*run)(void);
+  /* Ids (bit i: id i) that must be left, and that may be left, while the operation is under way and after it came back. */
+  uint64_t must, may, must_done, may_done;
+  uint64_t must_beside; /* must_done, where others had the messages in their hands meanwhile; 0: the same */
+  uint64_t exactly;     /* so many messages must be left in "q", 0: the sets say enough */
+  uint64_t bytes;       /* of each message that lies there before, 0: 64 */
+  uint32_t chunks;      /* of memory, 0: plenty */
+  bool reaps;           /* somebody was killed before, whom the operation clears up after */
+  bool resizes;         /* the operation changes the limits of the queue */
+  bool deletes;         /* it may delete the queue */
+  bool slow;            /* a hundred thousand instructions, or nearly what another one does */
+} operation;
+
+extern const operation OPERATIONS[];
+extern const size_t OPERATION_COUNT;
+
+/* Makes this process, a child, one that can run operations: attached, connected, both queues open. */
+void become_child(const test_broker *t);
+/* Takes, returns, puts, consumes, reserves: somebody who is to die with all sorts of things in hand. */
+void take_all_sorts_of_things(void);
+
+#endif

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Runs a child instruction by instruction, with ptrace: x86-64 Linux.
+ *
+ * What: a *survey* steps a child from one place in the code to another one, and notes each instruction after which the
+ * memory of the broker is another one than before, and each system call. `stepper_go` brings another child that does the
+ * same to just behind such an instruction.
+ *
+ * Why that is every state: what a killed process leaves is the shared memory and what the kernel holds for it. An
+ * instruction that stores nothing new there, and is no system call, leaves what the one before it left. So a kill after
+ * each instruction that was noted is a kill after each instruction that there is.
+ *
+ * How a change is seen: the child's mappings of the broker's files are write-protected. A store faults; its page is
+ * opened, and all open pages are compared after each instruction, until the page is closed for another one. Around a system
+ * call all pages are open: the kernel may write, too, and each call counts anyway. What the child maps on its way is
+ * protected as well. Nothing is guessed from the code of an instruction but that it is a system call.
+ *
+ * How a state is found again: not by the number of the instruction, which moves when a clock is read twice or a number
+ * in a path is longer, but by its address, and how often the child has come there. All children are forks of one
+ * process, so that addresses are the same. The last step must change memory in the place where it did in the survey: else
+ * the child went another way, which is no result at all, and its user tries again.
+ *
+ * Loops: an instruction is followed for its first STEPPER_VISITS changes, so that a body which is copied is not followed
+ * to its end. A long string instruction is followed for a while, and then executed as a whole. The survey counts what it
+ * left out.
+ */
+#ifndef STEPPER_H
+#define STEPPER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define STEPPER_VISITS 16u
+#define STEPPER_STATES 8192u
+
+typedef struct {
+  uint64_t instruction; /* so many were executed before it, in the survey */
+  uintptr_t pc;         /* of the instruction */
+  uint32_t visit;       /* so often it was come to */
+  uint32_t steps;       /* and it was executed so many times in a row: string instructions repeat; 0: not yet */
+  uintptr_t where;      /* address of the change, 0: a system call, or nothing */
+} stepper_state;
+
+typedef struct {
+  uint64_t instructions;
+  uint64_t left_out; /* changes in loops, beyond those that were followed */
+  uint32_t count;
+  stepper_state states[STEPPER_STATES]; /* the first: nothing was executed; the last: it is over */
+} stepper_survey;
+
+typedef enum { STEPPER_THERE, STEPPER_ELSEWHERE } stepper_result;
+
+/* Is ptrace permitted here? Finds out by doing it. */
+bool stepper_permitted(void);
+
+/* The child: from here on it is traced, and stopped. */
+void stepper_offer(void);
+/* The tracer: takes up such a child, which then stands before the instruction at `start`. */
+void stepper_take(pid_t pid, uintptr_t start);
+
+/* Steps on until `end`. prefix: how the names of the broker's files begin. */
+void stepper_look(pid_t pid, uintptr_t end, const char *prefix, stepper_survey *found);
+/* early: to just before the instruction instead. */
+stepper_result stepper_go(pid_t pid, const stepper_state *to, bool early);
+/* So many instructions, without looking at anything; false: `end` comes before. */
+bool stepper_count(pid_t pid, uint64_t instructions, uintptr_t end);
+
+/* Lets it go as a stopped process: SIGSTOP, and no tracer. */
+void stepper_leave_stopped(pid_t pid);
+
+#endif

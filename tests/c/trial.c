@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trial.h"
+
+#include <stdarg.h>
+
+#define PLENTY 32u /* chunks of memory */
+
+static void name_of(char *name, size_t size, pid_t survivor) { snprintf(name, size, "kill-%d", (int)survivor); }
+
+static void await_death(pid_t pid) {
+  int status;
+  if (waitpid(pid, &status, 0) != pid || !WIFSIGNALED(status)) die("the child", status);
+}
+
+static void have_somebody_killed(const test_broker *t) {
+  pid_t pid = fork();
+  if (pid == 0) {
+    become_child(t);
+    take_all_sorts_of_things();
+    kill(getpid(), SIGKILL);
+  }
+  await_death(pid);
+}
+
+void trial_begin(trial *t, const operation *o) {
+  char name[32];
+  sb_broker_facts f;
+  sb_put_options none = {0};
+  test_broker *b = &t->broker;
+  t->operation = o;
+  complaint[0] = 0;
+  name_of(name, sizeof name, getpid());
+  make_broker(b, name, o->chunks != 0 ? o->chunks : PLENTY);
+  attach(b);
+  b->c = connect_to(b);
+  sb_broker_describe(b->b, &f, true);
+  t->memory = f.memory_used;
+  if (declare(b, "q", o->settings) != SB_OK || declare(b, "other", (sb_settings)FREELY) != SB_OK) die("declare", 0);
+  sb_queue *here = open_queue(b, "q");
+  for (uint64_t id = 1; id <= o->messages; id++)
+    (void)put_sized(b, here, id <= SETUP ? id : OTHERS, o->bytes != 0 ? o->bytes : 64, &none);
+  (void)sb_leave(here);
+  if (o->reaps) have_somebody_killed(b);
+}
+
+int trial_end(trial *t, bool done, const char *where, ...) {
+  test_broker *b = &t->broker;
+  verify(b, t->operation, done, t->memory);
+  if (complaint[0] != 0) {
+    va_list list;
+    va_start(list, where);
+    printf("FAIL %s, ", t->operation->name);
+    vprintf(where, list);
+    printf("%s: %s\n", done ? ", when it had come back" : "", complaint);
+    va_end(list);
+  }
+  (void)sb_disconnect(b->c);
+  (void)sb_forget(b->c);
+  sb_free_connection(b->c);
+  sb_broker_detach(b->b);
+  remove_files(b->path);
+  return complaint[0] != 0 ? TRIAL_FAILED : TRIAL_PASSED;
+}
+
+int trial_run(int (*what)(const operation *, void *), const operation *o, void *how, unsigned seconds) {
+  int status;
+  fflush(stdout);
+  pid_t pid = fork();
+  if (pid == 0) {
+    alarm(seconds);
+    int result = what(o, how);
+    fflush(stdout);
+    _exit(result);
+  }
+  (void)waitpid(pid, &status, 0);
+  if (WIFSIGNALED(status)) {
+    char name[32], path[96];
+    printf("FAIL %s: the survivor got signal %d\n", o->name, WTERMSIG(status));
+    name_of(name, sizeof name, pid);
+    snprintf(path, sizeof path, "/shmbroker-%u.%s", (unsigned)getuid(), name);
+    remove_files(path);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : TRIAL_FAILED;
+}
