@@ -85,11 +85,11 @@ MUTANTS = (
         races("delays", "consumer, put"),
     ),
     Mutant(
-        "last cells look without a barrier",
-        "of two that finish the last cells of a page, one sees that all are finished",
-        "sb_ring.c",
-        (("(void)SB_OR(&ref->leaf->page.done, UINT64_C(1) << index, SB_SEQ_CST);\n  if", "if"),),
-        races("delays", "page done"),
+        "nothing came back, is seen late",
+        "who says that nothing came back any more looks again after others can see it (P5)",
+        "sb_returned.c",
+        (("SB_STORE(r->returned, 0, SB_SEQ_CST);", "SB_STORE(r->returned, 0, SB_RELEASE);"),),
+        races("delays", "nack again, take"),
     ),
     Mutant(
         "held before it is announced",

@@ -35,6 +35,12 @@ static void first_holds_one_behind(void) {
   (void)get_and_ack(me()->q);
   put_by_keeper(3, 3);
 }
+/* One came back before, so that searchers know of it, and find in the end that nothing is left. */
+static void first_holds_one_other_came_back(void) {
+  first_holds_one();
+  act_as(1);
+  if (get_message(me()->q, me()->first) != 0) nack(me()->q, me()->first);
+}
 static void both_hold(void) {
   first_holds_one();
   act_as(1);
@@ -136,6 +142,10 @@ static void take_then_ack(void) {
 }
 static void take_twice(void) {
   take_then_ack();
+  take_then_ack();
+}
+static void take_thrice(void) {
+  take_twice();
   take_then_ack();
 }
 static void wait_then_ack(void) {
@@ -308,6 +318,12 @@ const scenario SCENARIOS[] = {
      FREELY,
      first_holds_one_behind,
      {{"nack", nack_held, 0}, {"take", take_twice, 1}},
+     KEEPS_ALL},
+    {"nack again, take",
+     "what comes back when nothing else is left is found",
+     FREELY,
+     first_holds_one_other_came_back,
+     {{"nack", nack_held, 0}, {"take", take_thrice, 1}},
      KEEPS_ALL},
     {"two acks", "acknowledged once each", FREELY, both_hold, {{"a", ack_held, 0}, {"b", ack_held, 1}}, KEEPS_ALL},
     {"ack, put",

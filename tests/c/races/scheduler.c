@@ -194,9 +194,14 @@ static action choose(const action *options, unsigned count) {
 
 /* ---- actors ---- */
 
+static void any_of(bool others, bool death);
 static void body(int which) {
   actor *a = &actors[which];
   a->run();
+  if (delayed_count((unsigned)which) > 0) {
+    moment++;
+    any_of(true, false);
+  }
   delayed_write((unsigned)which, 0);
   a->state = ACTOR_DONE;
   current = NOBODY;
@@ -262,6 +267,24 @@ static void keep_some_back(void) {
   delayed_write(current, keep);
 }
 
+/* The others may go on, or the actor dies, before what comes next. */
+static void any_of(bool others, bool death) {
+  for (;;) {
+    action options[ACTORS + 1] = {{moment, ACT_RUN, current}};
+    unsigned n = 1;
+    if (others && left.preemptions > 0) n += ready_actors(options + 1, current);
+    if (death && left.kills > 0 && actors[current].mortal) options[n++] = (action){moment, ACT_KILL, current};
+    action chosen = choose(options, n);
+    if (chosen.kind == ACT_KILL) die();
+    if (chosen.which == current) return;
+    left.preemptions--;
+    unsigned who = current;
+    keep_some_back();
+    go_to(chosen.which);
+    if (delayed_count(who) == 0) return; /* else it may make way again, with fewer stores kept back */
+  }
+}
+
 void scheduler_step(const char *site, const volatile void *word, bool write) {
   if (current == NOBODY || !world_contains(word)) return;
   unsigned at = note_access(word, write);
@@ -271,20 +294,8 @@ void scheduler_step(const char *site, const volatile void *word, bool write) {
     setcontext(&outside);
   }
   if (print_steps) printf("      %llu: %s %s\n", (unsigned long long)moment, write ? "write" : "read ", site);
-  for (;;) {
-    action options[ACTORS + 1] = {{moment, ACT_RUN, current}};
-    unsigned n = 1;
-    if ((words[at].shared || how == TRY_GIVEN) && left.preemptions > 0) n += ready_actors(options + 1, current);
-    if (write && left.kills > 0 && actors[current].mortal) options[n++] = (action){moment, ACT_KILL, current};
-    action chosen = choose(options, n);
-    if (chosen.kind == ACT_KILL) die();
-    if (chosen.which == current) return;
-    left.preemptions--;
-    unsigned me = current;
-    keep_some_back();
-    go_to(chosen.which);
-    if (delayed_count(me) == 0) return; /* else it may make way again, with fewer stores kept back */
-  }
+  bool seen_late = write && delayed_count(current) > 0; /* a barrier, perhaps: others see then what it stored before */
+  any_of(words[at].shared || seen_late || how == TRY_GIVEN, write);
 }
 
 bool scheduler_delays(const volatile void *word) {
