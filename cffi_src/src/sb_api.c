@@ -147,7 +147,7 @@ sb_status sb_api_enter(sb_connection *c) {
   sb_status status = sb_usable(c);
   if (status == SB_OK) {
     sb_lock(&c->lock);
-    if (c->closed) {
+    if (sb_closed(c)) {
       sb_unlock(&c->lock);
       status = SB_CLOSED;
     }
@@ -229,11 +229,11 @@ sb_status sb_disconnect(sb_connection *c) {
     return SB_FORKED;
   }
   sb_lock(&c->lock);
-  if (!c->closed) {
+  if (!sb_closed(c)) {
     for (uint32_t t = 0; t < c->targets; t++) {
       if (c->consumers[t] != NULL) sb_api_cancel(c->consumers[t], true);
     }
-    c->closed = 1;
+    atomic_store_explicit(&c->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
     return_all(c);
   }
   sb_unlock(&c->lock);
@@ -280,7 +280,7 @@ void sb_free_connection(sb_connection *c) {
 /* A handle that nobody calls with any more. While messages of it are held it stays, and goes with the connection. */
 void sb_free_queue(sb_queue *q) {
   sb_connection *c = q->c;
-  if (!c->closed && sb_forked(c->b)) {
+  if (!sb_closed(c) && sb_forked(c->b)) {
     return; /* in a child the lock may be taken for ever */
   }
   (void)sb_leave(q);

@@ -24,7 +24,7 @@
 
 /* Forked or closed? Then not one word is touched. */
 static inline sb_status sb_usable(const sb_connection *c) {
-  if (c->closed) { /* first: a closed connection may have no broker mapped any more */
+  if (sb_closed(c)) { /* first: a closed connection may have no broker mapped any more */
     return SB_CLOSED;
   }
   return sb_forked(c->b) ? SB_FORKED : SB_LOAD(&c->b->header->closing, SB_RELAXED) != 0 ? SB_STOPPING : SB_OK;

@@ -162,9 +162,9 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
 }
 
 void sb_consumer_send_acks(sb_consumer *k) {
-  if (k->ack_batch > 1 && !k->c->closed && !sb_forked(k->c->b)) {
+  if (k->ack_batch > 1 && !sb_closed(k->c) && !sb_forked(k->c->b)) {
     sb_lock(&k->c->lock);
-    if (!k->c->closed) sb_consumer_flush(k);
+    if (!sb_closed(k->c)) sb_consumer_flush(k);
     sb_unlock(&k->c->lock);
   }
 }

@@ -72,14 +72,12 @@ int64_t sb_queue_ready(sb_broker *b, const sb_queue_shm *q) {
   return n < 0 ? 0 : n;
 }
 
-bool sb_queue_looks_ready(sb_queue *q) {
-  uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), at = hint > q->cursor ? hint : q->cursor;
+static bool ready_from(sb_queue *q, uint64_t at, sb_leaf_ref *leaf) {
   if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
     return true;
   }
   for (unsigned n = 0; n < SB_PAGE_CELLS; n++, at++) {
-    sb_leaf_ref leaf = q->head_leaf;
-    sb_status status = sb_leaf_covers(&leaf, at) ? SB_OK : sb_ring_locate(q->c->b, NULL, &q->ring, at, &leaf);
+    sb_status status = sb_leaf_covers(leaf, at) ? SB_OK : sb_ring_locate(q->c->b, NULL, &q->ring, at, leaf);
     if (status == SB_DONE) {
       at |= SB_PAGE_CELLS - 1;
       continue;
@@ -87,8 +85,9 @@ bool sb_queue_looks_ready(sb_queue *q) {
     if (status != SB_OK) {
       return false;
     }
-    uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
-    if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_AVAILABLE) {
+    uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_SEQ_CST);
+    if (!sb_cell_of(word, leaf->gen) || sb_cell_state(word) == SB_CELL_AVAILABLE) {
+      *leaf = SB_NO_LEAF;
       return true; /* the page was used again: looking closer is the caller's */
     }
     if (sb_cell_state(word) == SB_CELL_FREE || sb_cell_state(word) == SB_CELL_CLOSED) {
@@ -96,6 +95,16 @@ bool sb_queue_looks_ready(sb_queue *q) {
     }
   }
   return true;
+}
+
+bool sb_queue_looks_ready(sb_queue *q) {
+  uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE);
+  sb_leaf_ref leaf = q->head_leaf;
+  return ready_from(q, hint > q->cursor ? hint : q->cursor, &leaf);
+}
+
+bool sb_queue_seems_ready(sb_queue *q, sb_leaf_ref *leaf) {
+  return ready_from(q, SB_LOAD(&q->shm->head, SB_ACQUIRE), leaf);
 }
 
 uint64_t sb_queue_oldest_bytes(sb_queue *q) {
@@ -113,7 +122,7 @@ uint64_t sb_queue_oldest_bytes(sb_queue *q) {
         return 1;
       }
       if (sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(b, slot) && sb_slot_ready(b, slot)) {
-        uint64_t bytes = ((const sb_message_shm *)sb_slot_at(b, slot))->body_length;
+        uint64_t bytes = sb_peek_length(b, slot);
         bool still = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE) == word;
         return still && bytes > 0 && bytes <= SB_MAX_BODY ? bytes : 1;
       }
@@ -138,6 +147,7 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
   sb_ledger_shm *l = q->ledger;
   sb_word *header = sb_slot_header(c->b, slot);
   bool tracked = sb_queue_tracks(q->shm);
+  bool timer = held || ((sb_message_shm *)sb_slot_at(c->b, slot))->expires_ns != 0; /* once appended it is not ours */
   SB_STORE(&l->target_queue, held, SB_RELAXED);
   SB_STORE(&l->target_position, SB_LOAD(&l->counters[SB_COUNT_SCHEDULED], SB_RELAXED), SB_RELAXED);
   sb_intent_begin(l, SB_INTENT_ENQUEUE, SB_COUNT_ADDED, UINT64_MAX, slot, gen, bytes);
@@ -170,7 +180,7 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
     }
   } else {
     q->tail_cursor = *position + 1;
-    if (held || ((sb_message_shm *)sb_slot_at(c->b, slot))->expires_ns != 0) sb_queue_schedule(q, *position);
+    if (timer) sb_queue_schedule(q, *position);
     sb_ledger_count(l, SB_COUNT_ADDED_BYTES, bytes);
     if (held) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);
     sb_ledger_count(l, SB_COUNT_ADDED, 1);
@@ -219,7 +229,7 @@ SB_HOT bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint
     t->ready_bytes = (int64_t)(in - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST));
   }
   if (t->bytes_paid) {
-    bytes = ((const sb_message_shm *)sb_slot_at(b, slot))->body_length;
+    bytes = sb_peek_length(b, slot);
     if (SB_LOAD(&cell->word, SB_ACQUIRE) != word) {
       return false; /* what we read was perhaps another message's */
     }

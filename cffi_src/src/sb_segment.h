@@ -39,8 +39,8 @@ struct sb_broker {
   sb_word *chunks;
   sb_word *directory;
   sb_half mapped_chunks;
-  sb_word grow_again_ns; /* there was no room for another segment: until then, what there is has to do */
-  uint32_t mapped_segments;
+  sb_word grow_again_ns;   /* there was no room for another segment: until then, what there is has to do */
+  sb_half mapped_segments; /* written under map_lock; the doctor reads it without */
   uint32_t chunk_limit;
   uint32_t chunks_per_segment;
   uint64_t arena_bytes, meta_bytes;
@@ -51,7 +51,7 @@ struct sb_broker {
   uint32_t process;
   sb_half keeps_house; /* this process is the housekeeper: its own lock does not show */
   sb_half *guard;      /* on a page that a fork wipes: 1 while this is the process that attached */
-  uint64_t populated[SB_MAX_CHUNKS / 64];
+  sb_word populated[SB_MAX_CHUNKS / 64];
   char path[160]; /* "/shmbroker-<uid>.<name>" */
 };
 

@@ -243,7 +243,7 @@ static reading read_queue(sb_broker *b, sb_queue_shm *q, const sb_ring *r) {
       if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(b, slot) &&
           sb_slot_ready(b, slot)) {
         n.ready++;
-        n.ready_bytes += ((const sb_message_shm *)sb_slot_at(b, slot))->body_length;
+        n.ready_bytes += sb_peek_length(b, slot);
       }
     }
   }
@@ -308,8 +308,8 @@ uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool
   if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
     return 0;
   }
-  sb_message_shm *m = sb_slot_at(b, slot);
-  uint64_t due = m->due_ns, expires = m->expires_ns;
+  sb_message_shm m = sb_peek_message(b, slot);
+  uint64_t due = m.due_ns, expires = m.expires_ns;
   if (SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE) != word) {
     return now_ns; /* it changed while we looked: at once again */
   }

@@ -5,10 +5,9 @@
 
 /* The viewers' words of a slot; NULL when its body is never viewed, or its header cannot be believed. */
 static _Atomic uint16_t *viewers(sb_broker *b, uint32_t slot) {
-  const sb_message_shm *m = sb_slot_at(b, slot);
-  uint64_t offset = m->body_offset;
-  return m->body_length > SB_INLINE_BODY && offset >= sizeof *m + SB_VIEWERS_BYTES &&
-                 offset < sb_slab_slot_bytes(b, slot)
+  sb_message_shm m = sb_peek_message(b, slot); /* a reaper may find the slot filled anew */
+  uint64_t offset = m.body_offset;
+  return m.body_length > SB_INLINE_BODY && offset >= sizeof m + SB_VIEWERS_BYTES && offset < sb_slab_slot_bytes(b, slot)
              ? (_Atomic uint16_t *)(void *)((uint8_t *)sb_slot_at(b, slot) + offset - SB_VIEWERS_BYTES)
              : NULL;
 }
@@ -75,7 +74,7 @@ void sb_view_recover(sb_broker *b, unsigned id, uint64_t what, uint64_t where) {
   uint64_t h = SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE);
   _Atomic uint16_t *viewer = viewers(b, slot);
   if (viewer != NULL && sb_slot_state(h) == SB_SLOT_PUBLISHED && sb_slot_gen(h) == where >> 8 &&
-      (sb_slot_refs(h) >> ref & 1) != 0 && SB_LOAD(&viewer[ref], SB_RELAXED) == id) {
+      (sb_slot_refs(h) >> ref & 1) != 0 && sb_peek_viewer(&viewer[ref]) == id) {
     drop(b, what, where);
   }
 }
