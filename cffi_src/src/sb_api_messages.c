@@ -176,8 +176,8 @@ sb_status sb_commit(sb_queue *q, sb_reservation *r) {
 }
 
 sb_status sb_reserve_copy(sb_queue *q, const sb_reservation *r, sb_reservation *copy) {
-  const sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
-  uint64_t need = m->body_offset + r->size;
+  const uint8_t *from = sb_slot_at(q->c->b, r->slot);
+  uint64_t offset = (uint64_t)((const uint8_t *)r->body - from), need = offset + r->size;
   sb_status status = sb_api_enter(q->c);
   if (status != SB_OK) {
     return status;
@@ -186,8 +186,8 @@ sb_status sb_reserve_copy(sb_queue *q, const sb_reservation *r, sb_reservation *
   sb_api_leave(q->c);
   if (status == SB_OK) {
     copy->size = r->size;
-    copy->body = (uint8_t *)sb_slot_at(q->c->b, copy->slot) + m->body_offset;
-    memcpy(sb_slot_at(q->c->b, copy->slot), m, need);
+    copy->body = (uint8_t *)sb_slot_at(q->c->b, copy->slot) + offset;
+    memcpy(sb_slot_at(q->c->b, copy->slot), from, need);
   }
   return status;
 }
@@ -222,7 +222,7 @@ sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t de
 
 /* ---- getting ---- */
 
-bool sb_api_plausible(const sb_broker *b, const sb_taken *t) {
+bool sb_api_plausible(sb_broker *b, const sb_taken *t) {
   uint64_t room = sb_slab_slot_bytes(b, t->slot);
   const sb_message_shm *m = t->message;
   uint64_t front = sizeof *m + (uint64_t)m->key_length + m->properties_length;

@@ -79,6 +79,13 @@ static inline bool sb_chunk_ready(sb_broker *b, uint32_t chunk) {
 static inline bool sb_slot_ready(sb_broker *b, uint32_t slot) { return sb_chunk_ready(b, slot / SB_CHUNK_UNITS); }
 
 static inline void *sb_slot_at(const sb_broker *b, uint32_t slot) { return b->arena + (uint64_t)slot * SB_UNIT; }
+static inline uint32_t sb_slot_of(const sb_broker *b, const void *object) {
+  return (uint32_t)((uint64_t)((const uint8_t *)object - b->arena) / SB_UNIT);
+}
+/* May so many units from there on be touched? What is read from memory may name the last slot of all. */
+static inline bool sb_slot_holds(sb_broker *b, uint32_t slot, uint32_t units) {
+  return slot % SB_CHUNK_UNITS + units <= SB_CHUNK_UNITS && sb_slot_ready(b, slot);
+}
 static inline sb_chunk_meta_shm *sb_chunk_meta(const sb_broker *b, uint32_t chunk) {
   return (sb_chunk_meta_shm *)(void *)(b->meta + (uint64_t)chunk * SB_CHUNK_META_BYTES);
 }
