@@ -105,6 +105,27 @@ static void check_all(uint64_t memory_before) {
   free(last.buffer);
 }
 
+/* While a broker is being stopped, consumers are dropped and connections closed in any order. */
+static void stop_all(void) {
+  test_broker t = keeper;
+  sb_status status;
+  t.c = connect_to(&t);
+  (void)declare(&t, "last", (sb_settings)FREELY);
+  sb_queue *q = open_queue(&t, "last");
+  sb_consumer *dropped = sb_consume(t.c, &q, 1, 4, 0, 0, 0, &status), *closed = NULL;
+  if (dropped != NULL) closed = sb_consume(t.c, &q, 1, 4, 0, 0, 0, &status);
+  if (closed == NULL) die("sb_consume", (int)status);
+  sb_broker_set_closing(t.b, 1);
+  if (sb_consume(t.c, &q, 1, 4, 0, 0, 0, &status) != NULL) complain("a broker that is being stopped is consumed");
+  sb_free_consumer(dropped);
+  (void)sb_connection_run_io(t.c); /* tells the consumers, and ends */
+  (void)sb_disconnect(t.c);
+  sb_free_consumer(closed);
+  sb_free_queue(q);
+  (void)sb_forget(t.c);
+  sb_free_connection(t.c);
+}
+
 static void stress(const char *name) {
   pthread_t threads[WORKERS];
   sb_broker_facts f;
@@ -127,6 +148,7 @@ static void stress(const char *name) {
   for (size_t i = 0; i < WORKERS; i++) (void)pthread_join(threads[i], NULL);
   for (size_t i = 0; i < WORKERS; i++) leave(i);
   check_all(f.memory_used);
+  stop_all();
   (void)sb_disconnect(keeper.c);
   (void)sb_forget(keeper.c);
   sb_free_connection(keeper.c);
