@@ -58,14 +58,12 @@ static bool owns_view(const sb_checkup *k, unsigned id, uint64_t what, uint64_t 
   if (!sb_check_is(k, slot, SB_KIND_MESSAGE) || ref >= SB_MAX_REFS) {
     return false;
   }
-  sb_message_shm m = sb_peek_message(k->b, slot);
-  uint64_t header = sb_check_header(k, slot), offset = m.body_offset;
+  uint64_t header = sb_check_header(k, slot);
+  const _Atomic uint16_t *viewers = sb_view_words(k->b, slot);
   if (sb_slot_state(header) != SB_SLOT_PUBLISHED || sb_slot_gen(header) != where >> 8 ||
-      (sb_slot_refs(header) >> ref & 1) == 0 || offset < sizeof m + SB_VIEWERS_BYTES ||
-      offset > sb_slab_slot_bytes(k->b, slot)) {
+      (sb_slot_refs(header) >> ref & 1) == 0 || viewers == NULL) {
     return false;
   }
-  const _Atomic uint16_t *viewers = (const void *)((const uint8_t *)sb_slot_at(k->b, slot) + offset - SB_VIEWERS_BYTES);
   return sb_peek_viewer(&viewers[ref]) == id;
 }
 

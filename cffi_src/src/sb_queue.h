@@ -117,6 +117,7 @@ bool sb_queue_looks_ready(sb_queue *q);
 bool sb_queue_seems_ready(sb_queue *q, sb_leaf_ref *leaf);
 /* Takes the oldest message for a consumer: expired ones are removed on the way; SB_EMPTY while paused. */
 sb_status sb_queue_acquire(sb_queue *q, uint64_t token, sb_taken *t);
-void sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position);
+/* Decides about a CLOSING cell; false when no such cell can be found there. */
+bool sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position);
 
 #endif
