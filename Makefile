@@ -17,7 +17,7 @@ PACKAGE := $(STAMPS)/package$(if $(CI),-ci)
 # Requirements out of pyproject.toml, for example $(call requirements,["build-system"]["requires"]).
 requirements = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))$(1))')
 
-.PHONY: test demo lint lint-ruff lint-format lint-mypy lint-clang format bench docs models chaos clean
+.PHONY: test demo lint lint-ruff lint-format lint-mypy lint-clang format bench docs models races mutants chaos fuzz memcheck clean
 
 test: $(PACKAGE) $(STAMPS)/test
 	$(BIN)/python -m pytest tests $(ARGS)
@@ -60,6 +60,22 @@ models:
 
 chaos: $(PACKAGE) $(STAMPS)/test
 	$(BIN)/python -m tests.chaos --seconds 600 $(ARGS)
+
+# A damaged broker, for as many seeds as one has time for: ARGS="-from 1000 -count 100000", ARGS="-seed 17".
+fuzz: $(STAMPS)/venv
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S cffi_src --preset asan >/dev/null
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/asan --target fuzz >/dev/null
+	build/asan/tests/fuzz -v $(ARGS)
+
+# What the sanitizers do not see: words that nobody wrote.
+MEMCHECK := valgrind --quiet --error-exitcode=9 --leak-check=full --trace-children=yes --fair-sched=yes
+memcheck: $(STAMPS)/venv
+	@command -v valgrind >/dev/null || { echo 'valgrind is missing: install it'; exit 1; }
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S cffi_src --preset testhooks >/dev/null
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/testhooks >/dev/null
+	$(MEMCHECK) build/testhooks/tests/stress 100
+	$(MEMCHECK) build/testhooks/tests/segments
+	$(MEMCHECK) build/testhooks/tests/interleavings delayed configured
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -147,7 +147,7 @@ sb_status sb_api_enter(sb_connection *c) {
   sb_status status = sb_usable(c);
   if (status == SB_OK) {
     sb_lock(&c->lock);
-    if (c->closed) {
+    if (sb_closed(c)) {
       sb_unlock(&c->lock);
       status = SB_CLOSED;
     }
@@ -183,20 +183,13 @@ sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_st
 /* Wakes every thread of this connection that sleeps in the core. */
 static void ring_own(sb_connection *c) {
   sb_io_ring(c);
-  uint32_t at = SB_LOAD(&c->shm->holdings, SB_RELAXED);
-  while (at != 0) {
-    sb_holdings_shm *chunk = sb_slot_at(c->b, at);
-    for (uint32_t i = SB_HOLDINGS_FIRST; i < SB_LOAD(&chunk->used, SB_ACQUIRE); i++) {
-      uint64_t what = SB_LOAD(&chunk->entries[i].what, SB_ACQUIRE);
-      uint32_t slot = sb_holding_slot(what);
-      uint64_t word =
-          sb_holding_kind(what) == SB_HOLD_SLOT ? SB_LOAD(&c->b->chunks[slot / SB_CHUNK_UNITS], SB_RELAXED) : 0;
-      if (sb_chunk_state(word) == SB_CHUNK_CLASS &&
-          SB_LOAD(&c->b->classes[sb_chunk_class(word)].kind, SB_RELAXED) == SB_KIND_NODE) {
-        (void)sb_wake_ring(&((sb_node_shm *)sb_slot_at(c->b, slot))->wake);
-      }
+  sb_holdings_walk w;
+  for (sb_holdings_shm *k = sb_holdings_first(&w, c->b, c->shm, c->id); k != NULL; k = sb_holdings_next(&w, k)) {
+    for (uint32_t i = SB_HOLDINGS_FIRST; i < sb_holdings_used(k); i++) {
+      uint64_t what = SB_LOAD(&k->entries[i].what, SB_ACQUIRE);
+      sb_node_shm *node = sb_holding_kind(what) == SB_HOLD_SLOT ? sb_node_at(c->b, sb_holding_slot(what)) : NULL;
+      if (node != NULL) (void)sb_wake_ring(&node->wake);
     }
-    at = SB_LOAD(&chunk->next, SB_RELAXED);
   }
 }
 
@@ -208,18 +201,16 @@ static sb_queue *handle_of(sb_connection *c, uint32_t slot) {
 
 /* Everything the application still holds goes back to its place. */
 static void return_all(sb_connection *c) {
-  uint32_t at = SB_LOAD(&c->shm->holdings, SB_RELAXED);
-  while (at != 0) {
-    sb_holdings_shm *chunk = sb_slot_at(c->b, at);
-    for (uint32_t i = SB_HOLDINGS_FIRST; i < SB_LOAD(&chunk->used, SB_RELAXED); i++) {
-      uint64_t what = SB_LOAD(&chunk->entries[i].what, SB_RELAXED);
+  sb_holdings_walk w;
+  for (sb_holdings_shm *k = sb_holdings_first(&w, c->b, c->shm, c->id); k != NULL; k = sb_holdings_next(&w, k)) {
+    for (uint32_t i = SB_HOLDINGS_FIRST; i < sb_holdings_used(k); i++) {
+      uint64_t what = SB_LOAD(&k->entries[i].what, SB_RELAXED);
       sb_queue *q = sb_holding_kind(what) == SB_HOLD_CELL ? handle_of(c, sb_holding_slot(what)) : NULL;
-      uint64_t token = (uint64_t)((uint8_t *)&chunk->entries[i] - c->b->arena) / sizeof(sb_holding_shm);
+      uint64_t token = (uint64_t)((uint8_t *)&k->entries[i] - c->b->arena) / sizeof(sb_holding_shm);
       if (q != NULL && sb_queue_release(q, token, SB_RELEASE_CLEAN) == SB_OK) {
         sb_api_returned(q);
       }
     }
-    at = SB_LOAD(&chunk->next, SB_RELAXED);
   }
 }
 
@@ -229,11 +220,11 @@ sb_status sb_disconnect(sb_connection *c) {
     return SB_FORKED;
   }
   sb_lock(&c->lock);
-  if (!c->closed) {
+  if (!sb_closed(c)) {
     for (uint32_t t = 0; t < c->targets; t++) {
       if (c->consumers[t] != NULL) sb_api_cancel(c->consumers[t], true);
     }
-    c->closed = 1;
+    atomic_store_explicit(&c->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
     return_all(c);
   }
   sb_unlock(&c->lock);
@@ -280,7 +271,7 @@ void sb_free_connection(sb_connection *c) {
 /* A handle that nobody calls with any more. While messages of it are held it stays, and goes with the connection. */
 void sb_free_queue(sb_queue *q) {
   sb_connection *c = q->c;
-  if (!c->closed && sb_forked(c->b)) {
+  if (!sb_closed(c) && sb_forked(c->b)) {
     return; /* in a child the lock may be taken for ever */
   }
   (void)sb_leave(q);
@@ -326,15 +317,13 @@ sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts 
   f->created_ns = SB_LOAD(&shm->created_ns, SB_RELAXED);
   uint64_t word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
   f->pid = (uint32_t)process_pid(b, sb_conn_process(word));
-  uint32_t at = SB_LOAD(&shm->holdings, SB_ACQUIRE);
-  for (uint32_t n = 0; n < 65536u && sb_slab_object(b, at, SB_KIND_HOLDINGS) != NULL; n++) {
-    sb_holdings_shm *chunk = sb_slot_at(b, at);
-    for (uint32_t i = 0; i < SB_LOAD(&chunk->used, SB_ACQUIRE) && i < SB_HOLDINGS_PER_CHUNK; i++) {
-      uint64_t what = SB_LOAD(&chunk->entries[i].what, SB_RELAXED);
+  sb_holdings_walk w;
+  for (sb_holdings_shm *k = sb_holdings_first(&w, b, shm, id); k != NULL; k = sb_holdings_next(&w, k)) {
+    for (uint32_t i = 0; i < sb_holdings_used(k); i++) {
+      uint64_t what = SB_LOAD(&k->entries[i].what, SB_RELAXED);
       f->holding += sb_holding_kind(what) == SB_HOLD_CELL;
       f->consumers += counts_as_consumer(b, what, targets);
     }
-    at = SB_LOAD(&chunk->next, SB_ACQUIRE);
   }
   return SB_OK;
 }

@@ -24,7 +24,7 @@
 
 /* Forked or closed? Then not one word is touched. */
 static inline sb_status sb_usable(const sb_connection *c) {
-  if (c->closed) { /* first: a closed connection may have no broker mapped any more */
+  if (sb_closed(c)) { /* first: a closed connection may have no broker mapped any more */
     return SB_CLOSED;
   }
   return sb_forked(c->b) ? SB_FORKED : SB_LOAD(&c->b->header->closing, SB_RELAXED) != 0 ? SB_STOPPING : SB_OK;
@@ -34,7 +34,7 @@ static inline void sb_api_leave(sb_connection *c) { sb_unlock(&c->lock); }
 /* Writes the record of a taken message; returns its length. */
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer);
 /* Does the message header fit its slot, and a caller's buffer? */
-bool sb_api_plausible(const sb_broker *b, const sb_taken *t);
+bool sb_api_plausible(sb_broker *b, const sb_taken *t);
 /* A released or removed message: enforce limits, wake who waits. */
 void sb_api_returned(sb_queue *q);
 /* Gives up what the handle has in the shared memory. */

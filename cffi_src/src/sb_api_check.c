@@ -22,6 +22,7 @@ static bool check_header(sb_checkup *k) {
   uint64_t limit = SB_LOAD(&h->memory_limit, SB_RELAXED);
   uint32_t chunks = SB_LOAD(&h->chunk_limit, SB_RELAXED), per = SB_LOAD(&h->chunks_per_segment, SB_RELAXED);
   uint32_t segments = SB_LOAD(&h->segments, SB_ACQUIRE), waiter = SB_LOAD(&h->housekeeper_waiter, SB_ACQUIRE);
+  uint32_t mapped_segments = SB_LOAD(&b->mapped_segments, SB_RELAXED);
   uint32_t most = (b->chunk_limit + b->chunks_per_segment - 1) / b->chunks_per_segment;
   uint32_t before = k->count;
   if (magic != SB_MAGIC) bad_header(k, MAGIC, 0, magic, SB_MAGIC);
@@ -33,13 +34,13 @@ static bool check_header(sb_checkup *k) {
     bad_header(k, LIMITS, 0, limit, b->chunk_limit * SB_CHUNK_BYTES);
   }
   if (per != b->chunks_per_segment) bad_header(k, LIMITS, 1, per, b->chunks_per_segment);
-  if (segments < b->mapped_segments || segments > most) bad_header(k, SEGMENTS, 0, segments, most);
+  if (segments < mapped_segments || segments > most) bad_header(k, SEGMENTS, 0, segments, most);
   if (k->count != before) {
     return false;
   }
   sb_status mapped = sb_segment_map(k->b);
   if (mapped != SB_OK) {
-    bad_header(k, MAPPING, b->mapped_segments + 1, mapped, 0);
+    bad_header(k, MAPPING, SB_LOAD(&b->mapped_segments, SB_RELAXED) + 1, mapped, 0);
     return false;
   }
   k->chunks = SB_LOAD(&b->mapped_chunks, SB_ACQUIRE);

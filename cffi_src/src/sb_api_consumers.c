@@ -86,7 +86,7 @@ void sb_api_cancel(sb_consumer *k, bool return_everything) {
       set_notify_work_desired(k, &k->subscriptions[i], false);
     }
     sb_consumer_return(k, false);
-    k->c->consumers[k->target] = NULL;
+    if (k->c->consumers[k->target] == k) k->c->consumers[k->target] = NULL;
   }
   if (return_everything) {
     sb_consumer_return(k, true);
@@ -103,9 +103,20 @@ void sb_consumer_cancel(sb_consumer *k, bool return_everything) {
   }
 }
 
+/* The application may have dropped it without closing it: its connection must not know it any more, also while the broker is
+ * being stopped. One that was closed has forgotten all; in a child the lock may be taken for ever, and nobody asks. */
+static void forget(sb_consumer *k) {
+  sb_connection *c = k->c;
+  if (!sb_closed(c) && !sb_forked(c->b)) {
+    sb_lock(&c->lock);
+    if (!sb_closed(c)) sb_api_cancel(k, true);
+    sb_unlock(&c->lock);
+  }
+}
+
 void sb_free_consumer(sb_consumer *k) {
   if (k->c != NULL) {
-    sb_consumer_cancel(k, true); /* the application may have dropped it without closing it */
+    forget(k);
     sb_free_connection(k->c);
   }
   free(k->subscriptions);
@@ -162,9 +173,9 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
 }
 
 void sb_consumer_send_acks(sb_consumer *k) {
-  if (k->ack_batch > 1 && !k->c->closed && !sb_forked(k->c->b)) {
+  if (k->ack_batch > 1 && !sb_closed(k->c) && !sb_forked(k->c->b)) {
     sb_lock(&k->c->lock);
-    if (!k->c->closed) sb_consumer_flush(k);
+    if (!sb_closed(k->c)) sb_consumer_flush(k);
     sb_unlock(&k->c->lock);
   }
 }

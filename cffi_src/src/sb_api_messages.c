@@ -126,7 +126,7 @@ SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const s
   } else {
     memcpy(r.body, body, length);
   }
-  status = q->c->closed ? SB_CLOSED : publish(q, &r);
+  status = sb_closed(q->c) ? SB_CLOSED : publish(q, &r);
   if (status != SB_OK) {
     take_back(q, &r);
   }
@@ -176,8 +176,8 @@ sb_status sb_commit(sb_queue *q, sb_reservation *r) {
 }
 
 sb_status sb_reserve_copy(sb_queue *q, const sb_reservation *r, sb_reservation *copy) {
-  const sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
-  uint64_t need = m->body_offset + r->size;
+  const uint8_t *from = sb_slot_at(q->c->b, r->slot);
+  uint64_t offset = (uint64_t)((const uint8_t *)r->body - from), need = offset + r->size;
   sb_status status = sb_api_enter(q->c);
   if (status != SB_OK) {
     return status;
@@ -186,8 +186,8 @@ sb_status sb_reserve_copy(sb_queue *q, const sb_reservation *r, sb_reservation *
   sb_api_leave(q->c);
   if (status == SB_OK) {
     copy->size = r->size;
-    copy->body = (uint8_t *)sb_slot_at(q->c->b, copy->slot) + m->body_offset;
-    memcpy(sb_slot_at(q->c->b, copy->slot), m, need);
+    copy->body = (uint8_t *)sb_slot_at(q->c->b, copy->slot) + offset;
+    memcpy(sb_slot_at(q->c->b, copy->slot), from, need);
   }
   return status;
 }
@@ -222,7 +222,7 @@ sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t de
 
 /* ---- getting ---- */
 
-bool sb_api_plausible(const sb_broker *b, const sb_taken *t) {
+bool sb_api_plausible(sb_broker *b, const sb_taken *t) {
   uint64_t room = sb_slab_slot_bytes(b, t->slot);
   const sb_message_shm *m = t->message;
   uint64_t front = sizeof *m + (uint64_t)m->key_length + m->properties_length;
@@ -307,7 +307,7 @@ static int64_t hand_over_waited(sb_queue *q, sb_status status, sb_taken *t, char
     return -(int64_t)status;
   }
   sb_lock(&q->c->lock);
-  int64_t length = q->c->closed ? -(int64_t)SB_CLOSED : hand_over(q, t, auto_ack, buffer); /* closing returned it */
+  int64_t length = sb_closed(q->c) ? -(int64_t)SB_CLOSED : hand_over(q, t, auto_ack, buffer); /* closing returned it */
   sb_unlock(&q->c->lock);
   return length;
 }
@@ -384,7 +384,7 @@ int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffe
     return -(int64_t)status;
   }
   sb_lock(&q->c->lock);
-  int64_t n = q->c->closed ? -(int64_t)SB_CLOSED : many(q, &t, count, auto_ack, buffer, size, index, used);
+  int64_t n = sb_closed(q->c) ? -(int64_t)SB_CLOSED : many(q, &t, count, auto_ack, buffer, size, index, used);
   sb_unlock(&q->c->lock);
   return n;
 }
@@ -440,15 +440,15 @@ sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index
 
 /* A view of the body at that address, of the message at that place of its queue, if we still hold it under that tag. */
 sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view) {
-  if (c->closed || sb_forked(c->b)) {
-    return c->closed ? SB_CLOSED : SB_FORKED;
+  if (sb_closed(c) || sb_forked(c->b)) {
+    return sb_closed(c) ? SB_CLOSED : SB_FORKED;
   }
   sb_lock(&c->lock); /* also while the broker is being stopped */
   uint64_t token = tag & SB_TAG_TOKEN;
   sb_taken t;
   sb_leaf_ref leaf;
   sb_status status = SB_SETTLED;
-  if (!c->closed && sb_queue_held(c, token, &t, &leaf) && sb_api_plausible(c->b, &t)) {
+  if (!sb_closed(c) && sb_queue_held(c, token, &t, &leaf) && sb_api_plausible(c->b, &t)) {
     uint32_t queue = sb_holding_slot(SB_LOAD(&sb_holding_at(c->b, token)->what, SB_RELAXED));
     const sb_queue_shm *q = sb_slab_object(c->b, queue, SB_KIND_QUEUE);
     bool same = q != NULL && t.position - SB_LOAD(&q->base, SB_RELAXED) == sequence &&
@@ -467,19 +467,12 @@ bool sb_end_view(sb_connection *c, uint64_t view) {
   sb_lock(&c->lock);
   sb_view_end(c, view);
   sb_consumer_room_made(c, NULL, 0);
-  bool closed = c->closed;
+  bool closed = sb_closed(c);
   sb_unlock(&c->lock);
   return closed;
 }
 
 /* ---- browsing ---- */
-
-static void copy_racy(char *to, const uint8_t *from,
-                      uint64_t length) { /* the slot may be freed and filled anew while we copy */
-  for (uint64_t i = 0; i < length; i++) {
-    to[i] = (char)atomic_load_explicit((const _Atomic uint8_t *)from + i, SB_RELAXED);
-  }
-}
 
 /* A private copy of the next ready message at or after *position. Minus SB_FULL: *position stays, more room is needed
  * (the first 8 bytes of the buffer say how much). */
@@ -502,9 +495,8 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
       sb_taken t = {.position = at, .slot = sb_cell_slot(word), .side = SB_LOAD(&cell->side, SB_ACQUIRE)};
       if (sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(b, t.slot) && sb_slot_ready(b, t.slot)) {
         uint64_t header = SB_LOAD(sb_slot_header(b, t.slot), SB_ACQUIRE);
-        sb_message_shm m;
+        sb_message_shm m = sb_peek_message(b, t.slot);
         t.message = &m;
-        copy_racy((char *)&m, sb_slot_at(b, t.slot), sizeof m);
         uint64_t front = (uint64_t)m.key_length + m.properties_length, need = sizeof(sb_record) + front + m.body_length;
         bool sound = sb_api_plausible(b, &t);
         if (sound && need > size && SB_LOAD(&cell->word, SB_ACQUIRE) == word) {
@@ -523,8 +515,8 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
                               .redelivered = (t.side & SB_SIDE_REDELIVERED) != 0};
           memcpy(buffer, &record, sizeof record);
           const uint8_t *from = sb_slot_at(b, t.slot);
-          copy_racy(buffer + sizeof record, from + sizeof m, front);
-          copy_racy(buffer + sizeof record + front, from + m.body_offset, m.body_length);
+          sb_peek_bytes(buffer + sizeof record, from + sizeof m, front);
+          sb_peek_bytes(buffer + sizeof record + front, from + m.body_offset, m.body_length);
         }
         bool expired = m.expires_ns != 0 && m.expires_ns <= sb_now_ns();
         if (SB_LOAD(&cell->word, SB_SEQ_CST) == word && SB_LOAD(sb_slot_header(b, t.slot), SB_SEQ_CST) == header) {

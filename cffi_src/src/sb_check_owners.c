@@ -58,15 +58,13 @@ static bool owns_view(const sb_checkup *k, unsigned id, uint64_t what, uint64_t 
   if (!sb_check_is(k, slot, SB_KIND_MESSAGE) || ref >= SB_MAX_REFS) {
     return false;
   }
-  const sb_message_shm *m = sb_slot_at(k->b, slot);
-  uint64_t header = sb_check_header(k, slot), offset = m->body_offset;
+  uint64_t header = sb_check_header(k, slot);
+  const _Atomic uint16_t *viewers = sb_view_words(k->b, slot);
   if (sb_slot_state(header) != SB_SLOT_PUBLISHED || sb_slot_gen(header) != where >> 8 ||
-      (sb_slot_refs(header) >> ref & 1) == 0 || offset < sizeof *m + SB_VIEWERS_BYTES ||
-      offset > sb_slab_slot_bytes(k->b, slot)) {
+      (sb_slot_refs(header) >> ref & 1) == 0 || viewers == NULL) {
     return false;
   }
-  const _Atomic uint16_t *viewers = (const void *)((const uint8_t *)sb_slot_at(k->b, slot) + offset - SB_VIEWERS_BYTES);
-  return SB_LOAD(&viewers[ref], SB_RELAXED) == id;
+  return sb_peek_viewer(&viewers[ref]) == id;
 }
 
 /* An entry is written before the CAS that it announces, so that of somebody who died may name what is not his. So may

@@ -61,14 +61,14 @@ static bool check_body(sb_checkup *k, const tally *t, uint64_t position, uint64_
 }
 
 static void check_message(sb_checkup *k, const tally *t, uint64_t position, uint32_t slot) {
-  const sb_message_shm *m = sb_slot_at(k->b, slot);
+  sb_message_shm m = sb_peek_message(k->b, slot);
   uint64_t bytes = sb_slab_slot_bytes(k->b, slot);
-  uint64_t front = sizeof *m + (uint64_t)m->key_length + m->properties_length;
-  if (front > m->body_offset || front > MAX_FRONT || m->body_offset > bytes) {
-    sb_check_found(k, (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 1, 0, position, m->body_offset, front});
-  } else if (m->body_length > bytes - m->body_offset || m->body_length > SB_MAX_BODY) {
+  uint64_t front = sizeof m + (uint64_t)m.key_length + m.properties_length;
+  if (front > m.body_offset || front > MAX_FRONT || m.body_offset > bytes) {
+    sb_check_found(k, (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 1, 0, position, m.body_offset, front});
+  } else if (m.body_length > bytes - m.body_offset || m.body_length > SB_MAX_BODY) {
     sb_check_found(k,
-                   (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 0, 0, position, m->body_length, bytes - m->body_offset});
+                   (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 0, 0, position, m.body_length, bytes - m.body_offset});
   }
 }
 
@@ -98,7 +98,7 @@ static void visit_cell(sb_checkup *k, void *context, const sb_check_cell *cell) 
   if (sb_cell_is_owned(cell->word)) {
     check_holder(k, t, cell);
   }
-  uint64_t bytes = ((const sb_message_shm *)sb_slot_at(k->b, slot))->body_length;
+  uint64_t bytes = sb_peek_length(k->b, slot);
   t->ready += state == SB_CELL_AVAILABLE;
   t->held += state == SB_CELL_HELD;
   t->owned += state == SB_CELL_ACQUIRED || state == SB_CELL_REMOVING;

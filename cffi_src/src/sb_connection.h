@@ -35,11 +35,11 @@ typedef struct {
 void sb_lock_contended(sb_half *lock);
 static inline void sb_lock(sb_half *lock) {
   uint32_t unlocked = 0;
-  if (!atomic_compare_exchange_strong_explicit(lock, &unlocked, 1u, SB_ACQUIRE, SB_RELAXED)) {
+  if (!SB_CAS(lock, &unlocked, 1u, SB_ACQUIRE)) {
     sb_lock_contended(lock);
   }
 }
-static inline void sb_unlock(sb_half *lock) { atomic_store_explicit(lock, 0u, SB_RELEASE); }
+static inline void sb_unlock(sb_half *lock) { SB_STORE(lock, 0u, SB_RELEASE); }
 
 struct sb_consumer;
 struct sb_queue;
@@ -57,7 +57,7 @@ struct sb_connection {
   uint32_t acks_idle;
   sb_connection_shm *shm;
   uint32_t id, record;
-  uint32_t closed;       /* process-local: no further use */
+  sb_half closed;        /* process-local: no further use. Set under the lock, see sb_closed */
   sb_half handles;       /* handles that point here: itself, queues, consumers; the last one to go frees it */
   sb_half lock;          /* see sb_lock */
   uint64_t free_holding; /* token of the first free entry, 0 = none */
@@ -68,6 +68,9 @@ struct sb_connection {
   sb_slab_cache freed; /* slots of one hint word that were freed and are not hinted at yet */
   unsigned freed_class;
 };
+
+/* Is also asked without the lock: by whoever armed a wake word (P6, seq_cst), or will ask again with it. */
+static inline bool sb_closed(const sb_connection *c) { return atomic_load_explicit(&c->closed, SB_SEQ_CST) != 0; }
 
 /* While a connection is being opened it has no holdings yet: its process slot announces for it. */
 #define SB_TOKEN_BOOT (UINT64_C(1) << 40)

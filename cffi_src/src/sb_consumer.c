@@ -75,8 +75,8 @@ static bool notify_above(sb_connection *c, uint32_t queue, int64_t above, bool r
         return true;
       }
       if (sb_node_state(SB_LOAD(&shm->word, SB_SEQ_CST)) == SB_NODE_INTERESTED) {
-        notify_work(b, node); /* no memory to move it: an extra wake is all it costs */
-        return true;
+        notify_work(b, node); /* no memory to move it: an extra wake is all it costs, and nobody is notified more */
+        return false;
       }
     }
     if (!rescue && SB_LOAD(&level->notified_count, SB_SEQ_CST) > 0) {
@@ -304,7 +304,7 @@ sb_status deliver_single_message(sb_consumer *k, sb_subscription *s) {
   if (!sb_queue_is_open(s->q)) {
     return SB_DELETED;
   }
-  for (;;) {
+  for (unsigned tries = 0; tries < SB_MAX_STRANGE; tries++) {
     bool rescued = (SB_LOAD(&node->flags, SB_RELAXED) & SB_NODE_RESCUED) != 0;
     if (rescued) {
       (void)SB_AND(&node->flags, ~SB_NODE_RESCUED, SB_RELAXED);
@@ -327,6 +327,7 @@ sb_status deliver_single_message(sb_consumer *k, sb_subscription *s) {
       return SB_EMPTY;
     }
   }
+  return SB_EMPTY; /* what looks ready is not, and who seems to be better is nobody: left to the housekeeper */
 }
 
 bool sb_consumer_wants_work(sb_consumer *k) {

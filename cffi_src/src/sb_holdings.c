@@ -134,3 +134,17 @@ sb_connection_shm *sb_connection_record(sb_broker *b, unsigned id) {
   uint32_t slot = sb_conn_slot(word);
   return sb_conn_state(word) == SB_CONN_LIVE ? sb_holding_owned(b, slot, SB_KIND_CONNECTION, id) : NULL;
 }
+
+static sb_holdings_shm *chunk_in(sb_holdings_walk *w, const sb_half *link) {
+  w->slot = SB_LOAD(link, SB_ACQUIRE);
+  return sb_chain_bites(&w->chain, w->slot) ? NULL : sb_holding_owned(w->b, w->slot, SB_KIND_HOLDINGS, w->id);
+}
+
+sb_holdings_shm *sb_holdings_first(sb_holdings_walk *w, sb_broker *b, const sb_connection_shm *shm, unsigned id) {
+  *w = (sb_holdings_walk){.b = b, .id = id};
+  return chunk_in(w, &shm->holdings);
+}
+
+sb_holdings_shm *sb_holdings_next(sb_holdings_walk *w, const sb_holdings_shm *chunk) {
+  return chunk_in(w, &chunk->next);
+}

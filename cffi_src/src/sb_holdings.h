@@ -23,6 +23,20 @@ sb_status sb_connection_open(sb_broker *b, sb_connection *c, const char *name, u
 void *sb_holding_owned(sb_broker *b, uint32_t slot, unsigned kind, unsigned id);
 /* The record of a connection id, NULL when nobody has it. */
 sb_connection_shm *sb_connection_record(sb_broker *b, unsigned id);
+/* The chunks of a connection's table, one after the other; NULL at the end, which is also where a reaper began to free it. */
+typedef struct {
+  sb_broker *b;
+  unsigned id;
+  uint32_t slot; /* of the chunk */
+  sb_chain chain;
+} sb_holdings_walk;
+sb_holdings_shm *sb_holdings_first(sb_holdings_walk *w, sb_broker *b, const sb_connection_shm *shm, unsigned id);
+sb_holdings_shm *sb_holdings_next(sb_holdings_walk *w, const sb_holdings_shm *chunk);
+/* How many entries of a chunk were ever used. */
+static inline uint32_t sb_holdings_used(const sb_holdings_shm *chunk) {
+  uint32_t used = SB_LOAD(&chunk->used, SB_ACQUIRE);
+  return used < SB_HOLDINGS_PER_CHUNK ? used : SB_HOLDINGS_PER_CHUNK;
+}
 /* A free entry for the caller; SB_GROW or SB_NO_MEMORY when there is no room for another chunk of them. */
 sb_status sb_holding_take(sb_connection *c, uint64_t *token);
 void sb_holding_give(sb_connection *c, uint64_t token);

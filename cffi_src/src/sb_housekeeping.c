@@ -113,8 +113,8 @@ static bool has_timer(sb_broker *b, uint64_t word) {
   if (!sb_cell_has_message(word) || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
     return false;
   }
-  const sb_message_shm *m = sb_slot_at(b, slot);
-  return m->due_ns != 0 || m->expires_ns != 0;
+  sb_message_shm m = sb_peek_message(b, slot);
+  return m.due_ns != 0 || m.expires_ns != 0;
 }
 
 bool sb_housekeeping_has_timers(const sb_queue *q, const uint64_t *cursors) {

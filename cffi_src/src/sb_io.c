@@ -122,18 +122,18 @@ sb_status sb_io_run(sb_connection *c) {
   uint64_t looked = sb_now_ns(), present = looked; /* when we looked last, and when a housekeeper was there */
   for (;;) {
     sb_lock(&c->lock);
-    bool more = !c->closed && some_turns(c);
-    if (!c->closed && c->acks_tick_ns != 0) send_old_acks(c);
+    bool more = !sb_closed(c) && some_turns(c);
+    if (!sb_closed(c) && c->acks_tick_ns != 0) send_old_acks(c);
     uint64_t tick = c->acks_tick_ns;
     sb_unlock(&c->lock);
-    if (c->closed) {
+    if (sb_closed(c)) {
       return SB_CLOSED;
     }
     if (more) {
       continue;
     }
     uint32_t armed = sb_wake_arm(wake); /* P6 */
-    if (SB_LOAD(&c->shm->work, SB_SEQ_CST) != 0 || c->closed) {
+    if (SB_LOAD(&c->shm->work, SB_SEQ_CST) != 0 || sb_closed(c)) {
       sb_wake_disarm(wake);
       continue;
     }

@@ -40,7 +40,7 @@ void sb_judge_cell(sb_walk *w, uint32_t queue, uint64_t position) {
     return;
   }
   uint64_t side = SB_LOAD(&cell->side, SB_ACQUIRE);
-  uint64_t bytes = ((sb_message_shm *)sb_slot_at(w->b, slot))->body_length;
+  uint64_t bytes = sb_peek_length(w->b, slot);
   if (sb_cell_state(word) == SB_CELL_ACQUIRED) {
     SB_STORE(&cell->side, side | SB_SIDE_REDELIVERED, SB_RELEASE);
   }
@@ -95,8 +95,8 @@ static void judge_enqueue(sb_walk *w, sb_ledger_shm *l, intent *i) {
         if (still_stands(l, i)) (void)SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, w->id, i->gen), SB_ACQ_REL);
         break;
       }
-      sb_message_shm *m = sb_slot_at(w->b, i->slot);
-      if (m->due_ns != 0 || m->expires_ns != 0) {
+      sb_message_shm m = sb_peek_message(w->b, i->slot);
+      if (m.due_ns != 0 || m.expires_ns != 0) {
         (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->queue))->timers_lost, 1, SB_RELEASE); /* cell_at found it */
       }
     }

@@ -327,7 +327,8 @@ typedef struct {
                    8]; /* a byte for each cell: 1 = finished. A hint like `done`, without its atomic operation */
   sb_cell_shm cells[SB_PAGE_CELLS];
 } sb_leaf_shm;
-_Static_assert(sizeof(sb_leaf_shm) <= 5 * SB_UNIT, "leaf");
+#define SB_LEAF_UNITS 5u
+_Static_assert(sizeof(sb_leaf_shm) <= SB_LEAF_UNITS * SB_UNIT, "leaf");
 
 typedef struct {
   sb_page_shm page;

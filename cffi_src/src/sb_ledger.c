@@ -5,9 +5,15 @@
 
 #include "sb_slab.h"
 
-#define MAX_LEDGERS 65536u /* a longer list can only be a broken one */
-
 sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_LEDGER); }
+
+static sb_ledger_shm *first_ledger(sb_broker *b, const sb_queue_shm *q) {
+  return sb_ledger_at(b, SB_LOAD(&q->ledgers, SB_ACQUIRE));
+}
+static sb_ledger_shm *next_ledger(sb_broker *b, const sb_ledger_shm *l, sb_chain *chain) {
+  uint32_t slot = SB_LOAD(&l->next, SB_ACQUIRE);
+  return sb_chain_bites(chain, slot) ? NULL : sb_ledger_at(b, slot);
+}
 
 static uint64_t owner_word(unsigned conn, uint64_t epoch) { return (uint64_t)conn | SB_PUT(epoch, 12); }
 
@@ -17,8 +23,7 @@ static void start(sb_ledger_shm *l, uint64_t epoch) {
 }
 
 static bool take(sb_connection *c, uint32_t queue, sb_ledger_shm *l, uint64_t owner, uint64_t token) {
-  uint64_t slot = (uint64_t)((uint8_t *)l - c->b->arena) / SB_UNIT;
-  sb_holding_set(c->b, token, sb_holding_what(SB_HOLD_LEDGER, queue, 0), slot);
+  sb_holding_set(c->b, token, sb_holding_what(SB_HOLD_LEDGER, queue, 0), sb_slot_of(c->b, l));
   if (!SB_CAS(&l->owner, &owner, owner_word(c->id, (owner >> 12) + 1), SB_ACQ_REL)) {
     return false;
   }
@@ -43,10 +48,13 @@ sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledg
   if (status != SB_OK) {
     return status;
   }
-  uint32_t slot = SB_LOAD(&q->ledgers, SB_ACQUIRE);
-  for (uint32_t n = 0; slot != 0 && n < MAX_LEDGERS; n++) {
-    sb_ledger_shm *l = sb_ledger_at(b, slot);
+  uint32_t slot;
+  sb_chain chain = {0};
+  sb_ledger_shm *l;
+  for (slot = SB_LOAD(&q->ledgers, SB_ACQUIRE); slot != 0; slot = SB_LOAD(&l->next, SB_ACQUIRE)) {
+    l = sb_chain_bites(&chain, slot) ? NULL : sb_ledger_at(b, slot);
     if (l == NULL) {
+      sb_holding_give(c, *token);
       return SB_CORRUPT;
     }
     uint64_t owner = SB_LOAD(&l->owner, SB_ACQUIRE);
@@ -54,7 +62,6 @@ sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledg
       *ledger = l;
       return SB_OK;
     }
-    slot = SB_LOAD(&l->next, SB_ACQUIRE);
   }
   uint64_t gen;
   status = sb_slab_alloc(c, sb_class_of_kind(b, SB_KIND_LEDGER), *token, &slot, &gen);
@@ -62,7 +69,7 @@ sb_status sb_ledger_adopt(sb_connection *c, uint32_t queue, sb_ledger_shm **ledg
     sb_holding_give(c, *token);
     return status;
   }
-  sb_ledger_shm *l = sb_slot_at(b, slot);
+  l = sb_slot_at(b, slot);
   memset(l, 0, sizeof *l);
   SB_STORE(&l->queue, queue, SB_RELAXED);
   SB_STORE(&l->owner, owner_word(c->id, 1), SB_RELAXED);
@@ -88,30 +95,26 @@ void sb_ledger_leave(sb_connection *c, sb_ledger_shm *ledger, uint64_t token) {
   sb_holding_give(c, token);
 }
 
-static sb_ledger_shm *next_ledger(sb_broker *b, const sb_ledger_shm *l, uint32_t *count) {
-  return ++*count < MAX_LEDGERS ? sb_ledger_at(b, SB_LOAD(&l->next, SB_ACQUIRE)) : NULL;
-}
-
 uint64_t sb_ledger_sum(sb_broker *b, const sb_queue_shm *q, unsigned counter) {
   uint64_t sum = 0;
-  uint32_t n = 0;
-  for (sb_ledger_shm *l = sb_ledger_at(b, SB_LOAD(&q->ledgers, SB_ACQUIRE)); l != NULL; l = next_ledger(b, l, &n)) {
+  sb_chain chain = {0};
+  for (sb_ledger_shm *l = first_ledger(b, q); l != NULL; l = next_ledger(b, l, &chain)) {
     sum += SB_LOAD(&l->counters[counter], SB_ACQUIRE);
   }
   return sum;
 }
 uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q) {
   uint64_t sum = 0;
-  uint32_t n = 0;
-  for (sb_ledger_shm *l = sb_ledger_at(b, SB_LOAD(&q->ledgers, SB_ACQUIRE)); l != NULL; l = next_ledger(b, l, &n)) {
+  sb_chain chain = {0};
+  for (sb_ledger_shm *l = first_ledger(b, q); l != NULL; l = next_ledger(b, l, &chain)) {
     sum += (uint32_t)SB_LOAD(&l->holding, SB_ACQUIRE);
   }
   return sum;
 }
 bool sb_ledger_hints_rest(sb_broker *b, const sb_queue_shm *q, uint64_t *raised) {
-  uint32_t n = 0;
+  sb_chain chain = {0};
   *raised = 0;
-  for (sb_ledger_shm *l = sb_ledger_at(b, SB_LOAD(&q->ledgers, SB_ACQUIRE)); l != NULL; l = next_ledger(b, l, &n)) {
+  for (sb_ledger_shm *l = first_ledger(b, q); l != NULL; l = next_ledger(b, l, &chain)) {
     uint64_t hinting = SB_LOAD(&l->hinting, SB_SEQ_CST);
     if ((hinting & SB_HINTING_DEPTH) != 0) {
       return false;
@@ -121,8 +124,8 @@ bool sb_ledger_hints_rest(sb_broker *b, const sb_queue_shm *q, uint64_t *raised)
   return true;
 }
 bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q) {
-  uint32_t n = 0;
-  for (sb_ledger_shm *l = sb_ledger_at(b, SB_LOAD(&q->ledgers, SB_ACQUIRE)); l != NULL; l = next_ledger(b, l, &n)) {
+  sb_chain chain = {0};
+  for (sb_ledger_shm *l = first_ledger(b, q); l != NULL; l = next_ledger(b, l, &chain)) {
     if (SB_BITS(SB_LOAD(&l->owner, SB_ACQUIRE), 0, 12) != 0) {
       return true;
     }

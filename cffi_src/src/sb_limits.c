@@ -5,8 +5,10 @@
 
 #define UNBOUNDED INT64_MAX
 
-static int64_t taken(const sb_queue_shm *q) { return (int64_t)SB_LOAD(&q->taken, SB_SEQ_CST); }
-static int64_t base(const sb_queue_shm *q) { return (int64_t)SB_LOAD(&q->base, SB_RELAXED); }
+/* How many of the positions before that one are ready, with so many taken. It may be negative for a moment. */
+static int64_t ready_before(const sb_queue_shm *q, uint64_t position, uint64_t taken) {
+  return (int64_t)(position - SB_LOAD(&q->base, SB_RELAXED) - taken);
+}
 static int64_t ready_bytes(const sb_queue_shm *q) {
   return (int64_t)(SB_LOAD(&q->bytes_in, SB_SEQ_CST) - SB_LOAD(&q->bytes_out, SB_SEQ_CST));
 }
@@ -17,8 +19,9 @@ bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes) {
   if (!refuses(q)) {
     return true;
   }
-  int64_t ready = (int64_t)SB_LOAD(&q->admitted, SB_SEQ_CST) - base(q) - taken(q);
-  return (max < 0 || ready + (int64_t)count <= max) && (max_bytes < 0 || ready_bytes(q) + (int64_t)bytes <= max_bytes);
+  uint64_t admitted = SB_LOAD(&q->admitted, SB_SEQ_CST);
+  int64_t ready = ready_before(q, admitted, SB_LOAD(&q->taken, SB_SEQ_CST));
+  return (max < 0 || ready <= max - (int64_t)count) && (max_bytes < 0 || ready_bytes(q) <= max_bytes - (int64_t)bytes);
 }
 
 static sb_status admit(sb_queue *q, uint64_t count, uint64_t bytes) {
@@ -36,13 +39,13 @@ static sb_status admit(sb_queue *q, uint64_t count, uint64_t bytes) {
   }
   uint64_t places = SB_LOAD(&q->shm->admitted, SB_SEQ_CST);
   do {
-    if (max >= 0 && (int64_t)places - base(q->shm) - taken(q->shm) + (int64_t)count > max) {
+    if (max >= 0 && ready_before(q->shm, places, SB_LOAD(&q->shm->taken, SB_SEQ_CST)) > max - (int64_t)count) {
       return SB_FULL;
     }
   } while (!SB_CAS(&q->shm->admitted, &places, places + count, SB_SEQ_CST));
   uint64_t in = SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST);
   do {
-    if (max_bytes >= 0 && (int64_t)(in - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST)) + (int64_t)bytes > max_bytes) {
+    if (max_bytes >= 0 && (int64_t)(in - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST)) > max_bytes - (int64_t)bytes) {
       (void)SB_SUB(&q->shm->admitted, count, SB_SEQ_CST);
       return SB_FULL;
     }
@@ -87,7 +90,7 @@ static bool still_too_many(const sb_taken *t, int64_t limit) { return limit == 0
 
 static bool still_too_large(const sb_queue *q, uint64_t paid, const sb_taken *t) {
   int64_t max = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
-  return max >= 0 && t->ready_bytes + (int64_t)paid > max;
+  return max >= 0 && t->ready_bytes > max - (int64_t)paid;
 }
 
 enum outcome { NONE_FOUND, SPARED, EVICTED };
@@ -137,9 +140,10 @@ static bool pay_bytes(sb_queue *q, uint64_t *paid) {
 /* Evicts one that is too many; false: there is none. */
 static bool enforce_length(sb_queue *q, uint64_t *removed) {
   unsigned counter;
-  int64_t limit = bound(q, &counter), tail = (int64_t)SB_LOAD(&q->shm->tail, SB_SEQ_CST);
+  int64_t limit = bound(q, &counter);
+  uint64_t tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST);
   uint64_t before = SB_LOAD(&q->shm->taken, SB_SEQ_CST);
-  if (limit == UNBOUNDED || tail - base(q->shm) - (int64_t)before <= limit) {
+  if (limit == UNBOUNDED || ready_before(q->shm, tail, before) <= limit) {
     return false;
   }
   sb_hinting(q->ledger, 1);
@@ -152,7 +156,7 @@ static bool enforce_length(sb_queue *q, uint64_t *removed) {
   if (outcome == NONE_FOUND) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   sb_hinting(q->ledger, -1);
   *removed += outcome == EVICTED;
-  return outcome != NONE_FOUND || (int64_t)SB_LOAD(&q->shm->tail, SB_SEQ_CST) != tail; /* I42 */
+  return outcome != NONE_FOUND || SB_LOAD(&q->shm->tail, SB_SEQ_CST) != tail; /* I42 */
 }
 
 /* The same, of one that makes the queue too large: the size of the next victim is a guess, which is put right afterwards. */

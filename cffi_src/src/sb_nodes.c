@@ -223,7 +223,7 @@ void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token) {
   if (!was) { /* killed while it was being registered: entries of the next epoch must die too */
     SB_STORE(&n->word, sb_node_word(SB_NODE_REMOVED, 0, sb_node_epoch(SB_LOAD(&n->word, SB_RELAXED)) + 2), SB_RELEASE);
   }
-  (void)sb_slab_free_gen(b, slot, sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE)));
+  sb_slab_free_now(b, slot);
   if (token != 0) {
     sb_holding_give(c, token);
   }

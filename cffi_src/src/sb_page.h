@@ -38,6 +38,10 @@ static inline unsigned sb_page_index(unsigned height, uint64_t position) {
 static inline uint64_t sb_page_first(unsigned height, uint64_t position) {
   return height >= 10 ? 0 : position >> (6 * (height + 1)) << (6 * (height + 1));
 }
+/* The first position behind what a link in a page of that height covers. */
+static inline uint64_t sb_page_behind(unsigned height, uint64_t position) {
+  return ((position >> (6 * height)) + 1) << (6 * height);
+}
 static inline sb_word *sb_page_children(const sb_page_ref *p) { return ((sb_inner_shm *)(void *)p->page)->children; }
 
 static inline bool sb_page_is_current(sb_broker *b,

@@ -54,14 +54,14 @@ static bool evicts(const sb_queue_shm *q) {
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q) {
   static const unsigned out[] = {SB_COUNT_ACKED,   SB_COUNT_EXPIRED,       SB_COUNT_KILLED, SB_COUNT_REPLACED,
                                  SB_COUNT_DROPPED, SB_COUNT_DEAD_LETTERED, SB_COUNT_MOVED,  SB_COUNT_SCHEDULED};
-  int64_t n = 0; /* what left is read before what came; beside traffic, or somebody who was stopped, it may be wrong */
+  uint64_t n = 0; /* what left is read before what came; beside traffic, or somebody who was stopped, it may be wrong */
   for (unsigned i = 0; i < sizeof out / sizeof out[0]; i++) {
-    n -= (int64_t)sb_ledger_sum(b, q, out[i]);
+    n -= sb_ledger_sum(b, q, out[i]);
   }
-  n -= (int64_t)sb_ledger_holding(b, q);
-  n += (int64_t)sb_ledger_sum(b, q, SB_COUNT_UNSCHEDULED);
-  n += (int64_t)sb_ledger_sum(b, q, SB_COUNT_ADDED);
-  return n < 0 ? 0 : (uint64_t)n;
+  n -= sb_ledger_holding(b, q);
+  n += sb_ledger_sum(b, q, SB_COUNT_UNSCHEDULED);
+  n += sb_ledger_sum(b, q, SB_COUNT_ADDED);
+  return (int64_t)n < 0 ? 0 : n;
 }
 
 int64_t sb_queue_ready(sb_broker *b, const sb_queue_shm *q) {
@@ -72,23 +72,22 @@ int64_t sb_queue_ready(sb_broker *b, const sb_queue_shm *q) {
   return n < 0 ? 0 : n;
 }
 
-bool sb_queue_looks_ready(sb_queue *q) {
-  uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), at = hint > q->cursor ? hint : q->cursor;
+static bool ready_from(sb_queue *q, uint64_t at, sb_leaf_ref *leaf) {
   if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
     return true;
   }
   for (unsigned n = 0; n < SB_PAGE_CELLS; n++, at++) {
-    sb_leaf_ref leaf = q->head_leaf;
-    sb_status status = sb_leaf_covers(&leaf, at) ? SB_OK : sb_ring_locate(q->c->b, NULL, &q->ring, at, &leaf);
+    sb_status status = sb_leaf_covers(leaf, at) ? SB_OK : sb_ring_locate(q->c->b, NULL, &q->ring, at, leaf);
     if (status == SB_DONE) {
-      at |= SB_PAGE_CELLS - 1;
+      at = leaf->first - 1;
       continue;
     }
     if (status != SB_OK) {
       return false;
     }
-    uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
-    if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_AVAILABLE) {
+    uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_SEQ_CST);
+    if (!sb_cell_of(word, leaf->gen) || sb_cell_state(word) == SB_CELL_AVAILABLE) {
+      *leaf = SB_NO_LEAF;
       return true; /* the page was used again: looking closer is the caller's */
     }
     if (sb_cell_state(word) == SB_CELL_FREE || sb_cell_state(word) == SB_CELL_CLOSED) {
@@ -96,6 +95,16 @@ bool sb_queue_looks_ready(sb_queue *q) {
     }
   }
   return true;
+}
+
+bool sb_queue_looks_ready(sb_queue *q) {
+  uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE);
+  sb_leaf_ref leaf = q->head_leaf;
+  return ready_from(q, hint > q->cursor ? hint : q->cursor, &leaf);
+}
+
+bool sb_queue_seems_ready(sb_queue *q, sb_leaf_ref *leaf) {
+  return ready_from(q, SB_LOAD(&q->shm->head, SB_ACQUIRE), leaf);
 }
 
 uint64_t sb_queue_oldest_bytes(sb_queue *q) {
@@ -113,7 +122,7 @@ uint64_t sb_queue_oldest_bytes(sb_queue *q) {
         return 1;
       }
       if (sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(b, slot) && sb_slot_ready(b, slot)) {
-        uint64_t bytes = ((const sb_message_shm *)sb_slot_at(b, slot))->body_length;
+        uint64_t bytes = sb_peek_length(b, slot);
         bool still = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE) == word;
         return still && bytes > 0 && bytes <= SB_MAX_BODY ? bytes : 1;
       }
@@ -138,6 +147,7 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
   sb_ledger_shm *l = q->ledger;
   sb_word *header = sb_slot_header(c->b, slot);
   bool tracked = sb_queue_tracks(q->shm);
+  bool timer = held || ((sb_message_shm *)sb_slot_at(c->b, slot))->expires_ns != 0; /* once appended it is not ours */
   SB_STORE(&l->target_queue, held, SB_RELAXED);
   SB_STORE(&l->target_position, SB_LOAD(&l->counters[SB_COUNT_SCHEDULED], SB_RELAXED), SB_RELAXED);
   sb_intent_begin(l, SB_INTENT_ENQUEUE, SB_COUNT_ADDED, UINT64_MAX, slot, gen, bytes);
@@ -156,9 +166,9 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
     if (status != SB_CLOSED_CELL) {
       break;
     }
-    sb_queue_resolve_closing(c->b, c, q->shm, &q->ring, *position);
-    if (!sb_queue_is_open(q)) {
-      status = SB_DELETED;
+    bool resolved = sb_queue_resolve_closing(c->b, c, q->shm, &q->ring, *position);
+    if (!resolved || !sb_queue_is_open(q)) {
+      status = resolved ? SB_DELETED : SB_CORRUPT;
       break;
     }
   }
@@ -170,7 +180,7 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
     }
   } else {
     q->tail_cursor = *position + 1;
-    if (held || ((sb_message_shm *)sb_slot_at(c->b, slot))->expires_ns != 0) sb_queue_schedule(q, *position);
+    if (timer) sb_queue_schedule(q, *position);
     sb_ledger_count(l, SB_COUNT_ADDED_BYTES, bytes);
     if (held) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);
     sb_ledger_count(l, SB_COUNT_ADDED, 1);
@@ -219,7 +229,7 @@ SB_HOT bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint
     t->ready_bytes = (int64_t)(in - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST));
   }
   if (t->bytes_paid) {
-    bytes = ((const sb_message_shm *)sb_slot_at(b, slot))->body_length;
+    bytes = sb_peek_length(b, slot);
     if (SB_LOAD(&cell->word, SB_ACQUIRE) != word) {
       return false; /* what we read was perhaps another message's */
     }
@@ -293,11 +303,10 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t token, sb_taken
     if (!sb_leaf_covers(leaf, at)) {
       sb_status found = sb_ring_locate(b, NULL, &q->ring, at, leaf);
       if (found == SB_DONE) {
-        at = (at | (SB_PAGE_CELLS - 1)) + 1;
+        at = leaf->first;
         continue;
       }
       if (found != SB_OK) {
-        *leaf = SB_NO_LEAF;
         status = found;
         break;
       }
@@ -323,7 +332,7 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t token, sb_taken
       status = SB_DELETED;
       break;
     } else if (found == SB_CELL_CLOSING) {
-      sb_queue_resolve_closing(b, q->c, q->shm, &q->ring, at);
+      if (!sb_queue_resolve_closing(b, q->c, q->shm, &q->ring, at) || ++strange > SB_MAX_STRANGE) return SB_CORRUPT;
     } else {
       at++;
     }
@@ -345,7 +354,8 @@ bool sb_queue_older_ready(sb_queue *q, uint64_t position) {
          at < position) {
     if (sb_ring_locate(q->c->b, NULL, &q->ring, at, &leaf) == SB_OK) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
-      if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
+      bool takeable = sb_slot_ready(q->c->b, sb_cell_slot(word)); /* else whoever waits for it waits for ever */
+      if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && takeable) {
         return true;
       }
     }
@@ -459,7 +469,7 @@ bool sb_queue_held(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *l
     return false;
   }
   leaf->slot = sb_holding_gen(what);
-  if (!sb_slot_in_range(b, leaf->slot) || !sb_slot_ready(b, leaf->slot)) {
+  if (!sb_slot_holds(b, leaf->slot, SB_LEAF_UNITS)) {
     return false;
   }
   leaf->leaf = sb_slot_at(b, leaf->slot);

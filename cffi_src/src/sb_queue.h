@@ -36,6 +36,7 @@
 #define SB_QUEUE_H
 
 #include "sb_ledger.h"
+#include "sb_peek.h"
 #include "sb_returned.h"
 
 #define SB_WAITERS_KEPT 8u
@@ -61,7 +62,7 @@ struct sb_queue {
     uint32_t node;
   } waiters[SB_WAITERS_KEPT];
   uint32_t waiter_count;
-  uint32_t spin_ns;
+  sb_half spin_ns; /* relaxed: a guess, which threads that wait share */
   uint64_t rescanned_ns;
 };
 
@@ -112,8 +113,11 @@ uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q);
 uint64_t sb_queue_oldest_bytes(sb_queue *q);
 /* May there be a message to take? One cell and a flag are read. */
 bool sb_queue_looks_ready(sb_queue *q);
+/* The same without the connection's lock: where the handle has got to may change meanwhile, so the caller keeps a leaf. */
+bool sb_queue_seems_ready(sb_queue *q, sb_leaf_ref *leaf);
 /* Takes the oldest message for a consumer: expired ones are removed on the way; SB_EMPTY while paused. */
 sb_status sb_queue_acquire(sb_queue *q, uint64_t token, sb_taken *t);
-void sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position);
+/* Decides about a CLOSING cell; false when no such cell can be found there. */
+bool sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position);
 
 #endif

@@ -8,25 +8,15 @@
 #include "sb_view.h"
 #include "sb_wait.h"
 
-#define MAX_HOLDING_CHUNKS (1u << 17)
-
 typedef void (*visitor)(sb_walk *w, uint64_t what, uint64_t where);
 
-/* The next chunk of a chain, or NULL at its end: which is also where an earlier reaper began to free it. */
-static sb_holdings_shm *next_chunk(sb_walk *w, sb_half *link, uint32_t *slot) {
-  *slot = SB_LOAD(link, SB_ACQUIRE);
-  return sb_holding_owned(w->b, *slot, SB_KIND_HOLDINGS, w->id);
-}
-
 static void each_holding(sb_walk *w, sb_connection_shm *shm, visitor visit) {
-  uint32_t slot;
-  sb_holdings_shm *chunk = next_chunk(w, &shm->holdings, &slot);
-  for (uint32_t n = 0; n < MAX_HOLDING_CHUNKS && chunk != NULL; n++, chunk = next_chunk(w, &chunk->next, &slot)) {
-    uint32_t used = SB_LOAD(&chunk->used, SB_ACQUIRE);
-    for (uint32_t i = 0; i < used && i < SB_HOLDINGS_PER_CHUNK; i++) {
-      uint64_t what = SB_LOAD(&chunk->entries[i].what, SB_ACQUIRE); /* P8 acquire */
+  sb_holdings_walk h;
+  for (sb_holdings_shm *k = sb_holdings_first(&h, w->b, shm, w->id); k != NULL; k = sb_holdings_next(&h, k)) {
+    for (uint32_t i = 0; i < sb_holdings_used(k); i++) {
+      uint64_t what = SB_LOAD(&k->entries[i].what, SB_ACQUIRE); /* P8 acquire */
       if (sb_holding_kind(what) != SB_HOLD_NONE) {
-        visit(w, what, SB_LOAD(&chunk->entries[i].where, SB_ACQUIRE));
+        visit(w, what, SB_LOAD(&k->entries[i].where, SB_ACQUIRE));
       }
     }
   }
@@ -70,7 +60,8 @@ static bool ledger_linked(sb_broker *b, uint32_t slot) {
     return false;
   }
   uint32_t at = SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, queue))->ledgers, SB_ACQUIRE);
-  for (uint32_t n = 0; at != 0 && at != slot && n < 65536u && sb_ledger_at(b, at) != NULL; n++) {
+  sb_chain chain = {0};
+  while (at != slot && !sb_chain_bites(&chain, at) && sb_ledger_at(b, at) != NULL) {
     at = SB_LOAD(&sb_ledger_at(b, at)->next, SB_ACQUIRE);
   }
   return at == slot;
@@ -172,7 +163,8 @@ static void visit_cells(sb_walk *w, uint64_t what, uint64_t where) {
 
 static void recover(sb_queue *q) {
   sb_connection *by = q->c;
-  sb_queue_resolve_closing(by->b, by, q->shm, &q->ring, sb_ring_exact_tail(by->b, &q->ring)); /* of a killed deleter */
+  (void)sb_queue_resolve_closing(by->b, by, q->shm, &q->ring,
+                                 sb_ring_exact_tail(by->b, &q->ring)); /* of a killed deleter */
   (void)sb_upkeep_reconcile(by->b, q->shm);
   (void)sb_nodes_recount(by->b, q->slot, false);
   if (sb_queue_is_open(q) && SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) {
@@ -216,16 +208,15 @@ void sb_recover_queue(sb_connection *by, uint32_t slot) {
 
 /* From its end, so that whoever goes on after a kill finds what is left. */
 static void free_holdings(sb_walk *w, sb_connection_shm *shm) {
-  uint32_t last[64], slot, n;
+  uint32_t last[64], n;
   do {
+    sb_holdings_walk h;
     n = 0;
-    for (sb_holdings_shm *chunk = next_chunk(w, &shm->holdings, &slot); chunk != NULL && n < MAX_HOLDING_CHUNKS;
-         chunk = next_chunk(w, &chunk->next, &slot)) {
-      last[n++ % 64] = slot;
+    for (sb_holdings_shm *k = sb_holdings_first(&h, w->b, shm, w->id); k != NULL; k = sb_holdings_next(&h, k)) {
+      last[n++ % 64] = h.slot;
     }
     for (uint32_t i = n; i > 0 && i + 64 > n; i--) {
-      slot = last[(i - 1) % 64];
-      (void)sb_slab_free_gen(w->b, slot, sb_slot_gen(SB_LOAD(sb_slot_header(w->b, slot), SB_ACQUIRE)));
+      sb_slab_free_now(w->b, last[(i - 1) % 64]);
       SB_CRASHPOINT("recover.holdings.freed");
     }
   } while (n > 64);
@@ -233,12 +224,10 @@ static void free_holdings(sb_walk *w, sb_connection_shm *shm) {
 }
 
 static bool in_chain(sb_walk *w, sb_connection_shm *shm, uint32_t slot) {
-  uint32_t at;
-  sb_holdings_shm *chunk = next_chunk(w, &shm->holdings, &at);
-  for (uint32_t n = 0; chunk != NULL && at != slot && n < MAX_HOLDING_CHUNKS; n++) {
-    chunk = next_chunk(w, &chunk->next, &at);
-  }
-  return chunk != NULL;
+  sb_holdings_walk h;
+  sb_holdings_shm *k = sb_holdings_first(&h, w->b, shm, w->id);
+  while (k != NULL && h.slot != slot) k = sb_holdings_next(&h, k);
+  return k != NULL;
 }
 
 /* A chunk of holdings that was allocated but never linked (announced by entry 0, or by the process slot). */
@@ -266,15 +255,13 @@ static void end_connection(sb_walk *w, sb_connection_shm *shm, const sb_holding_
   }
   free_stray(w, shm, booted);
   if (shm != NULL) {
-    uint32_t slot;
-    sb_holdings_shm *chunk = next_chunk(w, &shm->holdings, &slot);
-    for (uint32_t n = 0; n < MAX_HOLDING_CHUNKS && chunk != NULL; n++, chunk = next_chunk(w, &chunk->next, &slot)) {
-      free_stray(w, shm, SB_LOAD(&chunk->entries[0].what, SB_ACQUIRE));
+    sb_holdings_walk h;
+    for (sb_holdings_shm *k = sb_holdings_first(&h, w->b, shm, w->id); k != NULL; k = sb_holdings_next(&h, k)) {
+      free_stray(w, shm, SB_LOAD(&k->entries[0].what, SB_ACQUIRE));
     }
     sb_slab_restore_claims(w->b, shm);
     free_holdings(w, shm);
-    uint32_t record = sb_conn_slot(word);
-    (void)sb_slab_free_gen(w->b, record, sb_slot_gen(SB_LOAD(sb_slot_header(w->b, record), SB_ACQUIRE)));
+    sb_slab_free_now(w->b, sb_slot_of(w->b, shm));
   }
   SB_CRASHPOINT("recover.connection.freed");
   (void)SB_CAS(&w->b->connections[w->id], &word, sb_conn_word(SB_CONN_FREE, 0, 0, sb_conn_epoch(word)), SB_ACQ_REL);

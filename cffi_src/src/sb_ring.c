@@ -11,6 +11,9 @@ sb_status sb_ring_locate(sb_broker *b, sb_connection *c, const sb_ring *r, uint6
   sb_status status = sb_page_descend(b, c, r, position, 0, &p, &skip);
   if (status == SB_OK) {
     *ref = (sb_leaf_ref){(sb_leaf_shm *)(void *)p.page, p.first, p.gen, p.slot};
+  } else {
+    *ref = SB_NO_LEAF;
+    if (status == SB_DONE) ref->first = sb_page_behind(skip, position);
   }
   return status;
 }
@@ -28,10 +31,10 @@ bool sb_ring_next_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_re
       *position = at;
       return true;
     }
-    if (status != SB_DONE || skip >= 10) {
+    if (status != SB_DONE) {
       return false;
     }
-    at = ((at >> (6 * skip)) + 1) << (6 * skip);
+    at = sb_page_behind(skip, at);
   }
 }
 
@@ -48,7 +51,7 @@ uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r) {
     if (!sb_leaf_covers(&ref, at)) {
       sb_status status = sb_ring_locate(b, NULL, r, at, &ref);
       if (status == SB_DONE) {
-        at = (at | (SB_PAGE_CELLS - 1)) + 1;
+        at = ref.first;
         continue;
       }
       if (status != SB_OK) {
@@ -90,11 +93,10 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
     if (!sb_leaf_covers(cache, at)) {
       sb_status status = sb_ring_locate(c->b, c, r, at, cache);
       if (status == SB_DONE) {
-        at = (at | (SB_PAGE_CELLS - 1)) + 1;
+        at = cache->first;
         continue;
       }
       if (status != SB_OK) {
-        *cache = SB_NO_LEAF;
         return status;
       }
     }

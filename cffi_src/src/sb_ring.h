@@ -41,7 +41,8 @@ typedef struct {
 #define SB_MAX_STRANGE 1000u /* a page is not used again that often under one look: the word is broken */
 #define SB_NO_LEAF ((sb_leaf_ref){NULL, UINT64_MAX, 0, 0})
 
-/* SB_OK; SB_EMPTY: nothing there yet; SB_DONE: finished and freed. With `c` it creates the page (also SB_GROW ...). */
+/* SB_OK; SB_EMPTY: nothing there yet; SB_DONE: finished and freed, up to ref->first. With `c` it creates the page (also
+ * SB_GROW ...). */
 sb_status sb_ring_locate(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, sb_leaf_ref *ref);
 /* Appends; `word` gets the 27-bit generation when `open` is set, the 38-bit one when `bare`. *announce takes each
  * position before it is tried. *position: where to begin on the way in (0 = at the tail), where it went on the way out.

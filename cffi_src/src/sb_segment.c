@@ -191,11 +191,12 @@ sb_status sb_segment_map(sb_broker *b) {
   if (exist > (b->chunk_limit + b->chunks_per_segment - 1) / b->chunks_per_segment) {
     status = SB_CORRUPT;
   }
-  while (status == SB_OK && b->mapped_segments < exist) {
-    status = map_one(b, b->mapped_segments + 1);
+  uint32_t mapped = SB_LOAD(&b->mapped_segments, SB_RELAXED);
+  while (status == SB_OK && mapped < exist) {
+    status = map_one(b, mapped + 1);
     if (status == SB_OK) {
-      b->mapped_segments++;
-      uint32_t chunks = b->mapped_segments * b->chunks_per_segment;
+      SB_STORE(&b->mapped_segments, ++mapped, SB_RELAXED);
+      uint32_t chunks = mapped * b->chunks_per_segment;
       SB_STORE(&b->mapped_chunks, chunks < b->chunk_limit ? chunks : b->chunk_limit, SB_RELEASE);
     }
   }
@@ -220,5 +221,6 @@ void sb_segment_detach(sb_broker *b) {
 }
 
 bool sb_segment_valid(const sb_broker *b) {
-  return header_is_ours(b->header) && SB_LOAD(&b->header->segments, SB_ACQUIRE) >= b->mapped_segments;
+  return header_is_ours(b->header) &&
+         SB_LOAD(&b->header->segments, SB_ACQUIRE) >= SB_LOAD(&b->mapped_segments, SB_RELAXED);
 }

@@ -39,8 +39,8 @@ struct sb_broker {
   sb_word *chunks;
   sb_word *directory;
   sb_half mapped_chunks;
-  sb_word grow_again_ns; /* there was no room for another segment: until then, what there is has to do */
-  uint32_t mapped_segments;
+  sb_word grow_again_ns;   /* there was no room for another segment: until then, what there is has to do */
+  sb_half mapped_segments; /* written under map_lock; the doctor reads it without */
   uint32_t chunk_limit;
   uint32_t chunks_per_segment;
   uint64_t arena_bytes, meta_bytes;
@@ -51,7 +51,7 @@ struct sb_broker {
   uint32_t process;
   sb_half keeps_house; /* this process is the housekeeper: its own lock does not show */
   sb_half *guard;      /* on a page that a fork wipes: 1 while this is the process that attached */
-  uint64_t populated[SB_MAX_CHUNKS / 64];
+  sb_word populated[SB_MAX_CHUNKS / 64];
   char path[160]; /* "/shmbroker-<uid>.<name>" */
 };
 
@@ -79,6 +79,13 @@ static inline bool sb_chunk_ready(sb_broker *b, uint32_t chunk) {
 static inline bool sb_slot_ready(sb_broker *b, uint32_t slot) { return sb_chunk_ready(b, slot / SB_CHUNK_UNITS); }
 
 static inline void *sb_slot_at(const sb_broker *b, uint32_t slot) { return b->arena + (uint64_t)slot * SB_UNIT; }
+static inline uint32_t sb_slot_of(const sb_broker *b, const void *object) {
+  return (uint32_t)((uint64_t)((const uint8_t *)object - b->arena) / SB_UNIT);
+}
+/* May so many units from there on be touched? What is read from memory may name the last slot of all. */
+static inline bool sb_slot_holds(sb_broker *b, uint32_t slot, uint32_t units) {
+  return slot % SB_CHUNK_UNITS + units <= SB_CHUNK_UNITS && sb_slot_ready(b, slot);
+}
 static inline sb_chunk_meta_shm *sb_chunk_meta(const sb_broker *b, uint32_t chunk) {
   return (sb_chunk_meta_shm *)(void *)(b->meta + (uint64_t)chunk * SB_CHUNK_META_BYTES);
 }

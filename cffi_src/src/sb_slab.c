@@ -156,7 +156,7 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
     uint32_t n = sb_chunk_count(b), free_run = 0;
     for (uint32_t chunk = 0; chunk < n; chunk++) {
       uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
-      if (sb_chunk_state(word) == SB_CHUNK_RUN && sb_chunk_run(word) == run && sb_chunk_ready(b, chunk) &&
+      if (sb_chunk_state(word) == SB_CHUNK_RUN && sb_chunk_run(word) == run && sb_chunk_ready(b, chunk + run - 1) &&
           take(c, chunk * SB_CHUNK_UNITS, 0, run, token, gen)) {
         *slot = chunk * SB_CHUNK_UNITS;
         return SB_OK;
@@ -234,6 +234,12 @@ void sb_slab_drop_last(sb_connection *c, uint32_t slot, uint64_t header) {
 bool sb_slab_free_gen(sb_broker *b, uint32_t slot, uint64_t gen) {
   uint64_t h = SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE);
   return sb_slot_state(h) != SB_SLOT_FREE && sb_slot_gen(h) == (gen & SB_GEN_MASK) && sb_slab_free(b, slot, h);
+}
+
+void sb_slab_free_now(sb_broker *b, uint32_t slot) {
+  if (sb_slot_ready(b, slot)) {
+    (void)sb_slab_free_gen(b, slot, sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE)));
+  }
 }
 
 bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool *freed) {
@@ -345,14 +351,15 @@ uint64_t sb_slab_used(sb_broker *b) {
   return used;
 }
 
-uint64_t sb_slab_slot_bytes(const sb_broker *b, uint32_t slot) {
+uint64_t sb_slab_slot_bytes(sb_broker *b, uint32_t slot) {
   uint32_t chunk = slot / SB_CHUNK_UNITS;
   if (chunk >= b->chunk_limit) {
     return 0;
   }
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
   if (sb_chunk_state(word) == SB_CHUNK_RUN) {
-    return slot % SB_CHUNK_UNITS == 0 ? sb_chunk_run(word) * SB_CHUNK_BYTES : 0;
+    uint32_t run = sb_chunk_run(word); /* it may go on in a segment that nobody touched yet */
+    return slot % SB_CHUNK_UNITS == 0 && run > 0 && sb_chunk_ready(b, chunk + run - 1) ? run * SB_CHUNK_BYTES : 0;
   }
   unsigned cls = sb_chunk_class(word);
   if (sb_chunk_state(word) != SB_CHUNK_CLASS || cls < 1 || cls >= SB_MESSAGE_CLASSES + SB_KIND_COUNT) {

@@ -40,6 +40,8 @@ void sb_slab_flush_freed(sb_connection *c);
 bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected);
 /* Frees a structural slot of that generation, whatever its state. */
 bool sb_slab_free_gen(sb_broker *b, uint32_t slot, uint64_t gen);
+/* The same of the generation it has: for its owner, or the reaper of it. */
+void sb_slab_free_now(sb_broker *b, uint32_t slot);
 /* The object of that kind in a slot whose number was read from shared memory; NULL when there cannot be one. */
 void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind);
 void sb_slab_return_cache(sb_connection *c);
@@ -48,7 +50,19 @@ void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead);
 uint64_t sb_slab_used(sb_broker *b);
 /* Bytes of the chunks that are kept for structures, those reserved for them included, and of the others in use. */
 void sb_slab_kept(sb_broker *b, uint64_t *structures, uint64_t *bodies);
-/* How long is the slot (bytes), 0 when it is not the start of one. */
-uint64_t sb_slab_slot_bytes(const sb_broker *b, uint32_t slot);
+/* How long is the slot (bytes), 0 when it is not the start of one. A run of chunks is mapped to its end then. */
+uint64_t sb_slab_slot_bytes(sb_broker *b, uint32_t slot);
+
+/* Follows a chain whose links are slot numbers in shared memory: true where it bites its own tail (Brent's algorithm). */
+typedef struct {
+  uint32_t seen, steps, lap;
+} sb_chain;
+static inline bool sb_chain_bites(sb_chain *k, uint32_t slot) {
+  bool bites = slot == k->seen;
+  if (k->steps++ == k->lap) {
+    *k = (sb_chain){slot, 0, 2 * k->lap + 1};
+  }
+  return bites;
+}
 
 #endif

@@ -21,10 +21,10 @@ static bool holds_messages(sb_broker *b, const sb_ring *r, uint64_t end) {
   return false;
 }
 
-void sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position) {
+bool sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position) {
   sb_leaf_ref leaf;
   if (sb_ring_locate(b, NULL, r, position, &leaf) != SB_OK) {
-    return;
+    return false;
   }
   sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
   uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
@@ -34,7 +34,7 @@ void sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm,
     uint64_t closed = sb_cell_bare(SB_CELL_CLOSED, leaf.gen);
     if (refuse) {
       (void)sb_ring_drop(c, r, &leaf, position, word);
-      return;
+      return true;
     }
     (void)SB_CAS(&cell->word, &word, closed, SB_SEQ_CST);
   }
@@ -44,6 +44,7 @@ void sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm,
       (void)SB_CAS(&shm->state, &state, (state & ~UINT64_C(3)) | SB_QUEUE_CLOSED, SB_SEQ_CST);
     }
   }
+  return true;
 }
 
 sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed) {
@@ -55,10 +56,10 @@ sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *
   sb_status status;
   while ((status = sb_ring_append(q->c, &q->ring, &q->tail_leaf, SB_CELL_CLOSING | flags, SB_APPEND_BARE, NULL,
                                   &position)) == SB_CLOSED_CELL) {
-    sb_queue_resolve_closing(q->c->b, q->c, q->shm, &q->ring, position);
-    if (!sb_queue_is_open(q)) {
+    bool resolved = sb_queue_resolve_closing(q->c->b, q->c, q->shm, &q->ring, position);
+    if (!resolved || !sb_queue_is_open(q)) {
       sb_hinting(q->ledger, -1);
-      return SB_DELETED;
+      return resolved ? SB_DELETED : SB_CORRUPT;
     }
   }
   if (status != SB_OK) {
@@ -71,7 +72,7 @@ sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *
     return status;
   }
   SB_CRASHPOINT("queue.close.closing");
-  sb_queue_resolve_closing(q->c->b, q->c, q->shm, &q->ring, position);
+  (void)sb_queue_resolve_closing(q->c->b, q->c, q->shm, &q->ring, position);
   if (sb_queue_is_open(q)) {
     return if_unused && SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0 ? SB_IN_USE : SB_NOT_EMPTY;
   }
@@ -158,17 +159,15 @@ bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
       if (sb_ring_open(b, level, id, &r)) sb_ring_destroy(c, &r);
     }
     uint64_t gen = let_go(c, level);
-    SB_STORE(&q->levels, next, SB_RELEASE); /* one by one: whoever goes on after a kill finds the others */
-    (void)sb_slab_free_gen(b, level, gen);
-    level = next;
+    SB_STORE(&q->levels, next, SB_RELEASE);             /* one by one: whoever goes on after a kill finds the others */
+    level = sb_slab_free_gen(b, level, gen) ? next : 0; /* one that is free already: the chain is broken */
   }
   uint32_t ledger = SB_LOAD(&q->ledgers, SB_ACQUIRE);
   while (sb_ledger_at(b, ledger) != NULL) {
     uint32_t next = SB_LOAD(&((sb_ledger_shm *)sb_slot_at(b, ledger))->next, SB_ACQUIRE);
     uint64_t gen = let_go(c, ledger);
     SB_STORE(&q->ledgers, next, SB_RELEASE);
-    (void)sb_slab_free_gen(b, ledger, gen);
-    ledger = next;
+    ledger = sb_slab_free_gen(b, ledger, gen) ? next : 0;
   }
   uint64_t gen = let_go(c, slot);
   SB_STORE(&q->state, SB_QUEUE_NONE | SB_PUT(incarnation + 1, 2), SB_RELEASE);
@@ -243,7 +242,7 @@ static reading read_queue(sb_broker *b, sb_queue_shm *q, const sb_ring *r) {
       if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(b, slot) &&
           sb_slot_ready(b, slot)) {
         n.ready++;
-        n.ready_bytes += ((const sb_message_shm *)sb_slot_at(b, slot))->body_length;
+        n.ready_bytes += sb_peek_length(b, slot);
       }
     }
   }
@@ -264,7 +263,7 @@ enum hints { RIGHT, SET_RIGHT, BUSY };
 
 static enum hints reconcile(sb_broker *b, sb_queue_shm *q) {
   sb_ring r;
-  uint32_t slot = (uint32_t)((uint64_t)((uint8_t *)q - b->arena) / SB_UNIT);
+  uint32_t slot = sb_slot_of(b, q);
   uint64_t before, after;
   if (!sb_queue_tracks(q) || !sb_ring_open(b, slot, SB_RING_CELLS, &r)) {
     return RIGHT;
@@ -308,8 +307,8 @@ uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool
   if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
     return 0;
   }
-  sb_message_shm *m = sb_slot_at(b, slot);
-  uint64_t due = m->due_ns, expires = m->expires_ns;
+  sb_message_shm m = sb_peek_message(b, slot);
+  uint64_t due = m.due_ns, expires = m.expires_ns;
   if (SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE) != word) {
     return now_ns; /* it changed while we looked: at once again */
   }
@@ -378,7 +377,7 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
   sb_ledger_shm *from = q->ledger, *to = target->ledger;
   SB_STORE(&from->target_queue, target->slot, SB_RELAXED);
   SB_STORE(&from->target_position, UINT64_MAX, SB_RELAXED);
-  SB_STORE(&from->target_ledger, (uint64_t)((uint8_t *)to - b->arena) / SB_UNIT, SB_RELAXED);
+  SB_STORE(&from->target_ledger, sb_slot_of(b, to), SB_RELAXED);
   SB_STORE(&from->target_before, SB_LOAD(&to->counters[SB_COUNT_ADDED], SB_RELAXED), SB_RELAXED);
   SB_STORE(&from->target_before_bytes, SB_LOAD(&to->counters[SB_COUNT_ADDED_BYTES], SB_RELAXED), SB_RELAXED);
   sb_intent_begin(from, SB_INTENT_MOVE, SB_COUNT_MOVED, t.position,
@@ -393,9 +392,9 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
   uint64_t word = (uint64_t)SB_CELL_REMOVING | SB_PUT(t.slot, 4) | SB_PUT(ref, 32) | SB_PUT(c->id, 37);
   while ((status = sb_ring_append(c, &target->ring, &target->tail_leaf, word, SB_APPEND_OWNED, &from->target_position,
                                   &position)) == SB_CLOSED_CELL) {
-    sb_queue_resolve_closing(b, c, target->shm, &target->ring, position);
-    if (!sb_queue_is_open(target)) {
-      status = SB_DELETED;
+    bool resolved = sb_queue_resolve_closing(b, c, target->shm, &target->ring, position);
+    if (!resolved || !sb_queue_is_open(target)) {
+      status = resolved ? SB_DELETED : SB_CORRUPT;
       break;
     }
   }
@@ -412,11 +411,10 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
     make_ready(q, token);
     return status;
   }
-  sb_leaf_ref leaf;
-  (void)sb_ring_locate(b, NULL, &target->ring, position, &leaf); /* pinned by our own cell */
-  SB_STORE(&sb_leaf_cell(&leaf, position)->side,
+  const sb_leaf_ref *leaf = &target->tail_leaf; /* where it was appended; pinned by our own cell */
+  SB_STORE(&sb_leaf_cell(leaf, position)->side,
            sb_side_word(t.gen, sb_side_count(t.side), t.side & SB_SIDE_REDELIVERED), SB_RELEASE);
-  sb_holding_set(b, target_token, sb_holding_what(SB_HOLD_CELL, target->slot, leaf.slot), position);
+  sb_holding_set(b, target_token, sb_holding_what(SB_HOLD_CELL, target->slot, leaf->slot), position);
   if (t.message->expires_ns != 0) sb_queue_schedule(target, position);
   SB_CRASHPOINT("queue.move.linked"); /* the target cell names us: from here on a reaper finishes the move */
   sb_ledger_count(to, SB_COUNT_ADDED_BYTES, bytes);

@@ -3,11 +3,10 @@
 
 #include "sb_slab.h"
 
-/* The viewers' words of a slot; NULL when its body is never viewed, or its header cannot be believed. */
-static _Atomic uint16_t *viewers(sb_broker *b, uint32_t slot) {
-  const sb_message_shm *m = sb_slot_at(b, slot);
-  uint64_t offset = m->body_offset;
-  return m->body_length > SB_INLINE_BODY && offset >= sizeof *m + SB_VIEWERS_BYTES &&
+_Atomic uint16_t *sb_view_words(sb_broker *b, uint32_t slot) {
+  sb_message_shm m = sb_peek_message(b, slot); /* a reaper may find the slot filled anew */
+  uint64_t offset = m.body_offset;
+  return m.body_length > SB_INLINE_BODY && offset % 64 == 0 && offset >= sizeof m + SB_VIEWERS_BYTES &&
                  offset < sb_slab_slot_bytes(b, slot)
              ? (_Atomic uint16_t *)(void *)((uint8_t *)sb_slot_at(b, slot) + offset - SB_VIEWERS_BYTES)
              : NULL;
@@ -19,13 +18,13 @@ unsigned sb_view_clear_reference(uint64_t header) {
 }
 
 void sb_view_not(sb_broker *b, uint32_t slot, unsigned ref) {
-  _Atomic uint16_t *viewer = viewers(b, slot);
+  _Atomic uint16_t *viewer = sb_view_words(b, slot);
   if (viewer != NULL) SB_STORE(&viewer[ref], 0, SB_RELAXED);
 }
 
 sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token) {
   sb_broker *b = c->b;
-  _Atomic uint16_t *viewer = viewers(b, t->slot);
+  _Atomic uint16_t *viewer = sb_view_words(b, t->slot);
   sb_status status = viewer != NULL ? sb_holding_take(c, token) : SB_CORRUPT;
   if (status != SB_OK) {
     return status;
@@ -48,7 +47,8 @@ sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token) {
 
 static void drop(sb_broker *b, uint64_t what, uint64_t where) {
   bool freed;
-  (void)sb_slab_drop(b, sb_holding_slot(what), where >> 8, (unsigned)(where & 0xffu) % SB_MAX_REFS, &freed);
+  if (sb_slot_ready(b, sb_holding_slot(what)))
+    (void)sb_slab_drop(b, sb_holding_slot(what), where >> 8, (unsigned)(where & 0xffu) % SB_MAX_REFS, &freed);
 }
 
 void sb_view_end(sb_connection *c, uint64_t token) {
@@ -73,9 +73,9 @@ void sb_view_recover(sb_broker *b, unsigned id, uint64_t what, uint64_t where) {
     return;
   }
   uint64_t h = SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE);
-  _Atomic uint16_t *viewer = viewers(b, slot);
+  _Atomic uint16_t *viewer = sb_view_words(b, slot);
   if (viewer != NULL && sb_slot_state(h) == SB_SLOT_PUBLISHED && sb_slot_gen(h) == where >> 8 &&
-      (sb_slot_refs(h) >> ref & 1) != 0 && SB_LOAD(&viewer[ref], SB_RELAXED) == id) {
+      (sb_slot_refs(h) >> ref & 1) != 0 && sb_peek_viewer(&viewer[ref]) == id) {
     drop(b, what, where);
   }
 }

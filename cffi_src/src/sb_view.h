@@ -36,6 +36,8 @@ sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token);
 void sb_view_end(sb_connection *c, uint64_t token);
 /* The reaper's part: drops the view a holding of connection `id` names. */
 void sb_view_recover(sb_broker *b, unsigned id, uint64_t what, uint64_t where);
+/* The viewers' words of a slot; NULL when its body is never viewed, or its header cannot be believed. */
+_Atomic uint16_t *sb_view_words(sb_broker *b, uint32_t slot);
 /* That reference is about to become a cell's. */
 void sb_view_not(sb_broker *b, uint32_t slot, unsigned ref);
 /* A reference of the slot that is clear, never the first; SB_MAX_REFS when there is none. */

@@ -31,7 +31,7 @@ static sb_status borrow(sb_queue *q, uint32_t flags, uint32_t bytes, uint32_t *n
 }
 
 static void give_back(sb_queue *q, uint32_t flags, uint32_t node, uint64_t token) {
-  bool keep = (flags & SB_NODE_ROOM) == 0 && !q->c->closed && sb_queue_is_open(q);
+  bool keep = (flags & SB_NODE_ROOM) == 0 && !sb_closed(q->c) && sb_queue_is_open(q);
   q->busy--;
   if (keep && q->waiter_count < SB_WAITERS_KEPT) {
     q->waiters[q->waiter_count].node = node;
@@ -49,23 +49,31 @@ void sb_waiter_close(sb_queue *q) {
 }
 
 /* What somebody waits for. These read hints and one cell, and change nothing. */
-typedef bool (*wish)(sb_queue *q, uint64_t bytes);
-static bool message_there(sb_queue *q, uint64_t bytes) {
+typedef bool (*wish)(sb_queue *q, uint64_t bytes, sb_leaf_ref *leaf);
+static bool message_there(sb_queue *q, uint64_t bytes, sb_leaf_ref *leaf) {
   (void)bytes;
-  return !sb_queue_is_open(q) || sb_queue_looks_ready(q);
+  return !sb_queue_is_open(q) || sb_queue_seems_ready(q, leaf);
 }
-static bool room_there(sb_queue *q, uint64_t bytes) { return !sb_queue_is_open(q) || sb_limits_room(q->shm, 1, bytes); }
+static bool room_there(sb_queue *q, uint64_t bytes, sb_leaf_ref *leaf) {
+  (void)leaf;
+  return !sb_queue_is_open(q) || sb_limits_room(q->shm, 1, bytes);
+}
 
 static long cores(void) {
-  static long n;
-  if (n == 0) n = sysconf(_SC_NPROCESSORS_ONLN);
+  static _Atomic long known; /* relaxed: whoever asks first, all get the same answer */
+  long n = atomic_load_explicit(&known, SB_RELAXED);
+  if (n == 0) {
+    n = sysconf(_SC_NPROCESSORS_ONLN);
+    atomic_store_explicit(&known, n, SB_RELAXED);
+  }
   return n;
 }
 
 static bool look_until(sb_queue *q, wish fulfilled, uint64_t bytes, uint64_t end_ns) {
+  sb_leaf_ref leaf = SB_NO_LEAF;
   do {
     for (int i = 0; i < 16; i++) {
-      if (fulfilled(q, bytes)) {
+      if (fulfilled(q, bytes, &leaf)) {
         return true;
       }
       sb_pause();
@@ -85,22 +93,26 @@ static bool spin(sb_queue *q, wish fulfilled, uint64_t bytes, uint64_t end_ns) {
 /* Whoever waits in the list is served first: nobody looks for a message out of turn. */
 static bool others_wait(const sb_queue *q) { return SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0; }
 
+static uint32_t spin_ns(const sb_queue *q) { return atomic_load_explicit(&q->spin_ns, SB_RELAXED); }
+static void spin_next(sb_queue *q, uint32_t ns) { atomic_store_explicit(&q->spin_ns, ns, SB_RELAXED); }
+
 /* A queue where it never helps stops trying. */
 static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
-  uint64_t end = sb_now_ns() + q->spin_ns;
-  if (q->spin_ns < SPIN_MIN_NS || cores() < 2 || end > deadline_ns) {
-    q->spin_ns += 32; /* now and then it is tried again */
+  uint32_t ns = spin_ns(q);
+  uint64_t end = sb_now_ns() + ns;
+  if (ns < SPIN_MIN_NS || cores() < 2 || end > deadline_ns) {
+    spin_next(q, ns + 32); /* now and then it is tried again */
     return false;
   }
   bool found = spin(q, message_there, 0, end);
-  q->spin_ns = found ? SPIN_MAX_NS : q->spin_ns / 2;
+  spin_next(q, found ? SPIN_MAX_NS : ns / 2);
   return found;
 }
 
 static sb_status try_take(sb_queue *q, sb_taken *t) {
   uint64_t token;
   bool stopping = SB_LOAD(&q->c->b->header->closing, SB_ACQUIRE) != 0;
-  sb_status status = q->c->closed ? SB_CLOSED : stopping ? SB_STOPPING : sb_holding_take(q->c, &token);
+  sb_status status = sb_closed(q->c) ? SB_CLOSED : stopping ? SB_STOPPING : sb_holding_take(q->c, &token);
   if (status == SB_OK) {
     status = sb_queue_acquire(q, token, t);
     if (status != SB_OK) {
@@ -135,7 +147,7 @@ void sb_waiter_end(sb_queue *q, sb_wait *w) {
 }
 
 sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t) {
-  if (q->spin_ns < SPIN_MAX_NS || cores() < 2 || others_wait(q) ||
+  if (spin_ns(q) < SPIN_MAX_NS || cores() < 2 || others_wait(q) ||
       !look_until(q, message_there, 0, sb_now_ns() + limit_ns)) { /* too short to count us among those who spin */
     return SB_EMPTY;
   }
@@ -195,7 +207,7 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, sb_taken *t) {
 
 /* A consumer makes room in a moment, if it is at work. Not past those who wait in the list. */
 static bool spin_for_room(sb_queue *q, uint64_t bytes) {
-  return cores() > 1 && !q->c->closed && SB_LOAD(&q->shm->room_waiting, SB_RELAXED) <= 0 &&
+  return cores() > 1 && !sb_closed(q->c) && SB_LOAD(&q->shm->room_waiting, SB_RELAXED) <= 0 &&
          spin(q, room_there, bytes, sb_now_ns() + SPIN_FOR_ROOM_NS);
 }
 
@@ -225,7 +237,7 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   if (memory && soon < until) until = soon; /* slots that hints lost are found by trying again */
   bool room = !memory && sb_limits_room(q->shm, 1, bytes);
   sb_unlock(&c->lock);
-  if (!room && sb_queue_is_open(q) && !c->closed) {
+  if (!room && sb_queue_is_open(q) && !sb_closed(c)) {
     (void)sb_wake_sleep(wake, armed, until, &interrupted);
   }
   sb_lock(&c->lock);
@@ -234,7 +246,7 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   leave(q, node, flags);
   give_back(q, flags, node, token);
   bool stopping = SB_LOAD(&c->b->header->closing, SB_ACQUIRE) != 0;
-  status = c->closed                    ? SB_CLOSED
+  status = sb_closed(c)                 ? SB_CLOSED
            : stopping                   ? SB_STOPPING
            : interrupted                ? SB_INTERRUPTED
            : sb_now_ns() >= deadline_ns ? SB_TIMEOUT
@@ -255,17 +267,17 @@ static void spin_for_row(sb_consumer *k, uint64_t deadline_ns) {
   }
   sb_subscription *s = &k->subscriptions[0];
   sb_lock(&c->lock);
-  bool at_work = SB_LOAD(&s->q->shm->interested, SB_SEQ_CST) <= 1 && !k->closed && !c->closed &&
-                 s->q->spin_ns >= SPIN_MIN_NS && cores() >= 2 && !k->suspended && !k->starved &&
+  bool at_work = SB_LOAD(&s->q->shm->interested, SB_SEQ_CST) <= 1 && !k->closed && !sb_closed(c) &&
+                 spin_ns(s->q) >= SPIN_MIN_NS && cores() >= 2 && !k->suspended && !k->starved &&
                  k->row_first == k->row_end && !sb_consumer_higher_wants(c->b, s->q->shm, k->priority) &&
                  sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
   sb_unlock(&c->lock);
   if (!at_work) {
-    s->q->spin_ns += 32;
+    spin_next(s->q, spin_ns(s->q) + 32);
   } else {
     (void)spin_for_message(s->q, deadline_ns);
     sb_lock(&c->lock);
-    if (!k->closed && !c->closed)
+    if (!k->closed && !sb_closed(c))
       sb_consumer_pull(k); /* takes what is there; else it is INTERESTED, and looks again (P3) */
     sb_unlock(&c->lock);
   }
@@ -276,7 +288,7 @@ sb_status sb_waiter_row(sb_consumer *k, uint64_t deadline_ns) {
   for (;;) {
     uint32_t word = SB_OR(&k->local, 1u, SB_SEQ_CST) | 1u; /* odd: somebody sleeps */
     sb_lock(&k->c->lock);
-    bool ready = k->row_first != k->row_end || sb_consumer_orphaned(k), closed = k->closed || k->c->closed;
+    bool ready = k->row_first != k->row_end || sb_consumer_orphaned(k), closed = k->closed || sb_closed(k->c);
     bool stopping = SB_LOAD(&k->c->b->header->closing, SB_ACQUIRE) != 0;
     sb_unlock(&k->c->lock);
     if (ready || closed || stopping) {

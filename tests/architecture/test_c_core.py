@@ -20,7 +20,7 @@ LAYERS = (
     {"shmbroker", "shmbroker.cdef"},
     {"sb_atomic", "sb_layout", "sb_status"},
     {"sb_segment"},
-    {"sb_wait", "sb_liveness"},
+    {"sb_wait", "sb_liveness", "sb_peek"},
     {"sb_connection"},
     {"sb_chunk"},
     {"sb_slab"},

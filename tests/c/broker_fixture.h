@@ -38,7 +38,7 @@ static void file_name(char *out, size_t size, const char *path, const char *suff
 static bool make_file(const char *path, const char *suffix, uint64_t bytes, const void *front, size_t front_bytes) {
   char name[160], hidden[200];
   file_name(name, sizeof name, path, suffix);
-  snprintf(hidden, sizeof hidden, "%s.tmp-%d", name, (int)getpid());
+  snprintf(hidden, sizeof hidden, "%s.tmp-%d", name, (int)gettid());
   int fd = open(hidden, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0 || (bytes != 0 && posix_fallocate(fd, 0, (off_t)bytes) != 0)) die("making a file", fd);
   if (front_bytes != 0 && pwrite(fd, front, front_bytes, 0) != (ssize_t)front_bytes) die("writing a file", fd);

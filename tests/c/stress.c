@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Threads that do everything at once over one mapping of one broker, for a race detector to watch.
+ *
+ * ThreadSanitizer does not see that two mappings are the same memory, so all threads share one attachment; a connection has
+ * one thread or, as in an application with threads, two and the one that fills its consumers' rows. The work is a fixed
+ * number of messages. At the end each message was settled exactly once, a ring has lost what it counts as replaced, the
+ * accounts are even, the doctor finds nothing, and all memory is free again.
+ *
+ *   stress [messages of each producer]
+ */
+#include "stress_work.h"
+
+#define SECONDS 240
+#define CHUNKS 72u
+
+/* ---- all of them ---- */
+
+typedef struct {
+  void (*work)(worker *);
+  bool beside; /* shares the connection and the handles of the one before it */
+  bool produces;
+} role;
+
+static const role ROLES[] = {{produce_jobs, false, true},  {produce_jobs, true, true},  {produce_limited, false, true},
+                             {produce_long, false, true},  {produce_ring, false, true}, {produce_ring, false, true},
+                             {take, false, false},         {take, true, false},         {take_batches, false, false},
+                             {take_waiting, false, false}, {take_waiting, true, false}, {consume, false, false},
+                             {consume, false, false},      {move, false, false},        {browse, false, false},
+                             {examine, false, false},      {come_and_go, false, true},  {come_and_go, false, true},
+                             {configure, false, true},     {keep_house, false, false}};
+#define WORKERS (sizeof ROLES / sizeof ROLES[0])
+
+static worker workers[WORKERS];
+
+static void *run(void *argument) {
+  worker *w = argument;
+  ROLES[w - workers].work(w);
+  return NULL;
+}
+
+static void begin(size_t i) {
+  worker *w = &workers[i];
+  if (ROLES[i].beside) {
+    *w = workers[i - 1];
+  } else {
+    w->t = keeper;
+    w->t.c = connect_to(&w->t);
+    join_all(w);
+  }
+  w->random = i + 1;
+  w->buffer = malloc(BUFFER * 4);
+}
+
+static void leave(size_t i) {
+  worker *w = &workers[i];
+  free(w->buffer);
+  if (!ROLES[i].beside) {
+    (void)sb_disconnect(w->t.c);
+    for (int kind = 0; kind < QUEUES; kind++) sb_free_queue(w->q[kind]);
+    (void)sb_forget(w->t.c);
+    sb_free_connection(w->t.c);
+  }
+}
+
+/* ---- afterwards ---- */
+
+static void check_accounts(int kind, uint32_t slot) {
+  sb_queue_facts f;
+  (void)sb_describe(keeper.c, slot, &f);
+  uint64_t gone = f.acked + f.expired + f.killed + f.replaced + f.dropped + f.dead_lettered + f.moved;
+  if (f.ready != 0 || f.delivering != 0 || f.scheduled != 0 || f.bytes != 0 || f.added != gone)
+    complain("%s: ready %llu delivering %llu scheduled %llu bytes %llu; added %llu, gone %llu", KINDS[kind].name,
+             (unsigned long long)f.ready, (unsigned long long)f.delivering, (unsigned long long)f.scheduled,
+             (unsigned long long)f.bytes, (unsigned long long)f.added, (unsigned long long)gone);
+}
+
+static void check_all(uint64_t memory_before) {
+  worker last = {.t = keeper, .buffer = malloc(BUFFER)};
+  uint64_t memories[QUEUES][9] = {0}, removed;
+  int32_t holder;
+  sb_finding found[4];
+  sb_broker_facts f;
+  join_all(&last);
+  while (get(&last.t, last.q[RING], last.buffer, true) != 0) {
+  }
+  for (int i = 0; i < 24; i++) keep_house_of(&last, memories);
+  uint32_t n = sb_check(keeper.c, found, 4);
+  if (n != 0)
+    complain("sb_check: %u findings, the first: code %u which %u slot %u found %llu expected %llu", n, found[0].code,
+             found[0].which, found[0].slot, (unsigned long long)found[0].found, (unsigned long long)found[0].expected);
+  for (int kind = 0; kind < QUEUES; kind++) {
+    check_accounts(kind, last.q[kind]->slot);
+    (void)sb_delete(last.q[kind], false, false, FOREVER, &holder, &removed);
+    sb_free_queue(last.q[kind]);
+  }
+  for (int i = 0; i < 3; i++) (void)sb_housekeeper_sweep(keeper.c, FOREVER);
+  sb_broker_describe(keeper.b, &f, true);
+  if (f.memory_used != memory_before)
+    complain("memory: %llu bytes in use, %llu before", (unsigned long long)f.memory_used,
+             (unsigned long long)memory_before);
+  if (f.connections != 1) complain("%u connections are left", f.connections);
+  for (uint64_t id = 1; id < atomic_load(&next_id); id++) {
+    if (atomic_load(&settled[id]) > 1) complain("message %llu was settled twice", (unsigned long long)id);
+  }
+  free(last.buffer);
+}
+
+/* While a broker is being stopped, consumers are dropped and connections closed in any order. */
+static void stop_all(void) {
+  test_broker t = keeper;
+  sb_status status;
+  t.c = connect_to(&t);
+  (void)declare(&t, "last", (sb_settings)FREELY);
+  sb_queue *q = open_queue(&t, "last");
+  sb_consumer *dropped = sb_consume(t.c, &q, 1, 4, 0, 0, 0, &status), *closed = NULL;
+  if (dropped != NULL) closed = sb_consume(t.c, &q, 1, 4, 0, 0, 0, &status);
+  if (closed == NULL) die("sb_consume", (int)status);
+  sb_broker_set_closing(t.b, 1);
+  if (sb_consume(t.c, &q, 1, 4, 0, 0, 0, &status) != NULL) complain("a broker that is being stopped is consumed");
+  sb_free_consumer(dropped);
+  (void)sb_connection_run_io(t.c); /* tells the consumers, and ends */
+  (void)sb_disconnect(t.c);
+  sb_free_consumer(closed);
+  sb_free_queue(q);
+  (void)sb_forget(t.c);
+  sb_free_connection(t.c);
+}
+
+static void stress(const char *name) {
+  pthread_t threads[WORKERS];
+  sb_broker_facts f;
+  alarm(SECONDS);
+  settled = calloc(WORKERS * amount + 1, sizeof *settled);
+  make_broker(&keeper, name, CHUNKS);
+  attach(&keeper);
+  keeper.c = connect_to(&keeper);
+  sb_broker_describe(keeper.b, &f, true);
+  for (int kind = 0; kind < QUEUES; kind++) {
+    if (declare(&keeper, KINDS[kind].name, KINDS[kind].settings) != SB_OK) die("sb_declare", kind);
+  }
+  for (size_t i = 0; i < WORKERS; i++) {
+    begin(i);
+    producing += ROLES[i].produces;
+  }
+  for (size_t i = 0; i < WORKERS; i++) {
+    if (pthread_create(&threads[i], NULL, run, &workers[i]) != 0) die("pthread_create", (int)i);
+  }
+  for (size_t i = 0; i < WORKERS; i++) (void)pthread_join(threads[i], NULL);
+  for (size_t i = 0; i < WORKERS; i++) leave(i);
+  check_all(f.memory_used);
+  stop_all();
+  (void)sb_disconnect(keeper.c);
+  (void)sb_forget(keeper.c);
+  sb_free_connection(keeper.c);
+  sb_broker_detach(keeper.b);
+  free((void *)settled);
+  if (!failed) printf("ok %llu messages\n", (unsigned long long)next_id - 1);
+  fflush(stdout);
+}
+
+/* In a process of its own: whatever happens there, nothing stays behind. */
+int main(int count, char **arguments) {
+  char name[64], path[96];
+  int status;
+  if (count > 1) amount = strtoull(arguments[1], NULL, 10);
+  snprintf(name, sizeof name, "stress-%d", (int)getpid());
+  pid_t pid = fork();
+  if (pid == 0) {
+    stress(name);
+    exit(failed);
+  }
+  (void)waitpid(pid, &status, 0);
+  snprintf(path, sizeof path, "/shmbroker-%u.%s", (unsigned)getuid(), name);
+  remove_files(path);
+  if (WIFSIGNALED(status)) printf("FAIL signal %d\n", WTERMSIG(status));
+  return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+}
