@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applies small faults to a copy of the C core, one at a time, and says which evidence finds each.
 
-``python tests/mutations/run.py [--all-evidence] [NAME ...]`` ends with exit code 0 if each fault was found.
+``python tests/mutations/run.py [--all-evidence] [NAME ...]`` ends with exit code 0 if each fault was found. The faults
+stand in ``faults.toml``.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from mutants import MUTANTS, Mutant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,31 @@ OTHERS: tuple[tuple[str, ...], ...] = (
     ("kill_at_step", "-every", "5"),
     ("races", "-kind", "kills"),
 )
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is replaced in a file of the core, and the program of the C tests that is expected to find it."""
+
+    name: str
+    file: str
+    edits: tuple[tuple[str, str], ...]
+    evidence: tuple[str, ...]
+
+
+def faults() -> list[Fault]:
+    """All faults there are."""
+    with Path(__file__).with_name("faults.toml").open("rb") as file:
+        tables = tomllib.load(file)["fault"]
+    return [
+        Fault(
+            name=table["name"],
+            file=table["file"],
+            edits=tuple((edit["before"], edit["after"]) for edit in table["edit"]),
+            evidence=tuple(table["evidence"]),
+        )
+        for table in tables
+    ]
 
 
 def tool(name: str) -> str:
@@ -80,25 +106,25 @@ def finds(evidence: Sequence[str]) -> bool:
             return True
 
 
-def changed(mutant: Mutant, text: str) -> str:
+def changed(fault: Fault, text: str) -> str:
     """The text of its file with the fault."""
-    for before, after in mutant.edits:
+    for before, after in fault.edits:
         if text.count(before) != 1:
-            message = f"mutant {mutant.name!r}: {before!r} stands {text.count(before)} times in {mutant.file}, not once"
+            message = f"fault {fault.name!r}: {before!r} stands {text.count(before)} times in {fault.file}, not once"
             raise ValueError(message)
         text = text.replace(before, after)
     return text
 
 
-def try_mutant(mutant: Mutant, others: Sequence[Sequence[str]], *, all_evidence: bool) -> list[str]:
+def try_fault(fault: Fault, others: Sequence[Sequence[str]], *, all_evidence: bool) -> list[str]:
     """The evidence that finds the fault, its own or the others; only the first, unless all is asked for."""
-    path = WORK / "cffi_src" / "src" / mutant.file
+    path = WORK / "cffi_src" / "src" / fault.file
     original = path.read_text(encoding="utf-8")
-    path.write_text(changed(mutant, original), encoding="utf-8")
+    path.write_text(changed(fault, original), encoding="utf-8")
     try:
         build()
         found = []
-        for evidence in (mutant.evidence, *others):
+        for evidence in (fault.evidence, *others):
             if finds(evidence):
                 found.append(" ".join(evidence))
                 if not all_evidence:
@@ -115,24 +141,26 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--own-evidence", action="store_true", help="only try the evidence that a fault names")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of the faults to try; all, if none is given")
     options = parser.parse_args(arguments)
-    unknown = set(options.names) - {mutant.name for mutant in MUTANTS}
+    known = faults()
+    unknown = set(options.names) - {fault.name for fault in known}
     if unknown:
         parser.error(f"there is no fault {', '.join(sorted(unknown))}")
-    mutants = [mutant for mutant in MUTANTS if not options.names or mutant.name in options.names]
+    chosen = [fault for fault in known if not options.names or fault.name in options.names]
     copy_sources()
     build()
-    for evidence in sorted({mutant.evidence for mutant in mutants}):
+    for evidence in sorted({fault.evidence for fault in chosen}):
         if finds(evidence):
-            print(f"{' '.join(evidence)} fails without any fault")
+            sys.stdout.write(f"{' '.join(evidence)} fails without any fault\n")
             return 1
     survivors = 0
-    for mutant in mutants:
+    for fault in chosen:
         begin = time.monotonic()
-        found = try_mutant(mutant, () if options.own_evidence else OTHERS, all_evidence=options.all_evidence)
+        found = try_fault(fault, () if options.own_evidence else OTHERS, all_evidence=options.all_evidence)
         survivors += not found
-        verdict = "; ".join(found) or "SURVIVED"
-        print(f"{mutant.name:46} {mutant.file:16} {verdict:50} {time.monotonic() - begin:6.1f} s", flush=True)
-    print(f"{len(mutants)} faults, {len(mutants) - survivors} found, {survivors} survived")
+        seconds = time.monotonic() - begin
+        sys.stdout.write(f"{fault.name:46} {fault.file:16} {'; '.join(found) or 'SURVIVED':50} {seconds:6.1f} s\n")
+        sys.stdout.flush()
+    sys.stdout.write(f"{len(chosen)} faults, {len(chosen) - survivors} found, {survivors} survived\n")
     return survivors != 0
 
 

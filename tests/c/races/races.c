@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Tries the C core in every order of its shared steps, within bounds, and at random beyond them.
  *
- *   races [-quick | -full] [-random RUNS] [-seed N] [-kind orders|kills|delays|random] [SCENARIO ...]
+ *   races [-quick | -full] [-most N] [-random RUNS] [-seed N] [-kind orders|kills|delays|random] [SCENARIO ...]
  *   races -replay KIND SCHEDULE SCENARIO
  *
  * Each scenario is tried in up to four ways: all orders; all orders with one death at any write, and its reaping beside
  * the others; all orders where stores are seen late; random orders with deaths. For each, the table says how many
- * schedules there were, how many words several actors used, and whether all within the bounds were tried.
+ * schedules there were, how many ends of different memory, how many words several actors used, and the bound within which
+ * all were tried; "cut off" where `-most` ended a search before.
  */
 #include <time.h>
 
@@ -36,7 +37,7 @@ static const way QUICK[] = {
 };
 
 static const scenario *now;
-static uint64_t seed = 1, seen[SEEN], states;
+static uint64_t seed = 1, most = UINT64_MAX, seen[SEEN], states;
 
 static void reap(void) {
   for (unsigned i = 0; i < KEEPER; i++) {
@@ -112,13 +113,16 @@ static int try_it(const scenario *s, const way *w) {
   } else {
     scheduler_try_all(b);
   }
-  do one_run();
-  while (complaint[0] == 0 && scheduler_next());
+  bool more;
+  do {
+    one_run();
+    more = complaint[0] == 0 && scheduler_next();
+  } while (more && scheduler_runs() < most);
   char bound[32];
   snprintf(bound, sizeof bound, w->runs > 0 ? "at random" : "<= %u", scheduler_preemptions());
-  printf("%-4s %-22s %-7s %9llu schedules %7llu ends %4u words %9s preemptions %6.1f s\n",
+  printf("%-4s %-22s %-7s %9llu schedules %7llu ends %4u words %9s preemptions %6.1f s%s\n",
          complaint[0] == 0 ? "ok" : "FAIL", s->name, w->name, (unsigned long long)scheduler_runs(),
-         (unsigned long long)states, scheduler_words(), bound, seconds() - begin);
+         (unsigned long long)states, scheduler_words(), bound, seconds() - begin, more ? ", cut off" : "");
   if (complaint[0] != 0)
     printf("     %s\n     %s\n     -replay %s %s '%s'\n", s->holds, complaint, w->name, scheduler_schedule(), s->name);
   cast_remove();
@@ -177,15 +181,16 @@ int main(int count, char **arguments) {
       kind = arguments[1];
       schedule = arguments[2];
       count -= 2, arguments += 2;
-    } else if (count > 1 &&
-               (strcmp(option, "-random") == 0 || strcmp(option, "-seed") == 0 || strcmp(option, "-kind") == 0)) {
+    } else if (count > 1 && (strcmp(option, "-most") == 0 || strcmp(option, "-random") == 0 ||
+                             strcmp(option, "-seed") == 0 || strcmp(option, "-kind") == 0)) {
+      if (option[1] == 'm') most = strtoull(arguments[1], NULL, 10);
       if (option[1] == 'r') runs = strtoull(arguments[1], NULL, 10);
       if (option[1] == 's') seed = strtoull(arguments[1], NULL, 10);
       if (option[1] == 'k') kind = arguments[1];
       count--, arguments++;
     } else {
-      fprintf(stderr,
-              "races [-quick | -full] [-random RUNS] [-seed N] [-kind KIND] [-replay KIND SCHEDULE] [SCENARIO ...]\n");
+      fprintf(stderr, "races [-quick | -full] [-most N] [-random RUNS] [-seed N] [-kind KIND] [-replay KIND SCHEDULE] "
+                      "[SCENARIO ...]\n");
       return 2;
     }
   }
