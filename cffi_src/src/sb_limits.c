@@ -104,7 +104,7 @@ static enum outcome evict(sb_queue *q, int64_t limit, uint64_t paid_bytes, unsig
   if (sb_holding_take(q->c, &token) != SB_OK) {
     return NONE_FOUND;
   }
-  if (sb_queue_take(q, SB_CELL_REMOVING, limit != BY_BYTES, token, &t) != SB_OK) {
+  if (sb_queue_take(q, SB_CELL_REMOVING, limit != BY_BYTES, SB_ANY_POSITION, token, &t) != SB_OK) {
     sb_holding_give(q->c, token);
     return NONE_FOUND;
   }
@@ -196,12 +196,8 @@ uint64_t sb_limits_remove(sb_queue *q, unsigned counter, uint64_t end, uint64_t 
     if (sb_holding_take(q->c, &token) != SB_OK) {
       break;
     }
-    if (sb_queue_take(q, SB_CELL_REMOVING, false, token, &t) != SB_OK) {
+    if (sb_queue_take(q, SB_CELL_REMOVING, false, end, token, &t) != SB_OK) {
       sb_holding_give(q->c, token);
-      break;
-    }
-    if (t.position >= end) {
-      (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
       (void)sb_limits_enforce(q); /* I42 */
       break;
     }

@@ -245,9 +245,10 @@ SB_HOT bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint
 }
 
 /* Tries the cells before the cursor whose return was announced, the oldest first. What lies behind it comes in its turn. */
-static bool take_returned(sb_queue *q, unsigned state, uint64_t token, sb_taken *t) {
+static bool take_returned(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
   sb_broker *b = q->c->b;
   uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), end = hint > q->cursor ? hint : q->cursor;
+  if (end > before) end = before;
   uint64_t from = 0, position;
   while (sb_returned_next(b, &q->ring, from, &position) && position < end) {
     sb_leaf_ref leaf;
@@ -293,13 +294,13 @@ static void fetch_ahead(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at) {
   }
 }
 
-static sb_status take_next(sb_queue *q, unsigned state, uint64_t token, sb_taken *t) {
+static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
   sb_broker *b = q->c->b;
   uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), at = hint > q->cursor ? hint : q->cursor;
   sb_leaf_ref *leaf = &q->head_leaf;
   sb_status status = SB_EMPTY;
   unsigned strange = 0;
-  for (;;) {
+  while (at < before) {
     if (!sb_leaf_covers(leaf, at)) {
       sb_status found = sb_ring_locate(b, NULL, &q->ring, at, leaf);
       if (found == SB_DONE) {
@@ -381,36 +382,38 @@ SB_HOT void count_taken(sb_queue *q, bool counted, const sb_taken *t) {
   if (!t->bytes_paid) (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
 }
 
-SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, uint64_t token, sb_taken *t) {
-  bool found = SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && take_returned(q, state, token, t);
-  return found ? SB_OK : take_next(q, state, token, t);
+SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
+  bool found = SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && take_returned(q, state, before, token, t);
+  return found ? SB_OK : take_next(q, state, before, token, t);
 }
 
-/* I23: `taken` is raised before. Somebody may have put meanwhile and seen too few pending: then we take again (I42). */
-static sb_status take_counted_before(sb_queue *q, unsigned state, uint64_t token, sb_taken *t) {
+/* I23: `taken` is raised before. Somebody may have put meanwhile and seen too few pending: then we take again (I42);
+ * who wants none that came later evicts instead. */
+static sb_status take_counted_before(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
   for (;;) {
     uint64_t tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST);
     (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
-    sb_status status = take_oldest(q, state, token, t);
+    sb_status status = take_oldest(q, state, before, token, t);
     if (status == SB_OK) {
       return status;
     }
     (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
-    if (status != SB_EMPTY || SB_LOAD(&q->shm->tail, SB_SEQ_CST) == tail) {
+    if (status != SB_EMPTY || before != SB_ANY_POSITION || SB_LOAD(&q->shm->tail, SB_SEQ_CST) == tail) {
       return status;
     }
   }
 }
 
-sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t token, sb_taken *t) {
+sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t before, uint64_t token, sb_taken *t) {
   if (!sb_queue_tracks(q->shm)) {
-    return take_oldest(q, state, token, t);
+    return take_oldest(q, state, before, token, t);
   }
-  bool before = !paid && evicts(q->shm);
+  bool counted = !paid && evicts(q->shm);
   sb_hinting(q->ledger, 1);
-  sb_status status = before ? take_counted_before(q, state, token, t) : take_oldest(q, state, token, t);
+  sb_status status =
+      counted ? take_counted_before(q, state, before, token, t) : take_oldest(q, state, before, token, t);
   if (status == SB_OK) {
-    count_taken(q, before || paid, t);
+    count_taken(q, counted || paid, t);
     if (!paid) sb_queue_lower_bound(q); /* what is pending includes a payment that may be taken back */
   }
   sb_hinting(q->ledger, -1);
@@ -425,7 +428,7 @@ sb_status sb_queue_acquire(sb_queue *q, uint64_t token, sb_taken *t) {
     return SB_EMPTY;
   }
   for (;;) {
-    sb_status status = sb_queue_take(q, SB_CELL_ACQUIRED, false, token, t);
+    sb_status status = sb_queue_take(q, SB_CELL_ACQUIRED, false, SB_ANY_POSITION, token, t);
     if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
       return status;
     }

@@ -87,8 +87,10 @@ static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm-
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool held, uint64_t *position);
 /* A message with a timer gets an entry in the schedule list (I26). */
 void sb_queue_schedule(sb_queue *q, uint64_t position);
-/* Takes the oldest AVAILABLE message; `token` is a free holding that becomes the message's. */
-sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t token, sb_taken *t);
+/* Takes the oldest AVAILABLE message, of those before that position; `token` is a free holding that becomes the message's.
+ * Who names a position and gets SB_EMPTY enforces the queue's limits afterwards (I42). */
+#define SB_ANY_POSITION UINT64_MAX
+sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t before, uint64_t token, sb_taken *t);
 /* Did one that is older come back, so that it is ready? */
 bool sb_queue_older_ready(sb_queue *q, uint64_t position);
 /* After something was taken: the bound of a ring that was shrunk lazily falls with what is pending. */

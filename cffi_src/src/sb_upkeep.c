@@ -354,17 +354,13 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
   status = sb_holding_take(c, &target_token);
   sb_taken t;
   if (status == SB_OK) {
-    status = sb_queue_take(q, SB_CELL_REMOVING, false, token, &t);
+    status = sb_queue_take(q, SB_CELL_REMOVING, false, end, token, &t);
     if (status != SB_OK) sb_holding_give(c, target_token);
   }
   if (status != SB_OK) {
     sb_holding_give(c, token);
+    (void)sb_limits_enforce(q); /* I42 */
     return status;
-  }
-  if (t.position >= end) {
-    sb_holding_give(c, target_token);
-    make_ready(q, token);
-    return SB_EMPTY;
   }
   uint64_t bytes = t.message->body_length, position = 0;
   unsigned ref = sb_view_clear_reference(SB_LOAD(sb_slot_header(b, t.slot), SB_ACQUIRE));

@@ -67,7 +67,6 @@ class Evidence:
         default_factory=list
     )  # of these, taken by a get, where
     settled_unwritten: int = 0  # at most so many were settled as they were taken, by somebody who died just then
-    overtaken: list[Allowance] = dataclasses.field(default_factory=list)  # a mover had it in hand for a moment
     moves_cut_short: list[Allowance] = dataclasses.field(default_factory=list)  # it moved, and nobody saw it there
     moved: int = 0
     moves_unsure: int = 0
@@ -219,14 +218,10 @@ class _Reader:
 
     def _move(self, line: Line) -> None:
         self._moving = line.ns, int(line.words[2])
-        self._all.overtaken.append(Allowance(line.ns, 1))  # the last one it looks at may go back to its place
 
     def _moved(self, line: Line) -> None:
         assert self._moving is not None
-        moved = int(line.words[0])
-        if moved == self._moving[1]:
-            self._all.overtaken.pop()
-        self._all.moved += moved
+        self._all.moved += int(line.words[0])
         self._moving = None
 
     def _saw(self, line: Line) -> None:

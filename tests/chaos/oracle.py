@@ -148,8 +148,7 @@ def _out_of_order(evidence: Evidence, known: dict[int, str], explained: dict[str
                 mine.setdefault((delivery.queue, producer_of(message)), []).append((message, delivery))
         for came in mine.values():
             odd += _late(came)
-    allowances = evidence.overtaken + evidence.moves_cut_short
-    late_ones = _unexplained(odd, allowances, "overtaken while a mover had it in hand", explained)
+    late_ones = _unexplained(odd, evidence.moves_cut_short, "overtaken while a mover had it in hand", explained)
     return [f"out of order: {_history(message, evidence)}" for message in late_ones]
 
 

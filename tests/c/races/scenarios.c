@@ -135,6 +135,10 @@ static void put_1_2(void) {
   put_1();
   put_2();
 }
+static void put_9_10(void) {
+  put_9();
+  (void)put_message(10);
+}
 static void put_1_2_3_at_once(void) { put_messages(1, 3); }
 static void take(void) { (void)get_and_ack(me()->q); }
 static void take_then_ack(void) {
@@ -165,7 +169,8 @@ static void put_2_or_give_up(void) {
 static void purge(void) {
   may_go(1);
   may_go(2);
-  may_go(9); /* if it came before */
+  may_go(9); /* if they came before */
+  may_go(10);
   (void)sb_purge(me()->q);
 }
 static void move_all(void) {
@@ -479,6 +484,12 @@ const scenario SCENARIOS[] = {
      FREELY,
      two_ready,
      {{"purge", purge, 0}, {"put", put_9, 1}},
+     KEEPS_ALL},
+    {"purge, puts, take",
+     "who comes later keeps its place",
+     FREELY,
+     one_ready,
+     {{"purge", purge, 0}, {"put", put_9_10, 1}, {"take", take_twice, 2}},
      KEEPS_ALL},
     {"move, take",
      "each is moved or taken",
