@@ -3,9 +3,9 @@
  * Messages of one queue: slab slot and ring cell together.
  *
  * Mirrors: sb_slab.c take, sb_slab_free, sb_slab_drop, sb_slab_drop_last; sb_queue.c sb_queue_enqueue, take_cell, took,
- *   finish, sb_queue_settle_as, sb_view_end, sb_queue_release, sb_queue_take (paid and before); sb_limits.c
- *   sb_limits_enforce, evict, still_too_many, sb_limits_remove (purge); sb_upkeep.c sb_upkeep_reconcile; sb_ledger.c sb_hinting,
- *   sb_ledger_hinting, sb_ledger_inherit; sb_judge.c judge_enqueue, judge_settle, sb_judge_cell; sb_recover.c settle_slot,
+ *   finish, sb_queue_settle_as, sb_queue_release, sb_queue_take (paid and before); sb_view.c sb_view_end; sb_limits.c
+ *   sb_limits_enforce, evict, still_too_many, sb_limits_remove (purge); sb_upkeep.c sb_upkeep_reconcile; sb_ledger.h
+ *   sb_hinting; sb_ledger.c sb_ledger_hints_rest, sb_ledger_inherit; sb_judge.c judge_enqueue, judge_settle, sb_judge_cell; sb_recover.c settle_slot,
  *   visit_slots, visit_cells, visit_ledgers, recover.
  * Abstracted: pages and hints (any AVAILABLE cell may be found, see pages.pml), notification (notify.pml), bytes,
  *   the further references of a moved message. With EVICT=n a ring of n; with KEEPER somebody reconciles beside all others.
@@ -375,8 +375,8 @@ inline enforce() {
   od;
   atomic { got = false; p = 0; s = 0; g = 0; before = 0; fast = false; right = false }
 }
-/* I42: whoever lowers `taken` without a message that is gone (a get that found nothing, a purge that puts back the last
- * one, an evictor without a victim) looks whether that is too many now. Producers who saw it raised did not evict: get
+/* I42: whoever lowers `taken` without a message that is gone (a get that found nothing, a purge that leaves the rest alone,
+ * an evictor without a victim) looks whether that is too many now. Producers who saw it raised did not evict: get
  * raises and finds nothing, two puts see one pending, get lowers; two remain in a ring of one. */
 #ifdef FAULT_LOWERED_SILENTLY
 #define ENFORCE_AFTER skip
@@ -392,7 +392,8 @@ inline get(to) {
   :: oldest();
      if
      :: p == NOWHERE -> got = false; break
-     :: else
+     :: p != NOWHERE
+     :: p != NOWHERE && to == REMOVING -> got = false; break /* a purge: it came after that began */
      fi;
      take(to);
      if
@@ -535,7 +536,7 @@ out:
 }
 
 #if PURGERS > 0
-proctype Purger(byte me) { /* one pass of sb_limits_remove; what it took last it may put back (its bound) */
+proctype Purger(byte me) { /* one pass of sb_limits_remove; it leaves alone what came after it began, which may be any */
   byte s, g, p;
   bool got, fast, right;
 #ifdef EVICT
@@ -546,23 +547,14 @@ again:
   atomic {
     oldest();
     if
-    :: p == NOWHERE -> goto out
-    :: else
+    :: goto out
+    :: p != NOWHERE
     fi
   }
 #endif
   get(REMOVING);
   if
-  :: got ->
-     if
-     :: settle()
-     :: MARK(me);
-        release(false);
-        UNMARK(me);
-        atomic { got = false; s = 0; g = 0; p = 0 }
-        ENFORCE_AFTER;
-        goto out
-     fi
+  :: got -> settle()
   :: else ->
 #ifdef EVICT
      ENFORCE_AFTER;

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.mirrors import line_of, mirrored
+
 CHECK = Path(__file__).with_name("check.py")
 MODELS = sorted(path.name for path in CHECK.parent.glob("*.pml"))
 
@@ -22,3 +24,11 @@ def test_model(model: str) -> None:
     command = [sys.executable, str(CHECK), str(CHECK.with_name(model))]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_a_model_mirrors_is_there(model: str) -> None:
+    """Each function that the comment at its top names stands in that file of the core."""
+    functions = mirrored(CHECK.with_name(model))
+    assert len(functions) > 5
+    assert [function for function in functions if line_of(*function) is None] == []
