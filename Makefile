@@ -62,7 +62,7 @@ models:
 races: $(STAMPS)/venv
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S cffi_src --preset testhooks -DCMAKE_BUILD_TYPE=Release >/dev/null
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/testhooks --target races >/dev/null
-	build/testhooks/tests/races -full -most 400000 $(ARGS)
+	build/testhooks/tests/races -full -most 60000 $(ARGS)
 
 mutants: $(STAMPS)/venv
 	$(BIN)/python tests/mutations/run.py $(ARGS)

@@ -19,9 +19,14 @@ static void put_by_keeper(uint64_t first, uint64_t last) {
 }
 static void one_ready(void) { put_by_keeper(1, 1); }
 static void two_ready(void) { put_by_keeper(1, 2); }
+/* An eviction that is taken back lets a newer message pass (known gap): a ring keeps no order then. */
+static void in_a_ring(void) {
+  everything_may_go();
+  any_order();
+}
 static void one_in_a_ring(void) {
   one_ready();
-  everything_may_go();
+  in_a_ring();
 }
 static void first_holds_one(void) {
   two_ready();
@@ -105,7 +110,7 @@ static void third_died_with_one(void) {
 }
 static void first_holds_one_of_a_ring(void) {
   first_holds_one();
-  everything_may_go();
+  in_a_ring();
 }
 static void third_died_with_the_only_one(void) {
   one_ready();
@@ -115,7 +120,7 @@ static void third_died_with_the_only_one(void) {
 }
 static void third_died_in_a_ring(void) {
   third_died_with_the_only_one();
-  everything_may_go();
+  in_a_ring();
 }
 static uint64_t due_position;
 static void one_is_due(void) {
@@ -193,7 +198,7 @@ static void delete_if_empty(void) {
 static void shrink(void) {
   int32_t holder;
   sb_settings smaller = RING(1);
-  everything_may_go();
+  in_a_ring();
   (void)sb_configure(me()->q, &smaller, true, UINT64_MAX, &holder);
 }
 static void declare_q2(void) {
