@@ -9,6 +9,7 @@
 
 #include "sb_atomic.h"
 #include "store_buffer.h"
+#include "words.h"
 #include "world.h"
 
 #define STACK_BYTES (256u << 10)
@@ -16,7 +17,6 @@
 #define CHOICES 4096u
 #define CHANGES 3u /* of priorities, in a random run */
 #define EXCEPTIONS 64u
-#define WORDS (1u << 14)
 #define YIELDS 3000u
 #define PAUSE_NS 1000000u
 #define LEARNING 60u    /* runs */
@@ -54,51 +54,6 @@ static bounds limit, left;
 static manner how;
 static uint64_t moment, runs, yields, clock_ns = 1000000000000u;
 static bool died;
-
-/* ---- words ---- */
-
-static struct {
-  uintptr_t word;
-  uint8_t readers, writers;
-  bool shared; /* as far as this round knows */
-} words[WORDS];
-static unsigned word_count, shared_words;
-static bool found_more;
-
-static unsigned find_word(const volatile void *address) {
-  uintptr_t word = (uintptr_t)address / 8;
-  unsigned at = (unsigned)(word * UINT64_C(0x9e3779b97f4a7c15) >> 50);
-  while (words[at].word != 0 && words[at].word != word) at = (at + 1) % WORDS;
-  if (words[at].word == 0) {
-    if (++word_count > WORDS * 3 / 4) {
-      fprintf(stderr, "too many words are touched\n");
-      abort();
-    }
-    words[at].word = word;
-  }
-  return at;
-}
-
-static bool is_shared(unsigned at) {
-  unsigned users = words[at].readers | words[at].writers;
-  return words[at].writers != 0 && (users & (users - 1)) != 0;
-}
-
-static unsigned note_access(const volatile void *address, bool write) {
-  unsigned at = find_word(address);
-  *(write ? &words[at].writers : &words[at].readers) |= (uint8_t)(1u << current);
-  found_more = found_more || (is_shared(at) && !words[at].shared);
-  return at;
-}
-
-static void begin_round(void) {
-  shared_words = 0;
-  for (unsigned i = 0; i < WORDS; i++) {
-    words[i].shared = is_shared(i);
-    shared_words += words[i].shared;
-  }
-  found_more = false;
-}
 
 /* ---- choices ---- */
 
@@ -287,7 +242,7 @@ static void any_of(bool others, bool death) {
 
 void scheduler_step(const char *site, const volatile void *word, bool write) {
   if (current == NOBODY || !world_contains(word)) return;
-  unsigned at = note_access(word, write);
+  bool shared = words_note(word, current, write);
   if (++moment > MOMENTS) {
     complain("%s does not come to an end, at %s", actors[current].name, site);
     current = NOBODY;
@@ -295,12 +250,11 @@ void scheduler_step(const char *site, const volatile void *word, bool write) {
   }
   if (print_steps) printf("      %llu: %s %s\n", (unsigned long long)moment, write ? "write" : "read ", site);
   bool seen_late = write && delayed_count(current) > 0; /* a barrier, perhaps: others see then what it stored before */
-  any_of(words[at].shared || seen_late || how == TRY_GIVEN, write);
+  any_of(shared || seen_late || how == TRY_GIVEN, write);
 }
 
 bool scheduler_delays(const volatile void *word) {
-  return current != NOBODY && limit.delays && world_contains(word) &&
-         (how == TRY_GIVEN || words[find_word(word)].shared);
+  return current != NOBODY && limit.delays && world_contains(word) && (how == TRY_GIVEN || words_is_shared(word));
 }
 
 bool scheduler_sleep(const volatile void *word, uint64_t until_ns) {
@@ -342,7 +296,7 @@ uint64_t scheduler_moment(void) { return moment; }
 actor_state scheduler_state(unsigned i) { return actors[i].state; }
 bool scheduler_somebody_died(void) { return died; }
 uint64_t scheduler_runs(void) { return runs; }
-unsigned scheduler_words(void) { return shared_words; }
+unsigned scheduler_words(void) { return words_shared(); }
 unsigned scheduler_preemptions(void) { return limit.preemptions; }
 void scheduler_print_steps(bool yes) { print_steps = yes; }
 void scheduler_on_death(void (*happened)(unsigned actor)) { on_death = happened; }
@@ -445,9 +399,7 @@ static void begin_trying(const bounds *b, manner m) {
   runs = 0;
   choice_count = exception_count = 0;
   then_all = false;
-  memset(words, 0, sizeof words);
-  word_count = 0;
-  begin_round();
+  words_forget();
 }
 /* Some runs at random tell most of the words that are shared; so one round is enough, as a rule. */
 void scheduler_try_all(const bounds *b) {
@@ -466,12 +418,12 @@ bool scheduler_next(void) {
   if (how == TRY_GIVEN) return false;
   if (moment > longest) longest = moment;
   if (how == TRY_RANDOM) {
-    if (found_more) begin_round();
+    if (words_found_more()) words_begin_round();
     if (runs < random_runs) return true;
     if (!then_all) return false;
     how = TRY_ALL;
     then_all = false;
-    if (shared_words > MANY_WORDS && limit.preemptions > 1) limit.preemptions--;
+    if (words_shared() > MANY_WORDS && limit.preemptions > 1) limit.preemptions--;
     return true;
   }
   while (choice_count > 0 && choices[choice_count - 1].picked + 1u == choices[choice_count - 1].options) choice_count--;
@@ -479,8 +431,8 @@ bool scheduler_next(void) {
     choices[choice_count - 1].picked++;
     return true;
   }
-  if (!found_more) return false;
-  begin_round();
+  if (!words_found_more()) return false;
+  words_begin_round();
   return true;
 }
 
@@ -500,7 +452,6 @@ const char *scheduler_schedule(void) {
 
 void scheduler_replay(const bounds *b, const char *schedule) {
   begin_trying(b, TRY_GIVEN);
-  memset(words, 0, sizeof words);
   limit = (bounds){UINT32_MAX, UINT32_MAX, b->delays};
   for (const char *at = schedule; *at != 0 && *at != '-' && exception_count < EXCEPTIONS; exception_count++) {
     char *end;
