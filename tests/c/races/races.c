@@ -21,23 +21,24 @@ typedef struct {
   const char *name;
   bounds two, three; /* with so many actors */
   uint64_t runs;     /* at random; 0: all */
+  uint64_t most;     /* schedules of a scenario; 0: until all were tried */
 } way;
 
 static const way FULL[] = {
-    {"orders", {3, 0, false}, {2, 0, false}, 0},
-    {"kills", {1, 1, false}, {1, 1, false}, 0},
-    {"delays", {2, 0, true}, {2, 0, true}, 0},
-    {"random", {0, 2, false}, {0, 2, false}, 20000},
+    {"orders", {3, 0, false}, {2, 0, false}, 0, 60000},
+    {"kills", {1, 1, false}, {1, 1, false}, 0, 6000},
+    {"delays", {2, 0, true}, {2, 0, true}, 0, 60000},
+    {"random", {0, 2, false}, {0, 2, false}, 20000, 0},
 };
 static const way QUICK[] = {
-    {"orders", {2, 0, false}, {1, 0, false}, 0},
-    {"kills", {0, 1, false}, {0, 1, false}, 0},
-    {"delays", {1, 0, true}, {1, 0, true}, 0},
-    {"random", {0, 2, false}, {0, 2, false}, 300},
+    {"orders", {2, 0, false}, {1, 0, false}, 0, 0},
+    {"kills", {0, 1, false}, {0, 1, false}, 0, 0},
+    {"delays", {1, 0, true}, {1, 0, true}, 0, 0},
+    {"random", {0, 2, false}, {0, 2, false}, 300, 0},
 };
 
 static const scenario *now;
-static uint64_t seed = 1, most = UINT64_MAX, seen[SEEN], states;
+static uint64_t seed = 1, most, seen[SEEN], states;
 
 static void reap(void) {
   for (unsigned i = 0; i < KEEPER; i++) {
@@ -113,11 +114,12 @@ static int try_it(const scenario *s, const way *w) {
   } else {
     scheduler_try_all(b);
   }
+  uint64_t limit = most != 0 ? most : w->most;
   bool more;
   do {
     one_run();
     more = complaint[0] == 0 && scheduler_next();
-  } while (more && scheduler_runs() < most);
+  } while (more && (limit == 0 || scheduler_runs() < limit));
   char bound[32];
   snprintf(bound, sizeof bound, w->runs > 0 ? "at random" : "<= %u", scheduler_preemptions());
   printf("%-4s %-22s %-7s %9llu schedules %7llu ends %4u words %9s preemptions %6.1f s%s\n",
