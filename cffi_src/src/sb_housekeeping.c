@@ -138,11 +138,16 @@ uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positi
   if (!sb_ring_open(q->c->b, q->slot, all ? SB_RING_CELLS : SB_RING_SCHEDULE, &r)) {
     return 0;
   }
-  uint64_t at = all ? cursors[1] - 1 : cursors[0];
+  uint64_t at = all ? cursors[1] - 1 : cursors[0], tail = SB_LOAD(&q->shm->schedule.tail, SB_ACQUIRE);
+  unsigned strange = 0;
   while (more && n < room && (more = sb_ring_next_leaf(q->c->b, &r, at, &leaf, &at))) {
     for (; more && n < room && sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
-      if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_FREE) {
+      if (!sb_cell_of(word, leaf.gen)) { /* the page was used again: look it up anew */
+        more = ++strange < SB_MAX_STRANGE;
+        break;
+      }
+      if (sb_cell_state(word) == SB_CELL_FREE) {
         more = false;
         break;
       }
@@ -154,7 +159,7 @@ uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positi
   if (all) {
     cursors[1] = more ? at + 1 : 0;
   } else {
-    cursors[0] = at;
+    cursors[0] = more || at > tail ? at : tail; /* I15: all below the tail was filled, and what is not there is done */
   }
   return n;
 }

@@ -11,6 +11,7 @@
 
 #include "broker_fixture.h"
 #include "sb_consumer.h"
+#include "sb_housekeeping.h"
 #include "sb_slab.h"
 
 #define PLANS 2u
@@ -432,6 +433,33 @@ static void tick_in_between(void) {
   sb_consumer_cancel(waiting, true);
 }
 
+/* The rings of a queue begin where those of the last one in its memory ended: without an entry, behind the cursor. */
+static void used_again(void) {
+  sb_settings freely = FREELY;
+  sb_put_options delayed = {.delay_ns = 1};
+  uint64_t cursors[3] = {0}, positions[4], removed;
+  int32_t holder;
+  sb_queue *q = NULL;
+  t.c = keeper.c;
+  for (int i = 0; q == NULL || (i < 1000 && q->shm->schedule.base == 0); i++) {
+    if (q != NULL) {
+      (void)sb_delete(q, false, false, FOREVER, &holder, &removed);
+      (void)sb_leave(q);
+      (void)sb_housekeeper_sweep(keeper.c, FOREVER);
+    }
+    if (declare(&t, "again", freely) != SB_OK || (q = open_queue(&t, "again")) == NULL) die("opening a queue", 0);
+  }
+  expect(q->shm->schedule.base != 0, "no memory was used again");
+  expect(sb_housekeeping_timers(q, cursors, positions, 4) == 0, "there is a timer");
+  expect(!sb_housekeeping_has_timers(q, cursors), "the housekeeper looks for timers for ever");
+  expect(put_sized(&t, q, 1, 64, &delayed) == SB_OK, "put failed");
+  expect(sb_housekeeping_has_timers(q, cursors), "the timer is not seen");
+  expect(sb_housekeeping_timers(q, cursors, positions, 4) == 1, "the timer is not found");
+  expect(!sb_housekeeping_has_timers(q, cursors), "the timer is found again");
+  (void)sb_delete(q, false, false, FOREVER, &holder, &removed);
+  (void)sb_leave(q);
+}
+
 static void producer_stopped(void) {
   put_by(&one, 1);
   wait_for_room(&two, 0);
@@ -477,6 +505,7 @@ static const test_case CASES[] = {
     {"count too high", "the count of a level that a death left too high holds nobody back", FREELY, count_too_high},
     {"configured", "configuring wakes each producer that waits for room once", {-1, 1, -1, 0, 0}, configured},
     {"tick in between", "a tick between a message and its notification is no rescue", FREELY, tick_in_between},
+    {"used again", "a queue in the memory of another one has no timers to look for", FREELY, used_again},
     {"producer stopped",
      "a tick tells another producer of room that the first does not use",
      {-1, 1, -1, 0, 0},
