@@ -25,11 +25,11 @@ TICK_SECONDS = 0.25
 REST_SECONDS = 1.0  # between ticks while nothing happens in any queue
 REAP_SECONDS = 4.0  # an end is told by the process's descriptor; what has to be looked for is an exec
 LINGER_SECONDS = 10.0
-_TRIM_TICKS = 40
-_WATCH_TICKS = 8  # queues, and clients, are looked for that often even if nothing says that there are others
+_TRIM_TURNS = 40
+_WATCH_TURNS = 8  # queues, and clients, are looked for that often even if nothing says that there are others
 _PROCESSES = 4096
 _POSITIONS = 1024
-_WORDS, _CURSORS, _NEW_TIMERS = 9, 4, 7  # of sb_queue_memory
+_WORDS, _CURSORS, _NEW_TIMERS = 10, 4, 7  # of sb_queue_memory
 
 slow, ffi = library.slow, library.ffi
 
@@ -61,9 +61,9 @@ class Housekeeper:
         self._memories = ffi.new("uint64_t[]", _WORDS)  # what the core remembers of each of them
         self._positions = ffi.new("uint64_t[]", _POSITIONS)
         self._changes, self._unfreed, self._attached = -1, 0, -1
-        self._busy = True
+        self._busy, self._tick_due = True, 0
         self._timers: list[tuple[int, int, int]] = []
-        self._ticks = 0
+        self._turns = 0
         self._serves = False
         self._wake_reaper = os.eventfd(0, os.EFD_CLOEXEC)
 
@@ -91,8 +91,8 @@ class Housekeeper:
         lonely_since = time.monotonic()
         try:
             while not ended.is_set():
-                self._tick()
-                if self._ticks % _WATCH_TICKS == 0:
+                self._turn()
+                if self._turns % _WATCH_TURNS == 0:
                     if self._clients():
                         lonely_since = time.monotonic()
                     elif linger is not None and time.monotonic() - lonely_since > linger:
@@ -106,20 +106,19 @@ class Housekeeper:
             self.close()
 
     def _wait(self) -> int:
-        until = time.monotonic_ns() + int((TICK_SECONDS if self._busy else REST_SECONDS) * library.NANOSECONDS)
         due = self._timers[0][0] if self._timers else library.FOR_EVER
         slow.sb_housekeeper_next_due(self._handle, due)
         if self._new_timers():  # looked again after saying what we know: nobody's timer falls in between
-            return library.OK
-        return int(slow.sb_housekeeper_wait(self._handle, min(until, due)))
+            due = 0
+        return int(slow.sb_housekeeper_wait(self._handle, min(self._tick_due, due)))
 
     def _clients(self) -> bool:
         return bool(self._connection.attachment.facts().processes > 1)
 
     # ---- queues ----
 
-    def _tick(self) -> None:
-        self._ticks += 1
+    def _turn(self) -> None:
+        self._turns += 1
         attached = slow.sb_process_attaches(self._connection.attachment.handle)
         if attached != self._attached:  # somebody new, whose end the reaper is to hear of
             self._attached = attached
@@ -127,15 +126,23 @@ class Housekeeper:
         self._watch()
         self._new_timers()
         self._run_timers()
-        self._busy = bool(slow.sb_housekeeper_ticks(self._handle, self._handles, self._memories, len(self._watched)))
-        if self._ticks % _TRIM_TICKS == 0:
+        self._tick()
+        if self._turns % _TRIM_TURNS == 0:
             for queue in self._watched:
                 slow.sb_housekeeper_trim(queue.handle)
+
+    def _tick(self) -> None:
+        """Looks at the queues when it is time, however often timers wake us: what has happened since is judged."""
+        if time.monotonic_ns() >= self._tick_due:
+            count = len(self._watched)
+            self._busy = bool(slow.sb_housekeeper_ticks(self._handle, self._handles, self._memories, count))
+            seconds = TICK_SECONDS if self._busy else REST_SECONDS
+            self._tick_due = time.monotonic_ns() + int(seconds * library.NANOSECONDS)
 
     def _watch(self) -> None:
         """Opens what is new, leaves what is gone, and has the memory of deleted queues freed."""
         changes = slow.sb_housekeeper_changes(self._handle)
-        if changes == self._changes and not self._unfreed and self._ticks % _WATCH_TICKS:
+        if changes == self._changes and not self._unfreed and self._turns % _WATCH_TURNS:
             return
         self._leave_deleted()
         present = {queue.slot for queue in self._watched}

@@ -7,29 +7,46 @@
 #define PATIENCE_TICKS 3u
 #define REST_TICKS 16u
 
-static bool stopped(sb_broker *b, const sb_node_shm *n) {
-  char state = sb_process_look((int32_t)SB_LOAD(&n->pid, SB_RELAXED)).state;
-  (void)b;
-  return state == 'T' || state == 't';
+/* Is its process stopped, or dead and not reaped yet? */
+static bool is_halted(sb_broker *b, unsigned connection) {
+  uint64_t word = SB_LOAD(&b->connections[connection], SB_ACQUIRE);
+  uint32_t process = sb_conn_process(word);
+  char state = sb_process_look(SB_LOAD(&b->processes[process].pid, SB_RELAXED)).state;
+  bool stopped = state == 'T' || state == 't';
+  return sb_conn_state(word) == SB_CONN_LIVE && (stopped || sb_liveness_is_dead(b, process));
 }
 
-/* Rings those who were notified and did nothing; tells whether one of them is stopped. */
-static bool ring_notified(sb_connection *by, sb_queue_shm *q) {
-  bool any_stopped = false;
+/* Rings those who were notified and did nothing. */
+static void ring_notified(sb_connection *by, sb_queue_shm *q) {
   uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
   for (uint32_t n = 0; n < 4096u && sb_level_at(by->b, level) != NULL; n++) {
     sb_ring list;
     uint64_t position = 0;
     uint32_t node;
     if (sb_ring_open(by->b, level, SB_RING_NOTIFIED, &list)) {
-      while ((node = sb_nodes_next(by, &list, SB_NODE_NOTIFIED, &position)) != 0) {
-        any_stopped = stopped(by->b, sb_slot_at(by->b, node)) || any_stopped;
-        notify_work(by->b, node);
-      }
+      while ((node = sb_nodes_next(by, &list, SB_NODE_NOTIFIED, &position)) != 0) notify_work(by->b, node);
     }
     level = SB_LOAD(&sb_level_at(by->b, level)->next, SB_ACQUIRE);
   }
-  return any_stopped;
+}
+
+/* Who would be told next, as the entry of a list: whoever wakes up, or comes anew, has another epoch. 0: nobody. */
+static uint64_t next_sleeper(sb_connection *by, const sb_queue_shm *q) {
+  uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
+  for (uint32_t n = 0; n < 4096u && sb_level_at(by->b, level) != NULL; n++) {
+    sb_ring list;
+    uint64_t position = 0;
+    uint32_t node = 0;
+    if (sb_ring_open(by->b, level, SB_RING_INTERESTED, &list)) {
+      node = sb_nodes_next(by, &list, SB_NODE_INTERESTED, &position);
+    }
+    if (node != 0) {
+      uint64_t word = SB_LOAD(&((sb_node_shm *)sb_slot_at(by->b, node))->word, SB_SEQ_CST);
+      return sb_entry_word(node, sb_node_epoch(word));
+    }
+    level = SB_LOAD(&sb_level_at(by->b, level)->next, SB_ACQUIRE);
+  }
+  return 0;
 }
 
 /* An iteration drops dead entries on its way; lists that nobody else iterates would keep theirs for ever. */
@@ -93,18 +110,24 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   if (!idle || paused || (SB_LOAD(&q->interested, SB_SEQ_CST) <= 0 && SB_LOAD(&q->notified, SB_SEQ_CST) <= 0)) {
     return;
   }
-  uint64_t known = memory->known_tail;
+  uint64_t known = memory->known_tail, sleeper = memory->sleeper;
   memory->known_tail = sb_ring_exact_tail(by->b, &r);
+  memory->sleeper = next_sleeper(by, q);
   if (sb_queue_ready(by->b, q) > 0 || memory->quiet_ticks % REST_TICKS == 2) { /* the accounts may be wrong */
     (void)sb_upkeep_resurface(by->b, &r);
   }
   if (!sb_upkeep_has_ready(by->b, &r, known)) {
     return;
   }
-  bool because_stopped = ring_notified(by, q);
-  if (SB_LOAD(&q->interested, SB_SEQ_CST) > 0 && sb_consumer_notify_one(by, slot, true)) {
+  ring_notified(by, q);
+  if (sleeper == 0 || memory->sleeper != sleeper) {
+    return; /* who has been interested for less than a tick looks for itself */
+  }
+  bool because_halted =
+      sb_ledger_any_owner(by->b, q, is_halted); /* whoever may owe a notification has the queue open */
+  if (sb_consumer_notify_one(by, slot, true)) {
     (void)SB_ADD(&q->rescues, 1, SB_RELAXED);
-    (void)SB_ADD(because_stopped ? &by->b->header->stopped_rescues : &by->b->header->rescues, 1, SB_RELAXED);
+    (void)SB_ADD(because_halted ? &by->b->header->stopped_rescues : &by->b->header->rescues, 1, SB_RELAXED);
   }
 }
 
@@ -138,11 +161,16 @@ uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positi
   if (!sb_ring_open(q->c->b, q->slot, all ? SB_RING_CELLS : SB_RING_SCHEDULE, &r)) {
     return 0;
   }
-  uint64_t at = all ? cursors[1] - 1 : cursors[0];
+  uint64_t at = all ? cursors[1] - 1 : cursors[0], tail = SB_LOAD(&q->shm->schedule.tail, SB_ACQUIRE);
+  unsigned strange = 0;
   while (more && n < room && (more = sb_ring_next_leaf(q->c->b, &r, at, &leaf, &at))) {
     for (; more && n < room && sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
-      if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_FREE) {
+      if (!sb_cell_of(word, leaf.gen)) { /* the page was used again: look it up anew */
+        more = ++strange < SB_MAX_STRANGE;
+        break;
+      }
+      if (sb_cell_state(word) == SB_CELL_FREE) {
         more = false;
         break;
       }
@@ -154,7 +182,7 @@ uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positi
   if (all) {
     cursors[1] = more ? at + 1 : 0;
   } else {
-    cursors[0] = at;
+    cursors[0] = more || at > tail ? at : tail; /* I15: all below the tail was filled, and what is not there is done */
   }
   return n;
 }

@@ -4,8 +4,9 @@
  * What: the missed-notification check, setting hints right when traffic rests, timers. It holds the housekeeper's byte
  * lock while it serves; clients notice a free byte and start another.
  *
- * Invariants: I37 a queue with something ready, somebody interested and no acquisition for a tick has one more notified,
- *  whatever `notified` says; that is counted as a rescue, apart when a stopped process was the reason.
+ * Invariants: I37 a queue where for a whole tick something was ready, the same consumer slept, and nothing was acquired has
+ *  one more notified, whatever `notified` says; that is counted as a rescue, apart when one of those who have the queue
+ *  open is stopped, or dead and not reaped yet. How long a tick is at least is the caller's.
  *
  * Ordering pairs: none of its own.
  *
@@ -19,14 +20,15 @@
 #include "sb_directory.h"
 #include "sb_recover.h"
 
-/* What the housekeeper remembers of a queue from tick to tick; nine words, which its caller keeps. */
+/* What the housekeeper remembers of a queue from tick to tick; ten words, which its caller keeps. */
 typedef struct {
   uint64_t last_take, tail, quiet_ticks, wrong_ticks;
   uint64_t cursors[3]; /* how far its timers are known, see sb_housekeeping_timers */
   uint64_t new_timers; /* 1: there are more */
   uint64_t known_tail; /* at the last tick: what came since, its producer may be about to tell of */
+  uint64_t sleeper;    /* who would have been told then */
 } sb_queue_memory;
-_Static_assert(sizeof(sb_queue_memory) == 9 * sizeof(uint64_t), "memory of a queue");
+_Static_assert(sizeof(sb_queue_memory) == 10 * sizeof(uint64_t), "memory of a queue");
 
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory);
 /* Has nothing happened for a while, and is everything right? */

@@ -123,12 +123,18 @@ bool sb_ledger_hints_rest(sb_broker *b, const sb_queue_shm *q, uint64_t *raised)
   }
   return true;
 }
-bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q) {
+bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_broker *b, unsigned connection)) {
   sb_chain chain = {0};
   for (sb_ledger_shm *l = first_ledger(b, q); l != NULL; l = next_ledger(b, l, &chain)) {
-    if (SB_BITS(SB_LOAD(&l->owner, SB_ACQUIRE), 0, 12) != 0) {
+    unsigned owner = (unsigned)SB_BITS(SB_LOAD(&l->owner, SB_ACQUIRE), 0, 12);
+    if (owner != 0 && is(b, owner)) {
       return true;
     }
   }
   return false;
 }
+static bool anybody(sb_broker *b, unsigned connection) {
+  (void)b;
+  return connection != 0;
+}
+bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q) { return sb_ledger_any_owner(b, q, anybody); }

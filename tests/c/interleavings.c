@@ -11,6 +11,7 @@
 
 #include "broker_fixture.h"
 #include "sb_consumer.h"
+#include "sb_housekeeping.h"
 #include "sb_slab.h"
 
 #define PLANS 2u
@@ -432,6 +433,96 @@ static void tick_in_between(void) {
   sb_consumer_cancel(waiting, true);
 }
 
+/* A producer that is halted before it has told anybody of its message, and is not reaped yet. */
+static int halting;
+static void halt_here(void) {
+  kill(getpid(), halting);
+  for (;;) pause();
+}
+static void be_halted_putting(void) {
+  actor victim = {0};
+  attach(&t);
+  join(&victim);
+  meanwhile("sb_consumer.c", halt_here);
+  put_by(&victim, 7);
+  _exit(0);
+}
+static void notifier_halted(int by) {
+  int status;
+  halting = by;
+  waiting = consume(&two, 0);
+  expect(asleep(waiting), "there is no message, and the consumer is told");
+  pid_t pid = fork();
+  if (pid == 0) be_halted_putting();
+  (void)waitpid(pid, &status, WUNTRACED);
+  meanwhile("sb_consumer.c", halt_here); /* as the child did */
+  plan.what = NULL;
+  plan.reached[0] = !WIFEXITED(status);
+  plan.sites[0] = "a step of the one that was halted";
+  for (int i = 0; i < 4; i++) tick();
+  bool was_told = told(waiting);
+  expect(next(waiting) == 0 || was_told, "the consumer sleeps beside a message");
+  expect(t.b->header->rescues == 0, "what somebody halted did not do counts as a defect");
+  if (WIFSTOPPED(status)) {
+    kill(pid, SIGKILL);
+    (void)waitpid(pid, &status, 0);
+  }
+  while (sb_recover(keeper.c) > 0) {
+  }
+  sb_consumer_cancel(waiting, true);
+  (void)left();
+}
+static void notifier_killed(void) { notifier_halted(SIGKILL); }
+static void notifier_stopped(void) { notifier_halted(SIGSTOP); }
+
+static sb_subscription be_interested(actor *a) { /* and not have looked yet */
+  sb_subscription s = {a->q, 0, 0};
+  sb_status status = sb_node_create(a->c, a->q->slot, 0, SB_NODE_DIRECT, 0, 1, &s.node, &s.token);
+  if (status != SB_OK) die("sb_node_create", (int)status);
+  (void)sb_node_move(a->c, s.node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
+  return s;
+}
+static void came_since(void) {
+  put_by(&one, 1);
+  sb_subscription first = be_interested(&two);
+  tick();
+  sb_node_destroy(two.c, first.node, first.token);
+  sb_subscription second = be_interested(&three);
+  tick();
+  expect(keeper.q->shm->rescues == 0, "one that is about to look is rescued");
+  tick();
+  expect(keeper.q->shm->rescues == 1 && t.b->header->rescues == 1, "one that sleeps beside a message is not rescued");
+  expect(state_of(second.node) == SB_NODE_NOTIFIED, "one that was rescued is not notified");
+  sb_node_destroy(three.c, second.node, second.token);
+}
+
+/* The rings of a queue begin where those of the last one in its memory ended: without an entry, behind the cursor. */
+static void used_again(void) {
+  sb_settings freely = FREELY;
+  sb_put_options delayed = {.delay_ns = 1};
+  uint64_t cursors[3] = {0}, positions[4], removed;
+  int32_t holder;
+  sb_queue *q = NULL;
+  t.c = keeper.c;
+  for (int i = 0; q == NULL || (i < 1000 && q->shm->schedule.base == 0); i++) {
+    if (q != NULL) {
+      (void)sb_delete(q, false, false, FOREVER, &holder, &removed);
+      (void)sb_leave(q);
+      (void)sb_housekeeper_sweep(keeper.c, FOREVER);
+    }
+    if (declare(&t, "again", freely) != SB_OK || (q = open_queue(&t, "again")) == NULL) die("opening a queue", 0);
+  }
+  expect(q->shm->schedule.base != 0, "no memory was used again");
+  expect(sb_housekeeping_timers(q, cursors, positions, 4) == 0, "there is a timer");
+  expect(!sb_housekeeping_has_timers(q, cursors), "the housekeeper looks for timers for ever");
+  expect(put_sized(&t, q, 1, 64, &delayed) == SB_OK, "put failed");
+  expect(sb_housekeeping_has_timers(q, cursors), "the timer is not seen");
+  expect(sb_housekeeping_timers(q, cursors, positions, 4) == 1, "the timer is not found");
+  expect(!sb_housekeeping_has_timers(q, cursors), "the timer is found again");
+  (void)sb_delete(q, false, false, FOREVER, &holder, &removed);
+  (void)sb_leave(q);
+}
+
 static void producer_stopped(void) {
   put_by(&one, 1);
   wait_for_room(&two, 0);
@@ -477,6 +568,10 @@ static const test_case CASES[] = {
     {"count too high", "the count of a level that a death left too high holds nobody back", FREELY, count_too_high},
     {"configured", "configuring wakes each producer that waits for room once", {-1, 1, -1, 0, 0}, configured},
     {"tick in between", "a tick between a message and its notification is no rescue", FREELY, tick_in_between},
+    {"notifier killed", "what a dead producer did not tell is told, and no sign of a defect", FREELY, notifier_killed},
+    {"notifier stopped", "the same of a stopped one", FREELY, notifier_stopped},
+    {"came since", "only who has slept for a whole tick is rescued", FREELY, came_since},
+    {"used again", "a queue in the memory of another one has no timers to look for", FREELY, used_again},
     {"producer stopped",
      "a tick tells another producer of room that the first does not use",
      {-1, 1, -1, 0, 0},

@@ -76,7 +76,7 @@ static void check_accounts(int kind, uint32_t slot) {
 
 static void check_all(uint64_t memory_before) {
   worker last = {.t = keeper, .buffer = malloc(BUFFER)};
-  uint64_t memories[QUEUES][9] = {0}, removed;
+  uint64_t memories[QUEUES][10] = {0}, removed;
   int32_t holder;
   sb_finding found[4];
   sb_broker_facts f;

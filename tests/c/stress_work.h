@@ -391,7 +391,7 @@ static void configure(worker *w) {
   (void)atomic_fetch_sub(&producing, 1);
 }
 
-static void keep_house_of(worker *w, uint64_t memories[QUEUES][9]) {
+static void keep_house_of(worker *w, uint64_t memories[QUEUES][10]) {
   uint64_t positions[MOST];
   (void)sb_housekeeper_ticks(w->t.c, w->q, &memories[0][0], QUEUES);
   for (int kind = 0; kind < QUEUES; kind++) {
@@ -408,7 +408,7 @@ static void keep_house_of(worker *w, uint64_t memories[QUEUES][9]) {
 }
 
 static void keep_house(worker *w) {
-  uint64_t memories[QUEUES][9] = {0};
+  uint64_t memories[QUEUES][10] = {0};
   (void)sb_housekeeper_begin(w->t.c);
   while (!over()) {
     keep_house_of(w, memories);

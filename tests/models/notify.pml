@@ -10,7 +10,8 @@
  * Abstracted: a list is the set of nodes in that state, looked through one by one in any order (list.pml); a ring of the
  *   wake word and the flags of the connection are one flag that wakes for certain (wake.pml); the row of cells is the
  *   number of what is ready (cell.pml, pages.pml); the epoch of a node's word is a reservation that every change breaks.
- *   A count of a queue and that of its level change in one step, unless SPLIT.
+ *   A count of a queue and that of its level change in one step, unless SPLIT. The clock ticks when all is at rest, so that the
+ *   keeper need not compare what it sees with its last look (I37).
  *
  * Claims: nobody rests while a message is ready and somebody alive has credit: without faults never, after a kill or a stop
  *   not beyond TICKS ticks of the housekeeper, or one bounded sleep if it is the housekeeper who stopped; the wakes without a message taken or put are bounded.

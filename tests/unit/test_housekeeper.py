@@ -3,13 +3,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+import threading
+import time
+from typing import TYPE_CHECKING, Any
 
 from scenario_support.memory import Memory
 from scenario_support.observing import take
 from scenario_support.waiting import eventually
 
+from shmbroker import housekeeper
+
 if TYPE_CHECKING:
+    import pytest
+
     import shmbroker
 
 
@@ -34,3 +41,49 @@ def test_a_timer_without_an_entry_outlives_the_housekeeper_that_found_it(
     broker.stop()
     broker.start()
     assert take(queue, 1, timeout=30) == ["A"]
+
+
+class Recorded:
+    """The calls of the core, with a note of when the housekeeper ticks and when it wakes up."""
+
+    def __init__(self, calls: Any) -> None:  # noqa: ANN401
+        self._calls = calls
+        self.ticks: list[float] = []
+        self.wakes = 0
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._calls, name)
+
+    def sb_housekeeper_ticks(self, *arguments: Any) -> Any:  # noqa: ANN401
+        """Looks at the queues."""
+        self.ticks.append(time.monotonic())
+        return self._calls.sb_housekeeper_ticks(*arguments)
+
+    def sb_housekeeper_wait(self, *arguments: Any) -> Any:  # noqa: ANN401
+        """Sleeps."""
+        self.wakes += 1
+        return self._calls.sb_housekeeper_wait(*arguments)
+
+
+def test_however_often_timers_wake_it_a_tick_takes_its_time(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That nothing was taken since the last tick says something only if that is a while ago."""
+    queue = connection.queue("q")
+    broker.stop()
+    calls = Recorded(housekeeper.slow)
+    monkeypatch.setattr(housekeeper, "slow", calls)
+
+    def put_then_stop() -> None:
+        try:
+            for milliseconds in range(5, 1000, 5):
+                queue.put(b"A", ttl=milliseconds / 1000)
+            eventually(lambda: len(queue) == 0 and len(calls.ticks) > 4, "all to expire")
+        finally:
+            broker.stop()
+
+    client = threading.Thread(target=put_then_stop)
+    broker.serve_forever(on_ready=client.start)
+    client.join()
+    assert calls.wakes > 4 * len(calls.ticks)
+    assert all(after - before >= housekeeper.TICK_SECONDS for before, after in itertools.pairwise(calls.ticks))
