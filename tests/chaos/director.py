@@ -149,10 +149,12 @@ class Director:
 
     def _await_the_living(self) -> None:
         """Until only a housekeeper and we are attached: the dead have been reaped."""
+        self._await(self._nobody_else_is_there, lambda: f"reaping: {self._broker.statistics()}")
+
+    def _nobody_else_is_there(self) -> bool:
+        """With a housekeeper: the one that was there a moment ago may have been killed, and be gone only now."""
         self._broker.start()
-        self._await(
-            lambda: self._broker.statistics().process_count <= 2, lambda: f"reaping: {self._broker.statistics()}"
-        )
+        return self._broker.statistics().process_count <= 2
 
     def _take_the_rest(self, connection: shmbroker.Connection) -> None:
         with Journal(self._folder / "rest") as journal:

@@ -414,7 +414,7 @@ const scenario SCENARIOS[] = {
      {{"take", take_twice, 0}, {"put", put_3, 1}}, hints_are_set_right, KEEPS_ALL, .reaped = true},
     {"reap, ring", "what a dead one held comes back to a ring", RING(1), third_died_in_a_ring,
      {{"put", put_2, 0}, {"take", take_then_ack, 1}}, newest_is_there, .bound = 1, .reaped = true},
-    {"reap, wait", "whoever waits is woken by what a dead one held", FREELY, third_died_in_a_ring,
+    {"reap, wait", "whoever waits is woken by what a dead one held", FREELY, third_died_with_the_only_one,
      {{"wait", wait_then_ack, 0}}, hints_are_set_right, KEEPS_ALL, .reaped = true},
 };
 /* clang-format on */
