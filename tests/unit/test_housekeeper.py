@@ -87,3 +87,24 @@ def test_however_often_timers_wake_it_a_tick_takes_its_time(
     client.join()
     assert calls.wakes > 4 * len(calls.ticks)
     assert all(after - before >= housekeeper.TICK_SECONDS for before, after in itertools.pairwise(calls.ticks))
+
+
+class AlwaysMoreTimers(Recorded):
+    """The same; a producer gives a timer whenever the housekeeper looks."""
+
+    def sb_housekeeper_new_timers(self, *arguments: Any) -> int:  # noqa: ANN401
+        """There are some."""
+        self._calls.sb_housekeeper_new_timers(*arguments)
+        return 1
+
+
+def test_timers_without_a_pause_do_not_keep_it_from_its_end(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends when the broker is stopped, also while it never comes to sleep."""
+    connection.queue("q")
+    broker.stop()
+    monkeypatch.setattr(housekeeper, "slow", AlwaysMoreTimers(housekeeper.slow))
+    client = threading.Thread(target=broker.stop)
+    broker.serve_forever(on_ready=client.start)
+    client.join()
