@@ -25,9 +25,9 @@ typedef struct {
 } way;
 
 static const way FULL[] = {
-    {"orders", {3, 0, false}, {2, 0, false}, 0, 60000},
-    {"kills", {1, 1, false}, {1, 1, false}, 0, 6000},
-    {"delays", {2, 0, true}, {2, 0, true}, 0, 60000},
+    {"orders", {3, 0, false}, {2, 0, false}, 0, 20000},
+    {"kills", {1, 1, false}, {1, 1, false}, 0, 4000},
+    {"delays", {2, 0, true}, {2, 0, true}, 0, 20000},
     {"random", {0, 2, false}, {0, 2, false}, 20000, 0},
 };
 static const way QUICK[] = {
