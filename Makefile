@@ -60,7 +60,7 @@ models:
 
 # The C core in every order of its shared steps: a quarter of an hour; ARGS="-most 1000000" for all of them.
 races: $(STAMPS)/venv
-	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S cffi_src --preset testhooks -DCMAKE_BUILD_TYPE=Release >/dev/null
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S cffi_src --preset testhooks >/dev/null
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/testhooks --target races >/dev/null
 	build/testhooks/tests/races -full $(ARGS)
 
