@@ -523,6 +523,29 @@ static void used_again(void) {
   (void)sb_leave(q);
 }
 
+/* The first page of the queue is finished, and its memory used for other pages. */
+static void go_round(void) {
+  while (take(&two) != 0) {
+  }
+  for (int i = 0; i < 70 * 64; i++) {
+    put_small_by(&two, 1);
+    (void)take(&two);
+  }
+}
+static void scanned_meanwhile(void) {
+  sb_put_options delayed = {.delay_ns = 1};
+  uint64_t cursors[3] = {0}, positions[4];
+  for (int i = 0; i < 64; i++) put_small_by(&one, 1);
+  expect(put_sized(&t, one.q, 2, 64, &delayed) == SB_OK, "put failed");
+  (void)sb_housekeeping_timers(keeper.q, cursors, positions, 4);
+  (void)SB_ADD(&keeper.q->shm->timers_lost, 1, SB_RELEASE); /* as if it had no entry in the schedule */
+  meanwhile("sb_housekeeping.c", go_round);
+  uint32_t found = sb_housekeeping_timers(keeper.q, cursors, positions, 4);
+  afterwards();
+  while (cursors[1] != 0) found += sb_housekeeping_timers(keeper.q, cursors, positions, 4);
+  expect(found >= 1, "the timer that was lost is not found");
+}
+
 static void producer_stopped(void) {
   put_by(&one, 1);
   wait_for_room(&two, 0);
@@ -572,6 +595,7 @@ static const test_case CASES[] = {
     {"notifier stopped", "the same of a stopped one", FREELY, notifier_stopped},
     {"came since", "only who has slept for a whole tick is rescued", FREELY, came_since},
     {"used again", "a queue in the memory of another one has no timers to look for", FREELY, used_again},
+    {"scanned meanwhile", "a scan for lost timers goes on when a page is used again", FREELY, scanned_meanwhile},
     {"producer stopped",
      "a tick tells another producer of room that the first does not use",
      {-1, 1, -1, 0, 0},
