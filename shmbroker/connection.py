@@ -68,7 +68,7 @@ class Connection:
         Args:
             name: 1 to 255 bytes of UTF-8 without NUL.
             passive: only open it.
-            given: settings (ring_size, max_length, max_bytes, overflow); on an existing queue those given are compared.
+            given: settings (see :class:`QueueSettings`); on an existing queue those given are compared.
 
         Raises:
             NotFound: ``passive``, and there is no such queue.
@@ -124,12 +124,7 @@ class Connection:
         for setting, value in wanted.items():
             found = getattr(current, setting)
             if found != value:
-                argument = "x-" + {"max_bytes": "max-length-bytes"}.get(setting, setting.replace("_", "-"))
-                text = (
-                    f"PRECONDITION_FAILED - inequivalent arg '{argument}' for queue '{queue.name}' in vhost '/': "
-                    f"received '{value}' but current is '{found}'"
-                )
-                raise exceptions.PreconditionFailed(406, text)
+                raise queue_settings.inequivalent(queue.name, setting, value, found)
 
     def settings_of(self, core: core_queue.CoreQueue) -> tuple[QueueSettings, int]:
         """Settings and flags of an open queue."""

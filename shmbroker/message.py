@@ -107,14 +107,15 @@ class Message(library.Record):
     @property
     def key(self) -> str | None:
         """The key given to ``put``."""
-        length = self._fields.key_length
-        return self._record[record.SIZE : record.SIZE + length].decode() if length else None
+        front = self._fields
+        start = front.key_start
+        return self._record[start : start + front.key_length].decode() if front.key_length else None
 
     @property
     def properties(self) -> basic.BasicProperties:
         """The AMQP properties."""
         front = self._fields
-        start = record.SIZE + front.key_length
+        start = front.key_start + front.key_length
         return basic.decode(self._record[start : start + front.properties_length])
 
     @property
@@ -151,13 +152,13 @@ class Message(library.Record):
 
     @property
     def exchange(self) -> str:
-        """The exchange it was published to: the default one."""
-        return ""
+        """The exchange it was published to; empty: the default one, or straight to the queue."""
+        return self._record[record.SIZE : self._fields.key_start].decode()
 
     @property
     def routing_key(self) -> str:
         """The routing key it was published with."""
-        return self.queue
+        return self.key or ("" if self._fields.exchange_length else self.queue)
 
     @property
     def queue(self) -> str:

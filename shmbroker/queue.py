@@ -431,9 +431,12 @@ class Queue:
 
         Args:
             trim: enforce a smaller ``ring_size`` at once; otherwise the queue gets there by being consumed.
-            given: ring_size, max_length, max_bytes, overflow.
+            given: ring_size, max_length, max_bytes, overflow, message_ttl, expires.
         """
         checked = settings.validate(given)
+        for name in checked.keys() & settings.FIXED:
+            msg = f"{name}: a queue has it for its whole life; delete the queue and declare it anew"
+            raise ValueError(msg)
         current, flags = self._connection.settings_of(self._core)
         self._core.configure(
             dataclasses.replace(current, **checked),

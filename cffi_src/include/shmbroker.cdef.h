@@ -35,12 +35,15 @@ typedef enum {
   SB_TICK = 28
 } sb_status;
 
+/* The layout of the shared memory that this core reads. */
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 1 };
+
 typedef struct sb_broker sb_broker;
 typedef struct sb_connection sb_connection;
 typedef struct sb_queue sb_queue;
 typedef struct sb_consumer sb_consumer;
 
-/* What a get writes in front of key, properties and body. 64 bytes. */
+/* What a get writes in front of exchange, key, properties and body. 64 bytes. */
 typedef struct {
   uint64_t tag; /* holding token, consumer's place << 40 */
   uint64_t sequence;
@@ -53,19 +56,27 @@ typedef struct {
   uint16_t delivery_count;
   uint8_t redelivered;
   uint8_t priority;
-  uint32_t subscription;
+  uint16_t subscription;
+  uint8_t exchange_length; /* exchange, key, properties and body follow in this order */
+  uint8_t reserved;
 } sb_record;
 
 typedef struct {
   int64_t ring_size, max_length, max_bytes;
-  uint32_t overflow, flags;
-} sb_settings;
+  uint32_t overflow, flags; /* SB_QUEUE_... */
+  uint64_t message_ttl_ms, expires_ms; /* count if their flags are set */
+} sb_settings; /* the first three: -1 = none */
+/* Flags of a queue. */
+enum { SB_QUEUE_PAUSED = 1, SB_QUEUE_DURABLE = 2, SB_QUEUE_EXCLUSIVE = 4, SB_QUEUE_AUTO_DELETE = 8,
+       SB_QUEUE_SINGLE_ACTIVE = 16, SB_QUEUE_TTL = 32, SB_QUEUE_EXPIRES = 64 };
 
 typedef struct {
   uint64_t ttl_ns, delay_ns; /* 0 = none */
   const char *key;
   const char *properties;
+  const char *exchange;
   uint32_t key_length, properties_length;
+  uint8_t exchange_length;
   uint8_t priority;
 } sb_put_options;
 
@@ -104,6 +115,7 @@ typedef struct {
   uint64_t ready, delivering, scheduled, bytes;
   uint64_t added, acked, expired, killed, replaced, dropped, dead_lettered, moved, redelivered, delivered;
   uint64_t rescues, tail, created_ns;
+  uint32_t owner, locked; /* of an exclusive queue: the connection, 0 = none; 1: it is another one than the caller's */
   int32_t consumers, interested, notified, not_interested, non_acquiring, room_waiting;
 } sb_queue_facts;
 
@@ -180,10 +192,21 @@ sb_status sb_connection_run_io(sb_connection *c);
 void sb_connection_wake(sb_connection *c);
 sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *facts);
 
+/* ---- topology: several changes under one lock, and the journal of exchanges and bindings ---- */
+sb_status sb_topology_begin(sb_connection *c, uint64_t deadline_ns, int32_t *holder);
+void sb_topology_end(sb_connection *c);
+/* 16 number of the file | 48 bytes of it that count; to be changed under the lock only. */
+uint64_t sb_journal(sb_connection *c);
+void sb_journal_commit(sb_connection *c, uint64_t word);
+/* Moves on with every change of the topology: what was derived from it holds as long as this stays the same. */
+uint64_t sb_topology_version(sb_connection *c);
+
 /* ---- queues ---- */
 sb_status sb_find(sb_connection *c, const char *name, uint32_t length, uint32_t *slot);
 sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
                      uint64_t deadline_ns, uint32_t *slot, int32_t *holder);
+/* It is declared once more, perhaps passively: one that expires lives on. */
+void sb_touch(sb_connection *c, uint32_t slot);
 sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status);
 bool sb_leave(sb_queue *q);
 void sb_free_queue(sb_queue *q);

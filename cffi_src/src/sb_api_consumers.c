@@ -91,8 +91,12 @@ void sb_api_cancel(sb_consumer *k, bool return_everything) {
   if (return_everything) {
     sb_consumer_return(k, true);
   }
-  if (k->subscription_count > 0) {
+  uint32_t count = k->subscription_count;
+  if (count > 0) {
     sb_consumer_detach(k);
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    (void)sb_lifetime_end(k->subscriptions[i].q, 0); /* it may have been the last one of an auto-delete queue */
   }
 }
 

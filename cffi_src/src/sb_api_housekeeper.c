@@ -70,7 +70,8 @@ uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, uint64_
   uint32_t busy = 0;
   for (uint32_t i = 0; i < count && sb_api_enter(c) == SB_OK; i++) {
     sb_housekeeping_queue(c, queues[i]->slot, &memory[i]);
-    busy += !sb_housekeeping_rests(&memory[i]);
+    bool may_expire = (SB_LOAD(&queues[i]->shm->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) != 0;
+    busy += may_expire || !sb_housekeeping_rests(&memory[i]);
     sb_api_leave(c);
   }
   return busy;

@@ -33,10 +33,20 @@ static void give_slot(sb_connection *c, const sb_reservation *r) {
   sb_holding_give(c, r->token);
 }
 
+/* The shorter of the message's and of the queue's; 0 = for ever. */
+static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
+  if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_TTL) == 0) {
+    return o->ttl_ns;
+  }
+  uint64_t most = SB_LOAD(&q->shm->message_ttl_ms, SB_RELAXED) * UINT64_C(1000000);
+  if (most == 0) most = 1; /* gone at once, unless somebody takes it at once */
+  return o->ttl_ns != 0 && o->ttl_ns < most ? o->ttl_ns : most;
+}
+
 /* Room under the queue's limits and in memory: an ALLOC slot with its message header filled in. */
 SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_connection *c = q->c;
-  uint64_t front = sizeof(sb_message_shm) + o->key_length + (uint64_t)o->properties_length;
+  uint64_t front = sizeof(sb_message_shm) + o->exchange_length + o->key_length + (uint64_t)o->properties_length;
   uint64_t offset = (front + 63) / 64 * 64 + (length > SB_INLINE_BODY ? SB_VIEWERS_BYTES : 0), need = offset + length;
   sb_status status = front > SB_MAX_FRONT ? SB_INVALID : check(q, length);
   if (status == SB_OK) status = sb_limits_admit(q, 1, length);
@@ -50,17 +60,19 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
   }
   SB_CRASHPOINT("api.put.allocated");
   sb_message_shm *m = sb_slot_at(c->b, r->slot);
-  uint64_t now = o->ttl_ns != 0 || o->delay_ns != 0 ? sb_now_ns() : 0;
+  uint64_t ttl = time_to_live(q, o), now = ttl != 0 || o->delay_ns != 0 ? sb_now_ns() : 0;
   *m = (sb_message_shm){.body_length = length,
                         .body_offset = (uint32_t)offset,
                         .properties_length = o->properties_length,
-                        .expires_ns = o->ttl_ns != 0 ? now + o->ttl_ns : 0,
+                        .expires_ns = ttl != 0 ? now + ttl : 0,
                         .due_ns = o->delay_ns != 0 ? now + o->delay_ns : 0,
                         .timestamp_ns = sb_wall_ns(),
                         .key_length = o->key_length,
                         .publisher = (uint16_t)c->id,
-                        .priority = o->priority};
+                        .priority = o->priority,
+                        .exchange_length = o->exchange_length};
   uint8_t *at = (uint8_t *)(m + 1);
+  if (o->exchange_length != 0) at = (uint8_t *)memcpy(at, o->exchange, o->exchange_length) + o->exchange_length;
   if (o->key_length != 0) memcpy(at, o->key, o->key_length);
   if (o->properties_length != 0) memcpy(at + o->key_length, o->properties, o->properties_length);
   r->size = length;
@@ -225,16 +237,16 @@ sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t de
 bool sb_api_plausible(sb_broker *b, const sb_taken *t) {
   uint64_t room = sb_slab_slot_bytes(b, t->slot);
   const sb_message_shm *m = t->message;
-  uint64_t front = sizeof *m + (uint64_t)m->key_length + m->properties_length;
-  return front <= SB_MAX_FRONT && front <= m->body_offset && m->body_offset >= sizeof *m && m->body_offset <= room &&
-         m->body_length <= room - m->body_offset;
+  uint64_t front = sizeof *m + (uint64_t)m->exchange_length + m->key_length + m->properties_length;
+  return front <= SB_MAX_FRONT && m->exchange_length <= SB_NAME_MAX && front <= m->body_offset &&
+         m->body_offset >= sizeof *m && m->body_offset <= room && m->body_length <= room - m->body_offset;
 }
 
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer) {
   const sb_message_shm *m = t->message;
   bool inside = m->body_length <= SB_INLINE_BODY;
   const uint8_t *front = (const uint8_t *)(m + 1), *body = (const uint8_t *)m + m->body_offset;
-  uint64_t front_length = (uint64_t)m->key_length + m->properties_length;
+  uint64_t front_length = (uint64_t)m->exchange_length + m->key_length + m->properties_length;
   sb_record *record = (sb_record *)(void *)buffer;
   *record = (sb_record){.tag = tag,
                         .sequence = t->position - q->base,
@@ -247,7 +259,8 @@ int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32
                         .delivery_count = (uint16_t)sb_side_count(t->side),
                         .redelivered = (t->side & SB_SIDE_REDELIVERED) != 0,
                         .priority = m->priority,
-                        .subscription = subscription};
+                        .subscription = (uint16_t)subscription,
+                        .exchange_length = (uint8_t)m->exchange_length};
   char *behind = buffer + sizeof *record;
   if (front_length != 0) memcpy(behind, front, front_length);
   if (inside) memcpy(behind + front_length, body, m->body_length);
@@ -279,6 +292,7 @@ SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) 
 SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
   uint64_t token;
   sb_taken t;
+  sb_lifetime_used(q->shm);
   sb_status status = sb_holding_take(q->c, &token);
   if (status == SB_OK) {
     status = sb_queue_acquire(q, token, &t);
@@ -497,7 +511,8 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
         uint64_t header = SB_LOAD(sb_slot_header(b, t.slot), SB_ACQUIRE);
         sb_message_shm m = sb_peek_message(b, t.slot);
         t.message = &m;
-        uint64_t front = (uint64_t)m.key_length + m.properties_length, need = sizeof(sb_record) + front + m.body_length;
+        uint64_t front = (uint64_t)m.exchange_length + m.key_length + m.properties_length,
+                 need = sizeof(sb_record) + front + m.body_length;
         bool sound = sb_api_plausible(b, &t);
         if (sound && need > size && SB_LOAD(&cell->word, SB_ACQUIRE) == word) {
           memcpy(buffer, &need, sizeof need);
@@ -511,6 +526,7 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
                               .expires_ns = m.expires_ns,
                               .properties_length = m.properties_length,
                               .key_length = m.key_length,
+                              .exchange_length = (uint8_t)m.exchange_length,
                               .priority = m.priority,
                               .redelivered = (t.side & SB_SIDE_REDELIVERED) != 0};
           memcpy(buffer, &record, sizeof record);

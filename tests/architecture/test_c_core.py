@@ -35,7 +35,7 @@ LAYERS = (
     {"sb_upkeep"},
     {"sb_nodes"},
     {"sb_consumer"},
-    {"sb_waiter"},
+    {"sb_waiter", "sb_lifetime"},
     {"sb_judge"},
     {"sb_recover", "sb_directory", "sb_housekeeping", "sb_io"},
     {"sb_check", "sb_check_lists", "sb_check_owners", "sb_check_queue", "sb_check_ring", "sb_check_slab"},
