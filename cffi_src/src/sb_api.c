@@ -224,7 +224,7 @@ sb_status sb_disconnect(sb_connection *c) {
     for (uint32_t t = 0; t < c->targets; t++) {
       if (c->consumers[t] != NULL) sb_api_cancel(c->consumers[t], true);
     }
-    atomic_store_explicit(&c->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
+    SB_STORE(&c->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
     return_all(c);
     for (sb_queue *q = c->queues; q != NULL; q = q->next) {
       if (q->ledger != NULL) (void)sb_lifetime_end(q, c->id);
