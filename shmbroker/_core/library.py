@@ -52,6 +52,10 @@ NO_HOUSEKEEPER: int = slow.SB_NO_HOUSEKEEPER
 LAYOUT: int = slow.SB_LAYOUT
 TICK: int = slow.SB_TICK
 FORKED: int = slow.SB_FORKED
+ACCESS: int = slow.SB_ACCESS
+READY: int = slow.SB_READY
+
+OF_QUEUE, OF_CONSUMER, OF_CHANNEL = range(3)  # what a Taker is given the address of
 
 
 def deadline(timeout: float | None) -> int:
