@@ -157,7 +157,7 @@ class Queue:
         self._left: CoreQueue | None = None
         self.name = core.name
         self.core_connection: CoreConnection = core.connection
-        self.taker = library.Taker(core.address, False, Message, MessageBatch)  # noqa: FBT003 - of no consumer
+        self.taker = library.Taker(core.address, library.OF_QUEUE, Message, MessageBatch)
         self._take, self._take_many = self.taker.take, self.taker.take_many
         putter = library.Putter(core.address)
         self._put, self._put_many, self._length = putter.put, putter.put_many, core.length

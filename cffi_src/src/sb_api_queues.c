@@ -74,9 +74,10 @@ sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
 }
 
 static bool consumed(const sb_connection *c, const sb_queue *q) {
-  for (uint32_t t = 0; t < c->targets; t++) {
-    for (uint32_t i = 0; c->consumers[t] != NULL && i < c->consumers[t]->subscription_count; i++) {
-      if (c->consumers[t]->subscriptions[i].q == q) return true;
+  for (const sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
+    const sb_consumer *k = t->is_channel ? NULL : (const sb_consumer *)(const void *)t; /* channels: see `busy` */
+    for (uint32_t i = 0; k != NULL && i < k->subscription_count; i++) {
+      if (k->subscriptions[i].q == q) return true;
     }
   }
   return false;
@@ -151,12 +152,9 @@ sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   f->name_length = SB_LOAD(&q->name_length, SB_RELAXED) % (SB_NAME_MAX + 1);
   memcpy(f->name, q->name, f->name_length);
   f->slot = slot;
-  f->settings = (sb_settings){SB_LOAD(&q->ring_size, SB_RELAXED),
-                              SB_LOAD(&q->max_length, SB_RELAXED),
-                              SB_LOAD(&q->max_bytes, SB_RELAXED),
-                              SB_LOAD(&q->overflow, SB_RELAXED),
-                              SB_LOAD(&q->flags, SB_RELAXED),
-                              SB_LOAD(&q->message_ttl_ms, SB_RELAXED),
+  f->settings = (sb_settings){SB_LOAD(&q->ring_size, SB_RELAXED), SB_LOAD(&q->max_length, SB_RELAXED),
+                              SB_LOAD(&q->max_bytes, SB_RELAXED), SB_LOAD(&q->overflow, SB_RELAXED),
+                              SB_LOAD(&q->flags, SB_RELAXED),     SB_LOAD(&q->message_ttl_ms, SB_RELAXED),
                               SB_LOAD(&q->expires_ms, SB_RELAXED)};
   f->owner = (f->settings.flags & SB_QUEUE_EXCLUSIVE) != 0 ? SB_LOAD(&q->owner_connection, SB_RELAXED) : 0;
   f->locked = sb_lifetime_locked(b, q, c->id);

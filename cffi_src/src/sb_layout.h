@@ -392,7 +392,7 @@ typedef struct {
   sb_half name_length, owner_connection; /* of an exclusive queue: whose it is, and the low bits of that one's epoch */
   sb_word owner_epoch;
   sb_word message_ttl_ms, expires_ms; /* count if their flags say so */
-  sb_word used_ns;                            /* CLOCK_MONOTONIC: when it was last declared, read or consumed */
+  sb_word used_ns;                    /* CLOCK_MONOTONIC: when it was last declared, read or consumed */
   sb_half had_consumer, reserved2;
   char name[SB_NAME_MAX + 1];
 } sb_queue_shm;
@@ -413,6 +413,7 @@ _Static_assert(sizeof(sb_level_shm) <= SB_UNIT, "level");
 #define SB_NODE_ROOM 4u    /* waits for room in the queue or for memory, not for messages */
 #define SB_NODE_BROWSER 8u
 #define SB_NODE_MEMORY 16u  /* ... and it is memory of the broker that it waits for */
+#define SB_NODE_MEMBER 64u  /* of a channel, which may have several at one queue */
 #define SB_NODE_RESCUED 32u /* notified by the housekeeper: takes a message although better consumers exist */
 
 /* A consumer of one queue, or a call that waits. Owned by its connection: ALLOC for its whole life. */

@@ -61,6 +61,7 @@ class CoreConnection:
         self.on_stopping: Callable[[], None] = lambda: None
         self.on_ready: Callable[[int], None] = lambda _: None
         self.on_housekeeper_missing: Callable[[], None] = lambda: None
+        self.on_ready: Callable[[int], None] = lambda _: None  # a channel is to be handed over: what it was opened with
         try:
             if self.attachment.facts().closing:
                 library.raise_for(library.STOPPING)
@@ -144,10 +145,22 @@ class CoreConnection:
                 elif status == library.STOPPING:
                     self.on_stopping()
                     return
+                elif status == library.READY:
+                    while user := int(slow.sb_next_ready(self.handle)):
+                        self.on_ready(user)
+                elif status == library.GROW:
+                    self.attachment.grow()
                 else:
                     return
         finally:
             self.leave()
+
+    @guarded
+    def limit(self, prefetch: int) -> None:
+        """How many messages the consumers of all its channels may have unacked; 0 = as many as there are."""
+        status = slow.sb_connection_limit(self.handle, prefetch)
+        if status != library.OK:
+            library.raise_for(status, "the connection")
 
     # ---- closing ----
 

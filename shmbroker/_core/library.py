@@ -55,6 +55,10 @@ LAYOUT: int = slow.SB_LAYOUT
 TICK: int = slow.SB_TICK
 READY: int = slow.SB_READY
 FORKED: int = slow.SB_FORKED
+ACCESS: int = slow.SB_ACCESS
+READY: int = slow.SB_READY
+
+OF_QUEUE, OF_CONSUMER, OF_CHANNEL = range(3)  # what a Taker is given the address of
 
 
 def deadline(timeout: float | None) -> int:

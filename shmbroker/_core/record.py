@@ -12,7 +12,7 @@ from typing import NamedTuple
 SIZE = 64
 INLINE = 4096
 BUFFER = SIZE + 65536 + INLINE
-_FRONT = struct.Struct("<QQQQQQIIHBBHBx")
+_FRONT = struct.Struct("<QQQQQQIIHBBHBB")
 _NOWHERE = bytes(8)
 
 
@@ -32,6 +32,7 @@ class Front(NamedTuple):
     priority: int
     subscription: int
     exchange_length: int
+    settled: int
 
     @property
     def key_start(self) -> int:
