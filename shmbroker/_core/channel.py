@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 ffi, slow, fast = library.ffi, library.slow, library.fast
 BY_GET: int = slow.SB_BY_GET
+AUTO_ACK: int = slow.SB_CONSUME_AUTO_ACK
+NO_LOCAL: int = slow.SB_CONSUME_NO_LOCAL
+EXCLUSIVE: int = slow.SB_CONSUME_EXCLUSIVE
 
 
 class CoreChannel:
