@@ -266,7 +266,7 @@ def test_b05_a_hook_that_raises_harms_nobody(broker: shmbroker.Broker) -> None:
 
 
 def test_b06_a_blocked_callback_is_no_death(broker: shmbroker.Broker, other: shmbroker.Connection) -> None:
-    """A callback blocks for longer than anybody waits before looking who lives: its connection is not taken for dead."""
+    """A callback blocks for longer than anybody waits before looking who lives: its connection lives on."""
     entered, release = threading.Event(), threading.Event()
 
     def take(channel: shmbroker.Channel, method: Deliver, _properties: object, _body: bytes) -> None:
