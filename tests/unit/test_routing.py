@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -151,6 +152,16 @@ def test_unbinding_leaves_the_longer_and_the_shorter_pattern(bench: Bench) -> No
     assert bench.route("amq.topic", "a.b") == ["a.b"]
 
 
+def test_unbinding_leaves_the_other_binding_of_a_pattern(bench: Bench) -> None:
+    """Its own pattern, or the one that it begins with."""
+    for queue, pattern in (("a", "x.y"), ("b", "x.y"), ("c", "x")):
+        bench.bind("amq.topic", queue, pattern)
+    bench.unbind("amq.topic", "a", "x.y")
+    assert bench.route("amq.topic", "x.y") == ["b"]
+    bench.unbind("amq.topic", "b", "x.y")
+    assert bench.route("amq.topic", "x") == ["c"]
+
+
 H1, H2, H3, X = {"h1": "12345"}, {"h2": "bar"}, {"h3": None}, {"x-h": 1}
 WANTED = H1 | H2 | H3
 
@@ -277,6 +288,15 @@ def test_alternate_exchanges(bench: Bench) -> None:
     assert bench.route("u", "k") == []
 
 
+def test_a_new_exchange_has_not_the_alternate_of_the_old_one(bench: Bench) -> None:
+    """Of an exchange that was deleted nothing is left but its name."""
+    bench.bind("amq.fanout", "q")
+    bench.declare("x", arguments={"alternate-exchange": "amq.fanout"})
+    bench.topology.replay(changes.delete(bench.topology, "x"))
+    bench.declare("x")
+    assert bench.route("x") == []
+
+
 def test_a_destination_that_leads_nowhere_is_a_destination(bench: Bench) -> None:
     """As in RabbitMQ: the alternate exchange is for what matched no binding."""
     bench.declare("dead end")
@@ -323,3 +343,22 @@ def test_a_router_that_comes_late_knows_everything(bench: Bench) -> None:
     for key in ("k", "l", "m"):
         assert late.route("x", key) == bench.router.route("x", key)
     assert bench.route("x", "k") == ["b", "a"]
+
+
+def test_what_was_removed_leaves_nothing_behind(bench: Bench) -> None:
+    """A router from which all bindings are gone again is as small as at the beginning."""
+    before = len(pickle.dumps(bench.router))
+    tables: list[dict[str, Any]] = [{}, {"a": 1, "b": None}, {"x-match": "any", "a": 1, "b": 2}, {"x-match": "any"}]
+    made = [
+        (f"amq.{kind}", queue, key, table)
+        for kind in ("direct", "fanout", "topic", "headers")
+        for queue in ("p", "q")
+        for key in ("", "a", "a.#.b", "a.b.#")
+        for table in tables
+    ]
+    for one in made:
+        bench.bind(*one)
+    assert bench.route("amq.headers", "", {"a": 1, "b": 3}) == ["p", "q"]
+    for one in made:
+        bench.unbind(*one)
+    assert len(pickle.dumps(bench.router)) == before
