@@ -240,6 +240,11 @@ static void transact_as(uint32_t first, uint32_t second) {
 }
 static void transact(void) { transact_as(0, 2); }
 static void transact_and_requeue(void) { transact_as(0, 1); }
+/* The same message twice: found out when all is staged, and undone. */
+static void transact_in_vain(void) {
+  sb_settlement ends[2] = {{q, token_in(buffer), 0}, {q, token_in(buffer), 0}};
+  commit_with(FRESH, 1, 64, NULL, ends, 2);
+}
 static void acknowledge_together(void) {
   sb_settlement ends[2] = {{q, token_in(buffer), 0}, {q, token_in(spare), 0}};
   uint32_t publication, target;
@@ -451,6 +456,9 @@ const operation OPERATIONS[] = {
     {"transaction with requeue", FREELY, SETUP, take_two, transact_and_requeue, UNDER_WAY(BUT_1, ALL | NEW),
      AFTER(BUT_1 | NEW, BUT_1 | NEW), .both = NEW, .instead = ID(1)},
     {"two acks at once", FREELY, SETUP, take_two, acknowledge_together, UNDER_WAY(BUT_2, ALL), AFTER(BUT_2, BUT_2)},
+    {"transaction in vain", FREELY, SETUP, take_two, transact_in_vain, UNCHANGED},
+    {"transaction in vain, limit", LENGTH(7, 0), SETUP, take_two, transact_in_vain, UNCHANGED},
+    {"transaction in vain, ring", RING(6), SETUP, take_two, transact_in_vain, UNCHANGED},
     {"view of a shared body, ack", FREELY, 0, get_shared, ack_viewed, UNDER_WAY(NEW, NEW), AFTER(NEW, NEW),
      .twice = NEW},
     {"two hold a shared body", FREELY, 0, get_other_shared, ack_viewed, UNDER_WAY(NEW, NEW), AFTER(NEW, NEW),
