@@ -24,6 +24,7 @@ LAYERS = (
     {"sb_connection"},
     {"sb_chunk"},
     {"sb_slab"},
+    {"sb_reference"},
     {"sb_holdings"},
     {"sb_page"},
     {"sb_ring"},
