@@ -4,8 +4,6 @@
 
 #include "sb_api.h"
 
-#define SB_MAX_FRONT 65536u  /* message header, key and properties */
-#define UNLOCKED_COPY 16384u /* longer bodies are copied without holding the connection's lock */
 static const sb_put_options NO_OPTIONS;
 
 /* ---- putting ---- */
@@ -17,31 +15,24 @@ static sb_status check(sb_queue *q, uint64_t length) {
   return length > SB_MAX_BODY ? SB_TOO_LARGE : SB_OK;
 }
 
-static sb_status claim_slot(sb_connection *c, uint64_t need, sb_reservation *r) {
-  sb_status status = sb_holding_take(c, &r->token);
-  if (status == SB_OK) {
-    unsigned cls = sb_class_for(c->b, need);
-    status = cls != 0 ? sb_slab_alloc(c, cls, r->token, &r->slot, &r->gen)
-                      : sb_slab_alloc_run(c, need, r->token, &r->slot, &r->gen);
-    if (status != SB_OK) sb_holding_give(c, r->token);
+/* The shorter of the message's and of the queue's; 0 = for ever. */
+static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
+  if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_TTL) == 0) {
+    return o->ttl_ns;
   }
-  return status;
-}
-
-static void give_slot(sb_connection *c, const sb_reservation *r) {
-  (void)sb_slab_free_gen(c->b, r->slot, r->gen);
-  sb_holding_give(c, r->token);
+  uint64_t most = SB_LOAD(&q->shm->message_ttl_ms, SB_RELAXED) * UINT64_C(1000000);
+  if (most == 0) most = 1; /* gone at once, unless somebody takes it at once */
+  return o->ttl_ns != 0 && o->ttl_ns < most ? o->ttl_ns : most;
 }
 
 /* Room under the queue's limits and in memory: an ALLOC slot with its message header filled in. */
 SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_connection *c = q->c;
-  uint64_t front = sizeof(sb_message_shm) + o->key_length + (uint64_t)o->properties_length;
-  uint64_t offset = (front + 63) / 64 * 64 + (length > SB_INLINE_BODY ? SB_VIEWERS_BYTES : 0), need = offset + length;
-  sb_status status = front > SB_MAX_FRONT ? SB_INVALID : check(q, length);
+  uint64_t need = sb_api_body_offset(length, o, 0) + length;
+  sb_status status = sb_api_front(o) > SB_MAX_FRONT ? SB_INVALID : check(q, length);
   if (status == SB_OK) status = sb_limits_admit(q, 1, length);
   if (status == SB_OK) {
-    status = claim_slot(c, need, r);
+    status = sb_api_claim_slot(c, need, r);
     if (status != SB_OK) sb_limits_unadmit(q, 1, length);
   }
   if (status != SB_OK) {
@@ -49,37 +40,14 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
     return status;
   }
   SB_CRASHPOINT("api.put.allocated");
-  sb_message_shm *m = sb_slot_at(c->b, r->slot);
-  uint64_t now = o->ttl_ns != 0 || o->delay_ns != 0 ? sb_now_ns() : 0;
-  *m = (sb_message_shm){.body_length = length,
-                        .body_offset = (uint32_t)offset,
-                        .properties_length = o->properties_length,
-                        .expires_ns = o->ttl_ns != 0 ? now + o->ttl_ns : 0,
-                        .due_ns = o->delay_ns != 0 ? now + o->delay_ns : 0,
-                        .timestamp_ns = sb_wall_ns(),
-                        .key_length = o->key_length,
-                        .publisher = (uint16_t)c->id,
-                        .priority = o->priority};
-  uint8_t *at = (uint8_t *)(m + 1);
-  if (o->key_length != 0) memcpy(at, o->key, o->key_length);
-  if (o->properties_length != 0) memcpy(at + o->key_length, o->properties, o->properties_length);
-  r->size = length;
-  r->body = (uint8_t *)m + offset;
+  sb_api_fill(c, r, length, o, time_to_live(q, o), 0);
   return SB_OK;
 }
 
 static void take_back(sb_queue *q, sb_reservation *r) {
   sb_limits_unadmit(q, 1, r->size);
-  give_slot(q->c, r);
+  sb_api_give_slot(q->c, r);
   sb_consumer_room_in(q->c, q->shm, q->slot); /* as in prepare */
-}
-
-static void ring_housekeeper(sb_connection *c, const sb_message_shm *m) {
-  uint64_t due = m->due_ns != 0 && (m->expires_ns == 0 || m->due_ns < m->expires_ns) ? m->due_ns : m->expires_ns;
-  if (due != 0 && due < SB_LOAD(&c->b->header->next_due_ns, SB_SEQ_CST)) {
-    sb_node_shm *keeper = sb_node_at(c->b, SB_LOAD(&c->b->header->housekeeper_waiter, SB_ACQUIRE));
-    if (keeper != NULL) (void)sb_wake_ring(&keeper->wake);
-  }
 }
 
 SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
@@ -93,7 +61,7 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   sb_holding_give(q->c, r->token);
   sb_limits_published(q);
   SB_CRASHPOINT("api.put.enqueued");
-  if (timer != 0) ring_housekeeper(q->c, &timed);
+  if (timer != 0) sb_api_ring_housekeeper(q->c, &timed);
   if (SB_LOAD(&q->shm->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->shm->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD) {
     if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
   }
@@ -117,7 +85,7 @@ SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const s
   if (status != SB_OK) {
     return drop_new(q, status);
   }
-  if (length > UNLOCKED_COPY) {
+  if (length > SB_UNLOCKED_COPY) {
     q->busy++;
     sb_api_leave(q->c);
     memcpy(r.body, body, length);
@@ -182,7 +150,7 @@ sb_status sb_reserve_copy(sb_queue *q, const sb_reservation *r, sb_reservation *
   if (status != SB_OK) {
     return status;
   }
-  status = claim_slot(q->c, need, copy);
+  status = sb_api_claim_slot(q->c, need, copy);
   sb_api_leave(q->c);
   if (status == SB_OK) {
     copy->size = r->size;
@@ -209,7 +177,7 @@ void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
 void sb_end_reserved_view(sb_connection *c, sb_reservation *r) {
   if (!sb_forked(c->b)) {
     sb_lock(&c->lock);
-    give_slot(c, r);
+    sb_api_give_slot(c, r);
     sb_consumer_room_made(c, NULL, 0);
     sb_unlock(&c->lock);
   }
@@ -225,16 +193,16 @@ sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t de
 bool sb_api_plausible(sb_broker *b, const sb_taken *t) {
   uint64_t room = sb_slab_slot_bytes(b, t->slot);
   const sb_message_shm *m = t->message;
-  uint64_t front = sizeof *m + (uint64_t)m->key_length + m->properties_length;
-  return front <= SB_MAX_FRONT && front <= m->body_offset && m->body_offset >= sizeof *m && m->body_offset <= room &&
-         m->body_length <= room - m->body_offset;
+  uint64_t front = sizeof *m + (uint64_t)m->exchange_length + m->key_length + m->properties_length;
+  return front <= SB_MAX_FRONT && m->exchange_length <= SB_NAME_MAX && front <= m->body_offset &&
+         m->body_offset >= sizeof *m && m->body_offset <= room && m->body_length <= room - m->body_offset;
 }
 
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer) {
   const sb_message_shm *m = t->message;
   bool inside = m->body_length <= SB_INLINE_BODY;
   const uint8_t *front = (const uint8_t *)(m + 1), *body = (const uint8_t *)m + m->body_offset;
-  uint64_t front_length = (uint64_t)m->key_length + m->properties_length;
+  uint64_t front_length = (uint64_t)m->exchange_length + m->key_length + m->properties_length;
   sb_record *record = (sb_record *)(void *)buffer;
   *record = (sb_record){.tag = tag,
                         .sequence = t->position - q->base,
@@ -247,7 +215,8 @@ int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32
                         .delivery_count = (uint16_t)sb_side_count(t->side),
                         .redelivered = (t->side & SB_SIDE_REDELIVERED) != 0,
                         .priority = m->priority,
-                        .subscription = subscription};
+                        .subscription = (uint16_t)subscription,
+                        .exchange_length = (uint8_t)m->exchange_length};
   char *behind = buffer + sizeof *record;
   if (front_length != 0) memcpy(behind, front, front_length);
   if (inside) memcpy(behind + front_length, body, m->body_length);
@@ -276,12 +245,12 @@ SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) 
   return length;
 }
 
-SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
+SB_HOT sb_status take_one(sb_queue *q, sb_taken *t) {
   uint64_t token;
-  sb_taken t;
+  sb_lifetime_used(q->shm);
   sb_status status = sb_holding_take(q->c, &token);
   if (status == SB_OK) {
-    status = sb_queue_acquire(q, token, &t);
+    status = sb_queue_acquire(q, token, t);
     if (status != SB_OK) {
       sb_holding_give(q->c, token);
     }
@@ -289,7 +258,18 @@ SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
   if (status == SB_OK && SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
     sb_consumer_work_arrived(q); /* more came back; while we searched, others may have seen no bit (I41) */
   }
+  return status;
+}
+
+SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
+  sb_taken t;
+  sb_status status = take_one(q, &t);
   return status == SB_OK ? hand_over(q, &t, auto_ack, buffer) : -(int64_t)status;
+}
+
+sb_status sb_api_take(sb_queue *q, sb_taken *t) { return take_one(q, t); }
+int64_t sb_api_hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) {
+  return hand_over(q, t, auto_ack, buffer);
 }
 
 int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack) {
@@ -322,7 +302,7 @@ int64_t sb_get_soon(sb_queue *q, uint64_t limit_ns, char *buffer, bool auto_ack)
 int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait) {
   sb_taken t;
   sb_status status = sb_usable(q->c);
-  if (status == SB_OK) status = sb_waiter_get(q, wait, &t);
+  if (status == SB_OK) status = sb_waiter_get(q, wait, NULL, &t);
   return hand_over_waited(q, status, &t, buffer, auto_ack);
 }
 
@@ -379,7 +359,7 @@ int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffe
                          uint64_t *used, sb_wait *wait) {
   sb_taken t;
   sb_status status = sb_usable(q->c);
-  if (status == SB_OK) status = sb_waiter_get(q, wait, &t);
+  if (status == SB_OK) status = sb_waiter_get(q, wait, NULL, &t);
   if (status != SB_OK) {
     return -(int64_t)status;
   }
@@ -497,7 +477,8 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
         uint64_t header = SB_LOAD(sb_slot_header(b, t.slot), SB_ACQUIRE);
         sb_message_shm m = sb_peek_message(b, t.slot);
         t.message = &m;
-        uint64_t front = (uint64_t)m.key_length + m.properties_length, need = sizeof(sb_record) + front + m.body_length;
+        uint64_t front = (uint64_t)m.exchange_length + m.key_length + m.properties_length,
+                 need = sizeof(sb_record) + front + m.body_length;
         bool sound = sb_api_plausible(b, &t);
         if (sound && need > size && SB_LOAD(&cell->word, SB_ACQUIRE) == word) {
           memcpy(buffer, &need, sizeof need);
@@ -511,6 +492,7 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
                               .expires_ns = m.expires_ns,
                               .properties_length = m.properties_length,
                               .key_length = m.key_length,
+                              .exchange_length = (uint8_t)m.exchange_length,
                               .priority = m.priority,
                               .redelivered = (t.side & SB_SIDE_REDELIVERED) != 0};
           memcpy(buffer, &record, sizeof record);

@@ -23,8 +23,6 @@
 #include "sb_atomic.h"
 
 #define SB_MAGIC UINT64_C(0x72656b6f72626d68) /* "hmbroker" */
-#define SB_LAYOUT_MAJOR 1u
-#define SB_LAYOUT_MINOR 0u
 
 #define SB_UNIT 256u
 #define SB_CHUNK_BYTES (UINT64_C(2) << 20)
@@ -71,6 +69,7 @@ enum {
   SB_CELL_HELD = 3,
   SB_CELL_ACQUIRED = 4,
   SB_CELL_REMOVING = 5,
+  SB_CELL_STAGED = 6, /* of a commit that is not decided, or not carried out here yet */
   SB_CELL_TOMBSTONE = 7,
   SB_CELL_CLOSING = 8,
   SB_CELL_CLOSED = 9,
@@ -94,11 +93,11 @@ static inline uint64_t sb_cell_owned(unsigned state, uint32_t slot, unsigned ref
 }
 static inline bool sb_cell_has_message(uint64_t c) {
   unsigned s = sb_cell_state(c);
-  return s >= SB_CELL_AVAILABLE && s <= SB_CELL_REMOVING;
+  return s >= SB_CELL_AVAILABLE && s <= SB_CELL_STAGED;
 }
 static inline bool sb_cell_is_owned(uint64_t c) {
   unsigned s = sb_cell_state(c);
-  return s >= SB_CELL_ACQUIRED && s <= SB_CELL_REMOVING;
+  return s >= SB_CELL_ACQUIRED && s <= SB_CELL_STAGED;
 }
 /* Does the word belong to the page incarnation `gen`? A list entry carries no generation: its epoch says enough. */
 static inline bool sb_cell_of(uint64_t c, uint64_t gen) {
@@ -106,7 +105,8 @@ static inline bool sb_cell_of(uint64_t c, uint64_t gen) {
     case SB_CELL_AVAILABLE:
     case SB_CELL_HELD: return (c >> 37) == (gen & 0x7ffffffu);
     case SB_CELL_ACQUIRED:
-    case SB_CELL_REMOVING: return (c >> 49) == (gen & 0x7fffu);
+    case SB_CELL_REMOVING:
+    case SB_CELL_STAGED: return (c >> 49) == (gen & 0x7fffu);
     case SB_CELL_ENTRY: return true;
     default: return sb_cell_bare_gen(c) == gen;
   }
@@ -210,7 +210,10 @@ enum {
   SB_HOLD_PAGE = 3,
   SB_HOLD_LEDGER = 4,
   SB_HOLD_CHUNK = 5,
-  SB_HOLD_VIEW = 6
+  SB_HOLD_VIEW = 6,
+  SB_HOLD_STAGED = 7,      /* a cell of a commit: queue, leaf, and the position, noted before it is appended */
+  SB_HOLD_PUBLICATION = 8, /* the body of one */
+  SB_HOLD_SETTLING = 9     /* as CELL, to be settled with it: the leaf's slot, and the counter above its 28 bits */
 };
 typedef struct {
   sb_word what;
@@ -258,6 +261,7 @@ typedef struct {
   sb_word housekeeper_ticks;
   sb_word topology_epoch;
   sb_word topology_intent; /* 32 slot of the queue | 1: being deleted, 2: being configured */
+  sb_word journal;         /* of exchanges and bindings: 16 number of its file | 48 bytes of it that count */
   sb_half topology_pid, queue_count;
   sb_half memory_waiting, reserved0;
   alignas(64) sb_word memory_root; /* list of nodes that wait for memory */
@@ -268,7 +272,8 @@ typedef struct {
   sb_half spinners, reserved1; /* changes often: not in a line that every call reads */
   char name[SB_BROKER_NAME_MAX + 64];
   alignas(64) sb_word
-      new_settings[6]; /* of the queue being configured: ring_size, max_length, max_bytes, overflow, flags, trim */
+      new_settings[8]; /* of the queue being configured: ring_size, max_length, max_bytes, overflow, flags, trim,
+                          message_ttl_ms, expires_ms */
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
 
@@ -301,7 +306,9 @@ typedef struct {
   uint8_t priority;
   uint8_t flags;
   uint32_t units;
-  uint64_t reserved;
+  uint16_t exchange_length; /* the name of the exchange comes first, then the key, then the properties */
+  uint16_t targets; /* how many queues it was put into in one commit; 0 like 1 */
+  uint32_t reserved;
 } sb_message_shm;
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
 #define SB_INLINE_BODY 4096u /* bodies up to here are copied to the caller, longer ones are read in place (sb_view.h) */
@@ -356,10 +363,6 @@ enum {
 };
 
 enum { SB_OVERFLOW_BLOCK = 0, SB_OVERFLOW_DROP = 1, SB_OVERFLOW_DROP_HEAD = 2, SB_OVERFLOW_REJECT = 3 };
-#define SB_QUEUE_PAUSED 1u
-#define SB_QUEUE_DURABLE 2u
-#define SB_QUEUE_EXCLUSIVE 4u
-#define SB_QUEUE_AUTO_DELETE 8u
 
 typedef struct {
   /* read by everybody, written by configuration */
@@ -391,9 +394,12 @@ typedef struct {
   sb_word exclusive; /* node slot | epoch of the exclusive consumer */
   alignas(64) sb_ring_shm all;
   sb_ring_shm non_acquiring_list, not_interested_list, room, schedule;
-  sb_word created_ns, expires_ns;
-  sb_half name_length, owner_connection;
+  sb_word created_ns;
+  sb_half name_length, owner_connection; /* of an exclusive queue: whose it is, and the low bits of that one's epoch */
   sb_word owner_epoch;
+  sb_word message_ttl_ms, expires_ms; /* count if their flags say so */
+  sb_word used_ns;                    /* CLOCK_MONOTONIC: when it was last declared, read or consumed */
+  sb_half had_consumer, reserved2;
   char name[SB_NAME_MAX + 1];
 } sb_queue_shm;
 _Static_assert(sizeof(sb_queue_shm) <= 3 * SB_UNIT, "queue");
@@ -413,6 +419,7 @@ _Static_assert(sizeof(sb_level_shm) <= SB_UNIT, "level");
 #define SB_NODE_ROOM 4u    /* waits for room in the queue or for memory, not for messages */
 #define SB_NODE_BROWSER 8u
 #define SB_NODE_MEMORY 16u  /* ... and it is memory of the broker that it waits for */
+#define SB_NODE_MEMBER 64u  /* of a channel, which may have several at one queue */
 #define SB_NODE_RESCUED 32u /* notified by the housekeeper: takes a message although better consumers exist */
 
 /* A consumer of one queue, or a call that waits. Owned by its connection: ALLOC for its whole life. */
@@ -454,7 +461,14 @@ enum {
   SB_COUNTERS = 16
 };
 
-enum { SB_INTENT_NONE = 0, SB_INTENT_ENQUEUE = 1, SB_INTENT_SETTLE = 2, SB_INTENT_DUE = 3, SB_INTENT_MOVE = 4 };
+enum {
+  SB_INTENT_NONE = 0,
+  SB_INTENT_ENQUEUE = 1,
+  SB_INTENT_SETTLE = 2,
+  SB_INTENT_DUE = 3,
+  SB_INTENT_MOVE = 4,
+  SB_INTENT_COMMIT = 5
+};
 
 /* One connection's account with one queue: single-writer counters and the intent of the operation under way.
  * It belongs to the queue; a connection owns it for a while, the next one carries the counters on. */
@@ -470,7 +484,7 @@ typedef struct {
   alignas(64) sb_word before_bytes;
   sb_word bytes;
   sb_word target_queue,
-      target_position; /* of a move; an enqueue notes here whether it is held, and that counter before */
+      target_position; /* of a move; an enqueue, and a commit, notes here whether it is held, and that counter before */
   sb_word target_ledger, target_before, target_before_bytes;
   sb_word
       hinting; /* 32 how often raised | 32 depth: its owner is between two changes of hints that belong together, I23 */
@@ -494,7 +508,8 @@ typedef struct {
   sb_half reserved1[2];
   sb_word created_ns;
   sb_word delivered, published;
-  sb_word reserved0[2];
+  sb_word commit; /* 1: what its holdings say of a commit happens, whoever does it (sb_commit.h) */
+  sb_word reserved0;
   alignas(64) sb_word work; /* bit w: work_targets[w] has a bit; the connection's flag */
   alignas(64) sb_word work_targets[SB_MAX_TARGETS / 64];
   sb_half claims[SB_MAX_CLASSES]; /* chunk*128+word whose hints this connection took, plus one; [0] whose it owes */

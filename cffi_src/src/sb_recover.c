@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_recover.h"
 
+#include "sb_commit.h"
 #include "sb_directory.h"
 #include "sb_judge.h"
+#include "sb_lifetime.h"
 #include "sb_liveness.h"
 #include "sb_slab.h"
 #include "sb_view.h"
@@ -161,12 +163,13 @@ static void visit_cells(sb_walk *w, uint64_t what, uint64_t where) {
   }
 }
 
-static void recover(sb_queue *q) {
+static void recover(sb_queue *q, unsigned dead) {
   sb_connection *by = q->c;
   (void)sb_queue_resolve_closing(by->b, by, q->shm, &q->ring,
                                  sb_ring_exact_tail(by->b, &q->ring)); /* of a killed deleter */
   (void)sb_upkeep_reconcile(by->b, q->shm);
   (void)sb_nodes_recount(by->b, q->slot, false);
+  if (SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) (void)sb_lifetime_end(q, dead);
   if (sb_queue_is_open(q) && SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) {
     (void)sb_limits_enforce(q); /* the debt of a producer killed between insert and eviction */
     (void)sb_ring_exact_tail(by->b, &q->ring);
@@ -189,7 +192,7 @@ static void visit_ledgers(sb_walk *w, uint64_t what, uint64_t where) {
   sb_queue q; /* ours from here on: killed now, we leave it to our own reaper to go on */
   if (sb_queue_inherit(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l, w->id) == SB_OK) {
     SB_CRASHPOINT("recover.ledger.inherited");
-    recover(&q);
+    recover(&q, w->id);
     sb_queue_leave(&q);
   } else {
     disown(w, (uint32_t)where); /* its queue is gone, or there is no memory for a holding: a tick does the rest */
@@ -199,7 +202,7 @@ static void visit_ledgers(sb_walk *w, uint64_t what, uint64_t where) {
 void sb_recover_queue(sb_connection *by, uint32_t slot) {
   sb_queue q;
   if (sb_queue_open(by, slot, &q, true) == SB_OK) {
-    recover(&q);
+    recover(&q, 0);
     sb_queue_leave(&q);
   }
 }
@@ -267,15 +270,26 @@ static void end_connection(sb_walk *w, sb_connection_shm *shm, const sb_holding_
   (void)SB_CAS(&w->b->connections[w->id], &word, sb_conn_word(SB_CONN_FREE, 0, 0, sb_conn_epoch(word)), SB_ACQ_REL);
 }
 
+/* Before its slots and cells: those of a commit are told apart by its word. */
+static void recover_commit(sb_walk *w, sb_connection_shm *shm) {
+  if (sb_commit_is_decided(shm)) {
+    each_holding(w, shm, sb_commit_roll_forward);
+  } else {
+    each_holding(w, shm, sb_commit_roll_back);
+    each_holding(w, shm, sb_commit_free_body);
+  }
+}
+
 static void reap_connection(sb_connection *by, unsigned id, const sb_holding_shm *boot) {
   sb_walk w = {by, by->b, id, false};
   sb_connection_shm *shm = sb_connection_record(by->b, id);
   if (shm != NULL) {
     SB_STORE(&shm->waiter, 0u, SB_RELEASE);
     each_holding(&w, shm, sb_judge_intent);
+    each_holding(&w, shm, mark_ledgers);
+    recover_commit(&w, shm);
     each_holding(&w, shm, visit_slots);
     each_holding(&w, shm, visit_views);
-    each_holding(&w, shm, mark_ledgers);
     each_holding(&w, shm, visit_cells);
     each_holding(&w, shm, visit_ledgers);
   }

@@ -37,6 +37,8 @@ uint64_t sb_segment_layout_hash(void) {
                             offsetof(sb_ledger_shm, counters),
                             offsetof(sb_node_shm, wake),
                             offsetof(sb_connection_shm, work),
+                            offsetof(sb_connection_shm, commit),
+                            offsetof(sb_message_shm, targets),
                             offsetof(sb_header_shm, segments)};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     hash = mix(hash, sizes[i]);
@@ -218,9 +220,4 @@ void sb_segment_detach(sb_broker *b) {
   if (b->meta != NULL) munmap(b->meta, b->meta_bytes);
   if (b->base != NULL) munmap(b->base, SB_SEGMENT0_BYTES);
   b->arena = b->meta = b->base = NULL;
-}
-
-bool sb_segment_valid(const sb_broker *b) {
-  return header_is_ours(b->header) &&
-         SB_LOAD(&b->header->segments, SB_ACQUIRE) >= SB_LOAD(&b->mapped_segments, SB_RELAXED);
 }

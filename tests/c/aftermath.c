@@ -1,30 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "aftermath.h"
 
-#include <stdarg.h>
+#include <stdlib.h>
 
 #define TRIED 20u /* messages that are put to see how many fit */
 
-char complaint[600];
 static char *buffer;
 
-void complain(const char *format, ...) {
-  if (complaint[0] == 0) {
-    va_list list;
-    va_start(list, format);
-    (void)vsnprintf(complaint, sizeof complaint, format, list);
-    va_end(list);
-  }
-}
-
 static void expect_sound(test_broker *t, const char *when) {
-  sb_finding found[8];
-  uint32_t n = sb_check(t->c, found, 8);
-  if (n != 0) {
-    complain("%s sb_check: %u findings, the first: code %u slot %u where %llu found %llu expected %llu", when, n,
-             found[0].code, found[0].slot, (unsigned long long)found[0].where, (unsigned long long)found[0].found,
-             (unsigned long long)found[0].expected);
-  }
+  const char *found = findings(t->c);
+  if (found != NULL) complain("%s %s", when, found);
 }
 
 /* ---- messages ---- */
@@ -46,8 +31,15 @@ static uint64_t drain(test_broker *t, sb_queue *from, uint64_t seen, uint64_t *c
 
 static void expect_messages(test_broker *t, const operation *o, bool done, sb_queue *here, sb_queue *there) {
   uint64_t must = done ? o->must_done : o->must, may = done ? o->may_done : o->may, in_q = 0, in_other = 0;
-  uint64_t seen = drain(t, here, 0, &in_q);
-  seen = drain(t, there, seen, &in_other);
+  uint64_t seen_here = drain(t, here, 0, &in_q), seen_there = drain(t, there, 0, &in_other);
+  uint64_t seen = seen_here | seen_there, twice = seen_here & seen_there & ~(o->both | o->twice | ID(OTHERS));
+  if (twice != 0) complain("messages %llx are in both queues", (unsigned long long)twice);
+  uint64_t all = seen_here & o->both;
+  if (((seen_here ^ seen_there) & o->both) != 0 || (all != 0 && all != o->both))
+    complain("of %llx are left %llx and %llx", (unsigned long long)o->both, (unsigned long long)all,
+             (unsigned long long)(seen_there & o->both));
+  if ((seen & o->instead) != (all != 0 ? 0 : o->instead))
+    complain("left are %llx, and %llx", (unsigned long long)all, (unsigned long long)(seen & o->instead));
   if ((seen & must) != must)
     complain("lost: left are %llx, must be %llx", (unsigned long long)seen, (unsigned long long)must);
   if ((seen & ~may) != 0)

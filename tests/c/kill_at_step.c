@@ -8,6 +8,15 @@
  *
  * `-every N` takes one step of N, other ones for each operation: a sample that fits into the ordinary tests.
  */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sb_atomic.h"
 #include "trial.h"
 
 #define CAME_BACK 1 /* before the step was reached: there are no more steps */
@@ -31,6 +40,7 @@ static void end_here(void) {
 }
 
 void sb_test_step(const char *site) {
+  if (die_at != NULL && strcmp(site, die_at) == 0) end_here();
   if (!armed) return;
   size_t at = (size_t)(uintptr_t)site / 8 % SITES;
   while (visited[at].site != NULL && visited[at].site != site) at = (at + 1) % SITES;

@@ -1,35 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trial.h"
 
+#include <signal.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#define PROGRAM "kill"
 #define PLENTY 32u /* chunks of memory */
-
-static void name_of(char *name, size_t size, pid_t survivor) { snprintf(name, size, "kill-%d", (int)survivor); }
 
 static void await_death(pid_t pid) {
   int status;
   if (waitpid(pid, &status, 0) != pid || !WIFSIGNALED(status)) die("the child", status);
 }
 
-static void have_somebody_killed(const test_broker *t) {
+static void have_somebody_killed(const test_broker *t, const operation *o) {
   pid_t pid = fork();
   if (pid == 0) {
     become_child(t);
-    take_all_sorts_of_things();
+    die_at = o->dies_at;
+    if (o->dies_at != NULL)
+      take_part_in_a_transaction();
+    else
+      take_all_sorts_of_things();
     kill(getpid(), SIGKILL);
   }
   await_death(pid);
 }
 
 void trial_begin(trial *t, const operation *o) {
-  char name[32];
+  char name[64];
   sb_broker_facts f;
   sb_put_options none = {0};
   test_broker *b = &t->broker;
   t->operation = o;
   complaint[0] = 0;
-  name_of(name, sizeof name, getpid());
+  name_apart(name, sizeof name, PROGRAM);
   make_broker(b, name, o->chunks != 0 ? o->chunks : PLENTY);
   attach(b);
   b->c = connect_to(b);
@@ -40,7 +47,7 @@ void trial_begin(trial *t, const operation *o) {
   for (uint64_t id = 1; id <= o->messages; id++)
     (void)put_sized(b, here, id <= SETUP ? id : OTHERS, o->bytes != 0 ? o->bytes : 64, &none);
   (void)sb_leave(here);
-  if (o->reaps) have_somebody_killed(b);
+  if (o->reaps) have_somebody_killed(b, o);
 }
 
 int trial_end(trial *t, bool done, const char *where, ...) {
@@ -54,31 +61,25 @@ int trial_end(trial *t, bool done, const char *where, ...) {
     printf("%s: %s\n", done ? ", when it had come back" : "", complaint);
     va_end(list);
   }
-  (void)sb_disconnect(b->c);
-  (void)sb_forget(b->c);
-  sb_free_connection(b->c);
-  sb_broker_detach(b->b);
+  leave_broker(b);
   remove_files(b->path);
   return complaint[0] != 0 ? TRIAL_FAILED : TRIAL_PASSED;
 }
 
+typedef struct {
+  int (*what)(const operation *, void *);
+  const operation *o;
+  void *how;
+} job;
+static int do_job(void *which) {
+  const job *j = which;
+  return j->what(j->o, j->how);
+}
+
 int trial_run(int (*what)(const operation *, void *), const operation *o, void *how, unsigned seconds) {
-  int status;
-  fflush(stdout);
-  pid_t pid = fork();
-  if (pid == 0) {
-    alarm(seconds);
-    int result = what(o, how);
-    fflush(stdout);
-    _exit(result);
-  }
-  (void)waitpid(pid, &status, 0);
-  if (WIFSIGNALED(status)) {
-    char name[32], path[96];
-    printf("FAIL %s: the survivor got signal %d\n", o->name, WTERMSIG(status));
-    name_of(name, sizeof name, pid);
-    snprintf(path, sizeof path, "/shmbroker-%u.%s", (unsigned)getuid(), name);
-    remove_files(path);
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : TRIAL_FAILED;
+  int signal_number;
+  job j = {what, o, how};
+  int result = apart(PROGRAM, seconds, do_job, &j, &signal_number);
+  if (signal_number != 0) printf("FAIL %s: the survivor got signal %d\n", o->name, signal_number);
+  return result >= 0 ? result : TRIAL_FAILED;
 }
