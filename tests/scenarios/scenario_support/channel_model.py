@@ -158,8 +158,10 @@ class Model:
         return name, len(queue.ready), 0
 
     def queue_look(self, channel: Channel, name: str) -> tuple[str, int, int]:
-        """Declare passively."""
-        name, queue = self._queue(channel, name)
+        """Declare passively; here '' is no short form."""
+        if name not in self.queues:
+            refuse(404)
+        queue = self.queues[name]
         channel.last_queue = name
         return name, len(queue.ready), 0
 
