@@ -430,11 +430,14 @@ static int add(PyObject *module, const char *name, PyType_Spec *spec, PyTypeObje
 }
 
 static int execute(PyObject *module) {
-  PyTypeObject *messages_type, *putter_type;
+  PyTypeObject *messages_type, *putter_type, *publisher_type, *route_type;
   bool good =
       add(module, "Record", &record_spec, &record_type) && add(module, "Batch", &sb_batch_spec, &sb_batch_type) &&
       add(module, "View", &sb_view_spec, &sb_view_type) && add(module, "Taker", &taker_spec, &taker_type) &&
-      add(module, "Messages", &messages_spec, &messages_type) && add(module, "Putter", &sb_putter_spec, &putter_type);
+      add(module, "Messages", &messages_spec, &messages_type) && add(module, "Putter", &sb_putter_spec, &putter_type) &&
+      add(module, "Publisher", &sb_publisher_spec, &publisher_type) &&
+      add(module, "Route", &sb_route_spec, &route_type);
+  if (good) sb_know_routes(route_type);
   return good ? 0 : -1;
 }
 

@@ -3,7 +3,8 @@
  *
  * What: `Record` is the base of `shmbroker.Message`: a record of the core, where it came from, and whether it is
  * settled; `Batch` that of `shmbroker.MessageBatch`. `Taker` makes them out of a queue, a consumer or a channel; `Messages`
- * iterates over a consumer; `Putter` puts what is plain; `View` is a body that is read in place. Everything that is not on the way of every message is Python
+ * iterates over a consumer; `Putter` puts what is plain, `Publisher` finds out where to; `View` is a body that is read in
+ * place. Everything that is not on the way of every message is Python
  * (shmbroker/message.py). Why not cffi here: docs/adr/0010.
  *
  * A record or a batch is FRESH until it has reached the caller: an exception that an interrupt raises on the way drops
@@ -44,7 +45,9 @@ typedef struct {
 } Room;
 
 extern PyTypeObject *sb_batch_type, *sb_view_type;
-extern PyType_Spec sb_batch_spec, sb_putter_spec, sb_view_spec;
+extern PyType_Spec sb_batch_spec, sb_publisher_spec, sb_putter_spec, sb_route_spec, sb_view_spec;
+
+void sb_know_routes(PyTypeObject *type);
 
 /* Raises TypeError for another number of arguments. */
 int sb_expect(Py_ssize_t count, Py_ssize_t wanted);

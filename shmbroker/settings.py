@@ -193,10 +193,10 @@ def _from_argument(queue: str, setting: str, argument: str, value: object) -> An
         return value
     if setting == "single_active_consumer":
         if not isinstance(value, bool):
-            raise _invalid(queue, argument, f"{{unacceptable_type,{_amqp_type(value)}}}")
+            raise invalid_type(queue, argument, value)
         return value
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _invalid(queue, argument, f"{{unacceptable_type,{_amqp_type(value)}}}")
+        raise invalid_type(queue, argument, value)
     if value < 0 and not (setting not in _IN_MILLISECONDS and value == UNBOUNDED):
         raise _invalid(queue, argument, f"{{value_negative,{value}}}")
     if value == 0 and setting != "message_ttl":
@@ -216,6 +216,11 @@ def _amqp_type(value: object) -> str:
 def _invalid(queue: str, argument: str, why: str) -> exceptions.PreconditionFailed:
     text = f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{queue}' in vhost '/': {why}"
     return exceptions.PreconditionFailed(406, text)
+
+
+def invalid_type(queue: str, argument: str, value: object) -> exceptions.PreconditionFailed:
+    """The error of an argument whose value has a type that it cannot have."""
+    return _invalid(queue, argument, f"{{unacceptable_type,{_amqp_type(value)}}}")
 
 
 def inequivalent(queue: str, setting: str, received: object, current: object) -> exceptions.PreconditionFailed:

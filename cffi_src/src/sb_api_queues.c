@@ -45,7 +45,8 @@ void sb_journal_commit(sb_connection *c, uint64_t word) {
 }
 
 uint64_t sb_topology_version(sb_connection *c) {
-  return SB_LOAD(&c->b->header->topology_epoch, SB_ACQUIRE) + SB_LOAD(&c->b->header->journal, SB_ACQUIRE);
+  sb_header_shm *h = sb_closed(c) ? NULL : c->b->header;
+  return h == NULL ? 0 : SB_LOAD(&h->topology_epoch, SB_ACQUIRE) + SB_LOAD(&h->journal, SB_ACQUIRE);
 }
 
 void sb_touch(sb_connection *c, uint32_t slot) {

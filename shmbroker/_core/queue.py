@@ -138,6 +138,9 @@ class CoreQueue:
         self.handle: Any = handle
         self.address = int(ffi.cast("uintptr_t", handle))
         near = library.as_fast(handle, "sb_queue *")
+        facts = connection.queue_facts(slot)
+        self.incarnation = 0 if facts is None else int(facts.incarnation)
+        self.exclusive = facts is not None and bool(facts.settings.flags & slow.SB_QUEUE_EXCLUSIVE)
         self.settle: Callable[[bytes, int], int] = functools.partial(fast.sb_settle, near)
         self.length: Callable[[], int] = functools.partial(fast.sb_length, near)
 
