@@ -3,7 +3,7 @@
  *
  * What: `Record` is the base of `shmbroker.Message`: a record of the core, where it came from, and whether it is
  * settled; `Batch` that of `shmbroker.MessageBatch`. `Taker` makes them out of a queue, a consumer or a channel; `Messages`
- * iterates over a consumer; `Putter` puts what is plain, `Publisher` finds out where to; `View` is a body that is read in
+ * iterates over a consumer; `Putter` puts what is plain, `Publisher` knows where it goes; `View` is a body that is read in
  * place. Everything that is not on the way of every message is Python
  * (shmbroker/message.py). Why not cffi here: docs/adr/0010.
  *

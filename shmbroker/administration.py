@@ -7,12 +7,12 @@ import base64
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shmbroker import exceptions
+from shmbroker import changes, exceptions
 from shmbroker import settings as queue_settings
 from shmbroker._core import journal, library
 from shmbroker._core import queue as core_queue
+from shmbroker.binding import ToExchange, ToQueue
 from shmbroker.exchanges import exchanges_of
-from shmbroker.topology import ToExchange, ToQueue, changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

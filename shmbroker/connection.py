@@ -15,8 +15,8 @@ from shmbroker._core import queue as core_queue
 from shmbroker._core.connection import CoreConnection
 from shmbroker.administration import Administration, locked
 from shmbroker.channel import Channel
+from shmbroker.channel.dispatch import Executor
 from shmbroker.consumer import Consumer
-from shmbroker.dispatch import Executor
 from shmbroker.numbers import Numbers
 from shmbroker.publishing import Publishing
 from shmbroker.queue import Queue, check_name
@@ -204,9 +204,9 @@ class Connection:
         with self.lock:
             if self._queues.get(queue.name) is queue:
                 del self._queues[queue.name]
-                if self._routed.get(queue.name) is core:
-                    self._kept[queue.name] = core
-                elif not self._core.closed and not self._core.attachment.forked and not core.leave():
+                if self._routed.get(queue.name) is core or (
+                    not self._core.closed and not self._core.attachment.forked and not core.leave()
+                ):
                     self._kept[queue.name] = core
 
     def _compare(self, queue: Queue, wanted: dict[str, Any]) -> None:

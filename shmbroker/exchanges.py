@@ -10,15 +10,18 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from shmbroker import changes
 from shmbroker._core.journal import Journal, topology_lock
-from shmbroker.topology import Router, Topology, changes
+from shmbroker.routing import Router
+from shmbroker.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from shmbroker._core.attachment import Attachment
     from shmbroker._core.connection import CoreConnection
-    from shmbroker.topology import Exchange, ToQueue
+    from shmbroker.binding import ToQueue
+    from shmbroker.exchange import Exchange
 
 
 class Exchanges:
@@ -63,11 +66,10 @@ class Exchanges:
             self.refresh(connection)
             return self._router.route(exchange, routing_key, headers, keys)
 
-    def is_keyed(self, connection: CoreConnection, exchange: str) -> bool:
-        """Do exchange and routing key alone decide where a message goes?"""
+    def looks_at_headers(self, connection: CoreConnection) -> bool:
+        """Do more than exchange and routing key decide where a message goes?"""
         with self._lock:
-            self.refresh(connection)
-            return self._router.is_keyed(exchange)
+            return self.refresh(connection).looks_at_headers()
 
     def change(self, connection: CoreConnection, until: int, make: Callable[[Topology], bytes]) -> None:
         """Makes one change, under the topology lock.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from shmbroker._core.connection import CoreConnection
 
-ACK, REQUEUE, REJECT = 0, 1, 2
+ACK, REQUEUE, REJECT, _RETURN = 0, 1, 2, 3
 OPEN, _SETTLED, _BROWSED, FRESH = 0, 1, 2, 3
 
 
@@ -66,6 +66,17 @@ class Message(library.Record):
     def reject(self) -> None:
         """Drops the message."""
         self._end(REJECT)
+
+    @property
+    def settled(self) -> bool:
+        """Was it acknowledged, rejected or returned?"""
+        return self._state == _SETTLED
+
+    def give_back(self) -> None:
+        """Returns it as if nobody had taken it: it was not delivered to anybody."""
+        if self._state in {OPEN, FRESH}:
+            self._state = OPEN
+            self._end(_RETURN)
 
     def _end(self, how: int) -> None:
         if self._state:
@@ -234,6 +245,11 @@ class MessageBatch(library.Batch, Sequence[Message]):
     def nack(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
         """Returns them to their places, or drops them."""
         self._end(REQUEUE if requeue else REJECT)
+
+    def give_back(self) -> None:
+        """Returns them as if nobody had taken them."""
+        if self._state != _SETTLED:
+            self._end(_RETURN)
 
     def _end(self, how: int) -> None:
         if self._state == _SETTLED:

@@ -18,8 +18,8 @@ from shmbroker import properties as basic
 from shmbroker._core import journal, library
 from shmbroker._core.commit import Publication, commit
 from shmbroker._core.queue import PutOptions
+from shmbroker.exchange import check_publish
 from shmbroker.exchanges import exchanges_of
-from shmbroker.topology import check_publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,6 +129,7 @@ class Publishing:
         self._native = native
         self._targets: dict[tuple[str, str], tuple[CoreQueue, ...]] = {}
         self._version = 0
+        self._headers_count = False
 
     def _renew(self) -> None:
         version = journal.version(self.core)
@@ -137,6 +138,7 @@ class Publishing:
             self._targets = {}
             self._native.renew(version)
             self._version = version
+            self._headers_count = self._exchanges.looks_at_headers(self.core)
 
     def targets(self, exchange: str, routing_key: str, content: Content) -> tuple[CoreQueue, ...]:
         """The queues that get a message.
@@ -146,14 +148,15 @@ class Publishing:
             AccessRefused: it is internal.
         """
         self._renew()
-        found = self._targets.get((exchange, routing_key)) if not content.keys else None
+        by_key = not content.keys and not (content.headers and self._headers_count)
+        found = self._targets.get((exchange, routing_key)) if by_key else None
         if found is None:
             table = self._exchanges
             check_publish(table.exchange(self.core, exchange))
             queues = table.route(self.core, exchange, routing_key, content.headers, content.keys)
             opened = (self._reach(queue.name, queue.incarnation) for queue in queues)
             found = tuple(queue for queue in opened if queue is not None)
-            if not content.keys and table.is_keyed(self.core, exchange):
+            if by_key:
                 self._targets[exchange, routing_key] = found
                 if len(found) == 1:
                     self._learn(exchange, routing_key, found[0])

@@ -18,7 +18,7 @@ import itertools
 from typing import TYPE_CHECKING, Protocol
 
 from shmbroker import places, records
-from shmbroker.binding import Binding, Destination, ToExchange
+from shmbroker.binding import Binding, Destination, ToExchange, ToQueue
 from shmbroker.exchange import DEFAULT, PREDECLARED, Exchange, missing
 from shmbroker.records import Bound, Change, Declared, Deleted, QueueGone, Unbound
 
@@ -96,6 +96,14 @@ class Topology:
     def bindings_to(self, destination: Destination) -> Collection[Binding]:
         """The bindings to a queue or an exchange, oldest first."""
         return places.things(self._to.get(destination))
+
+    def bound_queues(self) -> list[ToQueue]:
+        """The queues that something is bound to."""
+        return [to for to in self._to if isinstance(to, ToQueue)]
+
+    def looks_at_headers(self) -> bool:
+        """Is there a binding for which the headers of a message count?"""
+        return any(self._from[one.name] for one in self.exchanges.values() if one.type == "headers")
 
     def observe(self, observer: Observer) -> None:
         """Tell somebody of all that is there, and of each change from now on."""

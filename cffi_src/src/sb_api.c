@@ -228,7 +228,7 @@ sb_status sb_disconnect(sb_connection *c) {
         sb_api_cancel((sb_consumer *)(void *)t, true);
       }
     }
-    atomic_store_explicit(&c->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
+    SB_STORE(&c->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
     return_all(c);
     for (sb_queue *q = c->queues; q != NULL; q = q->next) {
       if (q->ledger != NULL) (void)sb_lifetime_end(q, c->id);

@@ -4,7 +4,7 @@
 
 sb_status sb_housekeeper_begin(sb_connection *c) {
   uint32_t nobody = 0;
-  if (!atomic_compare_exchange_strong_explicit(&c->b->keeps_house, &nobody, 1u, SB_RELAXED, SB_RELAXED)) {
+  if (!SB_CAS(&c->b->keeps_house, &nobody, 1u, SB_ACQUIRE)) { /* one thread of this process */
     return SB_EXISTS;
   }
   if (!sb_lock_byte(c->b->lock_fd, SB_LOCK_HOUSEKEEPER)) {

@@ -81,7 +81,7 @@ struct sb_connection {
 };
 
 /* Is also asked without the lock: by whoever armed a wake word (P6, seq_cst), or will ask again with it. */
-static inline bool sb_closed(const sb_connection *c) { return atomic_load_explicit(&c->closed, SB_SEQ_CST) != 0; }
+static inline bool sb_closed(const sb_connection *c) { return SB_LOAD(&c->closed, SB_SEQ_CST) != 0; }
 
 /* While a connection is being opened it has no holdings yet: its process slot announces for it. */
 #define SB_TOKEN_BOOT (UINT64_C(1) << 40)

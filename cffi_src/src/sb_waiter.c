@@ -61,10 +61,10 @@ static bool room_there(sb_queue *q, uint64_t bytes, sb_leaf_ref *leaf) {
 
 static long cores(void) {
   static _Atomic long known; /* relaxed: whoever asks first, all get the same answer */
-  long n = atomic_load_explicit(&known, SB_RELAXED);
+  long n = SB_LOAD(&known, SB_RELAXED);
   if (n == 0) {
     n = sysconf(_SC_NPROCESSORS_ONLN);
-    atomic_store_explicit(&known, n, SB_RELAXED);
+    SB_STORE(&known, n, SB_RELAXED);
   }
   return n;
 }
@@ -93,8 +93,8 @@ static bool spin(sb_queue *q, wish fulfilled, uint64_t bytes, uint64_t end_ns) {
 /* Whoever waits in the list is served first: nobody looks for a message out of turn. */
 static bool others_wait(const sb_queue *q) { return SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0; }
 
-static uint32_t spin_ns(const sb_queue *q) { return atomic_load_explicit(&q->spin_ns, SB_RELAXED); }
-static void spin_next(sb_queue *q, uint32_t ns) { atomic_store_explicit(&q->spin_ns, ns, SB_RELAXED); }
+static uint32_t spin_ns(const sb_queue *q) { return SB_LOAD(&q->spin_ns, SB_RELAXED); }
+static void spin_next(sb_queue *q, uint32_t ns) { SB_STORE(&q->spin_ns, ns, SB_RELAXED); }
 
 /* A queue where it never helps stops trying. */
 static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {

@@ -14,7 +14,6 @@
 #define OTHERS 7u
 #define FRESH 8u
 #define ID(i) (UINT64_C(1) << (i))
-#define FREELY {-1, -1, -1, 0, 0}
 
 typedef struct {
   const char *name;

@@ -49,7 +49,11 @@ class Transaction:
     def settle(self, core: CoreChannel, delivery_tag: int, how: int, *, multiple: bool) -> bool:
         """An acknowledgement waits; ``False``: there is nothing of that tag that is unacknowledged."""
         with self._lock:
+            if multiple and delivery_tag == 0:
+                delivery_tag = core.delivered()  # what comes before the commit is not meant
             found = core.collect(delivery_tag, how, multiple=multiple)
+            if isinstance(found, int):
+                return multiple and delivery_tag == core.delivered()
             fresh = tuple(one for one in found if one.token not in self._settled)
             if not fresh and not (multiple and delivery_tag == 0):
                 return False

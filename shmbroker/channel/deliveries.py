@@ -27,14 +27,20 @@ class Delivery(Message):
     Settled by itself (:meth:`ack`, :meth:`nack`, :meth:`reject`) or by its ``delivery_tag`` on the channel.
     """
 
-    __slots__ = ("message_count",)
+    __slots__ = ("got_from", "message_count")
+    got_from: str
     message_count: int
     """Of a message that was got: how many were ready in the queue then."""
 
     @property
     def delivery_tag(self) -> int:
         """The number of this delivery on its channel, from 1."""
-        return self._fields.tag
+        return self._tag
+
+    @property
+    def queue(self) -> str:
+        """The queue it came from."""
+        return getattr(self, "got_from", "") or super().queue
 
     @property
     def consumer_tag(self) -> str:
