@@ -131,6 +131,17 @@ static PyObject *record_auto_acknowledged(PyObject *object, PyObject *unused) {
 
 static Py_ssize_t record_length(PyObject *object) { return (Py_ssize_t)front_of((const Record *)object)->body_length; }
 
+/* Of what is looked at for each delivery, without unpacking the whole front. */
+static PyObject *record_subscription(PyObject *object, void *unused) {
+  (void)unused;
+  return PyLong_FromLong(front_of((const Record *)object)->subscription);
+}
+
+static PyObject *record_is_plain(PyObject *object, void *unused) {
+  (void)unused;
+  return PyBool_FromLong(front_of((const Record *)object)->properties_length == 0);
+}
+
 static PyMethodDef record_methods[] = {
     {"__bytes__", record_bytes, METH_NOARGS, "The body, copied."},
     {"_auto_acknowledged", record_auto_acknowledged, METH_NOARGS, NULL},
@@ -143,6 +154,8 @@ static PyGetSetDef record_properties[] = {
      "The body, read-only.\n\nRaises:\n    MessageSettled: it was longer than 4 KiB, is settled, and no view of it was "
      "kept.",
      NULL},
+    {"_subscription", record_subscription, NULL, "Which consumer of its source it came through.", NULL},
+    {"_is_plain", record_is_plain, NULL, "Has it no properties?", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyMemberDef record_members[] = {

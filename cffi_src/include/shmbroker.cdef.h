@@ -88,6 +88,22 @@ typedef struct {
   uint64_t length;
 } sb_piece;
 
+/* A body that goes to several queues, whose handles are of the same connection. */
+typedef struct {
+  const char *body;
+  uint64_t length;
+  const sb_put_options *options; /* NULL = none */
+  sb_queue **targets;
+  uint32_t target_count;
+} sb_publication;
+
+/* A message that the connection holds; token: that of its record's tag, how: as in sb_settle. */
+typedef struct {
+  sb_queue *queue;
+  uint64_t token;
+  uint32_t how;
+} sb_settlement;
+
 typedef struct {
   uint64_t token, gen, size;
   uint32_t slot;
@@ -253,6 +269,16 @@ sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint6
 bool sb_end_view(sb_connection *c, uint64_t view);
 int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);
 
+/* ---- publishing to several queues, transactions ---- */
+/* All of it happens, or nothing does, whoever is killed. A body is stored once, whatever number of queues it goes to. A queue
+   that was deleted is passed over, and so is a full one that drops what is new; any other status than SB_OK means that
+   nothing happened, and the failed ones say which publication, and which of its queues (UINT32_MAX: none), is to blame.
+   SB_FULL: wait for room in that queue, and call again. SB_SETTLED: a message is not held any more. A queue may be among
+   the targets of a publication once. */
+sb_status sb_commit_all(sb_connection *c, const sb_publication *publications, uint32_t count,
+                        const sb_settlement *settlements, uint32_t settlement_count, uint32_t *failed_publication,
+                        uint32_t *failed_target);
+
 /* ---- consumers ---- */
 sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
                         uint32_t ack_batch, uint64_t ack_interval_ns, sb_status *status);
@@ -274,13 +300,6 @@ bool sb_consumer_arm_event(sb_consumer *k);
    where a short body would: the tag that sb_begin_view takes; or, of one that is settled, the view itself. */
 enum { SB_CONSUME_AUTO_ACK = 1, SB_CONSUME_NO_LOCAL = 2, SB_CONSUME_EXCLUSIVE = 4 };
 enum { SB_BY_GET = 65535 }; /* the subscription of what a get took */
-
-/* What is to be settled: a message that is held, and how, see sb_settle. */
-typedef struct {
-  sb_queue *queue;
-  uint64_t token;
-  uint32_t how;
-} sb_settlement;
 
 sb_channel *sb_channel_open(sb_connection *c, uint64_t user, sb_status *status);
 /* From any thread, and again: its consumers end, what it holds goes back, calls that wait on it end with SB_CLOSED. */

@@ -4,8 +4,6 @@
 
 #include "sb_api.h"
 
-#define SB_MAX_FRONT 65536u  /* message header, key and properties */
-#define UNLOCKED_COPY 16384u /* longer bodies are copied without holding the connection's lock */
 static const sb_put_options NO_OPTIONS;
 
 /* ---- putting ---- */
@@ -15,22 +13,6 @@ static sb_status check(sb_queue *q, uint64_t length) {
     return SB_DELETED;
   }
   return length > SB_MAX_BODY ? SB_TOO_LARGE : SB_OK;
-}
-
-static sb_status claim_slot(sb_connection *c, uint64_t need, sb_reservation *r) {
-  sb_status status = sb_holding_take(c, &r->token);
-  if (status == SB_OK) {
-    unsigned cls = sb_class_for(c->b, need);
-    status = cls != 0 ? sb_slab_alloc(c, cls, r->token, &r->slot, &r->gen)
-                      : sb_slab_alloc_run(c, need, r->token, &r->slot, &r->gen);
-    if (status != SB_OK) sb_holding_give(c, r->token);
-  }
-  return status;
-}
-
-static void give_slot(sb_connection *c, const sb_reservation *r) {
-  (void)sb_slab_free_gen(c->b, r->slot, r->gen);
-  sb_holding_give(c, r->token);
 }
 
 /* The shorter of the message's and of the queue's; 0 = for ever. */
@@ -46,12 +28,11 @@ static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
 /* Room under the queue's limits and in memory: an ALLOC slot with its message header filled in. */
 SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_connection *c = q->c;
-  uint64_t front = sizeof(sb_message_shm) + o->exchange_length + o->key_length + (uint64_t)o->properties_length;
-  uint64_t offset = (front + 63) / 64 * 64 + (length > SB_INLINE_BODY ? SB_VIEWERS_BYTES : 0), need = offset + length;
-  sb_status status = front > SB_MAX_FRONT ? SB_INVALID : check(q, length);
+  uint64_t need = sb_api_body_offset(length, o, 0) + length;
+  sb_status status = sb_api_front(o) > SB_MAX_FRONT ? SB_INVALID : check(q, length);
   if (status == SB_OK) status = sb_limits_admit(q, 1, length);
   if (status == SB_OK) {
-    status = claim_slot(c, need, r);
+    status = sb_api_claim_slot(c, need, r);
     if (status != SB_OK) sb_limits_unadmit(q, 1, length);
   }
   if (status != SB_OK) {
@@ -59,39 +40,14 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
     return status;
   }
   SB_CRASHPOINT("api.put.allocated");
-  sb_message_shm *m = sb_slot_at(c->b, r->slot);
-  uint64_t ttl = time_to_live(q, o), now = ttl != 0 || o->delay_ns != 0 ? sb_now_ns() : 0;
-  *m = (sb_message_shm){.body_length = length,
-                        .body_offset = (uint32_t)offset,
-                        .properties_length = o->properties_length,
-                        .expires_ns = ttl != 0 ? now + ttl : 0,
-                        .due_ns = o->delay_ns != 0 ? now + o->delay_ns : 0,
-                        .timestamp_ns = sb_wall_ns(),
-                        .key_length = o->key_length,
-                        .publisher = (uint16_t)c->id,
-                        .priority = o->priority,
-                        .exchange_length = o->exchange_length};
-  uint8_t *at = (uint8_t *)(m + 1);
-  if (o->exchange_length != 0) at = (uint8_t *)memcpy(at, o->exchange, o->exchange_length) + o->exchange_length;
-  if (o->key_length != 0) memcpy(at, o->key, o->key_length);
-  if (o->properties_length != 0) memcpy(at + o->key_length, o->properties, o->properties_length);
-  r->size = length;
-  r->body = (uint8_t *)m + offset;
+  sb_api_fill(c, r, length, o, time_to_live(q, o), 0);
   return SB_OK;
 }
 
 static void take_back(sb_queue *q, sb_reservation *r) {
   sb_limits_unadmit(q, 1, r->size);
-  give_slot(q->c, r);
+  sb_api_give_slot(q->c, r);
   sb_consumer_room_in(q->c, q->shm, q->slot); /* as in prepare */
-}
-
-static void ring_housekeeper(sb_connection *c, const sb_message_shm *m) {
-  uint64_t due = m->due_ns != 0 && (m->expires_ns == 0 || m->due_ns < m->expires_ns) ? m->due_ns : m->expires_ns;
-  if (due != 0 && due < SB_LOAD(&c->b->header->next_due_ns, SB_SEQ_CST)) {
-    sb_node_shm *keeper = sb_node_at(c->b, SB_LOAD(&c->b->header->housekeeper_waiter, SB_ACQUIRE));
-    if (keeper != NULL) (void)sb_wake_ring(&keeper->wake);
-  }
 }
 
 SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
@@ -105,7 +61,7 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   sb_holding_give(q->c, r->token);
   sb_limits_published(q);
   SB_CRASHPOINT("api.put.enqueued");
-  if (timer != 0) ring_housekeeper(q->c, &timed);
+  if (timer != 0) sb_api_ring_housekeeper(q->c, &timed);
   if (SB_LOAD(&q->shm->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->shm->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD) {
     if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
   }
@@ -129,7 +85,7 @@ SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const s
   if (status != SB_OK) {
     return drop_new(q, status);
   }
-  if (length > UNLOCKED_COPY) {
+  if (length > SB_UNLOCKED_COPY) {
     q->busy++;
     sb_api_leave(q->c);
     memcpy(r.body, body, length);
@@ -194,7 +150,7 @@ sb_status sb_reserve_copy(sb_queue *q, const sb_reservation *r, sb_reservation *
   if (status != SB_OK) {
     return status;
   }
-  status = claim_slot(q->c, need, copy);
+  status = sb_api_claim_slot(q->c, need, copy);
   sb_api_leave(q->c);
   if (status == SB_OK) {
     copy->size = r->size;
@@ -221,7 +177,7 @@ void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
 void sb_end_reserved_view(sb_connection *c, sb_reservation *r) {
   if (!sb_forked(c->b)) {
     sb_lock(&c->lock);
-    give_slot(c, r);
+    sb_api_give_slot(c, r);
     sb_consumer_room_made(c, NULL, 0);
     sb_unlock(&c->lock);
   }

@@ -25,7 +25,7 @@ static void bad(sb_checkup *k, unsigned id, unsigned what, uint64_t where, uint6
 
 /* Does the entry name a cell that this connection owns? */
 static bool owns_cell(const sb_checkup *k, unsigned id, uint64_t what, uint64_t position) {
-  uint32_t leaf_slot = sb_holding_gen(what), queue = sb_holding_slot(what);
+  uint32_t leaf_slot = sb_holding_leaf(what), queue = sb_holding_slot(what);
   if (!sb_check_is(k, queue, SB_KIND_QUEUE) || !sb_check_is(k, leaf_slot, SB_KIND_LEAF)) {
     return false;
   }
@@ -75,6 +75,13 @@ static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t wher
   unsigned kind = sb_check_kind(k, slot);
   switch (sb_holding_kind(what)) {
     case SB_HOLD_NONE: break;
+    case SB_HOLD_STAGED: /* of a commit that is under way; cells that nobody names are found by their number */
+      if (owns_cell(k, id, what, where)) k->named[id]++;
+      break;
+    case SB_HOLD_PUBLICATION:
+      if (owns_slot(k, id, what)) k->seen[slot] |= SB_KNOWN_TO_OWNER;
+      break;
+    case SB_HOLD_SETTLING:
     case SB_HOLD_CELL:
       if (owns_cell(k, id, what, where)) {
         k->named[id]++;

@@ -20,6 +20,7 @@ typedef struct {
   uint32_t slot;
   uint64_t head;
   uint64_t ready, held, owned, bytes, ready_bytes;
+  uint64_t staged, staged_bytes; /* in no counter yet */
   uint64_t counters[SB_COUNTERS], holding;
 } tally;
 
@@ -45,6 +46,10 @@ static bool check_body(sb_checkup *k, const tally *t, uint64_t position, uint64_
     return false;
   }
   uint64_t header = sb_check_header(k, slot);
+  if (sb_cell_state(word) == SB_CELL_STAGED && sb_slot_state(header) == SB_SLOT_ALLOC &&
+      sb_slot_owner(header) == sb_cell_owner(word)) {
+    return true; /* its commit is being prepared */
+  }
   if (sb_slot_state(header) != SB_SLOT_PUBLISHED) {
     lost(k, t, slot, sb_slot_state(header) == SB_SLOT_FREE ? FREED : UNPUBLISHED, position, header, 0);
     return false;
@@ -82,7 +87,8 @@ static void check_holder(sb_checkup *k, const tally *t, const sb_check_cell *cel
     return;
   }
   k->owned[owner]++;
-  if (sb_side_gen(side) != sb_slot_gen(header) && !sb_check_dying(k, owner)) {
+  bool written = sb_cell_state(cell->word) != SB_CELL_STAGED;
+  if (written && sb_side_gen(side) != sb_slot_gen(header) && !sb_check_dying(k, owner)) {
     lost(k, t, slot, OTHER_LIFE, cell->position, sb_side_gen(side), sb_slot_gen(header));
   }
 }
@@ -102,6 +108,11 @@ static void visit_cell(sb_checkup *k, void *context, const sb_check_cell *cell) 
   t->ready += state == SB_CELL_AVAILABLE;
   t->held += state == SB_CELL_HELD;
   t->owned += state == SB_CELL_ACQUIRED || state == SB_CELL_REMOVING;
+  if (state == SB_CELL_STAGED) {
+    t->staged++;
+    t->staged_bytes += bytes;
+    return;
+  }
   t->bytes += bytes;
   t->ready_bytes += state == SB_CELL_AVAILABLE ? bytes : 0;
   if (state == SB_CELL_AVAILABLE && cell->position < t->head && !cell->marked) {
@@ -170,9 +181,10 @@ static void check_hints(sb_checkup *k, const sb_queue_shm *q, const tally *t, ui
     if (limits) trouble(k, SB_BAD_HINT, t, TRACKING, 0, 0, 1);
     return;
   }
-  if (taken != gone) trouble(k, SB_BAD_HINT, t, TAKEN, 0, taken, gone);
+  if (taken > gone || taken < gone - t->staged) trouble(k, SB_BAD_HINT, t, TAKEN, 0, taken, gone); /* I23 */
   if (admitted != end) trouble(k, SB_BAD_HINT, t, ADMITTED, 0, admitted, end);
-  if (bytes != t->ready_bytes) trouble(k, SB_BAD_HINT, t, READY_BYTES, 0, bytes, t->ready_bytes);
+  if (bytes < t->ready_bytes || bytes > t->ready_bytes + t->staged_bytes)
+    trouble(k, SB_BAD_HINT, t, READY_BYTES, 0, bytes, t->ready_bytes);
 }
 
 static void check_limit(sb_checkup *k, const tally *t, unsigned which, int64_t limit) {

@@ -97,6 +97,9 @@ static inline uint64_t sb_holding_what(unsigned kind, uint32_t slot, uint64_t ge
 static inline unsigned sb_holding_kind(uint64_t w) { return (unsigned)SB_BITS(w, 0, 4); }
 static inline uint32_t sb_holding_slot(uint64_t w) { return (uint32_t)SB_BITS(w, 4, 28); }
 static inline uint32_t sb_holding_gen(uint64_t w) { return (uint32_t)(w >> 32); }
+/* Of a cell: the slot of its leaf, and why it is being settled. */
+static inline uint32_t sb_holding_leaf(uint64_t w) { return (uint32_t)SB_BITS(w, 32, 28); }
+static inline unsigned sb_holding_counter(uint64_t w) { return (unsigned)(w >> 60); }
 
 static inline void sb_holding_set(const sb_broker *b, uint64_t token, uint64_t what, uint64_t where) {
   sb_holding_shm *h = sb_holding_at(b, token);

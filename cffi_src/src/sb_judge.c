@@ -6,7 +6,7 @@
 
 /* ---- cells ---- */
 
-static bool cell_at(sb_walk *w, uint32_t queue, uint64_t position, sb_ring *r, sb_leaf_ref *leaf, uint64_t *word) {
+bool sb_judge_find(sb_walk *w, uint32_t queue, uint64_t position, sb_ring *r, sb_leaf_ref *leaf, uint64_t *word) {
   if (!sb_ring_open(w->b, queue, SB_RING_CELLS, r) || sb_ring_locate(w->b, NULL, r, position, leaf) != SB_OK) {
     return false;
   }
@@ -22,7 +22,7 @@ void sb_judge_cell(sb_walk *w, uint32_t queue, uint64_t position) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
-  if (!cell_at(w, queue, position, &r, &leaf, &word)) {
+  if (!sb_judge_find(w, queue, position, &r, &leaf, &word)) {
     return;
   }
   sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
@@ -35,8 +35,8 @@ void sb_judge_cell(sb_walk *w, uint32_t queue, uint64_t position) {
     return;
   }
   uint32_t slot = sb_cell_slot(word);
-  if (!sb_cell_is_owned(word) || sb_cell_owner(word) != w->id || !sb_slot_in_range(w->b, slot) ||
-      !sb_slot_ready(w->b, slot)) {
+  if (!sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_STAGED || sb_cell_owner(word) != w->id ||
+      !sb_slot_in_range(w->b, slot) || !sb_slot_ready(w->b, slot)) {
     return;
   }
   uint64_t side = SB_LOAD(&cell->side, SB_ACQUIRE);
@@ -87,7 +87,7 @@ static void judge_enqueue(sb_walk *w, sb_ledger_shm *l, intent *i) {
       sb_ring r;
       sb_leaf_ref leaf;
       uint64_t word;
-      bool there = i->position != UINT64_MAX && cell_at(w, i->queue, i->position, &r, &leaf, &word) &&
+      bool there = i->position != UINT64_MAX && sb_judge_find(w, i->queue, i->position, &r, &leaf, &word) &&
                    sb_cell_has_message(word) && sb_cell_slot(word) == i->slot && sb_cell_ref(word) == i->ref;
       if (!there) {
         if (SB_LOAD(header, SB_SEQ_CST) != h) continue; /* it went while we looked: it had happened */
@@ -97,7 +97,8 @@ static void judge_enqueue(sb_walk *w, sb_ledger_shm *l, intent *i) {
       }
       sb_message_shm m = sb_peek_message(w->b, i->slot);
       if (m.due_ns != 0 || m.expires_ns != 0) {
-        (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->queue))->timers_lost, 1, SB_RELEASE); /* cell_at found it */
+        (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->queue))->timers_lost, 1,
+                     SB_RELEASE); /* sb_judge_find found it */
       }
     }
     if (still_stands(l, i)) {
@@ -124,7 +125,7 @@ static void judge_settle(sb_walk *w, sb_ledger_shm *l, intent *i) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
-  bool gone = reference_gone(w, i), found = cell_at(w, i->queue, i->position, &r, &leaf, &word);
+  bool gone = reference_gone(w, i), found = sb_judge_find(w, i->queue, i->position, &r, &leaf, &word);
   if (gone && still_stands(l, i)) {
     count_removed(l, i);
     if (found && (held_by(w, word, SB_CELL_ACQUIRED) || held_by(w, word, SB_CELL_REMOVING))) {
@@ -138,7 +139,8 @@ static void judge_due(sb_walk *w, sb_ledger_shm *l, intent *i) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
-  if (cell_at(w, i->queue, i->position, &r, &leaf, &word) && held_by(w, word, SB_CELL_REMOVING) && still_stands(l, i)) {
+  if (sb_judge_find(w, i->queue, i->position, &r, &leaf, &word) && held_by(w, word, SB_CELL_REMOVING) &&
+      still_stands(l, i)) {
     raise_to(&l->counters[SB_COUNT_UNSCHEDULED], i->before, 1);
   }
   clear(l, i);
@@ -148,9 +150,9 @@ static void judge_move(sb_walk *w, sb_ledger_shm *l, intent *i) {
   sb_ring r, source;
   sb_leaf_ref leaf, source_leaf;
   uint64_t word, source_word;
-  bool there = i->target_position != UINT64_MAX && cell_at(w, i->target_queue, i->target_position, &r, &leaf, &word) &&
-               held_by(w, word, SB_CELL_REMOVING) && sb_cell_slot(word) == i->slot &&
-               sb_cell_ref(word) == i->target_ref;
+  bool there =
+      i->target_position != UINT64_MAX && sb_judge_find(w, i->target_queue, i->target_position, &r, &leaf, &word) &&
+      held_by(w, word, SB_CELL_REMOVING) && sb_cell_slot(word) == i->slot && sb_cell_ref(word) == i->target_ref;
   if (!still_stands(l, i)) {
     return;
   }
@@ -165,18 +167,38 @@ static void judge_move(sb_walk *w, sb_ledger_shm *l, intent *i) {
     raise_to(&to->counters[SB_COUNT_ADDED_BYTES], SB_LOAD(&l->target_before_bytes, SB_RELAXED), i->bytes);
     raise_to(&to->counters[SB_COUNT_ADDED], SB_LOAD(&l->target_before, SB_RELAXED), 1);
   }
-  if (((sb_message_shm *)sb_slot_at(w->b, i->slot))->expires_ns != 0) { /* cell_at found the queue */
+  if (((sb_message_shm *)sb_slot_at(w->b, i->slot))->expires_ns != 0) { /* sb_judge_find found the queue */
     (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->target_queue))->timers_lost, 1, SB_RELEASE);
   }
   SB_STORE(&sb_leaf_cell(&leaf, i->target_position)->side, sb_side_word(i->gen, 0, SB_SIDE_REDELIVERED), SB_RELEASE);
   (void)sb_slab_drop(w->b, i->slot, i->gen, i->ref, &freed);
   count_removed(l, i);
-  if (cell_at(w, i->queue, i->position, &source, &source_leaf, &source_word) &&
+  if (sb_judge_find(w, i->queue, i->position, &source, &source_leaf, &source_word) &&
       held_by(w, source_word, SB_CELL_REMOVING)) {
     (void)sb_ring_drop(w->by, &source, &source_leaf, i->position, source_word);
   }
   clear(l, i);
   sb_judge_cell(w, i->target_queue, i->target_position);
+}
+
+/* Begun when the cell was STAGED: it is not any more, so it was flipped. */
+static void judge_commit(sb_walk *w, sb_ledger_shm *l, intent *i) {
+  sb_ring r;
+  sb_leaf_ref leaf;
+  uint64_t word;
+  bool found = sb_judge_find(w, i->queue, i->position, &r, &leaf, &word);
+  if (!(found && held_by(w, word, SB_CELL_STAGED)) && still_stands(l, i)) {
+    if (found && sb_cell_has_message(word)) {
+      sb_message_shm m = sb_peek_message(w->b, i->slot);
+      if (m.due_ns != 0 || m.expires_ns != 0) {
+        (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->queue))->timers_lost, 1, SB_RELEASE);
+      }
+    }
+    raise_to(&l->counters[SB_COUNT_ADDED_BYTES], i->before_bytes, i->bytes);
+    if (i->target_queue != 0) raise_to(&l->counters[SB_COUNT_SCHEDULED], i->target_position, 1);
+    raise_to(&l->counters[SB_COUNT_ADDED], i->before, 1);
+  }
+  clear(l, i);
 }
 
 static void judge(sb_walk *w, sb_ledger_shm *l) {
@@ -203,6 +225,7 @@ static void judge(sb_walk *w, sb_ledger_shm *l) {
     case SB_INTENT_SETTLE: judge_settle(w, l, &i); break;
     case SB_INTENT_DUE: judge_due(w, l, &i); break;
     case SB_INTENT_MOVE: judge_move(w, l, &i); break;
+    case SB_INTENT_COMMIT: judge_commit(w, l, &i); break;
     default: clear(l, &i); break;
   }
 }

@@ -30,6 +30,8 @@ typedef struct {
 sb_ledger_shm *sb_judge_ledger(sb_walk *w, uint64_t what, uint64_t where);
 /* Judges the intent of the ledger that a holding names. */
 void sb_judge_intent(sb_walk *w, uint64_t what, uint64_t where);
+/* What stands at a position of a queue; false when its page is gone. */
+bool sb_judge_find(sb_walk *w, uint32_t queue, uint64_t position, sb_ring *r, sb_leaf_ref *leaf, uint64_t *word);
 /* Makes a cell AVAILABLE that the dead held, and finishes what it had begun with the page. */
 void sb_judge_cell(sb_walk *w, uint32_t queue, uint64_t position);
 

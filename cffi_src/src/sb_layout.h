@@ -69,6 +69,7 @@ enum {
   SB_CELL_HELD = 3,
   SB_CELL_ACQUIRED = 4,
   SB_CELL_REMOVING = 5,
+  SB_CELL_STAGED = 6, /* of a commit that is not decided, or not carried out here yet */
   SB_CELL_TOMBSTONE = 7,
   SB_CELL_CLOSING = 8,
   SB_CELL_CLOSED = 9,
@@ -92,11 +93,11 @@ static inline uint64_t sb_cell_owned(unsigned state, uint32_t slot, unsigned ref
 }
 static inline bool sb_cell_has_message(uint64_t c) {
   unsigned s = sb_cell_state(c);
-  return s >= SB_CELL_AVAILABLE && s <= SB_CELL_REMOVING;
+  return s >= SB_CELL_AVAILABLE && s <= SB_CELL_STAGED;
 }
 static inline bool sb_cell_is_owned(uint64_t c) {
   unsigned s = sb_cell_state(c);
-  return s >= SB_CELL_ACQUIRED && s <= SB_CELL_REMOVING;
+  return s >= SB_CELL_ACQUIRED && s <= SB_CELL_STAGED;
 }
 /* Does the word belong to the page incarnation `gen`? A list entry carries no generation: its epoch says enough. */
 static inline bool sb_cell_of(uint64_t c, uint64_t gen) {
@@ -104,7 +105,8 @@ static inline bool sb_cell_of(uint64_t c, uint64_t gen) {
     case SB_CELL_AVAILABLE:
     case SB_CELL_HELD: return (c >> 37) == (gen & 0x7ffffffu);
     case SB_CELL_ACQUIRED:
-    case SB_CELL_REMOVING: return (c >> 49) == (gen & 0x7fffu);
+    case SB_CELL_REMOVING:
+    case SB_CELL_STAGED: return (c >> 49) == (gen & 0x7fffu);
     case SB_CELL_ENTRY: return true;
     default: return sb_cell_bare_gen(c) == gen;
   }
@@ -208,7 +210,10 @@ enum {
   SB_HOLD_PAGE = 3,
   SB_HOLD_LEDGER = 4,
   SB_HOLD_CHUNK = 5,
-  SB_HOLD_VIEW = 6
+  SB_HOLD_VIEW = 6,
+  SB_HOLD_STAGED = 7,      /* a cell of a commit: queue, leaf, and the position, noted before it is appended */
+  SB_HOLD_PUBLICATION = 8, /* the body of one */
+  SB_HOLD_SETTLING = 9     /* as CELL, to be settled with it: the leaf's slot, and the counter above its 28 bits */
 };
 typedef struct {
   sb_word what;
@@ -301,7 +306,8 @@ typedef struct {
   uint8_t priority;
   uint8_t flags;
   uint32_t units;
-  uint32_t exchange_length; /* the name of the exchange comes first, then the key, then the properties */
+  uint16_t exchange_length; /* the name of the exchange comes first, then the key, then the properties */
+  uint16_t targets; /* how many queues it was put into in one commit; 0 like 1 */
   uint32_t reserved;
 } sb_message_shm;
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
@@ -455,7 +461,14 @@ enum {
   SB_COUNTERS = 16
 };
 
-enum { SB_INTENT_NONE = 0, SB_INTENT_ENQUEUE = 1, SB_INTENT_SETTLE = 2, SB_INTENT_DUE = 3, SB_INTENT_MOVE = 4 };
+enum {
+  SB_INTENT_NONE = 0,
+  SB_INTENT_ENQUEUE = 1,
+  SB_INTENT_SETTLE = 2,
+  SB_INTENT_DUE = 3,
+  SB_INTENT_MOVE = 4,
+  SB_INTENT_COMMIT = 5
+};
 
 /* One connection's account with one queue: single-writer counters and the intent of the operation under way.
  * It belongs to the queue; a connection owns it for a while, the next one carries the counters on. */
@@ -471,7 +484,7 @@ typedef struct {
   alignas(64) sb_word before_bytes;
   sb_word bytes;
   sb_word target_queue,
-      target_position; /* of a move; an enqueue notes here whether it is held, and that counter before */
+      target_position; /* of a move; an enqueue, and a commit, notes here whether it is held, and that counter before */
   sb_word target_ledger, target_before, target_before_bytes;
   sb_word
       hinting; /* 32 how often raised | 32 depth: its owner is between two changes of hints that belong together, I23 */
@@ -495,7 +508,8 @@ typedef struct {
   sb_half reserved1[2];
   sb_word created_ns;
   sb_word delivered, published;
-  sb_word reserved0[2];
+  sb_word commit; /* 1: what its holdings say of a commit happens, whoever does it (sb_commit.h) */
+  sb_word reserved0;
   alignas(64) sb_word work; /* bit w: work_targets[w] has a bit; the connection's flag */
   alignas(64) sb_word work_targets[SB_MAX_TARGETS / 64];
   sb_half claims[SB_MAX_CLASSES]; /* chunk*128+word whose hints this connection took, plus one; [0] whose it owes */

@@ -133,6 +133,12 @@ bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_brok
   }
   return false;
 }
+sb_ledger_shm *sb_ledger_of(sb_broker *b, const sb_queue_shm *q, unsigned connection) {
+  sb_chain chain = {0};
+  sb_ledger_shm *l = first_ledger(b, q);
+  while (l != NULL && SB_BITS(SB_LOAD(&l->owner, SB_ACQUIRE), 0, 12) != connection) l = next_ledger(b, l, &chain);
+  return l;
+}
 static bool anybody(sb_broker *b, unsigned connection) {
   (void)b;
   return connection != 0;

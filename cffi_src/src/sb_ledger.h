@@ -18,6 +18,7 @@
  *  ENQUEUE  the slot's reference bit is gone, or the cell at `position` names the slot -> count; else free the slot.
  *  SETTLE   the reference bit is gone -> count, finish the cell; else nothing happened.
  *  DUE      the cell at `position` is REMOVING(dead) -> count; the cell is returned with the others.
+ *  COMMIT   the cell at `position` is not STAGED(dead) any more -> count; else the commit goes on (sb_commit.h).
  *  MOVE     the target cell is REMOVING(dead) with our slot -> settle the source first; else drop the second reference.
  *
  * Concurrency: the owner, under its connection's lock; its reapers after its death.
@@ -38,6 +39,8 @@ bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_brok
 /* Is nobody changing hints? *raised: how often somebody began to; the same before and after means that nobody did. */
 bool sb_ledger_hints_rest(sb_broker *b, const sb_queue_shm *q, uint64_t *raised);
 sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot);
+/* A ledger of the queue that this connection owns, NULL when there is none. */
+sb_ledger_shm *sb_ledger_of(sb_broker *b, const sb_queue_shm *q, unsigned connection);
 
 static inline void sb_intent_begin(sb_ledger_shm *l, unsigned kind, unsigned counter, uint64_t position, uint64_t slot,
                                    uint64_t gen, uint64_t bytes) {

@@ -27,6 +27,12 @@ sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledg
   return status;
 }
 
+sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger) {
+  sb_status status = look_up(by, slot, q, true);
+  if (status == SB_OK) q->ledger = ledger;
+  return status;
+}
+
 sb_status sb_queue_open(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
   sb_status status = look_up(c, slot, q, even_closed);
   if (status == SB_OK) status = sb_ledger_adopt(c, slot, &q->ledger, &q->ledger_token);
@@ -47,7 +53,7 @@ void sb_queue_leave(sb_queue *q) {
 
 bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->tracking, SB_RELAXED) != 0; }
 
-static bool evicts(const sb_queue_shm *q) {
+bool sb_queue_evicts(const sb_queue_shm *q) {
   return SB_LOAD(&q->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD;
 }
 
@@ -222,7 +228,7 @@ SB_HOT bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint
   uint64_t mine = sb_cell_owned(state, slot, sb_cell_ref(word), q->c->id, leaf->gen);
   sb_cell_shm *cell = sb_leaf_cell(leaf, position);
   uint64_t bytes = 0; /* I23: counted before in a queue that evicts, so that nobody evicts for what is taken already */
-  t->bytes_paid = sb_cell_state(word) == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm) && evicts(q->shm);
+  t->bytes_paid = sb_cell_state(word) == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm);
   if (state == SB_CELL_REMOVING) { /* what came is read before what went: else more seem to remain than ever did */
     uint64_t tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST), in = SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST);
     t->pending = (int64_t)(tail - SB_LOAD(&q->shm->base, SB_RELAXED) - SB_LOAD(&q->shm->taken, SB_SEQ_CST));
@@ -294,6 +300,13 @@ static void fetch_ahead(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at) {
   }
 }
 
+/* I44: we do not wait for its commit; should that be decided, the bits lead back. False: look at it again. */
+static bool pass_staged(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at, uint64_t word) {
+  sb_returned_mark(q->c->b, &q->ring, at); /* P5: before the second look */
+  SB_CRASHPOINT("queue.take.passed");
+  return SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_SEQ_CST) == word;
+}
+
 static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
   sb_broker *b = q->c->b;
   uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), at = hint > q->cursor ? hint : q->cursor;
@@ -329,6 +342,8 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_
       }
     } else if (found == SB_CELL_FREE) {
       break;
+    } else if (found == SB_CELL_STAGED) {
+      at += pass_staged(q, leaf, at, word) ? 1 : 0;
     } else if (found == SB_CELL_CLOSED) {
       status = SB_DELETED;
       break;
@@ -408,7 +423,7 @@ sb_status sb_queue_take(sb_queue *q, unsigned state, bool paid, uint64_t before,
   if (!sb_queue_tracks(q->shm)) {
     return take_oldest(q, state, before, token, t);
   }
-  bool counted = !paid && evicts(q->shm);
+  bool counted = !paid && sb_queue_evicts(q->shm);
   sb_hinting(q->ledger, 1);
   sb_status status =
       counted ? take_counted_before(q, state, before, token, t) : take_oldest(q, state, before, token, t);
@@ -446,7 +461,7 @@ sb_status sb_queue_take_at(sb_queue *q, uint64_t position, unsigned from, uint64
     return SB_EMPTY;
   }
   uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE);
-  bool tracked = from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm), before = tracked && evicts(q->shm);
+  bool tracked = from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
   if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) != from) {
     return SB_EMPTY;
   }
@@ -468,10 +483,10 @@ bool sb_queue_held(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *l
   }
   sb_holding_shm *h = sb_holding_at(b, token);
   uint64_t what = SB_LOAD(&h->what, SB_RELAXED);
-  if (sb_holding_kind(what) != SB_HOLD_CELL) {
+  if (sb_holding_kind(what) != SB_HOLD_CELL && sb_holding_kind(what) != SB_HOLD_SETTLING) {
     return false;
   }
-  leaf->slot = sb_holding_gen(what);
+  leaf->slot = sb_holding_leaf(what);
   if (!sb_slot_holds(b, leaf->slot, SB_LEAF_UNITS)) {
     return false;
   }

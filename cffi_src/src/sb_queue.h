@@ -7,21 +7,24 @@
  * Layout: FREE -> AVAILABLE | HELD | REMOVING(me);  HELD -> REMOVING(me) -> AVAILABLE;  AVAILABLE -> ACQUIRED(me) |
  * REMOVING(me);  ACQUIRED(me) -> AVAILABLE (release) | TOMBSTONE;  REMOVING(me) -> AVAILABLE | TOMBSTONE;
  * CLOSING -> CLOSED | TOMBSTONE.
+ * Of a commit (sb_commit.h): FREE -> STAGED(me) -> AVAILABLE | HELD | TOMBSTONE.
  *
  * Invariants:
  *  I21 a cell that names a slot has its reference bit, until the holder drops it; the holder writes TOMBSTONE after that.
  *  I22 only the owner of an ACQUIRED or REMOVING cell changes it (or, after its death, its reapers).
  *  I23 in a queue that tracks, `taken` counts the positions below the tail that are not AVAILABLE. It is raised before the CAS in queues that
  *      evict (they must never evict too much) and after it in the others (they must never admit too much); `admitted`
- *      is raised before an append. Errors left by a death are reconciled from the cells, while nobody is `hinting`.
+ *      is raised before an append. A STAGED position counts as taken in the former, which must not evict for it, and
+ *      in the others as ready: its place is kept for it. Errors left by a death are reconciled from the cells, while nobody is `hinting`.
  *  I24 evictions are paid for in advance: `taken` is raised by CAS only while pending > bound.
  *      A victim is spared if not enough was pending just before it was taken: a consumer had taken an older one
  *      (what is taken afterwards is newer, and spares nothing); or if an older one came back meanwhile.
+ *  I44 whoever passes a STAGED cell sets its `returned` bits first, and looks again: what becomes of it is found.
  *  I42 whoever lowers `taken` or `bytes_out` looks again afterwards, or enforces: a put may
  *      have seen room that was not there.
  *
  * Ordering pairs: P1, P2, P5, P8 of the layers below. P3: an append (seq_cst) comes before the look at `interested`
- *  (sb_consumer.h).
+ *  (sb_consumer.h). P5: I44, like a release: the bits are set before the second look, the flip comes after that or is seen.
  *
  * Death (after -> state; the reaper of the connection repairs it):
  *  intent ENQUEUE, before the append -> slot PUBLISHED, no cell -> slot freed.      append -> counted, waiters woken.
@@ -81,6 +84,8 @@ typedef struct {
 sb_status sb_queue_open(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed);
 /* The same, open or closed, with the ledger of a dead connection. */
 sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger, unsigned dead);
+/* The same with the ledger left to the dead: its intents are the reaper's, who goes on where the dead was. */
+sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger);
 void sb_queue_leave(sb_queue *q);
 static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm->state, SB_ACQUIRE) == q->state; }
 
@@ -109,6 +114,8 @@ sb_status sb_queue_release(sb_queue *q, uint64_t token, unsigned how);
 bool sb_queue_held(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf);
 /* Does the queue keep `taken`, `admitted` and the byte hints? Only one with limits or a ring size does. */
 bool sb_queue_tracks(const sb_queue_shm *q);
+/* Does it evict what is too many? Else it refuses. */
+bool sb_queue_evicts(const sb_queue_shm *q);
 int64_t sb_queue_ready(sb_broker *b,
                        const sb_queue_shm *q); /* how many are ready: from hints if it tracks, else from the ledgers */
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q);

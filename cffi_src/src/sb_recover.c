@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_recover.h"
 
+#include "sb_commit.h"
 #include "sb_directory.h"
 #include "sb_judge.h"
 #include "sb_lifetime.h"
@@ -269,15 +270,26 @@ static void end_connection(sb_walk *w, sb_connection_shm *shm, const sb_holding_
   (void)SB_CAS(&w->b->connections[w->id], &word, sb_conn_word(SB_CONN_FREE, 0, 0, sb_conn_epoch(word)), SB_ACQ_REL);
 }
 
+/* Before its slots and cells: those of a commit are told apart by its word. */
+static void recover_commit(sb_walk *w, sb_connection_shm *shm) {
+  if (sb_commit_is_decided(shm)) {
+    each_holding(w, shm, sb_commit_roll_forward);
+  } else {
+    each_holding(w, shm, sb_commit_roll_back);
+    each_holding(w, shm, sb_commit_free_body);
+  }
+}
+
 static void reap_connection(sb_connection *by, unsigned id, const sb_holding_shm *boot) {
   sb_walk w = {by, by->b, id, false};
   sb_connection_shm *shm = sb_connection_record(by->b, id);
   if (shm != NULL) {
     SB_STORE(&shm->waiter, 0u, SB_RELEASE);
     each_holding(&w, shm, sb_judge_intent);
+    each_holding(&w, shm, mark_ledgers);
+    recover_commit(&w, shm);
     each_holding(&w, shm, visit_slots);
     each_holding(&w, shm, visit_views);
-    each_holding(&w, shm, mark_ledgers);
     each_holding(&w, shm, visit_cells);
     each_holding(&w, shm, visit_ledgers);
   }

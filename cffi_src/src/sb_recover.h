@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Recovery: the ordinary operations, run by somebody else.
  *
- * What: a reaper walks the holdings of each connection of a dead process: intents first (roll forward or back), then
+ * What: a reaper walks the holdings of each connection of a dead process: intents first (roll forward or back), a commit, then
  * slots, pages and chunks, cells (returned in place), nodes (removed), ledgers (left to the next owner); then it tells
  * the queues. Holding the process's byte lock makes it the reaper; it may itself die anywhere, the next one starts over.
  *

@@ -37,6 +37,8 @@ uint64_t sb_segment_layout_hash(void) {
                             offsetof(sb_ledger_shm, counters),
                             offsetof(sb_node_shm, wake),
                             offsetof(sb_connection_shm, work),
+                            offsetof(sb_connection_shm, commit),
+                            offsetof(sb_message_shm, targets),
                             offsetof(sb_header_shm, segments)};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     hash = mix(hash, sizes[i]);

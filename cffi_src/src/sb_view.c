@@ -12,9 +12,14 @@ _Atomic uint16_t *sb_view_words(sb_broker *b, uint32_t slot) {
              : NULL;
 }
 
-unsigned sb_view_clear_reference(uint64_t header) {
-  uint64_t clear = ~sb_slot_refs(header) & ((UINT64_C(1) << SB_MAX_REFS) - 2); /* I38 */
-  return clear != 0 ? (unsigned)__builtin_ctzll(clear) : SB_MAX_REFS;
+unsigned sb_view_clear_reference(uint64_t header, const sb_taken *t) {
+  unsigned n = t->message->targets > 1 ? t->message->targets : 1;
+  for (unsigned ref = t->ref % n + n; ref < SB_MAX_REFS; ref += n) { /* I38 */
+    if ((sb_slot_refs(header) >> ref & 1) == 0) {
+      return ref;
+    }
+  }
+  return SB_MAX_REFS;
 }
 
 void sb_view_not(sb_broker *b, uint32_t slot, unsigned ref) {
@@ -31,7 +36,7 @@ sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token) {
   }
   sb_word *header = sb_slot_header(b, t->slot);
   uint64_t h = SB_LOAD(header, SB_ACQUIRE);
-  unsigned ref = sb_view_clear_reference(h); /* it stays clear: only we may add one */
+  unsigned ref = sb_view_clear_reference(h, t); /* it stays clear: only we may add it */
   if (ref == SB_MAX_REFS) {
     sb_holding_give(c, *token);
     return SB_LIMIT;

@@ -9,7 +9,9 @@
  * it, one 16-bit word for each reference: the connection that took it as a view.
  *
  * Invariants:
- *  I38 only the holder of a cell adds references to its slot, one that is clear and never the first one: the intents of
+ *  I38 only the holder of a cell adds references to its slot, one that is clear and never one of the first: of a message that
+ *      went to n queues the first n are their cells', and the others are shared out, to the holder of cell r those that leave r when
+ *      divided by n. So no two add the same, and the intents of
  *      sb_ledger.h read from a reference that is gone that it was dropped.
  *  I39 the viewer's word is written before the reference is added (0 by a cell that takes it). A set reference whose word names a connection is that
  *      connection's view; it is the proof a reaper needs, since a dropped reference may be another one's view by now.
@@ -40,7 +42,7 @@ void sb_view_recover(sb_broker *b, unsigned id, uint64_t what, uint64_t where);
 _Atomic uint16_t *sb_view_words(sb_broker *b, uint32_t slot);
 /* That reference is about to become a cell's. */
 void sb_view_not(sb_broker *b, uint32_t slot, unsigned ref);
-/* A reference of the slot that is clear, never the first; SB_MAX_REFS when there is none. */
-unsigned sb_view_clear_reference(uint64_t header);
+/* A reference that the holder of that cell may add (I38); SB_MAX_REFS when there is none. */
+unsigned sb_view_clear_reference(uint64_t header, const sb_taken *t);
 
 #endif

@@ -13,7 +13,8 @@ from shmbroker._core import library
 from shmbroker._core.channel import CoreChannel
 from shmbroker.channel.deliveries import Delivery, Subscription
 from shmbroker.channel.dispatch import Dispatcher
-from shmbroker.message import OPEN, MessageBatch
+from shmbroker.message import FRESH, OPEN, MessageBatch
+from shmbroker.properties import NO_PROPERTIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,16 +175,17 @@ class ChannelState:
         return cancelled is not None
 
     def _deliver(self, delivery: Any) -> None:  # noqa: ANN401 - a Delivery
-        subscription = delivery.subscription
+        subscription = delivery._subscription  # noqa: SLF001 - as is what follows
         consumer = self._subscriptions.get(subscription)
         if consumer is None:
             with self._registry:  # it is being registered
                 consumer = self._subscriptions.get(subscription)
             if consumer is None:
                 return  # it was cancelled just now: the message goes back
-        if not delivery.settled:
+        if delivery._state == FRESH:  # noqa: SLF001
             delivery._state = OPEN  # noqa: SLF001 - it has reached us
-        consumer.callback(self, delivery, delivery.properties, bytes(delivery))
+        properties = NO_PROPERTIES if delivery._is_plain else delivery.properties  # noqa: SLF001
+        consumer.callback(self, delivery, properties, bytes(delivery))
 
     def _was_cancelled(self, subscription: int) -> None:
         with self._registry:

@@ -41,16 +41,19 @@ LAYERS = (
     {"sb_waiter", "sb_lifetime"},
     {"sb_channel"},
     {"sb_judge"},
+    {"sb_commit"},
     {"sb_recover", "sb_directory", "sb_housekeeping", "sb_io"},
     {"sb_check", "sb_check_lists", "sb_check_owners", "sb_check_queue", "sb_check_ring", "sb_check_slab"},
     {
         "sb_api",
         "sb_api_channels",
         "sb_api_check",
+        "sb_api_commit",
         "sb_api_consumers",
         "sb_api_housekeeper",
         "sb_api_messages",
         "sb_api_queues",
+        "sb_api_slots",
     },
 )
 LAYER_OF = {module: number for number, layer in enumerate(LAYERS) for module in layer}

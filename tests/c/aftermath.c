@@ -31,8 +31,15 @@ static uint64_t drain(test_broker *t, sb_queue *from, uint64_t seen, uint64_t *c
 
 static void expect_messages(test_broker *t, const operation *o, bool done, sb_queue *here, sb_queue *there) {
   uint64_t must = done ? o->must_done : o->must, may = done ? o->may_done : o->may, in_q = 0, in_other = 0;
-  uint64_t seen = drain(t, here, 0, &in_q);
-  seen = drain(t, there, seen, &in_other);
+  uint64_t seen_here = drain(t, here, 0, &in_q), seen_there = drain(t, there, 0, &in_other);
+  uint64_t seen = seen_here | seen_there, twice = seen_here & seen_there & ~(o->both | o->twice | ID(OTHERS));
+  if (twice != 0) complain("messages %llx are in both queues", (unsigned long long)twice);
+  uint64_t all = seen_here & o->both;
+  if (((seen_here ^ seen_there) & o->both) != 0 || (all != 0 && all != o->both))
+    complain("of %llx are left %llx and %llx", (unsigned long long)o->both, (unsigned long long)all,
+             (unsigned long long)(seen_there & o->both));
+  if ((seen & o->instead) != (all != 0 ? 0 : o->instead))
+    complain("left are %llx, and %llx", (unsigned long long)all, (unsigned long long)(seen & o->instead));
   if ((seen & must) != must)
     complain("lost: left are %llx, must be %llx", (unsigned long long)seen, (unsigned long long)must);
   if ((seen & ~may) != 0)

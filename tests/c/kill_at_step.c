@@ -40,6 +40,7 @@ static void end_here(void) {
 }
 
 void sb_test_step(const char *site) {
+  if (die_at != NULL && strcmp(site, die_at) == 0) end_here();
   if (!armed) return;
   size_t at = (size_t)(uintptr_t)site / 8 % SITES;
   while (visited[at].site != NULL && visited[at].site != site) at = (at + 1) % SITES;

@@ -200,6 +200,69 @@ static void close_all(void) {
 }
 static void reap(void) { (void)sb_recover(kid.c); }
 
+/* ---- commits ---- */
+
+const char *die_at;
+
+static void commit_with(uint64_t id, uint32_t count, uint64_t bytes, const sb_put_options *o, const sb_settlement *ends,
+                        uint32_t end_count) {
+  sb_queue *forth[2] = {q, other}, *back[2] = {other, q};
+  sb_publication publications[2];
+  uint32_t publication, target;
+  uint64_t *bodies = calloc(count, bytes);
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t *body = bodies + i * (bytes / sizeof id);
+    for (uint64_t k = 0; k < bytes / sizeof id; k++) body[k] = id + i;
+    publications[i] = (sb_publication){(const char *)body, bytes, o, i == 0 ? forth : back, 2};
+  }
+  while (again(sb_commit_all(kid.c, publications, count, ends, end_count, &publication, &target))) {
+  }
+  free(bodies);
+}
+static void commit_one(void) { commit_with(FRESH, 1, 64, NULL, NULL, 0); }
+static void commit_two(void) { commit_with(FRESH, 2, 64, NULL, NULL, 0); }
+static void commit_long(void) { commit_with(FRESH, 1, 20000, NULL, NULL, 0); }
+static void commit_delayed(void) {
+  sb_put_options o = {.delay_ns = 3600000000000u, .key = "key", .key_length = 3};
+  commit_with(FRESH, 1, 64, &o, NULL, 0);
+}
+static void commit_expiring(void) {
+  sb_put_options o = {.ttl_ns = 3600000000000u};
+  commit_with(FRESH, 1, 64, &o, NULL, 0);
+}
+static uint64_t token_in(const char *record) {
+  return ((const sb_record *)(const void *)record)->tag & ((UINT64_C(1) << 40) - 1);
+}
+static void take_two(void) {
+  (void)get(&kid, q, buffer, false);
+  (void)get(&kid, q, spare, false);
+}
+static void transact_as(uint32_t first, uint32_t second) {
+  sb_settlement ends[2] = {{q, token_in(buffer), first}, {q, token_in(spare), second}};
+  commit_with(FRESH, 1, 64, NULL, ends, 2);
+}
+static void transact(void) { transact_as(0, 2); }
+static void transact_and_requeue(void) { transact_as(0, 1); }
+static void acknowledge_together(void) {
+  sb_settlement ends[2] = {{q, token_in(buffer), 0}, {q, token_in(spare), 0}};
+  uint32_t publication, target;
+  (void)sb_commit_all(kid.c, NULL, 0, ends, 2, &publication, &target);
+}
+void take_part_in_a_transaction(void) {
+  take_two();
+  transact();
+}
+static void get_shared(void) {
+  commit_long();
+  get_one();
+}
+static void get_other_shared(void) {
+  commit_long();
+  (void)get(&kid, other, spare, false);
+  (void)get(&kid, q, buffer, false);
+}
+static void share_others(void) { commit_with(OTHERS, 1, 64, NULL, NULL, 0); }
+
 void take_all_sorts_of_things(void) {
   take_three();
   (void)sb_settle(q, spare, 1); /* the third returns */
@@ -284,6 +347,7 @@ static void fill_with_runs(void) { fill_and_drain_with(3u << 20); }
 #define ALL (ID(1) | ID(2) | ID(3) | ID(4) | ID(5) | ID(6))
 #define NEW ID(FRESH)
 #define BATCH (ID(FRESH) | ID(FRESH + 1) | ID(FRESH + 2))
+#define TWO (ID(FRESH) | ID(FRESH + 1))
 #define BUT_1 (ALL & ~ID(1))
 #define BUT_2 (ALL & ~(ID(1) | ID(2)))
 #define BUT_3 (ID(4) | ID(5) | ID(6))
@@ -299,6 +363,7 @@ static void fill_with_runs(void) { fill_and_drain_with(3u << 20); }
 #define LEAVES(rest) UNDER_WAY(rest, ALL), AFTER(rest, rest)
 #define REPLACES UNDER_WAY(BUT_1, ALL | NEW), AFTER(BUT_1 | NEW, ALL | NEW), .exactly = 6
 #define EMPTY UNDER_WAY(0, 0), AFTER(0, 0)
+#define HAPPENED UNDER_WAY(BUT_2 | NEW, BUT_2 | NEW), AFTER(BUT_2 | NEW, BUT_2 | NEW), .both = NEW, .reaps = true
 
 const operation OPERATIONS[] = {
     {"put", FREELY, SETUP, nothing, put_one, PUTS(NEW)},
@@ -365,6 +430,43 @@ const operation OPERATIONS[] = {
     {"suspend, resume", FREELY, SETUP, consume_one, suspend_and_resume, UNCHANGED},
     {"cancel", FREELY, SETUP, nothing, consume_and_cancel, UNCHANGED, .slow = true},
     {"batch of acks", FREELY, SETUP, acknowledge_two_of_three, acknowledge_the_third, LEAVES(BUT_3)},
+
+    {"commit", FREELY, SETUP, nothing, commit_one, PUTS(NEW), .both = NEW},
+    {"commit two bodies", FREELY, SETUP, nothing, commit_two, PUTS(TWO), .both = TWO},
+    {"commit, page full", FREELY, 64, nothing, commit_one, UNDER_WAY(ALL | REST, ALL | REST | NEW),
+     AFTER(ALL | NEW, ALL | REST | NEW), .both = NEW},
+    {"commit 20 kB", FREELY, SETUP, nothing, commit_long, PUTS(NEW), .both = NEW},
+    {"commit delayed", FREELY, SETUP, nothing, commit_delayed, UNCHANGED},
+    {"commit expiring", FREELY, SETUP, nothing, commit_expiring, PUTS(NEW), .both = NEW},
+    {"commit, ring of 6", RING(6), SETUP, nothing, commit_one, UNDER_WAY(BUT_1, ALL | NEW),
+     AFTER(BUT_1 | NEW, BUT_1 | NEW), .both = NEW, .instead = ID(1), .exactly = 6},
+    {"commit, drop head by bytes", BYTES(6 * 64, 2), SETUP, nothing, commit_one, UNDER_WAY(BUT_1, ALL | NEW),
+     AFTER(BUT_1 | NEW, BUT_1 | NEW), .both = NEW, .instead = ID(1), .exactly = 6},
+    {"commit, block by length", LENGTH(7, 0), SETUP, nothing, commit_one, PUTS(NEW), .both = NEW},
+    {"commit, block by bytes", BYTES(7 * 64, 0), SETUP, nothing, commit_one, PUTS(NEW), .both = NEW},
+    {"commit, full", LENGTH(6, 0), SETUP, nothing, commit_one, UNCHANGED},
+    {"commit two bodies, full", LENGTH(7, 0), SETUP, nothing, commit_two, UNCHANGED},
+    {"commit, drop new", LENGTH(6, 1), SETUP, nothing, commit_one, PUTS(NEW)},
+    {"transaction", FREELY, SETUP, take_two, transact, UNDER_WAY(BUT_2, ALL | NEW), AFTER(BUT_2 | NEW, BUT_2 | NEW),
+     .both = NEW, .instead = ID(1) | ID(2)},
+    {"transaction, ring of 6", RING(6), SETUP, take_two, transact, UNDER_WAY(BUT_2, ALL | NEW),
+     AFTER(BUT_2 | NEW, BUT_2 | NEW), .both = NEW, .instead = ID(1) | ID(2)},
+    {"transaction with requeue", FREELY, SETUP, take_two, transact_and_requeue, UNDER_WAY(BUT_1, ALL | NEW),
+     AFTER(BUT_1 | NEW, BUT_1 | NEW), .both = NEW, .instead = ID(1)},
+    {"two acks at once", FREELY, SETUP, take_two, acknowledge_together, UNDER_WAY(BUT_2, ALL), AFTER(BUT_2, BUT_2)},
+    {"view of a shared body, ack", FREELY, 0, get_shared, ack_viewed, UNDER_WAY(NEW, NEW), AFTER(NEW, NEW),
+     .twice = NEW},
+    {"two hold a shared body", FREELY, 0, get_other_shared, ack_viewed, UNDER_WAY(NEW, NEW), AFTER(NEW, NEW),
+     .twice = NEW},
+    {"move a shared body", FREELY, 0, share_others, move, UNDER_WAY(REST, REST), AFTER(REST, REST)},
+    {"reap a commit, prepared", FREELY, SETUP, nothing, reap, UNCHANGED, .reaps = true, .dies_at = "commit.published"},
+    {"reap a commit, decided", FREELY, SETUP, nothing, reap, HAPPENED, .dies_at = "commit.decided"},
+    {"reap a commit, one flipped", FREELY, SETUP, nothing, reap, HAPPENED, .dies_at = "commit.flip.done"},
+    {"reap a commit, one settled", FREELY, SETUP, nothing, reap, HAPPENED, .dies_at = "queue.settle.dropped"},
+    {"reap a commit, carried out", FREELY, SETUP, nothing, reap, HAPPENED, .dies_at = "commit.carried_out"},
+    {"reap a commit, ring of 6", RING(6), SETUP, nothing, reap, HAPPENED, .dies_at = "commit.decided"},
+    {"reap a commit, prepared, limit", LENGTH(7, 0), SETUP, nothing, reap, UNCHANGED, .reaps = true,
+     .dies_at = "commit.published"},
 
     {"tick", RING(6), SETUP, find_q, tick, UNCHANGED, .exactly = 6},
     {"become due", FREELY, SETUP, put_due, due, PUTS(NEW)},

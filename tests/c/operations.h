@@ -25,9 +25,13 @@ typedef struct {
   uint64_t must, may, must_done, may_done;
   uint64_t must_beside; /* must_done, where others had the messages in their hands meanwhile; 0: the same */
   uint64_t exactly;     /* so many messages must be left in "q", 0: the sets say enough */
+  uint64_t both;        /* ids that are left in both queues or in none */
+  uint64_t instead;     /* ids that are left exactly if those are not */
+  uint64_t twice;       /* ids that may be left in both queues */
   uint64_t bytes;       /* of each message that lies there before, 0: 64 */
   uint32_t chunks;      /* of memory, 0: plenty */
   bool reaps;           /* somebody was killed before, whom the operation clears up after */
+  const char *dies_at;  /* in a transaction, at that crash point: a build without hooks leaves the operation out */
   bool resizes;         /* the operation changes the limits of the queue */
   bool deletes;         /* it may delete the queue */
   bool slow;            /* a hundred thousand instructions, or nearly what another one does */
@@ -38,6 +42,10 @@ extern const size_t OPERATION_COUNT;
 
 /* Makes this process, a child, one that can run operations: attached, connected, both queues open. */
 void become_child(const test_broker *t);
+/* Gets, publishes to both queues, acknowledges: all in one commit. */
+void take_part_in_a_transaction(void);
+/* Whoever comes to that crash point ends there, NULL: nobody. */
+extern const char *die_at;
 /* Takes, returns, puts, consumes, reserves: somebody who is to die with all sorts of things in hand. */
 void take_all_sorts_of_things(void);
 

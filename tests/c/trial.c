@@ -15,11 +15,15 @@ static void await_death(pid_t pid) {
   if (waitpid(pid, &status, 0) != pid || !WIFSIGNALED(status)) die("the child", status);
 }
 
-static void have_somebody_killed(const test_broker *t) {
+static void have_somebody_killed(const test_broker *t, const operation *o) {
   pid_t pid = fork();
   if (pid == 0) {
     become_child(t);
-    take_all_sorts_of_things();
+    die_at = o->dies_at;
+    if (o->dies_at != NULL)
+      take_part_in_a_transaction();
+    else
+      take_all_sorts_of_things();
     kill(getpid(), SIGKILL);
   }
   await_death(pid);
@@ -43,7 +47,7 @@ void trial_begin(trial *t, const operation *o) {
   for (uint64_t id = 1; id <= o->messages; id++)
     (void)put_sized(b, here, id <= SETUP ? id : OTHERS, o->bytes != 0 ? o->bytes : 64, &none);
   (void)sb_leave(here);
-  if (o->reaps) have_somebody_killed(b);
+  if (o->reaps) have_somebody_killed(b, o);
 }
 
 int trial_end(trial *t, bool done, const char *where, ...) {

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Public call: publishing to several queues, and transactions. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sb_api.h"
+#include "sb_commit.h"
+
+#define NO_ONE UINT32_MAX
+enum { ACK = 0, REJECT = 2, LAST_HOW = 3 };
+static const sb_put_options NO_OPTIONS;
+
+typedef struct {
+  sb_commit_plan plan;
+  const sb_publication *publications;
+  const sb_settlement *settlements;
+  uint32_t count, settlement_count;
+  uint32_t failed_publication, failed_target;
+} request;
+
+static const sb_put_options *options_of(const sb_publication *p) {
+  return p->options != NULL ? p->options : &NO_OPTIONS;
+}
+
+static sb_status blame(request *r, uint32_t publication, uint32_t target, sb_status status) {
+  if (status != SB_OK) {
+    r->failed_publication = publication;
+    r->failed_target = target;
+  }
+  return status;
+}
+
+/* ---- is it in order? ---- */
+
+static bool named_twice(const sb_publication *p, uint32_t target) {
+  for (uint32_t i = 0; i < target; i++) {
+    if (p->targets[i]->slot == p->targets[target]->slot) return true;
+  }
+  return false;
+}
+
+static sb_status check_publication(request *r, uint32_t i) {
+  const sb_publication *p = &r->publications[i];
+  if (p->length > SB_MAX_BODY) {
+    return blame(r, i, NO_ONE, SB_TOO_LARGE);
+  }
+  if (sb_api_front(options_of(p)) > SB_MAX_FRONT) {
+    return blame(r, i, NO_ONE, SB_INVALID);
+  }
+  if (p->target_count > SB_PLAIN_TARGETS) {
+    return blame(r, i, NO_ONE, SB_LIMIT);
+  }
+  for (uint32_t t = 0; t < p->target_count; t++) {
+    if (p->targets[t]->c != r->plan.c || named_twice(p, t)) return blame(r, i, t, SB_INVALID);
+  }
+  return SB_OK;
+}
+
+static bool is_held(sb_connection *c, const sb_settlement *s) {
+  sb_taken t;
+  sb_leaf_ref leaf;
+  uint64_t token = s->token & SB_TAG_TOKEN;
+  if (!sb_queue_held(c, token, &t, &leaf)) {
+    return false;
+  }
+  uint64_t what = SB_LOAD(&sb_holding_at(c->b, token)->what, SB_RELAXED);
+  return sb_holding_kind(what) == SB_HOLD_CELL && sb_holding_slot(what) == s->queue->slot;
+}
+
+static bool is_marked(uint32_t how) { return how == ACK || how == REJECT; }
+
+static sb_status check_settlements(request *r, bool all) {
+  for (uint32_t i = 0; i < r->settlement_count; i++) {
+    const sb_settlement *s = &r->settlements[i];
+    if (s->how > LAST_HOW || s->queue->c != r->plan.c) {
+      return SB_INVALID;
+    }
+    if ((all || !is_marked(s->how)) && !is_held(r->plan.c, s)) {
+      return SB_SETTLED;
+    }
+  }
+  return SB_OK;
+}
+
+static sb_status check_all(request *r) {
+  sb_status status = check_settlements(r, true);
+  for (uint32_t i = 0; status == SB_OK && i < r->count; i++) status = check_publication(r, i);
+  return status;
+}
+
+/* ---- process-local memory of one call ---- */
+
+static uint64_t cells_of(const request *r) {
+  uint64_t n = 0;
+  for (uint32_t i = 0; i < r->count; i++) n += r->publications[i].target_count;
+  return n;
+}
+
+static sb_status make_plan(request *r) {
+  sb_commit_plan *p = &r->plan;
+  uint64_t cells = cells_of(r), targets = 0;
+  if (cells >= NO_ONE) {
+    return SB_LIMIT;
+  }
+  p->bodies = calloc((size_t)r->count + 1, sizeof *p->bodies);
+  p->cells = calloc((size_t)cells + 1, sizeof *p->cells);
+  p->ends = calloc((size_t)r->settlement_count + 1, sizeof *p->ends);
+  if (p->bodies == NULL || p->cells == NULL || p->ends == NULL) {
+    return SB_SYSTEM;
+  }
+  p->body_count = r->count;
+  p->cell_count = (uint32_t)cells;
+  for (uint32_t i = 0; i < r->count; i++) {
+    const sb_publication *one = &r->publications[i];
+    p->bodies[i].bytes = one->length;
+    p->bodies[i].held = options_of(one)->delay_ns != 0;
+    for (uint32_t t = 0; t < one->target_count; t++) {
+      p->cells[targets++] = (sb_commit_cell){.q = one->targets[t], .body = &p->bodies[i], .ref = t};
+    }
+  }
+  for (uint32_t i = 0; i < r->settlement_count; i++) {
+    const sb_settlement *s = &r->settlements[i];
+    unsigned counter = s->how == ACK ? SB_COUNT_ACKED : SB_COUNT_DROPPED;
+    if (is_marked(s->how)) p->ends[p->end_count++] = (sb_commit_end){s->queue, s->token & SB_TAG_TOKEN, counter};
+  }
+  return SB_OK;
+}
+
+static void free_plan(request *r) {
+  free(r->plan.bodies);
+  free(r->plan.cells);
+  free(r->plan.ends);
+}
+
+/* ---- places and bodies ---- */
+
+static sb_status admit(request *r, uint32_t publication, uint32_t target, sb_commit_cell *cell) {
+  sb_queue *q = cell->q;
+  if (!sb_queue_is_open(q)) {
+    return SB_OK; /* as if it were not bound */
+  }
+  sb_status status = sb_limits_admit(q, 1, cell->body->bytes);
+  cell->admitted = status == SB_OK;
+  cell->refused = status == SB_FULL && SB_LOAD(&q->shm->overflow, SB_RELAXED) == SB_OVERFLOW_DROP;
+  return cell->refused ? SB_OK : blame(r, publication, target, status);
+}
+
+static sb_status admit_all(request *r) {
+  sb_commit_cell *cell = r->plan.cells;
+  for (uint32_t i = 0; i < r->count; i++) {
+    for (uint32_t t = 0; t < r->publications[i].target_count; t++) {
+      sb_status status = admit(r, i, t, cell++);
+      if (status != SB_OK) return status;
+    }
+  }
+  return SB_OK;
+}
+
+static void keep_queues(request *r, bool keep) {
+  for (uint32_t i = 0; i < r->plan.cell_count; i++) r->plan.cells[i].q->busy += keep ? 1u : UINT32_MAX;
+  for (uint32_t i = 0; i < r->settlement_count; i++) r->settlements[i].queue->busy += keep ? 1u : UINT32_MAX;
+}
+
+/* Lock held; it is dropped while a long body is copied. */
+static void copy(request *r, void *to, const sb_publication *p) {
+  if (p->length > SB_UNLOCKED_COPY) {
+    keep_queues(r, true);
+    sb_api_leave(r->plan.c);
+    memcpy(to, p->body, p->length);
+    sb_lock(&r->plan.c->lock);
+    keep_queues(r, false);
+  } else if (p->length > 0) {
+    memcpy(to, p->body, p->length);
+  }
+}
+
+static sb_status make_body(request *r, uint32_t i) {
+  sb_connection *c = r->plan.c;
+  const sb_publication *p = &r->publications[i];
+  const sb_put_options *o = options_of(p);
+  sb_commit_body *body = &r->plan.bodies[i];
+  sb_reservation slot;
+  sb_status status = sb_api_claim_slot(c, sb_api_body_offset(p->length, o, 0) + p->length, &slot);
+  if (status != SB_OK) {
+    return blame(r, i, NO_ONE, status);
+  }
+  body->token = slot.token;
+  body->slot = slot.slot;
+  body->gen = slot.gen;
+  sb_commit_list(c, body);
+  sb_api_fill(c, &slot, p->length, o, o->ttl_ns, 0);
+  sb_message_shm *m = sb_slot_at(c->b, slot.slot);
+  m->targets = (uint16_t)p->target_count;
+  body->due_ns = m->due_ns;
+  body->expires_ns = m->expires_ns;
+  copy(r, slot.body, p);
+  return sb_closed(c) ? SB_CLOSED : SB_OK;
+}
+
+static bool goes_somewhere(const sb_commit_plan *p, const sb_commit_body *body) {
+  for (uint32_t i = 0; i < p->cell_count; i++) {
+    if (p->cells[i].body == body && p->cells[i].admitted) return true;
+  }
+  return false;
+}
+
+static sb_status make_bodies(request *r) {
+  sb_status status = SB_OK;
+  for (uint32_t i = 0; status == SB_OK && i < r->count; i++) {
+    if (goes_somewhere(&r->plan, &r->plan.bodies[i])) status = make_body(r, i);
+  }
+  return status;
+}
+
+static sb_status stage(request *r) {
+  uint32_t failed = 0, publication = 0;
+  sb_status status = sb_commit_stage(&r->plan, &failed);
+  if (status == SB_OK) {
+    return SB_OK;
+  }
+  while (failed >= r->publications[publication].target_count) failed -= r->publications[publication++].target_count;
+  return blame(r, publication, failed, status);
+}
+
+/* ---- afterwards ---- */
+
+static void look_after(sb_queue *q) {
+  if (!sb_queue_is_open(q)) { /* closed meanwhile: nobody may be left to dispose of what we made ready */
+    (void)sb_upkeep_dispose(q);
+    return;
+  }
+  if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
+  sb_consumer_work_arrived(q);
+}
+
+static void settle_others(request *r) {
+  for (uint32_t i = 0; i < r->settlement_count; i++) {
+    const sb_settlement *s = &r->settlements[i];
+    if (!is_marked(s->how)) (void)sb_api_end(s->queue, s->token & SB_TAG_TOKEN, s->how);
+  }
+}
+
+static void happened(request *r) {
+  sb_connection *c = r->plan.c;
+  for (uint32_t i = 0; i < r->plan.cell_count; i++) {
+    sb_commit_cell *cell = &r->plan.cells[i];
+    if (cell->refused) sb_ledger_count(cell->q->ledger, SB_COUNT_REFUSED, 1);
+    if (cell->token != SB_COMMIT_NO_TOKEN) look_after(cell->q);
+  }
+  for (uint32_t i = 0; i < r->count; i++) {
+    sb_message_shm timed = {.due_ns = r->plan.bodies[i].due_ns, .expires_ns = r->plan.bodies[i].expires_ns};
+    if (r->plan.bodies[i].token != SB_COMMIT_NO_TOKEN) sb_api_ring_housekeeper(c, &timed);
+  }
+  settle_others(r);
+  if (r->settlement_count > 0) sb_consumer_room_made(c, NULL, 0);
+}
+
+static void happened_not(request *r) {
+  sb_commit_undo(&r->plan);
+  for (uint32_t i = 0; i < r->plan.cell_count; i++) {
+    sb_queue *q = r->plan.cells[i].q;
+    if (sb_queue_is_open(q)) {
+      (void)sb_limits_enforce(q); /* I42 */
+      sb_consumer_room_in(r->plan.c, q->shm, q->slot);
+    }
+  }
+  sb_consumer_room_made(r->plan.c, NULL, 0);
+}
+
+/* Lock held. */
+static sb_status commit(request *r) {
+  sb_status status = check_all(r);
+  if (status != SB_OK) {
+    return status;
+  }
+  status = admit_all(r);
+  if (status == SB_OK) status = make_bodies(r);
+  if (status == SB_OK) status = check_settlements(r, false); /* again: the lock may have been dropped */
+  if (status == SB_OK) status = stage(r);
+  if (status == SB_OK) status = sb_commit_mark(&r->plan);
+  if (status != SB_OK) {
+    happened_not(r);
+    return status;
+  }
+  sb_commit_decide(&r->plan);
+  sb_commit_carry_out(&r->plan);
+  happened(r);
+  return SB_OK;
+}
+
+sb_status sb_commit_all(sb_connection *c, const sb_publication *publications, uint32_t count,
+                        const sb_settlement *settlements, uint32_t settlement_count, uint32_t *failed_publication,
+                        uint32_t *failed_target) {
+  request r = {.plan = {.c = c},
+               .publications = publications,
+               .settlements = settlements,
+               .count = count,
+               .settlement_count = settlement_count,
+               .failed_publication = NO_ONE,
+               .failed_target = NO_ONE};
+  sb_status status = make_plan(&r);
+  if (status == SB_OK) status = sb_api_enter(c);
+  if (status == SB_OK) {
+    status = commit(&r);
+    sb_api_leave(c);
+  }
+  free_plan(&r);
+  *failed_publication = r.failed_publication;
+  *failed_target = r.failed_target;
+  return status;
+}

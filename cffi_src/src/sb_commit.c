@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_commit.h"
+
+#include "sb_slab.h"
+#include "sb_wait.h"
+
+#define NOWHERE UINT64_MAX /* no position was tried yet */
+
+/* ---- preparing ---- */
+
+void sb_commit_list(sb_connection *c, const sb_commit_body *body) {
+  sb_holding_shm *h = sb_holding_at(c->b, body->token);
+  uint64_t what = sb_holding_what(SB_HOLD_PUBLICATION, body->slot, body->gen);
+  SB_STORE(&h->what, what, SB_RELEASE); /* P8 release: it was a SLOT, `where` is still what it was */
+  SB_CRASHPOINT("commit.body.listed");
+}
+
+/* I23: what a queue that evicts is not to evict for, and what becomes HELD, counts as taken. */
+static void count_staged(sb_commit_cell *cell) {
+  cell->tracked = sb_queue_tracks(cell->q->shm);
+  cell->counted = cell->body->held || sb_queue_evicts(cell->q->shm);
+  if (cell->tracked && cell->counted) {
+    (void)SB_ADD(&cell->q->shm->taken, 1, SB_SEQ_CST);
+    (void)SB_ADD(&cell->q->shm->bytes_out, cell->body->bytes, SB_SEQ_CST);
+  }
+}
+
+static void uncount(sb_queue_shm *q, uint64_t bytes) {
+  (void)SB_SUB(&q->bytes_out, bytes, SB_SEQ_CST);
+  (void)SB_SUB(&q->taken, 1, SB_SEQ_CST);
+}
+
+static sb_status append(sb_connection *c, sb_commit_cell *cell) {
+  sb_queue *q = cell->q;
+  uint64_t word = (uint64_t)SB_CELL_STAGED | SB_PUT(cell->body->slot, 4) | SB_PUT(cell->ref, 32) | SB_PUT(c->id, 37);
+  sb_word *announce = &sb_holding_at(c->b, cell->token)->where; /* P8: each position before it is tried */
+  sb_status status;
+  sb_holding_set(c->b, cell->token, sb_holding_what(SB_HOLD_STAGED, q->slot, 0), NOWHERE);
+  do {
+    cell->position = q->tail_cursor;
+    status =
+        sb_ring_append(c, &q->ring, &q->tail_leaf, word,
+                       SB_APPEND_OWNED | (cell->tracked ? 0u : (unsigned)SB_APPEND_LAZILY), announce, &cell->position);
+  } while (status == SB_CLOSED_CELL && sb_queue_resolve_closing(c->b, c, q->shm, &q->ring, cell->position) &&
+           sb_queue_is_open(q));
+  return status;
+}
+
+static void give_place_back(sb_commit_cell *cell) {
+  sb_limits_unadmit(cell->q, 1, cell->body->bytes);
+  cell->admitted = false;
+}
+
+static sb_status stage(sb_connection *c, sb_commit_cell *cell) {
+  sb_status status = sb_holding_take(c, &cell->token);
+  if (status != SB_OK) {
+    cell->token = SB_COMMIT_NO_TOKEN;
+    return status;
+  }
+  count_staged(cell);
+  status = append(c, cell);
+  if (status == SB_OK) {
+    cell->q->tail_cursor = cell->position + 1;
+    cell->leaf = cell->q->tail_leaf; /* pinned by our own cell */
+    SB_STORE(&sb_holding_at(c->b, cell->token)->what, sb_holding_what(SB_HOLD_STAGED, cell->q->slot, cell->leaf.slot),
+             SB_RELEASE); /* for the doctor */
+    cell->body->references |= 1u << cell->ref;
+    return SB_OK;
+  }
+  if (cell->tracked && cell->counted) uncount(cell->q->shm, cell->body->bytes);
+  sb_holding_give(c, cell->token);
+  cell->token = SB_COMMIT_NO_TOKEN;
+  bool closed = status == SB_CLOSED_CELL && !sb_queue_is_open(cell->q);
+  return closed ? SB_DELETED : status == SB_CLOSED_CELL ? SB_CORRUPT : status;
+}
+
+sb_status sb_commit_stage(sb_commit_plan *p, uint32_t *failed) {
+  for (uint32_t i = 0; i < p->cell_count; i++) {
+    sb_commit_cell *cell = &p->cells[i];
+    if (!cell->admitted) {
+      continue;
+    }
+    sb_status status = stage(p->c, cell);
+    if (status == SB_DELETED) {
+      give_place_back(cell); /* as if it were not bound */
+    } else if (status != SB_OK) {
+      *failed = i;
+      return status;
+    }
+  }
+  return SB_OK;
+}
+
+sb_status sb_commit_mark(sb_commit_plan *p) {
+  sb_broker *b = p->c->b;
+  for (p->marked = 0; p->marked < p->end_count; p->marked++) {
+    const sb_commit_end *e = &p->ends[p->marked];
+    sb_taken t;
+    sb_leaf_ref leaf;
+    uint64_t what =
+        sb_queue_held(p->c, e->token, &t, &leaf) ? SB_LOAD(&sb_holding_at(b, e->token)->what, SB_RELAXED) : 0;
+    if (sb_holding_kind(what) != SB_HOLD_CELL ||
+        sb_holding_slot(what) != e->q->slot) { /* or marked: it is named twice */
+      return SB_SETTLED;
+    }
+    uint64_t marked = sb_holding_what(SB_HOLD_SETTLING, e->q->slot, (uint64_t)leaf.slot | SB_PUT(e->counter, 28));
+    SB_STORE(&sb_holding_at(b, e->token)->what, marked, SB_RELEASE); /* P12: before the word */
+  }
+  SB_CRASHPOINT("commit.marked");
+  return SB_OK;
+}
+
+static void unmark(sb_commit_plan *p) {
+  while (p->marked > 0) {
+    const sb_commit_end *e = &p->ends[--p->marked];
+    sb_holding_shm *h = sb_holding_at(p->c->b, e->token);
+    uint32_t leaf = sb_holding_leaf(SB_LOAD(&h->what, SB_RELAXED));
+    SB_STORE(&h->what, sb_holding_what(SB_HOLD_CELL, e->q->slot, leaf), SB_RELEASE);
+  }
+}
+
+/* ---- deciding ---- */
+
+static void free_body(sb_connection *c, sb_commit_body *body) {
+  if (body->token != SB_COMMIT_NO_TOKEN) {
+    (void)sb_slab_free_gen(c->b, body->slot, body->gen);
+    sb_holding_give(c, body->token);
+    body->token = SB_COMMIT_NO_TOKEN;
+  }
+}
+
+void sb_commit_decide(sb_commit_plan *p) {
+  for (uint32_t i = 0; i < p->body_count; i++) {
+    sb_commit_body *body = &p->bodies[i];
+    if (body->references == 0) {
+      free_body(p->c, body);
+    } else {
+      SB_STORE(sb_slot_header(p->c->b, body->slot), sb_slot_word(SB_SLOT_PUBLISHED, body->references, body->gen),
+               SB_RELEASE); /* P1 release, and P12 */
+    }
+  }
+  SB_CRASHPOINT("commit.published");
+  SB_STORE(&p->c->shm->commit, 1, SB_SEQ_CST); /* P12: the linearisation point */
+  SB_CRASHPOINT("commit.decided");
+}
+
+/* ---- carrying out ---- */
+
+static bool is_staged(uint64_t word, uint64_t gen, unsigned owner) {
+  return sb_cell_of(word, gen) && sb_cell_state(word) == SB_CELL_STAGED && sb_cell_owner(word) == owner;
+}
+
+/* I47. The ledger is the owner's, whoever does it. `counted`: in `taken`. */
+static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, bool counted) {
+  sb_broker *b = q->c->b;
+  sb_ledger_shm *l = q->ledger;
+  uint32_t slot = sb_cell_slot(word);
+  const sb_message_shm *m = sb_slot_at(b, slot); /* pinned by the cell's reference, until the flip */
+  bool held = m->due_ns != 0, timer = held || m->expires_ns != 0;
+  uint64_t bytes = m->body_length;
+  SB_STORE(&l->target_queue, held, SB_RELAXED);
+  SB_STORE(&l->target_position, SB_LOAD(&l->counters[SB_COUNT_SCHEDULED], SB_RELAXED), SB_RELAXED);
+  sb_intent_begin(l, SB_INTENT_COMMIT, SB_COUNT_ADDED, position, (uint64_t)slot | SB_PUT(sb_cell_ref(word), 32),
+                  sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE)), bytes);
+  SB_CRASHPOINT("commit.flip.announced");
+  uint64_t open = sb_cell_open(held ? SB_CELL_HELD : SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf->gen);
+  (void)SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, open, SB_SEQ_CST); /* P3, P5: I44 found it, or will */
+  SB_CRASHPOINT("commit.flip.done");
+  if (counted && !held) uncount(q->shm, bytes);
+  if (timer) sb_queue_schedule(q, position);
+  sb_ledger_count(l, SB_COUNT_ADDED_BYTES, bytes);
+  if (held) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);
+  sb_ledger_count(l, SB_COUNT_ADDED, 1);
+  sb_intent_end(l);
+}
+
+static void flip_own(sb_connection *c, sb_commit_cell *cell) {
+  uint64_t word = SB_LOAD(&sb_leaf_cell(&cell->leaf, cell->position)->word, SB_ACQUIRE);
+  if (is_staged(word, cell->leaf.gen, c->id)) {
+    flip(cell->q, &cell->leaf, cell->position, word, cell->tracked && cell->counted);
+  }
+  sb_limits_published(cell->q);
+}
+
+void sb_commit_carry_out(sb_commit_plan *p) {
+  sb_connection *c = p->c;
+  for (uint32_t i = 0; i < p->cell_count; i++) {
+    if (p->cells[i].token != SB_COMMIT_NO_TOKEN) flip_own(c, &p->cells[i]);
+  }
+  for (uint32_t i = 0; i < p->end_count; i++) {
+    (void)sb_queue_settle(p->ends[i].q, p->ends[i].token, p->ends[i].counter); /* gives its holding back */
+  }
+  SB_CRASHPOINT("commit.carried_out");
+  for (uint32_t i = 0; i < p->cell_count; i++) {
+    if (p->cells[i].token != SB_COMMIT_NO_TOKEN) sb_holding_give(c, p->cells[i].token);
+  }
+  for (uint32_t i = 0; i < p->body_count; i++) {
+    if (p->bodies[i].token != SB_COMMIT_NO_TOKEN) sb_holding_give(c, p->bodies[i].token);
+  }
+  SB_STORE(&c->shm->commit, 0, SB_RELEASE); /* I46: nothing is listed any more */
+}
+
+/* ---- undoing ---- */
+
+/* Its position stays, finished; its place goes back. */
+static void unstage(sb_connection *c, sb_commit_cell *cell) {
+  sb_queue_shm *q = cell->q->shm;
+  uint64_t word = SB_LOAD(&sb_leaf_cell(&cell->leaf, cell->position)->word, SB_ACQUIRE);
+  if (is_staged(word, cell->leaf.gen, c->id)) {
+    (void)sb_ring_drop(c, &cell->q->ring, &cell->leaf, cell->position, word);
+    if (cell->tracked && !cell->counted) {
+      (void)SB_ADD(&q->taken, 1, SB_SEQ_CST);
+      (void)SB_ADD(&q->bytes_out, cell->body->bytes, SB_SEQ_CST);
+    }
+  }
+  sb_limits_published(cell->q);
+  sb_holding_give(c, cell->token);
+  cell->token = SB_COMMIT_NO_TOKEN;
+  cell->admitted = false;
+}
+
+void sb_commit_undo(sb_commit_plan *p) {
+  unmark(p);
+  for (uint32_t i = 0; i < p->cell_count; i++) {
+    sb_commit_cell *cell = &p->cells[i];
+    if (cell->token != SB_COMMIT_NO_TOKEN) {
+      unstage(p->c, cell);
+    } else if (cell->admitted) {
+      give_place_back(cell);
+    }
+  }
+  for (uint32_t i = 0; i < p->body_count; i++) free_body(p->c, &p->bodies[i]); /* when no cell names it any more */
+}
+
+/* ---- by the reaper ---- */
+
+bool sb_commit_is_decided(const sb_connection_shm *dead) {
+  return SB_LOAD(&dead->commit, SB_SEQ_CST) != 0; /* P12: before its entries */
+}
+
+static bool counts_as_taken(const sb_queue_shm *q, bool held) {
+  return sb_queue_tracks(q) && (held || sb_queue_evicts(q));
+}
+
+static void flip_for(sb_walk *w, uint32_t queue, uint64_t position) {
+  sb_ring r;
+  sb_leaf_ref leaf;
+  uint64_t word;
+  sb_queue q;
+  if (position == NOWHERE || !sb_judge_find(w, queue, position, &r, &leaf, &word) ||
+      !is_staged(word, leaf.gen, w->id)) {
+    return;
+  }
+  sb_ledger_shm *l = sb_ledger_of(w->b, sb_slot_at(w->b, queue), w->id);
+  if (l != NULL && sb_slot_ready(w->b, sb_cell_slot(word)) && sb_queue_stand_in(w->by, queue, &q, l) == SB_OK) {
+    flip(&q, &leaf, position, word, counts_as_taken(q.shm, false));
+    SB_CRASHPOINT("recover.commit.flipped");
+  }
+}
+
+/* As sb_queue_settle_as does it, of a cell that names the dead. */
+static void settle_for(sb_walk *w, uint32_t queue, uint64_t position, unsigned counter) {
+  sb_ring r;
+  sb_leaf_ref leaf;
+  uint64_t word;
+  bool found = sb_judge_find(w, queue, position, &r, &leaf, &word);
+  if (!found || sb_cell_state(word) != SB_CELL_ACQUIRED || sb_cell_owner(word) != w->id) {
+    if (found) sb_judge_cell(w, queue, position); /* a TOMBSTONE whose page is to be retired */
+    return;
+  }
+  sb_ledger_shm *l = sb_ledger_of(w->b, sb_slot_at(w->b, queue), w->id);
+  uint32_t slot = sb_cell_slot(word);
+  if (l == NULL || !sb_slot_in_range(w->b, slot) || !sb_slot_ready(w->b, slot)) {
+    return;
+  }
+  uint64_t gen = sb_side_gen(SB_LOAD(&sb_leaf_cell(&leaf, position)->side, SB_ACQUIRE));
+  uint64_t bytes = sb_peek_length(w->b, slot);
+  bool freed;
+  sb_intent_begin(l, SB_INTENT_SETTLE, counter, position, (uint64_t)slot | SB_PUT(sb_cell_ref(word), 32), gen, bytes);
+  (void)sb_slab_drop(w->b, slot, gen, sb_cell_ref(word), &freed);
+  SB_CRASHPOINT("recover.commit.dropped");
+  (void)sb_ring_drop(w->by, &r, &leaf, position, word);
+  sb_ledger_count(l, SB_COUNT_REMOVED_BYTES, bytes);
+  sb_ledger_count(l, counter, 1);
+  sb_intent_end(l);
+}
+
+void sb_commit_roll_forward(sb_walk *w, uint64_t what, uint64_t where) {
+  if (sb_holding_kind(what) == SB_HOLD_STAGED) {
+    flip_for(w, sb_holding_slot(what), where);
+  } else if (sb_holding_kind(what) == SB_HOLD_SETTLING) {
+    settle_for(w, sb_holding_slot(what), where, sb_holding_counter(what) % SB_COUNTERS);
+  }
+}
+
+static void unstage_for(sb_walk *w, uint32_t queue, uint64_t position) {
+  sb_ring r;
+  sb_leaf_ref leaf;
+  uint64_t word;
+  if (position == NOWHERE || !sb_judge_find(w, queue, position, &r, &leaf, &word)) {
+    return;
+  }
+  if (sb_cell_state(word) == SB_CELL_TOMBSTONE) {
+    sb_ring_redo(w->by, &r, &leaf, position);
+    return;
+  }
+  uint32_t slot = sb_cell_slot(word);
+  if (!is_staged(word, leaf.gen, w->id) || !sb_slot_in_range(w->b, slot) || !sb_slot_ready(w->b, slot)) {
+    return;
+  }
+  sb_message_shm m = sb_peek_message(w->b, slot); /* not freed yet: cells first */
+  if (sb_ring_drop(w->by, &r, &leaf, position, word)) {
+    SB_CRASHPOINT("recover.commit.unstaged");
+    sb_queue_shm *q = sb_slot_at(w->b, queue);
+    if (sb_queue_tracks(q) && !counts_as_taken(q, m.due_ns != 0)) {
+      (void)SB_ADD(&q->taken, 1, SB_SEQ_CST);
+      (void)SB_ADD(&q->bytes_out, m.body_length, SB_SEQ_CST);
+    }
+  }
+}
+
+void sb_commit_roll_back(sb_walk *w, uint64_t what, uint64_t where) {
+  if (sb_holding_kind(what) == SB_HOLD_STAGED) {
+    unstage_for(w, sb_holding_slot(what), where);
+  } else if (sb_holding_kind(what) == SB_HOLD_SETTLING) {
+    sb_judge_cell(w, sb_holding_slot(what), where);
+  }
+}
+
+void sb_commit_free_body(sb_walk *w, uint64_t what, uint64_t where) {
+  uint32_t slot = sb_holding_slot(what);
+  (void)where;
+  if (sb_holding_kind(what) != SB_HOLD_PUBLICATION || !sb_slot_in_range(w->b, slot) || !sb_slot_ready(w->b, slot)) {
+    return;
+  }
+  uint64_t h = SB_LOAD(sb_slot_header(w->b, slot), SB_ACQUIRE);
+  bool own = sb_slot_state(h) == SB_SLOT_ALLOC ? sb_slot_owner(h) == w->id : sb_slot_state(h) == SB_SLOT_PUBLISHED;
+  if (own && (uint32_t)sb_slot_gen(h) == sb_holding_gen(what)) (void)sb_slab_free(w->b, slot, h); /* I46 */
+}
