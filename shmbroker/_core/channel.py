@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
 
 ffi, slow, fast = library.ffi, library.slow, library.fast
-BY_GET: int = slow.SB_BY_GET
+BY_GET: int = slow.SB_BY_GET  # the subscription of what a get took
 AUTO_ACK: int = slow.SB_CONSUME_AUTO_ACK
 NO_LOCAL: int = slow.SB_CONSUME_NO_LOCAL
 EXCLUSIVE: int = slow.SB_CONSUME_EXCLUSIVE
