@@ -263,8 +263,8 @@ typedef struct {
   sb_word topology_intent; /* 32 slot of the queue | 1: being deleted, 2: being configured */
   sb_word journal;         /* of exchanges and bindings: 16 number of its file | 48 bytes of it that count */
   sb_half topology_pid, queue_count;
-  sb_half memory_waiting, reserved0;
-  alignas(64) sb_word memory_root; /* list of nodes that wait for memory */
+  sb_half memory_waiting, queues_ended; /* how many queues ended by themselves: bindings to them are to be removed */
+  alignas(64) sb_word memory_root;      /* list of nodes that wait for memory */
   sb_word memory_tail, memory_head, memory_base;
   sb_half next_connection, next_process;
   sb_half chunk_hint, stopped; /* stopped: 1 = somebody asked for no housekeeper */
@@ -307,7 +307,7 @@ typedef struct {
   uint8_t flags;
   uint32_t units;
   uint16_t exchange_length; /* the name of the exchange comes first, then the key, then the properties */
-  uint16_t targets; /* how many queues it was put into in one commit; 0 like 1 */
+  uint16_t targets;         /* how many queues it was put into in one commit; 0 like 1 */
   uint32_t reserved;
 } sb_message_shm;
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
