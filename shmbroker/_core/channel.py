@@ -7,6 +7,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from shmbroker._core import library, record
+from shmbroker._core.commit import Settlement
 from shmbroker._core.connection import CoreConnection, guarded, out_of_memory
 from shmbroker._core.consumer import in_exclusive_use
 
@@ -110,8 +111,8 @@ class CoreChannel:
             library.raise_for(status, "the channel")
 
     @guarded
-    def collect(self, tag: int, how: int, *, multiple: bool) -> Any:  # noqa: ANN401
-        """What settling would settle, as an array of ``sb_settlement``; a status when there is no such delivery."""
+    def collect(self, tag: int, how: int, *, multiple: bool) -> list[Settlement] | int:
+        """What settling would settle; a status when there is no such delivery."""
         room = 1
         while True:
             settlements = ffi.new("sb_settlement[]", room)
@@ -119,7 +120,7 @@ class CoreChannel:
             if count < 0:
                 return -count
             if count <= room:
-                return settlements[0:count]
+                return [Settlement(one.queue, int(one.token), int(one.how)) for one in settlements[0:count]]
             room = count
 
     @guarded
