@@ -209,11 +209,6 @@ class CoreConnection:
             slow.sb_free_connection(handle)  # only now: a thread may have been about to call with it
         # otherwise views of its messages live on: so does its record, until the process ends
 
-    @guarded
-    def limit(self, prefetch: int) -> None:
-        """How many messages of all channels' consumers may be unacknowledged; 0 = any number."""
-        slow.sb_connection_limit(self.handle, prefetch)
-
     # ---- facts ----
 
     @guarded
