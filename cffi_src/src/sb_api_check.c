@@ -121,7 +121,8 @@ static sb_status examine(sb_checkup *k) {
   }
   k->seen = calloc((size_t)k->chunks * SB_CHUNK_UNITS + 1, sizeof *k->seen);
   k->owned = calloc(2u * SB_MAX_CONNECTIONS, sizeof *k->owned);
-  if (k->seen == NULL || k->owned == NULL) {
+  k->blocks = calloc((size_t)k->chunks * SB_CHUNK_UNITS + 1, sizeof *k->blocks);
+  if (k->blocks == NULL || k->seen == NULL || k->owned == NULL) {
     return SB_SYSTEM;
   }
   k->named = k->owned + SB_MAX_CONNECTIONS;
@@ -141,6 +142,7 @@ uint32_t sb_check(sb_connection *c, sb_finding *findings, uint32_t room) {
   if (status == SB_OK) {
     status = examine(&k);
     free(k.seen);
+    free(k.blocks);
     free(k.owned);
     sb_api_leave(c);
   }

@@ -16,6 +16,7 @@ typedef struct {
   const sb_settlement *settlements;
   uint32_t count, settlement_count;
   uint32_t failed_publication, failed_target;
+  uint32_t *slots; /* of the targets of the publication that is looked at */
 } request;
 
 static const sb_put_options *options_of(const sb_publication *p) {
@@ -32,11 +33,17 @@ static sb_status blame(request *r, uint32_t publication, uint32_t target, sb_sta
 
 /* ---- is it in order? ---- */
 
-static bool named_twice(const sb_publication *p, uint32_t target) {
-  for (uint32_t i = 0; i < target; i++) {
-    if (p->targets[i]->slot == p->targets[target]->slot) return true;
+/* Targets of a publication, in the order of their slots. */
+static int by_slot(const void *one, const void *other) {
+  uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
+  return a < b ? -1 : a > b;
+}
+static bool sort(uint32_t *slots, uint32_t count) {
+  qsort(slots, count, sizeof *slots, by_slot);
+  for (uint32_t i = 1; i < count; i++) {
+    if (slots[i] == slots[i - 1]) return false;
   }
-  return false;
+  return true;
 }
 
 static sb_status check_publication(request *r, uint32_t i) {
@@ -47,13 +54,14 @@ static sb_status check_publication(request *r, uint32_t i) {
   if (sb_api_front(options_of(p)) > SB_MAX_FRONT) {
     return blame(r, i, NO_ONE, SB_INVALID);
   }
-  if (p->target_count > SB_PLAIN_TARGETS) {
+  if (p->target_count > SB_MAX_TARGETS) {
     return blame(r, i, NO_ONE, SB_LIMIT);
   }
   for (uint32_t t = 0; t < p->target_count; t++) {
-    if (p->targets[t]->c != r->plan.c || named_twice(p, t)) return blame(r, i, t, SB_INVALID);
+    if (p->targets[t]->c != r->plan.c) return blame(r, i, t, SB_INVALID);
+    r->slots[t] = p->targets[t]->slot;
   }
-  return SB_OK;
+  return sort(r->slots, p->target_count) ? SB_OK : blame(r, i, NO_ONE, SB_INVALID);
 }
 
 static bool is_held(sb_connection *c, const sb_settlement *s) {
@@ -90,6 +98,14 @@ static sb_status check_all(request *r) {
 
 /* ---- process-local memory of one call ---- */
 
+static uint32_t most_targets(const request *r) {
+  uint32_t most = 0;
+  for (uint32_t i = 0; i < r->count; i++) {
+    if (r->publications[i].target_count > most) most = r->publications[i].target_count;
+  }
+  return most;
+}
+
 static uint64_t cells_of(const request *r) {
   uint64_t n = 0;
   for (uint32_t i = 0; i < r->count; i++) n += r->publications[i].target_count;
@@ -105,7 +121,8 @@ static sb_status make_plan(request *r) {
   p->bodies = calloc((size_t)r->count + 1, sizeof *p->bodies);
   p->cells = calloc((size_t)cells + 1, sizeof *p->cells);
   p->ends = calloc((size_t)r->settlement_count + 1, sizeof *p->ends);
-  if (p->bodies == NULL || p->cells == NULL || p->ends == NULL) {
+  r->slots = calloc((size_t)most_targets(r) + 1, sizeof *r->slots);
+  if (r->slots == NULL || p->bodies == NULL || p->cells == NULL || p->ends == NULL) {
     return SB_SYSTEM;
   }
   p->body_count = r->count;
@@ -115,7 +132,8 @@ static sb_status make_plan(request *r) {
     p->bodies[i].bytes = one->length;
     p->bodies[i].held = options_of(one)->delay_ns != 0;
     for (uint32_t t = 0; t < one->target_count; t++) {
-      p->cells[targets++] = (sb_commit_cell){.q = one->targets[t], .body = &p->bodies[i], .ref = t};
+      p->cells[targets++] = (sb_commit_cell){
+          .q = one->targets[t], .body = &p->bodies[i], .ref = one->target_count > SB_PLAIN_TARGETS ? SB_REF_BLOCK : t};
     }
   }
   for (uint32_t i = 0; i < r->settlement_count; i++) {
@@ -130,6 +148,7 @@ static void free_plan(request *r) {
   free(r->plan.bodies);
   free(r->plan.cells);
   free(r->plan.ends);
+  free(r->slots);
 }
 
 /* ---- places and bodies ---- */
@@ -174,13 +193,23 @@ static void copy(request *r, void *to, const sb_publication *p) {
   }
 }
 
+static void fill_block(request *r, const sb_publication *p, uint32_t slot) {
+  sb_block k;
+  if (sb_block_of(r->plan.c->b, slot, &k)) {
+    for (uint32_t t = 0; t < p->target_count; t++) r->slots[t] = p->targets[t]->slot;
+    (void)sort(r->slots, p->target_count);
+    sb_block_fill(&k, r->slots);
+  }
+}
+
 static sb_status make_body(request *r, uint32_t i) {
   sb_connection *c = r->plan.c;
   const sb_publication *p = &r->publications[i];
   const sb_put_options *o = options_of(p);
   sb_commit_body *body = &r->plan.bodies[i];
   sb_reservation slot;
-  sb_status status = sb_api_claim_slot(c, sb_api_body_offset(p->length, o, 0) + p->length, &slot);
+  uint64_t block = sb_block_bytes(p->target_count, p->length);
+  sb_status status = sb_api_claim_slot(c, sb_api_body_offset(p->length, o, block) + p->length, &slot);
   if (status != SB_OK) {
     return blame(r, i, NO_ONE, status);
   }
@@ -188,9 +217,10 @@ static sb_status make_body(request *r, uint32_t i) {
   body->slot = slot.slot;
   body->gen = slot.gen;
   sb_commit_list(c, body);
-  sb_api_fill(c, &slot, p->length, o, o->ttl_ns, 0);
+  sb_api_fill(c, &slot, p->length, o, o->ttl_ns, block);
   sb_message_shm *m = sb_slot_at(c->b, slot.slot);
   m->targets = (uint16_t)p->target_count;
+  if (block != 0) fill_block(r, p, slot.slot);
   body->due_ns = m->due_ns;
   body->expires_ns = m->expires_ns;
   copy(r, slot.body, p);

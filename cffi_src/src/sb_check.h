@@ -27,6 +27,7 @@ typedef struct {
   uint32_t count, room;
   uint32_t chunks; /* that were mapped at the beginning: no slot lies beyond */
   uint32_t *seen;
+  uint16_t *blocks;        /* for each slot: references in its block that were found (sb_reference.h) */
   uint32_t *owned, *named; /* for each connection: cells that say it owns them, cells that its holdings say it owns */
 } sb_checkup;
 
@@ -51,6 +52,10 @@ static inline uint64_t sb_check_header(const sb_checkup *k, uint32_t slot) {
 unsigned sb_check_kind(const sb_checkup *k, uint32_t slot);
 /* Is it of that kind, and in use? */
 bool sb_check_is(const sb_checkup *k, uint32_t slot, unsigned kind);
+/* Is that reference there? Only reads, where sb_reference_gone also repairs. */
+bool sb_check_has(const sb_checkup *k, const sb_reference *r);
+/* It was found; false if it was found before. */
+bool sb_check_count(sb_checkup *k, const sb_reference *r);
 bool sb_check_lives(const sb_checkup *k, unsigned connection);
 /* Does the connection belong to a process that died and has not been cleared up after? Much is excused then. */
 bool sb_check_dying(const sb_checkup *k, unsigned connection);

@@ -54,17 +54,13 @@ static bool owns_ledger(const sb_checkup *k, unsigned id, uint64_t where) {
 /* Does the entry name a reference by which this connection looks at a body (I39)? */
 static bool owns_view(const sb_checkup *k, unsigned id, uint64_t what, uint64_t where) {
   uint32_t slot = sb_holding_slot(what);
-  unsigned ref = (unsigned)(where & 0xffu);
-  if (!sb_check_is(k, slot, SB_KIND_MESSAGE) || ref >= SB_MAX_REFS) {
+  if (!sb_check_is(k, slot, SB_KIND_MESSAGE)) {
     return false;
   }
-  uint64_t header = sb_check_header(k, slot);
-  const _Atomic uint16_t *viewers = sb_view_words(k->b, slot);
-  if (sb_slot_state(header) != SB_SLOT_PUBLISHED || sb_slot_gen(header) != where >> 8 ||
-      (sb_slot_refs(header) >> ref & 1) == 0 || viewers == NULL) {
-    return false;
-  }
-  return sb_peek_viewer(&viewers[ref]) == id;
+  sb_reference r = sb_view_of(what, where);
+  const _Atomic uint16_t *viewer = sb_view_word(k->b, &r);
+  return viewer != NULL && sb_slot_state(sb_check_header(k, slot)) == SB_SLOT_PUBLISHED && sb_check_has(k, &r) &&
+         sb_peek_viewer(viewer) == id;
 }
 
 /* An entry is written before the CAS that it announces, so that of somebody who died may name what is not his. So may
@@ -108,7 +104,8 @@ static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t wher
       break;
     case SB_HOLD_VIEW:
       if (owns_view(k, id, what, where)) {
-        k->seen[slot] |= 1u << (where & 0xffu);
+        sb_reference r = sb_view_of(what, where);
+        (void)sb_check_count(k, &r);
       } else if (!stale) {
         bad(k, id, VIEW, slot, where & 0xffu, 0);
       }

@@ -54,14 +54,14 @@ static bool check_body(sb_checkup *k, const tally *t, uint64_t position, uint64_
     lost(k, t, slot, sb_slot_state(header) == SB_SLOT_FREE ? FREED : UNPUBLISHED, position, header, 0);
     return false;
   }
-  if (ref >= SB_MAX_REFS || (sb_slot_refs(header) >> ref & 1) == 0) {
+  sb_reference r = {slot, ref, sb_slot_gen(header), t->slot};
+  if (!sb_check_has(k, &r)) {
     lost(k, t, slot, NO_REFERENCE, position, ref, sb_slot_refs(header));
     return false;
   }
-  if ((k->seen[slot] >> ref & 1) != 0) {
+  if (!sb_check_count(k, &r)) {
     sb_check_found(k, (sb_finding){SB_SHARED_REFERENCE, t->slot, slot, 0, 0, position, ref, 0});
   }
-  k->seen[slot] |= 1u << ref;
   return true;
 }
 

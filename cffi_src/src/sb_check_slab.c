@@ -72,6 +72,45 @@ static void check_node(sb_checkup *k, uint32_t slot, uint64_t header) {
   }
 }
 
+/* ---- references ---- */
+
+bool sb_check_has(const sb_checkup *k, const sb_reference *r) {
+  sb_block block;
+  uint64_t header = sb_check_header(k, r->slot);
+  unsigned bit = r->ref < SB_MAX_REFS ? r->ref : 0;
+  uint32_t place = r->queue;
+  if (sb_slot_gen(header) != r->gen || (sb_slot_refs(header) >> bit & 1) == 0) {
+    return false;
+  }
+  if (r->ref < SB_MAX_REFS) {
+    return true;
+  }
+  bool found = sb_block_of(k->b, r->slot, &block) && (r->ref != SB_REF_BLOCK || sb_block_place(&block, place, &place));
+  return found && sb_block_has(&block, place, r->ref == SB_REF_BLOCK ? 0 : r->ref - SB_REF_VIEW);
+}
+
+bool sb_check_count(sb_checkup *k, const sb_reference *r) {
+  unsigned bit = r->ref < SB_MAX_REFS ? r->ref : 0;
+  bool before = (k->seen[r->slot] >> bit & 1) != 0;
+  k->seen[r->slot] |= 1u << bit;
+  if (r->ref < SB_MAX_REFS) {
+    return !before;
+  }
+  k->blocks[r->slot]++;
+  return true;
+}
+
+/* As many references as its block has were found: of two that are the same, one would be too many. */
+static void check_block(sb_checkup *k, uint32_t slot, unsigned kind) {
+  sb_block block;
+  uint32_t is = sb_block_of(k->b, slot, &block) ? sb_block_count(&block) : 0;
+  if (is > k->blocks[slot]) {
+    sb_check_found(k, (sb_finding){SB_LEAKED_SLOT, 0, slot, 0, kind, 0, is, k->blocks[slot]});
+  } else if (is < k->blocks[slot]) {
+    sb_check_found(k, (sb_finding){SB_SHARED_REFERENCE, 0, slot, 0, 0, 0, k->blocks[slot], is});
+  }
+}
+
 static void check_published(sb_checkup *k, uint32_t slot, unsigned kind, uint64_t header) {
   uint64_t refs = sb_slot_refs(header), seen = k->seen[slot] & ((1u << SB_MAX_REFS) - 1u);
   bool may = kind != SB_KIND_NODE && kind != SB_KIND_CONNECTION && kind != SB_KIND_HOLDINGS;
@@ -79,6 +118,8 @@ static void check_published(sb_checkup *k, uint32_t slot, unsigned kind, uint64_
     sb_check_found(k, (sb_finding){SB_BAD_SLOT, 0, slot, 1, kind, 0, header, 0});
   } else if (refs == 0 || (seen & refs) != refs) {
     sb_check_found(k, (sb_finding){SB_LEAKED_SLOT, 0, slot, 0, kind, 0, refs, seen});
+  } else if (k->blocks[slot] != 0) {
+    check_block(k, slot, kind);
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_commit.h"
 
-#include "sb_slab.h"
+#include "sb_reference.h"
 #include "sb_wait.h"
 
 #define NOWHERE UINT64_MAX /* no position was tried yet */
@@ -51,6 +51,18 @@ static void give_place_back(sb_commit_cell *cell) {
   cell->admitted = false;
 }
 
+/* Nobody else knows of the slot yet. */
+static void add_reference(sb_broker *b, sb_commit_cell *cell) {
+  sb_block k;
+  uint32_t place;
+  if (cell->ref != SB_REF_BLOCK) {
+    cell->body->references |= 1u << cell->ref;
+  } else if (sb_block_of(b, cell->body->slot, &k) && sb_block_place(&k, cell->q->slot, &place)) {
+    sb_block_set(&k, place, 0);
+    cell->body->references |= 1u;
+  }
+}
+
 static sb_status stage(sb_connection *c, sb_commit_cell *cell) {
   sb_status status = sb_holding_take(c, &cell->token);
   if (status != SB_OK) {
@@ -64,7 +76,7 @@ static sb_status stage(sb_connection *c, sb_commit_cell *cell) {
     cell->leaf = cell->q->tail_leaf; /* pinned by our own cell */
     SB_STORE(&sb_holding_at(c->b, cell->token)->what, sb_holding_what(SB_HOLD_STAGED, cell->q->slot, cell->leaf.slot),
              SB_RELEASE); /* for the doctor */
-    cell->body->references |= 1u << cell->ref;
+    add_reference(c->b, cell);
     return SB_OK;
   }
   if (cell->tracked && cell->counted) uncount(cell->q->shm, cell->body->bytes);
@@ -275,9 +287,9 @@ static void settle_for(sb_walk *w, uint32_t queue, uint64_t position, unsigned c
   }
   uint64_t gen = sb_side_gen(SB_LOAD(&sb_leaf_cell(&leaf, position)->side, SB_ACQUIRE));
   uint64_t bytes = sb_peek_length(w->b, slot);
-  bool freed;
+  sb_reference reference = {slot, sb_cell_ref(word), gen, queue};
   sb_intent_begin(l, SB_INTENT_SETTLE, counter, position, (uint64_t)slot | SB_PUT(sb_cell_ref(word), 32), gen, bytes);
-  (void)sb_slab_drop(w->b, slot, gen, sb_cell_ref(word), &freed);
+  (void)sb_reference_drop(w->b, &reference);
   SB_CRASHPOINT("recover.commit.dropped");
   (void)sb_ring_drop(w->by, &r, &leaf, position, word);
   sb_ledger_count(l, SB_COUNT_REMOVED_BYTES, bytes);

@@ -34,13 +34,12 @@
 #include "sb_judge.h"
 
 #define SB_COMMIT_NO_TOKEN 0u
-#define SB_PLAIN_TARGETS 8u /* so many queues have a reference of their own in the header of the slot */
 
 /* A body. */
 typedef struct {
   uint64_t token, gen, bytes;
   uint32_t slot;
-  uint32_t references; /* of the cells staged so far */
+  uint32_t references; /* of the cells staged so far, in the slot's header */
   uint64_t due_ns, expires_ns;
   bool held;
 } sb_commit_body;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_judge.h"
 
-#include "sb_slab.h"
+#include "sb_reference.h"
 #include "sb_view.h"
 
 /* ---- cells ---- */
@@ -111,10 +111,7 @@ static void judge_enqueue(sb_walk *w, sb_ledger_shm *l, intent *i) {
   clear(l, i);
 }
 
-static bool reference_gone(sb_walk *w, const intent *i) {
-  uint64_t h = SB_LOAD(sb_slot_header(w->b, i->slot), SB_SEQ_CST);
-  return sb_slot_gen(h) != i->gen || (sb_slot_refs(h) >> i->ref & 1) == 0;
-}
+static sb_reference reference_of(const intent *i) { return (sb_reference){i->slot, i->ref, i->gen, i->queue}; }
 
 static void count_removed(sb_ledger_shm *l, const intent *i) {
   raise_to(&l->counters[SB_COUNT_REMOVED_BYTES], i->before_bytes, i->bytes);
@@ -125,7 +122,8 @@ static void judge_settle(sb_walk *w, sb_ledger_shm *l, intent *i) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
-  bool gone = reference_gone(w, i), found = sb_judge_find(w, i->queue, i->position, &r, &leaf, &word);
+  sb_reference reference = reference_of(i);
+  bool gone = sb_reference_gone(w->b, &reference), found = sb_judge_find(w, i->queue, i->position, &r, &leaf, &word);
   if (gone && still_stands(l, i)) {
     count_removed(l, i);
     if (found && (held_by(w, word, SB_CELL_ACQUIRED) || held_by(w, word, SB_CELL_REMOVING))) {
@@ -171,7 +169,8 @@ static void judge_move(sb_walk *w, sb_ledger_shm *l, intent *i) {
     (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->target_queue))->timers_lost, 1, SB_RELEASE);
   }
   SB_STORE(&sb_leaf_cell(&leaf, i->target_position)->side, sb_side_word(i->gen, 0, SB_SIDE_REDELIVERED), SB_RELEASE);
-  (void)sb_slab_drop(w->b, i->slot, i->gen, i->ref, &freed);
+  sb_reference reference = reference_of(i);
+  (void)sb_reference_drop(w->b, &reference);
   count_removed(l, i);
   if (sb_judge_find(w, i->queue, i->position, &source, &source_leaf, &source_word) &&
       held_by(w, source_word, SB_CELL_REMOVING)) {

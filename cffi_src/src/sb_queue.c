@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_queue.h"
 
-#include "sb_slab.h"
+#include "sb_reference.h"
 #include "sb_wait.h"
 
 static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
@@ -509,13 +509,13 @@ bool sb_queue_held(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *l
 }
 
 static void finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *leaf, const sb_taken *t) {
-  bool freed;
   uint64_t h = SB_LOAD(sb_slot_header(c->b, t->slot), SB_ACQUIRE);
-  if (h == sb_slot_word(SB_SLOT_PUBLISHED, UINT64_C(1) << t->ref,
-                        t->gen)) { /* either way, the linearisation point of the ack */
+  if (t->ref < SB_MAX_REFS && h == sb_slot_word(SB_SLOT_PUBLISHED, UINT64_C(1) << t->ref,
+                                                t->gen)) { /* either way, the linearisation point of the ack */
     sb_slab_drop_last(c, t->slot, h);
   } else {
-    (void)sb_slab_drop(c->b, t->slot, t->gen, t->ref, &freed);
+    sb_reference reference = {t->slot, t->ref, t->gen, r->object};
+    (void)sb_reference_drop(c->b, &reference);
   }
   SB_CRASHPOINT("queue.settle.dropped");
   sb_ring_finish(c, r, leaf, t->position);

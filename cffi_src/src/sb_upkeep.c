@@ -363,7 +363,7 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
     return status;
   }
   uint64_t bytes = t.message->body_length, position = 0;
-  unsigned ref = sb_view_clear_reference(SB_LOAD(sb_slot_header(b, t.slot), SB_ACQUIRE), &t);
+  unsigned ref = sb_reference_clear(b, t.slot, t.ref, c->id);
   status = ref == SB_MAX_REFS ? SB_LIMIT : sb_limits_admit(target, 1, bytes);
   if (status != SB_OK) {
     sb_holding_give(c, target_token);

@@ -12,48 +12,83 @@ _Atomic uint16_t *sb_view_words(sb_broker *b, uint32_t slot) {
              : NULL;
 }
 
-unsigned sb_view_clear_reference(uint64_t header, const sb_taken *t) {
-  unsigned n = t->message->targets > 1 ? t->message->targets : 1;
-  for (unsigned ref = t->ref % n + n; ref < SB_MAX_REFS; ref += n) { /* I38 */
-    if ((sb_slot_refs(header) >> ref & 1) == 0) {
-      return ref;
-    }
-  }
-  return SB_MAX_REFS;
-}
-
 void sb_view_not(sb_broker *b, uint32_t slot, unsigned ref) {
   _Atomic uint16_t *viewer = sb_view_words(b, slot);
   if (viewer != NULL) SB_STORE(&viewer[ref], 0, SB_RELAXED);
 }
 
+#define PLACE 46 /* of the queue in the block */
+static uint64_t where_of(const sb_reference *r) {
+  return (uint64_t)r->ref | SB_PUT(r->gen, 8) | (r->ref >= SB_REF_VIEW ? SB_PUT(r->queue, PLACE) : 0);
+}
+
+sb_reference sb_view_of(uint64_t what, uint64_t where) {
+  return (sb_reference){sb_holding_slot(what), (unsigned)(where & 0xffu), SB_BITS(where, 8, 38),
+                        (uint32_t)(where >> PLACE)};
+}
+
+_Atomic uint16_t *sb_view_word(sb_broker *b, const sb_reference *r) {
+  sb_block k;
+  if (r->ref < SB_MAX_REFS) {
+    _Atomic uint16_t *words = sb_view_words(b, r->slot);
+    return words != NULL ? &words[r->ref] : NULL;
+  }
+  bool sound = r->ref > SB_REF_VIEW && r->ref < SB_REF_VIEW + SB_REFS_OF_QUEUE && sb_block_of(b, r->slot, &k);
+  return sound && k.viewers != NULL && r->queue < k.count
+             ? &k.viewers[r->queue * SB_REFS_OF_QUEUE + (r->ref - SB_REF_VIEW)]
+             : NULL;
+}
+
+/* One that nobody else may add (I38). */
+static bool choose(sb_connection *c, const sb_taken *t, uint32_t queue, sb_reference *r) {
+  sb_block k;
+  *r = (sb_reference){.slot = t->slot, .gen = t->gen};
+  if (t->ref != SB_REF_BLOCK) {
+    r->ref = sb_reference_clear(c->b, t->slot, t->ref, c->id);
+    return r->ref != SB_MAX_REFS;
+  }
+  if (!sb_block_of(c->b, t->slot, &k) || !sb_block_place(&k, queue, &r->queue)) {
+    return false;
+  }
+  r->ref = SB_REF_VIEW + 1;
+  while (r->ref < SB_REF_VIEW + SB_REFS_OF_QUEUE && sb_block_has(&k, r->queue, r->ref - SB_REF_VIEW)) r->ref++;
+  return r->ref < SB_REF_VIEW + SB_REFS_OF_QUEUE;
+}
+
+static void add(sb_broker *b, const sb_reference *r) {
+  sb_block k;
+  if (r->ref < SB_MAX_REFS) {
+    (void)SB_OR(sb_slot_header(b, r->slot), SB_PUT(UINT64_C(1) << r->ref, 2), SB_ACQ_REL);
+  } else if (sb_block_of(b, r->slot, &k)) {
+    sb_block_set(&k, r->queue, r->ref - SB_REF_VIEW);
+  }
+}
+
 sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token) {
   sb_broker *b = c->b;
-  _Atomic uint16_t *viewer = sb_view_words(b, t->slot);
-  sb_status status = viewer != NULL ? sb_holding_take(c, token) : SB_CORRUPT;
+  sb_reference r;
+  uint32_t queue = sb_holding_slot(SB_LOAD(&sb_holding_at(b, t->token)->what, SB_RELAXED));
+  sb_status status = sb_view_words(b, t->slot) != NULL ? sb_holding_take(c, token) : SB_CORRUPT;
   if (status != SB_OK) {
     return status;
   }
-  sb_word *header = sb_slot_header(b, t->slot);
-  uint64_t h = SB_LOAD(header, SB_ACQUIRE);
-  unsigned ref = sb_view_clear_reference(h, t); /* it stays clear: only we may add it */
-  if (ref == SB_MAX_REFS) {
+  _Atomic uint16_t *viewer =
+      choose(c, t, queue, &r) ? sb_view_word(b, &r) : NULL; /* it stays clear: only we may add it */
+  if (viewer == NULL) {
     sb_holding_give(c, *token);
     return SB_LIMIT;
   }
-  sb_holding_set(b, *token, sb_holding_what(SB_HOLD_VIEW, t->slot, t->gen), (uint64_t)ref | SB_PUT(t->gen, 8));
-  SB_STORE(&viewer[ref], (uint16_t)c->id, SB_RELAXED); /* I39 */
+  sb_holding_set(b, *token, sb_holding_what(SB_HOLD_VIEW, t->slot, t->gen), where_of(&r));
+  SB_STORE(viewer, (uint16_t)c->id, SB_RELAXED); /* I39 */
   SB_CRASHPOINT("view.announced");
-  while (!SB_CAS(header, &h, h | SB_PUT(UINT64_C(1) << ref, 2), SB_ACQ_REL)) { /* other views end meanwhile */
-  }
+  add(b, &r);
   SB_CRASHPOINT("view.taken");
   return SB_OK;
 }
 
 static void drop(sb_broker *b, uint64_t what, uint64_t where) {
-  bool freed;
-  if (sb_slot_ready(b, sb_holding_slot(what)))
-    (void)sb_slab_drop(b, sb_holding_slot(what), where >> 8, (unsigned)(where & 0xffu) % SB_MAX_REFS, &freed);
+  sb_reference r = sb_view_of(what, where);
+  if (sb_slot_ready(b, r.slot)) (void)sb_reference_drop(b, &r);
 }
 
 void sb_view_end(sb_connection *c, uint64_t token) {
@@ -72,15 +107,14 @@ void sb_view_end(sb_connection *c, uint64_t token) {
 }
 
 void sb_view_recover(sb_broker *b, unsigned id, uint64_t what, uint64_t where) {
-  uint32_t slot = sb_holding_slot(what);
-  unsigned ref = (unsigned)(where & 0xffu) % SB_MAX_REFS;
-  if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
+  sb_reference r = sb_view_of(what, where);
+  if (!sb_slot_in_range(b, r.slot) || !sb_slot_ready(b, r.slot) || sb_reference_gone(b, &r)) {
     return;
   }
-  uint64_t h = SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE);
-  _Atomic uint16_t *viewer = sb_view_words(b, slot);
-  if (viewer != NULL && sb_slot_state(h) == SB_SLOT_PUBLISHED && sb_slot_gen(h) == where >> 8 &&
-      (sb_slot_refs(h) >> ref & 1) != 0 && sb_peek_viewer(&viewer[ref]) == id) {
-    drop(b, what, where);
+  uint64_t h = SB_LOAD(sb_slot_header(b, r.slot), SB_ACQUIRE);
+  _Atomic uint16_t *viewer = sb_view_word(b, &r);
+  if (viewer != NULL && sb_slot_state(h) == SB_SLOT_PUBLISHED && sb_slot_gen(h) == r.gen &&
+      sb_peek_viewer(viewer) == id) {
+    (void)sb_reference_drop(b, &r);
   }
 }

@@ -5,14 +5,12 @@
  * is held; what becomes of the message afterwards (settled, returned, its queue deleted, its connection closed) is no
  * concern of the view. Only bodies longer than SB_INLINE_BODY are read in place; shorter ones are copied.
  *
- * Layout: holding VIEW: slot and generation | reference << 0, generation << 8. A body that may be viewed has, just before
+ * Layout: holding VIEW: slot and generation | reference << 0, generation << 8, place in the block << 46 (sb_reference.h). A body that may be viewed has, just before
  * it, one 16-bit word for each reference: the connection that took it as a view.
  *
  * Invariants:
- *  I38 only the holder of a cell adds references to its slot, one that is clear and never one of the first: of a message that
- *      went to n queues the first n are their cells', and the others are shared out, to the holder of cell r those that leave r when
- *      divided by n. So no two add the same, and the intents of
- *      sb_ledger.h read from a reference that is gone that it was dropped.
+ *  I38 only the holder of a cell adds references to its slot, one that is clear and never that of a cell from the beginning: the
+ *      intents of sb_ledger.h read from a reference that is gone that it was dropped. No two holders add the same (I49).
  *  I39 the viewer's word is written before the reference is added (0 by a cell that takes it). A set reference whose word names a connection is that
  *      connection's view; it is the proof a reaper needs, since a dropped reference may be another one's view by now.
  *
@@ -29,8 +27,7 @@
 #define SB_VIEW_H
 
 #include "sb_queue.h"
-
-#define SB_VIEWERS_BYTES 64u /* in front of a body that may be viewed */
+#include "sb_reference.h"
 
 /* A view of a message that this connection holds. SB_LIMIT: all references are in use. */
 sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token);
@@ -38,11 +35,12 @@ sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token);
 void sb_view_end(sb_connection *c, uint64_t token);
 /* The reaper's part: drops the view a holding of connection `id` names. */
 void sb_view_recover(sb_broker *b, unsigned id, uint64_t what, uint64_t where);
+/* The reference that a holding VIEW names, and its viewer's word; NULL when there is none. */
+sb_reference sb_view_of(uint64_t what, uint64_t where);
+_Atomic uint16_t *sb_view_word(sb_broker *b, const sb_reference *r);
 /* The viewers' words of a slot; NULL when its body is never viewed, or its header cannot be believed. */
 _Atomic uint16_t *sb_view_words(sb_broker *b, uint32_t slot);
 /* That reference is about to become a cell's. */
 void sb_view_not(sb_broker *b, uint32_t slot, unsigned ref);
-/* A reference that the holder of that cell may add (I38); SB_MAX_REFS when there is none. */
-unsigned sb_view_clear_reference(uint64_t header, const sb_taken *t);
 
 #endif

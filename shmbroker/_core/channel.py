@@ -7,6 +7,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from shmbroker._core import library, record
+from shmbroker._core.commit import Settlement
 from shmbroker._core.connection import CoreConnection, guarded, out_of_memory
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
 
 ffi, slow, fast = library.ffi, library.slow, library.fast
-BY_GET: int = slow.SB_BY_GET
+BY_GET: int = slow.SB_BY_GET  # the subscription of what a get took
 AUTO_ACK: int = slow.SB_CONSUME_AUTO_ACK
 NO_LOCAL: int = slow.SB_CONSUME_NO_LOCAL
 EXCLUSIVE: int = slow.SB_CONSUME_EXCLUSIVE
@@ -107,8 +108,8 @@ class CoreChannel:
             library.raise_for(status, "the channel")
 
     @guarded
-    def collect(self, tag: int, how: int, *, multiple: bool) -> Any:  # noqa: ANN401
-        """What settling would settle, as an array of ``sb_settlement``; a status when there is no such delivery."""
+    def collect(self, tag: int, how: int, *, multiple: bool) -> list[Settlement] | int:
+        """What settling would settle; a status when there is no such delivery."""
         room = 1
         while True:
             settlements = ffi.new("sb_settlement[]", room)
@@ -116,7 +117,7 @@ class CoreChannel:
             if count < 0:
                 return -count
             if count <= room:
-                return settlements[0:count]
+                return [Settlement(one.queue, int(one.token), int(one.how)) for one in settlements[0:count]]
             room = count
 
     @guarded

@@ -34,8 +34,22 @@ class Publication(NamedTuple):
     targets: Sequence[CoreQueue]
 
 
+class Settlement(NamedTuple):
+    """A message that is held, and how it is to be settled.
+
+    Attributes:
+        queue: its queue's handle in the core.
+        token: what the core knows it by.
+        how: 0 acknowledge, 1 requeue, 2 reject.
+    """
+
+    queue: Any
+    token: int
+    how: int
+
+
 def commit(
-    connection: CoreConnection, publications: Sequence[Publication], settlements: Sequence[Any], until: int
+    connection: CoreConnection, publications: Sequence[Publication], settlements: Sequence[Settlement], until: int
 ) -> None:
     """Publishes and settles, all or nothing, waiting for room until then.
 
@@ -67,7 +81,7 @@ def commit(
 class _Call:
     """The arguments of a call in the core's form."""
 
-    def __init__(self, publications: Sequence[Publication], settlements: Sequence[Any]) -> None:
+    def __init__(self, publications: Sequence[Publication], settlements: Sequence[Settlement]) -> None:
         self._publications = publications
         self._kept: list[Any] = []
         self._array = ffi.new("sb_publication[]", max(1, len(publications)))
@@ -79,7 +93,8 @@ class _Call:
             into.targets, into.target_count = targets, len(one.targets)
         self._settlements = ffi.new("sb_settlement[]", max(1, len(settlements)))
         for at, settlement in enumerate(settlements):
-            self._settlements[at] = settlement
+            into = self._settlements[at]
+            into.queue, into.token, into.how = settlement
         self._settlement_count = len(settlements)
         self._failed = ffi.new("uint32_t[2]")
 

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from shmbroker import exceptions
-from shmbroker._core.commit import Publication, commit
+from shmbroker._core.commit import Publication, Settlement, commit
 
 if TYPE_CHECKING:
     from shmbroker._core.channel import CoreChannel
@@ -29,7 +29,7 @@ class Settle(NamedTuple):
 
     delivery_tag: int
     multiple: bool
-    settlements: tuple[Any, ...]
+    settlements: tuple[Settlement, ...]
 
 
 class Transaction:

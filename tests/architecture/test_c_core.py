@@ -25,6 +25,7 @@ LAYERS = (
     {"sb_target"},
     {"sb_chunk"},
     {"sb_slab"},
+    {"sb_reference"},
     {"sb_holdings"},
     {"sb_page"},
     {"sb_ring"},

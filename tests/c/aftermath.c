@@ -29,6 +29,8 @@ static uint64_t drain(test_broker *t, sb_queue *from, uint64_t seen, uint64_t *c
   return seen;
 }
 
+static void expect_many(test_broker *t, const operation *o, uint64_t seen);
+
 static void expect_messages(test_broker *t, const operation *o, bool done, sb_queue *here, sb_queue *there) {
   uint64_t must = done ? o->must_done : o->must, may = done ? o->may_done : o->may, in_q = 0, in_other = 0;
   uint64_t seen_here = drain(t, here, 0, &in_q), seen_there = drain(t, there, 0, &in_other);
@@ -38,6 +40,7 @@ static void expect_messages(test_broker *t, const operation *o, bool done, sb_qu
   if (((seen_here ^ seen_there) & o->both) != 0 || (all != 0 && all != o->both))
     complain("of %llx are left %llx and %llx", (unsigned long long)o->both, (unsigned long long)all,
              (unsigned long long)(seen_there & o->both));
+  if (o->many != 0) expect_many(t, o, seen_here);
   if ((seen & o->instead) != (all != 0 ? 0 : o->instead))
     complain("left are %llx, and %llx", (unsigned long long)all, (unsigned long long)(seen & o->instead));
   if ((seen & must) != must)
@@ -80,6 +83,22 @@ static void expect_content(test_broker *t, const operation *o, bool done) {
   if (there != NULL) (void)sb_leave(there);
 }
 
+static void name_of_many(char *name, size_t size, unsigned i) { snprintf(name, size, "t%u", i); }
+
+/* Each of many queues has what "q" had, of what goes to all. */
+static void expect_many(test_broker *t, const operation *o, uint64_t seen) {
+  for (unsigned i = 0; i < o->many; i++) {
+    char name[16];
+    name_of_many(name, sizeof name, i);
+    sb_queue *one = open_queue(t, name);
+    uint64_t count = 0, there = drain(t, one, 0, &count);
+    if (there != (seen & o->both))
+      complain("%llx are left in %s, and %llx in the first", (unsigned long long)there, name,
+               (unsigned long long)(seen & o->both));
+    if (one != NULL) (void)sb_leave(one);
+  }
+}
+
 /* ---- memory ---- */
 
 static void remove_queue(test_broker *t, const char *name) {
@@ -94,6 +113,11 @@ static void remove_queue(test_broker *t, const char *name) {
 
 static void expect_nothing_kept(test_broker *t, uint64_t memory) {
   sb_broker_facts f;
+  for (unsigned i = 0; i < MANY; i++) {
+    char name[16];
+    name_of_many(name, sizeof name, i);
+    remove_queue(t, name);
+  }
   const char *names[] = {"q", "other", "new", "unrelated"};
   for (int i = 0; i < 4; i++) remove_queue(t, names[i]);
   for (int i = 0; i < 3; i++) (void)sb_housekeeper_sweep(t->c, FOREVER);

@@ -230,6 +230,47 @@ static void commit_expiring(void) {
   sb_put_options o = {.ttl_ns = 3600000000000u};
   commit_with(FRESH, 1, 64, &o, NULL, 0);
 }
+/* To twelve queues: more than there are references in the header of a slot for. */
+static sb_queue *many[MANY + 2];
+static uint64_t many_bytes = 64;
+static void open_many(void) {
+  for (unsigned i = 0; i < MANY; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "t%u", i);
+    (void)declare(&kid, name, (sb_settings)FREELY);
+    many[i] = open_queue(&kid, name);
+  }
+  many[MANY] = q;
+  many[MANY + 1] = other;
+}
+static void commit_to_many(void) {
+  static uint64_t body[LONG / sizeof(uint64_t)];
+  uint32_t publication, target;
+  for (size_t i = 0; i < LONG / sizeof *body; i++) body[i] = FRESH;
+  sb_publication one = {(const char *)body, many_bytes, NULL, many, MANY + 2};
+  while (again(sb_commit_all(kid.c, &one, 1, NULL, 0, &publication, &target))) {
+  }
+}
+/* All but the one in "q" are gone, which is held; bodies are read in place. */
+static void hold_the_last_of_many(void) {
+  many_bytes = LONG;
+  open_many();
+  commit_to_many();
+  for (unsigned i = 0; i < MANY + 2; i++) {
+    if (many[i] != q) (void)get(&kid, many[i], spare, true);
+  }
+  get_one();
+}
+static void hold_one_of_many(void) {
+  many_bytes = LONG;
+  open_many();
+  commit_to_many();
+  get_one();
+}
+static void return_one_of_many(void) {
+  hold_one_of_many();
+  settle(1);
+}
 static uint64_t token_in(const char *record) {
   return ((const sb_record *)(const void *)record)->tag & ((UINT64_C(1) << 40) - 1);
 }
@@ -243,12 +284,21 @@ static void transact_as(uint32_t first, uint32_t second) {
 }
 static void transact(void) { transact_as(0, 2); }
 static void transact_and_requeue(void) { transact_as(0, 1); }
+/* The same message twice: found out when all is staged, and undone. */
+static void transact_in_vain(void) {
+  sb_settlement ends[2] = {{q, token_in(buffer), 0}, {q, token_in(buffer), 0}};
+  commit_with(FRESH, 1, 64, NULL, ends, 2);
+}
 static void acknowledge_together(void) {
   sb_settlement ends[2] = {{q, token_in(buffer), 0}, {q, token_in(spare), 0}};
   uint32_t publication, target;
   (void)sb_commit_all(kid.c, NULL, 0, ends, 2, &publication, &target);
 }
-void take_part_in_a_transaction(void) {
+void take_part_in_a_transaction(bool with_many) {
+  if (with_many) {
+    open_many();
+    commit_to_many();
+  }
   take_two();
   transact();
 }
@@ -260,6 +310,15 @@ static void get_other_shared(void) {
   commit_long();
   (void)get(&kid, other, spare, false);
   (void)get(&kid, q, buffer, false);
+}
+static void move_one_viewed(void) { /* while others hold theirs, to a queue that another one of it was in */
+  sb_record r;
+  uint64_t view, used;
+  memcpy(&r, buffer, sizeof r);
+  (void)sb_get_many(other, 1, true, spare, BUFFER, index_of_many, &used);
+  (void)sb_begin_view(kid.c, r.tag, r.sequence, r.body_address, &view); /* lives on */
+  settle(1);
+  move();
 }
 static void share_others(void) { commit_with(OTHERS, 1, 64, NULL, NULL, 0); }
 
@@ -363,6 +422,7 @@ static void fill_with_runs(void) { fill_and_drain_with(3u << 20); }
 #define LEAVES(rest) UNDER_WAY(rest, ALL), AFTER(rest, rest)
 #define REPLACES UNDER_WAY(BUT_1, ALL | NEW), AFTER(BUT_1 | NEW, ALL | NEW), .exactly = 6
 #define EMPTY UNDER_WAY(0, 0), AFTER(0, 0)
+#define PUTS_DONE UNDER_WAY(ALL | NEW, ALL | NEW), AFTER(ALL | NEW, ALL | NEW)
 #define HAPPENED UNDER_WAY(BUT_2 | NEW, BUT_2 | NEW), AFTER(BUT_2 | NEW, BUT_2 | NEW), .both = NEW, .reaps = true
 
 const operation OPERATIONS[] = {
@@ -454,11 +514,25 @@ const operation OPERATIONS[] = {
     {"transaction with requeue", FREELY, SETUP, take_two, transact_and_requeue, UNDER_WAY(BUT_1, ALL | NEW),
      AFTER(BUT_1 | NEW, BUT_1 | NEW), .both = NEW, .instead = ID(1)},
     {"two acks at once", FREELY, SETUP, take_two, acknowledge_together, UNDER_WAY(BUT_2, ALL), AFTER(BUT_2, BUT_2)},
+    {"transaction in vain", FREELY, SETUP, take_two, transact_in_vain, UNCHANGED},
+    {"transaction in vain, limit", LENGTH(7, 0), SETUP, take_two, transact_in_vain, UNCHANGED},
+    {"transaction in vain, ring", RING(6), SETUP, take_two, transact_in_vain, UNCHANGED},
     {"view of a shared body, ack", FREELY, 0, get_shared, ack_viewed, UNDER_WAY(NEW, NEW), AFTER(NEW, NEW),
      .twice = NEW},
     {"two hold a shared body", FREELY, 0, get_other_shared, ack_viewed, UNDER_WAY(NEW, NEW), AFTER(NEW, NEW),
      .twice = NEW},
     {"move a shared body", FREELY, 0, share_others, move, UNDER_WAY(REST, REST), AFTER(REST, REST)},
+    {"commit to twelve", FREELY, SETUP, open_many, commit_to_many, PUTS(NEW), .both = NEW, .many = MANY, .slow = true},
+    {"get one of twelve, with ack", FREELY, 0, return_one_of_many, get_acked, UNDER_WAY(NEW, NEW), AFTER(NEW, NEW),
+     .twice = NEW},
+    {"ack the last of twelve", FREELY, 0, hold_the_last_of_many, ack, UNDER_WAY(0, NEW), AFTER(0, 0)},
+    {"view and ack the last of twelve", FREELY, 0, hold_the_last_of_many, ack_viewed, UNDER_WAY(0, NEW), AFTER(0, 0)},
+    {"view, nack, move one of twelve", FREELY, 0, hold_one_of_many, move_one_viewed, UNDER_WAY(NEW, NEW),
+     AFTER(NEW, NEW), .twice = NEW},
+    {"reap a commit to twelve, prepared", FREELY, SETUP, nothing, reap, UNCHANGED, .reaps = true, .both = NEW,
+     .many = MANY, .dies_at = "commit.published", .slow = true},
+    {"reap a commit to twelve, decided", FREELY, SETUP, nothing, reap, PUTS_DONE, .reaps = true, .both = NEW,
+     .many = MANY, .dies_at = "commit.decided", .slow = true},
     {"reap a commit, prepared", FREELY, SETUP, nothing, reap, UNCHANGED, .reaps = true, .dies_at = "commit.published"},
     {"reap a commit, decided", FREELY, SETUP, nothing, reap, HAPPENED, .dies_at = "commit.decided"},
     {"reap a commit, one flipped", FREELY, SETUP, nothing, reap, HAPPENED, .dies_at = "commit.flip.done"},

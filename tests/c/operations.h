@@ -13,6 +13,7 @@
 #define SETUP 6u
 #define OTHERS 7u
 #define FRESH 8u
+#define MANY 10u
 #define ID(i) (UINT64_C(1) << (i))
 
 typedef struct {
@@ -27,6 +28,7 @@ typedef struct {
   uint64_t exactly;     /* so many messages must be left in "q", 0: the sets say enough */
   uint64_t both;        /* ids that are left in both queues or in none */
   uint64_t instead;     /* ids that are left exactly if those are not */
+  uint32_t many;        /* so many queues more there are, "t0" and so on, that have what is in both */
   uint64_t twice;       /* ids that may be left in both queues */
   uint64_t bytes;       /* of each message that lies there before, 0: 64 */
   uint32_t chunks;      /* of memory, 0: plenty */
@@ -42,8 +44,8 @@ extern const size_t OPERATION_COUNT;
 
 /* Makes this process, a child, one that can run operations: attached, connected, both queues open. */
 void become_child(const test_broker *t);
-/* Gets, publishes to both queues, acknowledges: all in one commit. */
-void take_part_in_a_transaction(void);
+/* Gets, publishes to both queues, acknowledges: all in one commit; or publishes to many. */
+void take_part_in_a_transaction(bool with_many);
 /* Whoever comes to that crash point ends there, NULL: nobody. */
 extern const char *die_at;
 /* Takes, returns, puts, consumes, reserves: somebody who is to die with all sorts of things in hand. */

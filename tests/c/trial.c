@@ -21,7 +21,7 @@ static void have_somebody_killed(const test_broker *t, const operation *o) {
     become_child(t);
     die_at = o->dies_at;
     if (o->dies_at != NULL)
-      take_part_in_a_transaction();
+      take_part_in_a_transaction(o->many != 0);
     else
       take_all_sorts_of_things();
     kill(getpid(), SIGKILL);

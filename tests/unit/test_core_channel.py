@@ -13,7 +13,7 @@ import pytest
 from scenario_support.waiting import eventually
 
 from shmbroker._core import library
-from shmbroker._core.channel import BY_GET, CoreChannel
+from shmbroker._core.channel import AUTO_ACK, BY_GET, CoreChannel
 from shmbroker.exceptions import NotFound
 from shmbroker.message import FRESH, OPEN, Message, MessageBatch
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     import shmbroker
 
-AUTO_ACK, NO_LOCAL, EXCLUSIVE = 1, 2, 4
 ACK, REQUEUE, REJECT, RETURN = range(4)
 LONG = bytes(range(256)) * 40
 

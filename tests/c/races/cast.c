@@ -11,10 +11,12 @@
 
 #define RECORD_BYTES 8192u
 #define TICKS 8
+#define LONGEST_BODY 8192u
 #define LONGEST_SLEEPS 8
 
 typedef struct {
-  bool tried, accepted, acked, may_go;
+  bool tried, accepted, acked, may_go, shared;
+  uint8_t instead_of; /* the message that is acknowledged with it */
   uint8_t delivered;
   uint8_t acking; /* by actor, plus one */
 } fate;
@@ -206,15 +208,22 @@ static uint64_t delivered(uint64_t id, const char *record, bool settled) {
   return id;
 }
 
-static uint64_t id_in(const char *record, int64_t length) {
+static uint64_t id_in_body(const char *record, int64_t length) {
   uint64_t id;
   memcpy(&id, body_of(record, length), sizeof id);
   return id;
 }
 
+/* A message that went to both queues is another one in the other queue. */
+static uint64_t id_in(const sb_queue *q, const char *record, int64_t length) {
+  uint64_t id = id_in_body(record, length);
+  bool of_other = q->slot == players[KEEPER].other->slot && id < IN_OTHER && book->fates[id].shared;
+  return of_other ? id + IN_OTHER : id;
+}
+
 uint64_t get_message(sb_queue *q, char *record) {
   int64_t n = sb_get(q, record, false);
-  return n < 0 ? 0 : delivered(id_in(record, n), record, false);
+  return n < 0 ? 0 : delivered(id_in(q, record, n), record, false);
 }
 
 uint64_t get_and_ack(sb_queue *q) {
@@ -223,29 +232,29 @@ uint64_t get_and_ack(sb_queue *q) {
   book->acks_at_once[a] = true;
   int64_t n = sb_get(q, record, true);
   book->acks_at_once[a] = false;
-  return n < 0 ? 0 : delivered(id_in(record, n), record, true);
+  return n < 0 ? 0 : delivered(id_in(q, record, n), record, true);
 }
 
 uint64_t wait_for_message(sb_queue *q, char *record) {
   sb_wait wait = {UINT64_MAX, UINT64_MAX, 0, 0};
   int64_t n = sb_get_wait(q, record, false, &wait);
-  return n < 0 ? 0 : delivered(id_in(record, n), record, false);
+  return n < 0 ? 0 : delivered(id_in(q, record, n), record, false);
 }
 
 uint64_t next_message(char *record) {
   int64_t n = sb_consumer_next(me()->consumer, record, false);
-  return n < 0 ? 0 : delivered(id_in(record, n), record, false);
+  return n < 0 ? 0 : delivered(id_in(me()->q, record, n), record, false);
 }
 
-static fate *settling(const char *record) {
+static fate *settling(const sb_queue *q, const char *record) {
   const sb_record *r = (const sb_record *)(const void *)record;
-  fate *f = fate_of(id_in(record, (int64_t)(sizeof *r + r->key_length + r->properties_length + r->body_length)));
+  fate *f = fate_of(id_in(q, record, (int64_t)(sizeof *r + r->exchange_length + r->key_length + r->properties_length + r->body_length)));
   f->acking = (uint8_t)(actor() + 1);
   return f;
 }
 
 void ack(sb_queue *q, char *record) {
-  fate *f = settling(record);
+  fate *f = settling(q, record);
   sb_status status = sb_settle(q, record, 0);
   f->acking = 0;
   if (status == SB_OK && f->acked) complain("a message is acknowledged twice");
@@ -253,10 +262,39 @@ void ack(sb_queue *q, char *record) {
 }
 void nack(sb_queue *q, char *record) { (void)sb_settle(q, record, 1); }
 void ack_next(char *record) {
-  fate *f = settling(record);
+  fate *f = settling(me()->q, record);
   sb_status status = sb_consumer_settle(me()->consumer, record, 0);
   f->acking = 0;
   if (status == SB_OK) f->acked = true;
+}
+
+uint64_t token_of_record(const char *record) {
+  return ((const sb_record *)(const void *)record)->tag & ((UINT64_C(1) << 40) - 1);
+}
+
+sb_status commit_message(uint64_t id, uint64_t bytes, const sb_settlement *ends, uint32_t count) {
+  uint64_t body[LONGEST_BODY / sizeof id];
+  sb_queue *targets[2] = {me()->q, me()->other};
+  sb_publication publication = {(const char *)body, bytes, NULL, targets, 2};
+  uint32_t failed, target;
+  for (size_t i = 0; i < bytes / sizeof id; i++) body[i] = id;
+  book->fates[id].shared = true;
+  note_put(id, false);
+  note_put(id + IN_OTHER, false);
+  sb_status status = sb_commit_all(me()->t.c, &publication, 1, ends, count, &failed, &target);
+  note_put(id, status == SB_OK);
+  note_put(id + IN_OTHER, status == SB_OK);
+  return status;
+}
+
+sb_status commit_with_ack(uint64_t id, char *record) {
+  fate *f = settling(me()->q, record);
+  sb_settlement end = {me()->q, token_of_record(record), 0};
+  book->fates[id].instead_of = (uint8_t)(f - book->fates);
+  sb_status status = commit_message(id, 64, &end, 1);
+  f->acking = 0;
+  if (status == SB_OK) f->acked = true;
+  return status;
 }
 
 /* ---- afterwards ---- */
@@ -297,7 +335,7 @@ static uint64_t drain(sb_queue *q, bool *there) {
   uint64_t count = 0;
   int64_t n;
   while ((n = sb_get(q, drained, true)) >= 0) {
-    uint64_t id = id_in(drained, n);
+    uint64_t id = id_in(q, drained, n);
     if (id < MESSAGES && there[id]) complain("message %llu is there twice", (unsigned long long)id);
     if (id < MESSAGES) there[id] = true;
     (void)delivered(id, drained, false);
@@ -306,6 +344,18 @@ static uint64_t drain(sb_queue *q, bool *there) {
     if (r->body_address != 0) (void)sb_end_view(players[KEEPER].t.c, r->tag);
   }
   return count;
+}
+
+/* What went to both queues was seen in both or in none, and what was acknowledged with it is gone or came back. */
+static void expect_whole_commits(const bool *there) {
+  for (unsigned id = 1; id < IN_OTHER; id++) {
+    const fate *f = &book->fates[id], *in_other = &book->fates[id + IN_OTHER], *old = &book->fates[f->instead_of];
+    bool seen = f->delivered > 0, returned = there[f->instead_of] || old->delivered > 1;
+    if (!f->shared || f->may_go) continue;
+    if (seen != (in_other->delivered > 0)) complain("message %u is in one of its queues only", id);
+    if (f->instead_of != 0 && seen == returned)
+      complain("message %u and %u: one of them must be there", id, f->instead_of);
+  }
 }
 
 static void draw_up(const bool *there) {
@@ -318,6 +368,7 @@ static void draw_up(const bool *there) {
     if (there[id] && f->acked && !f->may_go) complain("message %u was acknowledged, and is there", id);
   }
   if (gone > may_be_gone) complain("%u messages are lost", gone);
+  if (may_be_gone == 0) expect_whole_commits(there);
 }
 
 uint64_t ready_messages(void) {

@@ -45,6 +45,13 @@ void cast_begin(void);
 bool put_message(uint64_t id);
 bool put_message_with(uint64_t id, uint64_t bytes, const sb_put_options *options);
 void put_messages(uint64_t first, unsigned count); /* in one call */
+/* A commit to both queues; what lies in the other one is accounted for as another message, of that id plus this. */
+#define IN_OTHER 32u
+sb_status commit_message(uint64_t id, uint64_t bytes, const sb_settlement *ends, uint32_t count);
+/* The same with the acknowledgement of a message that is held: gone exactly if the new one is there. */
+sb_status commit_with_ack(uint64_t id, char *record);
+/* The holding of a record's message. */
+uint64_t token_of_record(const char *record);
 /* A put of another kind: it is tried, or done. */
 void note_put(uint64_t id, bool done);
 bool was_taken(uint64_t id);

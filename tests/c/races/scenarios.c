@@ -123,6 +123,25 @@ static void third_died_in_a_ring(void) {
   third_died_with_the_only_one();
   in_a_ring();
 }
+static void both_hold_a_shared_body(void) {
+  act_as(KEEPER);
+  (void)commit_message(1, LONG_BODY, NULL, 0);
+  act_as(0);
+  (void)get_message(me()->q, me()->first);
+  act_as(1);
+  (void)get_message(me()->other, me()->first);
+}
+static void first_holds_a_shared_one(void) {
+  act_as(KEEPER);
+  (void)commit_message(1, 64, NULL, 0);
+  act_as(0);
+  (void)get_message(me()->q, me()->first);
+}
+static void first_holds_the_only_one(void) {
+  one_ready();
+  act_as(0);
+  (void)get_message(me()->q, me()->first);
+}
 static uint64_t due_position;
 static void one_is_due(void) {
   sb_put_options due = {.delay_ns = 1};
@@ -242,6 +261,51 @@ static void take_long(void) {
     if (r->body_address != 0) (void)sb_end_view(me()->t.c, r->tag);
   }
 }
+static void commit_9(void) { (void)commit_message(9, 64, NULL, 0); }
+static void commit_9_or_not(void) { /* to a queue that is deleted it does not go */
+  may_go(9);
+  commit_9();
+}
+static void commit_9_10(void) {
+  commit_9();
+  (void)commit_message(10, 64, NULL, 0);
+}
+/* With locks these two would wait for each other. */
+static void commit_2_the_other_way(void) {
+  sb_queue *q = me()->q;
+  me()->q = me()->other;
+  me()->other = q;
+  (void)commit_message(2, 64, NULL, 0);
+  me()->other = me()->q;
+  me()->q = q;
+}
+static void commit_9_and_ack(void) { (void)commit_with_ack(9, me()->first); }
+/* The second of two acknowledgements is one too many: it is found out when all is staged. */
+static void commit_in_vain(void) {
+  uint64_t token = token_of_record(me()->first);
+  sb_settlement ends[2] = {{me()->q, token, 0}, {me()->q, token, 0}};
+  if (commit_message(9, 64, ends, 2) == SB_OK) complain("a message is acknowledged twice");
+}
+static void look_then_end(char *record, sb_queue *q) {
+  const sb_record *r = (const sb_record *)(const void *)record;
+  uint64_t view, id;
+  if (sb_begin_view(me()->t.c, r->tag, r->sequence, r->body_address, &view) == SB_OK) {
+    ack(q, record);
+    memcpy(&id, (const char *)(uintptr_t)r->body_address + LONG_BODY - LONG_BODY % 8 - 8, sizeof id);
+    if (id != 1) complain("the shared body that is looked at is another one's");
+    (void)sb_end_view(me()->t.c, view);
+  }
+}
+static void look_at_shared(void) { look_then_end(me()->first, me()->q); }
+static void look_at_shared_in_other(void) { look_then_end(me()->first, me()->other); }
+static void take_other_twice(void) {
+  take_from_other();
+  take_from_other();
+}
+static void purge_all(void) {
+  everything_may_go();
+  (void)sb_purge(me()->q);
+}
 static void put_long(void) {
   sb_put_options none = {0};
   (void)put_message_with(9, LONG_BODY, &none);
@@ -283,6 +347,10 @@ static void nobody_sleeps_beside_room(void) {
     if (scheduler_state(i) == ACTOR_ASLEEP && sb_limits_room(me()->q->shm, 1, 64))
       complain("a producer sleeps beside room");
   }
+}
+static void nothing_was_killed(void) {
+  uint64_t killed = sb_ledger_sum(me()->t.b, me()->q->shm, SB_COUNT_KILLED);
+  if (killed != 0) complain("a queue that was to be deleted if empty was not: %u messages", (unsigned)killed);
 }
 static void page_is_left(void) {
   sb_leaf_ref leaf;
@@ -396,6 +464,44 @@ const scenario SCENARIOS[] = {
      {{"put", put_1_2_3_at_once, 0}, {"take", take_twice, 1}}, KEEPS_ALL},
     {"reserve, take", "what is committed is whole", FREELY, nothing,
      {{"put", reserve_then_commit, 0}, {"take", take_then_ack, 1}}, KEEPS_ALL},
+    {"commit, takes", "what is staged is passed, and found", FREELY, nothing,
+     {{"commit", commit_9, 0}, {"q", take_twice, 1}, {"other", take_other_twice, 2}}, KEEPS_ALL},
+    {"two commits, take", "each is in both queues", FREELY, nothing,
+     {{"a", commit_9, 0}, {"b", commit_2_the_other_way, 1}, {"take", take_then_ack, 2}}, KEEPS_ALL},
+    {"commit, put, take", "who put later may come first, and nothing is lost", FREELY, nothing,
+     {{"commit", commit_9, 0}, {"put", put_1, 1}, {"take", take_twice, 2}}, KEEPS_ALL},
+    {"commit, wait", "whoever waits is woken when it is decided", FREELY, nothing,
+     {{"commit", commit_9, 0}, {"wait", wait_then_ack, 1}}, KEEPS_ALL},
+    {"commit, two wait", "each of two is woken for its own", FREELY, nothing,
+     {{"commit", commit_9_10, 0}, {"b", wait_then_ack, 1}, {"c", wait_then_ack, 2}}, KEEPS_ALL},
+    {"commit, consumer", "the consumer that is told finds it", FREELY, second_consumes,
+     {{"commit", commit_9, 0}, {"consumer", consume_one, 1}, {"io", serve, 1}}, KEEPS_ALL},
+    {"transaction, take", "the new one is there, or the old one", FREELY, first_holds_the_only_one,
+     {{"commit", commit_9_and_ack, 0}, {"take", take_twice, 1}}, KEEPS_ALL},
+    {"commit, limit", "a place that is staged is taken", ONE_AT_MOST, nothing,
+     {{"commit", commit_9, 0}, {"put", put_1, 1}, {"take", take_then_ack, 2}}, .bound = 1},
+    {"commit, ring", "never more than one", RING(1), one_in_a_ring,
+     {{"commit", commit_9, 0}, {"put", put_2, 1}, {"take", take_then_ack, 2}}, newest_is_there, .bound = 1},
+    {"commit in vain, takes", "what was staged was never there", FREELY, first_holds_the_only_one,
+     {{"commit", commit_in_vain, 0}, {"put", put_2, 1}, {"take", take_twice, 2}}, KEEPS_ALL},
+    {"commit in vain, room", "whoever waits is told of a place that was staged", ONE_AT_MOST, first_holds_the_only_one,
+     {{"commit", commit_in_vain, 0}, {"put", put_2_when_room, 1}}, nobody_sleeps_beside_room, .bound = 1, .idle = true},
+    {"commit in vain, ring", "and nothing is evicted for it", RING(1), first_holds_one_of_a_ring,
+     {{"commit", commit_in_vain, 0}, {"put", put_9, 1}}, .bound = 1},
+    {"commit, delete", "what is left in a deleted queue goes", FREELY, one_ready,
+     {{"commit", commit_9, 0}, {"delete", delete_queue, 1}}, KEEPS_ALL},
+    {"commit, delete if empty", "what is staged is not deleted", FREELY, nothing,
+     {{"commit", commit_9_or_not, 0}, {"delete", delete_if_empty, 1}}, nothing_was_killed, KEEPS_ALL},
+    {"commit, purge", "each is removed, or stays", FREELY, one_ready,
+     {{"commit", commit_9, 0}, {"purge", purge_all, 1}}, KEEPS_ALL},
+    {"commit, browse", "who reads sees what is ready", FREELY, one_ready,
+     {{"commit", commit_9, 0}, {"browse", browse, 1}}, KEEPS_ALL},
+    {"two look at a shared body", "it stays for both, and goes after both", FREELY, both_hold_a_shared_body,
+     {{"a", look_at_shared, 0}, {"b", look_at_shared_in_other, 1}, {"put", put_long, 2}}, KEEPS_ALL},
+    {"shared, ack, take", "a body goes with its last reference", FREELY, first_holds_a_shared_one,
+     {{"ack", ack_held, 0}, {"take", take_from_other, 1}, {"put", put_9, 2}}, KEEPS_ALL},
+    {"commit, tick", "hints are set right beside a commit", RING(1), one_in_a_ring,
+     {{"tick", tick, 0}, {"commit", commit_9, 1}, {"take", take_then_ack, 2}}, newest_is_there, .bound = 1},
     {"due, take", "what becomes due is taken once", FREELY, one_is_due,
      {{"due", become_due, 0}, {"take", take_then_ack, 1}}, is_due, KEEPS_ALL},
     {"two find it due", "and it becomes ready once", FREELY, one_is_due,
