@@ -250,12 +250,11 @@ SB_HOT bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint
   return true;
 }
 
-/* Tries the cells before the cursor whose return was announced, the oldest first. What lies behind it comes in its turn. */
-static bool take_returned(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
+/* Tries the cells before that one whose return was announced, the oldest first. What lies behind it comes in its turn. */
+static bool take_returned(sb_queue *q, unsigned state, uint64_t end, uint64_t token, sb_taken *t) {
   sb_broker *b = q->c->b;
-  uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), end = hint > q->cursor ? hint : q->cursor;
-  if (end > before) end = before;
-  uint64_t from = 0, position;
+  uint64_t from = 0, position, known = SB_ANY_POSITION;
+  bool staged = false; /* one of those before it was */
   while (sb_returned_next(b, &q->ring, from, &position) && position < end) {
     sb_leaf_ref leaf;
     from = position + 1;
@@ -264,7 +263,14 @@ static bool take_returned(sb_queue *q, unsigned state, uint64_t before, uint64_t
     }
     uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
     if (!sb_cell_of(word, leaf.gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_HELD) {
+      staged = staged || (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_STAGED);
       continue; /* its holder may be about to return it: the bit must stay */
+    }
+    if (sb_cell_state(word) == SB_CELL_AVAILABLE && staged && position != known) {
+      known = position; /* I44: look again at those before it */
+      staged = false;
+      from = 0;
+      continue;
     }
     if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
       sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf.slot),
@@ -300,11 +306,11 @@ static void fetch_ahead(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at) {
   }
 }
 
-/* I44: we do not wait for its commit; should that be decided, the bits lead back. False: look at it again. */
-static bool pass_staged(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at, uint64_t word) {
-  sb_returned_mark(q->c->b, &q->ring, at); /* P5: before the second look */
-  SB_CRASHPOINT("queue.take.passed");
-  return SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_SEQ_CST) == word;
+/* I44: what one passed while it was STAGED may be ready by now, and older than the one that is found behind it: its commit
+ * may have returned before that was put. */
+static bool take_passed(sb_queue *q, unsigned state, uint64_t at, uint64_t token, sb_taken *t) {
+  return SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && SB_LOAD(&q->shm->staged, SB_RELAXED) != 0 && /* set before */
+         take_returned(q, state, at, token, t);
 }
 
 static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
@@ -334,6 +340,10 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_
       if (!sb_slot_in_range(b, sb_cell_slot(word)) || !sb_slot_ready(b, sb_cell_slot(word))) {
         return SB_CORRUPT;
       }
+      if (take_passed(q, state, at, token, t)) {
+        status = SB_OK;
+        break;
+      }
       if (take_cell(q, state, leaf, at, word, token, t)) {
         at++;
         status = SB_OK;
@@ -343,7 +353,9 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_
     } else if (found == SB_CELL_FREE) {
       break;
     } else if (found == SB_CELL_STAGED) {
-      at += pass_staged(q, leaf, at, word) ? 1 : 0;
+      sb_returned_mark(b, &q->ring, at); /* I44: should its commit be decided, the bits lead back */
+      SB_CRASHPOINT("queue.take.passed");
+      at++;
     } else if (found == SB_CELL_CLOSED) {
       status = SB_DELETED;
       break;
@@ -398,7 +410,11 @@ SB_HOT void count_taken(sb_queue *q, bool counted, const sb_taken *t) {
 }
 
 SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
-  bool found = SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && take_returned(q, state, before, token, t);
+  bool found = false;
+  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
+    uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), end = hint > q->cursor ? hint : q->cursor;
+    found = take_returned(q, state, end < before ? end : before, token, t);
+  }
   return found ? SB_OK : take_next(q, state, before, token, t);
 }
 

@@ -19,12 +19,13 @@
  *  I24 evictions are paid for in advance: `taken` is raised by CAS only while pending > bound.
  *      A victim is spared if not enough was pending just before it was taken: a consumer had taken an older one
  *      (what is taken afterwards is newer, and spares nothing); or if an older one came back meanwhile.
- *  I44 whoever passes a STAGED cell sets its `returned` bits first, and looks again: what becomes of it is found.
+ *  I44 whoever passes a STAGED cell sets its `returned` bits first: what becomes of it is found. Whoever found one to take looks
+ *      again at what was passed before it, so that the messages of a producer stay in order.
  *  I42 whoever lowers `taken` or `bytes_out` looks again afterwards, or enforces: a put may
  *      have seen room that was not there.
  *
  * Ordering pairs: P1, P2, P5, P8 of the layers below. P3: an append (seq_cst) comes before the look at `interested`
- *  (sb_consumer.h). P5: I44, like a release: the bits are set before the second look, the flip comes after that or is seen.
+ *  (sb_consumer.h).
  *
  * Death (after -> state; the reaper of the connection repairs it):
  *  intent ENQUEUE, before the append -> slot PUBLISHED, no cell -> slot freed.      append -> counted, waiters woken.
