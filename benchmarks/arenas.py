@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from benchmarks.routing import KINDS
 from benchmarks.samples import BYTES, COST, LATENCY, MILLISECONDS, PERCENT, RATE
 from benchmarks.streams import Stream
 
@@ -103,6 +104,10 @@ ARENAS = (
         COST,
         peers=False,
         baseline="first",
+    ),
+    *(
+        Arena(f"routing-{kind}", f"finding one queue, {kind} exchange, no broker", COST, peers=False, baseline="first")
+        for kind in KINDS
     ),
     Arena(
         "connect",

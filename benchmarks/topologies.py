@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from benchmarks.routing import KINDS, SIZES, Routes
 from benchmarks.shm import footprint, scaling
 from benchmarks.shm.contenders import QueuePingPong, QueueStream, Steps
 from benchmarks.shm.core import CPrograms
@@ -149,6 +150,14 @@ def _queues(_: Arena, settings: Settings) -> list[Contender]:
         )
         for number in ((1, 10, 100, 1000) if settings.quick else (1, 100, 1000, 10_000))
     ]
+
+
+def _routing(kind: str) -> Maker:
+    def make(_: Arena, settings: Settings) -> list[Contender]:
+        sizes = SIZES[:1] if kind == "default" else SIZES
+        return [Routes(kind, bindings, settings) for bindings in sizes]
+
+    return make
 
 
 def _connect(_: Arena, settings: Settings) -> list[Contender]:
@@ -290,6 +299,16 @@ _TABLE = (
         _CYCLE,
         {"queues": (Flat(1.2),)},
         _queues,
+    ),
+    *(
+        Topology(
+            f"routing-{kind}",
+            f"a {kind} exchange with 10 to 100,000 bindings of queues; routes are not kept",
+            "time of Router.route() / queues that were found, in one process",
+            {f"routing-{kind}": ()},
+            _routing(kind),
+        )
+        for kind in KINDS
     ),
     Topology(
         "connect",

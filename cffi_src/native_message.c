@@ -2,27 +2,35 @@
 /* Taking messages one by one: Record, Taker, Messages; and the module. See native_message.h. */
 #include "native_message.h"
 
+#include <string.h>
 #include <structmember.h>
 #include <time.h>
 
 /* ---- Record ---- */
 
 typedef struct {
-  PyObject_HEAD PyObject *source; /* the queue or consumer; it keeps the handle */
+  PyObject_HEAD PyObject *source; /* the queue, consumer or channel; it keeps the handle */
   PyObject *data;                 /* bytes */
   PyObject *view;                 /* a memoryview, once somebody looked at a body that is read in place */
   PyObject *front;                /* of the Python part */
   PyObject *weak_references;
   void *handle;
   unsigned long long tag;
-  char state, of_consumer;
+  char state, kind;
 } Record;
 
 static PyTypeObject *record_type;
 
+static sb_status settle_record(int kind, void *handle, const char *record, uint32_t how) {
+  switch (kind) {
+    case OF_CONSUMER: return sb_consumer_settle(handle, record, how);
+    case OF_CHANNEL: return sb_channel_settle(handle, ((const sb_record *)(const void *)record)->tag, false, how);
+    default: return sb_settle(handle, record, how);
+  }
+}
+
 static sb_status settle(Record *self, uint32_t how) {
-  const char *record = PyBytes_AsString(self->data);
-  return self->of_consumer ? sb_consumer_settle(self->handle, record, how) : sb_settle(self->handle, record, how);
+  return settle_record(self->kind, self->handle, PyBytes_AsString(self->data), how);
 }
 
 static void record_dealloc(PyObject *object) {
@@ -62,6 +70,14 @@ static bool is_inside(const Record *self) {
   return front->body_address == 0 && front->body_length <= (uint64_t)PyBytes_Size(self->data) - sizeof *front;
 }
 
+/* What the core knows it by, see shmbroker.cdef.h; of what was settled when it was taken, the view of a long body. */
+static uint64_t tag_of(const Record *self) {
+  uint64_t tag = front_of(self)->tag;
+  if (self->kind == OF_CHANNEL)
+    memcpy(&tag, PyBytes_AsString(self->data) + PyBytes_Size(self->data) - sizeof tag, sizeof tag);
+  return tag;
+}
+
 /* A short body lies in the record, behind key and properties; a long one is looked at where it lies. */
 static PyObject *record_body(PyObject *object, void *unused) {
   Record *self = (Record *)object;
@@ -80,7 +96,7 @@ static PyObject *record_body(PyObject *object, void *unused) {
       return self->state == SETTLED ? PyObject_CallMethod(object, "_gone", NULL) : NULL;
     }
     Py_CLEAR(self->view);
-    self->view = sb_view_of(connection, front);
+    self->view = sb_view_of(connection, front, tag_of(self));
     Py_DECREF(connection);
   }
   return self->view != NULL ? Py_NewRef(self->view) : NULL;
@@ -99,7 +115,7 @@ static PyObject *record_bytes(PyObject *object, PyObject *unused) {
   return bytes;
 }
 
-/* It was settled when it was taken: a long body stays as long as this message or a view of it. Its tag is the view. */
+/* It was settled when it was taken: a long body stays as long as this message or a view of it. */
 static PyObject *record_auto_acknowledged(PyObject *object, PyObject *unused) {
   Record *self = (Record *)object;
   const sb_record *front = front_of(self);
@@ -108,12 +124,23 @@ static PyObject *record_auto_acknowledged(PyObject *object, PyObject *unused) {
   if (connection == NULL) {
     return NULL;
   }
-  self->view = sb_view_memory(connection, front->tag, front->body_address, front->body_length);
+  self->view = sb_view_memory(connection, tag_of(self), front->body_address, front->body_length);
   Py_DECREF(connection);
   return self->view != NULL ? Py_NewRef(Py_None) : NULL;
 }
 
 static Py_ssize_t record_length(PyObject *object) { return (Py_ssize_t)front_of((const Record *)object)->body_length; }
+
+/* Of what is looked at for each delivery, without unpacking the whole front. */
+static PyObject *record_subscription(PyObject *object, void *unused) {
+  (void)unused;
+  return PyLong_FromLong(front_of((const Record *)object)->subscription);
+}
+
+static PyObject *record_is_plain(PyObject *object, void *unused) {
+  (void)unused;
+  return PyBool_FromLong(front_of((const Record *)object)->properties_length == 0);
+}
 
 static PyMethodDef record_methods[] = {
     {"__bytes__", record_bytes, METH_NOARGS, "The body, copied."},
@@ -127,6 +154,8 @@ static PyGetSetDef record_properties[] = {
      "The body, read-only.\n\nRaises:\n    MessageSettled: it was longer than 4 KiB, is settled, and no view of it was "
      "kept.",
      NULL},
+    {"_subscription", record_subscription, NULL, "Which consumer of its source it came through.", NULL},
+    {"_is_plain", record_is_plain, NULL, "Has it no properties?", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyMemberDef record_members[] = {
@@ -162,22 +191,15 @@ static PyObject *new_record(Taker *self, PyObject *source, PyObject *data, char 
   record->source = Py_NewRef(source);
   record->data = Py_NewRef(data);
   record->handle = self->handle;
-  record->of_consumer = self->of_consumer;
+  record->kind = self->kind;
   record->state = state;
+  if (self->kind == OF_CHANNEL) record->tag = front_of(record)->tag;
   return (PyObject *)record;
 }
 
-void sb_give_back(Taker *self, const char *record) {
-  if (self->of_consumer) {
-    (void)sb_consumer_settle(self->handle, record, RETURN);
-  } else {
-    (void)sb_settle(self->handle, record, RETURN);
-  }
-}
+void sb_give_back(Taker *self, const char *record) { (void)settle_record(self->kind, self->handle, record, RETURN); }
 
-/* The message whose record is in the buffer; without memory for it, it goes back to its place. */
-static PyObject *hand_over(Taker *self, PyObject *source, const char *buffer, int64_t length, int auto_ack,
-                           char state) {
+PyObject *sb_hand_over(Taker *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state) {
   PyObject *data = PyBytes_FromStringAndSize(buffer, (Py_ssize_t)length);
   PyObject *message = data != NULL ? new_record(self, source, data, auto_ack ? SETTLED : state) : NULL;
   Py_XDECREF(data);
@@ -193,13 +215,15 @@ static PyObject *hand_over(Taker *self, PyObject *source, const char *buffer, in
 
 /* None when there is no message: `status` says why. */
 static PyObject *take(Taker *self, PyObject *source, int auto_ack, char state) {
-  int64_t length = self->of_consumer ? sb_consumer_next(self->handle, self->buffer, auto_ack)
-                                     : sb_get(self->handle, self->buffer, auto_ack);
+  int64_t length = self->kind == OF_CONSUMER  ? sb_consumer_next(self->handle, self->buffer, auto_ack)
+                   : self->kind == OF_CHANNEL ? sb_channel_next(self->handle, self->buffer)
+                                              : sb_get(self->handle, self->buffer, auto_ack);
   if (length < 0) {
     self->status = (int)-length;
     return Py_NewRef(Py_None);
   }
-  return hand_over(self, source, self->buffer, length, auto_ack, state);
+  if (self->kind == OF_CHANNEL) auto_ack = ((const sb_record *)(const void *)self->buffer)->settled;
+  return sb_hand_over(self, source, self->buffer, length, auto_ack, state);
 }
 
 int sb_expect(Py_ssize_t count, Py_ssize_t wanted) {
@@ -225,15 +249,16 @@ int64_t sb_wait_for(Taker *self, Room *room, int auto_ack, uint64_t until) {
     clock_gettime(CLOCK_MONOTONIC, &now);
     wait.look_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec + pause;
     PyThreadState *others = PyEval_SaveThread();
-    int64_t got = room->index == NULL ? sb_get_wait(self->handle, room->buffer, auto_ack, &wait)
-                                      : sb_get_many_wait(self->handle, room->count, auto_ack, room->buffer, room->size,
-                                                         room->index, &room->used, &wait);
+    int64_t got = room->queue != NULL   ? sb_channel_get_wait(self->handle, room->queue, room->buffer, auto_ack, &wait)
+                  : room->index == NULL ? sb_get_wait(self->handle, room->buffer, auto_ack, &wait)
+                                        : sb_get_many_wait(self->handle, room->count, auto_ack, room->buffer,
+                                                           room->size, room->index, &room->used, &wait);
     PyEval_RestoreThread(others);
     if (got != -(int64_t)SB_TICK && got != -(int64_t)SB_INTERRUPTED) {
       return got;
     }
     if (PyErr_CheckSignals() < 0) {
-      sb_end_wait(self->handle, &wait);
+      sb_end_wait(room->queue != NULL ? room->queue : self->handle, &wait);
       return 0;
     }
     pause = LATER_LOOKS_NS;
@@ -249,7 +274,7 @@ static PyObject *taker_soon(PyObject *object, PyObject *const *arguments, Py_ssi
   }
   int64_t length = sb_get_soon(self->handle, SOON_NS, self->buffer, auto_ack);
   return length < 0 ? PyLong_FromLongLong(-length)
-                    : hand_over(self, arguments[0], self->buffer, length, auto_ack, FRESH);
+                    : sb_hand_over(self, arguments[0], self->buffer, length, auto_ack, FRESH);
 }
 
 static PyObject *taker_wait(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
@@ -264,7 +289,7 @@ static PyObject *taker_wait(PyObject *object, PyObject *const *arguments, Py_ssi
   int64_t length = sb_wait_for(self, &room, auto_ack, until);
   PyObject *result = length == 0  ? NULL
                      : length < 0 ? PyLong_FromLongLong(-length)
-                                  : hand_over(self, arguments[0], buffer, length, auto_ack, FRESH);
+                                  : sb_hand_over(self, arguments[0], buffer, length, auto_ack, FRESH);
   PyMem_Free(buffer);
   return result;
 }
@@ -283,17 +308,18 @@ static PyObject *taker_message(PyObject *object, PyObject *const *arguments, Py_
 
 static PyObject *taker_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
   unsigned long long address;
-  int of_consumer;
+  int kind;
   PyTypeObject *messages, *batches;
   if (keywords != NULL && PyDict_Size(keywords) != 0) {
     PyErr_SetString(PyExc_TypeError, "no keywords are taken");
     return NULL;
   }
-  if (!PyArg_ParseTuple(arguments, "KpO!O!", &address, &of_consumer, &PyType_Type, &messages, &PyType_Type, &batches)) {
+  if (!PyArg_ParseTuple(arguments, "KiO!O!", &address, &kind, &PyType_Type, &messages, &PyType_Type, &batches)) {
     return NULL;
   }
-  if (address == 0 || !PyType_IsSubtype(messages, record_type) || !PyType_IsSubtype(batches, sb_batch_type)) {
-    PyErr_SetString(PyExc_TypeError, "a handle, a subclass of Record and one of Batch are needed");
+  if (address == 0 || kind < OF_QUEUE || kind > OF_CHANNEL || !PyType_IsSubtype(messages, record_type) ||
+      !PyType_IsSubtype(batches, sb_batch_type)) {
+    PyErr_SetString(PyExc_TypeError, "a handle and its kind, a subclass of Record and one of Batch are needed");
     return NULL;
   }
   Taker *self = (Taker *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
@@ -304,7 +330,7 @@ static PyObject *taker_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
   }
   self->buffer = buffer;
   self->handle = (void *)(uintptr_t)address;
-  self->of_consumer = (char)of_consumer;
+  self->kind = (char)kind;
   self->type = (PyTypeObject *)Py_NewRef((PyObject *)messages);
   self->allocate = (allocfunc)PyType_GetSlot(messages, Py_tp_alloc);
   self->batches = (PyTypeObject *)Py_NewRef((PyObject *)batches);
@@ -331,6 +357,10 @@ static PyMethodDef taker_methods[] = {
      "take_many(source, count, auto_ack, /)\n--\n\n"},
     {"wait_many", (PyCFunction)(void (*)(void))sb_wait_many, METH_FASTCALL,
      "wait_many(source, count, auto_ack, until, /)\n--\n\n"},
+    {"get", (PyCFunction)(void (*)(void))sb_channel_taker_get, METH_FASTCALL,
+     "get(source, queue, auto_ack, /)\n--\n\n"},
+    {"get_wait", (PyCFunction)(void (*)(void))sb_channel_taker_get_wait, METH_FASTCALL,
+     "get_wait(source, queue, auto_ack, until, /)\n--\n\n"},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef taker_members[] = {
@@ -342,7 +372,7 @@ static PyType_Slot taker_slots[] = {
     {Py_tp_new, (void *)taker_new},
     {Py_tp_dealloc, (void *)taker_dealloc},
     {Py_tp_methods, taker_methods},
-    {Py_tp_doc, (void *)"Takes messages out of a queue or a consumer of the core, given by its address."},
+    {Py_tp_doc, (void *)"Takes messages out of a queue, a consumer or a channel of the core, given by its address."},
     {0, NULL},
 };
 static PyType_Spec taker_spec = {"shmbroker._native_message.Taker", sizeof(Taker), 0, Py_TPFLAGS_DEFAULT, taker_slots};
@@ -413,11 +443,14 @@ static int add(PyObject *module, const char *name, PyType_Spec *spec, PyTypeObje
 }
 
 static int execute(PyObject *module) {
-  PyTypeObject *messages_type, *putter_type;
+  PyTypeObject *messages_type, *putter_type, *publisher_type, *route_type;
   bool good =
       add(module, "Record", &record_spec, &record_type) && add(module, "Batch", &sb_batch_spec, &sb_batch_type) &&
       add(module, "View", &sb_view_spec, &sb_view_type) && add(module, "Taker", &taker_spec, &taker_type) &&
-      add(module, "Messages", &messages_spec, &messages_type) && add(module, "Putter", &sb_putter_spec, &putter_type);
+      add(module, "Messages", &messages_spec, &messages_type) && add(module, "Putter", &sb_putter_spec, &putter_type) &&
+      add(module, "Publisher", &sb_publisher_spec, &publisher_type) &&
+      add(module, "Route", &sb_route_spec, &route_type);
+  if (good) sb_know_routes(route_type);
   return good ? 0 : -1;
 }
 

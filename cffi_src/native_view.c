@@ -67,14 +67,14 @@ PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address,
   return memory;
 }
 
-PyObject *sb_view_of(PyObject *connection, const sb_record *front) {
+PyObject *sb_view_of(PyObject *connection, const sb_record *front, uint64_t tag) {
   sb_connection *handle = handle_of(connection);
   uint64_t token;
   if (handle == NULL) {
     return NULL;
   }
-  if (sb_begin_view(handle, front->tag, front->sequence, front->body_address, &token) != SB_OK) {
-    PyObject *taken = PyObject_CallMethod(connection, "begin_view", "KKK", (unsigned long long)front->tag,
+  if (sb_begin_view(handle, tag, front->sequence, front->body_address, &token) != SB_OK) {
+    PyObject *taken = PyObject_CallMethod(connection, "begin_view", "KKK", (unsigned long long)tag,
                                           (unsigned long long)front->sequence,
                                           (unsigned long long)front->body_address); /* knows what to do, or to say */
     if (taken == NULL) {

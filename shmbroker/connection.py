@@ -13,7 +13,12 @@ from shmbroker import settings as queue_settings
 from shmbroker._core import library, segments
 from shmbroker._core import queue as core_queue
 from shmbroker._core.connection import CoreConnection
+from shmbroker.administration import Administration, locked
+from shmbroker.channel import Channel
+from shmbroker.channel.dispatch import Executor
 from shmbroker.consumer import Consumer
+from shmbroker.numbers import Numbers
+from shmbroker.publishing import Publishing
 from shmbroker.queue import Queue, check_name
 
 if TYPE_CHECKING:
@@ -49,16 +54,98 @@ class Connection:
         self.broker_full_name = segments.full_name_of(path)
         self.executor, self.channel_max, self.on_callback_error = executor, channel_max, on_callback_error
         self.operation_timeout = operation_timeout
+        self.executor_of_callbacks = Executor(executor, on_callback_error)
+        self._channels: dict[int, Channel] = {}
+        self._numbers = Numbers(channel_max)
+        self._routed: dict[str, core_queue.CoreQueue] = {}
+        self._error: exceptions.BrokerError | None = None
         self._queues: dict[str, Queue] = {}
         self._kept: dict[str, core_queue.CoreQueue] = {}
         self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._close_callbacks: list[Callable[[], None]] = []
         self._descriptor = -1
         self._core = CoreConnection(path, name)
         self._core.on_stopping = self._broker_stops
+        self._core.on_ready = self._channel_ready
+        self.administration = Administration(self._core, self.routed_queue, self.operation_deadline)
+        self.publishing = Publishing(self._core, self.routed_queue)
         if on_housekeeper_missing is not None:
             self._core.on_housekeeper_missing = on_housekeeper_missing
+
+    # ---- channels ----
+
+    def channel(self, number: int | None = None) -> Channel:
+        """Opens a channel.
+
+        Args:
+            number: 1 to 65,535; ``None``: the lowest that is free.
+
+        Raises:
+            NoFreeChannels: ``channel_max`` are open.
+            ValueError: that one is open.
+        """
+        if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+            msg = f"number={number!r}: an integer is needed"
+            raise TypeError(msg)
+        self.check_open()
+        with self.lock:
+            taken = self._numbers.take(number)
+            opened = self._channels[taken] = Channel(self, taken)
+            return opened
+
+    def channel_closed(self, channel: Channel) -> None:
+        """A channel was closed: its number is free."""
+        with self.lock:
+            if self._channels.get(channel.number) is channel:
+                del self._channels[channel.number]
+                self._numbers.give(channel.number)
+
+    def channels(self) -> list[Channel]:
+        """Its open channels."""
+        with self.lock:
+            return list(self._channels.values())
+
+    def _channel_ready(self, number: int) -> None:
+        channel = self._channels.get(number)
+        if channel is not None:
+            channel.wake()
+
+    def limit(self, prefetch: int) -> None:
+        """How many messages of its channels' consumers may be unacknowledged; 0 = any number."""
+        self._core.limit(prefetch)
+
+    def check_open(self) -> None:
+        """Raises what closed the connection, if it is closed."""
+        if self._core.attachment.forked:
+            library.raise_for(library.FORKED)
+        if self._core.closed:
+            because = f": {self._error}" if self._error is not None else ""
+            raise exceptions.ConnectionClosed(504, f"CHANNEL_ERROR - the connection is closed{because}")
+
+    def fail(self, error: exceptions.BrokerError) -> None:
+        """The broker closes the connection."""
+        self._error = error
+        self.close()
+
+    @property
+    def core(self) -> CoreConnection:
+        """The connection in the core."""
+        return self._core
+
+    def routed_queue(self, name: str) -> core_queue.CoreQueue | None:
+        """The handle of a queue for the channels; it stays open as long as the queue and the connection live."""
+        known = self._routed.get(name)
+        if known is not None and known.length() >= 0:
+            return known
+        with self.lock:
+            self._routed.pop(name, None)
+            while name and (slot := self._core.queue_slot(name)):
+                opened = self._open(name, slot)
+                if opened is not None:
+                    self._routed[name] = opened.core
+                    return opened.core
+            return None
 
     # ---- queues ----
 
@@ -68,7 +155,7 @@ class Connection:
         Args:
             name: 1 to 255 bytes of UTF-8 without NUL.
             passive: only open it.
-            given: settings (ring_size, max_length, max_bytes, overflow); on an existing queue those given are compared.
+            given: settings (see :class:`QueueSettings`); on an existing queue those given are compared.
 
         Raises:
             NotFound: ``passive``, and there is no such queue.
@@ -77,7 +164,7 @@ class Connection:
         """
         wanted = queue_settings.validate(given)
         check_name(name)
-        with self._lock:
+        with self.lock:
             if self._core.closed:
                 library.raise_for(library.CLOSED, "the connection")
             while True:
@@ -91,7 +178,10 @@ class Connection:
                 opened = self._open(name, slot)
                 if opened is not None:
                     break
+            if opened.core.exclusive and opened.core.facts().locked:
+                raise locked(name)
             self._compare(opened, wanted)
+            self._core.touch(opened.core.slot)
             return opened
 
     def _open(self, name: str, slot: int) -> Queue | None:
@@ -111,10 +201,12 @@ class Connection:
 
     def queue_closed(self, queue: Queue, core: core_queue.CoreQueue) -> None:
         """A handle was closed: it is left, unless messages of it are held; then the next one goes on with it."""
-        with self._lock:
+        with self.lock:
             if self._queues.get(queue.name) is queue:
                 del self._queues[queue.name]
-                if not self._core.closed and not self._core.attachment.forked and not core.leave():
+                if self._routed.get(queue.name) is core or (
+                    not self._core.closed and not self._core.attachment.forked and not core.leave()
+                ):
                     self._kept[queue.name] = core
 
     def _compare(self, queue: Queue, wanted: dict[str, Any]) -> None:
@@ -124,12 +216,7 @@ class Connection:
         for setting, value in wanted.items():
             found = getattr(current, setting)
             if found != value:
-                argument = "x-" + {"max_bytes": "max-length-bytes"}.get(setting, setting.replace("_", "-"))
-                text = (
-                    f"PRECONDITION_FAILED - inequivalent arg '{argument}' for queue '{queue.name}' in vhost '/': "
-                    f"received '{value}' but current is '{found}'"
-                )
-                raise exceptions.PreconditionFailed(406, text)
+                raise queue_settings.inequivalent(queue.name, setting, value, found)
 
     def settings_of(self, core: core_queue.CoreQueue) -> tuple[QueueSettings, int]:
         """Settings and flags of an open queue."""
@@ -137,7 +224,7 @@ class Connection:
 
     def forget_queue(self, queue: Queue) -> None:
         """A queue was deleted: its handle goes as soon as nothing of it is held."""
-        with self._lock:
+        with self.lock:
             if self._queues.get(queue.name) is queue:
                 del self._queues[queue.name]
         queue.core.leave()
@@ -253,14 +340,19 @@ class Connection:
         """Ends the connection: consumers end, unacked messages go back to their places. Safe to call again."""
         if self._core.closed or self._core.attachment.forked:
             return  # or it belongs to the parent
-        with self._lock:
+        with self.lock:
             if self._core.closed:
                 return
             for consumer in list(self._consumers):
                 consumer.close()
+            channels = list(self._channels.values())
+        for channel in channels:
+            channel.close()
         self._core.close()
+        self.executor_of_callbacks.close()
         self._queues.clear()
         self._kept.clear()
+        self._routed.clear()
         callbacks, self._close_callbacks = self._close_callbacks, []
         for callback in callbacks:
             callback()

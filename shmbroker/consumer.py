@@ -80,7 +80,7 @@ class Consumer:
             ack_batch=ack_batch,
             ack_interval=ack_interval,
         )
-        self.taker = library.Taker(self._core.address, True, Message, MessageBatch)  # noqa: FBT003 - of a consumer
+        self.taker = library.Taker(self._core.address, library.OF_CONSUMER, Message, MessageBatch)
         self.settle = self._core.settle
         self._tags = itertools.count(1)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from shmbroker._core.connection import CoreConnection
 
-ACK, REQUEUE, REJECT = 0, 1, 2
+ACK, REQUEUE, REJECT, _RETURN = 0, 1, 2, 3
 OPEN, _SETTLED, _BROWSED, FRESH = 0, 1, 2, 3
 
 
@@ -67,6 +67,17 @@ class Message(library.Record):
         """Drops the message."""
         self._end(REJECT)
 
+    @property
+    def settled(self) -> bool:
+        """Was it acknowledged, rejected or returned?"""
+        return self._state == _SETTLED
+
+    def give_back(self) -> None:
+        """Returns it as if nobody had taken it: it was not delivered to anybody."""
+        if self._state in {OPEN, FRESH}:
+            self._state = OPEN
+            self._end(_RETURN)
+
     def _end(self, how: int) -> None:
         if self._state:
             library.raise_for(library.SETTLED)
@@ -107,14 +118,15 @@ class Message(library.Record):
     @property
     def key(self) -> str | None:
         """The key given to ``put``."""
-        length = self._fields.key_length
-        return self._record[record.SIZE : record.SIZE + length].decode() if length else None
+        front = self._fields
+        start = front.key_start
+        return self._record[start : start + front.key_length].decode() if front.key_length else None
 
     @property
     def properties(self) -> basic.BasicProperties:
         """The AMQP properties."""
         front = self._fields
-        start = record.SIZE + front.key_length
+        start = front.key_start + front.key_length
         return basic.decode(self._record[start : start + front.properties_length])
 
     @property
@@ -151,13 +163,13 @@ class Message(library.Record):
 
     @property
     def exchange(self) -> str:
-        """The exchange it was published to: the default one."""
-        return ""
+        """The exchange it was published to; empty: the default one, or straight to the queue."""
+        return self._record[record.SIZE : self._fields.key_start].decode()
 
     @property
     def routing_key(self) -> str:
         """The routing key it was published with."""
-        return self.queue
+        return self.key or ("" if self._fields.exchange_length else self.queue)
 
     @property
     def queue(self) -> str:
@@ -233,6 +245,11 @@ class MessageBatch(library.Batch, Sequence[Message]):
     def nack(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
         """Returns them to their places, or drops them."""
         self._end(REQUEUE if requeue else REJECT)
+
+    def give_back(self) -> None:
+        """Returns them as if nobody had taken them."""
+        if self._state != _SETTLED:
+            self._end(_RETURN)
 
     def _end(self, how: int) -> None:
         if self._state == _SETTLED:

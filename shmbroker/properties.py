@@ -35,7 +35,7 @@ class BasicProperties:
 
 
 NAMES = tuple(field.name for field in dataclasses.fields(BasicProperties))
-_EMPTY = BasicProperties()
+NO_PROPERTIES = BasicProperties()
 
 
 def encode(properties: BasicProperties) -> bytes:
@@ -80,7 +80,7 @@ def _check_names(table: object) -> None:
 def decode(payload: bytes) -> BasicProperties:
     """The properties of a content-header payload."""
     if not payload:
-        return _EMPTY
+        return NO_PROPERTIES
     from pamqp import commands  # noqa: PLC0415
 
     wire = commands.Basic.Properties()

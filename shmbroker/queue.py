@@ -64,7 +64,12 @@ def _seconds(name: str, value: object, *, zero: bool) -> float:
     raise ValueError(msg)
 
 
-def _body(body: object) -> tuple[Any, int]:
+def body_of(body: object) -> tuple[Any, int]:
+    """A body as the core takes it, and its length in bytes.
+
+    Raises:
+        TypeError: it is not bytes-like.
+    """
     if isinstance(body, bytes):
         return body, len(body)
     try:
@@ -152,7 +157,7 @@ class Queue:
         self._left: CoreQueue | None = None
         self.name = core.name
         self.core_connection: CoreConnection = core.connection
-        self.taker = library.Taker(core.address, False, Message, MessageBatch)  # noqa: FBT003 - of no consumer
+        self.taker = library.Taker(core.address, library.OF_QUEUE, Message, MessageBatch)
         self._take, self._take_many = self.taker.take, self.taker.take_many
         putter = library.Putter(core.address)
         self._put, self._put_many, self._length = putter.put, putter.put_many, core.length
@@ -202,7 +207,7 @@ class Queue:
         else:
             options = _options(priority, ttl, delay, key=key, headers=headers, properties=properties)
             status = -1
-        data, size = _body(body)
+        data, size = body_of(body)
         until = library.deadline(timeout)
         if size > library.MAX_BODY:
             limit = f"at most {library.MAX_BODY} bytes are allowed"
@@ -243,7 +248,7 @@ class Queue:
         return len(given) if done == len(given) else self._put_many_slowly(given, done, options, until)
 
     def _put_many_slowly(self, given: tuple[Any, ...], result: int, options: PutOptions, until: int) -> int:
-        plain = given if result >= 0 else tuple(body if type(body) is bytes else _body(body)[0] for body in given)
+        plain = given if result >= 0 else tuple(body if type(body) is bytes else body_of(body)[0] for body in given)
         done, status = (result & _COUNT, result >> 32) if result >= 0 else (0, library.OK)
         try:
             while done < len(plain):
@@ -261,7 +266,7 @@ class Queue:
 
     def _put_each(self, plain: tuple[Any, ...], done: int, options: PutOptions, until: int) -> int:
         for body in itertools.islice(plain, done, None):
-            data, size = _body(body)
+            data, size = body_of(body)
             try:
                 self._core.put_with(data, size, options, until)
             except standard_queue.Full:
@@ -431,9 +436,12 @@ class Queue:
 
         Args:
             trim: enforce a smaller ``ring_size`` at once; otherwise the queue gets there by being consumed.
-            given: ring_size, max_length, max_bytes, overflow.
+            given: ring_size, max_length, max_bytes, overflow, message_ttl, expires.
         """
         checked = settings.validate(given)
+        for name in checked.keys() & settings.FIXED:
+            msg = f"{name}: a queue has it for its whole life; delete the queue and declare it anew"
+            raise ValueError(msg)
         current, flags = self._connection.settings_of(self._core)
         self._core.configure(
             dataclasses.replace(current, **checked),

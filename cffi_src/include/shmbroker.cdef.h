@@ -32,15 +32,20 @@ typedef enum {
   SB_NO_CREDIT = 25,
   SB_STOPPING = 26,
   SB_NO_HOUSEKEEPER = 27,
-  SB_TICK = 28
+  SB_TICK = 28,
+  SB_READY = 29 /* a channel is to be handed over, see sb_next_ready */
 } sb_status;
+
+/* The layout of the shared memory that this core reads. */
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 1 };
 
 typedef struct sb_broker sb_broker;
 typedef struct sb_connection sb_connection;
 typedef struct sb_queue sb_queue;
 typedef struct sb_consumer sb_consumer;
+typedef struct sb_channel sb_channel;
 
-/* What a get writes in front of key, properties and body. 64 bytes. */
+/* What a get writes in front of exchange, key, properties and body. 64 bytes. */
 typedef struct {
   uint64_t tag; /* holding token, consumer's place << 40 */
   uint64_t sequence;
@@ -53,19 +58,27 @@ typedef struct {
   uint16_t delivery_count;
   uint8_t redelivered;
   uint8_t priority;
-  uint32_t subscription;
+  uint16_t subscription;
+  uint8_t exchange_length; /* exchange, key, properties and body follow in this order */
+  uint8_t settled;         /* of a channel: 1 = acknowledged when it was given */
 } sb_record;
 
 typedef struct {
   int64_t ring_size, max_length, max_bytes;
-  uint32_t overflow, flags;
-} sb_settings;
+  uint32_t overflow, flags; /* SB_QUEUE_... */
+  uint64_t message_ttl_ms, expires_ms; /* count if their flags are set */
+} sb_settings; /* the first three: -1 = none */
+/* Flags of a queue. */
+enum { SB_QUEUE_PAUSED = 1, SB_QUEUE_DURABLE = 2, SB_QUEUE_EXCLUSIVE = 4, SB_QUEUE_AUTO_DELETE = 8,
+       SB_QUEUE_SINGLE_ACTIVE = 16, SB_QUEUE_TTL = 32, SB_QUEUE_EXPIRES = 64 };
 
 typedef struct {
   uint64_t ttl_ns, delay_ns; /* 0 = none */
   const char *key;
   const char *properties;
+  const char *exchange;
   uint32_t key_length, properties_length;
+  uint8_t exchange_length;
   uint8_t priority;
 } sb_put_options;
 
@@ -120,6 +133,7 @@ typedef struct {
   uint64_t ready, delivering, scheduled, bytes;
   uint64_t added, acked, expired, killed, replaced, dropped, dead_lettered, moved, redelivered, delivered;
   uint64_t rescues, tail, created_ns;
+  uint32_t owner, locked; /* of an exclusive queue: the connection, 0 = none; 1: it is another one than the caller's */
   int32_t consumers, interested, notified, not_interested, non_acquiring, room_waiting;
 } sb_queue_facts;
 
@@ -196,10 +210,21 @@ sb_status sb_connection_run_io(sb_connection *c);
 void sb_connection_wake(sb_connection *c);
 sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *facts);
 
+/* ---- topology: several changes under one lock, and the journal of exchanges and bindings ---- */
+sb_status sb_topology_begin(sb_connection *c, uint64_t deadline_ns, int32_t *holder);
+void sb_topology_end(sb_connection *c);
+/* 16 number of the file | 48 bytes of it that count; to be changed under the lock only. */
+uint64_t sb_journal(sb_connection *c);
+void sb_journal_commit(sb_connection *c, uint64_t word);
+/* Moves on with every change of the topology: what was derived from it holds as long as this stays the same. */
+uint64_t sb_topology_version(sb_connection *c);
+
 /* ---- queues ---- */
 sb_status sb_find(sb_connection *c, const char *name, uint32_t length, uint32_t *slot);
 sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
                      uint64_t deadline_ns, uint32_t *slot, int32_t *holder);
+/* It is declared once more, perhaps passively: one that expires lives on. */
+void sb_touch(sb_connection *c, uint32_t slot);
 sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status);
 bool sb_leave(sb_queue *q);
 void sb_free_queue(sb_queue *q);
@@ -269,6 +294,47 @@ uint32_t sb_consumer_waiting(sb_consumer *k);
 uint64_t sb_consumer_delivered(sb_consumer *k);
 void sb_consumer_event(sb_consumer *k, int event_fd);
 bool sb_consumer_arm_event(sb_consumer *k);
+
+/* ---- channels: consumers that come and go, in one order ----
+   What a channel gives has a delivery tag (1, 2, 3 ...) as its tag. If its body lies in shared memory, 8 more bytes follow
+   where a short body would: the tag that sb_begin_view takes; or, of one that is settled, the view itself. */
+enum { SB_CONSUME_AUTO_ACK = 1, SB_CONSUME_NO_LOCAL = 2, SB_CONSUME_EXCLUSIVE = 4 };
+enum { SB_BY_GET = 65535 }; /* the subscription of what a get took */
+
+sb_channel *sb_channel_open(sb_connection *c, uint64_t user, sb_status *status);
+/* From any thread, and again: its consumers end, what it holds goes back, calls that wait on it end with SB_CLOSED. */
+void sb_channel_close(sb_channel *ch);
+void sb_free_channel(sb_channel *ch);
+sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
+                             uint32_t *subscription);
+/* What was pulled for it and not given goes back; what was given stays unacked. SB_NOT_FOUND: there is none. */
+sb_status sb_channel_cancel(sb_channel *ch, uint32_t subscription);
+/* How many messages of consumers may be unacked, in the channel or in all of them; 0 = as many as there are. */
+sb_status sb_channel_limit(sb_channel *ch, uint32_t prefetch);
+sb_status sb_connection_limit(sb_connection *c, uint32_t prefetch);
+/* The next delivery of any of its consumers; pulls itself when none waits. */
+int64_t sb_channel_next(sb_channel *ch, char *buffer);
+/* A consumer that ended because its queue was deleted; each is told once. */
+bool sb_channel_next_cancelled(sb_channel *ch, uint32_t *subscription);
+int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack);
+int64_t sb_channel_get_wait(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait);
+/* how: 0 ack, 1 requeue, 2 reject, 3: the application never saw it, it is the next one again (the last one keeps its tag).
+   multiple: that one and all before it; tag 0: all. SB_SETTLED: there is no such delivery. */
+sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how);
+sb_status sb_channel_recover(sb_channel *ch);
+/* What sb_channel_settle would settle; how many there are, of which `room` are written. */
+int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how,
+                           sb_settlement *settlements, uint32_t room);
+/* They were settled. */
+void sb_channel_forget(sb_channel *ch, uint64_t delivery_tag, bool multiple);
+uint32_t sb_channel_unacked(sb_channel *ch); /* given, and not settled */
+uint32_t sb_channel_waiting(sb_channel *ch); /* pulled, and not given */
+uint64_t sb_channel_delivered(sb_channel *ch);
+/* Asks to be handed over, once, when something comes; true: something is there, and nothing was asked for. */
+bool sb_channel_arm(sb_channel *ch);
+/* The `user` of the next channel that is to be handed over, 0 = none. sb_connection_run_io returns SB_READY when there is one,
+   and SB_GROW when there is no room for what a channel is to pull. */
+uint64_t sb_next_ready(sb_connection *c);
 
 /* ---- housekeeper ---- */
 sb_status sb_housekeeper_begin(sb_connection *c);

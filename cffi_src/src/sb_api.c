@@ -157,12 +157,12 @@ sb_status sb_api_enter(sb_connection *c) {
 
 sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_status *status) {
   sb_connection *c = calloc(1, sizeof *c);
-  struct sb_consumer **consumers = calloc(SB_MAX_TARGETS, sizeof *consumers);
-  *status = c == NULL || consumers == NULL ? SB_SYSTEM : sb_forked(b) ? SB_FORKED : SB_OK;
+  struct sb_target **targets = calloc(SB_MAX_TARGETS, sizeof *targets);
+  *status = c == NULL || targets == NULL ? SB_SYSTEM : sb_forked(b) ? SB_FORKED : SB_OK;
   if (*status == SB_OK) {
     pthread_mutex_lock(&sb_connect_mutex);
     *status = sb_connection_open(b, c, name, length);
-    c->consumers = consumers;
+    c->targets = targets;
     SB_STORE(&c->handles, 1u, SB_RELAXED);
     if (*status == SB_OK) {
       *status = sb_io_prepare(c);
@@ -173,7 +173,7 @@ sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_st
     pthread_mutex_unlock(&sb_connect_mutex);
   }
   if (*status != SB_OK) {
-    free((void *)consumers);
+    free((void *)targets);
     free(c);
     return NULL;
   }
@@ -182,7 +182,7 @@ sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_st
 
 /* Wakes every thread of this connection that sleeps in the core. */
 static void ring_own(sb_connection *c) {
-  sb_io_ring(c);
+  sb_target_ring_io(c);
   sb_holdings_walk w;
   for (sb_holdings_shm *k = sb_holdings_first(&w, c->b, c->shm, c->id); k != NULL; k = sb_holdings_next(&w, k)) {
     for (uint32_t i = SB_HOLDINGS_FIRST; i < sb_holdings_used(k); i++) {
@@ -221,11 +221,18 @@ sb_status sb_disconnect(sb_connection *c) {
   }
   sb_lock(&c->lock);
   if (!sb_closed(c)) {
-    for (uint32_t t = 0; t < c->targets; t++) {
-      if (c->consumers[t] != NULL) sb_api_cancel(c->consumers[t], true);
+    for (sb_target *t; (t = sb_target_after(c, NULL)) != NULL;) {
+      if (t->is_channel) {
+        sb_channel_close_all((sb_channel *)(void *)t);
+      } else {
+        sb_api_cancel((sb_consumer *)(void *)t, true);
+      }
     }
-    atomic_store_explicit(&c->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
+    SB_STORE(&c->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
     return_all(c);
+    for (sb_queue *q = c->queues; q != NULL; q = q->next) {
+      if (q->ledger != NULL) (void)sb_lifetime_end(q, c->id);
+    }
   }
   sb_unlock(&c->lock);
   ring_own(c);
@@ -263,7 +270,7 @@ bool sb_forget(sb_connection *c) {
 
 void sb_free_connection(sb_connection *c) {
   if (SB_SUB(&c->handles, 1u, SB_ACQ_REL) == 1) {
-    free((void *)c->consumers);
+    free((void *)c->targets);
     free(c);
   }
 }
@@ -288,7 +295,7 @@ void sb_free_queue(sb_queue *q) {
 uint32_t sb_connection_id(sb_connection *c) { return c->id; }
 sb_status sb_connection_run_io(sb_connection *c) { return sb_forked(c->b) ? SB_FORKED : sb_io_run(c); }
 void sb_connection_wake(sb_connection *c) {
-  if (!sb_forked(c->b)) sb_io_ring(c);
+  if (!sb_forked(c->b)) sb_target_ring_io(c);
 }
 
 /* Is it the node of a consumer, and of a target that was not counted yet? Reads what its owner may be giving back. */
@@ -297,6 +304,9 @@ static bool counts_as_consumer(sb_broker *b, uint64_t what, uint64_t *targets) {
   if (n == NULL || (SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_COUNTED) == 0 ||
       sb_node_state(SB_LOAD(&n->word, SB_ACQUIRE)) == SB_NODE_REMOVED) {
     return false;
+  }
+  if ((SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_MEMBER) != 0) {
+    return true; /* each of a channel's is a consumer */
   }
   uint32_t target = SB_LOAD(&n->target, SB_RELAXED) % SB_MAX_TARGETS;
   uint64_t bit = UINT64_C(1) << (target % 64), before = targets[target / 64];

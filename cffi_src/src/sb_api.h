@@ -33,9 +33,9 @@ static inline sb_status sb_usable(const sb_connection *c) {
 }
 sb_status sb_api_enter(sb_connection *c); /* usable, and its lock taken */
 static inline void sb_api_leave(sb_connection *c) { sb_unlock(&c->lock); }
-/* What stands in front of a body: message header, key, properties. */
+/* What stands in front of a body: message header, exchange, key, properties. */
 static inline uint64_t sb_api_front(const sb_put_options *o) {
-  return sizeof(sb_message_shm) + o->key_length + (uint64_t)o->properties_length;
+  return sizeof(sb_message_shm) + o->exchange_length + o->key_length + (uint64_t)o->properties_length;
 }
 /* Where the body begins in its slot, with so many more bytes between those and its viewers' words. */
 static inline uint64_t sb_api_body_offset(uint64_t length, const sb_put_options *o, uint64_t more) {
@@ -44,12 +44,16 @@ static inline uint64_t sb_api_body_offset(uint64_t length, const sb_put_options 
 /* An ALLOC slot of at least so many bytes, in a holding of its own; and back. */
 sb_status sb_api_claim_slot(sb_connection *c, uint64_t need, sb_reservation *r);
 void sb_api_give_slot(sb_connection *c, const sb_reservation *r);
-/* Writes what stands in front of the body. */
-void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_put_options *o, uint64_t more);
+/* Writes what stands in front of the body; ttl_ns in place of that of the options. */
+void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_put_options *o, uint64_t ttl_ns,
+                 uint64_t more);
 /* The housekeeper sleeps until the next timer it knows: tells it of an earlier one. */
 void sb_api_ring_housekeeper(sb_connection *c, const sb_message_shm *m);
 /* Writes the record of a taken message; returns its length. */
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer);
+/* Lock held. The parts of a get. */
+sb_status sb_api_take(sb_queue *q, sb_taken *t);
+int64_t sb_api_hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer);
 /* Does the message header fit its slot, and a caller's buffer? */
 bool sb_api_plausible(sb_broker *b, const sb_taken *t);
 /* A released or removed message: enforce limits, wake who waits. */

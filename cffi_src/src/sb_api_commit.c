@@ -217,9 +217,9 @@ static sb_status make_body(request *r, uint32_t i) {
   body->slot = slot.slot;
   body->gen = slot.gen;
   sb_commit_list(c, body);
-  sb_api_fill(c, &slot, p->length, o, block);
+  sb_api_fill(c, &slot, p->length, o, o->ttl_ns, block);
   sb_message_shm *m = sb_slot_at(c->b, slot.slot);
-  m->targets = p->target_count;
+  m->targets = (uint16_t)p->target_count;
   if (block != 0) fill_block(r, p, slot.slot);
   body->due_ns = m->due_ns;
   body->expires_ns = m->expires_ns;

@@ -5,16 +5,6 @@
 
 #include "sb_api.h"
 
-static sb_status free_target(sb_connection *c, uint32_t *target) {
-  for (uint32_t t = 0; t < SB_MAX_TARGETS; t++) {
-    if (c->consumers[t] == NULL) {
-      *target = t;
-      return SB_OK;
-    }
-  }
-  return SB_LIMIT;
-}
-
 static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     sb_subscription *s = &k->subscriptions[i];
@@ -22,8 +12,9 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
       return SB_DELETED;
     }
     s->q = queues[i];
-    sb_status status = sb_node_create(k->c, queues[i]->slot, k->priority, SB_NODE_COUNTED, k->target, k->prefetch,
-                                      &s->node, &s->token);
+    s->priority = k->priority;
+    sb_status status = sb_node_create(k->c, queues[i]->slot, k->priority, SB_NODE_COUNTED, k->target.number,
+                                      k->prefetch, &s->node, &s->token);
     if (status != SB_OK) {
       return status;
     }
@@ -46,7 +37,7 @@ sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uin
     if (k != NULL) sb_free_consumer(k);
     return NULL;
   }
-  k->c = c;
+  k->c = k->target.c = c;
   (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
   k->prefetch = prefetch;
   k->ack_batch = ack_batch < prefetch ? ack_batch : prefetch;
@@ -59,15 +50,14 @@ sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uin
   k->free_place = 1;
   *status = sb_api_enter(c);
   if (*status == SB_OK) {
-    *status = free_target(c, &k->target);
-    if (*status == SB_OK) *status = subscribe(k, queues, count);
+    sb_target_add(&k->target);
+    *status = subscribe(k, queues, count);
     if (*status == SB_OK) {
-      c->consumers[k->target] = k;
-      if (k->target >= c->targets) c->targets = k->target + 1;
       for (uint32_t i = 0; i < k->subscription_count; i++) {
-        set_notify_work_desired(k, &k->subscriptions[i], true);
+        set_notify_work_desired(&k->subscriptions[i], true);
       }
     } else {
+      sb_target_remove(&k->target);
       sb_consumer_detach(k);
     }
     sb_api_leave(c);
@@ -83,16 +73,20 @@ void sb_api_cancel(sb_consumer *k, bool return_everything) {
   if (!k->closed) {
     k->closed = true;
     for (uint32_t i = 0; i < k->subscription_count; i++) { /* told before the lists forget us: the baton goes on */
-      set_notify_work_desired(k, &k->subscriptions[i], false);
+      set_notify_work_desired(&k->subscriptions[i], false);
     }
     sb_consumer_return(k, false);
-    if (k->c->consumers[k->target] == k) k->c->consumers[k->target] = NULL;
+    sb_target_remove(&k->target);
   }
   if (return_everything) {
     sb_consumer_return(k, true);
   }
-  if (k->subscription_count > 0) {
+  uint32_t count = k->subscription_count;
+  if (count > 0) {
     sb_consumer_detach(k);
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    (void)sb_lifetime_end(k->subscriptions[i].q, 0); /* it may have been the last one of an auto-delete queue */
   }
 }
 
@@ -228,7 +222,7 @@ void sb_consumer_suspend(sb_consumer *k, bool suspended) {
     if (k->suspended != suspended && !k->closed) {
       k->suspended = suspended;
       for (uint32_t i = 0; i < k->subscription_count; i++) {
-        set_notify_work_desired(k, &k->subscriptions[i], !suspended && !k->starved);
+        set_notify_work_desired(&k->subscriptions[i], !suspended && !k->starved);
       }
       if (!suspended) sb_consumer_resume(k); /* its credit may have come back meanwhile */
     }

@@ -4,7 +4,7 @@
 
 sb_status sb_housekeeper_begin(sb_connection *c) {
   uint32_t nobody = 0;
-  if (!atomic_compare_exchange_strong_explicit(&c->b->keeps_house, &nobody, 1u, SB_RELAXED, SB_RELAXED)) {
+  if (!SB_CAS(&c->b->keeps_house, &nobody, 1u, SB_ACQUIRE)) { /* one thread of this process */
     return SB_EXISTS;
   }
   if (!sb_lock_byte(c->b->lock_fd, SB_LOCK_HOUSEKEEPER)) {
@@ -70,7 +70,8 @@ uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, uint64_
   uint32_t busy = 0;
   for (uint32_t i = 0; i < count && sb_api_enter(c) == SB_OK; i++) {
     sb_housekeeping_queue(c, queues[i]->slot, &memory[i]);
-    busy += !sb_housekeeping_rests(&memory[i]);
+    bool may_expire = (SB_LOAD(&queues[i]->shm->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) != 0;
+    busy += may_expire || !sb_housekeeping_rests(&memory[i]);
     sb_api_leave(c);
   }
   return busy;

@@ -15,6 +15,16 @@ static sb_status check(sb_queue *q, uint64_t length) {
   return length > SB_MAX_BODY ? SB_TOO_LARGE : SB_OK;
 }
 
+/* The shorter of the message's and of the queue's; 0 = for ever. */
+static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
+  if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_TTL) == 0) {
+    return o->ttl_ns;
+  }
+  uint64_t most = SB_LOAD(&q->shm->message_ttl_ms, SB_RELAXED) * UINT64_C(1000000);
+  if (most == 0) most = 1; /* gone at once, unless somebody takes it at once */
+  return o->ttl_ns != 0 && o->ttl_ns < most ? o->ttl_ns : most;
+}
+
 /* Room under the queue's limits and in memory: an ALLOC slot with its message header filled in. */
 SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_connection *c = q->c;
@@ -30,7 +40,7 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
     return status;
   }
   SB_CRASHPOINT("api.put.allocated");
-  sb_api_fill(c, r, length, o, 0);
+  sb_api_fill(c, r, length, o, time_to_live(q, o), 0);
   return SB_OK;
 }
 
@@ -183,16 +193,16 @@ sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t de
 bool sb_api_plausible(sb_broker *b, const sb_taken *t) {
   uint64_t room = sb_slab_slot_bytes(b, t->slot);
   const sb_message_shm *m = t->message;
-  uint64_t front = sizeof *m + (uint64_t)m->key_length + m->properties_length;
-  return front <= SB_MAX_FRONT && front <= m->body_offset && m->body_offset >= sizeof *m && m->body_offset <= room &&
-         m->body_length <= room - m->body_offset;
+  uint64_t front = sizeof *m + (uint64_t)m->exchange_length + m->key_length + m->properties_length;
+  return front <= SB_MAX_FRONT && m->exchange_length <= SB_NAME_MAX && front <= m->body_offset &&
+         m->body_offset >= sizeof *m && m->body_offset <= room && m->body_length <= room - m->body_offset;
 }
 
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer) {
   const sb_message_shm *m = t->message;
   bool inside = m->body_length <= SB_INLINE_BODY;
   const uint8_t *front = (const uint8_t *)(m + 1), *body = (const uint8_t *)m + m->body_offset;
-  uint64_t front_length = (uint64_t)m->key_length + m->properties_length;
+  uint64_t front_length = (uint64_t)m->exchange_length + m->key_length + m->properties_length;
   sb_record *record = (sb_record *)(void *)buffer;
   *record = (sb_record){.tag = tag,
                         .sequence = t->position - q->base,
@@ -205,7 +215,8 @@ int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32
                         .delivery_count = (uint16_t)sb_side_count(t->side),
                         .redelivered = (t->side & SB_SIDE_REDELIVERED) != 0,
                         .priority = m->priority,
-                        .subscription = subscription};
+                        .subscription = (uint16_t)subscription,
+                        .exchange_length = (uint8_t)m->exchange_length};
   char *behind = buffer + sizeof *record;
   if (front_length != 0) memcpy(behind, front, front_length);
   if (inside) memcpy(behind + front_length, body, m->body_length);
@@ -234,12 +245,12 @@ SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) 
   return length;
 }
 
-SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
+SB_HOT sb_status take_one(sb_queue *q, sb_taken *t) {
   uint64_t token;
-  sb_taken t;
+  sb_lifetime_used(q->shm);
   sb_status status = sb_holding_take(q->c, &token);
   if (status == SB_OK) {
-    status = sb_queue_acquire(q, token, &t);
+    status = sb_queue_acquire(q, token, t);
     if (status != SB_OK) {
       sb_holding_give(q->c, token);
     }
@@ -247,7 +258,18 @@ SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
   if (status == SB_OK && SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
     sb_consumer_work_arrived(q); /* more came back; while we searched, others may have seen no bit (I41) */
   }
+  return status;
+}
+
+SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
+  sb_taken t;
+  sb_status status = take_one(q, &t);
   return status == SB_OK ? hand_over(q, &t, auto_ack, buffer) : -(int64_t)status;
+}
+
+sb_status sb_api_take(sb_queue *q, sb_taken *t) { return take_one(q, t); }
+int64_t sb_api_hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) {
+  return hand_over(q, t, auto_ack, buffer);
 }
 
 int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack) {
@@ -280,7 +302,7 @@ int64_t sb_get_soon(sb_queue *q, uint64_t limit_ns, char *buffer, bool auto_ack)
 int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait) {
   sb_taken t;
   sb_status status = sb_usable(q->c);
-  if (status == SB_OK) status = sb_waiter_get(q, wait, &t);
+  if (status == SB_OK) status = sb_waiter_get(q, wait, NULL, &t);
   return hand_over_waited(q, status, &t, buffer, auto_ack);
 }
 
@@ -337,7 +359,7 @@ int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffe
                          uint64_t *used, sb_wait *wait) {
   sb_taken t;
   sb_status status = sb_usable(q->c);
-  if (status == SB_OK) status = sb_waiter_get(q, wait, &t);
+  if (status == SB_OK) status = sb_waiter_get(q, wait, NULL, &t);
   if (status != SB_OK) {
     return -(int64_t)status;
   }
@@ -455,7 +477,8 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
         uint64_t header = SB_LOAD(sb_slot_header(b, t.slot), SB_ACQUIRE);
         sb_message_shm m = sb_peek_message(b, t.slot);
         t.message = &m;
-        uint64_t front = (uint64_t)m.key_length + m.properties_length, need = sizeof(sb_record) + front + m.body_length;
+        uint64_t front = (uint64_t)m.exchange_length + m.key_length + m.properties_length,
+                 need = sizeof(sb_record) + front + m.body_length;
         bool sound = sb_api_plausible(b, &t);
         if (sound && need > size && SB_LOAD(&cell->word, SB_ACQUIRE) == word) {
           memcpy(buffer, &need, sizeof need);
@@ -469,6 +492,7 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
                               .expires_ns = m.expires_ns,
                               .properties_length = m.properties_length,
                               .key_length = m.key_length,
+                              .exchange_length = (uint8_t)m.exchange_length,
                               .priority = m.priority,
                               .redelivered = (t.side & SB_SIDE_REDELIVERED) != 0};
           memcpy(buffer, &record, sizeof record);

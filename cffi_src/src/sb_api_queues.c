@@ -29,6 +29,31 @@ sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const 
   return status;
 }
 
+sb_status sb_topology_begin(sb_connection *c, uint64_t deadline_ns, int32_t *holder) {
+  sb_status status = sb_usable(c);
+  return status == SB_OK ? sb_topology_lock(c->b, deadline_ns, holder) : status;
+}
+
+void sb_topology_end(sb_connection *c) {
+  if (!sb_forked(c->b)) sb_topology_unlock(c->b);
+}
+
+uint64_t sb_journal(sb_connection *c) { return SB_LOAD(&c->b->header->journal, SB_ACQUIRE); }
+
+void sb_journal_commit(sb_connection *c, uint64_t word) {
+  SB_STORE(&c->b->header->journal, word, SB_RELEASE); /* what it counts was written before */
+}
+
+uint64_t sb_topology_version(sb_connection *c) {
+  sb_header_shm *h = sb_closed(c) ? NULL : c->b->header;
+  return h == NULL ? 0 : SB_LOAD(&h->topology_epoch, SB_ACQUIRE) + SB_LOAD(&h->journal, SB_ACQUIRE);
+}
+
+void sb_touch(sb_connection *c, uint32_t slot) {
+  sb_queue_shm *q = sb_usable(c) == SB_OK ? sb_slab_object(c->b, slot, SB_KIND_QUEUE) : NULL;
+  if (q != NULL) sb_lifetime_used(q);
+}
+
 sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
   sb_queue *q = calloc(1, sizeof *q);
   *status = q == NULL ? SB_SYSTEM : sb_api_enter(c);
@@ -49,9 +74,10 @@ sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
 }
 
 static bool consumed(const sb_connection *c, const sb_queue *q) {
-  for (uint32_t t = 0; t < c->targets; t++) {
-    for (uint32_t i = 0; c->consumers[t] != NULL && i < c->consumers[t]->subscription_count; i++) {
-      if (c->consumers[t]->subscriptions[i].q == q) return true;
+  for (const sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
+    const sb_consumer *k = t->is_channel ? NULL : (const sb_consumer *)(const void *)t; /* channels: see `busy` */
+    for (uint32_t i = 0; k != NULL && i < k->subscription_count; i++) {
+      if (k->subscriptions[i].q == q) return true;
     }
   }
   return false;
@@ -128,7 +154,10 @@ sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   f->slot = slot;
   f->settings = (sb_settings){SB_LOAD(&q->ring_size, SB_RELAXED), SB_LOAD(&q->max_length, SB_RELAXED),
                               SB_LOAD(&q->max_bytes, SB_RELAXED), SB_LOAD(&q->overflow, SB_RELAXED),
-                              SB_LOAD(&q->flags, SB_RELAXED)};
+                              SB_LOAD(&q->flags, SB_RELAXED),     SB_LOAD(&q->message_ttl_ms, SB_RELAXED),
+                              SB_LOAD(&q->expires_ms, SB_RELAXED)};
+  f->owner = (f->settings.flags & SB_QUEUE_EXCLUSIVE) != 0 ? SB_LOAD(&q->owner_connection, SB_RELAXED) : 0;
+  f->locked = sb_lifetime_locked(b, q, c->id);
   for (unsigned tries = 0; tries < 8; tries++) { /* the counters move one by one: read until two readings agree */
     uint64_t mark = sb_ledger_sum(b, q, SB_COUNT_ADDED) + sb_ledger_sum(b, q, SB_COUNT_ACKED) + sb_ledger_holding(b, q);
     uint64_t refused = sb_ledger_sum(b, q, SB_COUNT_REFUSED);

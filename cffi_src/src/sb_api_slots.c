@@ -20,19 +20,22 @@ void sb_api_give_slot(sb_connection *c, const sb_reservation *r) {
   sb_holding_give(c, r->token);
 }
 
-void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_put_options *o, uint64_t more) {
+void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_put_options *o, uint64_t ttl_ns,
+                 uint64_t more) {
   sb_message_shm *m = sb_slot_at(c->b, r->slot);
-  uint64_t now = o->ttl_ns != 0 || o->delay_ns != 0 ? sb_now_ns() : 0, offset = sb_api_body_offset(length, o, more);
+  uint64_t now = ttl_ns != 0 || o->delay_ns != 0 ? sb_now_ns() : 0, offset = sb_api_body_offset(length, o, more);
   *m = (sb_message_shm){.body_length = length,
                         .body_offset = (uint32_t)offset,
                         .properties_length = o->properties_length,
-                        .expires_ns = o->ttl_ns != 0 ? now + o->ttl_ns : 0,
+                        .expires_ns = ttl_ns != 0 ? now + ttl_ns : 0,
                         .due_ns = o->delay_ns != 0 ? now + o->delay_ns : 0,
                         .timestamp_ns = sb_wall_ns(),
                         .key_length = o->key_length,
                         .publisher = (uint16_t)c->id,
-                        .priority = o->priority};
+                        .priority = o->priority,
+                        .exchange_length = o->exchange_length};
   uint8_t *at = (uint8_t *)(m + 1);
+  if (o->exchange_length != 0) at = (uint8_t *)memcpy(at, o->exchange, o->exchange_length) + o->exchange_length;
   if (o->key_length != 0) memcpy(at, o->key, o->key_length);
   if (o->properties_length != 0) memcpy(at + o->key_length, o->properties, o->properties_length);
   r->size = length;

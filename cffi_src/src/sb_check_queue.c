@@ -68,7 +68,7 @@ static bool check_body(sb_checkup *k, const tally *t, uint64_t position, uint64_
 static void check_message(sb_checkup *k, const tally *t, uint64_t position, uint32_t slot) {
   sb_message_shm m = sb_peek_message(k->b, slot);
   uint64_t bytes = sb_slab_slot_bytes(k->b, slot);
-  uint64_t front = sizeof m + (uint64_t)m.key_length + m.properties_length;
+  uint64_t front = sizeof m + (uint64_t)m.exchange_length + m.key_length + m.properties_length;
   if (front > m.body_offset || front > MAX_FRONT || m.body_offset > bytes) {
     sb_check_found(k, (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 1, 0, position, m.body_offset, front});
   } else if (m.body_length > bytes - m.body_offset || m.body_length > SB_MAX_BODY) {

@@ -155,7 +155,7 @@ bool sb_chunk_may_grow(sb_broker *b) {
 
 void sb_chunk_populate(sb_broker *b, uint32_t chunk) {
   uint64_t bit = UINT64_C(1) << (chunk % 64); /* relaxed: of this process, and to do it twice does no harm */
-  if ((atomic_fetch_or_explicit(&b->populated[chunk / 64], bit, SB_RELAXED) & bit) == 0) {
+  if ((SB_OR(&b->populated[chunk / 64], bit, SB_RELAXED) & bit) == 0) {
     (void)madvise(b->arena + chunk * SB_CHUNK_BYTES, SB_CHUNK_BYTES, MADV_POPULATE_WRITE);
   }
 }

@@ -8,8 +8,7 @@
 void sb_lock_contended(sb_half *lock) {
   for (unsigned spins = 0;; spins++) {
     uint32_t unlocked = 0;
-    if (atomic_load_explicit(lock, SB_RELAXED) == 0 &&
-        atomic_compare_exchange_weak_explicit(lock, &unlocked, 1u, SB_ACQUIRE, SB_RELAXED)) {
+    if (SB_LOAD(lock, SB_RELAXED) == 0 && SB_CAS(lock, &unlocked, 1u, SB_ACQUIRE)) { /* relaxed: the CAS decides */
       return;
     }
     if (spins % 64 == 63) {

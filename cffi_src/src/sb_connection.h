@@ -41,20 +41,31 @@ static inline void sb_lock(sb_half *lock) {
 }
 static inline void sb_unlock(sb_half *lock) { SB_STORE(lock, 0u, SB_RELEASE); }
 
-struct sb_consumer;
+struct sb_target;
+struct sb_channel;
+struct sb_deal;
 struct sb_queue;
+
+#define SB_DEALS 64u
 
 struct sb_connection {
   sb_broker *b;
-  struct sb_queue *queues; /* open handles, linked by `next` */
-  struct sb_consumer *
-      *consumers;   /* by target, SB_MAX_TARGETS of them; only the IO thread's map from bits to consumers */
-  uint32_t targets; /* none was ever used from here on */
+  struct sb_queue *queues;    /* open handles, linked by `next` */
+  struct sb_target **targets; /* SB_MAX_TARGETS chains, see sb_target.h */
+  uint32_t target_bits;       /* none was ever used from here on */
+  uint32_t target_count, next_target;
   uint64_t pending[SB_MAX_TARGETS / 64]; /* targets that have a turn to come */
   uint64_t io_token;
   uint32_t io_node, io_rotation;
   uint64_t acks_tick_ns; /* a batch of acknowledgements may wait: the IO thread looks that often, 0 = no need */
   uint32_t acks_idle;
+  /* of its channels, see sb_channel.h */
+  struct sb_deal *deals[SB_DEALS]; /* queues they consume, by a hash */
+  struct sb_channel *ready_first, *ready_last;
+  sb_half ready; /* 1: there are such. Also read without the lock, by the IO thread before it sleeps */
+  uint32_t limit, unacked;
+  bool limited, taking_turns; /* their nodes are not interested, because of `limit`; the IO thread looks afterwards */
+  bool must_grow;             /* there is no room for what is to be pulled: the IO thread asks for more */
   sb_connection_shm *shm;
   uint32_t id, record;
   sb_half closed;        /* process-local: no further use. Set under the lock, see sb_closed */
@@ -70,7 +81,7 @@ struct sb_connection {
 };
 
 /* Is also asked without the lock: by whoever armed a wake word (P6, seq_cst), or will ask again with it. */
-static inline bool sb_closed(const sb_connection *c) { return atomic_load_explicit(&c->closed, SB_SEQ_CST) != 0; }
+static inline bool sb_closed(const sb_connection *c) { return SB_LOAD(&c->closed, SB_SEQ_CST) != 0; }
 
 /* While a connection is being opened it has no holdings yet: its process slot announces for it. */
 #define SB_TOKEN_BOOT (UINT64_C(1) << 40)

@@ -1,42 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Consumers: who is told of work, and who pulls it (seed 002: setNotifyWorkDesired, notifyWork, deliverSingleMessage).
+/* Consumers: targets of the application's own, with one credit over some queues (seed 002: deliverSingleMessage).
  *
  * What: a consumer is one target over one or more queues, with one node in each. A queue tells one interested node of
  * new work; the connection of that node pulls under its credit until the queue is empty or the credit is gone.
  * Pulled messages wait in a process-local row until the application takes them. Whatever thread of the connection holds
  * its lock may pull: the IO thread when notified, or the application's thread that runs dry.
  *
- * Invariants:
- *  I30 a node that is INTERESTED or NOTIFIED has credit; one without is NOT_INTERESTED.
- *  I31 whoever leaves NOTIFIED without having emptied the queue notifies another (the baton), after flipping its own state.
- *  I32 a node of lower priority is not notified, and does not pull, while one of higher priority is interested or notified,
- *      except as a rescue.
+ * Invariants: I30 of sb_subscription.h, I31 and I32 of sb_notify.h.
  *
- * Ordering pairs:
- *  P3 publisher: append (seq_cst), then load `interested`. Consumer: CAS to INTERESTED (seq_cst), then look at the queue.
- *     At least one of them sees the other.
- *  P9 notifier: node flag, target bit, connection bit, ring, each on its own. IO thread: clears the connection's bits, then
- *     the target's, then the node's flag, then looks.
+ * Ordering pairs: P3 and P9 of sb_notify.h.
  *
- * Death (after -> state, repaired):
- *  append, before notify -> message ready, nobody told -> the reaper notifies every queue the dead had open.
- *  NOTIFIED by a dead notifier, not rung -> flags or the bounded sleep -> the sleeper reads node words when it times out.
- *  consumer dead while NOTIFIED -> REMOVED by the reaper, which passes the baton.
- *  consumer stopped while NOTIFIED -> the housekeeper notifies others after a tick (rescue).
+ * Death: rows, places and credit are process-local; nodes and what is held go with the connection.
  *
- * Concurrency: notify by anybody; the rest under the connection's lock.
+ * Concurrency: under the connection's lock.
  */
 #ifndef SB_CONSUMER_H
 #define SB_CONSUMER_H
 
-#include "sb_upkeep.h"
-#include "sb_nodes.h"
-
-typedef struct {
-  sb_queue *q;
-  uint64_t token; /* holding of the node */
-  uint32_t node;
-} sb_subscription;
+#include "sb_subscription.h"
+#include "sb_target.h"
 
 /* A message in the hands of a consumer: in the row, or with the application. */
 #define SB_ACK_WAITS UINT32_MAX
@@ -47,6 +29,7 @@ typedef struct {
 } sb_delivery;
 
 struct sb_consumer {
+  sb_target target;
   sb_connection *c;
   sb_subscription *subscriptions;
   sb_delivery *places; /* `prefetch` of them */
@@ -55,7 +38,7 @@ struct sb_consumer {
   uint64_t row_first, row_end;
   uint32_t free_place; /* plus one; 0 = none */
   uint32_t subscription_count, rotation;
-  uint32_t target, prefetch, unacked;
+  uint32_t prefetch, unacked;
   uint32_t ack_count, ack_batch;
   uint64_t ack_interval_ns, acks_due_ns;
   uint64_t delivered; /* to the application */
@@ -66,28 +49,8 @@ struct sb_consumer {
   sb_half local; /* futex of application threads that wait for the row */
   int event_fd;  /* told of deliveries when armed */
   sb_half event_armed;
-  struct sb_consumer *next_ready;
 };
 
-/* ---- the queue's side ---- */
-bool sb_consumer_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priority);
-/* Tells one interested node, the highest priority first. `rescue`: whatever is notified already. */
-bool sb_consumer_notify_one(sb_connection *c, uint32_t queue, bool rescue);
-void sb_consumer_notify_browsers(sb_connection *c, uint32_t queue);
-/* After a message became ready: wakes somebody if more is ready than is notified. */
-void sb_consumer_work_arrived(sb_queue *q);
-/* After many became ready at once: wakes as many as there is something for. */
-void sb_consumer_backlog_arrived(sb_queue *q);
-/* After places were freed: wakes a producer that waits for room, or for memory. */
-void sb_consumer_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot);
-/* The same for a producer that waits for room in the queue only. */
-void sb_consumer_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot);
-/* Wakes everybody who waits at a queue (it was closed). */
-void sb_consumer_wake_all(sb_connection *c, uint32_t queue);
-void notify_work(sb_broker *b, uint32_t node);
-
-/* ---- the consumer's side ---- */
-void set_notify_work_desired(sb_consumer *k, sb_subscription *s, bool desired);
 /* SB_OK: one message went to the row. SB_EMPTY, SB_NO_CREDIT, SB_DELETED ... : why not. */
 sb_status deliver_single_message(sb_consumer *k, sb_subscription *s);
 /* One turn: at most one message from each queue, in rotation; false when there is nothing more to do now. */

@@ -20,8 +20,16 @@ static unsigned entry_state(uint64_t e) { return (unsigned)SB_BITS(e, 0, 2); }
 static uint32_t entry_slot(uint64_t e) { return (uint32_t)SB_BITS(e, 2, 28); }
 static uint64_t entry_word(uint32_t slot, uint64_t hash) { return SB_DIR_LIVE | SB_PUT(slot, 2) | SB_PUT(hash, 30); }
 
+/* The broker whose lock this thread holds, and how many times: a change may be made of several. */
+static _Thread_local sb_broker *locked_broker;
+static _Thread_local unsigned locked_depth;
+
 sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) {
   *holder = 0;
+  if (locked_broker == b && locked_depth > 0) {
+    locked_depth++;
+    return SB_OK;
+  }
   for (;;) {
     if (pthread_mutex_trylock(&sb_topology_mutex) == 0) {
       if (sb_lock_byte(b->topology_fd, SB_LOCK_TOPOLOGY)) {
@@ -37,6 +45,8 @@ sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) 
     nanosleep(&pause, NULL);
   }
   SB_STORE(&b->header->topology_pid, (uint32_t)SB_LOAD(&b->processes[b->process].pid, SB_RELAXED), SB_RELAXED);
+  locked_broker = b;
+  locked_depth = 1;
   return SB_OK;
 }
 
@@ -52,9 +62,10 @@ void sb_topology_finish(sb_connection *c) {
     sb_directory_remove(b, slot); /* killed between closing the queue and removing its name */
   } else if (shm != NULL && intent >> 32 == SB_CHANGE_CONFIGURE && sb_queue_open(c, slot, &q, false) == SB_OK) {
     sb_settings settings = {
-        (int64_t)SB_LOAD(&h->new_settings[0], SB_RELAXED), (int64_t)SB_LOAD(&h->new_settings[1], SB_RELAXED),
-        (int64_t)SB_LOAD(&h->new_settings[2], SB_RELAXED), (uint32_t)SB_LOAD(&h->new_settings[3], SB_RELAXED),
-        (uint32_t)SB_LOAD(&h->new_settings[4], SB_RELAXED)};
+        (int64_t)SB_LOAD(&h->new_settings[0], SB_RELAXED),  (int64_t)SB_LOAD(&h->new_settings[1], SB_RELAXED),
+        (int64_t)SB_LOAD(&h->new_settings[2], SB_RELAXED),  (uint32_t)SB_LOAD(&h->new_settings[3], SB_RELAXED),
+        (uint32_t)SB_LOAD(&h->new_settings[4], SB_RELAXED), SB_LOAD(&h->new_settings[6], SB_RELAXED),
+        SB_LOAD(&h->new_settings[7], SB_RELAXED)};
     sb_directory_configure(&q, &settings, SB_LOAD(&h->new_settings[5], SB_RELAXED) != 0);
     sb_queue_leave(&q);
   }
@@ -63,6 +74,10 @@ void sb_topology_finish(sb_connection *c) {
 
 void sb_topology_unlock(sb_broker *b) {
   SB_STORE(&b->header->topology_intent, 0, SB_RELEASE);
+  if (--locked_depth > 0) {
+    return;
+  }
+  locked_broker = NULL;
   SB_STORE(&b->header->topology_pid, 0u, SB_RELAXED);
   (void)SB_ADD(&b->header->topology_epoch, 1, SB_ACQ_REL);
   sb_unlock_byte(b->topology_fd, SB_LOCK_TOPOLOGY);
@@ -95,15 +110,18 @@ void sb_directory_apply(sb_queue_shm *q, const sb_settings *s) {
   SB_STORE(&q->max_length, s->max_length, SB_RELAXED);
   SB_STORE(&q->max_bytes, s->max_bytes, SB_RELAXED);
   SB_STORE(&q->overflow, s->overflow, SB_RELAXED);
-  SB_STORE(&q->flags, s->flags, SB_RELAXED);
+  SB_STORE(&q->message_ttl_ms, s->message_ttl_ms, SB_RELAXED);
+  SB_STORE(&q->expires_ms, s->expires_ms, SB_RELAXED);
+  SB_STORE(&q->flags, s->flags, SB_RELEASE); /* after the times that two of them switch on */
   SB_STORE(&q->ring_size, s->ring_size, SB_RELEASE);
 }
 
 void sb_directory_configure(sb_queue *q, const sb_settings *s, bool trim) {
   sb_header_shm *h = q->c->b->header;
-  const uint64_t words[6] = {
-      (uint64_t)s->ring_size, (uint64_t)s->max_length, (uint64_t)s->max_bytes, s->overflow, s->flags, trim};
-  for (unsigned i = 0; i < 6; i++) {
+  const uint64_t words[8] = {
+      (uint64_t)s->ring_size,      (uint64_t)s->max_length, (uint64_t)s->max_bytes, s->overflow, s->flags, trim,
+      s->message_ttl_ms, s->expires_ms};
+  for (unsigned i = 0; i < 8; i++) {
     SB_STORE(&h->new_settings[i], words[i], SB_RELAXED);
   }
   SB_STORE(&h->topology_intent, sb_topology_word(SB_CHANGE_CONFIGURE, q->slot), SB_RELEASE);
@@ -123,9 +141,10 @@ void sb_directory_configure(sb_queue *q, const sb_settings *s, bool trim) {
   sb_consumer_wake_all(q->c, q->slot); /* there may be room now, or what somebody waits with is too large now */
 }
 
-static void start(sb_queue_shm *q, const char *name, uint32_t length, const sb_settings *settings) {
+static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t length, const sb_settings *settings) {
   uint64_t base = SB_LOAD(&q->base, SB_RELAXED); /* of this object: positions go on where its last life ended (I4) */
   sb_directory_apply(q, settings);
+  sb_lifetime_own(q, c);
   SB_STORE(&q->tracking, settings->ring_size >= 0 || settings->max_length >= 0 || settings->max_bytes >= 0, SB_RELAXED);
   SB_STORE(&q->ledgers, 0u, SB_RELAXED);
   SB_STORE(&q->levels, 0u, SB_RELAXED);
@@ -146,6 +165,8 @@ static void start(sb_queue_shm *q, const char *name, uint32_t length, const sb_s
   SB_STORE(&q->rescues, 0, SB_RELAXED);
   SB_STORE(&q->exclusive, 0, SB_RELAXED);
   SB_STORE(&q->created_ns, sb_wall_ns(), SB_RELAXED);
+  SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED);
+  SB_STORE(&q->had_consumer, 0u, SB_RELAXED);
   memset(q->name, 0, sizeof q->name);
   memcpy(q->name, name, length);
   SB_STORE(&q->name_length, length, SB_RELAXED);
@@ -164,7 +185,7 @@ sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t lengt
   if (status != SB_OK) {
     return status;
   }
-  start(sb_slot_at(b, *slot), name, length, settings);
+  start(c, sb_slot_at(b, *slot), name, length, settings);
   SB_CRASHPOINT("directory.queue.ready");
   for (uint32_t i = 0; i < SB_DIRECTORY_SIZE; i++) {
     sb_word *word = &b->directory[(hash + i) % SB_DIRECTORY_SIZE];

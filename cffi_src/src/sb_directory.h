@@ -17,7 +17,7 @@
 #ifndef SB_DIRECTORY_H
 #define SB_DIRECTORY_H
 
-#include "sb_consumer.h"
+#include "sb_lifetime.h"
 
 sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder);
 /* With the lock: finishes what its last holder was killed in the middle of. */

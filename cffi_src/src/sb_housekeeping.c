@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_housekeeping.h"
 
+#include "sb_lifetime.h"
 #include "sb_liveness.h"
 #include "sb_wait.h"
 
@@ -78,11 +79,25 @@ bool sb_housekeeping_rests(const sb_queue_memory *memory) {
   return memory->quiet_ticks >= REST_TICKS && memory->wrong_ticks == 0;
 }
 
+/* Whoever should have ended it was killed before; or it expired. */
+static bool end_if_over(sb_connection *by, uint32_t slot, const sb_queue_shm *shm) {
+  sb_queue q;
+  bool ended = false;
+  if (sb_lifetime_over(by->b, shm, 0) && sb_queue_open(by, slot, &q, false) == SB_OK) {
+    ended = sb_lifetime_end(&q, 0);
+    sb_queue_leave(&q);
+  }
+  return ended;
+}
+
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory) {
   sb_queue_shm *q = sb_slab_object(by->b, slot, SB_KIND_QUEUE);
   sb_ring r;
   if (q == NULL || !sb_ring_open(by->b, slot, SB_RING_CELLS, &r) ||
       SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_OPEN) {
+    return;
+  }
+  if (end_if_over(by, slot, q)) {
     return;
   }
   uint64_t last_take = SB_LOAD(&q->last_take, SB_RELAXED), tail = SB_LOAD(&q->tail, SB_RELAXED);

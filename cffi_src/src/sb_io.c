@@ -26,12 +26,6 @@ sb_status sb_io_prepare(sb_connection *c) {
   return SB_OK;
 }
 
-void sb_io_ring(sb_connection *c) {
-  if (c->io_node != 0) {
-    (void)sb_wake_ring(&((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake);
-  }
-}
-
 /* P9: the connection's bits, then the targets'; the node's flag is cleared in the turn. */
 static bool collect(sb_connection *c) {
   uint64_t words = SB_SWAP(&c->shm->work, 0, SB_SEQ_CST);
@@ -45,38 +39,52 @@ static bool collect(sb_connection *c) {
   return false;
 }
 
-/* The next pending target after the last one that had a turn. */
-static sb_consumer *next_target(sb_connection *c) {
+/* Those of the next pending bit after the last ones that had a turn. */
+static sb_target *next_targets(sb_connection *c) {
   for (uint32_t k = 0; k <= WORDS; k++) {
     uint32_t from = (c->io_rotation + 1) % SB_MAX_TARGETS, w = (from / 64 + k) % WORDS;
     uint64_t bits = c->pending[w];
     if (k == 0) bits &= ~UINT64_C(0) << (from % 64);
     if (bits != 0) {
       c->io_rotation = w * 64 + (uint32_t)__builtin_ctzll(bits);
-      return c->consumers[c->io_rotation];
+      return c->targets[c->io_rotation];
     }
   }
   return NULL;
 }
 
+static sb_consumer *consumer_of(sb_target *t) { return (sb_consumer *)(void *)t; /* its first member */ }
+static sb_channel *channel_of(sb_target *t) { return (sb_channel *)(void *)t; }
+
+static bool turns_of(sb_target *t) {
+  bool more = false;
+  for (; t != NULL; t = t->next) {
+    more = (t->is_channel ? sb_channel_turn(channel_of(t)) : sb_consumer_turn(consumer_of(t))) || more;
+  }
+  return more;
+}
+
 static bool some_turns(sb_connection *c) {
   bool more = collect(c);
-  for (unsigned turn = 0; more && turn < TURNS_PER_LOCK; turn++) {
-    sb_consumer *k = next_target(c);
-    uint32_t target = c->io_rotation;
-    if (k == NULL || !sb_consumer_turn(k)) {
-      c->pending[target / 64] &= ~(UINT64_C(1) << (target % 64));
+  c->taking_turns = true;
+  for (unsigned turn = 0; more && !c->must_grow && turn < TURNS_PER_LOCK; turn++) {
+    sb_target *first = next_targets(c);
+    uint32_t bit = c->io_rotation;
+    if (!turns_of(first)) {
+      c->pending[bit / 64] &= ~(UINT64_C(1) << (bit % 64));
     }
     more = collect(c);
   }
+  c->taking_turns = false;
   return more;
 }
 
 /* A sleeper whose wait timed out believes no flag: it reads node words and queues. */
 static void look_everywhere(sb_connection *c) {
-  for (uint32_t t = 0; t < c->targets; t++) {
-    if (c->consumers[t] != NULL && sb_consumer_wants_work(c->consumers[t])) {
-      c->pending[t / 64] |= UINT64_C(1) << (t % 64);
+  for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
+    uint32_t bit = t->number % SB_MAX_TARGETS;
+    if (t->is_channel ? sb_channel_wants_work(channel_of(t)) : sb_consumer_wants_work(consumer_of(t))) {
+      c->pending[bit / 64] |= UINT64_C(1) << (bit % 64);
     }
   }
 }
@@ -96,8 +104,8 @@ static bool is_lowest(sb_broker *b) {
 static void send_old_acks(sb_connection *c) {
   uint64_t now = sb_now_ns();
   bool waiting = false;
-  for (uint32_t t = 0; t < c->targets; t++) {
-    sb_consumer *k = c->consumers[t];
+  for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
+    sb_consumer *k = t->is_channel ? NULL : consumer_of(t);
     if (k != NULL && k->ack_count > 0) {
       waiting = true;
       if (now >= k->acks_due_ns) sb_consumer_flush(k);
@@ -125,23 +133,28 @@ sb_status sb_io_run(sb_connection *c) {
     bool more = !sb_closed(c) && some_turns(c);
     if (!sb_closed(c) && c->acks_tick_ns != 0) send_old_acks(c);
     uint64_t tick = c->acks_tick_ns;
+    bool ready = c->ready_first != NULL, must_grow = c->must_grow;
+    c->must_grow = false;
     sb_unlock(&c->lock);
     if (sb_closed(c)) {
       return SB_CLOSED;
+    }
+    if (ready || must_grow) {
+      return ready ? SB_READY : SB_GROW;
     }
     if (more) {
       continue;
     }
     uint32_t armed = sb_wake_arm(wake); /* P6 */
-    if (SB_LOAD(&c->shm->work, SB_SEQ_CST) != 0 || sb_closed(c)) {
+    if (SB_LOAD(&c->shm->work, SB_SEQ_CST) != 0 || SB_LOAD(&c->ready, SB_SEQ_CST) != 0 || sb_closed(c)) {
       sb_wake_disarm(wake);
       continue;
     }
     if (SB_LOAD(&c->b->header->closing, SB_ACQUIRE) != 0) {
       sb_wake_disarm(wake);
       sb_lock(&c->lock);
-      for (uint32_t t = 0; t < c->targets; t++) { /* whoever waits in a consumer has to be told */
-        if (c->consumers[t] != NULL) sb_consumer_signal(c->consumers[t]);
+      for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
+        if (!t->is_channel) sb_consumer_signal(consumer_of(t)); /* whoever waits in a consumer has to be told */
       }
       sb_unlock(&c->lock);
       return SB_STOPPING;

@@ -9,7 +9,7 @@
  *
  * Invariants: P9's order (connection, target, node, then look) lives here and in sb_consumer.c.
  *
- * Ordering pairs: P6 and P9.
+ * Ordering pairs: P6 and P9. Before it sleeps it looks at `work`, `closed` and `ready`.
  *
  * Death: nothing here is shared but the flags; a dead connection's flags go with its record.
  *
@@ -18,13 +18,13 @@
 #ifndef SB_IO_H
 #define SB_IO_H
 
+#include "sb_channel.h"
 #include "sb_recover.h"
 
 sb_status sb_io_prepare(sb_connection *c);
 /* Runs until the connection closes (SB_CLOSED), the broker is being stopped (SB_STOPPING), its housekeeper is missing
- * (SB_NO_HOUSEKEEPER). */
+ * (SB_NO_HOUSEKEEPER), a channel is to be handed over (SB_READY), or there is no room for what a channel is to pull (SB_GROW). */
 sb_status sb_io_run(sb_connection *c);
-void sb_io_ring(sb_connection *c);
 bool sb_io_housekeeper_missing(sb_connection *c);
 
 #endif

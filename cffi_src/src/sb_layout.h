@@ -23,8 +23,6 @@
 #include "sb_atomic.h"
 
 #define SB_MAGIC UINT64_C(0x72656b6f72626d68) /* "hmbroker" */
-#define SB_LAYOUT_MAJOR 1u
-#define SB_LAYOUT_MINOR 0u
 
 #define SB_UNIT 256u
 #define SB_CHUNK_BYTES (UINT64_C(2) << 20)
@@ -263,6 +261,7 @@ typedef struct {
   sb_word housekeeper_ticks;
   sb_word topology_epoch;
   sb_word topology_intent; /* 32 slot of the queue | 1: being deleted, 2: being configured */
+  sb_word journal;         /* of exchanges and bindings: 16 number of its file | 48 bytes of it that count */
   sb_half topology_pid, queue_count;
   sb_half memory_waiting, reserved0;
   alignas(64) sb_word memory_root; /* list of nodes that wait for memory */
@@ -273,7 +272,8 @@ typedef struct {
   sb_half spinners, reserved1; /* changes often: not in a line that every call reads */
   char name[SB_BROKER_NAME_MAX + 64];
   alignas(64) sb_word
-      new_settings[6]; /* of the queue being configured: ring_size, max_length, max_bytes, overflow, flags, trim */
+      new_settings[8]; /* of the queue being configured: ring_size, max_length, max_bytes, overflow, flags, trim,
+                          message_ttl_ms, expires_ms */
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
 
@@ -306,7 +306,8 @@ typedef struct {
   uint8_t priority;
   uint8_t flags;
   uint32_t units;
-  uint32_t targets; /* how many queues it was put into in one commit; 0 like 1 */
+  uint16_t exchange_length; /* the name of the exchange comes first, then the key, then the properties */
+  uint16_t targets; /* how many queues it was put into in one commit; 0 like 1 */
   uint32_t reserved;
 } sb_message_shm;
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
@@ -362,10 +363,6 @@ enum {
 };
 
 enum { SB_OVERFLOW_BLOCK = 0, SB_OVERFLOW_DROP = 1, SB_OVERFLOW_DROP_HEAD = 2, SB_OVERFLOW_REJECT = 3 };
-#define SB_QUEUE_PAUSED 1u
-#define SB_QUEUE_DURABLE 2u
-#define SB_QUEUE_EXCLUSIVE 4u
-#define SB_QUEUE_AUTO_DELETE 8u
 
 typedef struct {
   /* read by everybody, written by configuration */
@@ -398,9 +395,12 @@ typedef struct {
   sb_word exclusive; /* node slot | epoch of the exclusive consumer */
   alignas(64) sb_ring_shm all;
   sb_ring_shm non_acquiring_list, not_interested_list, room, schedule;
-  sb_word created_ns, expires_ns;
-  sb_half name_length, owner_connection;
+  sb_word created_ns;
+  sb_half name_length, owner_connection; /* of an exclusive queue: whose it is, and the low bits of that one's epoch */
   sb_word owner_epoch;
+  sb_word message_ttl_ms, expires_ms; /* count if their flags say so */
+  sb_word used_ns;                    /* CLOCK_MONOTONIC: when it was last declared, read or consumed */
+  sb_half had_consumer, reserved2;
   char name[SB_NAME_MAX + 1];
 } sb_queue_shm;
 _Static_assert(sizeof(sb_queue_shm) <= 3 * SB_UNIT, "queue");
@@ -420,6 +420,7 @@ _Static_assert(sizeof(sb_level_shm) <= SB_UNIT, "level");
 #define SB_NODE_ROOM 4u    /* waits for room in the queue or for memory, not for messages */
 #define SB_NODE_BROWSER 8u
 #define SB_NODE_MEMORY 16u  /* ... and it is memory of the broker that it waits for */
+#define SB_NODE_MEMBER 64u  /* of a channel, which may have several at one queue */
 #define SB_NODE_RESCUED 32u /* notified by the housekeeper: takes a message although better consumers exist */
 
 /* A consumer of one queue, or a call that waits. Owned by its connection: ALLOC for its whole life. */

@@ -20,7 +20,7 @@ static void after_fork_in_child(void) {
   pthread_mutex_init(&sb_topology_mutex, NULL); /* another thread of the parent may have held them */
   pthread_mutex_init(&sb_connect_mutex, NULL);
   for (int i = 0; i < SB_MAX_ATTACHED; i++) {
-    sb_broker *b = atomic_load_explicit(&attached[i], SB_RELAXED);
+    sb_broker *b = SB_LOAD(&attached[i], SB_RELAXED);
     if (b != NULL) {
       if (b->lock_fd >= 0) close(b->lock_fd);
       if (b->topology_fd >= 0) close(b->topology_fd);
@@ -137,7 +137,7 @@ sb_status sb_liveness_attach(sb_broker *b) {
     b->process = i;
     for (int a = 0; a < SB_MAX_ATTACHED; a++) {
       sb_broker *none = NULL;
-      if (atomic_compare_exchange_strong_explicit(&attached[a], &none, b, SB_RELAXED, SB_RELAXED)) {
+      if (SB_CAS(&attached[a], &none, b, SB_ACQUIRE)) {
         break;
       }
     }
@@ -149,7 +149,7 @@ sb_status sb_liveness_attach(sb_broker *b) {
 void sb_liveness_detach(sb_broker *b) {
   for (int a = 0; a < SB_MAX_ATTACHED; a++) {
     sb_broker *mine = b;
-    (void)atomic_compare_exchange_strong_explicit(&attached[a], &mine, (sb_broker *)NULL, SB_RELAXED, SB_RELAXED);
+    (void)SB_CAS(&attached[a], &mine, (sb_broker *)NULL, SB_ACQUIRE);
   }
   if (b->lock_fd >= 0 && b->guard != NULL && !sb_forked(b) && b->process < SB_MAX_PROCESSES) {
     sb_process_shm *p = &b->processes[b->process];

@@ -198,7 +198,9 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
     status = sb_chunk_may_grow(b) ? SB_GROW : SB_NO_MEMORY; /* its list had no page to go to */
   }
   if (status == SB_OK && (flags & SB_NODE_COUNTED) != 0) {
-    (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(b, queue))->consumers, 1, SB_SEQ_CST);
+    sb_queue_shm *q = sb_slot_at(b, queue);
+    (void)SB_ADD(&q->consumers, 1, SB_SEQ_CST);
+    SB_STORE(&q->had_consumer, 1u, SB_RELEASE); /* after it was counted: an auto-delete queue is not unused now */
   }
   if (status != SB_OK) {
     SB_STORE(&n->word, sb_node_word(SB_NODE_REMOVED, 0, sb_node_epoch(SB_LOAD(&n->word, SB_RELAXED)) + 2), SB_RELEASE);
@@ -218,6 +220,7 @@ void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token) {
   bool was = sb_node_move(c, slot, SB_ANY_STATE, SB_NODE_REMOVED);
   sb_queue_shm *q = sb_slab_object(b, SB_LOAD(&n->queue, SB_RELAXED), SB_KIND_QUEUE);
   if (was && (flags & SB_NODE_COUNTED) != 0 && q != NULL) {
+    SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* it was used until now */
     (void)SB_SUB(&q->consumers, 1, SB_SEQ_CST);
   }
   if (!was) { /* killed while it was being registered: entries of the next epoch must die too */

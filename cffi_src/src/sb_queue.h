@@ -48,7 +48,8 @@
 struct sb_queue {
   sb_connection *c;
   struct sb_queue *next;
-  uint32_t busy; /* reservations, puts that copy without the lock, threads that wait: it must not be left meanwhile */
+  uint32_t busy; /* reservations, puts that copy without the lock, threads that wait, consumers of channels: it must not
+                    be left meanwhile */
   bool orphaned; /* nobody calls with it any more, but messages of it are held: it goes with the connection */
   sb_queue_shm *shm;
   sb_ledger_shm *ledger;

@@ -4,6 +4,7 @@
 #include "sb_commit.h"
 #include "sb_directory.h"
 #include "sb_judge.h"
+#include "sb_lifetime.h"
 #include "sb_liveness.h"
 #include "sb_slab.h"
 #include "sb_view.h"
@@ -162,12 +163,13 @@ static void visit_cells(sb_walk *w, uint64_t what, uint64_t where) {
   }
 }
 
-static void recover(sb_queue *q) {
+static void recover(sb_queue *q, unsigned dead) {
   sb_connection *by = q->c;
   (void)sb_queue_resolve_closing(by->b, by, q->shm, &q->ring,
                                  sb_ring_exact_tail(by->b, &q->ring)); /* of a killed deleter */
   (void)sb_upkeep_reconcile(by->b, q->shm);
   (void)sb_nodes_recount(by->b, q->slot, false);
+  if (SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) (void)sb_lifetime_end(q, dead);
   if (sb_queue_is_open(q) && SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) {
     (void)sb_limits_enforce(q); /* the debt of a producer killed between insert and eviction */
     (void)sb_ring_exact_tail(by->b, &q->ring);
@@ -190,7 +192,7 @@ static void visit_ledgers(sb_walk *w, uint64_t what, uint64_t where) {
   sb_queue q; /* ours from here on: killed now, we leave it to our own reaper to go on */
   if (sb_queue_inherit(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l, w->id) == SB_OK) {
     SB_CRASHPOINT("recover.ledger.inherited");
-    recover(&q);
+    recover(&q, w->id);
     sb_queue_leave(&q);
   } else {
     disown(w, (uint32_t)where); /* its queue is gone, or there is no memory for a holding: a tick does the rest */
@@ -200,7 +202,7 @@ static void visit_ledgers(sb_walk *w, uint64_t what, uint64_t where) {
 void sb_recover_queue(sb_connection *by, uint32_t slot) {
   sb_queue q;
   if (sb_queue_open(by, slot, &q, true) == SB_OK) {
-    recover(&q);
+    recover(&q, 0);
     sb_queue_leave(&q);
   }
 }

@@ -221,8 +221,3 @@ void sb_segment_detach(sb_broker *b) {
   if (b->base != NULL) munmap(b->base, SB_SEGMENT0_BYTES);
   b->arena = b->meta = b->base = NULL;
 }
-
-bool sb_segment_valid(const sb_broker *b) {
-  return header_is_ours(b->header) &&
-         SB_LOAD(&b->header->segments, SB_ACQUIRE) >= SB_LOAD(&b->mapped_segments, SB_RELAXED);
-}

@@ -64,7 +64,6 @@ void sb_segment_detach(sb_broker *b);
 sb_status sb_segment_map(sb_broker *b);
 /* Tells everybody that segment `number` exists now. */
 void sb_segment_announce(sb_broker *b, uint32_t number);
-bool sb_segment_valid(const sb_broker *b);
 
 static inline bool sb_slot_in_range(const sb_broker *b, uint32_t slot) {
   return slot / SB_CHUNK_UNITS < b->chunk_limit;

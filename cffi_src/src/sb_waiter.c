@@ -61,10 +61,10 @@ static bool room_there(sb_queue *q, uint64_t bytes, sb_leaf_ref *leaf) {
 
 static long cores(void) {
   static _Atomic long known; /* relaxed: whoever asks first, all get the same answer */
-  long n = atomic_load_explicit(&known, SB_RELAXED);
+  long n = SB_LOAD(&known, SB_RELAXED);
   if (n == 0) {
     n = sysconf(_SC_NPROCESSORS_ONLN);
-    atomic_store_explicit(&known, n, SB_RELAXED);
+    SB_STORE(&known, n, SB_RELAXED);
   }
   return n;
 }
@@ -93,8 +93,8 @@ static bool spin(sb_queue *q, wish fulfilled, uint64_t bytes, uint64_t end_ns) {
 /* Whoever waits in the list is served first: nobody looks for a message out of turn. */
 static bool others_wait(const sb_queue *q) { return SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0; }
 
-static uint32_t spin_ns(const sb_queue *q) { return atomic_load_explicit(&q->spin_ns, SB_RELAXED); }
-static void spin_next(sb_queue *q, uint32_t ns) { atomic_store_explicit(&q->spin_ns, ns, SB_RELAXED); }
+static uint32_t spin_ns(const sb_queue *q) { return SB_LOAD(&q->spin_ns, SB_RELAXED); }
+static void spin_next(sb_queue *q, uint32_t ns) { SB_STORE(&q->spin_ns, ns, SB_RELAXED); }
 
 /* A queue where it never helps stops trying. */
 static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
@@ -109,10 +109,11 @@ static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
   return found;
 }
 
-static sb_status try_take(sb_queue *q, sb_taken *t) {
+static sb_status try_take(sb_queue *q, const sb_half *ended, sb_taken *t) {
   uint64_t token;
   bool stopping = SB_LOAD(&q->c->b->header->closing, SB_ACQUIRE) != 0;
-  sb_status status = sb_closed(q->c) ? SB_CLOSED : stopping ? SB_STOPPING : sb_holding_take(q->c, &token);
+  bool closed = sb_closed(q->c) || (ended != NULL && SB_LOAD(ended, SB_SEQ_CST) != 0); /* P6: after arming */
+  sb_status status = closed ? SB_CLOSED : stopping ? SB_STOPPING : sb_holding_take(q->c, &token);
   if (status == SB_OK) {
     status = sb_queue_acquire(q, token, t);
     if (status != SB_OK) {
@@ -152,16 +153,16 @@ sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t) {
     return SB_EMPTY;
   }
   sb_lock(&q->c->lock);
-  sb_status status = try_take(q, t);
+  sb_status status = try_take(q, NULL, t);
   sb_unlock(&q->c->lock);
   return status;
 }
 
-sb_status sb_waiter_get(sb_queue *q, sb_wait *w, sb_taken *t) {
+sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken *t) {
   sb_connection *c = q->c;
   if (w->node == 0 && !others_wait(q) && spin_for_message(q, w->deadline_ns)) {
     sb_lock(&c->lock);
-    sb_status status = try_take(q, t);
+    sb_status status = try_take(q, ended, t);
     sb_unlock(&c->lock);
     if (status != SB_EMPTY) {
       return status;
@@ -186,9 +187,9 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, sb_taken *t) {
       status = sb_chunk_may_grow(c->b) ? SB_GROW : SB_NO_MEMORY; /* no page for its list: nobody would ever wake us */
       break;
     }
-    status = try_take(q, t); /* P3: INTERESTED first, then look */
+    status = try_take(q, ended, t); /* P3: INTERESTED first, then look */
     if (status == SB_EMPTY && sb_queue_ready(q->c->b, q->shm) > 0 && sb_upkeep_rescan(q) > 0) {
-      status = try_take(q, t);
+      status = try_take(q, ended, t);
     }
     if (status == SB_EMPTY && interrupted) status = SB_INTERRUPTED;
     if (status == SB_EMPTY && sb_now_ns() >= until) status = until == w->deadline_ns ? SB_TIMEOUT : SB_TICK;

@@ -20,8 +20,9 @@
 
 /* Waits for a message and takes it; SB_TIMEOUT at the deadline, SB_INTERRUPTED on a signal, SB_DELETED, SB_CLOSED.
  * SB_TICK at `look_ns`: the caller looks around and calls again, or ends the wait. Its node stays where it is in the
- * list meanwhile, so that who waits longest is still served first. */
-sb_status sb_waiter_get(sb_queue *q, sb_wait *w, sb_taken *t);
+ * list meanwhile, so that who waits longest is still served first. `ended` becomes 1 when the wait is to end with SB_CLOSED,
+ * and then its node is rung; NULL: only with the connection. */
+sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken *t);
 /* Looks for a message for a moment, if the last ones came soon; SB_EMPTY when none came, or it is not worth it. */
 sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t);
 /* Lock held. Gives the place up, if there is one. */

@@ -44,7 +44,8 @@ class Attachment:
             raise exceptions.BrokerNotFound(404, f"NOT_FOUND - no broker {self.name!r}")
         if status[0] == library.LAYOUT:
             text = (
-                f"broker {self.name!r} has layout {major[0]}.{minor[0]}, this version of shmbroker reads layout 1.0: "
+                f"broker {self.name!r} has layout {major[0]}.{minor[0]}, "
+                f"this version of shmbroker reads layout {slow.SB_LAYOUT_MAJOR}.{slow.SB_LAYOUT_MINOR}: "
                 "its shared memory was made by another version, is truncated, or is not a broker's"
             )
             raise exceptions.LayoutMismatch(text=text)

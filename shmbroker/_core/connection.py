@@ -59,7 +59,9 @@ class CoreConnection:
         self._calls_lock = threading.RLock()  # a view may end, by the garbage collector, while we hold it
         self._io: threading.Thread | None = None
         self.on_stopping: Callable[[], None] = lambda: None
+        self.on_ready: Callable[[int], None] = lambda _: None
         self.on_housekeeper_missing: Callable[[], None] = lambda: None
+        self.on_ready: Callable[[int], None] = lambda _: None  # a channel is to be handed over: what it was opened with
         try:
             if self.attachment.facts().closing:
                 library.raise_for(library.STOPPING)
@@ -137,13 +139,28 @@ class CoreConnection:
                 status = int(slow.sb_connection_run_io(self.handle))
                 if status == library.NO_HOUSEKEEPER:
                     self.on_housekeeper_missing()
+                elif status == library.READY:
+                    while number := slow.sb_next_ready(self.handle):
+                        self.on_ready(int(number))
                 elif status == library.STOPPING:
                     self.on_stopping()
                     return
+                elif status == library.READY:
+                    while user := int(slow.sb_next_ready(self.handle)):
+                        self.on_ready(user)
+                elif status == library.GROW:
+                    self.attachment.grow()
                 else:
                     return
         finally:
             self.leave()
+
+    @guarded
+    def limit(self, prefetch: int) -> None:
+        """How many messages the consumers of all its channels may have unacked; 0 = as many as there are."""
+        status = slow.sb_connection_limit(self.handle, prefetch)
+        if status != library.OK:
+            library.raise_for(status, "the connection")
 
     # ---- closing ----
 
@@ -192,6 +209,11 @@ class CoreConnection:
             slow.sb_free_connection(handle)  # only now: a thread may have been about to call with it
         # otherwise views of its messages live on: so does its record, until the process ends
 
+    @guarded
+    def limit(self, prefetch: int) -> None:
+        """How many messages of all channels' consumers may be unacknowledged; 0 = any number."""
+        slow.sb_connection_limit(self.handle, prefetch)
+
     # ---- facts ----
 
     @guarded
@@ -204,6 +226,17 @@ class CoreConnection:
         if status != library.OK:
             library.raise_for(status, f"queue {name!r}")
         return int(slot[0])
+
+    @guarded
+    def touch(self, slot: int) -> None:
+        """A queue was declared once more: one that expires lives on."""
+        slow.sb_touch(self.handle, slot)
+
+    def queue_incarnation(self, name: str) -> int:
+        """What tells the queue that has a name now from earlier ones; 0 = there is none."""
+        slot = self.queue_slot(name)
+        facts = self.queue_facts(slot) if slot else None
+        return 0 if facts is None else int(facts.incarnation)
 
     @guarded
     def queue_slots(self) -> list[int]:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from shmbroker import _native, _native_fast, exceptions
 from shmbroker._native_message import Batch as Batch  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Messages as Messages  # noqa: PLC0414 - for the layers above
+from shmbroker._native_message import Publisher as Publisher  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Putter as Putter  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Record as Record  # noqa: PLC0414 - for the layers above
+from shmbroker._native_message import Route as Route  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Taker as Taker  # noqa: PLC0414 - for the layers above
 
 if TYPE_CHECKING:
@@ -51,7 +53,12 @@ NOT_EMPTY: int = slow.SB_NOT_EMPTY
 NO_HOUSEKEEPER: int = slow.SB_NO_HOUSEKEEPER
 LAYOUT: int = slow.SB_LAYOUT
 TICK: int = slow.SB_TICK
+READY: int = slow.SB_READY
 FORKED: int = slow.SB_FORKED
+ACCESS: int = slow.SB_ACCESS
+READY: int = slow.SB_READY
+
+OF_QUEUE, OF_CONSUMER, OF_CHANNEL = range(3)  # what a Taker is given the address of
 
 
 def deadline(timeout: float | None) -> int:

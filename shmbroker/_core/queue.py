@@ -19,14 +19,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
-PAUSED = 1
+PAUSED: int = slow.SB_QUEUE_PAUSED
+_TTL, _EXPIRES = slow.SB_QUEUE_TTL, slow.SB_QUEUE_EXPIRES
+_FLAGS = {
+    "durable": slow.SB_QUEUE_DURABLE,
+    "exclusive": slow.SB_QUEUE_EXCLUSIVE,
+    "auto_delete": slow.SB_QUEUE_AUTO_DELETE,
+    "single_active_consumer": slow.SB_QUEUE_SINGLE_ACTIVE,
+}
 
 
 class PutOptions:
     """Options of a put in the core's form; kept alive as long as the call."""
 
-    def __init__(self, ttl: float, delay: float, priority: int, key: bytes, properties: bytes) -> None:
+    def __init__(
+        self, ttl: float, delay: float, priority: int, key: bytes, properties: bytes, exchange: bytes = b""
+    ) -> None:
         self.key, self.properties = key, properties
+        self._exchange = ffi.from_buffer("char[]", exchange)
         self._key = ffi.from_buffer("char[]", key)
         self._properties = ffi.from_buffer("char[]", properties)
         self.pointer = ffi.new("sb_put_options *")
@@ -35,6 +45,7 @@ class PutOptions:
         self.pointer.priority = priority
         self.pointer.key, self.pointer.key_length = self._key, len(key)
         self.pointer.properties, self.pointer.properties_length = self._properties, len(properties)
+        self.pointer.exchange, self.pointer.exchange_length = self._exchange, len(exchange)
         self.address = int(ffi.cast("uintptr_t", self.pointer))
 
 
@@ -42,14 +53,28 @@ NO_OPTIONS = PutOptions(0, 0, 0, b"", b"")
 
 
 def settings_of(facts: Any) -> tuple[QueueSettings, int]:  # noqa: ANN401
-    """Settings and flags of a queue from its facts."""
+    """Settings of a queue from its facts, and its flag PAUSED."""
     found = facts.settings
-    overflow = OVERFLOWS[found.overflow] if found.overflow < len(OVERFLOWS) else "block"
-    return QueueSettings(found.ring_size, found.max_length, found.max_bytes, overflow), int(found.flags)
+    settings = QueueSettings(
+        ring_size=found.ring_size,
+        max_length=found.max_length,
+        max_bytes=found.max_bytes,
+        overflow=OVERFLOWS[found.overflow] if found.overflow < len(OVERFLOWS) else "block",
+        message_ttl=found.message_ttl_ms / 1000 if found.flags & _TTL else None,
+        expires=found.expires_ms / 1000 if found.flags & _EXPIRES else None,
+        **{name: bool(found.flags & flag) for name, flag in _FLAGS.items()},
+    )
+    return settings, int(found.flags) & PAUSED
 
 
 def _core_settings(settings: QueueSettings, flags: int) -> Any:  # noqa: ANN401
     pointer = ffi.new("sb_settings *")
+    for name, flag in _FLAGS.items():
+        flags |= flag if getattr(settings, name) else 0
+    if settings.message_ttl is not None:
+        flags, pointer.message_ttl_ms = flags | _TTL, round(settings.message_ttl * 1000)
+    if settings.expires is not None:
+        flags, pointer.expires_ms = flags | _EXPIRES, max(1, round(settings.expires * 1000))
     pointer.ring_size, pointer.max_length, pointer.max_bytes = (
         settings.ring_size,
         settings.max_length,
@@ -113,6 +138,9 @@ class CoreQueue:
         self.handle: Any = handle
         self.address = int(ffi.cast("uintptr_t", handle))
         near = library.as_fast(handle, "sb_queue *")
+        facts = connection.queue_facts(slot)
+        self.incarnation = 0 if facts is None else int(facts.incarnation)
+        self.exclusive = facts is not None and bool(facts.settings.flags & slow.SB_QUEUE_EXCLUSIVE)
         self.settle: Callable[[bytes, int], int] = functools.partial(fast.sb_settle, near)
         self.length: Callable[[], int] = functools.partial(fast.sb_length, near)
 

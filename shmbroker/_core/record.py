@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the core writes for a message: a fixed front of 64 bytes, then key, properties and (up to 4 KiB) the body."""
+"""What the core writes for a message: a fixed front of 64 bytes, then the names of exchange and key, properties, body.
+
+The body follows up to 4 KiB; a longer one stays where it is.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import NamedTuple
 SIZE = 64
 INLINE = 4096
 BUFFER = SIZE + 65536 + INLINE
-_FRONT = struct.Struct("<QQQQQQIIHBBI")
+_FRONT = struct.Struct("<QQQQQQIIHBBHBB")
 _NOWHERE = bytes(8)
 
 
@@ -28,6 +31,13 @@ class Front(NamedTuple):
     redelivered: int
     priority: int
     subscription: int
+    exchange_length: int
+    settled: int
+
+    @property
+    def key_start(self) -> int:
+        """Where the key begins."""
+        return SIZE + self.exchange_length
 
 
 def front(record: bytes) -> Front:

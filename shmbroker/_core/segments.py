@@ -35,6 +35,8 @@ _GROUP = 0o060
 _PATH = re.compile(r"/shmbroker-(0|[1-9]\d*)\.[A-Za-z0-9_-]+\Z")
 AUTOMATIC = "automatic housekeeper"
 """The name of the connection of a housekeeper that a client started for itself."""
+JOURNALS = ("journal-0", "journal-1")
+"""The files of exchanges and bindings: one is in use, the other one is where it is written anew."""
 _PATIENCE_SECONDS = 1.0
 
 
@@ -105,10 +107,12 @@ def _room() -> tuple[int, int]:
     return stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize
 
 
-def _no_room(path: str, suffix: int | str, size: int) -> exceptions.OutOfMemory:
+def no_room(path: str, suffix: int | str, size: int) -> exceptions.OutOfMemory:
+    """The error of a full /dev/shm."""
     free, whole = _room()
+    what = suffix if suffix in JOURNALS else f"segment {suffix}"
     return exceptions.OutOfMemory(
-        f"{DIRECTORY} has no room for segment {suffix} of broker {name_of(path)!r}, {size} bytes: "
+        f"{DIRECTORY} has no room for {what} of broker {name_of(path)!r}, {size} bytes: "
         f"{whole - free} of {whole} bytes are used "
         "(in a container: docker run --shm-size, or an emptyDir of medium Memory at /dev/shm)",
     )
@@ -117,7 +121,7 @@ def _no_room(path: str, suffix: int | str, size: int) -> exceptions.OutOfMemory:
 def _expect_room(path: str, suffix: int | str, size: int) -> None:
     free, whole = _room()
     if whole and free < size:  # 0 of 0: no limit
-        raise _no_room(path, suffix, size)
+        raise no_room(path, suffix, size)
 
 
 def _allocate(path: str, suffix: int | str, descriptor: int, size: int) -> None:
@@ -131,7 +135,7 @@ def _allocate(path: str, suffix: int | str, descriptor: int, size: int) -> None:
         os.posix_fallocate(descriptor, 0, size)
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.ENOMEM, errno.EDQUOT}:
-            raise _no_room(path, suffix, size) from None
+            raise no_room(path, suffix, size) from None
         raise
 
 
@@ -179,12 +183,13 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
     chunks, per_segment = plan(memory)
     if exists(path):
         return False
-    made: list[int] = []
+    made: list[int | str] = []
     try:
         if mode & _GROUP:
             size, count = int(library.slow.sb_segment_bytes(1, per_segment)), -(-chunks // per_segment)
             _expect_room(path, f"1 to {count}", size * count)  # before we take what others need
             made.extend(n for n in range(1, count + 1) if _make(path, n, size, mode))
+        made.extend(suffix for suffix in JOURNALS if _make(path, suffix, 0, mode))
         return _make_first(path, name, chunks, per_segment, mode)
     except BaseException:
         for number in made:
@@ -276,6 +281,6 @@ def remove(path: str, what: tuple[int, int] | None) -> None:
         return
     for file in DIRECTORY.glob(f"{path[1:]}.*"):
         suffix = file.name[len(path) :]
-        if suffix == "lock" or (suffix.isdigit() and suffix != "0") or suffix.startswith("tmp-"):
+        if suffix in {"lock", *JOURNALS} or (suffix.isdigit() and suffix != "0") or suffix.startswith("tmp-"):
             file.unlink(missing_ok=True)
     file_of(path, 0).unlink(missing_ok=True)

@@ -1,30 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "aftermath.h"
 
-#include <stdarg.h>
+#include <stdlib.h>
 
 #define TRIED 20u /* messages that are put to see how many fit */
 
-char complaint[600];
 static char *buffer;
 
-void complain(const char *format, ...) {
-  if (complaint[0] == 0) {
-    va_list list;
-    va_start(list, format);
-    (void)vsnprintf(complaint, sizeof complaint, format, list);
-    va_end(list);
-  }
-}
-
 static void expect_sound(test_broker *t, const char *when) {
-  sb_finding found[8];
-  uint32_t n = sb_check(t->c, found, 8);
-  if (n != 0) {
-    complain("%s sb_check: %u findings, the first: code %u slot %u where %llu found %llu expected %llu", when, n,
-             found[0].code, found[0].slot, (unsigned long long)found[0].where, (unsigned long long)found[0].found,
-             (unsigned long long)found[0].expected);
-  }
+  const char *found = findings(t->c);
+  if (found != NULL) complain("%s %s", when, found);
 }
 
 /* ---- messages ---- */

@@ -8,12 +8,8 @@
 #ifndef AFTERMATH_H
 #define AFTERMATH_H
 
+#include "harness.h"
 #include "operations.h"
-
-extern char complaint[600]; /* the first thing that is wrong, or nothing */
-
-/* Only the first complaint counts. */
-__attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 
 /* What a housekeeper does while nobody else does anything: hints are right after that, or never. */
 void housekeep(test_broker *t);

@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A broker of its own for a C test: its files, an attachment, calls that grow the arena when they must. */
+/* A broker of its own for a C test: its files, an attachment, calls that grow the arena when they must.
+ *
+ * A message is told by the number in front of its body; the rest of the body repeats it.
+ */
 #ifndef BROKER_FIXTURE_H
 #define BROKER_FIXTURE_H
-
-#include <fcntl.h>
-#include <glob.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "shmbroker.h"
 
 #define FOREVER UINT64_MAX
 #define CHUNKS_PER_SEGMENT 12u
 #define BUFFER (1u << 17)
+#define FREELY {-1, -1, -1, 0, 0} /* settings without any limit */
 
 typedef struct {
   char path[96];
@@ -26,129 +19,38 @@ typedef struct {
   sb_connection *c;
 } test_broker;
 
-static void die(const char *what, int status) {
-  fprintf(stderr, "%s failed: %d\n", what, status);
-  abort();
-}
+/* The test itself cannot go on. */
+_Noreturn void die(const char *what, int status);
 
-static void file_name(char *out, size_t size, const char *path, const char *suffix) {
-  snprintf(out, size, "/dev/shm%.95s.%.15s", path, suffix);
-}
+/* ---- files ---- */
 
-static bool make_file(const char *path, const char *suffix, uint64_t bytes, const void *front, size_t front_bytes) {
-  char name[160], hidden[200];
-  file_name(name, sizeof name, path, suffix);
-  snprintf(hidden, sizeof hidden, "%s.tmp-%d", name, (int)gettid());
-  int fd = open(hidden, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0 || (bytes != 0 && posix_fallocate(fd, 0, (off_t)bytes) != 0)) die("making a file", fd);
-  if (front_bytes != 0 && pwrite(fd, front, front_bytes, 0) != (ssize_t)front_bytes) die("writing a file", fd);
-  close(fd);
-  bool made = link(hidden, name) == 0;
-  unlink(hidden);
-  return made;
-}
-
+void file_name(char *out, size_t size, const char *path, const char *suffix);
 /* Also what somebody left who was killed while he made a file. */
-static void remove_files(const char *path) {
-  char pattern[160];
-  glob_t files;
-  file_name(pattern, sizeof pattern, path, "*");
-  if (glob(pattern, 0, NULL, &files) == 0) {
-    for (size_t i = 0; i < files.gl_pathc; i++) unlink(files.gl_pathv[i]);
-    globfree(&files);
-  }
-}
+void remove_files(const char *path);
+void remove_broker(const char *name);
+void make_broker(test_broker *t, const char *name, uint32_t chunks);
+/* False: there are as many segments as there may be. */
+bool grow(sb_broker *b, const char *path);
 
-static bool grow(sb_broker *b, const char *path) {
-  sb_broker_facts f;
-  char suffix[16];
-  sb_broker_describe(b, &f, false);
-  if (f.segments >= f.segments_limit) return false;
-  snprintf(suffix, sizeof suffix, "%u", f.segments + 1);
-  (void)make_file(path, suffix, sb_segment_bytes(f.segments + 1, f.chunks_per_segment), NULL, 0);
-  return sb_broker_grown(b, f.segments + 1) == SB_OK;
-}
+/* ---- calls ---- */
 
-static void make_broker(test_broker *t, const char *name, uint32_t chunks) {
-  uint64_t bytes = sb_segment_bytes(0, 0);
-  char *front = calloc(1, bytes);
-  snprintf(t->path, sizeof t->path, "/shmbroker-%u.%s", (unsigned)getuid(), name);
-  remove_files(t->path);
-  sb_status status = sb_broker_format(front, bytes, name, (uint64_t)chunks << 21, CHUNKS_PER_SEGMENT, 0600, 7);
-  if (status != SB_OK) die("sb_broker_format", (int)status);
-  make_file(t->path, "lock", 0, NULL, 0);
-  make_file(t->path, "0", bytes, front, bytes);
-  free(front);
-}
+void attach(test_broker *t);
+sb_connection *connect_to(test_broker *t);
+/* Disconnects and detaches. */
+void leave_broker(test_broker *t);
+sb_status declare(test_broker *t, const char *name, sb_settings settings);
+/* NULL: there is no such queue. */
+sb_queue *open_queue(test_broker *t, const char *name);
+sb_status put_sized(test_broker *t, sb_queue *q, uint64_t id, uint64_t bytes, const sb_put_options *options);
+sb_status put(test_broker *t, sb_queue *q, uint64_t id);
+/* The id of the next message, 0 when there is none; UINT64_MAX if its body does not say the same everywhere. */
+uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack);
 
-static void attach(test_broker *t) {
-  sb_status status;
-  uint32_t major, minor;
-  t->b = sb_broker_attach(t->path, &status, &major, &minor);
-  if (t->b == NULL) die("sb_broker_attach", (int)status);
-}
-
-static sb_connection *connect_to(test_broker *t) {
-  sb_status status;
-  for (;;) {
-    sb_connection *c = sb_connect(t->b, "test", 4, &status);
-    if (c != NULL) return c;
-    if (status != SB_GROW || !grow(t->b, t->path)) die("sb_connect", (int)status);
-  }
-}
-
-static sb_status declare(test_broker *t, const char *name, sb_settings settings) {
-  uint32_t slot;
-  int32_t holder;
-  sb_status status;
-  do {
-    status = sb_declare(t->c, name, (uint32_t)strlen(name), &settings, FOREVER, &slot, &holder);
-  } while (status == SB_GROW && grow(t->b, t->path));
-  return status;
-}
-
-static sb_queue *open_queue(test_broker *t, const char *name) {
-  uint32_t slot;
-  sb_status status = sb_find(t->c, name, (uint32_t)strlen(name), &slot);
-  sb_queue *q = NULL;
-  while (status == SB_OK && (q = sb_open(t->c, slot, &status)) == NULL && status == SB_GROW && grow(t->b, t->path))
-    status = SB_OK;
-  return q;
-}
-
-/* A message is told by the number in front of its body; the rest of the body repeats it. */
-static sb_status put_sized(test_broker *t, sb_queue *q, uint64_t id, uint64_t bytes, const sb_put_options *options) {
-  uint64_t *body = malloc(bytes);
-  for (uint64_t i = 0; i < bytes / sizeof id; i++) body[i] = id;
-  sb_status status;
-  do {
-    status = sb_put_with(q, (const char *)body, bytes, options);
-  } while (status == SB_GROW && grow(t->b, t->path));
-  free(body);
-  return status;
-}
-static sb_status put(test_broker *t, sb_queue *q, uint64_t id) {
-  sb_put_options none = {0};
-  return put_sized(t, q, id, 64, &none);
-}
-
-/* The id of the next message, 0 when there is none; its whole body must say the same. */
-static uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack) {
-  int64_t n;
-  do {
-    n = sb_get(q, buffer, auto_ack);
-  } while (n == -SB_GROW && grow(t->b, t->path));
-  if (n < 0) return 0;
-  const sb_record *r = (const sb_record *)(const void *)buffer;
-  const char *body = r->body_address != 0 ? (const char *)(uintptr_t)r->body_address : buffer + n - r->body_length;
-  uint64_t id, other;
-  memcpy(&id, body, sizeof id);
-  for (uint64_t i = 0; i + sizeof id <= r->body_length; i += sizeof id) {
-    memcpy(&other, body + i, sizeof other);
-    if (other != id) return UINT64_MAX;
-  }
-  if (auto_ack && r->body_address != 0) sb_end_view(t->c, r->tag);
-  return id;
-}
+/* The body of a message that was got, of which the call said that length: in the record, or where it lies. */
+const char *body_of(const char *record, int64_t length);
+/* The number a body consists of, UINT64_MAX if it is not the same everywhere. */
+uint64_t id_at(const char *body, uint64_t bytes);
+/* What the doctor finds, as text: how much, and the first of it; NULL when it finds nothing. */
+const char *findings(sb_connection *c);
 
 #endif

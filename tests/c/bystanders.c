@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bystanders.h"
 
+#include <string.h>
+
 #define MESSAGES 1000u
 #define FIRST_ID 1000u
 #define HANDS 128u

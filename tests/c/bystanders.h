@@ -15,6 +15,8 @@
 #ifndef BYSTANDERS_H
 #define BYSTANDERS_H
 
+#include <sys/types.h>
+
 #include "trial.h"
 
 void bystanders_work(const trial *t, pid_t stopped);

@@ -8,9 +8,17 @@
  *
  *   fuzz [-v] [-seed N | [-from N] [-count N]]
  */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "fuzz_work.h"
+#include "sb_slab.h"
 
 #define PROCESSOR_SECONDS 20
 #define WATCHDOG_SECONDS 200

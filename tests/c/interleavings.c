@@ -8,17 +8,23 @@
  *   interleavings [-v] [case ...]
  */
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "broker_fixture.h"
+#include "harness.h"
 #include "sb_consumer.h"
 #include "sb_housekeeping.h"
 #include "sb_slab.h"
 
+#define PROGRAM "interleave"
 #define PLANS 2u
 #define ANYWHERE "" /* the name of a source file: any step in it */
 #define PRODUCERS 16
 #define COMES_BACK_AT_MOST 200
-#define FREELY {-1, -1, -1, 0, 0}
 #define RING(n) {(n), -1, -1, 0, 0}
 
 typedef struct {
@@ -49,7 +55,6 @@ static struct {
   bool anywhere[PLANS], reached[PLANS];
   const char *sites[PLANS];
 } plan;
-static char complaint[400];
 
 __attribute__((format(printf, 2, 3))) static void expect(bool holds, const char *format, ...) {
   if (holds || complaint[0] != 0) {
@@ -605,10 +610,8 @@ static const test_case CASES[] = {
 /* ---- running them ---- */
 
 static void expect_sound(void) {
-  sb_finding f[4];
-  uint32_t n = sb_check(keeper.c, f, 4);
-  expect(n == 0, "sb_check: %u findings, the first: code %u which %u found %llu expected %llu", n, f[0].code,
-         f[0].which, (unsigned long long)f[0].found, (unsigned long long)f[0].expected);
+  const char *found = findings(keeper.c);
+  if (found != NULL) expect(false, "%s", found);
 }
 
 static void once(const test_case *k) {
@@ -630,10 +633,11 @@ static void once(const test_case *k) {
   (void)sb_housekeeper_sweep(keeper.c, FOREVER);
 }
 
-/* In a process of its own: what crashes or hangs there is a failure like others. */
-static void run_case(const test_case *k, const char *name) {
+static int run_case(void *which) {
+  const test_case *k = which;
+  char name[64];
   uint64_t runs = 0;
-  alarm(100);
+  name_apart(name, sizeof name, PROGRAM);
   make_broker(&t, name, 48);
   attach(&t);
   keeper.c = connect_to(&t);
@@ -649,32 +653,13 @@ static void run_case(const test_case *k, const char *name) {
   } else {
     printf("ok   %s: %s\n", k->name, k->holds);
   }
-  fflush(stdout);
-  _exit(complaint[0] != 0);
+  return complaint[0] != 0;
 }
 
-static bool guarded(const test_case *k) {
-  char name[64];
-  int status;
-  snprintf(name, sizeof name, "interleave-%d", (int)getpid());
-  pid_t pid = fork();
-  if (pid == 0) run_case(k, name);
-  (void)waitpid(pid, &status, 0);
-  if (WIFSIGNALED(status)) {
-    char path[96];
-    printf("FAIL %s: %s: signal %d\n", k->name, k->holds, WTERMSIG(status));
-    snprintf(path, sizeof path, "/shmbroker-%u.%s", (unsigned)getuid(), name);
-    remove_files(path);
-  }
-  fflush(stdout);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-static bool asked_for(const char *name, int count, char **names) {
-  for (int i = 0; i < count; i++) {
-    if (strcmp(names[i], name) == 0) return true;
-  }
-  return count == 0;
+static bool guarded(test_case k) {
+  int signal_number, result = apart(PROGRAM, 100, run_case, &k, &signal_number);
+  if (signal_number != 0) printf("FAIL %s: %s: signal %d\n", k.name, k.holds, signal_number);
+  return result == 0;
 }
 
 int main(int count, char **arguments) {
@@ -691,7 +676,7 @@ int main(int count, char **arguments) {
   held_b = malloc(BUFFER);
   for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
     if (!asked_for(CASES[i].name, count, arguments)) continue;
-    bool good = guarded(&CASES[i]);
+    bool good = guarded(CASES[i]);
     passed += good;
     failed += !good;
   }

@@ -17,8 +17,15 @@
  * ones for each operation; `-short` leaves out the slow ones: a sample that fits into the ordinary tests. Exit status: 0
  * all passed, 1 not, 77 ptrace is not permitted here.
  */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "bystanders.h"
 #include "stepper.h"

@@ -8,6 +8,15 @@
  *
  * `-every N` takes one step of N, other ones for each operation: a sample that fits into the ordinary tests.
  */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sb_atomic.h"
 #include "trial.h"
 
 #define CAME_BACK 1 /* before the step was reached: there are no more steps */

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operations.h"
 
+#include <string.h>
+#include <unistd.h>
+
 #define LONG 5000u /* read in place */
 
 static test_broker kid;

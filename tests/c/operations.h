@@ -15,7 +15,6 @@
 #define FRESH 8u
 #define MANY 10u
 #define ID(i) (UINT64_C(1) << (i))
-#define FREELY {-1, -1, -1, 0, 0}
 
 typedef struct {
   const char *name;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A body may lie across two segments: who has mapped the first one only, and takes it, maps the other one too. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "broker_fixture.h"
 #include "sb_slab.h"
@@ -22,7 +25,7 @@ int main(void) {
   make_broker(&writer, name, 48);
   attach(&writer);
   writer.c = connect_to(&writer);
-  if (declare(&writer, "q", (sb_settings){-1, -1, -1, 0, 0}) != SB_OK) die("sb_declare", 0);
+  if (declare(&writer, "q", (sb_settings)FREELY) != SB_OK) die("sb_declare", 0);
   sb_queue *in = open_queue(&writer, "q");
   reader = writer;
   attach(&reader); /* there is one segment yet */
@@ -40,10 +43,7 @@ int main(void) {
   test_broker *both[] = {&reader, &writer};
   for (int i = 0; i < 2; i++) {
     sb_free_queue(i == 0 ? out : in);
-    (void)sb_disconnect(both[i]->c);
-    (void)sb_forget(both[i]->c);
-    sb_free_connection(both[i]->c);
-    sb_broker_detach(both[i]->b);
+    leave_broker(both[i]);
   }
   free(buffer);
   remove_files(writer.path);

@@ -8,8 +8,15 @@
  *
  *   stress [messages of each producer]
  */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "harness.h"
+#include "sb_queue.h"
 #include "stress_work.h"
 
+#define PROGRAM "stress"
 #define SECONDS 240
 #define CHUNKS 72u
 
@@ -30,6 +37,7 @@ static const role ROLES[] = {{produce_jobs, false, true},  {produce_jobs, true, 
                              {configure, false, true},     {keep_house, false, false}};
 #define WORKERS (sizeof ROLES / sizeof ROLES[0])
 
+static test_broker keeper;
 static worker workers[WORKERS];
 
 static void *run(void *argument) {
@@ -69,25 +77,22 @@ static void check_accounts(int kind, uint32_t slot) {
   (void)sb_describe(keeper.c, slot, &f);
   uint64_t gone = f.acked + f.expired + f.killed + f.replaced + f.dropped + f.dead_lettered + f.moved;
   if (f.ready != 0 || f.delivering != 0 || f.scheduled != 0 || f.bytes != 0 || f.added != gone)
-    complain("%s: ready %llu delivering %llu scheduled %llu bytes %llu; added %llu, gone %llu", KINDS[kind].name,
-             (unsigned long long)f.ready, (unsigned long long)f.delivering, (unsigned long long)f.scheduled,
-             (unsigned long long)f.bytes, (unsigned long long)f.added, (unsigned long long)gone);
+    fail("%s: ready %llu delivering %llu scheduled %llu bytes %llu; added %llu, gone %llu", KINDS[kind].name,
+         (unsigned long long)f.ready, (unsigned long long)f.delivering, (unsigned long long)f.scheduled,
+         (unsigned long long)f.bytes, (unsigned long long)f.added, (unsigned long long)gone);
 }
 
 static void check_all(uint64_t memory_before) {
   worker last = {.t = keeper, .buffer = malloc(BUFFER)};
   uint64_t memories[QUEUES][10] = {0}, removed;
   int32_t holder;
-  sb_finding found[4];
   sb_broker_facts f;
   join_all(&last);
   while (get(&last.t, last.q[RING], last.buffer, true) != 0) {
   }
   for (int i = 0; i < 24; i++) keep_house_of(&last, memories);
-  uint32_t n = sb_check(keeper.c, found, 4);
-  if (n != 0)
-    complain("sb_check: %u findings, the first: code %u which %u slot %u found %llu expected %llu", n, found[0].code,
-             found[0].which, found[0].slot, (unsigned long long)found[0].found, (unsigned long long)found[0].expected);
+  const char *found = findings(keeper.c);
+  if (found != NULL) fail("%s", found);
   for (int kind = 0; kind < QUEUES; kind++) {
     check_accounts(kind, last.q[kind]->slot);
     (void)sb_delete(last.q[kind], false, false, FOREVER, &holder, &removed);
@@ -96,11 +101,11 @@ static void check_all(uint64_t memory_before) {
   for (int i = 0; i < 3; i++) (void)sb_housekeeper_sweep(keeper.c, FOREVER);
   sb_broker_describe(keeper.b, &f, true);
   if (f.memory_used != memory_before)
-    complain("memory: %llu bytes in use, %llu before", (unsigned long long)f.memory_used,
-             (unsigned long long)memory_before);
-  if (f.connections != 1) complain("%u connections are left", f.connections);
+    fail("memory: %llu bytes in use, %llu before", (unsigned long long)f.memory_used,
+         (unsigned long long)memory_before);
+  if (f.connections != 1) fail("%u connections are left", f.connections);
   for (uint64_t id = 1; id < atomic_load(&next_id); id++) {
-    if (atomic_load(&settled[id]) > 1) complain("message %llu was settled twice", (unsigned long long)id);
+    if (atomic_load(&settled[id]) > 1) fail("message %llu was settled twice", (unsigned long long)id);
   }
   free(last.buffer);
 }
@@ -116,7 +121,7 @@ static void stop_all(void) {
   if (dropped != NULL) closed = sb_consume(t.c, &q, 1, 4, 0, 0, 0, &status);
   if (closed == NULL) die("sb_consume", (int)status);
   sb_broker_set_closing(t.b, 1);
-  if (sb_consume(t.c, &q, 1, 4, 0, 0, 0, &status) != NULL) complain("a broker that is being stopped is consumed");
+  if (sb_consume(t.c, &q, 1, 4, 0, 0, 0, &status) != NULL) fail("a broker that is being stopped is consumed");
   sb_free_consumer(dropped);
   (void)sb_connection_run_io(t.c); /* tells the consumers, and ends */
   (void)sb_disconnect(t.c);
@@ -126,10 +131,12 @@ static void stop_all(void) {
   sb_free_connection(t.c);
 }
 
-static void stress(const char *name) {
+static int stress(void *unused) {
   pthread_t threads[WORKERS];
+  char name[64];
   sb_broker_facts f;
-  alarm(SECONDS);
+  (void)unused;
+  name_apart(name, sizeof name, PROGRAM);
   settled = calloc(WORKERS * amount + 1, sizeof *settled);
   make_broker(&keeper, name, CHUNKS);
   attach(&keeper);
@@ -149,29 +156,17 @@ static void stress(const char *name) {
   for (size_t i = 0; i < WORKERS; i++) leave(i);
   check_all(f.memory_used);
   stop_all();
-  (void)sb_disconnect(keeper.c);
-  (void)sb_forget(keeper.c);
-  sb_free_connection(keeper.c);
-  sb_broker_detach(keeper.b);
+  leave_broker(&keeper);
+  remove_files(keeper.path);
   free((void *)settled);
   if (!failed) printf("ok %llu messages\n", (unsigned long long)next_id - 1);
-  fflush(stdout);
+  exit(failed); /* not _exit: a sanitizer looks for what leaks */
 }
 
-/* In a process of its own: whatever happens there, nothing stays behind. */
 int main(int count, char **arguments) {
-  char name[64], path[96];
-  int status;
+  int signal_number;
   if (count > 1) amount = strtoull(arguments[1], NULL, 10);
-  snprintf(name, sizeof name, "stress-%d", (int)getpid());
-  pid_t pid = fork();
-  if (pid == 0) {
-    stress(name);
-    exit(failed);
-  }
-  (void)waitpid(pid, &status, 0);
-  snprintf(path, sizeof path, "/shmbroker-%u.%s", (unsigned)getuid(), name);
-  remove_files(path);
-  if (WIFSIGNALED(status)) printf("FAIL signal %d\n", WTERMSIG(status));
-  return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+  int result = apart(PROGRAM, SECONDS, stress, NULL, &signal_number);
+  if (signal_number != 0) printf("FAIL signal %d\n", signal_number);
+  return result != 0;
 }

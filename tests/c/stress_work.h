@@ -3,31 +3,14 @@
 #ifndef STRESS_WORK_H
 #define STRESS_WORK_H
 
-#include <pthread.h>
-#include <sched.h>
-#include <stdarg.h>
-
 #include "broker_fixture.h"
-#include "sb_queue.h"
-#include "sb_wait.h"
-
-#define MOST 64
-#define LONG_BODY 5000u
-#define UNLOCKED_BODY 20000u
-#define RUN_BODY (3u << 20)
-#define MILLISECOND UINT64_C(1000000)
-#define ONE_HOUR UINT64_C(3600000000000)
-#define FREELY {-1, -1, -1, 0, 0}
 
 enum { JOBS, MOVED, LIMITED, LONG, RING, QUEUES };
-static const struct {
+typedef struct {
   const char *name;
   sb_settings settings;
-} KINDS[QUEUES] = {{"jobs", FREELY},
-                   {"moved", FREELY},
-                   {"limited", {-1, 16, -1, SB_OVERFLOW_BLOCK, 0}},
-                   {"long", {-1, -1, 400000, SB_OVERFLOW_BLOCK, 0}},
-                   {"ring", {32, -1, -1, 0, 0}}};
+} queue_kind;
+extern const queue_kind KINDS[QUEUES];
 
 /* What a thread works with. Several may share a connection and its handles. */
 typedef struct {
@@ -37,384 +20,33 @@ typedef struct {
   char *buffer;
 } worker;
 
-static test_broker keeper;
-static uint64_t amount = 1500;
-static _Atomic uint64_t next_id = 1, unsettled, producing;
-static _Atomic uint8_t *settled; /* by id: how often */
-static _Atomic bool failed;
+extern uint64_t amount; /* messages of each producer */
+extern _Atomic uint64_t next_id;
+extern _Atomic uint64_t producing; /* how many are at it */
+extern _Atomic uint8_t *settled;   /* by id: how often */
+extern _Atomic bool failed;
 
-__attribute__((format(printf, 1, 2))) static void complain(const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  if (!atomic_exchange(&failed, true)) {
-    printf("FAIL ");
-    vprintf(format, list);
-    printf("\n");
-    fflush(stdout);
-  }
-  va_end(list);
-}
+/* Is said at once, by whichever thread is the first; the others come to their end. */
+__attribute__((format(printf, 1, 2))) void fail(const char *format, ...);
 
-/* ---- the oracle ---- */
+void join_all(worker *w);
 
-static void settle_once(uint64_t id) {
-  if (id == UINT64_MAX || id >= atomic_load(&next_id)) {
-    complain("the body of a message is not what was put");
-  } else if (atomic_fetch_add(&settled[id], 1) != 0) {
-    complain("message %llu was settled twice", (unsigned long long)id);
-  }
-  (void)atomic_fetch_sub(&unsettled, 1);
-}
-
-static bool over(void) {
-  return atomic_load(&failed) || (atomic_load(&producing) == 0 && atomic_load(&unsettled) == 0);
-}
-
-/* ---- actors ---- */
-
-static uint64_t choose(worker *w, uint64_t of) {
-  w->random = w->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-  return (w->random >> 33) % of;
-}
-
-/* In the test's own time, not in that of a busy machine: somebody else gets his turn. */
-static void rest(void) { (void)sched_yield(); }
-
-static bool again(worker *w, sb_queue *q, sb_status status, uint64_t bytes) {
-  if (status == SB_GROW) return grow(w->t.b, w->t.path);
-  if (status == SB_FULL || status == SB_NO_MEMORY) {
-    sb_status waited = sb_wait_for_room(q, status == SB_NO_MEMORY, bytes, FOREVER);
-    return waited == SB_OK || waited == SB_GROW || waited == SB_INTERRUPTED;
-  }
-  return false;
-}
-
-static void join_all(worker *w) {
-  for (int i = 0; i < QUEUES; i++) {
-    w->q[i] = open_queue(&w->t, KINDS[i].name);
-    if (w->q[i] == NULL) die("opening a queue", i);
-  }
-}
-
-static void fill(uint64_t *body, uint64_t bytes, uint64_t id) {
-  for (uint64_t i = 0; i < bytes / sizeof id; i++) body[i] = id;
-}
-
-static void put_batch(worker *w, sb_queue *q, uint64_t first, uint32_t count) {
-  uint64_t bodies[8][4];
-  sb_piece pieces[8];
-  sb_put_options none = {0};
-  sb_status status;
-  for (uint32_t i = 0; i < count; i++) {
-    fill(bodies[i], sizeof bodies[i], first + i);
-    pieces[i] = (sb_piece){(const char *)bodies[i], sizeof bodies[i]};
-  }
-  for (uint32_t done = 0; done < count;) {
-    done += (uint32_t)sb_put_many(q, pieces + done, count - done, &none, &status);
-    if (done < count && !again(w, q, status, sizeof bodies[0])) {
-      complain("a batch was not put: %d", (int)status);
-      return;
-    }
-  }
-}
-
-static void put_reserved(worker *w, sb_queue *q, uint64_t id, uint64_t bytes) {
-  sb_put_options none = {0};
-  sb_reservation r;
-  sb_status status;
-  while ((status = sb_reserve(q, bytes, &none, &r)) != SB_OK && again(w, q, status, bytes)) {
-  }
-  if (status == SB_OK) {
-    fill(r.body, bytes, id);
-    while ((status = sb_commit(q, &r)) == SB_GROW && grow(w->t.b, w->t.path)) {
-    }
-  }
-  if (status != SB_OK) complain("a reservation was not put: %d", (int)status);
-}
-
-static void put_waiting(worker *w, sb_queue *q, uint64_t id, uint64_t bytes, const sb_put_options *o) {
-  sb_status status;
-  while ((status = put_sized(&w->t, q, id, bytes, o)) != SB_OK && again(w, q, status, bytes)) {
-  }
-  if (status != SB_OK) complain("a message was not put: %d", (int)status);
-}
-
-static void produce(worker *w, int kind) {
-  sb_put_options plain = {0}, delayed = {.delay_ns = 1}, timed = {.ttl_ns = ONE_HOUR, .key = "key", .key_length = 3};
-  for (uint64_t n = 0; n < amount && !atomic_load(&failed);) {
-    uint32_t count = kind == JOBS && choose(w, 4) == 0 && amount - n >= 8 ? 8 : 1;
-    uint64_t id = atomic_fetch_add(&next_id, count);
-    if (kind != RING) (void)atomic_fetch_add(&unsettled, count);
-    if (count > 1) {
-      put_batch(w, w->q[kind], id, count);
-    } else if (kind == LONG) {
-      uint64_t bytes = n % 256 == 255 ? 64 : choose(w, 2) == 0 ? LONG_BODY : UNLOCKED_BODY;
-      if (choose(w, 2) == 0) {
-        put_reserved(w, w->q[kind], id, bytes);
-      } else {
-        put_waiting(w, w->q[kind], id, bytes, &plain);
-      }
-    } else {
-      const sb_put_options *o[] = {&plain, &plain, &plain, &delayed, &timed};
-      bool run = kind == JOBS && n % 256 == 255;
-      put_waiting(w, w->q[kind], id, run ? RUN_BODY : 8 + 8 * choose(w, 300), o[kind == RING ? 0 : choose(w, 5)]);
-    }
-    n += count;
-  }
-  (void)atomic_fetch_sub(&producing, 1);
-}
-static void produce_jobs(worker *w) { produce(w, JOBS); }
-static void produce_limited(worker *w) { produce(w, LIMITED); }
-static void produce_long(worker *w) { produce(w, LONG); }
-static void produce_ring(worker *w) { produce(w, RING); }
-
-static uint64_t id_at(const char *body, uint64_t length) {
-  uint64_t id, other;
-  memcpy(&id, body, sizeof id);
-  for (uint64_t i = 0; i + sizeof id <= length; i += sizeof id) {
-    memcpy(&other, body + i, sizeof other);
-    if (other != id) return UINT64_MAX;
-  }
-  return id;
-}
-
-static const char *body_of(const char *record, int64_t length) {
-  const sb_record *r = (const sb_record *)(const void *)record;
-  return r->body_address != 0 ? (const char *)(uintptr_t)r->body_address : record + length - r->body_length;
-}
-
-/* Reads a body in place after its message was settled. */
-static uint64_t settle_viewed(worker *w, sb_queue *q, const char *record, uint32_t how) {
-  sb_record r;
-  uint64_t view;
-  sb_status status;
-  memcpy(&r, record, sizeof r);
-  while ((status = sb_begin_view(w->t.c, r.tag, r.sequence, r.body_address, &view)) == SB_GROW &&
-         grow(w->t.b, w->t.path)) {
-  }
-  if (status != SB_OK) complain("a held body cannot be viewed: %d", (int)status);
-  if (sb_settle(q, record, how) != SB_OK) complain("a held message cannot be settled");
-  uint64_t id = id_at((const char *)(uintptr_t)r.body_address, r.body_length);
-  sb_end_view(w->t.c, view);
-  return id;
-}
-
-static void end_one(worker *w, sb_queue *q, int64_t length, bool ring) {
-  const sb_record *r = (const sb_record *)(const void *)w->buffer;
-  uint64_t how = choose(w, 4), id = id_at(body_of(w->buffer, length), r->body_length);
-  if (how == 1 || how == 3) {
-    if (sb_settle(q, w->buffer, 1) != SB_OK) complain("a held message cannot be returned");
-    return;
-  }
-  if (r->body_address != 0 && choose(w, 2) == 0) {
-    id = settle_viewed(w, q, w->buffer, (uint32_t)how);
-  } else if (sb_settle(q, w->buffer, (uint32_t)how) != SB_OK) {
-    complain("a held message cannot be settled");
-  }
-  if (!ring) settle_once(id);
-}
-
-static void take_one(worker *w, int kind) {
-  sb_queue *q = w->q[kind];
-  if (choose(w, 2) == 0) {
-    uint64_t id = get(&w->t, q, w->buffer, true);
-    if (id != 0 && kind != RING) settle_once(id);
-    return;
-  }
-  int64_t length;
-  while ((length = sb_get(q, w->buffer, false)) == -SB_GROW && grow(w->t.b, w->t.path)) {
-  }
-  if (length > 0) end_one(w, q, length, kind == RING);
-}
-
-static void take(worker *w) {
-  while (!over()) {
-    for (int kind = 0; kind < QUEUES; kind++) take_one(w, kind);
-    rest();
-  }
-}
-
-static void take_batches(worker *w) {
-  uint32_t index[3 * MOST + 1];
-  uint64_t used;
-  while (!over()) {
-    int kind = choose(w, 2) == 0 ? JOBS : MOVED;
-    int64_t n = sb_get_many(w->q[kind], MOST, false, w->buffer, BUFFER * 4, index, &used);
-    for (int64_t i = 0; i < n; i++) {
-      const char *record = w->buffer + index[3 * i];
-      const sb_record *r = (const sb_record *)(const void *)record;
-      settle_once(id_at(body_of(record, index[3 * i + 2] - index[3 * i]), r->body_length));
-    }
-    if (n > 0 && sb_settle_many(w->q[kind], w->buffer, index, 3, (uint32_t)n, 0) != SB_OK)
-      complain("a batch cannot be settled");
-    if (n == -SB_GROW) (void)grow(w->t.b, w->t.path);
-    rest();
-  }
-}
-
-static void take_waiting(worker *w) {
-  while (!over()) {
-    int kind = choose(w, 2) == 0 ? LIMITED : JOBS;
-    sb_wait wait = {sb_now_ns() + MILLISECOND, UINT64_MAX, 0, 0};
-    int64_t length = sb_get_wait(w->q[kind], w->buffer, false, &wait);
-    if (length == -SB_GROW) (void)grow(w->t.b, w->t.path);
-    if (length > 0) end_one(w, w->q[kind], length, false);
-  }
-}
-
-static void *run_io(void *connection) {
-  (void)sb_connection_run_io(connection);
-  return NULL;
-}
-
-static void consume(worker *w) {
-  sb_queue *queues[] = {w->q[JOBS], w->q[MOVED], w->q[LONG]};
-  sb_status status;
-  pthread_t io;
-  if (pthread_create(&io, NULL, run_io, w->t.c) != 0) die("pthread_create", 0);
-  while (!over()) {
-    sb_consumer *k =
-        sb_consume(w->t.c, queues, 3, 16, (int32_t)choose(w, 2), 1 + (uint32_t)choose(w, 4), MILLISECOND, &status);
-    if (k == NULL && status == SB_GROW && grow(w->t.b, w->t.path)) continue;
-    if (k == NULL) die("sb_consume", (int)status);
-    for (int n = 0; n < 200 && !over(); n++) {
-      bool at_once = choose(w, 2) == 0;
-      int64_t length = sb_consumer_next(k, w->buffer, at_once);
-      if (length == -SB_EMPTY) {
-        (void)sb_consumer_wait(k, sb_now_ns() + MILLISECOND);
-      } else if (length == -SB_GROW) {
-        (void)grow(w->t.b, w->t.path);
-      } else if (length > 0) {
-        const sb_record *r = (const sb_record *)(const void *)w->buffer;
-        uint64_t id = id_at(body_of(w->buffer, length), r->body_length);
-        uint32_t how = choose(w, 4) == 0 ? 1 : 0;
-        if (at_once && r->body_address != 0) sb_end_view(w->t.c, r->tag);
-        if (!at_once && sb_consumer_settle(k, w->buffer, how) != SB_OK) complain("a delivery cannot be settled");
-        if (at_once || how == 0) settle_once(id);
-      }
-      if (choose(w, 50) == 0) {
-        sb_consumer_suspend(k, true);
-        sb_consumer_suspend(k, false);
-      }
-    }
-    sb_consumer_send_acks(k);
-    sb_consumer_cancel(k, true);
-    sb_free_consumer(k);
-  }
-  (void)sb_disconnect(w->t.c);
-  (void)pthread_join(io, NULL);
-}
-
-static void move(worker *w) {
-  sb_status status;
-  while (!over()) {
-    (void)sb_move(w->q[JOBS], w->q[MOVED], 5, &status);
-    if (status == SB_GROW) (void)grow(w->t.b, w->t.path);
-    rest();
-  }
-}
-
-static void browse(worker *w) {
-  sb_queue_facts queue;
-  sb_broker_facts broker;
-  sb_connection_facts connection;
-  sb_consumer_facts consumers[MOST];
-  while (!over()) {
-    for (int kind = 0; kind < QUEUES; kind++) {
-      uint64_t position = 0;
-      int64_t length;
-      for (int n = 0; n < MOST && (length = sb_browse(w->q[kind], &position, w->buffer, BUFFER * 4)) > 0; n++) {
-        const sb_record *r = (const sb_record *)(const void *)w->buffer;
-        if (id_at(w->buffer + length - r->body_length, r->body_length) == UINT64_MAX)
-          complain("a browser saw half a message");
-      }
-      (void)sb_describe(w->t.c, w->q[kind]->slot, &queue);
-      (void)sb_consumers_of(w->t.c, w->q[kind]->slot, consumers, MOST);
-      (void)sb_length(w->q[kind]);
-    }
-    for (uint32_t slot, index = 0; (slot = sb_next_queue(w->t.c, &index)) != 0;)
-      (void)sb_describe(w->t.c, slot, &queue);
-    (void)sb_find(w->t.c, "visit 0", 7, &(uint32_t){0});
-    sb_broker_describe(w->t.b, &broker, true);
-    for (uint32_t id = 1; id < MOST; id++) (void)sb_connection_describe(w->t.b, id, &connection);
-    rest();
-  }
-}
-
-/* What it finds beside traffic may be under way; here it is only read by. */
-static void examine(worker *w) {
-  sb_finding findings[4];
-  while (!over()) {
-    (void)sb_check(w->t.c, findings, 4);
-    rest();
-  }
-}
-
-/* Connections, queues and consumers that come and go. */
-static void come_and_go(worker *w) {
-  for (uint64_t n = 0; n < amount / 50 && !atomic_load(&failed); n++) {
-    test_broker visit = w->t;
-    char name[32];
-    int32_t holder;
-    uint64_t removed;
-    pthread_t io;
-    snprintf(name, sizeof name, "visit %d", (int)(n % 3));
-    visit.c = connect_to(&visit);
-    if (pthread_create(&io, NULL, run_io, visit.c) != 0) die("pthread_create", 0);
-    (void)declare(&visit, name, (sb_settings)FREELY);
-    sb_queue *q = open_queue(&visit, name), *jobs = open_queue(&visit, "jobs");
-    for (uint64_t id = 1; q != NULL && id <= 100; id++) (void)put(&visit, q, id);
-    if (jobs != NULL) (void)sb_get(jobs, w->buffer, false); /* goes back with the connection */
-    if (q != NULL && choose(w, 2) == 0) (void)sb_purge(q);
-    if (q != NULL)
-      while (sb_delete(q, false, false, FOREVER, &holder, &removed) == SB_GROW && grow(visit.b, visit.path)) {
-      }
-    (void)sb_disconnect(visit.c);
-    (void)pthread_join(io, NULL);
-    if (q != NULL) sb_free_queue(q);
-    if (jobs != NULL) sb_free_queue(jobs);
-    (void)sb_forget(visit.c);
-    sb_free_connection(visit.c);
-  }
-  (void)atomic_fetch_sub(&producing, 1);
-}
-
-/* Limits that change beside the traffic. The ring is shrunk and grown, trimmed and not. */
-static void configure(worker *w) {
-  int32_t holder;
-  for (uint64_t n = 0; n < amount / 50 && !atomic_load(&failed); n++) {
-    sb_settings ring = {(int64_t)(n % 4 + 1) * 8, -1, -1, 0, 0}, limited = {-1, (int64_t)(8 + n % 16), -1, 0, 0};
-    (void)sb_configure(w->q[RING], &ring, n % 2 == 0, FOREVER, &holder);
-    (void)sb_configure(w->q[LIMITED], &limited, false, FOREVER, &holder);
-    rest();
-  }
-  (void)atomic_fetch_sub(&producing, 1);
-}
-
-static void keep_house_of(worker *w, uint64_t memories[QUEUES][10]) {
-  uint64_t positions[MOST];
-  (void)sb_housekeeper_ticks(w->t.c, w->q, &memories[0][0], QUEUES);
-  for (int kind = 0; kind < QUEUES; kind++) {
-    int64_t n = sb_housekeeper_timers(w->q[kind], &memories[kind][4], positions, MOST);
-    for (int64_t i = 0; i < n; i++) { /* what is due in an hour, or was settled, needs no further look */
-      uint64_t when;
-      while ((when = sb_housekeeper_look_at(w->q[kind], positions[i])) != 0 && when < sb_now_ns() + MILLISECOND) {
-      }
-    }
-    sb_housekeeper_trim(w->q[kind]);
-  }
-  (void)sb_housekeeper_sweep(w->t.c, sb_now_ns() + MILLISECOND);
-  (void)sb_recover(w->t.c);
-}
-
-static void keep_house(worker *w) {
-  uint64_t memories[QUEUES][10] = {0};
-  (void)sb_housekeeper_begin(w->t.c);
-  while (!over()) {
-    keep_house_of(w, memories);
-    (void)sb_housekeeper_wait(w->t.c, sb_now_ns() + MILLISECOND);
-  }
-  sb_housekeeper_end(w->t.c);
-}
+/* Each until it has put its amount, */
+void produce_jobs(worker *w);
+void produce_limited(worker *w);
+void produce_long(worker *w);
+void produce_ring(worker *w);
+void come_and_go(worker *w); /* connections, queues and consumers */
+void configure(worker *w);   /* limits that change beside the traffic */
+/* or until all that was put is settled. */
+void take(worker *w);
+void take_batches(worker *w);
+void take_waiting(worker *w);
+void consume(worker *w);
+void move(worker *w);
+void browse(worker *w);
+void examine(worker *w); /* what the doctor finds beside traffic may be under way: it only reads */
+void keep_house(worker *w);
+void keep_house_of(worker *w, uint64_t memories[QUEUES][10]); /* once */
 
 #endif

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trial.h"
 
+#include <signal.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#define PROGRAM "kill"
 #define PLENTY 32u /* chunks of memory */
-
-static void name_of(char *name, size_t size, pid_t survivor) { snprintf(name, size, "kill-%d", (int)survivor); }
 
 static void await_death(pid_t pid) {
   int status;
@@ -27,13 +30,13 @@ static void have_somebody_killed(const test_broker *t, const operation *o) {
 }
 
 void trial_begin(trial *t, const operation *o) {
-  char name[32];
+  char name[64];
   sb_broker_facts f;
   sb_put_options none = {0};
   test_broker *b = &t->broker;
   t->operation = o;
   complaint[0] = 0;
-  name_of(name, sizeof name, getpid());
+  name_apart(name, sizeof name, PROGRAM);
   make_broker(b, name, o->chunks != 0 ? o->chunks : PLENTY);
   attach(b);
   b->c = connect_to(b);
@@ -58,31 +61,25 @@ int trial_end(trial *t, bool done, const char *where, ...) {
     printf("%s: %s\n", done ? ", when it had come back" : "", complaint);
     va_end(list);
   }
-  (void)sb_disconnect(b->c);
-  (void)sb_forget(b->c);
-  sb_free_connection(b->c);
-  sb_broker_detach(b->b);
+  leave_broker(b);
   remove_files(b->path);
   return complaint[0] != 0 ? TRIAL_FAILED : TRIAL_PASSED;
 }
 
+typedef struct {
+  int (*what)(const operation *, void *);
+  const operation *o;
+  void *how;
+} job;
+static int do_job(void *which) {
+  const job *j = which;
+  return j->what(j->o, j->how);
+}
+
 int trial_run(int (*what)(const operation *, void *), const operation *o, void *how, unsigned seconds) {
-  int status;
-  fflush(stdout);
-  pid_t pid = fork();
-  if (pid == 0) {
-    alarm(seconds);
-    int result = what(o, how);
-    fflush(stdout);
-    _exit(result);
-  }
-  (void)waitpid(pid, &status, 0);
-  if (WIFSIGNALED(status)) {
-    char name[32], path[96];
-    printf("FAIL %s: the survivor got signal %d\n", o->name, WTERMSIG(status));
-    name_of(name, sizeof name, pid);
-    snprintf(path, sizeof path, "/shmbroker-%u.%s", (unsigned)getuid(), name);
-    remove_files(path);
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : TRIAL_FAILED;
+  int signal_number;
+  job j = {what, o, how};
+  int result = apart(PROGRAM, seconds, do_job, &j, &signal_number);
+  if (signal_number != 0) printf("FAIL %s: the survivor got signal %d\n", o->name, signal_number);
+  return result >= 0 ? result : TRIAL_FAILED;
 }

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One experiment: a broker that holds what an operation needs, and a process of its own that survives in it.
- *
- * What crashes or hangs in the survivor is a failure like others: the watchdog is a signal that nobody handles.
- */
+/* One experiment: a broker that holds what an operation needs, and a process of its own that survives in it. */
 #ifndef TRIAL_H
 #define TRIAL_H
 

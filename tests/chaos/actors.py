@@ -42,10 +42,18 @@ def perform(kind: str, *, broker: str, queues: list[str], number: int, journal: 
 
 
 def continue_at_end(director: Pipe, pid: int) -> None:
-    """Has a stopped process go on when the director closes its end, or dies. No other descriptor holds that open."""
+    """Has a stopped process go on when the director closes its end, or dies. No other descriptor holds that open.
+
+    What ends the director, such as a terminal that goes away, must not end this one: it has a session of its own, and
+    ignores what it may be sent. When it is so far it says so; until then nobody is to be stopped.
+    """
+    os.setsid()
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(ProcessLookupError):
         stopped = os.pidfd_open(pid)
-        with contextlib.suppress(EOFError):
+        with contextlib.suppress(EOFError, OSError):
+            director.send("ready")
             director.recv()
         signal.pidfd_send_signal(stopped, signal.SIGCONT)
 

@@ -157,6 +157,8 @@ class Stage:
         self._context.Process(target=actors.continue_at_end, args=(theirs, housekeeper.pid)).start()
         theirs.close()
         self._guards.append(ours)
+        with contextlib.suppress(EOFError):  # the housekeeper has ended meanwhile
+            ours.recv()
         self.stop(housekeeper, seconds)
 
     def continue_housekeeper(self, housekeeper: Player) -> None:

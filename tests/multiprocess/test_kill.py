@@ -11,6 +11,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shmbroker
+import shmbroker.broker
 import shmbroker.testing
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 ACTORS = Path(__file__).with_name("actors.py")
 MESSAGES = 1_000_000
 KILLS = 24
+INTERVALS = 10  # of a tenth of a second or more: the IO thread looks before the seventh is over
 
 
 class Team:
@@ -185,6 +188,38 @@ def test_a_killed_housekeeper_is_replaced_while_messages_flow(broker_name: str) 
             jobs.put(b"x")
             consumer.get().ack()
         assert now != first
+        consumer.close()
+
+
+def test_a_busy_client_misses_a_killed_housekeeper(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An IO thread that sends acknowledgements by interval looks for the housekeeper meanwhile, twice a second.
+
+    It is the clock: nothing wakes it, and each of its intervals takes a tenth of a second at least, on a slow machine
+    longer. So it has looked before a few of them are over, each of which sent an acknowledgement.
+    """
+    missed = threading.Event()
+    start_another = shmbroker.broker.ensure_housekeeper
+
+    def note_then_start(name: str) -> None:
+        missed.set()
+        start_another(name)
+
+    with shmbroker.testing.broker(broker_name) as broker, broker.connect() as connection:
+        monkeypatch.setattr(shmbroker.broker, "ensure_housekeeper", note_then_start)
+        jobs = connection.queue("jobs")
+        jobs.put_many([b"x"] * INTERVALS)
+        first = broker.statistics().housekeeper_pid
+        consumer = jobs.consume(prefetch=2 * INTERVALS, ack_batch=2 * INTERVALS, ack_interval=0.1)
+        os.kill(first, signal.SIGKILL)
+        while broker.statistics().housekeeper_pid == first:
+            time.sleep(0.001)
+        for sent in range(INTERVALS):
+            consumer.get().ack()
+            while jobs.statistics().acked == sent:  # now and then longer than one interval
+                time.sleep(0.001)
+        assert missed.is_set()
+        while broker.statistics().housekeeper_pid in {0, first}:
+            time.sleep(0.01)
         consumer.close()
 
 

@@ -12,8 +12,10 @@ if SUPPORT not in sys.path:
 
 from scenario_support.fixtures import (  # noqa: E402 (the path comes first)
     broker,
+    channel,
     connection,
+    other,
     queue,
 )
 
-__all__ = ["broker", "connection", "queue"]
+__all__ = ["broker", "channel", "connection", "other", "queue"]

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cast.h"
 
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "sb_liveness.h"
 #include "world.h"
 
@@ -87,8 +92,7 @@ void cast_make(const char *name, const sb_settings *settings) {
   attach(&first->t);
   (void)grow(first->t.b, first->t.path);
   for (unsigned i = 0; i < PLAYERS; i++) make_player(i, first);
-  if (declare(&first->t, "q", *settings) != SB_OK ||
-      declare(&first->t, "other", (sb_settings){-1, -1, -1, 0, 0}) != SB_OK)
+  if (declare(&first->t, "q", *settings) != SB_OK || declare(&first->t, "other", (sb_settings)FREELY) != SB_OK)
     die("sb_declare", 0);
   for (unsigned i = 0; i < PLAYERS; i++) {
     players[i].q = open_queue(&players[i].t, "q");
@@ -205,10 +209,8 @@ static uint64_t delivered(uint64_t id, const char *record, bool settled) {
 }
 
 static uint64_t id_in_body(const char *record, int64_t length) {
-  const sb_record *r = (const sb_record *)(const void *)record;
-  const char *body = r->body_address != 0 ? (const char *)(uintptr_t)r->body_address : record + length - r->body_length;
   uint64_t id;
-  memcpy(&id, body, sizeof id);
+  memcpy(&id, body_of(record, length), sizeof id);
   return id;
 }
 
@@ -246,7 +248,7 @@ uint64_t next_message(char *record) {
 
 static fate *settling(const sb_queue *q, const char *record) {
   const sb_record *r = (const sb_record *)(const void *)record;
-  fate *f = fate_of(id_in(q, record, (int64_t)(sizeof *r + r->key_length + r->properties_length + r->body_length)));
+  fate *f = fate_of(id_in(q, record, (int64_t)(sizeof *r + r->exchange_length + r->key_length + r->properties_length + r->body_length)));
   f->acking = (uint8_t)(actor() + 1);
   return f;
 }
@@ -325,12 +327,8 @@ static void clear_up(void) {
 }
 
 static void check_memory(const char *when) {
-  sb_finding f[4];
-  uint32_t n = sb_check(players[KEEPER].t.c, f, 4);
-  if (n != 0)
-    complain("%s, sb_check: %u findings, the first: code %u slot %u which %u where %llu found %llu expected %llu", when,
-             n, f[0].code, f[0].slot, f[0].which, (unsigned long long)f[0].where, (unsigned long long)f[0].found,
-             (unsigned long long)f[0].expected);
+  const char *found = findings(players[KEEPER].t.c);
+  if (found != NULL) complain("%s, %s", when, found);
 }
 
 static uint64_t drain(sb_queue *q, bool *there) {

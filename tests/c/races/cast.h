@@ -8,6 +8,7 @@
 #define CAST_H
 
 #include "../broker_fixture.h"
+#include "../harness.h"
 #include "sb_consumer.h"
 #include "scheduler.h"
 

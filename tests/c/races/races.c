@@ -9,11 +9,15 @@
  * says how many schedules there were, how many ends of different memory, how many words several actors used, and the bound
  * within which all were tried; "cut off" where a search was ended before.
  */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "scenarios.h"
 #include "world.h"
 
+#define PROGRAM "races"
 #define REAPER (ACTORS - 1)
 #define SEEN (1u << 20)
 
@@ -83,7 +87,7 @@ static unsigned actors_of(const scenario *s) {
 static void set_up(const scenario *s) {
   char name[64];
   now = s;
-  snprintf(name, sizeof name, "races-%d", (int)getpid());
+  name_apart(name, sizeof name, PROGRAM);
   cast_make(name, &s->settings);
   scheduler_on_death(somebody_died);
   s->prepare();
@@ -103,9 +107,7 @@ static double seconds(void) {
   return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* In a process of its own: what crashes or hangs there is a failure like others. */
 static int try_it(const scenario *s, const way *w) {
-  alarm(3000);
   set_up(s);
   const bounds *b = actors_of(s) > 2 || s->reaped ? &w->three : &w->two;
   double begin = seconds();
@@ -132,7 +134,6 @@ static int try_it(const scenario *s, const way *w) {
 }
 
 static int replay(const scenario *s, const way *w, const char *schedule) {
-  alarm(60);
   set_up(s);
   scheduler_replay(&w->two, schedule);
   scheduler_print_steps(true);
@@ -142,30 +143,22 @@ static int replay(const scenario *s, const way *w, const char *schedule) {
   return complaint[0] != 0;
 }
 
-static bool guarded(const scenario *s, const way *w, const char *schedule) {
-  int status;
-  fflush(stdout);
-  pid_t pid = fork();
-  if (pid == 0) {
-    int failed = schedule != NULL ? replay(s, w, schedule) : try_it(s, w);
-    fflush(stdout);
-    _exit(failed);
-  }
-  (void)waitpid(pid, &status, 0);
-  if (WIFSIGNALED(status)) {
-    char path[96];
-    printf("FAIL %-22s %-7s signal %d\n", s->name, w->name, WTERMSIG(status));
-    snprintf(path, sizeof path, "/shmbroker-%u.races-%d", (unsigned)getuid(), (int)pid);
-    remove_files(path);
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+typedef struct {
+  const scenario *s;
+  const way *w;
+  const char *schedule; /* NULL: all of them */
+} job;
+static int do_job(void *which) {
+  const job *j = which;
+  return j->schedule != NULL ? replay(j->s, j->w, j->schedule) : try_it(j->s, j->w);
 }
 
-static bool asked_for(const char *name, int count, char **names) {
-  for (int i = 0; i < count; i++) {
-    if (strcmp(names[i], name) == 0) return true;
-  }
-  return count == 0;
+static bool guarded(const scenario *s, const way *w, const char *schedule) {
+  int signal_number;
+  job j = {s, w, schedule};
+  int result = apart(PROGRAM, schedule != NULL ? 60 : 3000, do_job, &j, &signal_number);
+  if (signal_number != 0) printf("FAIL %-22s %-7s signal %d\n", s->name, w->name, signal_number);
+  return result == 0;
 }
 
 int main(int count, char **arguments) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios.h"
 
+#include <string.h>
+
 #include "sb_limits.h"
 #include "sb_slab.h"
 
-#define FREELY {-1, -1, -1, 0, 0}
 #define RING(n) {(n), -1, -1, 0, 0}
 #define ONE_AT_MOST {-1, 1, -1, SB_OVERFLOW_BLOCK, 0}
 #define BYTES_DROP_HEAD(n) {-1, -1, (n), SB_OVERFLOW_DROP_HEAD, 0}
@@ -239,13 +240,6 @@ static void connect_once_more(void) {
 static void serve(void) { (void)sb_connection_run_io(me()->t.c); }
 static void consume_one(void) {
   if (sb_consumer_wait(me()->consumer, UINT64_MAX) == SB_OK && next_message(me()->first) != 0) ack_next(me()->first);
-}
-static void consume_two(void) {
-  consume_one();
-  consume_one();
-}
-static void look_then_ack(void) {
-  if (next_message(me()->first) != 0) ack_next(me()->first);
 }
 static void ack_consumed(void) { ack_next(me()->first); }
 static void cancel(void) { sb_consumer_cancel(me()->consumer, true); }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheduler.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
 
+#include "../harness.h"
 #include "sb_atomic.h"
 #include "store_buffer.h"
 #include "words.h"
@@ -42,7 +42,6 @@ typedef struct {
   unsigned which;
 } action;
 
-char complaint[600];
 static actor actors[ACTORS];
 static ucontext_t outside;
 unsigned scheduler_now = NOBODY;
@@ -66,15 +65,6 @@ static unsigned exception_count, exception_at;
 static bool then_all;
 static uint64_t chance, random_runs, change_at[CHANGES], kill_at, longest = 1000;
 static unsigned priority[ACTORS];
-
-void complain(const char *format, ...) {
-  if (complaint[0] == 0) {
-    va_list list;
-    va_start(list, format);
-    (void)vsnprintf(complaint, sizeof complaint, format, list);
-    va_end(list);
-  }
-}
 
 static uint64_t random_number(uint64_t below) { /* xorshift64* */
   chance ^= chance >> 12;
@@ -310,13 +300,6 @@ void scheduler_actor(unsigned i, const char *name, void (*run)(void), bool morta
   a->run = run;
   a->mortal = mortal;
   a->later = later;
-}
-
-void scheduler_forget_actors(void) {
-  for (unsigned i = 0; i < ACTORS; i++) {
-    actors[i].run = NULL;
-    actors[i].state = ACTOR_ABSENT;
-  }
 }
 
 static void go(void) {

@@ -28,7 +28,6 @@ typedef struct {
 
 /* `later`: it begins when somebody died. */
 void scheduler_actor(unsigned actor, const char *name, void (*run)(void), bool mortal, bool later);
-void scheduler_forget_actors(void);
 void scheduler_on_death(void (*happened)(unsigned actor));
 /* It dies, too: a thread of the same process. */
 void scheduler_bury(unsigned actor);
@@ -70,8 +69,5 @@ void scheduler_wake(const volatile void *word);
 void scheduler_yield(void);
 uint64_t scheduler_now_ns(void);
 uint64_t scheduler_moment(void); /* how many accesses there were in this run */
-
-__attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
-extern char complaint[600];
 
 #endif

@@ -13,6 +13,7 @@ import inspect
 import json
 import random
 import sys
+import threading
 import time
 import traceback
 from queue import Empty
@@ -47,6 +48,7 @@ class Tasks:
         self._consumer: shmbroker.Consumer | None = None
         self._held: list[shmbroker.Message] = []
         self._views: list[memoryview] = []
+        self._channel: shmbroker.Channel | None = None
 
     def _queue(self, name: str) -> shmbroker.Queue:
         if name not in self._queues:
@@ -191,6 +193,29 @@ class Tasks:
                 assert body.count(body[:1]) == size, "a body was torn"
                 seen += 1
         return seen
+
+    def on_channel(self, method: str, **options: object) -> None:
+        """Call a method of a channel of this process's own."""
+        getattr(self._own_channel(), method)(**options)
+
+    def consume_on_channel(self, queue: str, auto_ack: bool = False, count: int = 0) -> list[str]:  # noqa: FBT001, FBT002 (JSON)
+        """Consume over the channel, and return the first `count` bodies as soon as they are there."""
+        received: list[str] = []
+        arrived = threading.Semaphore(0)
+
+        def take(_channel: object, _method: object, _properties: object, body: bytes) -> None:
+            received.append(body.decode())
+            arrived.release()
+
+        self._own_channel().basic_consume(queue, take, auto_ack=auto_ack)
+        for _ in range(count):
+            assert arrived.acquire(timeout=GIVE_UP_SECONDS)
+        return received[:count]
+
+    def _own_channel(self) -> shmbroker.Channel:
+        if self._channel is None:
+            self._channel = self._connection.channel()
+        return self._channel
 
     def _settle(self, message: shmbroker.Message, how: str) -> None:
         if how == "ack":

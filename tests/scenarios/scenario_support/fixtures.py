@@ -40,3 +40,16 @@ def connection(broker: shmbroker.Broker) -> Iterator[shmbroker.Connection]:
 def queue(connection: shmbroker.Connection) -> shmbroker.Queue:
     """Declare a queue with default settings."""
     return connection.queue("q")
+
+
+@pytest.fixture
+def channel(connection: shmbroker.Connection) -> shmbroker.Channel:
+    """Open a channel; its connection closes it."""
+    return connection.channel()
+
+
+@pytest.fixture
+def other(broker: shmbroker.Broker) -> Iterator[shmbroker.Connection]:
+    """Connect to the broker a second time."""
+    with broker.connect() as opened:
+        yield opened

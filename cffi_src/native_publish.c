@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Publishing: from exchange and routing key to the queue, with what this process found out before. See native_message.h.
+ *
+ * `Publisher` keeps the routes that lead to one queue; everything else is for Python (shmbroker/publishing.py): what was
+ * not asked for yet, goes to several queues or to none, has properties, or has to wait. The routes hold as long as the
+ * version of the topology is the one they were made for: one load for each publish. */
+#include "native_message.h"
+
+#include <structmember.h>
+
+#define SHORT_BODY 131072 /* longer ones take tens of microseconds to copy: without the GIL */
+
+/* ---- Route: a queue, and the options (exchange, key) of what goes there ---- */
+
+typedef struct {
+  PyObject_HEAD void *queue;
+  const sb_put_options *options;
+  PyObject *owner; /* keeps both */
+} Route;
+
+static PyTypeObject *route_type;
+
+static PyObject *route_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+  unsigned long long queue, options;
+  PyObject *owner;
+  (void)keywords;
+  if (!PyArg_ParseTuple(arguments, "KKO", &queue, &options, &owner)) {
+    return NULL;
+  }
+  Route *self = (Route *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (self != NULL) {
+    self->queue = (void *)(uintptr_t)queue;
+    self->options = (const sb_put_options *)(uintptr_t)options;
+    self->owner = Py_NewRef(owner);
+  }
+  return (PyObject *)self;
+}
+
+static void route_dealloc(PyObject *object) {
+  PyTypeObject *type = Py_TYPE(object);
+  Py_XDECREF(((Route *)object)->owner);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  Py_DECREF(type);
+}
+
+static PyType_Slot route_slots[] = {
+    {Py_tp_new, (void *)route_new},
+    {Py_tp_dealloc, (void *)route_dealloc},
+    {Py_tp_doc, (void *)"Route(queue, options, owner): addresses in the core, and what keeps them."},
+    {0, NULL},
+};
+PyType_Spec sb_route_spec = {"shmbroker._native_message.Route", sizeof(Route), 0, Py_TPFLAGS_DEFAULT, route_slots};
+
+/* ---- Publisher ---- */
+
+typedef struct {
+  PyObject_HEAD sb_connection *connection;
+  PyObject *owner;
+  PyObject *routes; /* {exchange: {routing key: Route}} */
+  unsigned long long version;
+} Publisher;
+
+static const Route *find(const Publisher *self, PyObject *exchange, PyObject *key) {
+  PyObject *keys = PyDict_GetItemWithError(self->routes, exchange);
+  PyObject *route = keys != NULL && PyDict_Check(keys) ? PyDict_GetItemWithError(keys, key) : NULL;
+  if (route == NULL) PyErr_Clear(); /* of something that cannot be a name: Python says what is wrong with it */
+  return route != NULL && Py_IS_TYPE(route, route_type) ? (const Route *)(const void *)route : NULL;
+}
+
+/* publish(exchange, routing_key, body): the status of the put; -1: Python has to do it. */
+static PyObject *publisher_publish(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
+  const Publisher *self = (const Publisher *)object;
+  if (!sb_expect(count, 3)) {
+    return NULL;
+  }
+  PyObject *body = arguments[2];
+  if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY ||
+      sb_topology_version(self->connection) != self->version) {
+    return PyLong_FromLong(-1);
+  }
+  const Route *route = find(self, arguments[0], arguments[1]);
+  if (route == NULL) {
+    return PyLong_FromLong(-1);
+  }
+  return PyLong_FromLong(
+      (long)sb_put_with(route->queue, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body), route->options));
+}
+
+/* renew(version): forgets all routes, unless they are of that version. */
+static PyObject *publisher_renew(PyObject *object, PyObject *version) {
+  Publisher *self = (Publisher *)object;
+  unsigned long long wanted = PyLong_AsUnsignedLongLong(version);
+  if (PyErr_Occurred() != NULL) {
+    return NULL;
+  }
+  if (wanted != self->version) {
+    PyDict_Clear(self->routes);
+    self->version = wanted;
+  }
+  Py_RETURN_NONE;
+}
+
+static PyObject *publisher_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+  unsigned long long address;
+  PyObject *owner;
+  (void)keywords;
+  if (!PyArg_ParseTuple(arguments, "KO", &address, &owner)) {
+    return NULL;
+  }
+  Publisher *self = (Publisher *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  PyObject *routes = self != NULL ? PyDict_New() : NULL;
+  if (routes == NULL) {
+    Py_XDECREF((PyObject *)self);
+    return NULL;
+  }
+  self->routes = routes;
+  self->connection = (sb_connection *)(uintptr_t)address;
+  self->owner = Py_NewRef(owner);
+  return (PyObject *)self;
+}
+
+static void publisher_dealloc(PyObject *object) {
+  Publisher *self = (Publisher *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  Py_XDECREF(self->routes);
+  Py_XDECREF(self->owner);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+  Py_DECREF(type);
+}
+
+static PyMethodDef publisher_methods[] = {
+    {"publish", (PyCFunction)(void (*)(void))publisher_publish, METH_FASTCALL,
+     "publish(exchange, routing_key, body, /)\n--\n\n"},
+    {"renew", publisher_renew, METH_O, "renew(version, /)\n--\n\n"},
+    {NULL, NULL, 0, NULL},
+};
+static PyMemberDef publisher_members[] = {
+    {"routes", T_OBJECT, offsetof(Publisher, routes), READONLY, "{exchange: {routing key: Route}}"},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyType_Slot publisher_slots[] = {
+    {Py_tp_new, (void *)publisher_new},
+    {Py_tp_dealloc, (void *)publisher_dealloc},
+    {Py_tp_methods, publisher_methods},
+    {Py_tp_members, publisher_members},
+    {Py_tp_doc, (void *)"Publisher(connection, owner): the routes of a connection, given by its address."},
+    {0, NULL},
+};
+PyType_Spec sb_publisher_spec = {"shmbroker._native_message.Publisher", sizeof(Publisher), 0, Py_TPFLAGS_DEFAULT,
+                                 publisher_slots};
+
+void sb_know_routes(PyTypeObject *type) { route_type = type; }

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Public calls: channels. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sb_api.h"
+
+#define FIRST_ROOM 4u
+#define MOST_MEMBERS SB_BY_GET
+#define SETTLED_AT_ONCE 1024u /* then others have the lock for a moment */
+
+static sb_connection *connection_of(const sb_channel *ch) { return ch->target.c; }
+
+/* Usable and open, and the connection's lock taken. */
+static sb_status enter(sb_channel *ch) {
+  sb_status status = sb_api_enter(connection_of(ch));
+  if (status == SB_OK && SB_LOAD(&ch->closed, SB_RELAXED) != 0) {
+    sb_api_leave(connection_of(ch));
+    status = SB_CLOSED;
+  }
+  return status;
+}
+
+static void leave(sb_channel *ch) { sb_api_leave(connection_of(ch)); }
+
+/* ---- channels come and go ---- */
+
+sb_channel *sb_channel_open(sb_connection *c, uint64_t user, sb_status *status) {
+  sb_channel *ch = calloc(1, sizeof *ch);
+  *status = ch == NULL ? SB_SYSTEM : sb_api_enter(c);
+  if (*status != SB_OK) {
+    free(ch);
+    return NULL;
+  }
+  *ch = (sb_channel){.target = {.c = c, .is_channel = true}, .user = user};
+  (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
+  sb_target_add(&ch->target);
+  sb_api_leave(c);
+  return ch;
+}
+
+/* Also while the broker is being stopped. A connection that is closed has closed it; in a child the lock may be taken. */
+void sb_channel_close(sb_channel *ch) {
+  sb_connection *c = connection_of(ch);
+  if (!sb_closed(c) && !sb_forked(c->b)) {
+    sb_lock(&c->lock);
+    sb_channel_close_all(ch);
+    sb_unlock(&c->lock);
+  }
+}
+
+void sb_free_channel(sb_channel *ch) {
+  sb_channel_close(ch);
+  free((void *)ch->members);
+  sb_free_connection(connection_of(ch));
+  free(ch);
+}
+
+/* ---- consumers ---- */
+
+static bool is_reserved(const sb_channel *ch, uint32_t number) {
+  const sb_member *m = ch->members[number];
+  for (const sb_member *k = ch->cancelled_first; m == NULL && k != NULL; k = k->next) {
+    if (k->number == number) m = k;
+  }
+  return m != NULL;
+}
+
+static sb_status make_room(sb_channel *ch) {
+  uint32_t room = ch->room == 0 ? FIRST_ROOM : 2 * ch->room;
+  if (2 * ch->member_count < ch->room) {
+    return SB_OK;
+  }
+  if (room > MOST_MEMBERS) room = MOST_MEMBERS;
+  if (room == ch->room) {
+    return ch->member_count < room ? SB_OK : SB_LIMIT;
+  }
+  sb_member **members = calloc(room, sizeof *members);
+  if (members == NULL) {
+    return SB_SYSTEM;
+  }
+  if (ch->room > 0) memcpy((void *)members, (void *)ch->members, ch->room * sizeof *members);
+  free((void *)ch->members);
+  ch->members = members;
+  ch->room = room;
+  return SB_OK;
+}
+
+/* The one after the last: so that a number is used again as late as possible. */
+static sb_status new_number(sb_channel *ch, uint32_t *number) {
+  sb_status status = make_room(ch);
+  for (uint32_t i = 0; status == SB_OK && i < ch->room; i++) {
+    *number = (ch->next_number + i) % ch->room;
+    if (!is_reserved(ch, *number)) {
+      ch->next_number = *number + 1;
+      return SB_OK;
+    }
+  }
+  return status != SB_OK ? status : SB_LIMIT;
+}
+
+static sb_status subscribe(sb_channel *ch, sb_member *m) {
+  sb_queue *q = m->s.q;
+  sb_status status = sb_queue_is_open(q) ? new_number(ch, &m->number) : SB_DELETED;
+  if (status == SB_OK && !sb_deal_join(m)) status = SB_SYSTEM;
+  if (status != SB_OK) {
+    return status;
+  }
+  status = sb_node_create(q->c, q->slot, m->s.priority, SB_NODE_COUNTED | SB_NODE_MEMBER, ch->target.number,
+                          m->prefetch, &m->s.node, &m->s.token);
+  if (status != SB_OK) sb_deal_leave(m);
+  return status;
+}
+
+sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
+                             uint32_t *subscription) {
+  sb_member *m = calloc(1, sizeof *m);
+  sb_status status = m == NULL ? SB_SYSTEM : enter(ch);
+  if (status != SB_OK) {
+    free(m);
+    return status;
+  }
+  *m = (sb_member){.s = {.q = q, .priority = priority},
+                   .channel = ch,
+                   .prefetch = prefetch,
+                   .auto_ack = (flags & SB_CONSUME_AUTO_ACK) != 0};
+  status = subscribe(ch, m);
+  if (status == SB_OK) {
+    *subscription = m->number;
+    sb_channel_start(m);
+  } else {
+    free(m);
+  }
+  leave(ch);
+  return status;
+}
+
+sb_status sb_channel_cancel(sb_channel *ch, uint32_t subscription) {
+  sb_status status = enter(ch);
+  if (status == SB_OK) {
+    if (subscription < ch->room && ch->members[subscription] != NULL) {
+      sb_channel_end_member(ch->members[subscription]);
+    } else {
+      status = SB_NOT_FOUND;
+    }
+    leave(ch);
+  }
+  return status;
+}
+
+bool sb_channel_next_cancelled(sb_channel *ch, uint32_t *subscription) {
+  bool found = enter(ch) == SB_OK;
+  if (found) {
+    found = sb_channel_report(ch, subscription);
+    leave(ch);
+  }
+  return found;
+}
+
+sb_status sb_channel_limit(sb_channel *ch, uint32_t prefetch) {
+  sb_status status = enter(ch);
+  if (status == SB_OK) {
+    ch->limit = prefetch;
+    sb_channel_limits_changed(connection_of(ch), ch);
+    leave(ch);
+  }
+  return status;
+}
+
+sb_status sb_connection_limit(sb_connection *c, uint32_t prefetch) {
+  sb_status status = sb_api_enter(c);
+  if (status == SB_OK) {
+    c->limit = prefetch;
+    sb_channel_limits_changed(c, NULL);
+    sb_api_leave(c);
+  }
+  return status;
+}
+
+/* ---- deliveries ---- */
+
+/* A long body: its tag, or the view of one that is settled, where a short body would be. */
+static int64_t add_tag(char *buffer, int64_t length, uint64_t tag) {
+  if (((const sb_record *)(const void *)buffer)->body_address != 0) {
+    memcpy(buffer + length, &tag, sizeof tag);
+    length += (int64_t)sizeof tag;
+  }
+  return length;
+}
+
+/* The row is not empty. */
+static int64_t give(sb_channel *ch, char *buffer) {
+  sb_connection *c = connection_of(ch);
+  sb_held *h = sb_deliveries_at(&ch->deliveries, ch->deliveries.row.first);
+  sb_member *m = h->of;
+  uint64_t token = h->token, tag = token;
+  bool auto_ack = m->auto_ack;
+  sb_queue *q = h->q;
+  sb_leaf_ref leaf;
+  sb_taken t;
+  if (!sb_queue_held(c, token, &t, &leaf) || !sb_api_plausible(c->b, &t)) {
+    sb_channel_drop(ch, h);
+    return -(int64_t)SB_CORRUPT;
+  }
+  if (auto_ack && t.message->body_length > SB_INLINE_BODY) { /* what is settled is read through a view */
+    sb_status status = sb_view_take(c, &t, &tag);
+    if (status != SB_OK) {
+      return -(int64_t)status; /* it stays the next one */
+    }
+  }
+  uint32_t number = m->number;
+  int64_t length = sb_api_record(q, &t, sb_channel_give(ch), number, buffer);
+  if (auto_ack) {
+    ((sb_record *)(void *)buffer)->settled = 1;
+    (void)sb_queue_settle(q, token, SB_COUNT_ACKED);
+  }
+  return add_tag(buffer, length, tag);
+}
+
+int64_t sb_channel_next(sb_channel *ch, char *buffer) {
+  sb_status status = enter(ch);
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  if (ch->deliveries.row.count == 0) status = sb_channel_pull(ch);
+  int64_t length = ch->deliveries.row.count > 0 ? give(ch, buffer) : -(int64_t)(status != SB_OK ? status : SB_EMPTY);
+  sb_channel_resume(ch);
+  leave(ch);
+  return length;
+}
+
+/* Lock held. What a get took has a delivery tag of the channel. */
+static int64_t got(sb_channel *ch, sb_queue *q, sb_taken *t, char *buffer, bool auto_ack) {
+  if (!auto_ack && !sb_deliveries_reserve(&ch->deliveries)) {
+    (void)sb_subscription_return(q, t->token, SB_RELEASE_CLEAN);
+    return -(int64_t)SB_SYSTEM;
+  }
+  int64_t length = sb_api_hand_over(q, t, auto_ack, buffer);
+  if (length < 0) {
+    return length;
+  }
+  sb_record *record = (sb_record *)(void *)buffer;
+  uint64_t tag = record->tag;
+  record->tag = auto_ack ? ++ch->deliveries.last_tag : sb_deliveries_got(&ch->deliveries, t->token, q);
+  record->subscription = SB_BY_GET;
+  record->settled = auto_ack;
+  return add_tag(buffer, length, tag);
+}
+
+int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack) {
+  sb_taken t;
+  sb_status status = enter(ch);
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  status = sb_api_take(q, &t);
+  int64_t length = status == SB_OK ? got(ch, q, &t, buffer, auto_ack) : -(int64_t)status;
+  leave(ch);
+  return length;
+}
+
+static void link_wait(sb_channel *ch, sb_channel_wait *w) {
+  w->next = ch->waits;
+  if (w->next != NULL) w->next->previous = w;
+  ch->waits = w;
+}
+
+static void unlink_wait(sb_channel *ch, const sb_channel_wait *w) {
+  *(w->previous != NULL ? &w->previous->next : &ch->waits) = w->next;
+  if (w->next != NULL) w->next->previous = w->previous;
+}
+
+/* Its channel was closed meanwhile, or its connection, which has returned it. */
+static int64_t not_wanted(sb_channel *ch, sb_queue *q, sb_status status, const sb_taken *t, sb_wait *wait) {
+  if (status == SB_OK && !sb_closed(connection_of(ch))) {
+    (void)sb_subscription_return(q, t->token, SB_RELEASE_CLEAN);
+  }
+  sb_waiter_end(q, wait);
+  return -(int64_t)SB_CLOSED;
+}
+
+int64_t sb_channel_get_wait(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait) {
+  sb_connection *c = connection_of(ch);
+  sb_channel_wait w = {.node = &wait->node};
+  sb_taken t;
+  sb_status status = sb_api_enter(c);
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  link_wait(ch, &w);
+  sb_api_leave(c);
+  status = sb_waiter_get(q, wait, &ch->closed, &t);
+  sb_lock(&c->lock);
+  unlink_wait(ch, &w);
+  bool closed = sb_closed(c) || SB_LOAD(&ch->closed, SB_RELAXED) != 0;
+  int64_t length = closed            ? not_wanted(ch, q, status, &t, wait)
+                   : status == SB_OK ? got(ch, q, &t, buffer, auto_ack)
+                                     : -(int64_t)status;
+  sb_unlock(&c->lock);
+  return length;
+}
+
+/* ---- settling ---- */
+
+/* The first of those that are meant; NULL: there is none. */
+static sb_held *first_of(sb_channel *ch, uint64_t tag, bool multiple) {
+  sb_held *h = multiple ? sb_deliveries_at(&ch->deliveries, ch->deliveries.given.first)
+                        : sb_deliveries_find(&ch->deliveries, tag);
+  return h != NULL && (!multiple || tag == 0 || h->tag <= tag) ? h : NULL;
+}
+
+/* All are meant, or the last one of them is there. */
+static bool is_known(sb_channel *ch, uint64_t tag, bool multiple) {
+  return (multiple && tag == 0) || sb_deliveries_find(&ch->deliveries, tag) != NULL;
+}
+
+static sb_status settle(sb_channel *ch, sb_held *h, uint32_t how) {
+  sb_queue *q = h->q;
+  uint64_t token = h->token;
+  if (how == 3) {
+    if (h->of != NULL && !h->of->ended) {
+      sb_channel_take_back(ch, h);
+      return SB_OK;
+    }
+    if (h->tag == ch->deliveries.last_tag) ch->deliveries.last_tag--;
+  }
+  sb_channel_drop(ch, h);
+  return sb_api_end(q, token, how);
+}
+
+sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how) {
+  sb_status status = enter(ch);
+  if (status != SB_OK) {
+    return status;
+  }
+  if (!is_known(ch, delivery_tag, multiple)) status = SB_SETTLED;
+  sb_held *h;
+  for (uint32_t n = 1; status == SB_OK && (h = first_of(ch, delivery_tag, multiple)) != NULL; n++) {
+    sb_status one = settle(ch, h, how);
+    if (one != SB_OK && one != SB_SETTLED) status = one;
+    if (!multiple) break;
+    if (status == SB_OK && n % SETTLED_AT_ONCE == 0) {
+      leave(ch);
+      status = enter(ch);
+      if (status != SB_OK) return status;
+    }
+  }
+  sb_deliveries_trim(&ch->deliveries);
+  sb_channel_resume(ch);
+  leave(ch);
+  return status;
+}
+
+sb_status sb_channel_recover(sb_channel *ch) { return sb_channel_settle(ch, 0, true, 1); }
+
+int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how,
+                           sb_settlement *settlements, uint32_t room) {
+  sb_status status = enter(ch);
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  int64_t count = is_known(ch, delivery_tag, multiple) ? 0 : -(int64_t)SB_SETTLED;
+  sb_held *h = count == 0 ? first_of(ch, delivery_tag, multiple) : NULL;
+  while (h != NULL) {
+    if (count < room) settlements[count] = (sb_settlement){h->q, h->token, how};
+    count++;
+    h = multiple ? sb_deliveries_at(&ch->deliveries, h->next) : NULL;
+    if (h != NULL && delivery_tag != 0 && h->tag > delivery_tag) h = NULL;
+  }
+  leave(ch);
+  return count;
+}
+
+void sb_channel_forget(sb_channel *ch, uint64_t delivery_tag, bool multiple) {
+  sb_held *h;
+  if (enter(ch) != SB_OK) {
+    return;
+  }
+  while (is_known(ch, delivery_tag, multiple) && (h = first_of(ch, delivery_tag, multiple)) != NULL) {
+    sb_channel_drop(ch, h);
+  }
+  sb_deliveries_trim(&ch->deliveries);
+  sb_channel_resume(ch);
+  leave(ch);
+}
+
+/* ---- facts ---- */
+
+uint32_t sb_channel_unacked(sb_channel *ch) { return ch->deliveries.given.count; }
+uint32_t sb_channel_waiting(sb_channel *ch) { return ch->deliveries.row.count; }
+uint64_t sb_channel_delivered(sb_channel *ch) { return ch->delivered; }
+
+/* ---- hand-over ---- */
+
+bool sb_channel_arm(sb_channel *ch) {
+  if (enter(ch) != SB_OK) {
+    return true; /* the next call says why */
+  }
+  bool there = sb_channel_has_something(ch);
+  if (!there) {
+    sb_channel_unready(ch); /* a hand-over that nobody has collected yet is this one */
+    ch->armed = true;
+  }
+  leave(ch);
+  return there;
+}
+
+uint64_t sb_next_ready(sb_connection *c) {
+  uint64_t user = 0;
+  if (sb_api_enter(c) == SB_OK) {
+    sb_channel *ch = c->ready_first;
+    if (ch != NULL) {
+      user = ch->user;
+      sb_channel_unready(ch);
+    }
+    sb_api_leave(c);
+  }
+  return user;
+}

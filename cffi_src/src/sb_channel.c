@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_channel.h"
+
+#include <stdlib.h>
+
+#include "sb_lifetime.h"
+
+#define PULLS_AT_ONCE 256u /* then others have the lock for a moment */
+
+static sb_connection *connection_of(const sb_channel *ch) { return ch->target.c; }
+static sb_channel *channel_of(sb_target *t) { return (sb_channel *)(void *)t; /* its first member */ }
+
+/* ---- hand-over ---- */
+
+bool sb_channel_has_something(const sb_channel *ch) {
+  return ch->deliveries.row.count > 0 || ch->cancelled_first != NULL;
+}
+
+void sb_channel_unready(sb_channel *ch) {
+  sb_connection *c = connection_of(ch);
+  if (!ch->ready) {
+    return;
+  }
+  ch->ready = false;
+  *(ch->previous_ready != NULL ? &ch->previous_ready->next_ready : &c->ready_first) = ch->next_ready;
+  *(ch->next_ready != NULL ? &ch->next_ready->previous_ready : &c->ready_last) = ch->previous_ready;
+  if (c->ready_first == NULL) SB_STORE(&c->ready, 0u, SB_RELAXED); /* relaxed: a 1 that is seen later costs a look */
+}
+
+/* I52. Whoever takes turns for the IO thread is that thread, and looks afterwards. */
+static void hand_over(sb_channel *ch) {
+  sb_connection *c = connection_of(ch);
+  if (!ch->armed) {
+    return;
+  }
+  ch->armed = false;
+  ch->ready = true;
+  ch->next_ready = NULL;
+  ch->previous_ready = c->ready_last;
+  *(c->ready_last != NULL ? &c->ready_last->next_ready : &c->ready_first) = ch;
+  c->ready_last = ch;
+  SB_STORE(&c->ready, 1u, SB_SEQ_CST); /* P6: before the ring */
+  if (!c->taking_turns) sb_target_ring_io(c);
+}
+
+/* ---- credit ---- */
+
+static bool is_full(const sb_channel *ch) {
+  return ch->deliveries.row.count >= SB_ROW_MAX || (ch->limit != 0 && ch->unacked >= ch->limit);
+}
+static bool connection_full(const sb_connection *c) { return c->limit != 0 && c->unacked >= c->limit; }
+
+/* I51: is so much of it free that it is worth moving nodes? */
+static bool enough(uint32_t used, uint32_t limit, bool row_is_empty) {
+  uint32_t credit = used < limit ? limit - used : 0, half = limit > 1 ? limit / 2 : 1;
+  return limit == 0 || credit >= half || (credit > 0 && row_is_empty);
+}
+
+static bool own_enough(const sb_member *m) { return m->auto_ack || enough(m->held, m->prefetch, m->waiting == 0); }
+static bool channel_enough(const sb_channel *ch) {
+  return SB_LOAD(&ch->closed, SB_RELAXED) == 0 && enough(ch->deliveries.row.count, SB_ROW_MAX, false) &&
+         enough(ch->unacked, ch->limit, ch->deliveries.row.count == 0);
+}
+static bool an_empty_row_waits(sb_connection *c) {
+  for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
+    if (t->is_channel && channel_of(t)->member_count > 0 && channel_of(t)->deliveries.row.count == 0) return true;
+  }
+  return false;
+}
+static bool connection_enough(sb_connection *c) {
+  return enough(c->unacked, c->limit, false) || (!connection_full(c) && an_empty_row_waits(c));
+}
+
+static bool may_want(const sb_member *m) {
+  const sb_channel *ch = m->channel;
+  return !m->ended && !m->starved && !ch->blocked && !connection_of(ch)->limited;
+}
+
+static void unwant(sb_member *m) {
+  if (m->willing) {
+    sb_deal_willing(m, false);
+    set_notify_work_desired(&m->s, false);
+  }
+}
+
+/* Interested first, then it looks: whoever calls this pulls (P3). */
+static bool want(sb_member *m) {
+  if (m->willing || !may_want(m)) {
+    return false;
+  }
+  sb_deal_willing(m, true);
+  (void)sb_node_move(connection_of(m->channel), m->s.node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
+  return true;
+}
+
+static void block_channel(sb_channel *ch) {
+  ch->blocked = true;
+  for (uint32_t i = 0; i < ch->room; i++) {
+    if (ch->members[i] != NULL) unwant(ch->members[i]);
+  }
+}
+
+static void block_connection(sb_connection *c) {
+  c->limited = true;
+  for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
+    for (uint32_t i = 0; t->is_channel && i < channel_of(t)->room; i++) {
+      if (channel_of(t)->members[i] != NULL) unwant(channel_of(t)->members[i]);
+    }
+  }
+}
+
+static void count(sb_member *m, int32_t by) {
+  sb_channel *ch = m->channel;
+  m->held += (uint32_t)by;
+  ch->unacked += (uint32_t)by;
+  connection_of(ch)->unacked += (uint32_t)by;
+  if (!m->ended) SB_STORE(&sb_subscription_node(&m->s)->unacked, m->held, SB_RELAXED);
+}
+
+/* ---- pulling ---- */
+
+static void push(sb_member *m, uint64_t token) {
+  sb_channel *ch = m->channel;
+  sb_connection *c = connection_of(ch);
+  sb_deliveries_pulled(&ch->deliveries, token, m->s.q, m);
+  m->waiting++;
+  count(m, 1);
+  sb_deal_served(m);
+  if (!m->auto_ack && m->prefetch != 0 && m->held >= m->prefetch) {
+    m->starved = true;
+    unwant(m);
+  }
+  if (is_full(ch)) block_channel(ch);
+  if (connection_full(c)) block_connection(c);
+  hand_over(ch);
+}
+
+static sb_status take(sb_member *m) {
+  sb_taken t;
+  if (!sb_deliveries_reserve(&m->channel->deliveries)) {
+    return SB_SYSTEM;
+  }
+  sb_status status = sb_subscription_take(&m->s, &t);
+  if (status == SB_OK) push(m, t.token);
+  return status;
+}
+
+/* One message of its queue, for it or whoever's turn it is. */
+static sb_status deal(sb_member *m) {
+  if (!sb_queue_is_open(m->s.q)) {
+    return SB_DELETED;
+  }
+  for (unsigned tries = 0; tries < SB_MAX_STRANGE; tries++) {
+    bool rescued = (SB_LOAD(&sb_subscription_node(&m->s)->flags, SB_RELAXED) & SB_NODE_RESCUED) != 0;
+    sb_member *whose = rescued && m->willing ? m : sb_deal_next(m->rank->deal);
+    if (whose == NULL) {
+      return SB_NO_CREDIT;
+    }
+    sb_status status = take(whose);
+    if (status != SB_EMPTY || whose == m) {
+      return status;
+    }
+    /* P3: it is our node that was told, and kept others from being told. */
+    if (!sb_node_move(connection_of(m->channel), m->s.node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED) ||
+        !sb_notify_looks_ready(m->s.q)) {
+      return SB_EMPTY;
+    }
+  }
+  return SB_EMPTY;
+}
+
+static bool lacks_memory(sb_status status) {
+  return status == SB_GROW || status == SB_NO_MEMORY || status == SB_SYSTEM;
+}
+
+static void orphan(sb_member *m);
+
+/* Until nothing is there, or nobody wants it; after many the IO thread goes on, which also sees to it that there is memory. */
+static sb_status pull(sb_member *m) {
+  sb_status status = SB_OK;
+  for (unsigned n = 0; status == SB_OK && n < PULLS_AT_ONCE; n++) status = deal(m);
+  if (status == SB_DELETED) {
+    orphan(m);
+  } else if (status == SB_OK || lacks_memory(status)) {
+    m->busy = true;
+    notify_work(connection_of(m->channel)->b, m->s.node);
+  }
+  return lacks_memory(status) ? status : SB_OK;
+}
+
+sb_status sb_channel_pull(sb_channel *ch) {
+  sb_status status = SB_OK;
+  for (uint32_t i = 0; i < ch->room; i++) {
+    sb_member *m = ch->room > 0 ? ch->members[(ch->rotation + i) % ch->room] : NULL;
+    sb_status one = m != NULL ? pull(m) : SB_OK;
+    if (one != SB_OK) status = one;
+  }
+  ch->rotation++;
+  return status;
+}
+
+/* Was it told of something, by its flag or its state, or was it at work? P9: the flag is cleared, then it looks. */
+static bool has_turn(sb_member *m) {
+  sb_node_shm *n = sb_subscription_node(&m->s);
+  bool told = SB_LOAD(&n->flagged, SB_SEQ_CST) != 0 && SB_SWAP(&n->flagged, 0, SB_SEQ_CST) != 0;
+  return told || m->busy || sb_node_state(SB_LOAD(&n->word, SB_SEQ_CST)) == SB_NODE_NOTIFIED;
+}
+
+bool sb_channel_turn(sb_channel *ch) {
+  bool more = false;
+  for (uint32_t i = 0; i < ch->room; i++) {
+    sb_member *m = ch->members[(ch->rotation + i) % ch->room];
+    if (m == NULL || !has_turn(m)) {
+      continue;
+    }
+    sb_status status = deal(m);
+    if (status == SB_DELETED) {
+      orphan(m);
+      continue;
+    }
+    m->busy = status == SB_OK || status == SB_GROW;
+    more = more || m->busy;
+    if (status == SB_GROW) connection_of(ch)->must_grow = true;
+  }
+  ch->rotation++;
+  return more;
+}
+
+bool sb_channel_wants_work(sb_channel *ch) {
+  bool wants = false;
+  for (uint32_t i = 0; i < ch->room; i++) {
+    sb_member *m = ch->members[i];
+    if (m == NULL) {
+      continue;
+    }
+    unsigned state = sb_node_state(SB_LOAD(&sb_subscription_node(&m->s)->word, SB_SEQ_CST));
+    if (m->willing && state == SB_NODE_NOT_INTERESTED) { /* there was no memory for its list entry */
+      set_notify_work_desired(&m->s, true);
+    }
+    if (!sb_queue_is_open(m->s.q) || state == SB_NODE_NOTIFIED || (m->willing && sb_notify_looks_ready(m->s.q))) {
+      m->busy = wants = true;
+    }
+  }
+  return wants;
+}
+
+/* ---- credit that comes back ---- */
+
+static void pull_all(sb_channel *ch) {
+  for (uint32_t i = 0; i < ch->room; i++) {
+    if (ch->members[i] != NULL && ch->members[i]->willing) (void)pull(ch->members[i]);
+  }
+}
+
+static void want_all(sb_channel *ch) {
+  for (uint32_t i = 0; i < ch->room; i++) {
+    if (ch->members[i] != NULL) (void)want(ch->members[i]);
+  }
+}
+
+static void unlimit(sb_connection *c) {
+  c->limited = false;
+  for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
+    if (t->is_channel) want_all(channel_of(t));
+  }
+  for (sb_target *t = sb_target_after(c, NULL); t != NULL && !c->limited; t = sb_target_after(c, t)) {
+    if (t->is_channel) pull_all(channel_of(t));
+  }
+}
+
+void sb_channel_resume(sb_channel *ch) {
+  sb_connection *c = connection_of(ch);
+  sb_member *woken = ch->woken;
+  bool all = ch->several_woken;
+  ch->woken = NULL;
+  ch->several_woken = false;
+  if (ch->blocked && channel_enough(ch)) {
+    ch->blocked = false;
+    all = true;
+  }
+  if (c->limited && connection_enough(c)) {
+    unlimit(c);
+  } else if (all) {
+    want_all(ch);
+    pull_all(ch);
+  } else if (woken != NULL && want(woken)) {
+    (void)pull(woken);
+  }
+}
+
+static void wake(sb_member *m) {
+  if (m->starved && own_enough(m)) {
+    sb_channel *ch = m->channel;
+    m->starved = false;
+    if (ch->woken == NULL) {
+      ch->woken = m;
+    } else {
+      ch->several_woken = ch->several_woken || ch->woken != m;
+    }
+  }
+}
+
+void sb_channel_limits_changed(sb_connection *c, sb_channel *ch) {
+  if (ch != NULL && is_full(ch)) block_channel(ch);
+  if (connection_full(c)) block_connection(c);
+  if (ch != NULL) {
+    sb_channel_resume(ch);
+  } else if (c->limited && connection_enough(c)) {
+    unlimit(c);
+  }
+}
+
+/* ---- deliveries ---- */
+
+uint64_t sb_channel_give(sb_channel *ch) {
+  sb_held *h = sb_deliveries_at(&ch->deliveries, ch->deliveries.row.first);
+  sb_member *m = h->of;
+  ch->delivered++;
+  SB_STORE(&sb_subscription_node(&m->s)->delivered, ++m->delivered, SB_RELAXED);
+  if (m->auto_ack) {
+    sb_channel_drop(ch, h);
+    return ++ch->deliveries.last_tag;
+  }
+  m->waiting--;
+  wake(m);
+  return sb_deliveries_give(&ch->deliveries);
+}
+
+void sb_channel_take_back(sb_channel *ch, sb_held *h) {
+  sb_member *m = h->of;
+  ch->delivered--;
+  m->delivered--;
+  m->waiting++;
+  sb_deliveries_take_back(&ch->deliveries, h);
+}
+
+static void free_if_over(sb_member *m) {
+  if (m->ended && m->held == 0 && !m->unreported) free(m);
+}
+
+void sb_channel_drop(sb_channel *ch, sb_held *h) {
+  sb_member *m = h->of;
+  if (m != NULL && h->tag == 0) m->waiting--;
+  sb_deliveries_drop(&ch->deliveries, h);
+  if (m == NULL) {
+    return;
+  }
+  count(m, -1);
+  if (m->ended) {
+    free_if_over(m);
+  } else {
+    wake(m);
+  }
+}
+
+/* ---- consumers that come and go ---- */
+
+void sb_channel_start(sb_member *m) {
+  sb_channel *ch = m->channel;
+  m->s.q->busy++;
+  ch->members[m->number] = m;
+  ch->member_count++;
+  if (is_full(ch)) block_channel(ch);
+  if (may_want(m)) {
+    sb_deal_willing(m, true);
+    set_notify_work_desired(&m->s, true); /* looks, and tells the IO thread */
+  }
+}
+
+static void return_row_of(sb_member *m) {
+  sb_channel *ch = m->channel;
+  for (uint32_t at = ch->deliveries.row.first; m->waiting > 0 && at != 0;) {
+    sb_held *h = sb_deliveries_at(&ch->deliveries, at);
+    uint64_t token = h->token;
+    at = h->next;
+    if (h->of == m) {
+      m->waiting--;
+      count(m, -1);
+      sb_deliveries_drop(&ch->deliveries, h);
+      (void)sb_subscription_return(m->s.q, token, SB_RELEASE_CLEAN);
+    }
+  }
+}
+
+static void detach(sb_member *m) {
+  sb_channel *ch = m->channel;
+  sb_queue *q = m->s.q;
+  unwant(m); /* told before the lists forget us: the baton goes on */
+  sb_deal_leave(m);
+  if (ch->woken == m) ch->woken = NULL;
+  ch->members[m->number] = NULL;
+  ch->member_count--;
+  return_row_of(m);
+  m->ended = true;
+  sb_node_destroy(q->c, m->s.node, m->s.token);
+  q->busy--;
+  (void)sb_lifetime_end(q, 0); /* it may have been the last one of an auto-delete queue */
+}
+
+void sb_channel_end_member(sb_member *m) {
+  sb_channel *ch = m->channel;
+  detach(m);
+  free_if_over(m);
+  sb_channel_resume(ch);
+}
+
+/* Its queue was deleted: it is cancelled, and reported. What it pulled goes with the queue. */
+static void orphan(sb_member *m) {
+  sb_channel *ch = m->channel;
+  detach(m);
+  m->unreported = true;
+  m->next = NULL;
+  *(ch->cancelled_last != NULL ? &ch->cancelled_last->next : &ch->cancelled_first) = m;
+  ch->cancelled_last = m;
+  hand_over(ch);
+}
+
+bool sb_channel_report(sb_channel *ch, uint32_t *number) {
+  sb_member *m = ch->cancelled_first;
+  if (m == NULL) {
+    return false;
+  }
+  ch->cancelled_first = m->next;
+  if (m->next == NULL) ch->cancelled_last = NULL;
+  *number = m->number;
+  m->unreported = false;
+  free_if_over(m);
+  return true;
+}
+
+/* ---- the end ---- */
+
+static void return_given(sb_channel *ch) {
+  sb_held *h;
+  while ((h = sb_deliveries_at(&ch->deliveries, ch->deliveries.given.first)) != NULL) {
+    sb_queue *q = h->q;
+    uint64_t token = h->token;
+    sb_channel_drop(ch, h);
+    (void)sb_subscription_return(q, token, SB_RELEASE_NACK);
+  }
+}
+
+void sb_channel_close_all(sb_channel *ch) {
+  uint32_t number;
+  if (SB_LOAD(&ch->closed, SB_RELAXED) != 0) {
+    return;
+  }
+  SB_STORE(&ch->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
+  block_channel(ch);
+  return_given(ch); /* the oldest first: whoever takes them meanwhile gets them in order */
+  for (uint32_t i = 0; i < ch->room; i++) {
+    sb_member *m = ch->members[i];
+    if (m != NULL) {
+      detach(m);
+      free_if_over(m);
+    }
+  }
+  while (sb_channel_report(ch, &number)) {
+  }
+  sb_deliveries_free(&ch->deliveries);
+  ch->armed = false;
+  sb_channel_unready(ch);
+  sb_target_remove(&ch->target);
+  for (sb_channel_wait *w = ch->waits; w != NULL; w = w->next) {
+    if (*w->node != 0) (void)sb_wake_ring(&((sb_node_shm *)sb_slot_at(connection_of(ch)->b, *w->node))->wake);
+  }
+  sb_connection *c = connection_of(ch);
+  if (c->limited && connection_enough(c)) unlimit(c);
+}

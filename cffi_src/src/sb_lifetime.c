@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_lifetime.h"
+
+static bool has_flag(const sb_queue_shm *q, uint32_t flag) { return (SB_LOAD(&q->flags, SB_RELAXED) & flag) != 0; }
+
+void sb_lifetime_own(sb_queue_shm *q, const sb_connection *owner) {
+  uint64_t word = SB_LOAD(&owner->b->connections[owner->id], SB_RELAXED); /* relaxed: our own */
+  SB_STORE(&q->owner_connection, owner->id, SB_RELAXED);
+  SB_STORE(&q->owner_epoch, sb_conn_epoch(word), SB_RELAXED);
+}
+
+static bool owner_lives(sb_broker *b, const sb_queue_shm *q, unsigned dead) {
+  uint32_t id = SB_LOAD(&q->owner_connection, SB_RELAXED) % SB_MAX_CONNECTIONS;
+  uint64_t word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
+  return id != 0 && id != dead && sb_conn_state(word) == SB_CONN_LIVE &&
+         sb_conn_epoch(word) == SB_LOAD(&q->owner_epoch, SB_RELAXED);
+}
+
+bool sb_lifetime_locked(sb_broker *b, const sb_queue_shm *q, unsigned connection) {
+  return has_flag(q, SB_QUEUE_EXCLUSIVE) && SB_LOAD(&q->owner_connection, SB_RELAXED) != connection &&
+         owner_lives(b, q, 0);
+}
+
+static bool unused(const sb_queue_shm *q) { return SB_LOAD(&q->consumers, SB_SEQ_CST) <= 0; }
+
+bool sb_lifetime_over(sb_broker *b, const sb_queue_shm *q, unsigned dead) {
+  uint32_t flags = SB_LOAD(&q->flags, SB_RELAXED);
+  if ((flags & (SB_QUEUE_EXCLUSIVE | SB_QUEUE_AUTO_DELETE | SB_QUEUE_EXPIRES)) == 0) {
+    return false;
+  }
+  if ((flags & SB_QUEUE_EXCLUSIVE) != 0 && !owner_lives(b, q, dead)) {
+    return true;
+  }
+  if ((flags & SB_QUEUE_AUTO_DELETE) != 0 && SB_LOAD(&q->had_consumer, SB_ACQUIRE) != 0 && unused(q)) {
+    return true;
+  }
+  uint64_t life = SB_LOAD(&q->expires_ms, SB_RELAXED) * UINT64_C(1000000);
+  return (flags & SB_QUEUE_EXPIRES) != 0 && unused(q) && sb_now_ns() - SB_LOAD(&q->used_ns, SB_RELAXED) >= life;
+}
+
+bool sb_lifetime_end(sb_queue *q, unsigned dead) {
+  uint64_t removed;
+  if (!sb_queue_is_open(q) || !sb_lifetime_over(q->c->b, q->shm, dead)) {
+    return false;
+  }
+  bool orphaned = has_flag(q->shm, SB_QUEUE_EXCLUSIVE) && !owner_lives(q->c->b, q->shm, dead);
+  if (sb_upkeep_close(q, !orphaned, false, &removed) != SB_OK) {
+    return false; /* a consumer came, or there is no memory for the closing cell: the housekeeper looks again */
+  }
+  (void)SB_ADD(&q->c->b->header->topology_epoch, 1,
+               SB_ACQ_REL); /* routes lead there no more; the name is to be swept */
+  sb_consumer_wake_all(q->c, q->slot);
+  sb_consumer_room_made(q->c, NULL, 0);
+  return true;
+}

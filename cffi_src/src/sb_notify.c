@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_notify.h"
+
+#include "sb_wait.h"
+
+#define MAX_LEVELS 4096u
+
+void notify_work(sb_broker *b, uint32_t slot) {
+  sb_node_shm *n = sb_node_at(b, slot);
+  if (n == NULL) {
+    return;
+  }
+  (void)SB_ADD(&n->wakes, 1, SB_RELAXED);
+  if ((SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_DIRECT) != 0) {
+    (void)sb_wake_ring(&n->wake);
+    return;
+  }
+  sb_connection_shm *conn = sb_connection_record(b, sb_node_conn(SB_LOAD(&n->word, SB_ACQUIRE)));
+  uint32_t target = SB_LOAD(&n->target, SB_RELAXED) % SB_MAX_TARGETS;
+  SB_STORE(&n->flagged, 1, SB_SEQ_CST); /* P9: node, target, connection, each on its own, then ring */
+  if (conn == NULL) {
+    return;
+  }
+  (void)SB_OR(&conn->work_targets[target / 64], UINT64_C(1) << (target % 64), SB_SEQ_CST);
+  (void)SB_OR(&conn->work, UINT64_C(1) << (target / 64), SB_SEQ_CST);
+  SB_CRASHPOINT("consumer.notify.flagged");
+  sb_node_shm *waiter = sb_node_at(b, SB_LOAD(&conn->waiter, SB_ACQUIRE));
+  if (waiter != NULL) {
+    (void)sb_wake_ring(&waiter->wake);
+  }
+}
+
+bool sb_consumer_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priority) {
+  uint32_t at = SB_LOAD(&q->levels, SB_ACQUIRE);
+  for (uint32_t n = 0; n < MAX_LEVELS; n++) {
+    sb_level_shm *level = sb_level_at(b, at);
+    if (level == NULL || SB_LOAD(&level->priority, SB_RELAXED) <= priority) {
+      return false;
+    }
+    if (SB_LOAD(&level->interested_count, SB_SEQ_CST) > 0 || SB_LOAD(&level->notified_count, SB_SEQ_CST) > 0) {
+      return true;
+    }
+    at = SB_LOAD(&level->next, SB_ACQUIRE);
+  }
+  return false;
+}
+
+/* Tells one of the best priority, of those above that one. */
+bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescue) {
+  sb_broker *b = c->b;
+  sb_queue_shm *q = sb_slot_at(b, queue);
+  uint32_t at = SB_LOAD(&q->levels, SB_ACQUIRE);
+  for (uint32_t n = 0; n < MAX_LEVELS; n++) {
+    sb_level_shm *level = sb_level_at(b, at);
+    sb_ring list;
+    if (level == NULL || SB_LOAD(&level->priority, SB_RELAXED) <= above ||
+        !sb_ring_open(b, at, SB_RING_INTERESTED, &list)) {
+      return false;
+    }
+    uint64_t position = 0;
+    uint32_t node;
+    while ((node = sb_nodes_next(c, &list, SB_NODE_INTERESTED, &position)) != 0) {
+      sb_node_shm *shm = sb_slot_at(b, node);
+      if (rescue) {
+        (void)SB_OR(&shm->flags, SB_NODE_RESCUED, SB_SEQ_CST);
+      }
+      if (sb_node_move(c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) {
+        notify_work(b, node);
+        return true;
+      }
+      if (sb_node_state(SB_LOAD(&shm->word, SB_SEQ_CST)) == SB_NODE_INTERESTED) {
+        notify_work(b, node); /* no memory to move it: an extra wake is all it costs, and nobody is notified more */
+        return false;
+      }
+    }
+    if (!rescue && SB_LOAD(&level->notified_count, SB_SEQ_CST) > 0) {
+      return false; /* I32: one of them is at it, and passes the baton when it cannot */
+    }
+    at = SB_LOAD(&level->next, SB_ACQUIRE);
+  }
+  return false;
+}
+
+bool sb_consumer_notify_one(sb_connection *c, uint32_t queue, bool rescue) {
+  return sb_notify_above(c, queue, INT64_MIN, rescue);
+}
+
+void sb_consumer_notify_browsers(sb_connection *c, uint32_t queue) {
+  sb_ring list;
+  uint64_t position = 0;
+  uint32_t node;
+  if (sb_ring_open(c->b, queue, SB_RING_NON_ACQUIRING, &list)) {
+    while ((node = sb_nodes_next(c, &list, SB_NODE_NON_ACQUIRING, &position)) != 0) {
+      notify_work(c->b, node);
+    }
+  }
+}
+
+static bool paused(const sb_queue_shm *q) { return (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0; }
+
+void sb_consumer_work_arrived(sb_queue *q) {
+  if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
+    sb_consumer_notify_browsers(q->c, q->slot);
+  }
+  if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && !paused(q->shm)) { /* P3: after the append */
+    int32_t notified = SB_LOAD(&q->shm->notified, SB_SEQ_CST);
+    if (notified <= 0 || sb_queue_ready(q->c->b, q->shm) > notified) {
+      (void)sb_consumer_notify_one(q->c, q->slot, false);
+    }
+  }
+}
+
+void sb_consumer_backlog_arrived(sb_queue *q) {
+  if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
+    sb_consumer_notify_browsers(q->c, q->slot);
+  }
+  int64_t ready = paused(q->shm) ? 0 : sb_queue_ready(q->c->b, q->shm);
+  for (int64_t n = ready; n > 0 && ready > SB_LOAD(&q->shm->notified, SB_SEQ_CST); n--) {
+    if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) <= 0 || !sb_consumer_notify_one(q->c, q->slot, false)) {
+      break;
+    }
+  }
+}
+
+/* Of those who wait for room in that queue, or for memory (NULL), one that can use it: two that both wait for more than
+ * there is would wake each other for ever. */
+static bool wake_one_of(sb_connection *c, const sb_ring *list, const sb_queue_shm *q) {
+  uint64_t position = 0;
+  uint32_t node;
+  while ((node = sb_nodes_next(c, list, SB_NODE_INTERESTED, &position)) != 0) {
+    sb_node_shm *shm = sb_slot_at(c->b, node);
+    if (q != NULL && !sb_limits_room(q, 1, SB_LOAD(&shm->prefetch, SB_RELAXED))) {
+      continue;
+    }
+    if (sb_node_move(c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) {
+      notify_work(c->b, node);
+      return true;
+    }
+  }
+  return false;
+}
+
+void sb_consumer_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot) {
+  sb_ring list;
+  if (SB_LOAD(&q->room_waiting, SB_SEQ_CST) > 0 && sb_ring_open(c->b, slot, SB_RING_ROOM, &list)) {
+    (void)wake_one_of(c, &list, q);
+  }
+}
+
+void sb_consumer_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot) {
+  sb_ring list;
+  if (q != NULL) sb_consumer_room_in(c, q, slot);
+  if (SB_LOAD(&c->b->header->memory_waiting, SB_SEQ_CST) != 0 && sb_ring_open(c->b, 0, SB_RING_MEMORY, &list)) {
+    (void)wake_one_of(c, &list, NULL);
+  }
+}
+
+void sb_consumer_wake_all(sb_connection *c, uint32_t queue) {
+  sb_broker *b = c->b;
+  sb_ring list;
+  uint64_t position = 0;
+  uint32_t node;
+  if (sb_ring_open(b, queue, SB_RING_ALL, &list)) {
+    while ((node = sb_nodes_next(c, &list, SB_STATE_ALL, &position)) != 0) {
+      notify_work(b, node);
+    }
+  }
+  if (sb_ring_open(b, queue, SB_RING_ROOM, &list)) {
+    uint64_t end = sb_ring_exact_tail(b, &list); /* who comes back meanwhile has looked */
+    for (position = 0; (node = sb_nodes_next(c, &list, SB_NODE_INTERESTED, &position)) != 0 && position <= end;) {
+      if (sb_node_move(c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) notify_work(b, node);
+    }
+  }
+}
+
+bool sb_notify_looks_ready(sb_queue *q) { return !paused(q->shm) && sb_queue_is_open(q) && sb_queue_looks_ready(q); }
+
+void sb_notify_pass_baton(sb_queue *q) { /* I31: after our own state was flipped */
+  if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && sb_notify_looks_ready(q)) {
+    (void)sb_consumer_notify_one(q->c, q->slot, false);
+  }
+}
+
+static bool anybody_above(sb_connection *c, const sb_queue_shm *q, int32_t priority) {
+  uint32_t at = SB_LOAD(&q->levels, SB_ACQUIRE);
+  for (uint32_t n = 0; n < MAX_LEVELS; n++) {
+    sb_level_shm *level = sb_level_at(c->b, at);
+    sb_ring list;
+    uint64_t position = 0, other = 0;
+    if (level == NULL || SB_LOAD(&level->priority, SB_RELAXED) <= priority) {
+      return false;
+    }
+    if ((sb_ring_open(c->b, at, SB_RING_INTERESTED, &list) &&
+         sb_nodes_next(c, &list, SB_NODE_INTERESTED, &position) != 0) ||
+        (sb_ring_open(c->b, at, SB_RING_NOTIFIED, &list) && sb_nodes_next(c, &list, SB_NODE_NOTIFIED, &other) != 0)) {
+      return true;
+    }
+    at = SB_LOAD(&level->next, SB_ACQUIRE);
+  }
+  return false;
+}
+
+/* The counts say so first; a death may have left them too high, so the lists are asked too. */
+bool sb_notify_better_wants(const sb_queue *q, int32_t priority) {
+  return sb_consumer_higher_wants(q->c->b, q->shm, priority) && anybody_above(q->c, q->shm, priority);
+}

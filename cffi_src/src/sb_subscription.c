@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_subscription.h"
+
+void set_notify_work_desired(sb_subscription *s, bool desired) {
+  sb_connection *c = s->q->c;
+  if (desired) {
+    if (sb_node_move(c, s->node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED) && sb_notify_looks_ready(s->q) &&
+        !sb_notify_better_wants(s->q, s->priority)) { /* P3: after the CAS */
+      if (sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) {
+        notify_work(c->b, s->node);
+      }
+    }
+  } else if (sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED)) {
+    sb_notify_pass_baton(s->q);
+  }
+}
+
+/* I32: a better one that wants it goes first. Flipped first, then looked (I31): it may have left meanwhile; and the baton
+ * goes up only, since we are among those that want. */
+static bool may_take(sb_subscription *s) {
+  sb_connection *c = s->q->c;
+  if (!sb_consumer_higher_wants(c->b, s->q->shm, s->priority)) {
+    return true;
+  }
+  (void)sb_node_move(c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED);
+  if (!sb_notify_looks_ready(s->q)) {
+    return false;
+  }
+  if (sb_notify_better_wants(s->q, s->priority)) {
+    (void)sb_notify_above(c, s->q->slot, s->priority, false);
+    return false;
+  }
+  return sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
+}
+
+static sb_status acquire(sb_queue *q, sb_taken *t) {
+  uint64_t token;
+  sb_status status = sb_holding_take(q->c, &token);
+  if (status != SB_OK) {
+    return status;
+  }
+  status = sb_queue_acquire(q, token, t);
+  if (status != SB_OK) {
+    sb_holding_give(q->c, token);
+    return status;
+  }
+  if ((sb_side_word(0, 0, t->side) & SB_SIDE_REDELIVERED) != 0) {
+    sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);
+  }
+  sb_ledger_count(q->ledger, SB_COUNT_DELIVERED, 1);
+  sb_consumer_room_made(q->c, q->shm, q->slot);
+  return SB_OK;
+}
+
+sb_status sb_subscription_take(sb_subscription *s, sb_taken *t) {
+  sb_node_shm *node = sb_subscription_node(s);
+  if (!sb_queue_is_open(s->q)) {
+    return SB_DELETED;
+  }
+  for (unsigned tries = 0; tries < SB_MAX_STRANGE; tries++) {
+    bool rescued = (SB_LOAD(&node->flags, SB_RELAXED) & SB_NODE_RESCUED) != 0;
+    if (rescued) {
+      (void)SB_AND(&node->flags, ~SB_NODE_RESCUED, SB_RELAXED);
+    }
+    if (!rescued && !may_take(s)) {
+      return SB_EMPTY;
+    }
+    sb_status status = acquire(s->q, t);
+    if (status != SB_EMPTY) {
+      return status;
+    }
+    /* P3: the last attempt to take is made while INTERESTED. Does it look ready then, the bits may be wrong. */
+    if (!sb_node_move(s->q->c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED) &&
+        (!sb_notify_looks_ready(s->q) || sb_upkeep_rescan(s->q) == 0)) {
+      return SB_EMPTY;
+    }
+  }
+  return SB_EMPTY; /* what looks ready is not, and who seems to be better is nobody: left to the housekeeper */
+}
+
+sb_status sb_subscription_return(sb_queue *q, uint64_t token, unsigned how) {
+  sb_status status = sb_queue_release(q, token, how);
+  if (status == SB_OK) {
+    if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
+    sb_consumer_work_arrived(q);
+  }
+  return status;
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Targets: what a connection is told of work for (seed 002), and its IO thread gives turns to: consumers and channels.
+ *
+ * What: a target has a number, which its nodes name; a notifier sets the bit of that number (modulo SB_MAX_TARGETS) in the
+ * connection's record. There are more targets than bits when there are more than SB_MAX_TARGETS: those of one bit get
+ * their turns together.
+ *
+ * Layout: process-local: for each bit a chain of targets, the oldest first.
+ *
+ * Invariants: a target is in the chain of its number from its first node to its end.
+ *
+ * Ordering pairs: none of its own; the bits are P9 of sb_notify.h.
+ *
+ * Death: nothing is shared.
+ *
+ * Concurrency: under the connection's lock.
+ */
+#ifndef SB_TARGET_H
+#define SB_TARGET_H
+
+#include "sb_connection.h"
+
+typedef struct sb_target {
+  sb_connection *c;
+  struct sb_target *next; /* of the same bit */
+  uint32_t number;
+  bool is_channel, listed;
+} sb_target;
+
+/* Gives it a number: of a bit that nobody has yet, as long as there are such. */
+void sb_target_add(sb_target *t);
+void sb_target_remove(sb_target *t);
+/* The next target after that one, NULL = the first; NULL at the end. */
+sb_target *sb_target_after(const sb_connection *c, const sb_target *t);
+/* Wakes the IO thread. */
+void sb_target_ring_io(sb_connection *c);
+
+#endif

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A channel handle: consumers in one order of deliveries, and what is unacked."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from shmbroker._core import library, record
+from shmbroker._core.commit import Settlement
+from shmbroker._core.connection import CoreConnection, guarded, out_of_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shmbroker._core.queue import CoreQueue
+
+ffi, slow, fast = library.ffi, library.slow, library.fast
+BY_GET: int = slow.SB_BY_GET  # the subscription of what a get took
+AUTO_ACK: int = slow.SB_CONSUME_AUTO_ACK
+NO_LOCAL: int = slow.SB_CONSUME_NO_LOCAL
+EXCLUSIVE: int = slow.SB_CONSUME_EXCLUSIVE
+
+
+class CoreChannel:
+    """A channel in the core. Messages come through a ``Taker`` of its ``address``.
+
+    Its functions keep the GIL, and return a status where that is what they say; ``guarded`` ones drop it.
+    """
+
+    def __init__(self, connection: CoreConnection, user: int) -> None:
+        """Opens a channel.
+
+        Args:
+            connection: its connection.
+            user: what ``on_ready`` of the connection is called with when it is handed over; not 0.
+        """
+        self.connection = connection
+        self.queues: dict[int, CoreQueue] = {}  # by subscription; they keep the handles
+        status = ffi.new("sb_status *")
+        handle = slow.sb_channel_open(connection.handle, user, status)
+        if handle == ffi.NULL:
+            library.raise_for(int(status[0]), "the channel")
+        self.handle: Any = handle
+        self.address = int(ffi.cast("uintptr_t", handle))
+        near = library.as_fast(handle, "sb_channel *")
+        self.settle_tag: Callable[[int, bool, int], int] = functools.partial(fast.sb_channel_settle, near)
+        self.arm: Callable[[], bool] = functools.partial(fast.sb_channel_arm, near)
+        self.waiting: Callable[[], int] = functools.partial(fast.sb_channel_waiting, near)
+        self.unacked: Callable[[], int] = functools.partial(fast.sb_channel_unacked, near)
+        self.delivered: Callable[[], int] = functools.partial(fast.sb_channel_delivered, near)
+
+    def settle(self, data: bytes, how: int) -> int:
+        """Settles the delivery of a record; a status."""
+        return self.settle_tag(record.front(data).tag, False, how)  # noqa: FBT003 - not multiple
+
+    @guarded
+    def settle_multiple(self, tag: int, how: int) -> int:
+        """Settles that delivery and all before it, tag 0: all; a status."""
+        return int(slow.sb_channel_settle(self.handle, tag, True, how))  # noqa: FBT003 - multiple
+
+    @guarded
+    def consume(self, queue: CoreQueue, prefetch: int, priority: int, flags: int) -> int:
+        """Starts a consumer; its subscription number.
+
+        Raises:
+            AccessRefused: the queue is in exclusive use.
+        """
+        number = ffi.new("uint32_t *")
+        while True:
+            status = slow.sb_channel_consume(self.handle, queue.handle, prefetch, priority, flags, number)
+            if status != library.GROW:
+                break
+            self.connection.attachment.grow()
+        if status == library.NO_MEMORY:
+            raise out_of_memory(self.connection, 0)
+        if status == library.CLOSED:
+            library.raise_for(status, "the channel")
+        if status != library.OK:
+            library.raise_for(status, queue.what)
+        self.queues[int(number[0])] = queue
+        return int(number[0])
+
+    @guarded
+    def cancel(self, subscription: int) -> int:
+        """Ends a consumer; what it was given stays unacked. A status."""
+        return int(slow.sb_channel_cancel(self.handle, subscription))
+
+    @guarded
+    def next_cancelled(self) -> int | None:
+        """The subscription of a consumer that ended because its queue was deleted, each once."""
+        number = ffi.new("uint32_t *")
+        return int(number[0]) if slow.sb_channel_next_cancelled(self.handle, number) else None
+
+    @guarded
+    def limit(self, prefetch: int) -> int:
+        """How many messages its consumers may have unacked together; 0 = as many as there are. A status."""
+        return int(slow.sb_channel_limit(self.handle, prefetch))
+
+    @guarded
+    def failed(self, status: int) -> None:
+        """After a call that brought nothing: returns if it should be made again, else raises."""
+        if status == library.GROW:
+            self.connection.attachment.grow()
+        elif status == library.NO_MEMORY:
+            raise out_of_memory(self.connection, 0)
+        elif status not in {library.OK, library.EMPTY, library.TIMEOUT, library.INTERRUPTED, library.TICK}:
+            library.raise_for(status, "the channel")
+
+    @guarded
+    def collect(self, tag: int, how: int, *, multiple: bool) -> list[Settlement] | int:
+        """What settling would settle; a status when there is no such delivery."""
+        room = 1
+        while True:
+            settlements = ffi.new("sb_settlement[]", room)
+            count = int(slow.sb_channel_collect(self.handle, tag, multiple, how, settlements, room))
+            if count < 0:
+                return -count
+            if count <= room:
+                return [Settlement(one.queue, int(one.token), int(one.how)) for one in settlements[0:count]]
+            room = count
+
+    @guarded
+    def forget(self, tag: int, *, multiple: bool) -> None:
+        """They were settled: their places and credits come back."""
+        slow.sb_channel_forget(self.handle, tag, multiple)
+
+    def close(self) -> None:
+        """Ends its consumers, returns what it holds, ends waiting calls. From any thread, and again."""
+        if self.connection.attachment.forked:
+            return
+        slow.sb_channel_close(self.handle)
+
+    def __del__(self) -> None:
+        handle = getattr(self, "handle", None)
+        if handle is not None:
+            slow.sb_free_channel(handle)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The journal of exchanges and bindings: bytes that are appended under the topology lock, and read by everybody.
+
+It lies in two files of the broker; one word of the broker's header says which one is in use, and how many bytes of it
+count. Storing that word is what makes a change: whoever is killed before it leaves bytes that the next writer overwrites.
+To get shorter, the journal is written anew into the other file. A reader that was overtaken by that sees the word
+changed after it has read, and reads again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from shmbroker import exceptions
+from shmbroker._core import library, segments
+from shmbroker._core.queue import locked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shmbroker._core.connection import CoreConnection
+
+ffi, slow, fast = library.ffi, library.slow, library.fast
+_NUMBER_SHIFT, _LENGTH = 48, (1 << 48) - 1
+_NUMBERS = 1 << 16
+
+
+@contextlib.contextmanager
+def topology_lock(connection: CoreConnection, until: int, what: str) -> Iterator[None]:
+    """Keeps others from changing the topology; may be taken again by the thread that has it.
+
+    Raises:
+        Timeout: somebody else has it for too long; the text says who.
+    """
+    with connection.call():
+        holder = ffi.new("int32_t *")
+        locked(slow.sb_topology_begin(connection.handle, until, holder), holder[0], what)
+        try:
+            yield
+        finally:
+            slow.sb_topology_end(connection.handle)
+
+
+def version(connection: CoreConnection) -> int:
+    """A number that moves on with every change of the topology."""
+    with connection.call():
+        return int(slow.sb_topology_version(connection.handle))
+
+
+class Journal:
+    """The journal of one broker, and how much of it this reader knows."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen = 0
+
+    def news(self, connection: CoreConnection) -> tuple[bool, bytes]:
+        """What was written since the last time; ``True``: it was written anew, what was known counts no more.
+
+        Raises:
+            CorruptSegment: the file does not hold what the header says.
+        """
+        while True:
+            word = self._word(connection)
+            if word == self._seen:
+                return False, b""
+            anew = word >> _NUMBER_SHIFT != self._seen >> _NUMBER_SHIFT
+            start, end = 0 if anew else self._seen & _LENGTH, word & _LENGTH
+            data = self._read(word >> _NUMBER_SHIFT, start, end - start)
+            if self._word(connection) >> _NUMBER_SHIFT != word >> _NUMBER_SHIFT:
+                continue  # written anew meanwhile, perhaps twice: what we read may be anything
+            if len(data) != end - start:
+                text = f"the journal of broker {segments.name_of(self._path)!r} is cut short: run `shmbroker doctor`"
+                raise exceptions.CorruptSegment(text=text)
+            self._seen = word
+            return anew, data
+
+    def append(self, connection: CoreConnection, data: bytes) -> int:
+        """Adds records, under the topology lock; returns how long the journal is now.
+
+        Raises:
+            OutOfMemory: /dev/shm has no room for them; nothing was changed.
+        """
+        word = self._word(connection)
+        end = word & _LENGTH
+        self._write(word >> _NUMBER_SHIFT, end, data)
+        self._commit(connection, word + len(data))
+        return end + len(data)
+
+    def replace(self, connection: CoreConnection, data: bytes) -> None:
+        """Writes the journal anew, under the topology lock."""
+        number = self._word(connection) >> _NUMBER_SHIFT
+        fresh = (number + 1) % _NUMBERS
+        self._write(fresh, 0, data)
+        self._commit(connection, fresh << _NUMBER_SHIFT | len(data))
+        os.truncate(self._file(number), 0)
+
+    def length(self, connection: CoreConnection) -> int:
+        """How many bytes of it count."""
+        return self._word(connection) & _LENGTH
+
+    def _word(self, connection: CoreConnection) -> int:
+        with connection.call():
+            return int(slow.sb_journal(connection.handle))
+
+    def _commit(self, connection: CoreConnection, word: int) -> None:
+        with connection.call():
+            slow.sb_journal_commit(connection.handle, word)
+
+    def _file(self, number: int) -> str:
+        return str(segments.file_of(self._path, segments.JOURNALS[number % 2]))
+
+    def _read(self, number: int, start: int, size: int) -> bytes:
+        descriptor = os.open(self._file(number), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(descriptor, size, start)
+        finally:
+            os.close(descriptor)
+
+    def _write(self, number: int, start: int, data: bytes) -> None:
+        descriptor = os.open(self._file(number), os.O_RDWR | os.O_CLOEXEC)
+        try:
+            view = memoryview(data)
+            while view:
+                written = os.pwrite(descriptor, view, start)
+                start, view = start + written, view[written:]
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.ENOMEM, errno.EDQUOT}:
+                raise segments.no_room(self._path, segments.JOURNALS[number % 2], len(data)) from None
+            raise
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Channel 0: what a connection does to queues, exchanges and bindings. Codes and texts are RabbitMQ's."""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shmbroker import changes, exceptions
+from shmbroker import settings as queue_settings
+from shmbroker._core import journal, library
+from shmbroker._core import queue as core_queue
+from shmbroker.binding import ToExchange, ToQueue
+from shmbroker.exchanges import exchanges_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from shmbroker._core.connection import CoreConnection
+    from shmbroker._core.queue import CoreQueue
+    from shmbroker.exchanges import Exchanges
+    from shmbroker.settings import QueueSettings
+
+_RESERVED = "amq."
+_MAX_NAME = 255
+_MILLISECONDS = 1000
+
+
+class DeclareOk(NamedTuple):
+    """What :meth:`Channel.queue_declare` found.
+
+    Attributes:
+        queue: the name.
+        message_count: ready messages.
+        consumer_count: its consumers.
+    """
+
+    queue: str
+    message_count: int
+    consumer_count: int
+
+
+def generated_name(kind: str) -> str:
+    """A name that nobody has: ``amq.<kind>-`` and 22 characters."""
+    return f"{_RESERVED}{kind}-{base64.urlsafe_b64encode(os.urandom(16)).rstrip(b'=').decode()}"
+
+
+def clean_name(name: object, what: str) -> str:
+    """A name as AMQP has it: at most 255 bytes of UTF-8 without NUL; line ends are dropped.
+
+    Raises:
+        TypeError: it is no string.
+        ValueError: it is too long, holds a NUL, or cannot be written in UTF-8.
+    """
+    if not isinstance(name, str):
+        msg = f"{what} {name!r}: a string is needed"
+        raise TypeError(msg)
+    cleaned = name.replace("\r", "").replace("\n", "") if "\r" in name or "\n" in name else name
+    try:
+        size = len(cleaned.encode())
+    except UnicodeEncodeError:
+        size = _MAX_NAME + 1
+    if size > _MAX_NAME or "\0" in cleaned:
+        msg = f"{what} {name!r}: at most {_MAX_NAME} bytes of UTF-8 without NUL are allowed"
+        raise ValueError(msg)
+    return cleaned
+
+
+class Administration:
+    """Declares, binds, deletes, on behalf of one connection.
+
+    Args:
+        core: the connection.
+        open_queue: gives the handle of a queue, by name and slot, that the connection keeps open.
+        deadline: when an operation that begins now has to be through.
+    """
+
+    def __init__(
+        self,
+        core: CoreConnection,
+        open_queue: Callable[[str], CoreQueue | None],
+        deadline: Callable[[], int],
+    ) -> None:
+        self._core, self._open, self._deadline = core, open_queue, deadline
+
+    @property
+    def exchanges(self) -> Exchanges:
+        """The exchanges of the broker."""
+        return exchanges_of(self._core)
+
+    # ---- queues ----
+
+    def queue(self, name: str, *, even_locked: bool = False) -> CoreQueue:
+        """An existing queue that this connection may use.
+
+        Args:
+            name: of the queue.
+            even_locked: publishing to somebody else's exclusive queue is allowed, everything else is not.
+
+        Raises:
+            NotFound: there is none.
+            ResourceLocked: it is another connection's.
+        """
+        found = self._open(name)
+        if found is None:
+            raise exceptions.NotFound(404, f"NOT_FOUND - no queue '{name}' in vhost '/'")
+        if not even_locked and found.exclusive and found.facts().locked:
+            raise locked(name)
+        return found
+
+    def queue_declare(
+        self,
+        name: str,
+        *,
+        passive: bool,
+        durable: bool,
+        exclusive: bool,
+        auto_delete: bool,
+        arguments: Mapping[str, Any] | None,
+    ) -> DeclareOk:
+        """Makes a queue unless there is an equal one."""
+        if not passive:
+            given = queue_settings.from_arguments(name, arguments or {})
+            flags = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete}
+            if not name:
+                name = self._declare_new(given | flags)
+            elif self._open(name) is None:
+                self._check_new(name)
+                self._make(name, given | flags)
+            self._compare(name, given, flags)
+        facts = self.queue(name).facts()
+        self._core.touch(facts.slot)
+        return DeclareOk(name, int(facts.ready), max(0, int(facts.consumers)))
+
+    def _check_new(self, name: str) -> None:
+        if name.startswith(_RESERVED):
+            text = f"ACCESS_REFUSED - queue name '{name}' contains reserved prefix 'amq.*'"
+            raise exceptions.AccessRefused(403, text)
+
+    def _declare_new(self, given: dict[str, Any]) -> str:
+        while not self._make(name := generated_name("gen"), given):
+            pass
+        return name
+
+    def _make(self, name: str, given: dict[str, Any]) -> bool:
+        """Makes a queue as given; where nothing is said, a full one drops its oldest messages."""
+        wanted = queue_settings.QueueSettings(**({"overflow": "drop-head"} | given))
+        return core_queue.declare(self._core, name, wanted, self._deadline())
+
+    def _compare(self, name: str, given: dict[str, Any], flags: dict[str, bool]) -> None:
+        """Is the queue what a declaration asks for? Only an overflow that nobody named may be any."""
+        current, _ = core_queue.settings_of(self.queue(name).facts())
+        if "overflow" not in given:
+            given = given | {"overflow": current.overflow}
+        wanted = queue_settings.QueueSettings(**(given | flags))
+        for setting in (*flags, *queue_settings.ARGUMENTS):
+            if not _equal(wanted, current, setting):
+                raise queue_settings.inequivalent(name, setting, getattr(wanted, setting), getattr(current, setting))
+
+    def queue_delete(self, name: str, *, if_unused: bool, if_empty: bool) -> int:
+        """Deletes a queue and the bindings to it; 0 when there is none."""
+        until = self._deadline()
+        with journal.topology_lock(self._core, until, f"queue {name!r}"):
+            if self._open(name) is None:
+                return 0
+            queue = self.queue(name)
+            incarnation = int(queue.facts().incarnation)
+            removed = queue.delete(if_unused=if_unused, if_empty=if_empty, until=until)
+            self._change(lambda topology: changes.queue_gone(topology, ToQueue(name, incarnation)), until)
+        return removed
+
+    def queue_purge(self, name: str) -> int:
+        """Removes what is ready."""
+        return self.queue(name).purge()
+
+    # ---- exchanges and bindings ----
+
+    def exchange_declare(
+        self,
+        name: str,
+        kind: str,
+        *,
+        passive: bool,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: dict[str, Any] | None,
+    ) -> None:
+        """Makes an exchange unless there is an equal one."""
+        if passive:
+            changes.require(self.exchanges.refresh(self._core), name)
+            return
+        self._change(
+            lambda topology: changes.declare(
+                topology, name, kind, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
+            )
+        )
+
+    def exchange_delete(self, name: str, *, if_unused: bool) -> None:
+        """Deletes an exchange and its bindings, if there is one."""
+        self._change(lambda topology: changes.delete(topology, name, if_unused=if_unused))
+
+    def exchange_bind(self, destination: str, source: str, key: str, arguments: dict[str, Any] | None) -> None:
+        """Binds an exchange to an exchange."""
+        self._change(lambda topology: changes.bind(topology, source, ToExchange(destination), key, arguments))
+
+    def exchange_unbind(self, destination: str, source: str, key: str, arguments: dict[str, Any] | None) -> None:
+        """Removes such a binding, if there is one."""
+        self._change(lambda topology: changes.unbind(topology, source, ToExchange(destination), key, arguments))
+
+    def queue_bind(self, queue: str, exchange: str, key: str, arguments: dict[str, Any] | None) -> None:
+        """Binds a queue to an exchange."""
+        until = self._deadline()
+        with journal.topology_lock(self._core, until, f"queue {queue!r}"):  # so that it is the same queue throughout
+            to = ToQueue(queue, int(self.queue(queue).facts().incarnation))
+            self._change(lambda topology: changes.bind(topology, exchange, to, key, arguments), until)
+
+    def queue_unbind(self, queue: str, exchange: str, key: str, arguments: dict[str, Any] | None) -> None:
+        """Removes such a binding, if there is one."""
+        if self._open(queue) is None:
+            changes.unbind(self.exchanges.refresh(self._core), exchange, ToQueue(queue, 1), key, arguments)
+            return
+        to = ToQueue(queue, int(self.queue(queue).facts().incarnation))
+        self._change(lambda topology: changes.unbind(topology, exchange, to, key, arguments))
+
+    def _change(self, make: Callable[[Any], bytes], until: int | None = None) -> None:
+        self.exchanges.change(self._core, self._deadline() if until is None else until, make)
+
+    def prune(self) -> None:
+        """Removes bindings to queues that are gone."""
+        self.exchanges.prune(self._core, library.deadline(0), self._core.queue_incarnation)
+
+
+def locked(name: str) -> exceptions.ResourceLocked:
+    """The error of an operation on somebody else's exclusive queue."""
+    text = (
+        f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{name}' in vhost '/'. "
+        "It could be originally declared on another connection or the exclusive property value does not match that of "
+        "the original declaration."
+    )
+    return exceptions.ResourceLocked(405, text)
+
+
+def _equal(wanted: QueueSettings, current: QueueSettings, setting: str) -> bool:
+    """Times are compared in milliseconds, which is what the core keeps."""
+    one, two = getattr(wanted, setting), getattr(current, setting)
+    if isinstance(one, float) and isinstance(two, float):
+        return round(one * _MILLISECONDS) == round(two * _MILLISECONDS)
+    return bool(one == two)

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The asyncio twin of :mod:`shmbroker`: what can wait is awaited, and no call takes a thread of its own.
+
+>>> import asyncio
+>>> import shmbroker
+>>> async def tour():
+...     async with shmbroker.aio.connect("doctest-aio") as connection:
+...         jobs = await connection.queue("jobs")
+...         await jobs.put(b"hello")
+...         message = await jobs.get()
+...         message.ack()
+...         return bytes(message)
+>>> asyncio.run(tour())
+b'hello'
+>>> shmbroker.Broker("doctest-aio").stop(purge=True)
+
+Cancelling an await loses no message: what was taken for it goes back to its place.
+"""
+
+from shmbroker.aio.channel import Channel
+from shmbroker.aio.connection import Connection, connect
+from shmbroker.aio.consumer import Consumer
+from shmbroker.aio.queue import Queue
+
+__all__ = ["Channel", "Connection", "Consumer", "Queue", "connect"]

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Consumers, for ``async for``."""
+
+from __future__ import annotations
+
+import asyncio
+import queue as standard_queue
+from typing import TYPE_CHECKING, Self
+
+from shmbroker import exceptions
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import shmbroker
+    from shmbroker.aio.connection import Connection
+    from shmbroker.message import Message
+    from shmbroker.statistics import ConsumerStatistics
+
+_TURNS = 64  # messages without a wait, before other tasks get their turn
+
+
+class Consumer:
+    """Takes messages from one or more queues as they come. What :class:`shmbroker.Consumer` says holds here."""
+
+    def __init__(self, connection: Connection, sync: shmbroker.Consumer) -> None:
+        self._connection, self.sync = connection, sync
+        self._loop = asyncio.get_running_loop()
+        self._told = asyncio.Event()
+        self._descriptor = sync.fileno()
+        self._loop.add_reader(self._descriptor, self._ready)
+        self._turns = 0
+        self._closed = False
+
+    def _ready(self) -> None:
+        self._told.set()
+        self.sync.rearm()
+
+    async def get(self, timeout: float | None = None) -> Message:  # noqa: ASYNC109
+        """The next message.
+
+        Raises:
+            queue.Empty: none came in time.
+            ConnectionClosed: the consumer or its connection is closed.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._next()
+        except TimeoutError:
+            raise standard_queue.Empty from None
+
+    async def _next(self) -> Message:
+        self._turns += 1
+        if self._turns % _TURNS == 0:
+            await asyncio.sleep(0)  # before anything is taken: a cancellation here loses nothing
+        while True:
+            self._told.clear()
+            try:
+                return self.sync.get(timeout=0)
+            except standard_queue.Empty:
+                await self._told.wait()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        if self._closed:
+            raise StopAsyncIteration
+        try:
+            return await self._next()
+        except exceptions.ConnectionClosed:
+            raise StopAsyncIteration from None
+
+    def flush(self) -> None:
+        """Sends the acknowledgements that wait for their batch."""
+        self.sync.flush()
+
+    def cancel(self) -> None:
+        """Ends the consumer; what the application holds can still be settled."""
+        self._end()
+        self.sync.cancel()
+
+    def close(self) -> None:
+        """Ends the consumer; every message it holds unacked goes back to its place."""
+        self._end()
+        self.sync.close()
+
+    def _end(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_reader(self._descriptor)
+            self._connection.consumer_ended(self)
+            self._told.set()  # whoever waits looks, and finds it closed
+
+    def statistics(self) -> ConsumerStatistics:
+        """A snapshot."""
+        return self.sync.statistics()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<aio {self.sync!r}>"

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues, awaited."""
+
+from __future__ import annotations
+
+import queue as standard_queue
+from typing import TYPE_CHECKING, Any, Self
+
+from shmbroker import exceptions
+from shmbroker._core.watch import CoreWatch
+from shmbroker.aio.waiters import Waiters
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+    from types import TracebackType
+
+    import shmbroker
+    from shmbroker.aio.connection import Connection
+    from shmbroker.aio.consumer import Consumer
+    from shmbroker.message import Message, MessageBatch
+    from shmbroker.statistics import QueueStatistics
+
+
+class Queue:
+    """A queue of a connection. What :class:`shmbroker.Queue` says of arguments and errors holds here."""
+
+    def __init__(self, connection: Connection, sync: shmbroker.Queue) -> None:
+        self._connection, self.sync = connection, sync
+        self.name = sync.name
+        self._getters: Waiters | None = None
+        self._putters: Waiters | None = None
+
+    # ---- putting ----
+
+    async def put(self, body: Any, *, timeout: float | None = None, **options: Any) -> None:  # noqa: ANN401, ASYNC109
+        """Puts a message at the end, waiting for room up to ``timeout`` seconds."""
+        try:
+            self.sync.put(body, timeout=0, **options)
+        except standard_queue.Full as full:
+            if timeout == 0:
+                raise
+            await self._wait_for_room(lambda: self.sync.put(body, timeout=0, **options), timeout, full)
+
+    async def _wait_for_room(self, attempt: Any, timeout: float | None, full: standard_queue.Full) -> Any:  # noqa: ANN401, ASYNC109
+        if self._putters is None:
+            self._putters = Waiters(lambda fd: CoreWatch(self.sync.core, fd, room=True))
+            self.sync.connection.start_io()
+        try:
+            return await self._putters.wait(attempt, timeout, lambda _: None)
+        except TimeoutError:
+            raise full from None
+
+    def put_nowait(self, body: Any, **options: Any) -> None:  # noqa: ANN401
+        """Puts a message at the end if there is room."""
+        self.sync.put_nowait(body, **options)
+
+    async def put_many(self, bodies: Iterable[Any], *, timeout: float | None = None, **options: Any) -> int:  # noqa: ANN401, ASYNC109
+        """Puts messages in order; returns how many found room in time."""
+        given = list(bodies)
+        done = 0
+        while done < len(given):
+            try:
+                done += self.sync.put_many(given[done:], timeout=0, **options)
+                if done == len(given):
+                    break
+            except standard_queue.Full:
+                if timeout == 0 and done == 0:
+                    raise
+            if timeout == 0:
+                break
+            try:
+                await self.put(given[done], timeout=timeout, **options)
+            except standard_queue.Full:
+                if done == 0:
+                    raise
+                break
+            done += 1
+        return done
+
+    # ---- getting ----
+
+    async def get(self, *, timeout: float | None = None, auto_ack: bool = False) -> Message:  # noqa: ASYNC109
+        """Takes the oldest ready message, waiting for one up to ``timeout`` seconds."""
+        try:
+            return self.sync.get_nowait(auto_ack=auto_ack)
+        except standard_queue.Empty:
+            if timeout == 0:
+                raise
+        found: Message = await self._wait_for_message(lambda: self.sync.get_nowait(auto_ack=auto_ack), timeout)
+        return found
+
+    async def _wait_for_message(self, attempt: Any, timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109
+        if self._getters is None:
+            self._getters = Waiters(lambda fd: CoreWatch(self.sync.core, fd, room=False))
+            self.sync.connection.start_io()
+        try:
+            return await self._getters.wait(attempt, timeout, _return)
+        except TimeoutError:
+            raise standard_queue.Empty from None
+
+    def get_nowait(self, *, auto_ack: bool = False) -> Message:
+        """Takes the oldest ready message, if there is one."""
+        return self.sync.get_nowait(auto_ack=auto_ack)
+
+    async def get_many(
+        self,
+        max_messages: int,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        auto_ack: bool = False,
+    ) -> MessageBatch:
+        """Waits for one message, then takes what is there, up to ``max_messages``."""
+        try:
+            return self.sync.get_many(max_messages, timeout=0, auto_ack=auto_ack)
+        except standard_queue.Empty:
+            if timeout == 0:
+                raise
+        found: MessageBatch = await self._wait_for_message(
+            lambda: self.sync.get_many(max_messages, timeout=0, auto_ack=auto_ack), timeout
+        )
+        return found
+
+    def consume(self, **options: Any) -> Consumer:  # noqa: ANN401
+        """A consumer of this queue, for ``async for``; options as :meth:`shmbroker.Queue.consume`."""
+        return self._connection.consumer([self], **options)
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        async with self.consume() as consumer:
+            async for message in consumer:
+                yield message
+
+    # ---- the queue itself ----
+
+    def browse(self) -> Iterator[Message]:
+        """The ready messages, without taking them."""
+        return self.sync.browse()
+
+    def purge(self) -> int:
+        """Removes the ready messages."""
+        return self.sync.purge()
+
+    async def delete(self, *, if_unused: bool = False, if_empty: bool = False) -> int:
+        """Deletes the queue."""
+        removed: int = await self._connection.change(lambda: self.sync.delete(if_unused, if_empty))
+        return removed
+
+    async def configure(self, *, trim: bool = False, **given: Any) -> None:  # noqa: ANN401
+        """Changes settings while the queue is in use."""
+        await self._connection.change(lambda: self.sync.configure(trim=trim, **given))
+
+    async def pause(self) -> None:
+        """Nothing is delivered until :meth:`resume`."""
+        await self._connection.change(self.sync.pause)
+
+    async def resume(self) -> None:
+        """Ends :meth:`pause`."""
+        await self._connection.change(self.sync.resume)
+
+    def move(self, to: Queue | str, *, limit: int | None = None) -> int:
+        """Moves ready messages to another queue."""
+        return self.sync.move(to.sync if isinstance(to, Queue) else to, limit=limit)
+
+    def statistics(self) -> QueueStatistics:
+        """A snapshot."""
+        return self.sync.statistics()
+
+    def __len__(self) -> int:
+        return len(self.sync)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Gives the handle back; what waits in it ends with :exc:`ConnectionClosed`."""
+        error = exceptions.ConnectionClosed(text=f"queue {self.name!r} is closed")
+        for waiters in (self._getters, self._putters):
+            if waiters is not None:
+                waiters.close(error)
+        self._getters = self._putters = None
+        self.sync.close()
+        self._connection.queue_closed(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<aio {self.sync!r}>"
+
+
+def _return(taken: Any) -> None:  # noqa: ANN401 - a message or a batch
+    """The caller was cancelled in the moment when it got something: nobody has seen that."""
+    taken.give_back()

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a channel hands out: deliveries, messages it got, and messages that came back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+from shmbroker.message import Message, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NO_ROUTE = 312
+
+
+class ChannelSource(Source, Protocol):
+    """A channel, as its deliveries see it."""
+
+    def consumer_tag(self, subscription: int) -> str:
+        """The tag of a consumer."""
+        ...
+
+
+class Delivery(Message):
+    """A message of a channel: the ``method`` of a callback, and what :meth:`Channel.basic_get` returns.
+
+    Settled by itself (:meth:`ack`, :meth:`nack`, :meth:`reject`) or by its ``delivery_tag`` on the channel.
+    """
+
+    __slots__ = ("got_from", "message_count")
+    got_from: str
+    message_count: int
+    """Of a message that was got: how many were ready in the queue then."""
+
+    @property
+    def delivery_tag(self) -> int:
+        """The number of this delivery on its channel, from 1."""
+        return self._tag
+
+    @property
+    def queue(self) -> str:
+        """The queue it came from."""
+        return getattr(self, "got_from", "") or super().queue
+
+    @property
+    def consumer_tag(self) -> str:
+        """The consumer it was delivered to; empty for a message that was got."""
+        return cast("ChannelSource", self._source).consumer_tag(self._fields.subscription)
+
+
+class Return(NamedTuple):
+    """Why a mandatory message came back.
+
+    Attributes:
+        reply_code: 312.
+        reply_text: "NO_ROUTE".
+        exchange: where it was published.
+        routing_key: its routing key.
+    """
+
+    reply_code: int
+    reply_text: str
+    exchange: str
+    routing_key: str
+
+
+class Subscription(NamedTuple):
+    """A consumer of a channel."""
+
+    tag: str
+    queue: str
+    callback: Callable[..., object]
+    on_end: Callable[[], None] | None
+
+    def ended(self) -> None:
+        """It gets nothing more."""
+        if self.on_end is not None:
+            self.on_end()

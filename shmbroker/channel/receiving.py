@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Receiving: getting, consuming and acknowledging by a channel, and how much comes."""
+
+from __future__ import annotations
+
+import queue as standard_queue
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+from shmbroker import exceptions
+from shmbroker import settings as queue_settings
+from shmbroker._core import library
+from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL
+from shmbroker.administration import clean_name, generated_name
+from shmbroker.channel.deliveries import Delivery, Subscription
+from shmbroker.channel.sending import Sending
+from shmbroker.channel.state import DEFAULT_PREFETCH, refused, synchronous
+from shmbroker.message import ACK, OPEN, REJECT, REQUEUE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from shmbroker.connection import Connection
+    from shmbroker.properties import BasicProperties
+
+_MAX_PREFETCH = 65535
+_MAX_PRIORITY = 2**31 - 1
+
+
+class Receiving(Sending):
+    """What a channel gets and consumes."""
+
+    __slots__ = ("_limit", "_prefetch")
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        super().__init__(connection, number)
+        self._prefetch, self._limit = DEFAULT_PREFETCH, 0
+
+    # ---- consuming ----
+
+    @synchronous
+    def basic_get(
+        self,
+        queue: str,
+        auto_ack: bool = False,  # noqa: FBT001, FBT002
+        *,
+        timeout: float | None = 0,
+    ) -> Delivery | None:
+        """The oldest ready message, whatever the prefetch; ``None``: there is none.
+
+        Args:
+            queue: its name; empty: the one that was declared last.
+            auto_ack: settle it at once.
+            timeout: seconds to wait for one; ``None`` = until the channel is closed.
+        """
+        source = self._admin.queue(self._queue_name(queue))
+        until = library.deadline(timeout)
+        core, auto_ack = self.core, bool(auto_ack)
+        found: Any = self.taker.get(self, source.address, auto_ack)
+        while isinstance(found, int):
+            if found == library.EMPTY and until <= time.monotonic_ns():
+                return None
+            if found != library.EMPTY:
+                core.failed(found)
+            self.connection.start_io()
+            with self.core_connection.call():
+                found = self.taker.get_wait(self, source.address, auto_ack, until)
+            if found == library.TIMEOUT:
+                found = library.EMPTY
+        if not auto_ack:
+            found._state = OPEN  # noqa: SLF001 - it has reached us; an interrupt before this put it back
+        found.message_count, found.got_from = max(0, source.length()), source.name
+        return cast("Delivery", found)
+
+    @synchronous
+    def basic_consume(
+        self,
+        queue: str,
+        on_message_callback: Callable[..., object],
+        auto_ack: bool = False,  # noqa: FBT001, FBT002
+        exclusive: bool = False,  # noqa: FBT001, FBT002
+        consumer_tag: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        no_local: bool = False,
+    ) -> str:
+        """Has a callback called with each message of a queue; returns the tag of the consumer.
+
+        ``on_message_callback(channel, method, properties, body)`` runs in the connection's executor, one at a time for
+        a channel, in order. ``method`` has ``consumer_tag``, ``delivery_tag``, ``redelivered``, ``exchange`` and
+        ``routing_key``; ``body`` is ``bytes``. If it raises, the connection's ``on_callback_error`` is told, and the
+        message stays unacknowledged.
+
+        Args:
+            queue: its name; empty: the one that was declared last.
+            on_message_callback: what is called.
+            auto_ack: settle each message when it is handed out.
+            exclusive: be the only consumer of the queue.
+            consumer_tag: a name of its own on this channel; ``None``: one is made up.
+            arguments: ``x-priority``: of two consumers that want a message the higher one gets it.
+            no_local: not what this connection published.
+
+        Raises:
+            AccessRefused: the queue has an exclusive consumer, or others while this one is to be it.
+            NotAllowed: the tag is in use; closes the connection.
+        """
+        if not callable(on_message_callback):
+            msg = f"on_message_callback={on_message_callback!r}: a callable is needed"
+            raise TypeError(msg)
+        return self._consume(
+            queue, on_message_callback, auto_ack=auto_ack, exclusive=exclusive, consumer_tag=consumer_tag,
+            arguments=arguments, no_local=no_local, on_end=None,
+        )  # fmt: skip
+
+    def _consume(
+        self,
+        queue: str,
+        callback: Callable[..., object],
+        *,
+        auto_ack: bool,
+        exclusive: bool,
+        consumer_tag: str | None,
+        arguments: Mapping[str, Any] | None,
+        no_local: bool,
+        on_end: Callable[[], None] | None,
+    ) -> str:
+        name = self._queue_name(queue)
+        tag = generated_name("ctag") if consumer_tag is None else clean_name(consumer_tag, "consumer tag")
+        tag = tag or generated_name("ctag")
+        priority = _consumer_priority(name, arguments or {})
+        flags = AUTO_ACK * bool(auto_ack) | EXCLUSIVE * bool(exclusive) | NO_LOCAL * bool(no_local)
+        source, core = self._admin.queue(name), self.core
+        with self._registry:  # a delivery waits until its consumer is known: consume-ok comes first
+            if any(one.tag == tag for one in self._subscriptions.values()):
+                raise exceptions.NotAllowed(530, f"NOT_ALLOWED - attempt to reuse consumer tag '{tag}'")
+            self.connection.start_io()
+            try:
+                subscription = core.consume(source, self._prefetch, priority, flags)
+            except exceptions.AccessRefused:
+                text = f"ACCESS_REFUSED - queue '{name}' in vhost '/' in exclusive use"
+                raise exceptions.AccessRefused(403, text) from None
+            self._subscriptions[subscription] = Subscription(tag, name, callback, on_end)
+        self._dispatcher.wake()
+        return tag
+
+    @synchronous
+    def basic_cancel(self, consumer_tag: str) -> None:
+        """Ends a consumer; its callback is not called again, and what it has not acknowledged can still be."""
+        tag = clean_name(consumer_tag, "consumer tag")
+        if self._core is not None:
+            with self._registry:
+                for subscription, one in list(self._subscriptions.items()):
+                    if one.tag == tag:
+                        del self._subscriptions[subscription]
+                        self._core.cancel(subscription)
+                        one.ended()
+            self._consumer_ended()
+
+    def start_consuming(self) -> None:
+        """Waits until there is no consumer left, :meth:`stop_consuming` is called, or the channel closes.
+
+        Raises:
+            ChannelClosed: the channel was closed by an error.
+        """
+        self.check_open()
+        _ = self.core
+        with self._consumers_changed:
+            self._stopping = False
+            self._consumers_changed.wait_for(lambda: self._stopping or not self._subscriptions or not self.is_open)
+        if self._error is not None:
+            self.check_open()
+
+    def stop_consuming(self) -> None:
+        """Ends :meth:`start_consuming`, and all consumers of the channel."""
+        for tag in self.consumer_tags:
+            self.basic_cancel(tag)
+        if self._core is not None:
+            with self._consumers_changed:
+                self._stopping = True
+                self._consumers_changed.notify_all()
+
+    @property
+    def consumer_tags(self) -> list[str]:
+        """The tags of its consumers."""
+        return [one.tag for one in list(self._subscriptions.values())]
+
+    def consume(
+        self,
+        queue: str,
+        auto_ack: bool = False,  # noqa: FBT001, FBT002
+        exclusive: bool = False,  # noqa: FBT001, FBT002
+        arguments: Mapping[str, Any] | None = None,
+        inactivity_timeout: float | None = None,
+        *,
+        no_local: bool = False,
+    ) -> Iterator[tuple[Delivery | None, BasicProperties | None, bytes | None]]:
+        """Iterates over the messages of a queue: ``(method, properties, body)``.
+
+        With ``inactivity_timeout``, ``(None, None, None)`` whenever none came for so many seconds, as pika has it.
+        It ends when its consumer or the channel does; what it was handed and has not passed on goes back.
+        """
+        waiting: standard_queue.SimpleQueue[Any] = standard_queue.SimpleQueue()
+        library.deadline(inactivity_timeout)
+        tag = self._consume(
+            queue, lambda _channel, *delivery: waiting.put(delivery), auto_ack=auto_ack, exclusive=exclusive,
+            consumer_tag=None, arguments=arguments, no_local=no_local, on_end=lambda: waiting.put(None),
+        )  # fmt: skip
+        return self._deliveries(tag, waiting, inactivity_timeout)
+
+    def _deliveries(self, tag: str, waiting: standard_queue.SimpleQueue[Any], pause: float | None) -> Iterator[Any]:
+        try:
+            while True:
+                try:
+                    delivery = waiting.get(timeout=pause)
+                except standard_queue.Empty:
+                    delivery = (None, None, None)
+                if delivery is None:
+                    return
+                yield delivery
+        finally:
+            if self.is_open:
+                self.basic_cancel(tag)
+                while (left := waiting.get()) is not None:
+                    if not left[0].settled:
+                        left[0].nack()
+
+    # ---- acknowledging ----
+
+    def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:  # noqa: FBT001, FBT002
+        """Acknowledges a delivery, or (``multiple``) all up to it; 0 with ``multiple``: all.
+
+        Raises:
+            PreconditionFailed: there is no such delivery that is unacknowledged.
+        """
+        self._settle(delivery_tag, ACK, multiple=multiple)
+
+    def basic_nack(
+        self,
+        delivery_tag: int = 0,
+        multiple: bool = False,  # noqa: FBT001, FBT002
+        requeue: bool = True,  # noqa: FBT001, FBT002
+    ) -> None:
+        """Puts deliveries back to their places, or drops them."""
+        self._settle(delivery_tag, REQUEUE if requeue else REJECT, multiple=multiple)
+
+    def basic_reject(self, delivery_tag: int, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
+        """Puts one delivery back to its place, or drops it."""
+        self._settle(delivery_tag, REQUEUE if requeue else REJECT, multiple=False)
+
+    def _settle(self, delivery_tag: int, how: int, *, multiple: bool) -> None:
+        if not isinstance(delivery_tag, int) or isinstance(delivery_tag, bool):
+            msg = f"delivery_tag={delivery_tag!r}: an integer is needed"
+            raise TypeError(msg)
+        if not self._may_go_on():
+            return
+        if self._core is None or not 0 <= delivery_tag < 1 << 64:
+            good = self._core is None and multiple and delivery_tag == 0
+        elif self._transaction is not None:
+            good = self._transaction.settle(self._core, delivery_tag, how, multiple=multiple)
+        else:
+            status = self._core.settle_tag(delivery_tag, multiple, how)
+            good = status == library.OK
+            if status not in {library.OK, library.SETTLED}:
+                library.raise_for(status, "the channel")
+        if not good:
+            error = refused(f"unknown delivery tag {delivery_tag}")
+            self.fail(error, reported=True)
+            raise error
+
+    @synchronous
+    def basic_recover(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
+        """Puts all unacknowledged deliveries of the channel back to their places.
+
+        Raises:
+            NotImplementedByBroker: ``requeue`` is off; closes the connection.
+        """
+        if not requeue:
+            raise exceptions.NotImplementedByBroker(540, "NOT_IMPLEMENTED - requeue=false")
+        if self._core is not None:
+            self._core.settle_multiple(0, REQUEUE)
+
+    # ---- flow ----
+
+    @synchronous
+    def basic_qos(
+        self,
+        prefetch_size: int = 0,
+        prefetch_count: int = 0,
+        global_qos: bool = False,  # noqa: FBT001, FBT002
+        *,
+        scope: str | None = None,
+    ) -> None:
+        """How many messages may be unacknowledged before no more are delivered; 0 = any number.
+
+        Args:
+            prefetch_size: nothing but 0 is supported.
+            prefetch_count: 0 to 65,535.
+            global_qos: for the channel as a whole, at once; otherwise for each consumer that is started from now on,
+                and the limit of the channel ends.
+            scope: "consumer", "channel" or "connection", in place of ``global_qos``.
+
+        Raises:
+            NotImplementedByBroker: a ``prefetch_size`` was given; closes the connection.
+        """
+        count = _prefetch(prefetch_count)
+        if prefetch_size:
+            text = f"NOT_IMPLEMENTED - prefetch_size!=0 ({prefetch_size})"
+            raise exceptions.NotImplementedByBroker(540, text)
+        scope = ("channel" if global_qos else "consumer") if scope is None else scope
+        if scope == "connection":
+            self.connection.limit(count)
+        elif scope == "channel":
+            self._limit = count
+            self.core.limit(count)
+        elif scope == "consumer":
+            self._prefetch = count
+            if self._limit:
+                self._limit = 0
+                self.core.limit(0)
+        else:
+            msg = f"scope={scope!r}: consumer, channel or connection is allowed"
+            raise ValueError(msg)
+
+    @synchronous
+    def flow(self, active: bool) -> bool:  # noqa: FBT001
+        """Says that deliveries are welcome.
+
+        Raises:
+            NotImplementedByBroker: ``active`` is off: use :meth:`basic_qos`; closes the connection.
+        """
+        if not active:
+            raise exceptions.NotImplementedByBroker(540, "NOT_IMPLEMENTED - active=false")
+        return True
+
+
+def _prefetch(count: object) -> int:
+    if isinstance(count, int) and not isinstance(count, bool):
+        if 0 <= count <= _MAX_PREFETCH:
+            return count
+        msg = f"prefetch_count={count!r}: 0 to {_MAX_PREFETCH} is allowed"
+        raise ValueError(msg)
+    msg = f"prefetch_count={count!r}: an integer is needed"
+    raise TypeError(msg)
+
+
+def _consumer_priority(queue: str, arguments: Mapping[str, Any]) -> int:
+    priority = arguments.get("x-priority", 0)
+    if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > _MAX_PRIORITY:
+        raise queue_settings.invalid_type(queue, "x-priority", priority)
+    return priority

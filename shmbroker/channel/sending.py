@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sending: publishing by a channel, with confirms or in transactions."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+from typing import TYPE_CHECKING, Any
+
+from shmbroker import exceptions
+from shmbroker._core import library
+from shmbroker.administration import clean_name
+from shmbroker.channel.confirms import Confirms
+from shmbroker.channel.declaring import Declaring
+from shmbroker.channel.deliveries import NO_ROUTE, Return
+from shmbroker.channel.state import never_known, refused, synchronous
+from shmbroker.channel.transaction import Transaction
+from shmbroker.properties import BasicProperties
+from shmbroker.publishing import PLAIN, Content
+from shmbroker.queue import body_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shmbroker.connection import Connection
+
+
+class Sending(Declaring):
+    """What a channel publishes."""
+
+    __slots__ = ("_return_callbacks",)
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        super().__init__(connection, number)
+        self._return_callbacks: list[Callable[..., object]] = []
+
+    # ---- publishing ----
+
+    def basic_publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: Any,  # noqa: ANN401 - anything bytes-like
+        properties: BasicProperties | None = None,
+        mandatory: bool = False,  # noqa: FBT001, FBT002
+        *,
+        timeout: float | None = None,
+    ) -> int | None:
+        """Publishes a message.
+
+        It is not answered: an exchange that is not there closes the channel, and the next method that is answered
+        tells of it.
+
+        Args:
+            exchange: where; empty: straight to the queue whose name is the key.
+            routing_key: up to 255 bytes of UTF-8.
+            body: bytes-like, up to 1 GiB.
+            properties: AMQP properties.
+            mandatory: if no queue gets it, it comes back (:meth:`add_on_return_callback`).
+            timeout: seconds to wait for room in a queue that blocks.
+
+        Returns:
+            With confirms, the number of the message.
+
+        Raises:
+            TypeError: the body is not bytes-like, or a name is no string.
+            queue.Full: no room in time; nothing was published.
+        """
+        if properties is None and not self._publish_known(exchange, routing_key, body):
+            return None
+        return self._publish(exchange, routing_key, body, properties, mandatory=mandatory, timeout=timeout)
+
+    def publish_confirmed(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: Any,  # noqa: ANN401
+        properties: BasicProperties | None = None,
+        mandatory: bool = False,  # noqa: FBT001, FBT002
+        *,
+        timeout: float | None = None,
+    ) -> concurrent.futures.Future[int]:
+        """Publishes with confirm: the future has the number of the message once it is in all its queues.
+
+        Its exception: :exc:`UnroutableError` (``mandatory``, no queue got it), :exc:`NackError` (a queue refused it),
+        :exc:`NotFound` (no such exchange: the channel is closed) ...
+        """
+        if self._confirms is None:
+            self.confirm_delivery()
+        future: concurrent.futures.Future[int] = concurrent.futures.Future()
+        self._publish(exchange, routing_key, body, properties, mandatory=mandatory, timeout=timeout, future=future)
+        return future
+
+    def _publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: Any,  # noqa: ANN401
+        properties: BasicProperties | None,
+        *,
+        mandatory: bool,
+        timeout: float | None,
+        future: concurrent.futures.Future[int] | None = None,
+    ) -> int | None:
+        exchange, routing_key = clean_name(exchange, "exchange"), clean_name(routing_key, "routing key")
+        data, size = body_of(body)
+        if properties is not None and not isinstance(properties, BasicProperties):
+            msg = f"properties={properties!r}: BasicProperties are needed"
+            raise TypeError(msg)
+        until = library.deadline(timeout)
+        if not self._may_go_on():
+            if future is not None and self._error is not None:
+                future.set_exception(self._error)
+            return None
+        number = self._confirms.begin(future) if self._confirms is not None else None
+        try:
+            content = PLAIN if properties is None else Content(properties)
+            if self._transaction is not None:
+                self._transaction.publish(exchange, routing_key, bytes(data), content, mandatory=bool(mandatory))
+                return None
+            routed = self.connection.publishing.publish(exchange, routing_key, data, size, content, until)
+        except (exceptions.ChannelClosedByBroker, exceptions.ConnectionClosedByBroker) as error:
+            self._confirmed(number, error)
+            self.fail(error, reported=False)
+            return number
+        except BaseException as error:
+            self._confirmed(number, error)
+            raise
+        if routed or not mandatory:
+            self._confirmed(number, None)
+        else:
+            self._give_back(exchange, routing_key, bytes(data), properties, number)
+        return number
+
+    def _confirmed(self, number: int | None, error: BaseException | None) -> None:
+        if number is not None and self._confirms is not None:
+            self._confirms.end(number, error)
+
+    def _give_back(
+        self, exchange: str, key: str, body: bytes, properties: BasicProperties | None, number: int | None
+    ) -> None:
+        """A mandatory message comes back; its confirm comes after that."""
+        why = Return(NO_ROUTE, "NO_ROUTE", exchange, key)
+
+        def tell() -> None:
+            try:
+                for callback in tuple(self._return_callbacks):
+                    callback(self, why, properties or BasicProperties(), body)
+            finally:
+                text = f"NO_ROUTE - exchange '{exchange}' has no queue for key '{key}'"
+                self._confirmed(number, exceptions.UnroutableError(NO_ROUTE, text))
+
+        if self._return_callbacks:
+            self._happened(tell)
+        else:
+            tell()
+
+    def add_on_return_callback(self, callback: Callable[..., object]) -> None:
+        """``callback(channel, method, properties, body)`` for mandatory messages that come back.
+
+        ``method`` has ``reply_code``, ``reply_text``, ``exchange`` and ``routing_key``.
+        """
+        self._return_callbacks.append(callback)
+
+    @synchronous
+    def confirm_delivery(self) -> None:
+        """From now on published messages are counted, and confirmed: see :meth:`wait_for_confirms`.
+
+        Raises:
+            PreconditionFailed: the channel is transactional.
+        """
+        if self._transaction is not None:
+            raise refused("cannot switch from tx to confirm mode")
+        if self._confirms is None:
+            self._confirms = Confirms()
+            self._publish_known = never_known
+
+    def wait_for_confirms(self, timeout: float | None = None) -> bool:
+        """Waits until all that was published is confirmed; ``True``: no queue refused any since the last time.
+
+        Raises:
+            Timeout: it was not in time.
+            PreconditionFailed: :meth:`confirm_delivery` was not called.
+        """
+        self.check_open()
+        if self._confirms is None:
+            error = refused("the channel is not in confirm mode")
+            self.fail(error, reported=True)
+            raise error
+        return self._confirms.wait(timeout, inside=self._is_inside())
+
+    def _is_inside(self) -> bool:
+        return self._core is not None and self._dispatcher.thread == threading.get_ident()
+
+    # ---- transactions ----
+
+    @synchronous
+    def tx_select(self) -> None:
+        """From now on publishes and acknowledgements wait for :meth:`tx_commit`.
+
+        Raises:
+            PreconditionFailed: the channel is in confirm mode.
+        """
+        if self._confirms is not None:
+            raise refused("cannot switch from confirm to tx mode")
+        if self._transaction is None:
+            self._transaction = Transaction()
+            self._publish_known = never_known
+
+    @synchronous
+    def tx_commit(self, *, timeout: float | None = None) -> None:
+        """Does everything since the last commit, or, killed on the way, nothing of it.
+
+        Raises:
+            PreconditionFailed: the channel is not transactional.
+            queue.Full: a queue had no room in time: nothing was done, and it can be tried again.
+        """
+        transaction = self._in_transaction()
+        returned = transaction.commit(self.connection.publishing, self._core, library.deadline(timeout))
+        for publish in returned:
+            self._give_back(publish.exchange, publish.routing_key, publish.body, publish.content.given, None)
+
+    @synchronous
+    def tx_rollback(self) -> None:
+        """Forgets everything since the last commit; messages that were acknowledged in it are unacknowledged again."""
+        self._in_transaction().rollback()
+
+    def _in_transaction(self) -> Transaction:
+        if self._transaction is None:
+            raise refused("channel is not transactional")
+        return self._transaction

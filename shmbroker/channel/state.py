@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A channel: what it is made of, when it is open, and what is to be done for it."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import threading
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+from shmbroker import exceptions
+from shmbroker._core import library
+from shmbroker._core.channel import CoreChannel
+from shmbroker.channel.deliveries import Delivery, Subscription
+from shmbroker.channel.dispatch import Dispatcher
+from shmbroker.message import FRESH, OPEN, MessageBatch
+from shmbroker.properties import NO_PROPERTIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from shmbroker._core.connection import CoreConnection
+    from shmbroker.channel.confirms import Confirms
+    from shmbroker.channel.transaction import Transaction
+    from shmbroker.connection import Connection
+
+DEFAULT_PREFETCH = 64
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound="ChannelState")
+
+
+def synchronous(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
+    """One at a time on a channel; a soft error closes the channel, a hard one the connection."""
+
+    @functools.wraps(method)
+    def call(self: C, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        self.check_open()
+        with self._turn:
+            self.check_open()
+            try:
+                return method(self, *args, **kwargs)
+            except (exceptions.ChannelClosedByBroker, exceptions.ConnectionClosedByBroker) as error:
+                self.fail(error, reported=True)
+                raise
+
+    return call
+
+
+class ChannelState:
+    """The state of a channel, and the work that is to be done for it."""
+
+    __slots__ = (
+        "__weakref__", "_cancel_callbacks", "_confirms", "_consumers_changed", "_core", "_dispatcher", "_error",
+        "_events", "_publish_known", "_registry", "_reported", "_stopping", "_subscriptions", "_transaction", "_turn", "connection",
+        "core_connection", "is_open", "number", "settle", "taker",
+    )  # fmt: skip
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection, self.number = connection, number
+        self.core_connection: CoreConnection = connection.core
+        self.is_open = True
+        self._turn = threading.RLock()
+        self._core: CoreChannel | None = None
+        self._error: exceptions.BrokerError | None = None
+        self._reported = False
+        self._publish_known: Callable[[str, str, Any], int] = connection.publishing.publish_known
+        self._confirms: Confirms | None = None
+        self._transaction: Transaction | None = None
+        self._subscriptions: dict[int, Subscription] = {}
+        self._cancel_callbacks: list[Callable[[str], object]] = []
+        self._events: collections.deque[Callable[[], None]] = collections.deque()
+
+    # ---- its core, made when it is first needed: most channels only publish ----
+
+    @property
+    def core(self) -> CoreChannel:
+        """The channel in the core."""
+        if self._core is None:
+            with self._turn:
+                if self._core is None:
+                    self._registry = threading.RLock()
+                    self._consumers_changed = threading.Condition()
+                    self._stopping = False
+                    self._dispatcher = Dispatcher(self.connection.executor_of_callbacks, self)
+                    core = CoreChannel(self.core_connection, self.number)
+                    self.taker = library.Taker(core.address, library.OF_CHANNEL, Delivery, MessageBatch)
+                    self.settle = core.settle
+                    self._core = core
+        return self._core
+
+    # ---- open, closed, failed ----
+
+    def check_open(self) -> None:
+        """Raises what closed the channel, if it is closed."""
+        if not self.is_open:
+            raise self._closed_error()
+
+    def _closed_error(self) -> exceptions.BrokerError:
+        error = self._error
+        if error is not None and not self._reported:
+            self._reported = True
+            return error
+        self.connection.check_open()
+        because = f": {error}" if error is not None else ""
+        return exceptions.ChannelClosed(504, f"CHANNEL_ERROR - channel {self.number} is closed{because}")
+
+    def fail(self, error: exceptions.BrokerError, *, reported: bool) -> None:
+        """The broker closes the channel, or the whole connection.
+
+        Args:
+            error: why.
+            reported: the caller is being told now; otherwise the next method that is answered tells it, and what is
+                not answered is ignored until then, as by a broker that has closed a channel.
+        """
+        if self.is_open:
+            self._reported = reported
+            self._end(error)
+        if isinstance(error, exceptions.ConnectionClosedByBroker):
+            self.connection.fail(error)
+
+    def _may_go_on(self) -> bool:
+        """For what is not answered: ``False``: the channel has failed, and the application does not know yet."""
+        if not self.is_open and self._error is not None and not self._reported:
+            return False
+        self.check_open()
+        return True
+
+    def close(self, reply_code: int = 0, reply_text: str = "") -> None:  # noqa: ARG002 - as pika has it
+        """Closes the channel: its consumers end, and what is unacknowledged goes back to its place.
+
+        Ends every wait of other threads on it. A transaction that is not committed is rolled back. Safe to call again.
+        """
+        self._end(None)
+
+    def _end(self, error: exceptions.BrokerError | None) -> None:
+        with self.connection.lock:
+            if not self.is_open:
+                return
+            self._error, self.is_open = error, False
+            self._publish_known = never_known
+        if self._core is not None:
+            self._core.close()
+            with self._consumers_changed:
+                ended, self._subscriptions = self._subscriptions, {}
+                self._consumers_changed.notify_all()
+            for consumer in ended.values():
+                consumer.ended()
+        if self._confirms is not None:
+            closed = exceptions.ChannelClosed(504, f"CHANNEL_ERROR - channel {self.number} is closed")
+            self._confirms.close(error or closed)
+        self._events.clear()
+        self.connection.channel_closed(self)
+
+    # ---- the work of a channel, see dispatch.py ----
+
+    def work(self) -> bool:
+        """Calls one callback; ``False``: nothing is there."""
+        if self._events:
+            self._events.popleft()()
+            return True
+        delivery = self.taker.take(self, False)  # noqa: FBT003
+        if delivery is not None:
+            self._deliver(delivery)
+            return True
+        if not self.is_open:
+            return False
+        if self.taker.status != library.EMPTY:
+            self.core.failed(self.taker.status)
+            return True
+        cancelled = self.core.next_cancelled()
+        if cancelled is not None:
+            self._was_cancelled(cancelled)
+        return cancelled is not None
+
+    def _deliver(self, delivery: Any) -> None:  # noqa: ANN401 - a Delivery
+        subscription = delivery._subscription  # noqa: SLF001 - as is what follows
+        consumer = self._subscriptions.get(subscription)
+        if consumer is None:
+            with self._registry:  # it is being registered
+                consumer = self._subscriptions.get(subscription)
+            if consumer is None:
+                return  # it was cancelled just now: the message goes back
+        if delivery._state == FRESH:  # noqa: SLF001
+            delivery._state = OPEN  # noqa: SLF001 - it has reached us
+        properties = NO_PROPERTIES if delivery._is_plain else delivery.properties  # noqa: SLF001
+        consumer.callback(self, delivery, properties, bytes(delivery))
+
+    def _was_cancelled(self, subscription: int) -> None:
+        with self._registry:
+            consumer = self._subscriptions.pop(subscription, None)
+        if consumer is not None:
+            consumer.ended()
+            self._consumer_ended()
+            for callback in tuple(self._cancel_callbacks):
+                callback(consumer.tag)
+
+    def rest(self) -> bool:
+        """Asks to be woken by the IO thread; ``False``: something is there already."""
+        return not self.is_open or (not self._events and not self.core.arm())
+
+    def wake(self) -> None:
+        """Something is there for the callbacks."""
+        if self.is_open and self._core is not None:
+            self._dispatcher.wake()
+
+    def _happened(self, event: Callable[[], None]) -> None:
+        _ = self.core
+        self._events.append(event)
+        self._dispatcher.wake()
+
+    def add_on_cancel_callback(self, callback: Callable[[str], object]) -> None:
+        """``callback(consumer_tag)`` for a consumer whose queue was deleted."""
+        self._cancel_callbacks.append(callback)
+
+    def _consumer_ended(self) -> None:
+        with self._consumers_changed:
+            self._consumers_changed.notify_all()
+
+    # ---- for its deliveries ----
+
+    def queue_name(self, subscription: int) -> str:
+        """The queue of a delivery."""
+        found = self._subscriptions.get(subscription)
+        return found.queue if found is not None else ""
+
+    def consumer_tag(self, subscription: int) -> str:
+        """The consumer of a delivery."""
+        found = self._subscriptions.get(subscription)
+        return found.tag if found is not None else ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.number} of {self.connection!r}, {'open' if self.is_open else 'closed'}>"
+
+
+def never_known(_exchange: str, _routing_key: str, _body: object) -> int:
+    """In the place of the fast way, where every publish has to be looked at."""
+    return -1
+
+
+def refused(text: str) -> exceptions.PreconditionFailed:
+    """The error 406."""
+    return exceptions.PreconditionFailed(406, f"PRECONDITION_FAILED - {text}")
+
+
+def table(arguments: object) -> Any:  # noqa: ANN401
+    """Arguments as they were given, if they are a dict or nothing."""
+    if arguments is None or isinstance(arguments, dict):
+        return arguments
+    msg = f"arguments={arguments!r}: a dict is needed"
+    raise TypeError(msg)

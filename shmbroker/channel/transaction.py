@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transactions: what a channel published and acknowledged since its last commit."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from shmbroker import exceptions
+from shmbroker._core.commit import Publication, Settlement, commit
+
+if TYPE_CHECKING:
+    from shmbroker._core.channel import CoreChannel
+    from shmbroker.publishing import Content, Publishing
+
+
+class Publish(NamedTuple):
+    """A message that waits for its commit."""
+
+    exchange: str
+    routing_key: str
+    body: bytes
+    content: Content
+    mandatory: bool
+
+
+class Settle(NamedTuple):
+    """An acknowledgement that waits for its commit: what was said, and what it means."""
+
+    delivery_tag: int
+    multiple: bool
+    settlements: tuple[Settlement, ...]
+
+
+class Transaction:
+    """What waits for the commit of one channel. In the core everything of it happens at once, or nothing."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._publishes: list[Publish] = []
+        self._settles: list[Settle] = []
+        self._settled: set[int] = set()
+
+    def publish(self, exchange: str, routing_key: str, body: bytes, content: Content, *, mandatory: bool) -> None:
+        """A message waits."""
+        with self._lock:
+            self._publishes.append(Publish(exchange, routing_key, body, content, mandatory))
+
+    def settle(self, core: CoreChannel, delivery_tag: int, how: int, *, multiple: bool) -> bool:
+        """An acknowledgement waits; ``False``: there is nothing of that tag that is unacknowledged."""
+        with self._lock:
+            if multiple and delivery_tag == 0:
+                delivery_tag = core.delivered()  # what comes before the commit is not meant
+            found = core.collect(delivery_tag, how, multiple=multiple)
+            if isinstance(found, int):
+                return multiple and delivery_tag == core.delivered()
+            fresh = tuple(one for one in found if one.token not in self._settled)
+            if not fresh and not (multiple and delivery_tag == 0):
+                return False
+            self._settled.update(one.token for one in fresh)
+            self._settles.append(Settle(delivery_tag, multiple, fresh))
+            return True
+
+    def commit(self, publishing: Publishing, core: CoreChannel | None, until: int) -> list[Publish]:
+        """Does all of it; returns the mandatory messages that no queue got."""
+        with self._lock:
+            settlements = [one for settle in self._settles for one in settle.settlements]
+            while True:
+                routed = [
+                    (one, publishing.targets(one.exchange, one.routing_key, one.content)) for one in self._publishes
+                ]
+                publications = [
+                    Publication(
+                        one.body, len(one.body), one.content.put_options(one.exchange, one.routing_key), targets
+                    )
+                    for one, targets in routed
+                    if targets
+                ]
+                try:
+                    commit(publishing.core, publications, settlements, until)
+                except exceptions.NotFound:
+                    publishing.forget_routes()  # a queue was deleted meanwhile
+                else:
+                    break
+            if core is not None:
+                for settle in self._settles:
+                    core.forget(settle.delivery_tag, multiple=settle.multiple)
+            self._clear()
+        return [one for one, targets in routed if one.mandatory and not targets]
+
+    def rollback(self) -> None:
+        """Nothing of it happened."""
+        with self._lock:
+            self._clear()
+
+    def _clear(self) -> None:
+        self._publishes, self._settles = [], []
+        self._settled = set()

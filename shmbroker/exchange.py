@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exchanges: what they are, and what may be done to one. Rules, codes and texts are RabbitMQ's."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NoReturn
+
+from shmbroker import tables
+from shmbroker.exceptions import AccessRefused, NotFound, PreconditionFailed
+
+TYPES = ("direct", "fanout", "topic", "headers")
+"""What an exchange can be."""
+
+DEFAULT = ""
+ALTERNATE = "alternate-exchange"
+MATCH = "x-match"
+_MATCHES = ("all", "any", "all-with-x", "any-with-x")
+_RESERVED = "amq."
+_MAX_NAME = 255
+_MAX_MANY_WORDS = 2
+# What RabbitMQ calls the types of AMQP's fields.
+_FIELD_TYPES = {
+    b"t": "bool",
+    b"b": "byte",
+    b"s": "short",
+    b"u": "unsignedshort",
+    b"I": "signedint",
+    b"i": "unsignedint",
+    b"l": "long",
+    b"d": "double",
+    b"D": "decimal",
+    b"S": "longstr",
+    b"A": "array",
+    b"T": "timestamp",
+    b"F": "table",
+    b"V": "void",
+    b"x": "binary",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Exchange:
+    """An exchange; it is never changed, only deleted and declared anew.
+
+    Args:
+        name: 1 to 255 bytes of UTF-8 without NUL; "" is the default exchange.
+        type: one of `TYPES`.
+        durable: whether it was asked to outlive the broker's memory.
+        auto_delete: whether it goes with the last binding from it.
+        internal: whether only bindings lead to it, and no publish.
+        arguments: as they were given.
+    """
+
+    name: str
+    type: str = "direct"
+    durable: bool = False
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def alternate(self) -> str | None:
+        """The exchange that gets what this one has no destination for."""
+        found = self.arguments.get(ALTERNATE)
+        return found if isinstance(found, str) else None
+
+    @property
+    def predeclared(self) -> bool:
+        """Whether every broker has it, always."""
+        return self.name in PREDECLARED
+
+
+PREDECLARED = {
+    name: Exchange(name, kind, durable=True)
+    for name, kind in (
+        (DEFAULT, "direct"),
+        ("amq.direct", "direct"),
+        ("amq.fanout", "fanout"),
+        ("amq.headers", "headers"),
+        ("amq.match", "headers"),
+        ("amq.topic", "topic"),
+    )
+}
+
+
+def check_name(name: object) -> str:
+    """An exchange's name: up to 255 bytes of UTF-8 without NUL.
+
+    Raises:
+        TypeError: it is no string.
+        ValueError: it breaks the rule.
+    """
+    checked = _short_string(name, "exchange name")
+    if "\0" in checked:
+        msg = f"exchange name {name!r}: NUL is not allowed"
+        raise ValueError(msg)
+    return checked
+
+
+def check_key(key: object) -> str:
+    """A routing key: up to 255 bytes of UTF-8.
+
+    Raises:
+        TypeError: it is no string.
+        ValueError: it breaks the rule.
+    """
+    return _short_string(key, "routing key")
+
+
+def _short_string(text: object, what: str) -> str:
+    if not isinstance(text, str):
+        msg = f"{what} {text!r}: a string is needed"
+        raise TypeError(msg)
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        size = _MAX_NAME + 1
+    if size > _MAX_NAME:
+        msg = f"{what} {text!r}: up to {_MAX_NAME} bytes of UTF-8 are allowed"
+        raise ValueError(msg)
+    return text
+
+
+def missing(name: str) -> NotFound:
+    """The error that says there is no such exchange."""
+    return NotFound(404, f"NOT_FOUND - no {_called(name)}")
+
+
+def check_not_default(name: str) -> None:
+    """Publishing, and nothing else, is allowed on the default exchange.
+
+    Raises:
+        AccessRefused: it is the default exchange.
+    """
+    if name == DEFAULT:
+        _refuse("operation not permitted on the default exchange")
+
+
+def check_new(exchange: Exchange) -> None:
+    """May this exchange be made?
+
+    Raises:
+        AccessRefused: its name is reserved.
+        PreconditionFailed: its alternate exchange is no string.
+    """
+    if exchange.name.startswith(_RESERVED):
+        _refuse(f"exchange name '{exchange.name}' contains reserved prefix '{_RESERVED}*'")
+    if ALTERNATE in exchange.arguments and exchange.alternate is None:
+        kind = _field_type(exchange.arguments[ALTERNATE])
+        _fail(f"invalid type '{kind}' for arg '{ALTERNATE}' in {_called(exchange.name)}")
+
+
+def check_type(kind: str) -> None:
+    """Is there this type of exchange?
+
+    Raises:
+        PreconditionFailed: there is not.
+    """
+    if kind not in TYPES:
+        _fail(f"unknown exchange type '{kind}'")
+
+
+def check_equivalent(current: Exchange, wanted: Exchange) -> None:
+    """May an exchange that exists be declared like this? Of the arguments only the alternate exchange counts.
+
+    Raises:
+        PreconditionFailed: it is not as it is wanted.
+    """
+    for name in ("type", "durable", "auto_delete", "internal"):
+        received, found = getattr(wanted, name), getattr(current, name)
+        if received != found:
+            _differ(current, name, f"'{_term(received)}'", f"'{_term(found)}'")
+    if _alternate(current) != _alternate(wanted):
+        received, found = wanted.arguments.get(ALTERNATE), current.arguments.get(ALTERNATE)
+        if received is None or found is None:
+            _differ(current, ALTERNATE, _described(wanted), _described(current))
+        _differ(current, ALTERNATE, f"'{_term(received)}'", f"'{_term(found)}'")
+
+
+def check_deletion(name: str) -> None:
+    """May an exchange of this name be deleted?
+
+    Raises:
+        AccessRefused: it is one of the broker's own.
+    """
+    check_not_default(name)
+    if name.startswith(_RESERVED):
+        _refuse(f"deletion of system {_called(name)} not allowed")
+
+
+def check_unused(name: str, bindings: int) -> None:
+    """Does nothing depend on the exchange?
+
+    Raises:
+        PreconditionFailed: there are bindings from it.
+    """
+    if bindings:
+        _fail(f"{_called(name)} in use")
+
+
+def check_publish(exchange: Exchange) -> None:
+    """May clients publish to it?
+
+    Raises:
+        AccessRefused: it is internal.
+    """
+    if exchange.internal:
+        _refuse(f"cannot publish to internal {_called(exchange.name)}")
+
+
+def check_binding(kind: str, routing_key: str, arguments: dict[str, Any]) -> None:
+    """May there be such a binding from an exchange of this type?
+
+    Raises:
+        PreconditionFailed: it matches in a way that does not exist, or that would cost too much.
+    """
+    if kind == "topic":
+        many = routing_key.split(".").count("#")
+        if many > _MAX_MANY_WORDS:
+            _fail(f"Topic binding key '{routing_key}' uses {many} '#' wildcards, at most {_MAX_MANY_WORDS} are allowed")
+    elif kind == "headers" and arguments.get(MATCH, "all") not in _MATCHES:
+        given = arguments[MATCH]
+        if isinstance(given, str):
+            _fail(f"Invalid {MATCH} field value {_term_of(given)}; expected all, any, all-with-x, or any-with-x")
+        _fail(f"Invalid {MATCH} field type {_field_type(given)} (value {_term_of(given)}); expected longstr")
+
+
+def _called(name: str) -> str:
+    return f"exchange '{name}' in vhost '/'"
+
+
+def _alternate(exchange: Exchange) -> bytes | None:
+    return tables.encode_value(exchange.arguments[ALTERNATE]) if ALTERNATE in exchange.arguments else None
+
+
+def _described(exchange: Exchange) -> str:
+    if ALTERNATE not in exchange.arguments:
+        return "none"
+    value = exchange.arguments[ALTERNATE]
+    return f"the value '{_term(value)}' of type '{_field_type(value)}'"
+
+
+def _term(value: object) -> str:
+    """A value as RabbitMQ prints it between quotes: strings as they are."""
+    return value if isinstance(value, str) else _term_of(value)
+
+
+def _term_of(value: object) -> str:
+    """A value as Erlang would write it, for the simple ones."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "undefined"
+    return f'<<"{value}">>' if isinstance(value, str) else str(value)
+
+
+def _field_type(value: object) -> str:
+    return _FIELD_TYPES[tables.encode_value(value)[:1]]
+
+
+def _differ(exchange: Exchange, argument: str, received: str, found: str) -> NoReturn:
+    _fail(
+        f"inequivalent arg '{argument}' for {_called(exchange.name)}: received {received} but current is {found}",
+    )
+
+
+def _refuse(text: str) -> NoReturn:
+    raise AccessRefused(403, f"ACCESS_REFUSED - {text}")
+
+
+def _fail(text: str) -> NoReturn:
+    raise PreconditionFailed(406, f"PRECONDITION_FAILED - {text}")

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers that are given out, the lowest free one first, and come back."""
+
+from __future__ import annotations
+
+import heapq
+
+from shmbroker import exceptions
+
+
+class Numbers:
+    """The numbers of a connection's channels, from 1.
+
+    Args:
+        most: how many may be in use at a time.
+        highest: the highest number there is.
+    """
+
+    def __init__(self, most: int, highest: int = 65535) -> None:
+        self._most, self._highest = most, highest
+        self._free: list[int] = []
+        self._used: set[int] = set()
+        self._next = 1
+
+    def take(self, wanted: int | None = None) -> int:
+        """A number of one's own.
+
+        Raises:
+            NoFreeChannels: all are in use.
+            ValueError: the one that is wanted is in use, or there is none such.
+        """
+        if wanted is not None and (not 1 <= wanted <= self._highest or wanted in self._used):
+            why = "it is open already" if wanted in self._used else f"1 to {self._highest} are allowed"
+            msg = f"channel number {wanted}: {why}"
+            raise ValueError(msg)
+        if len(self._used) >= self._most:
+            text = f"NOT_ALLOWED - all {self._most} channels of the connection are open"
+            raise exceptions.NoFreeChannels(530, text)
+        number = self._lowest() if wanted is None else wanted
+        self._used.add(number)
+        return number
+
+    def _lowest(self) -> int:
+        while self._free:
+            number = heapq.heappop(self._free)
+            if number not in self._used:
+                return number
+        while self._next in self._used:
+            self._next += 1
+        self._next += 1
+        return self._next - 1
+
+    def give(self, number: int) -> None:
+        """A number is free again."""
+        self._used.discard(number)
+        heapq.heappush(self._free, number)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publishing to exchanges: where a message goes, and how it gets there.
+
+Routes are found once for each exchange and key, and hold as long as the version of the topology stays the same. What
+goes to one queue is put there as by ``Queue.put``; what goes to several is committed to all of them at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import getpass
+import os
+from typing import TYPE_CHECKING, Any
+
+from shmbroker import exceptions
+from shmbroker import properties as basic
+from shmbroker._core import journal, library
+from shmbroker._core.commit import Publication, commit
+from shmbroker._core.queue import PutOptions
+from shmbroker.exchange import check_publish
+from shmbroker.exchanges import exchanges_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shmbroker._core.connection import CoreConnection
+    from shmbroker._core.queue import CoreQueue
+    from shmbroker.properties import BasicProperties
+
+_MAX_ROUTES = 100_000
+_MAX_PRIORITY = 255
+_MAX_EXPIRATION = 315_360_000_000
+_MODES = (1, 2)
+
+
+@functools.cache
+def _user(_pid: int) -> str:
+    return getpass.getuser()
+
+
+class Content:
+    """Properties of a message as they are published: checked and encoded.
+
+    Raises:
+        PreconditionFailed: a value that no broker of the family accepts.
+    """
+
+    __slots__ = ("given", "headers", "keys", "options", "properties")
+
+    def __init__(self, properties: BasicProperties | None) -> None:
+        self.given = properties
+        self.headers: dict[str, Any] | None = None
+        self.keys: tuple[str, ...] = ()
+        self.properties = b""
+        self.options = (0.0, 0)
+        if properties is not None:
+            self._take(properties)
+
+    def _take(self, given: BasicProperties) -> None:
+        headers = given.headers
+        if given.user_id is not None and given.user_id != _user(os.getpid()):
+            text = f"user_id property set to '{given.user_id}' but authenticated user was '{_user(os.getpid())}'"
+            raise _refused(text)
+        if given.delivery_mode is not None and given.delivery_mode not in _MODES:
+            text = f"invalid delivery_mode {given.delivery_mode}: 1 or 2 is allowed"
+            raise _refused(text)
+        ttl = 0.0 if given.expiration is None else _expiration(given.expiration)
+        priority = given.priority or 0
+        if not 0 <= priority <= _MAX_PRIORITY:
+            text = f"invalid priority {priority}: 0 to {_MAX_PRIORITY} is allowed"
+            raise _refused(text)
+        if headers is not None:
+            self.keys = (*_keys(headers, "CC"), *_keys(headers, "BCC"))
+            self.headers = headers
+            if "BCC" in headers:
+                shown = {name: value for name, value in headers.items() if name != "BCC"}
+                given = dataclasses.replace(given, headers=shown)
+        self.properties = basic.encode(given)
+        self.options = (ttl, priority)
+
+    def put_options(self, exchange: str, routing_key: str) -> PutOptions:
+        """For the core."""
+        ttl, priority = self.options
+        return PutOptions(ttl, 0, priority, routing_key.encode(), self.properties, exchange.encode())
+
+
+def _refused(text: str) -> exceptions.PreconditionFailed:
+    return exceptions.PreconditionFailed(406, f"PRECONDITION_FAILED - {text}")
+
+
+def _expiration(value: object) -> float:
+    if not isinstance(value, str) or not value.isascii() or not value.isdigit():
+        text = f"invalid expiration '{value}': no_integer"
+        raise _refused(text)
+    if int(value) > _MAX_EXPIRATION:
+        text = f"invalid expiration '{value}': {{value_too_big,{value}}}"
+        raise _refused(text)
+    return max(int(value) / 1000, 1e-9)
+
+
+def _keys(headers: dict[str, Any], name: str) -> tuple[str, ...]:
+    found = headers.get(name, ())
+    if name in headers and not isinstance(found, (list, tuple)):
+        text = f"unacceptable_type_in_{name}_header: {found!r} is no array of strings"
+        raise _refused(text)
+    if not all(isinstance(key, str) for key in found):
+        text = f"unacceptable_type_in_{name}_header: {found!r} is no array of strings"
+        raise _refused(text)
+    return tuple(found)
+
+
+PLAIN = Content(None)
+
+
+class Publishing:
+    """What a connection publishes.
+
+    Args:
+        core: the connection.
+        open_queue: gives the handle of a queue, which the connection keeps open; ``None``: there is none.
+    """
+
+    def __init__(self, core: CoreConnection, open_queue: Callable[[str], CoreQueue | None]) -> None:
+        self.core, self._open = core, open_queue
+        self._exchanges = exchanges_of(core)
+        native = library.Publisher(core.address, core)
+        self.publish_known: Callable[[str, str, Any], int] = native.publish
+        self._native = native
+        self._targets: dict[tuple[str, str], tuple[CoreQueue, ...]] = {}
+        self._version = 0
+        self._headers_count = False
+
+    def _renew(self) -> None:
+        version = journal.version(self.core)
+        if version != self._version or len(self._targets) > _MAX_ROUTES:
+            self._native.renew(0)
+            self._targets = {}
+            self._native.renew(version)
+            self._version = version
+            self._headers_count = self._exchanges.looks_at_headers(self.core)
+
+    def targets(self, exchange: str, routing_key: str, content: Content) -> tuple[CoreQueue, ...]:
+        """The queues that get a message.
+
+        Raises:
+            NotFound: there is no such exchange.
+            AccessRefused: it is internal.
+        """
+        self._renew()
+        by_key = not content.keys and not (content.headers and self._headers_count)
+        found = self._targets.get((exchange, routing_key)) if by_key else None
+        if found is None:
+            table = self._exchanges
+            check_publish(table.exchange(self.core, exchange))
+            queues = table.route(self.core, exchange, routing_key, content.headers, content.keys)
+            opened = (self._reach(queue.name, queue.incarnation) for queue in queues)
+            found = tuple(queue for queue in opened if queue is not None)
+            if by_key:
+                self._targets[exchange, routing_key] = found
+                if len(found) == 1:
+                    self._learn(exchange, routing_key, found[0])
+        return found
+
+    def forget_routes(self) -> None:
+        """They are to be found anew."""
+        self._version = 0
+
+    def _reach(self, name: str, incarnation: int) -> CoreQueue | None:
+        queue = self._open(name)
+        return queue if queue is not None and incarnation in {0, queue.incarnation} else None
+
+    def _learn(self, exchange: str, routing_key: str, queue: CoreQueue) -> None:
+        options = PLAIN.put_options(exchange, routing_key)
+        route = library.Route(queue.address, options.address, (queue, options))
+        self._native.routes.setdefault(exchange, {})[routing_key] = route
+
+    def publish(self, exchange: str, routing_key: str, body: Any, size: int, content: Content, until: int) -> int:  # noqa: ANN401
+        """Publishes a message; returns how many queues got it.
+
+        Raises:
+            queue.Full: no room in time (overflow="block").
+            OutOfMemory: no memory in time, or it can never fit.
+        """
+        while True:
+            targets = self.targets(exchange, routing_key, content)
+            if not targets:
+                return 0
+            try:
+                if len(targets) == 1:
+                    targets[0].put_with(body, size, content.put_options(exchange, routing_key), until)
+                else:
+                    publication = Publication(body, size, content.put_options(exchange, routing_key), targets)
+                    commit(self.core, [publication], [], until)
+            except exceptions.NotFound:
+                self.forget_routes()  # a queue was deleted meanwhile
+            else:
+                return len(targets)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AMQP tables, such as the arguments of a binding: one encoding for one content.
+
+Equal tables are equal bytes, whatever the order of their names, so the encoded form is an identity. The encoding is
+pamqp's but for three of its habits: floats take eight bytes (it would write four, which is another number), bytes are
+encoded, and what would be read back as another value (a time after 2106) is refused. An empty table takes no bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_ENCODED = 60_000
+MAX_DEPTH = 32
+MAX_NAME = 128
+"""Longer names would be cut short by the encoder."""
+
+_DOUBLE = struct.Struct(">cd")
+# Bytes after the letter of a type; others begin with a count of four bytes.
+_SIZES = {b"t": 1, b"b": 1, b"s": 2, b"u": 2, b"I": 4, b"i": 4, b"l": 8, b"d": 8, b"D": 5, b"T": 8, b"V": 0}
+_COUNTED = (b"S", b"x", b"A", b"F")
+
+
+def encode(table: Mapping[str, Any] | None, what: str = "arguments") -> bytes:
+    """The bytes of a table.
+
+    Args:
+        table: names to values: str, int, float, bool, None, bytes, Decimal, datetime, and lists and dicts of these.
+        what: what it is, for errors.
+
+    Raises:
+        TypeError: it is no dict, a name is no string, or a value has no AMQP form of the same meaning.
+        ValueError: it takes more than 60,000 bytes, is nested more than 32 deep, or a name takes more than 128 bytes.
+    """
+    if not table:
+        return b""
+    if not isinstance(table, dict):
+        msg = f"{what}={table!r}: a dict is needed"
+        raise TypeError(msg)
+    encoded = _table(table, 0)
+    if len(encoded) > MAX_ENCODED:
+        msg = f"{what} take {len(encoded)} bytes encoded: at most {MAX_ENCODED} are allowed"
+        raise ValueError(msg)
+    if _table(_decoded(encoded), 0) != encoded:
+        msg = f"{what}={table!r}: a value would be read back as another"
+        raise TypeError(msg)
+    return encoded
+
+
+def encode_value(value: object) -> bytes:
+    """The bytes of one value, its type before it: equal values of one type are equal bytes.
+
+    Raises:
+        TypeError: it has no AMQP form.
+        ValueError: it is nested more than 32 deep, or has a name of more than 128 bytes.
+
+    >>> [encode_value(1) == encode_value(other) for other in (1, True, 1.0, "1")]
+    [True, False, False, False]
+    """
+    return _value(value, 0)
+
+
+def decode(encoded: bytes) -> dict[str, Any]:
+    """The table of some bytes.
+
+    Raises:
+        ValueError: they are not what :func:`encode` makes.
+    """
+    if not encoded:
+        return {}
+    fields(encoded)
+    try:
+        return _decoded(encoded)
+    except (ArithmeticError, OSError, ValueError) as error:  # a time that no calendar has
+        msg = f"{len(encoded)} bytes are no table: {error}"
+        raise ValueError(msg) from error
+
+
+def fields(encoded: bytes) -> list[tuple[str, bytes]]:
+    """The names in the bytes of a table, each with the bytes of its value: faster than to decode it.
+
+    Raises:
+        ValueError: they are not of this form; tables and lists in it are looked through too.
+
+    >>> fields(encode({"a": 1})) == [("a", encode_value(1))]
+    True
+    """
+    return _fields(encoded, 0, len(encoded), 0) if encoded else []
+
+
+def _fields(encoded: bytes, at: int, end: int, depth: int) -> list[tuple[str, bytes]]:
+    at = _content(encoded, at, end)
+    found = []
+    while at < end:
+        start = at + 1 + encoded[at]
+        after = _after(encoded, start, end, depth + 1)
+        found.append((encoded[at + 1 : start].decode(), encoded[start:after]))
+        at = after
+    return found
+
+
+def _content(encoded: bytes, at: int, end: int) -> int:
+    """Where the content begins that is counted here, and must go to the end."""
+    if at + 4 + int.from_bytes(encoded[at : at + 4], "big") != end:
+        msg = f"a table of {len(encoded)} bytes: what is at {at} does not end at {end}"
+        raise ValueError(msg)
+    return at + 4
+
+
+def _after(encoded: bytes, at: int, end: int, depth: int) -> int:
+    """Where a value ends."""
+    kind = encoded[at : at + 1]
+    if kind in _COUNTED:
+        after = at + 5 + int.from_bytes(encoded[at + 1 : at + 5], "big")
+    else:
+        after = at + 1 + _SIZES.get(kind, end)
+    if after > end or depth > MAX_DEPTH:
+        msg = f"a table of {len(encoded)} bytes: no value of type {kind!r} can be at {at}, before {end}, {depth} deep"
+        raise ValueError(msg)
+    if kind == b"F":
+        _fields(encoded, at + 1, after, depth)
+    elif kind == b"A":
+        at = _content(encoded, at + 1, after)
+        while at < after:
+            at = _after(encoded, at, after, depth + 1)
+    return after
+
+
+def _decoded(encoded: bytes) -> dict[str, Any]:
+    from pamqp import decode as wire  # noqa: PLC0415 - only those with arguments pay for it
+
+    table: dict[str, Any] = wire.field_table(encoded)[1]
+    return table
+
+
+def _table(table: dict[str, Any], depth: int) -> bytes:
+    fields = sorted((_name(name), name) for name in table)
+    return _counted(b"".join(encoded + _value(table[name], depth + 1) for encoded, name in fields))
+
+
+def _name(name: object) -> bytes:
+    if not isinstance(name, str):
+        msg = f"name {name!r} in a table: a string is needed"
+        raise TypeError(msg)
+    encoded = name.encode()
+    if len(encoded) > MAX_NAME:
+        msg = f"name {name!r} in a table: at most {MAX_NAME} bytes of UTF-8 are allowed"
+        raise ValueError(msg)
+    return bytes((len(encoded),)) + encoded
+
+
+def _value(value: object, depth: int) -> bytes:
+    if depth > MAX_DEPTH:
+        msg = f"a table is nested more than {MAX_DEPTH} deep"
+        raise ValueError(msg)
+    if isinstance(value, str):
+        return b"S" + _counted(value.encode())
+    if isinstance(value, dict):
+        return b"F" + _table(value, depth)
+    if isinstance(value, list):
+        return b"A" + _counted(b"".join(_value(one, depth + 1) for one in value))
+    if isinstance(value, (bytes, bytearray)):
+        return b"x" + _counted(value)
+    return _DOUBLE.pack(b"d", value) if isinstance(value, float) else _other(value)
+
+
+def _other(value: object) -> bytes:
+    from pamqp import encode as wire  # noqa: PLC0415
+
+    try:
+        encoded: bytes = wire.encode_table_value(value)  # type: ignore[arg-type] # it raises TypeError for what it cannot
+    except struct.error as error:
+        msg = f"{value!r} in a table: {error}"
+        raise TypeError(msg) from error
+    return encoded
+
+
+def _counted(content: bytes | bytearray) -> bytes:
+    return len(content).to_bytes(4, "big") + content

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the programs of tests/c do alike: the first thing that is wrong, a process of its own for each try, and the choice
+ * of what is tried. */
+#ifndef HARNESS_H
+#define HARNESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+extern char complaint[600]; /* the first thing that is wrong, or nothing */
+
+/* Only the first complaint counts. */
+__attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
+
+/* Runs it in a process of its own, which has so many seconds: what crashes or hangs there is a failure like others, since the
+ * watchdog is a signal that nobody handles. Returns what it returned, or -1 if a signal ended it, which is told; then the
+ * broker of that process is removed, too. */
+int apart(const char *program, unsigned seconds, int (*what)(void *how), void *how, int *signal_number);
+/* How that process calls its broker. */
+void name_apart(char *name, size_t size, const char *program);
+
+/* Is it among those that were named, or was none named? */
+bool asked_for(const char *name, int count, char **names);
+
+#endif

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Channels of the core: deliveries in one order, limits, dealing, and being handed over."""
+
+# ruff: noqa: SLF001 - below any policy: the core's part of connections and messages
+# ruff: noqa: FBT003 - the core's functions take their arguments by position
+from __future__ import annotations
+
+import queue as standard_queue
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from scenario_support.waiting import eventually
+
+from shmbroker._core import library
+from shmbroker._core.channel import AUTO_ACK, BY_GET, CoreChannel
+from shmbroker.exceptions import NotFound
+from shmbroker.message import FRESH, OPEN, Message, MessageBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import shmbroker
+
+ACK, REQUEUE, REJECT, RETURN = range(4)
+LONG = bytes(range(256)) * 40
+
+
+class Channel:
+    """What a layer above makes of a core channel, without any policy: the source of its messages."""
+
+    def __init__(self, connection: shmbroker.Connection, user: int = 1) -> None:
+        connection.start_io()
+        self.core = CoreChannel(connection._core, user)
+        self.core_connection = self.core.connection
+        self.settle = self.core.settle
+        self.taker = library.Taker(self.core.address, library.OF_CHANNEL, Message, MessageBatch)
+
+    def queue_name(self, subscription: int) -> str:
+        """The name of its queue."""
+        return self.core.queues[subscription].name if subscription != BY_GET else "by get"
+
+    def next_delivery_tag(self) -> int:
+        """Never asked: deliveries have tags."""
+        raise AssertionError
+
+    def consume(self, queue: shmbroker.Queue, *, prefetch: int = 0, priority: int = 0, flags: int = 0) -> int:
+        """Starts a consumer."""
+        return self.core.consume(queue.core, prefetch, priority, flags)
+
+    def next(self) -> Message | None:
+        """The next delivery that is there."""
+        message = self.taker.take(self, False)
+        while message is None and self.taker.status != library.EMPTY:
+            self.core.failed(self.taker.status)
+            message = self.taker.take(self, False)
+        if message is not None and message._state == FRESH:
+            message._state = OPEN
+        return message
+
+    def get(self, queue: shmbroker.Queue, *, auto_ack: bool = False) -> Message | int:
+        """A basic get: a status when there is nothing."""
+        message = self.taker.get(self, queue.core.address, auto_ack)
+        if isinstance(message, Message) and not auto_ack:
+            message._state = OPEN
+        return message
+
+    def drain(self) -> list[Message]:
+        """Whatever is there."""
+        return list(iter(self.next, None))
+
+    def texts(self) -> list[str]:
+        """The bodies of whatever is there."""
+        return [bytes(message).decode() for message in self.drain()]
+
+
+@pytest.fixture
+def channel(connection: shmbroker.Connection) -> Iterator[Channel]:
+    """A channel of the test's connection."""
+    made = Channel(connection)
+    yield made
+    made.core.close()
+
+
+def put(queue: shmbroker.Queue, *texts: object) -> None:
+    """Puts a message for each."""
+    for text in texts:
+        queue.put(str(text).encode())
+
+
+def test_deliveries_are_numbered_in_the_order_they_are_pulled(
+    connection: shmbroker.Connection, channel: Channel
+) -> None:
+    """Deliveries of all consumers of a channel, and gets, have the tags 1, 2, 3 ..."""
+    first, second = connection.queue("first"), connection.queue("second")
+    put(first, "a", "b")
+    put(second, "c")
+    numbers = {channel.consume(first), channel.consume(second)}
+    messages = channel.drain()
+    assert [message.delivery_tag for message in messages] == [1, 2, 3]
+    assert sorted(bytes(message) for message in messages) == [b"a", b"b", b"c"]
+    assert {message._fields.subscription for message in messages} == numbers
+    put(first, "d")
+    assert channel.drain()[0].delivery_tag == 4
+
+
+def test_acknowledging_by_tag(queue: shmbroker.Queue, channel: Channel) -> None:
+    """An acknowledged delivery is over; a second acknowledgement finds no such tag."""
+    put(queue, 1, 2, 3)
+    channel.consume(queue)
+    messages = channel.drain()
+    messages[1].ack()
+    assert channel.core.unacked() == 2
+    assert channel.core.settle_tag(2, False, ACK) == library.SETTLED
+    assert channel.core.settle_multiple(3, ACK) == library.OK
+    assert channel.core.unacked() == 0
+    assert queue.statistics().message_count == 0
+
+
+def test_acknowledging_all(queue: shmbroker.Queue, channel: Channel) -> None:
+    """Tag 0 means all there are, also if there are none; of multiple ones the last must be there."""
+    assert channel.core.settle_multiple(0, ACK) == library.OK
+    assert channel.core.settle_multiple(1, ACK) == library.SETTLED
+    assert channel.core.settle_tag(0, False, ACK) == library.SETTLED
+    put(queue, *range(5))
+    channel.consume(queue)
+    channel.drain()
+    assert channel.core.settle_multiple(0, ACK) == library.OK
+    assert queue.statistics().message_count == 0
+
+
+def test_a_long_body_is_read_in_place(queue: shmbroker.Queue, channel: Channel) -> None:
+    """A long body can be looked at while it is unacked, and as long as the view, if it is settled when it is given."""
+    queue.put(LONG)
+    queue.put(LONG)
+    number = channel.consume(queue, prefetch=1)
+    message = channel.next()
+    assert message is not None
+    assert bytes(message.body) == LONG
+    message.ack()
+    channel.core.cancel(number)
+    channel.consume(queue, flags=AUTO_ACK)
+    settled = channel.next()
+    assert settled is not None
+    assert settled._state == 1
+    assert bytes(settled) == LONG
+    assert queue.statistics().message_count == 0
+
+
+def test_what_was_not_seen_is_the_next_one_again(queue: shmbroker.Queue, channel: Channel) -> None:
+    """A delivery that is dropped before it reached the application comes again, under its tag."""
+    put(queue, 1, 2)
+    channel.consume(queue)
+    message = channel.taker.take(channel, False)
+    assert message is not None
+    assert message._state == FRESH
+    del message
+    first, second = channel.drain()
+    assert (first.delivery_tag, bytes(first), second.delivery_tag, bytes(second)) == (1, b"1", 2, b"2")
+    assert channel.core.delivered() == 2
+
+
+def test_a_prefetch_is_a_consumers_own(queue: shmbroker.Queue, channel: Channel) -> None:
+    """Each consumer has at most its prefetch unacked, and gets more when it acknowledges."""
+    put(queue, *range(9))
+    channel.consume(queue, prefetch=2)
+    channel.consume(queue, prefetch=3)
+    messages = channel.drain()
+    assert len(messages) == 5
+    messages[0].ack()
+    assert len(channel.drain()) == 1
+
+
+def test_messages_are_dealt_in_turn(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """Two consumers of one connection get 1, 3, 5 and 2, 4, 6, on one channel or on two."""
+    one, other = Channel(connection), Channel(connection)
+    one.consume(queue)
+    other.consume(queue)
+    put(queue, *range(1, 7))
+    eventually(lambda: one.core.waiting() + other.core.waiting() == 6)
+    assert one.texts() == ["1", "3", "5"]
+    assert other.texts() == ["2", "4", "6"]
+
+
+def test_higher_priority_first(queue: shmbroker.Queue, channel: Channel) -> None:
+    """All goes to the consumer of the highest priority that has credit."""
+    low = channel.consume(queue, prefetch=1)
+    high = channel.consume(queue, prefetch=2, priority=1)
+    put(queue, *range(4))
+    messages = channel.drain()
+    assert [message._fields.subscription for message in messages] == [high, high, low]
+    messages[0].ack()
+    assert [message._fields.subscription for message in channel.drain()] == [high]
+
+
+def test_a_limit_of_the_channel(queue: shmbroker.Queue, channel: Channel) -> None:
+    """It counts what all consumers have unacked, works at once, and takes nothing back."""
+    put(queue, *range(9))
+    assert channel.core.limit(3) == library.OK
+    channel.consume(queue, prefetch=2)
+    channel.consume(queue)
+    messages = channel.drain()
+    assert len(messages) == 3
+    channel.core.limit(1)
+    messages[0].ack()
+    messages[1].ack()
+    assert channel.drain() == []
+    assert channel.core.unacked() == 1
+    channel.core.limit(0)
+    assert len(channel.drain()) == 6
+
+
+def test_a_limit_of_the_connection(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """It counts what the consumers of all channels have unacked."""
+    one, other = Channel(connection), Channel(connection)
+    put(queue, *range(9))
+    connection._core.limit(3)
+    one.consume(queue)
+    other.consume(queue)
+    eventually(lambda: one.core.waiting() + other.core.waiting() == 3)
+    messages = one.drain() + other.drain()
+    assert len(messages) == 3
+    messages[0].ack()
+    eventually(lambda: one.core.waiting() + other.core.waiting() == 1)
+    connection._core.limit(0)
+    eventually(lambda: one.core.waiting() + other.core.waiting() == 6)
+
+
+def test_gets_are_not_limited(queue: shmbroker.Queue, channel: Channel) -> None:
+    """A get takes what is there, whatever the limits; what it took is a delivery of the channel."""
+    put(queue, 1, 2, 3)
+    channel.core.limit(1)
+    channel.consume(queue)
+    assert channel.texts() == ["1"]
+    message = channel.get(queue)
+    assert isinstance(message, Message)
+    assert (message.delivery_tag, message._fields.subscription, channel.core.unacked()) == (2, BY_GET, 2)
+    assert isinstance(channel.get(queue, auto_ack=True), Message)
+    assert channel.get(queue) == library.EMPTY
+    message.nack()
+    again = channel.get(queue)
+    assert isinstance(again, Message)
+    assert (again.delivery_tag, again.redelivered) == (4, True)
+
+
+def test_a_cancelled_consumer(queue: shmbroker.Queue, channel: Channel) -> None:
+    """What it was given can be settled; what it was not goes back."""
+    put(queue, 1, 2, 3)
+    number = channel.consume(queue)
+    message = channel.next()
+    assert message is not None
+    assert channel.core.cancel(number) == library.OK
+    assert channel.core.cancel(number) == library.NOT_FOUND
+    assert channel.drain() == []
+    assert queue.statistics().ready == 2
+    message.ack()
+    assert queue.statistics().message_count == 2
+
+
+def test_a_closed_channel_returns_everything(queue: shmbroker.Queue, channel: Channel) -> None:
+    """All goes back to its place: marked if the application saw it."""
+    put(queue, *range(5))
+    channel.consume(queue, prefetch=4)
+    channel.next()
+    channel.next()
+    channel.core.close()
+    channel.core.close()
+    messages = [queue.get(timeout=0) for _ in range(5)]
+    assert [bytes(message) for message in messages] == [b"0", b"1", b"2", b"3", b"4"]
+    assert [message.delivery_count for message in messages] == [2, 2, 1, 1, 1]
+    assert channel.taker.take(channel, False) is None
+    assert channel.taker.status == library.CLOSED
+
+
+def test_recovering(queue: shmbroker.Queue, channel: Channel) -> None:
+    """All that is unacked comes again, marked."""
+    put(queue, 1, 2)
+    channel.consume(queue)
+    channel.drain()
+    assert channel.core.settle_multiple(0, REQUEUE) == library.OK
+    messages = channel.drain()
+    assert [(bytes(m), m.redelivered, m.delivery_tag) for m in messages] == [(b"1", True, 3), (b"2", True, 4)]
+
+
+def test_a_deleted_queue_cancels_its_consumers(connection: shmbroker.Connection, channel: Channel) -> None:
+    """It is reported once; other consumers go on."""
+    gone, stays = connection.queue("gone"), connection.queue("stays")
+    number = channel.consume(gone)
+    channel.consume(stays)
+    assert channel.core.next_cancelled() is None
+    assert not channel.core.arm()
+    gone.delete()
+    eventually(channel.core.arm)
+    assert channel.core.next_cancelled() == number
+    assert channel.core.next_cancelled() is None
+    put(stays, 1)
+    eventually(lambda: channel.core.waiting() == 1)
+    with pytest.raises(NotFound):
+        channel.consume(gone)
+
+
+def test_an_armed_channel_is_handed_over_once(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """The IO thread says so when something comes, each once per arming; what is there already is told at once."""
+    ready: standard_queue.Queue[int] = standard_queue.Queue()
+    connection._core.on_ready = ready.put
+    channel = Channel(connection, 4711)
+    channel.consume(queue)
+    assert not channel.core.arm()
+    put(queue, 1, 2)
+    assert ready.get(timeout=30) == 4711
+    eventually(lambda: channel.core.waiting() == 2)
+    assert ready.empty()
+    assert channel.core.arm()
+    channel.drain()
+    assert not channel.core.arm()
+    put(queue, 3)
+    assert ready.get(timeout=30) == 4711
+
+
+def test_closing_ends_a_waiting_get(queue: shmbroker.Queue, channel: Channel) -> None:
+    """A get that waits ends when its channel is closed by another thread."""
+    ended: list[object] = []
+
+    def wait() -> None:
+        with channel.core_connection.call():
+            ended.append(channel.taker.get_wait(channel, queue.core.address, False, library.FOR_EVER))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    eventually(lambda: queue.statistics().interested == 1)
+    channel.core.close()
+    thread.join(30)
+    assert ended == [library.CLOSED]
+
+
+def test_many_channels(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """There may be 65,535 of them; one that consumes is served whatever its number."""
+    channels = [Channel(connection, user + 1) for user in range(65535)]
+    number = channels[-1].consume(queue)
+    put(queue, 1)
+    eventually(lambda: channels[-1].core.waiting() == 1)
+    assert channels[-1].core.cancel(number) == library.OK
