@@ -307,7 +307,7 @@ typedef struct {
   uint8_t flags;
   uint32_t units;
   uint16_t exchange_length; /* the name of the exchange comes first, then the key, then the properties */
-  uint16_t targets; /* how many queues it was put into in one commit; 0 like 1 */
+  uint16_t targets;         /* how many queues it was put into in one commit; 0 like 1 */
   uint32_t reserved;
 } sb_message_shm;
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
@@ -384,7 +384,7 @@ typedef struct {
   sb_word bytes_out;
   sb_word returned;  /* 1: some page may have a `returned` bit */
   sb_word last_take; /* position of the last acquisition, for the missed-notification check */
-  sb_word staged; /* 1: commits put messages here, see I44 */
+  sb_word staged;    /* 1: commits put messages here, see I53 */
   sb_word reserved1[2];
   /* notification */
   alignas(64) _Atomic int32_t interested;

@@ -267,7 +267,7 @@ static bool take_returned(sb_queue *q, unsigned state, uint64_t end, uint64_t to
       continue; /* its holder may be about to return it: the bit must stay */
     }
     if (sb_cell_state(word) == SB_CELL_AVAILABLE && staged && position != known) {
-      known = position; /* I44: look again at those before it */
+      known = position; /* I53: look again at those before it */
       staged = false;
       from = 0;
       continue;
@@ -306,7 +306,7 @@ static void fetch_ahead(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at) {
   }
 }
 
-/* I44: what one passed while it was STAGED may be ready by now, and older than the one that is found behind it: its commit
+/* I53: what one passed while it was STAGED may be ready by now, and older than the one that is found behind it: its commit
  * may have returned before that was put. */
 static bool take_passed(sb_queue *q, unsigned state, uint64_t at, uint64_t token, sb_taken *t) {
   return SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && SB_LOAD(&q->shm->staged, SB_RELAXED) != 0 && /* set before */
@@ -353,7 +353,7 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_
     } else if (found == SB_CELL_FREE) {
       break;
     } else if (found == SB_CELL_STAGED) {
-      sb_returned_mark(b, &q->ring, at); /* I44: should its commit be decided, the bits lead back */
+      sb_returned_mark(b, &q->ring, at); /* I53: should its commit be decided, the bits lead back */
       SB_CRASHPOINT("queue.take.passed");
       at++;
     } else if (found == SB_CELL_CLOSED) {

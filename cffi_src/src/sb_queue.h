@@ -19,7 +19,7 @@
  *  I24 evictions are paid for in advance: `taken` is raised by CAS only while pending > bound.
  *      A victim is spared if not enough was pending just before it was taken: a consumer had taken an older one
  *      (what is taken afterwards is newer, and spares nothing); or if an older one came back meanwhile.
- *  I44 whoever passes a STAGED cell sets its `returned` bits first: what becomes of it is found. Whoever found one to take looks
+ *  I53 whoever passes a STAGED cell sets its `returned` bits first: what becomes of it is found. Whoever found one to take looks
  *      again at what was passed before it, so that the messages of a producer stay in order.
  *  I42 whoever lowers `taken` or `bytes_out` looks again afterwards, or enforces: a put may
  *      have seen room that was not there.

@@ -29,7 +29,6 @@
  * fault: -DCOMMITS=1 -DKILLS=1 -DFAULT_FLIP_FIRST
  * fault: -DCOMMITS=1 -DFAULT_PASS_SILENTLY
  * fault: -DCOMMITS=2 -DFAULT_NO_SECOND_LOOK
- * fault: -DCOMMITS=2 -DFAULT_ONE_PASS
  * fault: -DCOMMITS=1 -DKILLS=1 -DFAULT_NO_INTENT
  * fault: -DCOMMITS=1 -DKILLS=1 -DFAULT_UNMARKED
  * fault: -DCOMMITS=1 -DKILLS=1 -DFAULT_CELLS_FIRST
@@ -300,12 +299,8 @@ inline take_marked(end) {
        if
        :: bit_[C(q, i)] && cell[C(q, i)] == AVAILABLE ->
           if
-#ifndef FAULT_ONE_PASS
           :: passed && known != i -> known = i; passed = false; i = 0
           :: else -> p = i; break
-#else
-          :: true -> p = i; break
-#endif
           fi
        :: else ->
           passed = passed || (bit_[C(q, i)] && cell[C(q, i)] == STAGED);
