@@ -250,43 +250,60 @@ SB_HOT bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint
   return true;
 }
 
+/* A cell whose return was announced. */
+static bool take_returned_at(sb_queue *q, unsigned state, uint64_t position, uint64_t token, sb_taken *t) {
+  sb_broker *b = q->c->b;
+  sb_leaf_ref leaf;
+  if (sb_ring_locate(b, NULL, &q->ring, position, &leaf) != SB_OK) {
+    return false; /* finished in between; the bits went with the page */
+  }
+  uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
+  if (!sb_cell_of(word, leaf.gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_HELD) {
+    return false; /* its holder may be about to return it: the bit must stay */
+  }
+  if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
+    sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf.slot), position); /* before the bit is gone */
+  }
+  sb_returned_clear(b, &leaf, position);
+  SB_CRASHPOINT("queue.take.cleared");
+  word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST); /* P5: look a second time after clearing */
+  if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
+    if (take_cell(q, state, &leaf, position, word, token, t)) {
+      return true;
+    }
+    word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
+    if (sb_cell_of(word, leaf.gen) && !(sb_cell_state(word) == SB_CELL_TOMBSTONE)) {
+      sb_returned_mark(b, &q->ring, position); /* somebody else has it now, and may return it */
+    }
+  }
+  return false;
+}
+
+/* What stands there; FREE also when its page is gone, or another one. */
+static unsigned look_at(sb_queue *q, uint64_t position) {
+  sb_leaf_ref leaf;
+  if (sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) != SB_OK) {
+    return SB_CELL_FREE;
+  }
+  uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
+  return sb_cell_of(word, leaf.gen) ? sb_cell_state(word) : SB_CELL_FREE;
+}
+
 /* Tries the cells before that one whose return was announced, the oldest first. What lies behind it comes in its turn. */
 static bool take_returned(sb_queue *q, unsigned state, uint64_t end, uint64_t token, sb_taken *t) {
-  sb_broker *b = q->c->b;
   uint64_t from = 0, position, known = SB_ANY_POSITION;
-  bool staged = false; /* one of those before it was */
-  while (sb_returned_next(b, &q->ring, from, &position) && position < end) {
-    sb_leaf_ref leaf;
+  bool commits = SB_LOAD(&q->shm->staged, SB_RELAXED) != 0, staged = false; /* one of those before it is */
+  while (sb_returned_next(q->c->b, &q->ring, from, &position) && position < end) {
+    unsigned is = commits ? look_at(q, position) : SB_CELL_FREE;
     from = position + 1;
-    if (sb_ring_locate(b, NULL, &q->ring, position, &leaf) != SB_OK) {
-      continue; /* finished in between; the bits went with the page */
-    }
-    uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
-    if (!sb_cell_of(word, leaf.gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_HELD) {
-      staged = staged || (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_STAGED);
-      continue; /* its holder may be about to return it: the bit must stay */
-    }
-    if (sb_cell_state(word) == SB_CELL_AVAILABLE && staged && position != known) {
+    if (is == SB_CELL_STAGED) {
+      staged = true;
+    } else if (is == SB_CELL_AVAILABLE && staged && position != known) {
       known = position; /* I53: look again at those before it */
       staged = false;
       from = 0;
-      continue;
-    }
-    if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
-      sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf.slot),
-                     position); /* before the bit is gone */
-    }
-    sb_returned_clear(b, &leaf, position);
-    SB_CRASHPOINT("queue.take.cleared");
-    word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST); /* P5: look a second time after clearing */
-    if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
-      if (take_cell(q, state, &leaf, position, word, token, t)) {
-        return true;
-      }
-      word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
-      if (sb_cell_of(word, leaf.gen) && !(sb_cell_state(word) == SB_CELL_TOMBSTONE)) {
-        sb_returned_mark(b, &q->ring, position); /* somebody else has it now, and may return it */
-      }
+    } else if (take_returned_at(q, state, position, token, t)) {
+      return true;
     }
   }
   return false;
@@ -306,11 +323,14 @@ static void fetch_ahead(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at) {
   }
 }
 
-/* I53: what one passed while it was STAGED may be ready by now, and older than the one that is found behind it: its commit
- * may have returned before that was put. */
-static bool take_passed(sb_queue *q, unsigned state, uint64_t at, uint64_t token, sb_taken *t) {
-  return SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && SB_LOAD(&q->shm->staged, SB_RELAXED) != 0 && /* set before */
-         take_returned(q, state, at, token, t);
+void sb_queue_pass_staged(sb_queue *q, uint64_t position) {
+  sb_returned_mark(q->c->b, &q->ring, position); /* I53: should its commit be decided, the bits lead back */
+  SB_CRASHPOINT("queue.take.passed");
+}
+
+bool sb_queue_passed_some(const sb_queue *q) {
+  return SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 &&
+         SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* set before it was */
 }
 
 static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
@@ -340,7 +360,7 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_
       if (!sb_slot_in_range(b, sb_cell_slot(word)) || !sb_slot_ready(b, sb_cell_slot(word))) {
         return SB_CORRUPT;
       }
-      if (take_passed(q, state, at, token, t)) {
+      if (sb_queue_passed_some(q) && take_returned(q, state, at, token, t)) { /* I53 */
         status = SB_OK;
         break;
       }
@@ -353,8 +373,7 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_
     } else if (found == SB_CELL_FREE) {
       break;
     } else if (found == SB_CELL_STAGED) {
-      sb_returned_mark(b, &q->ring, at); /* I53: should its commit be decided, the bits lead back */
-      SB_CRASHPOINT("queue.take.passed");
+      sb_queue_pass_staged(q, at);
       at++;
     } else if (found == SB_CELL_CLOSED) {
       status = SB_DELETED;
@@ -471,21 +490,38 @@ sb_status sb_queue_acquire(sb_queue *q, uint64_t token, sb_taken *t) {
   }
 }
 
-sb_status sb_queue_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t) {
+static bool take_in_state(sb_queue *q, uint64_t position, unsigned from, unsigned state, uint64_t token, sb_taken *t) {
   sb_leaf_ref leaf;
   if (sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) != SB_OK) {
-    return SB_EMPTY;
+    return false;
   }
   uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE);
+  return sb_cell_of(word, leaf.gen) && sb_cell_state(word) == from &&
+         take_cell(q, state, &leaf, position, word, token, t);
+}
+
+sb_status sb_queue_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t) {
   bool tracked = from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
-  if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) != from) {
-    return SB_EMPTY;
-  }
   if (tracked) sb_hinting(q->ledger, 1);
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
-  bool took_it = take_cell(q, SB_CELL_REMOVING, &leaf, position, word, token, t);
+  bool took_it = take_in_state(q, position, from, SB_CELL_REMOVING, token, t);
   if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   if (took_it && tracked) count_taken(q, before, t);
+  if (tracked) sb_hinting(q->ledger, -1);
+  return took_it ? SB_OK : SB_EMPTY;
+}
+
+sb_status sb_queue_acquire_at(sb_queue *q, uint64_t position, bool returned, uint64_t token, sb_taken *t) {
+  bool tracked = sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
+  if (tracked) sb_hinting(q->ledger, 1);
+  if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
+  bool took_it = returned ? take_returned_at(q, SB_CELL_ACQUIRED, position, token, t)
+                          : take_in_state(q, position, SB_CELL_AVAILABLE, SB_CELL_ACQUIRED, token, t);
+  if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+  if (took_it && tracked) {
+    count_taken(q, before, t);
+    sb_queue_lower_bound(q);
+  }
   if (tracked) sb_hinting(q->ledger, -1);
   return took_it ? SB_OK : SB_EMPTY;
 }

@@ -4,7 +4,7 @@
  *
  * Mirrors: sb_commit.c sb_commit_stage, sb_commit_mark, sb_commit_decide, flip, sb_commit_carry_out, sb_commit_undo,
  *   sb_commit_roll_forward, sb_commit_roll_back, sb_commit_free_body; sb_judge.c judge_commit, judge_settle, sb_judge_cell; sb_queue.c take_next,
- *   take_returned, take_passed, finish; sb_slab.c sb_slab_drop, sb_slab_free; sb_limits.c admit; sb_recover.c recover_commit,
+ *   take_returned, sb_queue_pass_staged, sb_queue_passed_some, finish; sb_slab.c sb_slab_drop, sb_slab_free; sb_limits.c admit; sb_recover.c recover_commit,
  *   reap_connection.
  * Abstracted: rings (a cell is found by its place, a bit leads to it, see pages.pml), notification (notify.pml), what
  *   consumers may leave when they are killed (cell.pml), bytes, timers, closing.
@@ -327,7 +327,7 @@ again:
   /* at the cursor */
   if
   :: atomic { cursor < CELLS && cell[C(q, cursor)] == AVAILABLE -> p = NOWHERE }
-#ifndef FAULT_NO_SECOND_LOOK /* take_passed: what is before it may have been decided before it was put */
+#ifndef FAULT_NO_SECOND_LOOK /* take_next: what is before it may have been decided before it was put */
      take_marked(cursor);
 #endif
      atomic { if :: p == NOWHERE -> p = cursor; cursor++ :: else -> bit_[C(q, p)] = false fi }

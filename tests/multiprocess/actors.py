@@ -11,8 +11,7 @@ import sys
 
 import shmbroker
 from shmbroker._core import library
-from shmbroker._core.commit import Publication, Settlement, attempt
-from shmbroker._core.queue import NO_OPTIONS
+from shmbroker._core.commit import Publication, Settlement, commit
 
 
 def produce(broker: str, name: str, log: str, worker: str, count: str) -> None:
@@ -54,17 +53,15 @@ def transact(broker: str, count: str, log: str, worker: str) -> None:
         targets = [CORE(connection.queue(f"t{place}", passive=True)) for place in range(int(count))]
         number = 0
         while True:
-            bodies = [f"{worker}:{number + offset}".encode() for offset in range(2)]
-            plain = [Publication(body, len(body), NO_OPTIONS, targets) for body in bodies]
+            plain = [Publication(f"{worker}:{number + offset}".encode(), targets) for offset in range(2)]
             work: list[Publication] = []
             acks: list[Settlement] = []
             with contextlib.suppress(queue.Empty):  # then all are done
                 message = jobs.get(timeout=0)
-                body = b"ack " + bytes(message)
-                acks.append(Settlement(CORE(jobs).handle, int.from_bytes(RECORD(message)[:8], "little"), 0))
-                work.append(Publication(body, len(body), NO_OPTIONS, targets))
+                acks.append(Settlement(CORE(jobs), int.from_bytes(RECORD(message)[:8], "little")))
+                work.append(Publication(b"ack " + bytes(message), targets))
             for publications, settlements in ((plain, []), (work, acks)):
-                outcome = attempt(CORE(connection), publications, settlements)
+                outcome = commit(CORE(connection), publications, settlements)
                 if outcome.status != library.OK:
                     sys.exit(f"commit: {outcome}")
                 os.write(descriptor, b"".join(one.body + b"\n" for one in publications))

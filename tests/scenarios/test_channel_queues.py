@@ -111,7 +111,7 @@ def test_b15_every_name_is_another(channel: shmbroker.Channel) -> None:
     """No name is given twice; '' is the last one declared, also by its name, but not for a passive declaration."""
     names = [channel.queue_declare().queue for _ in range(50)]
     assert len(set(names)) == 50
-    publish(channel, names[-1], "last")
+    publish(channel, names[-1], ["last"])
     assert content(channel, "") == ["last"]
     channel.queue_declare("named")
     publish(channel, "named", "AB")

@@ -12,8 +12,8 @@ import pytest
 import shmbroker
 import shmbroker.testing
 from shmbroker._core import library
-from shmbroker._core.commit import Outcome, Publication, Settlement, attempt
-from shmbroker._core.queue import NO_OPTIONS, PutOptions
+from shmbroker._core.commit import ACK, REJECT, REQUEUE, Outcome, Publication, Settlement, commit
+from shmbroker._core.queue import PutOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 CORE, RECORD = operator.attrgetter("_core"), operator.attrgetter("_record")
 DONE = Outcome(library.OK, None, None)
 FEW, MANY = 3, 100
-ACK, REQUEUE, REJECT = range(3)
 LENGTHS = [0, 5, 4096, 4097, 300_000]
 
 
@@ -37,14 +36,9 @@ def queues(connection: shmbroker.Connection, count: int) -> list[shmbroker.Queue
     return [connection.queue(f"q{number}") for number in range(count)]
 
 
-def publication(body: bytes, to: list[shmbroker.Queue], options: PutOptions = NO_OPTIONS) -> Publication:
-    """What goes to these queues."""
-    return Publication(body, len(body), options, [CORE(queue) for queue in to])
-
-
 def publish(connection: shmbroker.Connection, body: bytes, to: list[shmbroker.Queue]) -> Outcome:
     """One body to some queues."""
-    return attempt(CORE(connection), [publication(body, to)])
+    return commit(CORE(connection), [Publication(body, [CORE(queue) for queue in to])])
 
 
 def tag_of(message: shmbroker.Message) -> int:
@@ -54,7 +48,7 @@ def tag_of(message: shmbroker.Message) -> int:
 
 def settlement(message: shmbroker.Message, queue: shmbroker.Queue, how: int = ACK) -> Settlement:
     """A settlement of a message that was taken from a queue."""
-    return Settlement(CORE(queue).handle, tag_of(message), how)
+    return Settlement(CORE(queue), tag_of(message), how)
 
 
 @pytest.mark.parametrize("count", [1, 2, 8, 9, MANY])
@@ -133,18 +127,18 @@ def test_options_are_those_of_a_put(connection: shmbroker.Connection) -> None:
     """Delay, time to live and priority are each target's."""
     targets = queues(connection, FEW)
     options = PutOptions(0, 3600, 7, b"key", b"")
-    assert attempt(CORE(connection), [publication(b"later", targets, options)]) == DONE
+    assert commit(CORE(connection), [Publication(b"later", [CORE(target) for target in targets], options)]) == DONE
     assert [target.statistics().scheduled for target in targets] == [1] * FEW
     assert [len(target) for target in targets] == [0] * FEW
     soon = PutOptions(0, 0.01, 7, b"key", b"")
-    assert attempt(CORE(connection), [publication(b"soon", targets, soon)]) == DONE
+    assert commit(CORE(connection), [Publication(b"soon", [CORE(target) for target in targets], soon)]) == DONE
     assert [target.get(timeout=10).priority for target in targets] == [7] * FEW
 
 
 def test_no_target_is_no_error(connection: shmbroker.Connection) -> None:
     """A body that goes nowhere is published; so is nothing at all."""
     assert publish(connection, b"lost", []) == DONE
-    assert attempt(CORE(connection), []) == DONE
+    assert commit(CORE(connection), []) == DONE
 
 
 def test_a_deleted_queue_is_passed_over(connection: shmbroker.Connection) -> None:
@@ -162,13 +156,13 @@ def test_nothing_happens_if_one_is_full(connection: shmbroker.Connection, full: 
     """Of several queues one that blocks has no room: none gets the body, and who is to blame is said."""
     targets = [connection.queue(f"b{place}", max_length=1 if place == full else -1) for place in range(FEW)]
     targets[full].put(b"first")
-    first = publication(b"goes", [connection.queue("other")])
-    second = publication(b"does not", targets)
-    assert attempt(CORE(connection), [first, second]) == Outcome(library.FULL, 1, full)
+    first = Publication(b"goes", [CORE(connection.queue("other"))])
+    second = Publication(b"does not", [CORE(target) for target in targets])
+    assert commit(CORE(connection), [first, second]) == Outcome(library.FULL, 1, full)
     assert [len(target) for target in targets] == [int(place == full) for place in range(FEW)]
     assert len(connection.queue("other")) == 0
     targets[full].get(timeout=0).ack()
-    assert attempt(CORE(connection), [first, second]) == DONE
+    assert commit(CORE(connection), [first, second]) == DONE
     assert [len(target) for target in targets] == [1] * FEW
 
 
@@ -194,7 +188,7 @@ def test_a_transaction_settles_and_publishes(connection: shmbroker.Connection) -
     jobs.put_many([b"ack", b"reject", b"requeue"])
     held = [jobs.get(timeout=0) for _ in range(3)]
     ends = [settlement(message, jobs, how) for message, how in zip(held, (ACK, REJECT, REQUEUE), strict=True)]
-    assert attempt(CORE(connection), [publication(b"new", [jobs, done])], ends) == DONE
+    assert commit(CORE(connection), [Publication(b"new", [CORE(jobs), CORE(done)])], ends) == DONE
     assert [bytes(message) for message in jobs.get_many(9, timeout=0)] == [b"requeue", b"new"]
     assert bytes(done.get(timeout=0)) == b"new"
     facts = jobs.statistics()
@@ -210,8 +204,8 @@ def test_a_settled_message_undoes_all(connection: shmbroker.Connection, twice: b
     ends = [settlement(first, jobs), settlement(first if twice else second, jobs)]
     if not twice:
         second.ack()
-    news = [publication(b"new", [jobs, done])]
-    assert attempt(CORE(connection), news, ends) == Outcome(library.SETTLED, None, None)
+    news = [Publication(b"new", [CORE(jobs), CORE(done)])]
+    assert commit(CORE(connection), news, ends) == Outcome(library.SETTLED, None, None)
     with pytest.raises(standard_queue.Empty):
         done.get(timeout=0)
     assert jobs.statistics().delivering == (2 if twice else 1)
