@@ -384,7 +384,8 @@ typedef struct {
   sb_word bytes_out;
   sb_word returned;  /* 1: some page may have a `returned` bit */
   sb_word last_take; /* position of the last acquisition, for the missed-notification check */
-  sb_word reserved1[3];
+  sb_word staged;    /* 1: commits put messages here, see I53 */
+  sb_word reserved1[2];
   /* notification */
   alignas(64) _Atomic int32_t interested;
   _Atomic int32_t notified, not_interested, non_acquiring, consumers, room_waiting;
