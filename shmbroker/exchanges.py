@@ -30,6 +30,7 @@ class Exchanges:
     def __init__(self, path: str) -> None:
         self._journal = Journal(path)
         self._lock = threading.RLock()
+        self._ended = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -92,21 +93,19 @@ class Exchanges:
                     self._journal.replace(connection, topology.snapshot())
                     self.refresh(connection)
 
-    def prune(self, connection: CoreConnection, until: int, incarnation_of: Callable[[str], int]) -> None:
-        """Removes the bindings of queues that ended without anybody who would have done it.
-
-        Args:
-            connection: of the caller.
-            until: when to give up waiting for the lock.
-            incarnation_of: of the queue that has that name now, 0 = none.
-        """
+    def prune(self, connection: CoreConnection, until: int) -> None:
+        """Removes the bindings of queues that ended by themselves, if some did since the last time."""
+        ended = connection.queues_ended()
+        if ended == self._ended:
+            return
         with self._lock:
             queues = self.refresh(connection).bound_queues()
-        gone = [queue for queue in queues if incarnation_of(queue.name) != queue.incarnation]
+        gone = [queue for queue in queues if connection.queue_incarnation(queue.name) != queue.incarnation]
         if gone:
             self.change(
                 connection, until, lambda topology: b"".join(changes.queue_gone(topology, queue) for queue in gone)
             )
+        self._ended = ended
 
 
 _known: weakref.WeakKeyDictionary[Attachment, Exchanges] = weakref.WeakKeyDictionary()

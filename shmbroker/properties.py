@@ -50,7 +50,9 @@ def encode(properties: BasicProperties) -> bytes:
     given = {name: value for name in NAMES if (value := getattr(properties, name)) is not None}
     _check_names(properties.headers)
     try:
+        cluster_id = given.pop("cluster_id", None)  # which the encoder would refuse: it is deprecated
         wire = commands.Basic.Properties(**{_WIRE.get(name, name): value for name, value in given.items()})
+        wire.cluster_id = cluster_id
         encoded: bytes = wire.marshal()
     except (TypeError, ValueError) as error:
         msg = f"properties cannot be encoded: {error}"

@@ -219,6 +219,9 @@ void sb_journal_commit(sb_connection *c, uint64_t word);
 /* Moves on with every change of the topology: what was derived from it holds as long as this stays the same. */
 uint64_t sb_topology_version(sb_connection *c);
 
+/* How many queues ended by themselves so far: then there may be bindings to remove. */
+uint32_t sb_queues_ended(sb_connection *c);
+
 /* ---- queues ---- */
 sb_status sb_find(sb_connection *c, const char *name, uint32_t length, uint32_t *slot);
 sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,

@@ -99,15 +99,24 @@ static sb_status new_number(sb_channel *ch, uint32_t *number) {
   return status != SB_OK ? status : SB_LIMIT;
 }
 
-static sb_status subscribe(sb_channel *ch, sb_member *m) {
+/* It has its node for a moment if it may not be here: others have to see it. */
+static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
   sb_queue *q = m->s.q;
   sb_status status = sb_queue_is_open(q) ? new_number(ch, &m->number) : SB_DELETED;
   if (status == SB_OK && !sb_deal_join(m)) status = SB_SYSTEM;
   if (status != SB_OK) {
     return status;
   }
-  status = sb_node_create(q->c, q->slot, m->s.priority, SB_NODE_COUNTED | SB_NODE_MEMBER, ch->target.number,
-                          m->prefetch, &m->s.node, &m->s.token);
+  uint32_t flags = SB_NODE_COUNTED | SB_NODE_MEMBER | sb_claim_flags(q->shm) | (exclusive ? SB_NODE_EXCLUSIVE : 0u);
+  status = sb_node_create(q->c, q->slot, m->s.priority, flags, ch->target.number, m->prefetch, &m->s.node, &m->s.token);
+  if (status == SB_OK) {
+    status = sb_claim_enter(q->c, q->slot, m->s.node);
+    if (status != SB_OK) {
+      sb_node_destroy(q->c, m->s.node, m->s.token);
+      sb_claim_succeed(q->c, q->slot); /* it may have been made active meanwhile, */
+      (void)sb_lifetime_end(q, 0);     /* or been the last one for a moment */
+    }
+  }
   if (status != SB_OK) sb_deal_leave(m);
   return status;
 }
@@ -123,8 +132,9 @@ sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int
   *m = (sb_member){.s = {.q = q, .priority = priority},
                    .channel = ch,
                    .prefetch = prefetch,
-                   .auto_ack = (flags & SB_CONSUME_AUTO_ACK) != 0};
-  status = subscribe(ch, m);
+                   .auto_ack = (flags & SB_CONSUME_AUTO_ACK) != 0,
+                   .no_local = (flags & SB_CONSUME_NO_LOCAL) != 0};
+  status = subscribe(ch, m, (flags & SB_CONSUME_EXCLUSIVE) != 0);
   if (status == SB_OK) {
     *subscription = m->number;
     sb_channel_start(m);

@@ -13,12 +13,17 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
     }
     s->q = queues[i];
     s->priority = k->priority;
-    sb_status status = sb_node_create(k->c, queues[i]->slot, k->priority, SB_NODE_COUNTED, k->target.number,
-                                      k->prefetch, &s->node, &s->token);
+    uint32_t flags = SB_NODE_COUNTED | sb_claim_flags(s->q->shm);
+    sb_status status =
+        sb_node_create(k->c, s->q->slot, k->priority, flags, k->target.number, k->prefetch, &s->node, &s->token);
     if (status != SB_OK) {
       return status;
     }
     k->subscription_count++;
+    status = sb_claim_enter(k->c, s->q->slot, s->node);
+    if (status != SB_OK) {
+      return status;
+    }
   }
   return SB_OK;
 }

@@ -49,6 +49,10 @@ uint64_t sb_topology_version(sb_connection *c) {
   return h == NULL ? 0 : SB_LOAD(&h->topology_epoch, SB_ACQUIRE) + SB_LOAD(&h->journal, SB_ACQUIRE);
 }
 
+uint32_t sb_queues_ended(sb_connection *c) {
+  return sb_usable(c) == SB_OK ? SB_LOAD(&c->b->header->queues_ended, SB_ACQUIRE) : 0;
+}
+
 void sb_touch(sb_connection *c, uint32_t slot) {
   sb_queue_shm *q = sb_usable(c) == SB_OK ? sb_slab_object(c->b, slot, SB_KIND_QUEUE) : NULL;
   if (q != NULL) sb_lifetime_used(q);

@@ -79,17 +79,29 @@ static bool may_want(const sb_member *m) {
 static void unwant(sb_member *m) {
   if (m->willing) {
     sb_deal_willing(m, false);
-    set_notify_work_desired(&m->s, false);
+    if (m->no_local) {
+      (void)sb_node_move(m->s.q->c, m->s.node, SB_IN(SB_NODE_NON_ACQUIRING), SB_NODE_NOT_INTERESTED);
+    } else {
+      set_notify_work_desired(&m->s, false);
+    }
+  }
+}
+
+static void be_interested(sb_member *m) {
+  if (m->no_local) {
+    (void)sb_node_move(m->s.q->c, m->s.node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_NON_ACQUIRING);
+  } else {
+    (void)sb_subscription_want(&m->s);
   }
 }
 
 /* Interested first, then it looks: whoever calls this pulls (P3). */
 static bool want(sb_member *m) {
-  if (m->willing || !may_want(m)) {
+  if (m->willing || !may_want(m) || !sb_subscription_may_want(&m->s)) {
     return false;
   }
   sb_deal_willing(m, true);
-  (void)sb_node_move(connection_of(m->channel), m->s.node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
+  be_interested(m);
   return true;
 }
 
@@ -140,7 +152,8 @@ static sb_status take(sb_member *m) {
   if (!sb_deliveries_reserve(&m->channel->deliveries)) {
     return SB_SYSTEM;
   }
-  sb_status status = sb_subscription_take(&m->s, &t);
+  sb_status status =
+      m->no_local ? sb_subscription_take_foreign(&m->s, &m->cursor, &t) : sb_subscription_take(&m->s, &t);
   if (status == SB_OK) push(m, t.token);
   return status;
 }
@@ -149,6 +162,10 @@ static sb_status take(sb_member *m) {
 static sb_status deal(sb_member *m) {
   if (!sb_queue_is_open(m->s.q)) {
     return SB_DELETED;
+  }
+  (void)want(m); /* it stood by, and may be active now */
+  if (m->no_local) {
+    return m->willing ? take(m) : SB_NO_CREDIT;
   }
   for (unsigned tries = 0; tries < SB_MAX_STRANGE; tries++) {
     bool rescued = (SB_LOAD(&sb_subscription_node(&m->s)->flags, SB_RELAXED) & SB_NODE_RESCUED) != 0;
@@ -234,8 +251,10 @@ bool sb_channel_wants_work(sb_channel *ch) {
       continue;
     }
     unsigned state = sb_node_state(SB_LOAD(&sb_subscription_node(&m->s)->word, SB_SEQ_CST));
-    if (m->willing && state == SB_NODE_NOT_INTERESTED) { /* there was no memory for its list entry */
-      set_notify_work_desired(&m->s, true);
+    if (!m->willing) {
+      (void)want(m); /* it stood by, and nobody has told it that it is active */
+    } else if (state == SB_NODE_NOT_INTERESTED) {
+      be_interested(m); /* there was no memory for its list entry */
     }
     if (!sb_queue_is_open(m->s.q) || state == SB_NODE_NOTIFIED || (m->willing && sb_notify_looks_ready(m->s.q))) {
       m->busy = wants = true;
@@ -361,9 +380,10 @@ void sb_channel_start(sb_member *m) {
   ch->members[m->number] = m;
   ch->member_count++;
   if (is_full(ch)) block_channel(ch);
-  if (may_want(m)) {
-    sb_deal_willing(m, true);
-    set_notify_work_desired(&m->s, true); /* looks, and tells the IO thread */
+  m->cursor = SB_LOAD(&m->s.q->shm->head, SB_ACQUIRE);
+  if (want(m) && sb_notify_looks_ready(m->s.q)) {
+    m->busy = true;
+    notify_work(connection_of(ch)->b, m->s.node); /* the IO thread pulls */
   }
 }
 
@@ -393,6 +413,7 @@ static void detach(sb_member *m) {
   return_row_of(m);
   m->ended = true;
   sb_node_destroy(q->c, m->s.node, m->s.token);
+  sb_claim_succeed(q->c, q->slot);
   q->busy--;
   (void)sb_lifetime_end(q, 0); /* it may have been the last one of an auto-delete queue */
 }

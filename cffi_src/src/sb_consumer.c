@@ -108,7 +108,7 @@ void sb_consumer_resume(sb_consumer *k) {
   if (k->starved && (credit >= enough || (credit > 0 && k->row_first == k->row_end))) {
     k->starved = false;
     for (uint32_t i = 0; i < k->subscription_count; i++) {
-      (void)sb_node_move(k->c, k->subscriptions[i].node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
+      (void)sb_subscription_want(&k->subscriptions[i]);
     }
     sb_consumer_pull(k);
   }
@@ -186,6 +186,7 @@ void sb_consumer_detach(sb_consumer *k) {
   }
   for (uint32_t i = 0; i < k->subscription_count; i++) {
     sb_node_destroy(k->c, k->subscriptions[i].node, k->subscriptions[i].token);
+    sb_claim_succeed(k->c, k->subscriptions[i].q->slot);
   }
   k->subscription_count = 0;
   sb_consumer_signal(k);

@@ -93,6 +93,9 @@ static void leave(sb_rank *rank, sb_member *m) {
 void sb_deal_willing(sb_member *m, bool willing) {
   if (willing != m->willing) {
     m->willing = willing;
+    if (m->no_local) {
+      return;
+    }
     if (willing) {
       enter(m->rank, m);
     } else {
@@ -102,7 +105,7 @@ void sb_deal_willing(sb_member *m, bool willing) {
 }
 
 void sb_deal_served(sb_member *m) {
-  if (m->next != NULL) {
+  if (m->willing && !m->no_local && m->next != NULL) {
     leave(m->rank, m);
     enter(m->rank, m);
   }

@@ -43,7 +43,9 @@ typedef struct sb_member {
   uint64_t delivered;                /* to the application */
   uint32_t number, prefetch;         /* 0: no limit of its own */
   uint32_t held, waiting;            /* messages it holds; those of them in the row */
-  bool auto_ack, starved, willing, ended;
+  uint64_t cursor;                   /* see sb_foreign.h */
+  bool auto_ack, no_local;           /* no_local: it has no turn among the others */
+  bool starved, willing, ended;
   bool unreported; /* it was cancelled by the broker, and the application was not told yet */
   bool busy;       /* its last turn brought something, or failed */
 } sb_member;

@@ -263,8 +263,8 @@ typedef struct {
   sb_word topology_intent; /* 32 slot of the queue | 1: being deleted, 2: being configured */
   sb_word journal;         /* of exchanges and bindings: 16 number of its file | 48 bytes of it that count */
   sb_half topology_pid, queue_count;
-  sb_half memory_waiting, reserved0;
-  alignas(64) sb_word memory_root; /* list of nodes that wait for memory */
+  sb_half memory_waiting, queues_ended; /* how many queues ended by themselves: bindings to them are to be removed */
+  alignas(64) sb_word memory_root;      /* list of nodes that wait for memory */
   sb_word memory_tail, memory_head, memory_base;
   sb_half next_connection, next_process;
   sb_half chunk_hint, stopped; /* stopped: 1 = somebody asked for no housekeeper */
@@ -307,7 +307,7 @@ typedef struct {
   uint8_t flags;
   uint32_t units;
   uint16_t exchange_length; /* the name of the exchange comes first, then the key, then the properties */
-  uint16_t targets; /* how many queues it was put into in one commit; 0 like 1 */
+  uint16_t targets;         /* how many queues it was put into in one commit; 0 like 1 */
   uint32_t reserved;
 } sb_message_shm;
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
@@ -391,7 +391,7 @@ typedef struct {
   _Atomic int32_t timers_lost,
       tracking; /* tracking: `taken`, `admitted` and the byte hints are kept. timers_lost: how often a message with a timer got no schedule entry: each housekeeper scans the cells then */
   sb_word rescues;
-  sb_word exclusive; /* node slot | epoch of the exclusive consumer */
+  sb_word exclusive; /* whose the queue is, see sb_claim.h: 28 node slot | bit 31: tentative | 32 its registration */
   alignas(64) sb_ring_shm all;
   sb_ring_shm non_acquiring_list, not_interested_list, room, schedule;
   sb_word created_ns;
@@ -419,8 +419,10 @@ _Static_assert(sizeof(sb_level_shm) <= SB_UNIT, "level");
 #define SB_NODE_ROOM 4u    /* waits for room in the queue or for memory, not for messages */
 #define SB_NODE_BROWSER 8u
 #define SB_NODE_MEMORY 16u  /* ... and it is memory of the broker that it waits for */
-#define SB_NODE_MEMBER 64u  /* of a channel, which may have several at one queue */
-#define SB_NODE_RESCUED 32u /* notified by the housekeeper: takes a message although better consumers exist */
+#define SB_NODE_RESCUED 32u    /* notified by the housekeeper: takes a message although better consumers exist */
+#define SB_NODE_MEMBER 64u     /* of a channel, which may have several at one queue */
+#define SB_NODE_EXCLUSIVE 128u /* wants to be, or is, the only consumer */
+#define SB_NODE_STANDBY 256u   /* of a queue with a single active consumer, which it is not, or does not know yet to be */
 
 /* A consumer of one queue, or a call that waits. Owned by its connection: ALLOC for its whole life. */
 typedef struct {

@@ -176,8 +176,10 @@ void sb_consumer_wake_all(sb_connection *c, uint32_t queue) {
 bool sb_notify_looks_ready(sb_queue *q) { return !paused(q->shm) && sb_queue_is_open(q) && sb_queue_looks_ready(q); }
 
 void sb_notify_pass_baton(sb_queue *q) { /* I31: after our own state was flipped */
-  if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0 && sb_notify_looks_ready(q)) {
-    (void)sb_consumer_notify_one(q->c, q->slot, false);
+  if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0) {
+    if (sb_notify_looks_ready(q)) (void)sb_consumer_notify_one(q->c, q->slot, false);
+  } else if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
+    sb_consumer_notify_browsers(q->c, q->slot); /* they gave way to us, perhaps */
   }
 }
 

@@ -250,38 +250,45 @@ SB_HOT bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint
   return true;
 }
 
+/* A cell whose return was announced. */
+static bool take_returned_at(sb_queue *q, unsigned state, uint64_t position, uint64_t token, sb_taken *t) {
+  sb_broker *b = q->c->b;
+  sb_leaf_ref leaf;
+  if (sb_ring_locate(b, NULL, &q->ring, position, &leaf) != SB_OK) {
+    return false; /* finished in between; the bits went with the page */
+  }
+  uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
+  if (!sb_cell_of(word, leaf.gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_HELD) {
+    return false; /* its holder may be about to return it: the bit must stay */
+  }
+  if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
+    sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf.slot), position); /* before the bit is gone */
+  }
+  sb_returned_clear(b, &leaf, position);
+  SB_CRASHPOINT("queue.take.cleared");
+  word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST); /* P5: look a second time after clearing */
+  if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
+    if (take_cell(q, state, &leaf, position, word, token, t)) {
+      return true;
+    }
+    word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
+    if (sb_cell_of(word, leaf.gen) && !(sb_cell_state(word) == SB_CELL_TOMBSTONE)) {
+      sb_returned_mark(b, &q->ring, position); /* somebody else has it now, and may return it */
+    }
+  }
+  return false;
+}
+
 /* Tries the cells before the cursor whose return was announced, the oldest first. What lies behind it comes in its turn. */
 static bool take_returned(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
-  sb_broker *b = q->c->b;
   uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), end = hint > q->cursor ? hint : q->cursor;
   if (end > before) end = before;
   uint64_t from = 0, position;
-  while (sb_returned_next(b, &q->ring, from, &position) && position < end) {
-    sb_leaf_ref leaf;
+  while (sb_returned_next(q->c->b, &q->ring, from, &position) && position < end) {
+    if (take_returned_at(q, state, position, token, t)) {
+      return true;
+    }
     from = position + 1;
-    if (sb_ring_locate(b, NULL, &q->ring, position, &leaf) != SB_OK) {
-      continue; /* finished in between; the bits went with the page */
-    }
-    uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
-    if (!sb_cell_of(word, leaf.gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_HELD) {
-      continue; /* its holder may be about to return it: the bit must stay */
-    }
-    if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
-      sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf.slot),
-                     position); /* before the bit is gone */
-    }
-    sb_returned_clear(b, &leaf, position);
-    SB_CRASHPOINT("queue.take.cleared");
-    word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST); /* P5: look a second time after clearing */
-    if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
-      if (take_cell(q, state, &leaf, position, word, token, t)) {
-        return true;
-      }
-      word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
-      if (sb_cell_of(word, leaf.gen) && !(sb_cell_state(word) == SB_CELL_TOMBSTONE)) {
-        sb_returned_mark(b, &q->ring, position); /* somebody else has it now, and may return it */
-      }
-    }
   }
   return false;
 }
@@ -301,7 +308,7 @@ static void fetch_ahead(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at) {
 }
 
 /* I44: we do not wait for its commit; should that be decided, the bits lead back. False: look at it again. */
-static bool pass_staged(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at, uint64_t word) {
+bool sb_queue_pass_staged(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at, uint64_t word) {
   sb_returned_mark(q->c->b, &q->ring, at); /* P5: before the second look */
   SB_CRASHPOINT("queue.take.passed");
   return SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_SEQ_CST) == word;
@@ -343,7 +350,7 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_
     } else if (found == SB_CELL_FREE) {
       break;
     } else if (found == SB_CELL_STAGED) {
-      at += pass_staged(q, leaf, at, word) ? 1 : 0;
+      at += sb_queue_pass_staged(q, leaf, at, word) ? 1 : 0;
     } else if (found == SB_CELL_CLOSED) {
       status = SB_DELETED;
       break;
@@ -455,21 +462,38 @@ sb_status sb_queue_acquire(sb_queue *q, uint64_t token, sb_taken *t) {
   }
 }
 
-sb_status sb_queue_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t) {
+static bool take_in_state(sb_queue *q, uint64_t position, unsigned from, unsigned state, uint64_t token, sb_taken *t) {
   sb_leaf_ref leaf;
   if (sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) != SB_OK) {
-    return SB_EMPTY;
+    return false;
   }
   uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE);
+  return sb_cell_of(word, leaf.gen) && sb_cell_state(word) == from &&
+         take_cell(q, state, &leaf, position, word, token, t);
+}
+
+sb_status sb_queue_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t) {
   bool tracked = from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
-  if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) != from) {
-    return SB_EMPTY;
-  }
   if (tracked) sb_hinting(q->ledger, 1);
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
-  bool took_it = take_cell(q, SB_CELL_REMOVING, &leaf, position, word, token, t);
+  bool took_it = take_in_state(q, position, from, SB_CELL_REMOVING, token, t);
   if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   if (took_it && tracked) count_taken(q, before, t);
+  if (tracked) sb_hinting(q->ledger, -1);
+  return took_it ? SB_OK : SB_EMPTY;
+}
+
+sb_status sb_queue_acquire_at(sb_queue *q, uint64_t position, bool returned, uint64_t token, sb_taken *t) {
+  bool tracked = sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
+  if (tracked) sb_hinting(q->ledger, 1);
+  if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
+  bool took_it = returned ? take_returned_at(q, SB_CELL_ACQUIRED, position, token, t)
+                          : take_in_state(q, position, SB_CELL_AVAILABLE, SB_CELL_ACQUIRED, token, t);
+  if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+  if (took_it && tracked) {
+    count_taken(q, before, t);
+    sb_queue_lower_bound(q);
+  }
   if (tracked) sb_hinting(q->ledger, -1);
   return took_it ? SB_OK : SB_EMPTY;
 }

@@ -103,6 +103,10 @@ bool sb_queue_older_ready(sb_queue *q, uint64_t position);
 void sb_queue_lower_bound(sb_queue *q);
 /* Takes the cell at that position if it still is in state `from`. */
 sb_status sb_queue_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t);
+/* Takes the ready message at that position for a consumer; `returned`: it was announced that it came back. As above (I42). */
+sb_status sb_queue_acquire_at(sb_queue *q, uint64_t position, bool returned, uint64_t token, sb_taken *t);
+/* Goes past a STAGED cell (I44); false: look at it again. */
+bool sb_queue_pass_staged(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at, uint64_t word);
 /* Ends a message held under `token`, for the reason `counter`. */
 sb_status sb_queue_settle(sb_queue *q, uint64_t token, unsigned counter);
 /* The same under an intent that stands already (a move). */

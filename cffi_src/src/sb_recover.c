@@ -173,6 +173,7 @@ static void recover(sb_queue *q, unsigned dead) {
   if (sb_queue_is_open(q) && SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) {
     (void)sb_limits_enforce(q); /* the debt of a producer killed between insert and eviction */
     (void)sb_ring_exact_tail(by->b, &q->ring);
+    sb_claim_succeed(by, q->slot);
     sb_consumer_backlog_arrived(q);
   } else {
     (void)sb_upkeep_dispose(q);

@@ -1,10 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_subscription.h"
 
+#include "sb_foreign.h"
+
+/* I54: who stands by looks whether it is active by now. */
+bool sb_subscription_may_want(const sb_subscription *s) {
+  return (SB_LOAD(&sb_subscription_node(s)->flags, SB_RELAXED) & SB_NODE_STANDBY) == 0 ||
+         sb_claim_activate(s->q->c->b, s->node);
+}
+
+bool sb_subscription_want(sb_subscription *s) {
+  return sb_subscription_may_want(s) &&
+         sb_node_move(s->q->c, s->node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
+}
+
 void set_notify_work_desired(sb_subscription *s, bool desired) {
   sb_connection *c = s->q->c;
   if (desired) {
-    if (sb_node_move(c, s->node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED) && sb_notify_looks_ready(s->q) &&
+    if (sb_subscription_want(s) && sb_notify_looks_ready(s->q) &&
         !sb_notify_better_wants(s->q, s->priority)) { /* P3: after the CAS */
       if (sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) {
         notify_work(c->b, s->node);
@@ -33,6 +46,14 @@ static bool may_take(sb_subscription *s) {
   return sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
 }
 
+static void count(sb_queue *q, const sb_taken *t) {
+  if ((sb_side_word(0, 0, t->side) & SB_SIDE_REDELIVERED) != 0) {
+    sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);
+  }
+  sb_ledger_count(q->ledger, SB_COUNT_DELIVERED, 1);
+  sb_consumer_room_made(q->c, q->shm, q->slot);
+}
+
 static sb_status acquire(sb_queue *q, sb_taken *t) {
   uint64_t token;
   sb_status status = sb_holding_take(q->c, &token);
@@ -44,12 +65,24 @@ static sb_status acquire(sb_queue *q, sb_taken *t) {
     sb_holding_give(q->c, token);
     return status;
   }
-  if ((sb_side_word(0, 0, t->side) & SB_SIDE_REDELIVERED) != 0) {
-    sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);
-  }
-  sb_ledger_count(q->ledger, SB_COUNT_DELIVERED, 1);
-  sb_consumer_room_made(q->c, q->shm, q->slot);
+  count(q, t);
   return SB_OK;
+}
+
+/* Its node is rescued, or stands by; false: it does, and is not active. */
+static bool may_try(sb_subscription *s, uint32_t flags, bool *rescued) {
+  sb_node_shm *node = sb_subscription_node(s);
+  if ((flags & SB_NODE_RESCUED) != 0) {
+    (void)SB_AND(&node->flags, ~SB_NODE_RESCUED, SB_RELAXED);
+    *rescued = true;
+  }
+  if ((flags & SB_NODE_STANDBY) != 0) {
+    if (!sb_claim_activate(s->q->c->b, s->node)) {
+      return false;
+    }
+    (void)sb_node_move(s->q->c, s->node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
+  }
+  return true;
 }
 
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t) {
@@ -58,9 +91,10 @@ sb_status sb_subscription_take(sb_subscription *s, sb_taken *t) {
     return SB_DELETED;
   }
   for (unsigned tries = 0; tries < SB_MAX_STRANGE; tries++) {
-    bool rescued = (SB_LOAD(&node->flags, SB_RELAXED) & SB_NODE_RESCUED) != 0;
-    if (rescued) {
-      (void)SB_AND(&node->flags, ~SB_NODE_RESCUED, SB_RELAXED);
+    uint32_t flags = SB_LOAD(&node->flags, SB_RELAXED);
+    bool rescued = false;
+    if ((flags & (SB_NODE_RESCUED | SB_NODE_STANDBY)) != 0 && !may_try(s, flags, &rescued)) {
+      return SB_EMPTY;
     }
     if (!rescued && !may_take(s)) {
       return SB_EMPTY;
@@ -76,6 +110,27 @@ sb_status sb_subscription_take(sb_subscription *s, sb_taken *t) {
     }
   }
   return SB_EMPTY; /* what looks ready is not, and who seems to be better is nobody: left to the housekeeper */
+}
+
+/* I32, as far as it goes: nobody waits for such a one. */
+sb_status sb_subscription_take_foreign(sb_subscription *s, uint64_t *cursor, sb_taken *t) {
+  sb_queue *q = s->q;
+  uint64_t token;
+  if (sb_notify_better_wants(q, s->priority)) {
+    return SB_EMPTY;
+  }
+  sb_status status = sb_holding_take(q->c, &token);
+  if (status != SB_OK) {
+    return status;
+  }
+  status = sb_foreign_take(q, cursor, token, t);
+  if (status != SB_OK) {
+    sb_holding_give(q->c, token);
+    if (status == SB_EMPTY && sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot); /* I42 */
+    return status;
+  }
+  count(q, t);
+  return SB_OK;
 }
 
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, unsigned how) {

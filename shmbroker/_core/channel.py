@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shmbroker._core import library, record
 from shmbroker._core.commit import Settlement
 from shmbroker._core.connection import CoreConnection, guarded, out_of_memory
+from shmbroker._core.consumer import in_exclusive_use
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +77,8 @@ class CoreChannel:
             raise out_of_memory(self.connection, 0)
         if status == library.CLOSED:
             library.raise_for(status, "the channel")
+        if status == library.ACCESS:
+            raise in_exclusive_use(queue.what)
         if status != library.OK:
             library.raise_for(status, queue.what)
         self.queues[int(number[0])] = queue

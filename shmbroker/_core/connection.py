@@ -209,11 +209,6 @@ class CoreConnection:
             slow.sb_free_connection(handle)  # only now: a thread may have been about to call with it
         # otherwise views of its messages live on: so does its record, until the process ends
 
-    @guarded
-    def limit(self, prefetch: int) -> None:
-        """How many messages of all channels' consumers may be unacknowledged; 0 = any number."""
-        slow.sb_connection_limit(self.handle, prefetch)
-
     # ---- facts ----
 
     @guarded
@@ -236,7 +231,12 @@ class CoreConnection:
         """What tells the queue that has a name now from earlier ones; 0 = there is none."""
         slot = self.queue_slot(name)
         facts = self.queue_facts(slot) if slot else None
-        return 0 if facts is None else int(facts.incarnation)
+        return 0 if facts is None else incarnation_of(facts)
+
+    @guarded
+    def queues_ended(self) -> int:
+        """How many queues ended by themselves so far."""
+        return int(slow.sb_queues_ended(self.handle))
 
     @guarded
     def queue_slots(self) -> list[int]:
@@ -354,6 +354,11 @@ class CoreConnection:
 
 def _name_of(facts: Any) -> str:  # noqa: ANN401
     return bytes(ffi.buffer(facts.name, facts.name_length)).decode(errors="replace")
+
+
+def incarnation_of(facts: Any) -> int:  # noqa: ANN401
+    """What tells a queue from others that had its name: its slot, and how often that was used."""
+    return int(facts.incarnation) >> 2 << 28 | int(facts.slot)
 
 
 def out_of_memory(connection: CoreConnection, size: int) -> exceptions.OutOfMemory:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from shmbroker import exceptions
 from shmbroker._core import library
 from shmbroker._core.connection import CoreConnection, guarded, out_of_memory
 
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
 
 ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
+
+
+def in_exclusive_use(what: str) -> exceptions.AccessRefused:
+    """The error of a queue that somebody has to himself, or wants to, beside others."""
+    return exceptions.AccessRefused(403, f"ACCESS_REFUSED - {what} in vhost '/' in exclusive use")
 
 
 class CoreConsumer:
@@ -44,6 +50,8 @@ class CoreConsumer:
             connection.attachment.grow()
         if status[0] == library.NO_MEMORY:
             raise out_of_memory(connection, 0)
+        if status[0] == library.ACCESS:
+            raise in_exclusive_use(self.what)
         if handle == ffi.NULL:
             library.raise_for(int(status[0]), self.what)
         self.handle: Any = handle

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._core import library, record
-from shmbroker._core.connection import CoreConnection, guarded, out_of_memory
+from shmbroker._core.connection import CoreConnection, guarded, incarnation_of, out_of_memory
 from shmbroker.settings import OVERFLOWS, QueueSettings
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class CoreQueue:
         self.address = int(ffi.cast("uintptr_t", handle))
         near = library.as_fast(handle, "sb_queue *")
         facts = connection.queue_facts(slot)
-        self.incarnation = 0 if facts is None else int(facts.incarnation)
+        self.incarnation = 0 if facts is None else incarnation_of(facts)
         self.exclusive = facts is not None and bool(facts.settings.flags & slow.SB_QUEUE_EXCLUSIVE)
         self.settle: Callable[[bytes, int], int] = functools.partial(fast.sb_settle, near)
         self.length: Callable[[], int] = functools.partial(fast.sb_length, near)

@@ -55,8 +55,11 @@ class Declaring(ChannelState):
             AccessRefused: the name is reserved.
         """
         name = clean_name(exchange, "exchange")
+        if not isinstance(exchange_type, str):
+            msg = f"exchange_type={exchange_type!r}: a string is needed"
+            raise TypeError(msg)
         self._admin.exchange_declare(
-            name, str(exchange_type), passive=passive, durable=durable, auto_delete=auto_delete, internal=internal,
+            name, exchange_type, passive=passive, durable=durable, auto_delete=auto_delete, internal=internal,
             arguments=table(arguments),
         )  # fmt: skip
 

@@ -14,7 +14,7 @@ from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL
 from shmbroker.administration import clean_name, generated_name
 from shmbroker.channel.deliveries import Delivery, Subscription
 from shmbroker.channel.sending import Sending
-from shmbroker.channel.state import DEFAULT_PREFETCH, refused, synchronous
+from shmbroker.channel.state import DEFAULT_PREFETCH, callable_of, deadline, refused, synchronous, table
 from shmbroker.message import ACK, OPEN, REJECT, REQUEUE
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Receiving(Sending):
             timeout: seconds to wait for one; ``None`` = until the channel is closed.
         """
         source = self._admin.queue(self._queue_name(queue))
-        until = library.deadline(timeout)
+        until = deadline(timeout)
         core, auto_ack = self.core, bool(auto_ack)
         found: Any = self.taker.get(self, source.address, auto_ack)
         while isinstance(found, int):
@@ -104,9 +104,7 @@ class Receiving(Sending):
             AccessRefused: the queue has an exclusive consumer, or others while this one is to be it.
             NotAllowed: the tag is in use; closes the connection.
         """
-        if not callable(on_message_callback):
-            msg = f"on_message_callback={on_message_callback!r}: a callable is needed"
-            raise TypeError(msg)
+        callable_of(on_message_callback, "on_message_callback")
         return self._consume(
             queue, on_message_callback, auto_ack=auto_ack, exclusive=exclusive, consumer_tag=consumer_tag,
             arguments=arguments, no_local=no_local, on_end=None,
@@ -127,7 +125,7 @@ class Receiving(Sending):
         name = self._queue_name(queue)
         tag = generated_name("ctag") if consumer_tag is None else clean_name(consumer_tag, "consumer tag")
         tag = tag or generated_name("ctag")
-        priority = _consumer_priority(name, arguments or {})
+        priority = _consumer_priority(name, table(arguments) or {})
         flags = AUTO_ACK * bool(auto_ack) | EXCLUSIVE * bool(exclusive) | NO_LOCAL * bool(no_local)
         source, core = self._admin.queue(name), self.core
         with self._registry:  # a delivery waits until its consumer is known: consume-ok comes first
@@ -166,7 +164,7 @@ class Receiving(Sending):
         _ = self.core
         with self._consumers_changed:
             self._stopping = False
-            self._consumers_changed.wait_for(lambda: self._stopping or not self._subscriptions or not self.is_open)
+            self._consumers_changed.wait_for(lambda: self._stopping or not self._subscriptions or not self._open)
         if self._error is not None:
             self.check_open()
 
@@ -200,7 +198,7 @@ class Receiving(Sending):
         It ends when its consumer or the channel does; what it was handed and has not passed on goes back.
         """
         waiting: standard_queue.SimpleQueue[Any] = standard_queue.SimpleQueue()
-        library.deadline(inactivity_timeout)
+        deadline(inactivity_timeout)
         tag = self._consume(
             queue, lambda _channel, *delivery: waiting.put(delivery), auto_ack=auto_ack, exclusive=exclusive,
             consumer_tag=None, arguments=arguments, no_local=no_local, on_end=lambda: waiting.put(None),
@@ -218,7 +216,7 @@ class Receiving(Sending):
                     return
                 yield delivery
         finally:
-            if self.is_open:
+            if self._open:
                 self.basic_cancel(tag)
                 while (left := waiting.get()) is not None:
                     if not left[0].settled:
@@ -303,6 +301,9 @@ class Receiving(Sending):
             NotImplementedByBroker: a ``prefetch_size`` was given; closes the connection.
         """
         count = _prefetch(prefetch_count)
+        if not isinstance(prefetch_size, int):
+            msg = f"prefetch_size={prefetch_size!r}: an integer is needed"
+            raise TypeError(msg)
         if prefetch_size:
             text = f"NOT_IMPLEMENTED - prefetch_size!=0 ({prefetch_size})"
             raise exceptions.NotImplementedByBroker(540, text)

@@ -10,11 +10,12 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.processes import Actor
 from scenario_support.waiting import eventually
 
 from shmbroker._core import library
-from shmbroker._core.channel import AUTO_ACK, BY_GET, CoreChannel
-from shmbroker.exceptions import NotFound
+from shmbroker._core.channel import AUTO_ACK, BY_GET, EXCLUSIVE, NO_LOCAL, CoreChannel
+from shmbroker.exceptions import AccessRefused, NotFound
 from shmbroker.message import FRESH, OPEN, Message, MessageBatch
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Channel:
 
     def __init__(self, connection: shmbroker.Connection, user: int = 1) -> None:
         connection.start_io()
-        self.core = CoreChannel(connection._core, user)
+        self.core = CoreChannel(connection.core, user)
         self.core_connection = self.core.connection
         self.settle = self.core.settle
         self.taker = library.Taker(self.core.address, library.OF_CHANNEL, Message, MessageBatch)
@@ -214,7 +215,7 @@ def test_a_limit_of_the_connection(connection: shmbroker.Connection, queue: shmb
     """It counts what the consumers of all channels have unacked."""
     one, other = Channel(connection), Channel(connection)
     put(queue, *range(9))
-    connection._core.limit(3)
+    connection.core.limit(3)
     one.consume(queue)
     other.consume(queue)
     eventually(lambda: one.core.waiting() + other.core.waiting() == 3)
@@ -222,7 +223,7 @@ def test_a_limit_of_the_connection(connection: shmbroker.Connection, queue: shmb
     assert len(messages) == 3
     messages[0].ack()
     eventually(lambda: one.core.waiting() + other.core.waiting() == 1)
-    connection._core.limit(0)
+    connection.core.limit(0)
     eventually(lambda: one.core.waiting() + other.core.waiting() == 6)
 
 
@@ -302,7 +303,7 @@ def test_a_deleted_queue_cancels_its_consumers(connection: shmbroker.Connection,
 def test_an_armed_channel_is_handed_over_once(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
     """The IO thread says so when something comes, each once per arming; what is there already is told at once."""
     ready: standard_queue.Queue[int] = standard_queue.Queue()
-    connection._core.on_ready = ready.put
+    connection.core.on_ready = ready.put
     channel = Channel(connection, 4711)
     channel.consume(queue)
     assert not channel.core.arm()
@@ -331,6 +332,112 @@ def test_closing_ends_a_waiting_get(queue: shmbroker.Queue, channel: Channel) ->
     channel.core.close()
     thread.join(30)
     assert ended == [library.CLOSED]
+
+
+def test_an_exclusive_consumer(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """It is the only one, native ones included; when it is gone others may come."""
+    one, other = Channel(connection), Channel(connection)
+    number = one.consume(queue, flags=EXCLUSIVE)
+    with pytest.raises(AccessRefused, match="in exclusive use"):
+        other.consume(queue)
+    with pytest.raises(AccessRefused, match="in exclusive use"):
+        other.consume(queue, flags=EXCLUSIVE)
+    with pytest.raises(AccessRefused, match="in exclusive use"):
+        queue.consume()
+    put(queue, 1)
+    assert one.texts() == ["1"]
+    assert queue.statistics().consumers == 1
+    one.core.cancel(number)
+    with queue.consume():
+        with pytest.raises(AccessRefused, match="in exclusive use"):
+            one.consume(queue, flags=EXCLUSIVE)
+        ordinary = other.consume(queue)
+    with pytest.raises(AccessRefused, match="in exclusive use"):
+        one.consume(queue, flags=EXCLUSIVE)
+    other.core.cancel(ordinary)
+    one.consume(queue, flags=EXCLUSIVE)
+
+
+def test_an_exclusive_consumer_that_was_killed(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, queue: shmbroker.Queue
+) -> None:
+    """Its claim ends with its process, before anybody has cleared up after it."""
+    channel = Channel(connection)
+    with Actor(broker.name) as actor:
+        actor.do("claim", queue=queue.name)
+        with pytest.raises(AccessRefused):
+            channel.consume(queue)
+        actor.kill()
+        channel.consume(queue)
+
+
+def test_a_single_active_consumer(connection: shmbroker.Connection) -> None:
+    """One takes; when it is gone, the next one by priority, then by registration."""
+    queue = connection.queue("single", single_active_consumer=True)
+    channels = [Channel(connection) for _ in range(4)]
+    numbers = [channel.consume(queue, prefetch=1, priority=n == 3) for n, channel in enumerate(channels)]
+    put(queue, *range(8))
+    assert [channel.texts() for channel in channels] == [["0"], [], [], []]
+    with pytest.raises(AccessRefused):
+        channels[1].consume(queue, flags=EXCLUSIVE)
+    assert isinstance(channels[1].get(queue), Message)
+    channels[0].core.cancel(numbers[0])
+    eventually(lambda: channels[3].core.waiting() == 1)
+    assert channels[3].texts() == ["2"]
+    channels[3].core.close()
+    eventually(lambda: channels[1].core.waiting() == 1)
+    assert [channels[1].texts(), channels[2].texts()] == [["2"], []]
+    native = queue.consume(prefetch=1)
+    with pytest.raises(standard_queue.Empty):
+        native.get(timeout=0)
+    channels[1].core.close()
+    channels[2].core.close()
+    assert bytes(native.get(timeout=30)) == b"1"
+
+
+def test_a_single_active_consumer_that_was_killed(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
+    """The next one goes on when what the dead one held has returned."""
+    queue, channel = connection.queue("single", single_active_consumer=True), Channel(connection)
+    put(queue, 1, 2)
+    with Actor(broker.name) as actor:
+        actor.do("consume", queue="single")
+        assert actor.do("receive")[0]["body"] == "1"
+        channel.consume(queue)
+        assert channel.drain() == []
+        actor.kill()
+        eventually(lambda: channel.core.waiting() == 2)
+    assert channel.texts() == ["1", "2"]
+
+
+def test_no_local(broker: shmbroker.Broker, connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """Such a consumer gets what other connections published, and hides nothing from others."""
+    channel, elsewhere = Channel(connection), broker.connect().queue(queue.name)
+    number = channel.consume(queue, flags=NO_LOCAL)
+    put(queue, "mine")
+    put(elsewhere, "yours")
+    eventually(lambda: channel.core.waiting() == 1)
+    put(queue, "mine too")
+    message = channel.next()
+    assert message is not None
+    assert bytes(message) == b"yours"
+    message.nack()
+    again = channel.drain()
+    assert [(bytes(m), m.redelivered) for m in again] == [(b"yours", True)]
+    assert [bytes(elsewhere.get(timeout=0)) for _ in range(2)] == [b"mine", b"mine too"]
+    assert channel.core.cancel(number) == library.OK
+
+
+def test_no_local_gives_way_to_a_higher_priority(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, queue: shmbroker.Queue
+) -> None:
+    """What a consumer of a higher priority leaves for want of credit goes to it."""
+    channel, elsewhere = Channel(connection), broker.connect().queue(queue.name)
+    channel.consume(queue, flags=NO_LOCAL)
+    high = elsewhere.consume(prefetch=1, priority=1)
+    put(elsewhere, 1, 2)
+    assert bytes(high.get(timeout=30)) == b"1"
+    eventually(lambda: channel.core.waiting() == 1)
+    assert channel.texts() == ["2"]
 
 
 def test_many_channels(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:

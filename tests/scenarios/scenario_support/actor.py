@@ -20,6 +20,7 @@ from queue import Empty
 from typing import TYPE_CHECKING, Any
 
 import shmbroker
+from shmbroker._core.channel import EXCLUSIVE, CoreChannel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +80,11 @@ class Tasks:
     def consume(self, queue: str, **options: object) -> None:
         """Attach a consumer."""
         self._consumer = self._queue(queue).consume(**options)
+
+    def claim(self, queue: str) -> None:
+        """Attach an exclusive consumer."""
+        self._channel = CoreChannel(self._connection.core, 1)
+        self._channel.consume(self._queue(queue).core, 0, 0, EXCLUSIVE)
 
     def receive(self, count: int = 1, timeout: float | None = None, settle: str = "") -> list[dict[str, Any]]:
         """Take messages from the consumer and settle or hold them."""

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_foreign.h"
+
+#include "sb_wait.h"
+
+/* A guess, if the slot was used again meanwhile: then the cell is another one, and taking it fails. */
+static bool is_own(const sb_queue *q, uint64_t word) {
+  uint32_t slot = sb_cell_slot(word);
+  return sb_slot_in_range(q->c->b, slot) && sb_slot_ready(q->c->b, slot) &&
+         sb_peek_message(q->c->b, slot).publisher == q->c->id;
+}
+
+static bool foreign_at(sb_queue *q, uint64_t position) {
+  sb_leaf_ref leaf;
+  if (sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) != SB_OK) {
+    return false;
+  }
+  uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
+  return sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && !is_own(q, word);
+}
+
+static bool take_returned(sb_queue *q, uint64_t before, uint64_t token, sb_taken *t) {
+  uint64_t from = 0, position;
+  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(q->c->b, &q->ring, from, &position) &&
+         position < before) {
+    if (foreign_at(q, position) && sb_queue_acquire_at(q, position, true, token, t) == SB_OK) {
+      return true;
+    }
+    from = position + 1;
+  }
+  return false;
+}
+
+static sb_status take_next(sb_queue *q, uint64_t *cursor, uint64_t token, sb_taken *t) {
+  uint64_t at = *cursor > q->base ? *cursor : q->base;
+  sb_leaf_ref leaf;
+  unsigned strange = 0;
+  while (sb_ring_next_leaf(q->c->b, &q->ring, at, &leaf, &at)) {
+    while (sb_leaf_covers(&leaf, at)) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST); /* P1, P2 acquire; P3: after arming */
+      unsigned state = sb_cell_state(word);
+      *cursor = at;
+      if (!sb_cell_of(word, leaf.gen)) { /* the page was used again: look it up anew */
+        if (++strange > SB_MAX_STRANGE) return SB_CORRUPT;
+        break;
+      }
+      if (state == SB_CELL_FREE) {
+        return SB_EMPTY;
+      }
+      if (state == SB_CELL_CLOSING) {
+        if (!sb_queue_resolve_closing(q->c->b, q->c, q->shm, &q->ring, at) || ++strange > SB_MAX_STRANGE)
+          return SB_CORRUPT;
+        continue;
+      }
+      if (state == SB_CELL_CLOSED) {
+        return SB_DELETED;
+      }
+      if (state == SB_CELL_STAGED && !sb_queue_pass_staged(q, &leaf, at, word)) {
+        continue;
+      }
+      if (state == SB_CELL_AVAILABLE && !is_own(q, word)) {
+        if (sb_queue_acquire_at(q, at, false, token, t) == SB_OK) {
+          *cursor = at + 1;
+          return SB_OK;
+        }
+        if (SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST) == word && ++strange > SB_MAX_STRANGE) {
+          return SB_CORRUPT;
+        }
+        continue; /* somebody was faster */
+      }
+      *cursor = ++at;
+    }
+  }
+  return SB_EMPTY;
+}
+
+sb_status sb_foreign_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_taken *t) {
+  for (;;) {
+    if (!sb_queue_is_open(q)) {
+      return SB_DELETED;
+    }
+    if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0) {
+      return SB_EMPTY;
+    }
+    sb_status status = take_returned(q, *cursor, token, t) ? SB_OK : take_next(q, cursor, token, t);
+    if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
+      return status;
+    }
+    (void)sb_queue_settle(q, token, SB_COUNT_EXPIRED); /* gives the holding back ... */
+    status = sb_holding_take(q->c, &token);            /* ... and takes the same one again */
+    if (status != SB_OK) {
+      return status;
+    }
+  }
+}
