@@ -141,6 +141,7 @@ class CoreQueue:
         facts = connection.queue_facts(slot)
         self.incarnation = 0 if facts is None else incarnation_of(facts)
         self.exclusive = facts is not None and bool(facts.settings.flags & slow.SB_QUEUE_EXCLUSIVE)
+        self.has_ttl = facts is not None and bool(facts.settings.flags & _TTL)
         self.settle: Callable[[bytes, int], int] = functools.partial(fast.sb_settle, near)
         self.length: Callable[[], int] = functools.partial(fast.sb_length, near)
 
@@ -244,6 +245,10 @@ class CoreQueue:
             size = int.from_bytes(bytes(ffi.buffer(memory, 8)), "little")
 
     # ---- topology and facts ----
+
+    def message_ttl(self) -> float | None:
+        """The longest life of a message here, in seconds."""
+        return settings_of(self.facts())[0].message_ttl
 
     @guarded
     def facts(self) -> Any:  # noqa: ANN401
