@@ -34,6 +34,7 @@ class Attachment:
         self._no_growth = 0, ""  # the segment there was no room for, although the limit allows it, and why
         self._grow_lock = threading.Lock()
         self.handle: Any = self._attach()
+        self._near: Any = library.as_fast(self.handle, "sb_broker *")
 
     def _attach(self) -> Any:  # noqa: ANN401
         status, major, minor = ffi.new("sb_status *"), ffi.new("uint32_t *"), ffi.new("uint32_t *")
@@ -151,7 +152,13 @@ class Attachment:
     @property
     def forked(self) -> bool:
         """Was this made in the parent of this process?"""
-        return self.handle is not None and bool(slow.sb_broker_forked(self.handle))
+        near = self._near
+        return near is not None and bool(library.fast.sb_broker_forked(near))  # with the GIL: see `release`
+
+    def detach(self) -> None:
+        """Ends it, with the GIL: a short call of another thread is either over or finds its connection closed."""
+        near, self.handle, self._near = self._near, None, None
+        library.fast.sb_broker_detach(near)
 
     @property
     def removed(self) -> bool:
@@ -185,9 +192,7 @@ def release(attachment: Attachment) -> None:
         if attachment.users == 0:
             if _attached.get(attachment.path) is attachment:
                 del _attached[attachment.path]
-            # with the GIL: a short call of another thread is either over or finds its connection closed
-            handle, attachment.handle = attachment.handle, None
-            library.fast.sb_broker_detach(library.as_fast(handle, "sb_broker *"))
+            attachment.detach()
 
 
 class Use:
