@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from shmbroker.channel.dispatch import Work
+    from shmbroker.channel.state import ChannelState
     from shmbroker.settings import QueueSettings
     from shmbroker.statistics import ConnectionInfo, ConsumerInfo, QueueStatistics
 
@@ -96,7 +97,7 @@ class Connection:
             opened = self._channels[taken] = Channel(self, taken)
             return opened
 
-    def channel_closed(self, channel: Channel) -> None:
+    def channel_closed(self, channel: ChannelState) -> None:
         """A channel was closed: its number is free."""
         with self.lock:
             if self._channels.get(channel.number) is channel:
