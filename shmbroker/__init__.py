@@ -43,10 +43,13 @@ from shmbroker.properties import BasicProperties
 from shmbroker.queue import Queue
 from shmbroker.settings import QueueSettings
 from shmbroker.statistics import (
+    BindingInfo,
     BrokerStatistics,
+    ChannelInfo,
     ConnectionInfo,
     ConsumerInfo,
     ConsumerStatistics,
+    ExchangeInfo,
     QueueStatistics,
 )
 from shmbroker.workers import WorkerPool
@@ -56,12 +59,14 @@ __version__ = "0.1.0"
 __all__ = [
     "AccessRefused",
     "BasicProperties",
+    "BindingInfo",
     "Broker",
     "BrokerError",
     "BrokerNotFound",
     "BrokerStatistics",
     "ChannelClosed",
     "ChannelClosedByBroker",
+    "ChannelInfo",
     "Connection",
     "ConnectionClosed",
     "ConnectionClosedByBroker",
@@ -70,6 +75,7 @@ __all__ = [
     "ConsumerInfo",
     "ConsumerStatistics",
     "CorruptSegment",
+    "ExchangeInfo",
     "ForkedConnectionError",
     "LayoutMismatch",
     "Message",
