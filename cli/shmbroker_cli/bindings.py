@@ -75,7 +75,9 @@ def _exists(connection: shmbroker.Connection, wanted: shmbroker.BindingInfo) -> 
     )
 
 
-def _wanted(source: str, destination: str, key: str, given: list[str] | None, *, exchange: bool) -> shmbroker.BindingInfo:
+def _wanted(
+    source: str, destination: str, key: str, given: list[str] | None, *, exchange: bool
+) -> shmbroker.BindingInfo:
     return shmbroker.BindingInfo(
         source=source,
         destination=destination,

@@ -2,16 +2,14 @@
 """Commands about clients: connections, channels, consumers."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+import shmbroker
 from shmbroker_cli.options import BrokerOption, JsonOption
 from shmbroker_cli.output import Column, print_json, print_table
 from shmbroker_cli.session import connected
-
-if TYPE_CHECKING:
-    import shmbroker
 
 
 def connections(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
