@@ -137,7 +137,7 @@ def unbind(
 ) -> None:
     """Remove a binding: all that was given when it was made must be given again."""
     wanted = _wanted(source, destination, key, argument, exchange=exchange)
-    with connected(broker) as connection, _values_checked():
+    with connected(broker) as connection:
         if not _exists(connection, wanted):
             message = f"no such binding from '{source}' to {wanted.destination_type} '{destination}'"
             raise Refused(message)
