@@ -48,10 +48,13 @@ from shmbroker.properties import BasicProperties
 from shmbroker.queue import Queue
 from shmbroker.settings import QueueSettings
 from shmbroker.statistics import (
+    BindingInfo,
     BrokerStatistics,
+    ChannelInfo,
     ConnectionInfo,
     ConsumerInfo,
     ConsumerStatistics,
+    ExchangeInfo,
     QueueStatistics,
 )
 from shmbroker.workers import WorkerPool
@@ -61,6 +64,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AccessRefused",
     "BasicProperties",
+    "BindingInfo",
     "Broker",
     "BrokerError",
     "BrokerNotFound",
@@ -68,6 +72,7 @@ __all__ = [
     "Channel",
     "ChannelClosed",
     "ChannelClosedByBroker",
+    "ChannelInfo",
     "Connection",
     "ConnectionClosed",
     "ConnectionClosedByBroker",
@@ -78,6 +83,7 @@ __all__ = [
     "CorruptSegment",
     "DeclareOk",
     "Delivery",
+    "ExchangeInfo",
     "ForkedConnectionError",
     "LayoutMismatch",
     "Message",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker import changes, exceptions
@@ -12,7 +13,9 @@ from shmbroker import settings as queue_settings
 from shmbroker._core import journal
 from shmbroker._core import queue as core_queue
 from shmbroker.binding import ToExchange, ToQueue
+from shmbroker.exchange import missing
 from shmbroker.exchanges import exchanges_of
+from shmbroker.statistics import BindingInfo, ExchangeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -236,6 +239,46 @@ class Administration:
         gone = ToQueue(queue.name, queue.incarnation)
         if self.exchanges.refresh(self._core).bindings_to(gone):
             self._change(lambda topology: changes.queue_gone(topology, gone))
+
+    def exchange_infos(self) -> list[ExchangeInfo]:
+        """All exchanges, by name."""
+        self.prune()
+        exchanges, bindings = self.exchanges.all(self._core)
+        to = Counter(one.destination.name for one in bindings if isinstance(one.destination, ToExchange))
+        out = Counter(one.source for one in bindings)
+        return [
+            ExchangeInfo(
+                name=one.name,
+                type=one.type,
+                durable=one.durable,
+                auto_delete=one.auto_delete,
+                internal=one.internal,
+                alternate=one.alternate,
+                arguments=dict(one.arguments),
+                bindings_in=to[one.name],
+                bindings_out=out[one.name],
+            )
+            for one in exchanges
+        ]
+
+    def binding_infos(self, exchange: str | None) -> list[BindingInfo]:
+        """All bindings, or those from an exchange and to it, by source."""
+        self.prune()
+        exchanges, bindings = self.exchanges.all(self._core)
+        if exchange is not None:
+            if all(one.name != exchange for one in exchanges):
+                raise missing(exchange)
+            bindings = [one for one in bindings if one.source == exchange or one.destination == ToExchange(exchange)]
+        return [
+            BindingInfo(
+                source=one.source,
+                destination=one.destination.name,
+                destination_type="exchange" if isinstance(one.destination, ToExchange) else "queue",
+                routing_key=one.routing_key,
+                arguments=one.arguments,
+            )
+            for one in bindings
+        ]
 
     def prune(self) -> None:
         """Removes the bindings to queues that ended by themselves."""

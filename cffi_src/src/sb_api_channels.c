@@ -116,6 +116,8 @@ static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
   uint32_t flags = SB_NODE_COUNTED | SB_NODE_MEMBER | sb_claim_flags(q->shm) | (exclusive ? SB_NODE_EXCLUSIVE : 0u);
   status = sb_node_create(q->c, q->slot, m->s.priority, flags, ch->target.number, m->prefetch, &m->s.node, &m->s.token);
   if (status == SB_OK) {
+    /* Relaxed: nothing but the facts depends on it; who looks just now sees a consumer of no channel. */
+    SB_STORE(&sb_subscription_node(&m->s)->channel, (uint32_t)ch->user, SB_RELAXED);
     status = sb_claim_enter(q->c, q->slot, m->s.node);
     if (status != SB_OK) {
       sb_node_destroy(q->c, m->s.node, m->s.token);

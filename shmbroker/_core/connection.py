@@ -71,6 +71,8 @@ class CoreConnection:
             raise
         self.address = int(ffi.cast("uintptr_t", self.handle))
         self.id = int(slow.sb_connection_id(self.handle))
+        near = library.as_fast(self.handle, "sb_connection *")  # how many are open, for others to see
+        self.count_channels: Callable[[int], None] = functools.partial(fast.sb_connection_channels, near)
 
     def _open(self, name: str) -> Any:  # noqa: ANN401
         status = ffi.new("sb_status *")
@@ -288,6 +290,7 @@ class CoreConnection:
             statistics.ConsumerInfo(
                 queue=queue,
                 connection=fact.connection,
+                channel=fact.channel,
                 pid=fact.pid,
                 state=_STATES.get(fact.state, "unknown"),
                 priority=fact.priority,
