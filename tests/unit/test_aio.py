@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import queue as standard_queue
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,7 +31,7 @@ def run(main: Callable[[aio.Connection], Coroutine[Any, Any, object]], broker: s
 
 async def until_waiting(queue: aio.Queue, kind: str = "interested") -> None:
     """Until a task waits at a queue, where others can see it."""
-    while getattr(queue.statistics(), kind) == 0:
+    while getattr(queue.statistics(), kind) == 0:  # noqa: ASYNC110 - another process would see it no sooner
         await asyncio.sleep(0)
 
 
@@ -99,7 +100,7 @@ def test_a_put_waits_for_memory(broker_name: str) -> None:
 
     async def main(connection: aio.Connection) -> None:
         jobs, body = await connection.queue("jobs"), bytes(1 << 20)
-        with pytest.raises(exceptions.OutOfMemory):
+        with pytest.raises(exceptions.OutOfMemory):  # noqa: PT012 - one of many puts
             while True:
                 await jobs.put(body, timeout=0)
         with pytest.raises(exceptions.OutOfMemory):
@@ -144,7 +145,7 @@ def test_cancelling_a_get_loses_nothing(broker: shmbroker.Broker) -> None:
             getting = asyncio.create_task(jobs.get())
             await until_waiting(jobs)
             jobs.put_nowait(b"A")
-            while jobs.statistics().delivering == 0:
+            while jobs.statistics().delivering == 0:  # noqa: ASYNC110
                 await asyncio.sleep(0)
             cancelled = getting.cancel()  # the future has its result; the task has not run yet
             try:
@@ -275,7 +276,7 @@ def test_callbacks_may_be_coroutines(broker: shmbroker.Broker) -> None:
         log: list[tuple[int, str, int]] = []
         done, both = asyncio.Event(), asyncio.Barrier(2)
 
-        async def work(channel: aio.Channel, method: Any, properties: object, body: bytes) -> None:  # noqa: ANN401
+        async def work(channel: aio.Channel, method: Any, _properties: object, body: bytes) -> None:  # noqa: ANN401
             log.append((channel.number, "begun", int(body)))
             await both.wait()
             log.append((channel.number, "ended", int(body)))
@@ -407,9 +408,8 @@ def test_connecting_waits_for_a_broker(broker_name: str) -> None:
 
 def test_nothing_is_left_of_waits(broker: shmbroker.Broker) -> None:
     """After its waits the connection has neither nodes in lists nor descriptors open."""
-    import os  # noqa: PLC0415
-
-    before = len(os.listdir("/proc/self/fd"))
+    descriptors = Path("/proc/self/fd")
+    before = len(list(descriptors.iterdir()))
 
     async def main(connection: aio.Connection) -> None:
         for n in range(20):
@@ -420,4 +420,4 @@ def test_nothing_is_left_of_waits(broker: shmbroker.Broker) -> None:
                 (await ready(getting)).ack()
 
     run(main, broker)
-    eventually(lambda: len(os.listdir("/proc/self/fd")) <= before, "descriptors to be closed")
+    eventually(lambda: len(list(descriptors.iterdir())) <= before, "descriptors to be closed")
