@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import base64
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker import changes, exceptions
 from shmbroker import settings as queue_settings
-from shmbroker._core import journal, library
+from shmbroker._core import journal
 from shmbroker._core import queue as core_queue
 from shmbroker.binding import ToExchange, ToQueue
+from shmbroker.exchange import missing
 from shmbroker.exchanges import exchanges_of
+from shmbroker.statistics import BindingInfo, ExchangeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -154,6 +157,8 @@ class Administration:
         if "overflow" not in given:
             given = given | {"overflow": current.overflow}
         wanted = queue_settings.QueueSettings(**(given | flags))
+        if current.exclusive != wanted.exclusive:
+            raise locked(name)
         for setting in (*flags, *queue_settings.ARGUMENTS):
             if not _equal(wanted, current, setting):
                 raise queue_settings.inequivalent(name, setting, getattr(wanted, setting), getattr(current, setting))
@@ -165,7 +170,7 @@ class Administration:
             if self._open(name) is None:
                 return 0
             queue = self.queue(name)
-            incarnation = int(queue.facts().incarnation)
+            incarnation = queue.incarnation
             removed = queue.delete(if_unused=if_unused, if_empty=if_empty, until=until)
             self._change(lambda topology: changes.queue_gone(topology, ToQueue(name, incarnation)), until)
         return removed
@@ -188,6 +193,7 @@ class Administration:
         arguments: dict[str, Any] | None,
     ) -> None:
         """Makes an exchange unless there is an equal one."""
+        self.prune()
         if passive:
             changes.require(self.exchanges.refresh(self._core), name)
             return
@@ -199,6 +205,7 @@ class Administration:
 
     def exchange_delete(self, name: str, *, if_unused: bool) -> None:
         """Deletes an exchange and its bindings, if there is one."""
+        self.prune()
         self._change(lambda topology: changes.delete(topology, name, if_unused=if_unused))
 
     def exchange_bind(self, destination: str, source: str, key: str, arguments: dict[str, Any] | None) -> None:
@@ -213,7 +220,7 @@ class Administration:
         """Binds a queue to an exchange."""
         until = self._deadline()
         with journal.topology_lock(self._core, until, f"queue {queue!r}"):  # so that it is the same queue throughout
-            to = ToQueue(queue, int(self.queue(queue).facts().incarnation))
+            to = ToQueue(queue, self.queue(queue).incarnation)
             self._change(lambda topology: changes.bind(topology, exchange, to, key, arguments), until)
 
     def queue_unbind(self, queue: str, exchange: str, key: str, arguments: dict[str, Any] | None) -> None:
@@ -221,15 +228,61 @@ class Administration:
         if self._open(queue) is None:
             changes.unbind(self.exchanges.refresh(self._core), exchange, ToQueue(queue, 1), key, arguments)
             return
-        to = ToQueue(queue, int(self.queue(queue).facts().incarnation))
+        to = ToQueue(queue, self.queue(queue).incarnation)
         self._change(lambda topology: changes.unbind(topology, exchange, to, key, arguments))
 
     def _change(self, make: Callable[[Any], bytes], until: int | None = None) -> None:
         self.exchanges.change(self._core, self._deadline() if until is None else until, make)
 
+    def queue_gone(self, queue: CoreQueue) -> None:
+        """A queue was deleted: removes the bindings to it."""
+        gone = ToQueue(queue.name, queue.incarnation)
+        if self.exchanges.refresh(self._core).bindings_to(gone):
+            self._change(lambda topology: changes.queue_gone(topology, gone))
+
+    def exchange_infos(self) -> list[ExchangeInfo]:
+        """All exchanges, by name."""
+        self.prune()
+        exchanges, bindings = self.exchanges.all(self._core)
+        to = Counter(one.destination.name for one in bindings if isinstance(one.destination, ToExchange))
+        out = Counter(one.source for one in bindings)
+        return [
+            ExchangeInfo(
+                name=one.name,
+                type=one.type,
+                durable=one.durable,
+                auto_delete=one.auto_delete,
+                internal=one.internal,
+                alternate=one.alternate,
+                arguments=dict(one.arguments),
+                bindings_in=to[one.name],
+                bindings_out=out[one.name],
+            )
+            for one in exchanges
+        ]
+
+    def binding_infos(self, exchange: str | None) -> list[BindingInfo]:
+        """All bindings, or those from an exchange and to it, by source."""
+        self.prune()
+        exchanges, bindings = self.exchanges.all(self._core)
+        if exchange is not None:
+            if all(one.name != exchange for one in exchanges):
+                raise missing(exchange)
+            bindings = [one for one in bindings if one.source == exchange or one.destination == ToExchange(exchange)]
+        return [
+            BindingInfo(
+                source=one.source,
+                destination=one.destination.name,
+                destination_type="exchange" if isinstance(one.destination, ToExchange) else "queue",
+                routing_key=one.routing_key,
+                arguments=one.arguments,
+            )
+            for one in bindings
+        ]
+
     def prune(self) -> None:
-        """Removes bindings to queues that are gone."""
-        self.exchanges.prune(self._core, library.deadline(0), self._core.queue_incarnation)
+        """Removes the bindings to queues that ended by themselves."""
+        self.exchanges.prune(self._core, self._deadline())
 
 
 def locked(name: str) -> exceptions.ResourceLocked:

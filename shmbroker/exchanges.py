@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from shmbroker._core.attachment import Attachment
     from shmbroker._core.connection import CoreConnection
-    from shmbroker.binding import ToQueue
+    from shmbroker.binding import Binding, ToQueue
     from shmbroker.exchange import Exchange
 
 
@@ -30,6 +30,7 @@ class Exchanges:
     def __init__(self, path: str) -> None:
         self._journal = Journal(path)
         self._lock = threading.RLock()
+        self._ended = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -71,6 +72,13 @@ class Exchanges:
         with self._lock:
             return self.refresh(connection).looks_at_headers()
 
+    def all(self, connection: CoreConnection) -> tuple[list[Exchange], list[Binding]]:
+        """Every exchange, by name, and every binding: by the name of its source, the oldest first."""
+        with self._lock:
+            topology = self.refresh(connection)
+            exchanges = sorted(topology.exchanges.values(), key=lambda one: one.name)
+            return exchanges, [binding for one in exchanges for binding in topology.bindings_from(one.name)]
+
     def change(self, connection: CoreConnection, until: int, make: Callable[[Topology], bytes]) -> None:
         """Makes one change, under the topology lock.
 
@@ -92,21 +100,19 @@ class Exchanges:
                     self._journal.replace(connection, topology.snapshot())
                     self.refresh(connection)
 
-    def prune(self, connection: CoreConnection, until: int, incarnation_of: Callable[[str], int]) -> None:
-        """Removes the bindings of queues that ended without anybody who would have done it.
-
-        Args:
-            connection: of the caller.
-            until: when to give up waiting for the lock.
-            incarnation_of: of the queue that has that name now, 0 = none.
-        """
+    def prune(self, connection: CoreConnection, until: int) -> None:
+        """Removes the bindings of queues that ended by themselves, if some did since the last time."""
+        ended = connection.queues_ended()
+        if ended == self._ended:
+            return
         with self._lock:
             queues = self.refresh(connection).bound_queues()
-        gone = [queue for queue in queues if incarnation_of(queue.name) != queue.incarnation]
+        gone = [queue for queue in queues if connection.queue_incarnation(queue.name) != queue.incarnation]
         if gone:
             self.change(
                 connection, until, lambda topology: b"".join(changes.queue_gone(topology, queue) for queue in gone)
             )
+        self._ended = ended
 
 
 _known: weakref.WeakKeyDictionary[Attachment, Exchanges] = weakref.WeakKeyDictionary()

@@ -41,14 +41,11 @@ class Numbers:
         return number
 
     def _lowest(self) -> int:
-        while self._free:
-            number = heapq.heappop(self._free)
-            if number not in self._used:
-                return number
         while self._next in self._used:
             self._next += 1
-        self._next += 1
-        return self._next - 1
+        while self._free and (self._free[0] in self._used or self._free[0] > self._next):
+            heapq.heappop(self._free)
+        return heapq.heappop(self._free) if self._free else self._next
 
     def give(self, number: int) -> None:
         """A number is free again."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from shmbroker import exceptions
 from shmbroker import properties as basic
 from shmbroker._core import journal, library
-from shmbroker._core.commit import Publication, commit
+from shmbroker._core.commit import Publication, commit_waiting
 from shmbroker._core.queue import PutOptions
 from shmbroker.exchange import check_publish
 from shmbroker.exchanges import exchanges_of
@@ -79,9 +79,11 @@ class Content:
         self.properties = basic.encode(given)
         self.options = (ttl, priority)
 
-    def put_options(self, exchange: str, routing_key: str) -> PutOptions:
-        """For the core."""
+    def put_options(self, exchange: str, routing_key: str, at_most: float | None = None) -> PutOptions:
+        """For the core; ``at_most``: of a queue that limits the life of its messages, in seconds."""
         ttl, priority = self.options
+        if at_most is not None:
+            ttl = max(1e-9, min(ttl or at_most, at_most))
         return PutOptions(ttl, 0, priority, routing_key.encode(), self.properties, exchange.encode())
 
 
@@ -175,7 +177,33 @@ class Publishing:
         route = library.Route(queue.address, options.address, (queue, options))
         self._native.routes.setdefault(exchange, {})[routing_key] = route
 
-    def publish(self, exchange: str, routing_key: str, body: Any, size: int, content: Content, until: int) -> int:  # noqa: ANN401
+    def publications(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: Any,  # noqa: ANN401
+        content: Content,
+        targets: tuple[CoreQueue, ...],
+    ) -> list[Publication]:
+        """A message for several queues: stored once, and once more for each that limits the life of its messages."""
+        options = content.put_options(exchange, routing_key)
+        shared = tuple(queue for queue in targets if not queue.has_ttl)
+        found = [Publication(body, shared, options)] if shared else []
+        for queue in targets:
+            if queue.has_ttl:
+                limited = content.put_options(exchange, routing_key, at_most=queue.message_ttl())
+                found.append(Publication(body, (queue,), limited))
+        return found
+
+    def publish(  # noqa: PLR0917 - what a message consists of
+        self,
+        exchange: str,
+        routing_key: str,
+        body: Any,  # noqa: ANN401
+        size: int,
+        content: Content,
+        until: int,
+    ) -> int:
         """Publishes a message; returns how many queues got it.
 
         Raises:
@@ -190,8 +218,8 @@ class Publishing:
                 if len(targets) == 1:
                     targets[0].put_with(body, size, content.put_options(exchange, routing_key), until)
                 else:
-                    publication = Publication(body, size, content.put_options(exchange, routing_key), targets)
-                    commit(self.core, [publication], [], until)
+                    publications = self.publications(exchange, routing_key, body, content, targets)
+                    commit_waiting(self.core, publications, [], until)
             except exceptions.NotFound:
                 self.forget_routes()  # a queue was deleted meanwhile
             else:

@@ -428,6 +428,7 @@ class Queue:
             Timeout: the topology lock was not free in ``operation_timeout``.
         """
         removed = self._core.delete(if_unused=if_unused, if_empty=if_empty, until=self._connection.operation_deadline())
+        self._connection.administration.queue_gone(self._core)
         self._connection.forget_queue(self)
         return removed
 

@@ -51,6 +51,16 @@ def encode(table: Mapping[str, Any] | None, what: str = "arguments") -> bytes:
     return encoded
 
 
+def encode_as_given(table: Mapping[str, Any]) -> bytes:
+    """The bytes of a table in its own order, which is no identity: of the headers of a message.
+
+    Raises:
+        TypeError: a name is no string, or a value has no AMQP form.
+        ValueError: it is nested more than 32 deep, or a name takes more than 128 bytes.
+    """
+    return _table(dict(table), 0, as_given=True)
+
+
 def encode_value(value: object) -> bytes:
     """The bytes of one value, its type before it: equal values of one type are equal bytes.
 
@@ -137,9 +147,11 @@ def _decoded(encoded: bytes) -> dict[str, Any]:
     return table
 
 
-def _table(table: dict[str, Any], depth: int) -> bytes:
-    fields = sorted((_name(name), name) for name in table)
-    return _counted(b"".join(encoded + _value(table[name], depth + 1) for encoded, name in fields))
+def _table(table: dict[str, Any], depth: int, *, as_given: bool = False) -> bytes:
+    fields = [(_name(name), name) for name in table]
+    if not as_given:
+        fields.sort()
+    return _counted(b"".join(name + _value(table[key], depth + 1, as_given=as_given) for name, key in fields))
 
 
 def _name(name: object) -> bytes:
@@ -153,16 +165,16 @@ def _name(name: object) -> bytes:
     return bytes((len(encoded),)) + encoded
 
 
-def _value(value: object, depth: int) -> bytes:
+def _value(value: object, depth: int, *, as_given: bool = False) -> bytes:
     if depth > MAX_DEPTH:
         msg = f"a table is nested more than {MAX_DEPTH} deep"
         raise ValueError(msg)
     if isinstance(value, str):
         return b"S" + _counted(value.encode())
     if isinstance(value, dict):
-        return b"F" + _table(value, depth)
-    if isinstance(value, list):
-        return b"A" + _counted(b"".join(_value(one, depth + 1) for one in value))
+        return b"F" + _table(value, depth, as_given=as_given)
+    if isinstance(value, (list, tuple)):
+        return b"A" + _counted(b"".join(_value(one, depth + 1, as_given=as_given) for one in value))
     if isinstance(value, (bytes, bytearray)):
         return b"x" + _counted(value)
     return _DOUBLE.pack(b"d", value) if isinstance(value, float) else _other(value)

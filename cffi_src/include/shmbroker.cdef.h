@@ -44,6 +44,7 @@ typedef struct sb_connection sb_connection;
 typedef struct sb_queue sb_queue;
 typedef struct sb_consumer sb_consumer;
 typedef struct sb_channel sb_channel;
+typedef struct sb_watch sb_watch;
 
 /* What a get writes in front of exchange, key, properties and body. 64 bytes. */
 typedef struct {
@@ -139,12 +140,12 @@ typedef struct {
 
 typedef struct {
   char name[256];
-  uint32_t id, pid, consumers;
+  uint32_t id, pid, consumers, channels;
   uint64_t created_ns, holding;
 } sb_connection_facts;
 
 typedef struct {
-  uint32_t connection, pid, state, flags, prefetch, unacked;
+  uint32_t connection, pid, state, flags, prefetch, unacked, channel; /* channel: its number, 0 = of none */
   int32_t priority;
   uint64_t delivered, wakes;
 } sb_consumer_facts;
@@ -208,6 +209,8 @@ void sb_free_connection(sb_connection *c);
 uint32_t sb_connection_id(sb_connection *c);
 sb_status sb_connection_run_io(sb_connection *c);
 void sb_connection_wake(sb_connection *c);
+/* Says how many channels are open: for sb_connection_describe, which others call. */
+void sb_connection_channels(sb_connection *c, uint32_t count);
 sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *facts);
 
 /* ---- topology: several changes under one lock, and the journal of exchanges and bindings ---- */
@@ -218,6 +221,9 @@ uint64_t sb_journal(sb_connection *c);
 void sb_journal_commit(sb_connection *c, uint64_t word);
 /* Moves on with every change of the topology: what was derived from it holds as long as this stays the same. */
 uint64_t sb_topology_version(sb_connection *c);
+
+/* How many queues ended by themselves so far: then there may be bindings to remove. */
+uint32_t sb_queues_ended(sb_connection *c);
 
 /* ---- queues ---- */
 sb_status sb_find(sb_connection *c, const char *name, uint32_t length, uint32_t *slot);
@@ -301,6 +307,7 @@ bool sb_consumer_arm_event(sb_consumer *k);
 enum { SB_CONSUME_AUTO_ACK = 1, SB_CONSUME_NO_LOCAL = 2, SB_CONSUME_EXCLUSIVE = 4 };
 enum { SB_BY_GET = 65535 }; /* the subscription of what a get took */
 
+/* user: the channel's number, which sb_next_ready gives and sb_consumers_of shows; not 0. */
 sb_channel *sb_channel_open(sb_connection *c, uint64_t user, sb_status *status);
 /* From any thread, and again: its consumers end, what it holds goes back, calls that wait on it end with SB_CLOSED. */
 void sb_channel_close(sb_channel *ch);
@@ -335,6 +342,14 @@ bool sb_channel_arm(sb_channel *ch);
 /* The `user` of the next channel that is to be handed over, 0 = none. sb_connection_run_io returns SB_READY when there is one,
    and SB_GROW when there is no room for what a channel is to pull. */
 uint64_t sb_next_ready(sb_connection *c);
+
+/* ---- watches: waiting without a thread ----
+   The descriptor is written when a message, or room, may be there. After arming one tries once more before one waits. */
+sb_watch *sb_watch_open(sb_queue *q, bool room, int event_fd, sb_status *status);
+sb_status sb_watch_arm(sb_watch *w, uint64_t bytes);
+void sb_watch_disarm(sb_watch *w);
+void sb_watch_close(sb_watch *w);
+void sb_free_watch(sb_watch *w);
 
 /* ---- housekeeper ---- */
 sb_status sb_housekeeper_begin(sb_connection *c);

@@ -25,6 +25,12 @@ static void leave(sb_channel *ch) { sb_api_leave(connection_of(ch)); }
 
 /* ---- channels come and go ---- */
 
+static sb_channel *channel_of(sb_target *t) { return (sb_channel *)(void *)t; /* its first member */ }
+static bool turn(sb_target *t) { return sb_channel_turn(channel_of(t)); }
+static bool wants_work(sb_target *t) { return sb_channel_wants_work(channel_of(t)); }
+static void end(sb_target *t) { sb_channel_close_all(channel_of(t)); }
+static const sb_target_kind CHANNELS = {.turn = turn, .wants_work = wants_work, .end = end, .is_channel = true};
+
 sb_channel *sb_channel_open(sb_connection *c, uint64_t user, sb_status *status) {
   sb_channel *ch = calloc(1, sizeof *ch);
   *status = ch == NULL ? SB_SYSTEM : sb_api_enter(c);
@@ -32,7 +38,7 @@ sb_channel *sb_channel_open(sb_connection *c, uint64_t user, sb_status *status) 
     free(ch);
     return NULL;
   }
-  *ch = (sb_channel){.target = {.c = c, .is_channel = true}, .user = user};
+  *ch = (sb_channel){.target = {.c = c, .kind = &CHANNELS}, .user = user};
   (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
   sb_target_add(&ch->target);
   sb_api_leave(c);
@@ -110,6 +116,8 @@ static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
   uint32_t flags = SB_NODE_COUNTED | SB_NODE_MEMBER | sb_claim_flags(q->shm) | (exclusive ? SB_NODE_EXCLUSIVE : 0u);
   status = sb_node_create(q->c, q->slot, m->s.priority, flags, ch->target.number, m->prefetch, &m->s.node, &m->s.token);
   if (status == SB_OK) {
+    /* Relaxed: nothing but the facts depends on it; who looks just now sees a consumer of no channel. */
+    SB_STORE(&sb_subscription_node(&m->s)->channel, (uint32_t)ch->user, SB_RELAXED);
     status = sb_claim_enter(q->c, q->slot, m->s.node);
     if (status != SB_OK) {
       sb_node_destroy(q->c, m->s.node, m->s.token);

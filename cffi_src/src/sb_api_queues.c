@@ -49,6 +49,10 @@ uint64_t sb_topology_version(sb_connection *c) {
   return h == NULL ? 0 : SB_LOAD(&h->topology_epoch, SB_ACQUIRE) + SB_LOAD(&h->journal, SB_ACQUIRE);
 }
 
+uint32_t sb_queues_ended(sb_connection *c) {
+  return sb_usable(c) == SB_OK ? SB_LOAD(&c->b->header->queues_ended, SB_ACQUIRE) : 0;
+}
+
 void sb_touch(sb_connection *c, uint32_t slot) {
   sb_queue_shm *q = sb_usable(c) == SB_OK ? sb_slab_object(c->b, slot, SB_KIND_QUEUE) : NULL;
   if (q != NULL) sb_lifetime_used(q);
@@ -75,7 +79,7 @@ sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
 
 static bool consumed(const sb_connection *c, const sb_queue *q) {
   for (const sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
-    const sb_consumer *k = t->is_channel ? NULL : (const sb_consumer *)(const void *)t; /* channels: see `busy` */
+    const sb_consumer *k = t->kind->is_consumer ? (const sb_consumer *)(const void *)t : NULL; /* others: see `busy` */
     for (uint32_t i = 0; k != NULL && i < k->subscription_count; i++) {
       if (k->subscriptions[i].q == q) return true;
     }
@@ -263,6 +267,7 @@ int64_t sb_consumers_of(sb_connection *c, uint32_t slot, sb_consumer_facts *fact
                                        .flags = SB_LOAD(&shm->flags, SB_RELAXED),
                                        .prefetch = SB_LOAD(&shm->prefetch, SB_RELAXED),
                                        .unacked = SB_LOAD(&shm->unacked, SB_RELAXED),
+                                       .channel = SB_LOAD(&shm->channel, SB_RELAXED),
                                        .priority = SB_LOAD(&shm->priority, SB_RELAXED),
                                        .delivered = SB_LOAD(&shm->delivered, SB_RELAXED),
                                        .wakes = SB_LOAD(&shm->wakes, SB_RELAXED)};

@@ -61,11 +61,13 @@ void sb_topology_finish(sb_connection *c) {
       SB_BITS(SB_LOAD(&shm->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_CLOSED) {
     sb_directory_remove(b, slot); /* killed between closing the queue and removing its name */
   } else if (shm != NULL && intent >> 32 == SB_CHANGE_CONFIGURE && sb_queue_open(c, slot, &q, false) == SB_OK) {
-    sb_settings settings = {
-        (int64_t)SB_LOAD(&h->new_settings[0], SB_RELAXED),  (int64_t)SB_LOAD(&h->new_settings[1], SB_RELAXED),
-        (int64_t)SB_LOAD(&h->new_settings[2], SB_RELAXED),  (uint32_t)SB_LOAD(&h->new_settings[3], SB_RELAXED),
-        (uint32_t)SB_LOAD(&h->new_settings[4], SB_RELAXED), SB_LOAD(&h->new_settings[6], SB_RELAXED),
-        SB_LOAD(&h->new_settings[7], SB_RELAXED)};
+    sb_settings settings = {(int64_t)SB_LOAD(&h->new_settings[0], SB_RELAXED),
+                            (int64_t)SB_LOAD(&h->new_settings[1], SB_RELAXED),
+                            (int64_t)SB_LOAD(&h->new_settings[2], SB_RELAXED),
+                            (uint32_t)SB_LOAD(&h->new_settings[3], SB_RELAXED),
+                            (uint32_t)SB_LOAD(&h->new_settings[4], SB_RELAXED),
+                            SB_LOAD(&h->new_settings[6], SB_RELAXED),
+                            SB_LOAD(&h->new_settings[7], SB_RELAXED)};
     sb_directory_configure(&q, &settings, SB_LOAD(&h->new_settings[5], SB_RELAXED) != 0);
     sb_queue_leave(&q);
   }
@@ -118,9 +120,14 @@ void sb_directory_apply(sb_queue_shm *q, const sb_settings *s) {
 
 void sb_directory_configure(sb_queue *q, const sb_settings *s, bool trim) {
   sb_header_shm *h = q->c->b->header;
-  const uint64_t words[8] = {
-      (uint64_t)s->ring_size,      (uint64_t)s->max_length, (uint64_t)s->max_bytes, s->overflow, s->flags, trim,
-      s->message_ttl_ms, s->expires_ms};
+  const uint64_t words[8] = {(uint64_t)s->ring_size,
+                             (uint64_t)s->max_length,
+                             (uint64_t)s->max_bytes,
+                             s->overflow,
+                             s->flags,
+                             trim,
+                             s->message_ttl_ms,
+                             s->expires_ms};
   for (unsigned i = 0; i < 8; i++) {
     SB_STORE(&h->new_settings[i], words[i], SB_RELAXED);
   }

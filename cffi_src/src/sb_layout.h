@@ -263,8 +263,8 @@ typedef struct {
   sb_word topology_intent; /* 32 slot of the queue | 1: being deleted, 2: being configured */
   sb_word journal;         /* of exchanges and bindings: 16 number of its file | 48 bytes of it that count */
   sb_half topology_pid, queue_count;
-  sb_half memory_waiting, reserved0;
-  alignas(64) sb_word memory_root; /* list of nodes that wait for memory */
+  sb_half memory_waiting, queues_ended; /* how many queues ended by themselves: bindings to them are to be removed */
+  alignas(64) sb_word memory_root;      /* list of nodes that wait for memory */
   sb_word memory_tail, memory_head, memory_base;
   sb_half next_connection, next_process;
   sb_half chunk_hint, stopped; /* stopped: 1 = somebody asked for no housekeeper */
@@ -307,7 +307,7 @@ typedef struct {
   uint8_t flags;
   uint32_t units;
   uint16_t exchange_length; /* the name of the exchange comes first, then the key, then the properties */
-  uint16_t targets; /* how many queues it was put into in one commit; 0 like 1 */
+  uint16_t targets;         /* how many queues it was put into in one commit; 0 like 1 */
   uint32_t reserved;
 } sb_message_shm;
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
@@ -384,7 +384,8 @@ typedef struct {
   sb_word bytes_out;
   sb_word returned;  /* 1: some page may have a `returned` bit */
   sb_word last_take; /* position of the last acquisition, for the missed-notification check */
-  sb_word reserved1[3];
+  sb_word staged;    /* 1: commits put messages here, see I53 */
+  sb_word reserved1[2];
   /* notification */
   alignas(64) _Atomic int32_t interested;
   _Atomic int32_t notified, not_interested, non_acquiring, consumers, room_waiting;
@@ -418,11 +419,11 @@ _Static_assert(sizeof(sb_level_shm) <= SB_UNIT, "level");
 #define SB_NODE_DIRECT 2u  /* a waiting call: woken by its own wake word */
 #define SB_NODE_ROOM 4u    /* waits for room in the queue or for memory, not for messages */
 #define SB_NODE_BROWSER 8u
-#define SB_NODE_MEMORY 16u  /* ... and it is memory of the broker that it waits for */
+#define SB_NODE_MEMORY 16u     /* ... and it is memory of the broker that it waits for */
 #define SB_NODE_RESCUED 32u    /* notified by the housekeeper: takes a message although better consumers exist */
 #define SB_NODE_MEMBER 64u     /* of a channel, which may have several at one queue */
 #define SB_NODE_EXCLUSIVE 128u /* wants to be, or is, the only consumer */
-#define SB_NODE_STANDBY 256u   /* of a queue with a single active consumer, which it is not, or does not know yet to be */
+#define SB_NODE_STANDBY 256u /* of a queue with a single active consumer, which it is not, or does not know yet to be */
 
 /* A consumer of one queue, or a call that waits. Owned by its connection: ALLOC for its whole life. */
 typedef struct {
@@ -439,7 +440,7 @@ typedef struct {
   alignas(64) sb_word wakes; /* how often it was notified */
   sb_word created_ns;
   sb_half registration; /* epoch of its entry in All */
-  sb_half reserved0;
+  sb_half channel;      /* number of the channel it is a member of, for whoever looks on; 0 = of none */
   sb_word reserved[5];
 } sb_node_shm;
 _Static_assert(sizeof(sb_node_shm) <= SB_UNIT, "node");
@@ -507,7 +508,8 @@ typedef struct {
   alignas(64) sb_half id, process;
   sb_half holdings; /* first chunk, 0 = none yet */
   sb_half waiter;   /* node slot of the IO thread, or 0 */
-  sb_half reserved1[2];
+  sb_half channels; /* how many are open, for whoever looks on */
+  sb_half reserved1;
   sb_word created_ns;
   sb_word delivered, published;
   sb_word commit; /* 1: what its holdings say of a commit happens, whoever does it (sb_commit.h) */

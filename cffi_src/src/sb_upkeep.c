@@ -7,13 +7,19 @@
 
 /* ---- closing ---- */
 
-static bool holds_messages(sb_broker *b, const sb_ring *r, uint64_t end) {
+static bool any_message(uint64_t word) { return sb_cell_has_message(word); }
+/* What somebody holds does not keep a queue that is to go if it is empty; it goes with the queue when it comes back. */
+static bool nobodys_message(uint64_t word) {
+  return sb_cell_state(word) == SB_CELL_AVAILABLE || sb_cell_state(word) == SB_CELL_HELD;
+}
+
+static bool holds(sb_broker *b, const sb_ring *r, uint64_t end, bool (*counts)(uint64_t word)) {
   sb_leaf_ref leaf;
   uint64_t at = SB_LOAD(r->base, SB_RELAXED);
   while (sb_ring_next_leaf(b, r, at, &leaf, &at) && at < end) {
     for (; sb_leaf_covers(&leaf, at) && at < end; at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
-      if (sb_cell_of(word, leaf.gen) && sb_cell_has_message(word)) {
+      if (sb_cell_of(word, leaf.gen) && counts(word)) {
         return true;
       }
     }
@@ -30,7 +36,7 @@ bool sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm,
   uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
   if (sb_cell_state(word) == SB_CELL_CLOSING && sb_cell_of(word, leaf.gen)) {
     bool refuse = ((word & SB_CLOSING_IF_UNUSED) != 0 && SB_LOAD(&shm->consumers, SB_SEQ_CST) > 0) ||
-                  ((word & SB_CLOSING_IF_EMPTY) != 0 && holds_messages(b, r, position));
+                  ((word & SB_CLOSING_IF_EMPTY) != 0 && holds(b, r, position, nobodys_message));
     uint64_t closed = sb_cell_bare(SB_CELL_CLOSED, leaf.gen);
     if (refuse) {
       (void)sb_ring_drop(c, r, &leaf, position, word);
@@ -142,7 +148,7 @@ bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
   sb_queue_shm *q = sb_slot_at(b, slot);
   sb_ring r;
   if (SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_CLOSED || sb_ledger_owned(b, q) ||
-      !sb_ring_open(b, slot, SB_RING_CELLS, &r) || holds_messages(b, &r, UINT64_MAX)) {
+      !sb_ring_open(b, slot, SB_RING_CELLS, &r) || holds(b, &r, UINT64_MAX, any_message)) {
     return false;
   }
   uint64_t incarnation = SB_LOAD(&q->state, SB_RELAXED) >> 2;

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker._core import library, record
 from shmbroker._core.commit import Settlement
@@ -21,6 +21,12 @@ BY_GET: int = slow.SB_BY_GET  # the subscription of what a get took
 AUTO_ACK: int = slow.SB_CONSUME_AUTO_ACK
 NO_LOCAL: int = slow.SB_CONSUME_NO_LOCAL
 EXCLUSIVE: int = slow.SB_CONSUME_EXCLUSIVE
+
+
+class _Queue(NamedTuple):
+    """A queue's handle, which somebody else keeps."""
+
+    address: int
 
 
 class CoreChannel:
@@ -120,7 +126,10 @@ class CoreChannel:
             if count < 0:
                 return -count
             if count <= room:
-                return [Settlement(one.queue, int(one.token), int(one.how)) for one in settlements[0:count]]
+                return [
+                    Settlement(_Queue(int(ffi.cast("uintptr_t", one.queue))), int(one.token), int(one.how))
+                    for one in settlements[0:count]
+                ]
             room = count
 
     @guarded

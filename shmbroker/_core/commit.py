@@ -1,115 +1,160 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishing to several queues, and transactions: everything of a call happens, or nothing."""
+"""Publishing to several queues, and transactions: all of it happens, or nothing does."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from shmbroker._core import library
-from shmbroker._core.connection import CoreConnection, out_of_memory
+from shmbroker._core.connection import out_of_memory
+from shmbroker._core.queue import NO_OPTIONS, CoreQueue, PutOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from shmbroker._core.queue import CoreQueue, PutOptions
+    from shmbroker._core.connection import CoreConnection
 
-ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
+LONG = 16_384
+"""Bytes, and cells to write for each 256 of them, from which on a call drops the GIL."""
+_CELL = 256
 _NOBODY = 2**32 - 1
-_SHORT = 16384
+ACK, REQUEUE, REJECT = range(3)
 
 
 class Publication(NamedTuple):
-    """A message that goes to several queues.
+    """A body and the queues it goes to, none of them twice.
 
     Attributes:
-        body: contiguous bytes-like.
-        size: its length in bytes.
-        options: what goes with it.
-        targets: queues of the connection, each once.
+        body: Bytes-like and contiguous; it is stored once.
+        targets: Queues of the connection that commits.
+        options: As of a put.
     """
 
     body: Any
-    size: int
-    options: PutOptions
     targets: Sequence[CoreQueue]
+    options: PutOptions = NO_OPTIONS
+
+
+class Handle(Protocol):
+    """An object of the core."""
+
+    @property
+    def address(self) -> int:
+        """Where it is."""
+        ...
 
 
 class Settlement(NamedTuple):
-    """A message that is held, and how it is to be settled.
+    """A message that the connection holds, and what becomes of it.
 
     Attributes:
-        queue: its queue's handle in the core.
-        token: what the core knows it by.
-        how: 0 acknowledge, 1 requeue, 2 reject.
+        queue: The queue it was taken from.
+        token: The tag of its record; the place of a consumer in it is ignored.
+        how: ACK, REQUEUE, REJECT.
     """
 
-    queue: Any
+    queue: Handle
     token: int
-    how: int
+    how: int = ACK
+
+
+class Outcome(NamedTuple):
+    """What became of a commit.
+
+    Attributes:
+        status: ``library.OK``, or why nothing happened.
+        publication: Which publication is to blame, None if none is.
+        target: Which of its queues is, None if none is.
+    """
+
+    status: int
+    publication: int | None
+    target: int | None
+
+
+class _Arrays:
+    """The arguments of a call for one of the two native modules; kept alive as long as it."""
+
+    def __init__(self, ffi: Any, publications: Sequence[Publication], settlements: Sequence[Settlement]) -> None:  # noqa: ANN401
+        self.publications = ffi.new("sb_publication[]", len(publications))
+        self.settlements = ffi.new("sb_settlement[]", len(settlements))
+        self._kept: list[Any] = []
+        for place, publication in enumerate(publications):
+            one = self.publications[place]
+            body = ffi.from_buffer("char[]", publication.body)
+            targets = ffi.new("sb_queue *[]", [ffi.cast("sb_queue *", queue.address) for queue in publication.targets])
+            self._kept += [body, targets]
+            one.body, one.length = body, len(body)
+            one.options = ffi.cast("sb_put_options *", publication.options.address)
+            one.targets, one.target_count = targets, len(publication.targets)
+        for place, (queue, token, how) in enumerate(settlements):
+            entry = self.settlements[place]
+            entry.queue, entry.token, entry.how = ffi.cast("sb_queue *", queue.address), token, how
+
+
+def _is_long(publications: Sequence[Publication], settlements: Sequence[Settlement]) -> bool:
+    size = _CELL * len(settlements)
+    return size + sum(memoryview(one.body).nbytes + _CELL * len(one.targets) for one in publications) > LONG
 
 
 def commit(
-    connection: CoreConnection, publications: Sequence[Publication], settlements: Sequence[Settlement], until: int
-) -> None:
-    """Publishes and settles, all or nothing, waiting for room until then.
+    connection: CoreConnection, publications: Sequence[Publication], settlements: Sequence[Settlement] = ()
+) -> Outcome:
+    """Publishes and settles, all or nothing, whoever is killed.
+
+    A queue that was deleted is passed over. Where memory is missing another segment is added.
 
     Args:
-        connection: whose queues and messages they are.
-        publications: what is published.
-        settlements: what :meth:`CoreChannel.collect` found.
-        until: when to give up waiting for room; nothing was done then.
+        connection: The one that has the queues open and holds the messages.
+        publications: What goes where.
+        settlements: Messages that are done with.
+
+    Returns:
+        What became of it. FULL: that queue has no room, the caller may wait for it and call again; SETTLED: a message
+        is not held any more; NO_MEMORY, TOO_LARGE, INVALID and others as from a put. Nothing happened then.
+    """
+    drops_gil = _is_long(publications, settlements)
+    native, ffi = (library.slow, library.ffi) if drops_gil else (library.fast, library.fast_ffi)
+    arrays = _Arrays(ffi, publications, settlements)
+    failed = ffi.new("uint32_t[2]")
+    handle = ffi.cast("sb_connection *", connection.address)
+    with connection.call():
+        while True:
+            status = int(
+                native.sb_commit_all(
+                    handle,
+                    arrays.publications,
+                    len(publications),
+                    arrays.settlements,
+                    len(settlements),
+                    failed,
+                    failed + 1,
+                )
+            )
+            if status != library.GROW:
+                break
+            connection.attachment.grow()
+    publication, target = (None if place == _NOBODY else int(place) for place in failed)
+    return Outcome(status, publication, target)
+
+
+def commit_waiting(
+    connection: CoreConnection, publications: Sequence[Publication], settlements: Sequence[Settlement], until: int
+) -> None:
+    """The same, waiting for room until then.
 
     Raises:
-        queue.Full: a queue has no room.
-        OutOfMemory: the broker has no room, or a body can never fit.
-        MessageSettled: a message is not held any more.
+        queue.Full: A queue has no room in time; nothing happened.
+        OutOfMemory: The broker has none, or a body can never fit.
+        MessageSettled: A message is not held any more.
     """
-    with connection.call():
-        call = _Call(publications, settlements)
-        while (status := call.make(connection)) != library.OK:
-            blamed = call.blamed()
-            if blamed is not None:
-                blamed[1].put_failed(status, blamed[0].size, until)
-            elif status == library.GROW:
-                connection.attachment.grow()
-            elif status == library.NO_MEMORY:
+    while True:
+        status, publication, target = commit(connection, publications, settlements)
+        if status == library.OK:
+            return
+        if publication is None:
+            if status == library.NO_MEMORY:
                 raise out_of_memory(connection, 0)
-            else:
-                library.raise_for(status, "the connection")
-
-
-class _Call:
-    """The arguments of a call in the core's form."""
-
-    def __init__(self, publications: Sequence[Publication], settlements: Sequence[Settlement]) -> None:
-        self._publications = publications
-        self._kept: list[Any] = []
-        self._array = ffi.new("sb_publication[]", max(1, len(publications)))
-        for one, into in zip(publications, self._array, strict=False):
-            body = ffi.from_buffer("char[]", one.body)
-            targets = ffi.new("sb_queue *[]", [queue.handle for queue in one.targets])
-            self._kept += [body, targets]
-            into.body, into.length, into.options = body, one.size, one.options.pointer
-            into.targets, into.target_count = targets, len(one.targets)
-        self._settlements = ffi.new("sb_settlement[]", max(1, len(settlements)))
-        for at, settlement in enumerate(settlements):
-            into = self._settlements[at]
-            into.queue, into.token, into.how = settlement
-        self._settlement_count = len(settlements)
-        self._failed = ffi.new("uint32_t[2]")
-
-    def make(self, connection: CoreConnection) -> int:
-        """Makes it; a status."""
-        return int(
-            slow.sb_commit_all(
-                connection.handle, self._array, len(self._publications), self._settlements, self._settlement_count,
-                self._failed, self._failed + 1,
-            )
-        )  # fmt: skip
-
-    def blamed(self) -> tuple[Publication, CoreQueue] | None:
-        """Which publication could not be put into which queue, if one could not."""
-        publication, target = self._failed
-        if publication == _NOBODY or target == _NOBODY:
-            return None
-        return self._publications[publication], self._publications[publication].targets[target]
+            library.raise_for(status, "the connection")
+        blamed = publications[publication]
+        blamed.targets[target or 0].put_failed(status, memoryview(blamed.body).nbytes, until)

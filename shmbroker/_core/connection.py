@@ -59,7 +59,6 @@ class CoreConnection:
         self._calls_lock = threading.RLock()  # a view may end, by the garbage collector, while we hold it
         self._io: threading.Thread | None = None
         self.on_stopping: Callable[[], None] = lambda: None
-        self.on_ready: Callable[[int], None] = lambda _: None
         self.on_housekeeper_missing: Callable[[], None] = lambda: None
         self.on_ready: Callable[[int], None] = lambda _: None  # a channel is to be handed over: what it was opened with
         try:
@@ -72,6 +71,8 @@ class CoreConnection:
             raise
         self.address = int(ffi.cast("uintptr_t", self.handle))
         self.id = int(slow.sb_connection_id(self.handle))
+        near = library.as_fast(self.handle, "sb_connection *")  # how many are open, for others to see
+        self.count_channels: Callable[[int], None] = functools.partial(fast.sb_connection_channels, near)
 
     def _open(self, name: str) -> Any:  # noqa: ANN401
         status = ffi.new("sb_status *")
@@ -139,9 +140,6 @@ class CoreConnection:
                 status = int(slow.sb_connection_run_io(self.handle))
                 if status == library.NO_HOUSEKEEPER:
                     self.on_housekeeper_missing()
-                elif status == library.READY:
-                    while number := slow.sb_next_ready(self.handle):
-                        self.on_ready(int(number))
                 elif status == library.STOPPING:
                     self.on_stopping()
                     return
@@ -231,7 +229,12 @@ class CoreConnection:
         """What tells the queue that has a name now from earlier ones; 0 = there is none."""
         slot = self.queue_slot(name)
         facts = self.queue_facts(slot) if slot else None
-        return 0 if facts is None else int(facts.incarnation)
+        return 0 if facts is None else incarnation_of(facts)
+
+    @guarded
+    def queues_ended(self) -> int:
+        """How many queues ended by themselves so far."""
+        return int(slow.sb_queues_ended(self.handle))
 
     @guarded
     def queue_slots(self) -> list[int]:
@@ -287,6 +290,7 @@ class CoreConnection:
             statistics.ConsumerInfo(
                 queue=queue,
                 connection=fact.connection,
+                channel=fact.channel,
                 pid=fact.pid,
                 state=_STATES.get(fact.state, "unknown"),
                 priority=fact.priority,
@@ -349,6 +353,11 @@ class CoreConnection:
 
 def _name_of(facts: Any) -> str:  # noqa: ANN401
     return bytes(ffi.buffer(facts.name, facts.name_length)).decode(errors="replace")
+
+
+def incarnation_of(facts: Any) -> int:  # noqa: ANN401
+    """What tells a queue from others that had its name: its slot, and how often that was used."""
+    return int(facts.incarnation) >> 2 << 28 | int(facts.slot)
 
 
 def out_of_memory(connection: CoreConnection, size: int) -> exceptions.OutOfMemory:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._core import library, record
-from shmbroker._core.connection import CoreConnection, guarded, out_of_memory
+from shmbroker._core.connection import CoreConnection, guarded, incarnation_of, out_of_memory
 from shmbroker.settings import OVERFLOWS, QueueSettings
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _FLAGS = {
 class PutOptions:
     """Options of a put in the core's form; kept alive as long as the call."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the fields of one structure
         self, ttl: float, delay: float, priority: int, key: bytes, properties: bytes, exchange: bytes = b""
     ) -> None:
         self.key, self.properties = key, properties
@@ -139,8 +139,9 @@ class CoreQueue:
         self.address = int(ffi.cast("uintptr_t", handle))
         near = library.as_fast(handle, "sb_queue *")
         facts = connection.queue_facts(slot)
-        self.incarnation = 0 if facts is None else int(facts.incarnation)
+        self.incarnation = 0 if facts is None else incarnation_of(facts)
         self.exclusive = facts is not None and bool(facts.settings.flags & slow.SB_QUEUE_EXCLUSIVE)
+        self.has_ttl = facts is not None and bool(facts.settings.flags & _TTL)
         self.settle: Callable[[bytes, int], int] = functools.partial(fast.sb_settle, near)
         self.length: Callable[[], int] = functools.partial(fast.sb_length, near)
 
@@ -244,6 +245,10 @@ class CoreQueue:
             size = int.from_bytes(bytes(ffi.buffer(memory, 8)), "little")
 
     # ---- topology and facts ----
+
+    def message_ttl(self) -> float | None:
+        """The longest life of a message here, in seconds."""
+        return settings_of(self.facts())[0].message_ttl
 
     @guarded
     def facts(self) -> Any:  # noqa: ANN401

@@ -14,7 +14,7 @@ from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL
 from shmbroker.administration import clean_name, generated_name
 from shmbroker.channel.deliveries import Delivery, Subscription
 from shmbroker.channel.sending import Sending
-from shmbroker.channel.state import DEFAULT_PREFETCH, refused, synchronous
+from shmbroker.channel.state import DEFAULT_PREFETCH, callable_of, deadline, refused, synchronous, table
 from shmbroker.message import ACK, OPEN, REJECT, REQUEUE
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ class Receiving(Sending):
             auto_ack: settle it at once.
             timeout: seconds to wait for one; ``None`` = until the channel is closed.
         """
-        source = self._admin.queue(self._queue_name(queue))
-        until = library.deadline(timeout)
+        source = self._admin.queue(self.named(queue))
+        until = deadline(timeout)
         core, auto_ack = self.core, bool(auto_ack)
         found: Any = self.taker.get(self, source.address, auto_ack)
         while isinstance(found, int):
@@ -73,7 +73,7 @@ class Receiving(Sending):
         return cast("Delivery", found)
 
     @synchronous
-    def basic_consume(
+    def basic_consume(  # noqa: PLR0917 - names and order are pika's
         self,
         queue: str,
         on_message_callback: Callable[..., object],
@@ -104,9 +104,7 @@ class Receiving(Sending):
             AccessRefused: the queue has an exclusive consumer, or others while this one is to be it.
             NotAllowed: the tag is in use; closes the connection.
         """
-        if not callable(on_message_callback):
-            msg = f"on_message_callback={on_message_callback!r}: a callable is needed"
-            raise TypeError(msg)
+        callable_of(on_message_callback, "on_message_callback")
         return self._consume(
             queue, on_message_callback, auto_ack=auto_ack, exclusive=exclusive, consumer_tag=consumer_tag,
             arguments=arguments, no_local=no_local, on_end=None,
@@ -124,10 +122,10 @@ class Receiving(Sending):
         no_local: bool,
         on_end: Callable[[], None] | None,
     ) -> str:
-        name = self._queue_name(queue)
+        name = self.named(queue)
         tag = generated_name("ctag") if consumer_tag is None else clean_name(consumer_tag, "consumer tag")
         tag = tag or generated_name("ctag")
-        priority = _consumer_priority(name, arguments or {})
+        priority = _consumer_priority(name, table(arguments) or {})
         flags = AUTO_ACK * bool(auto_ack) | EXCLUSIVE * bool(exclusive) | NO_LOCAL * bool(no_local)
         source, core = self._admin.queue(name), self.core
         with self._registry:  # a delivery waits until its consumer is known: consume-ok comes first
@@ -166,7 +164,7 @@ class Receiving(Sending):
         _ = self.core
         with self._consumers_changed:
             self._stopping = False
-            self._consumers_changed.wait_for(lambda: self._stopping or not self._subscriptions or not self.is_open)
+            self._consumers_changed.wait_for(lambda: self._stopping or not self._subscriptions or not self._open)
         if self._error is not None:
             self.check_open()
 
@@ -200,12 +198,27 @@ class Receiving(Sending):
         It ends when its consumer or the channel does; what it was handed and has not passed on goes back.
         """
         waiting: standard_queue.SimpleQueue[Any] = standard_queue.SimpleQueue()
-        library.deadline(inactivity_timeout)
-        tag = self._consume(
-            queue, lambda _channel, *delivery: waiting.put(delivery), auto_ack=auto_ack, exclusive=exclusive,
-            consumer_tag=None, arguments=arguments, no_local=no_local, on_end=lambda: waiting.put(None),
+        deadline(inactivity_timeout)
+        tag = self.consume_until(
+            queue, lambda _channel, *delivery: waiting.put(delivery), lambda: waiting.put(None), auto_ack=auto_ack,
+            exclusive=exclusive, arguments=arguments, no_local=no_local,
         )  # fmt: skip
         return self._deliveries(tag, waiting, inactivity_timeout)
+
+    @synchronous
+    def consume_until(
+        self,
+        /,
+        queue: str,
+        callback: Callable[..., object],
+        on_end: Callable[[], None],
+        **options: Any,  # noqa: ANN401
+    ) -> str:
+        """A consumer that says when it ends, for whoever iterates."""
+        given: dict[str, Any] = {
+            "auto_ack": False, "exclusive": False, "consumer_tag": None, "arguments": None, "no_local": False,
+        }  # fmt: skip
+        return self._consume(queue, callback, on_end=on_end, **(given | options))
 
     def _deliveries(self, tag: str, waiting: standard_queue.SimpleQueue[Any], pause: float | None) -> Iterator[Any]:
         try:
@@ -218,11 +231,10 @@ class Receiving(Sending):
                     return
                 yield delivery
         finally:
-            if self.is_open:
+            if self._open:
                 self.basic_cancel(tag)
                 while (left := waiting.get()) is not None:
-                    if not left[0].settled:
-                        left[0].nack()
+                    left[0].give_back()
 
     # ---- acknowledging ----
 
@@ -303,6 +315,9 @@ class Receiving(Sending):
             NotImplementedByBroker: a ``prefetch_size`` was given; closes the connection.
         """
         count = _prefetch(prefetch_count)
+        if not isinstance(prefetch_size, int):
+            msg = f"prefetch_size={prefetch_size!r}: an integer is needed"
+            raise TypeError(msg)
         if prefetch_size:
             text = f"NOT_IMPLEMENTED - prefetch_size!=0 ({prefetch_size})"
             raise exceptions.NotImplementedByBroker(540, text)

@@ -8,12 +8,11 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
-from shmbroker._core import library
 from shmbroker.administration import clean_name
 from shmbroker.channel.confirms import Confirms
 from shmbroker.channel.declaring import Declaring
 from shmbroker.channel.deliveries import NO_ROUTE, Return
-from shmbroker.channel.state import never_known, refused, synchronous
+from shmbroker.channel.state import callable_of, deadline, never_known, refused, synchronous
 from shmbroker.channel.transaction import Transaction
 from shmbroker.properties import BasicProperties
 from shmbroker.publishing import PLAIN, Content
@@ -107,7 +106,7 @@ class Sending(Declaring):
         if properties is not None and not isinstance(properties, BasicProperties):
             msg = f"properties={properties!r}: BasicProperties are needed"
             raise TypeError(msg)
-        until = library.deadline(timeout)
+        until = deadline(timeout)
         if not self._may_go_on():
             if future is not None and self._error is not None:
                 future.set_exception(self._error)
@@ -160,7 +159,7 @@ class Sending(Declaring):
 
         ``method`` has ``reply_code``, ``reply_text``, ``exchange`` and ``routing_key``.
         """
-        self._return_callbacks.append(callback)
+        self._return_callbacks.append(callable_of(callback, "callback"))
 
     @synchronous
     def confirm_delivery(self) -> None:
@@ -170,7 +169,8 @@ class Sending(Declaring):
             PreconditionFailed: the channel is transactional.
         """
         if self._transaction is not None:
-            raise refused("cannot switch from tx to confirm mode")
+            text = "cannot switch from tx to confirm mode"
+            raise refused(text)
         if self._confirms is None:
             self._confirms = Confirms()
             self._publish_known = never_known
@@ -182,6 +182,7 @@ class Sending(Declaring):
             Timeout: it was not in time.
             PreconditionFailed: :meth:`confirm_delivery` was not called.
         """
+        deadline(timeout)
         self.check_open()
         if self._confirms is None:
             error = refused("the channel is not in confirm mode")
@@ -202,7 +203,8 @@ class Sending(Declaring):
             PreconditionFailed: the channel is in confirm mode.
         """
         if self._confirms is not None:
-            raise refused("cannot switch from confirm to tx mode")
+            text = "cannot switch from confirm to tx mode"
+            raise refused(text)
         if self._transaction is None:
             self._transaction = Transaction()
             self._publish_known = never_known
@@ -216,7 +218,7 @@ class Sending(Declaring):
             queue.Full: a queue had no room in time: nothing was done, and it can be tried again.
         """
         transaction = self._in_transaction()
-        returned = transaction.commit(self.connection.publishing, self._core, library.deadline(timeout))
+        returned = transaction.commit(self.connection.publishing, self._core, deadline(timeout))
         for publish in returned:
             self._give_back(publish.exchange, publish.routing_key, publish.body, publish.content.given, None)
 
@@ -227,5 +229,6 @@ class Sending(Declaring):
 
     def _in_transaction(self) -> Transaction:
         if self._transaction is None:
-            raise refused("channel is not transactional")
+            text = "channel is not transactional"
+            raise refused(text)
         return self._transaction

@@ -12,7 +12,6 @@ from shmbroker import exceptions
 from shmbroker._core import library
 from shmbroker._core.channel import CoreChannel
 from shmbroker.channel.deliveries import Delivery, Subscription
-from shmbroker.channel.dispatch import Dispatcher
 from shmbroker.message import FRESH, OPEN, MessageBatch
 from shmbroker.properties import NO_PROPERTIES
 
@@ -39,6 +38,7 @@ def synchronous(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[
         self.check_open()
         with self._turn:
             self.check_open()
+            self.connection.check_open()
             try:
                 return method(self, *args, **kwargs)
             except (exceptions.ChannelClosedByBroker, exceptions.ConnectionClosedByBroker) as error:
@@ -52,15 +52,33 @@ class ChannelState:
     """The state of a channel, and the work that is to be done for it."""
 
     __slots__ = (
-        "__weakref__", "_cancel_callbacks", "_confirms", "_consumers_changed", "_core", "_dispatcher", "_error",
-        "_events", "_publish_known", "_registry", "_reported", "_stopping", "_subscriptions", "_transaction", "_turn", "connection",
-        "core_connection", "is_open", "number", "settle", "taker",
+        "__weakref__",
+        "_cancel_callbacks",
+        "_confirms",
+        "_consumers_changed",
+        "_core",
+        "_dispatcher",
+        "_error",
+        "_events",
+        "_open",
+        "_publish_known",
+        "_registry",
+        "_reported",
+        "_stopping",
+        "_subscriptions",
+        "_transaction",
+        "_turn",
+        "connection",
+        "core_connection",
+        "number",
+        "settle",
+        "taker",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection, self.number = connection, number
         self.core_connection: CoreConnection = connection.core
-        self.is_open = True
+        self._open = True
         self._turn = threading.RLock()
         self._core: CoreChannel | None = None
         self._error: exceptions.BrokerError | None = None
@@ -83,18 +101,29 @@ class ChannelState:
                     self._registry = threading.RLock()
                     self._consumers_changed = threading.Condition()
                     self._stopping = False
-                    self._dispatcher = Dispatcher(self.connection.executor_of_callbacks, self)
+                    self._dispatcher = self.connection.make_dispatcher(self)
                     core = CoreChannel(self.core_connection, self.number)
                     self.taker = library.Taker(core.address, library.OF_CHANNEL, Delivery, MessageBatch)
                     self.settle = core.settle
                     self._core = core
         return self._core
 
+    @property
+    def dispatcher(self) -> Any:  # noqa: ANN401 - of threads, or of an event loop
+        """Who calls its callbacks."""
+        _ = self.core
+        return self._dispatcher
+
     # ---- open, closed, failed ----
+
+    @property
+    def is_open(self) -> bool:
+        """Can it be used?"""
+        return self._open and self.connection.is_open
 
     def check_open(self) -> None:
         """Raises what closed the channel, if it is closed."""
-        if not self.is_open:
+        if not self._open:
             raise self._closed_error()
 
     def _closed_error(self) -> exceptions.BrokerError:
@@ -114,7 +143,7 @@ class ChannelState:
             reported: the caller is being told now; otherwise the next method that is answered tells it, and what is
                 not answered is ignored until then, as by a broker that has closed a channel.
         """
-        if self.is_open:
+        if self._open:
             self._reported = reported
             self._end(error)
         if isinstance(error, exceptions.ConnectionClosedByBroker):
@@ -122,23 +151,24 @@ class ChannelState:
 
     def _may_go_on(self) -> bool:
         """For what is not answered: ``False``: the channel has failed, and the application does not know yet."""
-        if not self.is_open and self._error is not None and not self._reported:
+        if not self._open and self._error is not None and not self._reported:
             return False
         self.check_open()
         return True
 
-    def close(self, reply_code: int = 0, reply_text: str = "") -> None:  # noqa: ARG002 - as pika has it
+    def close(self, reply_code: int = 0, reply_text: str = "") -> None:
         """Closes the channel: its consumers end, and what is unacknowledged goes back to its place.
 
         Ends every wait of other threads on it. A transaction that is not committed is rolled back. Safe to call again.
         """
-        self._end(None)
+        self._end(exceptions.ChannelClosed(reply_code, reply_text) if reply_code or reply_text else None)
 
     def _end(self, error: exceptions.BrokerError | None) -> None:
         with self.connection.lock:
-            if not self.is_open:
+            if not self._open:
                 return
-            self._error, self.is_open = error, False
+            self._error, self._open = error, False
+            self._reported = self._reported or isinstance(error, exceptions.ChannelClosed)
             self._publish_known = never_known
         if self._core is not None:
             self._core.close()
@@ -164,7 +194,7 @@ class ChannelState:
         if delivery is not None:
             self._deliver(delivery)
             return True
-        if not self.is_open:
+        if not self._open:
             return False
         if self.taker.status != library.EMPTY:
             self.core.failed(self.taker.status)
@@ -198,11 +228,11 @@ class ChannelState:
 
     def rest(self) -> bool:
         """Asks to be woken by the IO thread; ``False``: something is there already."""
-        return not self.is_open or (not self._events and not self.core.arm())
+        return not self._open or (not self._events and not self.core.arm())
 
     def wake(self) -> None:
         """Something is there for the callbacks."""
-        if self.is_open and self._core is not None:
+        if self._open and self._core is not None:
             self._dispatcher.wake()
 
     def _happened(self, event: Callable[[], None]) -> None:
@@ -212,7 +242,7 @@ class ChannelState:
 
     def add_on_cancel_callback(self, callback: Callable[[str], object]) -> None:
         """``callback(consumer_tag)`` for a consumer whose queue was deleted."""
-        self._cancel_callbacks.append(callback)
+        self._cancel_callbacks.append(callable_of(callback, "callback"))
 
     def _consumer_ended(self) -> None:
         with self._consumers_changed:
@@ -239,7 +269,7 @@ class ChannelState:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Channel {self.number} of {self.connection!r}, {'open' if self.is_open else 'closed'}>"
+        return f"<Channel {self.number} of {self.connection!r}, {'open' if self._open else 'closed'}>"
 
 
 def never_known(_exchange: str, _routing_key: str, _body: object) -> int:
@@ -253,8 +283,29 @@ def refused(text: str) -> exceptions.PreconditionFailed:
 
 
 def table(arguments: object) -> Any:  # noqa: ANN401
-    """Arguments as they were given, if they are a dict or nothing."""
-    if arguments is None or isinstance(arguments, dict):
+    """Arguments as they were given, if they are a dict of names, or nothing."""
+    if arguments is None or (isinstance(arguments, dict) and all(isinstance(name, str) for name in arguments)):
         return arguments
-    msg = f"arguments={arguments!r}: a dict is needed"
+    msg = f"arguments={arguments!r}: a dict with names is needed"
+    raise TypeError(msg)
+
+
+def deadline(timeout: float | None) -> int:
+    """When a timeout ends.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is negative.
+    """
+    if timeout is not None and (not isinstance(timeout, (int, float)) or isinstance(timeout, bool)):
+        msg = f"timeout={timeout!r}: seconds, or None to wait for ever, are needed"
+        raise TypeError(msg)
+    return library.deadline(timeout)
+
+
+def callable_of(callback: object, what: str) -> Any:  # noqa: ANN401
+    """A callback as it was given, if it is one."""
+    if callable(callback):
+        return callback
+    msg = f"{what}={callback!r}: a callable is needed"
     raise TypeError(msg)

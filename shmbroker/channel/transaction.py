@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from shmbroker import exceptions
-from shmbroker._core.commit import Publication, Settlement, commit
+from shmbroker._core.commit import Settlement, commit_waiting
 
 if TYPE_CHECKING:
     from shmbroker._core.channel import CoreChannel
@@ -70,14 +70,15 @@ class Transaction:
                     (one, publishing.targets(one.exchange, one.routing_key, one.content)) for one in self._publishes
                 ]
                 publications = [
-                    Publication(
-                        one.body, len(one.body), one.content.put_options(one.exchange, one.routing_key), targets
-                    )
+                    publication
                     for one, targets in routed
                     if targets
+                    for publication in publishing.publications(
+                        one.exchange, one.routing_key, one.body, one.content, targets
+                    )
                 ]
                 try:
-                    commit(publishing.core, publications, settlements, until)
+                    commit_waiting(publishing.core, publications, settlements, until)
                 except exceptions.NotFound:
                     publishing.forget_routes()  # a queue was deleted meanwhile
                 else:

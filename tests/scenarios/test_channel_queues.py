@@ -111,7 +111,7 @@ def test_b15_every_name_is_another(channel: shmbroker.Channel) -> None:
     """No name is given twice; '' is the last one declared, also by its name, but not for a passive declaration."""
     names = [channel.queue_declare().queue for _ in range(50)]
     assert len(set(names)) == 50
-    publish(channel, names[-1], "last")
+    publish(channel, names[-1], ["last"])
     assert content(channel, "") == ["last"]
     channel.queue_declare("named")
     publish(channel, "named", "AB")
@@ -163,6 +163,7 @@ def test_b18_an_exclusive_queue_is_its_connections(
 ) -> None:
     """Whatever another connection does with it is refused with 405; the queue is untouched."""
     channel.queue_declare("mine", exclusive=True)
+    channel.queue_bind("mine", "amq.fanout")
     publish(channel, "mine", "A")
     stranger = other.channel()
     with refused(ResourceLocked, LOCKED):
@@ -302,6 +303,24 @@ def test_b22_a_full_queue_is_not_deleted_if_empty(connection: shmbroker.Connecti
     assert second.queue_delete("q", if_empty=True) == 0
     assert not exists(connection, queue="q")
     assert second.is_open
+
+
+@pytest.mark.parametrize("arguments", [None, {"x-max-length": 2}, {"x-ring-size": 2}])
+def test_b22_a_refused_delete_changes_nothing(
+    connection: shmbroker.Connection, arguments: dict[str, object] | None
+) -> None:
+    """After a delete that was refused the queue counts what it has, bounded or not."""
+    channel = connection.channel()
+    channel.queue_declare("q", arguments=arguments)
+    publish(channel, "q", "AB")
+    with refused(PreconditionFailed):
+        channel.queue_delete("q", if_empty=True)
+    assert len(connection.queue("q", passive=True)) == 2
+    with connection.channel() as again:
+        assert count(again, "q") == 2
+        first, second = taken(again, "q", 2)
+        assert (first.message_count, second.message_count) == (1, 0)
+        assert content(again, "q") == []
 
 
 def test_b22_what_was_unacked_in_a_deleted_queue_can_be_settled(channel: shmbroker.Channel) -> None:
