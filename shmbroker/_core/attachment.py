@@ -132,7 +132,15 @@ class Attachment:
                 name = ffi.string(facts.name).decode(errors="replace")
                 created = facts.created_ns / library.NANOSECONDS
                 found.append(
-                    statistics.ConnectionInfo(number, name, facts.pid, created, facts.consumers, facts.holding)
+                    statistics.ConnectionInfo(
+                        id=number,
+                        name=name,
+                        pid=facts.pid,
+                        created_at=created,
+                        consumers=facts.consumers,
+                        holding=facts.holding,
+                        channels=facts.channels,
+                    )
                 )
         return found
 
