@@ -11,8 +11,13 @@ b'hello'
 >>> shmbroker.Broker("doctest-tour").stop(purge=True)
 """
 
+from typing import Any
+
+from shmbroker.administration import DeclareOk
 from shmbroker.broker import Broker, connect
 from shmbroker.broker import names as brokers
+from shmbroker.channel import Channel
+from shmbroker.channel.deliveries import Delivery, Return
 from shmbroker.connection import Connection
 from shmbroker.consumer import Consumer
 from shmbroker.exceptions import (
@@ -64,6 +69,7 @@ __all__ = [
     "BrokerError",
     "BrokerNotFound",
     "BrokerStatistics",
+    "Channel",
     "ChannelClosed",
     "ChannelClosedByBroker",
     "ChannelInfo",
@@ -75,6 +81,8 @@ __all__ = [
     "ConsumerInfo",
     "ConsumerStatistics",
     "CorruptSegment",
+    "DeclareOk",
+    "Delivery",
     "ExchangeInfo",
     "ForkedConnectionError",
     "LayoutMismatch",
@@ -92,9 +100,20 @@ __all__ = [
     "QueueSettings",
     "QueueStatistics",
     "ResourceLocked",
+    "Return",
     "Timeout",
     "UnroutableError",
     "WorkerPool",
     "brokers",
     "connect",
 ]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    """``shmbroker.aio`` is imported when it is first used: asyncio takes longer to import than all the rest."""
+    if name == "aio":
+        import importlib  # noqa: PLC0415
+
+        return importlib.import_module("shmbroker.aio")
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from shmbroker.channel.dispatch import Work
+    from shmbroker.channel.state import ChannelState
     from shmbroker.settings import QueueSettings
     from shmbroker.statistics import (
         BindingInfo,
@@ -105,7 +106,7 @@ class Connection:
             self._core.count_channels(len(self._channels))
             return opened
 
-    def channel_closed(self, channel: Channel) -> None:
+    def channel_closed(self, channel: ChannelState) -> None:
         """A channel was closed: its number is free."""
         with self.lock:
             if self._channels.get(channel.number) is channel:

@@ -195,7 +195,15 @@ class Publishing:
                 found.append(Publication(body, (queue,), limited))
         return found
 
-    def publish(self, exchange: str, routing_key: str, body: Any, size: int, content: Content, until: int) -> int:  # noqa: ANN401
+    def publish(  # noqa: PLR0917 - what a message consists of
+        self,
+        exchange: str,
+        routing_key: str,
+        body: Any,  # noqa: ANN401
+        size: int,
+        content: Content,
+        until: int,
+    ) -> int:
         """Publishes a message; returns how many queues got it.
 
         Raises:

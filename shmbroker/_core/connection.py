@@ -59,7 +59,6 @@ class CoreConnection:
         self._calls_lock = threading.RLock()  # a view may end, by the garbage collector, while we hold it
         self._io: threading.Thread | None = None
         self.on_stopping: Callable[[], None] = lambda: None
-        self.on_ready: Callable[[int], None] = lambda _: None
         self.on_housekeeper_missing: Callable[[], None] = lambda: None
         self.on_ready: Callable[[int], None] = lambda _: None  # a channel is to be handed over: what it was opened with
         try:
@@ -141,9 +140,6 @@ class CoreConnection:
                 status = int(slow.sb_connection_run_io(self.handle))
                 if status == library.NO_HOUSEKEEPER:
                     self.on_housekeeper_missing()
-                elif status == library.READY:
-                    while number := slow.sb_next_ready(self.handle):
-                        self.on_ready(int(number))
                 elif status == library.STOPPING:
                     self.on_stopping()
                     return

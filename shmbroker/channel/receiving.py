@@ -73,7 +73,7 @@ class Receiving(Sending):
         return cast("Delivery", found)
 
     @synchronous
-    def basic_consume(
+    def basic_consume(  # noqa: PLR0917 - names and order are pika's
         self,
         queue: str,
         on_message_callback: Callable[..., object],
@@ -208,6 +208,7 @@ class Receiving(Sending):
     @synchronous
     def consume_until(
         self,
+        /,
         queue: str,
         callback: Callable[..., object],
         on_end: Callable[[], None],
