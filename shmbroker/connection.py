@@ -338,7 +338,7 @@ class Connection:
 
     def doctor(self) -> list[str]:
         """Walks every structure of the broker; what is wrong, in words. Empty = healthy. For a broker at rest."""
-        return self._core.doctor()
+        return self._core.doctor() or self.administration.exchanges.problems(self._core)
 
     @property
     def is_open(self) -> bool:
