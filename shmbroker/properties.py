@@ -120,7 +120,8 @@ def decode(payload: bytes) -> BasicProperties:
     wire = commands.Basic.Properties()
     flags = int.from_bytes(payload[:2], "big")
     wire.unmarshal(flags, payload[2:])
-    return BasicProperties(**{name: getattr(wire, _WIRE.get(name, name)) for name in NAMES})
+    present = (name for place, name in enumerate(NAMES) if flags & 1 << 15 - place)  # pamqp has values for others, too
+    return BasicProperties(**{name: getattr(wire, _WIRE.get(name, name)) for name in present})
 
 
 _WIRE = {"type": "message_type"}
