@@ -15,7 +15,7 @@ from shmbroker._core import queue as core_queue
 from shmbroker._core.connection import CoreConnection
 from shmbroker.administration import Administration, locked
 from shmbroker.channel import Channel
-from shmbroker.channel.dispatch import Executor
+from shmbroker.channel.dispatch import Dispatcher, Executor
 from shmbroker.consumer import Consumer
 from shmbroker.numbers import Numbers
 from shmbroker.publishing import Publishing
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
+    from shmbroker.channel.dispatch import Work
     from shmbroker.settings import QueueSettings
     from shmbroker.statistics import ConnectionInfo, ConsumerInfo, QueueStatistics
 
@@ -54,7 +55,8 @@ class Connection:
         self.broker_full_name = segments.full_name_of(path)
         self.executor, self.channel_max, self.on_callback_error = executor, channel_max, on_callback_error
         self.operation_timeout = operation_timeout
-        self.executor_of_callbacks = Executor(executor, on_callback_error)
+        self.callbacks = Executor(executor, on_callback_error)
+        self.make_dispatcher: Callable[[Work], Any] = lambda work: Dispatcher(self.callbacks, work)
         self._channels: dict[int, Channel] = {}
         self._numbers = Numbers(channel_max)
         self._routed: dict[str, core_queue.CoreQueue] = {}
@@ -349,7 +351,7 @@ class Connection:
         for channel in channels:
             channel.close()
         self._core.close()
-        self.executor_of_callbacks.close()
+        self.callbacks.close()
         self._queues.clear()
         self._kept.clear()
         self._routed.clear()

@@ -170,6 +170,12 @@ class Consumer:
         if self._core.arm():
             os.eventfd_write(self._descriptor, 1)
 
+    def rearm(self) -> None:
+        """Resets :meth:`fileno` after it was readable; looking at what is there is the caller's business then."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._descriptor)
+        self._core.arm()
+
     def cancel(self) -> None:
         """Ends the consumer.
 

@@ -87,9 +87,9 @@ def _headers(name: str, value: object) -> bytes:
         raise TypeError(msg)
     try:
         return tables.encode_as_given(value)
-    except TypeError as error:
-        msg = f"properties cannot be encoded: {error}"
-        raise TypeError(msg) from error
+    except (TypeError, ValueError) as error:
+        msg = f"properties cannot be encoded: header {error}"
+        raise type(error)(msg) from error
 
 
 def _time(name: str, value: object) -> bytes:

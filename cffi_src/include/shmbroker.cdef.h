@@ -44,6 +44,7 @@ typedef struct sb_connection sb_connection;
 typedef struct sb_queue sb_queue;
 typedef struct sb_consumer sb_consumer;
 typedef struct sb_channel sb_channel;
+typedef struct sb_watch sb_watch;
 
 /* What a get writes in front of exchange, key, properties and body. 64 bytes. */
 typedef struct {
@@ -338,6 +339,14 @@ bool sb_channel_arm(sb_channel *ch);
 /* The `user` of the next channel that is to be handed over, 0 = none. sb_connection_run_io returns SB_READY when there is one,
    and SB_GROW when there is no room for what a channel is to pull. */
 uint64_t sb_next_ready(sb_connection *c);
+
+/* ---- watches: waiting without a thread ----
+   The descriptor is written when a message, or room, may be there. After arming one tries once more before one waits. */
+sb_watch *sb_watch_open(sb_queue *q, bool room, int event_fd, sb_status *status);
+sb_status sb_watch_arm(sb_watch *w, uint64_t bytes);
+void sb_watch_disarm(sb_watch *w);
+void sb_watch_close(sb_watch *w);
+void sb_free_watch(sb_watch *w);
 
 /* ---- housekeeper ---- */
 sb_status sb_housekeeper_begin(sb_connection *c);

@@ -222,11 +222,7 @@ sb_status sb_disconnect(sb_connection *c) {
   sb_lock(&c->lock);
   if (!sb_closed(c)) {
     for (sb_target *t; (t = sb_target_after(c, NULL)) != NULL;) {
-      if (t->is_channel) {
-        sb_channel_close_all((sb_channel *)(void *)t);
-      } else {
-        sb_api_cancel((sb_consumer *)(void *)t, true);
-      }
+      t->kind->end(t);
     }
     SB_STORE(&c->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
     return_all(c);

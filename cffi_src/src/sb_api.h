@@ -51,9 +51,6 @@ void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_
 void sb_api_ring_housekeeper(sb_connection *c, const sb_message_shm *m);
 /* Writes the record of a taken message; returns its length. */
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer);
-/* Lock held. The parts of a get. */
-sb_status sb_api_take(sb_queue *q, sb_taken *t);
-int64_t sb_api_hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer);
 /* Does the message header fit its slot, and a caller's buffer? */
 bool sb_api_plausible(sb_broker *b, const sb_taken *t);
 /* A released or removed message: enforce limits, wake who waits. */

@@ -25,6 +25,12 @@ static void leave(sb_channel *ch) { sb_api_leave(connection_of(ch)); }
 
 /* ---- channels come and go ---- */
 
+static sb_channel *channel_of(sb_target *t) { return (sb_channel *)(void *)t; /* its first member */ }
+static bool turn(sb_target *t) { return sb_channel_turn(channel_of(t)); }
+static bool wants_work(sb_target *t) { return sb_channel_wants_work(channel_of(t)); }
+static void end(sb_target *t) { sb_channel_close_all(channel_of(t)); }
+static const sb_target_kind CHANNELS = {.turn = turn, .wants_work = wants_work, .end = end, .is_channel = true};
+
 sb_channel *sb_channel_open(sb_connection *c, uint64_t user, sb_status *status) {
   sb_channel *ch = calloc(1, sizeof *ch);
   *status = ch == NULL ? SB_SYSTEM : sb_api_enter(c);
@@ -32,7 +38,7 @@ sb_channel *sb_channel_open(sb_connection *c, uint64_t user, sb_status *status) 
     free(ch);
     return NULL;
   }
-  *ch = (sb_channel){.target = {.c = c, .is_channel = true}, .user = user};
+  *ch = (sb_channel){.target = {.c = c, .kind = &CHANNELS}, .user = user};
   (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
   sb_target_add(&ch->target);
   sb_api_leave(c);
@@ -189,12 +195,23 @@ sb_status sb_connection_limit(sb_connection *c, uint32_t prefetch) {
 
 /* ---- deliveries ---- */
 
-/* A long body: its tag, or the view of one that is settled, where a short body would be. */
-static int64_t add_tag(char *buffer, int64_t length, uint64_t tag) {
-  if (((const sb_record *)(const void *)buffer)->body_address != 0) {
+/* A long body that is settled is read through a view. */
+static sb_status view_of(sb_connection *c, const sb_taken *t, bool auto_ack, uint64_t *tag) {
+  *tag = t->token;
+  return auto_ack && t->message->body_length > SB_INLINE_BODY ? sb_view_take(c, t, tag) : SB_OK;
+}
+
+/* With a long body: its tag, or the view of one that is settled, where a short body would be. */
+static int64_t hand_over(sb_queue *q, const sb_taken *t, uint64_t delivery_tag, uint32_t subscription, bool auto_ack,
+                         uint64_t tag, char *buffer) {
+  int64_t length = sb_api_record(q, t, delivery_tag, subscription, buffer);
+  sb_record *record = (sb_record *)(void *)buffer;
+  if (record->body_address != 0) {
     memcpy(buffer + length, &tag, sizeof tag);
     length += (int64_t)sizeof tag;
   }
+  record->settled = auto_ack;
+  if (auto_ack) (void)sb_queue_settle(q, t->token, SB_COUNT_ACKED);
   return length;
 }
 
@@ -202,29 +219,21 @@ static int64_t add_tag(char *buffer, int64_t length, uint64_t tag) {
 static int64_t give(sb_channel *ch, char *buffer) {
   sb_connection *c = connection_of(ch);
   sb_held *h = sb_deliveries_at(&ch->deliveries, ch->deliveries.row.first);
-  sb_member *m = h->of;
-  uint64_t token = h->token, tag = token;
-  bool auto_ack = m->auto_ack;
+  bool auto_ack = h->of->auto_ack;
+  uint32_t number = h->of->number;
   sb_queue *q = h->q;
+  uint64_t tag;
   sb_leaf_ref leaf;
   sb_taken t;
-  if (!sb_queue_held(c, token, &t, &leaf) || !sb_api_plausible(c->b, &t)) {
+  if (!sb_queue_held(c, h->token, &t, &leaf) || !sb_api_plausible(c->b, &t)) {
     sb_channel_drop(ch, h);
     return -(int64_t)SB_CORRUPT;
   }
-  if (auto_ack && t.message->body_length > SB_INLINE_BODY) { /* what is settled is read through a view */
-    sb_status status = sb_view_take(c, &t, &tag);
-    if (status != SB_OK) {
-      return -(int64_t)status; /* it stays the next one */
-    }
+  sb_status status = view_of(c, &t, auto_ack, &tag);
+  if (status != SB_OK) {
+    return -(int64_t)status; /* it stays the next one */
   }
-  uint32_t number = m->number;
-  int64_t length = sb_api_record(q, &t, sb_channel_give(ch), number, buffer);
-  if (auto_ack) {
-    ((sb_record *)(void *)buffer)->settled = 1;
-    (void)sb_queue_settle(q, token, SB_COUNT_ACKED);
-  }
-  return add_tag(buffer, length, tag);
+  return hand_over(q, &t, sb_channel_give(ch), number, auto_ack, tag, buffer);
 }
 
 int64_t sb_channel_next(sb_channel *ch, char *buffer) {
@@ -240,30 +249,38 @@ int64_t sb_channel_next(sb_channel *ch, char *buffer) {
 }
 
 /* Lock held. What a get took has a delivery tag of the channel. */
-static int64_t got(sb_channel *ch, sb_queue *q, sb_taken *t, char *buffer, bool auto_ack) {
-  if (!auto_ack && !sb_deliveries_reserve(&ch->deliveries)) {
+static int64_t got(sb_channel *ch, sb_queue *q, const sb_taken *t, char *buffer, bool auto_ack) {
+  sb_connection *c = connection_of(ch);
+  uint64_t tag;
+  if (!sb_api_plausible(c->b, t)) {
+    return -(int64_t)SB_CORRUPT;
+  }
+  sb_status status = auto_ack || sb_deliveries_reserve(&ch->deliveries) ? SB_OK : SB_SYSTEM;
+  if (status == SB_OK) status = view_of(c, t, auto_ack, &tag);
+  if (status != SB_OK) {
     (void)sb_subscription_return(q, t->token, SB_RELEASE_CLEAN);
-    return -(int64_t)SB_SYSTEM;
+    return -(int64_t)status;
   }
-  int64_t length = sb_api_hand_over(q, t, auto_ack, buffer);
-  if (length < 0) {
-    return length;
-  }
-  sb_record *record = (sb_record *)(void *)buffer;
-  uint64_t tag = record->tag;
-  record->tag = auto_ack ? ++ch->deliveries.last_tag : sb_deliveries_got(&ch->deliveries, t->token, q);
-  record->subscription = SB_BY_GET;
-  record->settled = auto_ack;
-  return add_tag(buffer, length, tag);
+  uint64_t delivery_tag = auto_ack ? ++ch->deliveries.last_tag : sb_deliveries_got(&ch->deliveries, t->token, q);
+  int64_t length = hand_over(q, t, delivery_tag, SB_BY_GET, auto_ack, tag, buffer);
+  sb_subscription_took(c, q, t);
+  sb_lifetime_used(q->shm);
+  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) sb_consumer_work_arrived(q); /* I41, as in sb_get */
+  return length;
 }
 
 int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack) {
   sb_taken t;
+  uint64_t token;
   sb_status status = enter(ch);
   if (status != SB_OK) {
     return -(int64_t)status;
   }
-  status = sb_api_take(q, &t);
+  status = sb_holding_take(q->c, &token);
+  if (status == SB_OK) {
+    status = sb_queue_acquire(q, token, &t);
+    if (status != SB_OK) sb_holding_give(q->c, token);
+  }
   int64_t length = status == SB_OK ? got(ch, q, &t, buffer, auto_ack) : -(int64_t)status;
   leave(ch);
   return length;

@@ -28,6 +28,14 @@ static sb_status subscribe(sb_consumer *k, sb_queue **queues, uint32_t count) {
   return SB_OK;
 }
 
+static sb_consumer *consumer_of(sb_target *t) { return (sb_consumer *)(void *)t; /* its first member */ }
+static bool turn(sb_target *t) { return sb_consumer_turn(consumer_of(t)); }
+static bool wants_work(sb_target *t) { return sb_consumer_wants_work(consumer_of(t)); }
+static void signal_one(sb_target *t) { sb_consumer_signal(consumer_of(t)); }
+static void end(sb_target *t) { sb_api_cancel(consumer_of(t), true); }
+static const sb_target_kind CONSUMERS = {
+    .turn = turn, .wants_work = wants_work, .signal = signal_one, .end = end, .is_consumer = true};
+
 sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
                         uint32_t ack_batch, uint64_t ack_interval_ns, sb_status *status) {
   sb_consumer *k = calloc(1, sizeof *k);
@@ -43,6 +51,7 @@ sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uin
     return NULL;
   }
   k->c = k->target.c = c;
+  k->target.kind = &CONSUMERS;
   (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
   k->prefetch = prefetch;
   k->ack_batch = ack_batch < prefetch ? ack_batch : prefetch;

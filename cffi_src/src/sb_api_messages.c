@@ -245,12 +245,13 @@ SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) 
   return length;
 }
 
-SB_HOT sb_status take_one(sb_queue *q, sb_taken *t) {
+SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
   uint64_t token;
+  sb_taken t;
   sb_lifetime_used(q->shm);
   sb_status status = sb_holding_take(q->c, &token);
   if (status == SB_OK) {
-    status = sb_queue_acquire(q, token, t);
+    status = sb_queue_acquire(q, token, &t);
     if (status != SB_OK) {
       sb_holding_give(q->c, token);
     }
@@ -258,18 +259,7 @@ SB_HOT sb_status take_one(sb_queue *q, sb_taken *t) {
   if (status == SB_OK && SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
     sb_consumer_work_arrived(q); /* more came back; while we searched, others may have seen no bit (I41) */
   }
-  return status;
-}
-
-SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
-  sb_taken t;
-  sb_status status = take_one(q, &t);
   return status == SB_OK ? hand_over(q, &t, auto_ack, buffer) : -(int64_t)status;
-}
-
-sb_status sb_api_take(sb_queue *q, sb_taken *t) { return take_one(q, t); }
-int64_t sb_api_hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) {
-  return hand_over(q, t, auto_ack, buffer);
 }
 
 int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack) {

@@ -79,7 +79,7 @@ sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
 
 static bool consumed(const sb_connection *c, const sb_queue *q) {
   for (const sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
-    const sb_consumer *k = t->is_channel ? NULL : (const sb_consumer *)(const void *)t; /* channels: see `busy` */
+    const sb_consumer *k = t->kind->is_consumer ? (const sb_consumer *)(const void *)t : NULL; /* others: see `busy` */
     for (uint32_t i = 0; k != NULL && i < k->subscription_count; i++) {
       if (k->subscriptions[i].q == q) return true;
     }

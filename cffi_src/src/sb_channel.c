@@ -63,7 +63,7 @@ static bool channel_enough(const sb_channel *ch) {
 }
 static bool an_empty_row_waits(sb_connection *c) {
   for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
-    if (t->is_channel && channel_of(t)->member_count > 0 && channel_of(t)->deliveries.row.count == 0) return true;
+    if (t->kind->is_channel && channel_of(t)->member_count > 0 && channel_of(t)->deliveries.row.count == 0) return true;
   }
   return false;
 }
@@ -115,7 +115,7 @@ static void block_channel(sb_channel *ch) {
 static void block_connection(sb_connection *c) {
   c->limited = true;
   for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
-    for (uint32_t i = 0; t->is_channel && i < channel_of(t)->room; i++) {
+    for (uint32_t i = 0; t->kind->is_channel && i < channel_of(t)->room; i++) {
       if (channel_of(t)->members[i] != NULL) unwant(channel_of(t)->members[i]);
     }
   }
@@ -280,10 +280,10 @@ static void want_all(sb_channel *ch) {
 static void unlimit(sb_connection *c) {
   c->limited = false;
   for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
-    if (t->is_channel) want_all(channel_of(t));
+    if (t->kind->is_channel) want_all(channel_of(t));
   }
   for (sb_target *t = sb_target_after(c, NULL); t != NULL && !c->limited; t = sb_target_after(c, t)) {
-    if (t->is_channel) pull_all(channel_of(t));
+    if (t->kind->is_channel) pull_all(channel_of(t));
   }
 }
 

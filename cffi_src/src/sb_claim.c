@@ -23,7 +23,7 @@ static bool is_registered(sb_broker *b, uint64_t claim, uint64_t *word) {
   if (n == NULL || SB_LOAD(&n->registration, SB_ACQUIRE) != registration) {
     return false;
   }
-  *word = SB_LOAD(&n->word, SB_SEQ_CST); /* P13 */
+  *word = SB_LOAD(&n->word, SB_SEQ_CST); /* P16 */
   return SB_LOAD(&n->registration, SB_ACQUIRE) == registration && sb_node_state(*word) != SB_NODE_REMOVED;
 }
 
@@ -47,7 +47,7 @@ static bool has_ordinary_consumer(sb_connection *c, uint32_t queue) {
          (node = sb_nodes_next(c, &list, SB_STATE_ALL, &position)) != 0) {
     const sb_node_shm *n = sb_slot_at(c->b, node);
     uint32_t flags = SB_LOAD(&n->flags, SB_RELAXED);
-    uint64_t word = SB_LOAD(&n->word, SB_SEQ_CST); /* P13: after the claim */
+    uint64_t word = SB_LOAD(&n->word, SB_SEQ_CST); /* P16: after the claim */
     if ((flags & SB_NODE_COUNTED) != 0 && (flags & SB_NODE_EXCLUSIVE) == 0 && sb_node_state(word) != SB_NODE_REMOVED &&
         lives(c->b, word)) {
       return true;
@@ -62,7 +62,7 @@ static sb_status claim(sb_connection *c, sb_queue_shm *q, uint32_t queue, uint32
     if (single_active(q) || excludes(c->b, found)) {
       return SB_ACCESS;
     }
-  } while (!SB_CAS(&q->exclusive, &found, mine | TENTATIVE, SB_SEQ_CST)); /* P13: before the look */
+  } while (!SB_CAS(&q->exclusive, &found, mine | TENTATIVE, SB_SEQ_CST)); /* P16: before the look */
   SB_CRASHPOINT("claim.tentative");
   uint64_t tentative = mine | TENTATIVE;
   bool alone = !has_ordinary_consumer(c, queue);
@@ -70,7 +70,7 @@ static sb_status claim(sb_connection *c, sb_queue_shm *q, uint32_t queue, uint32
 }
 
 static sb_status keep_out(sb_connection *c, sb_queue_shm *q) {
-  uint64_t found = SB_LOAD(&q->exclusive, SB_SEQ_CST); /* P13: after it was registered */
+  uint64_t found = SB_LOAD(&q->exclusive, SB_SEQ_CST); /* P16: after it was registered */
   for (unsigned tries = 0; found != 0 && excludes(c->b, found) && tries < MANY; tries++) {
     if ((found & TENTATIVE) == 0) {
       return SB_ACCESS;

@@ -17,7 +17,7 @@
  *  I54 a node that stands by is NOT_INTERESTED. Whoever is made active is told, and looks at the claim itself.
  *
  * Ordering pairs:
- *  P13 a consumer is registered (seq_cst CAS of its node's word), then reads the claim. A claimant writes its claim (seq_cst),
+ *  P16 a consumer is registered (seq_cst CAS of its node's word), then reads the claim. A claimant writes its claim (seq_cst),
  *     then reads the list of all consumers; who leaves is REMOVED (seq_cst), then looks for a successor. At least one of two
  *     sees the other: an ordinary consumer the claim, or the claimant the consumer; a newcomer that nobody is active, or who
  *     leaves the newcomer.

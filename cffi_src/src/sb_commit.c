@@ -70,6 +70,8 @@ static sb_status stage(sb_connection *c, sb_commit_cell *cell) {
     return status;
   }
   count_staged(cell);
+  if (SB_LOAD(&cell->q->shm->staged, SB_RELAXED) == 0)
+    SB_STORE(&cell->q->shm->staged, 1, SB_RELEASE); /* before it is */
   status = append(c, cell);
   if (status == SB_OK) {
     cell->q->tail_cursor = cell->position + 1;
@@ -176,7 +178,7 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
                   sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE)), bytes);
   SB_CRASHPOINT("commit.flip.announced");
   uint64_t open = sb_cell_open(held ? SB_CELL_HELD : SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf->gen);
-  (void)SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, open, SB_SEQ_CST); /* P3, P5: I44 found it, or will */
+  (void)SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, open, SB_SEQ_CST); /* P3 */
   SB_CRASHPOINT("commit.flip.done");
   if (counted && !held) uncount(q->shm, bytes);
   if (timer) sb_queue_schedule(q, position);

@@ -25,7 +25,7 @@
  *  a flip, not counted -> intent COMMIT -> counted.    flipped, nobody told, too many, queue closed -> seen to with each
  *   queue that the dead had open.    entries given back, the word not cleared -> nothing is left to be done.
  *
- * Concurrency: one commit at a time for a connection, under its lock. Others pass what is staged (I44), also for ever, if
+ * Concurrency: one commit at a time for a connection, under its lock. Others pass what is staged (I53), also for ever, if
  * its owner was stopped; the places it takes of a limit stay taken then.
  */
 #ifndef SB_COMMIT_H

@@ -44,11 +44,11 @@ sb_status deliver_single_message(sb_consumer *k, sb_subscription *s) {
     return SB_NO_CREDIT;
   }
   sb_taken t;
-  sb_status status = sb_subscription_take(s, &t);
+  sb_status status = sb_subscription_take_now(k->c, s, &t);
   if (status == SB_OK) {
     push(k, s, t.token);
     (void)sb_node_move(k->c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED); /* at work: no wake needed */
-    if (sb_consumer_credit(k) == 0) starve(k);
+    if (k->unacked >= k->prefetch) starve(k);
   }
   return status;
 }

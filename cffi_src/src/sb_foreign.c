@@ -55,10 +55,13 @@ static sb_status take_next(sb_queue *q, uint64_t *cursor, uint64_t token, sb_tak
       if (state == SB_CELL_CLOSED) {
         return SB_DELETED;
       }
-      if (state == SB_CELL_STAGED && !sb_queue_pass_staged(q, &leaf, at, word)) {
-        continue;
+      if (state == SB_CELL_STAGED) {
+        sb_queue_pass_staged(q, at);
       }
       if (state == SB_CELL_AVAILABLE && !is_own(q, word)) {
+        if (sb_queue_passed_some(q) && take_returned(q, at, token, t)) { /* I53 */
+          return SB_OK;
+        }
         if (sb_queue_acquire_at(q, at, false, token, t) == SB_OK) {
           *cursor = at + 1;
           return SB_OK;

@@ -54,12 +54,11 @@ static sb_target *next_targets(sb_connection *c) {
 }
 
 static sb_consumer *consumer_of(sb_target *t) { return (sb_consumer *)(void *)t; /* its first member */ }
-static sb_channel *channel_of(sb_target *t) { return (sb_channel *)(void *)t; }
 
 static bool turns_of(sb_target *t) {
   bool more = false;
   for (; t != NULL; t = t->next) {
-    more = (t->is_channel ? sb_channel_turn(channel_of(t)) : sb_consumer_turn(consumer_of(t))) || more;
+    more = t->kind->turn(t) || more;
   }
   return more;
 }
@@ -83,7 +82,7 @@ static bool some_turns(sb_connection *c) {
 static void look_everywhere(sb_connection *c) {
   for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
     uint32_t bit = t->number % SB_MAX_TARGETS;
-    if (t->is_channel ? sb_channel_wants_work(channel_of(t)) : sb_consumer_wants_work(consumer_of(t))) {
+    if (t->kind->wants_work(t)) {
       c->pending[bit / 64] |= UINT64_C(1) << (bit % 64);
     }
   }
@@ -105,7 +104,7 @@ static void send_old_acks(sb_connection *c) {
   uint64_t now = sb_now_ns();
   bool waiting = false;
   for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
-    sb_consumer *k = t->is_channel ? NULL : consumer_of(t);
+    sb_consumer *k = t->kind->is_consumer ? consumer_of(t) : NULL;
     if (k != NULL && k->ack_count > 0) {
       waiting = true;
       if (now >= k->acks_due_ns) sb_consumer_flush(k);
@@ -154,7 +153,7 @@ sb_status sb_io_run(sb_connection *c) {
       sb_wake_disarm(wake);
       sb_lock(&c->lock);
       for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
-        if (!t->is_channel) sb_consumer_signal(consumer_of(t)); /* whoever waits in a consumer has to be told */
+        if (t->kind->signal != NULL) t->kind->signal(t);
       }
       sb_unlock(&c->lock);
       return SB_STOPPING;

@@ -384,7 +384,8 @@ typedef struct {
   sb_word bytes_out;
   sb_word returned;  /* 1: some page may have a `returned` bit */
   sb_word last_take; /* position of the last acquisition, for the missed-notification check */
-  sb_word reserved1[3];
+  sb_word staged;    /* 1: commits put messages here, see I53 */
+  sb_word reserved1[2];
   /* notification */
   alignas(64) _Atomic int32_t interested;
   _Atomic int32_t notified, not_interested, non_acquiring, consumers, room_waiting;
@@ -418,11 +419,11 @@ _Static_assert(sizeof(sb_level_shm) <= SB_UNIT, "level");
 #define SB_NODE_DIRECT 2u  /* a waiting call: woken by its own wake word */
 #define SB_NODE_ROOM 4u    /* waits for room in the queue or for memory, not for messages */
 #define SB_NODE_BROWSER 8u
-#define SB_NODE_MEMORY 16u  /* ... and it is memory of the broker that it waits for */
+#define SB_NODE_MEMORY 16u     /* ... and it is memory of the broker that it waits for */
 #define SB_NODE_RESCUED 32u    /* notified by the housekeeper: takes a message although better consumers exist */
 #define SB_NODE_MEMBER 64u     /* of a channel, which may have several at one queue */
 #define SB_NODE_EXCLUSIVE 128u /* wants to be, or is, the only consumer */
-#define SB_NODE_STANDBY 256u   /* of a queue with a single active consumer, which it is not, or does not know yet to be */
+#define SB_NODE_STANDBY 256u /* of a queue with a single active consumer, which it is not, or does not know yet to be */
 
 /* A consumer of one queue, or a call that waits. Owned by its connection: ALLOC for its whole life. */
 typedef struct {

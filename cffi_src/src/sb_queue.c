@@ -279,16 +279,32 @@ static bool take_returned_at(sb_queue *q, unsigned state, uint64_t position, uin
   return false;
 }
 
-/* Tries the cells before the cursor whose return was announced, the oldest first. What lies behind it comes in its turn. */
-static bool take_returned(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
-  uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), end = hint > q->cursor ? hint : q->cursor;
-  if (end > before) end = before;
-  uint64_t from = 0, position;
+/* What stands there; FREE also when its page is gone, or another one. */
+static unsigned look_at(sb_queue *q, uint64_t position) {
+  sb_leaf_ref leaf;
+  if (sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) != SB_OK) {
+    return SB_CELL_FREE;
+  }
+  uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
+  return sb_cell_of(word, leaf.gen) ? sb_cell_state(word) : SB_CELL_FREE;
+}
+
+/* Tries the cells before that one whose return was announced, the oldest first. What lies behind it comes in its turn. */
+static bool take_returned(sb_queue *q, unsigned state, uint64_t end, uint64_t token, sb_taken *t) {
+  uint64_t from = 0, position, known = SB_ANY_POSITION;
+  bool commits = SB_LOAD(&q->shm->staged, SB_RELAXED) != 0, staged = false; /* one of those before it is */
   while (sb_returned_next(q->c->b, &q->ring, from, &position) && position < end) {
-    if (take_returned_at(q, state, position, token, t)) {
+    unsigned is = commits ? look_at(q, position) : SB_CELL_FREE;
+    from = position + 1;
+    if (is == SB_CELL_STAGED) {
+      staged = true;
+    } else if (is == SB_CELL_AVAILABLE && staged && position != known) {
+      known = position; /* I53: look again at those before it */
+      staged = false;
+      from = 0;
+    } else if (take_returned_at(q, state, position, token, t)) {
       return true;
     }
-    from = position + 1;
   }
   return false;
 }
@@ -307,11 +323,14 @@ static void fetch_ahead(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at) {
   }
 }
 
-/* I44: we do not wait for its commit; should that be decided, the bits lead back. False: look at it again. */
-bool sb_queue_pass_staged(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at, uint64_t word) {
-  sb_returned_mark(q->c->b, &q->ring, at); /* P5: before the second look */
+void sb_queue_pass_staged(sb_queue *q, uint64_t position) {
+  sb_returned_mark(q->c->b, &q->ring, position); /* I53: should its commit be decided, the bits lead back */
   SB_CRASHPOINT("queue.take.passed");
-  return SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_SEQ_CST) == word;
+}
+
+bool sb_queue_passed_some(const sb_queue *q) {
+  return SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 &&
+         SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* set before it was */
 }
 
 static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
@@ -341,6 +360,10 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_
       if (!sb_slot_in_range(b, sb_cell_slot(word)) || !sb_slot_ready(b, sb_cell_slot(word))) {
         return SB_CORRUPT;
       }
+      if (sb_queue_passed_some(q) && take_returned(q, state, at, token, t)) { /* I53 */
+        status = SB_OK;
+        break;
+      }
       if (take_cell(q, state, leaf, at, word, token, t)) {
         at++;
         status = SB_OK;
@@ -350,7 +373,8 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_
     } else if (found == SB_CELL_FREE) {
       break;
     } else if (found == SB_CELL_STAGED) {
-      at += sb_queue_pass_staged(q, leaf, at, word) ? 1 : 0;
+      sb_queue_pass_staged(q, at);
+      at++;
     } else if (found == SB_CELL_CLOSED) {
       status = SB_DELETED;
       break;
@@ -405,7 +429,11 @@ SB_HOT void count_taken(sb_queue *q, bool counted, const sb_taken *t) {
 }
 
 SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
-  bool found = SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && take_returned(q, state, before, token, t);
+  bool found = false;
+  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
+    uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), end = hint > q->cursor ? hint : q->cursor;
+    found = take_returned(q, state, end < before ? end : before, token, t);
+  }
   return found ? SB_OK : take_next(q, state, before, token, t);
 }
 

@@ -19,12 +19,13 @@
  *  I24 evictions are paid for in advance: `taken` is raised by CAS only while pending > bound.
  *      A victim is spared if not enough was pending just before it was taken: a consumer had taken an older one
  *      (what is taken afterwards is newer, and spares nothing); or if an older one came back meanwhile.
- *  I44 whoever passes a STAGED cell sets its `returned` bits first, and looks again: what becomes of it is found.
+ *  I53 whoever passes a STAGED cell sets its `returned` bits first: what becomes of it is found. Whoever found one to take looks
+ *      again at what was passed before it, so that the messages of a producer stay in order.
  *  I42 whoever lowers `taken` or `bytes_out` looks again afterwards, or enforces: a put may
  *      have seen room that was not there.
  *
  * Ordering pairs: P1, P2, P5, P8 of the layers below. P3: an append (seq_cst) comes before the look at `interested`
- *  (sb_consumer.h). P5: I44, like a release: the bits are set before the second look, the flip comes after that or is seen.
+ *  (sb_consumer.h).
  *
  * Death (after -> state; the reaper of the connection repairs it):
  *  intent ENQUEUE, before the append -> slot PUBLISHED, no cell -> slot freed.      append -> counted, waiters woken.
@@ -105,8 +106,9 @@ void sb_queue_lower_bound(sb_queue *q);
 sb_status sb_queue_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t);
 /* Takes the ready message at that position for a consumer; `returned`: it was announced that it came back. As above (I42). */
 sb_status sb_queue_acquire_at(sb_queue *q, uint64_t position, bool returned, uint64_t token, sb_taken *t);
-/* Goes past a STAGED cell (I44); false: look at it again. */
-bool sb_queue_pass_staged(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at, uint64_t word);
+/* Goes past a STAGED cell; and may that have happened here? Then who found one to take looks again (I53). */
+void sb_queue_pass_staged(sb_queue *q, uint64_t position);
+bool sb_queue_passed_some(const sb_queue *q);
 /* Ends a message held under `token`, for the reason `counter`. */
 sb_status sb_queue_settle(sb_queue *q, uint64_t token, unsigned counter);
 /* The same under an intent that stands already (a move). */

@@ -89,7 +89,7 @@ static void drop_empty(sb_broker *b, const sb_reference *r) {
     return;
   }
   for (uint32_t i = 0; i < word_count(k.count); i++) {
-    if (SB_LOAD(&k.bits[i], SB_SEQ_CST) != 0) return; /* P13 */
+    if (SB_LOAD(&k.bits[i], SB_SEQ_CST) != 0) return; /* P14 */
   }
   (void)sb_slab_drop(b, r->slot, r->gen, 0, &freed);
 }
@@ -118,7 +118,7 @@ bool sb_reference_drop(sb_broker *b, const sb_reference *r) {
   }
   bool there = in_block(b, r, &k, &place, &ref);
   if (there) { /* it is set, so nobody else drops the last one meanwhile */
-    (void)SB_AND(&k.bits[place / QUEUES_A_WORD], ~bit_of(place, ref), SB_SEQ_CST); /* P13: before the look at all */
+    (void)SB_AND(&k.bits[place / QUEUES_A_WORD], ~bit_of(place, ref), SB_SEQ_CST); /* P14: before the look at all */
     SB_CRASHPOINT("reference.cleared");
   }
   drop_empty(b, r);

@@ -19,7 +19,7 @@
  *      it there before, once for the life of the message.
  *
  * Ordering pairs:
- *  P13 a bit of a block is cleared (seq_cst) before all are looked at: of two that clear the last two, one sees none.
+ *  P14 a bit of a block is cleared (seq_cst) before all are looked at: of two that clear the last two, one sees none.
  *
  * Death: a bit cleared, bit 0 not dropped -> the slot stays -> the reaper, by the intent or the view that names it.
  *  claimed, not added -> one bit of that message less.

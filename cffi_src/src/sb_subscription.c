@@ -30,47 +30,21 @@ void set_notify_work_desired(sb_subscription *s, bool desired) {
 
 /* I32: a better one that wants it goes first. Flipped first, then looked (I31): it may have left meanwhile; and the baton
  * goes up only, since we are among those that want. */
-static bool may_take(sb_subscription *s) {
+bool sb_subscription_gives_way(sb_subscription *s) {
   sb_connection *c = s->q->c;
-  if (!sb_consumer_higher_wants(c->b, s->q->shm, s->priority)) {
-    return true;
-  }
   (void)sb_node_move(c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED);
   if (!sb_notify_looks_ready(s->q)) {
-    return false;
+    return true;
   }
   if (sb_notify_better_wants(s->q, s->priority)) {
     (void)sb_notify_above(c, s->q->slot, s->priority, false);
-    return false;
+    return true;
   }
-  return sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
-}
-
-static void count(sb_queue *q, const sb_taken *t) {
-  if ((sb_side_word(0, 0, t->side) & SB_SIDE_REDELIVERED) != 0) {
-    sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);
-  }
-  sb_ledger_count(q->ledger, SB_COUNT_DELIVERED, 1);
-  sb_consumer_room_made(q->c, q->shm, q->slot);
-}
-
-static sb_status acquire(sb_queue *q, sb_taken *t) {
-  uint64_t token;
-  sb_status status = sb_holding_take(q->c, &token);
-  if (status != SB_OK) {
-    return status;
-  }
-  status = sb_queue_acquire(q, token, t);
-  if (status != SB_OK) {
-    sb_holding_give(q->c, token);
-    return status;
-  }
-  count(q, t);
-  return SB_OK;
+  return !sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
 }
 
 /* Its node is rescued, or stands by; false: it does, and is not active. */
-static bool may_try(sb_subscription *s, uint32_t flags, bool *rescued) {
+bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued) {
   sb_node_shm *node = sb_subscription_node(s);
   if ((flags & SB_NODE_RESCUED) != 0) {
     (void)SB_AND(&node->flags, ~SB_NODE_RESCUED, SB_RELAXED);
@@ -85,32 +59,7 @@ static bool may_try(sb_subscription *s, uint32_t flags, bool *rescued) {
   return true;
 }
 
-sb_status sb_subscription_take(sb_subscription *s, sb_taken *t) {
-  sb_node_shm *node = sb_subscription_node(s);
-  if (!sb_queue_is_open(s->q)) {
-    return SB_DELETED;
-  }
-  for (unsigned tries = 0; tries < SB_MAX_STRANGE; tries++) {
-    uint32_t flags = SB_LOAD(&node->flags, SB_RELAXED);
-    bool rescued = false;
-    if ((flags & (SB_NODE_RESCUED | SB_NODE_STANDBY)) != 0 && !may_try(s, flags, &rescued)) {
-      return SB_EMPTY;
-    }
-    if (!rescued && !may_take(s)) {
-      return SB_EMPTY;
-    }
-    sb_status status = acquire(s->q, t);
-    if (status != SB_EMPTY) {
-      return status;
-    }
-    /* P3: the last attempt to take is made while INTERESTED. Does it look ready then, the bits may be wrong. */
-    if (!sb_node_move(s->q->c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED) &&
-        (!sb_notify_looks_ready(s->q) || sb_upkeep_rescan(s->q) == 0)) {
-      return SB_EMPTY;
-    }
-  }
-  return SB_EMPTY; /* what looks ready is not, and who seems to be better is nobody: left to the housekeeper */
-}
+sb_status sb_subscription_take(sb_subscription *s, sb_taken *t) { return sb_subscription_take_now(s->q->c, s, t); }
 
 /* I32, as far as it goes: nobody waits for such a one. */
 sb_status sb_subscription_take_foreign(sb_subscription *s, uint64_t *cursor, sb_taken *t) {
@@ -129,7 +78,7 @@ sb_status sb_subscription_take_foreign(sb_subscription *s, uint64_t *cursor, sb_
     if (status == SB_EMPTY && sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot); /* I42 */
     return status;
   }
-  count(q, t);
+  sb_subscription_took(q->c, q, t);
   return SB_OK;
 }
 

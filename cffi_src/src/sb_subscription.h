@@ -41,4 +41,62 @@ sb_status sb_subscription_take_foreign(sb_subscription *s, uint64_t *cursor, sb_
 /* Puts a message back that was pulled through it. */
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, unsigned how);
 
+/* ---- on the way of every message ---- */
+
+/* Somebody of a higher priority seems to want messages: does it? */
+bool sb_subscription_gives_way(sb_subscription *s);
+/* Its node is rescued, or stands by; false: it does, and is not active. */
+bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued);
+
+static inline void sb_subscription_took(sb_connection *c, sb_queue *q, const sb_taken *t) {
+  if ((sb_side_word(0, 0, t->side) & SB_SIDE_REDELIVERED) != 0) {
+    sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);
+  }
+  sb_ledger_count(q->ledger, SB_COUNT_DELIVERED, 1);
+  sb_consumer_room_made(c, q->shm, q->slot);
+}
+
+SB_HOT sb_status sb_subscription_acquire(sb_connection *c, sb_queue *q, sb_taken *t) {
+  uint64_t token;
+  sb_status status = sb_holding_take(c, &token);
+  if (status != SB_OK) {
+    return status;
+  }
+  status = sb_queue_acquire(q, token, t);
+  if (status != SB_OK) {
+    sb_holding_give(c, token);
+    return status;
+  }
+  sb_subscription_took(c, q, t);
+  return SB_OK;
+}
+
+/* sb_subscription_take, of that connection. */
+SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, sb_taken *t) {
+  sb_node_shm *node = sb_slot_at(c->b, s->node);
+  if (!sb_queue_is_open(s->q)) {
+    return SB_DELETED;
+  }
+  for (unsigned tries = 0; tries < SB_MAX_STRANGE; tries++) {
+    uint32_t flags = SB_LOAD(&node->flags, SB_RELAXED);
+    bool rescued = false;
+    if ((flags & (SB_NODE_RESCUED | SB_NODE_STANDBY)) != 0 && !sb_subscription_may_try(s, flags, &rescued)) {
+      return SB_EMPTY;
+    }
+    if (!rescued && sb_consumer_higher_wants(c->b, s->q->shm, s->priority) && sb_subscription_gives_way(s)) {
+      return SB_EMPTY;
+    }
+    sb_status status = sb_subscription_acquire(c, s->q, t);
+    if (status != SB_EMPTY) {
+      return status;
+    }
+    /* P3: the last attempt to take is made while INTERESTED. Does it look ready then, the bits may be wrong. */
+    if (!sb_node_move(c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED) &&
+        (!sb_notify_looks_ready(s->q) || sb_upkeep_rescan(s->q) == 0)) {
+      return SB_EMPTY;
+    }
+  }
+  return SB_EMPTY; /* what looks ready is not, and who seems to be better is nobody: left to the housekeeper */
+}
+
 #endif

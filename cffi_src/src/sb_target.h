@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Targets: what a connection is told of work for (seed 002), and its IO thread gives turns to: consumers and channels.
+/* Targets: what a connection is told of work for (seed 002), and its IO thread gives turns to: consumers, channels, watches.
  *
  * What: a target has a number, which its nodes name; a notifier sets the bit of that number (modulo SB_MAX_TARGETS) in the
  * connection's record. There are more targets than bits when there are more than SB_MAX_TARGETS: those of one bit get
@@ -20,11 +20,22 @@
 
 #include "sb_connection.h"
 
+struct sb_target;
+/* What it is, and what it does. */
+typedef struct {
+  bool (*turn)(struct sb_target *t);       /* true: there may be more to do */
+  bool (*wants_work)(struct sb_target *t); /* believes no flag */
+  void (*signal)(struct sb_target *t);     /* the broker is going: whoever waits has to be told; NULL = nobody does */
+  void (*end)(struct sb_target *t);        /* the connection is being closed */
+  bool is_channel, is_consumer;
+} sb_target_kind;
+
 typedef struct sb_target {
   sb_connection *c;
   struct sb_target *next; /* of the same bit */
+  const sb_target_kind *kind;
   uint32_t number;
-  bool is_channel, listed;
+  bool listed;
 } sb_target;
 
 /* Gives it a number: of a bit that nobody has yet, as long as there are such. */

@@ -123,7 +123,7 @@ static sb_status try_take(sb_queue *q, const sb_half *ended, sb_taken *t) {
   return status;
 }
 
-static void leave(sb_queue *q, uint32_t node, uint32_t flags) {
+void sb_waiter_leave(sb_queue *q, uint32_t node, uint32_t flags) {
   (void)sb_node_move(q->c, node, SB_IN(SB_NODE_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_NOT_INTERESTED);
   if ((flags & SB_NODE_ROOM) != 0) {
     if ((flags & SB_NODE_MEMORY) == 0 && sb_limits_room(q->shm, 1, 0)) {
@@ -141,7 +141,7 @@ static uint64_t sleep_until(uint64_t deadline_ns) {
 
 void sb_waiter_end(sb_queue *q, sb_wait *w) {
   if (w->node != 0) {
-    leave(q, w->node, 0);
+    sb_waiter_leave(q, w->node, 0);
     give_back(q, 0, w->node, w->token);
     w->node = 0;
   }
@@ -244,7 +244,7 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   sb_lock(&c->lock);
   sb_wake_disarm(wake);
   bool told = sb_node_state(SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node))->word, SB_SEQ_CST)) == SB_NODE_NOTIFIED;
-  leave(q, node, flags);
+  sb_waiter_leave(q, node, flags);
   give_back(q, flags, node, token);
   bool stopping = SB_LOAD(&c->b->header->closing, SB_ACQUIRE) != 0;
   status = sb_closed(c)                 ? SB_CLOSED

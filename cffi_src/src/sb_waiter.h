@@ -25,6 +25,8 @@
 sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken *t);
 /* Looks for a message for a moment, if the last ones came soon; SB_EMPTY when none came, or it is not worth it. */
 sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t);
+/* Lock held. The node of somebody who waits no more: others are told of what it was told. */
+void sb_waiter_leave(sb_queue *q, uint32_t node, uint32_t flags);
 /* Lock held. Gives the place up, if there is one. */
 void sb_waiter_end(sb_queue *q, sb_wait *w);
 /* Waits until there may be room for `bytes` (memory: in the broker): the caller tries again. */

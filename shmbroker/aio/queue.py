@@ -39,14 +39,21 @@ class Queue:
         except standard_queue.Full as full:
             if timeout == 0:
                 raise
-            await self._wait_for_room(lambda: self.sync.put(body, timeout=0, **options), timeout, full)
+            size = memoryview(body).nbytes
+            await self._wait_for_room(lambda: self.sync.put(body, timeout=0, **options), timeout, full, size)
 
-    async def _wait_for_room(self, attempt: Any, timeout: float | None, full: standard_queue.Full) -> Any:  # noqa: ANN401, ASYNC109
+    async def _wait_for_room(
+        self,
+        attempt: Any,  # noqa: ANN401
+        timeout: float | None,  # noqa: ASYNC109
+        full: standard_queue.Full,
+        size: int,
+    ) -> Any:  # noqa: ANN401
         if self._putters is None:
             self._putters = Waiters(lambda fd: CoreWatch(self.sync.core, fd, room=True))
             self.sync.connection.start_io()
         try:
-            return await self._putters.wait(attempt, timeout, lambda _: None)
+            return await self._putters.wait(attempt, timeout, lambda _: None, size)
         except TimeoutError:
             raise full from None
 
@@ -86,10 +93,11 @@ class Queue:
         except standard_queue.Empty:
             if timeout == 0:
                 raise
-        found: Message = await self._wait_for_message(lambda: self.sync.get_nowait(auto_ack=auto_ack), timeout)
+        found: Message = await self.wait_for_message(lambda: self.sync.get_nowait(auto_ack=auto_ack), timeout)
         return found
 
-    async def _wait_for_message(self, attempt: Any, timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109
+    async def wait_for_message(self, attempt: Any, timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109
+        """What an attempt to take something from here brings."""
         if self._getters is None:
             self._getters = Waiters(lambda fd: CoreWatch(self.sync.core, fd, room=False))
             self.sync.connection.start_io()
@@ -115,7 +123,7 @@ class Queue:
         except standard_queue.Empty:
             if timeout == 0:
                 raise
-        found: MessageBatch = await self._wait_for_message(
+        found: MessageBatch = await self.wait_for_message(
             lambda: self.sync.get_many(max_messages, timeout=0, auto_ack=auto_ack), timeout
         )
         return found

@@ -8,26 +8,18 @@ import collections
 import contextlib
 import os
 import queue as standard_queue
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+from shmbroker import exceptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from shmbroker._core.watch import CoreWatch
 
-class Watch(Protocol):
-    """Writes a descriptor when something comes."""
 
-    def arm(self) -> bool:
-        """Asks to be told; ``True``: there is something already."""
-        ...
-
-    def disarm(self) -> None:
-        """Nobody wants to be told: others are."""
-        ...
-
-    def close(self) -> None:
-        """Ends it."""
-        ...
+_MEMORY_SECONDS = 0.02
+_Attempt = tuple["Callable[[], Any]", "asyncio.Future[Any]", int]
 
 
 class Waiters:
@@ -37,26 +29,34 @@ class Waiters:
         watch: makes what tells of the next chance; given the descriptor that it is to write.
     """
 
-    def __init__(self, watch: Callable[[int], Watch]) -> None:
-        self._waiting: collections.deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = collections.deque()
+    def __init__(self, watch: Callable[[int], CoreWatch]) -> None:
+        self._waiting: collections.deque[_Attempt] = collections.deque()
         self._loop = asyncio.get_running_loop()
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._watch = watch(self._descriptor)
+        self._armed = self._wanted = False  # to be told; in the list of the queue
         self._loop.add_reader(self._descriptor, self._told)
 
-    async def wait(self, attempt: Callable[[], Any], timeout: float | None, undo: Callable[[Any], None]) -> Any:  # noqa: ANN401, ASYNC109
+    async def wait(
+        self,
+        attempt: Callable[[], Any],
+        timeout: float | None,  # noqa: ASYNC109
+        undo: Callable[[Any], None],
+        size: int = 0,
+    ) -> Any:  # noqa: ANN401
         """The result of an attempt that succeeds.
 
         Args:
             attempt: tries; raises ``queue.Empty`` or ``queue.Full`` when it is to wait.
             timeout: seconds; ``None`` = for ever.
             undo: takes a result back that the caller, cancelled in that moment, does not get.
+            size: of the body that wants room, in bytes.
 
         Raises:
             TimeoutError: none did in time.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting.append((attempt, future))
+        self._waiting.append((attempt, future, size))
         self._serve()
         try:
             async with asyncio.timeout(timeout):
@@ -71,24 +71,37 @@ class Waiters:
     def _told(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._descriptor)
+        self._armed = False
         self._serve()
 
     def _serve(self) -> None:
         while self._waiting:
-            attempt, future = self._waiting[0]
-            if not future.done():
+            if not self._try(*self._waiting[0]):
+                return
+            self._waiting.popleft()
+        if self._wanted:
+            self._watch.disarm()
+            self._wanted = self._armed = False
+
+    def _try(self, attempt: Callable[[], Any], future: asyncio.Future[Any], size: int) -> bool:
+        """Is this one done with? If it is to wait, it has tried after the watch was armed."""
+        while not future.done():
+            try:
+                future.set_result(attempt())
+            except exceptions.OutOfMemory:
+                self._loop.call_later(_MEMORY_SECONDS, self._serve)  # nobody tells of memory
+                return False
+            except (standard_queue.Empty, standard_queue.Full):
+                if self._armed:
+                    return False
                 try:
-                    result = attempt()
-                except (standard_queue.Empty, standard_queue.Full):
-                    if self._watch.arm():
-                        continue
-                    return
+                    self._watch.arm(size)
+                    self._armed = self._wanted = True
                 except Exception as error:  # noqa: BLE001 - it is the task's
                     future.set_exception(error)
-                else:
-                    future.set_result(result)
-            self._waiting.popleft()
-        self._watch.disarm()
+            except Exception as error:  # noqa: BLE001 - it is the task's
+                future.set_exception(error)
+        return True
 
     def close(self, error: BaseException) -> None:
         """Ends every wait with an error."""
@@ -97,7 +110,7 @@ class Waiters:
             self._watch.close()
             os.close(self._descriptor)
             self._descriptor = -1
-        for _, future in self._waiting:
+        for _, future, _ in self._waiting:
             if not future.done():
                 future.set_exception(error)
         self._waiting.clear()

@@ -124,7 +124,7 @@ class Declaring(ChannelState):
         self, queue: str, exchange: str, routing_key: str | None = None, arguments: dict[str, Any] | None = None
     ) -> None:
         """Makes a queue get what an exchange has for that key; without a key: for the name of the queue."""
-        name = self._queue_name(queue)
+        name = self.named(queue)
         key = name if routing_key is None or (routing_key == "" and queue == "") else routing_key
         source = clean_name(exchange, "exchange")
         self._admin.queue_bind(name, source, clean_name(key, "routing key"), table(arguments))
@@ -134,7 +134,7 @@ class Declaring(ChannelState):
         self, queue: str, exchange: str, routing_key: str | None = None, arguments: dict[str, Any] | None = None
     ) -> None:
         """Ends that, if it is so."""
-        name = self._queue_name(queue)
+        name = self.named(queue)
         key = name if routing_key is None or (routing_key == "" and queue == "") else routing_key
         source = clean_name(exchange, "exchange")
         self._admin.queue_unbind(name, source, clean_name(key, "routing key"), table(arguments))
@@ -142,7 +142,7 @@ class Declaring(ChannelState):
     @synchronous
     def queue_purge(self, queue: str) -> int:
         """Removes what is ready; returns how many messages that were."""
-        return self._admin.queue_purge(self._queue_name(queue))
+        return self._admin.queue_purge(self.named(queue))
 
     @synchronous
     def queue_delete(
@@ -156,13 +156,14 @@ class Declaring(ChannelState):
         Raises:
             PreconditionFailed: it has consumers (``if_unused``) or ready messages (``if_empty``).
         """
-        return self._admin.queue_delete(self._queue_name(queue), if_unused=if_unused, if_empty=if_empty)
+        return self._admin.queue_delete(self.named(queue), if_unused=if_unused, if_empty=if_empty)
 
     @property
     def _admin(self) -> Administration:
         return self.connection.administration
 
-    def _queue_name(self, queue: str) -> str:
+    def named(self, queue: str) -> str:
+        """The name of a queue; empty: of the one that was declared last."""
         name = clean_name(queue, "queue") or self._last_queue
         if not name:
             raise exceptions.NotFound(404, "NOT_FOUND - no previously declared queue")

@@ -53,7 +53,7 @@ class Receiving(Sending):
             auto_ack: settle it at once.
             timeout: seconds to wait for one; ``None`` = until the channel is closed.
         """
-        source = self._admin.queue(self._queue_name(queue))
+        source = self._admin.queue(self.named(queue))
         until = deadline(timeout)
         core, auto_ack = self.core, bool(auto_ack)
         found: Any = self.taker.get(self, source.address, auto_ack)
@@ -122,7 +122,7 @@ class Receiving(Sending):
         no_local: bool,
         on_end: Callable[[], None] | None,
     ) -> str:
-        name = self._queue_name(queue)
+        name = self.named(queue)
         tag = generated_name("ctag") if consumer_tag is None else clean_name(consumer_tag, "consumer tag")
         tag = tag or generated_name("ctag")
         priority = _consumer_priority(name, table(arguments) or {})
@@ -199,11 +199,21 @@ class Receiving(Sending):
         """
         waiting: standard_queue.SimpleQueue[Any] = standard_queue.SimpleQueue()
         deadline(inactivity_timeout)
-        tag = self._consume(
-            queue, lambda _channel, *delivery: waiting.put(delivery), auto_ack=auto_ack, exclusive=exclusive,
-            consumer_tag=None, arguments=arguments, no_local=no_local, on_end=lambda: waiting.put(None),
+        tag = self.consume_until(
+            queue, lambda _channel, *delivery: waiting.put(delivery), lambda: waiting.put(None), auto_ack=auto_ack,
+            exclusive=exclusive, arguments=arguments, no_local=no_local,
         )  # fmt: skip
         return self._deliveries(tag, waiting, inactivity_timeout)
+
+    @synchronous
+    def consume_until(
+        self, queue: str, callback: Callable[..., object], on_end: Callable[[], None], **options: Any  # noqa: ANN401
+    ) -> str:
+        """A consumer that says when it ends, for whoever iterates."""
+        given: dict[str, Any] = {
+            "auto_ack": False, "exclusive": False, "consumer_tag": None, "arguments": None, "no_local": False,
+        }  # fmt: skip
+        return self._consume(queue, callback, on_end=on_end, **(given | options))
 
     def _deliveries(self, tag: str, waiting: standard_queue.SimpleQueue[Any], pause: float | None) -> Iterator[Any]:
         try:
@@ -219,8 +229,7 @@ class Receiving(Sending):
             if self._open:
                 self.basic_cancel(tag)
                 while (left := waiting.get()) is not None:
-                    if not left[0].settled:
-                        left[0].nack()
+                    left[0].give_back()
 
     # ---- acknowledging ----
 

@@ -12,7 +12,6 @@ from shmbroker import exceptions
 from shmbroker._core import library
 from shmbroker._core.channel import CoreChannel
 from shmbroker.channel.deliveries import Delivery, Subscription
-from shmbroker.channel.dispatch import Dispatcher
 from shmbroker.message import FRESH, OPEN, MessageBatch
 from shmbroker.properties import NO_PROPERTIES
 
@@ -102,12 +101,18 @@ class ChannelState:
                     self._registry = threading.RLock()
                     self._consumers_changed = threading.Condition()
                     self._stopping = False
-                    self._dispatcher = Dispatcher(self.connection.executor_of_callbacks, self)
+                    self._dispatcher = self.connection.make_dispatcher(self)
                     core = CoreChannel(self.core_connection, self.number)
                     self.taker = library.Taker(core.address, library.OF_CHANNEL, Delivery, MessageBatch)
                     self.settle = core.settle
                     self._core = core
         return self._core
+
+    @property
+    def dispatcher(self) -> Any:  # noqa: ANN401 - of threads, or of an event loop
+        """Who calls its callbacks."""
+        _ = self.core
+        return self._dispatcher
 
     # ---- open, closed, failed ----
 

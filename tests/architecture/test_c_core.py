@@ -41,6 +41,7 @@ LAYERS = (
     {"sb_subscription"},
     {"sb_consumer", "sb_deal"},
     {"sb_waiter", "sb_lifetime"},
+    {"sb_watch"},
     {"sb_channel"},
     {"sb_judge"},
     {"sb_commit"},
@@ -56,6 +57,7 @@ LAYERS = (
         "sb_api_messages",
         "sb_api_queues",
         "sb_api_slots",
+        "sb_api_watches",
     },
 )
 LAYER_OF = {module: number for number, layer in enumerate(LAYERS) for module in layer}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "aftermath.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define TRIED 20u /* messages that are put to see how many fit */

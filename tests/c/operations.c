@@ -2,6 +2,8 @@
 #include "operations.h"
 
 #include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define LONG 5000u /* read in place */

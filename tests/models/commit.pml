@@ -2,9 +2,10 @@
  *
  * A commit: messages that go to several queues, and held messages that are acknowledged with them, all or nothing.
  *
- * Mirrors: sb_commit.c sb_commit_stage, sb_commit_mark, sb_commit_decide, sb_commit_flip, sb_commit_end, sb_commit_undo,
- *   sb_commit_recover, roll_forward, roll_back; sb_judge.c judge_commit, judge_settle, sb_judge_cell; sb_queue.c take_next,
- *   take_returned, finish; sb_slab.c sb_slab_drop, sb_slab_free; sb_limits.c admit; sb_recover.c reap_connection.
+ * Mirrors: sb_commit.c sb_commit_stage, sb_commit_mark, sb_commit_decide, flip, sb_commit_carry_out, sb_commit_undo,
+ *   sb_commit_roll_forward, sb_commit_roll_back, sb_commit_free_body; sb_judge.c judge_commit, judge_settle, sb_judge_cell; sb_queue.c take_next,
+ *   take_returned, sb_queue_pass_staged, sb_queue_passed_some, finish; sb_slab.c sb_slab_drop, sb_slab_free; sb_limits.c admit; sb_recover.c recover_commit,
+ *   reap_connection.
  * Abstracted: rings (a cell is found by its place, a bit leads to it, see pages.pml), notification (notify.pml), what
  *   consumers may leave when they are killed (cell.pml), bytes, timers, closing.
  *
@@ -14,7 +15,7 @@
  *
  * Claims: a message becomes ready in all its queues or in none, and the older one is gone exactly if it did; nothing
  *   of a commit is ready before it was decided; a consumer finds its slot published, with its reference and its body;
- *   nothing is hidden from a consumer that passed a staged cell; after reaping nothing is staged, held or allocated by
+ *   nothing is hidden from a consumer that passed a staged cell, and what was decided earlier comes earlier; after reaping nothing is staged, held or allocated by
  *   the dead; counters are exact; with LIMIT no more are ready than the limit allows.
  *
  * quick: -DCOMMITS=1 -DKILLS=2
@@ -27,6 +28,7 @@
  * full: -DCOMMITS=2 -DKILLS=1 -DSTOPS=1 -DLIMIT
  * fault: -DCOMMITS=1 -DKILLS=1 -DFAULT_FLIP_FIRST
  * fault: -DCOMMITS=1 -DFAULT_PASS_SILENTLY
+ * fault: -DCOMMITS=2 -DFAULT_NO_SECOND_LOOK
  * fault: -DCOMMITS=1 -DKILLS=1 -DFAULT_NO_INTENT
  * fault: -DCOMMITS=1 -DKILLS=1 -DFAULT_UNMARKED
  * fault: -DCOMMITS=1 -DKILLS=1 -DFAULT_CELLS_FIRST
@@ -89,6 +91,7 @@ bool dead_, halted_, reaped, reaper_halted, committer_gone;
 bool decided[COMMITS], tried[COMMITS];
 byte ready_[2 * COMMITS], taken_by[2], gone_[2]; /* how often it became ready; by consumers: taken, finished */
 bool old_acked, old_released;
+byte newest[2]; /* the last one that came, plus one */
 #define OLD (COMMITS)
 
 #ifdef LIMIT
@@ -287,22 +290,34 @@ out:
 
 /* ---- consumers: take_returned, take_next, finish ---- */
 
+/* The lowest below that one to which a bit leads. Those that were staged when we passed them are looked at again. */
+inline take_marked(end) {
+  i = 0; known = NOWHERE; passed = false;
+  do
+  :: i < end ->
+     atomic {
+       if
+       :: bit_[C(q, i)] && cell[C(q, i)] == AVAILABLE ->
+          if
+          :: passed && known != i -> known = i; passed = false; i = 0
+          :: else -> p = i; break
+          fi
+       :: else ->
+          passed = passed || (bit_[C(q, i)] && cell[C(q, i)] == STAGED);
+          i++
+       fi
+     }
+  :: else -> break
+  od;
+  atomic { i = 0; known = NOWHERE; passed = false }
+}
+
 proctype Consumer(byte q) {
-  byte cursor, p;
-  bool got;
+  byte cursor, p, i, known;
+  bool got, passed;
 again:
   atomic { p = NOWHERE; got = false }
-  /* a cell below the cursor that a bit leads to */
-  atomic {
-    if
-    :: bit_[C(q, 0)] && cursor > 0 && cell[C(q, 0)] == AVAILABLE -> p = 0
-    :: bit_[C(q, 1)] && cursor > 1 && cell[C(q, 1)] == AVAILABLE -> p = 1
-#if COMMITS > 1 || defined(LIMIT)
-    :: bit_[C(q, 2)] && cursor > 2 && cell[C(q, 2)] == AVAILABLE -> p = 2
-#endif
-    :: else
-    fi
-  }
+  take_marked(cursor);
   if
   :: p != NOWHERE ->
      bit_[C(q, p)] = false;
@@ -311,19 +326,18 @@ again:
   fi;
   /* at the cursor */
   if
-  :: atomic { cursor < CELLS && cell[C(q, cursor)] == AVAILABLE -> p = cursor; cursor++ }
+  :: atomic { cursor < CELLS && cell[C(q, cursor)] == AVAILABLE -> p = NOWHERE }
+#ifndef FAULT_NO_SECOND_LOOK /* take_next: what is before it may have been decided before it was put */
+     take_marked(cursor);
+#endif
+     atomic { if :: p == NOWHERE -> p = cursor; cursor++ :: else -> bit_[C(q, p)] = false fi }
      goto take
   :: atomic { cursor < CELLS && cell[C(q, cursor)] == STAGED }
 #ifdef FAULT_PASS_SILENTLY
      cursor++;
 #else
      bit_[C(q, cursor)] = true;
-     atomic {
-       if
-       :: cell[C(q, cursor)] == STAGED -> cursor++ /* else it is looked at again */
-       :: else
-       fi
-     }
+     cursor++;
 #endif
      goto again
   :: atomic { cursor < CELLS && (cell[C(q, cursor)] == TOMBSTONE || cell[C(q, cursor)] == TAKEN || cell[C(q, cursor)] == ACQUIRED) -> cursor++; goto again }
@@ -344,7 +358,13 @@ end_wait:
 take:
   atomic {
     if
-    :: cell[C(q, p)] == AVAILABLE -> cell[C(q, p)] = TAKEN; got = true; taken_by[q]++
+    :: cell[C(q, p)] == AVAILABLE ->
+       cell[C(q, p)] = TAKEN; got = true; taken_by[q]++;
+       assert(cell_body[C(q, p)] >= OLD || cell_slot[C(q, p)] == OTHERS || cell_body[C(q, p)] + 1 > newest[q]); /* in order */
+       if
+       :: cell_body[C(q, p)] < OLD && cell_slot[C(q, p)] != OTHERS -> newest[q] = cell_body[C(q, p)] + 1
+       :: else
+       fi
     :: else
     fi
   }

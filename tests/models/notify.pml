@@ -2,8 +2,9 @@
  *
  * Who is told of work: node states, the counts, notification, credit, the baton, two priorities, rescue.
  *
- * Mirrors: sb_consumer.c sb_consumer_work_arrived, sb_consumer_backlog_arrived, sb_consumer_notify_one, notify_work,
- *   sb_consumer_higher_wants, notify_above, pass_baton, may_take, set_notify_work_desired, deliver_single_message, starve, sb_consumer_turn,
+ * Mirrors: sb_notify.c sb_consumer_work_arrived, sb_consumer_backlog_arrived, sb_consumer_notify_one, notify_work,
+ *   sb_consumer_higher_wants, sb_notify_above, sb_notify_pass_baton; sb_subscription.c sb_subscription_gives_way,
+ *   set_notify_work_desired, sb_subscription_may_try; sb_consumer.c deliver_single_message, starve, sb_consumer_turn,
  *   sb_consumer_pull, sb_consumer_resume, sb_consumer_wants_work, sb_consumer_detach; sb_nodes.c sb_node_move, count,
  *   sb_node_destroy, sb_nodes_recount, correct; sb_recover.c settle_slot (nodes), visit_cells, visit_ledgers,
  *   recover; sb_housekeeping.c sb_housekeeping_queue, ring_notified; sb_io.c look_everywhere.

@@ -163,6 +163,7 @@ def test_b18_an_exclusive_queue_is_its_connections(
 ) -> None:
     """Whatever another connection does with it is refused with 405; the queue is untouched."""
     channel.queue_declare("mine", exclusive=True)
+    channel.queue_bind("mine", "amq.fanout")
     publish(channel, "mine", "A")
     stranger = other.channel()
     with refused(ResourceLocked, LOCKED):

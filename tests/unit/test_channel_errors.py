@@ -119,7 +119,7 @@ SOFT: list[tuple[str, Operation, type[BrokerError], str | None]] = [
     ("unknown exchange type", lambda c: c.exchange_declare("new", "zz"), PreconditionFailed, "PRECONDITION_FAILED - unknown exchange type 'zz'"),
     ("x-expires 0", lambda c: c.queue_declare("new", arguments={"x-expires": 0}), PreconditionFailed, INVALID.format("x-expires", "value_zero", "0")),
     ("x-expires -1", lambda c: c.queue_declare("new", arguments={"x-expires": -1}), PreconditionFailed, INVALID.format("x-expires", "value_negative", "-1")),
-    ("x-expires text", lambda c: c.queue_declare("new", arguments={"x-expires": "1000"}), PreconditionFailed, INVALID.format("x-expires", "unacceptable_type", "longstr")),
+    ("x-expires text", lambda c: c.queue_declare("new", arguments={"x-expires": "1000"}), PreconditionFailed, "PRECONDITION_FAILED - invalid arg 'x-expires' for queue 'new' in vhost '/': \"expected integer, got longstr\""),
     ("x-expires too long", lambda c: c.queue_declare("new", arguments={"x-expires": 315_360_000_001}), PreconditionFailed, None),
     ("x-message-ttl -1", lambda c: c.queue_declare("new", arguments={"x-message-ttl": -1}), PreconditionFailed, INVALID.format("x-message-ttl", "value_negative", "-1")),
     ("x-message-ttl 10.0", lambda c: c.queue_declare("new", arguments={"x-message-ttl": 10.0}), PreconditionFailed, None),
@@ -187,7 +187,6 @@ ASYNCHRONOUS: list[tuple[str, Operation, type[BrokerError], str | None]] = [
     ("user_id", lambda c: c.basic_publish("", "q", b"A", BasicProperties(user_id="\0nobody")), PreconditionFailed, None),
     ("CC", lambda c: c.basic_publish("", "q", b"A", BasicProperties(headers={"CC": 5})), PreconditionFailed, None),
     ("BCC", lambda c: c.basic_publish("", "q", b"A", BasicProperties(headers={"BCC": "q"})), PreconditionFailed, None),
-    ("CC of numbers", lambda c: c.basic_publish("", "q", b"A", BasicProperties(headers={"CC": [5]})), PreconditionFailed, None),
 ]  # fmt: skip
 
 

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Channels, awaited. What :class:`shmbroker.Channel` says of arguments and errors holds here."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import queue as standard_queue
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from shmbroker import exceptions
+from shmbroker.channel.deliveries import Delivery
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from types import TracebackType
+
+    import shmbroker
+    from shmbroker.administration import DeclareOk
+    from shmbroker.aio.connection import Connection
+    from shmbroker.properties import BasicProperties
+
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.001, 0.02
+
+
+class Channel:
+    """A channel of a connection. Callbacks run in the event loop, and may be coroutine functions."""
+
+    def __init__(self, connection: Connection, sync: shmbroker.Channel) -> None:
+        self._connection, self.sync = connection, sync
+        self.number = sync.number
+
+    async def _change(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        return await self._connection.change(functools.partial(operation, *arguments, **options))
+
+    # ---- declaring ----
+
+    async def exchange_declare(self, exchange: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        """Makes an exchange, unless there is an equal one."""
+        await self._change(self.sync.exchange_declare, exchange, *arguments, **options)
+
+    async def exchange_delete(self, exchange: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        """Deletes an exchange, if there is one."""
+        await self._change(self.sync.exchange_delete, exchange, *arguments, **options)
+
+    async def exchange_bind(self, destination: str, source: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        """Makes an exchange get what another one has for a key."""
+        await self._change(self.sync.exchange_bind, destination, source, *arguments, **options)
+
+    async def exchange_unbind(self, destination: str, source: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        """Ends that, if it is so."""
+        await self._change(self.sync.exchange_unbind, destination, source, *arguments, **options)
+
+    async def queue_declare(self, queue: str = "", *arguments: Any, **options: Any) -> DeclareOk:  # noqa: ANN401
+        """Makes a queue, unless there is an equal one."""
+        found: DeclareOk = await self._change(self.sync.queue_declare, queue, *arguments, **options)
+        return found
+
+    async def queue_bind(self, queue: str, exchange: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        """Makes a queue get what an exchange has for a key."""
+        await self._change(self.sync.queue_bind, queue, exchange, *arguments, **options)
+
+    async def queue_unbind(self, queue: str, exchange: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        """Ends that, if it is so."""
+        await self._change(self.sync.queue_unbind, queue, exchange, *arguments, **options)
+
+    async def queue_purge(self, queue: str) -> int:
+        """Removes what is ready."""
+        return self.sync.queue_purge(queue)
+
+    async def queue_delete(self, queue: str, *arguments: Any, **options: Any) -> int:  # noqa: ANN401
+        """Deletes a queue, if there is one."""
+        removed: int = await self._change(self.sync.queue_delete, queue, *arguments, **options)
+        return removed
+
+    # ---- sending ----
+
+    async def basic_publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: Any,  # noqa: ANN401
+        properties: BasicProperties | None = None,
+        mandatory: bool = False,  # noqa: FBT001, FBT002 - as pika has it
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> int | None:
+        """Publishes a message, waiting for room in a queue that blocks."""
+        publish = functools.partial(
+            self.sync.basic_publish, exchange, routing_key, body, properties, mandatory, timeout=0
+        )
+        number: int | None = await _until(publish, standard_queue.Full, timeout)
+        return number
+
+    async def publish_confirmed(self, exchange: str, routing_key: str, body: Any, **options: Any) -> int:  # noqa: ANN401
+        """Publishes, and returns the number of the message once it is in all its queues."""
+        return await asyncio.wrap_future(self.sync.publish_confirmed(exchange, routing_key, body, **options))
+
+    async def confirm_delivery(self) -> None:
+        """From now on published messages are counted, and confirmed."""
+        self.sync.confirm_delivery()
+
+    async def wait_for_confirms(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
+        """Waits until all that was published is confirmed; ``True``: no queue refused any."""
+        good: bool = await _until(
+            functools.partial(self.sync.wait_for_confirms, timeout=0), exceptions.Timeout, timeout
+        )
+        return good
+
+    async def tx_select(self) -> None:
+        """From now on publishes and acknowledgements wait for :meth:`tx_commit`."""
+        self.sync.tx_select()
+
+    async def tx_commit(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Does everything since the last commit, or nothing of it."""
+        await _until(functools.partial(self.sync.tx_commit, timeout=0), standard_queue.Full, timeout)
+
+    async def tx_rollback(self) -> None:
+        """Forgets everything since the last commit."""
+        self.sync.tx_rollback()
+
+    # ---- receiving ----
+
+    async def basic_get(
+        self,
+        queue: str,
+        auto_ack: bool = False,  # noqa: FBT001, FBT002
+        *,
+        timeout: float | None = 0,  # noqa: ASYNC109
+    ) -> Delivery | None:
+        """The oldest ready message; ``None``: there is none in time."""
+        found = self.sync.basic_get(queue, auto_ack)
+        if found is not None or timeout == 0:
+            return found
+
+        def attempt() -> Delivery:
+            got = self.sync.basic_get(queue, auto_ack)
+            if got is None:
+                raise standard_queue.Empty
+            return got
+
+        source = await self._connection.queue(self.sync.named(queue), passive=True)
+        try:
+            waited: Delivery = await source.wait_for_message(attempt, timeout)
+        except standard_queue.Empty:
+            return None
+        return waited
+
+    async def basic_consume(
+        self,
+        queue: str,
+        on_message_callback: Callable[..., Awaitable[object] | object],
+        *arguments: Any,  # noqa: ANN401
+        **options: Any,  # noqa: ANN401
+    ) -> str:
+        """Has a callback, or coroutine function, called with each message: ``(channel, method, properties, body)``."""
+        dispatcher = self.sync.dispatcher
+
+        def called(_channel: object, method: Delivery, properties: BasicProperties, body: bytes) -> None:
+            result = on_message_callback(self, method, properties, body)
+            if inspect.isawaitable(result):
+                dispatcher.awaited = result
+
+        return self.sync.basic_consume(queue, called, *arguments, **options)
+
+    async def basic_cancel(self, consumer_tag: str) -> None:
+        """Ends a consumer."""
+        self.sync.basic_cancel(consumer_tag)
+
+    async def consume(
+        self, queue: str, auto_ack: bool = False, exclusive: bool = False, **options: Any  # noqa: ANN401, FBT001, FBT002
+    ) -> AsyncIterator[tuple[Delivery, BasicProperties, bytes]]:
+        """Iterates over the messages of a queue: ``(method, properties, body)``."""
+        waiting: asyncio.Queue[Any] = asyncio.Queue()
+        tag = self.sync.consume_until(
+            queue, lambda _channel, *delivery: waiting.put_nowait(delivery), lambda: waiting.put_nowait(None),
+            auto_ack=auto_ack, exclusive=exclusive, **options,
+        )  # fmt: skip
+        try:
+            while (delivery := await waiting.get()) is not None:
+                yield delivery
+        finally:
+            if self.sync.is_open:
+                self.sync.basic_cancel(tag)
+            while not waiting.empty():
+                left = waiting.get_nowait()
+                if left is not None and self.sync.is_open and not left[0].settled:
+                    left[0].give_back()
+
+    # ---- acknowledging, flow ----
+
+    async def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:  # noqa: FBT001, FBT002
+        """Acknowledges a delivery, or all up to it."""
+        self.sync.basic_ack(delivery_tag, multiple)
+
+    async def basic_nack(
+        self,
+        delivery_tag: int = 0,
+        multiple: bool = False,  # noqa: FBT001, FBT002
+        requeue: bool = True,  # noqa: FBT001, FBT002
+    ) -> None:
+        """Puts deliveries back to their places, or drops them."""
+        self.sync.basic_nack(delivery_tag, multiple, requeue)
+
+    async def basic_reject(self, delivery_tag: int, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
+        """Puts one delivery back to its place, or drops it."""
+        self.sync.basic_reject(delivery_tag, requeue)
+
+    async def basic_recover(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
+        """Puts all unacknowledged deliveries back to their places."""
+        self.sync.basic_recover(requeue)
+
+    async def basic_qos(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        """How many messages may be unacknowledged."""
+        self.sync.basic_qos(*arguments, **options)
+
+    def add_on_return_callback(self, callback: Callable[..., object]) -> None:
+        """``callback(channel, method, properties, body)`` for mandatory messages that come back."""
+        self.sync.add_on_return_callback(lambda _channel, *returned: callback(self, *returned))
+
+    def add_on_cancel_callback(self, callback: Callable[[str], object]) -> None:
+        """``callback(consumer_tag)`` for a consumer whose queue was deleted."""
+        self.sync.add_on_cancel_callback(callback)
+
+    @property
+    def is_open(self) -> bool:
+        """Can it be used?"""
+        return self.sync.is_open
+
+    def close(self, reply_code: int = 0, reply_text: str = "") -> None:
+        """Closes the channel."""
+        self.sync.close(reply_code, reply_text)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<aio {self.sync!r}>"
+
+
+async def _until(attempt: Callable[[], Any], again: type[Exception], timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109
+    """What an attempt brings that does not raise ``again``, made with growing pauses up to 20 ms."""
+    until = None if timeout is None else time.monotonic() + timeout
+    pause = _PAUSE_SECONDS
+    while True:
+        try:
+            return attempt()
+        except again:
+            if until is not None and time.monotonic() >= until:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

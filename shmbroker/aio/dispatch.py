@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Callbacks in an event loop: one at a time for each channel, in order; coroutines are awaited before the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from shmbroker.channel.dispatch import Work
+
+_TURNS = 64  # callbacks without a wait, before other tasks get their turn
+
+
+class LoopDispatcher:
+    """What :class:`~shmbroker.channel.dispatch.Dispatcher` is for threads."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Work, failed: Callable[[BaseException], None]) -> None:
+        self._loop, self._work, self._failed = loop, work, failed
+        self._task: asyncio.Task[None] | None = None
+        self._again = False
+        self.thread: int | None = None
+        self.awaited: Awaitable[object] | None = None
+        """What the callback of now has returned, if that is to be awaited."""
+
+    def wake(self) -> None:
+        """Something is there. From any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody will be called back
+            self._loop.call_soon_threadsafe(self._start)
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._task = self._loop.create_task(self._run())
+        else:
+            self._again = True
+
+    async def _run(self) -> None:
+        turns = 0
+        try:
+            while True:
+                self._again = False
+                try:
+                    found = self._work.work()
+                    if self.awaited is not None:
+                        awaited, self.awaited = self.awaited, None
+                        await awaited
+                except Exception as error:  # noqa: BLE001 - of the application's callback
+                    self._failed(error)
+                    continue
+                turns += 1
+                if turns % _TURNS == 0:
+                    await asyncio.sleep(0)
+                if not found and not self._again and self._work.rest():
+                    return
+        finally:
+            self._task = None
