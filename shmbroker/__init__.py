@@ -11,8 +11,13 @@ b'hello'
 >>> shmbroker.Broker("doctest-tour").stop(purge=True)
 """
 
+from typing import Any
+
+from shmbroker.administration import DeclareOk
 from shmbroker.broker import Broker, connect
 from shmbroker.broker import names as brokers
+from shmbroker.channel import Channel
+from shmbroker.channel.deliveries import Delivery, Return
 from shmbroker.connection import Connection
 from shmbroker.consumer import Consumer
 from shmbroker.exceptions import (
@@ -43,10 +48,13 @@ from shmbroker.properties import BasicProperties
 from shmbroker.queue import Queue
 from shmbroker.settings import QueueSettings
 from shmbroker.statistics import (
+    BindingInfo,
     BrokerStatistics,
+    ChannelInfo,
     ConnectionInfo,
     ConsumerInfo,
     ConsumerStatistics,
+    ExchangeInfo,
     QueueStatistics,
 )
 from shmbroker.workers import WorkerPool
@@ -56,12 +64,15 @@ __version__ = "0.1.0"
 __all__ = [
     "AccessRefused",
     "BasicProperties",
+    "BindingInfo",
     "Broker",
     "BrokerError",
     "BrokerNotFound",
     "BrokerStatistics",
+    "Channel",
     "ChannelClosed",
     "ChannelClosedByBroker",
+    "ChannelInfo",
     "Connection",
     "ConnectionClosed",
     "ConnectionClosedByBroker",
@@ -70,6 +81,9 @@ __all__ = [
     "ConsumerInfo",
     "ConsumerStatistics",
     "CorruptSegment",
+    "DeclareOk",
+    "Delivery",
+    "ExchangeInfo",
     "ForkedConnectionError",
     "LayoutMismatch",
     "Message",
@@ -86,9 +100,20 @@ __all__ = [
     "QueueSettings",
     "QueueStatistics",
     "ResourceLocked",
+    "Return",
     "Timeout",
     "UnroutableError",
     "WorkerPool",
     "brokers",
     "connect",
 ]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    """``shmbroker.aio`` is imported when it is first used: asyncio takes longer to import than all the rest."""
+    if name == "aio":
+        import importlib  # noqa: PLC0415
+
+        return importlib.import_module("shmbroker.aio")
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

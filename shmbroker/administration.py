@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker import changes, exceptions
@@ -12,7 +13,9 @@ from shmbroker import settings as queue_settings
 from shmbroker._core import journal
 from shmbroker._core import queue as core_queue
 from shmbroker.binding import ToExchange, ToQueue
+from shmbroker.exchange import missing
 from shmbroker.exchanges import exchanges_of
+from shmbroker.statistics import BindingInfo, ExchangeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,18 +123,29 @@ class Administration:
         arguments: Mapping[str, Any] | None,
     ) -> DeclareOk:
         """Makes a queue unless there is an equal one."""
-        if not passive:
-            given = queue_settings.from_arguments(name, arguments or {})
-            flags = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete}
-            if not name:
-                name = self._declare_new(given | flags)
-            elif self._open(name) is None:
-                self._check_new(name)
-                self._make(name, given | flags)
-            self._compare(name, given, flags)
-        facts = self.queue(name).facts()
-        self._core.touch(facts.slot)
-        return DeclareOk(name, int(facts.ready), max(0, int(facts.consumers)))
+        given = {} if passive else queue_settings.from_arguments(name, arguments or {})
+        flags = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete}
+        while True:
+            try:
+                if not passive:
+                    name = self._make_or_compare(name, given, flags)
+                facts = self.queue(name).facts()
+            except exceptions.NotFound:
+                if passive:
+                    raise
+            else:
+                self._core.touch(facts.slot)
+                return DeclareOk(name, int(facts.ready), max(0, int(facts.consumers)))
+
+    def _make_or_compare(self, name: str, given: dict[str, Any], flags: dict[str, bool]) -> str:
+        """Raises NotFound if it was there and has ended meanwhile."""
+        if not name:
+            return self._declare_new(given | flags)
+        if self._open(name) is None:
+            self._check_new(name)
+            self._make(name, given | flags)
+        self._compare(name, given, flags)
+        return name
 
     def _check_new(self, name: str) -> None:
         if name.startswith(_RESERVED):
@@ -236,6 +250,46 @@ class Administration:
         gone = ToQueue(queue.name, queue.incarnation)
         if self.exchanges.refresh(self._core).bindings_to(gone):
             self._change(lambda topology: changes.queue_gone(topology, gone))
+
+    def exchange_infos(self) -> list[ExchangeInfo]:
+        """All exchanges, by name."""
+        self.prune()
+        exchanges, bindings = self.exchanges.all(self._core)
+        to = Counter(one.destination.name for one in bindings if isinstance(one.destination, ToExchange))
+        out = Counter(one.source for one in bindings)
+        return [
+            ExchangeInfo(
+                name=one.name,
+                type=one.type,
+                durable=one.durable,
+                auto_delete=one.auto_delete,
+                internal=one.internal,
+                alternate=one.alternate,
+                arguments=dict(one.arguments),
+                bindings_in=to[one.name],
+                bindings_out=out[one.name],
+            )
+            for one in exchanges
+        ]
+
+    def binding_infos(self, exchange: str | None) -> list[BindingInfo]:
+        """All bindings, or those from an exchange and to it, by source."""
+        self.prune()
+        exchanges, bindings = self.exchanges.all(self._core)
+        if exchange is not None:
+            if all(one.name != exchange for one in exchanges):
+                raise missing(exchange)
+            bindings = [one for one in bindings if one.source == exchange or one.destination == ToExchange(exchange)]
+        return [
+            BindingInfo(
+                source=one.source,
+                destination=one.destination.name,
+                destination_type="exchange" if isinstance(one.destination, ToExchange) else "queue",
+                routing_key=one.routing_key,
+                arguments=one.arguments,
+            )
+            for one in bindings
+        ]
 
     def prune(self) -> None:
         """Removes the bindings to queues that ended by themselves."""

@@ -13,13 +13,14 @@ from shmbroker import settings as queue_settings
 from shmbroker._core import library, segments
 from shmbroker._core import queue as core_queue
 from shmbroker._core.connection import CoreConnection
-from shmbroker.administration import Administration, locked
+from shmbroker.administration import Administration, clean_name, locked
 from shmbroker.channel import Channel
 from shmbroker.channel.dispatch import Dispatcher, Executor
 from shmbroker.consumer import Consumer
 from shmbroker.numbers import Numbers
 from shmbroker.publishing import Publishing
 from shmbroker.queue import Queue, check_name
+from shmbroker.statistics import channel_infos
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -27,8 +28,16 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from shmbroker.channel.dispatch import Work
+    from shmbroker.channel.state import ChannelState
     from shmbroker.settings import QueueSettings
-    from shmbroker.statistics import ConnectionInfo, ConsumerInfo, QueueStatistics
+    from shmbroker.statistics import (
+        BindingInfo,
+        ChannelInfo,
+        ConnectionInfo,
+        ConsumerInfo,
+        ExchangeInfo,
+        QueueStatistics,
+    )
 
 
 class Connection:
@@ -94,19 +103,16 @@ class Connection:
         with self.lock:
             taken = self._numbers.take(number)
             opened = self._channels[taken] = Channel(self, taken)
+            self._core.count_channels(len(self._channels))
             return opened
 
-    def channel_closed(self, channel: Channel) -> None:
+    def channel_closed(self, channel: ChannelState) -> None:
         """A channel was closed: its number is free."""
         with self.lock:
             if self._channels.get(channel.number) is channel:
                 del self._channels[channel.number]
                 self._numbers.give(channel.number)
-
-    def channels(self) -> list[Channel]:
-        """Its open channels."""
-        with self.lock:
-            return list(self._channels.values())
+                self._core.count_channels(len(self._channels))
 
     def _channel_ready(self, number: int) -> None:
         channel = self._channels.get(number)
@@ -293,6 +299,28 @@ class Connection:
     def connections(self) -> list[ConnectionInfo]:
         """The connections of the broker."""
         return self._core.connections()
+
+    def channels(self) -> list[ChannelInfo]:
+        """The channels of all connections of the broker: those with consumers, and for each connection the others."""
+        return channel_infos(self.connections(), self.consumers())
+
+    def exchanges(self) -> list[ExchangeInfo]:
+        """The exchanges of the broker, by name; those that every broker has are among them."""
+        return self.administration.exchange_infos()
+
+    def bindings(self, exchange: str | None = None) -> list[BindingInfo]:
+        """The bindings of all exchanges, by their source; the oldest of a source first.
+
+        Every queue can also be reached by its name through the default exchange. That is no binding.
+
+        Args:
+            exchange: only those from this one and to it.
+
+        Raises:
+            NotFound: there is no such exchange.
+        """
+        name = None if exchange is None else clean_name(exchange, "exchange")
+        return self.administration.binding_infos(name)
 
     def consumers(self, queue: str | None = None) -> list[ConsumerInfo]:
         """The consumers of one queue, or of all, and the calls that wait there."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from shmbroker._core.attachment import Attachment
     from shmbroker._core.connection import CoreConnection
-    from shmbroker.binding import ToQueue
+    from shmbroker.binding import Binding, ToQueue
     from shmbroker.exchange import Exchange
 
 
@@ -71,6 +71,13 @@ class Exchanges:
         """Do more than exchange and routing key decide where a message goes?"""
         with self._lock:
             return self.refresh(connection).looks_at_headers()
+
+    def all(self, connection: CoreConnection) -> tuple[list[Exchange], list[Binding]]:
+        """Every exchange, by name, and every binding: by the name of its source, the oldest first."""
+        with self._lock:
+            topology = self.refresh(connection)
+            exchanges = sorted(topology.exchanges.values(), key=lambda one: one.name)
+            return exchanges, [binding for one in exchanges for binding in topology.bindings_from(one.name)]
 
     def change(self, connection: CoreConnection, until: int, make: Callable[[Topology], bytes]) -> None:
         """Makes one change, under the topology lock.

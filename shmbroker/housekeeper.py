@@ -20,6 +20,7 @@ from shmbroker import exceptions
 from shmbroker._core import library, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
+from shmbroker.exchanges import exchanges_of
 
 TICK_SECONDS = 0.25
 REST_SECONDS = 1.0  # between ticks while nothing happens in any queue
@@ -151,6 +152,8 @@ class Housekeeper:
         if opened:
             self._replace(self._watched + opened, list(range(len(self._watched))))
         self._unfreed = int(slow.sb_housekeeper_sweep(self._handle, 0))
+        with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory):  # another turn
+            exchanges_of(self._connection).prune(self._connection, 0)
         self._changes = slow.sb_housekeeper_changes(self._handle)  # the sweep counts as a change itself
 
     def _leave_deleted(self) -> None:

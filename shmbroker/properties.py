@@ -124,8 +124,8 @@ def decode(payload: bytes) -> BasicProperties:
     wire = commands.Basic.Properties()
     flags = int.from_bytes(payload[:2], "big")
     wire.unmarshal(flags, payload[2:])
-    present = (name for place, name in enumerate(NAMES) if flags & 1 << 15 - place)  # pamqp has values for others, too
-    return BasicProperties(**{name: getattr(wire, _WIRE.get(name, name)) for name in present})
+    given = {name: getattr(wire, _WIRE.get(name, name)) for at, name in enumerate(NAMES) if flags & 1 << 15 - at}
+    return BasicProperties(**given)
 
 
 _WIRE = {"type": "message_type"}

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be known about a broker, its queues, connections and consumers: frozen snapshots."""
+"""What can be known about a broker, its queues, exchanges, connections and consumers: frozen snapshots."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class BrokerStatistics:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """A connection: its name and process, its counted consumers and the messages it holds."""
+    """A connection: its name and process, its open channels, its counted consumers and the messages it holds."""
 
     id: int
     name: str
@@ -72,17 +76,20 @@ class ConnectionInfo:
     created_at: float
     consumers: int
     holding: int
+    channels: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConsumerInfo:
     """A consumer of a queue. ``waiting`` marks a call of get() that waits: it is not counted as a consumer.
 
-    ``state`` is the list it is in: "interested", "notified", "not_interested" or "non_acquiring".
+    ``state`` is the list it is in: "interested", "notified", "not_interested" or "non_acquiring". ``channel`` is the
+    number of its channel, 0 for one of ``Queue.consume`` and the like.
     """
 
     queue: str
     connection: int
+    channel: int
     pid: int
     state: str
     priority: int
@@ -90,6 +97,91 @@ class ConsumerInfo:
     unacked: int
     delivered: int
     waiting: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChannelInfo:
+    """A channel that has consumers; or, with ``number`` 0, all channels of a connection that have none.
+
+    ``count`` is how many channels it stands for. Of its consumers: ``prefetch`` is how many messages they may have
+    unacked together, 0 = any number; ``unacked`` how many they have, ``delivered`` how many they were ever given.
+    """
+
+    connection: int
+    connection_name: str
+    pid: int
+    number: int
+    count: int
+    consumers: int
+    prefetch: int
+    unacked: int
+    delivered: int
+
+
+def channel_infos(connections: Iterable[ConnectionInfo], consumers: Iterable[ConsumerInfo]) -> list[ChannelInfo]:
+    """What connections and consumers tell of the channels, by connection and number.
+
+    Args:
+        connections: of one broker.
+        consumers: of the same, asked after the connections.
+    """
+    members: dict[tuple[int, int], list[ConsumerInfo]] = {}
+    for consumer in consumers:
+        if consumer.channel and not consumer.waiting:
+            members.setdefault((consumer.connection, consumer.channel), []).append(consumer)
+    found = []
+    for connection in connections:
+        busy = sorted(number for owner, number in members if owner == connection.id)
+        found += [_channel(connection, number, members[connection.id, number]) for number in busy]
+        if connection.channels > len(busy):
+            found.append(_channel(connection, 0, [], connection.channels - len(busy)))
+    return found
+
+
+def _channel(connection: ConnectionInfo, number: int, consumers: list[ConsumerInfo], count: int = 1) -> ChannelInfo:
+    unlimited = any(one.prefetch == 0 for one in consumers)
+    return ChannelInfo(
+        connection=connection.id,
+        connection_name=connection.name,
+        pid=connection.pid,
+        number=number,
+        count=count,
+        consumers=len(consumers),
+        prefetch=0 if unlimited else sum(one.prefetch for one in consumers),
+        unacked=sum(one.unacked for one in consumers),
+        delivered=sum(one.delivered for one in consumers),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExchangeInfo:
+    """An exchange.
+
+    ``name`` is "" for the default exchange, ``type`` "direct", "fanout", "topic" or "headers". ``alternate`` is the
+    exchange that gets what this one has no destination for, ``arguments`` are those it was declared with.
+    ``bindings_in`` counts the bindings that lead to it, ``bindings_out`` those from it.
+    """
+
+    name: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    alternate: str | None
+    arguments: dict[str, Any]
+    bindings_in: int
+    bindings_out: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BindingInfo:
+    """A binding from an exchange; ``destination_type`` is "queue" or "exchange"."""
+
+    source: str
+    destination: str
+    destination_type: str
+    routing_key: str
+    arguments: dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -140,12 +140,12 @@ typedef struct {
 
 typedef struct {
   char name[256];
-  uint32_t id, pid, consumers;
+  uint32_t id, pid, consumers, channels;
   uint64_t created_ns, holding;
 } sb_connection_facts;
 
 typedef struct {
-  uint32_t connection, pid, state, flags, prefetch, unacked;
+  uint32_t connection, pid, state, flags, prefetch, unacked, channel; /* channel: its number, 0 = of none */
   int32_t priority;
   uint64_t delivered, wakes;
 } sb_consumer_facts;
@@ -209,6 +209,8 @@ void sb_free_connection(sb_connection *c);
 uint32_t sb_connection_id(sb_connection *c);
 sb_status sb_connection_run_io(sb_connection *c);
 void sb_connection_wake(sb_connection *c);
+/* Says how many channels are open: for sb_connection_describe, which others call. */
+void sb_connection_channels(sb_connection *c, uint32_t count);
 sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *facts);
 
 /* ---- topology: several changes under one lock, and the journal of exchanges and bindings ---- */
@@ -305,6 +307,7 @@ bool sb_consumer_arm_event(sb_consumer *k);
 enum { SB_CONSUME_AUTO_ACK = 1, SB_CONSUME_NO_LOCAL = 2, SB_CONSUME_EXCLUSIVE = 4 };
 enum { SB_BY_GET = 65535 }; /* the subscription of what a get took */
 
+/* user: the channel's number, which sb_next_ready gives and sb_consumers_of shows; not 0. */
 sb_channel *sb_channel_open(sb_connection *c, uint64_t user, sb_status *status);
 /* From any thread, and again: its consumers end, what it holds goes back, calls that wait on it end with SB_CLOSED. */
 void sb_channel_close(sb_channel *ch);
@@ -334,6 +337,7 @@ void sb_channel_forget(sb_channel *ch, uint64_t delivery_tag, bool multiple);
 uint32_t sb_channel_unacked(sb_channel *ch); /* given, and not settled */
 uint32_t sb_channel_waiting(sb_channel *ch); /* pulled, and not given */
 uint64_t sb_channel_delivered(sb_channel *ch);
+uint64_t sb_channel_last_tag(sb_channel *ch); /* 0 = it gave nothing yet */
 /* Asks to be handed over, once, when something comes; true: something is there, and nothing was asked for. */
 bool sb_channel_arm(sb_channel *ch);
 /* The `user` of the next channel that is to be handed over, 0 = none. sb_connection_run_io returns SB_READY when there is one,

@@ -294,6 +294,14 @@ void sb_connection_wake(sb_connection *c) {
   if (!sb_forked(c->b)) sb_target_ring_io(c);
 }
 
+/* Relaxed: nothing depends on it. One that is closed has no record any more. */
+void sb_connection_channels(sb_connection *c, uint32_t count) {
+  if (sb_api_enter(c) == SB_OK) {
+    SB_STORE(&c->shm->channels, count, SB_RELAXED);
+    sb_api_leave(c);
+  }
+}
+
 /* Is it the node of a consumer, and of a target that was not counted yet? Reads what its owner may be giving back. */
 static bool counts_as_consumer(sb_broker *b, uint64_t what, uint64_t *targets) {
   const sb_node_shm *n = sb_holding_kind(what) == SB_HOLD_SLOT ? sb_node_at(b, sb_holding_slot(what)) : NULL;
@@ -321,6 +329,7 @@ sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts 
   f->name[sizeof f->name - 1] = 0;
   f->id = id;
   f->created_ns = SB_LOAD(&shm->created_ns, SB_RELAXED);
+  f->channels = SB_LOAD(&shm->channels, SB_RELAXED);
   uint64_t word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
   f->pid = (uint32_t)process_pid(b, sb_conn_process(word));
   sb_holdings_walk w;

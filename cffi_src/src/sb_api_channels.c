@@ -116,6 +116,8 @@ static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
   uint32_t flags = SB_NODE_COUNTED | SB_NODE_MEMBER | sb_claim_flags(q->shm) | (exclusive ? SB_NODE_EXCLUSIVE : 0u);
   status = sb_node_create(q->c, q->slot, m->s.priority, flags, ch->target.number, m->prefetch, &m->s.node, &m->s.token);
   if (status == SB_OK) {
+    /* Relaxed: nothing but the facts depends on it; who looks just now sees a consumer of no channel. */
+    SB_STORE(&sb_subscription_node(&m->s)->channel, (uint32_t)ch->user, SB_RELAXED);
     status = sb_claim_enter(q->c, q->slot, m->s.node);
     if (status != SB_OK) {
       sb_node_destroy(q->c, m->s.node, m->s.token);
@@ -416,6 +418,7 @@ void sb_channel_forget(sb_channel *ch, uint64_t delivery_tag, bool multiple) {
 uint32_t sb_channel_unacked(sb_channel *ch) { return ch->deliveries.given.count; }
 uint32_t sb_channel_waiting(sb_channel *ch) { return ch->deliveries.row.count; }
 uint64_t sb_channel_delivered(sb_channel *ch) { return ch->delivered; }
+uint64_t sb_channel_last_tag(sb_channel *ch) { return ch->deliveries.last_tag; }
 
 /* ---- hand-over ---- */
 

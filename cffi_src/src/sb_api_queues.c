@@ -267,6 +267,7 @@ int64_t sb_consumers_of(sb_connection *c, uint32_t slot, sb_consumer_facts *fact
                                        .flags = SB_LOAD(&shm->flags, SB_RELAXED),
                                        .prefetch = SB_LOAD(&shm->prefetch, SB_RELAXED),
                                        .unacked = SB_LOAD(&shm->unacked, SB_RELAXED),
+                                       .channel = SB_LOAD(&shm->channel, SB_RELAXED),
                                        .priority = SB_LOAD(&shm->priority, SB_RELAXED),
                                        .delivered = SB_LOAD(&shm->delivered, SB_RELAXED),
                                        .wakes = SB_LOAD(&shm->wakes, SB_RELAXED)};

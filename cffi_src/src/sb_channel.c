@@ -158,6 +158,14 @@ static sb_status take(sb_member *m) {
   return status;
 }
 
+/* The housekeeper told one of us, and it is the turn of another one. */
+static void pass_rescue(sb_member *from, sb_member *to) {
+  if ((SB_LOAD(&sb_subscription_node(&from->s)->flags, SB_RELAXED) & SB_NODE_RESCUED) != 0) {
+    (void)SB_AND(&sb_subscription_node(&from->s)->flags, ~SB_NODE_RESCUED, SB_RELAXED);
+    (void)SB_OR(&sb_subscription_node(&to->s)->flags, SB_NODE_RESCUED, SB_RELAXED);
+  }
+}
+
 /* One message of its queue, for it or whoever's turn it is. */
 static sb_status deal(sb_member *m) {
   if (!sb_queue_is_open(m->s.q)) {
@@ -168,11 +176,11 @@ static sb_status deal(sb_member *m) {
     return m->willing ? take(m) : SB_NO_CREDIT;
   }
   for (unsigned tries = 0; tries < SB_MAX_STRANGE; tries++) {
-    bool rescued = (SB_LOAD(&sb_subscription_node(&m->s)->flags, SB_RELAXED) & SB_NODE_RESCUED) != 0;
-    sb_member *whose = rescued && m->willing ? m : sb_deal_next(m->rank->deal);
+    sb_member *whose = sb_deal_next(m->rank->deal);
     if (whose == NULL) {
       return SB_NO_CREDIT;
     }
+    if (whose != m) pass_rescue(m, whose);
     sb_status status = take(whose);
     if (status != SB_EMPTY || whose == m) {
       return status;

@@ -12,7 +12,7 @@
  *   not in force -> active                  whoever sees that nobody is
  *
  * Invariants:
- *  I53 an exclusive claim is confirmed only if no ordinary consumer was registered while it was tentative; one that
+ *  I55 an exclusive claim is confirmed only if no ordinary consumer was registered while it was tentative; one that
  *      registers later sees it, and gives up. Of two claimants the one whose claim stands first goes on, the other gives up.
  *  I54 a node that stands by is NOT_INTERESTED. Whoever is made active is told, and looks at the claim itself.
  *

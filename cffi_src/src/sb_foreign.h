@@ -10,7 +10,7 @@
  *
  * Layout: nothing of its own.
  *
- * Invariants: all ready messages before the cursor are own ones, or have their `returned` bits set (I18, I44).
+ * Invariants: all ready messages before the cursor are own ones, or have their `returned` bits set (I18, I53).
  *
  * Ordering pairs: P1, P2, P5 as in sb_queue.c.
  *

@@ -440,7 +440,7 @@ typedef struct {
   alignas(64) sb_word wakes; /* how often it was notified */
   sb_word created_ns;
   sb_half registration; /* epoch of its entry in All */
-  sb_half reserved0;
+  sb_half channel;      /* number of the channel it is a member of, for whoever looks on; 0 = of none */
   sb_word reserved[5];
 } sb_node_shm;
 _Static_assert(sizeof(sb_node_shm) <= SB_UNIT, "node");
@@ -508,7 +508,8 @@ typedef struct {
   alignas(64) sb_half id, process;
   sb_half holdings; /* first chunk, 0 = none yet */
   sb_half waiter;   /* node slot of the IO thread, or 0 */
-  sb_half reserved1[2];
+  sb_half channels; /* how many are open, for whoever looks on */
+  sb_half reserved1;
   sb_word created_ns;
   sb_word delivered, published;
   sb_word commit; /* 1: what its holdings say of a commit happens, whoever does it (sb_commit.h) */

@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from shmbroker_cli.bench import bench
+from shmbroker_cli.bindings import bind, bindings, unbind
 from shmbroker_cli.brokers import doctor, list_brokers, serve, status, stop
 from shmbroker_cli.browse import browse
-from shmbroker_cli.clients import connections, consumers
+from shmbroker_cli.clients import channels, connections, consumers
 from shmbroker_cli.consume import consume
 from shmbroker_cli.demo.command import demo
 from shmbroker_cli.errors import CommandGroup
+from shmbroker_cli.exchanges import exchange_commands
 from shmbroker_cli.options import BROKER_VARIABLE, DEFAULT_BROKER, Common
 from shmbroker_cli.publish import publish
 from shmbroker_cli.queues import queue_commands
@@ -21,7 +23,7 @@ from shmbroker_cli.top.command import top
 app = typer.Typer(
     name="shmbroker",
     cls=CommandGroup,
-    help="A message broker in shared memory: queues, messages and who consumes them.",
+    help="A message broker in shared memory: exchanges, queues, messages and who consumes them.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -52,10 +54,15 @@ app.command()(status)
 app.command()(stop)
 app.command()(doctor)
 app.add_typer(queue_commands, name="queue")
+app.add_typer(exchange_commands, name="exchange")
+app.command()(bind)
+app.command()(unbind)
+app.command()(bindings)
 app.command()(publish)
 app.command()(consume)
 app.command()(browse)
 app.command()(connections)
+app.command()(channels)
 app.command()(consumers)
 app.command()(top)
 app.command()(demo)

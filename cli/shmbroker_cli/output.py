@@ -6,6 +6,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import typer
@@ -66,9 +68,13 @@ def print_json(facts: object) -> None:
 
 
 def _plain(value: object) -> object:
-    """Turn a dataclass into a dictionary."""
+    """Turn a dataclass into a dictionary, and values that only AMQP has into text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
+    if isinstance(value, (datetime, Decimal)):
+        return str(value)
+    if isinstance(value, (bytes, bytearray)):
+        return value.decode(errors="backslashreplace")
     message = f"{type(value).__name__} is not a fact"
     raise TypeError(message)
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`shmbroker publish`: one message, a file, or a message per line."""
+"""`shmbroker publish`: one message, a file, or a message per line, to a queue or an exchange."""
 
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from queue import Full
@@ -13,16 +14,13 @@ from typing import Annotated, BinaryIO
 import typer
 
 import shmbroker
+from shmbroker.channel import Channel
 from shmbroker.exceptions import BrokerError
 from shmbroker_cli.errors import Refused
-from shmbroker_cli.options import (
-    BrokerOption,
-    JsonOption,
-    QueueArgument,
-    TimeoutOption,
-)
+from shmbroker_cli.exchanges import called
+from shmbroker_cli.options import BrokerOption, JsonOption, TimeoutOption
 from shmbroker_cli.output import print_json, say
-from shmbroker_cli.session import opened
+from shmbroker_cli.session import connected
 
 STANDARD_INPUT = "-"
 BATCH = 256
@@ -43,12 +41,68 @@ def _whole(name: str) -> bytes:
         return stream.read()
 
 
-def _put_lines(
-    queue: shmbroker.Queue,
-    name: str,
-    properties: shmbroker.BasicProperties | None,
-    timeout: float | None,
-) -> int:
+@dataclass(frozen=True)
+class _ToQueue:
+    """Publishes straight into a queue."""
+
+    queue: shmbroker.Queue
+    properties: shmbroker.BasicProperties | None
+    timeout: float | None
+
+    @property
+    def name(self) -> str:
+        """What it is called for people."""
+        return self.queue.name
+
+    @property
+    def address(self) -> dict[str, str]:
+        """What it is called in JSON."""
+        return {"queue": self.queue.name}
+
+    def put(self, body: bytes) -> None:
+        """Publish a message."""
+        self.queue.put(body, timeout=self.timeout, properties=self.properties)
+
+    def put_some(self, bodies: list[bytes]) -> int:
+        """Publish messages, and return how many of them there was room for."""
+        return self.queue.put_many(bodies, timeout=self.timeout, properties=self.properties)
+
+
+@dataclass(frozen=True)
+class _ToExchange:
+    """Publishes to an exchange, which finds the queues."""
+
+    channel: Channel
+    exchange: str
+    key: str
+    mandatory: bool
+    properties: shmbroker.BasicProperties | None
+    timeout: float | None
+
+    @property
+    def name(self) -> str:
+        """What it is called for people."""
+        return called(self.exchange)
+
+    @property
+    def address(self) -> dict[str, str]:
+        """What it is called in JSON."""
+        return {"exchange": self.exchange, "key": self.key}
+
+    def put(self, body: bytes) -> None:
+        """Publish a message."""
+        confirmed = self.channel.publish_confirmed(
+            self.exchange, self.key, body, self.properties, mandatory=self.mandatory, timeout=self.timeout
+        )
+        confirmed.result()
+
+    def put_some(self, bodies: list[bytes]) -> int:
+        """Publish the first of some messages: each may fail in a way of its own."""
+        self.put(bodies[0])
+        return 1
+
+
+def _put_lines(target: _ToQueue | _ToExchange, name: str) -> int:
     """Publish each line, without its line break, and return how many there were."""
     done = 0
     with _reading(name) as stream:
@@ -56,7 +110,7 @@ def _put_lines(
         while batch := list(islice(lines, BATCH)):
             while batch:
                 try:
-                    count = queue.put_many(batch, timeout=timeout, properties=properties)
+                    count = target.put_some(batch)
                 except (BrokerError, Full) as error:
                     message = f"{str(error) or 'the queue is full'} ({done} published)"
                     raise Refused(message) from error
@@ -65,8 +119,29 @@ def _put_lines(
     return done
 
 
+def _addressed(
+    queue: str | None, body: str | None, exchange: str | None, key: str | None, *, mandatory: bool
+) -> tuple[str | None, str | None]:
+    """Return queue and body: with an exchange, what comes first is the body."""
+    if exchange is None:
+        if queue is None:
+            message = "give QUEUE, or --exchange"
+            raise typer.BadParameter(message)
+        if key is not None or mandatory:
+            message = "--key and --mandatory go with --exchange"
+            raise typer.BadParameter(message)
+        return queue, body
+    if body is not None:
+        message = "with --exchange, give BODY alone: its bindings lead to the queues"
+        raise typer.BadParameter(message)
+    return None, queue
+
+
 def publish(
-    queue: QueueArgument,
+    queue: Annotated[
+        str | None,
+        typer.Argument(metavar="[QUEUE]", show_default=False, help="Name of the queue; not with --exchange."),
+    ] = None,
     body: Annotated[
         str | None,
         typer.Argument(
@@ -76,6 +151,14 @@ def publish(
         ),
     ] = None,
     *,
+    exchange: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Publish to this exchange, in place of a queue."),
+    ] = None,
+    key: Annotated[str | None, typer.Option(metavar="K", help="The routing key, for the exchange.")] = None,
+    mandatory: Annotated[
+        bool, typer.Option("--mandatory", help="Refused if the exchange has no queue for it.")
+    ] = False,
     file: Annotated[
         str | None,
         typer.Option(metavar="F", help="Publish the content of a file as one message."),
@@ -90,23 +173,29 @@ def publish(
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Publish to a queue: BODY, --file F, --lines F, or '-' for standard input."""
+    """Publish to a queue or an exchange: BODY, --file F, --lines F, or '-' for standard input."""
+    queue, body = _addressed(queue, body, exchange, key, mandatory=mandatory)
     if sum(source is not None for source in (body, file, lines)) != 1:
         message = "give one of BODY, '-', --file and --lines"
         raise typer.BadParameter(message)
     properties = None
     if message_id is not None or content_type is not None:
         properties = shmbroker.BasicProperties(message_id=message_id, content_type=content_type)
-    with opened(broker, queue) as target:
-        if lines is not None:
-            count = _put_lines(target, lines, properties, timeout)
+    target: _ToQueue | _ToExchange
+    with connected(broker) as connection:
+        if exchange is not None:
+            target = _ToExchange(connection.channel(), exchange, key or "", mandatory, properties, timeout)
         else:
-            target.put(_body(body, file), timeout=timeout, properties=properties)
+            target = _ToQueue(connection.queue(queue or "", passive=True), properties, timeout)
+        if lines is not None:
+            count = _put_lines(target, lines)
+        else:
+            target.put(_body(body, file))
             count = 1
     if as_json:
-        print_json({"queue": queue, "published": count})
+        print_json({**target.address, "published": count})
     else:
-        say(f"{queue}: {count} {'message' if count == 1 else 'messages'} published")
+        say(f"{target.name}: {count} {'message' if count == 1 else 'messages'} published")
 
 
 def _body(body: str | None, file: str | None) -> bytes:

@@ -34,6 +34,7 @@ class Attachment:
         self._no_growth = 0, ""  # the segment there was no room for, although the limit allows it, and why
         self._grow_lock = threading.Lock()
         self.handle: Any = self._attach()
+        self.near: Any = library.as_fast(self.handle, "sb_broker *")
 
     def _attach(self) -> Any:  # noqa: ANN401
         status, major, minor = ffi.new("sb_status *"), ffi.new("uint32_t *"), ffi.new("uint32_t *")
@@ -132,7 +133,15 @@ class Attachment:
                 name = ffi.string(facts.name).decode(errors="replace")
                 created = facts.created_ns / library.NANOSECONDS
                 found.append(
-                    statistics.ConnectionInfo(number, name, facts.pid, created, facts.consumers, facts.holding)
+                    statistics.ConnectionInfo(
+                        id=number,
+                        name=name,
+                        pid=facts.pid,
+                        created_at=created,
+                        consumers=facts.consumers,
+                        holding=facts.holding,
+                        channels=facts.channels,
+                    )
                 )
         return found
 
@@ -151,7 +160,8 @@ class Attachment:
     @property
     def forked(self) -> bool:
         """Was this made in the parent of this process?"""
-        return self.handle is not None and bool(slow.sb_broker_forked(self.handle))
+        near = self.near  # no other thread detaches between this and the end of the call, which keeps the GIL
+        return near is not None and bool(library.fast.sb_broker_forked(near))
 
     @property
     def removed(self) -> bool:
@@ -186,8 +196,8 @@ def release(attachment: Attachment) -> None:
             if _attached.get(attachment.path) is attachment:
                 del _attached[attachment.path]
             # with the GIL: a short call of another thread is either over or finds its connection closed
-            handle, attachment.handle = attachment.handle, None
-            library.fast.sb_broker_detach(library.as_fast(handle, "sb_broker *"))
+            near, attachment.handle, attachment.near = attachment.near, None, None
+            library.fast.sb_broker_detach(near)
 
 
 class Use:

@@ -59,7 +59,6 @@ class CoreConnection:
         self._calls_lock = threading.RLock()  # a view may end, by the garbage collector, while we hold it
         self._io: threading.Thread | None = None
         self.on_stopping: Callable[[], None] = lambda: None
-        self.on_ready: Callable[[int], None] = lambda _: None
         self.on_housekeeper_missing: Callable[[], None] = lambda: None
         self.on_ready: Callable[[int], None] = lambda _: None  # a channel is to be handed over: what it was opened with
         try:
@@ -72,6 +71,8 @@ class CoreConnection:
             raise
         self.address = int(ffi.cast("uintptr_t", self.handle))
         self.id = int(slow.sb_connection_id(self.handle))
+        near = library.as_fast(self.handle, "sb_connection *")  # how many are open, for others to see
+        self.count_channels: Callable[[int], None] = functools.partial(fast.sb_connection_channels, near)
 
     def _open(self, name: str) -> Any:  # noqa: ANN401
         status = ffi.new("sb_status *")
@@ -139,9 +140,6 @@ class CoreConnection:
                 status = int(slow.sb_connection_run_io(self.handle))
                 if status == library.NO_HOUSEKEEPER:
                     self.on_housekeeper_missing()
-                elif status == library.READY:
-                    while number := slow.sb_next_ready(self.handle):
-                        self.on_ready(int(number))
                 elif status == library.STOPPING:
                     self.on_stopping()
                     return
@@ -292,6 +290,7 @@ class CoreConnection:
             statistics.ConsumerInfo(
                 queue=queue,
                 connection=fact.connection,
+                channel=fact.channel,
                 pid=fact.pid,
                 state=_STATES.get(fact.state, "unknown"),
                 priority=fact.priority,

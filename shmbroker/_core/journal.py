@@ -2,7 +2,7 @@
 """The journal of exchanges and bindings: bytes that are appended under the topology lock, and read by everybody.
 
 It lies in two files of the broker; one word of the broker's header says which one is in use, and how many bytes of it
-count. Storing that word is what makes a change: whoever is killed before it leaves bytes that the next writer overwrites.
+count. Storing that word is what makes a change: whoever is killed before leaves bytes that the next writer overwrites.
 To get shorter, the journal is written anew into the other file. A reader that was overtaken by that sees the word
 changed after it has read, and reads again.
 """

@@ -53,7 +53,6 @@ NOT_EMPTY: int = slow.SB_NOT_EMPTY
 NO_HOUSEKEEPER: int = slow.SB_NO_HOUSEKEEPER
 LAYOUT: int = slow.SB_LAYOUT
 TICK: int = slow.SB_TICK
-READY: int = slow.SB_READY
 FORKED: int = slow.SB_FORKED
 ACCESS: int = slow.SB_ACCESS
 READY: int = slow.SB_READY

@@ -32,7 +32,7 @@ _FLAGS = {
 class PutOptions:
     """Options of a put in the core's form; kept alive as long as the call."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the fields of one structure
         self, ttl: float, delay: float, priority: int, key: bytes, properties: bytes, exchange: bytes = b""
     ) -> None:
         self.key, self.properties = key, properties
@@ -248,7 +248,9 @@ class CoreQueue:
 
     def message_ttl(self) -> float | None:
         """The longest life of a message here, in seconds."""
-        return settings_of(self.facts())[0].message_ttl
+        ttl = settings_of(self.facts())[0].message_ttl
+        self.has_ttl = ttl is not None
+        return ttl
 
     @guarded
     def facts(self) -> Any:  # noqa: ANN401

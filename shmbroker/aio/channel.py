@@ -11,15 +11,15 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
-from shmbroker.channel.deliveries import Delivery
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
-    import shmbroker
     from shmbroker.administration import DeclareOk
     from shmbroker.aio.connection import Connection
+    from shmbroker.channel import Channel as SyncChannel
+    from shmbroker.channel.deliveries import Delivery
     from shmbroker.properties import BasicProperties
 
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.001, 0.02
@@ -28,7 +28,7 @@ _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.001, 0.02
 class Channel:
     """A channel of a connection. Callbacks run in the event loop, and may be coroutine functions."""
 
-    def __init__(self, connection: Connection, sync: shmbroker.Channel) -> None:
+    def __init__(self, connection: Connection, sync: SyncChannel) -> None:
         self._connection, self.sync = connection, sync
         self.number = sync.number
 
@@ -170,7 +170,11 @@ class Channel:
         self.sync.basic_cancel(consumer_tag)
 
     async def consume(
-        self, queue: str, auto_ack: bool = False, exclusive: bool = False, **options: Any  # noqa: ANN401, FBT001, FBT002
+        self,
+        queue: str,
+        auto_ack: bool = False,  # noqa: FBT001, FBT002
+        exclusive: bool = False,  # noqa: FBT001, FBT002
+        **options: Any,  # noqa: ANN401
     ) -> AsyncIterator[tuple[Delivery, BasicProperties, bytes]]:
         """Iterates over the messages of a queue: ``(method, properties, body)``."""
         waiting: asyncio.Queue[Any] = asyncio.Queue()

@@ -147,7 +147,7 @@ def connect(
     operation_timeout: float = 10.0,
     **options: Any,  # noqa: ANN401
 ) -> _Connecting:
-    """Opens a connection: ``async with connect(...) as connection``, or ``connection = await connect(...)``.
+    """Opens a connection, in ``async with`` or awaited.
 
     Options as :func:`shmbroker.connect`, without ``executor``: callbacks run in the event loop.
     """

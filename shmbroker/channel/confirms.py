@@ -7,12 +7,15 @@ after the application was told of that (return before its confirm).
 
 from __future__ import annotations
 
-import concurrent.futures
 import itertools
 import threading
+from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
 from shmbroker._core import library
+
+if TYPE_CHECKING:
+    import concurrent.futures
 
 
 class Confirms:

@@ -28,7 +28,7 @@ class Declaring(ChannelState):
     # ---- exchanges ----
 
     @synchronous
-    def exchange_declare(
+    def exchange_declare(  # noqa: PLR0917 - names and order are pika's
         self,
         exchange: str,
         exchange_type: str = "direct",
@@ -87,7 +87,7 @@ class Declaring(ChannelState):
     # ---- queues ----
 
     @synchronous
-    def queue_declare(
+    def queue_declare(  # noqa: PLR0917 - names and order are pika's
         self,
         queue: str = "",
         passive: bool = False,  # noqa: FBT001, FBT002

@@ -89,7 +89,7 @@ class Executor:
                 _log.error("a callback raised %r", error, exc_info=error)
             else:
                 self._on_error(error)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it is, it is logged
             _log.exception("the hook for errors of callbacks raised")
 
     def close(self) -> None:

@@ -73,7 +73,7 @@ class Receiving(Sending):
         return cast("Delivery", found)
 
     @synchronous
-    def basic_consume(
+    def basic_consume(  # noqa: PLR0917 - names and order are pika's
         self,
         queue: str,
         on_message_callback: Callable[..., object],
@@ -207,7 +207,12 @@ class Receiving(Sending):
 
     @synchronous
     def consume_until(
-        self, queue: str, callback: Callable[..., object], on_end: Callable[[], None], **options: Any  # noqa: ANN401
+        self,
+        /,
+        queue: str,
+        callback: Callable[..., object],
+        on_end: Callable[[], None],
+        **options: Any,  # noqa: ANN401
     ) -> str:
         """A consumer that says when it ends, for whoever iterates."""
         given: dict[str, Any] = {

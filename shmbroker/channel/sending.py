@@ -173,7 +173,8 @@ class Sending(Declaring):
             PreconditionFailed: the channel is transactional.
         """
         if self._transaction is not None:
-            raise refused("cannot switch from tx to confirm mode")
+            text = "cannot switch from tx to confirm mode"
+            raise refused(text)
         if self._confirms is None:
             self._confirms = Confirms()
 
@@ -205,7 +206,8 @@ class Sending(Declaring):
             PreconditionFailed: the channel is in confirm mode.
         """
         if self._confirms is not None:
-            raise refused("cannot switch from confirm to tx mode")
+            text = "cannot switch from confirm to tx mode"
+            raise refused(text)
         if self._transaction is None:
             self._transaction = Transaction()
             self._publish_known = self._publish_described = self._settle_known = never_known
@@ -230,5 +232,6 @@ class Sending(Declaring):
 
     def _in_transaction(self) -> Transaction:
         if self._transaction is None:
-            raise refused("channel is not transactional")
+            text = "channel is not transactional"
+            raise refused(text)
         return self._transaction

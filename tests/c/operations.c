@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "channel_operations.h"
+
 #define LONG 5000u /* read in place */
 
 static test_broker kid;
@@ -22,6 +24,7 @@ void become_child(const test_broker *t) {
   kid.c = connect_to(&kid);
   q = open_queue(&kid, "q");
   other = open_queue(&kid, "other");
+  channel_operations_of(&kid, q);
 }
 
 static bool again(sb_status status) { return status == SB_GROW && grow(kid.b, kid.path); }
@@ -414,6 +417,7 @@ static void fill_with_runs(void) { fill_and_drain_with(3u << 20); }
 #define BUT_3 (ID(4) | ID(5) | ID(6))
 #define REST ID(OTHERS)
 
+#define SINGLE {-1, -1, -1, 0, SB_QUEUE_SINGLE_ACTIVE}
 #define RING(n) {(n), -1, -1, 0, 0}
 #define LENGTH(n, overflow) {-1, (n), -1, (overflow), 0}
 #define BYTES(n, overflow) {-1, -1, (n), (overflow), 0}
@@ -492,6 +496,25 @@ const operation OPERATIONS[] = {
     {"suspend, resume", FREELY, SETUP, consume_one, suspend_and_resume, UNCHANGED},
     {"cancel", FREELY, SETUP, nothing, consume_and_cancel, UNCHANGED, .slow = true},
     {"batch of acks", FREELY, SETUP, acknowledge_two_of_three, acknowledge_the_third, LEAVES(BUT_3)},
+
+    {"channel, consume", FREELY, SETUP, nothing, channel_consumes, UNCHANGED},
+    {"channel, claim", FREELY, SETUP, nothing, channel_claims, UNCHANGED},
+    {"channel, single active", SINGLE, SETUP, nothing, channel_takes_one, UNCHANGED},
+    {"channel, next", FREELY, SETUP, channel_consumes, channel_next, UNCHANGED},
+    {"channel, next of two", FREELY, SETUP, channel_consumes_twice, channel_next, UNCHANGED},
+    {"channel, next settled", FREELY, SETUP, channel_consumes_settled, channel_next, LEAVES(BUT_1)},
+    {"channel, next long settled", FREELY, SETUP, channel_consumes_settled, channel_next, LEAVES(BUT_1), .bytes = LONG},
+    {"channel, next foreign", FREELY, SETUP, channel_consumes_foreign, channel_next, UNCHANGED},
+    {"channel, next of a ring", RING(6), SETUP, channel_consumes_foreign, channel_next, UNCHANGED, .exactly = 6},
+    {"channel, get", FREELY, SETUP, open_channel, channel_gets, UNCHANGED},
+    {"channel, wait in get", FREELY, 0, open_channel, channel_waits_in_get, EMPTY, .slow = true},
+    {"channel, ack", FREELY, SETUP, channel_takes_one, channel_acks_one, LEAVES(BUT_1)},
+    {"channel, ack many", FREELY, SETUP, channel_takes_three, channel_acks_all, LEAVES(BUT_3)},
+    {"channel, requeue", FREELY, SETUP, channel_takes_three, channel_requeues_all, UNCHANGED},
+    {"channel, return", FREELY, SETUP, channel_takes_one, channel_returns_one, UNCHANGED},
+    {"channel, cancel", FREELY, SETUP, channel_takes_one, channel_cancels, UNCHANGED},
+    {"channel, close", FREELY, SETUP, channel_takes_three, channel_closes, UNCHANGED},
+    {"channel, limits", FREELY, SETUP, channel_takes_one, channel_is_limited, UNCHANGED},
 
     {"commit", FREELY, SETUP, nothing, commit_one, PUTS(NEW), .both = NEW},
     {"commit two bodies", FREELY, SETUP, nothing, commit_two, PUTS(TWO), .both = TWO},

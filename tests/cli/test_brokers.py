@@ -212,6 +212,30 @@ def test_connections_shows_processes(cli: Callable[..., Any]) -> None:
     assert "shmbroker-cli" in cli("connections").out
 
 
+def test_channels_shows_those_with_consumers_and_sums_up_the_others(
+    cli: Callable[..., Any], jobs: shmbroker.Queue, broker: shmbroker.Broker
+) -> None:
+    """Whose they are, what their consumers may take and hold."""
+    assert cli("channels").lines == ["no channels"]
+    with broker.connect(client_name="worker") as connection:
+        busy = connection.channel(5)
+        connection.channel()
+        connection.channel()
+        busy.basic_qos(prefetch_count=7)
+        busy.basic_consume(jobs.name, print)
+        first, second = cli("channels", "--json").facts
+        assert (first["connection_name"], first["pid"], first["number"]) == ("worker", os.getpid(), 5)
+        assert (first["consumers"], first["prefetch"], first["unacked"]) == (1, 7, 0)
+        assert (second["connection"], second["number"], second["count"]) == (first["connection"], 0, 2)
+        lines = [line.split() for line in cli("channels").lines[2:]]
+        assert lines[0][1:] == ["worker", str(os.getpid()), "5", "1", "7", "0", "0"]
+        assert lines[1][3:6] == ["2", "without", "consumers"]
+        (connected,) = (one for one in cli("connections", "--json").facts if one["name"] == "worker")
+        assert connected["channels"] == 3
+        assert [one["channel"] for one in cli("consumers", "--json").facts] == [5]
+    assert cli("channels", "--json").facts == []
+
+
 def test_consumers_shows_who_consumes_which_queue(
     cli: Callable[..., Any], jobs: shmbroker.Queue, broker: shmbroker.Broker
 ) -> None:

@@ -101,3 +101,82 @@ def test_a_full_queue_is_refused_when_time_is_up(cli: Callable[..., Any], broker
         assert full.is_refused("2 published")
         assert cli("publish", "jobs", "4", "--timeout", "0").is_refused()
         assert bodies(queue) == [b"1", b"2"]
+
+
+@pytest.fixture
+def events(broker: shmbroker.Broker, jobs: shmbroker.Queue) -> shmbroker.Queue:
+    """Make a topic exchange, which has one key for a queue."""
+    with broker.connect() as connection:
+        channel = connection.channel()
+        channel.exchange_declare("events", "topic")
+        channel.queue_bind("jobs", "events", "new.*")
+    return jobs
+
+
+def test_an_exchange_finds_the_queues(cli: Callable[..., Any], events: shmbroker.Queue) -> None:
+    """By the key; the first argument is the body then."""
+    ran = cli("publish", "--exchange", "events", "--key", "new.a", "one")
+    assert (ran.code, ran.lines) == (0, ["events: 1 message published"])
+    facts = cli("publish", "--exchange", "events", "--key", "new.b", "--lines", "-", "--json", given="two\nthree").facts
+    assert facts == {"exchange": "events", "key": "new.b", "published": 2}
+    found = [(bytes(one), one.exchange, one.routing_key) for one in events.browse()]
+    assert found == [(b"one", "events", "new.a"), (b"two", "events", "new.b"), (b"three", "events", "new.b")]
+
+
+def test_the_default_exchange_takes_the_key_for_the_queue(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """Its name is empty; properties and standard input go with it too."""
+    ran = cli("publish", "--exchange", "", "--key", "jobs", "-", "--message-id", "7", given=b"\xff\n")
+    assert ran.lines == ["(default): 1 message published"]
+    (one,) = jobs.browse()
+    assert (bytes(one), one.properties.message_id) == (b"\xff\n", "7")
+
+
+def test_what_no_queue_gets_is_refused_if_mandatory(cli: Callable[..., Any], events: shmbroker.Queue) -> None:
+    """Without `--mandatory` it is dropped, as AMQP has it."""
+    address = ("publish", "--exchange", "events", "--key", "old")
+    assert cli(*address, "x").code == 0
+    assert cli(*address, "x", "--mandatory").is_refused("NO_ROUTE", "events", "old")
+    assert cli(*address, "--lines", "-", "--mandatory", given="1\n2").is_refused("NO_ROUTE", "0 published")
+    assert cli("publish", "--exchange", "events", "--key", "new.a", "x", "--mandatory").code == 0
+    assert bodies(events) == [b"x"]
+
+
+def test_an_unknown_or_internal_exchange_is_refused(cli: Callable[..., Any], broker: shmbroker.Broker) -> None:
+    """Publishing does not make exchanges."""
+    assert cli("publish", "--exchange", "nowhere", "x").is_refused("no exchange 'nowhere'")
+    with broker.connect() as connection:
+        connection.channel().exchange_declare("inside", internal=True)
+    assert cli("publish", "--exchange", "inside", "x").is_refused("internal")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("jobs", "x", "--exchange", "events"), "BODY alone"),
+        (("--exchange", "events"), "BODY"),
+        (("x", "--exchange", "events", "--lines", "-"), "BODY"),
+        (("jobs", "x", "--key", "k"), "--exchange"),
+        (("jobs", "x", "--mandatory"), "--exchange"),
+        (("--exchange", "events", "--key", "k" * 256, "x"), "255"),
+        ((), "QUEUE"),
+    ],
+)
+def test_a_queue_or_an_exchange_and_not_both(
+    cli: Callable[..., Any], events: shmbroker.Queue, arguments: tuple[str, ...], word: str
+) -> None:
+    """Anything else is wrong usage."""
+    assert cli("publish", *arguments).is_refused(word, code=2)
+    assert len(events) == 0
+
+
+def test_a_full_queue_behind_an_exchange_is_refused_when_time_is_up(
+    cli: Callable[..., Any], broker: shmbroker.Broker
+) -> None:
+    """As without an exchange; lines tell how many came through."""
+    with broker.connect() as connection:
+        queue = connection.queue("jobs", max_length=2)
+        connection.channel().queue_bind("jobs", "amq.fanout", "")
+        full = cli("publish", "--exchange", "amq.fanout", "--lines", "-", "--timeout", "0", given="1\n2\n3")
+        assert full.is_refused("2 published")
+        assert cli("publish", "--exchange", "amq.fanout", "4", "--timeout", "0").is_refused()
+        assert bodies(queue) == [b"1", b"2"]

@@ -29,6 +29,35 @@ def test_create_makes_a_queue_with_settings(cli: Callable[..., Any], broker: shm
     assert (settings.ring_size, settings.max_bytes) == (5, 2048)
 
 
+def test_create_takes_every_setting_of_a_queue(cli: Callable[..., Any], broker: shmbroker.Broker) -> None:
+    """Times in seconds, and what a queue is for its whole life."""
+    options = ("--message-ttl", "0.5", "--expires", "60", "--durable", "--auto-delete", "--single-active-consumer")
+    assert cli("queue", "create", "jobs", *options).code == 0
+    with broker.connect() as connection:
+        settings = connection.queue("jobs", passive=True).settings
+    assert (settings.message_ttl, settings.expires) == (0.5, 60.0)
+    assert (settings.durable, settings.auto_delete, settings.single_active_consumer) == (True, True, True)
+    assert settings.exclusive is False
+    assert "0.5" in cli("queue", "show", "jobs").out
+
+
+@pytest.mark.usefixtures("jobs")
+def test_times_can_be_set_and_ended(cli: Callable[..., Any]) -> None:
+    """-1 is no limit, as for the others."""
+    changed = cli("queue", "set", "jobs", "--message-ttl", "2", "--expires", "3600", "--json").facts["settings"]
+    assert (changed["message_ttl"], changed["expires"]) == (2.0, 3600.0)
+    changed = cli("queue", "set", "jobs", "--message-ttl", "-1", "--json").facts["settings"]
+    assert (changed["message_ttl"], changed["expires"]) == (None, 3600.0)
+
+
+@pytest.mark.parametrize("option", ["--durable", "--auto-delete", "--single-active-consumer"])
+@pytest.mark.usefixtures("jobs")
+def test_what_a_queue_is_for_life_cannot_be_set(cli: Callable[..., Any], option: str) -> None:
+    """There is no such option, and an existing queue does not get it by being created again."""
+    assert cli("queue", "set", "jobs", option).is_refused(option, code=2)
+    assert cli("queue", "create", "jobs", option).is_refused(option.removeprefix("--").replace("-", "_").split("_")[0])
+
+
 @pytest.mark.usefixtures("jobs")
 def test_create_again_is_done_if_the_settings_agree(cli: Callable[..., Any]) -> None:
     """A queue that exists is left as it is."""
@@ -52,6 +81,9 @@ def test_create_again_is_refused_if_the_settings_differ(cli: Callable[..., Any])
         ("--max-length", "-2"),
         ("--max-bytes", "5X"),
         ("--overflow", "explode"),
+        ("--message-ttl", "-2"),
+        ("--message-ttl", "soon"),
+        ("--expires", "0"),
     ],
 )
 @pytest.mark.usefixtures("broker")

@@ -19,10 +19,11 @@ import pytest
 from rich.console import Console
 
 import shmbroker
+from shmbroker_cli.top.fields import TABLES
 from shmbroker_cli.top.keyboard import split_keys
-from shmbroker_cli.top.model import Row, Sample, Snapshot, compare
+from shmbroker_cli.top.model import ChannelRow, ExchangeRow, Row, Sample, Snapshot, compare
 from shmbroker_cli.top.screen import Screen
-from shmbroker_cli.top.view import FIELDS, View
+from shmbroker_cli.top.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,6 +47,9 @@ def sample(taken: float, **queues: dict[str, int]) -> Sample:
     )
 
 
+FIELDS = TABLES["queues"]
+
+
 def row(queue: str, **given: float | None) -> Row:
     """Return a row with these values and zeros."""
     return counters(Row, queue=queue, **given)
@@ -53,8 +57,13 @@ def row(queue: str, **given: float | None) -> Row:
 
 def drawn(view: View, *rows: Row, width: int = 130, height: int = 20) -> list[str]:
     """Return the screen as lines of text."""
+    return drawn_all(view, Snapshot(BROKER, rows), width, height)
+
+
+def drawn_all(view: View, snapshot: Snapshot, width: int = 130, height: int = 20) -> list[str]:
+    """Return the screen of all tables as lines of text."""
     console = Console(file=io.StringIO(), width=width, height=height)
-    console.print(Screen(Snapshot(BROKER, rows), view))
+    console.print(Screen(snapshot, view))
     return console.file.getvalue().splitlines()
 
 
@@ -78,6 +87,91 @@ def test_the_first_sample_has_no_rates() -> None:
     """There is nothing to compare with."""
     (one,) = compare(None, sample(1.0, q={"ready": 3})).rows
     assert (one.ready, one.rate_in) == (3, None)
+
+
+def channel(number: int, **given: Any) -> shmbroker.ChannelInfo:  # noqa: ANN401 (of any attribute)
+    """Return a channel with these values and zeros."""
+    values = {"connection": 1, "connection_name": "worker", "count": 1}
+    return counters(shmbroker.ChannelInfo, **{**values, "number": number, **given})
+
+
+def test_channels_have_rates_of_their_own() -> None:
+    """Known by connection and number; a consumer that went makes no negative one."""
+    before = Sample(10.0, BROKER, {}, (), (channel(1, delivered=5), channel(2, delivered=9)))
+    now = Sample(12.0, BROKER, {}, (), (channel(1, delivered=9), channel(2), channel(1, connection=2, delivered=3)))
+    assert [one.rate_out for one in compare(before, now).channels] == [2.0, 0.0, None]
+
+
+def test_a_key_goes_through_the_tables() -> None:
+    """Queues, exchanges, channels, and queues again; each begins in its usual order, the filter stays."""
+    view = View(text="a", sort=3, reverse=True, offset=7)
+    seen = []
+    for _ in range(3):
+        view.press("e")
+        seen.append((view.table, view.sort, view.reverse, view.offset, view.text))
+        view.press("s")
+    assert seen == [(table, 0, False, 0, "a") for table in ("exchanges", "channels", "queues")]
+
+
+def test_the_head_counts_channels_and_exchanges() -> None:
+    """Channels without consumers as well."""
+    sample_now = Sample(1.0, BROKER, {}, (exchange("x"), exchange("")), (channel(1), channel(0, count=40)))
+    assert "channels 41   exchanges 2" in drawn_all(View(), compare(None, sample_now))[0]
+
+
+def exchange(name: str, **given: Any) -> shmbroker.ExchangeInfo:  # noqa: ANN401 (of any attribute)
+    """Return an exchange with these values."""
+    values = {"type": "topic", "alternate": None, "arguments": {}, "durable": False, "auto_delete": False}
+    return counters(shmbroker.ExchangeInfo, **{**values, "name": name, "internal": False, **given})
+
+
+def test_exchanges_show_what_they_are() -> None:
+    """Sorted by name, and by any column: text upwards."""
+    exchanges = (
+        exchange("b", alternate="lost", auto_delete=True, internal=True, bindings_in=1, bindings_out=12),
+        exchange("", type="direct", durable=True),
+    )
+    snapshot = compare(None, Sample(1.0, BROKER, {}, exchanges))
+    view = View(table="exchanges")
+    lines = [line.split() for line in drawn_all(view, snapshot, width=80)]
+    assert lines[4:6] == [
+        ["(default)", "direct", "0", "0", "durable"],
+        ["b", "topic", "1", "12", "lost", "auto-delete", "internal"],
+    ]
+    assert lines[1][:3] == ["2", "of", "2"]
+    view.press("s")
+    assert [one.type for one in view.arrange(snapshot.exchanges)] == ["direct", "topic"]
+    view.press("r")
+    assert [one.type for one in view.arrange(snapshot.exchanges)] == ["topic", "direct"]
+
+
+def test_channels_show_whose_they_are() -> None:
+    """Those without consumers are one line of a connection; the filter is for names of connections."""
+    channels = (
+        channel(5, consumers=2, prefetch=20, unacked=3, delivered=7),
+        channel(0, count=12),
+        channel(1, connection=2, connection_name="other", pid=4711),
+    )
+    snapshot = compare(None, Sample(1.0, BROKER, {}, (), channels))
+    lines = [line.split() for line in drawn_all(View(table="channels"), snapshot, width=80)]
+    assert lines[4:7] == [
+        ["other", "2", "4711", "1", *"0000", "-"],
+        ["worker", "1", "0", "5", "2", "20", "3", "7", "-"],
+        ["worker", "1", "0", "12", "idle", *"0000", "-"],
+    ]
+    shown = View(table="channels", text="OTH").arrange(snapshot.channels)
+    assert [one.connection for one in shown] == ["other"]
+
+
+@pytest.mark.parametrize("table", ["exchanges", "channels"])
+def test_no_table_is_wider_than_the_screen(table: str) -> None:
+    """Long names give way, on a screen of 80 characters."""
+    long = counters(
+        ExchangeRow, exchange="n" * 99, type="headers", alternate="a" * 99, flags="durable auto-delete internal"
+    )
+    wide = counters(ChannelRow, connection="n" * 99, pid=4_000_000, id=4095, channel=65535, delivered=10**9, count=1)
+    for line in drawn_all(View(table=table), Snapshot(BROKER, (), (long,), (wide,)), width=80):
+        assert len(line) <= 80
 
 
 def test_keys_are_told_apart() -> None:
@@ -177,6 +271,34 @@ def test_without_a_terminal_it_is_one_snapshot(cli: Callable[..., Any], jobs: sh
     assert one["rate_in"] == 0.0
 
 
+def test_a_snapshot_has_all_tables(cli: Callable[..., Any], jobs: shmbroker.Queue, broker: shmbroker.Broker) -> None:
+    """As JSON; the table for people is one of them, which is also the one that is sorted and filtered."""
+    with broker.connect(client_name="worker") as connection:
+        busy = connection.channel(3)
+        busy.exchange_declare("events", "topic", internal=True)
+        busy.queue_bind(jobs.name, "events", "#")
+        busy.basic_consume(jobs.name, print)
+        facts = cli("top", "--interval", "0.1", "--json", "--filter", "jobs").facts
+        assert [one["queue"] for one in facts["queues"]] == ["jobs"]
+        assert [one["exchange"] for one in facts["exchanges"] if "amq." not in one["exchange"]] == ["", "events"]
+        (one,) = (one for one in facts["exchanges"] if one["exchange"] == "events")
+        assert (one["type"], one["bindings_out"], one["flags"]) == ("topic", 1, "internal")
+        (one,) = facts["channels"]
+        assert (one["connection"], one["channel"], one["consumers"], one["rate_out"]) == ("worker", 3, 1, 0.0)
+        shown = cli("top", "--interval", "0.1", "--table", "exchanges", "--sort", "bindings_out")
+        assert shown.lines[3].split() == ["events", "topic", "0", "1", "internal"]
+        shown = cli("top", "--interval", "0.1", "--table", "channels", "--filter", "work")
+        assert shown.lines[-1].split()[:4] == ["worker", str(facts["channels"][0]["id"]), str(os.getpid()), "3"]
+
+
+@pytest.mark.parametrize("arguments", [("--table", "bindings"), ("--table", "exchanges", "--sort", "ready")])
+def test_a_table_or_column_that_does_not_exist_is_wrong_usage(
+    cli: Callable[..., Any], arguments: tuple[str, ...]
+) -> None:
+    """The line names what there is."""
+    assert cli("top", *arguments).is_refused("exchange" if "--sort" not in arguments else "bindings_out", code=2)
+
+
 class Terminal:
     """A terminal of 100 columns and a program in it."""
 
@@ -221,8 +343,10 @@ def live(jobs: shmbroker.Queue, broker_name: str) -> Iterator[Terminal]:  # noqa
     terminal.close()
 
 
-def test_live_it_follows_the_queue_and_the_keys(live: Terminal, jobs: shmbroker.Queue) -> None:
-    """It shows what is published, sorts, filters, pauses and quits."""
+def test_live_it_follows_the_broker_and_the_keys(
+    live: Terminal, jobs: shmbroker.Queue, broker: shmbroker.Broker
+) -> None:
+    """It shows what is published, sorts, filters, goes to other tables, pauses and quits."""
     live.expect("sort: queue")
     jobs.put(b"x" * 2048)
     live.expect("2.0 KiB")
@@ -234,6 +358,16 @@ def test_live_it_follows_the_queue_and_the_keys(live: Terminal, jobs: shmbroker.
     live.expect("0 of 1 queues")
     live.type("\x1b")
     live.expect("1 of 1 queues")
+    live.type("e")
+    live.expect("6 of 6 exchanges")
+    live.expect("amq.topic")
+    with broker.connect() as connection:
+        connection.channel().exchange_declare("events", "topic")
+        live.expect("7 of 7 exchanges")
+        live.type("e")
+        live.expect("1 of 1 channels")
+        live.expect("1 idle")
+    live.expect("0 of 0 channels")
     live.type("p")
     live.expect("PAUSED")
     live.type("q")

@@ -41,17 +41,25 @@ THOUSAND = settings(
 
 NAMES = itertools.count()
 CHANNELS = st.integers(0, 1)
-QUEUES = st.sampled_from(["a", "a", "b", "b", "c", "", "amq.mine"])
-EXCHANGES = st.sampled_from(["x", "x", "y", "y", "z", "amq.topic", "amq.headers", "amq.fanout", ""])
-KINDS = st.sampled_from([*model.TYPES, "unheard-of"])
-KEYS = st.sampled_from(["", "k", "k.l", "k.l.m", "a", "b"])
+QUEUES = st.sampled_from(["a"] * 8 + ["b"] * 8 + ["c"] * 2 + ["", "amq.mine"])
+EXCHANGES = st.sampled_from(["x"] * 6 + ["y"] * 6 + ["z", "z", "amq.topic", "amq.headers", "amq.fanout"] + [""] * 5)
+KINDS = st.sampled_from([*model.TYPES, *model.TYPES, "unheard-of"])
+KEYS = st.sampled_from(["", "k", "k", "k.l", "k.l", "k.l.m"])
 PATTERNS = KEYS | st.sampled_from(["#", "*", "k.#", "*.l", "#.l.#"])
 DESTINATIONS = st.tuples(st.sampled_from([True, True, False]), QUEUES, EXCHANGES)
 HEADERS = st.sampled_from([{}, {"h": 1}, {"h": 2}, {"h": 1, "i": "one"}])
 ARGUMENTS = st.sampled_from(
-    [{}, {"h": 1}, {"h": None, "i": "one"}, {"h": 1, "i": "one", "x-match": "any"}, {"x-match": "z"}]
+    [
+        *([{}] * 3),
+        {"h": 1},
+        {"h": None, "i": "one"},
+        {"h": 1, "i": "one", "x-match": "any"},
+        {"h": 2, "x-match": "neither"},
+    ]
 )
+COPIES = st.sampled_from([{}] * 8 + [{"CC": ["k"]}, {"BCC": ["k.l", "a"]}, {"CC": 5}])
 RARELY = st.sampled_from([False] * 9 + [True])
+SELDOM = st.sampled_from([False] * 3 + [True])
 
 
 class ChannelMachine(RuleBasedStateMachine):
@@ -59,9 +67,9 @@ class ChannelMachine(RuleBasedStateMachine):
 
     connection: shmbroker.Connection
 
-    @initialize()
-    def begin(self) -> None:
-        """Open the channels. Names are new ones each time: prefixed, but for those that mean something."""
+    @initialize(kind=st.sampled_from(model.TYPES), automatic=st.booleans(), limit=st.sampled_from([-1, 2]))
+    def begin(self, kind: str, limit: int, *, automatic: bool) -> None:
+        """Open the channels, declare a little; names are prefixed ones, but for those that mean something."""
         self.prefix = f"{next(NAMES)}-"
         self.model = model.Model()
         self.bodies = itertools.count()
@@ -69,6 +77,13 @@ class ChannelMachine(RuleBasedStateMachine):
         self.states = [model.Channel() for _ in range(2)]
         self.returned = [Returned(channel) for channel in self.channels]
         self.expected_returns: list[list[bytes]] = [[], []]
+        self.queue_declare(0, "a", auto_delete=False, exclusive=False, max_length=model.UNBOUNDED, differ=True)
+        self.queue_declare(1, "b", auto_delete=False, exclusive=False, max_length=limit, differ=True)
+        self.exchange_declare(0, "x", kind, auto_delete=automatic, internal=False, alternate="y", differ=True)
+        self.exchange_declare(0, "y", "fanout", auto_delete=False, internal=False, alternate=None, differ=True)
+        self.bind(0, "x", (True, "a", ""), "k", {}, bind=True)
+        self.bind(0, "y", (True, "b", ""), "", {}, bind=True)
+        self.bind(0, "y", (True, "a", ""), "", {}, bind=True)
 
     def name(self, short: str) -> str:
         """Return the name that this example uses."""
@@ -103,10 +118,16 @@ class ChannelMachine(RuleBasedStateMachine):
         queue=QUEUES,
         auto_delete=RARELY,
         exclusive=RARELY,
-        max_length=st.sampled_from([model.UNBOUNDED] * 3 + [2]),
+        max_length=st.sampled_from([model.UNBOUNDED, model.UNBOUNDED, 1, 2]),
+        differ=SELDOM,
     )
-    def queue_declare(self, number: int, queue: str, *, auto_delete: bool, exclusive: bool, max_length: int) -> None:
+    def queue_declare(
+        self, number: int, queue: str, *, auto_delete: bool, exclusive: bool, max_length: int, differ: bool
+    ) -> None:
         """Declare a queue, mostly as it is; or have one named."""
+        there = self.model.queues.get(self.name(queue))
+        if there is not None and not differ:
+            auto_delete, exclusive, max_length = there.auto_delete, there.exclusive, there.max_length
         options: dict[str, Any] = {"auto_delete": auto_delete, "exclusive": exclusive}
         arguments = {"x-unknown": number} | ({"x-max-length": max_length} if max_length != model.UNBOUNDED else {})
         name = self.name(queue)
@@ -122,29 +143,25 @@ class ChannelMachine(RuleBasedStateMachine):
             lambda channel: facts(channel.queue_declare(name, arguments=arguments, **options)),
         )
 
-    @rule(number=CHANNELS, queue=QUEUES)
-    def queue_look(self, number: int, queue: str) -> None:
-        """Declare a queue passively."""
-        name = self.name(queue)
-        self.same(
-            number,
-            lambda: self.model.queue_look(self.states[number], name),
-            lambda channel: facts(channel.queue_declare(name, passive=True)),
-        )
-
-    @rule(number=CHANNELS, queue=QUEUES, action=st.sampled_from(["purge", "delete", "delete if empty"]))
-    def empty(self, number: int, queue: str, action: str) -> None:
-        """Purge or delete: one rule, so that it is not too often."""
+    @rule(number=CHANNELS, queue=QUEUES, action=st.sampled_from(["look"] * 6 + ["purge", "delete", "delete if empty"]))
+    def administer(self, number: int, queue: str, action: str) -> None:
+        """Declare passively, purge or delete: one rule, so that it is not too often."""
         name, state = self.name(queue), self.states[number]
-        if action == "purge":
+        if action == "look":
+            self.same(
+                number,
+                lambda: self.model.queue_look(state, name),
+                lambda channel: facts(channel.queue_declare(name, passive=True)),
+            )
+        elif action == "purge":
             self.same(number, lambda: self.model.queue_purge(state, name), lambda channel: channel.queue_purge(name))
-            return
-        if_empty = action == "delete if empty"
-        self.same(
-            number,
-            lambda: self.model.queue_delete(state, name, if_empty=if_empty),
-            lambda channel: channel.queue_delete(name, if_unused=True, if_empty=if_empty),
-        )
+        else:
+            if_empty = action == "delete if empty"
+            self.same(
+                number,
+                lambda: self.model.queue_delete(state, name, if_empty=if_empty),
+                lambda channel: channel.queue_delete(name, if_unused=True, if_empty=if_empty),
+            )
 
     # ---- exchanges and bindings ----
 
@@ -155,14 +172,26 @@ class ChannelMachine(RuleBasedStateMachine):
         auto_delete=RARELY,
         internal=RARELY,
         alternate=st.sampled_from([None, None, None, "x", "y"]),
+        differ=SELDOM,
     )
     def exchange_declare(
-        self, number: int, exchange: str, kind: str, *, auto_delete: bool, internal: bool, alternate: str | None
+        self,
+        number: int,
+        exchange: str,
+        kind: str,
+        *,
+        auto_delete: bool,
+        internal: bool,
+        alternate: str | None,
+        differ: bool,
     ) -> None:
-        """Declare an exchange, often unlike it is."""
+        """Declare an exchange, mostly as it is."""
         name = self.name(exchange)
-        options: dict[str, Any] = {"auto_delete": auto_delete, "internal": internal}
         other = None if alternate is None else self.name(alternate)
+        there = self.model.exchanges.get(name)
+        if there is not None and not differ:
+            kind, auto_delete, internal, other = there.kind, there.auto_delete, there.internal, there.alternate
+        options: dict[str, Any] = {"auto_delete": auto_delete, "internal": internal}
         arguments = None if other is None else {"alternate-exchange": other}
         if name.startswith("amq."):
             return
@@ -172,11 +201,11 @@ class ChannelMachine(RuleBasedStateMachine):
             lambda channel: nothing(channel.exchange_declare(name, kind, arguments=arguments, **options)),
         )
 
-    @rule(number=CHANNELS, exchange=EXCHANGES, passive=st.booleans(), if_unused=st.booleans())
-    def exchange_delete(self, number: int, exchange: str, *, passive: bool, if_unused: bool) -> None:
-        """Delete an exchange, or declare it passively."""
+    @rule(number=CHANNELS, exchange=EXCHANGES, delete=SELDOM, if_unused=st.booleans())
+    def exchange_delete(self, number: int, exchange: str, *, delete: bool, if_unused: bool) -> None:
+        """Delete an exchange, or more often declare it passively."""
         name = self.name(exchange)
-        if passive and name:
+        if name and not delete:
             self.same(
                 number,
                 lambda: self.model.exchange_look(name),
@@ -195,7 +224,7 @@ class ChannelMachine(RuleBasedStateMachine):
         destination=DESTINATIONS,
         key=PATTERNS,
         arguments=ARGUMENTS,
-        bind=st.sampled_from([True, True, True, False]),
+        bind=st.sampled_from([True, True, False]),
     )
     def bind(
         self,
@@ -226,54 +255,75 @@ class ChannelMachine(RuleBasedStateMachine):
         number=CHANNELS,
         exchange=EXCHANGES,
         key=KEYS,
+        queue=QUEUES,
         headers=HEADERS,
-        copies=st.sampled_from([{}] * 6 + [{"CC": ["k"]}, {"BCC": ["k.l", "a"]}, {"CC": 5}]),
+        copies=COPIES,
+        count=st.integers(1, 4),
         mandatory=st.booleans(),
     )
-    def publish(
+    def publish(  # noqa: PLR0917 (a rule is called by its strategies' names)
         self,
         number: int,
         exchange: str,
         key: str,
+        queue: str,
         headers: dict[str, Any],
         copies: dict[str, Any],
+        count: int,
         *,
         mandatory: bool,
     ) -> None:
-        """Publish; what is refused is so by the next operation, and what is published before that is ignored."""
-        name, body = self.name(exchange), f"b{next(self.bodies)}"
-        key = self.name(key) if name == "" and key in ("a", "b") else key
-        copies = {header: self.keys(name, keys) for header, keys in copies.items()}
+        """Publish a few; what is refused is so by the next operation, and what is published till then is ignored."""
+        name = self.name(exchange)
+        if name == "":
+            key = self.name(queue)
+            copies = {"CC": [self.name("b")]} if "BCC" in copies else copies
         properties = BasicProperties(headers=headers | copies) if headers or copies else None
-        given = name, key, body.encode(), properties, mandatory
-        channel, state = self.channels[number], self.states[number]
-        routed, code = outcome(lambda: self.model.publish(name, key, body, headers | copies))
-        if code:
-            channel.basic_publish(*given)
-            channel.basic_publish("amq.fanout", "", b"ignored")
-            self.same(number, lambda: model.refuse(code), lambda refusing: refusing.queue_declare(self.name("a")))
-            return
-        confirmed = channel.basic_publish(*given)
-        assert confirmed == (None if state.confirms is None else next(state.confirms))
-        if mandatory and not routed:
-            self.expected_returns[number].append(body.encode())
+        for _ in range(count):
+            body = f"b{next(self.bodies)}"
+            routed, code = outcome(lambda body=body: self.model.publish(name, key, body, headers | copies))
+            confirmed = self.channels[number].basic_publish(name, key, body.encode(), properties, mandatory)
+            if code:
+                self.channels[number].basic_publish("amq.fanout", "", b"ignored")
+                self.check_refusal(number, code)
+                return
+            self.published(number, body.encode(), confirmed, returned=mandatory and not routed)
+
+    def check_refusal(self, number: int, code: int) -> None:
+        """See that the next operation says why a publish was refused."""
+        self.same(number, lambda: model.refuse(code), lambda channel: channel.queue_declare(self.name("a")))
+
+    def published(self, number: int, body: bytes, confirmed: int | None, *, returned: bool) -> None:
+        """See that a message has its number if the channel confirms, and that it comes back if it has to."""
+        confirms = self.states[number].confirms
+        assert confirmed == (None if confirms is None else next(confirms))
+        if returned:
+            self.expected_returns[number].append(body)
             becomes(lambda: [back for *_, back in self.returned[number].returns], self.expected_returns[number])
 
-    def keys(self, exchange: str, keys: object) -> object:
-        """Return the keys of copies: names of queues for the default exchange."""
-        if isinstance(keys, list) and exchange == "":
-            return [self.name(key) for key in keys]
-        return keys
-
-    @rule(number=CHANNELS, queue=QUEUES, auto_ack=st.sampled_from([False, False, True]))
-    def get(self, number: int, queue: str, *, auto_ack: bool) -> None:
-        """Get the oldest, or nothing."""
+    @rule(number=CHANNELS, queue=QUEUES, count=st.integers(1, 4), auto_ack=SELDOM, anyhow=SELDOM, more=st.booleans())
+    def get(self, number: int, queue: str, count: int, *, auto_ack: bool, anyhow: bool, more: bool) -> None:
+        """Get the oldest few, mostly where there are some, or nothing; often some have just been published."""
+        if more:
+            self.publish(1 - number, "", "", queue, {}, {}, 3, mandatory=False)
         name = self.name(queue)
-        self.same(
-            number,
-            lambda: self.model.get(self.states[number], name, auto_ack=auto_ack),
-            lambda channel: delivered(channel.basic_get(name, auto_ack=auto_ack)),
-        )
+        full = [name for name, found in self.model.queues.items() if found.ready]
+        if full and not anyhow and name not in full:
+            name = full[0]
+        for _ in range(count):
+            got = self.same(
+                number,
+                lambda: self.model.get(self.states[number], name, auto_ack=auto_ack),
+                lambda channel: delivered(channel.basic_get(name, auto_ack=auto_ack)),
+            )
+            if got is None:
+                return
+
+    @rule(number=CHANNELS, count=st.integers(1, 3), data=st.data(), how=st.sampled_from(["ack", "nack", "reject"]))
+    def settle_some(self, number: int, count: int, data: st.DataObject, how: str) -> None:
+        """Settle several one by one, in any order."""
+        for _ in range(min(count, len(self.states[number].unacked))):
+            self.settle(number, data, how, multiple=False, unknown=False)
 
     @rule(
         number=CHANNELS,
@@ -332,6 +382,7 @@ class ChannelMachine(RuleBasedStateMachine):
             held = sum(one is queue for state in self.states for one, _ in state.unacked.values())
             statistics = handle.statistics()
             assert (statistics.ready, statistics.delivering) == (len(queue.ready), held)
+            assert len(handle) == len(queue.ready)
 
     def teardown(self) -> None:
         """The same queues and exchanges are there, they route as they should, and hold what they should."""

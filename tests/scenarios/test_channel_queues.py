@@ -305,6 +305,24 @@ def test_b22_a_full_queue_is_not_deleted_if_empty(connection: shmbroker.Connecti
     assert second.is_open
 
 
+@pytest.mark.parametrize("arguments", [None, {"x-max-length": 2}, {"x-ring-size": 2}])
+def test_b22_a_refused_delete_changes_nothing(
+    connection: shmbroker.Connection, arguments: dict[str, object] | None
+) -> None:
+    """After a delete that was refused the queue counts what it has, bounded or not."""
+    channel = connection.channel()
+    channel.queue_declare("q", arguments=arguments)
+    publish(channel, "q", "AB")
+    with refused(PreconditionFailed):
+        channel.queue_delete("q", if_empty=True)
+    assert len(connection.queue("q", passive=True)) == 2
+    with connection.channel() as again:
+        assert count(again, "q") == 2
+        first, second = taken(again, "q", 2)
+        assert (first.message_count, second.message_count) == (1, 0)
+        assert content(again, "q") == []
+
+
 def test_b22_what_was_unacked_in_a_deleted_queue_can_be_settled(channel: shmbroker.Channel) -> None:
     """An ack of a message whose queue is gone is no error, and neither is a nack."""
     channel.queue_declare("q")

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections, channels and threads (seed 003, scenarios B01 to B11)."""
+"""Connections, channels and threads (seed 003, scenarios B01 to B10)."""
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -11,10 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from scenario_support.channels import Inbox, Rounds, content, count, exists, publish
+from scenario_support.channels import Inbox, content, publish
 from scenario_support.observing import await_counts, numbered
-from scenario_support.processes import run_python
-from scenario_support.waiting import WATCHDOG_SECONDS, becomes, eventually, until_clock
+from scenario_support.waiting import WATCHDOG_SECONDS, becomes, until_clock
 
 from shmbroker.exceptions import NoFreeChannels
 
@@ -290,32 +288,6 @@ def test_b06_a_blocked_callback_is_no_death(broker: shmbroker.Broker, other: shm
         assert queue.statistics().redelivered == 0
 
 
-def test_b07_the_users_executor_survives_the_connection(broker: shmbroker.Broker) -> None:
-    """An executor passed by the user is still usable when the connection is closed."""
-    inbox = Inbox()
-    with ThreadPoolExecutor(2) as executor:
-        with broker.connect(executor=executor) as connection, connection.channel() as channel:
-            channel.queue_declare("q")
-            channel.basic_consume("q", inbox, auto_ack=True)
-            publish(channel, "q", "AB")
-            inbox.wait(2)
-        assert not connection.is_open
-        assert executor.submit(sum, [1, 2]).result(WATCHDOG_SECONDS) == 3
-
-
-def test_b07_without_an_executor_the_threads_go_with_the_connection(broker: shmbroker.Broker) -> None:
-    """A connection that was given no executor leaves no thread behind when it is closed."""
-    before = set(threading.enumerate())
-    inbox = Inbox()
-    with broker.connect() as connection, connection.channel() as channel:
-        channel.queue_declare("q")
-        channel.basic_consume("q", inbox, auto_ack=True)
-        publish(channel, "q", "AB")
-        inbox.wait(2)
-        assert set(threading.enumerate()) - before
-    eventually(lambda: not set(threading.enumerate()) - before, "the connection's threads ended")
-
-
 def test_b09_two_threads_declare_on_one_channel(channel: shmbroker.Channel) -> None:
     """Both succeed, and each gets the answer to its own question."""
     together = threading.Barrier(2)
@@ -387,105 +359,3 @@ def test_b10_channel_max_bounds_how_many_not_which(broker: shmbroker.Broker) -> 
         second.close()
         assert connection.channel().number == 2
         assert first.is_open
-
-
-FORKS = """
-    import json, os, sys, threading
-    import shmbroker
-    from shmbroker.exceptions import ForkedConnectionError
-
-    name, end = sys.argv[1:]
-    connection = shmbroker.connect(name, create=False)
-    channel = connection.channel()
-    channel.queue_declare("q")
-    channel.queue_declare("held")
-    channel.basic_publish("", "held", b"held")
-    held = channel.basic_get("held")
-    received, arrived = [], threading.Semaphore(0)
-
-    def take(channel, method, properties, body):
-        received.append(body.decode())
-        channel.basic_ack(method.delivery_tag)
-        arrived.release()
-
-    channel.basic_consume("q", take)
-    channel.basic_publish("", "q", b"before")
-    assert arrived.acquire(timeout=60)
-    readable, writable = os.pipe()
-    uses = {
-        "channel": connection.channel,
-        "queue_declare": lambda: channel.queue_declare("q"),
-        "basic_publish": lambda: channel.basic_publish("", "q", b"x"),
-        "basic_get": lambda: channel.basic_get("held"),
-        "basic_ack": lambda: channel.basic_ack(held.delivery_tag),
-        "basic_nack": lambda: channel.basic_nack(held.delivery_tag),
-        "Message.ack": held.ack,
-        "basic_consume": lambda: channel.basic_consume("q", take),
-        "basic_qos": lambda: channel.basic_qos(prefetch_count=1),
-        "queue_purge": lambda: channel.queue_purge("q"),
-        "exchange_declare": lambda: channel.exchange_declare("x"),
-    }
-
-    def outcome(use):
-        try:
-            use()
-        except ForkedConnectionError as error:
-            return "forked"
-        except BaseException as error:
-            return repr(error)
-        return "no error"
-
-    pid = os.fork()
-    if pid == 0:
-        seen = {use: outcome(uses[use]) for use in uses}
-        seen["open"] = connection.is_open, channel.is_open
-        seen["close channel"] = outcome(channel.close)
-        seen["close"] = outcome(connection.close)
-        with shmbroker.connect(name, create=False) as fresh:
-            fresh.channel().basic_publish("", "q", b"from the child")
-        os.write(writable, json.dumps(seen).encode())
-        if end == "exit":
-            sys.exit(0)
-        os._exit(0)
-    _, status = os.waitpid(pid, 0)
-    seen = json.loads(os.read(readable, 65536))
-    channel.basic_publish("", "q", b"after")
-    assert arrived.acquire(timeout=60)
-    assert arrived.acquire(timeout=60)
-    channel.basic_ack(held.delivery_tag)
-    print(json.dumps({"status": status, "seen": seen, "received": received, "doctor": connection.doctor()}))
-    connection.close()
-"""
-
-
-@pytest.mark.parametrize("end", ["exit", "_exit"])
-def test_b11_a_forked_child_cannot_use_a_channel(broker: shmbroker.Broker, end: str) -> None:
-    """In the child every use raises ForkedConnectionError; the parent's deliveries go on."""
-    done = run_python(FORKS, broker.name, end)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    seen = report["seen"]
-    assert seen.pop("open") == [False, False]
-    assert {seen.pop("close"), seen.pop("close channel")} <= {"no error", "forked"}
-    assert seen == dict.fromkeys(seen, "forked")
-    assert len(seen) == 11
-    assert report["status"] == 0
-    assert report["received"] == ["before", "from the child", "after"]
-    assert report["doctor"] == []
-
-
-def test_closing_a_channel_takes_nothing_from_the_others(connection: shmbroker.Connection) -> None:
-    """A channel that ends by an error or by close leaves the connection's other channels at work."""
-    inbox = Inbox(ack=True)
-    lasting, brief = connection.channel(), connection.channel()
-    lasting.queue_declare("q")
-    lasting.basic_consume("q", inbox)
-    brief.basic_consume("q", Inbox())
-    brief.close()
-    brief.close()
-    assert not brief.is_open
-    publish(lasting, "q", "AB")
-    assert [delivery.text for delivery in inbox.wait(2)] == ["A", "B"]
-    Rounds(connection).go()
-    assert count(lasting, "q") == 0
-    assert exists(connection, queue="q")

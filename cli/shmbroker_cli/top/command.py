@@ -3,6 +3,7 @@
 
 import sys
 import time
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -13,19 +14,30 @@ from shmbroker_cli.options import BrokerOption, JsonOption
 from shmbroker_cli.output import console, print_json
 from shmbroker_cli.session import connected
 from shmbroker_cli.signals import Stopper, until_told_to_stop
+from shmbroker_cli.top.fields import CHANNELS, EXCHANGES, QUEUES, TABLES
 from shmbroker_cli.top.keyboard import Keyboard
 from shmbroker_cli.top.model import Sample, Snapshot, compare, take_sample
-from shmbroker_cli.top.screen import Screen, headline, table
-from shmbroker_cli.top.view import FIELDS, View
+from shmbroker_cli.top.screen import Screen, draw, headline
+from shmbroker_cli.top.view import View
 
 REDRAW = 0.5  # seconds, while paused: the terminal may have changed its size
 
 
-def _sort_index(name: str) -> int:
-    for index, field in enumerate(FIELDS):
+class TableName(StrEnum):
+    """What can be shown."""
+
+    QUEUES = QUEUES
+    EXCHANGES = EXCHANGES
+    CHANNELS = CHANNELS
+
+
+def _sort_index(table: str, name: str | None) -> int:
+    if name is None:
+        return 0
+    for index, field in enumerate(TABLES[table]):
         if name in (field.title, field.name):
             return index
-    names = ", ".join(field.name for field in FIELDS)
+    names = ", ".join(field.name for field in TABLES[table])
     message = f"--sort: '{name}' is not one of {names}"
     raise typer.BadParameter(message)
 
@@ -36,17 +48,18 @@ def top(
         float,
         typer.Option(metavar="S", min=0.1, help="Seconds from one look to the next."),
     ] = 1.0,
-    sort: Annotated[str, typer.Option(metavar="COLUMN", help="Sort by this column.")] = "queue",
+    table: Annotated[TableName, typer.Option(help="What to show first.")] = TableName.QUEUES,
+    sort: Annotated[str | None, typer.Option(metavar="COLUMN", help="Sort by this column.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="Turn the order round.")] = False,
     filter_text: Annotated[
         str,
-        typer.Option("--filter", metavar="TEXT", help="Only queues with this in them."),
+        typer.Option("--filter", metavar="TEXT", help="Only what has this in its name."),
     ] = "",
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Watch the queues: depth, rates, bytes, consumers (no terminal: one snapshot)."""
-    view = View(sort=_sort_index(sort), reverse=reverse, text=filter_text)
+    """Watch queues, exchanges and channels live (no terminal: one snapshot)."""
+    view = View(table=table.value, sort=_sort_index(table.value, sort), reverse=reverse, text=filter_text)
     live = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
     with until_told_to_stop() as stopper, connected(broker) as connection:
         if live:
@@ -59,13 +72,14 @@ def top(
 
 
 def _print(snapshot: Snapshot, view: View, *, as_json: bool) -> None:
-    rows = view.arrange(snapshot.rows)
+    rows = view.arrange(snapshot.table(view.table))
     if as_json:
-        print_json({"broker": snapshot.broker, "queues": rows})
+        tables = {name: rows if name == view.table else snapshot.table(name) for name in TABLES}
+        print_json({"broker": snapshot.broker, **tables})
         return
     out = console()
     out.print(headline(snapshot))
-    out.print(table(rows, view, out.width))
+    out.print(draw(rows, view, out.width))
 
 
 def _watch(connection: shmbroker.Connection, broker: str, view: View, interval: float, stopper: Stopper) -> None:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import shmbroker
+from shmbroker_cli.exchanges import flags
+from shmbroker_cli.top.fields import CHANNELS, EXCHANGES, QUEUES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,15 @@ class Sample:
         taken: On the monotonic clock, in seconds.
         broker: About the broker as a whole.
         queues: About each queue, by name.
+        exchanges: About each exchange.
+        channels: About each channel with consumers, and the others of each connection.
     """
 
     taken: float
     broker: shmbroker.BrokerStatistics
     queues: Mapping[str, shmbroker.QueueStatistics]
+    exchanges: Sequence[shmbroker.ExchangeInfo] = ()
+    channels: Sequence[shmbroker.ChannelInfo] = ()
 
 
 @dataclass(frozen=True)
@@ -60,11 +66,91 @@ class Row:
 
 
 @dataclass(frozen=True)
+class ExchangeRow:
+    """One exchange.
+
+    Attributes:
+        exchange: Its name, empty for the default one.
+        type: What it looks at.
+        bindings_in: How many lead to it.
+        bindings_out: How many lead from it.
+        alternate: The exchange for what it has no queue for, or nothing.
+        flags: What it is besides, in words.
+    """
+
+    exchange: str
+    type: str
+    bindings_in: int
+    bindings_out: int
+    alternate: str
+    flags: str
+
+
+@dataclass(frozen=True)
+class ChannelRow:
+    """One channel with consumers, or all others of a connection.
+
+    Attributes:
+        connection: Name of its connection.
+        id: Number of that.
+        pid: Its process.
+        channel: Its number, 0 for channels without consumers.
+        count: How many it stands for.
+        consumers: How many it has.
+        prefetch: Messages that these may have unacked, 0 for any number.
+        unacked: Messages that they have.
+        delivered: Messages that they were given.
+        rate_out: The same per second; None as long as it is not known.
+    """
+
+    connection: str
+    id: int
+    pid: int
+    channel: int
+    count: int
+    consumers: int
+    prefetch: int
+    unacked: int
+    delivered: int
+    rate_out: float | None
+
+
+AnyRow = Row | ExchangeRow | ChannelRow
+
+
+@dataclass(frozen=True)
 class Snapshot:
-    """The rows of all queues, and the broker they belong to."""
+    """The rows of all tables, and the broker they belong to.
+
+    Attributes:
+        broker: About the broker as a whole.
+        rows: Its queues.
+        exchanges: Its exchanges.
+        channels: Its channels.
+    """
 
     broker: shmbroker.BrokerStatistics
     rows: tuple[Row, ...]
+    exchanges: tuple[ExchangeRow, ...] = ()
+    channels: tuple[ChannelRow, ...] = ()
+
+    def table(self, name: str) -> tuple[AnyRow, ...]:
+        """Return the rows of a table.
+
+        Args:
+            name: One of `fields.TABLES`.
+        """
+        tables: dict[str, tuple[AnyRow, ...]] = {
+            QUEUES: self.rows,
+            EXCHANGES: self.exchanges,
+            CHANNELS: self.channels,
+        }
+        return tables[name]
+
+    @property
+    def channel_count(self) -> int:
+        """How many channels are open."""
+        return sum(row.count for row in self.channels)
 
 
 def take_sample(connection: shmbroker.Connection, broker: str) -> Sample:
@@ -78,6 +164,8 @@ def take_sample(connection: shmbroker.Connection, broker: str) -> Sample:
         taken=time.monotonic(),
         broker=shmbroker.Broker(broker).statistics(),
         queues={one.name: one for one in connection.queue_statistics()},
+        exchanges=connection.exchanges(),
+        channels=connection.channels(),
     )
 
 
@@ -102,7 +190,13 @@ def compare(before: Sample | None, now: Sample) -> Snapshot:
     seconds = now.taken - before.taken if before else 0.0
     earlier = before.queues if before else {}
     rows = (_row(queue, earlier.get(name), seconds) for name, queue in now.queues.items())
-    return Snapshot(now.broker, tuple(rows))
+    channels = {(one.connection, one.number): one for one in before.channels} if before else {}
+    return Snapshot(
+        now.broker,
+        tuple(rows),
+        tuple(map(_exchange_row, now.exchanges)),
+        tuple(_channel_row(one, channels.get((one.connection, one.number)), seconds) for one in now.channels),
+    )
 
 
 def _row(
@@ -127,4 +221,34 @@ def _row(
         notified=now.notified,
         not_interested=now.not_interested,
         browsers=now.non_acquiring,
+    )
+
+
+def _exchange_row(now: shmbroker.ExchangeInfo) -> ExchangeRow:
+    return ExchangeRow(
+        exchange=now.name,
+        type=now.type,
+        bindings_in=now.bindings_in,
+        bindings_out=now.bindings_out,
+        alternate=now.alternate or "",
+        flags=flags(now),
+    )
+
+
+def _channel_row(now: shmbroker.ChannelInfo, before: shmbroker.ChannelInfo | None, seconds: float) -> ChannelRow:
+    rate = None
+    if before is not None and seconds > 0:
+        # A consumer that was cancelled takes what it was given with it: no negative rates.
+        rate = max(0, now.delivered - before.delivered) / seconds
+    return ChannelRow(
+        connection=now.connection_name,
+        id=now.connection,
+        pid=now.pid,
+        channel=now.number,
+        count=now.count,
+        consumers=now.consumers,
+        prefetch=now.prefetch,
+        unacked=now.unacked,
+        delivered=now.delivered,
+        rate_out=rate,
     )

@@ -1,24 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the broker and its queues."""
+"""Draws the broker and one of its tables."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from shmbroker_cli.exchanges import called
 from shmbroker_cli.output import byte_count, printable, shown
-from shmbroker_cli.top.view import FIELDS, FILTER_HELP, KEYS_HELP, Field, View
+from shmbroker_cli.top.view import FILTER_HELP, KEYS_HELP, View
 
 if TYPE_CHECKING:
-    from shmbroker_cli.top.model import Row, Snapshot
+    from collections.abc import Callable, Sequence
+
+    from shmbroker_cli.top.model import AnyRow, Snapshot
 
 WIDE = 120  # columns from which headings are written in full
 PLAIN_RATE = 100.0  # from here on a rate needs no decimals
 GAP = 2  # blank columns between two
+LONGEST_TEXT = 22  # of a column that is not the first
 SHORTEST_NAME = 8  # names give way to numbers, down to this
 OTHER_LINES = 6  # two on top, two of headings, two below the rows
 
@@ -38,22 +42,23 @@ class Screen:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Give the lines; rows that do not fit can be scrolled to."""
-        rows = self._view.arrange(self._snapshot.rows)
+        rows = self._view.arrange(self._snapshot.table(self._view.table))
         room = max(1, (options.height or console.size.height) - OTHER_LINES)
         self._view.offset = min(self._view.offset, max(0, len(rows) - room))
         first = self._view.offset
         yield Group(
             headline(self._snapshot),
             self._state(len(rows)),
-            table(rows[first : first + room], self._view, options.max_width),
+            draw(rows[first : first + room], self._view, options.max_width),
             _below(len(rows), first, room),
             _line(FILTER_HELP if self._view.editing else KEYS_HELP, "dim"),
         )
 
     def _state(self, count: int) -> Text:
         view = self._view
-        order = FIELDS[view.sort].title + (" reversed" if view.reverse else "")
-        parts = [f"{count} of {len(self._snapshot.rows)} queues", f"sort: {order}"]
+        order = view.fields[view.sort].title + (" reversed" if view.reverse else "")
+        total = len(self._snapshot.table(view.table))
+        parts = [f"{count} of {total} {view.table}", f"sort: {order}"]
         if view.text or view.editing:
             parts.append(f"filter: {printable(view.text)}{'_' * view.editing}")
         if view.paused:
@@ -72,30 +77,34 @@ def headline(snapshot: Snapshot) -> Text:
     keeper = broker.housekeeper_pid or "none"
     return _line(
         f"broker {printable(broker.name)}   memory {used} of {limit}   "
-        f"connections {broker.connection_count}   processes {broker.process_count}   "
+        f"connections {broker.connection_count}   channels {snapshot.channel_count}   "
+        f"exchanges {len(snapshot.exchanges)}   processes {broker.process_count}   "
         f"housekeeper {keeper}   rescues {broker.rescues}",
         "bold",
     )
 
 
-def table(rows: list[Row], view: View, width: int) -> Table:
-    """Return the table of the queues.
+def draw(rows: Sequence[AnyRow], view: View, width: int) -> Table:
+    """Return the table that is shown.
 
     Args:
-        rows: The queues to show, in order.
-        view: Says which column to mark.
+        rows: The rows to show, in order.
+        view: Says which table it is, and which column to mark.
         width: Columns of the terminal.
     """
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
-    titles = [field.title if width >= WIDE else field.short for field in FIELDS]
-    lines = [[_cell(row, field) for field in FIELDS] for row in rows]
+    fields = view.fields
+    titles = [field.title if width >= WIDE else field.short for field in fields]
+    lines = [[_cell(row, field.name) for field in fields] for row in rows]
     widths = [max(map(len, cells)) for cells in zip(titles, *lines, strict=True)]
-    numbers = sum(widths[1:]) + GAP * len(widths[1:])
-    widths[0] = max(SHORTEST_NAME, min(widths[0], width - numbers))
-    for index, title in enumerate(titles):
+    widths = [min(size, LONGEST_TEXT) if field.text else size for size, field in zip(widths, fields, strict=True)]
+    others = sum(widths[1:]) + GAP * len(widths[1:])
+    longest = max(len(cells[0]) for cells in (titles, *lines))
+    widths[0] = max(SHORTEST_NAME, min(longest, width - others))
+    for index, (title, field) in enumerate(zip(titles, fields, strict=True)):
         drawn.add_column(
             Text(title, "reverse" if index == view.sort else ""),
-            justify="right" if index else "left",
+            justify="left" if field.text else "right",
             no_wrap=True,
             overflow="ellipsis",
             width=widths[index],
@@ -105,13 +114,26 @@ def table(rows: list[Row], view: View, width: int) -> Table:
     return drawn
 
 
-def _cell(row: Row, field: Field) -> str:
-    value = getattr(row, field.name)
-    if field.name == "bytes":
-        return byte_count(value)
+def _cell(row: AnyRow, name: str) -> str:
+    value = getattr(row, name)
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(row)
     if isinstance(value, float) and value >= PLAIN_RATE:
         value = round(value)
     return shown(value)
+
+
+def _channel(row: Any) -> str:  # noqa: ANN401 (a ChannelRow)
+    return str(row.channel) if row.channel else f"{row.count} idle"
+
+
+_SPECIAL: dict[str, Callable[[Any], str]] = {
+    "bytes": lambda row: byte_count(row.bytes),
+    "exchange": lambda row: printable(called(row.exchange)),
+    "pid": lambda row: str(row.pid),
+    "channel": _channel,
+}
 
 
 def _below(count: int, first: int, room: int) -> Text:

@@ -4,43 +4,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from shmbroker_cli.top.fields import QUEUES, TABLES, Field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from shmbroker_cli.top.model import Row
+R = TypeVar("R")
 
-
-@dataclass(frozen=True)
-class Field:
-    """A column of the screen.
-
-    Attributes:
-        title: Its heading.
-        short: Its heading where there is little room.
-        name: The attribute of a row that it shows.
-    """
-
-    title: str
-    short: str
-    name: str
-
-
-FIELDS = (
-    Field("queue", "queue", "queue"),
-    Field("ready", "ready", "ready"),
-    Field("delivering", "deliv", "delivering"),
-    Field("scheduled", "sched", "scheduled"),
-    Field("in/s", "in/s", "rate_in"),
-    Field("out/s", "out/s", "rate_out"),
-    Field("bytes", "bytes", "bytes"),
-    Field("interested", "inter", "interested"),
-    Field("notified", "notif", "notified"),
-    Field("not interested", "not", "not_interested"),
-    Field("browsers", "brow", "browsers"),
-)
-KEYS_HELP = "s/S sort  r reverse  / filter  p pause  up/down scroll  q quit"
+KEYS_HELP = "e table  s/S sort  r reverse  / filter  p pause  up/down scroll  q quit"
 FILTER_HELP = "type a part of the name, Enter keeps it, Esc drops it"
 
 
@@ -49,16 +22,18 @@ class View:
     """Order, filter and the like.
 
     Attributes:
+        table: What is shown, one of `fields.TABLES`.
         sort: Index of the column to sort by.
         reverse: Whether the usual order is turned round. Usual is: names upwards,
             numbers downwards.
-        text: Part of the names of the queues to show.
+        text: Part of the names of the rows to show.
         editing: Whether keys go into `text`.
         paused: Whether the picture stands still.
         offset: Rows that are scrolled away.
         ended: Whether to quit.
     """
 
+    table: str = QUEUES
     sort: int = 0
     reverse: bool = False
     text: str = ""
@@ -66,6 +41,11 @@ class View:
     paused: bool = False
     offset: int = 0
     ended: bool = False
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The columns of its table."""
+        return TABLES[self.table]
 
     def press(self, key: str) -> None:
         """Take a key.
@@ -78,28 +58,29 @@ class View:
         elif (action := self._actions().get(key)) is not None:
             action()
 
-    def arrange(self, rows: Iterable[Row]) -> list[Row]:
+    def arrange(self, rows: Iterable[R]) -> list[R]:
         """Return the rows to show, in the order to show them.
 
         Args:
-            rows: All of them.
+            rows: All of its table.
         """
         wanted = self.text.casefold()
-        name = FIELDS[self.sort].name
+        first, field = self.fields[0].name, self.fields[self.sort]
         chosen = sorted(
-            (row for row in rows if wanted in row.queue.casefold()),
-            key=lambda row: row.queue,
+            (row for row in rows if wanted in getattr(row, first).casefold()),
+            key=lambda row: getattr(row, first),
         )
-        if name == "queue":
-            return chosen[::-1] if self.reverse else chosen
+        if field.text:
+            return sorted(chosen, key=lambda row: getattr(row, field.name), reverse=self.reverse)
         return sorted(
             chosen,
-            key=lambda row: getattr(row, name) or 0,
+            key=lambda row: getattr(row, field.name) or 0,
             reverse=not self.reverse,
         )
 
     def _actions(self) -> dict[str, Callable[[], None]]:
         return {
+            "e": self._next_table,
             "s": lambda: self._sort_next(1),
             "right": lambda: self._sort_next(1),
             "S": lambda: self._sort_next(-1),
@@ -114,8 +95,13 @@ class View:
             "q": lambda: setattr(self, "ended", True),
         }
 
+    def _next_table(self) -> None:
+        names = list(TABLES)
+        self.table = names[(names.index(self.table) + 1) % len(names)]
+        self.sort, self.reverse, self.offset = 0, False, 0
+
     def _sort_next(self, step: int) -> None:
-        self.sort = (self.sort + step) % len(FIELDS)
+        self.sort = (self.sort + step) % len(self.fields)
         self.offset = 0
 
     def _scroll(self, step: int) -> None:

@@ -297,6 +297,23 @@ sb_status commit_with_ack(uint64_t id, char *record) {
   return status;
 }
 
+uint64_t next_delivery(sb_channel *channel, char *record) {
+  int64_t n = sb_channel_next(channel, record);
+  return n < 0 ? 0 : delivered(id_in(me()->q, record, n), record, false);
+}
+uint64_t wait_for_delivery(sb_channel *channel, char *record) {
+  sb_wait wait = {UINT64_MAX, UINT64_MAX, 0, 0};
+  int64_t n = sb_channel_get_wait(channel, me()->q, record, false, &wait);
+  return n < 0 ? 0 : delivered(id_in(me()->q, record, n), record, false);
+}
+void ack_delivery(sb_channel *channel, char *record) {
+  fate *f = settling(me()->q, record);
+  sb_status status = sb_channel_settle(channel, ((const sb_record *)(const void *)record)->tag, false, 0);
+  f->acking = 0;
+  if (status == SB_OK && f->acked) complain("a delivery is acknowledged twice");
+  if (status == SB_OK) f->acked = true;
+}
+
 /* ---- afterwards ---- */
 
 void have_ticks(void) {

@@ -9,6 +9,7 @@
 
 #include "../broker_fixture.h"
 #include "../harness.h"
+#include "sb_channel.h"
 #include "sb_consumer.h"
 #include "scheduler.h"
 
@@ -21,6 +22,9 @@ typedef struct {
   test_broker t;
   sb_queue *q, *other;
   sb_consumer *consumer;
+  sb_channel *channel, *second_channel;
+  uint32_t subscription;
+  bool consumes, waits; /* its channel may consume; somebody waits in a get of its channel */
   char *first, *second; /* records */
   int lock_fd, topology_fd;
 } player;
@@ -63,6 +67,9 @@ uint64_t next_message(char *record); /* of the consumer's row */
 void ack(sb_queue *q, char *record);
 void nack(sb_queue *q, char *record);
 void ack_next(char *record); /* by the consumer */
+uint64_t next_delivery(sb_channel *channel, char *record);
+uint64_t wait_for_delivery(sb_channel *channel, char *record); /* a get */
+void ack_delivery(sb_channel *channel, char *record);
 /* From now on this message may be gone, and it is all right. */
 void may_go(uint64_t id);
 void everything_may_go(void);

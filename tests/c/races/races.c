@@ -189,13 +189,14 @@ int main(int count, char **arguments) {
       return 2;
     }
   }
-  for (unsigned i = 0; i < SCENARIO_COUNT; i++) {
-    if (!asked_for(SCENARIOS[i].name, count, arguments)) continue;
+  for (unsigned i = 0; i < SCENARIO_COUNT + CHANNEL_SCENARIO_COUNT; i++) {
+    const scenario *s = i < SCENARIO_COUNT ? &SCENARIOS[i] : &CHANNEL_SCENARIOS[i - SCENARIO_COUNT];
+    if (!asked_for(s->name, count, arguments)) continue;
     for (unsigned k = 0; ways[k].name != NULL; k++) {
       way w = ways[k];
       if (kind != NULL && strcmp(kind, w.name) != 0) continue;
       if (w.runs > 0 && runs > 0) w.runs = runs;
-      bool good = guarded(&SCENARIOS[i], &w, schedule);
+      bool good = guarded(s, &w, schedule);
       passed += good;
       failed += !good;
     }

@@ -22,7 +22,7 @@ typedef struct {
   bool reaped;            /* somebody died before: the reaper acts from the beginning */
 } scenario;
 
-extern const scenario SCENARIOS[];
-extern const unsigned SCENARIO_COUNT;
+extern const scenario SCENARIOS[], CHANNEL_SCENARIOS[];
+extern const unsigned SCENARIO_COUNT, CHANNEL_SCENARIO_COUNT;
 
 #endif

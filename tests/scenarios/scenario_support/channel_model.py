@@ -200,10 +200,10 @@ class Model:
     def exchange_declare(self, name: str, kind: str, **asked: Any) -> None:  # noqa: ANN401
         """Declare an exchange, or compare."""
         wanted = Exchange(kind, **asked)
-        if name == "":
-            refuse(403)
         if kind not in TYPES:
             refuse(406)
+        if name == "":
+            refuse(403)
         if name not in self.exchanges:
             if name.startswith("amq."):
                 refuse(403)

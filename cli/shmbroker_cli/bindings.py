@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about bindings: `shmbroker bind`, `unbind` and `bindings`."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+import shmbroker
+from shmbroker_cli.errors import Refused
+from shmbroker_cli.exchanges import called
+from shmbroker_cli.options import BrokerOption, JsonOption
+from shmbroker_cli.output import Column, print_json, print_table, say
+from shmbroker_cli.session import connected
+
+EXCHANGE, QUEUE = "exchange", "queue"
+
+SourceArgument = Annotated[
+    str, typer.Argument(metavar="SOURCE", show_default=False, help="The exchange it leads from.")
+]
+DestinationArgument = Annotated[
+    str, typer.Argument(metavar="DESTINATION", show_default=False, help="The queue it leads to.")
+]
+KeyOption = Annotated[str, typer.Option("--key", metavar="K", help="The key it matches; a pattern of a topic.")]
+ToExchangeOption = Annotated[bool, typer.Option("--exchange", help="DESTINATION is an exchange.")]
+ArgumentsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--argument",
+        metavar="NAME=VALUE",
+        show_default=False,
+        help="An argument, such as x-match=any; VALUE is JSON, or else text. Again for more.",
+    ),
+]
+
+
+def _arguments(given: list[str] | None) -> dict[str, Any]:
+    """Return the arguments of a binding."""
+    arguments: dict[str, Any] = {}
+    for one in given or ():
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            message = f"--argument: '{one}' is not NAME=VALUE"
+            raise typer.BadParameter(message)
+        if name in arguments:
+            message = f"--argument: '{name}' is given twice"
+            raise typer.BadParameter(message)
+        arguments[name] = _value(value)
+    return arguments
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 (whatever JSON has)
+    try:
+        return json.loads(text, parse_constant=_not_json)
+    except ValueError:
+        return text
+
+
+def _not_json(text: str) -> NoReturn:
+    """Refuse what Python takes for JSON, such as NaN."""
+    raise ValueError(text)
+
+
+def _canonical(arguments: dict[str, Any]) -> str:
+    """Return a form in which 1, 1.0 and true differ, as they do for the broker."""
+    return json.dumps(arguments, sort_keys=True, default=repr)
+
+
+def _exists(connection: shmbroker.Connection, wanted: shmbroker.BindingInfo) -> bool:
+    return any(
+        one == wanted and _canonical(one.arguments) == _canonical(wanted.arguments)
+        for one in connection.bindings(wanted.source)
+    )
+
+
+def _wanted(
+    source: str, destination: str, key: str, given: list[str] | None, *, exchange: bool
+) -> shmbroker.BindingInfo:
+    return shmbroker.BindingInfo(
+        source=source,
+        destination=destination,
+        destination_type=EXCHANGE if exchange else QUEUE,
+        routing_key=key,
+        arguments=_arguments(given),
+    )
+
+
+@contextmanager
+def _values_checked() -> Iterator[None]:
+    """Say that a value with no AMQP form, such as a number of 100 digits, is wrong usage."""
+    try:
+        yield
+    except TypeError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _report(binding: shmbroker.BindingInfo, verb: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(binding)
+    else:
+        say(f"{binding.source} -> {binding.destination}: {verb}")
+
+
+def bind(
+    source: SourceArgument,
+    destination: DestinationArgument,
+    *,
+    key: KeyOption = "",
+    exchange: ToExchangeOption = False,
+    argument: ArgumentsOption = None,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Bind a queue, or another exchange, to an exchange."""
+    wanted = _wanted(source, destination, key, argument, exchange=exchange)
+    with connected(broker) as connection, _values_checked():
+        existed = _exists(connection, wanted)
+        channel = connection.channel()
+        if exchange:
+            channel.exchange_bind(destination, source, key, wanted.arguments)
+        else:
+            channel.queue_bind(destination, source, key, wanted.arguments)
+    _report(wanted, "existed already" if existed else "bound", as_json=as_json)
+
+
+def unbind(
+    source: SourceArgument,
+    destination: DestinationArgument,
+    *,
+    key: KeyOption = "",
+    exchange: ToExchangeOption = False,
+    argument: ArgumentsOption = None,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Remove a binding: all that was given when it was made must be given again."""
+    wanted = _wanted(source, destination, key, argument, exchange=exchange)
+    with connected(broker) as connection:
+        if not _exists(connection, wanted):
+            message = f"no such binding from '{source}' to {wanted.destination_type} '{destination}'"
+            raise Refused(message)
+        channel = connection.channel()
+        if exchange:
+            channel.exchange_unbind(destination, source, key, wanted.arguments)
+        else:
+            channel.queue_unbind(destination, source, key, wanted.arguments)
+    _report(wanted, "unbound", as_json=as_json)
+
+
+def _shown(binding: shmbroker.BindingInfo) -> str:
+    """Return the arguments as they would be given."""
+    values = {
+        name: value if isinstance(value, str) else json.dumps(value, default=str)
+        for name, value in binding.arguments.items()
+    }
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def bindings(
+    exchange: Annotated[
+        str | None,
+        typer.Argument(metavar="[EXCHANGE]", show_default=False, help="Only those from and to this one."),
+    ] = None,
+    *,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """List the bindings of a broker or of one exchange."""
+    with connected(broker) as connection:
+        found = connection.bindings(exchange)
+    if as_json:
+        print_json(found)
+        return
+    columns: list[Column[shmbroker.BindingInfo]] = [
+        Column("source", lambda one: called(one.source)),
+        Column("destination", lambda one: one.destination),
+        Column("type", lambda one: one.destination_type),
+        Column("key", lambda one: one.routing_key),
+        Column("arguments", _shown),
+    ]
+    print_table(found, columns, empty="no bindings")

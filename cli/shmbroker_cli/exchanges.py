@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands about exchanges: `shmbroker exchange ...`."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+import shmbroker
+from shmbroker_cli.options import BrokerOption, JsonOption
+from shmbroker_cli.output import Column, print_json, print_table, say
+from shmbroker_cli.session import connected
+
+exchange_commands = typer.Typer(help="Make, list and delete exchanges.")
+
+DEFAULT_EXCHANGE = "(default)"  # its name is empty
+ALTERNATE = "alternate-exchange"
+
+
+class ExchangeType(StrEnum):
+    """What an exchange looks at to find the queues of a message."""
+
+    DIRECT = "direct"
+    FANOUT = "fanout"
+    TOPIC = "topic"
+    HEADERS = "headers"
+
+
+ExchangeArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Of the exchange.")]
+TypeOption = Annotated[
+    ExchangeType,
+    typer.Option(
+        "--type",
+        help="What decides: the key, nothing, words of the key, or the headers.",
+    ),
+]
+DurableOption = Annotated[bool, typer.Option("--durable", help="An attribute that declarations compare.")]
+AlternateOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The exchange for what has no queue here."),
+]
+
+
+def called(exchange: str) -> str:
+    """Return how an exchange is called in tables.
+
+    Args:
+        exchange: Its name.
+
+    >>> called("orders"), called("")
+    ('orders', '(default)')
+    """
+    return exchange or DEFAULT_EXCHANGE
+
+
+def flags(exchange: shmbroker.ExchangeInfo) -> str:
+    """Return the attributes that an exchange has, in words.
+
+    Args:
+        exchange: What is known of it.
+    """
+    words = {"durable": exchange.durable, "auto-delete": exchange.auto_delete, "internal": exchange.internal}
+    return " ".join(word for word, given in words.items() if given)
+
+
+@exchange_commands.command()
+def create(
+    exchange: ExchangeArgument,
+    *,
+    kind: TypeOption = ExchangeType.DIRECT,
+    durable: DurableOption = False,
+    auto_delete: Annotated[bool, typer.Option("--auto-delete", help="It goes with its last binding.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Only other exchanges publish to it.")] = False,
+    alternate: AlternateOption = None,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Make an exchange; one that exists must be the same."""
+    made: dict[str, Any] = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
+    arguments = {} if alternate is None else {ALTERNATE: alternate}
+    with connected(broker) as connection:
+        existed = any(one.name == exchange for one in connection.exchanges())
+        connection.channel().exchange_declare(exchange, kind.value, **made, arguments=arguments)
+    if as_json:
+        print_json({"exchange": exchange, "type": kind.value, **made, "alternate": alternate})
+    else:
+        say(f"{exchange}: {'existed already' if existed else 'created'}")
+
+
+@exchange_commands.command("list")
+def list_exchanges(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
+    """List the exchanges, those that every broker has included."""
+    with connected(broker) as connection:
+        found = connection.exchanges()
+    if as_json:
+        print_json(found)
+        return
+    columns: list[Column[shmbroker.ExchangeInfo]] = [
+        Column("exchange", lambda one: called(one.name)),
+        Column("type", lambda one: one.type),
+        Column("bindings in", lambda one: one.bindings_in),
+        Column("bindings out", lambda one: one.bindings_out),
+        Column("alternate", lambda one: one.alternate or "-"),
+        Column("flags", flags),
+    ]
+    print_table(found, columns, empty="no exchanges")
+
+
+@exchange_commands.command()
+def delete(
+    exchange: ExchangeArgument,
+    *,
+    if_unused: Annotated[bool, typer.Option("--if-unused", help="Only if nothing is bound to it.")] = False,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Delete an exchange with its bindings."""
+    with connected(broker) as connection:
+        channel = connection.channel()
+        channel.exchange_declare(exchange, passive=True)
+        channel.exchange_delete(exchange, if_unused=if_unused)
+    if as_json:
+        print_json({"exchange": exchange, "deleted": True})
+    else:
+        say(f"{exchange}: deleted")
