@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
+from shmbroker._core import library
 from shmbroker.message import Message, Source
 
 if TYPE_CHECKING:
@@ -32,10 +33,13 @@ class Delivery(Message):
     message_count: int
     """Of a message that was got: how many were ready in the queue then."""
 
-    @property
-    def delivery_tag(self) -> int:
-        """The number of this delivery on its channel, from 1."""
-        return self._tag
+    if TYPE_CHECKING:
+
+        @property
+        def delivery_tag(self) -> int:
+            """The number of this delivery on its channel, from 1."""
+    else:
+        delivery_tag = library.Record._delivery_tag  # noqa: SLF001 - of the compiled base: it is asked for each message
 
     @property
     def queue(self) -> str:
