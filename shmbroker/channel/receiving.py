@@ -60,6 +60,8 @@ class Receiving(Sending):
         while isinstance(found, int):
             if found == library.EMPTY and until <= time.monotonic_ns():
                 return None
+            if found == library.CLOSED:
+                self.check_open()  # if it is the channel, it says why
             if found != library.EMPTY:
                 core.failed(found)
             self.connection.start_io()
