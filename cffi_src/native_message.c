@@ -8,17 +8,6 @@
 
 /* ---- Record ---- */
 
-typedef struct {
-  PyObject_HEAD PyObject *source; /* the queue, consumer or channel; it keeps the handle */
-  PyObject *data;                 /* bytes */
-  PyObject *view;                 /* a memoryview, once somebody looked at a body that is read in place */
-  PyObject *front;                /* of the Python part */
-  PyObject *weak_references;
-  void *handle;
-  unsigned long long tag;
-  char state, kind;
-} Record;
-
 static PyTypeObject *record_type;
 
 static sb_status settle_record(int kind, void *handle, const char *record, uint32_t how) {
@@ -102,7 +91,7 @@ static PyObject *record_body(PyObject *object, void *unused) {
   return self->view != NULL ? Py_NewRef(self->view) : NULL;
 }
 
-static PyObject *record_bytes(PyObject *object, PyObject *unused) {
+PyObject *sb_record_bytes(PyObject *object, PyObject *unused) {
   const Record *self = (const Record *)object;
   const sb_record *front = front_of(self);
   (void)unused;
@@ -143,7 +132,7 @@ static PyObject *record_is_plain(PyObject *object, void *unused) {
 }
 
 static PyMethodDef record_methods[] = {
-    {"__bytes__", record_bytes, METH_NOARGS, "The body, copied."},
+    {"__bytes__", sb_record_bytes, METH_NOARGS, "The body, copied."},
     {"_auto_acknowledged", record_auto_acknowledged, METH_NOARGS, NULL},
     {"ack", record_ack, METH_NOARGS,
      "ack()\n--\n\nAcknowledges: the message is done with.\n\nRaises:\n    MessageSettled: it was settled already."},
@@ -164,6 +153,8 @@ static PyMemberDef record_members[] = {
     {"_view", T_OBJECT, offsetof(Record, view), 0, NULL},
     {"_front", T_OBJECT, offsetof(Record, front), 0, NULL},
     {"_tag", T_ULONGLONG, offsetof(Record, tag), 0, NULL},
+    {"_delivery_tag", T_ULONGLONG, offsetof(Record, tag), READONLY,
+     "The number of this delivery on its channel, from 1."},
     {"_state", T_BYTE, offsetof(Record, state), 0, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Record, weak_references), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
@@ -361,10 +352,16 @@ static PyMethodDef taker_methods[] = {
      "get(source, queue, auto_ack, /)\n--\n\n"},
     {"get_wait", (PyCFunction)(void (*)(void))sb_channel_taker_get_wait, METH_FASTCALL,
      "get_wait(source, queue, auto_ack, until, /)\n--\n\n"},
+    {"deliver", (PyCFunction)(void (*)(void))sb_channel_taker_deliver, METH_FASTCALL,
+     "deliver(channel, subscriptions, events, no_properties, most, /)\n--\n\n"},
+    {"settle", (PyCFunction)(void (*)(void))sb_channel_taker_settle, METH_FASTCALL,
+     "settle(delivery_tag, multiple, how, /)\n--\n\n"},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef taker_members[] = {
-    {"status", T_INT, offsetof(Taker, status), 0, "Why the last `take` brought nothing."},
+    {"status", T_INT, offsetof(Taker, status), 0, "Why the last `take` or `deliver` brought nothing."},
+    {"delivered", T_PYSSIZET, offsetof(Taker, delivered), 0,
+     "How many the last `deliver` handed over, if it raised, too."},
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot taker_slots[] = {

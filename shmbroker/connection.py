@@ -388,6 +388,8 @@ class Connection:
             callback()
 
     def _broker_stops(self) -> None:
+        for channel in list(self._channels.values()):
+            channel.end(exceptions.ConnectionClosedByBroker(320, library.CLOSED_BY_BROKER))
         callbacks, self._close_callbacks = self._close_callbacks, []
         for callback in callbacks:
             callback()

@@ -31,6 +31,7 @@ class Attachment:
         self.path = path
         self.name = segments.name_of(path)
         self.users = 0
+        self._process = os.getpid()
         self._no_growth = 0, ""  # the segment there was no room for, although the limit allows it, and why
         self._grow_lock = threading.Lock()
         self.handle: Any = self._attach()
@@ -158,8 +159,11 @@ class Attachment:
 
     @property
     def forked(self) -> bool:
-        """Was this made in the parent of this process?"""
-        return self.handle is not None and bool(slow.sb_broker_forked(self.handle))
+        """Was this made in the parent of this process?
+
+        The core knows it better, and looks for itself; but here another thread may detach meanwhile.
+        """
+        return self._process != os.getpid()
 
     @property
     def removed(self) -> bool:

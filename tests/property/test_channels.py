@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 THOUSAND = settings(
     max_examples=1000,
-    stateful_step_count=25,
+    stateful_step_count=20,
     deadline=None,
     derandomize=False,
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
@@ -382,6 +382,7 @@ class ChannelMachine(RuleBasedStateMachine):
             held = sum(one is queue for state in self.states for one, _ in state.unacked.values())
             statistics = handle.statistics()
             assert (statistics.ready, statistics.delivering) == (len(queue.ready), held)
+            assert len(handle) == len(queue.ready)
 
     def teardown(self) -> None:
         """The same queues and exchanges are there, they route as they should, and hold what they should."""

@@ -146,14 +146,23 @@ static void delete_queue(void) {
 
 /* ---- afterwards ---- */
 
-static void hints_later(void) { have_ticks(); }
 static bool lives(unsigned player) { return !player_is_dead(player); }
+
+static void hints_are_set_right(void) { have_ticks(); }
+/* Looked at before the ticks, which would rescue. */
+static void nobody_sleeps(void) {
+  for (unsigned i = 0; i < ACTORS; i++) {
+    if (scheduler_state(i) == ACTOR_ASLEEP && ready_messages() > 0 && !scheduler_somebody_died())
+      complain("somebody sleeps beside messages");
+  }
+  have_ticks();
+}
 
 /* Whoever serves it sleeps by now, or died. */
 static void nothing_waits(void) {
   const player *p = &players[1];
   if (lives(1) && (p->channel->deliveries.row.count > 0 || p->channel->ready)) complain("a hand-over is lost");
-  have_ticks();
+  nobody_sleeps();
 }
 static void the_end_is_reported(void) {
   nothing_waits();
@@ -165,7 +174,7 @@ static void dealt_in_turn(void) {
   uint64_t second = p->second_channel->deliveries.row.count + p->second_channel->delivered;
   if (lives(1) && first != second && first != second + 1)
     complain("%llu are dealt to the first, %llu to the second", (unsigned long long)first, (unsigned long long)second);
-  have_ticks();
+  nobody_sleeps();
 }
 static unsigned how_many_consume(void) {
   unsigned n = 0;
@@ -175,25 +184,25 @@ static unsigned how_many_consume(void) {
 static void one_claim_stands(void) {
   unsigned n = how_many_consume();
   if (n > 1 || (n == 0 && !scheduler_somebody_died())) complain("%u of two claims stand", n);
-  have_ticks();
+  nobody_sleeps();
 }
 static void claim_stands_alone(void) {
   if (lives(0) && players[0].consumes && how_many_consume() > 1) complain("an exclusive consumer has company");
   if (how_many_consume() == 0 && !scheduler_somebody_died()) complain("nobody may consume");
-  have_ticks();
+  nobody_sleeps();
 }
 static void nobody_waits(void) {
   for (unsigned i = 0; i < ACTORS; i++) {
     if (lives(1) && players[1].waits && scheduler_state(i) == ACTOR_ASLEEP) complain("a get waits on a closed channel");
   }
-  have_ticks();
+  nobody_sleeps();
 }
 /* The active one has it all; nobody else has anything in his row. */
 static void one_is_active(void) {
   const player *a = &players[1], *b = &players[2];
   if (lives(1) && lives(2) && a->consumes && b->channel->delivered + b->channel->deliveries.row.count > 0)
     complain("two are active");
-  have_ticks();
+  nobody_sleeps();
 }
 
 #define KEEPS_ALL .bound = -1
@@ -208,23 +217,25 @@ const scenario CHANNEL_SCENARIOS[] = {
     {"channel, requeue, put", "what another thread returns comes again", FREELY, second_holds_one_of_one,
      {{"put", put_2, 0}, {"requeue", requeue_first, 1}, {"io", serve, 1}}, nothing_waits, KEEPS_ALL},
     {"channel, cancel, put", "what a cancelled consumer was not given goes back", FREELY, second_consumes,
-     {{"put", put_1, 0}, {"cancel", cancel, 1}, {"io", serve, 1}}, hints_later, KEEPS_ALL, .idle = true},
+     {{"put", put_1, 0}, {"cancel", cancel, 1}, {"io", serve, 1}}, hints_are_set_right, KEEPS_ALL, .idle = true},
     {"channel, close, put", "what a closed channel had goes to another one", FREELY, second_is_active,
-     {{"put", put_1, 0}, {"close", close_channel, 1}, {"c", serve, 2}}, hints_later, KEEPS_ALL},
+     {{"put", put_1, 0}, {"close", close_channel, 1}, {"c", serve, 2}}, nobody_sleeps, KEEPS_ALL},
     {"channel, delete", "the end of a queue is reported", FREELY, second_consumes,
      {{"delete", delete_queue, 0}, {"io", serve, 1}}, the_end_is_reported, KEEPS_ALL},
     {"channel, consume, put", "a new consumer sees what came before or after", FREELY, second_opens,
-     {{"put", put_1, 0}, {"consume", join, 1}, {"io", pull_only, 1}}, hints_later, KEEPS_ALL},
+     {{"put", put_1, 0}, {"consume", join, 1}, {"io", pull_only, 1}}, nobody_sleeps, KEEPS_ALL},
     {"two pullers", "messages are dealt in turn, whoever pulls", FREELY, second_consumes_twice,
      {{"put", put_1_2, 0}, {"next", look, 1}, {"io", pull_only, 1}}, dealt_in_turn, KEEPS_ALL},
     {"close, get", "a get that waits ends with its channel", FREELY, second_opens,
+     {{"get", wait_in_get, 1}, {"close", close_channel, 1}}, nobody_waits, KEEPS_ALL},
+    {"close, get, put", "what a get took whose channel is closed is there", FREELY, second_opens,
      {{"put", put_1, 0}, {"get", wait_in_get, 1}, {"close", close_channel, 1}}, nobody_waits, KEEPS_ALL},
     {"two claims", "one of two exclusive consumers succeeds", FREELY, three_open,
      {{"a", claim, 0}, {"b", claim, 1}}, one_claim_stands, KEEPS_ALL},
     {"claim, consume", "an exclusive consumer has no company", FREELY, three_open,
      {{"a", claim, 0}, {"b", join, 1}}, claim_stands_alone, KEEPS_ALL},
     {"claim, cancel, consume", "a claim that was given up keeps nobody out", FREELY, three_open,
-     {{"a", claim_and_cancel, 0}, {"b", join, 1}, {"c", claim, 2}}, hints_later, KEEPS_ALL},
+     {{"a", claim_and_cancel, 0}, {"b", join, 1}, {"c", claim, 2}}, nobody_sleeps, KEEPS_ALL},
     {"single, cancel", "another one becomes active when the active one goes", SINGLE, second_is_active,
      {{"put", put_1, 0}, {"cancel", cancel, 1}, {"c", serve, 2}}, one_is_active, KEEPS_ALL},
     {"single, joins", "who comes when the active one goes becomes active", SINGLE, active_and_newcomer,
