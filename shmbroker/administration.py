@@ -123,18 +123,29 @@ class Administration:
         arguments: Mapping[str, Any] | None,
     ) -> DeclareOk:
         """Makes a queue unless there is an equal one."""
-        if not passive:
-            given = queue_settings.from_arguments(name, arguments or {})
-            flags = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete}
-            if not name:
-                name = self._declare_new(given | flags)
-            elif self._open(name) is None:
-                self._check_new(name)
-                self._make(name, given | flags)
-            self._compare(name, given, flags)
-        facts = self.queue(name).facts()
-        self._core.touch(facts.slot)
-        return DeclareOk(name, int(facts.ready), max(0, int(facts.consumers)))
+        given = {} if passive else queue_settings.from_arguments(name, arguments or {})
+        flags = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete}
+        while True:
+            try:
+                if not passive:
+                    name = self._make_or_compare(name, given, flags)
+                facts = self.queue(name).facts()
+            except exceptions.NotFound:
+                if passive:
+                    raise
+            else:
+                self._core.touch(facts.slot)
+                return DeclareOk(name, int(facts.ready), max(0, int(facts.consumers)))
+
+    def _make_or_compare(self, name: str, given: dict[str, Any], flags: dict[str, bool]) -> str:
+        """Raises NotFound if it was there and has ended meanwhile."""
+        if not name:
+            return self._declare_new(given | flags)
+        if self._open(name) is None:
+            self._check_new(name)
+            self._make(name, given | flags)
+        self._compare(name, given, flags)
+        return name
 
     def _check_new(self, name: str) -> None:
         if name.startswith(_RESERVED):

@@ -120,7 +120,8 @@ def decode(payload: bytes) -> BasicProperties:
     wire = commands.Basic.Properties()
     flags = int.from_bytes(payload[:2], "big")
     wire.unmarshal(flags, payload[2:])
-    return BasicProperties(**{name: getattr(wire, _WIRE.get(name, name)) for name in NAMES})
+    given = {name: getattr(wire, _WIRE.get(name, name)) for at, name in enumerate(NAMES) if flags & 1 << 15 - at}
+    return BasicProperties(**given)
 
 
 _WIRE = {"type": "message_type"}

@@ -7,10 +7,12 @@ goes to one queue is put there as by ``Queue.put``; what goes to several is comm
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import getpass
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
@@ -129,6 +131,7 @@ class Publishing:
         native = library.Publisher(core.address, core)
         self.publish_known: Callable[[str, str, Any], int] = native.publish
         self._native = native
+        self._lock = threading.RLock()
         self._targets: dict[tuple[str, str], tuple[CoreQueue, ...]] = {}
         self._version = 0
         self._headers_count = False
@@ -149,24 +152,29 @@ class Publishing:
             NotFound: there is no such exchange.
             AccessRefused: it is internal.
         """
-        self._renew()
-        by_key = not content.keys and not (content.headers and self._headers_count)
-        found = self._targets.get((exchange, routing_key)) if by_key else None
-        if found is None:
-            table = self._exchanges
-            check_publish(table.exchange(self.core, exchange))
-            queues = table.route(self.core, exchange, routing_key, content.headers, content.keys)
-            opened = (self._reach(queue.name, queue.incarnation) for queue in queues)
-            found = tuple(queue for queue in opened if queue is not None)
-            if by_key:
-                self._targets[exchange, routing_key] = found
-                if len(found) == 1:
-                    self._learn(exchange, routing_key, found[0])
-        return found
+        with self._lock:  # so that no route is kept for a version it was not found in
+            self._renew()
+            by_key = not content.keys and not (content.headers and self._headers_count)
+            found = self._targets.get((exchange, routing_key)) if by_key else None
+            if found is None:
+                table = self._exchanges
+                check_publish(table.exchange(self.core, exchange))
+                queues = table.route(self.core, exchange, routing_key, content.headers, content.keys)
+                opened = (self._reach(queue.name, queue.incarnation) for queue in queues)
+                found = tuple(queue for queue in opened if queue is not None)
+                for queue in found if len(found) > 1 else ():
+                    with contextlib.suppress(exceptions.NotFound):  # deleted: the commit passes it over
+                        queue.message_ttl()  # it may have been configured
+                if by_key:
+                    self._targets[exchange, routing_key] = found
+                    if len(found) == 1:
+                        self._learn(exchange, routing_key, found[0])
+            return found
 
     def forget_routes(self) -> None:
         """They are to be found anew."""
-        self._version = 0
+        with self._lock:
+            self._version = 0
 
     def _reach(self, name: str, incarnation: int) -> CoreQueue | None:
         queue = self._open(name)

@@ -198,6 +198,7 @@ void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns);
 void sb_broker_describe(sb_broker *b, sb_broker_facts *facts, bool with_memory);
 void sb_broker_set_closing(sb_broker *b, uint32_t closing);
 void sb_broker_set_stopped(sb_broker *b, uint32_t stopped);
+bool sb_broker_forked(sb_broker *b);
 uint64_t sb_layout_hash(void);
 
 /* ---- connection ---- */
@@ -336,6 +337,7 @@ void sb_channel_forget(sb_channel *ch, uint64_t delivery_tag, bool multiple);
 uint32_t sb_channel_unacked(sb_channel *ch); /* given, and not settled */
 uint32_t sb_channel_waiting(sb_channel *ch); /* pulled, and not given */
 uint64_t sb_channel_delivered(sb_channel *ch);
+uint64_t sb_channel_last_tag(sb_channel *ch); /* 0 = it gave nothing yet */
 /* Asks to be handed over, once, when something comes; true: something is there, and nothing was asked for. */
 bool sb_channel_arm(sb_channel *ch);
 /* The `user` of the next channel that is to be handed over, 0 = none. sb_connection_run_io returns SB_READY when there is one,

@@ -418,6 +418,7 @@ void sb_channel_forget(sb_channel *ch, uint64_t delivery_tag, bool multiple) {
 uint32_t sb_channel_unacked(sb_channel *ch) { return ch->deliveries.given.count; }
 uint32_t sb_channel_waiting(sb_channel *ch) { return ch->deliveries.row.count; }
 uint64_t sb_channel_delivered(sb_channel *ch) { return ch->delivered; }
+uint64_t sb_channel_last_tag(sb_channel *ch) { return ch->deliveries.last_tag; }
 
 /* ---- hand-over ---- */
 

@@ -56,6 +56,7 @@ class CoreChannel:
         self.waiting: Callable[[], int] = functools.partial(fast.sb_channel_waiting, near)
         self.unacked: Callable[[], int] = functools.partial(fast.sb_channel_unacked, near)
         self.delivered: Callable[[], int] = functools.partial(fast.sb_channel_delivered, near)
+        self.last_tag: Callable[[], int] = functools.partial(fast.sb_channel_last_tag, near)
 
     def settle(self, data: bytes, how: int) -> int:
         """Settles the delivery of a record; a status."""

@@ -248,7 +248,9 @@ class CoreQueue:
 
     def message_ttl(self) -> float | None:
         """The longest life of a message here, in seconds."""
-        return settings_of(self.facts())[0].message_ttl
+        ttl = settings_of(self.facts())[0].message_ttl
+        self.has_ttl = ttl is not None
+        return ttl
 
     @guarded
     def facts(self) -> Any:  # noqa: ANN401

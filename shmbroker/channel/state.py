@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from shmbroker.connection import Connection
 
 DEFAULT_PREFETCH = 64
+_OVER = (exceptions.ConnectionClosed, exceptions.ConnectionClosedByBroker, exceptions.ForkedConnectionError)
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound="ChannelState")
@@ -61,6 +62,7 @@ class ChannelState:
         "_error",
         "_events",
         "_open",
+        "_over",
         "_publish_known",
         "_registry",
         "_reported",
@@ -100,7 +102,7 @@ class ChannelState:
                 if self._core is None:
                     self._registry = threading.RLock()
                     self._consumers_changed = threading.Condition()
-                    self._stopping = False
+                    self._stopping = self._over = False
                     self._dispatcher = self.connection.make_dispatcher(self)
                     core = CoreChannel(self.core_connection, self.number)
                     self.taker = library.Taker(core.address, library.OF_CHANNEL, Delivery, MessageBatch)
@@ -196,10 +198,14 @@ class ChannelState:
             return True
         if not self._open:
             return False
-        if self.taker.status != library.EMPTY:
-            self.core.failed(self.taker.status)
-            return True
-        cancelled = self.core.next_cancelled()
+        try:
+            if self.taker.status != library.EMPTY:
+                self.core.failed(self.taker.status)
+                return True
+            cancelled = self.core.next_cancelled()
+        except _OVER:
+            self._over = True  # it is told to who calls something, not to the hook for errors of callbacks
+            return False
         if cancelled is not None:
             self._was_cancelled(cancelled)
         return cancelled is not None
@@ -228,7 +234,7 @@ class ChannelState:
 
     def rest(self) -> bool:
         """Asks to be woken by the IO thread; ``False``: something is there already."""
-        return not self._open or (not self._events and not self.core.arm())
+        return not self._open or self._over or (not self._events and not self.core.arm())
 
     def wake(self) -> None:
         """Something is there for the callbacks."""

@@ -49,14 +49,13 @@ class Transaction:
     def settle(self, core: CoreChannel, delivery_tag: int, how: int, *, multiple: bool) -> bool:
         """An acknowledgement waits; ``False``: there is nothing of that tag that is unacknowledged."""
         with self._lock:
-            if multiple and delivery_tag == 0:
-                delivery_tag = core.delivered()  # what comes before the commit is not meant
+            everything = multiple and delivery_tag == 0
+            if everything:
+                delivery_tag = core.last_tag()  # what comes between now and the commit is not meant
             found = core.collect(delivery_tag, how, multiple=multiple)
-            if isinstance(found, int):
-                return multiple and delivery_tag == core.delivered()
-            fresh = tuple(one for one in found if one.token not in self._settled)
-            if not fresh and not (multiple and delivery_tag == 0):
-                return False
+            fresh = () if isinstance(found, int) else tuple(one for one in found if one.token not in self._settled)
+            if not fresh:
+                return everything
             self._settled.update(one.token for one in fresh)
             self._settles.append(Settle(delivery_tag, multiple, fresh))
             return True

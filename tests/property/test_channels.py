@@ -382,6 +382,7 @@ class ChannelMachine(RuleBasedStateMachine):
             held = sum(one is queue for state in self.states for one, _ in state.unacked.values())
             statistics = handle.statistics()
             assert (statistics.ready, statistics.delivering) == (len(queue.ready), held)
+            assert len(handle) == len(queue.ready)
 
     def teardown(self) -> None:
         """The same queues and exchanges are there, they route as they should, and hold what they should."""
