@@ -198,7 +198,6 @@ void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns);
 void sb_broker_describe(sb_broker *b, sb_broker_facts *facts, bool with_memory);
 void sb_broker_set_closing(sb_broker *b, uint32_t closing);
 void sb_broker_set_stopped(sb_broker *b, uint32_t stopped);
-bool sb_broker_forked(sb_broker *b);
 uint64_t sb_layout_hash(void);
 
 /* ---- connection ---- */

@@ -80,6 +80,7 @@ sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *
   SB_CRASHPOINT("queue.close.closing");
   (void)sb_queue_resolve_closing(q->c->b, q->c, q->shm, &q->ring, position);
   if (sb_queue_is_open(q)) {
+    (void)sb_ring_exact_tail(q->c->b, &q->ring); /* past the closing cell, which is counted as taken already */
     return if_unused && SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0 ? SB_IN_USE : SB_NOT_EMPTY;
   }
   *removed = sb_upkeep_dispose(q);

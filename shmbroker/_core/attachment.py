@@ -33,6 +33,7 @@ class Attachment:
         self.users = 0
         self._no_growth = 0, ""  # the segment there was no room for, although the limit allows it, and why
         self._grow_lock = threading.Lock()
+        self._process = os.getpid()
         self.handle: Any = self._attach()
 
     def _attach(self) -> Any:  # noqa: ANN401
