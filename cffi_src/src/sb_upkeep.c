@@ -8,9 +8,11 @@
 /* ---- closing ---- */
 
 static bool any_message(uint64_t word) { return sb_cell_has_message(word); }
-/* What somebody holds does not keep a queue that is to go if it is empty; it goes with the queue when it comes back. */
+/* What somebody holds does not keep a queue that is to go if it is empty; it goes with the queue when it comes back. What is
+ * staged does: its commit may be decided already. */
 static bool nobodys_message(uint64_t word) {
-  return sb_cell_state(word) == SB_CELL_AVAILABLE || sb_cell_state(word) == SB_CELL_HELD;
+  unsigned state = sb_cell_state(word);
+  return state == SB_CELL_AVAILABLE || state == SB_CELL_HELD || state == SB_CELL_STAGED;
 }
 
 static bool holds(sb_broker *b, const sb_ring *r, uint64_t end, bool (*counts)(uint64_t word)) {
