@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, cast
 
 from shmbroker._core import library
-from shmbroker.message import Message, Source
+from shmbroker.message import OPEN, Message, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +19,10 @@ class ChannelSource(Source, Protocol):
 
     def consumer_tag(self, subscription: int) -> str:
         """The tag of a consumer."""
+        ...
+
+    def check_open(self) -> None:
+        """Raises what closed it, if it is closed."""
         ...
 
 
@@ -45,6 +49,12 @@ class Delivery(Message):
     def queue(self) -> str:
         """The queue it came from."""
         return getattr(self, "got_from", "") or super().queue
+
+    def _failed(self, status: int) -> NoReturn:
+        if status == library.CLOSED:
+            self._state = OPEN  # nothing happened
+            cast("ChannelSource", self._source).check_open()  # if it is the channel that is closed, it says why
+        super()._failed(status)
 
     @property
     def consumer_tag(self) -> str:

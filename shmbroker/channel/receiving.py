@@ -18,7 +18,7 @@ from shmbroker.channel.state import DEFAULT_PREFETCH, callable_of, deadline, ref
 from shmbroker.message import ACK, OPEN, REJECT, REQUEUE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from shmbroker.connection import Connection
     from shmbroker.properties import BasicProperties
@@ -60,6 +60,8 @@ class Receiving(Sending):
         while isinstance(found, int):
             if found == library.EMPTY and until <= time.monotonic_ns():
                 return None
+            if found == library.CLOSED:
+                self.check_open()  # if it is the channel, it says why
             if found != library.EMPTY:
                 core.failed(found)
             self.connection.start_io()
@@ -191,7 +193,7 @@ class Receiving(Sending):
         inactivity_timeout: float | None = None,
         *,
         no_local: bool = False,
-    ) -> Iterator[tuple[Delivery | None, BasicProperties | None, bytes | None]]:
+    ) -> Generator[tuple[Delivery | None, BasicProperties | None, bytes | None], None, None]:
         """Iterates over the messages of a queue: ``(method, properties, body)``.
 
         With ``inactivity_timeout``, ``(None, None, None)`` whenever none came for so many seconds, as pika has it.
@@ -220,7 +222,9 @@ class Receiving(Sending):
         }  # fmt: skip
         return self._consume(queue, callback, on_end=on_end, **(given | options))
 
-    def _deliveries(self, tag: str, waiting: standard_queue.SimpleQueue[Any], pause: float | None) -> Iterator[Any]:
+    def _deliveries(
+        self, tag: str, waiting: standard_queue.SimpleQueue[Any], pause: float | None
+    ) -> Generator[Any, None, None]:
         try:
             while True:
                 try:

@@ -171,6 +171,10 @@ class ChannelState:
         """
         self._end(exceptions.ChannelClosed(reply_code, reply_text) if reply_code or reply_text else None)
 
+    def end(self, error: exceptions.BrokerError) -> None:
+        """It is over: the next method tells why."""
+        self._end(error)
+
     def _end(self, error: exceptions.BrokerError | None) -> None:
         with self.connection.lock:
             if not self._open:
