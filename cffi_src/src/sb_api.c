@@ -59,7 +59,6 @@ void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns) {
   SB_STORE(&b->grow_again_ns, not_before_ns, SB_RELAXED);
 }
 
-
 /* Rings every node there is: everybody who sleeps in this broker wakes up and looks. */
 static void ring_all(sb_broker *b) {
   for (uint32_t chunk = 0; chunk < SB_LOAD(&b->mapped_chunks, SB_ACQUIRE); chunk++) {
