@@ -173,7 +173,7 @@ def _value(value: object, depth: int, *, as_given: bool = False) -> bytes:
         return b"S" + _counted(value.encode())
     if isinstance(value, dict):
         return b"F" + _table(value, depth, as_given=as_given)
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple) if as_given else list):
         return b"A" + _counted(b"".join(_value(one, depth + 1, as_given=as_given) for one in value))
     if isinstance(value, (bytes, bytearray)):
         return b"x" + _counted(value)
