@@ -174,6 +174,8 @@ static PyType_Spec record_spec = {"shmbroker._native_message.Record", sizeof(Rec
 
 /* ---- Taker ---- */
 
+static _Alignas(64) char one_record[RECORD_BYTES]; /* one for all: a connection may have 65,535 channels */
+
 static PyObject *new_record(Taker *self, PyObject *source, PyObject *data, char state) {
   Record *record = (Record *)self->allocate(self->type, 0);
   if (record == NULL) {
@@ -192,15 +194,20 @@ void sb_give_back(Taker *self, const char *record) { (void)settle_record(self->k
 
 PyObject *sb_hand_over(Taker *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state) {
   PyObject *data = PyBytes_FromStringAndSize(buffer, (Py_ssize_t)length);
-  PyObject *message = data != NULL ? new_record(self, source, data, auto_ack ? SETTLED : state) : NULL;
-  Py_XDECREF(data);
+  if (data == NULL) {
+    if (!auto_ack) sb_give_back(self, buffer);
+    return NULL;
+  }
+  const char *record = PyBytes_AsString(data); /* from here on finalizers may run, and use the buffer */
+  PyObject *message = new_record(self, source, data, auto_ack ? SETTLED : state);
   if (message == NULL && !auto_ack) {
-    sb_give_back(self, buffer);
-  } else if (message != NULL && auto_ack && ((const sb_record *)(const void *)buffer)->body_address != 0) {
+    sb_give_back(self, record);
+  } else if (message != NULL && auto_ack && ((const sb_record *)(const void *)record)->body_address != 0) {
     PyObject *viewed = record_auto_acknowledged(message, NULL);
     Py_XDECREF(viewed);
     if (viewed == NULL) Py_CLEAR(message);
   }
+  Py_DECREF(data);
   return message;
 }
 
@@ -314,12 +321,10 @@ static PyObject *taker_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     return NULL;
   }
   Taker *self = (Taker *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-  char *buffer = self != NULL ? PyMem_Malloc(RECORD_BYTES) : NULL;
-  if (buffer == NULL) {
-    Py_XDECREF((PyObject *)self);
-    return PyErr_NoMemory();
+  if (self == NULL) {
+    return NULL;
   }
-  self->buffer = buffer;
+  self->buffer = one_record;
   self->handle = (void *)(uintptr_t)address;
   self->kind = (char)kind;
   self->type = (PyTypeObject *)Py_NewRef((PyObject *)messages);
@@ -331,7 +336,6 @@ static PyObject *taker_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
 static void taker_dealloc(PyObject *object) {
   Taker *self = (Taker *)object;
   PyTypeObject *type = Py_TYPE(object);
-  PyMem_Free(self->buffer);
   PyMem_Free(self->many);
   Py_XDECREF((PyObject *)self->type);
   Py_XDECREF((PyObject *)self->batches);

@@ -40,7 +40,7 @@ typedef struct {
   PyTypeObject *type;         /* of the messages */
   PyTypeObject *batches;
   allocfunc allocate;
-  char *buffer; /* used under the GIL only, and never across a point where it is dropped */
+  char *buffer; /* of all Takers: used under the GIL only, and never across a point where it is dropped */
   char *many;   /* the same for a batch; NULL until there is one */
   int status;   /* why the last take brought nothing */
   Py_ssize_t delivered;

@@ -13,7 +13,7 @@ from shmbroker import settings as queue_settings
 from shmbroker._core import journal
 from shmbroker._core import queue as core_queue
 from shmbroker.binding import ToExchange, ToQueue
-from shmbroker.exchange import missing
+from shmbroker.exchange import check_not_default, missing
 from shmbroker.exchanges import exchanges_of
 from shmbroker.statistics import BindingInfo, ExchangeInfo
 
@@ -230,6 +230,7 @@ class Administration:
     def queue_bind(self, queue: str, exchange: str, key: str, arguments: dict[str, Any] | None) -> None:
         """Binds a queue to an exchange."""
         until = self._deadline()
+        check_not_default(exchange)
         with journal.topology_lock(self._core, until, f"queue {queue!r}"):  # so that it is the same queue throughout
             to = ToQueue(queue, self.queue(queue).incarnation)
             self._change(lambda topology: changes.bind(topology, exchange, to, key, arguments), until)

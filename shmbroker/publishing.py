@@ -155,6 +155,15 @@ class Publishing:
             self._native.renew(version)
             self._version = version
 
+    def check(self, exchange: str) -> None:
+        """Can it be published to that exchange?
+
+        Raises:
+            NotFound: there is none.
+            AccessRefused: it is internal.
+        """
+        check_publish(self._exchanges.exchange(self.core, exchange))
+
     def targets(self, exchange: str, routing_key: str, content: Content) -> tuple[CoreQueue, ...]:
         """The queues that get a message.
 

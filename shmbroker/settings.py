@@ -196,7 +196,7 @@ def _from_argument(queue: str, setting: str, argument: str, value: object) -> An
             raise invalid_type(queue, argument, value)
         return value
     if not isinstance(value, int) or isinstance(value, bool):
-        raise invalid_type(queue, argument, value)
+        raise no_integer(queue, argument, value)
     if value < 0 and not (setting not in _IN_MILLISECONDS and value == UNBOUNDED):
         raise _invalid(queue, argument, f"{{value_negative,{value}}}")
     if value == 0 and setting != "message_ttl":
@@ -221,6 +221,11 @@ def _invalid(queue: str, argument: str, why: str) -> exceptions.PreconditionFail
 def invalid_type(queue: str, argument: str, value: object) -> exceptions.PreconditionFailed:
     """The error of an argument whose value has a type that it cannot have."""
     return _invalid(queue, argument, f"{{unacceptable_type,{_amqp_type(value)}}}")
+
+
+def no_integer(queue: str, argument: str, value: object) -> exceptions.PreconditionFailed:
+    """The error of an argument that has to be an integer, and is none."""
+    return _invalid(queue, argument, f'"expected integer, got {_amqp_type(value)}"')
 
 
 def inequivalent(queue: str, setting: str, received: object, current: object) -> exceptions.PreconditionFailed:

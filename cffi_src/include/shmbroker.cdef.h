@@ -66,12 +66,19 @@ typedef struct {
 
 typedef struct {
   int64_t ring_size, max_length, max_bytes;
-  uint32_t overflow, flags; /* SB_QUEUE_... */
+  uint32_t overflow, flags;            /* SB_QUEUE_... */
   uint64_t message_ttl_ms, expires_ms; /* count if their flags are set */
-} sb_settings; /* the first three: -1 = none */
+} sb_settings;                         /* the first three: -1 = none */
 /* Flags of a queue. */
-enum { SB_QUEUE_PAUSED = 1, SB_QUEUE_DURABLE = 2, SB_QUEUE_EXCLUSIVE = 4, SB_QUEUE_AUTO_DELETE = 8,
-       SB_QUEUE_SINGLE_ACTIVE = 16, SB_QUEUE_TTL = 32, SB_QUEUE_EXPIRES = 64 };
+enum {
+  SB_QUEUE_PAUSED = 1,
+  SB_QUEUE_DURABLE = 2,
+  SB_QUEUE_EXCLUSIVE = 4,
+  SB_QUEUE_AUTO_DELETE = 8,
+  SB_QUEUE_SINGLE_ACTIVE = 16,
+  SB_QUEUE_TTL = 32,
+  SB_QUEUE_EXPIRES = 64
+};
 
 typedef struct {
   uint64_t ttl_ns, delay_ns; /* 0 = none */

@@ -266,7 +266,6 @@ static int64_t got(sb_channel *ch, sb_queue *q, const sb_taken *t, char *buffer,
   uint64_t delivery_tag = auto_ack ? ++ch->deliveries.last_tag : sb_deliveries_got(&ch->deliveries, t->token, q);
   int64_t length = hand_over(q, t, delivery_tag, SB_BY_GET, auto_ack, tag, buffer);
   sb_subscription_took(c, q, t);
-  sb_lifetime_used(q->shm);
   if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) sb_consumer_work_arrived(q); /* I41, as in sb_get */
   return length;
 }
@@ -278,6 +277,7 @@ int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack)
   if (status != SB_OK) {
     return -(int64_t)status;
   }
+  sb_lifetime_used(q->shm);
   status = sb_holding_take(q->c, &token);
   if (status == SB_OK) {
     status = sb_queue_acquire(q, token, &t);

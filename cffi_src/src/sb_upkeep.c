@@ -8,9 +8,11 @@
 /* ---- closing ---- */
 
 static bool any_message(uint64_t word) { return sb_cell_has_message(word); }
-/* What somebody holds does not keep a queue that is to go if it is empty; it goes with the queue when it comes back. */
+/* What somebody holds does not keep a queue that is to go if it is empty; it goes with the queue when it comes back. What is
+ * staged does: its commit may be decided already. */
 static bool nobodys_message(uint64_t word) {
-  return sb_cell_state(word) == SB_CELL_AVAILABLE || sb_cell_state(word) == SB_CELL_HELD;
+  unsigned state = sb_cell_state(word);
+  return state == SB_CELL_AVAILABLE || state == SB_CELL_HELD || state == SB_CELL_STAGED;
 }
 
 static bool holds(sb_broker *b, const sb_ring *r, uint64_t end, bool (*counts)(uint64_t word)) {
@@ -80,6 +82,7 @@ sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *
   SB_CRASHPOINT("queue.close.closing");
   (void)sb_queue_resolve_closing(q->c->b, q->c, q->shm, &q->ring, position);
   if (sb_queue_is_open(q)) {
+    (void)sb_ring_exact_tail(q->c->b, &q->ring); /* past the closing cell, which is counted as taken already */
     return if_unused && SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0 ? SB_IN_USE : SB_NOT_EMPTY;
   }
   *removed = sb_upkeep_dispose(q);

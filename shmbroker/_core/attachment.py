@@ -31,9 +31,9 @@ class Attachment:
         self.path = path
         self.name = segments.name_of(path)
         self.users = 0
-        self._process = os.getpid()
         self._no_growth = 0, ""  # the segment there was no room for, although the limit allows it, and why
         self._grow_lock = threading.Lock()
+        self._process = os.getpid()
         self.handle: Any = self._attach()
 
     def _attach(self) -> Any:  # noqa: ANN401

@@ -7,8 +7,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import shmbroker
-from shmbroker import exceptions
+from shmbroker import broker, exceptions
 from shmbroker.aio.channel import Channel
 from shmbroker.aio.consumer import Consumer
 from shmbroker.aio.dispatch import LoopDispatcher
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from types import TracebackType
 
+    from shmbroker.connection import Connection as SyncConnection
+
 R = TypeVar("R")
 _LOOK_SECONDS = 0.02
 
@@ -25,7 +26,7 @@ _LOOK_SECONDS = 0.02
 class Connection:
     """A connection to a broker of this machine, of one event loop. Made by :func:`connect`."""
 
-    def __init__(self, sync: shmbroker.Connection, operation_timeout: float) -> None:
+    def __init__(self, sync: SyncConnection, operation_timeout: float) -> None:
         loop = asyncio.get_running_loop()
         self.sync = sync
         self._operation_timeout = operation_timeout
@@ -119,7 +120,7 @@ class _Connecting:
         until = time.monotonic() + (self._timeout or 0)
         while True:
             try:
-                sync = shmbroker.connect(self._name, timeout=0, operation_timeout=0, **self._options)
+                sync = broker.connect(self._name, timeout=0, operation_timeout=0, **self._options)
                 return Connection(sync, self._operation_timeout)
             except exceptions.BrokerNotFound:
                 if time.monotonic() >= until:

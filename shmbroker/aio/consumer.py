@@ -12,8 +12,8 @@ from shmbroker import exceptions
 if TYPE_CHECKING:
     from types import TracebackType
 
-    import shmbroker
     from shmbroker.aio.connection import Connection
+    from shmbroker.consumer import Consumer as SyncConsumer
     from shmbroker.message import Message
     from shmbroker.statistics import ConsumerStatistics
 
@@ -23,7 +23,7 @@ _TURNS = 64  # messages without a wait, before other tasks get their turn
 class Consumer:
     """Takes messages from one or more queues as they come. What :class:`shmbroker.Consumer` says holds here."""
 
-    def __init__(self, connection: Connection, sync: shmbroker.Consumer) -> None:
+    def __init__(self, connection: Connection, sync: SyncConsumer) -> None:
         self._connection, self.sync = connection, sync
         self._loop = asyncio.get_running_loop()
         self._told = asyncio.Event()

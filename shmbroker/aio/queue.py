@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
     from types import TracebackType
 
-    import shmbroker
     from shmbroker.aio.connection import Connection
     from shmbroker.aio.consumer import Consumer
     from shmbroker.message import Message, MessageBatch
+    from shmbroker.queue import Queue as SyncQueue
     from shmbroker.statistics import QueueStatistics
 
 
 class Queue:
     """A queue of a connection. What :class:`shmbroker.Queue` says of arguments and errors holds here."""
 
-    def __init__(self, connection: Connection, sync: shmbroker.Queue) -> None:
+    def __init__(self, connection: Connection, sync: SyncQueue) -> None:
         self._connection, self.sync = connection, sync
         self.name = sync.name
         self._getters: Waiters | None = None

@@ -369,5 +369,5 @@ def _prefetch(count: object) -> int:
 def _consumer_priority(queue: str, arguments: Mapping[str, Any]) -> int:
     priority = arguments.get("x-priority", 0)
     if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > _MAX_PRIORITY:
-        raise queue_settings.invalid_type(queue, "x-priority", priority)
+        raise queue_settings.no_integer(queue, "x-priority", priority)
     return priority

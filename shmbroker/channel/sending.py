@@ -117,6 +117,8 @@ class Sending(Declaring):
             return None
         number = self._confirms.begin(future) if self._confirms is not None else None
         try:
+            if properties is not None or self._transaction is not None:
+                self.connection.publishing.check(exchange)
             content = PLAIN if properties is None else Content(properties)
             if self._transaction is not None:
                 self._transaction.publish(exchange, routing_key, bytes(data), content, mandatory=bool(mandatory))

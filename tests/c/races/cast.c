@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "sb_housekeeping.h"
 #include "sb_liveness.h"
 #include "world.h"
 
@@ -13,6 +14,7 @@
 #define TICKS 8
 #define LONGEST_BODY 8192u
 #define LONGEST_SLEEPS 8
+#define QUIET_TICKS (offsetof(sb_queue_memory, quiet_ticks) / sizeof(uint64_t))
 
 typedef struct {
   bool tried, accepted, acked, may_go, shared;
@@ -36,6 +38,7 @@ static account *book;
 static bool dead[PLAYERS], dead_before[PLAYERS]; /* now; when the world was kept */
 static unsigned acting = KEEPER;
 static char *drained;
+static uint64_t *ticked; /* what the housekeeper remembers */
 static char lock_file[160];
 
 static void open_lock_as(int wanted) {
@@ -99,6 +102,7 @@ void cast_make(const char *name, const sb_settings *settings) {
     players[i].other = open_queue(&players[i].t, "other");
   }
   drained = world_allocate(NOBODY, RECORD_BYTES);
+  ticked = world_allocate(NOBODY, sizeof(sb_queue_memory));
   warm_up(&players[KEEPER]);
   sb_broker *b = first->t.b;
   world_add(b->base, SB_SEGMENT0_BYTES);
@@ -158,13 +162,24 @@ void note_put(uint64_t id, bool done) {
   book->fates[id].tried = true;
   book->fates[id].accepted = done;
 }
-bool was_taken(uint64_t id) { return book->fates[id].delivered > 0; }
+bool newest_was_taken(void) {
+  bool taken = false;
+  for (uint64_t id = 1, newest = 0; id < IN_OTHER; id++) {
+    if (book->fates[id].accepted) newest = id;
+    if (PRODUCED_BY(id) != PRODUCED_BY(id + 1)) {
+      taken = taken || book->fates[newest].delivered > 0;
+      newest = 0;
+    }
+  }
+  return taken;
+}
 
 bool put_message_with(uint64_t id, uint64_t bytes, const sb_put_options *options) {
   player *p = me();
   book->fates[id].tried = true;
   sb_status status = put_sized(&p->t, p->q, id, bytes, options);
   book->fates[id].accepted = status == SB_OK;
+  scheduler_note(status == SB_OK ? "put" : status == SB_FULL ? "full" : "not-put");
   return status == SB_OK;
 }
 bool put_message(uint64_t id) {
@@ -183,7 +198,10 @@ void put_messages(uint64_t first, unsigned count) {
     pieces[i] = (sb_piece){(const char *)&ids[i], sizeof ids[i]};
   }
   int64_t n = sb_put_many(me()->q, pieces, count, &none, &status);
-  for (unsigned i = 0; i < n; i++) book->fates[ids[i]].accepted = true;
+  for (unsigned i = 0; i < n; i++) {
+    book->fates[ids[i]].accepted = true;
+    scheduler_note("put");
+  }
 }
 
 static uint64_t delivered(uint64_t id, const char *record, bool settled) {
@@ -221,10 +239,16 @@ static uint64_t id_in(const sb_queue *q, const char *record, int64_t length) {
   return of_other ? id + IN_OTHER : id;
 }
 
-uint64_t get_message(sb_queue *q, char *record) {
-  int64_t n = sb_get(q, record, false);
-  return n < 0 ? 0 : delivered(id_in(q, record, n), record, false);
+/* What a call gave from this queue: a record of that length, or none. */
+static uint64_t given(const sb_queue *q, const char *record, int64_t n, bool settled) {
+  scheduler_note(n >= 0             ? settled ? "took" : "got"
+                 : n == -SB_DELETED ? "deleted"
+                 : n == -SB_CLOSED  ? "closed"
+                                    : "nothing");
+  return n < 0 ? 0 : delivered(id_in(q, record, n), record, settled);
 }
+
+uint64_t get_message(sb_queue *q, char *record) { return given(q, record, sb_get(q, record, false), false); }
 
 uint64_t get_and_ack(sb_queue *q) {
   char *record = me()->second;
@@ -232,23 +256,22 @@ uint64_t get_and_ack(sb_queue *q) {
   book->acks_at_once[a] = true;
   int64_t n = sb_get(q, record, true);
   book->acks_at_once[a] = false;
-  return n < 0 ? 0 : delivered(id_in(q, record, n), record, true);
+  return given(q, record, n, true);
 }
 
 uint64_t wait_for_message(sb_queue *q, char *record) {
   sb_wait wait = {UINT64_MAX, UINT64_MAX, 0, 0};
-  int64_t n = sb_get_wait(q, record, false, &wait);
-  return n < 0 ? 0 : delivered(id_in(q, record, n), record, false);
+  return given(q, record, sb_get_wait(q, record, false, &wait), false);
 }
 
 uint64_t next_message(char *record) {
-  int64_t n = sb_consumer_next(me()->consumer, record, false);
-  return n < 0 ? 0 : delivered(id_in(me()->q, record, n), record, false);
+  return given(me()->q, record, sb_consumer_next(me()->consumer, record, false), false);
 }
 
 static fate *settling(const sb_queue *q, const char *record) {
   const sb_record *r = (const sb_record *)(const void *)record;
-  fate *f = fate_of(id_in(q, record, (int64_t)(sizeof *r + r->exchange_length + r->key_length + r->properties_length + r->body_length)));
+  fate *f = fate_of(id_in(
+      q, record, (int64_t)(sizeof *r + r->exchange_length + r->key_length + r->properties_length + r->body_length)));
   f->acking = (uint8_t)(actor() + 1);
   return f;
 }
@@ -259,13 +282,32 @@ void ack(sb_queue *q, char *record) {
   f->acking = 0;
   if (status == SB_OK && f->acked) complain("a message is acknowledged twice");
   if (status == SB_OK) f->acked = true;
+  scheduler_note(status == SB_OK ? "acked" : "not-acked");
 }
-void nack(sb_queue *q, char *record) { (void)sb_settle(q, record, 1); }
+void nack(sb_queue *q, char *record) { scheduler_note(sb_settle(q, record, 1) == SB_OK ? "returned" : "not-returned"); }
 void ack_next(char *record) {
   fate *f = settling(me()->q, record);
   sb_status status = sb_consumer_settle(me()->consumer, record, 0);
   f->acking = 0;
   if (status == SB_OK) f->acked = true;
+  scheduler_note(status == SB_OK ? "acked" : "not-acked");
+}
+
+/* The IO thread fills a row. */
+bool __real_sb_consumer_turn(sb_consumer *k);
+bool __wrap_sb_consumer_turn(sb_consumer *k);
+bool __wrap_sb_consumer_turn(sb_consumer *k) {
+  uint64_t before = k->row_end;
+  bool more = __real_sb_consumer_turn(k);
+  if (k->row_end != before) scheduler_note("filled");
+  return more;
+}
+/* Whoever pulls for a channel does. */
+void __real_sb_deliveries_pulled(sb_deliveries *d, uint64_t token, sb_queue *q, sb_member *of);
+void __wrap_sb_deliveries_pulled(sb_deliveries *d, uint64_t token, sb_queue *q, sb_member *of);
+void __wrap_sb_deliveries_pulled(sb_deliveries *d, uint64_t token, sb_queue *q, sb_member *of) {
+  __real_sb_deliveries_pulled(d, token, q, of);
+  scheduler_note("pulled");
 }
 
 uint64_t token_of_record(const char *record) {
@@ -284,6 +326,7 @@ sb_status commit_message(uint64_t id, uint64_t bytes, const sb_settlement *ends,
   sb_status status = sb_commit_all(me()->t.c, &publication, 1, ends, count, &failed, &target);
   note_put(id, status == SB_OK);
   note_put(id + IN_OTHER, status == SB_OK);
+  scheduler_note(status == SB_OK ? "committed" : status == SB_FULL ? "full" : "not-committed");
   return status;
 }
 
@@ -294,17 +337,16 @@ sb_status commit_with_ack(uint64_t id, char *record) {
   sb_status status = commit_message(id, 64, &end, 1);
   f->acking = 0;
   if (status == SB_OK) f->acked = true;
+  if (status == SB_OK) scheduler_note("acked");
   return status;
 }
 
 uint64_t next_delivery(sb_channel *channel, char *record) {
-  int64_t n = sb_channel_next(channel, record);
-  return n < 0 ? 0 : delivered(id_in(me()->q, record, n), record, false);
+  return given(me()->q, record, sb_channel_next(channel, record), false);
 }
 uint64_t wait_for_delivery(sb_channel *channel, char *record) {
   sb_wait wait = {UINT64_MAX, UINT64_MAX, 0, 0};
-  int64_t n = sb_channel_get_wait(channel, me()->q, record, false, &wait);
-  return n < 0 ? 0 : delivered(id_in(me()->q, record, n), record, false);
+  return given(me()->q, record, sb_channel_get_wait(channel, me()->q, record, false, &wait), false);
 }
 void ack_delivery(sb_channel *channel, char *record) {
   fate *f = settling(me()->q, record);
@@ -312,15 +354,34 @@ void ack_delivery(sb_channel *channel, char *record) {
   f->acking = 0;
   if (status == SB_OK && f->acked) complain("a delivery is acknowledged twice");
   if (status == SB_OK) f->acked = true;
+  scheduler_note(status == SB_OK ? "acked" : "not-acked");
 }
 
 /* ---- afterwards ---- */
+
+void have_tick(void) {
+  sb_housekeeper_tick(me()->t.c, me()->q->slot, ticked);
+  scheduler_note(ticked[QUIET_TICKS] == 2 ? "reconciled" : "ticked");
+}
+
+void come_to_rest(void) {
+  act_as(KEEPER);
+  do {
+    have_tick();
+  } while (ticked[QUIET_TICKS] != 1);
+}
 
 void have_ticks(void) {
   uint64_t memory[16] = {0};
   for (int i = 0; i < TICKS; i++) {
     sb_housekeeper_tick(players[KEEPER].t.c, players[KEEPER].q->slot, memory);
     (void)scheduler_go_on();
+  }
+}
+
+void reap(void) {
+  for (unsigned i = 0; i < KEEPER; i++) {
+    if (dead[i] && sb_recover_one(me()->t.c, players[i].t.b->process)) scheduler_note("reaped");
   }
 }
 
@@ -374,23 +435,39 @@ static void expect_whole_commits(const bool *there) {
       complain("message %u and %u: one of them must be there", id, f->instead_of);
   }
 }
+/* How many messages the queue says it gave up: evicted, purged, expired. UINT64_MAX: it is deleted. */
+static uint64_t given_up(void) {
+  sb_queue_facts f;
+  if (sb_describe(players[KEEPER].t.c, players[KEEPER].q->slot, &f) != SB_OK || !sb_queue_is_open(players[KEEPER].q))
+    return UINT64_MAX;
+  return f.killed + f.replaced + f.dropped + f.expired;
+}
 
 static void draw_up(const bool *there) {
   unsigned gone = 0, may_be_gone = 0;
+  uint64_t away = 0, explained = given_up();
   for (unsigned i = 0; i < ACTORS; i++) may_be_gone += book->acks_at_once[i];
   for (unsigned id = 1; id < MESSAGES; id++) {
     const fate *f = &book->fates[id];
     bool expected = f->accepted && !f->acked && !f->may_go && f->acking == 0;
     gone += expected && !there[id];
+    away += f->accepted && !f->acked && !there[id];
     if (there[id] && f->acked && !f->may_go) complain("message %u was acknowledged, and is there", id);
   }
   if (gone > may_be_gone) complain("%u messages are lost", gone);
   if (may_be_gone == 0) expect_whole_commits(there);
+  if (!scheduler_somebody_died() && explained != UINT64_MAX && away != explained)
+    complain("%llu messages are gone, and the queue gave up %llu", (unsigned long long)away,
+             (unsigned long long)explained);
 }
 
 uint64_t ready_messages(void) {
   player *keeper = &players[KEEPER];
-  return sb_queue_count_ready(keeper->t.b, keeper->q->shm);
+  bool before = sb_test_aside;
+  sb_test_aside = true; /* it only reads */
+  uint64_t n = sb_queue_count_ready(keeper->t.b, keeper->q->shm);
+  sb_test_aside = before;
+  return n;
 }
 
 void cast_settle(void (*verify)(void), int64_t bound, bool idle) {

@@ -15,6 +15,7 @@
 
 #define PLAYERS 5u
 #define KEEPER (PLAYERS - 1) /* does what follows a run, and never acts in one */
+#define LAST (KEEPER - 1)    /* reaps */
 #define MESSAGES 48u
 #define PRODUCED_BY(id) ((id) / 8) /* messages 1 to 7 come from one producer, 8 to 15 from the next */
 
@@ -58,7 +59,8 @@ sb_status commit_with_ack(uint64_t id, char *record);
 uint64_t token_of_record(const char *record);
 /* A put of another kind: it is tried, or done. */
 void note_put(uint64_t id, bool done);
-bool was_taken(uint64_t id);
+/* What some producer put last; with two of them, either is the newest. */
+bool newest_was_taken(void);
 /* The id of what came, 0 for none. */
 uint64_t get_message(sb_queue *q, char *record);
 uint64_t get_and_ack(sb_queue *q);
@@ -78,13 +80,19 @@ void consumers_may_return(void);
 /* Two may move messages: the later one comes first, perhaps. */
 void any_order(void);
 
+/* Whoever is dead is reaped. */
+void reap(void);
+
 /* ---- when nobody acts any more ---- */
 
 /* The reaper and the housekeeper come by, if somebody died; then `verify`, unless it is NULL; all who live disconnect; what is left is compared with what
  * was noted. `bound`: at most so many are ready, -1: any number. `idle`: somebody may sleep although messages are ready. */
 void cast_settle(void (*verify)(void), int64_t bound, bool idle);
+/* One tick, which knows what the one before saw; and so many that hints are right, if nobody does anything. */
+void have_tick(void);
+void come_to_rest(void); /* the next tick sets hints right, if nothing happens before */
 void have_ticks(void);
-/* Messages ready in "q". */
+/* Messages ready in "q"; an actor that asks takes no step. */
 uint64_t ready_messages(void);
 
 #endif

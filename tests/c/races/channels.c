@@ -17,6 +17,7 @@ static bool consume(sb_channel *channel, uint32_t prefetch, uint32_t flags) {
   consumers_may_return();
   sb_status status = sb_channel_consume(channel, me()->q, prefetch, 0, flags, &me()->subscription);
   if (status != SB_OK && status != SB_ACCESS) complain("sb_channel_consume: %d", (int)status);
+  scheduler_note(status == SB_OK ? "consumes" : "refused");
   return status == SB_OK;
 }
 /* It is interested: what the IO thread would do first is done. */
@@ -59,8 +60,9 @@ static void second_is_active(void) {
   consume_as(1, 0);
   consume_as(2, 0);
 }
+/* The second message waits for whoever is active then. */
 static void active_and_newcomer(void) {
-  put_by_keeper(1, 1);
+  put_by_keeper(1, 2);
   consume_as(1, 1);
   (void)next_delivery(me()->channel, me()->first);
   act_as(2);
@@ -88,7 +90,10 @@ static void work(sb_channel *channel, char *record) {
   uint32_t cancelled;
   do {
     while (next_delivery(channel, record) != 0) ack_delivery(channel, record);
-    if (sb_channel_next_cancelled(channel, &cancelled)) me()->consumes = false;
+    if (sb_channel_next_cancelled(channel, &cancelled)) {
+      me()->consumes = false;
+      scheduler_note("told-of-the-end");
+    }
   } while (!sb_channel_arm(channel) ? false : sb_channel_waiting(channel) > 0 || channel->cancelled_first != NULL);
 }
 /* The IO thread, which works off what it is handed itself. */
@@ -104,21 +109,22 @@ static void serve(void) {
 /* The IO thread alone: deliveries stay in their rows. */
 static void pull_only(void) {
   while (sb_connection_run_io(me()->t.c) == SB_READY) {
-    while (sb_next_ready(me()->t.c) != 0) {
-    }
+    while (sb_next_ready(me()->t.c) != 0) scheduler_note("handed-over");
   }
 }
 static void look(void) { (void)next_delivery(me()->channel, me()->first); }
 static void ack_first(void) { ack_delivery(me()->channel, me()->first); }
 static void requeue_first(void) {
-  (void)sb_channel_settle(me()->channel, ((const sb_record *)(const void *)me()->first)->tag, false, 1);
+  uint64_t tag = ((const sb_record *)(const void *)me()->first)->tag;
+  scheduler_note(sb_channel_settle(me()->channel, tag, false, 1) == SB_OK ? "returned" : "not-returned");
 }
 static void cancel(void) {
-  (void)sb_channel_cancel(me()->channel, me()->subscription);
+  if (sb_channel_cancel(me()->channel, me()->subscription) == SB_OK) scheduler_note("cancelled");
   me()->consumes = false;
 }
 static void close_channel(void) {
   sb_channel_close(me()->channel);
+  scheduler_note("closed");
   me()->consumes = false;
 }
 static void claim(void) { me()->consumes = consume(me()->channel, 0, SB_CONSUME_EXCLUSIVE); }
@@ -141,7 +147,7 @@ static void delete_queue(void) {
   int32_t holder;
   uint64_t removed;
   everything_may_go();
-  (void)sb_delete(me()->q, false, false, UINT64_MAX, &holder, &removed);
+  if (sb_delete(me()->q, false, false, UINT64_MAX, &holder, &removed) == SB_OK) scheduler_note("deleted");
 }
 
 /* ---- afterwards ---- */
@@ -209,39 +215,53 @@ static void one_is_active(void) {
 /* clang-format off */
 const scenario CHANNEL_SCENARIOS[] = {
     {"channel, put", "what comes to an armed channel is handed over", FREELY, second_consumes,
-     {{"put", put_1_2, 0}, {"io", serve, 1}}, nothing_waits, KEEPS_ALL},
+     {{"io", serve, 1, "slept pulled pulled got acked got acked nothing slept"}, {"put", put_1_2, 0, "put put"}},
+     nothing_waits, KEEPS_ALL},
     {"channel, two put", "the same, of two producers", FREELY, second_consumes,
-     {{"put", put_1, 0}, {"io", serve, 1}, {"put 9", put_9, 2}}, nothing_waits, KEEPS_ALL},
+     {{"io", serve, 1, "slept pulled got acked nothing slept pulled got acked nothing slept"}, {"put", put_1, 0, "put"},
+      {"put 9", put_9, 2, "put"}}, nothing_waits, KEEPS_ALL},
     {"channel, ack, put", "what another thread pulls is handed over", FREELY, second_holds_one_of_one,
-     {{"put", put_2, 0}, {"ack", ack_first, 1}, {"io", serve, 1}}, nothing_waits, KEEPS_ALL},
+     {{"io", serve, 1, "slept got acked nothing slept"}, {"put", put_2, 0, "put"},
+      {"ack", ack_first, 1, "pulled acked"}}, nothing_waits, KEEPS_ALL},
     {"channel, requeue, put", "what another thread returns comes again", FREELY, second_holds_one_of_one,
-     {{"put", put_2, 0}, {"requeue", requeue_first, 1}, {"io", serve, 1}}, nothing_waits, KEEPS_ALL},
+     {{"io", serve, 1, "slept got pulled acked got acked nothing slept"}, {"put", put_2, 0, "put"},
+      {"requeue", requeue_first, 1, "pulled returned"}}, nothing_waits, KEEPS_ALL},
     {"channel, cancel, put", "what a cancelled consumer was not given goes back", FREELY, second_consumes,
-     {{"put", put_1, 0}, {"cancel", cancel, 1}, {"io", serve, 1}}, hints_are_set_right, KEEPS_ALL, .idle = true},
+     {{"io", serve, 1, "slept pulled got acked nothing slept"}, {"put", put_1, 0, "put"},
+      {"cancel", cancel, 1, "cancelled"}}, hints_are_set_right, KEEPS_ALL, .idle = true},
     {"channel, close, put", "what a closed channel had goes to another one", FREELY, second_is_active,
-     {{"put", put_1, 0}, {"close", close_channel, 1}, {"c", serve, 2}}, nobody_sleeps, KEEPS_ALL},
+     {{"c", serve, 2, "slept pulled got acked nothing slept"}, {"put", put_1, 0, "put"},
+      {"close", close_channel, 1, "closed"}}, nobody_sleeps, KEEPS_ALL},
     {"channel, delete", "the end of a queue is reported", FREELY, second_consumes,
-     {{"delete", delete_queue, 0}, {"io", serve, 1}}, the_end_is_reported, KEEPS_ALL},
+     {{"io", serve, 1, "slept nothing told-of-the-end slept"}, {"delete", delete_queue, 0, "deleted"}},
+     the_end_is_reported, KEEPS_ALL},
     {"channel, consume, put", "a new consumer sees what came before or after", FREELY, second_opens,
-     {{"put", put_1, 0}, {"consume", join, 1}, {"io", pull_only, 1}}, nobody_sleeps, KEEPS_ALL},
+     {{"consume", join, 1, "consumes"}, {"io", pull_only, 1, "slept pulled slept"}, {"put", put_1, 0, "put"}},
+     nobody_sleeps, KEEPS_ALL},
     {"two pullers", "messages are dealt in turn, whoever pulls", FREELY, second_consumes_twice,
-     {{"put", put_1_2, 0}, {"next", look, 1}, {"io", pull_only, 1}}, dealt_in_turn, KEEPS_ALL},
+     {{"put", put_1_2, 0, "put put"}, {"next", look, 1, "pulled pulled got"},
+      {"io", pull_only, 1, "handed-over slept"}}, dealt_in_turn, KEEPS_ALL},
     {"close, get", "a get that waits ends with its channel", FREELY, second_opens,
-     {{"get", wait_in_get, 1}, {"close", close_channel, 1}}, nobody_waits, KEEPS_ALL},
+     {{"get", wait_in_get, 1, "slept closed"}, {"close", close_channel, 1, "closed"}}, nobody_waits, KEEPS_ALL},
     {"close, get, put", "what a get took whose channel is closed is there", FREELY, second_opens,
-     {{"put", put_1, 0}, {"get", wait_in_get, 1}, {"close", close_channel, 1}}, nobody_waits, KEEPS_ALL},
+     {{"get", wait_in_get, 1, "slept got acked"}, {"put", put_1, 0, "put"}, {"close", close_channel, 1, "closed"}},
+     nobody_waits, KEEPS_ALL},
     {"two claims", "one of two exclusive consumers succeeds", FREELY, three_open,
-     {{"a", claim, 0}, {"b", claim, 1}}, one_claim_stands, KEEPS_ALL},
+     {{"a", claim, 0, "consumes"}, {"b", claim, 1, "refused"}}, one_claim_stands, KEEPS_ALL},
     {"claim, consume", "an exclusive consumer has no company", FREELY, three_open,
-     {{"a", claim, 0}, {"b", join, 1}}, claim_stands_alone, KEEPS_ALL},
+     {{"a", claim, 0, "consumes"}, {"b", join, 1, "refused"}}, claim_stands_alone, KEEPS_ALL},
     {"claim, cancel, consume", "a claim that was given up keeps nobody out", FREELY, three_open,
-     {{"a", claim_and_cancel, 0}, {"b", join, 1}, {"c", claim, 2}}, nobody_sleeps, KEEPS_ALL},
+     {{"a", claim_and_cancel, 0, "consumes cancelled"}, {"b", join, 1, "consumes"}, {"c", claim, 2, "refused"}},
+     nobody_sleeps, KEEPS_ALL},
     {"single, cancel", "another one becomes active when the active one goes", SINGLE, second_is_active,
-     {{"put", put_1, 0}, {"cancel", cancel, 1}, {"c", serve, 2}}, one_is_active, KEEPS_ALL},
+     {{"c", serve, 2, "slept pulled got acked nothing slept"}, {"put", put_1, 0, "put"},
+      {"cancel", cancel, 1, "cancelled"}}, one_is_active, KEEPS_ALL},
     {"single, joins", "who comes when the active one goes becomes active", SINGLE, active_and_newcomer,
-     {{"cancel", cancel, 1}, {"c", join_and_serve, 2}}, one_is_active, KEEPS_ALL},
+     {{"c", join_and_serve, 2, "consumes slept pulled got acked nothing slept"}, {"cancel", cancel, 1, "cancelled"}},
+     one_is_active, KEEPS_ALL},
     {"single, reaped", "another one becomes active when the active one is reaped", SINGLE, third_was_active_and_died,
-     {{"put", put_2, 0}, {"io", serve, 1}}, nothing_waits, KEEPS_ALL, .reaped = true},
+     {{"io", serve, 1, "slept pulled pulled got acked got acked nothing slept"}, {"put", put_2, 0, "put"},
+      {"reaper", reap, LAST, "reaped"}}, nothing_waits, KEEPS_ALL, .reaped = true},
 };
 /* clang-format on */
 const unsigned CHANNEL_SCENARIO_COUNT = sizeof CHANNEL_SCENARIOS / sizeof CHANNEL_SCENARIOS[0];

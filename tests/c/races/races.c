@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Tries the C core in every order of its shared steps, within bounds, and at random beyond them.
  *
- *   races [-quick | -full] [-most N] [-random RUNS] [-seed N] [-kind orders|kills|kills+1|delays|random] [SCENARIO ...]
+ *   races [-quick | -full] [-most N] [-random RUNS] [-seed N] [-kind plain|orders|kills|kills+1|delays|random]
+ *         [SCENARIO ...]
  *   races -replay KIND SCHEDULE SCENARIO
  *
- * Each scenario is tried in up to five ways: all orders; one death at any write, and its reaping beside the others; the
- * same with one preemption more; all orders where stores are seen late; random orders with deaths. For each, the table
- * says how many schedules there were, how many ends of different memory, how many words several actors used, and the bound
- * within which all were tried; "cut off" where a search was ended before.
+ * Each scenario is played plainly first: nobody is interrupted, and each role must do what scenarios.c says of it, so that no
+ * scenario is about nothing. Then it is tried in up to five ways: all orders; one death at any write, and its reaping
+ * beside the others; the same with one preemption more; all orders where stores are seen late; random orders with deaths.
+ * For each, a line says how many schedules there were, how many ends of different memory, how many words several actors
+ * used, and the bound within which all were tried; "cut off" where a search was ended before.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,7 @@
 #include "world.h"
 
 #define PROGRAM "races"
+#define PLAIN "plain"
 #define REAPER (ACTORS - 1)
 #define SEEN (1u << 20)
 
@@ -29,26 +32,22 @@ typedef struct {
 } way;
 
 static const way FULL[] = {
-    {"orders", {3, 0, false}, {2, 0, false}, 0, 20000}, {"kills", {0, 1, false}, {0, 1, false}, 0, 0},
-    {"kills+1", {1, 1, false}, {1, 1, false}, 0, 4000}, {"delays", {2, 0, true}, {2, 0, true}, 0, 20000},
-    {"random", {0, 2, false}, {0, 2, false}, 20000, 0}, {NULL, {0}, {0}, 0, 0},
+    {PLAIN, {0, 0, false}, {0, 0, false}, 0, 0},
+    {"orders", {3, 0, false}, {2, 0, false}, 0, 20000},
+    {"kills", {0, 1, false}, {0, 1, false}, 0, 0},
+    {"kills+1", {1, 1, false}, {1, 1, false}, 0, 4000},
+    {"delays", {2, 0, true}, {2, 0, true}, 0, 20000},
+    {"random", {0, 2, false}, {0, 2, false}, 20000, 0},
+    {NULL, {0}, {0}, 0, 0},
 };
 static const way QUICK[] = {
-    {"orders", {2, 0, false}, {1, 0, false}, 0, 0},
-    {"kills", {0, 1, false}, {0, 1, false}, 0, 0},
-    {"delays", {1, 0, true}, {1, 0, true}, 0, 0},
-    {"random", {0, 2, false}, {0, 2, false}, 300, 0},
-    {NULL, {0}, {0}, 0, 0},
+    {PLAIN, {0, 0, false}, {0, 0, false}, 0, 0},      {"orders", {2, 0, false}, {1, 0, false}, 0, 0},
+    {"kills", {0, 1, false}, {0, 1, false}, 0, 0},    {"delays", {1, 0, true}, {1, 0, true}, 0, 0},
+    {"random", {0, 2, false}, {0, 2, false}, 300, 0}, {NULL, {0}, {0}, 0, 0},
 };
 
 static const scenario *now;
 static uint64_t seed = 1, most, seen[SEEN], states;
-
-static void reap(void) {
-  for (unsigned i = 0; i < KEEPER; i++) {
-    if (player_is_dead(i)) (void)sb_recover_one(me()->t.c, players[i].t.b->process);
-  }
-}
 
 static void somebody_died(unsigned actor) {
   player_dies(player_of[actor]);
@@ -96,8 +95,8 @@ static void set_up(const scenario *s) {
     player_of[i] = s->roles[i].player;
     scheduler_actor(i, s->roles[i].name, s->roles[i].run, true, false);
   }
-  player_of[REAPER] = KEEPER - 1;
-  scheduler_actor(REAPER, "reaper", reap, true, !s->reaped);
+  player_of[REAPER] = LAST;
+  if (!s->reaped) scheduler_actor(REAPER, "reaper", reap, true, true);
   world_keep();
 }
 
@@ -133,6 +132,23 @@ static int try_it(const scenario *s, const way *w) {
   return complaint[0] != 0;
 }
 
+static int plainly(const scenario *s) {
+  const bounds none = {0, 0, false};
+  set_up(s);
+  scheduler_replay(&none, "-");
+  one_run();
+  for (unsigned i = 0; i < actors_of(s); i++) {
+    if (strcmp(scheduler_deeds(i), s->roles[i].deeds) != 0)
+      complain("%s: \"%s\", not \"%s\"", s->roles[i].name, scheduler_deeds(i), s->roles[i].deeds);
+  }
+  printf("%-4s %-22s %-7s", complaint[0] == 0 ? "ok" : "FAIL", s->name, PLAIN);
+  for (unsigned i = 0; i < actors_of(s); i++)
+    printf("%s %s: %s", i > 0 ? ";" : "", s->roles[i].name, scheduler_deeds(i));
+  printf("\n%s%s%s", complaint[0] != 0 ? "     " : "", complaint, complaint[0] != 0 ? "\n" : "");
+  cast_remove();
+  return complaint[0] != 0;
+}
+
 static int replay(const scenario *s, const way *w, const char *schedule) {
   set_up(s);
   scheduler_replay(&w->two, schedule);
@@ -150,7 +166,8 @@ typedef struct {
 } job;
 static int do_job(void *which) {
   const job *j = which;
-  return j->schedule != NULL ? replay(j->s, j->w, j->schedule) : try_it(j->s, j->w);
+  if (j->schedule != NULL) return replay(j->s, j->w, j->schedule);
+  return strcmp(j->w->name, PLAIN) == 0 ? plainly(j->s) : try_it(j->s, j->w);
 }
 
 static bool guarded(const scenario *s, const way *w, const char *schedule) {

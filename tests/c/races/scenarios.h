@@ -9,17 +9,18 @@ typedef struct {
   const char *name;
   void (*run)(void);
   unsigned player;
+  const char *deeds; /* in the plain run: each in its turn, from the first one, until it sleeps or ends */
 } role;
 
 typedef struct {
   const char *name, *holds;
   sb_settings settings;
   void (*prepare)(void);  /* before the world is kept */
-  role roles[ACTORS - 1]; /* the last actor is the reaper */
+  role roles[ACTORS - 1]; /* the last actor is the reaper of who dies, unless one of these is */
   void (*verify)(void);   /* NULL, or what must hold beyond the account */
   int64_t bound;          /* messages ready at most, -1: any number */
   bool idle;              /* somebody may sleep beside ready messages */
-  bool reaped;            /* somebody died before: the reaper acts from the beginning */
+  bool reaped;            /* somebody died before, and one of the roles is his reaper */
 } scenario;
 
 extern const scenario SCENARIOS[], CHANNEL_SCENARIOS[];

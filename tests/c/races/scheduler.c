@@ -32,6 +32,7 @@ typedef struct {
   uint64_t until_ns;
   ucontext_t context;
   uint8_t *stack;
+  char deeds[80];
 } actor;
 
 typedef enum { TRY_ALL, TRY_RANDOM, TRY_GIVEN } manner;
@@ -52,7 +53,7 @@ static bool print_steps;
 static bounds limit, left;
 static manner how;
 static uint64_t moment, runs, yields, clock_ns = 1000000000000u;
-static bool died;
+static bool died, running; /* not what follows a run */
 
 /* ---- choices ---- */
 
@@ -253,9 +254,18 @@ bool scheduler_sleep(const volatile void *word, uint64_t until_ns) {
   a->sleeps_on = word;
   a->until_ns = until_ns;
   a->timed_out = false;
+  scheduler_note("slept");
   make_way();
   return !a->timed_out;
 }
+
+void scheduler_note(const char *deed) {
+  if (current == NOBODY || !running) return;
+  char *deeds = actors[current].deeds;
+  size_t n = strlen(deeds), room = sizeof actors[current].deeds - n;
+  (void)snprintf(deeds + n, room, "%s%s", n > 0 ? " " : "", deed);
+}
+const char *scheduler_deeds(unsigned which) { return actors[which].deeds; }
 
 void scheduler_bury(unsigned which) {
   delayed_write(which, 0);
@@ -341,6 +351,7 @@ void scheduler_run(void) {
   }
   for (volatile unsigned i = 0; i < ACTORS; i++) { /* getcontext may return twice, says the compiler */
     actor *a = &actors[i];
+    a->deeds[0] = 0;
     a->state = a->run == NULL ? ACTOR_ABSENT : a->later ? ACTOR_LATER : ACTOR_READY;
     if (a->run == NULL) continue;
     getcontext(&a->context);
@@ -349,7 +360,9 @@ void scheduler_run(void) {
     a->context.uc_link = NULL;
     makecontext(&a->context, (void (*)(void))body, 1, (int)i);
   }
+  running = true;
   go();
+  running = false;
 }
 
 bool scheduler_go_on(void) {

@@ -57,6 +57,9 @@ static inline unsigned scheduler_current(void) { return scheduler_now; }
 /* What was not the obvious choice in this run, to be replayed: "moment:action". */
 const char *scheduler_schedule(void);
 void scheduler_print_steps(bool yes);
+/* What it did in this run, in words, as it noted them; "slept" is noted here. No part of the world. */
+void scheduler_note(const char *deed);
+const char *scheduler_deeds(unsigned actor);
 
 /* ---- for the atomic operations and the system calls of the actors ---- */
 
