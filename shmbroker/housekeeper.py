@@ -152,7 +152,8 @@ class Housekeeper:
         if opened:
             self._replace(self._watched + opened, list(range(len(self._watched))))
         self._unfreed = int(slow.sb_housekeeper_sweep(self._handle, 0))
-        with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory):  # another turn
+        # Another turn; a journal that cannot be read is told to who declares, and found by the doctor.
+        with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory, exceptions.CorruptSegment):
             exchanges_of(self._connection).prune(self._connection, 0)
         self._changes = slow.sb_housekeeper_changes(self._handle)  # the sweep counts as a change itself
 

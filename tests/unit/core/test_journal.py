@@ -9,13 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Never
 
 import pytest
+from scenario_support.waiting import WATCHDOG_SECONDS
 
 import shmbroker
+import shmbroker.testing
 from shmbroker._core import segments
 from shmbroker._core.journal import Journal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from shmbroker._core.connection import CoreConnection
+
+pytestmark = pytest.mark.damaged  # what is written here is not records: the doctor would have something to say
+
+
+@pytest.fixture
+def connection(broker_name: str) -> Iterator[shmbroker.Connection]:
+    """A connection to a broker of the test's own."""
+    with shmbroker.testing.broker(broker_name) as broker, broker.connect() as connection:
+        yield connection
 
 
 @pytest.fixture
@@ -141,3 +154,17 @@ def test_binding_and_unbinding_for_long_takes_little(connection: shmbroker.Conne
             longest = max(longest, Journal(core.attachment.path).length(core))
         assert 64 * 1024 < longest < 66 * 1024
         assert connection.administration.exchanges.refresh(core).bindings_from("e") == {}.keys()
+
+
+def test_a_journal_that_cannot_be_read_leaves_the_housekeeper_at_work(
+    connection: shmbroker.Connection, core: CoreConnection, journal: Journal
+) -> None:
+    """It goes on with timers and the dead, although it cannot remove the bindings of a queue that ended."""
+    journal.append(core, b"no record")
+    with shmbroker.connect(connection.broker_name, create=False) as other:
+        other.queue("mine", exclusive=True)
+    queue = connection.queue("late")
+    for number in range(3):
+        queue.put(b"%d" % number, delay=0.3)
+        with queue.get(timeout=WATCHDOG_SECONDS / 2) as message:
+            assert bytes(message) == b"%d" % number
