@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from benchmarks.routing import KINDS
-from benchmarks.samples import BYTES, COST, LATENCY, MILLISECONDS, PERCENT, RATE
+from benchmarks.samples import BYTES, CALLS, COST, LATENCY, MILLISECONDS, PERCENT, RATE
 from benchmarks.streams import Stream
 
 if TYPE_CHECKING:
@@ -105,6 +105,19 @@ ARENAS = (
         peers=False,
         baseline="first",
     ),
+    Arena("publish", "publishing, 64 B, in one process", COST, peers=False, baseline="first"),
+    Arena(
+        "channel-consume", "one producer, one consumer that is called back, 64 B", RATE, peers=False, baseline="first"
+    ),
+    Arena("filled", "one consumer of a queue that was filled before, 64 B", RATE, peers=False, baseline="first"),
+    Arena(
+        "channel-parallel",
+        "callbacks that sleep 5 ms, one at a time for each channel",
+        CALLS,
+        peers=False,
+        baseline="first",
+    ),
+    Arena("open-channels", "channels opened by one connection", MILLISECONDS, peers=False, baseline="first"),
     *(
         Arena(f"routing-{kind}", f"finding one queue, {kind} exchange, no broker", COST, peers=False, baseline="first")
         for kind in KINDS

@@ -72,6 +72,9 @@ def targets(result: Result) -> list[str]:
     for outcome in ran:
         for target in outcome.contender.targets:
             verdict = target.judge(result, outcome)
+            if verdict.met is None and verdict.value is not None:  # nothing to reach
+                lines.append(f"{outcome.name}: {verdict.text}: {verdict.value:,.3g}")
+                continue
             value = "" if verdict.value is None else f"{verdict.value:,.3g}: "
             lines.append(f"{outcome.name}: {verdict.text}: {value}{words[verdict.met]}")
     return lines

@@ -63,6 +63,7 @@ class Metric:
 
 
 RATE = Metric("messages per second", "1/s", higher_is_better=True)
+CALLS = Metric("callbacks per second", "1/s", higher_is_better=True)
 LATENCY = Metric("round trip, us", "ns", higher_is_better=False, latency=True)
 COST = Metric("cost per message, us", "ns", higher_is_better=False)
 MILLISECONDS = Metric("time, ms", "ms", higher_is_better=False)

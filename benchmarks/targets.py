@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -118,3 +119,35 @@ class Limit:
             return Verdict(self.text, None, None)
         met = value >= self.value if self.at_least else value < self.value
         return Verdict(self.text, value, met)
+
+
+@dataclass(frozen=True)
+class Detail:
+    """A limit of something else that every run measured, such as a ratio to what it did in the same moment.
+
+    Attributes:
+        name: Of the detail.
+        value: The limit; `None`: the detail is only shown.
+        called: What it is.
+        at_least: Whether more is better.
+    """
+
+    name: str
+    value: float | None
+    called: str
+    at_least: bool = False
+
+    @property
+    def text(self) -> str:
+        """The target, in a few words."""
+        return self.called if self.value is None else f"{'>=' if self.at_least else '<='} {self.value:g} {self.called}"
+
+    def judge(self, result: Result, outcome: Outcome) -> Verdict:  # noqa: ARG002 (one interface for all targets)
+        """Return whether the median of the runs reached it."""
+        found = [sample.details[self.name] for sample in outcome.samples if self.name in sample.details]
+        if not found or outcome.median is None:
+            return Verdict(self.text, None, None)
+        value = statistics.median(found)
+        if self.value is None:
+            return Verdict(self.text, value, None)
+        return Verdict(self.text, value, value >= self.value if self.at_least else value <= self.value)

@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchmarks.routing import KINDS, SIZES, Routes
-from benchmarks.shm import footprint, scaling
+from benchmarks.shm import channels, footprint, scaling
+from benchmarks.shm.channels import OF_GET, RSS_MB
 from benchmarks.shm.contenders import QueuePingPong, QueueStream, Steps
 from benchmarks.shm.core import CPrograms
 from benchmarks.shm.idle import IdleConsumers
-from benchmarks.targets import AtLeast, Flat, Limit, Target
+from benchmarks.shm.publishing import TIMES_PUT, Route, publish
+from benchmarks.targets import AtLeast, Detail, Flat, Limit, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,6 +34,9 @@ DEEP_MEMORY = "8G"
 BYTES_PER_DEEP_MESSAGE = 400
 SMALL_ROUNDS = 20
 LARGE_ROUNDS = 80
+QUICK_BURSTS = 10
+BURSTS = 50
+CHANNELS = 10_000
 BUSY = " beside a busy thread"
 SHARED_MEMORY_PEERS = ("iceoryx2",)
 
@@ -160,6 +165,75 @@ def _routing(kind: str) -> Maker:
     return make
 
 
+PUBLISHING = {
+    "put": Route("put"),
+    "default": Route(),
+    "direct": Route("direct"),
+    "fanout-3": Route("fanout", 3),
+    "fanout-100": Route("fanout", 100),
+    "confirms": Route(confirms=True),
+    "properties": Route(properties=True),
+}
+PUBLISHING_NAMES = {
+    "put": "Queue.put",
+    "default": "basic_publish, default exchange",
+    "direct": "direct exchange, one queue",
+    "fanout-3": "fanout exchange, 3 queues, each",
+    "fanout-100": "fanout exchange, 100 queues, each",
+    "confirms": "default exchange, confirms waited for every 1,000",
+    "properties": "default exchange, with properties",
+}
+
+
+def _publish(kind: str) -> Maker:
+    def make(_: Arena, settings: Settings) -> list[Contender]:
+        route = PUBLISHING[kind]
+        bursts = max(1, (QUICK_BURSTS if settings.quick else BURSTS) // route.queues)
+        name, timeout = PUBLISHING_NAMES[kind], settings.timeout
+        return [Steps(name, publish, route, bursts, timeout=timeout, memory=STREAM_MEMORY)]
+
+    return make
+
+
+FILLED = {
+    "get": "Queue.get, ack",
+    "channel": "basic_consume, basic_ack",
+    "channel-auto-ack": "basic_consume(auto_ack=True)",
+    "asyncio": "async for, ack",
+}
+
+
+def _filled(way: Way) -> Maker:
+    def make(_: Arena, settings: Settings) -> list[Contender]:
+        rounds = 4 * _rounds(settings)
+        return [Steps(FILLED[way], channels.filled, way, rounds, timeout=settings.timeout, memory=STREAM_MEMORY)]
+
+    return make
+
+
+def _called_back(way: Way) -> Maker:
+    return lambda arena, settings: (_filled(way) if arena.name == "filled" else _stream(FILLED[way], way))(
+        arena, settings
+    )
+
+
+def _parallel(number: int) -> Maker:
+    def make(_: Arena, settings: Settings) -> list[Contender]:
+        name = f"{number} channel{'s' if number > 1 else ''}, {number} thread{'s' if number > 1 else ''}"
+        return [Steps(name, channels.parallel, number, 20 if settings.quick else 100, timeout=settings.timeout)]
+
+    return make
+
+
+def _open_channels(used: bool) -> Maker:  # noqa: FBT001 (one of two)
+    def make(_: Arena, settings: Settings) -> list[Contender]:
+        name = f"{CHANNELS:,} channels{', each asked for a message' if used else ''}"
+        timeout = settings.timeout
+        return [Steps(name, channels.open_channels, CHANNELS, used, timeout=timeout, fresh="process")]
+
+    return make
+
+
 def _connect(_: Arena, settings: Settings) -> list[Contender]:
     timeout = settings.timeout
     return [
@@ -192,6 +266,8 @@ def _c_core(arena: Arena, settings: Settings) -> list[Contender]:
 
 _RATE = "arrived messages / seconds from the agreed start to the last arrival"
 _TRIP = "p50 of the nanoseconds from put to answer in hand; median of all runs"
+_CALLS = "callbacks / seconds from the start of the consumers to the end of the last callback"
+_OPENING = "time of the calls; every tenth part of the channels must then carry a message"
 _CYCLE = "time of put + get + ack, one at a time, / messages, in one process"
 
 _TABLE = (
@@ -299,6 +375,81 @@ _TABLE = (
         _CYCLE,
         {"queues": (Flat(1.2),)},
         _queues,
+    ),
+    *(
+        Topology(
+            f"publish-{kind}",
+            f"{PUBLISHING_NAMES[kind]}; a burst of 1,000, and one of Queue.put, in turn",
+            "time of the median burst / messages of it that arrived in queues, in one process",
+            {"publish": (Detail(TIMES_PUT, 1.3 if kind == "default" else None, "x Queue.put in the same process"),)},
+            _publish(kind),
+        )
+        for kind in PUBLISHING
+    ),
+    Topology(
+        "callback-get",
+        "put, get, bytes, ack: for comparison",
+        _RATE,
+        {"channel-consume": (), "filled": ()},
+        _called_back("get"),
+    ),
+    Topology(
+        "callback-channel",
+        "basic_publish; an executor of one thread, a callback that calls basic_ack",
+        _RATE,
+        {
+            "channel-consume": (AtLeast(0.3, than=(FILLED["get"],), called="Queue.get"),),
+            "filled": (Detail(OF_GET, 0.3, "of Queue.get in the same process", at_least=True),),
+        },
+        _called_back("channel"),
+    ),
+    Topology(
+        "callback-auto-ack",
+        "basic_publish; an executor of one thread, auto_ack",
+        _RATE,
+        {"channel-consume": (), "filled": (Detail(OF_GET, None, "of Queue.get in the same process"),)},
+        _called_back("channel-auto-ack"),
+    ),
+    Topology(
+        "callback-asyncio",
+        "put; async for message in queue.consume(prefetch=64), bytes, ack",
+        _RATE,
+        {
+            "channel-consume": (Limit(200e3, "messages/s", at_least=True),),
+            "filled": (
+                Limit(200e3, "messages/s", at_least=True),
+                Detail(OF_GET, None, "of Queue.get in the same process"),
+            ),
+        },
+        _called_back("asyncio"),
+    ),
+    Topology(
+        "parallel-1",
+        "one channel: one callback at a time",
+        _CALLS,
+        {"channel-parallel": ()},
+        _parallel(1),
+    ),
+    Topology(
+        "parallel-8",
+        "8 channels, each with a queue, and a pool of 8: a counter must have seen 8 callbacks at once",
+        _CALLS,
+        {"channel-parallel": (AtLeast(7.0, than=("1 channel, 1 thread",), called="one channel"),)},
+        _parallel(8),
+    ),
+    Topology(
+        "open-channels",
+        "10,000 channels opened in a new process",
+        _OPENING,
+        {"open-channels": (Limit(1000.0, "ms"), Detail(RSS_MB, 20.0, "MB of memory"))},
+        _open_channels(used=False),
+    ),
+    Topology(
+        "open-channels-used",
+        "the same, and each has something in the core: it asked for a message",
+        _OPENING,
+        {"open-channels": (Detail(RSS_MB, None, "MB of memory"),)},
+        _open_channels(used=True),
     ),
     *(
         Topology(

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Gets by a channel, whose Taker is given the address of a queue. See native_message.h. */
+/* What a channel does for each message: hands it to its callback, settles it by its tag, gets one. See native_message.h.
+ *
+ * The Taker of a channel is given the address of the queue that it gets from. */
 #include "native_message.h"
 
 static sb_queue *queue_of(const Taker *self, PyObject *address) {
@@ -36,4 +38,107 @@ PyObject *sb_channel_taker_get_wait(PyObject *taker, PyObject *const *arguments,
                                   : sb_hand_over(self, arguments[0], buffer, length, auto_ack, FRESH);
   PyMem_Free(buffer);
   return result;
+}
+
+/* ---- callbacks ---- */
+
+#define CALLBACK 2 /* of a Subscription, see shmbroker/channel/deliveries.py */
+
+/* The message has reached the application: it is not FRESH any more. */
+static PyObject *call(Record *message, PyObject *callback, PyObject *properties) {
+  PyObject *body = sb_record_bytes((PyObject *)message, NULL);
+  if (body == NULL) {
+    return NULL;
+  }
+  if (message->state == FRESH) message->state = OPEN;
+  PyObject *result =
+      PyObject_CallFunctionObjArgs(callback, message->source, (PyObject *)message, properties, body, NULL);
+  Py_DECREF(body);
+  return result;
+}
+
+/* A consumer that is not known is being registered, or was cancelled just now: Python waits and looks again. */
+static PyObject *call_back(PyObject *message, PyObject *consumer, PyObject *no_properties, bool plain) {
+  if (consumer == NULL) {
+    return PyErr_Occurred() == NULL ? PyObject_CallMethod(((Record *)message)->source, "deliver_late", "O", message)
+                                    : NULL;
+  }
+  PyObject *callback = PyTuple_Check(consumer) ? PyTuple_GetItem(consumer, CALLBACK) : NULL;
+  if (callback == NULL) {
+    if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_TypeError, "a subscription is a tuple");
+    return NULL;
+  }
+  Py_INCREF(callback); /* it may cancel itself */
+  PyObject *properties = plain ? Py_NewRef(no_properties) : PyObject_GetAttrString(message, "properties");
+  PyObject *result = properties != NULL ? call((Record *)message, callback, properties) : NULL;
+  Py_XDECREF(properties);
+  Py_DECREF(callback);
+  return result;
+}
+
+/* 1: the next message was handed over; 0: there is none, `status` says why; -1: the callback raised. */
+static int deliver(Taker *self, PyObject *channel, PyObject *subscriptions, PyObject *no_properties) {
+  int64_t length = sb_channel_next(self->handle, self->buffer);
+  if (length < 0) {
+    self->status = (int)-length;
+    return 0;
+  }
+  self->delivered++;
+  const sb_record *front = (const sb_record *)(const void *)self->buffer;
+  long subscription = front->subscription;
+  bool plain = front->properties_length == 0;
+  PyObject *message = sb_hand_over(self, channel, self->buffer, length, front->settled, FRESH);
+  PyObject *number = message != NULL ? PyLong_FromLong(subscription) : NULL;
+  PyObject *consumer = number != NULL ? PyDict_GetItemWithError(subscriptions, number) : NULL;
+  PyObject *result = number != NULL ? call_back(message, consumer, no_properties, plain) : NULL;
+  Py_XDECREF(number);
+  Py_XDECREF(message);
+  Py_XDECREF(result);
+  return result != NULL ? 1 : -1;
+}
+
+/* deliver(channel, subscriptions, events, no_properties, most): calls back for up to so many messages, until none is there
+ * or an event is; how many. What a callback raises is raised; `delivered` counts that one too. */
+PyObject *sb_channel_taker_deliver(PyObject *taker, PyObject *const *arguments, Py_ssize_t count) {
+  Taker *self = (Taker *)taker;
+  Py_ssize_t most = sb_expect(count, 5) ? PyLong_AsSsize_t(arguments[4]) : -1;
+  if (most < 0 || self->kind != OF_CHANNEL || !PyDict_Check(arguments[1])) {
+    if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_TypeError, "deliver(channel, dict, events, properties, int)");
+    return NULL;
+  }
+  self->delivered = 0;
+  self->status = SB_EMPTY;
+  int one = 1;
+  while (one > 0 && self->delivered < most) {
+    Py_ssize_t events = PyObject_Size(arguments[2]);
+    if (events != 0) {
+      one = events < 0 ? -1 : 0;
+    } else {
+      one = deliver(self, arguments[0], arguments[1], arguments[3]);
+    }
+  }
+  return one < 0 ? NULL : PyLong_FromSsize_t(self->delivered);
+}
+
+/* ---- settling ---- */
+
+/* settle(delivery_tag, multiple, how): the status; -1: Python has to say what is wrong with the tag. */
+PyObject *sb_channel_taker_settle(PyObject *taker, PyObject *const *arguments, Py_ssize_t count) {
+  const Taker *self = (const Taker *)taker;
+  if (!sb_expect(count, 3)) {
+    return NULL;
+  }
+  unsigned long long tag = PyLong_CheckExact(arguments[0]) ? PyLong_AsUnsignedLongLong(arguments[0]) : 0;
+  bool known = PyLong_CheckExact(arguments[0]) && PyErr_Occurred() == NULL;
+  if (!known || self->kind != OF_CHANNEL) {
+    PyErr_Clear();
+    return PyLong_FromLong(-1);
+  }
+  int multiple = PyObject_IsTrue(arguments[1]);
+  long how = multiple < 0 ? -1 : PyLong_AsLong(arguments[2]);
+  if (how < 0) {
+    if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_ValueError, "how: 0 to 3");
+    return NULL;
+  }
+  return PyLong_FromLong((long)sb_channel_settle(self->handle, tag, multiple != 0, (uint32_t)how));
 }

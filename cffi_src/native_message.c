@@ -8,17 +8,6 @@
 
 /* ---- Record ---- */
 
-typedef struct {
-  PyObject_HEAD PyObject *source; /* the queue, consumer or channel; it keeps the handle */
-  PyObject *data;                 /* bytes */
-  PyObject *view;                 /* a memoryview, once somebody looked at a body that is read in place */
-  PyObject *front;                /* of the Python part */
-  PyObject *weak_references;
-  void *handle;
-  unsigned long long tag;
-  char state, kind;
-} Record;
-
 static PyTypeObject *record_type;
 
 static sb_status settle_record(int kind, void *handle, const char *record, uint32_t how) {
@@ -102,7 +91,7 @@ static PyObject *record_body(PyObject *object, void *unused) {
   return self->view != NULL ? Py_NewRef(self->view) : NULL;
 }
 
-static PyObject *record_bytes(PyObject *object, PyObject *unused) {
+PyObject *sb_record_bytes(PyObject *object, PyObject *unused) {
   const Record *self = (const Record *)object;
   const sb_record *front = front_of(self);
   (void)unused;
@@ -143,7 +132,7 @@ static PyObject *record_is_plain(PyObject *object, void *unused) {
 }
 
 static PyMethodDef record_methods[] = {
-    {"__bytes__", record_bytes, METH_NOARGS, "The body, copied."},
+    {"__bytes__", sb_record_bytes, METH_NOARGS, "The body, copied."},
     {"_auto_acknowledged", record_auto_acknowledged, METH_NOARGS, NULL},
     {"ack", record_ack, METH_NOARGS,
      "ack()\n--\n\nAcknowledges: the message is done with.\n\nRaises:\n    MessageSettled: it was settled already."},
@@ -164,6 +153,8 @@ static PyMemberDef record_members[] = {
     {"_view", T_OBJECT, offsetof(Record, view), 0, NULL},
     {"_front", T_OBJECT, offsetof(Record, front), 0, NULL},
     {"_tag", T_ULONGLONG, offsetof(Record, tag), 0, NULL},
+    {"_delivery_tag", T_ULONGLONG, offsetof(Record, tag), READONLY,
+     "The number of this delivery on its channel, from 1."},
     {"_state", T_BYTE, offsetof(Record, state), 0, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Record, weak_references), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
@@ -183,6 +174,8 @@ static PyType_Spec record_spec = {"shmbroker._native_message.Record", sizeof(Rec
 
 /* ---- Taker ---- */
 
+static _Alignas(64) char one_record[RECORD_BYTES]; /* one for all: a connection may have 65,535 channels */
+
 static PyObject *new_record(Taker *self, PyObject *source, PyObject *data, char state) {
   Record *record = (Record *)self->allocate(self->type, 0);
   if (record == NULL) {
@@ -201,15 +194,20 @@ void sb_give_back(Taker *self, const char *record) { (void)settle_record(self->k
 
 PyObject *sb_hand_over(Taker *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state) {
   PyObject *data = PyBytes_FromStringAndSize(buffer, (Py_ssize_t)length);
-  PyObject *message = data != NULL ? new_record(self, source, data, auto_ack ? SETTLED : state) : NULL;
-  Py_XDECREF(data);
+  if (data == NULL) {
+    if (!auto_ack) sb_give_back(self, buffer);
+    return NULL;
+  }
+  const char *record = PyBytes_AsString(data); /* from here on finalizers may run, and use the buffer */
+  PyObject *message = new_record(self, source, data, auto_ack ? SETTLED : state);
   if (message == NULL && !auto_ack) {
-    sb_give_back(self, buffer);
-  } else if (message != NULL && auto_ack && ((const sb_record *)(const void *)buffer)->body_address != 0) {
+    sb_give_back(self, record);
+  } else if (message != NULL && auto_ack && ((const sb_record *)(const void *)record)->body_address != 0) {
     PyObject *viewed = record_auto_acknowledged(message, NULL);
     Py_XDECREF(viewed);
     if (viewed == NULL) Py_CLEAR(message);
   }
+  Py_DECREF(data);
   return message;
 }
 
@@ -323,12 +321,10 @@ static PyObject *taker_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     return NULL;
   }
   Taker *self = (Taker *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-  char *buffer = self != NULL ? PyMem_Malloc(RECORD_BYTES) : NULL;
-  if (buffer == NULL) {
-    Py_XDECREF((PyObject *)self);
-    return PyErr_NoMemory();
+  if (self == NULL) {
+    return NULL;
   }
-  self->buffer = buffer;
+  self->buffer = one_record;
   self->handle = (void *)(uintptr_t)address;
   self->kind = (char)kind;
   self->type = (PyTypeObject *)Py_NewRef((PyObject *)messages);
@@ -340,7 +336,6 @@ static PyObject *taker_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
 static void taker_dealloc(PyObject *object) {
   Taker *self = (Taker *)object;
   PyTypeObject *type = Py_TYPE(object);
-  PyMem_Free(self->buffer);
   PyMem_Free(self->many);
   Py_XDECREF((PyObject *)self->type);
   Py_XDECREF((PyObject *)self->batches);
@@ -361,10 +356,16 @@ static PyMethodDef taker_methods[] = {
      "get(source, queue, auto_ack, /)\n--\n\n"},
     {"get_wait", (PyCFunction)(void (*)(void))sb_channel_taker_get_wait, METH_FASTCALL,
      "get_wait(source, queue, auto_ack, until, /)\n--\n\n"},
+    {"deliver", (PyCFunction)(void (*)(void))sb_channel_taker_deliver, METH_FASTCALL,
+     "deliver(channel, subscriptions, events, no_properties, most, /)\n--\n\n"},
+    {"settle", (PyCFunction)(void (*)(void))sb_channel_taker_settle, METH_FASTCALL,
+     "settle(delivery_tag, multiple, how, /)\n--\n\n"},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef taker_members[] = {
-    {"status", T_INT, offsetof(Taker, status), 0, "Why the last `take` brought nothing."},
+    {"status", T_INT, offsetof(Taker, status), 0, "Why the last `take` or `deliver` brought nothing."},
+    {"delivered", T_PYSSIZET, offsetof(Taker, delivered), 0,
+     "How many the last `deliver` handed over, if it raised, too."},
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot taker_slots[] = {

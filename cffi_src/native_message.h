@@ -25,13 +25,25 @@ enum { OF_QUEUE = 0, OF_CONSUMER = 1, OF_CHANNEL = 2 }; /* what a handle is */
 #define RECORD_BYTES (64 + 65536 + 4096)
 
 typedef struct {
+  PyObject_HEAD PyObject *source; /* the queue, consumer or channel; it keeps the handle */
+  PyObject *data;                 /* bytes */
+  PyObject *view;                 /* a memoryview, once somebody looked at a body that is read in place */
+  PyObject *front;                /* of the Python part */
+  PyObject *weak_references;
+  void *handle;
+  unsigned long long tag;
+  char state, kind;
+} Record;
+
+typedef struct {
   PyObject_HEAD void *handle; /* the owner of the Taker keeps it */
   PyTypeObject *type;         /* of the messages */
   PyTypeObject *batches;
   allocfunc allocate;
-  char *buffer; /* used under the GIL only, and never across a point where it is dropped */
+  char *buffer; /* of all Takers: used under the GIL only, and never across a point where it is dropped */
   char *many;   /* the same for a batch; NULL until there is one */
   int status;   /* why the last take brought nothing */
+  Py_ssize_t delivered;
   char kind;
 } Taker;
 
@@ -58,6 +70,8 @@ void sb_give_back(Taker *self, const char *record);
 int64_t sb_wait_for(Taker *self, Room *room, int auto_ack, uint64_t until);
 /* A message of a record in the buffer; without memory for it, it goes back to its place. */
 PyObject *sb_hand_over(Taker *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state);
+/* The body, copied. */
+PyObject *sb_record_bytes(PyObject *record, PyObject *unused);
 /* A memoryview on the body of a message that is held under that tag: it keeps the slot, whatever becomes of the message. */
 PyObject *sb_view_of(PyObject *connection, const sb_record *front, uint64_t tag);
 /* The same with a reference that was taken already. */
@@ -66,6 +80,8 @@ PyObject *sb_take_many(PyObject *taker, PyObject *const *arguments, Py_ssize_t c
 /* Of a channel: get(source, queue, auto_ack), get_wait(source, queue, auto_ack, until). */
 PyObject *sb_channel_taker_get(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
 PyObject *sb_channel_taker_get_wait(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
+PyObject *sb_channel_taker_deliver(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
+PyObject *sb_channel_taker_settle(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
 PyObject *sb_wait_many(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
 
 #endif

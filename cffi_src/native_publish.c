@@ -1,43 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Publishing: from exchange and routing key to the queue, with what this process found out before. See native_message.h.
  *
- * `Publisher` keeps the routes that lead to one queue; everything else is for Python (shmbroker/publishing.py): what was
- * not asked for yet, goes to several queues or to none, has properties, or has to wait. The routes hold as long as the
- * version of the topology is the one they were made for: one load for each publish. */
+ * `Publisher` keeps the routes that lead to a queue, or to several; everything else is for Python
+ * (shmbroker/publishing.py): what was not asked for yet, goes to no queue or to very many, or has to wait. The routes hold
+ * as long as the version of the topology is the one they were made for: one load for each publish. */
 #include "native_message.h"
 
 #include <structmember.h>
 
-#define SHORT_BODY 131072 /* longer ones take tens of microseconds to copy: without the GIL */
+#define SHORT_BODY 131072  /* longer ones take tens of microseconds to copy: without the GIL */
+#define SHORT_COMMIT 16384 /* the same where a body goes to several queues, ... */
+#define MOST_QUEUES 128    /* ... of which so many take some tens of microseconds */
 
-/* ---- Route: a queue, and the options (exchange, key) of what goes there ---- */
+/* ---- Route: queues, and the options (exchange, key) of what goes there ---- */
 
 typedef struct {
-  PyObject_HEAD void *queue;
+  PyObject_HEAD sb_queue **queues;
   const sb_put_options *options;
   PyObject *owner; /* keeps both */
+  uint32_t count;
 } Route;
 
 static PyTypeObject *route_type;
 
+static bool take_queues(Route *self, PyObject *addresses) {
+  Py_ssize_t count = PyTuple_Size(addresses);
+  self->queues = count > 0 && count <= MOST_QUEUES ? PyMem_Malloc((size_t)count * sizeof *self->queues) : NULL;
+  if (self->queues == NULL) {
+    PyErr_SetString(PyExc_ValueError, "a route leads to 1 to 128 queues");
+    return false;
+  }
+  self->count = (uint32_t)count;
+  for (uint32_t i = 0; i < self->count; i++) {
+    self->queues[i] = PyLong_AsVoidPtr(PyTuple_GetItem(addresses, (Py_ssize_t)i));
+  }
+  return PyErr_Occurred() == NULL;
+}
+
 static PyObject *route_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
-  unsigned long long queue, options;
-  PyObject *owner;
+  unsigned long long options;
+  PyObject *queues, *owner;
   (void)keywords;
-  if (!PyArg_ParseTuple(arguments, "KKO", &queue, &options, &owner)) {
+  if (!PyArg_ParseTuple(arguments, "O!KO", &PyTuple_Type, &queues, &options, &owner)) {
     return NULL;
   }
   Route *self = (Route *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
   if (self != NULL) {
-    self->queue = (void *)(uintptr_t)queue;
     self->options = (const sb_put_options *)(uintptr_t)options;
     self->owner = Py_NewRef(owner);
+    if (!take_queues(self, queues)) Py_CLEAR(self);
   }
   return (PyObject *)self;
 }
 
 static void route_dealloc(PyObject *object) {
   PyTypeObject *type = Py_TYPE(object);
+  PyMem_Free((void *)((Route *)object)->queues);
   Py_XDECREF(((Route *)object)->owner);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
@@ -46,7 +64,7 @@ static void route_dealloc(PyObject *object) {
 static PyType_Slot route_slots[] = {
     {Py_tp_new, (void *)route_new},
     {Py_tp_dealloc, (void *)route_dealloc},
-    {Py_tp_doc, (void *)"Route(queue, options, owner): addresses in the core, and what keeps them."},
+    {Py_tp_doc, (void *)"Route(queues, options, owner): addresses in the core, and what keeps them."},
     {0, NULL},
 };
 PyType_Spec sb_route_spec = {"shmbroker._native_message.Route", sizeof(Route), 0, Py_TPFLAGS_DEFAULT, route_slots};
@@ -67,23 +85,62 @@ static const Route *find(const Publisher *self, PyObject *exchange, PyObject *ke
   return route != NULL && Py_IS_TYPE(route, route_type) ? (const Route *)(const void *)route : NULL;
 }
 
-/* publish(exchange, routing_key, body): the status of the put; -1: Python has to do it. */
+/* The route of a body that can go there at once. */
+static const Route *route_of(const Publisher *self, PyObject *const *arguments) {
+  PyObject *body = arguments[2];
+  if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY ||
+      sb_topology_version(self->connection) != self->version) {
+    return NULL;
+  }
+  const Route *route = find(self, arguments[0], arguments[1]);
+  return route != NULL && (route->count == 1 || PyBytes_Size(body) <= SHORT_COMMIT) ? route : NULL;
+}
+
+static sb_status send(const Publisher *self, const Route *route, PyObject *body, const sb_put_options *options) {
+  const char *data = PyBytes_AsString(body);
+  uint64_t length = (uint64_t)PyBytes_Size(body);
+  if (route->count == 1) {
+    return sb_put_with(route->queues[0], data, length, options);
+  }
+  sb_publication publication = {
+      .body = data, .length = length, .options = options, .targets = route->queues, .target_count = route->count};
+  uint32_t failed_publication, failed_target;
+  return sb_commit_all(self->connection, &publication, 1, NULL, 0, &failed_publication, &failed_target);
+}
+
+/* publish(exchange, routing_key, body): the status; -1: Python has to do it. */
 static PyObject *publisher_publish(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   const Publisher *self = (const Publisher *)object;
   if (!sb_expect(count, 3)) {
     return NULL;
   }
-  PyObject *body = arguments[2];
-  if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY ||
-      sb_topology_version(self->connection) != self->version) {
-    return PyLong_FromLong(-1);
+  const Route *route = route_of(self, arguments);
+  return PyLong_FromLong(route != NULL ? (long)send(self, route, arguments[2], route->options) : -1);
+}
+
+/* publish_with(exchange, routing_key, body, properties, ttl_ns, priority): the same, with encoded properties. */
+static PyObject *publisher_publish_with(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
+  const Publisher *self = (const Publisher *)object;
+  if (!sb_expect(count, 6)) {
+    return NULL;
   }
-  const Route *route = find(self, arguments[0], arguments[1]);
+  unsigned long long ttl_ns = PyLong_AsUnsignedLongLong(arguments[4]);
+  long priority = PyErr_Occurred() == NULL ? PyLong_AsLong(arguments[5]) : -1;
+  if (priority < 0 || priority > UINT8_MAX || !PyBytes_CheckExact(arguments[3])) {
+    if (PyErr_Occurred() == NULL)
+      PyErr_SetString(PyExc_TypeError, "publish_with(str, str, bytes, bytes, int, 0 to 255)");
+    return NULL;
+  }
+  const Route *route = route_of(self, arguments);
   if (route == NULL) {
     return PyLong_FromLong(-1);
   }
-  return PyLong_FromLong(
-      (long)sb_put_with(route->queue, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body), route->options));
+  sb_put_options options = *route->options;
+  options.properties = PyBytes_AsString(arguments[3]);
+  options.properties_length = (uint32_t)PyBytes_Size(arguments[3]);
+  options.ttl_ns = ttl_ns;
+  options.priority = (uint8_t)priority;
+  return PyLong_FromLong((long)send(self, route, arguments[2], &options));
 }
 
 /* renew(version): forgets all routes, unless they are of that version. */
@@ -131,6 +188,8 @@ static void publisher_dealloc(PyObject *object) {
 static PyMethodDef publisher_methods[] = {
     {"publish", (PyCFunction)(void (*)(void))publisher_publish, METH_FASTCALL,
      "publish(exchange, routing_key, body, /)\n--\n\n"},
+    {"publish_with", (PyCFunction)(void (*)(void))publisher_publish_with, METH_FASTCALL,
+     "publish_with(exchange, routing_key, body, properties, ttl_ns, priority, /)\n--\n\n"},
     {"renew", publisher_renew, METH_O, "renew(version, /)\n--\n\n"},
     {NULL, NULL, 0, NULL},
 };

@@ -338,7 +338,7 @@ class Connection:
 
     def doctor(self) -> list[str]:
         """Walks every structure of the broker; what is wrong, in words. Empty = healthy. For a broker at rest."""
-        return self._core.doctor()
+        return self._core.doctor() or self.administration.exchanges.problems(self._core)
 
     @property
     def is_open(self) -> bool:
@@ -388,6 +388,8 @@ class Connection:
             callback()
 
     def _broker_stops(self) -> None:
+        for channel in list(self._channels.values()):
+            channel.end(exceptions.ConnectionClosedByBroker(320, library.CLOSED_BY_BROKER))
         callbacks, self._close_callbacks = self._close_callbacks, []
         for callback in callbacks:
             callback()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import changes
 from shmbroker._core.journal import Journal, topology_lock
+from shmbroker.exceptions import CorruptSegment
 from shmbroker.routing import Router
 from shmbroker.topology import Topology
 
@@ -78,6 +79,16 @@ class Exchanges:
             topology = self.refresh(connection)
             exchanges = sorted(topology.exchanges.values(), key=lambda one: one.name)
             return exchanges, [binding for one in exchanges for binding in topology.bindings_from(one.name)]
+
+    def problems(self, connection: CoreConnection) -> list[str]:
+        """What is wrong with the journal, in words: it is read from its beginning, whatever is known of it."""
+        try:
+            Exchanges(connection.attachment.path).refresh(connection)
+        except CorruptSegment as error:
+            return [error.text]
+        except OSError as error:
+            return [f"the journal cannot be read: {error.filename}: {error.strerror}"]
+        return []
 
     def change(self, connection: CoreConnection, until: int, make: Callable[[Topology], bytes]) -> None:
         """Makes one change, under the topology lock.

@@ -8,6 +8,7 @@ front end can forward them unchanged. Decoding is pamqp's; encoding is not, sinc
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import tables
@@ -39,6 +40,7 @@ class BasicProperties:
     cluster_id: str | None = None
 
 
+_OCTETS = tuple(bytes((value,)) for value in range(256))
 NAMES = tuple(field.name for field in dataclasses.fields(BasicProperties))
 NO_PROPERTIES = BasicProperties()
 
@@ -50,13 +52,13 @@ def encode(properties: BasicProperties) -> bytes:
         TypeError: a value has no AMQP form, or a header's name is no string.
         ValueError: they take more than 60,000 bytes, a header's name more than 128, or a short string more than 255.
     """
-    flags, parts = 0, []
-    for place, name in enumerate(NAMES):
-        value = getattr(properties, name)
+    flags, parts = 0, [b""]
+    for value, (flag, name, encoder) in zip(_values(properties), _FIELDS, strict=True):
         if value is not None:
-            flags |= 1 << 15 - place
-            parts.append(_ENCODERS.get(name, _short)(name, value))
-    encoded = flags.to_bytes(2, "big") + b"".join(parts)
+            flags |= flag
+            parts.append(encoder(name, value))
+    parts[0] = flags.to_bytes(2, "big")
+    encoded = b"".join(parts)
     if len(encoded) > _MAX_ENCODED:
         msg = f"properties take {len(encoded)} bytes encoded: at most {_MAX_ENCODED} are allowed"
         raise ValueError(msg)
@@ -71,14 +73,14 @@ def _short(name: str, value: object) -> bytes:
     if len(encoded) > _MAX_SHORT:
         msg = f"properties cannot be encoded: {name} takes {len(encoded)} bytes: at most {_MAX_SHORT} are allowed"
         raise ValueError(msg)
-    return bytes((len(encoded),)) + encoded
+    return _OCTETS[len(encoded)] + encoded
 
 
 def _octet(name: str, value: object) -> bytes:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_SHORT:
         msg = f"properties cannot be encoded: {name}={value!r}: an integer from 0 to {_MAX_SHORT} is needed"
         raise TypeError(msg)
-    return bytes((value,))
+    return _OCTETS[value]
 
 
 def _headers(name: str, value: object) -> bytes:
@@ -109,6 +111,8 @@ _ENCODERS: dict[str, Callable[[str, object], bytes]] = {
     "priority": _octet,
     "timestamp": _time,
 }
+_FIELDS = tuple((1 << 15 - place, name, _ENCODERS.get(name, _short)) for place, name in enumerate(NAMES))
+_values = operator.attrgetter(*NAMES)
 
 
 def decode(payload: bytes) -> BasicProperties:

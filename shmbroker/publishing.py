@@ -34,6 +34,7 @@ _MAX_ROUTES = 100_000
 _MAX_PRIORITY = 255
 _MAX_EXPIRATION = 315_360_000_000
 _MODES = (1, 2)
+_MOST_QUEUES = 128  # of a route that the compiled part knows
 
 
 @functools.cache
@@ -117,6 +118,13 @@ def _keys(headers: dict[str, Any], name: str) -> tuple[str, ...]:
 PLAIN = Content(None)
 
 
+def _content(properties: object) -> Content:
+    if not isinstance(properties, basic.BasicProperties):
+        msg = f"properties={properties!r}: BasicProperties are needed"
+        raise TypeError(msg)
+    return Content(properties)
+
+
 class Publishing:
     """What a connection publishes.
 
@@ -130,6 +138,8 @@ class Publishing:
         self._exchanges = exchanges_of(core)
         native = library.Publisher(core.address, core)
         self.publish_known: Callable[[str, str, Any], int] = native.publish
+        self._publish_with = native.publish_with
+        self._last: tuple[object, Content] = (None, PLAIN)  # many messages have the same properties
         self._native = native
         self._lock = threading.RLock()
         self._targets: dict[tuple[str, str], tuple[CoreQueue, ...]] = {}
@@ -141,9 +151,9 @@ class Publishing:
         if version != self._version or len(self._targets) > _MAX_ROUTES:
             self._native.renew(0)
             self._targets = {}
+            self._headers_count = self._exchanges.looks_at_headers(self.core)
             self._native.renew(version)
             self._version = version
-            self._headers_count = self._exchanges.looks_at_headers(self.core)
 
     def targets(self, exchange: str, routing_key: str, content: Content) -> tuple[CoreQueue, ...]:
         """The queues that get a message.
@@ -167,8 +177,7 @@ class Publishing:
                         queue.message_ttl()  # it may have been configured
                 if by_key:
                     self._targets[exchange, routing_key] = found
-                    if len(found) == 1:
-                        self._learn(exchange, routing_key, found[0])
+                    self._learn(exchange, routing_key, found)
             return found
 
     def forget_routes(self) -> None:
@@ -180,10 +189,28 @@ class Publishing:
         queue = self._open(name)
         return queue if queue is not None and incarnation in {0, queue.incarnation} else None
 
-    def _learn(self, exchange: str, routing_key: str, queue: CoreQueue) -> None:
-        options = PLAIN.put_options(exchange, routing_key)
-        route = library.Route(queue.address, options.address, (queue, options))
-        self._native.routes.setdefault(exchange, {})[routing_key] = route
+    def _learn(self, exchange: str, routing_key: str, queues: tuple[CoreQueue, ...]) -> None:
+        if len(queues) == 1 or (1 < len(queues) <= _MOST_QUEUES and not any(queue.has_ttl for queue in queues)):
+            options = PLAIN.put_options(exchange, routing_key)
+            addresses = tuple(queue.address for queue in queues)
+            route = library.Route(addresses, options.address, (queues, options))
+            self._native.routes.setdefault(exchange, {})[routing_key] = route
+
+    def publish_described(self, exchange: str, routing_key: str, body: Any, properties: BasicProperties) -> int:  # noqa: ANN401
+        """As `publish_known`, with properties: the status; -1: it is not that simple, or they are not right."""
+        given, content = self._last
+        if properties is not given:
+            try:
+                content = _content(properties)
+            except (exceptions.PreconditionFailed, TypeError, ValueError):
+                return -1
+            if content.headers is None:  # they can change
+                self._last = (properties, content)
+        if content.keys or (content.headers and self._headers_count):
+            return -1
+        ttl, priority = content.options
+        ttl_ns = int(ttl * library.NANOSECONDS)
+        return self._publish_with(exchange, routing_key, body, content.properties, ttl_ns, priority)
 
     def publications(
         self,

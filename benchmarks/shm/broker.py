@@ -54,6 +54,19 @@ def start_broker(memory: str) -> tuple[shmbroker.Broker, str]:
     return broker, name
 
 
+def connected(broker: str, **options: object) -> shmbroker.Connection:
+    """Connect to a running broker.
+
+    Args:
+        broker: Its name.
+        **options: Of the connection.
+    """
+    connection: shmbroker.Connection = package().connect(
+        broker, create=False, operation_timeout=OPERATION_SECONDS, **options
+    )
+    return connection
+
+
 @contextmanager
 def opened(broker: str, queue: str, **settings: object) -> Iterator[tuple[shmbroker.Connection, shmbroker.Queue]]:
     """Connect to a running broker and open a queue; disconnect afterwards.
@@ -63,7 +76,7 @@ def opened(broker: str, queue: str, **settings: object) -> Iterator[tuple[shmbro
         queue: Name of the queue, which is declared if it does not exist.
         **settings: Of the queue.
     """
-    with package().connect(broker, create=False, operation_timeout=OPERATION_SECONDS) as connection:
+    with connected(broker) as connection:
         yield connection, connection.queue(queue, **settings)
 
 

@@ -90,6 +90,11 @@ def empty_queues(broker: str, number: int) -> Generator[Sample | None, None, Non
         )
 
 
+def resident_bytes() -> int:
+    """Return the memory of this process that is resident."""
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def _private_bytes() -> int:
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     shared = int(Path("/proc/self/statm").read_text("ascii").split()[2])

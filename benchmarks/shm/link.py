@@ -17,13 +17,17 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from benchmarks.links import Inlet, Outlet, outlet
 from benchmarks.payload import touch
 from benchmarks.shm.broker import opened
+from benchmarks.shm.callbacks import awaited, called_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import shmbroker
+    from shmbroker.channel import Channel
 
-Way: TypeAlias = Literal["get", "auto-ack", "consume", "batch", "in-place", "spin", "share"]
+Way: TypeAlias = Literal[
+    "get", "auto-ack", "consume", "batch", "in-place", "spin", "share", "channel", "channel-auto-ack", "asyncio"
+]
 
 ACK_BATCH = 64
 BATCH = 256
@@ -41,7 +45,9 @@ class QueueLink:
             time, acknowledged by the get; `consume`: an iterated consumer that
             acknowledges in batches; `batch`: `put_many` and `get_many`; `in-place`:
             like `get`, of a queue as long as the peers' at most, so that bodies stay
-            in the cache; `spin`: like `get`, but never sleeping; `share`: like `get`, for competing consumers.
+            in the cache; `spin`: like `get`, but never sleeping; `share`: like `get`, for competing consumers;
+            `channel`: `basic_publish`, and a callback that acknowledges; `channel-auto-ack`: one that
+            need not; `asyncio`: `async for`.
         queue: Name of the queue.
     """
 
@@ -56,12 +62,23 @@ class QueueLink:
     @contextmanager
     def sending(self) -> Iterator[Outlet]:
         """Put one at a time, or a window at a time."""
-        with opened(self.broker, self.queue, **self._settings) as (_, queue):
-            yield (Outlet(queue.put, _putter(queue)) if self.way == "batch" else outlet(queue.put))
+        with opened(self.broker, self.queue, **self._settings) as (connection, queue):
+            if self.way in {"channel", "channel-auto-ack"}:
+                yield _publishing(connection.channel(), self.queue)
+            else:
+                yield (Outlet(queue.put, _putter(queue)) if self.way == "batch" else outlet(queue.put))
 
     @contextmanager
     def receiving(self) -> Iterator[Inlet]:
         """Take in this link's way."""
+        if self.way == "asyncio":
+            with awaited(self.broker, self.queue) as inlet:
+                yield inlet
+            return
+        if self.way in {"channel", "channel-auto-ack"}:
+            with called_back(self.broker, self.queue, auto_ack=self.way == "channel-auto-ack") as inlet:
+                yield inlet
+            return
         with opened(self.broker, self.queue, **self._settings) as (_, queue):
             if self.way == "consume":
                 with queue.consume(ack_batch=ACK_BATCH) as consumer:
@@ -79,6 +96,16 @@ class QueueLink:
 
     def close(self) -> None:
         """Leave the queue: it goes with its broker."""
+
+
+def _publishing(channel: Channel, queue: str) -> Outlet:
+    basic_publish = channel.basic_publish
+
+    def send_many(bodies: Sequence[bytes]) -> None:
+        for body in bodies:
+            basic_publish("", queue, body)
+
+    return Outlet(lambda body: basic_publish("", queue, body), send_many)
 
 
 def _putter(queue: shmbroker.Queue) -> Callable[[Sequence[bytes]], object]:

@@ -40,7 +40,8 @@ def _sample(elapsed_ns: int, receipt: Receipt, expected: Receipt) -> Sample:
     )
 
 
-def _fill(queue: shmbroker.Queue, pool: Pool, rounds: int) -> None:
+def fill(queue: shmbroker.Queue, pool: Pool, rounds: int) -> None:
+    """Put whole pools into a queue."""
     for _ in range(rounds):
         sent = 0
         while sent < pool.period:
@@ -88,13 +89,13 @@ def depth(broker: str, ready: int, unacked: int, rounds: int) -> Generator[Sampl
     """
     pool = Pool(SIZE)
     with opened(broker, f"depth-{ready}-{unacked}") as (_, queue):
-        _fill(queue, pool, -(-unacked // BATCH))
+        fill(queue, pool, -(-unacked // BATCH))
         held = _hold(queue, unacked // BATCH)
         few = [queue.get() for _ in range(unacked % BATCH)]
         holding = sum(map(len, held)) + len(few)
         for _ in range(-unacked % BATCH):
             queue.get(auto_ack=True)
-        _fill(queue, pool, -(-ready // BATCH))
+        fill(queue, pool, -(-ready // BATCH))
         _cycles(queue, pool, WARM_UP_ROUNDS)
         yield None
         while True:
@@ -180,7 +181,7 @@ def consumers(broker: str, number: int, rounds: int) -> Generator[Sample | None,
     total = rounds * pool.period
     with opened(broker, f"consumers-{number}") as (_, queue), ExitStack() as stack:
         crowd = [stack.enter_context(queue.consume(prefetch=PREFETCH)) for _ in range(number)]
-        _fill(queue, pool, 1)
+        fill(queue, pool, 1)
         _drain(crowd, pool.period)
         yield None
         while True:

@@ -34,7 +34,6 @@ class Attachment:
         self._no_growth = 0, ""  # the segment there was no room for, although the limit allows it, and why
         self._grow_lock = threading.Lock()
         self.handle: Any = self._attach()
-        self.near: Any = library.as_fast(self.handle, "sb_broker *")
 
     def _attach(self) -> Any:  # noqa: ANN401
         status, major, minor = ffi.new("sb_status *"), ffi.new("uint32_t *"), ffi.new("uint32_t *")
@@ -159,9 +158,11 @@ class Attachment:
 
     @property
     def forked(self) -> bool:
-        """Was this made in the parent of this process?"""
-        near = self.near  # no other thread detaches between this and the end of the call, which keeps the GIL
-        return near is not None and bool(library.fast.sb_broker_forked(near))
+        """Was this made in the parent of this process?
+
+        The core knows it better, and looks for itself; but here another thread may detach meanwhile.
+        """
+        return self._process != os.getpid()
 
     @property
     def removed(self) -> bool:
@@ -196,8 +197,8 @@ def release(attachment: Attachment) -> None:
             if _attached.get(attachment.path) is attachment:
                 del _attached[attachment.path]
             # with the GIL: a short call of another thread is either over or finds its connection closed
-            near, attachment.handle, attachment.near = attachment.near, None, None
-            library.fast.sb_broker_detach(near)
+            handle, attachment.handle = attachment.handle, None
+            library.fast.sb_broker_detach(library.as_fast(handle, "sb_broker *"))
 
 
 class Use:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from shmbroker._core.queue import CoreQueue
 
-ffi, slow, fast = library.ffi, library.slow, library.fast
+ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
 BY_GET: int = slow.SB_BY_GET  # the subscription of what a get took
 AUTO_ACK: int = slow.SB_CONSUME_AUTO_ACK
 NO_LOCAL: int = slow.SB_CONSUME_NO_LOCAL
@@ -50,7 +50,7 @@ class CoreChannel:
             library.raise_for(int(status[0]), "the channel")
         self.handle: Any = handle
         self.address = int(ffi.cast("uintptr_t", handle))
-        near = library.as_fast(handle, "sb_channel *")
+        self._near = near = library.as_fast(handle, "sb_channel *")
         self.settle_tag: Callable[[int, bool, int], int] = functools.partial(fast.sb_channel_settle, near)
         self.arm: Callable[[], bool] = functools.partial(fast.sb_channel_arm, near)
         self.waiting: Callable[[], int] = functools.partial(fast.sb_channel_waiting, near)
@@ -96,11 +96,10 @@ class CoreChannel:
         """Ends a consumer; what it was given stays unacked. A status."""
         return int(slow.sb_channel_cancel(self.handle, subscription))
 
-    @guarded
     def next_cancelled(self) -> int | None:
         """The subscription of a consumer that ended because its queue was deleted, each once."""
-        number = ffi.new("uint32_t *")
-        return int(number[0]) if slow.sb_channel_next_cancelled(self.handle, number) else None
+        number = fast_ffi.new("uint32_t *")
+        return int(number[0]) if fast.sb_channel_next_cancelled(self._near, number) else None
 
     @guarded
     def limit(self, prefetch: int) -> int:

@@ -73,7 +73,7 @@ class Journal:
             if self._word(connection) >> _NUMBER_SHIFT != word >> _NUMBER_SHIFT:
                 continue  # written anew meanwhile, perhaps twice: what we read may be anything
             if len(data) != end - start:
-                text = f"the journal of broker {segments.name_of(self._path)!r} is cut short: run `shmbroker doctor`"
+                text = f"the journal of broker {segments.name_of(self._path)!r} is cut short"
                 raise exceptions.CorruptSegment(text=text)
             self._seen = word
             return anew, data

@@ -32,7 +32,7 @@ fast_ffi: Any = _native_fast.ffi
 FOR_EVER = 2**64 - 1
 NANOSECONDS = 1_000_000_000
 MAX_BODY = 1 << 30
-_CLOSED_BY_BROKER = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
+CLOSED_BY_BROKER = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
 
 OK: int = slow.SB_OK
 EMPTY: int = slow.SB_EMPTY
@@ -95,7 +95,7 @@ _ERRORS: dict[int, Callable[[str], Exception]] = {
         text="this connection was opened before a fork: open another one in this process"
     ),
     CLOSED: lambda what: exceptions.ConnectionClosed(text=f"{what or 'the connection'} is closed"),
-    STOPPING: lambda _: exceptions.ConnectionClosedByBroker(320, _CLOSED_BY_BROKER),
+    STOPPING: lambda _: exceptions.ConnectionClosedByBroker(320, CLOSED_BY_BROKER),
     DELETED: lambda what: exceptions.NotFound(404, f"NOT_FOUND - no {what} in vhost '/'"),
     NOT_FOUND: lambda what: exceptions.NotFound(404, f"NOT_FOUND - no {what} in vhost '/'"),
     EMPTY: lambda _: queue.Empty(),

@@ -7,6 +7,7 @@ after the application was told of that (return before its confirm).
 
 from __future__ import annotations
 
+import itertools
 import threading
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,9 @@ class Confirms:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._number = 0
+        self._numbers = itertools.count(1)
+        self.at_once = self._numbers.__next__
+        """A message was published, and is confirmed by that; its number."""
         self._pending: dict[int, concurrent.futures.Future[int] | None] = {}
         self._nacked = False
         self._closed: BaseException | None = None
@@ -30,9 +33,9 @@ class Confirms:
     def begin(self, future: concurrent.futures.Future[int] | None = None) -> int:
         """A message is being published; its number, from 1."""
         with self._changed:
-            self._number += 1
-            self._pending[self._number] = future
-            return self._number
+            number = next(self._numbers)
+            self._pending[number] = future
+            return number
 
     def end(self, number: int, error: BaseException | None = None) -> None:
         """A message was accepted; or it was not, or came back, as the error says."""

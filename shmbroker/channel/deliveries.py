@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, cast
 
-from shmbroker.message import Message, Source
+from shmbroker._core import library
+from shmbroker.message import OPEN, Message, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,10 @@ class ChannelSource(Source, Protocol):
         """The tag of a consumer."""
         ...
 
+    def check_open(self) -> None:
+        """Raises what closed it, if it is closed."""
+        ...
+
 
 class Delivery(Message):
     """A message of a channel: the ``method`` of a callback, and what :meth:`Channel.basic_get` returns.
@@ -32,15 +37,24 @@ class Delivery(Message):
     message_count: int
     """Of a message that was got: how many were ready in the queue then."""
 
-    @property
-    def delivery_tag(self) -> int:
-        """The number of this delivery on its channel, from 1."""
-        return self._tag
+    if TYPE_CHECKING:
+
+        @property
+        def delivery_tag(self) -> int:
+            """The number of this delivery on its channel, from 1."""
+    else:
+        delivery_tag = library.Record._delivery_tag  # noqa: SLF001 - of the compiled base: it is asked for each message
 
     @property
     def queue(self) -> str:
         """The queue it came from."""
         return getattr(self, "got_from", "") or super().queue
+
+    def _failed(self, status: int) -> NoReturn:
+        if status == library.CLOSED:
+            self._state = OPEN  # nothing happened
+            cast("ChannelSource", self._source).check_open()  # if it is the channel that is closed, it says why
+        super()._failed(status)
 
     @property
     def consumer_tag(self) -> str:

@@ -24,8 +24,13 @@ _log = logging.getLogger("shmbroker")
 class Work(Protocol):
     """What is to be done for one channel."""
 
-    def work(self) -> bool:
-        """Does one thing; ``False``: there was nothing to do."""
+    def work(self, most: int = 1) -> int:
+        """Does up to so many things; how many. 0: there was nothing to do."""
+        ...
+
+    @property
+    def done(self) -> int:
+        """How many things the last `work` did, with the one that raised."""
         ...
 
     def rest(self) -> bool:
@@ -118,12 +123,16 @@ class Dispatcher:
     def _run(self) -> None:
         with self._lock:
             self.thread = threading.get_ident()
-        for _ in range(BATCH):
+        left = BATCH
+        while left > 0:
             try:
-                if not self._work.work() and self._rest():
+                done = self._work.work(left)
+                if not done and self._rest():
                     return
             except BaseException as error:  # noqa: BLE001 - of the application's callback
+                done = self._work.done
                 self._executor.failed(error)
+            left -= max(done, 1)
         with self._lock:
             self.thread = None
         self._executor.submit(self._run)

@@ -18,7 +18,7 @@ from shmbroker.channel.state import DEFAULT_PREFETCH, callable_of, deadline, ref
 from shmbroker.message import ACK, OPEN, REJECT, REQUEUE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from shmbroker.connection import Connection
     from shmbroker.properties import BasicProperties
@@ -60,6 +60,8 @@ class Receiving(Sending):
         while isinstance(found, int):
             if found == library.EMPTY and until <= time.monotonic_ns():
                 return None
+            if found == library.CLOSED:
+                self.check_open()  # if it is the channel, it says why
             if found != library.EMPTY:
                 core.failed(found)
             self.connection.start_io()
@@ -191,7 +193,7 @@ class Receiving(Sending):
         inactivity_timeout: float | None = None,
         *,
         no_local: bool = False,
-    ) -> Iterator[tuple[Delivery | None, BasicProperties | None, bytes | None]]:
+    ) -> Generator[tuple[Delivery | None, BasicProperties | None, bytes | None], None, None]:
         """Iterates over the messages of a queue: ``(method, properties, body)``.
 
         With ``inactivity_timeout``, ``(None, None, None)`` whenever none came for so many seconds, as pika has it.
@@ -220,7 +222,9 @@ class Receiving(Sending):
         }  # fmt: skip
         return self._consume(queue, callback, on_end=on_end, **(given | options))
 
-    def _deliveries(self, tag: str, waiting: standard_queue.SimpleQueue[Any], pause: float | None) -> Iterator[Any]:
+    def _deliveries(
+        self, tag: str, waiting: standard_queue.SimpleQueue[Any], pause: float | None
+    ) -> Generator[Any, None, None]:
         try:
             while True:
                 try:
@@ -244,7 +248,9 @@ class Receiving(Sending):
         Raises:
             PreconditionFailed: there is no such delivery that is unacknowledged.
         """
-        self._settle(delivery_tag, ACK, multiple=multiple)
+        status = self._settle_known(delivery_tag, multiple, ACK)
+        if status:
+            self._settle(delivery_tag, ACK, status, multiple=multiple)
 
     def basic_nack(
         self,
@@ -253,13 +259,14 @@ class Receiving(Sending):
         requeue: bool = True,  # noqa: FBT001, FBT002
     ) -> None:
         """Puts deliveries back to their places, or drops them."""
-        self._settle(delivery_tag, REQUEUE if requeue else REJECT, multiple=multiple)
+        self._settle(delivery_tag, REQUEUE if requeue else REJECT, -1, multiple=multiple)
 
     def basic_reject(self, delivery_tag: int, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
         """Puts one delivery back to its place, or drops it."""
-        self._settle(delivery_tag, REQUEUE if requeue else REJECT, multiple=False)
+        self._settle(delivery_tag, REQUEUE if requeue else REJECT, -1, multiple=False)
 
-    def _settle(self, delivery_tag: int, how: int, *, multiple: bool) -> None:
+    def _settle(self, delivery_tag: int, how: int, status: int, *, multiple: bool) -> None:
+        """All that the fast way does not do; ``status``: what that came to, -1: it was not tried."""
         if not isinstance(delivery_tag, int) or isinstance(delivery_tag, bool):
             msg = f"delivery_tag={delivery_tag!r}: an integer is needed"
             raise TypeError(msg)
@@ -270,7 +277,8 @@ class Receiving(Sending):
         elif self._transaction is not None:
             good = self._transaction.settle(self._core, delivery_tag, how, multiple=multiple)
         else:
-            status = self._core.settle_tag(delivery_tag, multiple, how)
+            if status < 0:
+                status = self._core.settle_tag(delivery_tag, multiple, how)
             good = status == library.OK
             if status not in {library.OK, library.SETTLED}:
                 library.raise_for(status, "the channel")

@@ -65,8 +65,12 @@ class Sending(Declaring):
             TypeError: the body is not bytes-like, or a name is no string.
             queue.Full: no room in time; nothing was published.
         """
-        if properties is None and not self._publish_known(exchange, routing_key, body):
-            return None
+        if properties is None:
+            status = self._publish_known(exchange, routing_key, body)
+        else:
+            status = self._publish_described(exchange, routing_key, body, properties)
+        if not status:
+            return None if self._confirms is None else self._confirms.at_once()
         return self._publish(exchange, routing_key, body, properties, mandatory=mandatory, timeout=timeout)
 
     def publish_confirmed(
@@ -173,7 +177,6 @@ class Sending(Declaring):
             raise refused(text)
         if self._confirms is None:
             self._confirms = Confirms()
-            self._publish_known = never_known
 
     def wait_for_confirms(self, timeout: float | None = None) -> bool:
         """Waits until all that was published is confirmed; ``True``: no queue refused any since the last time.
@@ -207,7 +210,7 @@ class Sending(Declaring):
             raise refused(text)
         if self._transaction is None:
             self._transaction = Transaction()
-            self._publish_known = never_known
+            self._publish_known = self._publish_described = self._settle_known = never_known
 
     @synchronous
     def tx_commit(self, *, timeout: float | None = None) -> None:

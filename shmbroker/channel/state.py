@@ -63,9 +63,11 @@ class ChannelState:
         "_events",
         "_open",
         "_over",
+        "_publish_described",
         "_publish_known",
         "_registry",
         "_reported",
+        "_settle_known",
         "_stopping",
         "_subscriptions",
         "_transaction",
@@ -86,6 +88,8 @@ class ChannelState:
         self._error: exceptions.BrokerError | None = None
         self._reported = False
         self._publish_known: Callable[[str, str, Any], int] = connection.publishing.publish_known
+        self._publish_described: Callable[[str, str, Any, Any], int] = connection.publishing.publish_described
+        self._settle_known: Callable[[int, bool, int], int] = never_known
         self._confirms: Confirms | None = None
         self._transaction: Transaction | None = None
         self._subscriptions: dict[int, Subscription] = {}
@@ -107,6 +111,8 @@ class ChannelState:
                     core = CoreChannel(self.core_connection, self.number)
                     self.taker = library.Taker(core.address, library.OF_CHANNEL, Delivery, MessageBatch)
                     self.settle = core.settle
+                    if self._transaction is None:
+                        self._settle_known = self.taker.settle
                     self._core = core
         return self._core
 
@@ -165,13 +171,17 @@ class ChannelState:
         """
         self._end(exceptions.ChannelClosed(reply_code, reply_text) if reply_code or reply_text else None)
 
+    def end(self, error: exceptions.BrokerError) -> None:
+        """It is over: the next method tells why."""
+        self._end(error)
+
     def _end(self, error: exceptions.BrokerError | None) -> None:
         with self.connection.lock:
             if not self._open:
                 return
             self._error, self._open = error, False
             self._reported = self._reported or isinstance(error, exceptions.ChannelClosed)
-            self._publish_known = never_known
+            self._publish_known = self._publish_described = self._settle_known = never_known
         if self._core is not None:
             self._core.close()
             with self._consumers_changed:
@@ -187,41 +197,42 @@ class ChannelState:
 
     # ---- the work of a channel, see dispatch.py ----
 
-    def work(self) -> bool:
-        """Calls one callback; ``False``: nothing is there."""
+    def work(self, most: int = 1) -> int:
+        """Calls up to so many callbacks; how many. 0: nothing is there."""
         if self._events:
+            self.taker.delivered = 1
             self._events.popleft()()
-            return True
-        delivery = self.taker.take(self, False)  # noqa: FBT003
-        if delivery is not None:
-            self._deliver(delivery)
-            return True
-        if not self._open:
-            return False
+            return 1
+        done = self.taker.deliver(self, self._subscriptions, self._events, NO_PROPERTIES, most)
+        if done or not self._open:
+            return done
         try:
             if self.taker.status != library.EMPTY:
                 self.core.failed(self.taker.status)
-                return True
+                return 1
             cancelled = self.core.next_cancelled()
         except _OVER:
             self._over = True  # it is told to who calls something, not to the hook for errors of callbacks
-            return False
-        if cancelled is not None:
-            self._was_cancelled(cancelled)
-        return cancelled is not None
+            return 0
+        if cancelled is None:
+            return 0
+        self._was_cancelled(cancelled)
+        return 1
 
-    def _deliver(self, delivery: Any) -> None:  # noqa: ANN401 - a Delivery
-        subscription = delivery._subscription  # noqa: SLF001 - as is what follows
-        consumer = self._subscriptions.get(subscription)
+    @property
+    def done(self) -> int:
+        """How many callbacks the last `work` called, with the one that raised."""
+        return self.taker.delivered
+
+    def deliver_late(self, delivery: Delivery) -> None:
+        """Calls back for a message whose consumer was not known: it is being registered, or was cancelled just now."""
+        with self._registry:
+            consumer = self._subscriptions.get(delivery._subscription)  # noqa: SLF001 - as is what follows
         if consumer is None:
-            with self._registry:  # it is being registered
-                consumer = self._subscriptions.get(subscription)
-            if consumer is None:
-                return  # it was cancelled just now: the message goes back
+            return  # the message goes back
         if delivery._state == FRESH:  # noqa: SLF001
             delivery._state = OPEN  # noqa: SLF001 - it has reached us
-        properties = NO_PROPERTIES if delivery._is_plain else delivery.properties  # noqa: SLF001
-        consumer.callback(self, delivery, properties, bytes(delivery))
+        consumer.callback(self, delivery, delivery.properties, bytes(delivery))
 
     def _was_cancelled(self, subscription: int) -> None:
         with self._registry:
@@ -278,8 +289,8 @@ class ChannelState:
         return f"<Channel {self.number} of {self.connection!r}, {'open' if self._open else 'closed'}>"
 
 
-def never_known(_exchange: str, _routing_key: str, _body: object) -> int:
-    """In the place of the fast way, where every publish has to be looked at."""
+def never_known(*_: object) -> int:
+    """In the place of the fast way, where everything has to be looked at."""
     return -1
 
 

@@ -108,6 +108,47 @@ def test_a_damaged_broker_is_one_line(
     assert words in said
 
 
+def journal(name: str) -> Path:
+    """Return where the exchanges and bindings of the broker lie."""
+    return max(SHARED_MEMORY.glob(f"*{name}.journal-*"), key=lambda file: file.stat().st_size)
+
+
+def half_a_journal(name: str) -> str:
+    """Leave a part of it."""
+    os.truncate(journal(name), journal(name).stat().st_size // 2)
+    return "cut short"
+
+
+def noise_in_the_journal(name: str) -> str:
+    """Fill it with other bytes."""
+    journal(name).write_bytes(b"\xee" * journal(name).stat().st_size)
+    return "journal is damaged"
+
+
+def no_journal(name: str) -> str:
+    """Remove it."""
+    path = journal(name)
+    path.unlink()
+    return str(path)
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize("damage", [half_a_journal, noise_in_the_journal, no_journal])
+def test_a_damaged_journal_is_one_line(cli: Callable[..., Any], resting: str, damage: Callable[[str], str]) -> None:
+    """For whoever needs exchanges; the doctor finds it, and queues go on."""
+    assert cli("exchange", "create", "events").code == 0
+    words = damage(resting)
+    for command in (
+        *(("exchange", "list"), ("exchange", "delete", "events"), ("bindings",), ("top",)),
+        *(("bind", "events", "q"), ("unbind", "events", "q"), ("publish", "--exchange", "events", "x")),
+    ):
+        assert cli(*command).is_refused(words)
+    ran = cli("doctor")
+    assert (ran.code, ran.out.count("\n")) == (1, 1)
+    assert words in ran.out
+    assert cli("consume", "q", "--count", "1").lines == ["x"]
+
+
 @each_damage
 def test_a_damaged_broker_is_in_the_list(cli: Callable[..., Any], resting: str, damage: Callable[[str], str]) -> None:
     """With what is wrong with it, as long as its first segment is there."""

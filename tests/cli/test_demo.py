@@ -154,3 +154,10 @@ def test_a_difference_is_exit_code_1(cli: Callable[..., Any], monkeypatch: pytes
     ran = cli("demo", "--workers", "1", "--no-kill")
     assert ran.code == 1
     assert [line.split() for line in ran.lines if line.startswith("lost")] == [["lost", "1"]]
+
+
+@pytest.mark.usefixtures("small_library")
+def test_a_file_that_no_queue_would_get_is_an_error(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are mandatory: none is lost without a word, and nobody waits for its result."""
+    monkeypatch.setattr("shmbroker.channel.Channel.queue_bind", lambda *_arguments: None)
+    assert cli("demo", "--workers", "1", "--no-kill").is_refused("NO_ROUTE", "work")

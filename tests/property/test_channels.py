@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 THOUSAND = settings(
     max_examples=1000,
-    stateful_step_count=25,
+    stateful_step_count=20,
     deadline=None,
     derandomize=False,
     phases=[Phase.explicit, Phase.generate, Phase.shrink],

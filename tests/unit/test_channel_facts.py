@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     import shmbroker
 
 
+MANY = 100  # consumers: some get memory that was used before
+
+
 def ignore(*_delivery: object) -> None:
     """Leave a message unacknowledged."""
 
@@ -43,11 +46,14 @@ def test_a_consumer_has_the_number_of_its_channel(connection: shmbroker.Connecti
     """Also one that gets the memory of one of a channel; a consumer of its own has none."""
     queue = connection.queue("q")
     channel = connection.channel(7)
-    channel.basic_consume("q", ignore)
-    assert [one.channel for one in connection.consumers("q")] == [7]
+    for _ in range(MANY):
+        channel.basic_consume("q", ignore)
+    assert [one.channel for one in connection.consumers("q")] == [7] * MANY
     channel.close()
-    with queue.consume():
-        assert [one.channel for one in connection.consumers("q")] == [0]
+    consumers = [queue.consume(prefetch=1) for _ in range(MANY)]
+    assert [one.channel for one in connection.consumers("q")] == [0] * MANY
+    for one in consumers:
+        one.close()
 
 
 def test_channels_with_consumers_are_told_apart(connection: shmbroker.Connection, other: shmbroker.Connection) -> None:

@@ -5,6 +5,8 @@
 # ruff: noqa: FBT003 - the core's functions take their arguments by position
 from __future__ import annotations
 
+import itertools
+import os
 import queue as standard_queue
 import threading
 from typing import TYPE_CHECKING
@@ -438,6 +440,139 @@ def test_no_local_gives_way_to_a_higher_priority(
     assert bytes(high.get(timeout=30)) == b"1"
     eventually(lambda: channel.core.waiting() == 1)
     assert channel.texts() == ["2"]
+
+
+def test_a_full_channel_stops_auto_ack_too(connection: shmbroker.Connection, channel: Channel) -> None:
+    """Nothing is delivered by a channel whose limit is used up; what is acknowledged when it is given uses none."""
+    first, second = connection.queue("first"), connection.queue("second")
+    channel.core.limit(1)
+    channel.consume(second, flags=AUTO_ACK)
+    put(second, *range(10))
+    assert len(channel.drain()) == 10
+    channel.consume(first)
+    put(first, "holds")
+    (held,) = channel.drain()
+    put(second, "waits")
+    assert channel.drain() == []
+    held.ack()
+    assert channel.texts() == ["waits"]
+
+
+def test_what_is_settled_is_collected_first(queue: shmbroker.Queue, channel: Channel) -> None:
+    """A transaction is told what settling would settle, and says when it has done so."""
+    put(queue, *range(4))
+    channel.consume(queue, prefetch=4)
+    messages = channel.drain()
+    assert channel.core.collect(9, ACK, multiple=False) == library.SETTLED
+    found = channel.core.collect(3, REJECT, multiple=True)
+    assert [settlement.how for settlement in found] == [REJECT] * 3
+    assert len({settlement.token for settlement in found}) == 3
+    assert channel.core.unacked() == 4
+    for message in messages[:3]:
+        assert queue.core.settle(message._record[:64], REQUEUE) == library.SETTLED  # a tag is no holding
+    channel.core.forget(3, multiple=True)
+    assert channel.core.unacked() == 1
+    assert channel.core.collect(1, ACK, multiple=False) == library.SETTLED
+
+
+def test_many_unacked_in_any_pattern(queue: shmbroker.Queue, channel: Channel) -> None:
+    """Deliveries are found by their tags, whichever of them are left, and no tag is used twice."""
+    count = 3000
+    queue.put_many([str(n).encode() for n in range(count)])
+    channel.consume(queue)
+    tags = [message.delivery_tag for message in channel.drain()]
+    assert tags == list(range(1, count + 1))
+    for tag in tags:
+        if tag % 64:
+            assert channel.core.settle_tag(tag, False, ACK) == library.OK
+    left = [tag for tag in tags if not tag % 64]
+    assert channel.core.unacked() == len(left)
+    assert [channel.core.settle_tag(tag, False, ACK) for tag in left[::2]] == [library.OK] * len(left[::2])
+    assert channel.core.settle_multiple(0, REQUEUE) == library.OK
+    assert [message.delivery_tag for message in channel.drain()] == list(range(count + 1, count + 1 + len(left[1::2])))
+
+
+def test_more_unacked_than_there_is_memory_at_first(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """What is held takes memory of the broker, which is made when it is needed, whoever pulls."""
+    channel = Channel(connection)
+    channel.consume(queue)
+    for _ in range(60):
+        queue.put_many([b"x" * 64] * 1000)
+        eventually(lambda: channel.core.waiting() > 0)
+        channel.drain()
+    eventually(lambda: len(channel.drain()) == 0 and channel.core.unacked() == 60_000)
+    assert channel.core.settle_multiple(0, ACK) == library.OK
+    assert queue.statistics().message_count == 0
+
+
+def test_a_get_that_waits(queue: shmbroker.Queue, channel: Channel) -> None:
+    """It is woken by what comes; without anything it ends in time."""
+    assert channel.taker.get_wait(channel, queue.core.address, False, 1) == library.TIMEOUT
+    got: list[Message] = []
+
+    def wait() -> None:
+        with channel.core_connection.call():
+            got.append(channel.taker.get_wait(channel, queue.core.address, True, library.FOR_EVER))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    eventually(lambda: queue.statistics().interested == 1)
+    put(queue, "late")
+    thread.join(30)
+    assert [(bytes(message), message.delivery_tag) for message in got] == [(b"late", 1)]
+
+
+def test_a_closed_connection_ends_its_channels(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
+    """What they held goes back, marked if the application saw it; calls say that they are closed."""
+    connection = broker.connect()
+    channel = Channel(connection)
+    channel.consume(connection.queue("q"))
+    put(queue, 1, 2)
+    eventually(lambda: channel.core.waiting() == 2)
+    assert channel.next() is not None
+    connection.close()
+    assert [bytes(queue.get(timeout=0)) for _ in range(2)] == [b"1", b"2"]
+    assert channel.taker.take(channel, False) is None
+    assert channel.taker.status == library.CLOSED
+    assert channel.core.settle_tag(1, False, ACK) == library.CLOSED
+    assert channel.core.arm()
+    channel.core.close()
+
+
+def test_a_forked_child_cannot_use_a_channel(queue: shmbroker.Queue, channel: Channel) -> None:
+    """In a child every call says so; the parent goes on."""
+    put(queue, 1)
+    channel.consume(queue)
+    child = os.fork()
+    if child == 0:
+        good = channel.core.arm() and channel.core.settle_tag(1, False, ACK) == library.FORKED
+        channel.core.close()
+        os._exit(0 if good and channel.taker.take(channel, False) is None else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert channel.texts() == ["1"]
+
+
+def test_a_queue_that_is_consumed_is_not_left(queue: shmbroker.Queue, channel: Channel) -> None:
+    """A handle stays while a channel consumes through it, or holds messages of it."""
+    put(queue, 1)
+    number = channel.consume(queue)
+    message = channel.next()
+    assert message is not None
+    assert not queue.core.leave()
+    channel.core.cancel(number)
+    assert not queue.core.leave()
+    message.ack()
+    assert queue.core.leave()
+
+
+def test_numbers_of_subscriptions_are_used_again_late(queue: shmbroker.Queue, channel: Channel) -> None:
+    """They do not run out, and the last one is not the next one."""
+    numbers = []
+    for _ in range(1000):
+        numbers.append(channel.consume(queue))
+        channel.core.cancel(numbers[-1])
+    assert all(number != after for number, after in itertools.pairwise(numbers))
+    assert max(numbers) < 8
 
 
 def test_many_channels(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:

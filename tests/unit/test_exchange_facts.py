@@ -68,7 +68,8 @@ def test_the_bindings_of_a_queue_that_ended_by_itself_are_gone(connection: shmbr
     channel.queue_declare("q", auto_delete=True)
     channel.queue_bind("q", "e")
     channel.basic_cancel(channel.basic_consume("q", print))
-    becomes(connection.bindings, [])
+    becomes(connection.queue_names, [])
+    assert connection.bindings() == []
     assert [one.name for one in connection.exchanges()] == PREDECLARED
 
 

@@ -10,19 +10,23 @@ import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import shmbroker
 from shmbroker_cli.demo.analysis import Counts
 from shmbroker_cli.demo.workers import Analyst
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
 
+    from shmbroker.channel import Channel
+
 MEMORY = "256M"
+EXCHANGE, KEY = "work", "file"
+FILES, RESULTS = "files", "results"
 BACKLOG = 16 << 20  # bytes of files in the queue: the publisher waits beyond
 LOOK = 0.5  # seconds between looks at what is missing
 PATIENCE = 60.0  # seconds without any result after which the rest counts as lost
@@ -49,11 +53,19 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Bench:
-    """The broker of a run, and what belongs to it."""
+    """The broker of a run, and what belongs to it.
+
+    Attributes:
+        broker: Of its own.
+        files: What is to be counted.
+        results: What was counted, not yet noted here.
+        deliveries: The same as it comes in; None three times when nothing came for a while.
+    """
 
     broker: shmbroker.Broker
     files: shmbroker.Queue
     results: shmbroker.Queue
+    deliveries: Generator[Any, None, None]
 
 
 @contextmanager
@@ -62,9 +74,13 @@ def _bench() -> Iterator[Bench]:
     broker = shmbroker.Broker(f"demo-{uuid.uuid4().hex[:12]}", memory=MEMORY)
     broker.start()
     try:
-        with broker.connect() as connection:
-            files = connection.queue("files", max_bytes=BACKLOG, overflow="block")
-            yield Bench(broker, files, connection.queue("results"))
+        with broker.connect() as connection, connection.channel() as channel:
+            files = connection.queue(FILES, max_bytes=BACKLOG, overflow="block")
+            results = connection.queue(RESULTS)
+            channel.exchange_declare(EXCHANGE, "direct")
+            channel.queue_bind(FILES, EXCHANGE, KEY)
+            with closing(channel.consume(RESULTS, inactivity_timeout=LOOK)) as deliveries:
+                yield Bench(broker, files, results, deliveries)
     finally:
         broker.stop(purge=True)
 
@@ -119,22 +135,26 @@ def run(
 
 def _send(broker: shmbroker.Broker, root: Path, paths: Sequence[str], ended: threading.Event) -> None:
     """Publish one message per file, waiting for room, until all are sent."""
-    with broker.connect() as connection:
-        files = connection.queue("files", passive=True)
+    with broker.connect() as connection, connection.channel() as channel:
         for path in paths:
             body = (root / path).read_bytes()
-            if not _put(files, path, body, ended):
+            if not _publish(channel, path, body, ended):
                 return
 
 
-def _put(files: shmbroker.Queue, path: str, body: bytes, ended: threading.Event) -> bool:
-    """Publish a file as soon as there is room; return False if all is over before."""
+def _publish(channel: Channel, path: str, body: bytes, ended: threading.Event) -> bool:
+    """Publish a file as soon as there is room; return False if all is over before.
+
+    Raises:
+        UnroutableError: If no queue would get it: it must not be lost without a word.
+    """
     properties = shmbroker.BasicProperties(message_id=path)
     while not ended.is_set():
         try:
-            files.put(body, timeout=LOOK, properties=properties)
+            published = channel.publish_confirmed(EXCHANGE, KEY, body, properties, mandatory=True, timeout=LOOK)
         except queue.Full:
             continue
+        published.result()
         return True
     return False
 
@@ -147,26 +167,25 @@ def _gather(bench: Bench, outcome: Outcome, all_sent: Callable[[], bool]) -> boo
     """
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        # Asked before the wait: a result is in its queue before its file is acked.
+        # Files first: a result is in its queue before its file is acked, and leaves it after it was noted.
         over = all_sent() and bench.files.statistics().message_count == 0
-        try:
-            with bench.results.get(timeout=LOOK) as message:
-                _note(message, outcome)
-        except queue.Empty:
-            if over:
-                return False
-        else:
+        over = over and bench.results.statistics().message_count == 0
+        if over:
+            return False
+        method, properties, body = next(bench.deliveries)
+        if method is not None:
+            _note(properties.message_id or "", body, outcome)
+            method.ack()
             return True
     return False
 
 
-def _note(message: shmbroker.Message, outcome: Outcome) -> None:
+def _note(path: str, body: bytes, outcome: Outcome) -> None:
     """Keep a result, unless it is there already."""
-    path = message.properties.message_id or ""
     if path in outcome.results:
         outcome.duplicated += 1
     else:
-        outcome.results[path] = Counts.from_bytes(bytes(message))
+        outcome.results[path] = Counts.from_bytes(body)
 
 
 def _settle(bench: Bench, outcome: Outcome) -> None:
