@@ -145,7 +145,10 @@ class Receiving(Sending):
 
     @synchronous
     def basic_cancel(self, consumer_tag: str) -> None:
-        """Ends a consumer; its callback is not called again, and what it has not acknowledged can still be."""
+        """Ends a consumer; what it has not acknowledged can still be.
+
+        Its callback is not called again, except for a message that another thread is handing to it at that moment.
+        """
         tag = clean_name(consumer_tag, "consumer tag")
         if self._core is not None:
             with self._registry:

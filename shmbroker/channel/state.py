@@ -211,6 +211,9 @@ class ChannelState:
                 self.core.failed(self.taker.status)
                 return 1
             cancelled = self.core.next_cancelled()
+        except exceptions.OutOfMemory as error:  # the IO thread tries again, after a while
+            self.connection.callbacks.failed(error)
+            return 0
         except _OVER:
             self._over = True  # it is told to who calls something, not to the hook for errors of callbacks
             return 0
