@@ -204,23 +204,24 @@ class ChannelState:
             self._events.popleft()()
             return 1
         done = self.taker.deliver(self, self._subscriptions, self._events, NO_PROPERTIES, most)
-        if done or not self._open:
-            return done
+        return done if done or not self._open else int(self._look_on())
+
+    def _look_on(self) -> bool:
+        """No message came: is there something else to do?"""
         try:
             if self.taker.status != library.EMPTY:
                 self.core.failed(self.taker.status)
-                return 1
+                return True
             cancelled = self.core.next_cancelled()
         except exceptions.OutOfMemory as error:  # the IO thread tries again, after a while
             self.connection.callbacks.failed(error)
-            return 0
+            return False
         except _OVER:
             self._over = True  # it is told to who calls something, not to the hook for errors of callbacks
-            return 0
-        if cancelled is None:
-            return 0
-        self._was_cancelled(cancelled)
-        return 1
+            return False
+        if cancelled is not None:
+            self._was_cancelled(cancelled)
+        return cancelled is not None
 
     @property
     def done(self) -> int:
