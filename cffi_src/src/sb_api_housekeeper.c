@@ -113,7 +113,7 @@ uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns) {
     sb_topology_finish(c);
     left = sb_directory_sweep(c);
     sb_unlock(&c->lock);
-    sb_topology_unlock(c->b);
+    sb_topology_unlock(c->b, false); /* nobody could find what went */
   }
   return left;
 }

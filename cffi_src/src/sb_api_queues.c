@@ -25,7 +25,7 @@ sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const 
   *slot = sb_directory_find(c->b, name, length);
   status = *slot != 0 ? SB_EXISTS : sb_directory_create(c, name, length, settings, slot);
   sb_unlock(&c->lock);
-  sb_topology_unlock(c->b);
+  sb_topology_unlock(c->b, true);
   return status;
 }
 
@@ -35,7 +35,7 @@ sb_status sb_topology_begin(sb_connection *c, uint64_t deadline_ns, int32_t *hol
 }
 
 void sb_topology_end(sb_connection *c) {
-  if (!sb_forked(c->b)) sb_topology_unlock(c->b);
+  if (!sb_forked(c->b)) sb_topology_unlock(c->b, true);
 }
 
 uint64_t sb_journal(sb_connection *c) { return SB_LOAD(&c->b->header->journal, SB_ACQUIRE); }
@@ -114,7 +114,7 @@ sb_status sb_configure(sb_queue *q, const sb_settings *settings, bool trim, uint
     sb_directory_configure(q, settings, trim);
   }
   sb_unlock(&q->c->lock);
-  sb_topology_unlock(q->c->b);
+  sb_topology_unlock(q->c->b, true);
   return status;
 }
 
@@ -136,7 +136,7 @@ sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadlin
     sb_consumer_room_made(q->c, NULL, 0);
   }
   sb_unlock(&q->c->lock);
-  sb_topology_unlock(q->c->b);
+  sb_topology_unlock(q->c->b, true);
   return status;
 }
 

@@ -74,14 +74,14 @@ void sb_topology_finish(sb_connection *c) {
   SB_STORE(&h->topology_intent, 0, SB_RELEASE);
 }
 
-void sb_topology_unlock(sb_broker *b) {
+void sb_topology_unlock(sb_broker *b, bool changed) {
   SB_STORE(&b->header->topology_intent, 0, SB_RELEASE);
   if (--locked_depth > 0) {
     return;
   }
   locked_broker = NULL;
   SB_STORE(&b->header->topology_pid, 0u, SB_RELAXED);
-  (void)SB_ADD(&b->header->topology_epoch, 1, SB_ACQ_REL);
+  if (changed) (void)SB_ADD(&b->header->topology_epoch, 1, SB_ACQ_REL);
   sb_unlock_byte(b->topology_fd, SB_LOCK_TOPOLOGY);
   pthread_mutex_unlock(&sb_topology_mutex);
 }

@@ -22,7 +22,8 @@
 sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder);
 /* With the lock: finishes what its last holder was killed in the middle of. */
 void sb_topology_finish(sb_connection *c);
-void sb_topology_unlock(sb_broker *b);
+/* changed: what was derived from the topology is to be derived again. */
+void sb_topology_unlock(sb_broker *b, bool changed);
 enum { SB_CHANGE_DELETE = 1, SB_CHANGE_CONFIGURE = 2 };
 static inline uint64_t sb_topology_word(unsigned change, uint32_t slot) { return (uint64_t)slot | SB_PUT(change, 32); }
 /* New settings, by steps that can be repeated. */
