@@ -173,12 +173,12 @@ class Director:
     def _look(self, connection: shmbroker.Connection) -> None:
         """Statistics, the doctor, and the memory when the queues are gone."""
         facts = self._facts
-        for name in (PLAIN, LIMITED, SECOND):
-            found = dataclasses.asdict(connection.queue(name).statistics())
-            facts.queues[name] = {key: value for key, value in found.items() if isinstance(value, int)}
         with contextlib.suppress(StallError):
             self._await(lambda: not connection.doctor(), lambda: "the doctor to find nothing")
         facts.doctor = connection.doctor()
+        for name in (PLAIN, LIMITED, SECOND):  # after that: what a death left in the counts of lists was set right
+            found = dataclasses.asdict(connection.queue(name).statistics())
+            facts.queues[name] = {key: value for key, value in found.items() if isinstance(value, int)}
         broker = self._broker.statistics()
         facts.rescues, facts.stopped_rescues, facts.reaped = broker.rescues, broker.stopped_rescues, broker.reaped
         if not facts.doctor:
