@@ -424,8 +424,8 @@ class Queue:
         """Deletes the queue. Returns how many ready and scheduled messages went with it.
 
         Raises:
-            PreconditionFailed: it has consumers (``if_unused``), or ready or scheduled messages (``if_empty``). Those that
-                are being delivered do not count, and go with it.
+            PreconditionFailed: it has consumers (``if_unused``), or ready or scheduled messages (``if_empty``).
+                Those that are being delivered do not count, and go with it.
             Timeout: the topology lock was not free in ``operation_timeout``.
         """
         removed = self._core.delete(if_unused=if_unused, if_empty=if_empty, until=self._connection.operation_deadline())
