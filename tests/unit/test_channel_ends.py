@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a connection, while a channel of it is being worked for."""
+"""The end of a channel or its connection, while somebody works for it, waits in it, or holds messages of it."""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
+import pytest
 from scenario_support.processes import run_python
-from scenario_support.waiting import WATCHDOG_SECONDS
+from scenario_support.waiting import WATCHDOG_SECONDS, eventually
 
 import shmbroker
+from shmbroker import exceptions
+from shmbroker._core import journal, library
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CLOSE_AT_ONCE = """
 import shmbroker
@@ -52,3 +59,70 @@ def test_a_channel_rests_when_its_broker_is_purged(broker_name: str) -> None:
         go_on.set()
         pool.submit(lambda: None).result(WATCHDOG_SECONDS)  # after the runnable of the channel
         assert errors == []
+
+
+def raised(call: Callable[[], object], do: Callable[[], object], waits: Callable[[], bool]) -> BaseException | None:
+    """What a call raises in another thread, when something is done while it waits."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - it is what we look at
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    eventually(waits, "the call to wait")
+    do()
+    thread.join(WATCHDOG_SECONDS)
+    assert not thread.is_alive()
+    return errors[0] if errors else None
+
+
+def test_a_closed_channel_says_so_to_a_get_that_waits(connection: shmbroker.Connection) -> None:
+    """Closing the channel ends a waiting get with ChannelClosed, not with the connection's error."""
+    channel, queue = connection.channel(), connection.queue("q")
+    error = raised(
+        lambda: channel.basic_get("q", timeout=None), channel.close, lambda: queue.statistics().interested == 1
+    )
+    assert isinstance(error, exceptions.ChannelClosed)
+    assert connection.is_open
+
+
+def test_a_closed_channel_says_so_to_its_deliveries(connection: shmbroker.Connection) -> None:
+    """A message that is settled by itself after its channel was closed raises ChannelClosed, and is in its queue."""
+    queue = connection.queue("q")
+    with connection.channel() as channel:
+        channel.basic_publish("", "q", b"A")
+        message = channel.basic_get("q")
+    assert message is not None
+    with pytest.raises(exceptions.ChannelClosed):
+        message.ack()
+    assert queue.statistics().ready == 1
+
+
+def test_a_purge_ends_start_consuming_with_its_error(broker_name: str) -> None:
+    """Who waits in start_consuming when the broker is purged is told so: 320."""
+    with shmbroker.connect(broker_name) as connection:
+        channel = connection.channel()
+        channel.queue_declare("q")
+        channel.basic_consume("q", lambda *_: None)
+        queue = connection.queue("q")
+        error = raised(
+            channel.start_consuming,
+            lambda: shmbroker.Broker(broker_name).stop(purge=True),
+            lambda: queue.statistics().interested == 1,
+        )
+        assert isinstance(error, exceptions.ConnectionClosedByBroker)
+        assert error.code == 320
+
+
+def test_a_sweep_is_no_change_of_the_topology(connection: shmbroker.Connection) -> None:
+    """Freeing what was deleted leaves the version as it is, so nobody forgets routes; a declaration moves it on."""
+    core = connection.core
+    before = journal.version(core)
+    library.slow.sb_housekeeper_sweep(core.handle, library.FOR_EVER)
+    assert journal.version(core) == before
+    connection.queue("q")
+    assert journal.version(core) > before
