@@ -75,6 +75,19 @@ def outlet(send: Callable[[bytes], object]) -> Outlet:
     return Outlet(send, send_many)
 
 
+def window_inlet(take: Callable[[int], Sequence[Body]]) -> Inlet:
+    """Return an inlet that always receives as many messages as are wanted, and nothing in place.
+
+    Args:
+        take: Waits for so many bodies and returns them.
+    """
+
+    def touch_many(limit: int) -> list[int]:
+        return [touch(body) for body in take(limit)]
+
+    return Inlet(lambda: take(1)[0], take, touch_many)
+
+
 def inlet(receive: Callable[[], Any], receive_in_place: Callable[[], Any] | None = None) -> Inlet:
     """Return an inlet that receives one message at a time.
 

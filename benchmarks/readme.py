@@ -31,8 +31,14 @@ def _best_peer(measurement: dict[str, Any], contender: dict[str, Any]) -> tuple[
 
 
 def _targets(contender: dict[str, Any]) -> str:
-    words = {True: "met", False: "missed", None: "not measured"}
-    return "<br>".join(f"{one['text']}: {words[one['met']]}" for one in contender["targets"]) or "-"
+    return "<br>".join(map(_target, contender["targets"])) or "-"
+
+
+def _target(one: dict[str, Any]) -> str:
+    """A target, and whether it was met; or a figure that nothing is asked of."""
+    if one["met"] is None:
+        return "not measured" if one["value"] is None else f"{one['value']:.2f} {one['text']}"
+    return f"{one['text']}: {'met' if one['met'] else 'missed'}"
 
 
 def _row(measurement: dict[str, Any], contender: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["build", "images"]
 
+autodoc_mock_imports = ["pyarrow"]  # nothing of it is run here
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autoclass_content = "class"

@@ -8,24 +8,24 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shmbroker import changes, exceptions
+from shmbroker import exceptions, internal
 from shmbroker import settings as queue_settings
 from shmbroker._core import journal
 from shmbroker._core import queue as core_queue
-from shmbroker.binding import ToExchange, ToQueue
-from shmbroker.exchange import check_not_default, missing
-from shmbroker.exchanges import exchanges_of
 from shmbroker.statistics import BindingInfo, ExchangeInfo
+from shmbroker.topology import changes
+from shmbroker.topology.binding import ToExchange, ToQueue
+from shmbroker.topology.exchange import check_not_default, missing
+from shmbroker.topology.shared import exchanges_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
-    from shmbroker.exchanges import Exchanges
     from shmbroker.settings import QueueSettings
+    from shmbroker.topology.shared import Exchanges
 
-_RESERVED = "amq."
 _MAX_NAME = 255
 _MILLISECONDS = 1000
 
@@ -46,7 +46,7 @@ class DeclareOk(NamedTuple):
 
 def generated_name(kind: str) -> str:
     """A name that nobody has: ``amq.<kind>-`` and 22 characters."""
-    return f"{_RESERVED}{kind}-{base64.urlsafe_b64encode(os.urandom(16)).rstrip(b'=').decode()}"
+    return f"{internal.RESERVED}{kind}-{base64.urlsafe_b64encode(os.urandom(16)).rstrip(b'=').decode()}"
 
 
 def clean_name(name: object, what: str) -> str:
@@ -142,15 +142,10 @@ class Administration:
         if not name:
             return self._declare_new(given | flags)
         if self._open(name) is None:
-            self._check_new(name)
+            internal.check_not_reserved(name)
             self._make(name, given | flags)
         self._compare(name, given, flags)
         return name
-
-    def _check_new(self, name: str) -> None:
-        if name.startswith(_RESERVED):
-            text = f"ACCESS_REFUSED - queue name '{name}' contains reserved prefix 'amq.*'"
-            raise exceptions.AccessRefused(403, text)
 
     def _declare_new(self, given: dict[str, Any]) -> str:
         while not self._make(name := generated_name("gen"), given):

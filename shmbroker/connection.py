@@ -8,7 +8,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from shmbroker import exceptions
+from shmbroker import exceptions, internal
 from shmbroker import settings as queue_settings
 from shmbroker._core import library, segments
 from shmbroker._core import queue as core_queue
@@ -168,6 +168,7 @@ class Connection:
         Raises:
             NotFound: ``passive``, and there is no such queue.
             PreconditionFailed: it exists with other settings.
+            AccessRefused: it would be a new one whose name begins with ``amq.``: those are the broker's own.
             ValueError: a setting's value is not allowed.
         """
         wanted = queue_settings.validate(given)
@@ -180,6 +181,7 @@ class Connection:
                 if slot == 0:
                     if passive:
                         library.raise_for(library.NOT_FOUND, f"queue {name!r}")
+                    internal.check_not_reserved(name)
                     settings = queue_settings.QueueSettings(**wanted)
                     core_queue.declare(self._core, name, settings, self.operation_deadline())
                     continue
@@ -237,14 +239,23 @@ class Connection:
                 del self._queues[queue.name]
         queue.core.leave()
 
-    def queue_names(self) -> list[str]:
-        """The names of all queues of the broker, sorted."""
-        return [statistics.name for statistics in self.queue_statistics()]
+    def queue_names(self, *, all: bool = False) -> list[str]:  # noqa: A002 - as the option of the command line
+        """The names of the queues of the broker, sorted.
 
-    def queue_statistics(self) -> list[QueueStatistics]:
-        """Snapshots of all queues of the broker, by name."""
+        Args:
+            all: also those that the broker keeps for itself, such as leases of groups.
+        """
+        return [statistics.name for statistics in self.queue_statistics(all=all)]
+
+    def queue_statistics(self, *, all: bool = False) -> list[QueueStatistics]:  # noqa: A002
+        """Snapshots of the queues of the broker, by name.
+
+        Args:
+            all: also of those that the broker keeps for itself, such as leases of groups.
+        """
         found = [self._core.queue_statistics(slot) for slot in self._core.queue_slots()]
-        return sorted((statistics for statistics in found if statistics is not None), key=lambda one: one.name)
+        shown = (one for one in found if one is not None and (all or not internal.is_internal(one.name)))
+        return sorted(shown, key=lambda one: one.name)
 
     # ---- consumers ----
 

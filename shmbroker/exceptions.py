@@ -65,6 +65,18 @@ class PreconditionFailed(ChannelClosedByBroker):
     default_code = 406
 
 
+class GroupInUse(ResourceLocked):
+    """Another user has taken the consumer group, or nobody attached it here."""
+
+
+class LeaseNotFound(NotFound):
+    """A lease of a consumer group is not there, or not whole: its messages are gone."""
+
+
+class GroupRewound(PreconditionFailed):
+    """What is asked of a consumer group lies before what it has acknowledged: somebody else went on with it."""
+
+
 class NotAllowed(ConnectionClosedByBroker):
     """The operation breaks a rule of the connection."""
 
@@ -127,6 +139,12 @@ class UnroutableError(BrokerError):
     default_code = 312
 
 
+class NotStaged(BrokerError):
+    """What is to be published is not there: an attempt was dropped, or has expired."""
+
+    default_code = 404
+
+
 class OutOfMemory(queue.Full):
     """The broker's memory, or /dev/shm, has no room for the message.
 
@@ -141,5 +159,31 @@ class Timeout(TimeoutError):
 
 class MessageSettled(BrokerError):
     """The message was acknowledged, rejected or returned already."""
+
+    default_code = 406
+
+
+class ExchangeError(BrokerError):
+    """Batches could not be handed over to a server, or its answer not back: `shmbroker.spark.exchange`."""
+
+
+class NoServer(ExchangeError):
+    """Nobody serves the queue of requests, or who did is dead and nobody took over."""
+
+    default_code = 313
+
+
+class FunctionFailed(ExchangeError):
+    """The server's function raised; the text is the server's."""
+
+
+class RequestRefused(ExchangeError):
+    """The server does not try a request again that several servers died of."""
+
+    default_code = 403
+
+
+class SchemaMismatch(ExchangeError):
+    """The answer has other columns than was said."""
 
     default_code = 406

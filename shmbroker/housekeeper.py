@@ -14,13 +14,16 @@ import signal
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._core import library, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
-from shmbroker.exchanges import exchanges_of
+from shmbroker.topology.shared import exchanges_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TICK_SECONDS = 0.25
 REST_SECONDS = 1.0  # between ticks while nothing happens in any queue
@@ -100,6 +103,8 @@ class Housekeeper:
                         break
                 if self._wait() == library.STOPPING:
                     break
+        except exceptions.ConnectionClosedByBroker:
+            pass  # purged in the middle of a turn
         finally:
             ended.set()
             os.eventfd_write(self._wake_reaper, 1)
@@ -239,10 +244,17 @@ class Housekeeper:
                 poll.register(descriptor, select.POLLIN)
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], on_ready: Callable[[], None] = lambda: None) -> int:
     """``python -m shmbroker.housekeeper NAME [--automatic]``: until told to end, or nobody is left for ten seconds.
 
     ``--automatic``: a client started it for itself, and nobody else asked for it.
+
+    Args:
+        arguments: without the program's name.
+        on_ready: called once, when it serves.
+
+    Returns:
+        0, or 1 if it is not needed: the broker is gone, or somebody else serves it.
     """
     ended = EndFlag()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -254,6 +266,7 @@ def main(arguments: list[str]) -> int:
     if not keeper.begin():
         keeper.close()
         return 1  # somebody else was faster
+    on_ready()
     keeper.run(ended, linger=LINGER_SECONDS)
     return 0
 

@@ -12,12 +12,15 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import tables
+from shmbroker.exceptions import PreconditionFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MAX_ENCODED = 60_000
 _MAX_SHORT = 255
+_MAX_EXPIRATION = 315_360_000_000  # milliseconds: ten years
+_MAX_DIGITS = len(str(_MAX_EXPIRATION))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,6 +66,21 @@ def encode(properties: BasicProperties) -> bytes:
         msg = f"properties take {len(encoded)} bytes encoded: at most {_MAX_ENCODED} are allowed"
         raise ValueError(msg)
     return encoded
+
+
+def seconds_of(expiration: object) -> float:
+    """How long a message lives that has such an expiration, in seconds; never 0, which would be for ever.
+
+    Raises:
+        PreconditionFailed: it is no number of milliseconds, or more than ten years. Texts: RabbitMQ.
+    """
+    if not isinstance(expiration, str) or not expiration.isascii() or not expiration.isdigit():
+        raise PreconditionFailed(406, f"PRECONDITION_FAILED - invalid expiration '{expiration}': no_integer")
+    if len(expiration) > _MAX_DIGITS or int(expiration) > _MAX_EXPIRATION:
+        shown = expiration if len(expiration) <= _MAX_DIGITS else f"{expiration[:_MAX_DIGITS]}..."
+        text = f"PRECONDITION_FAILED - invalid expiration '{shown}': {{value_too_big,{shown}}}"
+        raise PreconditionFailed(406, text)
+    return max(int(expiration) / 1000, 1e-9)
 
 
 def _short(name: str, value: object) -> bytes:

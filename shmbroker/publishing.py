@@ -20,8 +20,8 @@ from shmbroker import properties as basic
 from shmbroker._core import journal, library
 from shmbroker._core.commit import Publication, commit_waiting
 from shmbroker._core.queue import PutOptions
-from shmbroker.exchange import check_publish
-from shmbroker.exchanges import exchanges_of
+from shmbroker.topology.exchange import check_publish
+from shmbroker.topology.shared import exchanges_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _MAX_ROUTES = 100_000
 _MAX_PRIORITY = 255
-_MAX_EXPIRATION = 315_360_000_000
 _MODES = (1, 2)
 _MOST_QUEUES = 128  # of a route that the compiled part knows
 
@@ -68,7 +67,7 @@ class Content:
         if given.delivery_mode is not None and given.delivery_mode not in _MODES:
             text = f"invalid delivery_mode {given.delivery_mode}: 1 or 2 is allowed"
             raise _refused(text)
-        ttl = 0.0 if given.expiration is None else _expiration(given.expiration)
+        ttl = 0.0 if given.expiration is None else basic.seconds_of(given.expiration)
         priority = given.priority or 0
         if not 0 <= priority <= _MAX_PRIORITY:
             text = f"invalid priority {priority}: 0 to {_MAX_PRIORITY} is allowed"
@@ -92,16 +91,6 @@ class Content:
 
 def _refused(text: str) -> exceptions.PreconditionFailed:
     return exceptions.PreconditionFailed(406, f"PRECONDITION_FAILED - {text}")
-
-
-def _expiration(value: object) -> float:
-    if not isinstance(value, str) or not value.isascii() or not value.isdigit():
-        text = f"invalid expiration '{value}': no_integer"
-        raise _refused(text)
-    if int(value) > _MAX_EXPIRATION:
-        text = f"invalid expiration '{value}': {{value_too_big,{value}}}"
-        raise _refused(text)
-    return max(int(value) / 1000, 1e-9)
 
 
 def _keys(headers: dict[str, Any], name: str) -> tuple[str, ...]:

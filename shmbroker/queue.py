@@ -11,25 +11,22 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from shmbroker import exceptions, settings
-from shmbroker import properties as basic
 from shmbroker._core import library
-from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions
+from shmbroker._core.queue import NO_OPTIONS, PAUSED
 from shmbroker.message import OPEN, Message, MessageBatch, browsed
+from shmbroker.putting import body_of, check_size, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
 
     from shmbroker._core.connection import CoreConnection
-    from shmbroker._core.queue import CoreQueue
+    from shmbroker._core.queue import CoreQueue, PutOptions
     from shmbroker.connection import Connection
     from shmbroker.consumer import Consumer
     from shmbroker.properties import BasicProperties
     from shmbroker.statistics import QueueStatistics
 
-_MAX_PRIORITY = 255
-_MAX_SECONDS = 10**8
-_MAX_KEY = 255
 _MAX_BATCH = 65536
 _COUNT = 2**32 - 1
 
@@ -52,90 +49,6 @@ def check_name(name: object) -> str:
         msg = f"queue name {name!r}: 1 to 255 bytes of UTF-8 without NUL are allowed"
         raise ValueError(msg)
     return name
-
-
-def _seconds(name: str, value: object, *, zero: bool) -> float:
-    if value is None:
-        return 0
-    fits = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if fits and (0 if zero else 1e-9) <= value <= _MAX_SECONDS:  # type: ignore[operator]
-        return float(value)  # type: ignore[arg-type]
-    msg = f"{name}={value!r}: {'0 to' if zero else 'more than 0 and at most'} {_MAX_SECONDS} seconds are allowed"
-    raise ValueError(msg)
-
-
-def body_of(body: object) -> tuple[Any, int]:
-    """A body as the core takes it, and its length in bytes.
-
-    Raises:
-        TypeError: it is not bytes-like.
-    """
-    if isinstance(body, bytes):
-        return body, len(body)
-    try:
-        view = memoryview(body)  # type: ignore[arg-type]
-    except TypeError:
-        msg = f"a body is bytes-like, not {type(body).__name__}{': encode it' if isinstance(body, str) else ''}"
-        raise TypeError(msg) from None
-    if not view.contiguous:
-        view = memoryview(view.tobytes())
-    return view, view.nbytes
-
-
-def _options(
-    priority: int | None,
-    ttl: float | None,
-    delay: float | None,
-    *,
-    key: str | None,
-    headers: dict[str, Any] | None,
-    properties: BasicProperties | None,
-) -> PutOptions:
-    if all(given is None for given in (priority, ttl, delay, key, headers, properties)):
-        return NO_OPTIONS
-    if priority is not None and not (
-        isinstance(priority, int) and not isinstance(priority, bool) and 0 <= priority <= _MAX_PRIORITY
-    ):
-        msg = f"priority={priority!r}: an integer from 0 to {_MAX_PRIORITY} is allowed"
-        raise ValueError(msg)
-    encoded_key = b"" if key is None else _key(key)
-    if properties is not None and not isinstance(properties, basic.BasicProperties):
-        msg = f"properties={properties!r}: BasicProperties are needed"
-        raise TypeError(msg)
-    ttl_seconds, delay_seconds = _seconds("ttl", ttl, zero=False), _seconds("delay", delay, zero=True)
-    if headers is not None or properties is not None:
-        given = properties or basic.BasicProperties()
-        if headers is not None:
-            given = dataclasses.replace(given, headers=headers)
-        if priority is None:
-            priority = given.priority
-        else:
-            given = dataclasses.replace(given, priority=priority)
-        if ttl is None and given.expiration is not None:
-            ttl_seconds = _expiration(given.expiration)
-        return PutOptions(ttl_seconds, delay_seconds, priority or 0, encoded_key, basic.encode(given))
-    return PutOptions(ttl_seconds, delay_seconds, priority or 0, encoded_key, b"")
-
-
-def _key(key: object) -> bytes:
-    if not isinstance(key, str):
-        msg = f"key={key!r}: a string is needed"
-        raise TypeError(msg)
-    try:
-        encoded = key.encode()
-    except UnicodeEncodeError:
-        msg = f"key={key!r}: text that can be written in UTF-8 is allowed"
-        raise ValueError(msg) from None
-    if len(encoded) > _MAX_KEY:
-        msg = f"key of {len(encoded)} bytes: at most {_MAX_KEY} are allowed"
-        raise ValueError(msg)
-    return encoded
-
-
-def _expiration(value: object) -> float:
-    if not isinstance(value, str) or not value.isascii() or not value.isdigit():
-        raise exceptions.PreconditionFailed(406, f"PRECONDITION_FAILED - invalid expiration '{value}': no_integer")
-    return max(int(value) / 1000, 1e-9)
 
 
 class Queue:
@@ -205,7 +118,7 @@ class Queue:
                 return
             options = NO_OPTIONS
         else:
-            options = _options(priority, ttl, delay, key=key, headers=headers, properties=properties)
+            options = options_of(priority, ttl, delay, key=key, headers=headers, properties=properties)
             status = -1
         data, size = body_of(body)
         until = library.deadline(timeout)
@@ -242,7 +155,7 @@ class Queue:
             queue.Full: none found room in time.
         """
         given = tuple(bodies)
-        options = _options(priority, ttl, delay, key=key, headers=headers, properties=properties)
+        options = options_of(priority, ttl, delay, key=key, headers=headers, properties=properties)
         until = library.deadline(timeout)
         done = self._put_many(given, 0, options.address, False)  # noqa: FBT003 - without dropping the GIL
         return len(given) if done == len(given) else self._put_many_slowly(given, done, options, until)
@@ -298,11 +211,9 @@ class Queue:
             queue.Full: no room in time (overflow="block").
             OutOfMemory: no memory in time, or it can never fit; at the end of the block: none for the copy.
         """
-        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= library.MAX_BODY:
-            msg = f"size={size!r}: 0 to {library.MAX_BODY} bytes are allowed"
-            raise ValueError(msg)
+        check_size(size)
         until = library.deadline(timeout)
-        options = _options(priority, ttl, delay, key=key, headers=headers, properties=properties)
+        options = options_of(priority, ttl, delay, key=key, headers=headers, properties=properties)
         reservation = self._core.reserve(size, options, until)
         try:
             assert reservation.memory is not None  # noqa: S101
@@ -475,12 +386,13 @@ class Queue:
         """The settings now."""
         return self._connection.settings_of(self._core)[0]
 
-    def move(self, to: Queue | str, *, limit: int | None = None) -> int:
+    def move(self, to: Queue | str, *, limit: int | None = None, max_bytes: int | None = None) -> int:
         """Moves ready messages to another queue of this broker, the oldest first. Returns how many.
 
         Args:
             to: the queue, or its name.
             limit: at most so many; ``None`` = all that are ready now.
+            max_bytes: the message with which the bodies reach so many bytes is the last one; ``None`` = no such limit.
         """
         target = self._connection.queue(to, passive=True) if isinstance(to, str) else to
         if not isinstance(target, Queue):
@@ -489,12 +401,14 @@ class Queue:
         if target.name == self.name:
             msg = f"queue {self.name!r} cannot be moved to itself"
             raise ValueError(msg)
-        if limit is not None and (not isinstance(limit, int) or limit < 0):
-            msg = f"limit={limit!r}: an integer >= 0, or None for all, is allowed"
-            raise ValueError(msg)
+        for option, given in (("limit", limit), ("max_bytes", max_bytes)):
+            if given is not None and (not isinstance(given, int) or given < 0):
+                msg = f"{option}={given!r}: an integer >= 0, or None for all, is allowed"
+                raise ValueError(msg)
         if target.core_connection is not self.core_connection:
             target = self._connection.queue(target.name, passive=True)
-        return self._core.move(target._core, library.FOR_EVER if limit is None else limit)  # noqa: SLF001
+        most, size = (library.FOR_EVER if given is None else given for given in (limit, max_bytes))
+        return self._core.move(target._core, most, size)  # noqa: SLF001
 
     def statistics(self) -> QueueStatistics:
         """A snapshot.

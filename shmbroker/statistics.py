@@ -80,6 +80,25 @@ class ConnectionInfo:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A consumer group: its queue, the last lease it acknowledged, and how many leases it has after that one.
+
+    ``messages`` and ``bytes`` are what it keeps from its queue, in leases or on the way into one. ``used_at`` is when
+    something was last leased or acknowledged, or the group attached, in POSIX seconds; ``pid`` the process that
+    attached it, 0 when that one has ended: with messages, it is an orphan then.
+    """
+
+    name: str
+    queue: str
+    acked: int
+    leases: int
+    messages: int
+    bytes: int
+    used_at: float
+    pid: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ConsumerInfo:
     """A consumer of a queue. ``waiting`` marks a call of get() that waits: it is not counted as a consumer.
 

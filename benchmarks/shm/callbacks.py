@@ -15,13 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.links import Inlet
+from benchmarks.links import window_inlet
 from benchmarks.shm.broker import OPERATION_SECONDS, connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import shmbroker
+    from benchmarks.links import Inlet
 
 PREFETCH = 64  # the default of a channel
 FOR_EVER = 1 << 62
@@ -82,7 +83,7 @@ def called_back(broker: str, queue: str, *, auto_ack: bool = False) -> Iterator[
                 channel.basic_consume(queue, callback, auto_ack=auto_ack)
             return collector.take(number)
 
-        yield Inlet(lambda: take(1)[0], take, _untouchable)
+        yield window_inlet(take)
         channel.stop_consuming()
 
 
@@ -104,7 +105,7 @@ def awaited(broker: str, queue: str) -> Iterator[Inlet]:
             return run(_take(consumers, opened, number))
 
         try:
-            yield Inlet(lambda: take(1)[0], take, _untouchable)
+            yield window_inlet(take)
         finally:
             run(stack.aclose())
 
@@ -119,8 +120,3 @@ async def _take(consumers: list[Any], queue: Any, number: int) -> list[bytes]:  
         if len(window) == number:
             break
     return window
-
-
-def _untouchable(_: int) -> list[int]:
-    message = "bodies that callbacks get are not read in place"
-    raise NotImplementedError(message)

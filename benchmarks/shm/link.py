@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from queue import Empty
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from benchmarks.links import Inlet, Outlet, outlet
+from benchmarks.links import Inlet, Outlet, inlet, outlet
 from benchmarks.payload import touch
 from benchmarks.shm.broker import opened
 from benchmarks.shm.callbacks import awaited, called_back
@@ -72,12 +72,12 @@ class QueueLink:
     def receiving(self) -> Iterator[Inlet]:
         """Take in this link's way."""
         if self.way == "asyncio":
-            with awaited(self.broker, self.queue) as inlet:
-                yield inlet
+            with awaited(self.broker, self.queue) as one:
+                yield one
             return
         if self.way in {"channel", "channel-auto-ack"}:
-            with called_back(self.broker, self.queue, auto_ack=self.way == "channel-auto-ack") as inlet:
-                yield inlet
+            with called_back(self.broker, self.queue, auto_ack=self.way == "channel-auto-ack") as one:
+                yield one
             return
         with opened(self.broker, self.queue, **self._settings) as (_, queue):
             if self.way == "consume":
@@ -213,13 +213,7 @@ def _spinning(queue: shmbroker.Queue) -> Inlet:
             message.ack()
             return body
 
-    def receive_many(limit: int) -> list[bytes]:
-        return [receive() for _ in range(limit)]
-
-    def touch_many(limit: int) -> list[int]:
-        return [touch(receive()) for _ in range(limit)]
-
-    return Inlet(receive, receive_many, touch_many)
+    return inlet(receive)
 
 
 def _sharing(queue: shmbroker.Queue) -> Inlet:

@@ -77,7 +77,8 @@ enum {
   SB_QUEUE_AUTO_DELETE = 8,
   SB_QUEUE_SINGLE_ACTIVE = 16,
   SB_QUEUE_TTL = 32,
-  SB_QUEUE_EXPIRES = 64
+  SB_QUEUE_EXPIRES = 64,
+  SB_QUEUE_KEEPS = 128 /* its messages do not expire as long as they are in it */
 };
 
 typedef struct {
@@ -247,7 +248,8 @@ sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *facts);
 uint32_t sb_next_queue(sb_connection *c, uint32_t *index);
 int64_t sb_length(sb_queue *q);
 int64_t sb_purge(sb_queue *q);
-int64_t sb_move(sb_queue *q, sb_queue *target, uint64_t limit, sb_status *status);
+/* At most `limit` messages, and none after the one with which *bytes are reached; *bytes is lowered by what was moved. */
+int64_t sb_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status);
 int64_t sb_consumers_of(sb_connection *c, uint32_t slot, sb_consumer_facts *facts, uint32_t room);
 
 /* ---- messages ---- */

@@ -15,6 +15,7 @@
 #include "sb_housekeeping.h"
 #include "sb_io.h"
 #include "sb_liveness.h"
+#include "sb_release.h"
 #include "sb_slab.h"
 #include "sb_view.h"
 #include "sb_wait.h"

@@ -213,7 +213,7 @@ static int64_t hand_over(sb_queue *q, const sb_taken *t, uint64_t delivery_tag, 
     length += (int64_t)sizeof tag;
   }
   record->settled = auto_ack;
-  if (auto_ack) (void)sb_queue_settle(q, t->token, SB_COUNT_ACKED);
+  if (auto_ack) (void)sb_settle_message(q, t->token, SB_COUNT_ACKED);
   return length;
 }
 
@@ -227,7 +227,7 @@ static int64_t give(sb_channel *ch, char *buffer) {
   uint64_t tag;
   sb_leaf_ref leaf;
   sb_taken t;
-  if (!sb_queue_held(c, h->token, &t, &leaf) || !sb_api_plausible(c->b, &t)) {
+  if (!sb_settle_find(c, h->token, &t, &leaf) || !sb_api_plausible(c->b, &t)) {
     sb_channel_drop(ch, h);
     return -(int64_t)SB_CORRUPT;
   }
@@ -280,7 +280,7 @@ int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack)
   sb_lifetime_used(q->shm);
   status = sb_holding_take(q->c, &token);
   if (status == SB_OK) {
-    status = sb_queue_acquire(q, token, &t);
+    status = sb_take_for_consumer(q, token, &t);
     if (status != SB_OK) sb_holding_give(q->c, token);
   }
   int64_t length = status == SB_OK ? got(ch, q, &t, buffer, auto_ack) : -(int64_t)status;

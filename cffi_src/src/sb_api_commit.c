@@ -68,7 +68,7 @@ static bool is_held(sb_connection *c, const sb_settlement *s) {
   sb_taken t;
   sb_leaf_ref leaf;
   uint64_t token = s->token & SB_TAG_TOKEN;
-  if (!sb_queue_held(c, token, &t, &leaf)) {
+  if (!sb_settle_find(c, token, &t, &leaf)) {
     return false;
   }
   uint64_t what = SB_LOAD(&sb_holding_at(c->b, token)->what, SB_RELAXED);
@@ -227,17 +227,19 @@ static sb_status make_body(request *r, uint32_t i) {
   return sb_closed(c) ? SB_CLOSED : SB_OK;
 }
 
-static bool goes_somewhere(const sb_commit_plan *p, const sb_commit_body *body) {
-  for (uint32_t i = 0; i < p->cell_count; i++) {
-    if (p->cells[i].body == body && p->cells[i].admitted) return true;
+static bool goes_somewhere(const sb_commit_cell *cells, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (cells[i].admitted) return true;
   }
   return false;
 }
 
 static sb_status make_bodies(request *r) {
   sb_status status = SB_OK;
+  const sb_commit_cell *cells = r->plan.cells; /* those of one body follow each other */
   for (uint32_t i = 0; status == SB_OK && i < r->count; i++) {
-    if (goes_somewhere(&r->plan, &r->plan.bodies[i])) status = make_body(r, i);
+    if (goes_somewhere(cells, r->publications[i].target_count)) status = make_body(r, i);
+    cells += r->publications[i].target_count;
   }
   return status;
 }

@@ -153,7 +153,7 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
     sb_leaf_ref leaf;
     sb_taken t;
     k->row_first++;
-    if (!sb_queue_held(k->c, d->token, &t, &leaf) || !sb_api_plausible(k->c->b, &t)) {
+    if (!sb_settle_find(k->c, d->token, &t, &leaf) || !sb_api_plausible(k->c->b, &t)) {
       length = -(int64_t)SB_CORRUPT;
     } else {
       uint64_t tag = d->token | SB_PUT(place, SB_TAG_PLACE);
@@ -167,7 +167,7 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
       k->delivered++;
       SB_STORE(&n->delivered, SB_LOAD(&n->delivered, SB_RELAXED) + 1, SB_RELAXED);
       if (auto_ack) {
-        (void)sb_queue_settle(q, d->token, SB_COUNT_ACKED);
+        (void)sb_settle_message(q, d->token, SB_COUNT_ACKED);
         sb_consumer_free_place(k, place);
       }
     }

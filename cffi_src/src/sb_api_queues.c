@@ -223,19 +223,21 @@ int64_t sb_purge(sb_queue *q) {
   return (int64_t)removed;
 }
 
-int64_t sb_move(sb_queue *q, sb_queue *target, uint64_t limit, sb_status *status) {
-  uint64_t moved = 0, end = sb_ring_exact_tail(q->c->b, &q->ring);
+int64_t sb_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status) {
+  uint64_t moved = 0, size = 0, end = sb_ring_exact_tail(q->c->b, &q->ring);
   *status = SB_OK;
-  while (moved < limit && *status == SB_OK) {
+  while (moved < limit && *bytes > 0 && *status == SB_OK) {
     *status = sb_api_enter(q->c);
     if (*status != SB_OK) {
       break;
     }
-    *status = !sb_queue_is_open(q) || !sb_queue_is_open(target) ? SB_DELETED : sb_upkeep_move_one(q, target, end);
+    *status =
+        !sb_queue_is_open(q) || !sb_queue_is_open(target) ? SB_DELETED : sb_upkeep_move_one(q, target, end, &size);
     if (*status != SB_OK && sb_queue_is_open(q)) sb_consumer_work_arrived(q);
     if (*status != SB_OK && sb_queue_is_open(target)) sb_consumer_room_in(q->c, target->shm, target->slot);
     if (*status == SB_OK) {
       moved++;
+      *bytes -= size < *bytes ? size : *bytes;
       (void)sb_limits_enforce(target);
       sb_consumer_work_arrived(target);
       if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) sb_consumer_work_arrived(q); /* I41 */

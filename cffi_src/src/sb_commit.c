@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_commit.h"
 
+#include "sb_closing.h"
 #include "sb_reference.h"
+#include "sb_settle.h"
 #include "sb_wait.h"
 
 #define NOWHERE UINT64_MAX /* no position was tried yet */
@@ -41,7 +43,7 @@ static sb_status append(sb_connection *c, sb_commit_cell *cell) {
     status =
         sb_ring_append(c, &q->ring, &q->tail_leaf, word,
                        SB_APPEND_OWNED | (cell->tracked ? 0u : (unsigned)SB_APPEND_LAZILY), announce, &cell->position);
-  } while (status == SB_CLOSED_CELL && sb_queue_resolve_closing(c->b, c, q->shm, &q->ring, cell->position) &&
+  } while (status == SB_CLOSED_CELL && sb_closing_resolve(c->b, c, q->shm, &q->ring, cell->position) &&
            sb_queue_is_open(q));
   return status;
 }
@@ -112,7 +114,7 @@ sb_status sb_commit_mark(sb_commit_plan *p) {
     sb_taken t;
     sb_leaf_ref leaf;
     uint64_t what =
-        sb_queue_held(p->c, e->token, &t, &leaf) ? SB_LOAD(&sb_holding_at(b, e->token)->what, SB_RELAXED) : 0;
+        sb_settle_find(p->c, e->token, &t, &leaf) ? SB_LOAD(&sb_holding_at(b, e->token)->what, SB_RELAXED) : 0;
     if (sb_holding_kind(what) != SB_HOLD_CELL ||
         sb_holding_slot(what) != e->q->slot) { /* or marked: it is named twice */
       return SB_SETTLED;
@@ -202,7 +204,7 @@ void sb_commit_carry_out(sb_commit_plan *p) {
     if (p->cells[i].token != SB_COMMIT_NO_TOKEN) flip_own(c, &p->cells[i]);
   }
   for (uint32_t i = 0; i < p->end_count; i++) {
-    (void)sb_queue_settle(p->ends[i].q, p->ends[i].token, p->ends[i].counter); /* gives its holding back */
+    (void)sb_settle_message(p->ends[i].q, p->ends[i].token, p->ends[i].counter); /* gives its holding back */
   }
   SB_CRASHPOINT("commit.carried_out");
   for (uint32_t i = 0; i < p->cell_count; i++) {
@@ -272,7 +274,7 @@ static void flip_for(sb_walk *w, uint32_t queue, uint64_t position) {
   }
 }
 
-/* As sb_queue_settle_as does it, of a cell that names the dead. */
+/* As sb_settle_as does it, of a cell that names the dead. */
 static void settle_for(sb_walk *w, uint32_t queue, uint64_t position, unsigned counter) {
   sb_ring r;
   sb_leaf_ref leaf;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_foreign.h"
 
+#include "sb_closing.h"
 #include "sb_wait.h"
 
 /* A guess, if the slot was used again meanwhile: then the cell is another one, and taking it fails. */
@@ -23,7 +24,7 @@ static bool take_returned(sb_queue *q, uint64_t before, uint64_t token, sb_taken
   uint64_t from = 0, position;
   while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(q->c->b, &q->ring, from, &position) &&
          position < before) {
-    if (foreign_at(q, position) && sb_queue_acquire_at(q, position, true, token, t) == SB_OK) {
+    if (foreign_at(q, position) && sb_take_for_consumer_at(q, position, true, token, t) == SB_OK) {
       return true;
     }
     from = position + 1;
@@ -48,21 +49,20 @@ static sb_status take_next(sb_queue *q, uint64_t *cursor, uint64_t token, sb_tak
         return SB_EMPTY;
       }
       if (state == SB_CELL_CLOSING) {
-        if (!sb_queue_resolve_closing(q->c->b, q->c, q->shm, &q->ring, at) || ++strange > SB_MAX_STRANGE)
-          return SB_CORRUPT;
+        if (!sb_closing_resolve(q->c->b, q->c, q->shm, &q->ring, at) || ++strange > SB_MAX_STRANGE) return SB_CORRUPT;
         continue;
       }
       if (state == SB_CELL_CLOSED) {
         return SB_DELETED;
       }
       if (state == SB_CELL_STAGED) {
-        sb_queue_pass_staged(q, at);
+        sb_take_pass_staged(q, at);
       }
       if (state == SB_CELL_AVAILABLE && !is_own(q, word)) {
-        if (sb_queue_passed_some(q) && take_returned(q, at, token, t)) { /* I53 */
+        if (sb_take_passed_some(q) && take_returned(q, at, token, t)) { /* I53 */
           return SB_OK;
         }
-        if (sb_queue_acquire_at(q, at, false, token, t) == SB_OK) {
+        if (sb_take_for_consumer_at(q, at, false, token, t) == SB_OK) {
           *cursor = at + 1;
           return SB_OK;
         }
@@ -89,8 +89,8 @@ sb_status sb_foreign_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_take
     if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
       return status;
     }
-    (void)sb_queue_settle(q, token, SB_COUNT_EXPIRED); /* gives the holding back ... */
-    status = sb_holding_take(q->c, &token);            /* ... and takes the same one again */
+    (void)sb_settle_message(q, token, SB_COUNT_EXPIRED); /* gives the holding back ... */
+    status = sb_holding_take(q->c, &token);              /* ... and takes the same one again */
     if (status != SB_OK) {
       return status;
     }

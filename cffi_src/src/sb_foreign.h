@@ -12,7 +12,7 @@
  *
  * Invariants: all ready messages before the cursor are own ones, or have their `returned` bits set (I18, I53).
  *
- * Ordering pairs: P1, P2, P5 as in sb_queue.c.
+ * Ordering pairs: P1, P2, P5 as in sb_take.c.
  *
  * Death: as for anybody who takes.
  *
@@ -21,7 +21,7 @@
 #ifndef SB_FOREIGN_H
 #define SB_FOREIGN_H
 
-#include "sb_queue.h"
+#include "sb_take.h"
 
 /* Takes the oldest ready message that is not of connection `q->c`; SB_EMPTY also while the queue is paused. */
 sb_status sb_foreign_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_taken *t);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The shared memory, word by word. Everything other processes can see is declared here and nowhere else.
+/* The shared memory, word by word. Everything other processes can see is declared here, or in sb_words.h, and nowhere else.
  *
- * What: packed words, shared structs (`_shm`) and their asserted sizes. No pointer is ever stored: a *slot id* is
- * an arena offset in units of 256 bytes (28 bits, so 64 GiB).
+ * What: shared structs (`_shm`) and their asserted sizes. No pointer is ever stored: a *slot id* is an arena offset in
+ * units of 256 bytes (28 bits, so 64 GiB). What is packed into one word is told apart by sb_words.h.
  *
  * Layout: segment 0 holds the header, the process table, the connection table, the chunk table, the classes and
  * the queue directory. Every later segment n holds `chunks_per_segment` chunks of the arena: first their metadata
@@ -21,6 +21,7 @@
 #define SB_LAYOUT_H
 
 #include "sb_atomic.h"
+#include "sb_words.h"
 
 #define SB_MAGIC UINT64_C(0x72656b6f72626d68) /* "hmbroker" */
 
@@ -45,148 +46,6 @@
 #define SB_LOCK_TOPOLOGY 0
 #define SB_LOCK_HOUSEKEEPER 1
 #define SB_LOCK_PROCESS 64
-
-#define SB_BITS(value, shift, width) (((uint64_t)(value) >> (shift)) & ((UINT64_C(1) << (width)) - 1u))
-#define SB_PUT(value, shift) ((uint64_t)(value) << (shift))
-
-/* ---- slot header: 2 state | 24 references or owner | 38 generation ---- */
-enum { SB_SLOT_FREE = 0, SB_SLOT_ALLOC = 1, SB_SLOT_STAGED = 2, SB_SLOT_PUBLISHED = 3 };
-#define SB_MAX_REFS 24u
-#define SB_GEN_MASK ((UINT64_C(1) << 38) - 1u)
-static inline unsigned sb_slot_state(uint64_t h) { return (unsigned)SB_BITS(h, 0, 2); }
-static inline uint64_t sb_slot_refs(uint64_t h) { return SB_BITS(h, 2, 24); }
-static inline unsigned sb_slot_owner(uint64_t h) { return (unsigned)SB_BITS(h, 2, 12); }
-static inline uint64_t sb_slot_gen(uint64_t h) { return h >> 26; }
-static inline uint64_t sb_slot_word(unsigned state, uint64_t field, uint64_t gen) {
-  return (uint64_t)state | SB_PUT(field, 2) | SB_PUT(gen & SB_GEN_MASK, 26);
-}
-
-/* ---- ring cell: 4 state | 28 slot | 5 reference | 12 owner | 15 generation (27 where there is no owner);
- *      FREE, TOMBSTONE, CLOSING, CLOSED: 4 state | 38 generation | flags ---- */
-enum {
-  SB_CELL_FREE = 1,
-  SB_CELL_AVAILABLE = 2,
-  SB_CELL_HELD = 3,
-  SB_CELL_ACQUIRED = 4,
-  SB_CELL_REMOVING = 5,
-  SB_CELL_STAGED = 6, /* of a commit that is not decided, or not carried out here yet */
-  SB_CELL_TOMBSTONE = 7,
-  SB_CELL_CLOSING = 8,
-  SB_CELL_CLOSED = 9,
-  SB_CELL_ENTRY = 10 /* lists: 4 state | 28 node | 32 epoch; schedule: 4 state | 60 position */
-};
-#define SB_CLOSING_IF_UNUSED (UINT64_C(1) << 42)
-#define SB_CLOSING_IF_EMPTY (UINT64_C(1) << 43)
-static inline unsigned sb_cell_state(uint64_t c) { return (unsigned)SB_BITS(c, 0, 4); }
-static inline uint32_t sb_cell_slot(uint64_t c) { return (uint32_t)SB_BITS(c, 4, 28); }
-static inline unsigned sb_cell_ref(uint64_t c) { return (unsigned)SB_BITS(c, 32, 5); }
-static inline unsigned sb_cell_owner(uint64_t c) { return (unsigned)SB_BITS(c, 37, 12); }
-static inline uint64_t sb_cell_bare(unsigned state, uint64_t gen) {
-  return (uint64_t)state | SB_PUT(gen & SB_GEN_MASK, 4);
-}
-static inline uint64_t sb_cell_bare_gen(uint64_t c) { return SB_BITS(c, 4, 38); }
-static inline uint64_t sb_cell_open(unsigned state, uint32_t slot, unsigned ref, uint64_t gen) {
-  return (uint64_t)state | SB_PUT(slot, 4) | SB_PUT(ref, 32) | SB_PUT(gen & 0x7ffffffu, 37);
-}
-static inline uint64_t sb_cell_owned(unsigned state, uint32_t slot, unsigned ref, unsigned owner, uint64_t gen) {
-  return (uint64_t)state | SB_PUT(slot, 4) | SB_PUT(ref, 32) | SB_PUT(owner, 37) | SB_PUT(gen & 0x7fffu, 49);
-}
-static inline bool sb_cell_has_message(uint64_t c) {
-  unsigned s = sb_cell_state(c);
-  return s >= SB_CELL_AVAILABLE && s <= SB_CELL_STAGED;
-}
-static inline bool sb_cell_is_owned(uint64_t c) {
-  unsigned s = sb_cell_state(c);
-  return s >= SB_CELL_ACQUIRED && s <= SB_CELL_STAGED;
-}
-/* Does the word belong to the page incarnation `gen`? A list entry carries no generation: its epoch says enough. */
-static inline bool sb_cell_of(uint64_t c, uint64_t gen) {
-  switch (sb_cell_state(c)) {
-    case SB_CELL_AVAILABLE:
-    case SB_CELL_HELD: return (c >> 37) == (gen & 0x7ffffffu);
-    case SB_CELL_ACQUIRED:
-    case SB_CELL_REMOVING:
-    case SB_CELL_STAGED: return (c >> 49) == (gen & 0x7fffu);
-    case SB_CELL_ENTRY: return true;
-    default: return sb_cell_bare_gen(c) == gen;
-  }
-}
-static inline uint64_t sb_entry_word(uint32_t node, uint32_t epoch) {
-  return (uint64_t)SB_CELL_ENTRY | SB_PUT(node, 4) | SB_PUT(epoch, 32);
-}
-
-/* ---- cell side record: 38 slot generation | 16 delivery count | flags; written only under ACQUIRED or REMOVING ---- */
-#define SB_SIDE_REDELIVERED (UINT64_C(1) << 54)
-static inline uint64_t sb_side_gen(uint64_t s) { return s & SB_GEN_MASK; }
-static inline unsigned sb_side_count(uint64_t s) { return (unsigned)SB_BITS(s, 38, 16); }
-static inline uint64_t sb_side_word(uint64_t gen, unsigned count, uint64_t flags) {
-  return (gen & SB_GEN_MASK) | SB_PUT(count > 0xffffu ? 0xffffu : count, 38) | flags;
-}
-
-/* ---- page link (root and children), 2 state: EMPTY | 62 generation of the page it lies in; DONE;
- *      PAGE | 4 height | 28 slot | 30 low bits of the page's generation ---- */
-enum { SB_LINK_EMPTY = 0, SB_LINK_DONE = 1, SB_LINK_PAGE = 2 };
-static inline unsigned sb_link_state(uint64_t l) { return (unsigned)SB_BITS(l, 0, 2); }
-static inline uint64_t sb_link_empty(uint64_t gen) { return SB_PUT(gen, 2); }
-static inline uint64_t sb_link_word(unsigned height, uint32_t slot, uint64_t gen) {
-  return UINT64_C(2) | SB_PUT(height, 2) | SB_PUT(slot, 6) | SB_PUT(gen & 0x3fffffffu, 34);
-}
-static inline unsigned sb_link_height(uint64_t l) { return (unsigned)SB_BITS(l, 2, 4); }
-static inline uint32_t sb_link_slot(uint64_t l) { return (uint32_t)SB_BITS(l, 6, 28); }
-static inline uint64_t sb_link_gen(uint64_t l) { return l >> 34; }
-
-/* ---- consumer node: 3 state | 12 connection | 17 spare | 32 epoch (moves on with every change, never reset) ---- */
-enum {
-  SB_NODE_REMOVED = 0,
-  SB_NODE_NOT_INTERESTED = 1,
-  SB_NODE_INTERESTED = 2,
-  SB_NODE_NOTIFIED = 3,
-  SB_NODE_NON_ACQUIRING = 4
-};
-static inline unsigned sb_node_state(uint64_t n) { return (unsigned)SB_BITS(n, 0, 3); }
-static inline unsigned sb_node_conn(uint64_t n) { return (unsigned)SB_BITS(n, 3, 12); }
-static inline uint32_t sb_node_epoch(uint64_t n) { return (uint32_t)(n >> 32); }
-static inline uint64_t sb_node_word(unsigned state, unsigned conn, uint32_t epoch) {
-  return (uint64_t)state | SB_PUT(conn, 3) | SB_PUT(epoch, 32);
-}
-
-/* ---- wake word (u32 futex): 2 state | 30 sequence ---- */
-enum { SB_WAKE_RUN = 0, SB_WAKE_ARMED = 1, SB_WAKE_PENDING = 2, SB_WAKE_NOTIFIED = 3 };
-
-/* ---- process slot: 2 state | 62 epoch;  connection: 2 state | 12 process | 28 record slot | 22 epoch ---- */
-enum { SB_PROC_FREE = 0, SB_PROC_LIVE = 1 };
-#define SB_PROC_WATCHES 1u /* it has an IO thread, which looks after the dead now and then */
-enum { SB_CONN_FREE = 0, SB_CONN_LIVE = 1 };
-static inline unsigned sb_conn_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 2); }
-static inline unsigned sb_conn_process(uint64_t w) { return (unsigned)SB_BITS(w, 2, 12); }
-static inline uint32_t sb_conn_slot(uint64_t w) { return (uint32_t)SB_BITS(w, 14, 28); }
-static inline uint64_t sb_conn_epoch(uint64_t w) { return w >> 42; }
-static inline uint64_t sb_conn_word(unsigned state, unsigned process, uint32_t slot, uint64_t epoch) {
-  return (uint64_t)state | SB_PUT(process, 2) | SB_PUT(slot, 14) | SB_PUT(epoch, 42);
-}
-
-/* ---- chunk: 3 state | 12 owner (while draining or claiming) | 6 class | 15 run length ---- */
-enum {
-  SB_CHUNK_FREE = 0,
-  SB_CHUNK_CLASS = 1,
-  SB_CHUNK_RUN = 2,
-  SB_CHUNK_TAIL = 3,
-  SB_CHUNK_DRAINING = 4,
-  SB_CHUNK_CLAIMED = 5
-};
-static inline unsigned sb_chunk_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 3); }
-static inline unsigned sb_chunk_owner(uint64_t w) { return (unsigned)SB_BITS(w, 3, 12); }
-static inline unsigned sb_chunk_class(uint64_t w) { return (unsigned)SB_BITS(w, 15, 6); }
-static inline unsigned sb_chunk_run(uint64_t w) { return (unsigned)SB_BITS(w, 21, 16); }
-static inline uint64_t sb_chunk_word(unsigned state, unsigned owner, unsigned cls, unsigned run) {
-  return (uint64_t)state | SB_PUT(owner, 3) | SB_PUT(cls, 15) | SB_PUT(run, 21);
-}
-
-/* ---- queue: 2 state | 62 incarnation ---- */
-enum { SB_QUEUE_NONE = 0, SB_QUEUE_OPEN = 1, SB_QUEUE_CLOSED = 2 };
-
-/* ---- directory entry: 2 state | 28 queue slot | 34 name hash. CLOSED: deleted, not freed yet ---- */
-enum { SB_DIR_EMPTY = 0, SB_DIR_LIVE = 1, SB_DIR_DEAD = 2, SB_DIR_CLOSED = 3 };
 
 /* Structural kinds have classes of their own, after those of the messages. */
 enum {
@@ -220,6 +79,7 @@ typedef struct {
   sb_word where;
 } sb_holding_shm;
 
+#define SB_PROC_WATCHES 1u /* it has an IO thread, which looks after the dead now and then */
 typedef struct {
   alignas(64) sb_word word;
   _Atomic int32_t pid;

@@ -23,9 +23,13 @@ bool sb_lifetime_locked(sb_broker *b, const sb_queue_shm *q, unsigned connection
 
 static bool unused(const sb_queue_shm *q) { return SB_LOAD(&q->consumers, SB_SEQ_CST) <= 0; }
 
+bool sb_lifetime_limited(const sb_queue_shm *q) {
+  return has_flag(q, SB_QUEUE_EXCLUSIVE | SB_QUEUE_AUTO_DELETE | SB_QUEUE_EXPIRES);
+}
+
 bool sb_lifetime_over(sb_broker *b, const sb_queue_shm *q, unsigned dead) {
   uint32_t flags = SB_LOAD(&q->flags, SB_RELAXED);
-  if ((flags & (SB_QUEUE_EXCLUSIVE | SB_QUEUE_AUTO_DELETE | SB_QUEUE_EXPIRES)) == 0) {
+  if (!sb_lifetime_limited(q)) {
     return false;
   }
   if ((flags & SB_QUEUE_EXCLUSIVE) != 0 && !owner_lives(b, q, dead)) {
@@ -48,8 +52,8 @@ bool sb_lifetime_end(sb_queue *q, unsigned dead) {
     return false; /* a consumer came, or there is no memory for the closing cell: the housekeeper looks again */
   }
   (void)SB_ADD(&q->c->b->header->queues_ended, 1u, SB_ACQ_REL);
-  (void)SB_ADD(&q->c->b->header->topology_epoch, 1,
-               SB_ACQ_REL); /* routes lead there no more; the name is to be swept */
+  (void)SB_ADD(&q->c->b->header->topology_epoch, 1, SB_ACQ_REL); /* routes lead there no more */
+  sb_notify_housekeeper(q->c->b);                                /* the name is to be swept */
   sb_consumer_wake_all(q->c, q->slot);
   sb_consumer_room_made(q->c, NULL, 0);
   return true;

@@ -9,14 +9,14 @@
  *
  * Invariants:
  *  I44 an ending queue is closed like a deleted one (I25), by whoever sees first that its time has come: who cancels its
- *      last consumer, who closes its owner, the reaper of either, the housekeeper. Its name goes with the next sweep, and
- *      until then nobody finds a closed queue by it.
+ *      last consumer, who closes its owner, the reaper of either, the housekeeper. Its name goes with the next sweep,
+ *      which the housekeeper is told of, and until then nobody finds a closed queue by it.
  *
  * Ordering pairs: a node is gone, and counted out (seq_cst), before its queue's time is looked at; a consumer is counted
  *  (seq_cst) before it looks whether the queue is open. So of a last consumer and a new one, one sees the other.
  *
  * Death (after -> state, repaired): consumer gone, queue not closed -> the housekeeper's tick closes it.
- *  CLOSING appended -> resolved by whoever meets it.
+ *  CLOSING appended -> resolved by whoever meets it.  closed, housekeeper not told -> it sees so at its next tick.
  *
  * Concurrency: all of it by anybody who has the queue open.
  */
@@ -36,6 +36,8 @@ static inline void sb_lifetime_used(sb_queue_shm *q) {
 void sb_lifetime_own(sb_queue_shm *q, const sb_connection *owner);
 /* Is it an exclusive queue of somebody else who lives? */
 bool sb_lifetime_locked(sb_broker *b, const sb_queue_shm *q, unsigned connection);
+/* May it end by itself? */
+bool sb_lifetime_limited(const sb_queue_shm *q);
 /* Has its time come? `dead`: a connection that is ending, 0 = none. */
 bool sb_lifetime_over(sb_broker *b, const sb_queue_shm *q, unsigned dead);
 /* Closes it if its time has come; true when it did. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_limits.h"
 
+#include "sb_release.h"
 #include "sb_wait.h"
 
 #define UNBOUNDED INT64_MAX
@@ -104,18 +105,18 @@ static enum outcome evict(sb_queue *q, int64_t limit, uint64_t paid_bytes, unsig
   if (sb_holding_take(q->c, &token) != SB_OK) {
     return NONE_FOUND;
   }
-  if (sb_queue_take(q, SB_CELL_REMOVING, limit != BY_BYTES, SB_ANY_POSITION, token, &t) != SB_OK) {
+  if (sb_take_oldest(q, SB_CELL_REMOVING, limit != BY_BYTES, SB_ANY_POSITION, token, &t) != SB_OK) {
     sb_holding_give(q->c, token);
     return NONE_FOUND;
   }
   bool still = limit != BY_BYTES ? still_too_many(&t, limit) : still_too_large(q, paid_bytes, &t);
   if (!still || sb_queue_older_ready(q, t.position)) {
     SB_CRASHPOINT("limits.evict.spared");
-    (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED); /* which takes back what was paid in `taken` */
+    (void)sb_release_message(q, token, SB_RELEASE_UNMARKED); /* which takes back what was paid in `taken` */
     return SPARED;
   }
   bool expired = t.message->expires_ns != 0 && t.message->expires_ns <= sb_now_ns();
-  (void)sb_queue_settle(q, token, expired ? SB_COUNT_EXPIRED : counter);
+  (void)sb_settle_message(q, token, expired ? SB_COUNT_EXPIRED : counter);
   return EVICTED;
 }
 
@@ -196,12 +197,12 @@ uint64_t sb_limits_remove(sb_queue *q, unsigned counter, uint64_t end, uint64_t 
     if (sb_holding_take(q->c, &token) != SB_OK) {
       break;
     }
-    if (sb_queue_take(q, SB_CELL_REMOVING, false, end, token, &t) != SB_OK) {
+    if (sb_take_oldest(q, SB_CELL_REMOVING, false, end, token, &t) != SB_OK) {
       sb_holding_give(q->c, token);
       (void)sb_limits_enforce(q); /* I42 */
       break;
     }
-    (void)sb_queue_settle(q, token, counter);
+    (void)sb_settle_message(q, token, counter);
     removed++;
   }
   return removed;

@@ -4,7 +4,7 @@
  * What: `admit` takes places before a message is published (overflow block, drop, reject); `enforce` removes the oldest
  * after it was published (ring_size, overflow drop-head). Both work on the queue's hints `tail`, `admitted`, `taken`.
  *
- * Invariants: I23 and I24 of sb_queue.h. The bound of a ring that was shrunk lazily is what was pending then; it falls
+ * Invariants: I23 of sb_queue.h, I24 of sb_take.h. The bound of a ring that was shrunk lazily is what was pending then; it falls
  *  with what is pending, never below ring_size.
  *
  * Ordering pairs: none of its own; every step is one seq_cst operation on one word.

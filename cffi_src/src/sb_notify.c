@@ -5,6 +5,13 @@
 
 #define MAX_LEVELS 4096u
 
+void sb_notify_housekeeper(sb_broker *b) {
+  sb_node_shm *keeper = sb_node_at(b, SB_LOAD(&b->header->housekeeper_waiter, SB_ACQUIRE));
+  if (keeper != NULL) {
+    (void)sb_wake_ring(&keeper->wake);
+  }
+}
+
 void notify_work(sb_broker *b, uint32_t slot) {
   sb_node_shm *n = sb_node_at(b, slot);
   if (n == NULL) {

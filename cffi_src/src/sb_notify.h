@@ -46,6 +46,8 @@ void sb_consumer_room_made(sb_connection *c, sb_queue_shm *q, uint32_t slot);
 void sb_consumer_room_in(sb_connection *c, sb_queue_shm *q, uint32_t slot);
 /* Wakes everybody who waits at a queue (it was closed). */
 void sb_consumer_wake_all(sb_connection *c, uint32_t queue);
+/* Ends the sleep of the housekeeper, which else may last until its next tick: it looks at what changed. */
+void sb_notify_housekeeper(sb_broker *b);
 
 /* ---- for whoever has a node there ---- */
 /* May there be something for a consumer? */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_recover.h"
 
+#include "sb_closing.h"
 #include "sb_commit.h"
 #include "sb_directory.h"
 #include "sb_judge.h"
@@ -165,8 +166,7 @@ static void visit_cells(sb_walk *w, uint64_t what, uint64_t where) {
 
 static void recover(sb_queue *q, unsigned dead) {
   sb_connection *by = q->c;
-  (void)sb_queue_resolve_closing(by->b, by, q->shm, &q->ring,
-                                 sb_ring_exact_tail(by->b, &q->ring)); /* of a killed deleter */
+  (void)sb_closing_resolve(by->b, by, q->shm, &q->ring, sb_ring_exact_tail(by->b, &q->ring)); /* of a killed deleter */
   (void)sb_upkeep_reconcile(by->b, q->shm);
   (void)sb_nodes_recount(by->b, q->slot, false);
   if (SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) (void)sb_lifetime_end(q, dead);

@@ -38,6 +38,20 @@ bool sb_ring_next_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_re
   }
 }
 
+bool sb_ring_has(sb_broker *b, const sb_ring *r, uint64_t end, bool (*is)(uint64_t word)) {
+  sb_leaf_ref leaf;
+  uint64_t at = SB_LOAD(r->base, SB_RELAXED);
+  while (sb_ring_next_leaf(b, r, at, &leaf, &at) && at < end) {
+    for (; sb_leaf_covers(&leaf, at) && at < end; at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
+      if (sb_cell_of(word, leaf.gen) && is(word)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 void sb_ring_advance(sb_word *hint, uint64_t from, uint64_t to) {
   while (from < to && !SB_CAS(hint, &from, to, SB_ACQ_REL)) {
   }

@@ -58,6 +58,8 @@ void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, ui
 bool sb_ring_drop(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position, uint64_t word);
 /* First position >= from whose leaf exists; false at the end. */
 bool sb_ring_next_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
+/* Is there such a cell before `end`? A look: beside traffic it may come or go. */
+bool sb_ring_has(sb_broker *b, const sb_ring *r, uint64_t end, bool (*is)(uint64_t word));
 uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r);
 void sb_ring_advance(sb_word *hint, uint64_t from, uint64_t to);
 /* Frees every page; the ring must be unreachable for others by then (cells may still be CASed: they fail). */

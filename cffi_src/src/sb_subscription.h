@@ -19,6 +19,7 @@
 #define SB_SUBSCRIPTION_H
 
 #include "sb_claim.h"
+#include "sb_release.h"
 #include "sb_upkeep.h"
 
 typedef struct {
@@ -62,7 +63,7 @@ SB_HOT sb_status sb_subscription_acquire(sb_connection *c, sb_queue *q, sb_taken
   if (status != SB_OK) {
     return status;
   }
-  status = sb_queue_acquire(q, token, t);
+  status = sb_take_for_consumer(q, token, t);
   if (status != SB_OK) {
     sb_holding_give(c, token);
     return status;

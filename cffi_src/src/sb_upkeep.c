@@ -1,59 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_upkeep.h"
 
+#include "sb_closing.h"
+#include "sb_release.h"
 #include "sb_slab.h"
 #include "sb_view.h"
 #include "sb_wait.h"
 
 /* ---- closing ---- */
-
-static bool any_message(uint64_t word) { return sb_cell_has_message(word); }
-/* What somebody holds does not keep a queue that is to go if it is empty; it goes with the queue when it comes back. What is
- * staged does: its commit may be decided already. */
-static bool nobodys_message(uint64_t word) {
-  unsigned state = sb_cell_state(word);
-  return state == SB_CELL_AVAILABLE || state == SB_CELL_HELD || state == SB_CELL_STAGED;
-}
-
-static bool holds(sb_broker *b, const sb_ring *r, uint64_t end, bool (*counts)(uint64_t word)) {
-  sb_leaf_ref leaf;
-  uint64_t at = SB_LOAD(r->base, SB_RELAXED);
-  while (sb_ring_next_leaf(b, r, at, &leaf, &at) && at < end) {
-    for (; sb_leaf_covers(&leaf, at) && at < end; at++) {
-      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
-      if (sb_cell_of(word, leaf.gen) && counts(word)) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
-bool sb_queue_resolve_closing(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position) {
-  sb_leaf_ref leaf;
-  if (sb_ring_locate(b, NULL, r, position, &leaf) != SB_OK) {
-    return false;
-  }
-  sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
-  uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
-  if (sb_cell_state(word) == SB_CELL_CLOSING && sb_cell_of(word, leaf.gen)) {
-    bool refuse = ((word & SB_CLOSING_IF_UNUSED) != 0 && SB_LOAD(&shm->consumers, SB_SEQ_CST) > 0) ||
-                  ((word & SB_CLOSING_IF_EMPTY) != 0 && holds(b, r, position, nobodys_message));
-    uint64_t closed = sb_cell_bare(SB_CELL_CLOSED, leaf.gen);
-    if (refuse) {
-      (void)sb_ring_drop(c, r, &leaf, position, word);
-      return true;
-    }
-    (void)SB_CAS(&cell->word, &word, closed, SB_SEQ_CST);
-  }
-  if (sb_cell_state(SB_LOAD(&cell->word, SB_SEQ_CST)) == SB_CELL_CLOSED) {
-    uint64_t state = SB_LOAD(&shm->state, SB_ACQUIRE);
-    if (SB_BITS(state, 0, 2) == SB_QUEUE_OPEN) {
-      (void)SB_CAS(&shm->state, &state, (state & ~UINT64_C(3)) | SB_QUEUE_CLOSED, SB_SEQ_CST);
-    }
-  }
-  return true;
-}
 
 sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed) {
   uint64_t position = 0, flags = (if_unused ? SB_CLOSING_IF_UNUSED : 0) | (if_empty ? SB_CLOSING_IF_EMPTY : 0);
@@ -64,7 +18,7 @@ sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *
   sb_status status;
   while ((status = sb_ring_append(q->c, &q->ring, &q->tail_leaf, SB_CELL_CLOSING | flags, SB_APPEND_BARE, NULL,
                                   &position)) == SB_CLOSED_CELL) {
-    bool resolved = sb_queue_resolve_closing(q->c->b, q->c, q->shm, &q->ring, position);
+    bool resolved = sb_closing_resolve(q->c->b, q->c, q->shm, &q->ring, position);
     if (!resolved || !sb_queue_is_open(q)) {
       sb_hinting(q->ledger, -1);
       return resolved ? SB_DELETED : SB_CORRUPT;
@@ -80,7 +34,7 @@ sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *
     return status;
   }
   SB_CRASHPOINT("queue.close.closing");
-  (void)sb_queue_resolve_closing(q->c->b, q->c, q->shm, &q->ring, position);
+  (void)sb_closing_resolve(q->c->b, q->c, q->shm, &q->ring, position);
   if (sb_queue_is_open(q)) {
     (void)sb_ring_exact_tail(q->c->b, &q->ring); /* past the closing cell, which is counted as taken already */
     return if_unused && SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0 ? SB_IN_USE : SB_NOT_EMPTY;
@@ -95,7 +49,7 @@ static bool take_counted(sb_queue *q, uint64_t position, unsigned state, uint64_
   if (held) {
     sb_intent_begin(q->ledger, SB_INTENT_DUE, SB_COUNT_UNSCHEDULED, position, 0, 0, 0);
   }
-  bool got = sb_queue_take_at(q, position, state, token, t) == SB_OK;
+  bool got = sb_take_at(q, position, state, token, t) == SB_OK;
   if (held) {
     if (got) sb_ledger_count(q->ledger, SB_COUNT_UNSCHEDULED, 1);
     sb_intent_end(q->ledger);
@@ -105,7 +59,7 @@ static bool take_counted(sb_queue *q, uint64_t position, unsigned state, uint64_
 
 /* Becomes ready, for the first time or again. One that comes to a full ring loses by age; and I42. */
 static void make_ready(sb_queue *q, uint64_t token) {
-  (void)sb_queue_release(q, token, SB_RELEASE_UNMARKED);
+  (void)sb_release_message(q, token, SB_RELEASE_UNMARKED);
   (void)sb_limits_enforce(q);
 }
 
@@ -129,7 +83,7 @@ uint64_t sb_upkeep_dispose(sb_queue *q) {
         return removed;
       }
       if (take_counted(q, at, state, token, &t)) {
-        (void)sb_queue_settle(q, token, SB_COUNT_KILLED);
+        (void)sb_settle_message(q, token, SB_COUNT_KILLED);
         removed++;
       } else {
         sb_holding_give(q->c, token);
@@ -146,12 +100,14 @@ static uint64_t let_go(sb_connection *c, uint32_t slot) {
   return gen;
 }
 
+static bool any_message(uint64_t word) { return sb_cell_has_message(word); }
+
 bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slot_at(b, slot);
   sb_ring r;
   if (SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_CLOSED || sb_ledger_owned(b, q) ||
-      !sb_ring_open(b, slot, SB_RING_CELLS, &r) || holds(b, &r, UINT64_MAX, any_message)) {
+      !sb_ring_open(b, slot, SB_RING_CELLS, &r) || sb_ring_has(b, &r, UINT64_MAX, any_message)) {
     return false;
   }
   uint64_t incarnation = SB_LOAD(&q->state, SB_RELAXED) >> 2;
@@ -321,7 +277,11 @@ uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool
   if (SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE) != word) {
     return now_ns; /* it changed while we looked: at once again */
   }
-  bool expired = expires != 0 && expires <= now_ns, held = sb_cell_state(word) == SB_CELL_HELD;
+  bool keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0, held = sb_cell_state(word) == SB_CELL_HELD;
+  bool expired = expires != 0 && expires <= now_ns;
+  if (keeps && !held) {
+    return 0; /* its time goes on when it is moved out of here */
+  }
   if (held && due > now_ns && !expired) {
     return expires != 0 && expires < due ? expires : due;
   }
@@ -342,7 +302,7 @@ uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool
     return now_ns;
   }
   if (expired) {
-    (void)sb_queue_settle(q, token, SB_COUNT_EXPIRED);
+    (void)sb_settle_message(q, token, SB_COUNT_EXPIRED);
     return 0;
   }
   make_ready(q, token);
@@ -352,7 +312,7 @@ uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool
 
 /* ---- moving ---- */
 
-sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
+sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *size) {
   sb_connection *c = q->c;
   sb_broker *b = c->b;
   uint64_t token, target_token;
@@ -363,7 +323,7 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
   status = sb_holding_take(c, &target_token);
   sb_taken t;
   if (status == SB_OK) {
-    status = sb_queue_take(q, SB_CELL_REMOVING, false, end, token, &t);
+    status = sb_take_oldest(q, SB_CELL_REMOVING, false, end, token, &t);
     if (status != SB_OK) sb_holding_give(c, target_token);
   }
   if (status != SB_OK) {
@@ -397,7 +357,7 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
   uint64_t word = (uint64_t)SB_CELL_REMOVING | SB_PUT(t.slot, 4) | SB_PUT(ref, 32) | SB_PUT(c->id, 37);
   while ((status = sb_ring_append(c, &target->ring, &target->tail_leaf, word, SB_APPEND_OWNED, &from->target_position,
                                   &position)) == SB_CLOSED_CELL) {
-    bool resolved = sb_queue_resolve_closing(b, c, target->shm, &target->ring, position);
+    bool resolved = sb_closing_resolve(b, c, target->shm, &target->ring, position);
     if (!resolved || !sb_queue_is_open(target)) {
       status = resolved ? SB_DELETED : SB_CORRUPT;
       break;
@@ -426,8 +386,9 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end) {
   sb_ledger_count(to, SB_COUNT_ADDED, 1);
   sb_ledger_hold(to, 1);
   sb_limits_published(target);
-  (void)sb_queue_settle_as(q, token, SB_INTENT_MOVE, SB_COUNT_MOVED);
+  (void)sb_settle_as(q, token, SB_INTENT_MOVE, SB_COUNT_MOVED);
   SB_CRASHPOINT("queue.move.settled");
-  (void)sb_queue_release(target, target_token, SB_RELEASE_UNMARKED);
+  (void)sb_release_message(target, target_token, SB_RELEASE_UNMARKED);
+  *size = bytes;
   return SB_OK;
 }

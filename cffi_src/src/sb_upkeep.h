@@ -5,13 +5,11 @@
  * messages, moving messages to another queue, freeing a closed queue that nobody has open.
  *
  * Invariants:
- *  I25 a queue closes by one cell at its tail: CLOSING -> CLOSED if its conditions hold for all cells before it.
  *  I26 a HELD message, and one that expires, has an entry (its position) in the schedule list before its put returns.
  *
- * Ordering pairs: whoever makes a cell AVAILABLE looks at the queue's state afterwards (seq_cst); whoever closes sets the
- *  state first and removes the messages afterwards: one of the two disposes of it.
+ * Ordering pairs: none of its own; those of sb_closing.h when a queue ends.
  *
- * Death: CLOSING appended -> resolved by whoever meets it. CLOSED, messages left -> removed by the next who looks.
+ * Death: CLOSING appended: see sb_closing.h. CLOSED, messages left -> removed by the next who looks.
  *  A move: see intent MOVE in sb_recover.c. Housekeeping is repeated from the start by the next housekeeper.
  *
  * Concurrency: close and free under the topology lock; the rest by anybody.
@@ -37,8 +35,8 @@ bool sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q);
 void sb_upkeep_start_tracking(sb_broker *b, sb_queue_shm *q);
 /* Turns a due message AVAILABLE (or removes an expired one). Returns when it wants to be looked at again, 0 = never. */
 uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready);
-/* Moves the oldest ready message; SB_EMPTY when there is none below `end`. */
-sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end);
+/* Moves the oldest ready message; SB_EMPTY when there is none below `end`. *size: of its body. */
+sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *size);
 /* Frees a CLOSED queue that nobody has open and that holds nothing; true when it is gone. */
 bool sb_upkeep_free(sb_connection *c, uint32_t slot);
 

@@ -26,8 +26,8 @@
 #ifndef SB_VIEW_H
 #define SB_VIEW_H
 
-#include "sb_queue.h"
 #include "sb_reference.h"
+#include "sb_settle.h"
 
 /* A view of a message that this connection holds. SB_LIMIT: all references are in use. */
 sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token);

@@ -115,7 +115,7 @@ static sb_status try_take(sb_queue *q, const sb_half *ended, sb_taken *t) {
   bool closed = sb_closed(q->c) || (ended != NULL && SB_LOAD(ended, SB_SEQ_CST) != 0); /* P6: after arming */
   sb_status status = closed ? SB_CLOSED : stopping ? SB_STOPPING : sb_holding_take(q->c, &token);
   if (status == SB_OK) {
-    status = sb_queue_acquire(q, token, t);
+    status = sb_take_for_consumer(q, token, t);
     if (status != SB_OK) {
       sb_holding_give(q->c, token);
     }

@@ -15,6 +15,7 @@ from shmbroker_cli.consume import consume
 from shmbroker_cli.demo.command import demo
 from shmbroker_cli.errors import CommandGroup
 from shmbroker_cli.exchanges import exchange_commands
+from shmbroker_cli.groups import group_commands
 from shmbroker_cli.options import BROKER_VARIABLE, DEFAULT_BROKER, Common
 from shmbroker_cli.publish import publish
 from shmbroker_cli.queues import queue_commands
@@ -55,6 +56,7 @@ app.command()(stop)
 app.command()(doctor)
 app.add_typer(queue_commands, name="queue")
 app.add_typer(exchange_commands, name="exchange")
+app.add_typer(group_commands, name="groups")
 app.command()(bind)
 app.command()(unbind)
 app.command()(bindings)

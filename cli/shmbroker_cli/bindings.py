@@ -12,7 +12,7 @@ import shmbroker
 from shmbroker_cli.errors import Refused
 from shmbroker_cli.exchanges import called
 from shmbroker_cli.options import BrokerOption, JsonOption
-from shmbroker_cli.output import Column, print_json, print_table, say
+from shmbroker_cli.output import Column, print_rows, report
 from shmbroker_cli.session import connected
 
 EXCHANGE, QUEUE = "exchange", "queue"
@@ -97,10 +97,7 @@ def _values_checked() -> Iterator[None]:
 
 
 def _report(binding: shmbroker.BindingInfo, verb: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(binding)
-    else:
-        say(f"{binding.source} -> {binding.destination}: {verb}")
+    report(binding, f"{binding.source} -> {binding.destination}: {verb}", as_json=as_json)
 
 
 def bind(
@@ -118,10 +115,8 @@ def bind(
     with connected(broker) as connection, _values_checked():
         existed = _exists(connection, wanted)
         channel = connection.channel()
-        if exchange:
-            channel.exchange_bind(destination, source, key, wanted.arguments)
-        else:
-            channel.queue_bind(destination, source, key, wanted.arguments)
+        bind_to = channel.exchange_bind if exchange else channel.queue_bind
+        bind_to(destination, source, key, wanted.arguments)
     _report(wanted, "existed already" if existed else "bound", as_json=as_json)
 
 
@@ -142,10 +137,8 @@ def unbind(
             message = f"no such binding from '{source}' to {wanted.destination_type} '{destination}'"
             raise Refused(message)
         channel = connection.channel()
-        if exchange:
-            channel.exchange_unbind(destination, source, key, wanted.arguments)
-        else:
-            channel.queue_unbind(destination, source, key, wanted.arguments)
+        unbind_from = channel.exchange_unbind if exchange else channel.queue_unbind
+        unbind_from(destination, source, key, wanted.arguments)
     _report(wanted, "unbound", as_json=as_json)
 
 
@@ -170,9 +163,6 @@ def bindings(
     """List the bindings of a broker or of one exchange."""
     with connected(broker) as connection:
         found = connection.bindings(exchange)
-    if as_json:
-        print_json(found)
-        return
     columns: list[Column[shmbroker.BindingInfo]] = [
         Column("source", lambda one: called(one.source)),
         Column("destination", lambda one: one.destination),
@@ -180,4 +170,4 @@ def bindings(
         Column("key", lambda one: one.routing_key),
         Column("arguments", _shown),
     ]
-    print_table(found, columns, empty="no bindings")
+    print_rows(found, columns, empty="no bindings", as_json=as_json)

@@ -8,7 +8,7 @@ import typer
 
 import shmbroker
 from shmbroker_cli.options import BrokerOption, JsonOption
-from shmbroker_cli.output import Column, print_json, print_table
+from shmbroker_cli.output import Column, print_rows
 from shmbroker_cli.session import connected
 
 
@@ -16,9 +16,6 @@ def connections(*, broker: BrokerOption = "", as_json: JsonOption = False) -> No
     """List the connections to a broker, this command's own included."""
     with connected(broker) as connection:
         found = list(connection.connections())
-    if as_json:
-        print_json(found)
-        return
     columns: list[Column[shmbroker.ConnectionInfo]] = [
         Column("id", lambda one: one.id),
         Column("name", lambda one: one.name),
@@ -28,7 +25,7 @@ def connections(*, broker: BrokerOption = "", as_json: JsonOption = False) -> No
         Column("consumers", lambda one: one.consumers),
         Column("holding", lambda one: one.holding),
     ]
-    print_table(found, columns, empty="no connections")
+    print_rows(found, columns, empty="no connections", as_json=as_json)
 
 
 def _clock(seconds: float) -> str:
@@ -42,9 +39,6 @@ def channels(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
     """
     with connected(broker) as connection:
         found = connection.channels()
-    if as_json:
-        print_json(found)
-        return
     columns: list[Column[shmbroker.ChannelInfo]] = [
         Column("connection", lambda one: one.connection),
         Column("name", lambda one: one.connection_name),
@@ -55,7 +49,7 @@ def channels(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
         Column("unacked", lambda one: one.unacked),
         Column("delivered", lambda one: one.delivered),
     ]
-    print_table(found, columns, empty="no channels")
+    print_rows(found, columns, empty="no channels", as_json=as_json)
 
 
 def channel_number(channel: shmbroker.ChannelInfo) -> str:
@@ -81,9 +75,6 @@ def consumers(
         if queue is not None:
             connection.queue(queue, passive=True)
         found = list(connection.consumers(queue))
-    if as_json:
-        print_json(found)
-        return
     columns: list[Column[shmbroker.ConsumerInfo]] = [
         Column("queue", lambda one: one.queue),
         Column("connection", lambda one: one.connection),
@@ -96,4 +87,4 @@ def consumers(
         Column("delivered", lambda one: one.delivered),
         Column("waiting", lambda one: "yes" if one.waiting else "no"),
     ]
-    print_table(found, columns, empty="no consumers")
+    print_rows(found, columns, empty="no consumers", as_json=as_json)

@@ -8,7 +8,7 @@ import typer
 
 import shmbroker
 from shmbroker_cli.options import BrokerOption, JsonOption
-from shmbroker_cli.output import Column, print_json, print_table, say
+from shmbroker_cli.output import Column, print_rows, report
 from shmbroker_cli.session import connected
 
 exchange_commands = typer.Typer(help="Make, list and delete exchanges.")
@@ -81,10 +81,8 @@ def create(
     with connected(broker) as connection:
         existed = any(one.name == exchange for one in connection.exchanges())
         connection.channel().exchange_declare(exchange, kind.value, **made, arguments=arguments)
-    if as_json:
-        print_json({"exchange": exchange, "type": kind.value, **made, "alternate": alternate})
-    else:
-        say(f"{exchange}: {'existed already' if existed else 'created'}")
+    facts = {"exchange": exchange, "type": kind.value, **made, "alternate": alternate}
+    report(facts, f"{exchange}: {'existed already' if existed else 'created'}", as_json=as_json)
 
 
 @exchange_commands.command("list")
@@ -92,9 +90,6 @@ def list_exchanges(*, broker: BrokerOption = "", as_json: JsonOption = False) ->
     """List the exchanges, those that every broker has included."""
     with connected(broker) as connection:
         found = connection.exchanges()
-    if as_json:
-        print_json(found)
-        return
     columns: list[Column[shmbroker.ExchangeInfo]] = [
         Column("exchange", lambda one: called(one.name)),
         Column("type", lambda one: one.type),
@@ -103,7 +98,7 @@ def list_exchanges(*, broker: BrokerOption = "", as_json: JsonOption = False) ->
         Column("alternate", lambda one: one.alternate or "-"),
         Column("flags", flags),
     ]
-    print_table(found, columns, empty="no exchanges")
+    print_rows(found, columns, empty="no exchanges", as_json=as_json)
 
 
 @exchange_commands.command()
@@ -119,7 +114,4 @@ def delete(
         channel = connection.channel()
         channel.exchange_declare(exchange, passive=True)
         channel.exchange_delete(exchange, if_unused=if_unused)
-    if as_json:
-        print_json({"exchange": exchange, "deleted": True})
-    else:
-        say(f"{exchange}: deleted")
+    report({"exchange": exchange, "deleted": True}, f"{exchange}: deleted", as_json=as_json)

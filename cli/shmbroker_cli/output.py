@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 Row = TypeVar("Row")
 
@@ -104,6 +104,35 @@ def print_table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, empty: s
     for line in cells:
         table.add_row(*(Text(shown(cell)) for cell in line))
     console().print(table)
+
+
+def print_rows(rows: Sequence[Row], columns: Iterable[Column[Row]], *, empty: str, as_json: bool) -> None:
+    """Print what was found, as a list or as a table.
+
+    Args:
+        rows: What was found.
+        columns: What a table shows of each.
+        empty: The line that is printed instead of an empty table.
+        as_json: Whether it is for programs.
+    """
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(rows, columns, empty=empty)
+
+
+def report(facts: object, line: str, *, as_json: bool) -> None:
+    """Print what was done.
+
+    Args:
+        facts: For programs.
+        line: For people.
+        as_json: Whether it is for programs.
+    """
+    if as_json:
+        print_json(facts)
+    else:
+        say(line)
 
 
 def print_facts(facts: Mapping[str, str | float | bool | None]) -> None:

@@ -19,7 +19,7 @@ from shmbroker.exceptions import BrokerError
 from shmbroker_cli.errors import Refused
 from shmbroker_cli.exchanges import called
 from shmbroker_cli.options import BrokerOption, JsonOption, TimeoutOption
-from shmbroker_cli.output import print_json, say
+from shmbroker_cli.output import report
 from shmbroker_cli.session import connected
 
 STANDARD_INPUT = "-"
@@ -192,10 +192,8 @@ def publish(
         else:
             target.put(_body(body, file))
             count = 1
-    if as_json:
-        print_json({**target.address, "published": count})
-    else:
-        say(f"{target.name}: {count} {'message' if count == 1 else 'messages'} published")
+    line = f"{target.name}: {count} {'message' if count == 1 else 'messages'} published"
+    report({**target.address, "published": count}, line, as_json=as_json)
 
 
 def _body(body: str | None, file: str | None) -> bytes:

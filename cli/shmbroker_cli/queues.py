@@ -13,7 +13,8 @@ from shmbroker_cli.output import (
     byte_count,
     print_facts,
     print_json,
-    print_table,
+    print_rows,
+    report,
     say,
 )
 from shmbroker_cli.session import connected, opened
@@ -100,13 +101,17 @@ def create(
 
 
 @queue_commands.command("list")
-def list_queues(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
+def list_queues(
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also those of the broker's own, such as leases of groups.")
+    ] = False,
+    broker: BrokerOption = "",
+    as_json: JsonOption = False,
+) -> None:
     """List the queues with what is in them."""
     with connected(broker) as connection:
-        found = sorted(connection.queue_statistics(), key=lambda one: one.name)
-    if as_json:
-        print_json(found)
-        return
+        found = connection.queue_statistics(all=everything)
     columns: list[Column[Statistics]] = [
         Column("queue", lambda one: one.name),
         Column("ready", lambda one: one.ready),
@@ -117,7 +122,7 @@ def list_queues(*, broker: BrokerOption = "", as_json: JsonOption = False) -> No
         Column("added", lambda one: one.added),
         Column("acked", lambda one: one.acked),
     ]
-    print_table(found, columns, empty="no queues")
+    print_rows(found, columns, empty="no queues", as_json=as_json)
 
 
 @queue_commands.command()
@@ -178,10 +183,8 @@ def configure(
 
 def _report(queue: str, verb: str, count: int, *, as_json: bool) -> None:
     """Print how many messages a command has dealt with."""
-    if as_json:
-        print_json({"queue": queue, verb: count})
-    else:
-        say(f"{queue}: {count} {'message' if count == 1 else 'messages'} {verb}")
+    line = f"{queue}: {count} {'message' if count == 1 else 'messages'} {verb}"
+    report({"queue": queue, verb: count}, line, as_json=as_json)
 
 
 @queue_commands.command()
@@ -212,7 +215,7 @@ def pause(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOptio
     """Stop deliveries from a queue; it goes on taking messages."""
     with opened(broker, queue) as found:
         found.pause()
-    _report_paused(queue, paused=True, as_json=as_json)
+    report({"queue": queue, "paused": True}, f"{queue}: paused", as_json=as_json)
 
 
 @queue_commands.command()
@@ -220,14 +223,7 @@ def resume(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOpti
     """Start deliveries from a paused queue again."""
     with opened(broker, queue) as found:
         found.resume()
-    _report_paused(queue, paused=False, as_json=as_json)
-
-
-def _report_paused(queue: str, *, paused: bool, as_json: bool) -> None:
-    if as_json:
-        print_json({"queue": queue, "paused": paused})
-    else:
-        say(f"{queue}: {'paused' if paused else 'resumed'}")
+    report({"queue": queue, "paused": False}, f"{queue}: resumed", as_json=as_json)
 
 
 @queue_commands.command()

@@ -79,17 +79,27 @@ class _Arrays:
         self.publications = ffi.new("sb_publication[]", len(publications))
         self.settlements = ffi.new("sb_settlement[]", len(settlements))
         self._kept: list[Any] = []
+        queues, targets, given, options = None, None, None, None  # those of many are the same
         for place, publication in enumerate(publications):
             one = self.publications[place]
             body = ffi.from_buffer("char[]", publication.body)
-            targets = ffi.new("sb_queue *[]", [ffi.cast("sb_queue *", queue.address) for queue in publication.targets])
-            self._kept += [body, targets]
+            self._kept.append(body)
+            if publication.targets is not queues:
+                queues = publication.targets
+                targets = ffi.new("sb_queue *[]", [ffi.cast("sb_queue *", queue.address) for queue in queues])
+                self._kept.append(targets)
+            if publication.options is not given:
+                given = publication.options
+                options = ffi.cast("sb_put_options *", given.address)
             one.body, one.length = body, len(body)
-            one.options = ffi.cast("sb_put_options *", publication.options.address)
+            one.options = options
             one.targets, one.target_count = targets, len(publication.targets)
+        source, pointer = None, None
         for place, (queue, token, how) in enumerate(settlements):
             entry = self.settlements[place]
-            entry.queue, entry.token, entry.how = ffi.cast("sb_queue *", queue.address), token, how
+            if queue is not source:
+                source, pointer = queue, ffi.cast("sb_queue *", queue.address)
+            entry.queue, entry.token, entry.how = pointer, token, how
 
 
 def _is_long(publications: Sequence[Publication], settlements: Sequence[Settlement]) -> bool:

@@ -124,17 +124,16 @@ class CoreConnection:
     # ---- IO thread ----
 
     def start_io(self) -> None:
-        """Starts the IO thread, once: it lives in the core without the GIL."""
-        if self._io is not None:
-            return
-        with self._calls_lock:
-            if self._io is not None or self.closed:
-                return
-            self._calls += 1
-            self._io = threading.Thread(target=self._run_io, name=f"shmbroker-io-{self.id}", daemon=True)
-        self._io.start()
+        """Starts the IO thread, unless there is one: it lives in the core without the GIL."""
+        if self._io is None and not self.closed:
+            threading.Thread(target=self._run_io, name=f"shmbroker-io-{self.id}", daemon=True).start()
 
     def _run_io(self) -> None:
+        with self._calls_lock:  # it counts itself: who starts it may be interrupted anywhere, or beside another starter
+            if self._io is not None or self.closed:
+                return
+            self._io = threading.current_thread()
+            self._calls += 1
         try:
             while True:
                 status = int(slow.sb_connection_run_io(self.handle))
@@ -307,6 +306,13 @@ class CoreConnection:
     def connections(self) -> list[statistics.ConnectionInfo]:
         """The connections of the broker."""
         return self.attachment.connections()
+
+    @guarded
+    def is_there(self, number: int, pid: int) -> bool:
+        """Has that process a connection of that number? One that died has, until it is cleared up after."""
+        facts = ffi.new("sb_connection_facts *")
+        found = slow.sb_connection_describe(self.attachment.handle, number, facts) == library.OK
+        return bool(found and facts.pid == pid)
 
     @guarded
     def is_usable(self) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
 PAUSED: int = slow.SB_QUEUE_PAUSED
+KEEPS: int = slow.SB_QUEUE_KEEPS
 _TTL, _EXPIRES = slow.SB_QUEUE_TTL, slow.SB_QUEUE_EXPIRES
 _FLAGS = {
     "durable": slow.SB_QUEUE_DURABLE,
@@ -53,7 +54,7 @@ NO_OPTIONS = PutOptions(0, 0, 0, b"", b"")
 
 
 def settings_of(facts: Any) -> tuple[QueueSettings, int]:  # noqa: ANN401
-    """Settings of a queue from its facts, and its flag PAUSED."""
+    """Settings of a queue from its facts, and which of the flags PAUSED and KEEPS it has."""
     found = facts.settings
     settings = QueueSettings(
         ring_size=found.ring_size,
@@ -64,7 +65,7 @@ def settings_of(facts: Any) -> tuple[QueueSettings, int]:  # noqa: ANN401
         expires=found.expires_ms / 1000 if found.flags & _EXPIRES else None,
         **{name: bool(found.flags & flag) for name, flag in _FLAGS.items()},
     )
-    return settings, int(found.flags) & PAUSED
+    return settings, int(found.flags) & (PAUSED | KEEPS)
 
 
 def _core_settings(settings: QueueSettings, flags: int) -> Any:  # noqa: ANN401
@@ -95,12 +96,12 @@ def locked(status: int, holder: int, what: str) -> None:
         library.raise_for(status, what)
 
 
-def declare(connection: CoreConnection, name: str, settings: QueueSettings, until: int) -> bool:
-    """Makes a queue; False when it exists."""
+def declare(connection: CoreConnection, name: str, settings: QueueSettings, until: int, flags: int = 0) -> bool:
+    """Makes a queue; False when it exists. ``flags``: KEEPS or none."""
     slot, holder, encoded = ffi.new("uint32_t *"), ffi.new("int32_t *"), name.encode()
     while True:
         status = slow.sb_declare(
-            connection.handle, encoded, len(encoded), _core_settings(settings, 0), until, slot, holder
+            connection.handle, encoded, len(encoded), _core_settings(settings, flags), until, slot, holder
         )
         if status != library.GROW:
             break
@@ -298,11 +299,11 @@ class CoreQueue:
         return int(count)
 
     @guarded
-    def move(self, target: CoreQueue, limit: int) -> int:
-        """Moves ready messages, the oldest first."""
-        status, moved = ffi.new("sb_status *"), 0
-        while moved < limit:
-            count: int = slow.sb_move(self.handle, target.handle, limit - moved, status)
+    def move(self, target: CoreQueue, limit: int, max_bytes: int) -> int:
+        """Moves ready messages, the oldest first; none after the one with which ``max_bytes`` are reached."""
+        status, left, moved = ffi.new("sb_status *"), ffi.new("uint64_t *", max_bytes), 0
+        while moved < limit and left[0] > 0:
+            count: int = slow.sb_move(self.handle, target.handle, limit - moved, left, status)
             moved += count
             if status[0] == library.GROW:
                 self.connection.attachment.grow()

@@ -16,7 +16,7 @@ from shmbroker.channel.state import callable_of, deadline, never_known, refused,
 from shmbroker.channel.transaction import Transaction
 from shmbroker.properties import BasicProperties
 from shmbroker.publishing import PLAIN, Content
-from shmbroker.queue import body_of
+from shmbroker.putting import body_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,27 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "channel_operations.h"
 
-static test_broker *kid;
-static sb_queue *queue;
+#include "child.h"
+
 static sb_channel *channel;
 static uint32_t subscription;
-static _Alignas(64) char buffer[BUFFER];
-
-void channel_operations_of(test_broker *child, sb_queue *q) {
-  kid = child;
-  queue = q;
-}
-
-static bool again(sb_status status) { return status == SB_GROW && grow(kid->b, kid->path); }
 
 void open_channel(void) {
   sb_status status;
-  channel = sb_channel_open(kid->c, 1, &status);
+  channel = sb_channel_open(kid.c, 1, &status);
   if (channel == NULL) die("sb_channel_open", (int)status);
 }
 
 static void consume(uint32_t prefetch, uint32_t flags) {
-  while (again(sb_channel_consume(channel, queue, prefetch, 0, flags, &subscription))) {
+  while (again(sb_channel_consume(channel, q, prefetch, 0, flags, &subscription))) {
   }
 }
 static void open_and_consume(uint32_t prefetch, uint32_t flags) {
@@ -56,12 +48,12 @@ void channel_takes_three(void) {
 void channel_gets(void) {
   int64_t n;
   do {
-    n = sb_channel_get(channel, queue, buffer, false);
+    n = sb_channel_get(channel, q, buffer, false);
   } while (n < 0 && again((sb_status)-n));
 }
 void channel_waits_in_get(void) {
   sb_wait at_once = {1, UINT64_MAX, 0, 0};
-  (void)sb_channel_get_wait(channel, queue, buffer, false, &at_once);
+  (void)sb_channel_get_wait(channel, q, buffer, false, &at_once);
 }
 void channel_acks_one(void) { (void)sb_channel_settle(channel, 1, false, 0); }
 void channel_acks_all(void) { (void)sb_channel_settle(channel, 3, true, 0); }
@@ -71,7 +63,7 @@ void channel_cancels(void) { (void)sb_channel_cancel(channel, subscription); }
 void channel_closes(void) { sb_channel_close(channel); }
 void channel_is_limited(void) {
   (void)sb_channel_limit(channel, 1);
-  (void)sb_connection_limit(kid->c, 1);
+  (void)sb_connection_limit(kid.c, 1);
   (void)sb_channel_limit(channel, 0);
-  (void)sb_connection_limit(kid->c, 0);
+  (void)sb_connection_limit(kid.c, 0);
 }

@@ -3,10 +3,6 @@
 #ifndef CHANNEL_OPERATIONS_H
 #define CHANNEL_OPERATIONS_H
 
-#include "broker_fixture.h"
-
-void channel_operations_of(test_broker *child, sb_queue *q);
-
 void open_channel(void);
 void channel_consumes(void);       /* four at most */
 void channel_consumes_twice(void); /* two consumers, five in all */

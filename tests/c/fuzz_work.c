@@ -106,7 +106,8 @@ static void purge(session *s) {
 static void move(session *s) {
   sb_queue *q = any(s), *target = any(s);
   sb_status status;
-  if (q != NULL && target != NULL && q != target) (void)sb_move(q, target, choose(100), &status);
+  uint64_t bytes = choose(2) == 0 ? UINT64_MAX : choose(1000);
+  if (q != NULL && target != NULL && q != target) (void)sb_move(q, target, choose(100), &bytes, &status);
 }
 static void configure(session *s) {
   int32_t holder;

@@ -2,32 +2,19 @@
 #include "operations.h"
 
 #include <string.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "channel_operations.h"
+#include "child.h"
+#include "commit_operations.h"
 
-#define LONG 5000u /* read in place */
+const char *die_at;
 
-static test_broker kid;
-static sb_queue *q, *other;
 static sb_consumer *consumer;
 static sb_reservation reservation;
-static _Alignas(64) char buffer[BUFFER], spare[BUFFER];
 static uint32_t index_of_many[3 * 8 + 1];
 static const sb_put_options NO_OPTIONS;
 
-void become_child(const test_broker *t) {
-  kid = *t;
-  attach(&kid);
-  kid.c = connect_to(&kid);
-  q = open_queue(&kid, "q");
-  other = open_queue(&kid, "other");
-  channel_operations_of(&kid, q);
-}
-
-static bool again(sb_status status) { return status == SB_GROW && grow(kid.b, kid.path); }
 static void nothing(void) {}
 
 /* ---- putting ---- */
@@ -100,7 +87,6 @@ static void wait_for_room(void) { (void)sb_wait_for_room(q, false, 64, 1); }
 
 /* ---- getting and settling ---- */
 
-static void get_one(void) { (void)get(&kid, q, buffer, false); }
 static void get_acked(void) { (void)get(&kid, q, buffer, true); }
 static void get_three_more(bool auto_ack) {
   uint64_t used;
@@ -120,7 +106,6 @@ static void browse(void) {
   while (sb_browse(q, &position, buffer, BUFFER) > 0) {
   }
 }
-static void settle(uint32_t how) { (void)sb_settle(q, buffer, how); }
 static void ack(void) { settle(0); }
 static void nack(void) { settle(1); }
 static void reject(void) { settle(2); }
@@ -148,12 +133,6 @@ static void nack_viewed(void) { settle_viewed(1); }
 /* ---- the queue as a whole ---- */
 
 static void purge(void) { (void)sb_purge(q); }
-static void move(void) {
-  sb_status status;
-  do {
-    (void)sb_move(q, other, 2, &status);
-  } while (again(status));
-}
 static void move_viewed(void) {
   nack_viewed();
   get_one();
@@ -205,127 +184,7 @@ static void close_all(void) {
 }
 static void reap(void) { (void)sb_recover(kid.c); }
 
-/* ---- commits ---- */
-
-const char *die_at;
-
-static void commit_with(uint64_t id, uint32_t count, uint64_t bytes, const sb_put_options *o, const sb_settlement *ends,
-                        uint32_t end_count) {
-  sb_queue *forth[2] = {q, other}, *back[2] = {other, q};
-  sb_publication publications[2];
-  uint32_t publication, target;
-  uint64_t *bodies = calloc(count, bytes);
-  for (uint32_t i = 0; i < count; i++) {
-    uint64_t *body = bodies + i * (bytes / sizeof id);
-    for (uint64_t k = 0; k < bytes / sizeof id; k++) body[k] = id + i;
-    publications[i] = (sb_publication){(const char *)body, bytes, o, i == 0 ? forth : back, 2};
-  }
-  while (again(sb_commit_all(kid.c, publications, count, ends, end_count, &publication, &target))) {
-  }
-  free(bodies);
-}
-static void commit_one(void) { commit_with(FRESH, 1, 64, NULL, NULL, 0); }
-static void commit_two(void) { commit_with(FRESH, 2, 64, NULL, NULL, 0); }
-static void commit_long(void) { commit_with(FRESH, 1, 20000, NULL, NULL, 0); }
-static void commit_delayed(void) {
-  sb_put_options o = {.delay_ns = 3600000000000u, .key = "key", .key_length = 3};
-  commit_with(FRESH, 1, 64, &o, NULL, 0);
-}
-static void commit_expiring(void) {
-  sb_put_options o = {.ttl_ns = 3600000000000u};
-  commit_with(FRESH, 1, 64, &o, NULL, 0);
-}
-/* To twelve queues: more than there are references in the header of a slot for. */
-static sb_queue *many[MANY + 2];
-static uint64_t many_bytes = 64;
-static void open_many(void) {
-  for (unsigned i = 0; i < MANY; i++) {
-    char name[16];
-    snprintf(name, sizeof name, "t%u", i);
-    (void)declare(&kid, name, (sb_settings)FREELY);
-    many[i] = open_queue(&kid, name);
-  }
-  many[MANY] = q;
-  many[MANY + 1] = other;
-}
-static void commit_to_many(void) {
-  static uint64_t body[LONG / sizeof(uint64_t)];
-  uint32_t publication, target;
-  for (size_t i = 0; i < LONG / sizeof *body; i++) body[i] = FRESH;
-  sb_publication one = {(const char *)body, many_bytes, NULL, many, MANY + 2};
-  while (again(sb_commit_all(kid.c, &one, 1, NULL, 0, &publication, &target))) {
-  }
-}
-/* All but the one in "q" are gone, which is held; bodies are read in place. */
-static void hold_the_last_of_many(void) {
-  many_bytes = LONG;
-  open_many();
-  commit_to_many();
-  for (unsigned i = 0; i < MANY + 2; i++) {
-    if (many[i] != q) (void)get(&kid, many[i], spare, true);
-  }
-  get_one();
-}
-static void hold_one_of_many(void) {
-  many_bytes = LONG;
-  open_many();
-  commit_to_many();
-  get_one();
-}
-static void return_one_of_many(void) {
-  hold_one_of_many();
-  settle(1);
-}
-static uint64_t token_in(const char *record) {
-  return ((const sb_record *)(const void *)record)->tag & ((UINT64_C(1) << 40) - 1);
-}
-static void take_two(void) {
-  (void)get(&kid, q, buffer, false);
-  (void)get(&kid, q, spare, false);
-}
-static void transact_as(uint32_t first, uint32_t second) {
-  sb_settlement ends[2] = {{q, token_in(buffer), first}, {q, token_in(spare), second}};
-  commit_with(FRESH, 1, 64, NULL, ends, 2);
-}
-static void transact(void) { transact_as(0, 2); }
-static void transact_and_requeue(void) { transact_as(0, 1); }
-/* The same message twice: found out when all is staged, and undone. */
-static void transact_in_vain(void) {
-  sb_settlement ends[2] = {{q, token_in(buffer), 0}, {q, token_in(buffer), 0}};
-  commit_with(FRESH, 1, 64, NULL, ends, 2);
-}
-static void acknowledge_together(void) {
-  sb_settlement ends[2] = {{q, token_in(buffer), 0}, {q, token_in(spare), 0}};
-  uint32_t publication, target;
-  (void)sb_commit_all(kid.c, NULL, 0, ends, 2, &publication, &target);
-}
-void take_part_in_a_transaction(bool with_many) {
-  if (with_many) {
-    open_many();
-    commit_to_many();
-  }
-  take_two();
-  transact();
-}
-static void get_shared(void) {
-  commit_long();
-  get_one();
-}
-static void get_other_shared(void) {
-  commit_long();
-  (void)get(&kid, other, spare, false);
-  (void)get(&kid, q, buffer, false);
-}
-static void move_one_viewed(void) { /* while others hold theirs, to a queue that another one of it was in */
-  sb_record r;
-  uint64_t view, used;
-  memcpy(&r, buffer, sizeof r);
-  (void)sb_get_many(other, 1, true, spare, BUFFER, index_of_many, &used);
-  (void)sb_begin_view(kid.c, r.tag, r.sequence, r.body_address, &view); /* lives on */
-  settle(1);
-  move();
-}
-static void share_others(void) { commit_with(OTHERS, 1, 64, NULL, NULL, 0); }
+/* ---- with all sorts of things in hand ---- */
 
 void take_all_sorts_of_things(void) {
   take_three();

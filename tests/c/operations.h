@@ -14,6 +14,7 @@
 #define OTHERS 7u
 #define FRESH 8u
 #define MANY 10u
+#define LONG 5000u /* bytes of a body that is read in place */
 #define ID(i) (UINT64_C(1) << (i))
 
 typedef struct {

@@ -279,7 +279,8 @@ void consume(worker *w) {
 void move(worker *w) {
   sb_status status;
   while (!over()) {
-    (void)sb_move(w->q[JOBS], w->q[MOVED], 5, &status);
+    uint64_t bytes = UINT64_MAX;
+    (void)sb_move(w->q[JOBS], w->q[MOVED], 5, &bytes, &status);
     if (status == SB_GROW) (void)grow(w->t.b, w->t.path);
     rest();
   }

@@ -60,7 +60,10 @@ def continue_at_end(director: Pipe, pid: int) -> None:
 
 @contextlib.contextmanager
 def _connected(broker: str, queues: list[str], journal: Journal, chance: random.Random) -> Iterator[Actor]:
-    with shmbroker.connect(broker, create=False) as connection:
+    def failed(error: BaseException) -> None:
+        journal.write("error", "".join(traceback.format_exception(error)).replace("\n", " | "))
+
+    with shmbroker.connect(broker, create=False, on_callback_error=failed) as connection:
         journal.write("connected")
         opened = [connection.queue(name, passive=True) for name in queues]
         yield takers.Actor(connection, opened, journal, chance)
@@ -106,8 +109,7 @@ def _put_in_place(actor: Actor, queue: shmbroker.Queue, number: int, counts: Ite
 
 
 def _put_many(actor: Actor, queue: shmbroker.Queue, number: int, counts: Iterator[int]) -> None:
-    many = itertools.islice(counts, actor.chance.randint(1, MOST_PUT))
-    messages = [content.message_of(number, count) for count in many]
+    messages = _some(actor, number, counts)
     bodies = [content.body_of(message) for message in messages]
     actor.journal.write("put", queue.name, names(messages))
     try:
@@ -117,7 +119,33 @@ def _put_many(actor: Actor, queue: shmbroker.Queue, number: int, counts: Iterato
     actor.journal.write("done", done)
 
 
-WAYS_TO_PUT = (_put_one, _put_one, _put_in_place, _put_many)
+def _publish(actor: Actor, queue: shmbroker.Queue, number: int, counts: Iterator[int]) -> None:
+    with actor.connection.channel() as channel:
+        channel.confirm_delivery()
+        for message in _some(actor, number, counts):
+            actor.journal.write("put", queue.name, names([message]))
+            channel.basic_publish("", queue.name, content.body_of(message))
+            channel.wait_for_confirms()
+            actor.journal.write("done", 1)
+
+
+def _commit(actor: Actor, _queue: shmbroker.Queue, number: int, counts: Iterator[int]) -> None:
+    """Several messages, each to one of its queues: all of them, or none."""
+    with actor.connection.channel() as channel:
+        channel.tx_select()
+        published = [(actor.chance.choice(actor.queues).name, message) for message in _some(actor, number, counts)]
+        for name, message in published:
+            channel.basic_publish("", name, content.body_of(message))
+        actor.journal.write("commit", *(f"{name}:{message:x}" for name, message in published))
+        channel.tx_commit()
+        actor.journal.write("done", len(published))
+
+
+def _some(actor: Actor, number: int, counts: Iterator[int]) -> list[int]:
+    return [content.message_of(number, count) for count in itertools.islice(counts, actor.chance.randint(1, MOST_PUT))]
+
+
+WAYS_TO_PUT = (_put_one, _put_one, _put_in_place, _put_many, _publish, _commit)
 
 
 # ---- the others ----

@@ -57,6 +57,7 @@ class Evidence:
 
     accepted: dict[int, str] = dataclasses.field(default_factory=dict)  # message -> the queue it was put to
     unsure: list[tuple[str, list[int]]] = dataclasses.field(default_factory=list)  # puts under way when somebody died
+    undecided: list[dict[int, str]] = dataclasses.field(default_factory=list)  # commits under way when somebody died
     refused: dict[int, str] = dataclasses.field(default_factory=dict)  # the put came back without them
     deliveries: dict[int, list[Delivery]] = dataclasses.field(default_factory=dict)
     seen_moved: set[int] = dataclasses.field(default_factory=set)
@@ -109,6 +110,7 @@ class _Reader:
         self._held: dict[int, Delivery] = {}
         self._settling: list[Delivery] = []
         self._putting: tuple[str, list[int]] | None = None
+        self._committing: dict[int, str] = {}
         self._moving: tuple[int, int] | None = None
         self._taking, self._taking_at, self._row, self._auto = 0, "", 0, False
 
@@ -136,6 +138,8 @@ class _Reader:
             self._all.settled_unwritten += self._taking or 1
         if self._putting is not None:
             self._all.unsure.append(self._putting)
+        if self._committing:
+            self._all.undecided.append(self._committing)
         if self._moving is not None:
             began_ns, most = self._moving
             self._all.moves_unsure += most
@@ -163,7 +167,13 @@ class _Reader:
     def _put(self, line: Line) -> None:
         self._putting = line.words[0], [int(word, 16) for word in line.words[1:]]
 
+    def _commit(self, line: Line) -> None:
+        pairs = (word.split(":") for word in line.words)
+        self._committing = {int(message, 16): queue for queue, message in pairs}
+
     def _done(self, line: Line) -> None:
+        self._all.accepted.update(self._committing)
+        self._committing = {}
         if self._putting is not None:
             queue, messages = self._putting
             done = int(line.words[0])

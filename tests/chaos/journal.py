@@ -8,6 +8,7 @@ written in hexadecimal.
 |---|---|---|
 | connected, leave, bye | | the connection is there; is about to be closed; was closed |
 | put | queue, messages | about to be put, in this order |
+| commit | queue:message ... | about to be published together: all or none |
 | take | queue, most, auto or hold | so many may come in hand at once, the next line says which |
 | open | prefetch, auto or hold | a consumer |
 | close | most | it is about to be closed: what it holds goes back, so many at most that it has not handed out |

@@ -56,13 +56,17 @@ def judge(evidence: Evidence, facts: Facts) -> Judgement:
 def _existing(evidence: Evidence) -> tuple[dict[int, str], dict[int, str]]:
     """The messages that are known to have been put, and those that may have been, with their queues.
 
-    Of a put that was cut short a beginning is there: whatever comes before one that was seen.
+    Of a put that was cut short a beginning is there: whatever comes before one that was seen. A commit that was cut
+    short is there as a whole, if anything of it was seen.
     """
     known, may_exist = dict(evidence.accepted), {}
     for queue, messages in evidence.unsure:
         there = max((at + 1 for at, message in enumerate(messages) if message in evidence.deliveries), default=0)
         known.update(dict.fromkeys(messages[:there], queue))
         may_exist.update(dict.fromkeys(messages[there:], queue))
+    for commit in evidence.undecided:
+        there = any(message in evidence.deliveries for message in commit)
+        (known if there else may_exist).update(commit)
     return known, may_exist
 
 

@@ -15,6 +15,7 @@ from tests.chaos.stage import HOUSEKEEPER, Player, Stage
 
 def main(pid: int, folder: Path) -> None:
     """Stops it, says the number of its guard, and waits for what may come."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
     with Journal(folder / "director") as journal, Stage("none", folder, journal, random.Random(0)) as players:
         players.stop_housekeeper(Player(HOUSEKEEPER, pid), 60)
         (guard,) = multiprocessing.active_children()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import queue as standard_queue
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -190,6 +191,83 @@ def consume_in_batches(actor: Actor) -> None:
         _about_to_close(actor, consumer)
 
 
+class Called:
+    """The callback of a consumer on a channel: so many messages are settled, the others go back when it is closed."""
+
+    def __init__(self, actor: Actor, most: int) -> None:
+        self._actor, self._left = actor, most
+        self.lock = threading.Lock()
+        self.closing = False
+        self.enough = threading.Event()
+
+    def __call__(self, channel: shmbroker.Channel, message: shmbroker.Delivery, *_: object) -> None:
+        """Settles a message. Whoever closes the channel takes the lock: nothing is written after that."""
+        with self.lock:
+            if self.closing:
+                return
+            self._channel = channel
+            self._settle(message, self._actor.got([message])[0])
+            self._left -= 1
+            if self._left == 0:
+                self.closing = True
+                self.enough.set()
+        self._actor.rest()
+
+    def _settle(self, message: shmbroker.Delivery, known: int) -> None:
+        self._actor.settle(message, known)
+
+
+class CalledInBatches(Called):
+    """The same; several are acknowledged with one call, for some channels when they commit it."""
+
+    def __init__(self, actor: Actor, most: int, together: int, *, commits: bool) -> None:
+        super().__init__(actor, most)
+        self._together, self._commits = together, commits
+        self._waiting: list[int] = []
+
+    def _settle(self, message: shmbroker.Delivery, known: int) -> None:
+        self._waiting.append(known)
+        if len(self._waiting) == self._together:
+            returned = self._actor.chance.random() < NACKED
+            self._actor.journal.write("nack" if returned else "ack", names(self._waiting))
+            if returned:
+                self._channel.basic_nack(message.delivery_tag, multiple=True)
+            else:
+                self._channel.basic_ack(message.delivery_tag, multiple=True)
+            if self._commits:
+                self._channel.tx_commit()
+            self._actor.journal.write("done")
+            self._waiting = []
+
+
+def consume_on_channel(actor: Actor) -> None:
+    """A channel whose callbacks settle one by one."""
+    prefetch = actor.chance.choice([1, 8, 64])
+    _until_enough(actor, Called(actor, actor.chance.randint(1, 300)), prefetch, commits=False)
+
+
+def consume_in_batches_on_channel(actor: Actor) -> None:
+    """A channel whose callbacks acknowledge several at once, or commit that."""
+    prefetch, commits = 64, actor.chance.random() < 0.5
+    called = CalledInBatches(actor, actor.chance.randint(1, 300), actor.chance.choice([4, 16, 32]), commits=commits)
+    _until_enough(actor, called, prefetch, commits=commits)
+
+
+def _until_enough(actor: Actor, called: Called, prefetch: int, *, commits: bool) -> None:
+    queues = actor.for_consumers
+    actor.journal.write("open", prefetch * len(queues), "hold")
+    with actor.connection.channel() as channel:
+        channel.basic_qos(prefetch_count=prefetch)
+        if commits:
+            channel.tx_select()
+        for queue in queues:
+            channel.basic_consume(queue.name, called)
+        called.enough.wait(actor.chance.uniform(0, 1))
+        with called.lock:
+            called.closing = True
+            actor.journal.write("close", prefetch * len(queues))
+
+
 def take_and_keep(actor: Actor) -> None:
     """A few that are not settled: they go back when the connection is closed."""
     queue, most = actor.chance.choice(actor.queues), actor.chance.randint(1, 3)
@@ -225,6 +303,8 @@ WAYS = (
     (get_many, 4),
     (consume, 4),
     (consume_in_batches, 4),
+    (consume_on_channel, 3),
+    (consume_in_batches_on_channel, 3),
     (get_auto_acked, 1),
     (get_many_auto_acked, 1),
     (consume_auto_acked, 1),

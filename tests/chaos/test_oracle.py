@@ -16,7 +16,7 @@ from tests.chaos.oracle import GONE, NEVER, judge
 if TYPE_CHECKING:
     from pathlib import Path
 
-A, B, C = (f"{content.message_of(1, count):x}" for count in range(3))
+A, B, C, D = (f"{content.message_of(1, count):x}" for count in range(4))
 PUT = f"10 connected\n11 put q {A} {B} {C}\n14 done 3\n15 leave\n16 bye"
 TAKEN_B = f"60 take q 1 hold\n61 got q {B}:1:0\n62 ack {B}\n63 done"
 TAKEN_C = f"64 take q 1 hold\n65 got q {C}:2:0\n66 ack {C}\n67 done"
@@ -58,6 +58,20 @@ def test_who_settles_as_he_takes_loses_what_he_was_taking(tmp_path: Path, messag
     rest = OTHERS if messages == A else TAKEN_C
     findings = found(tmp_path, "40 kill three", one=PUT, two=taken(rest=rest), three="30 take q 1 auto")
     assert len(findings) == expected
+
+
+COMMIT = f"10 connected\n11 put q {A} {B}\n12 done 2\n13 commit q:{C} p:{D}"
+TAKEN_A = ("20 take q 1 hold", f"21 got q {A}:0:0", f"22 ack {A}", "23 done")
+TAKEN_D = f"70 take p 1 hold\n71 got p {D}:0:0\n72 ack {D}\n73 done"
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"), [(OTHERS, ["lost"]), (f"{OTHERS}\n{TAKEN_D}", []), (TAKEN_B, [])], ids=["half", "all", "none"]
+)
+def test_of_a_commit_all_is_there_or_nothing(tmp_path: Path, rest: str, expected: list[str]) -> None:
+    """If a message of a commit that was cut short was seen, the other, in another queue, must come too."""
+    findings = found(tmp_path, "14 kill one", one=COMMIT, two=taken(*TAKEN_A, rest=rest))
+    assert [finding.partition(":")[0] for finding in findings] == expected
 
 
 def test_an_ack_under_way_may_have_happened(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.nursery import nursery
 from typer.testing import CliRunner
 
 import shmbroker
@@ -49,8 +50,7 @@ class Ran:
 @pytest.fixture
 def broker(broker_name: str) -> Iterator[shmbroker.Broker]:
     """Start a broker, and purge it afterwards."""
-    made = shmbroker.Broker(broker_name, memory="32M")
-    made.start()
+    made = nursery().start(shmbroker.Broker(broker_name, memory="32M"))
     yield made
     made.stop(purge=True)
 

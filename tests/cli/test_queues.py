@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import shmbroker
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import shmbroker
 
 
 def test_create_makes_a_queue_with_settings(cli: Callable[..., Any], broker: shmbroker.Broker) -> None:
@@ -212,3 +212,21 @@ def test_a_queue_that_does_not_exist_is_refused(cli: Callable[..., Any], argumen
     """One line names it; no queue is made by looking at it."""
     assert cli("queue", *arguments).is_refused("nowhere")
     assert [one["name"] for one in cli("queue", "list", "--json").facts] == ["jobs"]
+
+
+def test_queues_of_the_brokers_own_are_listed_with_all(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """Leases of groups are queues; nobody asked for them by listing queues."""
+    jobs.put(b"x")
+    group = shmbroker.Group(jobs.connection, jobs, "g")
+    group.attach()
+    group.lease(0)
+    assert [one["name"] for one in cli("queue", "list", "--json").facts] == ["jobs"]
+    names = [one["name"] for one in cli("queue", "list", "--all", "--json").facts]
+    assert names[0] == "amq.group.g"
+    assert len(names) == 4
+
+
+def test_no_queue_is_made_with_a_name_of_the_brokers(cli: Callable[..., Any], broker: shmbroker.Broker) -> None:
+    """Names that begin with amq. are refused."""
+    assert cli("queue", "create", "amq.mine").is_refused("amq.mine", "reserved")
+    assert broker.statistics().queue_count == 0

@@ -2,8 +2,8 @@
  *
  * Messages of one queue: slab slot and ring cell together.
  *
- * Mirrors: sb_slab.c take, sb_slab_free, sb_slab_drop, sb_slab_drop_last; sb_queue.c sb_queue_enqueue, take_cell, took,
- *   finish, sb_queue_settle_as, sb_queue_release, sb_queue_take (paid and before); sb_view.c sb_view_end; sb_limits.c
+ * Mirrors: sb_slab.c take, sb_slab_free, sb_slab_drop, sb_slab_drop_last; sb_queue.c sb_queue_enqueue; sb_take.c
+ *   take_cell, took, sb_take_oldest (paid and before); sb_settle.c finish, sb_settle_as; sb_release.c sb_release_message; sb_view.c sb_view_end; sb_limits.c
  *   sb_limits_enforce, evict, still_too_many, sb_limits_remove (purge); sb_upkeep.c sb_upkeep_reconcile; sb_ledger.h
  *   sb_hinting; sb_ledger.c sb_ledger_hints_rest, sb_ledger_inherit; sb_judge.c judge_enqueue, judge_settle, sb_judge_cell; sb_recover.c settle_slot,
  *   visit_slots, visit_cells, visit_ledgers, recover.
@@ -384,7 +384,7 @@ inline enforce() {
 #define ENFORCE_AFTER enforce()
 #endif
 
-/* sb_queue_take: before the CAS, in queues that evict; got tells */
+/* sb_take_oldest: before the CAS, in queues that evict; got tells */
 inline get(to) {
   MARK(me);
   atomic { FATE; taken++ }

@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -158,11 +159,12 @@ def main(arguments: list[str]) -> int:
     models = asked.models or sorted(FOLDER.glob("*.pml"))
     runs = [run for model in models for run in runs_of(model) if asked.full or run.kind in ALWAYS]
     failed = 0
-    for run in runs:
-        result = run.search()
-        failed += not result.good
-        sys.stdout.write(f"{result}\n" + ("" if result.good else result.printed))
-        sys.stdout.flush()
+    at_once = 1 if asked.full else os.cpu_count()  # one large search may take all memory
+    with ThreadPoolExecutor(at_once) as pool:
+        for result in pool.map(Run.search, runs):
+            failed += not result.good
+            sys.stdout.write(f"{result}\n" + ("" if result.good else result.printed))
+            sys.stdout.flush()
     sys.stdout.write(f"{len(runs)} searches of {len(models)} models, {failed} failed\n")
     return 1 if failed or not runs else 0
 

@@ -3,9 +3,9 @@
  * A commit: messages that go to several queues, and held messages that are acknowledged with them, all or nothing.
  *
  * Mirrors: sb_commit.c sb_commit_stage, sb_commit_mark, sb_commit_decide, flip, sb_commit_carry_out, sb_commit_undo,
- *   sb_commit_roll_forward, sb_commit_roll_back, sb_commit_free_body; sb_judge.c judge_commit, judge_settle, sb_judge_cell; sb_queue.c take_next,
- *   take_returned, sb_queue_pass_staged, sb_queue_passed_some, finish; sb_slab.c sb_slab_drop, sb_slab_free; sb_limits.c admit; sb_recover.c recover_commit,
- *   reap_connection.
+ *   sb_commit_roll_forward, sb_commit_roll_back, sb_commit_free_body; sb_judge.c judge_commit, judge_settle, sb_judge_cell; sb_take.c take_next,
+ *   take_returned, sb_take_pass_staged, sb_take_passed_some; sb_settle.c finish; sb_slab.c sb_slab_drop, sb_slab_free; sb_limits.c admit;
+ *   sb_recover.c recover_commit, reap_connection.
  * Abstracted: rings (a cell is found by its place, a bit leads to it, see pages.pml), notification (notify.pml), what
  *   consumers may leave when they are killed (cell.pml), bytes, timers, closing.
  *

@@ -4,9 +4,9 @@
  * readers of the statistics.
  *
  * Mirrors: sb_ledger.h sb_intent_begin, sb_intent_end, sb_ledger_count, sb_ledger_hold; sb_ledger.c sb_ledger_adopt,
- *   sb_ledger_leave, sb_ledger_sum, sb_ledger_holding; sb_queue.c sb_queue_enqueue, took, sb_queue_settle_as,
- *   sb_queue_release (what they write to the ledger, and when); sb_queue_count_ready; sb_judge.c raise_to, judge,
- *   judge_enqueue, judge_settle; sb_recover.c visit_ledgers; sb_api_messages.c drop_new.
+ *   sb_ledger_leave, sb_ledger_sum, sb_ledger_holding; sb_queue.c sb_queue_enqueue; sb_take.c took;
+ *   sb_settle.c sb_settle_as; sb_release.c sb_release_message (what they write to the ledger, and when); sb_queue.c
+ *   sb_queue_count_ready; sb_judge.c raise_to, judge, judge_enqueue, judge_settle; sb_recover.c visit_ledgers; sb_api_put.c drop_new.
  * Abstracted: slot and cell are one evidence for each message (it happened, or not), which is what cell.pml proves of them;
  *   one counter for all ways out; one message at a time in a ledger's hands; bytes of every message are 2.
  *
@@ -124,14 +124,14 @@ working:
   }
   hold(1);
   if
-  :: /* sb_queue_settle_as */
+  :: /* sb_settle_as */
      begin(SETTLE, ended[l], ended_bytes[l]);
      atomic { FATE; assert(message[m] == ACQUIRED + me); message[m] = GONE }
      count(ended_bytes[l], BYTES);
      count(ended[l], 1); /* for a moment the message counts as ended and as held */
      hold(-1);
      finish()
-  :: atomic { releases < RELEASES -> releases++ } /* sb_queue_release */
+  :: atomic { releases < RELEASES -> releases++ } /* sb_release_message */
      atomic { FATE; message[m] = READY } /* for a moment it is ready and counts as held */
      hold(-1)
   fi;

@@ -7,7 +7,7 @@
  *   sb_page_links, sweep; sb_ring.c sb_ring_append, sb_ring_finish, sb_ring_redo; sb_recover.c settle_slot (pages),
  *   publish_or_free, visit_slots (HOLD_PAGE); sb_judge.c sb_judge_cell (of a TOMBSTONE, and of a cell that is held);
  *   sb_housekeeping.c scrub_list.
- *   With RETURNED: sb_queue.c sb_queue_release, take_returned; sb_returned.c sb_returned_mark, sb_returned_is_marked,
+ *   With RETURNED: sb_release.c sb_release_message; sb_take.c take_returned; sb_returned.c sb_returned_mark, sb_returned_is_marked,
  *   sb_returned_clear, search, clear_bit, sb_returned_next; sb_judge.c sb_judge_cell.
  * Abstracted: a page has CELLS cells or two children; a link and the header it leads to are read in one step, and a link with
  *   "still" (sb_page_is_current); the lines of a page are set together with its header, while it is nobody else's. The order of finishing marks
@@ -673,7 +673,7 @@ inline is_marked(p) { /* ok tells */
   fi
 }
 
-inline release(p) { /* sb_queue_release */
+inline release(p) { /* sb_release_message */
 #ifndef FAULT_FLIP_FIRST
   mark(p);
 #endif

@@ -9,19 +9,18 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "c" / "interleavings.c"
+SOURCES = Path(__file__).parents[1] / "c" / "interleavings"
 TABLE = re.compile(r"^static const test_case CASES\[\] = \{(.*?)^\};", re.DOTALL | re.MULTILINE)
 
 
 def cases() -> list[str]:
-    """The names in the program's table of cases."""
-    table = TABLE.search(SOURCE.read_text(encoding="utf-8"))
-    assert table
-    return re.findall(r'^    \{"([^"]+)",', table[1], re.MULTILINE)
+    """The names in the program's tables of cases."""
+    tables = [TABLE.search(path.read_text(encoding="utf-8")) for path in sorted(SOURCES.glob("*.c"))]
+    return [name for table in tables if table for name in re.findall(r'^    \{"([^"]+)",', table[1], re.MULTILINE)]
 
 
 def test_there_are_cases() -> None:
-    """The table is found, and names are unique."""
+    """The tables are found, and names are unique."""
     assert len(cases()) > 10
     assert len(cases()) == len(set(cases()))
 

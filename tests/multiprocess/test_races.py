@@ -3,27 +3,45 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Future
     from pathlib import Path
 
 MOST = 2500  # schedules of a scenario; `make races` tries all within larger bounds
 
 
+KINDS = ("kills", "orders", "delays", "random", "plain")  # the longest first
+
+
+@pytest.fixture(scope="module")
+def runs(programs: Path) -> Iterator[dict[str, Future[subprocess.CompletedProcess[str]]]]:
+    """The program runs for all kinds, as many at once as there are processors; each run is one thread."""
+
+    def run(kind: str) -> subprocess.CompletedProcess[str]:
+        command = [str(programs / "races"), "-most", str(MOST), "-kind", kind]
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=580)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield {kind: pool.submit(run, kind) for kind in KINDS}
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", ["plain", "orders", "kills", "delays", "random"])
-def test_nothing_is_lost_in_any_order(programs: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_lost_in_any_order(runs: dict[str, Future[subprocess.CompletedProcess[str]]], kind: str) -> None:
     """Whatever comes between two shared steps: messages are there as often as they may be, and nobody sleeps on.
 
     Plainly, when nothing comes between: each role does what it is there for.
     """
-    command = [str(programs / "races"), "-most", str(MOST), "-kind", kind]
-    run = subprocess.run(command, check=False, capture_output=True, text=True, timeout=580)
+    run = runs[kind].result()
     assert run.returncode == 0, run.stdout + run.stderr
     counts = re.search(r"(\d+) passed, 0 failed", run.stdout)
     assert counts, run.stdout

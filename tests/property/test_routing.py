@@ -10,13 +10,14 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from shmbroker import records, tables
-from shmbroker.binding import ANY_INCARNATION, Binding, Destination, ToExchange, ToQueue
+from shmbroker import tables
 from shmbroker.exceptions import CorruptSegment
-from shmbroker.exchange import PREDECLARED, TYPES, Exchange
-from shmbroker.records import Bound, Change, Declared, Deleted, QueueGone, Unbound
-from shmbroker.routing import Router
-from shmbroker.topology import Topology
+from shmbroker.topology import records
+from shmbroker.topology.binding import ANY_INCARNATION, Binding, Destination, ToExchange, ToQueue
+from shmbroker.topology.exchange import PREDECLARED, TYPES, Exchange
+from shmbroker.topology.records import Bound, Change, Declared, Deleted, QueueGone, Unbound
+from shmbroker.topology.routing import Router
+from shmbroker.topology.state import Topology
 
 OFTEN = settings(
     max_examples=200,

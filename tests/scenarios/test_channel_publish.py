@@ -175,6 +175,24 @@ def test_b74_a_transaction_acks_at_its_commit(connection: shmbroker.Connection) 
         assert content(again, "q") == ["BR", "CR"]
 
 
+def test_b74_what_a_transaction_has_acked_is_not_there_to_ack_again(connection: shmbroker.Connection) -> None:
+    """An ack of several takes what is left; a second ack of one tag is an unknown tag, before the commit too."""
+    channel = connection.channel()
+    channel.queue_declare("q")
+    publish(channel, "q", "ABC")
+    channel.tx_select()
+    first, second, _ = taken(channel, "q", 3)
+    channel.basic_nack(first.delivery_tag)
+    channel.basic_ack(second.delivery_tag, multiple=True)
+    channel.tx_commit()
+    (again,) = taken(channel, "q", 1)
+    assert (bytes(again), again.redelivered) == (b"A", True)
+    channel.basic_ack(again.delivery_tag)
+    with refused(PreconditionFailed, f"PRECONDITION_FAILED - unknown delivery tag {again.delivery_tag}"):
+        channel.basic_ack(again.delivery_tag)
+    assert_closed(channel, because="unknown delivery tag")
+
+
 def test_b74_a_transaction_returns_at_its_commit(connection: shmbroker.Connection) -> None:
     """Whether a mandatory message has a route is asked when it is committed."""
     channel = connection.channel()

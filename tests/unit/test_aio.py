@@ -174,6 +174,31 @@ def test_a_cancelled_get_passes_on_what_it_was_told_of(broker: shmbroker.Broker)
     run(main, broker)
 
 
+@pytest.mark.parametrize("gives_up", ["cancelled", "served"])
+def test_a_task_that_waits_no_longer_takes_nobodys_turn(broker: shmbroker.Broker, gives_up: str) -> None:
+    """Who waits in another connection is told of the next message, though tasks here waited before it."""
+
+    async def main(connection: aio.Connection) -> None:
+        jobs = await connection.queue("jobs")
+        getting = asyncio.create_task(jobs.get(auto_ack=True))
+        await until_waiting(jobs)
+        if gives_up == "cancelled":
+            getting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await getting
+        else:
+            jobs.put_nowait(b"for the task")
+            assert bytes(await ready(getting)) == b"for the task"
+        assert jobs.statistics().interested == 0
+        with broker.connect() as other:
+            taking = asyncio.create_task(asyncio.to_thread(other.queue("jobs").get, auto_ack=True))
+            await until_waiting(jobs)
+            jobs.put_nowait(b"for the thread")
+            assert bytes(await ready(taking)) == b"for the thread"
+
+    run(main, broker)
+
+
 def test_a_consumer_iterates_and_ends(broker: shmbroker.Broker) -> None:
     """``async for`` hands out messages in order; it ends when the consumer is closed, which returns what it held."""
 

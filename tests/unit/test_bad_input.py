@@ -103,6 +103,16 @@ PUTS: list[tuple[Callable[[Place], object], type[Exception], tuple[str, ...]]] =
         PreconditionFailed,
         ("invalid expiration '5'",),
     ),
+    (
+        lambda p: p.jobs.put(b"", properties=BasicProperties(expiration="315360000001")),
+        PreconditionFailed,
+        ("invalid expiration '315360000001': {value_too_big,315360000001}",),
+    ),
+    (
+        lambda p: p.jobs.put(b"", properties=BasicProperties(expiration="9" * 5000)),
+        PreconditionFailed,
+        ("invalid expiration '999999999999...'",),
+    ),
 ]
 
 

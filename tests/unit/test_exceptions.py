@@ -21,6 +21,11 @@ from shmbroker import exceptions
         (exceptions.PreconditionFailed, 406),
         (exceptions.NotAllowed, 530),
         (exceptions.NotImplementedByBroker, 540),
+        (exceptions.NoServer, 313),
+        (exceptions.RequestRefused, 403),
+        (exceptions.SchemaMismatch, 406),
+        (exceptions.ExchangeError, 541),
+        (exceptions.FunctionFailed, 541),
     ],
 )
 def test_each_error_has_its_amqp_code(error: type[exceptions.BrokerError], code: int) -> None:

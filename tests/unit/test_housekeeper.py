@@ -8,15 +8,15 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from scenario_support.memory import Memory
 from scenario_support.observing import take
-from scenario_support.waiting import eventually
+from scenario_support.waiting import becomes, eventually
 
 from shmbroker import housekeeper
+from shmbroker._core.connection import CoreConnection
 
 if TYPE_CHECKING:
-    import pytest
-
     import shmbroker
 
 
@@ -108,3 +108,62 @@ def test_timers_without_a_pause_do_not_keep_it_from_its_end(
     client = threading.Thread(target=broker.stop)
     broker.serve_forever(on_ready=client.start)
     client.join()
+
+
+def end_by_itself(connection: shmbroker.Connection, *, bound_to: str = "") -> None:
+    """Has a queue that goes with its last consumer, and then does."""
+    with connection.channel() as channel:
+        channel.queue_declare("brief", auto_delete=True)
+        if bound_to:
+            channel.queue_bind("brief", bound_to)
+        channel.basic_consume("brief", lambda *_: None)
+
+
+def test_a_queue_that_ended_by_itself_is_no_fault(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
+    """Its name lies in the directory until a housekeeper sweeps it out; the doctor knows that."""
+    broker.stop()
+    end_by_itself(connection)
+    memory = Memory(broker.name)
+    assert memory.names() == ["brief"]
+    assert connection.doctor() == []
+    broker.start()
+    becomes(memory.names, [])
+
+
+def test_it_is_told_of_a_queue_that_ends_by_itself(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name and the memory go then, not with the next tick."""
+    broker.stop()
+    for interval in ("TICK_SECONDS", "REST_SECONDS"):
+        monkeypatch.setattr(housekeeper, interval, 3600.0)
+
+    def end_then_stop() -> None:
+        try:
+            end_by_itself(connection)
+            becomes(Memory(broker.name).names, [])
+        finally:
+            broker.stop()
+
+    client = threading.Thread(target=end_then_stop)
+    broker.serve_forever(on_ready=client.start)
+    client.join()
+    broker.start()
+
+
+@pytest.mark.damaged
+def test_a_purge_in_the_middle_of_a_turn_is_its_end(broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It returns as when it is told to end, also while it looks for the bindings of queues that are gone."""
+    broker.stop()
+    with broker.connect() as connection:
+        end_by_itself(connection, bound_to="amq.fanout")
+    queue_incarnation, asked = CoreConnection.queue_incarnation, []
+
+    def purged_before(core: CoreConnection, name: str) -> int:
+        core.attachment.set_closing()
+        asked.append(name)
+        return queue_incarnation(core, name)
+
+    monkeypatch.setattr(CoreConnection, "queue_incarnation", purged_before)
+    broker.serve_forever()
+    assert asked == ["brief"]

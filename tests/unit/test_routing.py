@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shmbroker import changes
-from shmbroker.binding import ANY_INCARNATION, ToExchange, ToQueue
 from shmbroker.exceptions import NotFound
-from shmbroker.routing import Router
-from shmbroker.topology import Topology
+from shmbroker.topology import changes
+from shmbroker.topology.binding import ANY_INCARNATION, ToExchange, ToQueue
+from shmbroker.topology.routing import Router
+from shmbroker.topology.state import Topology
 
 if TYPE_CHECKING:
-    from shmbroker.binding import Destination
+    from shmbroker.topology.binding import Destination
 
 
 class Bench:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shmbroker import changes, records
-from shmbroker.binding import Binding, ToExchange, ToQueue
 from shmbroker.exceptions import AccessRefused, CorruptSegment, NotFound, PreconditionFailed
-from shmbroker.exchange import Exchange, check_publish
-from shmbroker.records import Bound, Declared, Deleted, QueueGone, Unbound
-from shmbroker.topology import Topology
+from shmbroker.topology import changes, records
+from shmbroker.topology.binding import Binding, ToExchange, ToQueue
+from shmbroker.topology.exchange import Exchange, check_publish
+from shmbroker.topology.records import Bound, Declared, Deleted, QueueGone, Unbound
+from shmbroker.topology.state import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable

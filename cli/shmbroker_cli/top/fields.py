@@ -20,43 +20,48 @@ class Field:
     title: str
     short: str
     name: str
-    text: bool = False
+    text: bool
+
+
+def _field(title: str, *, name: str = "", short: str = "", text: bool = False) -> Field:
+    """Return a column; most show the attribute they are called after, and have room for that everywhere."""
+    return Field(title, short or title, name or title.replace(" ", "_"), text=text)
 
 
 QUEUES, EXCHANGES, CHANNELS = "queues", "exchanges", "channels"
 
 TABLES = {
     QUEUES: (
-        Field("queue", "queue", "queue", text=True),
-        Field("ready", "ready", "ready"),
-        Field("delivering", "deliv", "delivering"),
-        Field("scheduled", "sched", "scheduled"),
-        Field("in/s", "in/s", "rate_in"),
-        Field("out/s", "out/s", "rate_out"),
-        Field("bytes", "bytes", "bytes"),
-        Field("interested", "inter", "interested"),
-        Field("notified", "notif", "notified"),
-        Field("not interested", "not", "not_interested"),
-        Field("browsers", "brow", "browsers"),
+        _field("queue", text=True),
+        _field("ready"),
+        _field("delivering", short="deliv"),
+        _field("scheduled", short="sched"),
+        _field("in/s", name="rate_in"),
+        _field("out/s", name="rate_out"),
+        _field("bytes"),
+        _field("interested", short="inter"),
+        _field("notified", short="notif"),
+        _field("not interested", short="not"),
+        _field("browsers", short="brow"),
     ),
     EXCHANGES: (
-        Field("exchange", "exchange", "exchange", text=True),
-        Field("type", "type", "type", text=True),
-        Field("bindings in", "in", "bindings_in"),
-        Field("bindings out", "out", "bindings_out"),
-        Field("alternate", "altern", "alternate", text=True),
-        Field("flags", "flags", "flags", text=True),
+        _field("exchange", text=True),
+        _field("type", text=True),
+        _field("bindings in", short="in"),
+        _field("bindings out", short="out"),
+        _field("alternate", short="altern", text=True),
+        _field("flags", text=True),
     ),
     CHANNELS: (
-        Field("connection", "connection", "connection", text=True),
-        Field("id", "id", "id"),
-        Field("pid", "pid", "pid"),
-        Field("channel", "channel", "channel"),
-        Field("consumers", "cons", "consumers"),
-        Field("prefetch", "pref", "prefetch"),
-        Field("unacked", "unack", "unacked"),
-        Field("delivered", "deliv", "delivered"),
-        Field("out/s", "out/s", "rate_out"),
+        _field("connection", text=True),
+        _field("id"),
+        _field("pid"),
+        _field("channel"),
+        _field("consumers", short="cons"),
+        _field("prefetch", short="pref"),
+        _field("unacked", short="unack"),
+        _field("delivered", short="deliv"),
+        _field("out/s", name="rate_out"),
     ),
 }
 """By name, in the order in which a key goes through them; the first column is what a row is called."""

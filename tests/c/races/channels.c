@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Scenarios of channels: being handed over, dealing, claims, succession, and their end. */
+#include "roles.h"
 #include "scenarios.h"
 
-#define FREELY {-1, -1, -1, 0, 0}
 #define SINGLE {-1, -1, -1, 0, SB_QUEUE_SINGLE_ACTIVE}
 
 /* ---- before ---- */
@@ -21,26 +21,22 @@ static bool consume(sb_channel *channel, uint32_t prefetch, uint32_t flags) {
   return status == SB_OK;
 }
 /* It is interested: what the IO thread would do first is done. */
-static void consume_as(unsigned player, uint32_t prefetch) {
+static void join_as(unsigned player, uint32_t prefetch) {
   act_as(player);
   me()->channel = open_channel(player + 1);
   me()->consumes = consume(me()->channel, prefetch, 0);
   (void)sb_channel_pull(me()->channel);
   (void)sb_channel_arm(me()->channel);
 }
-static void put_by_keeper(uint64_t first, uint64_t last) {
-  act_as(KEEPER);
-  for (uint64_t id = first; id <= last; id++) (void)put_message(id);
-}
-static void second_consumes(void) { consume_as(1, 0); }
+static void second_joins(void) { join_as(1, 0); }
 static void second_holds_one_of_one(void) {
   put_by_keeper(1, 1);
-  consume_as(1, 1);
+  join_as(1, 1);
   if (next_delivery(me()->channel, me()->first) != 1 || sb_channel_arm(me()->channel)) die("the first delivery", 0);
 }
 /* Two channels, the first of which is asked first. */
 static void second_consumes_twice(void) {
-  consume_as(1, 0);
+  join_as(1, 0);
   me()->second_channel = open_channel(20);
   (void)consume(me()->second_channel, 0, 0);
   (void)sb_channel_pull(me()->second_channel);
@@ -57,34 +53,28 @@ static void second_opens(void) {
   me()->channel = open_channel(2);
 }
 static void second_is_active(void) {
-  consume_as(1, 0);
-  consume_as(2, 0);
+  join_as(1, 0);
+  join_as(2, 0);
 }
 /* The second message waits for whoever is active then. */
 static void active_and_newcomer(void) {
   put_by_keeper(1, 2);
-  consume_as(1, 1);
+  join_as(1, 1);
   (void)next_delivery(me()->channel, me()->first);
   act_as(2);
   me()->channel = open_channel(3);
 }
 static void third_was_active_and_died(void) {
-  consume_as(2, 0);
+  join_as(2, 0);
   put_by_keeper(1, 1);
   act_as(2);
   (void)next_delivery(me()->channel, me()->first);
-  consume_as(1, 0);
+  join_as(1, 0);
   player_dies(2);
 }
 
 /* ---- roles ---- */
 
-static void put_1(void) { (void)put_message(1); }
-static void put_2(void) { (void)put_message(2); }
-static void put_1_2(void) {
-  put_1();
-  put_2();
-}
 static void put_9(void) { (void)put_message(9); }
 static void work(sb_channel *channel, char *record) {
   uint32_t cancelled;
@@ -97,7 +87,7 @@ static void work(sb_channel *channel, char *record) {
   } while (!sb_channel_arm(channel) ? false : sb_channel_waiting(channel) > 0 || channel->cancelled_first != NULL);
 }
 /* The IO thread, which works off what it is handed itself. */
-static void serve(void) {
+static void work_off(void) {
   while (sb_connection_run_io(me()->t.c) == SB_READY) {
     uint64_t user;
     while ((user = sb_next_ready(me()->t.c)) != 0) {
@@ -141,20 +131,13 @@ static void wait_in_get(void) {
 static void join_and_serve(void) {
   join();
   (void)sb_channel_arm(me()->channel);
-  serve();
-}
-static void delete_queue(void) {
-  int32_t holder;
-  uint64_t removed;
-  everything_may_go();
-  if (sb_delete(me()->q, false, false, UINT64_MAX, &holder, &removed) == SB_OK) scheduler_note("deleted");
+  work_off();
 }
 
 /* ---- afterwards ---- */
 
 static bool lives(unsigned player) { return !player_is_dead(player); }
 
-static void hints_are_set_right(void) { have_ticks(); }
 /* Looked at before the ticks, which would rescue. */
 static void nobody_sleeps(void) {
   for (unsigned i = 0; i < ACTORS; i++) {
@@ -211,29 +194,28 @@ static void one_is_active(void) {
   nobody_sleeps();
 }
 
-#define KEEPS_ALL .bound = -1
 /* clang-format off */
-const scenario CHANNEL_SCENARIOS[] = {
-    {"channel, put", "what comes to an armed channel is handed over", FREELY, second_consumes,
-     {{"io", serve, 1, "slept pulled pulled got acked got acked nothing slept"}, {"put", put_1_2, 0, "put put"}},
+static const scenario SCENARIOS[] = {
+    {"channel, put", "what comes to an armed channel is handed over", FREELY, second_joins,
+     {{"io", work_off, 1, "slept pulled pulled got acked got acked nothing slept"}, {"put", put_1_2, 0, "put put"}},
      nothing_waits, KEEPS_ALL},
-    {"channel, two put", "the same, of two producers", FREELY, second_consumes,
-     {{"io", serve, 1, "slept pulled got acked nothing slept pulled got acked nothing slept"}, {"put", put_1, 0, "put"},
-      {"put 9", put_9, 2, "put"}}, nothing_waits, KEEPS_ALL},
+    {"channel, two put", "the same, of two producers", FREELY, second_joins,
+     {{"io", work_off, 1, "slept pulled got acked nothing slept pulled got acked nothing slept"},
+      {"put", put_1, 0, "put"}, {"put 9", put_9, 2, "put"}}, nothing_waits, KEEPS_ALL},
     {"channel, ack, put", "what another thread pulls is handed over", FREELY, second_holds_one_of_one,
-     {{"io", serve, 1, "slept got acked nothing slept"}, {"put", put_2, 0, "put"},
+     {{"io", work_off, 1, "slept got acked nothing slept"}, {"put", put_2, 0, "put"},
       {"ack", ack_first, 1, "pulled acked"}}, nothing_waits, KEEPS_ALL},
     {"channel, requeue, put", "what another thread returns comes again", FREELY, second_holds_one_of_one,
-     {{"io", serve, 1, "slept got pulled acked got acked nothing slept"}, {"put", put_2, 0, "put"},
+     {{"io", work_off, 1, "slept got pulled acked got acked nothing slept"}, {"put", put_2, 0, "put"},
       {"requeue", requeue_first, 1, "pulled returned"}}, nothing_waits, KEEPS_ALL},
-    {"channel, cancel, put", "what a cancelled consumer was not given goes back", FREELY, second_consumes,
-     {{"io", serve, 1, "slept pulled got acked nothing slept"}, {"put", put_1, 0, "put"},
+    {"channel, cancel, put", "what a cancelled consumer was not given goes back", FREELY, second_joins,
+     {{"io", work_off, 1, "slept pulled got acked nothing slept"}, {"put", put_1, 0, "put"},
       {"cancel", cancel, 1, "cancelled"}}, hints_are_set_right, KEEPS_ALL, .idle = true},
     {"channel, close, put", "what a closed channel had goes to another one", FREELY, second_is_active,
-     {{"c", serve, 2, "slept pulled got acked nothing slept"}, {"put", put_1, 0, "put"},
+     {{"c", work_off, 2, "slept pulled got acked nothing slept"}, {"put", put_1, 0, "put"},
       {"close", close_channel, 1, "closed"}}, nobody_sleeps, KEEPS_ALL},
-    {"channel, delete", "the end of a queue is reported", FREELY, second_consumes,
-     {{"io", serve, 1, "slept nothing told-of-the-end slept"}, {"delete", delete_queue, 0, "deleted"}},
+    {"channel, delete", "the end of a queue is reported", FREELY, second_joins,
+     {{"io", work_off, 1, "slept nothing told-of-the-end slept"}, {"delete", delete_queue, 0, "deleted"}},
      the_end_is_reported, KEEPS_ALL},
     {"channel, consume, put", "a new consumer sees what came before or after", FREELY, second_opens,
      {{"consume", join, 1, "consumes"}, {"io", pull_only, 1, "slept pulled slept"}, {"put", put_1, 0, "put"}},
@@ -254,14 +236,14 @@ const scenario CHANNEL_SCENARIOS[] = {
      {{"a", claim_and_cancel, 0, "consumes cancelled"}, {"b", join, 1, "consumes"}, {"c", claim, 2, "refused"}},
      nobody_sleeps, KEEPS_ALL},
     {"single, cancel", "another one becomes active when the active one goes", SINGLE, second_is_active,
-     {{"c", serve, 2, "slept pulled got acked nothing slept"}, {"put", put_1, 0, "put"},
+     {{"c", work_off, 2, "slept pulled got acked nothing slept"}, {"put", put_1, 0, "put"},
       {"cancel", cancel, 1, "cancelled"}}, one_is_active, KEEPS_ALL},
     {"single, joins", "who comes when the active one goes becomes active", SINGLE, active_and_newcomer,
      {{"c", join_and_serve, 2, "consumes slept pulled got acked nothing slept"}, {"cancel", cancel, 1, "cancelled"}},
      one_is_active, KEEPS_ALL},
     {"single, reaped", "another one becomes active when the active one is reaped", SINGLE, third_was_active_and_died,
-     {{"io", serve, 1, "slept pulled pulled got acked got acked nothing slept"}, {"put", put_2, 0, "put"},
+     {{"io", work_off, 1, "slept pulled pulled got acked got acked nothing slept"}, {"put", put_2, 0, "put"},
       {"reaper", reap, LAST, "reaped"}}, nothing_waits, KEEPS_ALL, .reaped = true},
 };
 /* clang-format on */
-const unsigned CHANNEL_SCENARIO_COUNT = sizeof CHANNEL_SCENARIOS / sizeof CHANNEL_SCENARIOS[0];
+const subject CHANNEL_SCENARIOS = {SCENARIOS, sizeof SCENARIOS / sizeof SCENARIOS[0]};

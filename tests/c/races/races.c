@@ -5,7 +5,7 @@
  *         [SCENARIO ...]
  *   races -replay KIND SCHEDULE SCENARIO
  *
- * Each scenario is played plainly first: nobody is interrupted, and each role must do what scenarios.c says of it, so that no
+ * Each scenario is played plainly first: nobody is interrupted, and each role must do what the scenario says of it, so that no
  * scenario is about nothing. Then it is tried in up to five ways: all orders; one death at any write, and its reaping
  * beside the others; the same with one preemption more; all orders where stores are seen late; random orders with deaths.
  * For each, a line says how many schedules there were, how many ends of different memory, how many words several actors
@@ -178,6 +178,17 @@ static bool guarded(const scenario *s, const way *w, const char *schedule) {
   return result == 0;
 }
 
+/* NULL behind the last one. */
+static const scenario *scenario_at(unsigned i) {
+  static const subject *const subjects[] = {&MESSAGE_SCENARIOS, &CONSUMER_SCENARIOS, &COMMIT_SCENARIOS,
+                                            &HOUSEKEEPING_SCENARIOS, &CHANNEL_SCENARIOS};
+  for (unsigned k = 0; k < sizeof subjects / sizeof subjects[0]; k++) {
+    if (i < subjects[k]->count) return &subjects[k]->scenarios[i];
+    i -= subjects[k]->count;
+  }
+  return NULL;
+}
+
 int main(int count, char **arguments) {
   const way *ways = QUICK;
   const char *kind = NULL, *schedule = NULL;
@@ -206,8 +217,8 @@ int main(int count, char **arguments) {
       return 2;
     }
   }
-  for (unsigned i = 0; i < SCENARIO_COUNT + CHANNEL_SCENARIO_COUNT; i++) {
-    const scenario *s = i < SCENARIO_COUNT ? &SCENARIOS[i] : &CHANNEL_SCENARIOS[i - SCENARIO_COUNT];
+  const scenario *s;
+  for (unsigned i = 0; (s = scenario_at(i)) != NULL; i++) {
     if (!asked_for(s->name, count, arguments)) continue;
     for (unsigned k = 0; ways[k].name != NULL; k++) {
       way w = ways[k];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Short plays of two or three actors; each is tried in every order that the bounds allow. */
+/* Short plays of two or three actors; each is tried in every order that the bounds allow. A file for each subject. */
 #ifndef SCENARIOS_H
 #define SCENARIOS_H
 
@@ -23,7 +23,13 @@ typedef struct {
   bool reaped;            /* somebody died before, and one of the roles is his reaper */
 } scenario;
 
-extern const scenario SCENARIOS[], CHANNEL_SCENARIOS[];
-extern const unsigned SCENARIO_COUNT, CHANNEL_SCENARIO_COUNT;
+#define KEEPS_ALL .bound = -1
+
+typedef struct {
+  const scenario *scenarios;
+  unsigned count;
+} subject;
+
+extern const subject MESSAGE_SCENARIOS, CONSUMER_SCENARIOS, COMMIT_SCENARIOS, HOUSEKEEPING_SCENARIOS, CHANNEL_SCENARIOS;
 
 #endif

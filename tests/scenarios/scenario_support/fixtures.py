@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shmbroker
-import shmbroker.testing
 from scenario_support.brokers import files
+from scenario_support.nursery import nursery
 from scenario_support.waiting import becomes
 
 if TYPE_CHECKING:
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 @pytest.fixture
 def broker(broker_name: str) -> Iterator[shmbroker.Broker]:
     """Run a broker, purge it at the end, and see that nothing stays behind."""
-    with shmbroker.testing.broker(broker_name) as running:
+    running = nursery().start(shmbroker.Broker(broker_name))
+    try:
         yield running
+    finally:
+        running.stop(purge=True)
     assert files(broker_name) == []
 
 

@@ -37,15 +37,10 @@ class Memory:
         """Return a copy of all there is."""
         return [bytes(memory) for memory in self._maps]
 
-    @contextlib.contextmanager
-    def put_back(self) -> Iterator[None]:
-        """Put everything back at the end, as it was at the beginning."""
-        before = self.contents()
-        try:
-            yield
-        finally:
-            for memory, content in zip(self._maps, before, strict=True):
-                memory[:] = content
+    def restore(self, contents: list[bytes]) -> None:
+        """Put everything back as it was when a copy was taken."""
+        for memory, content in zip(self._maps, contents, strict=True):
+            memory[:] = content
 
     def used_words(self, filler: bytes) -> list[tuple[int, int]]:
         """Return segment and offset of every word that is neither zero nor the byte that bodies are made of."""
@@ -103,11 +98,20 @@ class Memory:
 
     def entry(self, queue: str) -> int:
         """Return the index of a queue's directory entry."""
-        for index in range(self.lib.SB_DIRECTORY_SIZE):
-            word = self.directory[index]
-            if word & 3 == self.lib.SB_DIR_LIVE and self._name(self.queue_in(word)) == queue:
+        for index, name in self._entries():
+            if name == queue:
                 return index
         raise LookupError(queue)
+
+    def names(self) -> list[str]:
+        """Return the names in the directory."""
+        return [name for _, name in self._entries()]
+
+    def _entries(self) -> Iterator[tuple[int, str]]:
+        for index in range(self.lib.SB_DIRECTORY_SIZE):
+            word = self.directory[index]
+            if word & 3 == self.lib.SB_DIR_LIVE:
+                yield index, self._name(self.queue_in(word))
 
     def queue_in(self, entry: int) -> int:
         """Return the slot a directory entry leads to."""

@@ -240,3 +240,27 @@ def test_a_signal_handler_may_use_the_queue(broker: shmbroker.Broker, queue: shm
             process.wait(WATCHDOG_SECONDS)
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_interrupt_while_the_thread_of_the_connection_starts(
+    broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Whether the thread had begun or not: the next call that waits is told of its message, and closing ends all."""
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        monkeypatch.setattr(threading.Thread, "start", start)
+        if moment == "after":
+            thread.start()
+        raise KeyboardInterrupt
+
+    with broker.connect() as connection:
+        queue = connection.queue("q")
+        monkeypatch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            queue.consume()
+        with queue.consume() as consumer:
+            queue.put(b"A")
+            consumer.get(timeout=None).ack()
+    assert [thread for thread in threading.enumerate() if thread.name.startswith("shmbroker-io")] == []

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Public calls: getting messages, and reading them where they stay. */
+#include <string.h>
+
+#include "sb_api.h"
+
+bool sb_api_plausible(sb_broker *b, const sb_taken *t) {
+  uint64_t room = sb_slab_slot_bytes(b, t->slot);
+  const sb_message_shm *m = t->message;
+  uint64_t front = sizeof *m + (uint64_t)m->exchange_length + m->key_length + m->properties_length;
+  return front <= SB_MAX_FRONT && m->exchange_length <= SB_NAME_MAX && front <= m->body_offset &&
+         m->body_offset >= sizeof *m && m->body_offset <= room && m->body_length <= room - m->body_offset;
+}
+
+int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer) {
+  const sb_message_shm *m = t->message;
+  bool inside = m->body_length <= SB_INLINE_BODY;
+  const uint8_t *front = (const uint8_t *)(m + 1), *body = (const uint8_t *)m + m->body_offset;
+  uint64_t front_length = (uint64_t)m->exchange_length + m->key_length + m->properties_length;
+  sb_record *record = (sb_record *)(void *)buffer;
+  *record = (sb_record){.tag = tag,
+                        .sequence = t->position - q->base,
+                        .body_length = m->body_length,
+                        .body_address = inside ? 0 : (uint64_t)(uintptr_t)body,
+                        .timestamp_ns = m->timestamp_ns,
+                        .expires_ns = m->expires_ns,
+                        .properties_length = m->properties_length,
+                        .key_length = m->key_length,
+                        .delivery_count = (uint16_t)sb_side_count(t->side),
+                        .redelivered = (t->side & SB_SIDE_REDELIVERED) != 0,
+                        .priority = m->priority,
+                        .subscription = (uint16_t)subscription,
+                        .exchange_length = (uint8_t)m->exchange_length};
+  char *behind = buffer + sizeof *record;
+  if (front_length != 0) memcpy(behind, front, front_length);
+  if (inside) memcpy(behind + front_length, body, m->body_length);
+  return (int64_t)(sizeof *record + front_length + (inside ? m->body_length : 0));
+}
+
+/* Lock held. A taken message becomes a record; with auto_ack it is settled on the way. */
+SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) {
+  if (!sb_api_plausible(q->c->b, t)) {
+    return -(int64_t)SB_CORRUPT;
+  }
+  uint64_t tag = t->token;
+  if (auto_ack && t->message->body_length > SB_INLINE_BODY) { /* what is settled is read through a view */
+    sb_status status = sb_view_take(q->c, t, &tag);
+    if (status != SB_OK) {
+      (void)sb_release_message(q, t->token, SB_RELEASE_CLEAN);
+      sb_api_returned(q);
+      return -(int64_t)status;
+    }
+  }
+  if ((t->side & SB_SIDE_REDELIVERED) != 0) sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);
+  sb_ledger_count(q->ledger, SB_COUNT_DELIVERED, 1);
+  int64_t length = sb_api_record(q, t, tag, 0, buffer);
+  if (auto_ack) (void)sb_settle_message(q, t->token, SB_COUNT_ACKED);
+  sb_consumer_room_made(q->c, q->shm, q->slot);
+  return length;
+}
+
+SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
+  uint64_t token;
+  sb_taken t;
+  sb_lifetime_used(q->shm);
+  sb_status status = sb_holding_take(q->c, &token);
+  if (status == SB_OK) {
+    status = sb_take_for_consumer(q, token, &t);
+    if (status != SB_OK) {
+      sb_holding_give(q->c, token);
+    }
+  }
+  if (status == SB_OK && SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
+    sb_consumer_work_arrived(q); /* more came back; while we searched, others may have seen no bit (I41) */
+  }
+  return status == SB_OK ? hand_over(q, &t, auto_ack, buffer) : -(int64_t)status;
+}
+
+int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack) {
+  sb_status status = sb_api_enter(q->c);
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  int64_t length = get_one(q, buffer, auto_ack);
+  sb_api_leave(q->c);
+  return length;
+}
+
+static int64_t hand_over_waited(sb_queue *q, sb_status status, sb_taken *t, char *buffer, bool auto_ack) {
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  sb_lock(&q->c->lock);
+  int64_t length = sb_closed(q->c) ? -(int64_t)SB_CLOSED : hand_over(q, t, auto_ack, buffer); /* closing returned it */
+  sb_unlock(&q->c->lock);
+  return length;
+}
+
+int64_t sb_get_soon(sb_queue *q, uint64_t limit_ns, char *buffer, bool auto_ack) {
+  sb_taken t;
+  sb_status status = sb_usable(q->c);
+  if (status == SB_OK) status = sb_waiter_soon(q, limit_ns, &t);
+  return hand_over_waited(q, status, &t, buffer, auto_ack);
+}
+
+int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait) {
+  sb_taken t;
+  sb_status status = sb_usable(q->c);
+  if (status == SB_OK) status = sb_waiter_get(q, wait, NULL, &t);
+  return hand_over_waited(q, status, &t, buffer, auto_ack);
+}
+
+void sb_end_wait(sb_queue *q, sb_wait *wait) {
+  if (!sb_forked(q->c->b)) {
+    sb_lock(&q->c->lock);
+    sb_waiter_end(q, wait);
+    sb_unlock(&q->c->lock);
+  }
+}
+
+/* Records one after the other, each at a multiple of 8; index[3i..] = start of record, of body, end of body; behind the
+ * last place, index[3 * count]: how many bodies are read in place. */
+static int64_t many(sb_queue *q, sb_taken *first, uint32_t count, bool auto_ack, char *buffer, uint64_t size,
+                    uint32_t *index, uint64_t *used) {
+  uint32_t n = 0;
+  int64_t status = 0;
+  *used = 0;
+  index[3 * (uint64_t)count] = 0;
+  while (n < count) {
+    if (*used + SB_INLINE_BODY + 65536u + sizeof(sb_record) > size) {
+      break;
+    }
+    int64_t length =
+        n == 0 && first != NULL ? hand_over(q, first, auto_ack, buffer) : get_one(q, buffer + *used, auto_ack);
+    if (length < 0) {
+      status = length;
+      break;
+    }
+    const sb_record *record = (const sb_record *)(const void *)(buffer + *used);
+    uint64_t inside = record->body_address == 0 ? record->body_length : 0;
+    index[3 * (uint64_t)count] += record->body_address != 0;
+    index[3 * n] = (uint32_t)*used;
+    index[3 * n + 1] = (uint32_t)(*used + (uint64_t)length - inside);
+    index[3 * n + 2] = (uint32_t)(*used + (uint64_t)length);
+    *used += ((uint64_t)length + 7) / 8 * 8;
+    n++;
+  }
+  return n > 0 ? n : status;
+}
+
+int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
+                    uint64_t *used) {
+  sb_status status = sb_api_enter(q->c);
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  int64_t n = many(q, NULL, count, auto_ack, buffer, size, index, used);
+  sb_api_leave(q->c);
+  return n;
+}
+
+int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
+                         uint64_t *used, sb_wait *wait) {
+  sb_taken t;
+  sb_status status = sb_usable(q->c);
+  if (status == SB_OK) status = sb_waiter_get(q, wait, NULL, &t);
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  sb_lock(&q->c->lock);
+  int64_t n = sb_closed(q->c) ? -(int64_t)SB_CLOSED : many(q, &t, count, auto_ack, buffer, size, index, used);
+  sb_unlock(&q->c->lock);
+  return n;
+}
+
+/* ---- browsing ---- */
+
+/* A private copy of the next ready message at or after *position. Minus SB_FULL: *position stays, more room is needed
+ * (the first 8 bytes of the buffer say how much). */
+int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) {
+  sb_status usable = sb_usable(q->c);
+  sb_broker *b = q->c->b;
+  sb_leaf_ref leaf;
+  uint64_t at = *position + q->base;
+  bool keeps = usable == SB_OK && (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
+  if (usable != SB_OK || !sb_queue_is_open(q)) {
+    return -(int64_t)(usable != SB_OK ? usable : SB_DELETED);
+  }
+  while (sb_ring_next_leaf(b, &q->ring, at, &leaf, &at)) {
+    while (sb_leaf_covers(&leaf, at)) {
+      sb_cell_shm *cell = sb_leaf_cell(&leaf, at);
+      uint64_t word = SB_LOAD(&cell->word, SB_ACQUIRE);
+      if (!sb_cell_of(word, leaf.gen) || sb_cell_state(word) == SB_CELL_FREE || sb_cell_state(word) == SB_CELL_CLOSED) {
+        *position = at - q->base;
+        return -(int64_t)SB_EMPTY;
+      }
+      sb_taken t = {.position = at, .slot = sb_cell_slot(word), .side = SB_LOAD(&cell->side, SB_ACQUIRE)};
+      if (sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(b, t.slot) && sb_slot_ready(b, t.slot)) {
+        uint64_t header = SB_LOAD(sb_slot_header(b, t.slot), SB_ACQUIRE);
+        sb_message_shm m = sb_peek_message(b, t.slot);
+        t.message = &m;
+        uint64_t front = (uint64_t)m.exchange_length + m.key_length + m.properties_length,
+                 need = sizeof(sb_record) + front + m.body_length;
+        bool sound = sb_api_plausible(b, &t);
+        if (sound && need > size && SB_LOAD(&cell->word, SB_ACQUIRE) == word) {
+          memcpy(buffer, &need, sizeof need);
+          *position = at - q->base;
+          return -(int64_t)SB_FULL;
+        }
+        if (sound && need <= size) {
+          sb_record record = {.sequence = at - q->base,
+                              .body_length = m.body_length,
+                              .timestamp_ns = m.timestamp_ns,
+                              .expires_ns = m.expires_ns,
+                              .properties_length = m.properties_length,
+                              .key_length = m.key_length,
+                              .exchange_length = (uint8_t)m.exchange_length,
+                              .priority = m.priority,
+                              .redelivered = (t.side & SB_SIDE_REDELIVERED) != 0};
+          memcpy(buffer, &record, sizeof record);
+          const uint8_t *from = sb_slot_at(b, t.slot);
+          sb_peek_bytes(buffer + sizeof record, from + sizeof m, front);
+          sb_peek_bytes(buffer + sizeof record + front, from + m.body_offset, m.body_length);
+        }
+        bool expired = m.expires_ns != 0 && m.expires_ns <= sb_now_ns() && !keeps;
+        if (SB_LOAD(&cell->word, SB_SEQ_CST) == word && SB_LOAD(sb_slot_header(b, t.slot), SB_SEQ_CST) == header) {
+          if (!sound) return -(int64_t)SB_CORRUPT;
+          if (!expired) {
+            *position = at + 1 - q->base;
+            return (int64_t)need;
+          }
+        } else {
+          continue; /* it changed while we copied: look at this cell again */
+        }
+      }
+      at++;
+    }
+  }
+  *position = at - q->base;
+  return -(int64_t)SB_EMPTY;
+}

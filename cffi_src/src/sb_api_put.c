@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Public calls: putting messages. */
+#include <string.h>
+
+#include "sb_api.h"
+
+static const sb_put_options NO_OPTIONS;
+
+static sb_status check(sb_queue *q, uint64_t length) {
+  if (!sb_queue_is_open(q)) {
+    return SB_DELETED;
+  }
+  return length > SB_MAX_BODY ? SB_TOO_LARGE : SB_OK;
+}
+
+/* The shorter of the message's and of the queue's; 0 = for ever. */
+static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
+  if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_TTL) == 0) {
+    return o->ttl_ns;
+  }
+  uint64_t most = SB_LOAD(&q->shm->message_ttl_ms, SB_RELAXED) * UINT64_C(1000000);
+  if (most == 0) most = 1; /* gone at once, unless somebody takes it at once */
+  return o->ttl_ns != 0 && o->ttl_ns < most ? o->ttl_ns : most;
+}
+
+/* Room under the queue's limits and in memory: an ALLOC slot with its message header filled in. */
+SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
+  sb_connection *c = q->c;
+  uint64_t need = sb_api_body_offset(length, o, 0) + length;
+  sb_status status = sb_api_front(o) > SB_MAX_FRONT ? SB_INVALID : check(q, length);
+  if (status == SB_OK) status = sb_limits_admit(q, 1, length);
+  if (status == SB_OK) {
+    status = sb_api_claim_slot(c, need, r);
+    if (status != SB_OK) sb_limits_unadmit(q, 1, length);
+  }
+  if (status != SB_OK) {
+    sb_consumer_room_in(c, q->shm, q->slot); /* for whoever found taken what we had for a moment */
+    return status;
+  }
+  SB_CRASHPOINT("api.put.allocated");
+  sb_api_fill(c, r, length, o, time_to_live(q, o), 0);
+  return SB_OK;
+}
+
+static void take_back(sb_queue *q, sb_reservation *r) {
+  sb_limits_unadmit(q, 1, r->size);
+  sb_api_give_slot(q->c, r);
+  sb_consumer_room_in(q->c, q->shm, q->slot); /* as in prepare */
+}
+
+SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
+  sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
+  uint64_t position, timer = m->due_ns | m->expires_ns;
+  sb_message_shm timed = timer != 0 ? *m : (sb_message_shm){0};
+  sb_status status = sb_queue_enqueue(q, r->slot, r->gen, r->size, timer != 0 && m->due_ns != 0, &position);
+  if (status != SB_OK) {
+    return status;
+  }
+  sb_holding_give(q->c, r->token);
+  sb_limits_published(q);
+  SB_CRASHPOINT("api.put.enqueued");
+  if (timer != 0) sb_api_ring_housekeeper(q->c, &timed);
+  if (SB_LOAD(&q->shm->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->shm->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD) {
+    if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
+  }
+  sb_consumer_work_arrived(q);
+  return SB_OK;
+}
+
+/* overflow=drop: the new message goes nowhere, and is counted. */
+static sb_status drop_new(sb_queue *q, sb_status status) {
+  if (status == SB_FULL && SB_LOAD(&q->shm->overflow, SB_RELAXED) == SB_OVERFLOW_DROP) {
+    sb_ledger_count(q->ledger, SB_COUNT_REFUSED, 1);
+    return SB_OK;
+  }
+  return status;
+}
+
+/* Lock held; it is dropped while a long body is copied. */
+SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
+  sb_reservation r;
+  sb_status status = prepare(q, length, o, &r);
+  if (status != SB_OK) {
+    return drop_new(q, status);
+  }
+  if (length > SB_UNLOCKED_COPY) {
+    q->busy++;
+    sb_api_leave(q->c);
+    memcpy(r.body, body, length);
+    sb_lock(&q->c->lock);
+    q->busy--;
+  } else {
+    memcpy(r.body, body, length);
+  }
+  status = sb_closed(q->c) ? SB_CLOSED : publish(q, &r);
+  if (status != SB_OK) {
+    take_back(q, &r);
+  }
+  return status;
+}
+
+sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
+  sb_status status = sb_api_enter(q->c);
+  if (status == SB_OK) {
+    status = put_one(q, body, length, o);
+    sb_api_leave(q->c);
+  }
+  return status;
+}
+
+sb_status sb_put(sb_queue *q, const char *body, uint64_t length) { return sb_put_with(q, body, length, &NO_OPTIONS); }
+
+int64_t sb_put_many(sb_queue *q, const sb_piece *pieces, uint32_t count, const sb_put_options *o, sb_status *status) {
+  uint32_t done = 0;
+  *status = sb_api_enter(q->c);
+  if (*status != SB_OK) {
+    return 0;
+  }
+  while (done < count && (*status = put_one(q, pieces[done].data, pieces[done].length, o)) == SB_OK) done++;
+  sb_api_leave(q->c);
+  return done;
+}
+
+sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
+  sb_status status = sb_api_enter(q->c);
+  if (status == SB_OK) {
+    status = prepare(q, length, o, r);
+    q->busy += status == SB_OK;
+    sb_api_leave(q->c);
+  }
+  return status;
+}
+
+sb_status sb_commit(sb_queue *q, sb_reservation *r) {
+  sb_status status = sb_api_enter(q->c);
+  if (status == SB_OK) {
+    status = publish(q, r);
+    q->busy -= status == SB_OK;
+    sb_api_leave(q->c);
+  }
+  return status;
+}
+
+sb_status sb_reserve_copy(sb_queue *q, const sb_reservation *r, sb_reservation *copy) {
+  const uint8_t *from = sb_slot_at(q->c->b, r->slot);
+  uint64_t offset = (uint64_t)((const uint8_t *)r->body - from), need = offset + r->size;
+  sb_status status = sb_api_enter(q->c);
+  if (status != SB_OK) {
+    return status;
+  }
+  status = sb_api_claim_slot(q->c, need, copy);
+  sb_api_leave(q->c);
+  if (status == SB_OK) {
+    copy->size = r->size;
+    copy->body = (uint8_t *)sb_slot_at(q->c->b, copy->slot) + offset;
+    memcpy(sb_slot_at(q->c->b, copy->slot), from, need);
+  }
+  return status;
+}
+
+void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
+  if (!sb_forked(q->c->b)) {
+    sb_lock(&q->c->lock);
+    if (viewed) {
+      sb_limits_unadmit(q, 1, r->size);
+    } else {
+      take_back(q, r);
+    }
+    q->busy--;
+    sb_consumer_room_made(q->c, q->shm, q->slot);
+    sb_unlock(&q->c->lock);
+  }
+}
+
+void sb_end_reserved_view(sb_connection *c, sb_reservation *r) {
+  if (!sb_forked(c->b)) {
+    sb_lock(&c->lock);
+    sb_api_give_slot(c, r);
+    sb_consumer_room_made(c, NULL, 0);
+    sb_unlock(&c->lock);
+  }
+}
+
+sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns) {
+  sb_status status = sb_usable(q->c);
+  return status == SB_OK ? sb_waiter_room(q, memory, bytes, deadline_ns) : status;
+}

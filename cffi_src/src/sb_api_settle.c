@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Public calls: settling messages, and looking at bodies in place. */
+#include <string.h>
+
+#include "sb_api.h"
+
+void sb_api_returned(sb_queue *q) {
+  if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
+  sb_consumer_work_arrived(q);
+}
+
+/* how: 0 ack, 1 requeue, 2 reject, 3 clean return (never seen by the application). */
+sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how) {
+  sb_status status;
+  if (how == 1 || how == 3) {
+    status = sb_release_message(q, token, how == 1 ? SB_RELEASE_NACK : SB_RELEASE_CLEAN);
+    if (status == SB_OK) sb_api_returned(q);
+    return status;
+  }
+  status = sb_settle_message(q, token, how == 0 ? SB_COUNT_ACKED : SB_COUNT_DROPPED);
+  if (SB_LOAD(&q->c->b->header->memory_waiting, SB_SEQ_CST) != 0) sb_consumer_room_made(q->c, NULL, 0);
+  return status;
+}
+
+static uint64_t token_of(const char *record) {
+  uint64_t tag;
+  memcpy(&tag, record, sizeof tag);
+  return tag & SB_TAG_TOKEN;
+}
+
+sb_status sb_settle(sb_queue *q, const char *record, uint32_t how) {
+  sb_status status = sb_api_enter(q->c);
+  if (status == SB_OK) {
+    status = sb_api_end(q, token_of(record), how);
+    sb_api_leave(q->c);
+  }
+  return status;
+}
+
+sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t stride, uint32_t count,
+                         uint32_t how) {
+  sb_status status = sb_api_enter(q->c);
+  if (status != SB_OK) {
+    return status;
+  }
+  for (uint32_t i = 0; status == SB_OK && i < count; i++) {
+    sb_status one = sb_api_end(q, token_of(records + index[(uint64_t)stride * i]), how);
+    if (one != SB_OK && one != SB_SETTLED) status = one;
+  }
+  sb_api_leave(q->c);
+  return status;
+}
+
+/* A view of the body at that address, of the message at that place of its queue, if we still hold it under that tag. */
+sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view) {
+  if (sb_closed(c) || sb_forked(c->b)) {
+    return sb_closed(c) ? SB_CLOSED : SB_FORKED;
+  }
+  sb_lock(&c->lock); /* also while the broker is being stopped */
+  uint64_t token = tag & SB_TAG_TOKEN;
+  sb_taken t;
+  sb_leaf_ref leaf;
+  sb_status status = SB_SETTLED;
+  if (!sb_closed(c) && sb_settle_find(c, token, &t, &leaf) && sb_api_plausible(c->b, &t)) {
+    uint32_t queue = sb_holding_slot(SB_LOAD(&sb_holding_at(c->b, token)->what, SB_RELAXED));
+    const sb_queue_shm *q = sb_slab_object(c->b, queue, SB_KIND_QUEUE);
+    bool same = q != NULL && t.position - SB_LOAD(&q->base, SB_RELAXED) == sequence &&
+                (uint64_t)(uintptr_t)t.message + t.message->body_offset == address;
+    if (same) status = sb_view_take(c, &t, view);
+  }
+  sb_unlock(&c->lock);
+  return status;
+}
+
+/* Also after the connection was closed: its record stays as long as it has views. */
+bool sb_end_view(sb_connection *c, uint64_t view) {
+  if (sb_forked(c->b)) {
+    return false;
+  }
+  sb_lock(&c->lock);
+  sb_view_end(c, view);
+  sb_consumer_room_made(c, NULL, 0);
+  bool closed = sb_closed(c);
+  sb_unlock(&c->lock);
+  return closed;
+}

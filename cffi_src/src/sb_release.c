@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_release.h"
+
+#include "sb_wait.h"
+
+sb_status sb_release_message(sb_queue *q, uint64_t token, unsigned how) {
+  sb_connection *c = q->c;
+  sb_leaf_ref leaf;
+  sb_taken t;
+  if (!sb_settle_find(c, token, &t, &leaf)) {
+    return SB_SETTLED;
+  }
+  sb_cell_shm *cell = sb_leaf_cell(&leaf, t.position);
+  if (!sb_queue_is_open(q)) {
+    return sb_settle_message(q, token, SB_COUNT_KILLED);
+  }
+  uint64_t bytes = t.message->body_length;
+  if (t.message->expires_ns != 0 && t.message->expires_ns <= sb_now_ns()) {
+    return sb_settle_message(q, token, SB_COUNT_EXPIRED);
+  }
+  unsigned count = sb_side_count(t.side);
+  if (how != SB_RELEASE_UNMARKED) {
+    count -= how == SB_RELEASE_CLEAN && count > 0 ? 1u : 0u;
+    SB_STORE(&cell->side, sb_side_word(t.gen, count, SB_SIDE_REDELIVERED), SB_RELEASE);
+  }
+  bool tracked = sb_queue_tracks(q->shm);
+  if (tracked) sb_hinting(q->ledger, 1);
+  sb_returned_mark(c->b, &q->ring, t.position); /* P5: first the bits, then the cell */
+  SB_CRASHPOINT("queue.release.marked");
+  (void)SB_SWAP(&cell->word, sb_cell_open(SB_CELL_AVAILABLE, t.slot, t.ref, leaf.gen),
+                SB_SEQ_CST); /* linearisation point */
+  SB_CRASHPOINT("queue.release.flipped");
+  if (!sb_returned_is_marked(c->b, &q->ring,
+                             t.position)) { /* a searcher cleared it before the flip, or took it just now */
+    uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
+    if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
+      sb_returned_mark(c->b, &q->ring, t.position);
+    }
+  }
+  sb_ledger_hold(q->ledger, -1);
+  if (tracked) {
+    (void)SB_SUB(&q->shm->bytes_out, bytes, SB_RELAXED);
+    (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+    sb_hinting(q->ledger, -1);
+  }
+  sb_holding_give(c, token);
+  if (!sb_queue_is_open(q)) { /* closed meanwhile: nobody may be left to dispose of what we returned */
+    uint64_t again;
+    if (sb_holding_take(c, &again) == SB_OK) {
+      if (sb_take_at(q, t.position, SB_CELL_AVAILABLE, again, &t) == SB_OK) {
+        (void)sb_settle_message(q, again, SB_COUNT_KILLED);
+      } else {
+        sb_holding_give(c, again);
+      }
+    }
+  }
+  return SB_OK;
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_settle.h"
+
+#include "sb_reference.h"
+
+bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf) {
+  sb_broker *b = c->b;
+  if (token == 0 || token * sizeof(sb_holding_shm) >= b->arena_bytes || !sb_slot_ready(b, (uint32_t)(token / 16))) {
+    return false;
+  }
+  sb_holding_shm *h = sb_holding_at(b, token);
+  uint64_t what = SB_LOAD(&h->what, SB_RELAXED);
+  if (sb_holding_kind(what) != SB_HOLD_CELL && sb_holding_kind(what) != SB_HOLD_SETTLING) {
+    return false;
+  }
+  leaf->slot = sb_holding_leaf(what);
+  if (!sb_slot_holds(b, leaf->slot, SB_LEAF_UNITS)) {
+    return false;
+  }
+  leaf->leaf = sb_slot_at(b, leaf->slot);
+  leaf->gen = sb_slot_gen(SB_LOAD(sb_slot_header(b, leaf->slot), SB_ACQUIRE)); /* pinned: we own a cell of it */
+  t->position = SB_LOAD(&h->where, SB_RELAXED);
+  leaf->first = t->position / SB_PAGE_CELLS * SB_PAGE_CELLS;
+  uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, t->position)->word, SB_ACQUIRE);
+  if (!sb_cell_is_owned(word) || sb_cell_owner(word) != c->id || !sb_slot_in_range(b, sb_cell_slot(word)) ||
+      !sb_slot_ready(b, sb_cell_slot(word))) {
+    return false;
+  }
+  t->token = token;
+  t->slot = sb_cell_slot(word);
+  t->ref = sb_cell_ref(word);
+  t->message = sb_slot_at(b, t->slot);
+  t->side = SB_LOAD(&sb_leaf_cell(leaf, t->position)->side, SB_RELAXED);
+  t->gen = sb_side_gen(t->side);
+  return true;
+}
+
+static void finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *leaf, const sb_taken *t) {
+  uint64_t h = SB_LOAD(sb_slot_header(c->b, t->slot), SB_ACQUIRE);
+  if (t->ref < SB_MAX_REFS && h == sb_slot_word(SB_SLOT_PUBLISHED, UINT64_C(1) << t->ref,
+                                                t->gen)) { /* either way, the linearisation point of the ack */
+    sb_slab_drop_last(c, t->slot, h);
+  } else {
+    sb_reference reference = {t->slot, t->ref, t->gen, r->object};
+    (void)sb_reference_drop(c->b, &reference);
+  }
+  SB_CRASHPOINT("queue.settle.dropped");
+  sb_ring_finish(c, r, leaf, t->position);
+}
+
+sb_status sb_settle_message(sb_queue *q, uint64_t token, unsigned counter) {
+  return sb_settle_as(q, token, SB_INTENT_SETTLE, counter);
+}
+
+sb_status sb_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned counter) {
+  sb_connection *c = q->c;
+  sb_leaf_ref leaf;
+  sb_taken t;
+  if (!sb_settle_find(c, token, &t, &leaf)) {
+    return SB_SETTLED;
+  }
+  uint64_t bytes = t.message->body_length;
+  if (intent == SB_INTENT_SETTLE)
+    sb_intent_begin(q->ledger, intent, counter, t.position, (uint64_t)t.slot | SB_PUT(t.ref, 32), t.gen, bytes);
+  SB_CRASHPOINT("queue.settle.announced");
+  finish(c, &q->ring, &leaf, &t);
+  sb_ledger_count(q->ledger, SB_COUNT_REMOVED_BYTES, bytes);
+  sb_ledger_count(q->ledger, counter, 1);
+  sb_ledger_hold(q->ledger, -1);
+  sb_intent_end(q->ledger);
+  sb_holding_give(c, token);
+  return SB_OK;
+}

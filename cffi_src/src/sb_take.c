@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_take.h"
+
+#include "sb_closing.h"
+#include "sb_wait.h"
+
+static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, uint64_t token,
+                 sb_taken *t) {
+  sb_broker *b = q->c->b;
+  sb_cell_shm *cell = sb_leaf_cell(leaf, position);
+  t->token = token;
+  t->position = position;
+  t->slot = sb_cell_slot(word);
+  t->ref = sb_cell_ref(word);
+  t->message = sb_slot_at(b, t->slot);
+  t->gen = sb_slot_gen(SB_LOAD(sb_slot_header(b, t->slot), SB_ACQUIRE));
+  uint64_t side = SB_LOAD(&cell->side, SB_RELAXED);
+  unsigned count = sb_side_count(side) + (state == SB_CELL_ACQUIRED ? 1u : 0u);
+  t->side = sb_side_word(t->gen, count, side & SB_SIDE_REDELIVERED);
+  SB_STORE(&cell->side, t->side, SB_RELEASE);
+  sb_ledger_hold(q->ledger, 1);
+  if (state == SB_CELL_ACQUIRED) SB_STORE(&q->shm->last_take, position, SB_RELAXED); /* an eviction serves nobody */
+}
+
+/* The CAS that takes a cell. The holding is written before it, so that a reaper finds the cell. */
+SB_HOT bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word,
+                      uint64_t token, sb_taken *t) {
+  sb_broker *b = q->c->b;
+  uint32_t slot = sb_cell_slot(word);
+  if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) { /* map the body before we own it */
+    return false;
+  }
+  sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position);
+  SB_CRASHPOINT("queue.take.announced");
+  uint64_t mine = sb_cell_owned(state, slot, sb_cell_ref(word), q->c->id, leaf->gen);
+  sb_cell_shm *cell = sb_leaf_cell(leaf, position);
+  uint64_t bytes = 0; /* I23: counted before in a queue that evicts, so that nobody evicts for what is taken already */
+  t->bytes_paid = sb_cell_state(word) == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm);
+  if (state == SB_CELL_REMOVING) { /* what came is read before what went: else more seem to remain than ever did */
+    uint64_t tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST), in = SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST);
+    t->pending = (int64_t)(tail - SB_LOAD(&q->shm->base, SB_RELAXED) - SB_LOAD(&q->shm->taken, SB_SEQ_CST));
+    t->ready_bytes = (int64_t)(in - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST));
+  }
+  if (t->bytes_paid) {
+    bytes = sb_peek_length(b, slot);
+    if (SB_LOAD(&cell->word, SB_ACQUIRE) != word) {
+      return false; /* what we read was perhaps another message's */
+    }
+    (void)SB_ADD(&q->shm->bytes_out, bytes, SB_SEQ_CST);
+  }
+  if (!SB_CAS(&cell->word, &word, mine, SB_ACQ_REL)) { /* the linearisation point */
+    if (t->bytes_paid) (void)SB_SUB(&q->shm->bytes_out, bytes, SB_SEQ_CST);
+    return false;
+  }
+  SB_CRASHPOINT("queue.take.done");
+  took(q, state, leaf, position, mine, token, t);
+  return true;
+}
+
+/* A cell whose return was announced. */
+static bool take_returned_at(sb_queue *q, unsigned state, uint64_t position, uint64_t token, sb_taken *t) {
+  sb_broker *b = q->c->b;
+  sb_leaf_ref leaf;
+  if (sb_ring_locate(b, NULL, &q->ring, position, &leaf) != SB_OK) {
+    return false; /* finished in between; the bits went with the page */
+  }
+  uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
+  if (!sb_cell_of(word, leaf.gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_HELD) {
+    return false; /* its holder may be about to return it: the bit must stay */
+  }
+  if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
+    sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf.slot), position); /* before the bit is gone */
+  }
+  sb_returned_clear(b, &leaf, position);
+  SB_CRASHPOINT("queue.take.cleared");
+  word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST); /* P5: look a second time after clearing */
+  if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
+    if (take_cell(q, state, &leaf, position, word, token, t)) {
+      return true;
+    }
+    word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
+    if (sb_cell_of(word, leaf.gen) && !(sb_cell_state(word) == SB_CELL_TOMBSTONE)) {
+      sb_returned_mark(b, &q->ring, position); /* somebody else has it now, and may return it */
+    }
+  }
+  return false;
+}
+
+/* What stands there; FREE also when its page is gone, or another one. */
+static unsigned look_at(sb_queue *q, uint64_t position) {
+  sb_leaf_ref leaf;
+  if (sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) != SB_OK) {
+    return SB_CELL_FREE;
+  }
+  uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
+  return sb_cell_of(word, leaf.gen) ? sb_cell_state(word) : SB_CELL_FREE;
+}
+
+/* Tries the cells before that one whose return was announced, the oldest first. What lies behind it comes in its turn. */
+static bool take_returned(sb_queue *q, unsigned state, uint64_t end, uint64_t token, sb_taken *t) {
+  uint64_t from = 0, position, known = SB_ANY_POSITION;
+  bool commits = SB_LOAD(&q->shm->staged, SB_RELAXED) != 0, staged = false; /* one of those before it is */
+  while (sb_returned_next(q->c->b, &q->ring, from, &position) && position < end) {
+    unsigned is = commits ? look_at(q, position) : SB_CELL_FREE;
+    from = position + 1;
+    if (is == SB_CELL_STAGED) {
+      staged = true;
+    } else if (is == SB_CELL_AVAILABLE && staged && position != known) {
+      known = position; /* I53: look again at those before it */
+      staged = false;
+      from = 0;
+    } else if (take_returned_at(q, state, position, token, t)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* The next message comes from its producer: fetch it while this one is looked at. */
+static void fetch_ahead(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at) {
+  if (sb_leaf_covers(leaf, at)) {
+    uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_RELAXED);
+    uint32_t slot = sb_cell_slot(word);
+    if (sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(q->c->b, slot)) {
+      const char *memory = sb_slot_at(q->c->b, slot);
+      __builtin_prefetch((const void *)sb_slot_header(q->c->b, slot), 1);
+      __builtin_prefetch(memory);
+      __builtin_prefetch(memory + 64);
+    }
+  }
+}
+
+void sb_take_pass_staged(sb_queue *q, uint64_t position) {
+  sb_returned_mark(q->c->b, &q->ring, position); /* I53: should its commit be decided, the bits lead back */
+  SB_CRASHPOINT("queue.take.passed");
+}
+
+bool sb_take_passed_some(const sb_queue *q) {
+  return SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 &&
+         SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* set before it was */
+}
+
+static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
+  sb_broker *b = q->c->b;
+  uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), at = hint > q->cursor ? hint : q->cursor;
+  sb_leaf_ref *leaf = &q->head_leaf;
+  sb_status status = SB_EMPTY;
+  unsigned strange = 0;
+  while (at < before) {
+    if (!sb_leaf_covers(leaf, at)) {
+      sb_status found = sb_ring_locate(b, NULL, &q->ring, at, leaf);
+      if (found == SB_DONE) {
+        at = leaf->first;
+        continue;
+      }
+      if (found != SB_OK) {
+        status = found;
+        break;
+      }
+    }
+    uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_SEQ_CST); /* P1, P2 acquire; P3: after arming */
+    unsigned found = sb_cell_state(word);
+    if (!sb_cell_of(word, leaf->gen)) {
+      *leaf = SB_NO_LEAF;
+      if (++strange > SB_MAX_STRANGE) return SB_CORRUPT;
+    } else if (found == SB_CELL_AVAILABLE) {
+      if (!sb_slot_in_range(b, sb_cell_slot(word)) || !sb_slot_ready(b, sb_cell_slot(word))) {
+        return SB_CORRUPT;
+      }
+      if (sb_take_passed_some(q) && take_returned(q, state, at, token, t)) { /* I53 */
+        status = SB_OK;
+        break;
+      }
+      if (take_cell(q, state, leaf, at, word, token, t)) {
+        at++;
+        status = SB_OK;
+        fetch_ahead(q, leaf, at);
+        break;
+      }
+    } else if (found == SB_CELL_FREE) {
+      break;
+    } else if (found == SB_CELL_STAGED) {
+      sb_take_pass_staged(q, at);
+      at++;
+    } else if (found == SB_CELL_CLOSED) {
+      status = SB_DELETED;
+      break;
+    } else if (found == SB_CELL_CLOSING) {
+      if (!sb_closing_resolve(b, q->c, q->shm, &q->ring, at) || ++strange > SB_MAX_STRANGE) return SB_CORRUPT;
+    } else {
+      at++;
+    }
+  }
+  q->cursor = at;
+  if (status == SB_EMPTY) {
+    sb_slab_flush_freed(q->c); /* we are about to rest: let others find what we freed */
+  }
+  if (at - hint >= 8 || status == SB_EMPTY) { /* the shared hint follows in steps: every process has its own cursor */
+    sb_ring_advance(&q->shm->head, hint, at);
+  }
+  return status;
+}
+
+SB_HOT void count_taken(sb_queue *q, bool counted, const sb_taken *t) {
+  if (!counted) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
+  if (!t->bytes_paid) (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
+}
+
+SB_HOT sb_status find_and_take(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
+  bool found = false;
+  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
+    uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), end = hint > q->cursor ? hint : q->cursor;
+    found = take_returned(q, state, end < before ? end : before, token, t);
+  }
+  return found ? SB_OK : take_next(q, state, before, token, t);
+}
+
+/* I23: `taken` is raised before. Somebody may have put meanwhile and seen too few pending: then we take again (I42);
+ * who wants none that came later evicts instead. */
+static sb_status take_counted_before(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
+  for (;;) {
+    uint64_t tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST);
+    (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
+    sb_status status = find_and_take(q, state, before, token, t);
+    if (status == SB_OK) {
+      return status;
+    }
+    (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+    if (status != SB_EMPTY || before != SB_ANY_POSITION || SB_LOAD(&q->shm->tail, SB_SEQ_CST) == tail) {
+      return status;
+    }
+  }
+}
+
+sb_status sb_take_oldest(sb_queue *q, unsigned state, bool paid, uint64_t before, uint64_t token, sb_taken *t) {
+  if (!sb_queue_tracks(q->shm)) {
+    return find_and_take(q, state, before, token, t);
+  }
+  bool counted = !paid && sb_queue_evicts(q->shm);
+  sb_hinting(q->ledger, 1);
+  sb_status status =
+      counted ? take_counted_before(q, state, before, token, t) : find_and_take(q, state, before, token, t);
+  if (status == SB_OK) {
+    count_taken(q, counted || paid, t);
+    if (!paid) sb_queue_lower_bound(q); /* what is pending includes a payment that may be taken back */
+  }
+  sb_hinting(q->ledger, -1);
+  return status;
+}
+
+sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t) {
+  if (!sb_queue_is_open(q)) {
+    return SB_DELETED;
+  }
+  if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0) {
+    return SB_EMPTY;
+  }
+  for (;;) {
+    sb_status status = sb_take_oldest(q, SB_CELL_ACQUIRED, false, SB_ANY_POSITION, token, t);
+    if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
+      return status;
+    }
+    (void)sb_settle_message(q, token, SB_COUNT_EXPIRED); /* gives the holding back ... */
+    status = sb_holding_take(q->c, &token);              /* ... and takes the same one again */
+    if (status != SB_OK) {
+      return status;
+    }
+  }
+}
+
+static bool take_in_state(sb_queue *q, uint64_t position, unsigned from, unsigned state, uint64_t token, sb_taken *t) {
+  sb_leaf_ref leaf;
+  if (sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) != SB_OK) {
+    return false;
+  }
+  uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE);
+  return sb_cell_of(word, leaf.gen) && sb_cell_state(word) == from &&
+         take_cell(q, state, &leaf, position, word, token, t);
+}
+
+sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t) {
+  bool tracked = from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
+  if (tracked) sb_hinting(q->ledger, 1);
+  if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
+  bool took_it = take_in_state(q, position, from, SB_CELL_REMOVING, token, t);
+  if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+  if (took_it && tracked) count_taken(q, before, t);
+  if (tracked) sb_hinting(q->ledger, -1);
+  return took_it ? SB_OK : SB_EMPTY;
+}
+
+sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool returned, uint64_t token, sb_taken *t) {
+  bool tracked = sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
+  if (tracked) sb_hinting(q->ledger, 1);
+  if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
+  bool took_it = returned ? take_returned_at(q, SB_CELL_ACQUIRED, position, token, t)
+                          : take_in_state(q, position, SB_CELL_AVAILABLE, SB_CELL_ACQUIRED, token, t);
+  if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+  if (took_it && tracked) {
+    count_taken(q, before, t);
+    sb_queue_lower_bound(q);
+  }
+  if (tracked) sb_hinting(q->ledger, -1);
+  return took_it ? SB_OK : SB_EMPTY;
+}

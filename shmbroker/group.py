@@ -1,0 +1,491 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Consumer groups: what they lease stays leased, whoever dies, until it is acknowledged.
+
+What: a group takes messages of a queue in numbered leases. A lease is a queue of the broker's own into which messages
+were moved; reading it changes nothing, and gives the same messages each time; acknowledging it is deleting it. What the
+group has, and whose it is, is in a :mod:`register <shmbroker.register>`, the queue ``amq.group.<name>``.
+
+A user *attaches* the group: writes a version of the register with a token of its own. Every other change replaces the
+version that the user saw last; so none of an earlier user counts any more, wherever that one was stopped: that one is
+*fenced*.
+
+What is moved goes to a queue that only this user fills, ``amq.lease.<name>.<number>.<token>``. The register named it
+before the first message came. It becomes a lease, and is not filled any more, by the version that says so. A user who
+was stopped in the middle of a move, and goes on after another one took over, moves on into its own queue. To the others
+that is a *stray*: its messages are leased before those of the queue. It is deleted when it is empty and everybody who
+might move into it, or out of it, is gone.
+
+Messages with a time to live do not expire while they are leased; expired ones are not leased.
+
+Kills, after -> state, and who goes on:
+
+- attach: queue to fill made -> an empty queue that nobody knows, shown by ``shmbroker queue list --all``. Version
+  written -> attached by the dead; the next who attaches takes over, and has its queue as a stray.
+- lease: some moved -> they are in the queue that is being filled, the next user's stray. In the middle of a move -> the
+  core finishes it, or undoes it. Next queue made -> as with attach. Version written -> it is a lease: whoever attaches
+  has it, and ``lease(after)`` returns it.
+- ack: version written -> acknowledged; the version names the queues that remain to be deleted: the next who attaches
+  does that. **The version comes first**, so that whoever is fenced deletes nothing. Only if there is no memory for one,
+  the queues go first, after a look that the group is still ours; killed then -> the register says that they are not
+  acknowledged, reading them says that they are gone, and who acknowledges them again ends that.
+- release: version written -> there are no leases, all messages are strays: who attaches starts at 0, and leases them
+  first. Some moved back -> the same with the others. All moved back -> empty queues, and a register that says
+  "released": the next release finishes it, or whoever attaches goes on with it.
+- The register is deleted under the topology lock, as attaching is done, so that nobody attaches in between.
+
+Stopped for ever, instead of killed: the same, with one exception. Queues are made and deleted under the broker's
+topology lock; who is stopped with it keeps others from attaching and from leasing (:exc:`Timeout`) until it is killed.
+"""
+
+from __future__ import annotations
+
+import queue as standard_queue
+import re
+import threading
+from typing import TYPE_CHECKING, NoReturn
+
+from shmbroker import exceptions, internal, leases
+from shmbroker._core import journal
+from shmbroker.group_state import Lease, State, lease_of, look, new_token, opened, process_of, register_of, state_of
+from shmbroker.queue import Queue, check_name
+from shmbroker.register import Register
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from shmbroker.connection import Connection
+    from shmbroker.message import Message
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
+
+
+class Group:
+    """A consumer group of a queue. Safe to use from several threads.
+
+    Leases have numbers, from 1. Those from :attr:`acked` + 1 to :attr:`leased` are there. :meth:`size` and
+    :meth:`messages` can be called by anybody; everything else, by the user who attached it last.
+
+    Args:
+        connection: Through which it is used.
+        queue: The queue, or its name.
+        name: 1 to 64 of ``A-Z a-z 0-9 _ . -``.
+    """
+
+    def __init__(self, connection: Connection, queue: Queue | str, name: str) -> None:
+        if not isinstance(name, str):
+            msg = f"group name {name!r}: a string is needed"
+            raise TypeError(msg)
+        if not _NAME.match(name):
+            msg = f"group name {name!r}: 1 to 64 of A-Z a-z 0-9 _ . - are allowed"
+            raise ValueError(msg)
+        self.name = name
+        self.queue_name = queue.name if isinstance(queue, Queue) else check_name(queue)
+        self._connection = connection
+        self._lock = threading.RLock()
+        self._register: Register | None = None
+        self._token = ""  # of the last attachment
+        self._state: State | None = None  # None: not attached
+        self._from: Queue | None = None
+        self._filling: Queue | None = None
+        self._strays: list[Queue] = []
+        self._done: list[str] = []  # queues of acknowledged leases that are there still
+        self._unsure = False  # a change was begun, and may have happened
+
+    # ---- attaching ----
+
+    def attach(self) -> None:
+        """Takes the group for this user, also from another one.
+
+        Raises:
+            NotFound: there is no such queue.
+            PreconditionFailed: the group leases from another queue.
+        """
+        with self._lock:
+            source = self._connection.queue(self.queue_name, passive=True)
+            self._state = None
+            while (state := self._try_attach()) is None:
+                pass
+            self._from, self._unsure = source, False
+            self._done = list(state.done)
+            self._adopt(state)
+            self._clear_away()
+
+    def _try_attach(self) -> State | None:
+        register = Register.made(self._connection, register_of(self.name))
+        token = new_token(self._connection)
+        try:
+            state = self._attached(state_of(register), token)
+            internal.make(self._connection, state.filling, keeps=True)
+            counts = False
+            try:
+                with self._alone():
+                    register.set_aside()
+                    counts = register.replace(state.written(), timeout=0)
+            finally:
+                if not counts:
+                    internal.delete(self._connection, state.filling)
+        except exceptions.NotFound:  # somebody finished releasing the group
+            return None
+        if not counts:
+            return None
+        self._register, self._token = register, token
+        return state
+
+    def _attached(self, state: State | None, token: str) -> State:
+        if state is None:
+            state = State(self.queue_name)
+        elif state.queue != self.queue_name:
+            text = (
+                f"PRECONDITION_FAILED - group '{self.name}' leases from queue '{state.queue}', not '{self.queue_name}'"
+            )
+            raise exceptions.PreconditionFailed(406, text)
+        past = tuple(one for one in (*state.past, state.owner) if one not in {"", self._token} and self._is_there(one))
+        return state.changed(
+            owner=token,
+            filling=lease_of(self.name, state.leased + 1, token),
+            strays=state.strays + ((state.filling,) if state.filling else ()),
+            past=past,
+        )
+
+    def _alone(self) -> AbstractContextManager[None]:
+        """Nobody else attaches a group, or ends one."""
+        deadline = self._connection.operation_deadline()
+        return journal.topology_lock(self._connection.core, deadline, f"group {self.name!r}")
+
+    def _is_there(self, token: str) -> bool:
+        return process_of(self._connection, token) != 0
+
+    def _adopt(self, state: State) -> None:
+        """What the register says now is what this user does from here on."""
+        self._state = state
+        self._filling = self._opened(state.filling) if state.filling else None
+        known = {stray.name: stray for stray in self._strays}
+        self._strays = [stray for name in state.strays if (stray := known.get(name) or self._opened(name)) is not None]
+
+    def _opened(self, name: str) -> Queue | None:
+        try:
+            return self._connection.queue(name, passive=True)
+        except exceptions.NotFound:
+            return None
+
+    def _clear_away(self) -> None:
+        while self._done:
+            internal.delete(self._connection, self._done[-1])
+            self._done.pop()
+
+    def _mine(self) -> State:
+        if self._unsure and self._state is not None and self._register is not None:
+            latest = state_of(self._register)
+            if latest is None or latest.owner != self._token:
+                self._fenced()
+            self._adopt(latest)
+            self._done, self._unsure = list(latest.done), False
+        if self._state is None:
+            self._fenced()
+        return self._state
+
+    def _fenced(self) -> NoReturn:
+        self._state = None
+        latest = look(self._connection, self.name) if self._token else None
+        if not self._token:
+            why = "is not attached here"
+        elif latest is None or not latest.owner:
+            why = "was released"
+        else:
+            pid = process_of(self._connection, latest.owner)
+            why = f"was taken over by process {pid}" if pid else "was taken over by a process that has ended"
+        raise exceptions.GroupInUse(405, f"RESOURCE_LOCKED - group '{self.name}' {why}")
+
+    def _change(self, state: State, *, timeout: float | None = None) -> None:
+        """Writes a version; raises if it does not count."""
+        assert self._register is not None  # noqa: S101
+        self._unsure = True
+        try:
+            limit = self._connection.operation_timeout if timeout is None else timeout
+            counts = self._register.replace(state.written(), timeout=limit)
+        except exceptions.NotFound:
+            counts = False
+        if not counts:
+            self._fenced()
+        self._adopt(state)
+        self._unsure = False
+
+    # ---- leasing ----
+
+    @property
+    def acked(self) -> int:
+        """Number of the last lease that was acknowledged, 0 = none."""
+        return self._known().acked
+
+    @property
+    def leased(self) -> int:
+        """Number of the last lease, 0 = none."""
+        return self._known().leased
+
+    def _known(self) -> State:
+        with self._lock:
+            if self._state is not None:
+                return self._state
+            try:
+                state = None if self._register is None else state_of(self._register)
+            except exceptions.NotFound:
+                state = None
+            if state is None:
+                self._register = opened(self._connection, self.name)
+                state = None if self._register is None else state_of(self._register)
+            return state or State(self.queue_name)
+
+    def lease(self, after: int, *, max_messages: int | None = None, max_bytes: int | None = None) -> int:
+        """Leases what is ready, the oldest first. With nothing there, this is a look at the queue's counters.
+
+        Args:
+            after: the last lease that the caller knows; nothing is acknowledged. If the one after it is there, it is
+                returned as it is.
+            max_messages: at most so many; ``None`` = all that are ready now.
+            max_bytes: the message with which the bodies reach so many bytes is the last one; ``None`` = no such limit.
+
+        Returns:
+            The number of the lease, ``after`` + 1; or ``after``: nothing is ready, or the queue is paused.
+
+        Raises:
+            GroupInUse: another user has the group, or nobody attached it.
+            GroupRewound: the lease after that one was acknowledged.
+            LeaseNotFound: the group has not come so far: it was released, or that was another broker.
+            NotFound: the queue was deleted.
+            OutOfMemory: the broker has none for what this takes; what was moved is in the next lease.
+        """
+        for option, given in (("max_messages", max_messages), ("max_bytes", max_bytes)):
+            if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 1):
+                msg = f"{option}={given!r}: an integer >= 1, or None for no limit, is allowed"
+                raise ValueError(msg)
+        with self._lock:
+            state = self._mine()
+            self._check(state, after, "lease")
+            if after < state.leased:
+                return after + 1
+            assert self._from is not None  # noqa: S101
+            if not (len(self._from) or _length(self._filling) or any(map(_length, self._strays))):
+                return after
+            state, filling = self._ready_to_fill(state)
+            return self._lease(state, self._from, filling, max_messages, max_bytes)
+
+    def _ready_to_fill(self, state: State) -> tuple[State, Queue]:
+        """The queue to fill is made with the lease before it, if there was memory for it."""
+        if self._filling is None:
+            made = internal.make(self._connection, lease_of(self.name, state.leased + 1, state.owner), keeps=True)
+            state = state.changed(filling=made.name)
+            self._change(state)
+            return state, made
+        return state, self._filling
+
+    def _check(self, state: State, number: int, what: str) -> None:
+        if isinstance(number, bool) or not isinstance(number, int):
+            msg = f"{what}({number!r}): the number of a lease is needed"
+            raise TypeError(msg)
+        if number < state.acked:
+            text = f"group '{self.name}' has acknowledged lease {state.acked}: {what}({number}) goes back"
+            raise exceptions.GroupRewound(406, f"PRECONDITION_FAILED - {text}")
+        if number > state.leased:
+            raise self._missing(state, number)
+
+    def _missing(self, state: State, number: int) -> exceptions.LeaseNotFound:
+        has = f"it has {state.acked + 1} to {state.leased}" if state.leases else f"it has none after {state.acked}"
+        return exceptions.LeaseNotFound(404, f"NOT_FOUND - no lease {number} of group '{self.name}': {has}")
+
+    def _lease(self, state: State, source: Queue, filling: Queue, most: int | None, size: int | None) -> int:
+        self._fill(filling, [*self._strays, source], most, size)
+        facts = filling.core.facts()
+        if facts.ready == 0:
+            return state.leased
+        lease = Lease(filling.name, int(facts.ready), int(facts.bytes), bool(facts.tail == facts.ready))
+        following = self._following(state)
+        strays, past = self._tidied(state)
+        changed = state.changed(
+            leases=(*state.leases, lease), filling=following, strays=strays, past=past, done=tuple(self._done)
+        )
+        try:
+            self._change(changed)
+        except exceptions.GroupInUse:
+            internal.delete(self._connection, following)
+            raise
+        return changed.leased
+
+    def _following(self, state: State) -> str:
+        """Makes the queue of the lease after the next one; without memory for it, that is done when it is needed."""
+        try:
+            return internal.make(self._connection, lease_of(self.name, state.leased + 2, state.owner), keeps=True).name
+        except exceptions.OutOfMemory:
+            return ""
+
+    def _fill(self, filling: Queue, sources: list[Queue], most: int | None, size: int | None) -> None:
+        """Moves; what is older is in the strays."""
+        for source in sources:
+            facts = filling.core.facts()
+            count = None if most is None else most - int(facts.ready)
+            room = None if size is None else size - int(facts.bytes)
+            if (count is not None and count <= 0) or (room is not None and room <= 0):
+                return
+            if not _length(source) or source.paused:
+                continue
+            try:
+                source.move(filling, limit=count, max_bytes=room)
+            except exceptions.OutOfMemory:
+                if len(filling) == 0:
+                    raise
+                return
+
+    def _tidied(self, state: State) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Deletes the strays that are empty for ever; returns those that remain, and whose they may be."""
+        past = tuple(one for one in state.past if self._is_there(one))
+        if past or not state.strays:
+            return state.strays, past
+        left = []
+        for stray in self._strays:
+            if _length(stray):
+                left.append(stray.name)
+            else:
+                internal.delete(self._connection, stray.name)
+        return tuple(left), ()
+
+    # ---- acknowledging ----
+
+    def ack(self, through: int) -> int:
+        """Acknowledges the leases up to a number. Safe to call again.
+
+        Args:
+            through: the last one that is done with.
+
+        Returns:
+            How many messages that were.
+
+        Raises:
+            GroupInUse: another user has the group, or nobody attached it.
+            GroupRewound: a later one was acknowledged before.
+            LeaseNotFound: there is no such lease yet.
+        """
+        with self._lock:
+            state = self._mine()
+            self._check(state, through, "ack")
+            ended = state.leases[: through - state.acked]
+            if not ended:
+                return 0
+            done = (*self._done, *(lease.queue for lease in ended))
+            changed = state.changed(acked=through, leases=state.leases[len(ended) :], done=done)
+            try:
+                self._change(changed, timeout=0)
+            except exceptions.OutOfMemory:
+                self._ack_without_memory(state, changed)
+            self._done = list(done)
+            self._clear_away()
+            return sum(lease.length for lease in ended)
+
+    def _ack_without_memory(self, state: State, changed: State) -> None:
+        """What is acknowledged is what takes the memory: it goes first, if the group is still ours."""
+        if look(self._connection, self.name) != state:
+            self._fenced()
+        for name in changed.done:
+            internal.delete(self._connection, name)
+        self._change(changed)
+
+    # ---- reading ----
+
+    def size(self, number: int) -> int:
+        """How many messages a lease has.
+
+        Raises:
+            LeaseNotFound: there is no such lease, or none any more.
+        """
+        return self._find(number)[1].length
+
+    def messages(self, number: int, start: int = 0, stop: int | None = None) -> Iterator[Message]:
+        """Private copies of the messages of a lease, in order; the same ones at each call, in each process.
+
+        Their ``sequence`` is their place in the lease; ``queue`` is the queue they were leased from.
+
+        Args:
+            number: of the lease.
+            start: the first one, from 0.
+            stop: the one after the last; ``None`` = to the end.
+
+        Raises:
+            LeaseNotFound: there is no such lease, or it is not whole; at the call, or while it is read.
+        """
+        state, lease = self._find(number)
+        span = range(*slice(start, stop).indices(lease.length))
+        return leases.messages(self._connection.core, state.queue, number, lease, span)
+
+    def _find(self, number: int) -> tuple[State, Lease]:
+        state = self._known()
+        if isinstance(number, bool) or not isinstance(number, int):
+            msg = f"lease {number!r}: a number is needed"
+            raise TypeError(msg)
+        if not state.acked < number <= state.leased:
+            raise self._missing(state, number)
+        return state, state.leases[number - state.acked - 1]
+
+    # ---- the end ----
+
+    def release(self) -> int:
+        """Gives everything back that is leased, the oldest first, to the end of the queue, and ends the group.
+
+        A later group of that name begins at 0. If a user who lost the group still runs, its register stays until
+        that one has ended, and the group is attached, or released, once more.
+
+        Returns:
+            How many messages came back.
+
+        Raises:
+            GroupInUse: another user has the group, or nobody attached it.
+            queue.Full: the queue has no room for all of them: the others wait for another release, or for whoever
+                attaches the group.
+        """
+        with self._lock:
+            state = self._mine()
+            self._clear_away()
+            mine = (
+                *(lease.queue for lease in state.leases),
+                *state.strays,
+                *((state.filling,) if state.filling else ()),
+            )
+            left = State(state.queue, strays=mine, past=(*state.past, state.owner))
+            self._change(left)
+            self._state = None
+            assert self._from is not None  # noqa: S101
+            count = _give_back(self._connection, self._from, mine)
+            if not any(self._is_there(one) for one in state.past):
+                self._remove(left)
+            return count
+
+    def _remove(self, left: State) -> None:
+        for name in left.strays:
+            internal.delete(self._connection, name)
+        with self._alone():
+            if look(self._connection, self.name) == left:  # nobody attached it meanwhile
+                internal.delete(self._connection, register_of(self.name))
+
+    def __repr__(self) -> str:
+        how = "attached" if self._state is not None else "not attached"
+        return f"<Group {self.name!r} of queue {self.queue_name!r}, {how}>"
+
+
+def _length(queue: Queue | None) -> int:
+    """What is ready in a queue that may be gone."""
+    try:
+        return 0 if queue is None else len(queue)
+    except exceptions.NotFound:
+        return 0
+
+
+def _give_back(connection: Connection, to: Queue, names: tuple[str, ...]) -> int:
+    count = 0
+    for name in names:
+        try:
+            queue = connection.queue(name, passive=True)
+        except exceptions.NotFound:
+            continue
+        count += queue.move(to)
+        if len(queue) > 0:
+            text = f"queue {to.name!r} is full: {count} messages came back to it, others are left in {name!r}"
+            raise standard_queue.Full(text)
+    return count

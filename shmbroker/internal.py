@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues that the broker keeps for itself: their names, and how they are made.
+
+Nobody else can make a queue whose name begins with ``amq.``. Some of those are users' (``amq.gen-...``); those of
+:data:`PREFIXES` are not, and are left out of lists unless they are asked for. The doctor and a purge see all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shmbroker import exceptions
+from shmbroker._core import queue as core_queue
+from shmbroker.settings import UNBOUNDED, QueueSettings
+
+if TYPE_CHECKING:
+    from shmbroker.connection import Connection
+    from shmbroker.queue import Queue
+
+RESERVED = "amq."
+GROUP, LEASE, STAGE = (f"{RESERVED}{kind}." for kind in ("group", "lease", "stage"))
+PREFIXES = (GROUP, LEASE, STAGE)
+
+
+def is_internal(name: str) -> bool:
+    """Is it the broker's own?"""
+    return name.startswith(PREFIXES)
+
+
+def check_not_reserved(name: str) -> None:
+    """For a queue that is to be made.
+
+    Raises:
+        AccessRefused: the name is the broker's.
+    """
+    if name.startswith(RESERVED):
+        text = f"ACCESS_REFUSED - queue name '{name}' contains reserved prefix 'amq.*'"
+        raise exceptions.AccessRefused(403, text)
+
+
+def make(connection: Connection, name: str, *, keeps: bool = False, ring_size: int = UNBOUNDED) -> Queue:
+    """Makes such a queue unless it is there, and opens it.
+
+    Args:
+        connection: whose handle it is.
+        name: begins with one of :data:`PREFIXES`.
+        keeps: messages do not expire while they are in it.
+        ring_size: as of any queue.
+
+    Raises:
+        OutOfMemory: the broker has none for it.
+        Timeout: the topology lock was not free in ``operation_timeout``.
+    """
+    settings, flags = QueueSettings(ring_size=ring_size), core_queue.KEEPS if keeps else 0
+    while True:
+        core_queue.declare(connection.core, name, settings, connection.operation_deadline(), flags)
+        try:
+            return connection.queue(name, passive=True)
+        except exceptions.NotFound:
+            continue  # deleted in between
+
+
+def delete(connection: Connection, name: str) -> None:
+    """Deletes such a queue, if it is there."""
+    try:
+        connection.queue(name, passive=True).delete()
+    except exceptions.NotFound:
+        return

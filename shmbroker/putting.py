@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a put is given, checked and in the form the core takes: a body, and options that are kept with the message."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from shmbroker import properties as basic
+from shmbroker._core import library
+from shmbroker._core.queue import NO_OPTIONS, PutOptions
+
+if TYPE_CHECKING:
+    from shmbroker.properties import BasicProperties
+
+_MAX_PRIORITY = 255
+_MAX_SECONDS = 10**8
+_MAX_KEY = 255
+
+
+def body_of(body: object) -> tuple[Any, int]:
+    """A body as the core takes it, and its length in bytes.
+
+    Raises:
+        TypeError: it is not bytes-like.
+    """
+    if isinstance(body, bytes):
+        return body, len(body)
+    try:
+        view = memoryview(body)  # type: ignore[arg-type]
+    except TypeError:
+        msg = f"a body is bytes-like, not {type(body).__name__}{': encode it' if isinstance(body, str) else ''}"
+        raise TypeError(msg) from None
+    if not view.contiguous:
+        view = memoryview(view.tobytes())
+    return view, view.nbytes
+
+
+def check_size(size: object) -> int:
+    """The length of a body that is to be written in place.
+
+    Raises:
+        ValueError: it is no integer, or a body cannot be so long.
+    """
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= library.MAX_BODY:
+        msg = f"size={size!r}: 0 to {library.MAX_BODY} bytes are allowed"
+        raise ValueError(msg)
+    return size
+
+
+def options_of(
+    priority: int | None,
+    ttl: float | None,
+    delay: float | None,
+    *,
+    key: str | None,
+    headers: dict[str, Any] | None,
+    properties: BasicProperties | None,
+) -> PutOptions:
+    """The options of a put, as the core takes them; see ``Queue.put``.
+
+    Raises:
+        TypeError: the key is no string, or the properties are none.
+        ValueError: a number is out of its range, or the key is too long or no text.
+        PreconditionFailed: the expiration among the properties is no number of milliseconds, or too large.
+    """
+    if all(given is None for given in (priority, ttl, delay, key, headers, properties)):
+        return NO_OPTIONS
+    if priority is not None:
+        _check_priority(priority)
+    encoded_key = b"" if key is None else _key(key)
+    if properties is not None and not isinstance(properties, basic.BasicProperties):
+        msg = f"properties={properties!r}: BasicProperties are needed"
+        raise TypeError(msg)
+    ttl_seconds, delay_seconds = _seconds("ttl", ttl, zero=False), _seconds("delay", delay, zero=True)
+    if headers is None and properties is None:
+        return PutOptions(ttl_seconds, delay_seconds, priority or 0, encoded_key, b"")
+    given = _merged(properties or basic.BasicProperties(), headers, priority)
+    if ttl is None and given.expiration is not None:
+        ttl_seconds = basic.seconds_of(given.expiration)
+    return PutOptions(ttl_seconds, delay_seconds, given.priority or 0, encoded_key, basic.encode(given))
+
+
+def _merged(given: BasicProperties, headers: dict[str, Any] | None, priority: int | None) -> BasicProperties:
+    """What was given as a keyword wins."""
+    if headers is not None:
+        given = dataclasses.replace(given, headers=headers)
+    return given if priority is None else dataclasses.replace(given, priority=priority)
+
+
+def _check_priority(value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_PRIORITY:
+        msg = f"priority={value!r}: an integer from 0 to {_MAX_PRIORITY} is allowed"
+        raise ValueError(msg)
+
+
+def _key(key: object) -> bytes:
+    if not isinstance(key, str):
+        msg = f"key={key!r}: a string is needed"
+        raise TypeError(msg)
+    try:
+        encoded = key.encode()
+    except UnicodeEncodeError:
+        msg = f"key={key!r}: text that can be written in UTF-8 is allowed"
+        raise ValueError(msg) from None
+    if len(encoded) > _MAX_KEY:
+        msg = f"key of {len(encoded)} bytes: at most {_MAX_KEY} are allowed"
+        raise ValueError(msg)
+    return encoded
+
+
+def _seconds(name: str, value: object, *, zero: bool) -> float:
+    if value is None:
+        return 0
+    fits = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if fits and (0 if zero else 1e-9) <= value <= _MAX_SECONDS:  # type: ignore[operator]
+        return float(value)  # type: ignore[arg-type]
+    msg = f"{name}={value!r}: {'0 to' if zero else 'more than 0 and at most'} {_MAX_SECONDS} seconds are allowed"
+    raise ValueError(msg)

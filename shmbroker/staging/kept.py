@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of messages while these are staged. Time to live and delay count from publishing: until then they are words.
+
+They stand where a published message has the name of its exchange, so that a staged one neither expires nor is hidden.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shmbroker._core import library, record
+from shmbroker._core.queue import NO_OPTIONS, PutOptions
+
+if TYPE_CHECKING:
+    from shmbroker._core.record import Front
+    from shmbroker.message import Message
+
+_AT_ONCE = 1 / library.NANOSECONDS
+
+
+def kept(options: PutOptions) -> PutOptions:
+    """The options of a put, for the stage."""
+    given = options.pointer
+    if not given.ttl_ns and not given.delay_ns:
+        return options
+    times = f"{given.ttl_ns} {given.delay_ns}".encode()
+    return PutOptions(0, 0, given.priority, options.key, options.properties, times)
+
+
+def is_timed(options: PutOptions) -> bool:
+    """Has it a time to live, or a delay?"""
+    return bool(options.pointer.ttl_ns or options.pointer.delay_ns)
+
+
+def tag_of(message: Message) -> int:
+    """What the core knows a held message by."""
+    return record.front(message._record).tag  # noqa: SLF001 - nobody else needs it
+
+
+class Restored:
+    """Options of staged messages as they were given; those of neighbours usually are the same.
+
+    Args:
+        most: the longest life of a message in the target, in seconds; ``None`` = for ever.
+    """
+
+    def __init__(self, most: float | None) -> None:
+        self._most = most
+        self._plain = NO_OPTIONS if most is None else PutOptions(max(most, _AT_ONCE), 0, 0, b"", b"")
+        self._known: tuple[object, ...] = ()
+        self._options = self._plain
+
+    def of(self, data: bytes, front: Front) -> PutOptions:
+        """The options of a record."""
+        end = front.key_start + front.key_length + front.properties_length
+        if end == record.SIZE and not front.priority:
+            return self._plain
+        known = (data[record.SIZE : end], front.priority, front.exchange_length, front.key_length)
+        if known != self._known:
+            self._known, self._options = known, self._made(data, front, end)
+        return self._options
+
+    def _made(self, data: bytes, front: Front, end: int) -> PutOptions:
+        middle = front.key_start + front.key_length
+        ttl, delay = _times(data[record.SIZE : front.key_start])
+        if self._most is not None:
+            ttl = max(min(ttl or self._most, self._most), _AT_ONCE)
+        return PutOptions(ttl, delay, front.priority, data[front.key_start : middle], data[middle:end])
+
+
+def _times(text: bytes) -> tuple[float, float]:
+    ttl, delay = map(int, text.split() or (0, 0))
+    return ttl / library.NANOSECONDS, delay / library.NANOSECONDS

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queues of a publication: one for its marker, one for each attempt. The publication comes last in their names."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import uuid
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shmbroker import internal, settings
+from shmbroker._core import queue as core_queue
+
+if TYPE_CHECKING:
+    from shmbroker.connection import Connection
+
+_MARKER, _FOUNDING, _ATTEMPT = (f"{internal.STAGE}{kind}." for kind in ("marker", "founding", "attempt"))
+_MAX_CHARACTERS, _MAX_BYTES = 100, 150
+_FIELDS = 5
+_TOKEN = 6  # bytes
+_MAX_BATCH, _MAX_PARTITION = 2**63 - 1, 2**31 - 1
+
+Batch = int | uuid.UUID
+"""A batch: the number of a micro-batch of a stream, which only grows, or the id of a job."""
+
+
+class Attempt(NamedTuple):
+    """An attempt to write a partition of a batch.
+
+    Attributes:
+        publication: whose batch it is.
+        batch: which.
+        partition: of the batch, from 0.
+        number: tells the attempts at one partition apart.
+        token: tells those of one number apart, which may be one each of two runs of a program.
+    """
+
+    publication: str
+    batch: Batch
+    partition: int
+    number: int
+    token: str
+
+    @property
+    def queue(self) -> str:
+        """The name of its queue."""
+        return f"{_ATTEMPT}{self.batch}.{self.partition}.{self.number}.{self.token}.{self.publication}"
+
+    def __str__(self) -> str:
+        return f"attempt {self.number} at partition {self.partition} of batch {self.batch} of {self.publication!r}"
+
+
+def attempt_of(queue: str) -> Attempt | None:
+    """The attempt that a queue is of; ``None``: of none.
+
+    >>> attempt_of("amq.stage.attempt.7.0.3.1f.a.b")
+    Attempt(publication='a.b', batch=7, partition=0, number=3, token='1f')
+    """
+    fields = queue.removeprefix(_ATTEMPT).split(".", _FIELDS - 1)
+    if not queue.startswith(_ATTEMPT) or len(fields) != _FIELDS:
+        return None
+    batch, partition, number, token, publication = fields
+    with contextlib.suppress(ValueError):
+        return Attempt(publication, batch_of(batch), int(partition), int(number), token)
+    return None
+
+
+def batch_of(text: str) -> Batch:
+    """A batch of its text."""
+    return int(text) if text.isdigit() else uuid.UUID(text)
+
+
+def declare(connection: Connection, name: str, **given: Any) -> bool:  # noqa: ANN401 - settings of any type
+    """Makes such a queue; ``False``: it is there."""
+    wanted = settings.QueueSettings(**given)
+    return core_queue.declare(connection.core, name, wanted, connection.operation_deadline())
+
+
+def marker_name(publication: str) -> str:
+    """The queue of the marker."""
+    return _MARKER + publication
+
+
+def founding_name(publication: str) -> str:
+    """The queue that is there while somebody makes the marker."""
+    return _FOUNDING + publication
+
+
+def check_publication(name: object) -> str:
+    """A publication's name: 1 to 100 characters that take at most 160 bytes.
+
+    Raises:
+        TypeError: it is no string.
+        ValueError: it is too long, empty, holds a NUL, or cannot be written in UTF-8.
+    """
+    if not isinstance(name, str):
+        msg = f"publication {name!r}: a string is needed"
+        raise TypeError(msg)
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        size = 0
+    if not 1 <= len(name) <= _MAX_CHARACTERS or not 1 <= size <= _MAX_BYTES or "\0" in name:
+        msg = (
+            f"publication {name!r}: 1 to {_MAX_CHARACTERS} characters without NUL, in at most {_MAX_BYTES} bytes of "
+            "UTF-8, are allowed"
+        )
+        raise ValueError(msg)
+    return name
+
+
+def check_batch(batch: object) -> Batch:
+    """A batch: a number from 0, or a UUID.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: the number is out of its range.
+    """
+    if isinstance(batch, uuid.UUID):
+        return batch
+    return _number("batch", batch, _MAX_BATCH, "an integer or a UUID")
+
+
+def new_attempt(publication: str, batch: object, partition: object, number: object) -> Attempt:
+    """An attempt of given numbers that nobody else has; see :func:`check_batch`."""
+    return Attempt(
+        publication,
+        check_batch(batch),
+        _number("partition", partition, _MAX_PARTITION),
+        _number("attempt", number, _MAX_BATCH),
+        secrets.token_hex(_TOKEN),
+    )
+
+
+def _number(name: str, value: object, most: int, needed: str = "an integer") -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        msg = f"{name}={value!r}: {needed} is needed"
+        raise TypeError(msg)
+    if not 0 <= value <= most:
+        msg = f"{name}={value!r}: 0 to {most} is allowed"
+        raise ValueError(msg)
+    return int(value)

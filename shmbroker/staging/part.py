@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Staged messages that are published by one transaction: held by the connection, and read in place."""
+
+from __future__ import annotations
+
+import contextlib
+import queue as standard_queue
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from shmbroker import exceptions
+from shmbroker._core import record
+from shmbroker._core.commit import Publication, Settlement
+from shmbroker.staging.kept import Restored
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from shmbroker._core.queue import CoreQueue
+    from shmbroker.message import Message, MessageBatch
+    from shmbroker.queue import Queue
+    from shmbroker.staging.source import Source
+
+_STEP = 1024  # messages that are taken together; those of them that are too many for a part go back
+
+
+class Limits(NamedTuple):
+    """How much a transaction publishes.
+
+    Attributes:
+        messages: at most so many.
+        size: bodies of at most so many bytes.
+    """
+
+    messages: int
+    size: int
+
+    def hold(self, messages: int, size: int) -> bool:
+        """Is that no more?"""
+        return messages <= self.messages and size <= self.size
+
+    def within(self, target: Queue) -> Limits:
+        """A queue that blocks never has room for more than it may hold."""
+        settings = target.settings
+        if settings.overflow != "block":
+            return self
+        return Limits(
+            min(self.messages, settings.max_length) if settings.max_length > 0 else self.messages,
+            min(self.size, settings.max_bytes) if settings.max_bytes > 0 else self.size,
+        )
+
+
+class Part:
+    """A part of a batch, taken out of the stage. Leaving the block returns it, unless it was published.
+
+    Args:
+        target: where it is to go.
+        limits: of the part; one message is in it however long it is.
+
+    Attributes:
+        publications: its messages, as they are to be in the target.
+        settlements: the same, in the stage.
+    """
+
+    def __init__(self, target: Queue, limits: Limits) -> None:
+        self._limits = limits
+        self._restored = Restored(target.core.message_ttl())
+        self._to: Sequence[CoreQueue] = (target.core,)
+        self._taken: list[MessageBatch] = []
+        self._first: tuple[Source, int] | None = None
+        self._size = 0
+        self._full = False
+        self.publications: list[Publication] = []
+        self.settlements: list[Settlement] = []
+
+    def take(self, source: Source) -> None:
+        """Takes what is left of an attempt, up to the limits.
+
+        Raises:
+            NotStaged: it is not there as it was completed.
+        """
+        left = source.left()
+        if self._first is None:
+            self._first = source, source.acked()
+        while left and not self._full:
+            try:
+                batch = source.queue.get_many(min(left, _STEP), timeout=0)
+            except (standard_queue.Empty, exceptions.NotFound):
+                source.missing("somebody else has its messages")
+            self._taken.append(batch)
+            for message in batch:
+                left -= self._add(source.queue.core, message)
+
+    def _add(self, source: CoreQueue, message: Message) -> bool:
+        size, count = len(message), len(self.publications)
+        if count and (count >= self._limits.messages or self._size + size > self._limits.size):
+            self._full = True
+        if self._full:
+            message.give_back()
+            return False
+        data = message._record  # noqa: SLF001 - options and tag as the core wrote them
+        front = record.front(data)
+        self.publications.append(Publication(message.body, self._to, self._restored.of(data, front)))
+        self.settlements.append(Settlement(source, front.tag))
+        self._size += size
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.publications.clear()  # the views of bodies end with them
+        with contextlib.suppress(exceptions.NotFound, exceptions.MessageSettled):  # the stage was dropped
+            if self._first is not None and self._first[0].acked() == self._first[1]:
+                for batch in self._taken:
+                    batch.give_back()

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a batch gets from the stage to its target, by who holds the marker: at once, or one message after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import queue as standard_queue
+from typing import TYPE_CHECKING
+
+from shmbroker import exceptions
+from shmbroker._core import library
+from shmbroker._core.commit import commit_waiting
+from shmbroker.staging.part import Limits, Part
+from shmbroker.staging.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shmbroker.connection import Connection
+    from shmbroker.queue import Queue
+    from shmbroker.staging.marker import Held
+    from shmbroker.staging.state import Begun, State
+
+
+class Publisher:
+    """Publishes batches of one publication.
+
+    Args:
+        connection: it opens the queues, and holds what is under way.
+        publication: the name.
+        limits: what is published at once.
+        until: when there has to be room.
+    """
+
+    def __init__(self, connection: Connection, publication: str, limits: Limits, until: int) -> None:
+        self._connection, self._publication = connection, publication
+        self._limits, self._until = limits, until
+
+    def _sources(self, begun: Begun) -> list[Source]:
+        return [Source(self._connection, self._publication, one) for one in begun.receipts if one.count]
+
+    # ---- at once ----
+
+    def publish_or_begin(self, held: Held, wanted: Begun) -> tuple[State, int]:
+        """Publishes a batch at once; a larger one has begun then. Returns the state, and how many were published.
+
+        Raises:
+            NotStaged: an attempt is not there as it was completed.
+            NotFound: there is no such target.
+        """
+        target = self._connection.queue(wanted.to, passive=True)
+        sources = self._sources(wanted)
+        for source in sources:
+            source.check()
+        if self._limits.within(target).hold(wanted.count, wanted.bytes):
+            return self._publish(held, wanted, target, sources)
+        for source in sources:
+            source.keep()
+        return held.replace(held.state.beginning(wanted), self._until), 0
+
+    def _publish(self, held: Held, wanted: Begun, target: Queue, sources: list[Source]) -> tuple[State, int]:
+        with Part(target, self._limits) as part, self._staged():
+            for source in sources:
+                part.take(source)
+            state = held.state.published(wanted.batch)
+            return held.replace(state, self._until, part.publications, part.settlements), len(part.settlements)
+
+    @contextlib.contextmanager
+    def _staged(self) -> Iterator[None]:
+        try:
+            yield
+        except exceptions.MessageSettled:
+            text = f"what was staged of {self._publication!r} was dropped while it was being published"
+            raise exceptions.NotStaged(text=text) from None
+
+    # ---- one after the other ----
+
+    def finish(self, held: Held, begun: Begun) -> tuple[State, int]:
+        """Moves what is left of a batch that has begun, whoever began it. Returns the state, and how many there were.
+
+        Raises:
+            NotStaged: an attempt is gone.
+            NotFound: so is the target.
+        """
+        target = self._connection.queue(begun.to, passive=True)
+        count = sum(self._empty(source, target) for source in self._sources(begun))
+        return held.replace(held.state.published(begun.batch), self._until), count
+
+    def _empty(self, source: Source, target: Queue) -> int:
+        """What is moved keeps its times, and never is dropped for want of room: otherwise it is published anew."""
+        settings = target.settings
+        anew = source.receipt.timed or settings.message_ttl is not None or settings.overflow == "drop"
+        step = self._publish_part if anew else self._move
+        count = 0
+        while left := source.left():
+            count += step(source, target, left)
+        return count
+
+    def _publish_part(self, source: Source, target: Queue, _left: int) -> int:
+        with Part(target, self._limits.within(target)) as part, self._staged():
+            part.take(source)
+            commit_waiting(self._connection.core, part.publications, part.settlements, self._until)
+            return len(part.settlements)
+
+    def _move(self, source: Source, target: Queue, left: int) -> int:
+        moved = source.queue.move(target, limit=left)
+        if moved < left:
+            self._wait_for_room(source, target)
+        return moved
+
+    def _wait_for_room(self, source: Source, target: Queue) -> None:
+        with contextlib.suppress(standard_queue.Empty):
+            message = source.queue.get(timeout=0)
+            size = len(message)
+            message.give_back()
+            target.core.put_failed(library.FULL, size, self._until)

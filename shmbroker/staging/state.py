@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a marker says: which batches of a publication were published, and of which one that has begun."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import uuid
+
+from shmbroker.staging.names import Batch, batch_of
+from shmbroker.staging.writer import Receipt
+
+JOBS = 256
+"""So many jobs are remembered that were published, the last ones."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Begun:
+    """A batch that is being moved to its target. What is left of it is in the queues of its winners.
+
+    Attributes:
+        batch: which.
+        to: the target.
+        receipts: of its winners, in the order in which they are published.
+    """
+
+    batch: Batch
+    to: str
+    receipts: tuple[Receipt, ...]
+
+    @property
+    def count(self) -> int:
+        """How many messages it has."""
+        return sum(receipt.count for receipt in self.receipts)
+
+    @property
+    def bytes(self) -> int:
+        """How long its bodies are together."""
+        return sum(receipt.bytes for receipt in self.receipts)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class State:
+    """Of a publication.
+
+    Attributes:
+        last: the number of the last batch that was published; ``None``: none was.
+        jobs: the last jobs that were published.
+        begun: what may be published in part.
+    """
+
+    last: int | None = None
+    jobs: tuple[uuid.UUID, ...] = ()
+    begun: Begun | None = None
+
+    def has(self, batch: Batch) -> bool:
+        """Was that batch published?"""
+        if isinstance(batch, uuid.UUID):
+            return batch in self.jobs
+        return self.last is not None and batch <= self.last
+
+    def beginning(self, begun: Begun) -> State:
+        """From when a batch is being moved."""
+        return dataclasses.replace(self, begun=begun)
+
+    def published(self, batch: Batch) -> State:
+        """From when a batch is published."""
+        if isinstance(batch, uuid.UUID):
+            return State(self.last, (*self.jobs, batch)[-JOBS:])
+        return State(batch, self.jobs)
+
+    def encode(self) -> bytes:
+        """As the body of a marker."""
+        begun = self.begun and {
+            "batch": str(self.begun.batch),
+            "to": self.begun.to,
+            "receipts": [dataclasses.astuple(one)[1:] for one in self.begun.receipts],
+        }
+        return json.dumps({"last": self.last, "jobs": [str(job) for job in self.jobs], "begun": begun}).encode()
+
+
+def decode(body: bytes) -> State:
+    """The state that a marker says."""
+    given = json.loads(body)
+    begun = given["begun"]
+    if begun is not None:
+        batch = batch_of(begun["batch"])
+        begun = Begun(batch, begun["to"], tuple(Receipt(batch, *fields) for fields in begun["receipts"]))
+    return State(given["last"], tuple(uuid.UUID(job) for job in given["jobs"]), begun)

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing a partition of a batch, where nobody sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from shmbroker import exceptions
+from shmbroker._core import library
+from shmbroker._core.queue import NO_OPTIONS
+from shmbroker.putting import body_of, check_size, options_of
+from shmbroker.staging.kept import is_timed, kept
+from shmbroker.staging.names import declare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import TracebackType
+
+    from shmbroker._core.queue import PutOptions
+    from shmbroker.connection import Connection
+    from shmbroker.properties import BasicProperties
+    from shmbroker.queue import Queue
+    from shmbroker.staging.names import Attempt, Batch
+
+_TOUCHES = 4  # in the time after which an attempt expires
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a completed attempt is published by. It pickles.
+
+    ``batch``, ``partition`` and ``attempt`` are those that it was written under, ``token`` tells it apart from attempts
+    of the same numbers, which another run of the program may make. ``count`` messages were written, whose bodies are
+    together ``bytes`` long; ``timed``: one of them has a time to live, or a delay.
+    """
+
+    batch: Batch
+    partition: int
+    attempt: int
+    count: int
+    bytes: int
+    token: str
+    timed: bool
+
+
+class Writer:
+    """Stages the messages of one attempt; made by :meth:`Stage.attempt`, for one thread.
+
+    The ``with`` block makes the attempt's queue. If it ends normally the attempt is complete, and has a ``receipt``; if
+    it raises, everything that was staged is dropped.
+
+    ``count`` says how many messages were staged so far, ``bytes`` how long their bodies are together.
+    """
+
+    def __init__(self, connection: Connection, attempt: Attempt, expires: float | None) -> None:
+        self._connection, self._attempt, self._expires = connection, attempt, expires
+        self._queue: Queue | None = None
+        self._receipt: Receipt | None = None
+        self._timed = False
+        self._touch_at = 0.0
+        self.count = 0
+        self.bytes = 0
+
+    # ---- the block ----
+
+    def __enter__(self) -> Self:
+        if self._queue is not None or self._receipt is not None:
+            msg = f"{self._attempt}: it was begun already"
+            raise RuntimeError(msg)
+        self._queue = self._begun()
+        return self
+
+    def _begun(self) -> Queue:
+        name = self._attempt.queue
+        declare(self._connection, name, expires=self._expires)
+        with self._there():
+            return self._connection.queue(name, passive=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        queue = self._open()
+        try:
+            if kind is None:
+                self._complete(queue)
+            else:
+                with contextlib.suppress(exceptions.NotFound):
+                    queue.delete()
+        finally:
+            self._queue = None
+            queue.close()
+
+    def _complete(self, queue: Queue) -> None:
+        with self._there():
+            found = len(queue)
+        if found != self.count:
+            text = f"{self._attempt}: {self.count} messages were staged, and {found} are there"
+            raise exceptions.NotStaged(text=text)
+        ours = self._attempt
+        self._receipt = Receipt(
+            ours.batch, ours.partition, ours.number, self.count, self.bytes, ours.token, self._timed
+        )
+
+    @property
+    def receipt(self) -> Receipt:
+        """What :meth:`Stage.publish` wants.
+
+        Raises:
+            RuntimeError: the block has not ended, or raised.
+        """
+        if self._receipt is None:
+            msg = f"{self._attempt}: it is not complete"
+            raise RuntimeError(msg)
+        return self._receipt
+
+    def _open(self) -> Queue:
+        if self._queue is None:
+            msg = f"{self._attempt}: messages are staged in its `with` block"
+            raise RuntimeError(msg)
+        return self._queue
+
+    @contextlib.contextmanager
+    def _there(self) -> Iterator[None]:
+        try:
+            yield
+        except exceptions.NotFound:
+            text = f"{self._attempt}: the batch was published or dropped meanwhile"
+            raise exceptions.NotStaged(text=text) from None
+
+    def _kept(self, options: PutOptions) -> PutOptions:
+        self._timed = self._timed or is_timed(options)
+        return kept(options)
+
+    # ---- staging ----
+
+    def put(
+        self,
+        body: Any,  # noqa: ANN401 - anything bytes-like
+        *,
+        timeout: float | None = None,
+        priority: int | None = None,
+        ttl: float | None = None,
+        delay: float | None = None,
+        key: str | None = None,
+        headers: dict[str, Any] | None = None,
+        properties: BasicProperties | None = None,
+    ) -> None:
+        """Stages a message, with the options of :meth:`Queue.put`; ``ttl`` and ``delay`` count from its publishing.
+
+        Raises:
+            OutOfMemory: no memory in time, or it can never fit.
+            NotStaged: the attempt is not wanted any more.
+        """
+        options = self._kept(options_of(priority, ttl, delay, key=key, headers=headers, properties=properties))
+        data, size = body_of(body)
+        queue = self._open()
+        with self._there():
+            if options is NO_OPTIONS:
+                queue.put(data, timeout=timeout)
+            else:
+                queue.core.put_with(data, size, options, library.deadline(timeout))
+        self._staged([size])
+
+    def put_many(
+        self,
+        bodies: Iterable[Any],
+        *,
+        timeout: float | None = None,
+        priority: int | None = None,
+        ttl: float | None = None,
+        delay: float | None = None,
+        key: str | None = None,
+        headers: dict[str, Any] | None = None,
+        properties: BasicProperties | None = None,
+    ) -> int:
+        """Stages messages in order, with the same options; returns how many: all of them.
+
+        Raises:
+            OutOfMemory: no memory for all of them in time, or one can never fit.
+            NotStaged: the attempt is not wanted any more.
+        """
+        given = tuple(bodies)
+        sizes = [body_of(body)[1] for body in given]
+        options = options_of(priority, ttl, delay, key=key, headers=headers, properties=properties)
+        done, until, queue = 0, library.deadline(timeout), self._open()
+        with self._there():
+            if given and not is_timed(options):
+                done = queue.put_many(
+                    given, timeout=timeout, priority=priority, key=key, headers=headers, properties=properties
+                )
+            self._staged(sizes[:done])
+            options = self._kept(options)
+            for body, size in zip(given[done:], sizes[done:], strict=True):
+                queue.core.put_with(body_of(body)[0], size, options, until)
+                self._staged([size])
+        return len(given)
+
+    def _staged(self, sizes: list[int]) -> None:
+        self.count += len(sizes)
+        self.bytes += sum(sizes)
+        if self._expires is not None and time.monotonic() > self._touch_at:
+            self._touch_at = time.monotonic() + self._expires / _TOUCHES
+            self._connection.core.touch(self._open().core.slot)  # a put does not count as use of a queue
+
+    @contextlib.contextmanager
+    def reserve(
+        self,
+        size: int,
+        *,
+        timeout: float | None = None,
+        priority: int | None = None,
+        ttl: float | None = None,
+        delay: float | None = None,
+        key: str | None = None,
+        headers: dict[str, Any] | None = None,
+        properties: BasicProperties | None = None,
+    ) -> Iterator[memoryview]:
+        """A writable memoryview of ``size`` bytes in the slab, as of :meth:`Queue.reserve`; staged when its block ends.
+
+        Raises:
+            OutOfMemory: no memory in time, or it can never fit.
+            NotStaged: the attempt is not wanted any more.
+        """
+        options = self._kept(options_of(priority, ttl, delay, key=key, headers=headers, properties=properties))
+        queue = self._open()
+        with self._there():
+            reservation = queue.core.reserve(check_size(size), options, library.deadline(timeout))
+        try:
+            assert reservation.memory is not None  # noqa: S101
+            yield reservation.memory
+        except BaseException:
+            reservation.abandon()
+            raise
+        with self._there():
+            reservation.commit()
+        self._staged([size])
+
+    def __repr__(self) -> str:
+        state = "complete" if self._receipt is not None else "open" if self._queue is not None else "not begun"
+        return f"<Writer of {self._attempt}, {state}, {self.count} messages>"

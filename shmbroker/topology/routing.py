@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routing: which queues get a message that is published to an exchange."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shmbroker.topology import places
+from shmbroker.topology.binding import ANY_INCARNATION, Binding, Destination, ToExchange, ToQueue
+from shmbroker.topology.exchange import DEFAULT, Exchange, missing
+from shmbroker.topology.matching import Matcher, matcher_for
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from shmbroker.topology.state import Topology
+
+
+class Router:
+    """The routes of a topology, kept as that changes: a change costs what it changes.
+
+    Args:
+        topology: what to route by, now and after each replay.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self._matchers: dict[str, Matcher] = {}
+        self._alternates: dict[str, ToExchange] = {}
+        topology.observe(self)
+
+    def route(
+        self,
+        exchange: str,
+        routing_key: str,
+        headers: Mapping[str, Any] | None = None,
+        keys: tuple[str, ...] = (),
+    ) -> tuple[ToQueue, ...]:
+        """Find the queues that get a message.
+
+        An exchange that has no destination for it hands it to its alternate exchange, if it has one. Exchanges that
+        are bound in a circle, or are each other's alternate, are visited once.
+
+        Args:
+            exchange: where it is published; that it may be is for the caller to see to.
+            routing_key: its routing key.
+            headers: its headers, as they were given or as they were read from the message.
+            keys: further routing keys (of the headers CC and BCC).
+
+        Returns:
+            Names and incarnations, each queue once: those bound to the exchange, oldest binding first, then those
+            bound to the exchanges that are bound to it, and so on. What comes by the default exchange has
+            `ANY_INCARNATION`, and need not exist.
+
+        Raises:
+            NotFound: there is no such exchange.
+        """
+        if exchange not in self._matchers:
+            raise missing(exchange)
+        wanted = (routing_key, *keys)
+        queues: dict[ToQueue, None] = {}
+        pending = [exchange]
+        seen = {exchange}
+        for name in pending:  # which grows meanwhile
+            for to in self._destinations(name, wanted, headers or {}):
+                if isinstance(to, ToQueue):
+                    queues[to] = None
+                elif to.name not in seen:
+                    seen.add(to.name)
+                    pending.append(to.name)
+        return _each_once(queues) if DEFAULT in seen else tuple(queues)
+
+    def _destinations(
+        self, exchange: str, keys: tuple[str, ...], headers: Mapping[str, Any]
+    ) -> Collection[Destination]:
+        if exchange == DEFAULT:
+            return [ToQueue(key, ANY_INCARNATION) for key in keys]
+        matcher = self._matchers.get(exchange)
+        if matcher is None:
+            return ()  # an alternate exchange need not exist
+        leaves = matcher.leaves(keys, headers)
+        found = places.things(leaves[0]) if len(leaves) == 1 else places.merged(leaves)
+        alternate = self._alternates.get(exchange)
+        return found if found or alternate is None else (alternate,)
+
+    def declared(self, exchange: Exchange) -> None:
+        """The topology has a new exchange."""
+        self._matchers[exchange.name] = matcher_for(exchange)
+        if exchange.alternate is not None:
+            self._alternates[exchange.name] = ToExchange(exchange.alternate)
+
+    def deleted(self, exchange: Exchange) -> None:
+        """The topology has lost an exchange."""
+        del self._matchers[exchange.name]
+        self._alternates.pop(exchange.name, None)
+
+    def bound(self, binding: Binding, place: int) -> None:
+        """The topology has a new binding."""
+        self._matchers[binding.source].add(binding, place)
+
+    def unbound(self, binding: Binding, place: int) -> None:
+        """The topology has lost a binding."""
+        self._matchers[binding.source].remove(binding, place)
+
+
+def _each_once(queues: Collection[ToQueue]) -> tuple[ToQueue, ...]:
+    """The queues without those that were found by name as well as by a binding."""
+    bound = {queue.name for queue in queues if queue.incarnation != ANY_INCARNATION}
+    return tuple(queue for queue in queues if queue.incarnation != ANY_INCARNATION or queue.name not in bound)

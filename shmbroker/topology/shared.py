@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A broker's exchanges and bindings, as this process knows them, and how it changes them.
+
+One table for all connections of a process to a broker: replayed from the journal when that has moved on.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from shmbroker._core.journal import Journal, topology_lock
+from shmbroker.exceptions import CorruptSegment
+from shmbroker.topology import changes
+from shmbroker.topology.routing import Router
+from shmbroker.topology.state import Topology
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from shmbroker._core.attachment import Attachment
+    from shmbroker._core.connection import CoreConnection
+    from shmbroker.topology.binding import Binding, ToQueue
+    from shmbroker.topology.exchange import Exchange
+
+
+class Exchanges:
+    """The exchanges of one broker. Safe to use from several threads."""
+
+    def __init__(self, path: str) -> None:
+        self._journal = Journal(path)
+        self._lock = threading.RLock()
+        self._ended = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._topology = Topology()
+        self._router = Router(self._topology)
+
+    def refresh(self, connection: CoreConnection) -> Topology:
+        """Takes in what others changed; the table must not be changed by the caller."""
+        with self._lock:
+            anew, data = self._journal.news(connection)
+            if anew:
+                self._forget()
+            self._topology.replay(data)
+            return self._topology
+
+    def exchange(self, connection: CoreConnection, name: str) -> Exchange:
+        """The exchange of a name.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return self.refresh(connection).exchange(name)
+
+    def route(
+        self,
+        connection: CoreConnection,
+        exchange: str,
+        routing_key: str,
+        headers: Mapping[str, Any] | None,
+        keys: tuple[str, ...],
+    ) -> tuple[ToQueue, ...]:
+        """The queues that get a message; see :meth:`Router.route`."""
+        with self._lock:
+            self.refresh(connection)
+            return self._router.route(exchange, routing_key, headers, keys)
+
+    def looks_at_headers(self, connection: CoreConnection) -> bool:
+        """Do more than exchange and routing key decide where a message goes?"""
+        with self._lock:
+            return self.refresh(connection).looks_at_headers()
+
+    def all(self, connection: CoreConnection) -> tuple[list[Exchange], list[Binding]]:
+        """Every exchange, by name, and every binding: by the name of its source, the oldest first."""
+        with self._lock:
+            topology = self.refresh(connection)
+            exchanges = sorted(topology.exchanges.values(), key=lambda one: one.name)
+            return exchanges, [binding for one in exchanges for binding in topology.bindings_from(one.name)]
+
+    def problems(self, connection: CoreConnection) -> list[str]:
+        """What is wrong with the journal, in words: it is read from its beginning, whatever is known of it."""
+        try:
+            Exchanges(connection.attachment.path).refresh(connection)
+        except CorruptSegment as error:
+            return [error.text]
+        except OSError as error:
+            return [f"the journal cannot be read: {error.filename}: {error.strerror}"]
+        return []
+
+    def change(self, connection: CoreConnection, until: int, make: Callable[[Topology], bytes]) -> None:
+        """Makes one change, under the topology lock.
+
+        Args:
+            connection: of the caller.
+            until: when to give up waiting for the lock.
+            make: checks the change against the table as it is now and returns its record; nothing: no change.
+
+        Raises:
+            Timeout: somebody else has the lock for too long.
+            OutOfMemory: /dev/shm has no room for the record.
+        """
+        with topology_lock(connection, until, "the topology"), self._lock:
+            record = make(self.refresh(connection))
+            if record:
+                length = self._journal.append(connection, record)
+                topology = self.refresh(connection)
+                if topology.worth_compacting(length):
+                    self._journal.replace(connection, topology.snapshot())
+                    self.refresh(connection)
+
+    def prune(self, connection: CoreConnection, until: int) -> None:
+        """Removes the bindings of queues that ended by themselves, if some did since the last time."""
+        ended = connection.queues_ended()
+        if ended == self._ended:
+            return
+        with self._lock:
+            queues = self.refresh(connection).bound_queues()
+        gone = [queue for queue in queues if connection.queue_incarnation(queue.name) != queue.incarnation]
+        if gone:
+            self.change(
+                connection, until, lambda topology: b"".join(changes.queue_gone(topology, queue) for queue in gone)
+            )
+        self._ended = ended
+
+
+_known: weakref.WeakKeyDictionary[Attachment, Exchanges] = weakref.WeakKeyDictionary()
+_known_lock = threading.Lock()
+
+
+def exchanges_of(connection: CoreConnection) -> Exchanges:
+    """What this process knows of the exchanges of a connection's broker."""
+    attachment = connection.attachment
+    with _known_lock:
+        found = _known.get(attachment)
+        if found is None:
+            found = _known[attachment] = Exchanges(attachment.path)
+        return found

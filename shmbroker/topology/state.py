@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The topology: which exchanges there are, and what is bound to them.
+
+It lives as a journal of records in shared memory. Whoever holds the topology lock appends (`changes` makes the
+records); every process replays what is new. A record says what was asked for; what follows from it (bindings that go
+with an exchange, exchanges that go with their last binding) every replay finds out for itself. So the same records
+always give the same table, whoever was killed after appending one. A record of something that is so already, or that
+needs an exchange which is not there, changes nothing.
+
+It is for one thread at a time: a process that replays and routes in several threads holds a lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+from typing import TYPE_CHECKING, Protocol
+
+from shmbroker.topology import places, records
+from shmbroker.topology.binding import Binding, Destination, ToExchange, ToQueue
+from shmbroker.topology.exchange import DEFAULT, PREDECLARED, Exchange, missing
+from shmbroker.topology.records import Bound, Change, Declared, Deleted, QueueGone, Unbound
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from shmbroker.topology.places import Places
+
+_SPARE = 64 * 1024
+_LARGE = 1024 * 1024
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Much is made and nothing thrown away: looking through it for garbage again and again would double the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class Observer(Protocol):
+    """Told of each change, derived ones included."""
+
+    def declared(self, exchange: Exchange) -> None:
+        """An exchange came to be."""
+
+    def deleted(self, exchange: Exchange) -> None:
+        """An exchange is gone; the bindings from it went before."""
+
+    def bound(self, binding: Binding, place: int) -> None:
+        """A binding came to be; later ones have higher places."""
+
+    def unbound(self, binding: Binding, place: int) -> None:
+        """A binding is gone that had this place."""
+
+
+class Topology:
+    """Exchanges and bindings, as of the records replayed so far.
+
+    Attributes:
+        exchanges: By name; not to be changed by others.
+    """
+
+    def __init__(self) -> None:
+        self.exchanges: dict[str, Exchange] = dict(PREDECLARED)
+        self._from: dict[str, dict[Binding, int]] = {name: {} for name in PREDECLARED}
+        self._to: dict[Destination, Places[Binding]] = {}
+        self._places = itertools.count()
+        self._size = 0
+        self._observers: list[Observer] = []
+
+    def __repr__(self) -> str:
+        bindings = sum(map(len, self._from.values()))
+        return f"<Topology of {len(self.exchanges)} exchanges and {bindings} bindings>"
+
+    def exchange(self, name: str) -> Exchange:
+        """The exchange of a name.
+
+        Raises:
+            NotFound: there is none.
+        """
+        found = self.exchanges.get(name)
+        if found is None:
+            raise missing(name)
+        return found
+
+    def bindings_from(self, exchange: str) -> Collection[Binding]:
+        """The bindings from an exchange, oldest first; none if there is no such exchange."""
+        return self._from.get(exchange, {}).keys()
+
+    def bindings_to(self, destination: Destination) -> Collection[Binding]:
+        """The bindings to a queue or an exchange, oldest first."""
+        return places.things(self._to.get(destination))
+
+    def bound_queues(self) -> list[ToQueue]:
+        """The queues that something is bound to."""
+        return [to for to in self._to if isinstance(to, ToQueue)]
+
+    def looks_at_headers(self) -> bool:
+        """Is there a binding for which the headers of a message count?"""
+        return any(self._from[one.name] for one in self.exchanges.values() if one.type == "headers")
+
+    def observe(self, observer: Observer) -> None:
+        """Tell somebody of all that is there, and of each change from now on."""
+        for exchange in self.exchanges.values():
+            observer.declared(exchange)
+        for bindings in self._from.values():
+            for binding, place in bindings.items():
+                observer.bound(binding, place)
+        self._observers.append(observer)
+
+    def replay(self, data: bytes) -> None:
+        """Apply records.
+
+        Args:
+            data: any number of whole records.
+
+        Raises:
+            CorruptSegment: a record cannot be decoded; those before it are applied.
+        """
+        with _collector_paused() if len(data) > _LARGE else contextlib.nullcontext():
+            for change, length in records.decode(data):
+                self._apply(change, length)
+
+    def snapshot(self) -> bytes:
+        """Records that give this table to an empty topology."""
+        return b"".join(map(records.encode, self._changes()))
+
+    @property
+    def size_hint(self) -> int:
+        """How many bytes `snapshot` would have; it costs nothing to ask."""
+        return self._size
+
+    def worth_compacting(self, journal_bytes: int) -> bool:
+        """Whether a journal of so many bytes had better be replaced by a snapshot."""
+        return journal_bytes > 2 * self._size + _SPARE
+
+    def _changes(self) -> Iterator[Change]:
+        yield from (Declared(one) for one in self.exchanges.values() if not one.predeclared)
+        for bindings in self._from.values():
+            yield from map(Bound, bindings)
+
+    def _apply(self, change: Change, length: int) -> None:
+        match change:
+            case Bound(binding):
+                self._bind(binding, length)
+            case Unbound(binding):
+                self._unbind([binding])
+            case QueueGone(queue):
+                self._unbind(self.bindings_to(queue))
+            case Declared(exchange):
+                self._declare(exchange, length)
+            case Deleted(name):
+                self._delete(name)
+
+    def _declare(self, exchange: Exchange, length: int) -> None:
+        if exchange.name in self.exchanges:
+            return
+        self.exchanges[exchange.name] = exchange
+        self._from[exchange.name] = {}
+        self._size += length
+        for observer in self._observers:
+            observer.declared(exchange)
+
+    def _delete(self, name: str) -> None:
+        exchange = self.exchanges.get(name)
+        if exchange is not None and not exchange.predeclared:
+            self._unbind(self._drop(exchange))
+
+    def _bind(self, binding: Binding, length: int) -> None:
+        bindings = self._from.get(binding.source)
+        if bindings is None or binding in bindings or not self._may_bind(binding):
+            return
+        place = bindings[binding] = next(self._places)
+        places.add_to(self._to, binding.destination, place, binding)
+        self._size += length
+        for observer in self._observers:
+            observer.bound(binding, place)
+
+    def _may_bind(self, binding: Binding) -> bool:
+        to = binding.destination
+        reachable = not isinstance(to, ToExchange) or (to.name in self.exchanges and to.name != DEFAULT)
+        return reachable and binding.source != DEFAULT
+
+    def _unbind(self, bindings: Iterable[Binding]) -> None:
+        """Remove bindings, the exchanges that go with their last one, the bindings to these, and so on."""
+        pending = list(bindings)
+        while pending:
+            binding = pending.pop()
+            place = self._from.get(binding.source, {}).pop(binding, None)
+            if place is None:
+                continue
+            self._forget(binding, place)
+            source = self.exchanges[binding.source]
+            if source.auto_delete and not self._from[source.name]:
+                pending += self._drop(source)
+
+    def _drop(self, exchange: Exchange) -> Iterable[Binding]:
+        """Remove an exchange and the bindings from it; return those to it."""
+        for binding, place in self._from.pop(exchange.name).items():
+            self._forget(binding, place)
+        del self.exchanges[exchange.name]
+        self._size -= len(records.encode(Declared(exchange)))
+        for observer in self._observers:
+            observer.deleted(exchange)
+        return self.bindings_to(ToExchange(exchange.name))
+
+    def _forget(self, binding: Binding, place: int) -> None:
+        """A binding is gone from its source: strike it out elsewhere."""
+        places.remove_from(self._to, binding.destination, place)
+        self._size -= len(records.encode(Bound(binding)))
+        for observer in self._observers:
+            observer.unbound(binding, place)

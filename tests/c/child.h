@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The child that runs an operation: what it has in its hands, and what operations of several files do with that. */
+#ifndef CHILD_H
+#define CHILD_H
+
+#include "broker_fixture.h"
+
+extern test_broker kid;
+extern sb_queue *q, *other;
+extern char buffer[BUFFER], spare[BUFFER]; /* records */
+
+/* Memory was missing, and is there now: the call is to be repeated. */
+bool again(sb_status status);
+void get_one(void);        /* into `buffer` */
+void settle(uint32_t how); /* what lies there */
+void move(void);           /* two, to the other queue */
+
+#endif

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commit_operations.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "child.h"
+#include "operations.h"
+
+static void commit_with(uint64_t id, uint32_t count, uint64_t bytes, const sb_put_options *o, const sb_settlement *ends,
+                        uint32_t end_count) {
+  sb_queue *forth[2] = {q, other}, *back[2] = {other, q};
+  sb_publication publications[2];
+  uint32_t publication, target;
+  uint64_t *bodies = calloc(count, bytes);
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t *body = bodies + i * (bytes / sizeof id);
+    for (uint64_t k = 0; k < bytes / sizeof id; k++) body[k] = id + i;
+    publications[i] = (sb_publication){(const char *)body, bytes, o, i == 0 ? forth : back, 2};
+  }
+  while (again(sb_commit_all(kid.c, publications, count, ends, end_count, &publication, &target))) {
+  }
+  free(bodies);
+}
+void commit_one(void) { commit_with(FRESH, 1, 64, NULL, NULL, 0); }
+void commit_two(void) { commit_with(FRESH, 2, 64, NULL, NULL, 0); }
+void commit_long(void) { commit_with(FRESH, 1, 20000, NULL, NULL, 0); }
+void commit_delayed(void) {
+  sb_put_options o = {.delay_ns = 3600000000000u, .key = "key", .key_length = 3};
+  commit_with(FRESH, 1, 64, &o, NULL, 0);
+}
+void commit_expiring(void) {
+  sb_put_options o = {.ttl_ns = 3600000000000u};
+  commit_with(FRESH, 1, 64, &o, NULL, 0);
+}
+
+/* ---- to twelve queues: more than there are references in the header of a slot for ---- */
+
+static sb_queue *many[MANY + 2];
+static uint64_t many_bytes = 64;
+void open_many(void) {
+  for (unsigned i = 0; i < MANY; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "t%u", i);
+    (void)declare(&kid, name, (sb_settings)FREELY);
+    many[i] = open_queue(&kid, name);
+  }
+  many[MANY] = q;
+  many[MANY + 1] = other;
+}
+void commit_to_many(void) {
+  static uint64_t body[LONG / sizeof(uint64_t)];
+  uint32_t publication, target;
+  for (size_t i = 0; i < LONG / sizeof *body; i++) body[i] = FRESH;
+  sb_publication one = {(const char *)body, many_bytes, NULL, many, MANY + 2};
+  while (again(sb_commit_all(kid.c, &one, 1, NULL, 0, &publication, &target))) {
+  }
+}
+void hold_the_last_of_many(void) {
+  many_bytes = LONG;
+  open_many();
+  commit_to_many();
+  for (unsigned i = 0; i < MANY + 2; i++) {
+    if (many[i] != q) (void)get(&kid, many[i], spare, true);
+  }
+  get_one();
+}
+void hold_one_of_many(void) {
+  many_bytes = LONG;
+  open_many();
+  commit_to_many();
+  get_one();
+}
+void return_one_of_many(void) {
+  hold_one_of_many();
+  settle(1);
+}
+
+/* ---- with acknowledgements ---- */
+
+static uint64_t token_in(const char *record) {
+  return ((const sb_record *)(const void *)record)->tag & ((UINT64_C(1) << 40) - 1);
+}
+void take_two(void) {
+  (void)get(&kid, q, buffer, false);
+  (void)get(&kid, q, spare, false);
+}
+static void transact_as(uint32_t first, uint32_t second) {
+  sb_settlement ends[2] = {{q, token_in(buffer), first}, {q, token_in(spare), second}};
+  commit_with(FRESH, 1, 64, NULL, ends, 2);
+}
+void transact(void) { transact_as(0, 2); }
+void transact_and_requeue(void) { transact_as(0, 1); }
+void transact_in_vain(void) {
+  sb_settlement ends[2] = {{q, token_in(buffer), 0}, {q, token_in(buffer), 0}};
+  commit_with(FRESH, 1, 64, NULL, ends, 2);
+}
+void acknowledge_together(void) {
+  sb_settlement ends[2] = {{q, token_in(buffer), 0}, {q, token_in(spare), 0}};
+  uint32_t publication, target;
+  (void)sb_commit_all(kid.c, NULL, 0, ends, 2, &publication, &target);
+}
+void take_part_in_a_transaction(bool with_many) {
+  if (with_many) {
+    open_many();
+    commit_to_many();
+  }
+  take_two();
+  transact();
+}
+
+/* ---- a body that two queues have ---- */
+
+void get_shared(void) {
+  commit_long();
+  get_one();
+}
+void get_other_shared(void) {
+  commit_long();
+  (void)get(&kid, other, spare, false);
+  (void)get(&kid, q, buffer, false);
+}
+void move_one_viewed(void) {
+  sb_record r;
+  uint64_t view, used;
+  uint32_t index[3 + 1];
+  memcpy(&r, buffer, sizeof r);
+  (void)sb_get_many(other, 1, true, spare, BUFFER, index, &used);
+  (void)sb_begin_view(kid.c, r.tag, r.sequence, r.body_address, &view); /* lives on */
+  settle(1);
+  move();
+}
+void share_others(void) { commit_with(OTHERS, 1, 64, NULL, NULL, 0); }

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a commit may be in the middle of, for operations.c: publications to the queues "q" and "other" of the child, or to many. */
+#ifndef COMMIT_OPERATIONS_H
+#define COMMIT_OPERATIONS_H
+
+void commit_one(void);
+void commit_two(void); /* bodies */
+void commit_long(void);
+void commit_delayed(void);
+void commit_expiring(void);
+
+void open_many(void);
+void commit_to_many(void);
+void hold_the_last_of_many(void); /* all but the one in "q" are gone; bodies are read in place */
+void hold_one_of_many(void);
+void return_one_of_many(void);
+
+void take_two(void); /* to be settled by what follows */
+void transact(void);
+void transact_and_requeue(void);
+void transact_in_vain(void); /* the same message twice: found out when all is staged, and undone */
+void acknowledge_together(void);
+
+void get_shared(void);
+void get_other_shared(void);
+void move_one_viewed(void); /* while others hold theirs, to a queue that another one of it was in */
+void share_others(void);
+
+#endif

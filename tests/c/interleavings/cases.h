@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is tried: a case is a step of one actor, and what happens in the middle of it. A file for each subject. */
+#ifndef CASES_H
+#define CASES_H
+
+#include "shmbroker.h"
+
+typedef struct {
+  const char *name, *holds;
+  sb_settings settings;
+  void (*run)(void);
+} test_case;
+
+typedef struct {
+  const test_case *cases;
+  unsigned count;
+} subject;
+
+extern const subject LIMIT_CASES, TOLD_CASES;
+
+#endif

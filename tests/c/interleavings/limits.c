@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Cases of limits: what is counted, admitted and evicted. */
+#include "actors.h"
+#include "cases.h"
+#include "plan.h"
+
+static void reconcile(void) { (void)sb_upkeep_reconcile(t.b, keeper.q->shm); }
+static void put_4_5(void) {
+  put_by(&three, 4);
+  put_by(&three, 5);
+}
+static void take_older(void) { got = take(&two); }
+
+static void reconciled(void) {
+  put_by(&one, 1);
+  meanwhile(ANYWHERE, reconcile);
+  put_by(&one, 2);
+  afterwards();
+  expect_left(2);
+}
+
+static void take_both(void) {
+  expect(take(&two) == 1 && take(&two) == 2, "the consumers did not get 1 and 2");
+  meanwhile(ANYWHERE, put_4_5);
+}
+static void none_found(void) {
+  put_by(&one, 1);
+  meanwhile("limits.evict.paid", take_both);
+  put_by(&one, 2);
+  afterwards();
+  expect_at_most(1);
+  expect_left(5);
+}
+
+static void empty_take(void) {
+  meanwhile(ANYWHERE, put_4_5);
+  got = take(&one);
+  afterwards();
+  expect_at_most(1);
+  expect_left(got == 5 ? 0 : 5);
+}
+
+static void look_for_newest(void) {
+  waiting = consume(&three, 0);
+  got = next(waiting);
+}
+static void take_older_then_look(void) {
+  expect(take(&two) == 1, "the consumer did not get the older one");
+  meanwhile(ANYWHERE, look_for_newest);
+}
+static void newest_spared(void) {
+  put_by(&one, 1);
+  meanwhile("limits.evict.paid", take_older_then_look);
+  put_by(&one, 2);
+  afterwards();
+  if (got == 0) {
+    expect(told(waiting), "the consumer is not told of what was spared");
+    got = next(waiting);
+  }
+  expect(got == 2, "the newest message was not delivered");
+  sb_consumer_cancel(waiting, true);
+  expect_left(0);
+}
+
+static void return_older(void) { expect(sb_settle(two.q, held_a, 1) == SB_OK, "nothing to return"); }
+static void hold_older(void) {
+  expect(get(&t, two.q, held_a, false) == 1, "the consumer did not get the older one");
+  meanwhile(ANYWHERE, return_older);
+}
+static void older_returns(void) {
+  put_by(&one, 1);
+  meanwhile(keeper.q->shm->ring_size > 0 ? "limits.evict.paid" : "limits.evict.paid_bytes", hold_older);
+  put_by(&one, 2);
+  afterwards();
+  expect_at_most(1);
+  expect_left(2);
+}
+
+static void older_stays_away(void) {
+  put_by(&one, 1);
+  meanwhile(ANYWHERE, take_older);
+  put_by(&one, 2);
+  afterwards();
+  expect_left(got == 2 ? 0 : 2);
+}
+
+static void put_2_to_5(void) {
+  for (uint64_t id = 2; id <= 5; id++) put_by(&two, id);
+}
+static void bytes_taken(void) {
+  put_by(&one, 1);
+  meanwhile(ANYWHERE, put_2_to_5);
+  got = take(&one);
+  afterwards();
+  expect_at_most(1);
+  expect_left(got == 5 ? 0 : 5);
+}
+
+static int64_t ready_bytes(void) { return (int64_t)(keeper.q->shm->bytes_in - keeper.q->shm->bytes_out); }
+static void delayed(void) {
+  sb_put_options delay = {.delay_ns = 1};
+  for (uint64_t id = 1; id <= 15; id++) {
+    expect(put_sized(&t, one.q, id, 64, &delay) == SB_OK, "delayed message %d does not fit", (int)id);
+    while (sb_housekeeper_look_at(keeper.q, keeper.q->shm->tail - 1) != 0) {
+    }
+    expect(ready_bytes() == 64, "due are %d bytes", (int)ready_bytes());
+    expect(take(&two) == id && ready_bytes() == 0, "%d bytes after message %d", (int)ready_bytes(), (int)id);
+  }
+  for (uint64_t id = 1; id <= 15; id++) put_by(&one, id % 9 + 1);
+  expect(put(&t, one.q, 16) == SB_FULL, "16 messages of 64 bytes fit into 1000");
+  (void)left();
+}
+
+static void put_3_4(void) {
+  put_small_by(&three, 3);
+  put_small_by(&three, 4);
+}
+static void take_older_then_put(void) {
+  take_older();
+  meanwhile(ANYWHERE, put_3_4);
+}
+static void spared_by_bytes(void) {
+  put_by(&one, 1);
+  meanwhile("limits.evict.paid_bytes", take_older_then_put);
+  put_by(&one, 2);
+  afterwards();
+  expect_at_most(2);
+  expect_left(34);
+}
+
+static void put_9(void) { put_by(&three, 9); }
+static void put_8_then_9(void) {
+  put_by(&two, 8);
+  meanwhile(ANYWHERE, put_9);
+}
+static void purge_puts_back(void) {
+  put_by(&one, 1);
+  meanwhile("queue.settle.dropped", put_8_then_9);
+  expect(sb_purge(one.q) == 1, "the purge removed more than there was");
+  afterwards();
+  expect_at_most(1);
+  expect_left(9);
+}
+
+static void shrunk_lazily(void) {
+  int32_t holder;
+  sb_settings smaller = RING(1);
+  for (uint64_t id = 1; id <= 5; id++) put_by(&one, id);
+  (void)sb_configure(keeper.q, &smaller, false, FOREVER, &holder);
+  meanwhile(ANYWHERE, take_older);
+  put_by(&one, 6);
+  afterwards();
+  uint64_t is = left(); /* one was taken, and at most one evicted, in whichever order */
+  expect(is == 3456 || is == 23456, "left are %d, not 3456", (int)is);
+}
+
+static const test_case CASES[] = {
+    {"reconciled", "hints are set right beside a payer: the newest message stays", RING(1), reconciled},
+    {"none found", "the payer finds none, and others put: the bound holds", RING(1), none_found},
+    {"empty take", "a take finds none, and others put: the bound holds", RING(1), empty_take},
+    {"newest spared", "a consumer took the older one: the newest is spared, and delivered", RING(1), newest_spared},
+    {"older returns", "a consumer took the older one, and returns it: the newest stays", RING(1), older_returns},
+    {"older returns, bytes",
+     "the same where bytes are limited",
+     {-1, -1, 100, SB_OVERFLOW_DROP_HEAD, 0},
+     older_returns},
+    {"older stays away", "a consumer takes the newest from beside an eviction: no older one comes back", RING(1),
+     older_stays_away},
+    {"bytes taken",
+     "puts beside a consumer do not evict themselves",
+     {-1, -1, 100, SB_OVERFLOW_DROP_HEAD, 0},
+     bytes_taken},
+    {"delayed", "delayed messages leave the account of bytes as it was", {-1, -1, 1000, 0, 0}, delayed},
+    {"spared by bytes",
+     "an eviction by bytes is taken back, a put relied on it: the bound holds",
+     {2, -1, 100, SB_OVERFLOW_DROP_HEAD, 0},
+     spared_by_bytes},
+    {"purge puts back", "a purge puts back what came later, beside a put: the bound holds", RING(1), purge_puts_back},
+    {"shrunk lazily", "a put to a ring that was shrunk lazily evicts one, also beside a consumer", FREELY,
+     shrunk_lazily},
+};
+const subject LIMIT_CASES = {CASES, sizeof CASES / sizeof CASES[0]};

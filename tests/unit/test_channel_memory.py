@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A channel whose broker has no memory left for what it should note of its deliveries."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from scenario_support.waiting import eventually
+
+import shmbroker
+import shmbroker.testing
+
+MESSAGES = 160_000
+"""More than one piece of memory has notes for."""
+
+
+def declare_without_end(connection: shmbroker.Connection) -> None:
+    """Declares queues until there is no piece of memory left for anything."""
+    for n in itertools.count():
+        connection.queue(f"another {n}").close()
+
+
+def test_deliveries_go_on_when_there_is_memory_again(broker_name: str) -> None:
+    """The hook for errors is told once that there is none; when something was acknowledged, the others come."""
+    errors: list[BaseException] = []
+    seen = 0
+
+    def count(*_: object) -> None:
+        nonlocal seen
+        seen += 1
+
+    with (
+        shmbroker.testing.broker(broker_name, memory="96M") as broker,
+        broker.connect(on_callback_error=errors.append) as connection,
+    ):
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=0)
+        channel.queue_declare("first")
+        channel.basic_consume("first", count)
+        jobs = connection.queue("jobs")
+        jobs.put_many([b""] * MESSAGES)
+        with pytest.raises(shmbroker.OutOfMemory):
+            declare_without_end(connection)
+        channel.basic_consume("jobs", count)
+        eventually(lambda: errors, "memory to be missed")
+        before = seen
+        assert before < MESSAGES
+        channel.basic_ack(0, multiple=True)
+        eventually(lambda: seen == MESSAGES, "all to come")
+        assert [type(error) for error in errors] == [shmbroker.OutOfMemory]
+        channel.basic_ack(0, multiple=True)
+        assert jobs.statistics().acked == MESSAGES

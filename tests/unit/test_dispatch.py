@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dispatcher of a channel: one runnable at a time, a batch each, and none when there is nothing to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from shmbroker.channel.dispatch import BATCH, Dispatcher, Executor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Submitted:
+    """In the place of an executor: what was submitted waits until the test runs it."""
+
+    def __init__(self) -> None:
+        self.runnables: list[Callable[[], None]] = []
+        self.errors: list[BaseException] = []
+
+    def submit(self, runnable: Callable[[], None]) -> None:
+        """Keeps it."""
+        self.runnables.append(runnable)
+
+    def failed(self, error: BaseException) -> None:
+        """Keeps it."""
+        self.errors.append(error)
+
+    def run_one(self) -> None:
+        """Runs what was submitted first."""
+        self.runnables.pop(0)()
+
+
+class Things:
+    """So many things to do, of which those of some numbers raise; each call does at most ``at_once``."""
+
+    def __init__(self, left: int, *, at_once: int = BATCH, bad: tuple[int, ...] = ()) -> None:
+        self.left, self.at_once, self.bad = left, at_once, bad
+        self.did = self.done = 0
+
+    def work(self, most: int = 1) -> int:
+        """Does some."""
+        self.done = 0
+        for _ in range(min(most, self.at_once, self.left)):
+            self.left, self.did, self.done = self.left - 1, self.did + 1, self.done + 1
+            if self.did in self.bad:
+                raise ZeroDivisionError(self.did)
+        return self.done
+
+    def rest(self) -> bool:
+        """Is there nothing to do?"""
+        return self.left == 0
+
+
+def dispatcher(things: Things) -> tuple[Dispatcher, Submitted]:
+    """Makes one, with the place where it submits."""
+    submitted = Submitted()
+    return Dispatcher(cast("Executor", submitted), things), submitted
+
+
+@pytest.mark.parametrize("at_once", [1, 7, BATCH])
+def test_a_runnable_does_a_batch_and_lets_others_come(at_once: int) -> None:
+    """After 256 things it submits itself again, behind what was submitted meanwhile; at the end it rests."""
+    things = Things(2 * BATCH + 1, at_once=at_once)
+    dispatch, submitted = dispatcher(things)
+    dispatch.wake()
+    submitted.submit(lambda: None)  # of another channel
+    submitted.run_one()
+    assert things.did == BATCH
+    assert len(submitted.runnables) == 2
+    submitted.run_one()
+    submitted.run_one()
+    assert things.did == 2 * BATCH
+    submitted.run_one()
+    assert (things.did, submitted.runnables) == (2 * BATCH + 1, [])
+
+
+def test_there_is_one_runnable_however_often_it_is_woken() -> None:
+    """Woken while it is ready or in progress it submits nothing; woken when it rests, it does."""
+    things = Things(1)
+    dispatch, submitted = dispatcher(things)
+    for _ in range(3):
+        dispatch.wake()
+    assert len(submitted.runnables) == 1
+    submitted.run_one()
+    assert submitted.runnables == []
+    dispatch.wake()
+    assert len(submitted.runnables) == 1
+
+
+def test_what_raises_is_told_and_counts() -> None:
+    """The next thing is done all the same, and what raised is one of the batch."""
+    things = Things(BATCH + 2, bad=(1, 3, BATCH))
+    dispatch, submitted = dispatcher(things)
+    dispatch.wake()
+    submitted.run_one()
+    assert [error.args for error in submitted.errors] == [(1,), (3,), (BATCH,)]
+    assert (things.did, things.left) == (BATCH, 2)
+    submitted.run_one()
+    assert (things.did, submitted.runnables) == (BATCH + 2, [])

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queues of the broker's own: who can make them, who sees them, and what does not happen in them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from scenario_support.observing import listing
+from scenario_support.waiting import becomes
+
+from shmbroker import exceptions, internal
+
+if TYPE_CHECKING:
+    import shmbroker
+
+LEASE = "amq.lease.g.1.x"
+
+
+@pytest.mark.parametrize("name", ["amq.x", LEASE])
+def test_users_cannot_make_one(connection: shmbroker.Connection, name: str) -> None:
+    """Names that begin with amq. are refused, as on channels; one that exists can be opened."""
+    with pytest.raises(exceptions.AccessRefused, match="reserved prefix"):
+        connection.queue(name)
+    internal.make(connection, name)
+    assert connection.queue(name) is connection.queue(name, passive=True)
+
+
+def test_they_are_listed_only_if_asked_for(connection: shmbroker.Connection) -> None:
+    """Leases, groups and stages are not; a queue whose name was generated for a user is."""
+    generated = connection.channel().queue_declare("").queue
+    connection.queue("q")
+    made = [internal.make(connection, prefix + "x").name for prefix in internal.PREFIXES]
+    assert connection.queue_names() == [generated, "q"]
+    assert connection.queue_names(all=True) == sorted([generated, "q", *made])
+    assert [one.name for one in connection.queue_statistics()] == [generated, "q"]
+    assert [one.name for one in connection.queue_statistics(all=True)] == connection.queue_names(all=True)
+
+
+def test_making_one_that_exists_opens_it(connection: shmbroker.Connection) -> None:
+    """With what is in it."""
+    internal.make(connection, LEASE).put(b"x")
+    assert len(internal.make(connection, LEASE)) == 1
+    internal.delete(connection, LEASE)
+    internal.delete(connection, LEASE)
+    assert connection.queue_names(all=True) == []
+
+
+def test_messages_do_not_expire_in_one_that_keeps(connection: shmbroker.Connection) -> None:
+    """They can be browsed for as long as they are there, and expire when they are moved out."""
+    queue, other = connection.queue("q"), connection.queue("other")
+    keeps = internal.make(connection, LEASE, keeps=True)
+    queue.put(b"A", ttl=0.05)
+    queue.put(b"B")
+    assert queue.move(keeps) == 2
+    queue.put(b"sentinel", ttl=0.06)
+    becomes(lambda: queue.statistics().expired, 1)  # so A is over its time, and the housekeeper was here
+    assert listing(keeps) == ["A", "B"]
+    keeps.pause()
+    keeps.resume()
+    assert listing(keeps) == ["A", "B"]
+    keeps.move(other)
+    assert listing(other) == ["B"]
+    assert keeps.statistics().expired == 0
+    assert other.statistics().expired == 1
+
+
+def test_what_is_expired_already_is_not_kept(connection: shmbroker.Connection) -> None:
+    """It ends on its way."""
+    queue, keeps = connection.queue("q"), internal.make(connection, LEASE, keeps=True)
+    queue.put(b"A", ttl=0.001)
+    until = time.monotonic() + 0.002
+    while time.monotonic() < until:
+        pass
+    queue.move(keeps)
+    assert listing(keeps) == []
