@@ -8,18 +8,22 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-# The package is installed in place, so that only C sources make a new build necessary; folders notice deleted files.
-NATIVE := $(shell find cffi_src)
+# The package is installed in place, so that only C sources make a new build necessary, and Python modules that come or
+# go; folders notice those, and deleted files.
+NATIVE := $(shell find cffi_src; find shmbroker cli/shmbroker_cli pyspark_shmbroker -name __pycache__ -prune -o -type d -print)
 C_FILES := $(shell find cffi_src tests/c benchmarks/c -name '*.[ch]' 2>/dev/null)
 # In CI warnings are errors, so a build made without CI does not count there.
 PACKAGE := $(STAMPS)/package$(if $(CI),-ci)
+
+# Without a Java the tests with Spark say so and are skipped; and Spark is much to install.
+SPARK := $(if $(shell command -v java),$(STAMPS)/spark)
 
 # Requirements out of pyproject.toml, for example $(call requirements,["build-system"]["requires"]).
 requirements = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))$(1))')
 
 .PHONY: test demo lint lint-ruff lint-format lint-mypy lint-clang format bench docs models races mutants chaos fuzz memcheck clean
 
-test: $(PACKAGE) $(STAMPS)/test
+test: $(PACKAGE) $(STAMPS)/test $(SPARK)
 	$(BIN)/python -m pytest tests $(ARGS)
 
 demo: $(PACKAGE)
@@ -103,6 +107,6 @@ $(PACKAGE): $(STAMPS)/venv $(NATIVE)
 	$(PIP) install --quiet --no-build-isolation --config-settings=build-dir=build/package --editable .
 	@touch $@
 
-$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/bench $(STAMPS)/docs: $(STAMPS)/%: $(STAMPS)/venv
+$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/spark: $(STAMPS)/%: $(STAMPS)/venv
 	$(PIP) install --quiet $(call requirements,["project"]["optional-dependencies"]["$*"])
 	@touch $@

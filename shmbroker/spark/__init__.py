@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""shmbroker and Apache Spark: ``pip install shmbroker[spark]``; Spark itself needs a Java 17 or newer of the system.
+
+``.format("shmbroker")`` reads queues and writes to them (:class:`ShmBrokerDataSource`; Spark finds it by itself).
+:func:`exchange` hands the batches of a DataFrame to a long-lived process on the executor's host, which runs
+:func:`serve`; that process needs no Spark.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from shmbroker.spark.handover import exchange
+from shmbroker.spark.server import serve
+
+if TYPE_CHECKING:
+    from shmbroker.spark.source import ShmBrokerDataSource
+
+__all__ = ["ShmBrokerDataSource", "exchange", "serve"]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    """What needs Spark is imported when it is asked for."""
+    if name == "ShmBrokerDataSource":
+        from shmbroker.spark.source import ShmBrokerDataSource  # noqa: PLC0415
+
+        return ShmBrokerDataSource
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

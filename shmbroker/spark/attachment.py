@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which broker a Python worker of Spark uses, and its connection there: one for each process and broker."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+
+import shmbroker
+
+VARIABLE = "SHMBROKER_BROKER"
+_DEFAULT = "default"
+_connections: dict[tuple[int, str], shmbroker.Connection] = {}
+_lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _lock = threading.Lock()
+    _connections.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def broker_name(option: str | None) -> str:
+    """The broker meant: the option, else ``SHMBROKER_BROKER`` in this process's environment, else "default".
+
+    To be asked where the broker is used: on Spark's executors the environment is theirs, not the driver's.
+    """
+    return option or os.environ.get(VARIABLE) or _DEFAULT
+
+
+def connection_to(broker: str) -> shmbroker.Connection:
+    """The connection that whatever runs in this process shares.
+
+    Raises:
+        BrokerNotFound: there is no such broker on this host.
+    """
+    with _lock:
+        key = (os.getpid(), broker)
+        found = _connections.get(key)
+        if found is None or not found.is_open:
+            found = _connections[key] = _connected(broker)
+        return found
+
+
+def _connected(broker: str) -> shmbroker.Connection:
+    try:
+        return shmbroker.connect(broker, create=False, client_name=f"spark:{os.getpid()}")
+    except shmbroker.BrokerNotFound:
+        text = (
+            f"NOT_FOUND - no broker {broker!r} on host {socket.gethostname()!r}: start one there, or name another with "
+            f"broker=, or with {VARIABLE} in the environment of Spark's executors"
+        )
+        raise shmbroker.BrokerNotFound(404, text) from None

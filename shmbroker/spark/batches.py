@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrow record batches as the body of a message: an IPC stream of one schema, without the mark of its end.
+
+A stream begins with its schema, which is the same for thousands of messages. Both sides remember it in its encoded
+form, so that it is neither built nor parsed again. A body is written once, into its slot, and read where it lies.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from shmbroker import Queue
+
+_CONTINUES = b"\xff\xff\xff\xff"
+_FRONT = 8  # that mark, and the length of what follows
+_TWICE_BELOW = 128 << 10  # bytes: below, copying twice more costs less than a slot that is written in place
+_KNOWN = 64
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Encoded:
+    """Batches on their way into a queue: either encoded already, or to be written into a slot.
+
+    Attributes:
+        size: bytes they take.
+        body: their encoded form.
+        write: writes them into a memoryview of that size; keeps nothing of it.
+    """
+
+    size: int
+    body: Any = b""
+    write: Callable[[memoryview], None] | None = None
+
+    def put(self, queue: Queue, key: str, timeout: float) -> None:
+        """Puts them.
+
+        Raises:
+            queue.Full: there was no room in time, or (``OutOfMemory``) no memory.
+        """
+        if self.write is None:
+            queue.put(self.body, key=key, timeout=timeout)
+            return
+        with queue.reserve(self.size, key=key, timeout=timeout) as memory:
+            self.write(memory)
+
+
+class Encoder:
+    """Encodes batches; remembers the last schema."""
+
+    def __init__(self) -> None:
+        self._schema: pa.Schema | None = None
+        self._front = b""
+        self._plain = True
+
+    def encoded(self, batches: Sequence[pa.RecordBatch]) -> Encoded:
+        """One message's batches.
+
+        Raises:
+            pyarrow.ArrowInvalid: their schemas differ.
+        """
+        if not batches:
+            return Encoded(0, b"")
+        schema = batches[0].schema
+        if self._schema is None or not schema.equals(self._schema, check_metadata=True):
+            self._schema, self._front, self._plain = schema, schema.serialize().to_pybytes(), _is_plain(schema)
+        for batch in batches[1:]:
+            if not batch.schema.equals(schema):
+                msg = f"batches of one answer have one schema: {batch.schema} is not {schema}"
+                raise pa.ArrowInvalid(msg)
+        if not self._plain:
+            sink = pa.BufferOutputStream()
+            _stream(sink, schema, batches)
+            body = sink.getvalue()
+            return Encoded(body.size, body)
+        size = len(self._front) + sum(map(pa.ipc.get_record_batch_size, batches))
+        if size < _TWICE_BELOW:
+            return Encoded(size, b"".join((self._front, *(batch.serialize() for batch in batches))))
+        return Encoded(size, write=lambda memory: _stream(_sink(memory), schema, batches))
+
+
+def _stream(sink: Any, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:  # noqa: ANN401
+    writer = pa.ipc.new_stream(sink, schema)
+    for batch in batches:
+        writer.write_batch(batch)  # and no close, which would write a mark that nobody needs
+
+
+def _sink(memory: memoryview) -> Any:  # noqa: ANN401
+    return pa.FixedSizeBufferWriter(pa.py_buffer(memory))
+
+
+class Decoder:
+    """Decodes messages; remembers the schemas it has seen."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[pa.Schema, bool]] = {}
+
+    def batches(self, body: memoryview | bytes) -> list[pa.RecordBatch]:
+        """The batches of a message, read in place: the body lives until the last Arrow object made of it is gone.
+
+        Raises:
+            pyarrow.ArrowInvalid: it is no Arrow stream.
+        """
+        buffer = pa.py_buffer(body)
+        if buffer.address % 8:  # a short body lies in the middle of something
+            buffer = pa.py_buffer(bytes(body))
+        if not buffer.size:
+            return []
+        front = _front_of(buffer)
+        known = self._known.get(front)
+        if known is None:
+            schema = pa.ipc.read_schema(pa.py_buffer(front))
+            if len(self._known) == _KNOWN:
+                self._known.clear()
+            known = self._known[front] = schema, _is_plain(schema)
+        schema, plain = known
+        if not plain:
+            return list(pa.ipc.open_stream(buffer))
+        source, found = pa.BufferReader(buffer.slice(len(front))), []
+        while source.tell() < source.size():
+            found.append(pa.ipc.read_record_batch(source, schema))
+        return found
+
+
+def _front_of(buffer: pa.Buffer) -> bytes:
+    """The schema's part of a stream, as it is encoded."""
+    start = buffer.slice(0, min(_FRONT, buffer.size)).to_pybytes()
+    size = _FRONT + int.from_bytes(start[4:], "little")
+    if len(start) < _FRONT or start[:4] != _CONTINUES or size > buffer.size:
+        msg = f"a body of {buffer.size} bytes is no Arrow stream"
+        raise pa.ArrowInvalid(msg)
+    front: bytes = buffer.slice(0, size).to_pybytes()
+    return front
+
+
+def _is_plain(schema: pa.Schema) -> bool:
+    """Are there no dictionaries, whose values would be messages of their own?"""
+    pending = [field.type for field in schema]
+    while pending:
+        found = pending.pop()
+        if pa.types.is_dictionary(found):
+            return False
+        pending += [found.field(at).type for at in range(found.num_fields)]
+    return True

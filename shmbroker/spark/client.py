@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The side of a Spark task: hands batches over to a server, and its answers on to Spark, in the order of the requests.
+
+A task that is killed leaves nothing: its queue of answers ends with its consumer, and a server drops requests whose
+queue of answers is gone. Waits are cut into slices, between which signals are seen.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import itertools
+import queue as standard_queue
+import time
+from typing import TYPE_CHECKING, Self
+
+import shmbroker
+from shmbroker.spark import protocol
+from shmbroker.spark.batches import Decoder, Encoded, Encoder
+from shmbroker.spark.link import Link
+from shmbroker.spark.memory import PATIENCE_SECONDS, can_never_fit, turn
+from shmbroker.spark.schema import check_columns
+from shmbroker.spark.watching import SLICE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    from shmbroker.spark.handover import Handover
+
+
+@dataclasses.dataclass(slots=True)
+class _Request:
+    """A batch that was sent; and its answer when it has come: in place, or copied to memory of our own."""
+
+    batch: pa.RecordBatch
+    size: int
+    message: shmbroker.Message | None = None
+    kind: str = ""
+    copy: bytes | None = None
+
+    def copy_out(self) -> None:
+        if self.message is not None and self.copy is None:
+            self.copy = bytes(self.message)
+            self.message.ack()
+
+    def done(self) -> None:
+        if self.message is not None and self.copy is None:
+            self.message.ack()
+
+
+def hand_over(batches: Iterator[pa.RecordBatch], handover: Handover) -> Iterator[pa.RecordBatch]:
+    """What mapInArrow runs for each partition."""
+    with Client(handover) as client:
+        for batch in batches:
+            for piece in client.pieces(batch):
+                yield from client.request(piece)
+        yield from client.rest()
+
+
+class Client:
+    """One partition's way to the servers."""
+
+    def __init__(self, handover: Handover) -> None:
+        self._handover = handover
+        self._numbers = itertools.count(1)
+        self._pending: dict[int, _Request] = {}  # in the order of their numbers
+        self._largest = 0
+        self._encoder, self._decoder = Encoder(), Decoder()
+        self._seen: pa.Schema | None = None
+        self._opened: Link | None = None
+
+    @property
+    def _link(self) -> Link:
+        if self._opened is None:
+            self._opened = Link(self._handover)
+        return self._opened
+
+    # ---- sending ----
+
+    def pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """A batch, cut where it is too large for the broker's memory to be shared."""
+        count = min(max(1, batch.num_rows), -(-batch.nbytes // self._link.share.most_in_one) or 1)
+        rows = -(-batch.num_rows // count)
+        return (batch.slice(at, rows) for at in range(0, batch.num_rows, rows)) if count > 1 else iter((batch,))
+
+    def request(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Sends a batch. Gives the answers that have to go first."""
+        encoded = self._encoder.encoded([batch])
+        while True:
+            window = self._link.share.window(encoded.size, self._largest, self._handover.inflight)
+            if len(self._pending) < window:
+                with contextlib.suppress(standard_queue.Full):
+                    self._send(batch, encoded, timeout=0)
+                    return
+            if not self._pending:
+                yield from _each(self._alone(batch, encoded))
+                return
+            yield from self._oldest()
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """The answers to everything that was sent."""
+        while self._pending:
+            yield from self._oldest()
+
+    def _send(self, batch: pa.RecordBatch, encoded: Encoded, timeout: float) -> int:
+        number, link = next(self._numbers), self._link
+        encoded.put(link.requests, protocol.request_key(number, link.answers.name), timeout)
+        self._pending[number] = _Request(batch, encoded.size)
+        return number
+
+    # ---- answers ----
+
+    def _oldest(self) -> Iterator[pa.RecordBatch]:
+        """The answer to the oldest request."""
+        number, oldest = next(iter(self._pending.items()))
+        self._await(oldest)
+        held = [one.size for one in self._pending.values() if one.copy is None]
+        if oldest.kind == protocol.NO_ROOM or not self._link.share.fits(held, self._largest):
+            self._lighten()
+        del self._pending[number]
+        if oldest.kind == protocol.NO_ROOM:
+            return _each(self._alone(oldest.batch, self._encoder.encoded([oldest.batch])))
+        return self._given(oldest)
+
+    def _given(self, request: _Request) -> Iterator[pa.RecordBatch]:
+        yield from _each(self._batches(request))
+        request.done()  # Spark has taken them; the slot goes with the last that looks at it
+
+    def _batches(self, request: _Request) -> collections.deque[pa.RecordBatch]:
+        """The batches of an answer; raises the error that it is."""
+        assert request.message is not None  # noqa: S101 - it was waited for
+        body = request.message.body if request.copy is None else request.copy
+        if request.kind:
+            raise protocol.error_of(request.kind, bytes(body), self._handover.request_queue)
+        found = self._decoder.batches(body)
+        for batch in found:
+            if self._handover.schema is not None and (self._seen is None or not batch.schema.equals(self._seen)):
+                check_columns(batch.schema, self._handover.schema, self._handover.request_queue)
+                self._seen = batch.schema
+        return collections.deque(found)
+
+    def _lighten(self) -> None:
+        """Copies the answers to everything under way, so that nothing of it is in the broker."""
+        for one in self._pending.values():
+            self._await(one)
+            one.copy_out()
+
+    def _await(self, request: _Request) -> None:
+        since = time.monotonic()
+        while request.message is None:
+            try:
+                message = self._link.consumer.get(timeout=self._slice(since))
+            except standard_queue.Empty:
+                self._link.watch.look()
+            else:
+                self._arrived(message)
+
+    def _slice(self, since: float) -> float:
+        """For how long to wait now for what has been waited for since then."""
+        if self._handover.timeout is None:
+            return SLICE_SECONDS
+        left = since + self._handover.timeout - time.monotonic()
+        if left <= 0:
+            text = f"queue {self._handover.request_queue!r}: no answer within {self._handover.timeout} seconds"
+            raise shmbroker.Timeout(text)
+        return min(SLICE_SECONDS, left)
+
+    def _arrived(self, message: shmbroker.Message) -> None:
+        number, kind = protocol.read_answer(message.key)
+        request = self._pending.get(number)
+        if request is None or request.message is not None:
+            message.ack()  # a second answer: a server died before it could acknowledge the request
+            return
+        request.message, request.kind = message, kind
+        self._largest = max(self._largest, len(message))
+
+    # ---- alone ----
+
+    def _alone(self, batch: pa.RecordBatch, encoded: Encoded) -> collections.deque[pa.RecordBatch]:
+        """The answer to one request, a copy. Nothing else of ours is under way, and nobody else is alone."""
+        with turn(self._link.connection, self._link.watch.look):
+            until = time.monotonic() + PATIENCE_SECONDS
+            while True:
+                number = self._send_alone(batch, encoded, until)
+                request = self._pending[number]
+                self._await(request)
+                request.copy_out()
+                del self._pending[number]
+                if request.kind != protocol.NO_ROOM or time.monotonic() > until:
+                    return self._batches(request)
+                time.sleep(SLICE_SECONDS)
+
+    def _send_alone(self, batch: pa.RecordBatch, encoded: Encoded, until: float) -> int:
+        since = time.monotonic()
+        while True:
+            try:
+                return self._send(batch, encoded, timeout=self._slice(since))
+            except standard_queue.Full as error:  # of messages: that is the queue's limit, and will pass
+                memory = isinstance(error, shmbroker.OutOfMemory)
+                if can_never_fit(error) or (memory and time.monotonic() > until):
+                    raise
+                self._link.watch.look()
+
+    # ---- life ----
+
+    def close(self) -> None:
+        """Ends the queue of answers."""
+        link, self._opened = self._opened, None
+        if link is not None:
+            unanswered = sum(one.message is None for one in self._pending.values())
+            self._pending.clear()
+            link.close(unanswered)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _each(batches: collections.deque[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One by one, keeping none: what Spark is done with is free."""
+    while batches:
+        yield batches.popleft()

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a task has in the broker for one partition: the queue of requests, one of its own for answers, a consumer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue as standard_queue
+import secrets
+from typing import TYPE_CHECKING
+
+import shmbroker
+from shmbroker.spark import protocol
+from shmbroker.spark.attachment import broker_name, connection_to
+from shmbroker.spark.memory import Share
+from shmbroker.spark.watching import Watch
+
+if TYPE_CHECKING:
+    from shmbroker.spark.handover import Handover
+
+_UNUSED_SECONDS = 60.0  # then a queue of answers goes whose task died before it had a consumer
+
+
+class Link:
+    """Opened with the first batch, so that an empty partition needs neither broker nor server.
+
+    The queue of answers ends with its consumer, and so with this process.
+
+    Raises:
+        BrokerNotFound: there is no such broker on this host.
+        NoServer: nobody serves the queue of requests.
+    """
+
+    def __init__(self, handover: Handover) -> None:
+        broker = broker_name(handover.broker)
+        self.connection = connection_to(broker)
+        self.share = Share(broker)
+        self.watch = Watch(self.connection, handover.request_queue)
+        self.requests = self.watch.open()
+        name = f"{handover.reply_queue}.{os.getpid()}.{secrets.token_hex(6)}"
+        self.answers = self.connection.queue(name, auto_delete=True, expires=_UNUSED_SECONDS)
+        self.consumer = self.answers.consume(prefetch=handover.inflight + 1)
+
+    def close(self, unanswered: int) -> None:
+        """Ends the queue of answers.
+
+        Args:
+            unanswered: requests that may still be in their queue. A server drops them when it comes to them; if there
+                is none, they are taken back.
+        """
+        with contextlib.suppress(shmbroker.ConnectionClosed, shmbroker.ConnectionClosedByBroker):
+            self.consumer.close()
+            if unanswered and not self.watch.is_served():
+                self._take_back(len(self.requests))
+        self.answers.close()
+
+    def _take_back(self, ready: int) -> None:
+        """Looks at so many requests, acknowledges our own and returns the others as if nobody had taken them."""
+        with contextlib.suppress(standard_queue.Empty, shmbroker.NotFound):
+            batch = self.requests.get_many(max(1, ready), timeout=0)
+            for message in batch:
+                if protocol.read_request(message.key)[1] == self.answers.name:
+                    message.ack()
+            batch.give_back()

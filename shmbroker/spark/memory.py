@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How clients of one broker share its memory, so that hand-overs that wait for each other cannot stop each other.
+
+A generator of mapInArrow is stopped by others in two places: where it yields, until what comes after it takes the
+batch, and where it asks for its next batch, until what comes before it has one. If what comes after or before is
+another hand-over that waits for memory, it may be the memory that this one holds. So:
+
+- A client has a *share*: the limit of the broker's memory by four times one more than its connections. It has several
+  requests under way only as long as they, their answers and the two batches that Spark may still look at fit the share.
+  Before it yields it looks again, since it may have learnt meanwhile how large answers are, and copies the answers of
+  everything under way to memory of its own if they do not fit. The client that came as the n-th saw at least n
+  connections, so n shares are at most 1/4 * (1/2 + 1/3 + ... 1/(n + 1)) of the memory: half of it for ten clients.
+- What does not fit a share goes *alone*: in its turn, one at a time in the whole broker; the answer is copied, the slot
+  freed and the turn over before anything is yielded. Whoever waits for the turn, or in it for memory, has nothing under
+  way, and holds at most its share: what Spark still looks at.
+- A server waits for room for an answer only for a moment. Then the answer is a word that there was none, the request's
+  slot is free, and its client, which kept the batch, asks again, alone.
+
+So each wait for memory is for what others hold in shares, which leaves half of it, or for one request that is alone and
+waits for nobody but a server. The guaranteed minimum is therefore that half: a request and its answer that fit it
+together come through. What else lies in the broker may take that away; then there is an error, after
+`PATIENCE_SECONDS`, and no wait for ever.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import secrets
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import shmbroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+TURN = "shmbroker.spark.turn"
+PATIENCE_SECONDS = 30.0
+_LOOK_SECONDS = 0.02
+_FRESH_SECONDS = 0.5
+_PARTS = 4
+_PIECES = 8
+_SLOTS = tuple(size << 10 for size in (80, 96, 112, 128, 160, 192, 224, 256, 340, 408, 512, 682, 1024, 2048))
+_FRONT = 512  # bytes, at most: what lies in a slot before the body
+_SEEN_BY_SPARK = 2  # the batch that was yielded, and while the next is made the one that Spark's loop still has
+
+
+def taken(size: int) -> int:
+    """What a body takes: a slot of the next size, or chunks of the largest. Short ones are estimated."""
+    size += _FRONT
+    if size > _SLOTS[-1]:
+        return -(-size // _SLOTS[-1]) * _SLOTS[-1]
+    return size + size // 4 if size <= _SLOTS[0] else _SLOTS[bisect.bisect_left(_SLOTS, size)]
+
+
+class Share:
+    """What one client may hold while it waits for others.
+
+    Args:
+        broker: the broker's name.
+    """
+
+    def __init__(self, broker: str) -> None:
+        self._broker = shmbroker.Broker(broker)
+        self._bytes, self._until = 0, 0.0
+        self.limit = self._broker.statistics().memory_limit
+
+    @property
+    def bytes(self) -> int:
+        """The share now."""
+        now = time.monotonic()
+        if now >= self._until:
+            self._until = now + _FRESH_SECONDS
+            self._bytes = self.limit // (_PARTS * (self._broker.statistics().connection_count + 1))
+        return self._bytes
+
+    def window(self, request: int, answer: int, most: int) -> int:
+        """How many requests of a size may be under way; 0: it goes alone."""
+        request, answer = taken(request), taken(max(request, answer))
+        return max(0, min(most, (self.bytes - _SEEN_BY_SPARK * answer) // (request + answer)))
+
+    def fits(self, requests: Iterable[int], answer: int) -> bool:
+        """May requests of these sizes be under way, and answers of a size be looked at?"""
+        one = taken(answer)
+        return sum(taken(request) + one for request in requests) + _SEEN_BY_SPARK * one <= self.bytes
+
+    @property
+    def most_in_one(self) -> int:
+        """Batches that take more are cut into pieces."""
+        return self.limit // _PIECES
+
+
+def can_never_fit(error: BaseException) -> bool:
+    """Is it an error that no waiting helps against? The core's text says so, whatever its reason."""
+    return isinstance(error, shmbroker.OutOfMemory) and "can never fit" in str(error)
+
+
+_turns = threading.Lock()
+
+
+@contextlib.contextmanager
+def turn(connection: shmbroker.Connection, look: Callable[[], None]) -> Iterator[None]:
+    """The turn of one client in the whole broker. It ends with the process that has it, too.
+
+    Args:
+        connection: of this process.
+        look: called every now and then while others have it; raises what ends the wait.
+    """
+    while not _turns.acquire(timeout=_LOOK_SECONDS):
+        look()
+    try:
+        while (taken := _try(connection)) is None:
+            look()
+            time.sleep(_LOOK_SECONDS * (0.5 + secrets.randbelow(100) / 100))
+        try:
+            yield
+        finally:
+            taken.delete()
+    finally:
+        _turns.release()
+
+
+def _try(connection: shmbroker.Connection) -> shmbroker.Queue | None:
+    try:
+        return connection.queue(TURN, exclusive=True)
+    except (shmbroker.ResourceLocked, shmbroker.NotFound):
+        return None

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options: what may be given, checked when Spark makes its plan, so that errors come out of ``load`` and ``start``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from shmbroker.spark import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_OF_BOTH = ("broker", "queue", "payload", "columns")
+_OF_BATCHES = (*_OF_BOTH, "maxRows")
+_OF_STREAMS = (*_OF_BOTH, "group", "maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss")
+_OF_WRITES = ("broker", "queue", "delivery")
+_OF_SPARK = frozenset({"path", "checkpointlocation", "queryname"})  # of a stream's sink it hands over its own, too
+_PAYLOADS = ("bytes",)
+EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERIES = ("exactly-once", "at-least-once")
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadOptions:
+    """What a read was asked for.
+
+    Attributes:
+        queue: whose messages.
+        broker: where it is; ``None``: found where the work is done, see :func:`shmbroker.spark.attachment.broker_name`.
+        columns: which ones, in this order.
+        max_rows: at most so many, of a stream in each micro-batch; ``None`` = all.
+    """
+
+    queue: str
+    broker: str | None
+    columns: tuple[str, ...]
+    max_rows: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamOptions(ReadOptions):
+    """What a streaming read was asked for, besides.
+
+    Attributes:
+        group: the consumer group that leases; ``None``: one of its own, whose name is in the checkpoint.
+        max_bytes: of the bodies in each micro-batch, with its last message; ``None`` = no such limit.
+        min_parts: a lease is read in at least so many parts, if it has so many messages.
+        fail_on_data_loss: end when what is to be read is gone; else it is passed over, with a warning in the log.
+    """
+
+    group: str | None
+    max_bytes: int | None
+    min_parts: int
+    fail_on_data_loss: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class WriteOptions:
+    """What a write was asked for.
+
+    Attributes:
+        queue: that gets the messages.
+        broker: as of :class:`ReadOptions`.
+        exactly_once: they are staged, and published when the batch is done; else they are put as they come.
+    """
+
+    queue: str
+    broker: str | None
+    exactly_once: bool
+
+
+class _Given:
+    """Options as Spark hands them over: names have no case."""
+
+    def __init__(self, options: Mapping[str, str], allowed: tuple[str, ...]) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+        unknown = sorted(self._options.keys() - {name.lower() for name in allowed} - _OF_SPARK)
+        if unknown:
+            msg = f"option {unknown[0]!r} is unknown: {', '.join(allowed)} are allowed"
+            raise ValueError(msg)
+
+    def text(self, name: str) -> str | None:
+        return self._options.get(name.lower())
+
+    def count(self, name: str) -> int | None:
+        given = self.text(name)
+        if given is not None and (not given.isascii() or not given.isdigit() or int(given) == 0):
+            msg = f"option {name} is {given!r}: a whole number of at least 1 is allowed"
+            raise ValueError(msg)
+        return None if given is None else int(given)
+
+    def truth(self, name: str, default: str) -> bool:
+        given = self.text(name) or default
+        if given.lower() not in {"true", "false"}:
+            msg = f"option {name} is {given!r}: true or false is allowed"
+            raise ValueError(msg)
+        return given.lower() == "true"
+
+    def queue(self) -> str:
+        found = self.text("queue") or self.text("path")
+        if not found:
+            msg = 'option queue is missing: .option("queue", NAME), or .load(NAME)'
+            raise ValueError(msg)
+        return found
+
+    def columns(self) -> tuple[str, ...]:
+        payload = self.text("payload") or _PAYLOADS[0]
+        if payload not in _PAYLOADS:
+            msg = f"option payload is {payload!r}: {', '.join(_PAYLOADS)} is allowed"
+            raise ValueError(msg)
+        given = self.text("columns")
+        names = tuple(rows.COLUMNS) if given is None else tuple(name.strip() for name in given.split(","))
+        for name in names:
+            if name not in rows.COLUMNS or names.count(name) > 1:
+                msg = f"option columns has {name!r}: each of {', '.join(rows.COLUMNS)} is allowed once"
+                raise ValueError(msg)
+        return names
+
+
+def read_options(options: Mapping[str, str]) -> ReadOptions:
+    """Checks the options of a batch read.
+
+    Raises:
+        ValueError: one is missing, unknown or not allowed; the text names it and says what is.
+    """
+    given = _Given(options, _OF_BATCHES)
+    return ReadOptions(given.queue(), given.text("broker"), given.columns(), given.count("maxRows"))
+
+
+def stream_options(options: Mapping[str, str]) -> StreamOptions:
+    """Checks the options of a streaming read; as :func:`read_options`."""
+    given = _Given(options, _OF_STREAMS)
+    return StreamOptions(
+        given.queue(),
+        given.text("broker"),
+        given.columns(),
+        given.count("maxRowsPerTrigger"),
+        group=given.text("group"),
+        max_bytes=given.count("maxBytesPerTrigger"),
+        min_parts=given.count("minPartitions") or 1,
+        fail_on_data_loss=given.truth("failOnDataLoss", "true"),
+    )
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Checks the options of a write, of a batch or of a stream; as :func:`read_options`."""
+    given = _Given(options, _OF_WRITES)
+    delivery = (given.text("delivery") or EXACTLY_ONCE).lower()
+    if delivery not in DELIVERIES:
+        msg = f"option delivery is {delivery!r}: {' or '.join(DELIVERIES)} is allowed"
+        raise ValueError(msg)
+    return WriteOptions(given.queue(), given.text("broker"), delivery == EXACTLY_ONCE)
+
+
+def columns_asked_for(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns, of whatever kind of read: Spark asks for the schema before it says which kind it is."""
+    return _Given(options, tuple(dict.fromkeys((*_OF_BATCHES, *_OF_STREAMS)))).columns()

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The columns an answer is to have: Spark's schema in Arrow's words, and the first difference in ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+import shmbroker
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+def arrow_schema(schema: StructType | str) -> pa.Schema:
+    """Spark's schema, or the text of one, as the Arrow schema that its batches have."""
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - only the driver needs Spark
+    from pyspark.sql.types import StructType  # noqa: PLC0415
+
+    struct: Any = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(struct, StructType):
+        msg = f"schema={schema!r}: a StructType, or its text such as 'id long, score double', is needed"
+        raise TypeError(msg)
+    try:
+        return to_arrow_schema(struct, timezone="UTC")
+    except TypeError:  # before Spark 4.1 or so it knew no time zone
+        return to_arrow_schema(struct)
+
+
+def check_columns(found: pa.Schema, wanted: pa.Schema, queue: str) -> None:
+    """Compares an answer with what was said.
+
+    Raises:
+        SchemaMismatch: a column is missing, or too many, in another place or of another type; it is named.
+    """
+    difference = _difference(found, wanted)
+    if difference:
+        text = f"PRECONDITION_FAILED - queue {queue!r}: in the server's answer {difference}"
+        raise shmbroker.SchemaMismatch(text=text)
+
+
+def _difference(found: pa.Schema, wanted: pa.Schema) -> str:
+    for name in wanted.names:
+        if name not in found.names:
+            return f"column {name!r} is missing"
+    for name in found.names:
+        if name not in wanted.names:
+            return f"column {name!r} is one too many"
+    if found.names != wanted.names:
+        return f"the columns are in the order {found.names}, not {wanted.names}"
+    for has, wants in zip(found, wanted, strict=True):
+        if not _alike(has.type, wants.type):
+            return f"column {has.name!r} is {has.type}, and the schema says {wants.type}"
+    return ""
+
+
+def _alike(one: pa.DataType, two: pa.DataType) -> bool:
+    """Equal, or the same with other offsets or another zone, which are matters of Spark's settings."""
+    if one == two:
+        return True
+    kinds = ((pa.string(), pa.large_string()), (pa.binary(), pa.large_binary()))
+    if any(one in kind and two in kind for kind in kinds):
+        return True
+    if pa.types.is_timestamp(one) and pa.types.is_timestamp(two):
+        return bool(one.unit == two.unit) and (one.tz is None) == (two.tz is None)
+    if one.id != two.id or not one.num_fields or one.num_fields != two.num_fields:
+        return False
+    pairs = [(one.field(at), two.field(at)) for at in range(one.num_fields)]
+    named = pa.types.is_struct(one)
+    return all((not named or a.name == b.name) and _alike(a.type, b.type) for a, b in pairs)

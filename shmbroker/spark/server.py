@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The long-lived process: takes batches from a queue, hands them to a function, and sends back what it makes of them.
+
+It needs pyarrow and no Spark. A request is acknowledged when its answer is in its queue, so one whose server dies goes
+to another server; prefetch is 1, so that of a server's death exactly the request it was at is suspected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue as standard_queue
+import signal
+import socket
+import threading
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+import shmbroker
+from shmbroker.spark import protocol
+from shmbroker.spark.attachment import broker_name
+from shmbroker.spark.batches import Decoder, Encoded, Encoder
+from shmbroker.spark.memory import can_never_fit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_log = logging.getLogger(__name__)
+MOST_DEATHS = 3
+_LOOK_SECONDS = 0.25
+_ROOM_SECONDS = 0.2
+_MOST_TEXT = 2000
+_HANDLES = 64
+
+
+def serve(
+    queue: str,
+    function: Callable[[pa.RecordBatch], pa.RecordBatch | pa.Table | Iterable[pa.RecordBatch] | None],
+    *,
+    broker: str | None = None,
+) -> None:
+    """Answers the requests of :func:`exchange` until SIGTERM, which lets it finish the one it is at.
+
+    Several processes may serve one queue: each request goes to one of them, and to another one if that dies. A function
+    that raises is the error of the task that asked, with the function's text; the server goes on.
+
+    Args:
+        queue: the name of the queue of requests; made if there is none.
+        function: gets a ``pyarrow.RecordBatch`` that lies in shared memory, read-only; what it keeps of it keeps the
+            memory. Returns a batch, a table, or some batches of one schema (a list, a generator); ``None`` = no rows.
+        broker: its name; else ``SHMBROKER_BROKER``, else "default". Made if there is none.
+
+    Raises:
+        ConnectionClosedByBroker: the broker is purged.
+        NotFound: the queue is deleted.
+    """
+    if not callable(function):
+        msg = f"function={function!r}: something callable is needed"
+        raise TypeError(msg)
+    ended = threading.Event()
+    with (
+        _ending(ended),
+        shmbroker.connect(broker_name(broker), client_name=f"serve {queue}") as connection,
+        connection.queue(queue).consume(prefetch=1) as consumer,
+    ):
+        server = _Server(connection, function)
+        while not ended.is_set():
+            with contextlib.suppress(standard_queue.Empty):
+                server.answer(consumer.get(timeout=_LOOK_SECONDS))
+
+
+@contextlib.contextmanager
+def _ending(ended: threading.Event) -> Iterator[None]:
+    """SIGTERM sets the event, if this is the thread that gets signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Refused(Exception):  # noqa: N818 - no error here: the asker's
+    """A request gets an error for an answer."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(kind, text)
+        self.kind, self.text = kind, text
+
+
+class _Server:
+    """Answers requests, one after the other."""
+
+    def __init__(self, connection: shmbroker.Connection, function: Callable[[pa.RecordBatch], Any]) -> None:
+        self._connection, self._function = connection, function
+        self._encoder, self._decoder = Encoder(), Decoder()
+        self._targets: dict[str, shmbroker.Queue] = {}
+
+    def answer(self, request: shmbroker.Message) -> None:
+        """Answers a request and acknowledges it; one whose asker is gone is dropped."""
+        with request:
+            number, answers = protocol.read_request(request.key)
+            with contextlib.suppress(shmbroker.NotFound):  # the asker is gone
+                target = self._target(answers)
+                try:
+                    self._put(target, number, self._outcome(request))
+                except _Refused as refused:
+                    self._tell(target, protocol.answer_key(number, refused.kind), refused.text)
+
+    def _target(self, name: str) -> shmbroker.Queue:
+        """The queue for an answer."""
+        found = self._targets.pop(name, None)
+        if found is None:
+            found = self._connection.queue(name, passive=True) if name else _nobody()
+        try:
+            len(found)
+        except shmbroker.NotFound:
+            found.close()
+            raise
+        self._targets[name] = found  # the one used last is the last
+        if len(self._targets) > _HANDLES:
+            self._targets.pop(next(iter(self._targets))).close()
+        return found
+
+    def _outcome(self, request: shmbroker.Message) -> Encoded:
+        """What the function makes of the batches of a request."""
+        if request.delivery_count > MOST_DEATHS:
+            text = f"{request.delivery_count - 1} servers died of this request, or were killed at it"
+            raise _Refused(protocol.REFUSED, f"ACCESS_REFUSED - {text}")
+        try:
+            batches = self._decoder.batches(request.body)
+        except pa.ArrowException as error:
+            raise _Refused(protocol.MALFORMED, f"a request cannot be read: {error}"[:_MOST_TEXT]) from None
+        try:
+            return self._encoder.encoded([made for batch in batches for made in _batches_of(self._function(batch))])
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the asker's
+            _log.warning("%s of queue %r: %s", type(error).__name__, request.queue, error, exc_info=True)
+            raise _Refused(protocol.FAILED, _text_of(error)) from None
+
+    def _put(self, target: shmbroker.Queue, number: str, answer: Encoded) -> None:
+        try:
+            answer.put(target, protocol.answer_key(number), _ROOM_SECONDS)
+        except (standard_queue.Full, ValueError) as error:
+            never = can_never_fit(error) or isinstance(error, ValueError)  # more than a body may ever have
+            raise _Refused(protocol.TOO_LARGE if never else protocol.NO_ROOM, f"for the answer: {error}") from None
+
+    def _tell(self, target: shmbroker.Queue, key: str, text: str) -> None:
+        """Sends a text, which has room sooner or later."""
+        while True:
+            with contextlib.suppress(standard_queue.Full):
+                target.put(text.encode(), timeout=_ROOM_SECONDS, key=key)
+                return
+
+
+def _nobody() -> shmbroker.Queue:
+    raise shmbroker.NotFound(text="the request names no queue for its answer")
+
+
+def _batches_of(made: object) -> Iterator[pa.RecordBatch]:
+    """What a function returned, as batches."""
+    if made is None:
+        return
+    if isinstance(made, pa.RecordBatch):
+        yield made
+    elif isinstance(made, pa.Table):
+        yield from made.to_batches()
+    else:
+        for batch in made:  # type: ignore[attr-defined] # what is no iterable says so
+            if not isinstance(batch, pa.RecordBatch):
+                msg = f"the function gave a {type(batch).__name__}: pyarrow.RecordBatch is needed"
+                raise TypeError(msg)
+            yield batch
+
+
+def _text_of(error: Exception) -> str:
+    """What was raised, where, and on which host."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}:{frames[-1].lineno}" if frames else " ("
+    return f"{type(error).__name__}: {error}"[:_MOST_TEXT] + f"{where}, host {socket.gethostname()})"

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`.format("shmbroker")`: what Spark asks for when it reads from queues, and writes to them.
+
+Spark evaluates a DataFrame as often as it likes, in several processes, and never says that it is done with one. So a
+batch read browses: messages stay, and each evaluation shows what is there then. Source: Spark's Python data source API.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+import shmbroker
+from shmbroker.spark import rows
+from shmbroker.spark.attachment import broker_name, connection_to
+from shmbroker.spark.home import Home
+from shmbroker.spark.options import ReadOptions, columns_asked_for, read_options, stream_options, write_options
+from shmbroker.spark.sink import BatchWriter, StreamWriter, check_columns
+from shmbroker.spark.stream import LeaseReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructField, StructType
+
+
+class ShmBrokerDataSource(DataSource):
+    """Queues of shared memory, for Spark.
+
+    Options: ``queue`` (or the path given to ``load``), ``broker``, ``columns``; of a batch ``maxRows``; of a stream
+    ``group``, ``maxRowsPerTrigger``, ``maxBytesPerTrigger``, ``minPartitions``, ``failOnDataLoss``; of a write
+    ``queue``, ``broker`` and ``delivery``.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """As in ``.format(...)``."""
+        return "shmbroker"
+
+    def schema(self) -> StructType:
+        """The columns that were asked for."""
+        return rows.schema_of(columns_asked_for(self.options))
+
+    def reader(self, schema: StructType) -> BrowseReader:
+        """A batch read."""
+        options = read_options(self.options)
+        check_schema(schema, options.columns)
+        return BrowseReader(options)
+
+    def streamReader(self, schema: StructType) -> LeaseReader:  # noqa: N802 - Spark's name
+        """A streaming read."""
+        options = stream_options(self.options)
+        check_schema(schema, options.columns)
+        return LeaseReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001
+        """A batch write."""
+        options = write_options(self.options)
+        check_columns(schema)
+        if overwrite:
+            msg = "mode overwrite: a queue is not overwritten; append is allowed"
+            raise ValueError(msg)
+        return BatchWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: ARG002, FBT001, N802
+        """A streaming write."""
+        options = write_options(self.options)
+        check_columns(schema)
+        return StreamWriter(options)
+
+
+class Everything(InputPartition):
+    """All messages of a queue: positions are walked one after the other, so there is one part."""
+
+    def __init__(self, home: Home) -> None:
+        super().__init__(home)
+        self.home = home
+
+
+class BrowseReader(DataSourceReader):
+    """Reads what is ready, without taking it."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """One; the queue must be there."""
+        connection = connection_to(broker_name(self._options.broker))
+        connection.queue(self._options.queue, passive=True)
+        return [Everything(Home.of(connection))]
+
+    def read(self, partition: Everything) -> Iterator[pa.RecordBatch]:
+        """The messages that are ready now."""
+        connection = connection_to(partition.home.broker)
+        partition.home.check(connection)
+        queue = connection.queue(self._options.queue, passive=True)
+        found = itertools.islice(queue.browse(), self._options.max_rows)
+        return rows.batches(found, self._options.columns)
+
+
+def check_schema(given: StructType, columns: Sequence[str]) -> None:
+    """A schema that was given to ``.schema(...)`` must be that of the columns.
+
+    Raises:
+        SchemaMismatch: it is another; the text names the first column that differs.
+    """
+    wanted = rows.schema_of(columns)
+    for has, wants in itertools.zip_longest(given.fields, wanted.fields):
+        if has is None or wants is None or (has.name, has.dataType) != (wants.name, wants.dataType):
+            text = f"PRECONDITION_FAILED - the schema has {_shown(has)} where the messages have {_shown(wants)}"
+            raise shmbroker.SchemaMismatch(text=text)
+
+
+def _shown(field: StructField | None) -> str:
+    return "no more columns" if field is None else f"column '{field.name}' of {field.dataType.simpleString()}"

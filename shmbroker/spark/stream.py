@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`readStream.format("shmbroker")`: each micro-batch is leases of a consumer group, so that a replay gives the same.
+
+An offset is a broker, a group and the number of a lease; it stands in Spark's checkpoint, and the leases in the broker,
+whoever dies. What Spark asks for next says what it has finished: ``latestOffset(start)`` acknowledges up to ``start``,
+which is why the last batch before a query stops is acknowledged, too; ``commit`` says the same later.
+
+Spark makes readers in several processes. The one whose ``latestOffset`` is called attaches the group; all others look.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+import shmbroker
+from shmbroker.spark import rows
+from shmbroker.spark.attachment import broker_name, connection_to
+from shmbroker.spark.home import Home
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # before Spark 4.2 that trigger takes one batch from any source
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Nobody asks for it."""
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from shmbroker.spark.options import StreamOptions
+
+ROWS_OF_A_PART = 100_000
+NOT_NOTED = -1
+"""In the place of a lease: the name of the group is one that we made up, and may not be in the checkpoint yet."""
+_log = logging.getLogger("shmbroker")
+
+
+@dataclasses.dataclass(frozen=True)
+class Offset:
+    """How far a stream has come.
+
+    Attributes:
+        broker: which broker, as :attr:`Home.identity` says; another one has other leases.
+        group: the consumer group.
+        lease: the number of the last lease; 0 = none; or NOT_NOTED.
+        losses: how often leases were lost and passed over; each time their numbers begin anew.
+    """
+
+    broker: str
+    group: str
+    lease: int
+    losses: int = 0
+
+    @classmethod
+    def read(cls, given: dict[str, Any]) -> Offset:
+        """Of what stands in a checkpoint.
+
+        Raises:
+            ValueError: that is no offset of ours.
+        """
+        try:
+            return cls(str(given["broker"]), str(given["group"]), int(given["lease"]), int(given["losses"]))
+        except (KeyError, TypeError, ValueError):
+            msg = f"offset {given!r}: broker, group and the number of a lease are needed; is it another source's?"
+            raise ValueError(msg) from None
+
+    def written(self) -> dict[str, Any]:
+        """For the checkpoint."""
+        return dataclasses.asdict(self)
+
+
+class Part(InputPartition):
+    """Some messages of a lease."""
+
+    def __init__(self, home: Home, group: str, lease: int, start: int, stop: int) -> None:
+        super().__init__((group, lease, start, stop))
+        self.home, self.group, self.lease, self.start, self.stop = home, group, lease, start, stop
+
+
+class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a queue lease by lease."""
+
+    def __init__(self, options: StreamOptions) -> None:
+        self._options = options
+        self._first: Offset | None = None
+        self._last: Offset | None = None
+        self._group: shmbroker.Group | None = None
+        self._home: Home | None = None
+        self._left: int | None = None  # messages that may still be leased, of those that were there at the beginning
+
+    # ---- in the process that plans micro-batches ----
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
+        """Before the first lease; of a group that was named, after the last one it has acknowledged."""
+        if self._first is None:
+            name, lease = self._options.group, NOT_NOTED
+            if name is None:
+                name = f"spark-{uuid.uuid4().hex}"
+            else:
+                lease = shmbroker.Group(self._connection(), self._options.queue, name).acked
+            self._first = Offset(self._here().identity, name, lease)
+        return self._first.written()
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: ARG002, N802
+        """Acknowledges what was finished, and leases what is ready.
+
+        The first batch of a group that has no name of the user's is empty: with it the name gets into the checkpoint. A
+        driver that was killed before that would not know whose its leases were.
+        """
+        given = self._last or self._first if start is None else Offset.read(start)
+        if given is None:
+            return self.initialOffset()
+        if given.lease == NOT_NOTED:
+            self._last = dataclasses.replace(given, lease=0)
+            return self._last.written()
+        group = self._attached(given.group)
+        offset = self._found_here(given, group)
+        if offset.lease > group.acked:
+            group.ack(offset.lease)
+        known = group.leased
+        if self._left is not None and self._left <= 0 and offset.lease >= known:
+            return given.written()
+        most = self._options.max_rows if self._left is None else min(self._left, self._options.max_rows or self._left)
+        number = group.lease(offset.lease, max_messages=most, max_bytes=self._options.max_bytes)
+        if number == offset.lease:
+            return given.written()
+        if self._left is not None and number > known:
+            self._left -= group.size(number)
+        self._last = dataclasses.replace(offset, lease=number)
+        return self._last.written()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """From here on only as many messages as are ready now."""
+        self._left = len(self._connection().queue(self._options.queue, passive=True))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """How far behind the stream is; in ``query.lastProgress``."""
+        if self._group is None or self._last is None:
+            return None
+        ready = len(self._connection().queue(self._options.queue, passive=True))
+        return self._last.written() | {"ready": ready, "leased": self._group.leased - self._group.acked}
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """A batch is finished; mostly it is acknowledged already."""
+        offset, last = Offset.read(end), self._last
+        known = last is not None and (offset.broker, offset.losses) == (last.broker, last.losses)
+        if known and self._group is not None and offset.lease > self._group.acked:
+            self._group.ack(offset.lease)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The messages of the leases after one offset, up to another; of a query that is restarted, perhaps again."""
+        first, last = Offset.read(start), Offset.read(end)
+        after = max(0, first.lease) if (first.broker, first.losses) == (last.broker, last.losses) else 0
+        group = shmbroker.Group(self._connection(), self._options.queue, last.group)
+        parts: list[InputPartition] = []
+        for number in range(after + 1, last.lease + 1):
+            try:
+                if last.broker != self._here().identity:
+                    raise self._another_broker(last)
+                parts += self._parts(last.group, number, group.size(number))
+            except shmbroker.NotFound as lost:
+                self._lost(lost)
+        return parts or [Part(self._here(), last.group, last.lease, 0, 0)]
+
+    def _parts(self, group: str, number: int, size: int) -> list[InputPartition]:
+        count = min(size, max(self._options.min_parts, -(-size // ROWS_OF_A_PART)))
+        bounds = [size * at // count for at in range(count + 1)]
+        return [
+            Part(self._here(), group, number, bounds[at], bounds[at + 1])
+            for at in range(count)
+        ]  # fmt: skip
+
+    def stop(self) -> None:
+        """Nothing: Spark does not always call it, and what is leased stays leased."""
+
+    # ---- in the workers ----
+
+    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
+        """The messages of a part; nothing changes by it."""
+        if partition.start == partition.stop:
+            return iter(())
+        connection = connection_to(partition.home.broker)
+        partition.home.check(connection)
+        group = shmbroker.Group(connection, self._options.queue, partition.group)
+        found = group.messages(partition.lease, partition.start, partition.stop)
+        return rows.batches(found, self._options.columns)
+
+    # ---- tools ----
+
+    def _connection(self) -> shmbroker.Connection:
+        return connection_to(broker_name(self._options.broker))
+
+    def _here(self) -> Home:
+        if self._home is None:
+            self._home = Home.of(self._connection())
+        return self._home
+
+    def _attached(self, name: str) -> shmbroker.Group:
+        if self._group is None or self._group.name != name:
+            self._group = shmbroker.Group(self._connection(), self._options.queue, name)
+            self._group.attach()
+        return self._group
+
+    def _found_here(self, offset: Offset, group: shmbroker.Group) -> Offset:
+        """The same; if its leases are gone and data may be lost, the place where the group is."""
+        if offset.broker != self._here().identity:
+            self._lost(self._another_broker(offset))
+        elif offset.lease > group.leased:
+            text = f"NOT_FOUND - group '{group.name}' was released: it has {group.leased} leases, not {offset.lease}"
+            self._lost(shmbroker.LeaseNotFound(404, text))
+        else:
+            return offset
+        return Offset(self._here().identity, group.name, group.acked, offset.losses + 1)
+
+    def _another_broker(self, offset: Offset) -> shmbroker.LeaseNotFound:
+        text = f"NOT_FOUND - the checkpoint is of broker {offset.broker}, this one is {self._here().identity}"
+        return shmbroker.LeaseNotFound(404, text)
+
+    def _lost(self, error: shmbroker.NotFound) -> None:
+        if self._options.fail_on_data_loss:
+            raise error
+        _log.warning("data loss: %s", error)

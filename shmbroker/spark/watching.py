@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is there somebody who answers? A wait for an answer looks now and then."""
+
+from __future__ import annotations
+
+import time
+
+import shmbroker
+
+SLICE_SECONDS = 0.2
+GRACE_SECONDS = 1.0
+
+
+class Watch:
+    """Over the servers of a queue.
+
+    Args:
+        connection: a connection.
+        queue: the name of the queue of requests.
+    """
+
+    def __init__(self, connection: shmbroker.Connection, queue: str) -> None:
+        self._connection, self._name = connection, queue
+        self._queue: shmbroker.Queue | None = None
+        self._missing_since: float | None = None
+
+    def open(self) -> shmbroker.Queue:
+        """The queue, as soon as somebody serves it.
+
+        Raises:
+            NoServer: nobody does, and not within a moment.
+        """
+        while not self.is_served():
+            self.look()
+            time.sleep(SLICE_SECONDS / 10)
+        assert self._queue is not None  # noqa: S101
+        return self._queue
+
+    def is_served(self) -> bool:
+        """Is there a server now?"""
+        try:
+            if self._queue is None:
+                self._queue = self._connection.queue(self._name, passive=True)
+            return self._queue.statistics().consumers > 0
+        except shmbroker.NotFound:
+            self._queue = None
+            return False
+
+    def look(self) -> None:
+        """Raises when there has been no server for longer than a moment.
+
+        Raises:
+            NoServer: that.
+        """
+        now = time.monotonic()
+        if self.is_served():
+            self._missing_since = None
+        elif self._missing_since is None:
+            self._missing_since = now
+        elif now - self._missing_since > GRACE_SECONDS:
+            text = (
+                f"NO_CONSUMERS - nobody serves queue {self._name!r} of broker {self._connection.broker_name!r}: start "
+                f"shmbroker.spark.serve({self._name!r}, function) on this host, or see why it ended"
+            )
+            raise shmbroker.NoServer(text=text)
