@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import uuid
 from typing import TYPE_CHECKING
 
 from shmbroker import exceptions, settings
@@ -27,6 +28,7 @@ AT_ONCE = 10_000
 """A batch of so many messages is published at once, unless a stage is told otherwise."""
 _LONGEST = 36  # a batch, as text
 _PART_OF_MEMORY = 4  # and so is one that takes a quarter of the broker's
+_PATIENCE = 1.0  # seconds: for a fact that the next publish will find, too
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ class Stage:
             partition: of the batch, from 0.
             attempt: any number; two attempts of the same one do not meet.
         """
-        return Writer(self._connection, names.new_attempt(self.publication, batch, partition, attempt), self._expires)
+        made = names.new_attempt(self.publication, batch, partition, attempt)
+        return Writer(self._connection, made, self._expires, self._is_dropped)
 
     # ---- publishing ----
 
@@ -125,7 +128,7 @@ class Stage:
                 else:  # it is finished first, whichever it is
                     state, count = publisher.finish(held, begun)
                 published += count if begun is None or begun.batch == batch else 0
-        self._sweep(lambda one: state.has(one.batch))
+        self._sweep(lambda one: state.is_over(one.batch))
         return published
 
     def _sweep(self, is_done: Callable[[Attempt], bool]) -> int:
@@ -142,17 +145,28 @@ class Stage:
     def drop(self, batch: Batch, *, timeout: float | None = None) -> int:
         """Drops the attempts at a batch that is not wanted; returns how many there were.
 
-        A batch that may be published in part is not dropped: the rest of it is needed.
+        A batch that may be published in part is not dropped: the rest of it is needed. A job that was dropped is over:
+        who stages for it still is told so when he is done. The number of a batch may be used again.
 
         Raises:
             Timeout: somebody else was publishing all the time.
         """
         names.check_batch(batch)
-        with self._marker.held(library.deadline(timeout)) as held:
+        until = library.deadline(timeout)
+        with self._marker.held(until) as held:
             begun = held.state.begun
             if begun is not None and begun.batch == batch:
                 return 0
+            if isinstance(batch, uuid.UUID) and not held.state.is_over(batch):
+                held.replace(held.state.without(batch), until)
             return self._sweep(lambda one: one.batch == batch)
+
+    def _is_dropped(self, batch: Batch) -> bool:
+        """Was that job dropped? ``False`` too if somebody publishes for so long that it is not worth the wait."""
+        if isinstance(batch, uuid.UUID):
+            with contextlib.suppress(exceptions.Timeout), self._marker.held(library.deadline(_PATIENCE)) as held:
+                return batch in held.state.dropped
+        return False
 
     # ---- facts ----
 

@@ -11,7 +11,7 @@ from shmbroker.staging.names import Batch, batch_of
 from shmbroker.staging.writer import Receipt
 
 JOBS = 256
-"""So many jobs are remembered that were published, the last ones."""
+"""So many jobs are remembered that were published, the last ones; and so many that were dropped."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,11 +46,13 @@ class State:
     Attributes:
         last: the number of the last batch that was published; ``None``: none was.
         jobs: the last jobs that were published.
+        dropped: the last jobs that were dropped. A batch with a number may come again, a job does not.
         begun: what may be published in part.
     """
 
     last: int | None = None
     jobs: tuple[uuid.UUID, ...] = ()
+    dropped: tuple[uuid.UUID, ...] = ()
     begun: Begun | None = None
 
     def has(self, batch: Batch) -> bool:
@@ -59,6 +61,10 @@ class State:
             return batch in self.jobs
         return self.last is not None and batch <= self.last
 
+    def is_over(self, batch: Batch) -> bool:
+        """Is nothing wanted any more that is staged for that batch?"""
+        return self.has(batch) or batch in self.dropped
+
     def beginning(self, begun: Begun) -> State:
         """From when a batch is being moved."""
         return dataclasses.replace(self, begun=begun)
@@ -66,8 +72,12 @@ class State:
     def published(self, batch: Batch) -> State:
         """From when a batch is published."""
         if isinstance(batch, uuid.UUID):
-            return State(self.last, (*self.jobs, batch)[-JOBS:])
-        return State(batch, self.jobs)
+            return State(self.last, (*self.jobs, batch)[-JOBS:], self.dropped)
+        return State(batch, self.jobs, self.dropped)
+
+    def without(self, job: uuid.UUID) -> State:
+        """From when a job is dropped."""
+        return dataclasses.replace(self, dropped=(*self.dropped, job)[-JOBS:])
 
     def encode(self) -> bytes:
         """As the body of a marker."""
@@ -76,7 +86,8 @@ class State:
             "to": self.begun.to,
             "receipts": [dataclasses.astuple(one)[1:] for one in self.begun.receipts],
         }
-        return json.dumps({"last": self.last, "jobs": [str(job) for job in self.jobs], "begun": begun}).encode()
+        jobs, dropped = ([str(job) for job in some] for some in (self.jobs, self.dropped))
+        return json.dumps({"last": self.last, "jobs": jobs, "dropped": dropped, "begun": begun}).encode()
 
 
 def decode(body: bytes) -> State:
@@ -86,4 +97,5 @@ def decode(body: bytes) -> State:
     if begun is not None:
         batch = batch_of(begun["batch"])
         begun = Begun(batch, begun["to"], tuple(Receipt(batch, *fields) for fields in begun["receipts"]))
-    return State(given["last"], tuple(uuid.UUID(job) for job in given["jobs"]), begun)
+    jobs, dropped = (tuple(map(uuid.UUID, given[kind])) for kind in ("jobs", "dropped"))
+    return State(given["last"], jobs, dropped, begun)

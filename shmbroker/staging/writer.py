@@ -16,7 +16,7 @@ from shmbroker.staging.kept import is_timed, kept
 from shmbroker.staging.names import declare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from shmbroker._core.queue import PutOptions
@@ -55,8 +55,10 @@ class Writer:
     ``count`` says how many messages were staged so far, ``bytes`` how long their bodies are together.
     """
 
-    def __init__(self, connection: Connection, attempt: Attempt, expires: float | None) -> None:
-        self._connection, self._attempt, self._expires = connection, attempt, expires
+    def __init__(
+        self, connection: Connection, attempt: Attempt, expires: float | None, is_dropped: Callable[[Batch], bool]
+    ) -> None:
+        self._connection, self._attempt, self._expires, self._is_dropped = connection, attempt, expires, is_dropped
         self._queue: Queue | None = None
         self._receipt: Receipt | None = None
         self._timed = False
@@ -100,6 +102,9 @@ class Writer:
             text = f"{self._attempt}: {self.count} messages were staged, and {found} are there"
             raise exceptions.NotStaged(text=text)
         ours = self._attempt
+        if self._is_dropped(ours.batch):  # in the order: make the queue, look; who drops a job: say so, sweep
+            queue.delete()
+            raise self._unwanted()
         self._receipt = Receipt(
             ours.batch, ours.partition, ours.number, self.count, self.bytes, ours.token, self._timed
         )
@@ -127,8 +132,10 @@ class Writer:
         try:
             yield
         except exceptions.NotFound:
-            text = f"{self._attempt}: the batch was published or dropped meanwhile"
-            raise exceptions.NotStaged(text=text) from None
+            raise self._unwanted() from None
+
+    def _unwanted(self) -> exceptions.NotStaged:
+        return exceptions.NotStaged(text=f"{self._attempt}: the batch was published or dropped meanwhile")
 
     def _kept(self, options: PutOptions) -> PutOptions:
         self._timed = self._timed or is_timed(options)

@@ -11,6 +11,7 @@ import shmbroker
 from shmbroker.staging import stages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -47,12 +48,18 @@ def test_keys_and_headers(spark: Any, broker: shmbroker.Broker, queue: shmbroker
     assert [(bytes(one), one.key, one.headers) for one in queue.browse()] == [(b"v", None, {}), (b"v", "k", {"a": "b"})]
 
 
-def test_a_task_that_fails_publishes_nothing(spark: Any, broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:  # noqa: ANN401
-    """The job fails after its second attempt; what other tasks had staged is dropped."""
+def test_a_task_that_fails_publishes_nothing(
+    spark: Any,  # noqa: ANN401
+    broker: shmbroker.Broker,
+    queue: shmbroker.Queue,
+    until_true: Callable[[Callable[[], Any]], None],
+) -> None:
+    """The job fails after its second attempt; what other tasks had staged is dropped, and what those stage later."""
     table = spark.range(0, 100, 1, 2).selectExpr("IF(id = 99, raise_error('odd'), CAST(id AS STRING)) AS value")
     with pytest.raises(Exception, match="odd"):
         write(table, broker)
-    assert (bodies(queue), stages(queue.connection)) == ([], [])
+    until_true(lambda: not stages(queue.connection))  # Spark lets its other tasks run on
+    assert bodies(queue) == []
 
 
 @pytest.mark.parametrize(

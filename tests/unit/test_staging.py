@@ -353,6 +353,33 @@ def test_dropping(stage: Stage, connection: shmbroker.Connection, out: shmbroker
     assert bodies(out) == [b"other"]
 
 
+@pytest.mark.usefixtures("out")
+def test_a_job_that_was_dropped_is_over(stage: Stage, connection: shmbroker.Connection) -> None:
+    """Who stages for it later is told so and leaves nothing; the number of a batch may come again."""
+    stage.drop(JOB)
+    with pytest.raises(shmbroker.NotStaged, match="dropped meanwhile"):
+        staged(stage, JOB, 1, b"late")
+    assert stages(connection) == []
+    stage.drop(0)
+    assert stage.publish(0, [staged(stage, 0, 0, b"again")], "out") == 1
+    assert not stage.is_published(JOB)
+
+
+@pytest.mark.usefixtures("out")
+def test_what_a_publisher_kept_from_being_looked_at_is_dropped_later(
+    stage: Stage, connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt at a dropped job that ends while somebody publishes completes; the next publish drops it."""
+    monkeypatch.setattr(staging.stage, "_PATIENCE", 0.0)
+    stage.drop(JOB)
+    marker = connection.queue("amq.stage.marker.query", passive=True).get()
+    staged(stage, JOB, 0, b"late")
+    marker.give_back()
+    assert len(stages(connection)) == 1
+    stage.publish(0, [], "out")
+    assert stages(connection) == []
+
+
 def test_expiring_attempts(connection: shmbroker.Connection, out: shmbroker.Queue) -> None:
     """An attempt that nobody publishes goes by itself, if the stage says so; publishing what is gone is refused."""
     stage = Stage(connection, "query", expires=0.05)
