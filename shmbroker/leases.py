@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
 from shmbroker._core import library
+from shmbroker._core.columns import Columns
 from shmbroker._core.queue import CoreQueue
 from shmbroker.message import Message, MessageBatch, browsed
 
@@ -35,11 +37,44 @@ class _Leased:
         return 0
 
 
-def messages(connection: CoreConnection, name: str, number: int, lease: Lease, span: range) -> Iterator[Message]:
+def opened(connection: CoreConnection, number: int, lease: Lease) -> CoreQueue:
+    """The queue that a lease is.
+
+    Raises:
+        LeaseNotFound: it is gone.
+    """
+    slot = connection.queue_slot(lease.queue)
+    try:
+        if slot == 0:
+            library.raise_for(library.NOT_FOUND)
+        return CoreQueue(connection, lease.queue, slot)
+    except exceptions.NotFound:
+        raise gone(number, lease, "is") from None
+
+
+@contextlib.contextmanager
+def reading(core: CoreQueue, number: int, lease: Lease) -> Iterator[None]:
+    """A block in which a lease is read, which is closed at its end.
+
+    Raises:
+        LeaseNotFound: it was deleted meanwhile.
+    """
+    try:
+        yield
+    except exceptions.LeaseNotFound:
+        raise
+    except exceptions.NotFound:
+        raise gone(number, lease, "is") from None
+    finally:
+        if not core.connection.closed:
+            core.leave()
+
+
+def messages(core: CoreQueue, name: str, number: int, lease: Lease, span: range) -> Iterator[Message]:
     """Copies of the messages of a lease.
 
     Args:
-        connection: Through which it is read.
+        core: The lease, as :func:`opened` gives it.
         name: The queue they were leased from.
         number: Of the lease.
         lease: What is known of it.
@@ -48,20 +83,9 @@ def messages(connection: CoreConnection, name: str, number: int, lease: Lease, s
     Raises:
         LeaseNotFound: it, or some of it, is gone.
     """
-    slot = connection.queue_slot(lease.queue)
-    try:
-        if slot == 0:
-            library.raise_for(library.NOT_FOUND)
-        core = CoreQueue(connection, lease.queue, slot)
-    except exceptions.NotFound:
-        raise gone(number, lease, "is") from None
-    return _browse(core, name, number, lease, span)
-
-
-def _browse(core: CoreQueue, name: str, number: int, lease: Lease, span: range) -> Iterator[Message]:
     source = _Leased(core, name)
     index = position = span.start if lease.dense else 0
-    try:
+    with reading(core, number, lease):
         while index < span.stop:
             found = core.browse(position)
             if found is None or (lease.dense and found[1] != index + 1):
@@ -70,11 +94,37 @@ def _browse(core: CoreQueue, name: str, number: int, lease: Lease, span: range) 
             if index >= span.start:
                 yield browsed(source, data)
             index += 1
-    except exceptions.NotFound:
-        raise gone(number, lease, "is") from None
-    finally:
-        if not core.connection.closed:
-            core.leave()
+
+
+class ByColumn:
+    """Some messages of a lease, of which columns are filled; see :meth:`shmbroker._core.columns.Columns.browse`."""
+
+    def __init__(self, core: CoreQueue, number: int, lease: Lease, span: range) -> None:
+        self._core, self._number, self._lease = core, number, lease
+        self._left, self._position = len(span), span.start if lease.dense else 0
+        skipped = 0 if lease.dense else span.start
+        if skipped and self._next(Columns(), skipped) < skipped:
+            raise self._gone()
+
+    def fill(self, columns: Columns, most: int) -> tuple[int, bool]:
+        """Fills up to so many rows with the next ones; returns how many, and whether there are more.
+
+        Raises:
+            LeaseNotFound: the lease, or some of it, is gone.
+        """
+        count = self._next(columns, min(most, self._left))
+        self._left -= count
+        return count, self._left > 0
+
+    def _next(self, columns: Columns, most: int) -> int:
+        count, position, more = columns.browse(self._core, self._position, most)
+        if (self._lease.dense and position != self._position + count) or (count < most and not more):
+            raise self._gone()
+        self._position = position
+        return count
+
+    def _gone(self) -> exceptions.LeaseNotFound:
+        return gone(self._number, self._lease, "or a part of it is")
 
 
 def gone(number: int, lease: Lease, what: str) -> exceptions.LeaseNotFound:

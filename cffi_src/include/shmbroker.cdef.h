@@ -97,6 +97,20 @@ typedef struct {
   uint64_t length;
 } sb_piece;
 
+/* Texts that lie behind each other: `ends` has one more than there are, and begins with where the first one does. */
+typedef struct {
+  int32_t *ends; /* NULL: this column is not wanted */
+  char *bytes;
+  uint64_t room, needed;
+} sb_column;
+
+/* Messages by column, in the form of Arrow's arrays. NULL: not wanted. The last two are a bit for each row. */
+typedef struct {
+  sb_column key, properties, body;
+  int64_t *sequence, *timestamp_us;
+  uint8_t *redelivered, *has_key;
+} sb_columns;
+
 /* A body that goes to several queues, whose handles are of the same connection. */
 typedef struct {
   const char *body;
@@ -258,6 +272,8 @@ sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_p
 /* How many went, before the status that stopped the others. */
 int64_t sb_put_many(sb_queue *q, const sb_piece *pieces, uint32_t count, const sb_put_options *options,
                     sb_status *status);
+/* The rows of columns `body`, and `key` and `properties` where they are wanted, from one on; how many went. */
+int64_t sb_put_columns(sb_queue *q, const sb_columns *columns, uint32_t row, uint32_t count, sb_status *status);
 sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *options, sb_reservation *r);
 sb_status sb_commit(sb_queue *q, sb_reservation *r);
 /* Somebody kept a view to write with: the copy is what is committed, in place of the reservation. */
@@ -282,6 +298,9 @@ sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint6
 /* True: the connection is closed, and may be forgotten now. */
 bool sb_end_view(sb_connection *c, uint64_t view);
 int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);
+/* Up to `count` ready messages from a position on, which is moved behind the last; how many there were. SB_EMPTY: there were
+   no more; SB_FULL: some column has no room for the next one, and says what it would have needed. */
+int64_t sb_browse_columns(sb_queue *q, uint64_t *position, uint32_t count, sb_columns *columns, sb_status *status);
 
 /* ---- publishing to several queues, transactions ---- */
 /* All of it happens, or nothing does, whoever is killed. A body is stored once, whatever number of queues it goes to. A queue

@@ -121,6 +121,31 @@ int64_t sb_put_many(sb_queue *q, const sb_piece *pieces, uint32_t count, const s
   return done;
 }
 
+static uint32_t text_at(const sb_column *column, uint32_t row, const char **text) {
+  if (column->ends == NULL) return 0;
+  *text = column->bytes + column->ends[row];
+  return (uint32_t)(column->ends[row + 1] - column->ends[row]);
+}
+
+int64_t sb_put_columns(sb_queue *q, const sb_columns *columns, uint32_t row, uint32_t count, sb_status *status) {
+  uint32_t done = 0;
+  *status = sb_api_enter(q->c);
+  if (*status != SB_OK) {
+    return 0;
+  }
+  for (; done < count; done++) {
+    sb_put_options o = NO_OPTIONS;
+    const char *body = NULL;
+    uint32_t at = row + done, length = text_at(&columns->body, at, &body);
+    o.key_length = text_at(&columns->key, at, &o.key);
+    o.properties_length = text_at(&columns->properties, at, &o.properties);
+    *status = put_one(q, body, length, &o);
+    if (*status != SB_OK) break;
+  }
+  sb_api_leave(q->c);
+  return done;
+}
+
 sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {

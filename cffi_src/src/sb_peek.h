@@ -36,9 +36,16 @@ SB_PEEKS uint64_t sb_peek_word(const uint64_t *word) {
 }
 SB_PEEKS uint16_t sb_peek_viewer(const _Atomic uint16_t *viewer) { return atomic_load_explicit(viewer, SB_ACQUIRE); }
 SB_PEEKS void sb_peek_bytes(char *to, const uint8_t *from, uint64_t length) {
-  for (uint64_t i = 0; i < length; i++) {
+  uint64_t i = 0;
+  while (i < length && ((uintptr_t)(from + i) & 7) != 0) {
     to[i] = (char)atomic_load_explicit((const _Atomic uint8_t *)from + i, SB_ACQUIRE);
+    i++;
   }
+  for (; i + sizeof(uint64_t) <= length; i += sizeof(uint64_t)) { /* a word each: long bodies are browsed, too */
+    uint64_t word = sb_peek_word((const uint64_t *)(const void *)(from + i));
+    memcpy(to + i, &word, sizeof word);
+  }
+  for (; i < length; i++) to[i] = (char)atomic_load_explicit((const _Atomic uint8_t *)from + i, SB_ACQUIRE);
 }
 
 static inline uint64_t sb_peek_length(const sb_broker *b, uint32_t slot) {

@@ -1,58 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages as rows: the columns there are, and batches of them for Spark."""
+"""Messages as rows: the columns there are, and record batches of them for Spark.
+
+Columns are filled by the core, many messages in one call, where Arrow keeps them: nothing is done in Python for each
+message, unless it has headers.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import types
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+import shmbroker
+from shmbroker import columns as core
+from shmbroker import properties as basic
 
-    from shmbroker import Message
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    Fill = Callable[[core.Columns, int], tuple[int, bool]]
+    """Fills up to so many rows; says how many there were, and whether there are more."""
 
 BATCH_ROWS = 10_000
-BATCH_BYTES = 16 << 20
-"""Spark holds a batch several times over on its way into the JVM."""
+TEXT_BYTES = {core.KEY: 1 << 18, core.PROPERTIES: 1 << 18, core.BODY: 4 << 20}
+"""So much room has a batch; Spark holds it several times over on its way into the JVM."""
+_HAS_KEY, _ENDS = "has_key", ".ends"
+_PAIRS = pa.map_(pa.string(), pa.string())
 
 
 class Column(NamedTuple):
-    """A column: its type for Spark, the same in Arrow (they are compared exactly), and its value for a message."""
+    """A column: its type for Spark, the same in Arrow (they are compared exactly), and where the core has it."""
 
     spark: types.DataType
     arrow: pa.DataType
-    of: Callable[[Message], Any]
-
-
-def _microseconds(message: Message) -> int:
-    return round(message.timestamp * 1e6)
-
-
-def _headers(message: Message) -> list[tuple[str, str]]:
-    """Text as it is, everything else as JSON."""
-    return [
-        (name, value if isinstance(value, str) else json.dumps(value, default=str))
-        for name, value in message.headers.items()
-    ]
-
-
-def _key(message: Message) -> bytes | None:
-    return None if message.key is None else message.key.encode()
+    core: str | None
 
 
 COLUMNS = {
-    "sequence": Column(types.LongType(), pa.int64(), lambda message: message.sequence),
-    "queue": Column(types.StringType(), pa.string(), lambda message: message.queue),
-    "key": Column(types.BinaryType(), pa.binary(), _key),
-    "headers": Column(
-        types.MapType(types.StringType(), types.StringType()), pa.map_(pa.string(), pa.string()), _headers
-    ),
-    "timestamp": Column(types.TimestampType(), pa.timestamp("us", tz="UTC"), _microseconds),
-    "redelivered": Column(types.BooleanType(), pa.bool_(), lambda message: message.redelivered),
-    "value": Column(types.BinaryType(), pa.binary(), bytes),
+    "sequence": Column(types.LongType(), pa.int64(), "sequence"),
+    "queue": Column(types.StringType(), pa.string(), None),
+    "key": Column(types.BinaryType(), pa.binary(), core.KEY),
+    "headers": Column(types.MapType(types.StringType(), types.StringType()), _PAIRS, core.PROPERTIES),
+    "timestamp": Column(types.TimestampType(), pa.timestamp("us", tz="UTC"), "timestamp_us"),
+    "redelivered": Column(types.BooleanType(), pa.bool_(), "redelivered"),
+    "value": Column(types.BinaryType(), pa.binary(), core.BODY),
 }
 
 
@@ -61,23 +55,102 @@ def schema_of(columns: Sequence[str]) -> types.StructType:
     return types.StructType([types.StructField(name, COLUMNS[name].spark) for name in columns])
 
 
-def batches(messages: Iterable[Message], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Messages as record batches; each is made when it is asked for, so that no more is read than is wanted."""
-    chosen = [COLUMNS[name] for name in columns]
-    schema = pa.schema([(name, COLUMNS[name].arrow) for name in columns])
-    values: list[list[Any]] = [[] for _ in chosen]
-    size = 0
-    for message in messages:
-        for column, into in zip(chosen, values, strict=True):
-            into.append(column.of(message))
-        size += len(message.body)
-        if len(values[0]) >= BATCH_ROWS or size >= BATCH_BYTES:
-            yield _batch(chosen, values, schema)
-            values, size = [[] for _ in chosen], 0
-    if values[0]:
-        yield _batch(chosen, values, schema)
+def batches(fill: Fill, queue: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Messages of a queue as record batches; each is made when it is asked for: no more is read than is wanted.
+
+    Raises:
+        OutOfMemory: a message is too long for a column.
+    """
+    more, texts = True, TEXT_BYTES
+    while more:
+        room = _Room(columns, texts)
+        count, more = fill(room.columns, BATCH_ROWS)
+        if count:
+            yield room.batch(count, queue)
+        texts = TEXT_BYTES if count or not more else texts | _enough(room.columns.needed())
 
 
-def _batch(columns: Sequence[Column], values: list[list[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    arrays = [pa.array(some, column.arrow) for column, some in zip(columns, values, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+def _enough(needed: dict[str, int]) -> dict[str, int]:
+    for name, size in needed.items():
+        if size > core.MOST_BYTES:
+            text = f"a message whose {name} has {size} bytes is too long for a row: {core.MOST_BYTES} are allowed"
+            raise shmbroker.OutOfMemory(text)
+    return needed
+
+
+class _Room:
+    """What one record batch is made of.
+
+    Args:
+        names: of :data:`COLUMNS`.
+        texts: so many bytes are for each column of texts.
+    """
+
+    def __init__(self, names: Sequence[str], texts: dict[str, int]) -> None:
+        self.columns = core.Columns()
+        self._names = names
+        self._buffers: dict[str, pa.Buffer] = {}
+        for name in names:
+            column = COLUMNS[name].core
+            if column in core.TEXTS:
+                self._add_text(column, texts[column])
+            elif column is not None:
+                self._add_row(column)
+        if "key" in names:
+            self._add_row(_HAS_KEY)
+
+    def _add_text(self, column: str, size: int) -> None:
+        ends, data = pa.allocate_buffer(4 * (BATCH_ROWS + 1)), pa.allocate_buffer(size)
+        memoryview(ends).cast("B")[:4] = bytes(4)
+        self._buffers[column], self._buffers[column + _ENDS] = data, ends
+        self.columns.set_text(column, ends, data)
+
+    def _add_row(self, column: str) -> None:
+        self._buffers[column] = pa.allocate_buffer(-(-BATCH_ROWS // 8) if column in core.BITS else 8 * BATCH_ROWS)
+        self.columns.set_row(column, self._buffers[column])
+
+    def batch(self, count: int, queue: str) -> pa.RecordBatch:
+        """Of the first rows."""
+        arrays = [self._array(name, count, queue) for name in self._names]
+        return pa.RecordBatch.from_arrays(arrays, schema=_arrow_schema(tuple(self._names)))
+
+    def _array(self, name: str, count: int, queue: str) -> pa.Array:
+        column = COLUMNS[name]
+        if column.core is None:
+            return pa.repeat(pa.scalar(queue), count)
+        if column.core not in core.TEXTS:
+            return pa.Array.from_buffers(column.arrow, count, [None, self._buffers[column.core]])
+        used = self.columns.end(column.core, count - 1)
+        if column.core == core.PROPERTIES and used == 0:
+            return _no_headers(count)
+        valid = self._buffers[_HAS_KEY] if name == "key" else None
+        ends, texts = self._buffers[column.core + _ENDS], self._buffers[column.core].slice(0, used)
+        found = pa.Array.from_buffers(pa.binary(), count, [valid, ends, texts])
+        return found if column.core != core.PROPERTIES else _headers(found)
+
+
+@functools.cache
+def _arrow_schema(names: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([(name, COLUMNS[name].arrow) for name in names])
+
+
+def _no_headers(count: int) -> pa.Array:
+    nothing = pa.array([], pa.string())
+    return pa.MapArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count + 1), nothing, nothing)
+
+
+def _headers(encoded: pa.Array) -> pa.Array:
+    """Those of neighbours are often the same."""
+    known: dict[bytes, list[tuple[str, str]]] = {}
+    found = []
+    for properties in encoded.to_pylist():
+        if properties not in known:
+            known[properties] = _pairs(basic.decode(properties).headers if properties else None)
+        found.append(known[properties])
+    return pa.array(found, _PAIRS)
+
+
+def _pairs(headers: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Text as it is, everything else as JSON."""
+    pairs = (headers or {}).items()
+    return [(name, value if isinstance(value, str) else json.dumps(value, default=str)) for name, value in pairs]

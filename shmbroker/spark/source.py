@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import shmbroker
+from shmbroker.columns import Ready
 from shmbroker.spark import rows
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.home import Home
@@ -97,8 +98,7 @@ class BrowseReader(DataSourceReader):
         connection = connection_to(partition.home.broker)
         partition.home.check(connection)
         queue = connection.queue(self._options.queue, passive=True)
-        found = itertools.islice(queue.browse(), self._options.max_rows)
-        return rows.batches(found, self._options.columns)
+        return rows.batches(Ready(queue, self._options.max_rows).fill, queue.name, self._options.columns)
 
 
 def check_schema(given: StructType, columns: Sequence[str]) -> None:

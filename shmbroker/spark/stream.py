@@ -186,12 +186,12 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
         """The messages of a part; nothing changes by it."""
         if partition.start == partition.stop:
-            return iter(())
+            return
         connection = connection_to(partition.home.broker)
         partition.home.check(connection)
         group = shmbroker.Group(connection, self._options.queue, partition.group)
-        found = group.messages(partition.lease, partition.start, partition.stop)
-        return rows.batches(found, self._options.columns)
+        with group.by_column(partition.lease, partition.start, partition.stop) as found:
+            yield from rows.batches(found.fill, self._options.queue, self._options.columns)
 
     # ---- tools ----
 

@@ -57,6 +57,7 @@ LAYERS = (
         "sb_api_commit",
         "sb_api_consumers",
         "sb_api_get",
+        "sb_api_browse",
         "sb_api_housekeeper",
         "sb_api_put",
         "sb_api_queues",

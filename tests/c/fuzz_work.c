@@ -98,6 +98,15 @@ static void browse(session *s) {
   for (int n = 0; q != NULL && n < MANY && sb_browse(q, &position, records, RECORD_BYTES) >= 0; n++) {
   }
 }
+static void browse_columns(session *s) {
+  int32_t body_ends[MANY + 1] = {0}, key_ends[MANY + 1] = {0};
+  sb_columns columns = {.body = {.ends = body_ends, .bytes = records, .room = choose(RECORD_BYTES / 2)},
+                        .key = {.ends = key_ends, .bytes = records + RECORD_BYTES / 2, .room = choose(300)}};
+  uint64_t position = choose(3) == 0 ? choose(300) : 0;
+  sb_queue *q = any(s);
+  sb_status status;
+  if (q != NULL) (void)sb_browse_columns(q, &position, MANY, &columns, &status);
+}
 
 static void purge(session *s) {
   sb_queue *q = any(s);
@@ -217,13 +226,14 @@ static void come_and_go(session *s) {
 }
 
 const fuzz_step STEPS[] = {
-    {"put", put_something}, {"put_many", put_batch},  {"reserve", reserve},     {"commit", commit},
-    {"get", get_something}, {"get all", get_all},     {"hold", hold_something}, {"settle", settle},
-    {"view", view_held},    {"end view", look_away},  {"get_many", get_batch},  {"get_wait", get_waiting},
-    {"get_soon", get_soon}, {"room", wait_for_room},  {"browse", browse},       {"purge", purge},
-    {"move", move},         {"configure", configure}, {"delete", delete_queue}, {"declare", declare_queue},
-    {"open", open_again},   {"describe", describe},   {"consume", consume},     {"next", consume_next},
-    {"suspend", suspend},   {"cancel", cancel},       {"tick", keep_house},     {"sweep", sweep},
-    {"recover", recover},   {"check", check},         {"connect", come_and_go}, {"put", put_something},
-    {"get", get_something}, {"hold", hold_something}, {"settle", settle},       {"next", consume_next}};
+    {"put", put_something},     {"put_many", put_batch}, {"reserve", reserve},     {"commit", commit},
+    {"get", get_something},     {"get all", get_all},    {"hold", hold_something}, {"settle", settle},
+    {"view", view_held},        {"end view", look_away}, {"get_many", get_batch},  {"get_wait", get_waiting},
+    {"get_soon", get_soon},     {"room", wait_for_room}, {"browse", browse},       {"browse_columns", browse_columns},
+    {"purge", purge},           {"move", move},          {"configure", configure}, {"delete", delete_queue},
+    {"declare", declare_queue}, {"open", open_again},    {"describe", describe},   {"consume", consume},
+    {"next", consume_next},     {"suspend", suspend},    {"cancel", cancel},       {"tick", keep_house},
+    {"sweep", sweep},           {"recover", recover},    {"check", check},         {"connect", come_and_go},
+    {"put", put_something},     {"get", get_something},  {"hold", hold_something}, {"settle", settle},
+    {"next", consume_next}};
 const size_t STEP_COUNT = sizeof STEPS / sizeof STEPS[0];

@@ -286,6 +286,20 @@ void move(worker *w) {
   }
 }
 
+static void browse_columns(worker *w, sb_queue *q) {
+  int32_t ends[MOST + 1] = {0};
+  int64_t sequences[MOST];
+  sb_columns columns = {.body = {.ends = ends, .bytes = w->buffer, .room = BUFFER * 4}, .sequence = sequences};
+  uint64_t position = 0;
+  sb_status status;
+  int64_t rows = sb_browse_columns(q, &position, MOST, &columns, &status);
+  for (int64_t row = 0; row < rows; row++) {
+    if (id_at(w->buffer + ends[row], (uint64_t)(ends[row + 1] - ends[row])) == UINT64_MAX || sequences[row] < 0)
+      fail("a column has half a message");
+    if (row > 0 && sequences[row] <= sequences[row - 1]) fail("rows are in another order");
+  }
+}
+
 void browse(worker *w) {
   sb_queue_facts queue;
   sb_broker_facts broker;
@@ -300,6 +314,7 @@ void browse(worker *w) {
         if (id_at(w->buffer + length - r->body_length, r->body_length) == UINT64_MAX)
           fail("a browser saw half a message");
       }
+      browse_columns(w, w->q[kind]);
       (void)sb_describe(w->t.c, w->q[kind]->slot, &queue);
       (void)sb_consumers_of(w->t.c, w->q[kind]->slot, consumers, MOST);
       (void)sb_length(w->q[kind]);

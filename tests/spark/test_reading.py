@@ -12,6 +12,7 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from shmbroker import BasicProperties  # noqa: E402 - pyarrow may be missing
+from shmbroker.columns import Ready  # noqa: E402
 from shmbroker.spark import rows  # noqa: E402
 from shmbroker.spark.options import read_options  # noqa: E402
 
@@ -49,7 +50,7 @@ def test_a_message_as_a_row(queue: shmbroker.Queue) -> None:
     """Each column has its type; what a message does not have is null, or an empty map."""
     queue.put(b"A")
     queue.put(b"B", properties=BasicProperties(headers={"text": "t", "number": 5, "list": [1, "x"]}), key="k")
-    (batch,) = rows.batches(queue.browse(), tuple(rows.COLUMNS))
+    (batch,) = rows.batches(Ready(queue).fill, "q", tuple(rows.COLUMNS))
     assert batch.schema == pa.schema([(name, column.arrow) for name, column in rows.COLUMNS.items()])
     first, second = batch.to_pylist()
     assert (first["key"], first["headers"], first["value"]) == (None, [], b"A")
@@ -61,20 +62,47 @@ def test_a_message_as_a_row(queue: shmbroker.Queue) -> None:
 
 
 def test_batches_end_by_rows_and_by_bytes(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch has so many rows, or so many bytes of bodies, at most one more; none is empty."""
+    """A batch has so many rows, or so many bytes of bodies; one that is longer is alone. None is empty."""
     monkeypatch.setattr(rows, "BATCH_ROWS", 3)
-    monkeypatch.setattr(rows, "BATCH_BYTES", 1000)
-    queue.put_many([b""] * 7 + [b"x" * 600] * 3)
-    assert [len(batch) for batch in rows.batches(queue.browse(), ("value",))] == [3, 3, 3, 1]
+    monkeypatch.setattr(rows, "TEXT_BYTES", rows.TEXT_BYTES | {"body": 1000})
+    bodies = [b""] * 7 + [b"x" * 600, b"y" * 2000, b"z" * 300, b"w" * 700]
+    queue.put_many(bodies)
+    found = list(rows.batches(Ready(queue).fill, "q", ("value",)))
+    assert [len(batch) for batch in found] == [3, 3, 2, 1, 2]
+    assert [row["value"] for batch in found for row in batch.to_pylist()] == bodies
     queue.purge()
-    assert list(rows.batches(queue.browse(), ("value",))) == []
+    assert list(rows.batches(Ready(queue).fill, "q", ("value",))) == []
+
+
+def test_headers_that_are_long(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room is made for what has none, of any column."""
+    monkeypatch.setattr(rows, "TEXT_BYTES", dict.fromkeys(rows.TEXT_BYTES, 10))
+    for at in range(3):
+        queue.put(b"x" * 30 * at, key="k" * (1 + 20 * at), headers={"name": "v" * 40 * at})
+    found = [row for batch in rows.batches(Ready(queue).fill, "q", tuple(rows.COLUMNS)) for row in batch.to_pylist()]
+    assert [len(row["value"]) for row in found] == [0, 30, 60]
+    assert [len(row["key"]) for row in found] == [1, 21, 41]
+    assert [len(dict(row["headers"])["name"]) for row in found] == [0, 40, 80]
 
 
 def test_no_more_is_read_than_is_asked_for(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first batch is there before the second is looked at."""
+    """The first batch is there before the second is looked at, in which is what came meanwhile."""
     monkeypatch.setattr(rows, "BATCH_ROWS", 2)
-    queue.put_many([b"A", b"B", b"C"])
-    looked_at = []
-    found = rows.batches((looked_at.append(message.sequence) or message for message in queue.browse()), ("value",))
+    queue.put_many([b"A", b"B"])
+    found = rows.batches(Ready(queue, most=5).fill, "q", ("sequence", "value"))
     next(found)
-    assert looked_at == [0, 1]
+    queue.put_many([b"%d" % at for at in range(9)])
+    assert [row["sequence"] for batch in found for row in batch.to_pylist()] == [2, 3, 4]
+
+
+def test_what_came_meanwhile_and_what_went(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others hold or have taken is passed over; no more rows are read than are wanted."""
+    monkeypatch.setattr(rows, "BATCH_ROWS", 2)
+    queue.put_many([b"%d" % at for at in range(9)])
+    held = queue.get_many(1)
+    found = rows.batches(Ready(queue, most=5).fill, "q", ("sequence",))
+    sequences = next(found).column(0).to_pylist()
+    queue.get_many(3).ack()
+    sequences += [row["sequence"] for batch in found for row in batch.to_pylist()]
+    assert sequences == [1, 2, 4, 5, 6]
+    held.ack()

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Public calls: looking at messages that stay where they are. One at a time as a record, or many as columns. */
+#include <string.h>
+
+#include "sb_api.h"
+
+/* Where somebody looks, and what he saw there. It is true if the cell and the slot's header have not changed since (I43). */
+typedef struct {
+  sb_queue *queue;
+  sb_leaf_ref leaf;
+  bool in_leaf, keeps, sound;
+  uint64_t at; /* position */
+  sb_cell_shm *cell;
+  uint64_t word, header;
+  sb_taken taken;
+  sb_message_shm message;
+} sight;
+
+static sb_status begin(sight *s, sb_queue *q, uint64_t position) {
+  sb_status usable = sb_usable(q->c);
+  if (usable != SB_OK) return usable;
+  *s = (sight){.queue = q, .at = position + q->base};
+  s->keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
+  return sb_queue_is_open(q) ? SB_OK : SB_DELETED;
+}
+
+/* The first look: at the next message, from the position on. SB_EMPTY: there is none. */
+static sb_status look(sight *s) {
+  sb_broker *b = s->queue->c->b;
+  for (;; s->at++) {
+    while (!s->in_leaf || !sb_leaf_covers(&s->leaf, s->at)) {
+      s->in_leaf = sb_ring_next_leaf(b, &s->queue->ring, s->at, &s->leaf, &s->at);
+      if (!s->in_leaf) return SB_EMPTY;
+    }
+    s->cell = sb_leaf_cell(&s->leaf, s->at);
+    s->word = SB_LOAD(&s->cell->word, SB_ACQUIRE);
+    uint32_t state = sb_cell_state(s->word), slot = sb_cell_slot(s->word);
+    if (!sb_cell_of(s->word, s->leaf.gen) || state == SB_CELL_FREE || state == SB_CELL_CLOSED) return SB_EMPTY;
+    if (state != SB_CELL_AVAILABLE || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) continue;
+    s->taken = (sb_taken){.position = s->at, .slot = slot, .side = SB_LOAD(&s->cell->side, SB_ACQUIRE)};
+    s->header = SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE);
+    s->message = sb_peek_message(b, slot);
+    s->taken.message = &s->message;
+    s->sound = sb_api_plausible(b, &s->taken);
+    return SB_OK;
+  }
+}
+
+/* The second look, when everything was copied. */
+static bool still_there(const sight *s) {
+  return SB_LOAD(&s->cell->word, SB_SEQ_CST) == s->word &&
+         SB_LOAD(sb_slot_header(s->queue->c->b, s->taken.slot), SB_SEQ_CST) == s->header;
+}
+
+static bool expired(const sight *s) {
+  return s->message.expires_ns != 0 && s->message.expires_ns <= sb_now_ns() && !s->keeps;
+}
+
+int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) {
+  sight s;
+  sb_status status = begin(&s, q, *position);
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  while ((status = look(&s)) == SB_OK) {
+    const sb_message_shm *m = &s.message;
+    uint64_t front = (uint64_t)m->exchange_length + m->key_length + m->properties_length,
+             need = sizeof(sb_record) + front + m->body_length;
+    if (s.sound && need <= size) {
+      sb_record record = {.sequence = s.at - q->base,
+                          .body_length = m->body_length,
+                          .timestamp_ns = m->timestamp_ns,
+                          .expires_ns = m->expires_ns,
+                          .properties_length = m->properties_length,
+                          .key_length = m->key_length,
+                          .exchange_length = (uint8_t)m->exchange_length,
+                          .priority = m->priority,
+                          .redelivered = (s.taken.side & SB_SIDE_REDELIVERED) != 0};
+      memcpy(buffer, &record, sizeof record);
+      const uint8_t *from = sb_slot_at(q->c->b, s.taken.slot);
+      sb_peek_bytes(buffer + sizeof record, from + sizeof *m, front);
+      sb_peek_bytes(buffer + sizeof record + front, from + m->body_offset, m->body_length);
+    }
+    if (!still_there(&s)) continue; /* it changed while we copied: look at this cell again */
+    if (!s.sound) return -(int64_t)SB_CORRUPT;
+    if (expired(&s)) {
+      s.at++;
+      continue;
+    }
+    *position = s.at + (need <= size) - q->base;
+    if (need <= size) return (int64_t)need;
+    memcpy(buffer, &need, sizeof need);
+    return -(int64_t)SB_FULL;
+  }
+  *position = s.at - q->base;
+  return -(int64_t)status;
+}
+
+static bool fits(sb_column *column, uint32_t row, uint64_t length) {
+  if (column->ends == NULL) return true;
+  column->needed = (uint64_t)(uint32_t)column->ends[row] + length;
+  return column->needed <= column->room;
+}
+
+static void fill(sb_column *column, uint32_t row, const uint8_t *from, uint64_t length) {
+  if (column->ends == NULL) return;
+  sb_peek_bytes(column->bytes + column->ends[row], from, length);
+  column->ends[row + 1] = (int32_t)column->needed;
+}
+
+static void set_bit(uint8_t *bits, uint32_t row, bool value) {
+  if (bits == NULL) return;
+  uint8_t bit = (uint8_t)(1u << (row & 7));
+  bits[row >> 3] = (uint8_t)(value ? bits[row >> 3] | bit : bits[row >> 3] & ~bit);
+}
+
+/* Copies what was seen into a row. False: some column has no room for it. */
+static bool to_row(const sight *s, sb_columns *c, uint32_t row) {
+  const sb_message_shm *m = &s->message;
+  const uint8_t *slot = sb_slot_at(s->queue->c->b, s->taken.slot), *key = slot + sizeof *m + m->exchange_length;
+  bool key_fits = fits(&c->key, row, m->key_length), properties_fit = fits(&c->properties, row, m->properties_length);
+  if (!fits(&c->body, row, m->body_length) || !key_fits || !properties_fit) {
+    return false;
+  }
+  fill(&c->key, row, key, m->key_length);
+  fill(&c->properties, row, key + m->key_length, m->properties_length);
+  fill(&c->body, row, slot + m->body_offset, m->body_length);
+  if (c->sequence != NULL) c->sequence[row] = (int64_t)(s->at - s->queue->base);
+  if (c->timestamp_us != NULL) c->timestamp_us[row] = (int64_t)(m->timestamp_ns / 1000);
+  set_bit(c->redelivered, row, (s->taken.side & SB_SIDE_REDELIVERED) != 0);
+  set_bit(c->has_key, row, m->key_length != 0);
+  return true;
+}
+
+int64_t sb_browse_columns(sb_queue *q, uint64_t *position, uint32_t count, sb_columns *columns, sb_status *status) {
+  sight s;
+  uint32_t row = 0;
+  *status = begin(&s, q, *position);
+  if (*status != SB_OK) {
+    return 0;
+  }
+  while (row < count && (*status = look(&s)) == SB_OK) {
+    bool has_room = s.sound && to_row(&s, columns, row), counts = !expired(&s);
+    if (!still_there(&s)) continue;
+    if (!s.sound || (counts && !has_room)) {
+      *status = s.sound ? SB_FULL : SB_CORRUPT;
+      break;
+    }
+    row += counts;
+    s.at++;
+  }
+  *position = s.at - q->base;
+  return row;
+}
