@@ -25,6 +25,7 @@ def bodies_by_column(
     group: shmbroker.Group,
     start: int = 0,
     stop: int | None = None,
+    *,
     dense: bool = True,
 ) -> str:
     """The bodies of lease 1, read by column; also as one whose places have gaps."""
@@ -239,5 +240,7 @@ def test_a_lease_that_lacks_a_message_is_an_error(connection: shmbroker.Connecti
     for dense in (True, False):
         with pytest.raises(exceptions.LeaseNotFound, match="gone"):
             bodies_by_column(connection, group, dense=dense)
+    with pytest.raises(exceptions.LeaseNotFound, match="gone"):
+        bodies_by_column(connection, group, 0, 2)  # the third has not taken its place
     with pytest.raises(exceptions.LeaseNotFound, match="gone"):
         bodies_by_column(connection, group, 3, dense=False)
