@@ -53,12 +53,15 @@ class Ready:
         return count, more and self._left > 0
 
 
-def put(queue: Queue, columns: Columns, count: int, timeout: float | None = None) -> None:
-    """Puts the messages of so many rows, in order: bodies, and keys and properties where these are set.
+def put(queue: Queue, columns: Columns, count: int, timeout: float | None = None) -> int:
+    """Puts the messages of the first rows, in order: bodies, and keys and properties where these are set.
+
+    Returns:
+        How many went; not all, if there was room for some within ``timeout`` and not for the others.
 
     Raises:
-        queue.Full: no room in time; what came before is there.
-        OutOfMemory: no memory in time, or one can never fit.
-        ValueError: a key and properties are too long.
+        queue.Full: there was room for none in time.
+        OutOfMemory: no memory in time, or the first one can never fit.
+        ValueError: its key and properties are too long.
     """
-    columns.put(queue.core, count, library.deadline(timeout))
+    return columns.put(queue.core, 0, count, library.deadline(timeout))

@@ -7,6 +7,7 @@ from where the first begins to where the last one ends.
 
 from __future__ import annotations
 
+import queue as standard_queue
 from typing import TYPE_CHECKING, Any
 
 from shmbroker._core import library
@@ -42,9 +43,9 @@ class Columns:
         setattr(self._pointer, name, kept)
         self._kept[name] = kept
 
-    def end(self, name: str, row: int) -> int:
-        """Where the text of a row ends."""
-        return int(getattr(self._pointer, name).ends[row + 1])
+    def start(self, name: str, row: int) -> int:
+        """Where the text of a row begins; of the one behind the last, where that one ends."""
+        return int(getattr(self._pointer, name).ends[row])
 
     def needed(self) -> dict[str, int]:
         """Of texts that had no room for the row behind the last one: how many bytes they would have needed."""
@@ -67,18 +68,26 @@ class Columns:
             library.raise_for(int(status[0]), queue.what)
         return rows, int(at[0]), status[0] != library.EMPTY
 
-    def put(self, queue: CoreQueue, count: int, until: int) -> None:
-        """Puts the messages of so many rows, in order: bodies, and keys and properties if there are any.
+    def put(self, queue: CoreQueue, row: int, count: int, until: int) -> int:
+        """Puts the messages of so many rows from one on: bodies, and keys and properties if there are any.
+
+        Returns:
+            How many went, at least one of some; the others had no room in time.
 
         Raises:
-            queue.Full: no room in time; what came before is there.
-            OutOfMemory: no memory in time, or one can never fit.
-            ValueError: a key and properties are too long.
+            queue.Full: there was no room in time for any.
+            OutOfMemory: no memory in time, or the first one can never fit.
+            ValueError: its key and properties are too long.
         """
-        done, status = 0, ffi.new("sb_status *")
-        while done < count:
-            with queue.connection.call():
-                done += slow.sb_put_columns(queue.handle, self._pointer, done, count - done, status)
-            if status[0] != library.OK:
-                body = self._pointer.body
-                queue.put_failed(int(status[0]), body.ends[done + 1] - body.ends[done], until)
+        done, status, body = 0, ffi.new("sb_status *"), self._pointer.body
+        try:
+            while done < count:
+                with queue.connection.call():
+                    done += int(slow.sb_put_columns(queue.handle, self._pointer, row + done, count - done, status))
+                if status[0] != library.OK:
+                    at = row + done
+                    queue.put_failed(int(status[0]), body.ends[at + 1] - body.ends[at], until)
+        except standard_queue.Full:
+            if done == 0:
+                raise
+        return done

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _OF_BOTH = ("broker", "queue", "payload", "columns")
 _OF_BATCHES = (*_OF_BOTH, "maxRows")
 _OF_STREAMS = (*_OF_BOTH, "group", "maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss")
-_OF_WRITES = ("broker", "queue", "delivery")
+_OF_WRITES = ("broker", "queue", "delivery", "timeout")
 _OF_SPARK = frozenset({"path", "checkpointlocation", "queryname"})  # of a stream's sink it hands over its own, too
 _PAYLOADS = ("bytes",)
 EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERIES = ("exactly-once", "at-least-once")
@@ -62,11 +62,13 @@ class WriteOptions:
         queue: that gets the messages.
         broker: as of :class:`ReadOptions`.
         exactly_once: they are staged, and published when the batch is done; else they are put as they come.
+        timeout: seconds to wait for memory, and for room in the queue; ``None``: as long as it takes for the latter.
     """
 
     queue: str
     broker: str | None
     exactly_once: bool
+    timeout: int | None
 
 
 class _Given:
@@ -149,7 +151,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     if delivery not in DELIVERIES:
         msg = f"option delivery is {delivery!r}: {' or '.join(DELIVERIES)} is allowed"
         raise ValueError(msg)
-    return WriteOptions(given.queue(), given.text("broker"), delivery == EXACTLY_ONCE)
+    return WriteOptions(given.queue(), given.text("broker"), delivery == EXACTLY_ONCE, given.count("timeout"))
 
 
 def columns_asked_for(options: Mapping[str, str]) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ class _Room:
             return pa.repeat(pa.scalar(queue), count)
         if column.core not in core.TEXTS:
             return pa.Array.from_buffers(column.arrow, count, [None, self._buffers[column.core]])
-        used = self.columns.end(column.core, count - 1)
+        used = self.columns.start(column.core, count)
         if column.core == core.PROPERTIES and used == 0:
             return _no_headers(count)
         valid = self._buffers[_HAS_KEY] if name == "key" else None

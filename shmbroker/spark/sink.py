@@ -9,11 +9,11 @@ runs again after a crash is not published again; a batch write is known by an id
 from __future__ import annotations
 
 import dataclasses
+import queue as standard_queue
 import uuid
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
-from pyspark.sql import types
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -21,20 +21,22 @@ from pyspark.sql.datasource import (
 )
 
 import shmbroker
+from shmbroker.columns import put
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.home import Home
+from shmbroker.spark.messages import columns_of
 from shmbroker.staging import Receipt, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
+    from shmbroker.columns import Columns
     from shmbroker.spark.options import WriteOptions
 
+_PATIENCE_SECONDS = 60  # for memory, which may be full of what is staged: that will not go before the batch is done
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-_KEY, _HEADERS, _VALUE = "key", "headers", "value"
-_TEXT_OR_BYTES = (types.StringType, types.BinaryType)
 
 
 @dataclasses.dataclass
@@ -50,28 +52,6 @@ class Staged(WriterCommitMessage):
     home: Home
     publication: str
     receipt: Receipt | None
-
-
-def check_columns(schema: types.StructType) -> None:
-    """Is that a table of messages?
-
-    Raises:
-        SchemaMismatch: a column is missing, unknown, or of another type; the text names it.
-    """
-    if _VALUE not in schema.names:
-        _refuse(f"there is no column '{_VALUE}' among {', '.join(schema.names)}")
-    for field in schema.fields:
-        if field.name in {_VALUE, _KEY}:
-            if not isinstance(field.dataType, _TEXT_OR_BYTES):
-                _refuse(f"column '{field.name}' is {field.dataType.simpleString()}, not binary or string")
-        elif field.name != _HEADERS:
-            _refuse(f"column '{field.name}' is none of {_VALUE}, {_KEY}, {_HEADERS}")
-        elif field.dataType != types.MapType(types.StringType(), types.StringType(), field.dataType.valueContainsNull):
-            _refuse(f"column '{_HEADERS}' is {field.dataType.simpleString()}, not map<string,string>")
-
-
-def _refuse(what: str) -> NoReturn:
-    raise shmbroker.SchemaMismatch(text=f"PRECONDITION_FAILED - {what}")
 
 
 class _Writing:
@@ -90,11 +70,21 @@ class _Writing:
         queue = connection.queue(self._options.queue, passive=True)
         home = Home.of(connection)
         if not self._options.exactly_once:
-            _put_all(batches, queue.put, queue.put_many)
+            for rows in batches:
+                self._put(queue, columns_of(rows), len(rows))
             return Staged(home, publication, None)
         with Stage(connection, publication).attempt(batch, partition, attempt) as writer:
-            _put_all(batches, writer.put, writer.put_many)
+            for rows in batches:  # nothing is locked while the next one is made
+                timeout = self._options.timeout or _PATIENCE_SECONDS
+                writer.put_columns(columns_of(rows), len(rows), timeout=timeout)
         return Staged(home, publication, writer.receipt)
+
+    def _put(self, queue: shmbroker.Queue, columns: Columns, count: int) -> None:
+        if put(queue, columns, count, self._options.timeout) < count:
+            text = (
+                f"queue {queue.name!r}: no room for a batch of {count} messages within {self._options.timeout} seconds"
+            )
+            raise standard_queue.Full(text)
 
     def _publish(self, messages: Iterable[Any], batch: int | uuid.UUID) -> None:
         staged = [message for message in messages if isinstance(message, Staged) and message.receipt is not None]
@@ -103,11 +93,12 @@ class _Writing:
             for one in staged:
                 one.home.check(connection)
             stage = Stage(connection, staged[0].publication)
-            stage.publish(batch, [one.receipt for one in staged if one.receipt is not None], self._options.queue)
+            winners = [one.receipt for one in staged if one.receipt is not None]
+            stage.publish(batch, winners, self._options.queue, timeout=self._options.timeout)
 
-    def _drop(self, messages: Iterable[Any], batch: int | uuid.UUID) -> None:
-        for publication in {message.publication for message in messages if isinstance(message, Staged)}:
-            Stage(self._connection(), publication).drop(batch)
+    def _drop(self, publications: Iterable[str], batch: int | uuid.UUID) -> None:
+        for publication in publications:
+            Stage(self._connection(), publication).drop(batch, timeout=self._options.timeout)
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
@@ -116,18 +107,19 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         super().__init__(options)
         self._job = uuid.uuid4()
+        self._publication = f"jobs.{options.queue}"[:100]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """In a task."""
-        return self._stage(iterator, f"jobs.{self._options.queue}"[:100], self._job)
+        return self._stage(iterator, self._publication, self._job)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver: all tasks are done."""
         self._publish(messages, self._job)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - nobody may have got so far
         """In the driver: one of them failed for good."""
-        self._drop(messages, self._job)
+        self._drop([self._publication], self._job)
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
@@ -148,31 +140,4 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """In the driver: one of them failed for good."""
-        self._drop(messages, batchId)
-
-
-def _put_all(batches: Iterable[pa.RecordBatch], put: Callable[..., object], put_many: Callable[..., object]) -> None:
-    """A batch is held no longer than until its messages are there; nothing is locked while the next one is made."""
-    for batch in batches:
-        values = batch.column(_VALUE).to_pylist()
-        if None in values:
-            _refuse(f"column '{_VALUE}' has a null: each message has a body")
-        bodies = [value.encode() for value in values] if values and isinstance(values[0], str) else values
-        if batch.num_columns == 1:
-            put_many(bodies)
-        else:
-            for body, options in zip(bodies, _options_of(batch), strict=True):
-                put(body, **options)
-
-
-def _options_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    nothing = [None] * len(batch)
-    keys = batch.column(_KEY).to_pylist() if _KEY in batch.schema.names else nothing
-    headers = batch.column(_HEADERS).to_pylist() if _HEADERS in batch.schema.names else nothing
-    for key, pairs in zip(keys, headers, strict=True):
-        options: dict[str, Any] = {}
-        if key is not None:
-            options["key"] = key if isinstance(key, str) else key.decode()
-        if pairs:
-            options["headers"] = dict(pairs)
-        yield options
+        self._drop({message.publication for message in messages if isinstance(message, Staged)}, batchId)

@@ -17,8 +17,9 @@ from shmbroker.columns import Ready
 from shmbroker.spark import rows
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.home import Home
+from shmbroker.spark.messages import check_columns
 from shmbroker.spark.options import ReadOptions, columns_asked_for, read_options, stream_options, write_options
-from shmbroker.spark.sink import BatchWriter, StreamWriter, check_columns
+from shmbroker.spark.sink import BatchWriter, StreamWriter
 from shmbroker.spark.stream import LeaseReader
 
 if TYPE_CHECKING:

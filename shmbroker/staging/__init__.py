@@ -30,6 +30,7 @@ staging.
 
 Death (after -> state, and who repairs it):
 
+ marker made for the first attempt -> nothing; the next one finds it.
  attempt's queue made, messages put -> left over: the next publish of a batch that is not below, ``drop``, or
   ``expires``.
  completed, the receipt lost -> the same.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import queue as standard_queue
 import time
+import uuid
 from typing import TYPE_CHECKING
 
 from shmbroker import exceptions, internal
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from shmbroker.connection import Connection
     from shmbroker.message import Message
     from shmbroker.queue import Queue
+    from shmbroker.staging.names import Batch
 
+_PATIENCE = 1.0  # seconds: for a fact that the next publish will find, too
 _LOOK = 0.002  # seconds: how often to try to found again what somebody else is founding
 
 
@@ -86,6 +89,22 @@ class Marker:
             yield held
         finally:
             held.give_back()
+
+    def is_dropped(self, batch: Batch) -> bool:
+        """Was that job dropped? ``False`` too if somebody publishes for so long that it is not worth the wait."""
+        if isinstance(batch, uuid.UUID):
+            with contextlib.suppress(exceptions.Timeout), self.held(library.deadline(_PATIENCE)) as held:
+                return batch in held.state.dropped
+        return False
+
+    def found(self, until: int) -> None:
+        """Sees to it that there is one: before memory gets scarce, since it is needed to drop what takes it.
+
+        Raises:
+            OutOfMemory: there is none in time.
+            Timeout: somebody else was making it all the time.
+        """
+        self._founded(until)
 
     def _take(self, until: int) -> tuple[Queue, Message]:
         while True:

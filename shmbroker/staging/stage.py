@@ -28,7 +28,6 @@ AT_ONCE = 10_000
 """A batch of so many messages is published at once, unless a stage is told otherwise."""
 _LONGEST = 36  # a batch, as text
 _PART_OF_MEMORY = 4  # and so is one that takes a quarter of the broker's
-_PATIENCE = 1.0  # seconds: for a fact that the next publish will find, too
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class Stage:
             attempt: any number; two attempts of the same one do not meet.
         """
         made = names.new_attempt(self.publication, batch, partition, attempt)
-        return Writer(self._connection, made, self._expires, self._is_dropped)
+        return Writer(self._connection, made, self._expires, self._marker)
 
     # ---- publishing ----
 
@@ -157,16 +156,11 @@ class Stage:
             begun = held.state.begun
             if begun is not None and begun.batch == batch:
                 return 0
+            dropped = self._sweep(lambda one: one.batch == batch)
             if isinstance(batch, uuid.UUID) and not held.state.is_over(batch):
-                held.replace(held.state.without(batch), until)
-            return self._sweep(lambda one: one.batch == batch)
-
-    def _is_dropped(self, batch: Batch) -> bool:
-        """Was that job dropped? ``False`` too if somebody publishes for so long that it is not worth the wait."""
-        if isinstance(batch, uuid.UUID):
-            with contextlib.suppress(exceptions.Timeout), self._marker.held(library.deadline(_PATIENCE)) as held:
-                return batch in held.state.dropped
-        return False
+                held.replace(held.state.without(batch), until)  # for which there may be memory only now
+                dropped += self._sweep(lambda one: one.batch == batch)
+            return dropped
 
     # ---- facts ----
 

@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
 from shmbroker._core import library
+from shmbroker._core.columns import BODY
 from shmbroker._core.queue import NO_OPTIONS
 from shmbroker.putting import body_of, check_size, options_of
 from shmbroker.staging.kept import is_timed, kept
 from shmbroker.staging.names import declare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
 
+    from shmbroker._core.columns import Columns
     from shmbroker._core.queue import PutOptions
     from shmbroker.connection import Connection
     from shmbroker.properties import BasicProperties
     from shmbroker.queue import Queue
+    from shmbroker.staging.marker import Marker
     from shmbroker.staging.names import Attempt, Batch
 
 _TOUCHES = 4  # in the time after which an attempt expires
@@ -55,10 +58,8 @@ class Writer:
     ``count`` says how many messages were staged so far, ``bytes`` how long their bodies are together.
     """
 
-    def __init__(
-        self, connection: Connection, attempt: Attempt, expires: float | None, is_dropped: Callable[[Batch], bool]
-    ) -> None:
-        self._connection, self._attempt, self._expires, self._is_dropped = connection, attempt, expires, is_dropped
+    def __init__(self, connection: Connection, attempt: Attempt, expires: float | None, marker: Marker) -> None:
+        self._connection, self._attempt, self._expires, self._marker = connection, attempt, expires, marker
         self._queue: Queue | None = None
         self._receipt: Receipt | None = None
         self._timed = False
@@ -76,6 +77,7 @@ class Writer:
         return self
 
     def _begun(self) -> Queue:
+        self._marker.found(self._connection.operation_deadline())
         name = self._attempt.queue
         declare(self._connection, name, expires=self._expires)
         with self._there():
@@ -102,7 +104,7 @@ class Writer:
             text = f"{self._attempt}: {self.count} messages were staged, and {found} are there"
             raise exceptions.NotStaged(text=text)
         ours = self._attempt
-        if self._is_dropped(ours.batch):  # in the order: make the queue, look; who drops a job: say so, sweep
+        if self._marker.is_dropped(ours.batch):  # in the order: make the queue, look; who drops a job: say so, sweep
             queue.delete()
             raise self._unwanted()
         self._receipt = Receipt(
@@ -169,7 +171,7 @@ class Writer:
                 queue.put(data, timeout=timeout)
             else:
                 queue.core.put_with(data, size, options, library.deadline(timeout))
-        self._staged([size])
+        self._staged(1, size)
 
     def put_many(
         self,
@@ -198,16 +200,30 @@ class Writer:
                 done = queue.put_many(
                     given, timeout=timeout, priority=priority, key=key, headers=headers, properties=properties
                 )
-            self._staged(sizes[:done])
+            self._staged(done, sum(sizes[:done]))
             options = self._kept(options)
             for body, size in zip(given[done:], sizes[done:], strict=True):
                 queue.core.put_with(body_of(body)[0], size, options, until)
-                self._staged([size])
+                self._staged(1, size)
         return len(given)
 
-    def _staged(self, sizes: list[int]) -> None:
-        self.count += len(sizes)
-        self.bytes += sum(sizes)
+    def put_columns(self, columns: Columns, count: int, *, timeout: float | None = None) -> None:
+        """Stages the messages of the first rows, as :func:`shmbroker.columns.put` puts them; all of them.
+
+        Raises:
+            OutOfMemory: no memory for all of them in time, or one can never fit.
+            NotStaged: the attempt is not wanted any more.
+        """
+        done, until, queue = 0, library.deadline(timeout), self._open()
+        with self._there():
+            while done < count:
+                went = columns.put(queue.core, done, count - done, until)
+                self._staged(went, columns.start(BODY, done + went) - columns.start(BODY, done))
+                done += went
+
+    def _staged(self, count: int, size: int) -> None:
+        self.count += count
+        self.bytes += size
         if self._expires is not None and time.monotonic() > self._touch_at:
             self._touch_at = time.monotonic() + self._expires / _TOUCHES
             self._connection.core.touch(self._open().core.slot)  # a put does not count as use of a queue
@@ -243,7 +259,7 @@ class Writer:
             raise
         with self._there():
             reservation.commit()
-        self._staged([size])
+        self._staged(1, size)
 
     def __repr__(self) -> str:
         state = "complete" if self._receipt is not None else "open" if self._queue is not None else "not begun"

@@ -66,7 +66,7 @@ def by_columns(queue: shmbroker.Queue, **room: int) -> list[tuple[Any, ...]]:
     return found
 
 
-def put_columns(queue: shmbroker.Queue, messages: list[tuple[bytes, bytes]], **options: Any) -> None:  # noqa: ANN401
+def put_columns(queue: shmbroker.Queue, messages: list[tuple[bytes, bytes]], **options: Any) -> int:  # noqa: ANN401
     """Puts keys and bodies by column."""
     columns = Columns()
     for at, name in enumerate(("key", "body")):
@@ -75,7 +75,7 @@ def put_columns(queue: shmbroker.Queue, messages: list[tuple[bytes, bytes]], **o
         for text in texts:
             ends.append(ends[-1] + len(text))
         columns.set_text(name, ends, b"".join(texts))
-    by_column.put(queue, columns, len(messages), **options)
+    return by_column.put(queue, columns, len(messages), **options)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 500])
@@ -139,22 +139,26 @@ def test_what_is_put_by_column_is_there(queue: shmbroker.Queue) -> None:
     for count in (0, 1, 2, 300):
         sizes = [chosen.choice([0, 1, 64, 5000]) for _ in range(count)]
         messages = [(b"k" * chosen.randrange(4), chosen.randbytes(size)) for size in sizes]
-        put_columns(queue, messages)
+        assert put_columns(queue, messages) == count
         assert [((one.key or "").encode(), bytes(one)) for one in queue.browse()] == messages
         queue.purge()
 
 
 def test_putting_into_a_full_queue(connection: shmbroker.Connection) -> None:
-    """What there was room for is there; with a timeout the rest is refused, without one it waits."""
+    """What there was room for is there; if there was none for any that is an error."""
     queue = connection.queue("small", max_length=3)
+    assert put_columns(queue, [(b"", b"%d" % at) for at in range(5)], timeout=0) == 3
     with pytest.raises(standard_queue.Full):
-        put_columns(queue, [(b"", b"%d" % at) for at in range(5)], timeout=0)
+        put_columns(queue, [(b"", b"again")], timeout=0)
     assert [bytes(one) for one in queue.browse()] == [b"0", b"1", b"2"]
 
 
 def test_putting_what_can_never_fit(connection: shmbroker.Connection) -> None:
     """The error names the size."""
     queue = connection.queue("small", max_bytes=10)
+    assert put_columns(queue, [(b"", b"a"), (b"", b"b" * 11)]) == 1
     with pytest.raises(standard_queue.Full, match="11 bytes can never fit"):
-        put_columns(queue, [(b"", b"a"), (b"", b"b" * 11)])
+        put_columns(queue, [(b"", b"b" * 11)])
+    with pytest.raises(ValueError, match="64 KiB"):
+        put_columns(queue, [(b"k" * 70_000, b"")])
     assert len(queue) == 1

@@ -149,7 +149,7 @@ def test_an_attempt_that_raises_is_dropped(stage: Stage, connection: shmbroker.C
     with pytest.raises(ZeroDivisionError), stage.attempt(0, 0, 0) as writer:  # noqa: PT012 - its block raises
         writer.put(b"x")
         raise ZeroDivisionError
-    assert internal(connection) == []
+    assert stages(connection) == []
     with pytest.raises(RuntimeError, match="not complete"):
         writer.receipt  # noqa: B018
     with pytest.raises(RuntimeError, match="`with` block"):
@@ -370,7 +370,7 @@ def test_what_a_publisher_kept_from_being_looked_at_is_dropped_later(
     stage: Stage, connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An attempt at a dropped job that ends while somebody publishes completes; the next publish drops it."""
-    monkeypatch.setattr(staging.stage, "_PATIENCE", 0.0)
+    monkeypatch.setattr(staging.marker, "_PATIENCE", 0.0)
     stage.drop(JOB)
     marker = connection.queue("amq.stage.marker.query", passive=True).get()
     staged(stage, JOB, 0, b"late")

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows as messages: a column is the body, and there may be one of keys, and one of headers.
+
+The core puts a record batch where Arrow has it: nothing is done in Python for each row, unless it has headers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types
+
+import shmbroker
+from shmbroker import properties as basic
+from shmbroker.columns import BODY, KEY, PROPERTIES, Columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_KEY, _HEADERS, _VALUE = "key", "headers", "value"
+_TEXT_OR_BYTES = (types.StringType, types.BinaryType)
+_MAX_KEY = 255
+
+
+def check_columns(schema: types.StructType) -> None:
+    """Is that a table of messages?
+
+    Raises:
+        SchemaMismatch: a column is missing, unknown, or of another type; the text names it.
+    """
+    if _VALUE not in schema.names:
+        _refuse(f"there is no column '{_VALUE}' among {', '.join(schema.names)}")
+    for field in schema.fields:
+        if field.name in {_VALUE, _KEY}:
+            if not isinstance(field.dataType, _TEXT_OR_BYTES):
+                _refuse(f"column '{field.name}' is {field.dataType.simpleString()}, not binary or string")
+        elif field.name != _HEADERS:
+            _refuse(f"column '{field.name}' is none of {_VALUE}, {_KEY}, {_HEADERS}")
+        elif field.dataType != types.MapType(types.StringType(), types.StringType(), field.dataType.valueContainsNull):
+            _refuse(f"column '{_HEADERS}' is {field.dataType.simpleString()}, not map<string,string>")
+
+
+def columns_of(batch: pa.RecordBatch) -> Columns:
+    """The messages of a batch, which lives as long as that.
+
+    Raises:
+        SchemaMismatch: a row has no body, or a key that is none.
+    """
+    columns = Columns()
+    values = batch.column(_VALUE)
+    if values.null_count:
+        _refuse(f"column '{_VALUE}' has a null: each message has a body")
+    _set(columns, BODY, values)
+    if _KEY in batch.schema.names:
+        keys = batch.column(_KEY)
+        _check_keys(keys)
+        _set(columns, KEY, keys.fill_null("" if pa.types.is_string(keys.type) else b"") if keys.null_count else keys)
+    if _HEADERS in batch.schema.names:
+        _set(columns, PROPERTIES, pa.array(_encoded(batch.column(_HEADERS).to_pylist()), pa.binary()))
+    return columns
+
+
+def _set(columns: Columns, name: str, texts: pa.Array) -> None:
+    plain = texts.cast(pa.binary())  # which copies nothing, unless Spark is set to large types
+    _, ends, data = plain.buffers()
+    columns.set_text(name, ends.slice(4 * plain.offset), data if data is not None else b"\0")
+
+
+def _check_keys(keys: pa.Array) -> None:
+    longest = pc.max(pc.binary_length(keys)).as_py() or 0
+    if longest > _MAX_KEY:
+        _refuse(f"column '{_KEY}' has a key of {longest} bytes: at most {_MAX_KEY} are allowed")
+    try:
+        keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        _refuse(f"column '{_KEY}' has a key that is no text in UTF-8")
+
+
+def _encoded(rows: Iterable[list[tuple[str, str | None]] | None]) -> list[bytes]:
+    """Those of neighbours are often the same."""
+    known: dict[tuple[tuple[str, str | None], ...], bytes] = {(): b""}
+    found = []
+    for row in rows:
+        pairs = tuple(row or ())
+        if pairs not in known:
+            known[pairs] = basic.encode(basic.BasicProperties(headers=dict(pairs)))
+        found.append(known[pairs])
+    return found
+
+
+def _refuse(what: str) -> NoReturn:
+    raise shmbroker.SchemaMismatch(text=f"PRECONDITION_FAILED - {what}")
