@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+from concurrent import futures
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -56,11 +57,23 @@ def schema_of(columns: Sequence[str]) -> types.StructType:
 
 
 def batches(fill: Fill, queue: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Messages of a queue as record batches; each is made when it is asked for: no more is read than is wanted.
+    """Messages of a queue as record batches.
+
+    While Spark takes one over the next one is being made, in a thread of its own: that waits for memory and for Spark,
+    and neither of them needs Python.
 
     Raises:
         OutOfMemory: a message is too long for a column.
     """
+    with futures.ThreadPoolExecutor(1, "shmbroker-rows") as maker:
+        made = _batches(fill, queue, columns)
+        following = maker.submit(next, made, None)
+        while (batch := following.result()) is not None:
+            following = maker.submit(next, made, None)
+            yield batch
+
+
+def _batches(fill: Fill, queue: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     more, texts = True, TEXT_BYTES
     while more:
         room = _Room(columns, texts)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,13 +12,14 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+import shmbroker  # noqa: E402
 from shmbroker import BasicProperties  # noqa: E402 - pyarrow may be missing
 from shmbroker.columns import Ready  # noqa: E402
 from shmbroker.spark import rows  # noqa: E402
 from shmbroker.spark.options import read_options  # noqa: E402
 
 if TYPE_CHECKING:
-    import shmbroker
+    from shmbroker.columns import Columns
 
 BAD = [
     ({}, "option queue is missing"),
@@ -85,24 +87,42 @@ def test_headers_that_are_long(queue: shmbroker.Queue, monkeypatch: pytest.Monke
     assert [len(dict(row["headers"])["name"]) for row in found] == [0, 40, 80]
 
 
-def test_no_more_is_read_than_is_asked_for(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first batch is there before the second is looked at, in which is what came meanwhile."""
+def test_a_read_that_is_given_up_leaves_nothing(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `limit` does it: the next batch, which is being made meanwhile, is waited for; no thread goes on."""
     monkeypatch.setattr(rows, "BATCH_ROWS", 2)
-    queue.put_many([b"A", b"B"])
-    found = rows.batches(Ready(queue, most=5).fill, "q", ("sequence", "value"))
-    next(found)
-    queue.put_many([b"%d" % at for at in range(9)])
-    assert [row["sequence"] for batch in found for row in batch.to_pylist()] == [2, 3, 4]
+    queue.put_many([b"A"] * 9)
+    before = threading.active_count()
+    found = rows.batches(Ready(queue).fill, "q", ("sequence",))
+    assert next(found).num_rows == 2
+    found.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
 
 
-def test_what_came_meanwhile_and_what_went(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What others hold or have taken is passed over; no more rows are read than are wanted."""
+def test_an_error_of_the_next_batch_is_raised_when_it_is_asked_for(
+    queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not before; the ones that were made are there."""
+    monkeypatch.setattr(rows, "BATCH_ROWS", 2)
+    queue.put_many([b"A"] * 9)
+    ready, filled = Ready(queue), iter([None, shmbroker.NotFound(404, "gone")])
+
+    def fill(columns: Columns, most: int) -> tuple[int, bool]:
+        if (error := next(filled)) is not None:
+            raise error
+        return ready.fill(columns, most)
+
+    found = rows.batches(fill, "q", ("sequence",))
+    assert next(found).num_rows == 2
+    with pytest.raises(shmbroker.NotFound, match="gone"):
+        next(found)
+
+
+def test_what_others_hold_is_passed_over(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what they have taken; no more rows are read than are wanted."""
     monkeypatch.setattr(rows, "BATCH_ROWS", 2)
     queue.put_many([b"%d" % at for at in range(9)])
-    held = queue.get_many(1)
+    held = queue.get_many(4)
+    held[1].nack()
+    held[3].ack()
     found = rows.batches(Ready(queue, most=5).fill, "q", ("sequence",))
-    sequences = next(found).column(0).to_pylist()
-    queue.get_many(3).ack()
-    sequences += [row["sequence"] for batch in found for row in batch.to_pylist()]
-    assert sequences == [1, 2, 4, 5, 6]
-    held.ack()
+    assert [row["sequence"] for batch in found for row in batch.to_pylist()] == [1, 4, 5, 6, 7]

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing to a queue, once and all of it, beside an Arrow writer that only counts."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.spark.comparison import Comparison
+from benchmarks.spark.counterparts import Counting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import shmbroker
+
+GOAL = 0.9
+SHAPES = ((100, 500_000), (1000, 200_000), (65_536, 6_000))
+
+
+def comparisons(spark: Any, connection: shmbroker.Connection) -> Iterator[Comparison]:  # noqa: ANN401
+    """One for each size of messages, and way of delivery."""
+    spark.dataSource.register(Counting)
+    queue = connection.queue("sink")
+    for size, count in SHAPES:
+        table = spark.range(0, count, 1, 2).selectExpr(f"repeat('x', {size}) AS value")
+        for delivery in ("exactly-once", "at-least-once"):
+            options = {"broker": connection.broker_name, "queue": "sink", "delivery": delivery}
+            name = f"sink, {count:,} x {size:,} B, {delivery}"
+            yield Comparison(name, ("queue", _into(queue, table, count, options)), ("counting", _counting(table)), GOAL)
+    queue.delete()
+
+
+def _into(queue: shmbroker.Queue, table: Any, count: int, options: dict[str, str]) -> Callable[[], float]:  # noqa: ANN401
+    def run() -> float:
+        started = time.perf_counter()
+        table.write.format("shmbroker").mode("append").options(**options).save()
+        taken = time.perf_counter() - started
+        if queue.purge() != count:
+            msg = f"not all of {count} messages were there"
+            raise AssertionError(msg)
+        return taken
+
+    return run
+
+
+def _counting(table: Any) -> Callable[[], float]:  # noqa: ANN401
+    def run() -> float:
+        started = time.perf_counter()
+        table.write.format("counting").mode("append").save()
+        return time.perf_counter() - started
+
+    return run
