@@ -20,23 +20,24 @@ Death (after -> state):
 
 from __future__ import annotations
 
+import array
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker import exceptions, internal
-from shmbroker.message import browsed
+from shmbroker._core.columns import BODY, Columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from shmbroker.connection import Connection
-    from shmbroker.message import Message
     from shmbroker.queue import Queue
 
 KEPT = 64
 _NEEDED = 16  # when there is no memory
 _SPARE = 24
 _NONE, _NO_VERSION = -1, -2
+_HEAD = b'{"replaces":'
 _SIZE = 512  # bytes; versions are multiples of it, so that one fits where another was
 
 
@@ -54,6 +55,15 @@ class Version(NamedTuple):
     replaces: int
     value: dict[str, Any]
     written_at: float
+
+
+class _Entry(NamedTuple):
+    """What is in the queue, of which it is not known yet whether it counts."""
+
+    number: int
+    replaces: int
+    body: bytes
+    time_us: int
 
 
 class Register:
@@ -84,12 +94,14 @@ class Register:
             NotFound: the register was deleted.
             CorruptSegment: there is something else in its queue.
         """
-        found = self._known
-        for version in self._versions(0 if found is None else found.number + 1):
-            if found is None or version.replaces > found.replaces:
-                found = version
-        self._known = found
-        return found
+        known, found = self._known, None
+        highest = _NO_VERSION if known is None else known.replaces
+        for entry in self._entries(0 if known is None else known.number + 1):
+            if entry.replaces > highest:
+                found, highest = entry, entry.replaces
+        if found is not None:
+            self._known = self._decoded(found)
+        return self._known
 
     def replace(self, value: dict[str, Any], *, timeout: float | None) -> bool:
         """Replaces the version that this user saw last.
@@ -124,29 +136,49 @@ class Register:
 
     def _counted(self, replaces: int, value: dict[str, Any]) -> bool:
         """Whether that one did; then it is what this user saw last, although it may have been replaced already."""
-        since = list(self._versions(replaces + 1))
-        first = next((version for version in since if version.replaces == replaces), None)
+        since = list(self._entries(replaces + 1))
+        first = next((entry for entry in since if entry.replaces == replaces), None)
         whole = bool(since) and since[0].number == replaces + 1  # or the first of them may have been dropped
-        if first is not None and first.value == value and (whole or all(one.replaces <= replaces for one in since)):
-            self._known = first
-            return True
+        if first is not None and (whole or all(one.replaces <= replaces for one in since)):
+            version = self._decoded(first)
+            if version.value == value:
+                self._known = version
+                return True
         self.latest()
         return False
 
-    def _versions(self, position: int) -> Iterator[Version]:
-        while (found := self._queue.core.browse(position)) is not None:
-            data, position = found
-            version = self._version(browsed(self._queue, data))
-            if version.replaces != _NO_VERSION:
-                yield version
+    def _entries(self, position: int) -> Iterator[_Entry]:
+        """What is in the queue from there on; only its beginning is looked at, since of many one counts."""
+        more, size = True, KEPT * _SIZE
+        while more:
+            sequences, times, ends = (array.array(kind, [0] * (KEPT + 1)) for kind in "qqi")
+            columns, bodies = Columns(), bytearray(size)
+            columns.set_row("sequence", sequences)
+            columns.set_row("timestamp_us", times)
+            columns.set_text(BODY, ends, bodies)
+            count, position, more = columns.browse(self._queue.core, position, KEPT)
+            for at in range(count):
+                entry = self._entry(sequences[at], bytes(bodies[ends[at] : ends[at + 1]]), times[at])
+                if entry.replaces != _NO_VERSION:
+                    yield entry
+            size = max([size, *columns.needed().values()])
 
-    def _version(self, message: Message) -> Version:
+    def _entry(self, number: int, body: bytes, time_us: int) -> _Entry:
+        head, separator, _ = body.partition(b",")
+        if not head.startswith(_HEAD) or not separator or not head[len(_HEAD) :].lstrip(b"-").isdigit():
+            raise self._corrupt(number)
+        return _Entry(number, int(head[len(_HEAD) :]), body, time_us)
+
+    def _decoded(self, entry: _Entry) -> Version:
         try:
-            content = json.loads(bytes(message))
-            return Version(message.sequence, int(content["replaces"]), dict(content["value"]), message.timestamp)
-        except (ValueError, TypeError, KeyError) as error:
-            text = f"queue {self._queue.name!r}: message {message.sequence} was not written by the broker"
-            raise exceptions.CorruptSegment(text=text) from error
+            value = dict(json.loads(entry.body)["value"])
+        except (ValueError, TypeError, KeyError):
+            raise self._corrupt(entry.number) from None
+        return Version(entry.number, entry.replaces, value, entry.time_us / 1e6)
+
+    def _corrupt(self, number: int) -> exceptions.CorruptSegment:
+        text = f"queue {self._queue.name!r}: message {number} was not written by the broker"
+        return exceptions.CorruptSegment(text=text)
 
 
 def _written(replaces: int, value: dict[str, Any]) -> bytes:

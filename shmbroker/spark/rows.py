@@ -65,22 +65,35 @@ def batches(fill: Fill, queue: str, columns: Sequence[str]) -> Iterator[pa.Recor
     Raises:
         OutOfMemory: a message is too long for a column.
     """
+    made = _Made(fill, queue, columns)
+    batch = made.next()
+    if not made.more:
+        yield from filter(None, [batch])
+        return
     with futures.ThreadPoolExecutor(1, "shmbroker-rows") as maker:
-        made = _batches(fill, queue, columns)
-        following = maker.submit(next, made, None)
-        while (batch := following.result()) is not None:
-            following = maker.submit(next, made, None)
+        while batch is not None:
+            following = maker.submit(made.next)
             yield batch
+            batch = following.result()
 
 
-def _batches(fill: Fill, queue: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    more, texts = True, TEXT_BYTES
-    while more:
-        room = _Room(columns, texts)
-        count, more = fill(room.columns, BATCH_ROWS)
-        if count:
-            yield room.batch(count, queue)
-        texts = TEXT_BYTES if count or not more else texts | _enough(room.columns.needed())
+class _Made:
+    """The batches, one by one."""
+
+    def __init__(self, fill: Fill, queue: str, columns: Sequence[str]) -> None:
+        self._fill, self._queue, self._columns = fill, queue, columns
+        self.more = True
+
+    def next(self) -> pa.RecordBatch | None:
+        """The next one; None: that was all."""
+        texts = TEXT_BYTES
+        while self.more:
+            room = _Room(self._columns, texts)
+            count, self.more = self._fill(room.columns, BATCH_ROWS)
+            if count:
+                return room.batch(count, self._queue)
+            texts = TEXT_BYTES | _enough(room.columns.needed())
+        return None
 
 
 def _enough(needed: dict[str, int]) -> dict[str, int]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from shmbroker.spark.options import WriteOptions
 
 _PATIENCE_SECONDS = 60  # for memory, which may be full of what is staged: that will not go before the batch is done
+_AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # larger ones are moved: a tenth of the time
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
@@ -92,7 +93,7 @@ class _Writing:
             connection = self._connection()
             for one in staged:
                 one.home.check(connection)
-            stage = Stage(connection, staged[0].publication)
+            stage = Stage(connection, staged[0].publication, at_once=_AT_ONCE, bytes_at_once=_BYTES_AT_ONCE)
             winners = [one.receipt for one in staged if one.receipt is not None]
             stage.publish(batch, winners, self._options.queue, timeout=self._options.timeout)
 

@@ -159,7 +159,9 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The messages of the leases after one offset, up to another; of a query that is restarted, perhaps again."""
         first, last = Offset.read(start), Offset.read(end)
         after = max(0, first.lease) if (first.broker, first.losses) == (last.broker, last.losses) else 0
-        group = shmbroker.Group(self._connection(), self._options.queue, last.group)
+        group = self._group
+        if group is None or group.name != last.group:
+            group = shmbroker.Group(self._connection(), self._options.queue, last.group)
         parts: list[InputPartition] = []
         for number in range(after + 1, last.lease + 1):
             try:
