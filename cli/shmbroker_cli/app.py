@@ -13,6 +13,7 @@ from shmbroker_cli.browse import browse
 from shmbroker_cli.clients import channels, connections, consumers
 from shmbroker_cli.consume import consume
 from shmbroker_cli.demo.command import demo
+from shmbroker_cli.demo_spark.command import demo_spark
 from shmbroker_cli.errors import CommandGroup
 from shmbroker_cli.exchanges import exchange_commands
 from shmbroker_cli.groups import group_commands
@@ -68,6 +69,7 @@ app.command()(channels)
 app.command()(consumers)
 app.command()(top)
 app.command()(demo)
+app.command()(demo_spark)
 app.command(
     add_help_option=False,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
