@@ -20,6 +20,7 @@ from shmbroker_cli.groups import group_commands
 from shmbroker_cli.options import BROKER_VARIABLE, DEFAULT_BROKER, Common
 from shmbroker_cli.publish import publish
 from shmbroker_cli.queues import queue_commands
+from shmbroker_cli.stages import stage_commands
 from shmbroker_cli.top.command import top
 
 app = typer.Typer(
@@ -58,6 +59,7 @@ app.command()(doctor)
 app.add_typer(queue_commands, name="queue")
 app.add_typer(exchange_commands, name="exchange")
 app.add_typer(group_commands, name="groups")
+app.add_typer(stage_commands, name="stages")
 app.command()(bind)
 app.command()(unbind)
 app.command()(bindings)
