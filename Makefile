@@ -16,18 +16,21 @@ C_FILES := $(shell find cffi_src tests/c benchmarks/c -name '*.[ch]' 2>/dev/null
 PACKAGE := $(STAMPS)/package$(if $(CI),-ci)
 
 # Without a Java the tests with Spark say so and are skipped; and Spark is much to install.
-SPARK := $(if $(shell command -v java),$(STAMPS)/spark)
+SPARK := $(if $(JAVA_HOME)$(shell command -v java),$(STAMPS)/spark)
 
 # Requirements out of pyproject.toml, for example $(call requirements,["build-system"]["requires"]).
 requirements = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))$(1))')
 
-.PHONY: test demo lint lint-ruff lint-format lint-mypy lint-clang format bench docs models races mutants chaos fuzz memcheck clean
+.PHONY: test demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs models races mutants chaos fuzz memcheck clean
 
 test: $(PACKAGE) $(STAMPS)/test $(SPARK)
 	$(BIN)/python -m pytest tests $(ARGS)
 
 demo: $(PACKAGE)
 	$(BIN)/shmbroker demo $(ARGS)
+
+demo-spark: $(PACKAGE) $(SPARK)
+	$(BIN)/shmbroker demo-spark $(ARGS)
 
 # Separate, so that `make -k lint` shows what all of them have to say.
 lint: lint-ruff lint-format lint-mypy lint-clang

@@ -13,12 +13,14 @@ from shmbroker_cli.browse import browse
 from shmbroker_cli.clients import channels, connections, consumers
 from shmbroker_cli.consume import consume
 from shmbroker_cli.demo.command import demo
+from shmbroker_cli.demo_spark.command import demo_spark
 from shmbroker_cli.errors import CommandGroup
 from shmbroker_cli.exchanges import exchange_commands
 from shmbroker_cli.groups import group_commands
 from shmbroker_cli.options import BROKER_VARIABLE, DEFAULT_BROKER, Common
 from shmbroker_cli.publish import publish
 from shmbroker_cli.queues import queue_commands
+from shmbroker_cli.stages import stage_commands
 from shmbroker_cli.top.command import top
 
 app = typer.Typer(
@@ -57,6 +59,7 @@ app.command()(doctor)
 app.add_typer(queue_commands, name="queue")
 app.add_typer(exchange_commands, name="exchange")
 app.add_typer(group_commands, name="groups")
+app.add_typer(stage_commands, name="stages")
 app.command()(bind)
 app.command()(unbind)
 app.command()(bindings)
@@ -68,6 +71,7 @@ app.command()(channels)
 app.command()(consumers)
 app.command()(top)
 app.command()(demo)
+app.command()(demo_spark)
 app.command(
     add_help_option=False,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},

@@ -9,6 +9,7 @@ import sys
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Generic, TypeVar
+from uuid import UUID
 
 import typer
 from rich import box
@@ -68,10 +69,10 @@ def print_json(facts: object) -> None:
 
 
 def _plain(value: object) -> object:
-    """Turn a dataclass into a dictionary, and values that only AMQP has into text."""
+    """Turn a dataclass into a dictionary, and values that JSON does not have into text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
-    if isinstance(value, (datetime, Decimal)):
+    if isinstance(value, (datetime, Decimal, UUID)):
         return str(value)
     if isinstance(value, (bytes, bytearray)):
         return value.decode(errors="backslashreplace")

@@ -13,8 +13,9 @@ import shmbroker
 import shmbroker_cli.demo.command as demo_command
 from shmbroker_cli.demo.analysis import Counts, count
 from shmbroker_cli.demo.files import library, source_files
-from shmbroker_cli.demo.report import Serial, compare, run_serially
+from shmbroker_cli.demo.report import compare
 from shmbroker_cli.demo.run import Outcome
+from shmbroker_cli.demo.serial import Serial, run_serially
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,7 +133,7 @@ def test_a_run_loses_nothing(
     facts = ran.facts
     assert (facts["files"], facts["lost"], facts["differing"]) == (200, 0, 0)
     assert facts["killed"] == ([] if options else ["worker", "housekeeper"])
-    expected = run_serially(small_library, source_files(small_library), lambda _done: None)
+    expected = run_serially(small_library, source_files(small_library), count, lambda _done: None)
     total = sum(expected.results.values(), start=Counts())
     assert facts["totals"] == dataclasses.asdict(total)
     assert total.unparsed == 1

@@ -1,52 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """`shmbroker demo`: real work, real kills, and a check that nothing is missing."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
-from shmbroker_cli.demo.analysis import Counts
+from shmbroker_cli.demo.analysis import Counts, count
 from shmbroker_cli.demo.files import library, source_files
-from shmbroker_cli.demo.report import Report, compare, run_serially
+from shmbroker_cli.demo.progress import bar
+from shmbroker_cli.demo.report import Report, compare
 from shmbroker_cli.demo.run import run
+from shmbroker_cli.demo.serial import run_serially
 from shmbroker_cli.errors import REFUSED, Refused
 from shmbroker_cli.options import JsonOption
 from shmbroker_cli.output import (
     Column,
-    console,
     print_facts,
     print_json,
     print_table,
     say,
 )
-
-
-@contextmanager
-def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar on standard error, if that is a terminal."""
-    bar = Progress(
-        TextColumn("{task.description:<12}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console(stderr=True),
-    )
-    if not bar.console.is_terminal:
-        yield lambda _done: None
-        return
-    with bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done: bar.update(task, completed=done)
 
 
 def _print(report: Report) -> None:
@@ -88,10 +62,10 @@ def demo(
     if not paths:
         message = f"no source files in {root}"
         raise Refused(message)
-    with _progress("workers", len(paths)) as progress:
+    with bar("workers", len(paths)) as progress:
         outcome = run(root, paths, workers=workers, kill=not no_kill, progress=progress)
-    with _progress("alone", len(paths)) as progress:
-        serial = run_serially(root, paths, progress)
+    with bar("alone", len(paths)) as progress:
+        serial = run_serially(root, paths, count, progress)
     report = compare(outcome, serial, workers)
     if as_json:
         print_json({**asdict(report), "good": report.good})

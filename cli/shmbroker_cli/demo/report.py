@@ -3,25 +3,16 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shmbroker_cli.demo.analysis import Counts, count
+from shmbroker_cli.demo.analysis import Counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable
 
     from shmbroker_cli.demo.run import Outcome
-
-
-@dataclass(frozen=True)
-class Serial:
-    """A run in one process, without a broker."""
-
-    results: dict[str, Counts]
-    seconds: float
+    from shmbroker_cli.demo.serial import Serial
 
 
 @dataclass(frozen=True)
@@ -64,23 +55,7 @@ class Report:
         return not (self.lost or self.differing) and self.totals == self.serial_totals
 
 
-def run_serially(root: Path, paths: Sequence[str], progress: Callable[[int], None]) -> Serial:
-    """Count all files in this process.
-
-    Args:
-        root: Folder of the files.
-        paths: Their paths, relative to it.
-        progress: Called with the number of files done so far.
-    """
-    results: dict[str, Counts] = {}
-    started = time.monotonic()
-    for path in paths:
-        results[path] = count((root / path).read_bytes())
-        progress(len(results))
-    return Serial(results, time.monotonic() - started)
-
-
-def compare(outcome: Outcome, serial: Serial, workers: int) -> Report:
+def compare(outcome: Outcome, serial: Serial[Counts], workers: int) -> Report:
     """Compare a run through the broker with a serial one.
 
     Args:

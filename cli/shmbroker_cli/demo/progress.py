@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bar that shows how far a demonstration has come."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from shmbroker_cli.output import console
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@contextmanager
+def bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar on standard error, if that is a terminal.
+
+    Args:
+        title: What stands before it.
+        total: When all is done.
+
+    Yields:
+        A function that is called with the number of what is done so far.
+    """
+    shown = Progress(
+        TextColumn("{task.description:<12}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console(stderr=True),
+    )
+    if not shown.console.is_terminal:
+        yield lambda _done: None
+        return
+    with shown:
+        task = shown.add_task(title, total=total)
+        yield lambda done: shown.update(task, completed=done)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver, which may be killed: `python -m shmbroker_cli.demo_spark.driver BROKER FOLDER ROWS`.
+
+It has no memory but its checkpoint and the broker: the second one is started with the same words as the first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from shmbroker.spark import exchange
+from shmbroker_cli.demo_spark import query
+from shmbroker_cli.demo_spark.checkpoint import CHECKPOINT
+from shmbroker_cli.demo_spark.parent import end_with_parent
+
+ROWS_OF_A_REQUEST = 25
+
+
+def _session(folder: Path) -> SparkSession:
+    """Start Spark, on two cores of this machine; what it writes lies in the folder."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("shmbroker demo-spark")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        # It lives for seconds, so the compiler that starts fast is the better one.
+        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={folder}",
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_OF_A_REQUEST),
+    }.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def main(broker: str, folder: str, rows: str) -> None:
+    """Run the query until all that was there at the beginning is done.
+
+    Args:
+        broker: Its name.
+        folder: For the checkpoint, and whatever Spark writes.
+        rows: Of a micro-batch, at most.
+    """
+    end_with_parent()
+    session = _session(Path(folder))
+    source = session.readStream.format("shmbroker").option("broker", broker).option("group", query.GROUP)
+    source = source.option("columns", "key,value").option("maxRowsPerTrigger", rows).option("minPartitions", 2)
+    measured = query.text_measures(source.load(query.FILES))
+    scored = exchange(measured, query.REQUESTS, query.REPLIES, query.SCORED, broker=broker)
+    sink = query.results(scored).writeStream.format("shmbroker").option("broker", broker)
+    sink = sink.option("queue", query.RESULTS).option("checkpointLocation", str(Path(folder, CHECKPOINT)))
+    sink.trigger(availableNow=True).start().awaitTermination()
+    session.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that ends with the one that started it, even if that is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+
+def end_with_parent() -> None:
+    """Kill this process, and its group, as soon as nobody has the other end of its standard input."""
+    threading.Thread(target=_watch, daemon=True).start()
+
+
+def _watch() -> None:
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.killpg(os.getpgrp(), signal.SIGKILL)

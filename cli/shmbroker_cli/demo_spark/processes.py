@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of a run. Each is the first of a session, which has all that it starts, so that all can be found."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Self
+
+import psutil
+
+from shmbroker_cli.errors import Refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+LOOK = 0.01  # seconds
+_ERROR = re.compile(r"^(?:\w+\.)*(?:\w+\.[A-Z]\w*|\w*Error): .+", re.MULTILINE)  # the last line of a traceback
+_OURS = "shmbroker."
+
+
+class Process:
+    """A module that runs as a program. What it says goes to a file.
+
+    At the end of a `with` block it is killed, if it still runs, with all that it has started.
+
+    Args:
+        module: Which.
+        *arguments: What it is given.
+        folder: Where it works, and has its temporary files.
+    """
+
+    def __init__(self, module: str, *arguments: str, folder: Path) -> None:
+        self._module, self._log = module, folder / f"{module}.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603 (Python, and a module of ours)
+                [sys.executable, "-P", "-m", module, *arguments],
+                stdin=subprocess.PIPE,  # nobody writes: it ends with this process
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                env={**os.environ, "TMPDIR": str(folder)},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    def runs(self) -> bool:
+        """Return whether it does so still.
+
+        Raises:
+            Refused: If it failed; the text says of what.
+        """
+        status = self._process.poll()
+        if status:
+            how = f"ended with exit code {status}"
+            raise self.failed(how)
+        return status is None
+
+    def failed(self, how: str) -> Refused:
+        """Return an error with the last one that it printed; Spark puts the broker's into many words of its own.
+
+        Args:
+            how: What happened.
+        """
+        said = self._log.read_text("utf-8", "backslashreplace")
+        errors = _ERROR.findall(said)
+        chosen = [error for error in errors if error.startswith(_OURS)] or errors or said.splitlines()
+        message = f"the {self._module.rpartition('.')[2]} {how}: {chosen[-1] if chosen else 'it said nothing'}"
+        return Refused(message)
+
+    def kill(self) -> None:
+        """Kill its group with SIGKILL: of a driver that is the Python process and the JVM.
+
+        Spark's Python workers have groups of their own, and find out by themselves.
+        """
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def left(self) -> list[int]:
+        """Return the numbers of the processes of its session that there still are."""
+        return [pid for pid in psutil.pids() if _is_alive_in(pid, self._process.pid)]
+
+    def close(self) -> None:
+        """End everything of the session."""
+        while pids := self.left():
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._process.poll()
+            time.sleep(LOOK)
+        self._process.communicate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _is_alive_in(pid: int, session: int) -> bool:
+    with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+        return os.getsid(pid) == session and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
