@@ -37,17 +37,27 @@ class PutOptions:
         self, ttl: float, delay: float, priority: int, key: bytes, properties: bytes, exchange: bytes = b""
     ) -> None:
         self.key, self.properties = key, properties
-        self._exchange = ffi.from_buffer("char[]", exchange)
-        self._key = ffi.from_buffer("char[]", key)
-        self._properties = ffi.from_buffer("char[]", properties)
-        self.pointer = ffi.new("sb_put_options *")
-        self.pointer.ttl_ns = int(ttl * library.NANOSECONDS)
-        self.pointer.delay_ns = int(delay * library.NANOSECONDS)
-        self.pointer.priority = priority
-        self.pointer.key, self.pointer.key_length = self._key, len(key)
-        self.pointer.properties, self.pointer.properties_length = self._properties, len(properties)
-        self.pointer.exchange, self.pointer.exchange_length = self._exchange, len(exchange)
-        self.address = int(ffi.cast("uintptr_t", self.pointer))
+        self.pointer = pointer = ffi.new("sb_put_options *")
+        kept = []  # a put with a key is common: what is not given costs nothing
+        if ttl or delay:
+            pointer.ttl_ns, pointer.delay_ns = int(ttl * library.NANOSECONDS), int(delay * library.NANOSECONDS)
+        if priority:
+            pointer.priority = priority
+        if key:
+            kept.append(ffi.from_buffer(key))
+            pointer.key, pointer.key_length = kept[-1], len(key)
+        if properties:
+            kept.append(ffi.from_buffer(properties))
+            pointer.properties, pointer.properties_length = kept[-1], len(properties)
+        if exchange:
+            kept.append(ffi.from_buffer(exchange))
+            pointer.exchange, pointer.exchange_length = kept[-1], len(exchange)
+        self._kept = kept
+
+    @property
+    def address(self) -> int:
+        """Of the structure, for modules that are not cffi's."""
+        return int(ffi.cast("uintptr_t", self.pointer))
 
 
 NO_OPTIONS = PutOptions(0, 0, 0, b"", b"")

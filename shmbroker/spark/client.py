@@ -56,8 +56,7 @@ def hand_over(batches: Iterator[pa.RecordBatch], handover: Handover) -> Iterator
     """What mapInArrow runs for each partition."""
     with Client(handover) as client:
         for batch in batches:
-            for piece in client.pieces(batch):
-                yield from client.request(piece)
+            yield from client.send(batch)
         yield from client.rest()
 
 
@@ -81,15 +80,20 @@ class Client:
 
     # ---- sending ----
 
-    def pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """A batch, cut where it is too large for the broker's memory to be shared."""
-        count = min(max(1, batch.num_rows), -(-batch.nbytes // self._link.share.most_in_one) or 1)
-        rows = -(-batch.num_rows // count)
-        return (batch.slice(at, rows) for at in range(0, batch.num_rows, rows)) if count > 1 else iter((batch,))
-
-    def request(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Sends a batch. Gives the answers that have to go first."""
+    def send(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Sends a batch, cut where it is too large for the broker's memory to be shared; gives answers meanwhile."""
         encoded = self._encoder.encoded([batch])
+        count = min(max(1, batch.num_rows), -(-encoded.size // self._link.share.most_in_one) or 1)
+        if count == 1:
+            yield from self._request(batch, encoded)
+            return
+        rows = -(-batch.num_rows // count)
+        for at in range(0, batch.num_rows, rows):
+            piece = batch.slice(at, rows)
+            yield from self._request(piece, self._encoder.encoded([piece]))
+
+    def _request(self, batch: pa.RecordBatch, encoded: Encoded) -> Iterator[pa.RecordBatch]:
+        """Sends a batch. Gives the answers that have to go first."""
         while True:
             window = self._link.share.window(encoded.size, self._largest, self._handover.inflight)
             if len(self._pending) < window:
