@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -285,9 +286,10 @@ class Forger(threading.Thread):
         for request in self._consumer:
             number, answers = protocol.read_request(request.key)
             self.seen += 1
-            target = self.connection.queue(answers, passive=True)
-            for kind in self._kinds(self.seen):
-                target.put(bytes(request), key=protocol.answer_key(number, kind))
+            with contextlib.suppress(shmbroker.NotFound):  # who has all his answers goes, whatever comes twice
+                target = self.connection.queue(answers, passive=True)
+                for kind in self._kinds(self.seen):
+                    target.put(bytes(request), key=protocol.answer_key(number, kind))
             request.ack()
 
     def stop(self) -> None:
