@@ -105,10 +105,6 @@ class _Writing:
             stage = Stage(connection, staged[0].publication)
             stage.publish(batch, [one.receipt for one in staged if one.receipt is not None], self._options.queue)
 
-    def _drop(self, messages: Iterable[Any], batch: int | uuid.UUID) -> None:
-        for publication in {message.publication for message in messages if isinstance(message, Staged)}:
-            Stage(self._connection(), publication).drop(batch)
-
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
     """Writes a table: all of it is published by the commit of the job."""
@@ -116,18 +112,20 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         super().__init__(options)
         self._job = uuid.uuid4()
+        self._publication = f"jobs.{options.queue}"[:100]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """In a task."""
-        return self._stage(iterator, f"jobs.{self._options.queue}"[:100], self._job)
+        return self._stage(iterator, self._publication, self._job)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver: all tasks are done."""
         self._publish(messages, self._job)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """In the driver: one of them failed for good."""
-        self._drop(messages, self._job)
+        """In the driver: one of them failed for good; others may run on, and have not said anything yet."""
+        if self._options.exactly_once:
+            Stage(self._connection(), self._publication).drop(self._job)
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
@@ -147,8 +145,12 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         self._publish(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """In the driver: one of them failed for good."""
-        self._drop(messages, batchId)
+        """In the driver: one of them failed for good. Only tasks know which query it is; what others stage goes later.
+
+        The batch comes again, or never, as those say who start the query again; publishing it drops what is left.
+        """
+        for publication in {message.publication for message in messages if isinstance(message, Staged)}:
+            Stage(self._connection(), publication).drop(batchId)
 
 
 def _put_all(batches: Iterable[pa.RecordBatch], put: Callable[..., object], put_many: Callable[..., object]) -> None:
