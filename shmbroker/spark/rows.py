@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shmbroker import Message
 
 BATCH_ROWS = 10_000
+ROWS_AT_ONCE = 1000
 BATCH_BYTES = 16 << 20
 """Spark holds a batch several times over on its way into the JVM."""
 
@@ -76,6 +77,30 @@ def batches(messages: Iterable[Message], columns: Sequence[str]) -> Iterator[pa.
             values, size = [[] for _ in chosen], 0
     if values[0]:
         yield _batch(chosen, values, schema)
+
+
+def record_batches(given: Iterable[pa.RecordBatch | types.Row]) -> Iterator[pa.RecordBatch]:
+    """What a task is given to write: record batches as they are, or rows, of which batches are made."""
+    rows: list[types.Row] = []
+    for one in given:
+        if isinstance(one, pa.RecordBatch):
+            yield one
+        else:
+            rows.append(one)
+            if len(rows) == ROWS_AT_ONCE:
+                yield _of_rows(rows)
+                rows = []
+    if rows:
+        yield _of_rows(rows)
+
+
+def _of_rows(rows: Sequence[types.Row]) -> pa.RecordBatch:
+    columns = {name: [row[name] for row in rows] for name in rows[0].__fields__}
+    if "headers" in columns:  # not each Arrow takes a dict for a map
+        columns["headers"] = [None if pairs is None else list(pairs.items()) for pairs in columns["headers"]]
+    types_known = {"headers": COLUMNS["headers"].arrow}
+    arrays = [pa.array(values, types_known.get(name)) for name, values in columns.items()]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
 def _batch(columns: Sequence[Column], values: list[list[Any]], schema: pa.Schema) -> pa.RecordBatch:
