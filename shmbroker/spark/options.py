@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 from typing import TYPE_CHECKING
 
 from shmbroker.spark import rows
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 _OF_BOTH = ("broker", "queue", "payload", "columns")
 _OF_BATCHES = (*_OF_BOTH, "maxRows")
 _OF_STREAMS = (*_OF_BOTH, "group", "maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss")
-_OF_STREAM_WRITES = ("broker", "queue", "delivery")
+_OF_STREAM_WRITES = ("broker", "queue", "delivery", "timeout")
 _OF_BATCH_WRITES = (*_OF_STREAM_WRITES, "txnAppId", "txnVersion")
 _OF_SPARK = frozenset({"path", "checkpointlocation", "queryname"})  # of a stream's sink it hands over its own, too
 _PAYLOADS = ("bytes",)
@@ -64,6 +66,7 @@ class WriteOptions:
         queue: that gets the messages.
         broker: as of :class:`ReadOptions`.
         exactly_once: they are staged, and published when the batch is done; else they are put as they come.
+        timeout: seconds that a task waits for memory, or for room in the queue; ``None`` = as long as it takes.
         app: whose batch it is, so that one which is written again is not published again; ``None``: a write of its own.
         version: which batch of theirs; it only grows.
     """
@@ -71,6 +74,7 @@ class WriteOptions:
     queue: str
     broker: str | None
     exactly_once: bool
+    timeout: float | None = None
     app: str | None = None
     version: int = 0
 
@@ -94,6 +98,16 @@ class _Given:
             msg = f"option {name} is {given!r}: a whole number of at least 1 is allowed"
             raise ValueError(msg)
         return None if given is None else int(given)
+
+    def seconds(self, name: str) -> float | None:
+        given = self.text(name)
+        if given is None:
+            return None
+        with contextlib.suppress(ValueError):
+            if 0 < float(given) < math.inf:
+                return float(given)
+        msg = f"option {name} is {given!r}: seconds, more than 0, are allowed"
+        raise ValueError(msg)
 
     def version(self, name: str) -> int | None:
         given = self.text(name)
@@ -186,13 +200,13 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     if app is not None and not once:
         msg = f"option delivery is {given.text('delivery')!r}: with txnAppId, only {EXACTLY_ONCE} is allowed"
         raise ValueError(msg)
-    return WriteOptions(given.queue(), given.text("broker"), once, app, version or 0)
+    return WriteOptions(given.queue(), given.text("broker"), once, given.seconds("timeout"), app, version or 0)
 
 
 def stream_write_options(options: Mapping[str, str]) -> WriteOptions:
     """Checks the options of a streaming write, which has the query's own batches; as :func:`read_options`."""
     given = _Given(options, _OF_STREAM_WRITES)
-    return WriteOptions(given.queue(), given.text("broker"), given.exactly_once())
+    return WriteOptions(given.queue(), given.text("broker"), given.exactly_once(), given.seconds("timeout"))
 
 
 def columns_asked_for(options: Mapping[str, str]) -> tuple[str, ...]:

@@ -97,17 +97,34 @@ class _Writing:
         partition, attempt = (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
         queue = connection.queue(self._options.queue, passive=True)
         if not self._options.exactly_once:
-            _put_all(batches, queue.put, queue.put_many)
+            self._put_all(batches, queue.put, queue.put_many)
             return Staged(publication, None)
         with Stage(connection, publication).attempt(batch, partition, attempt) as writer:
-            _put_all(batches, writer.put, writer.put_many)
+            self._put_all(batches, writer.put, writer.put_many)
         return Staged(publication, writer.receipt)
+
+    def _put_all(
+        self, batches: Iterable[pa.RecordBatch], put: Callable[..., object], put_many: Callable[..., int]
+    ) -> None:
+        """A batch is held no longer than until its messages are there; nothing is locked while the next one is made."""
+        for batch in batches:
+            values = batch.column(_VALUE).to_pylist()
+            if None in values:
+                _refuse(f"column '{_VALUE}' has a null: each message has a body")
+            bodies = [value.encode() for value in values] if values and isinstance(values[0], str) else values
+            if batch.num_columns == 1:
+                while bodies:  # it says how many there was room for in time, and raises when there was for none
+                    bodies = bodies[put_many(bodies, timeout=self._options.timeout) :]
+            else:
+                for body, options in zip(bodies, _options_of(batch), strict=True):
+                    put(body, timeout=self._options.timeout, **options)
 
     def _publish(self, messages: Iterable[Any], batch: int | uuid.UUID) -> None:
         staged = [message for message in messages if isinstance(message, Staged) and message.receipt is not None]
         if staged:
             stage = Stage(self._connection(), staged[0].publication)
-            stage.publish(batch, [one.receipt for one in staged if one.receipt is not None], self._options.queue)
+            receipts = [one.receipt for one in staged if one.receipt is not None]
+            stage.publish(batch, receipts, self._options.queue)  # once begun, it is not to be given up
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
@@ -162,20 +179,6 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         """
         for publication in {message.publication for message in messages if isinstance(message, Staged)}:
             Stage(self._connection(), publication).drop(batchId)
-
-
-def _put_all(batches: Iterable[pa.RecordBatch], put: Callable[..., object], put_many: Callable[..., object]) -> None:
-    """A batch is held no longer than until its messages are there; nothing is locked while the next one is made."""
-    for batch in batches:
-        values = batch.column(_VALUE).to_pylist()
-        if None in values:
-            _refuse(f"column '{_VALUE}' has a null: each message has a body")
-        bodies = [value.encode() for value in values] if values and isinstance(values[0], str) else values
-        if batch.num_columns == 1:
-            put_many(bodies)
-        else:
-            for body, options in zip(bodies, _options_of(batch), strict=True):
-                put(body, **options)
 
 
 def _options_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

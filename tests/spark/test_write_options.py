@@ -12,6 +12,10 @@ from shmbroker.spark.options import stream_write_options, write_options
 
 NUMBERED = {"queue": "q", "txnAppId": "a", "txnVersion": "1"}
 BAD = [
+    ({"queue": "q", "timeout": "0"}, "option timeout is '0': seconds, more than 0, are allowed"),
+    ({"queue": "q", "timeout": "nan"}, "option timeout is 'nan'"),
+    ({"queue": "q", "timeout": "inf"}, "option timeout is 'inf'"),
+    ({"queue": "q", "timeout": "soon"}, "option timeout is 'soon'"),
     ({"queue": "q", "txnAppId": "a"}, "option txnVersion is missing: txnAppId is given, and both or none"),
     ({"queue": "q", "txnVersion": "1"}, "option txnAppId is missing: txnVersion is given, and both or none"),
     (NUMBERED | {"txnVersion": "-1"}, "option txnVersion is '-1': a whole number from 0 to 9223372036854775807"),
@@ -26,7 +30,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("options", "text"), BAD, ids=[f"{text[:32]} {at}" for at, (_, text) in enumerate(BAD)])
-def test_a_bad_number_of_a_batch_is_refused(options: dict[str, str], text: str) -> None:
+def test_a_bad_option_of_a_write_is_refused(options: dict[str, str], text: str) -> None:
     """The error names the option and what is allowed."""
     with pytest.raises(ValueError, match="option") as refused:
         write_options(options)
@@ -38,10 +42,11 @@ def test_numbers_of_batches() -> None:
     found = write_options({"QUEUE": "q", "TXNAPPID": "\N{ROCKET}" * 30, "TXNVERSION": "0"})
     assert (found.app, found.version) == ("\N{ROCKET}" * 30, 0)
     assert write_options(NUMBERED | {"txnVersion": str(2**63 - 1)}).version == 2**63 - 1
-    assert write_options({"queue": "q"}).app is None
+    assert (write_options({"queue": "q"}).app, write_options({"queue": "q"}).timeout) == (None, None)
+    assert (write_options(NUMBERED | {"timeout": "1.5"}).timeout, write_options(NUMBERED).version) == (1.5, 1)
 
 
 def test_a_stream_has_numbers_of_its_own() -> None:
     """A streaming write is not given any."""
-    with pytest.raises(ValueError, match="option 'txnappid' is unknown: broker, queue, delivery are allowed"):
+    with pytest.raises(ValueError, match="option 'txnappid' is unknown: broker, queue, delivery, timeout are allowed"):
         stream_write_options(NUMBERED)
