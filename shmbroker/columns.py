@@ -53,8 +53,8 @@ class Ready:
         return count, more and self._left > 0
 
 
-def put(queue: Queue, columns: Columns, count: int, timeout: float | None = None) -> int:
-    """Puts the messages of the first rows, in order: bodies, and keys and properties where these are set.
+def put(queue: Queue, columns: Columns, count: int, timeout: float | None = None, *, row: int = 0) -> int:
+    """Puts the messages of so many rows from one on, in order: bodies, and keys and properties where these are set.
 
     Returns:
         How many went; not all, if there was room for some within ``timeout`` and not for the others.
@@ -64,4 +64,4 @@ def put(queue: Queue, columns: Columns, count: int, timeout: float | None = None
         OutOfMemory: no memory in time, or the first one can never fit.
         ValueError: its key and properties are too long.
     """
-    return columns.put(queue.core, 0, count, library.deadline(timeout))
+    return columns.put(queue.core, row, count, library.deadline(timeout))

@@ -8,7 +8,9 @@ and cast for each.
 
 from __future__ import annotations
 
+import pathlib
 import queue
+import resource
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -89,6 +91,17 @@ def as_fast(handle: Any, ctype: str) -> Any:  # noqa: ANN401 - cffi has no types
     return fast_ffi.cast(ctype, int(ffi.cast("uintptr_t", handle)))
 
 
+def _address_space() -> str:
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return ""
+    used = int(pathlib.Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+    return (
+        f": the address space of this process is limited to {limit} bytes (ulimit -v), {used} are used, and the whole "
+        "limit of a broker is reserved in it"
+    )
+
+
 # What becomes of a status; ``what`` is the object it is about, and may be empty.
 _ERRORS: dict[int, Callable[[str], Exception]] = {
     FORKED: lambda _: exceptions.ForkedConnectionError(
@@ -108,7 +121,7 @@ _ERRORS: dict[int, Callable[[str], Exception]] = {
         text=f"{what or 'the broker'}: shared memory contradicts itself; run `shmbroker doctor`"
     ),
     slow.SB_ADDRESS_SPACE: lambda what: exceptions.OutOfMemory(
-        f"{what or 'the broker'}: its memory cannot be mapped; is the address space limited (ulimit -v)?"
+        f"{what or 'the broker'}: its memory cannot be mapped{_address_space()}"
     ),
     slow.SB_LIMIT: lambda what: exceptions.NotAllowed(
         530, f"NOT_ALLOWED - {what or 'the broker'}: no more of them are possible"

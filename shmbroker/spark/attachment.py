@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import threading
 
@@ -37,6 +38,7 @@ def connection_to(broker: str) -> shmbroker.Connection:
 
     Raises:
         BrokerNotFound: there is no such broker on this host.
+        OutOfMemory: its memory cannot be mapped in this process.
     """
     with _lock:
         key = (os.getpid(), broker)
@@ -55,3 +57,10 @@ def _connected(broker: str) -> shmbroker.Connection:
             f"broker=, or with {VARIABLE} in the environment of Spark's executors"
         )
         raise shmbroker.BrokerNotFound(404, text) from None
+    except shmbroker.OutOfMemory as error:
+        if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+            raise
+        text = (
+            f"{error}; of Spark's Python workers spark.executor.pyspark.memory limits it: leave that out, or raise it"
+        )
+        raise shmbroker.OutOfMemory(text) from None

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import shmbroker
+from shmbroker.spark.attachment import connection_to
 
 if TYPE_CHECKING:
     from shmbroker import Connection
@@ -41,18 +43,35 @@ class Home:
     def of(cls, connection: Connection) -> Home:
         """The broker of a connection."""
         facts = shmbroker.Broker(connection.broker_name).statistics()
-        return cls(facts.name, socket.gethostname(), _BOOT.read_text("ascii").strip(), facts.created_at)
+        return cls(facts.name, socket.gethostname(), _boot(), facts.created_at)
 
-    def check(self, connection: Connection) -> None:
-        """Is it the broker of this connection, too?
+    def connection(self) -> Connection:
+        """This process's connection to that broker.
 
         Raises:
-            BrokerNotFound: it is not; the text says where it was, and where we are.
+            BrokerNotFound: we are on another host, or it is gone; the text says where it was, and where we are.
         """
-        here = Home.of(connection)
-        if here.boot != self.boot:
-            text = f"NOT_FOUND - planned for broker {self.broker!r} of host {self.host!r}, run on {here.host!r}"
+        here = socket.gethostname()
+        if _boot() != self.boot:  # before we look for its name: a broker here would be another one
+            text = (
+                f"NOT_FOUND - planned on host {self.host!r} for its broker {self.broker!r}, run on host {here!r}: what "
+                "is in a broker is read, and published, on its host"
+            )
             raise shmbroker.BrokerNotFound(404, text)
-        if here != dataclasses.replace(self, host=here.host):
-            text = f"NOT_FOUND - broker {self.broker!r} that was planned for is gone; another one has its name since"
+        found = connection_to(self.broker)
+        now = Home.of(found)
+        if now.created_at != self.created_at:
+            text = (
+                f"NOT_FOUND - broker {self.broker!r} of host {here!r} that was planned for is gone: it was made at "
+                f"{_time(self.created_at)}, and the one that has its name now at {_time(now.created_at)}"
+            )
             raise shmbroker.BrokerNotFound(404, text)
+        return found
+
+
+def _boot() -> str:
+    return _BOOT.read_text("ascii").strip()
+
+
+def _time(seconds: float) -> str:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat(timespec="milliseconds")

@@ -17,11 +17,12 @@ from shmbroker import properties as basic
 from shmbroker.columns import BODY, KEY, PROPERTIES, Columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
 _KEY, _HEADERS, _VALUE = "key", "headers", "value"
 _TEXT_OR_BYTES = (types.StringType, types.BinaryType)
 _MAX_KEY = 255
+ROWS_AT_ONCE = 1000
 
 
 def check_columns(schema: types.StructType) -> None:
@@ -60,6 +61,31 @@ def columns_of(batch: pa.RecordBatch) -> Columns:
     if _HEADERS in batch.schema.names:
         _set(columns, PROPERTIES, pa.array(_encoded(batch.column(_HEADERS).to_pylist()), pa.binary()))
     return columns
+
+
+def record_batches(given: Iterable[pa.RecordBatch | types.Row]) -> Iterator[pa.RecordBatch]:
+    """What a task is given to write: record batches as they are, or rows, of which batches are made."""
+    rows: list[types.Row] = []
+    for one in given:
+        if isinstance(one, pa.RecordBatch):
+            yield one
+        else:
+            rows.append(one)
+            if len(rows) == ROWS_AT_ONCE:
+                yield _of_rows(rows)
+                rows = []
+    if rows:
+        yield _of_rows(rows)
+
+
+def _of_rows(rows: Sequence[types.Row]) -> pa.RecordBatch:
+    columns = {name: [row[name] for row in rows] for name in rows[0].__fields__}
+    if _HEADERS in columns:  # not each Arrow takes a dict for a map
+        columns[_HEADERS] = [None if pairs is None else list(pairs.items()) for pairs in columns[_HEADERS]]
+    kinds = {_HEADERS: pa.map_(pa.string(), pa.string())}
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, kinds.get(name)) for name, values in columns.items()], list(columns)
+    )
 
 
 def _set(columns: Columns, name: str, texts: pa.Array) -> None:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 from typing import TYPE_CHECKING
 
 from shmbroker.spark import rows
@@ -14,10 +16,12 @@ if TYPE_CHECKING:
 _OF_BOTH = ("broker", "queue", "payload", "columns")
 _OF_BATCHES = (*_OF_BOTH, "maxRows")
 _OF_STREAMS = (*_OF_BOTH, "group", "maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss")
-_OF_WRITES = ("broker", "queue", "delivery", "timeout")
+_OF_STREAM_WRITES = ("broker", "queue", "delivery", "timeout")
+_OF_BATCH_WRITES = (*_OF_STREAM_WRITES, "txnAppId", "txnVersion")
 _OF_SPARK = frozenset({"path", "checkpointlocation", "queryname"})  # of a stream's sink it hands over its own, too
 _PAYLOADS = ("bytes",)
 EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERIES = ("exactly-once", "at-least-once")
+_LONGEST_APP, _MOST_BYTES_OF_APP, _LAST_VERSION = 64, 120, 2**63 - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,13 +66,18 @@ class WriteOptions:
         queue: that gets the messages.
         broker: as of :class:`ReadOptions`.
         exactly_once: they are staged, and published when the batch is done; else they are put as they come.
-        timeout: seconds to wait for memory, and for room in the queue; ``None``: as long as it takes for the latter.
+        timeout: seconds that a task waits for memory, or for room in the queue; ``None``: a minute for memory to stage
+            in, and for all else as long as it takes.
+        app: whose batch it is, so that one which is written again is not published again; ``None``: a write of its own.
+        version: which batch of theirs; it only grows.
     """
 
     queue: str
     broker: str | None
     exactly_once: bool
-    timeout: int | None
+    timeout: float | None = None
+    app: str | None = None
+    version: int = 0
 
 
 class _Given:
@@ -91,6 +100,35 @@ class _Given:
             raise ValueError(msg)
         return None if given is None else int(given)
 
+    def seconds(self, name: str) -> float | None:
+        given = self.text(name)
+        if given is None:
+            return None
+        with contextlib.suppress(ValueError):
+            if 0 < float(given) < math.inf:
+                return float(given)
+        msg = f"option {name} is {given!r}: seconds, more than 0, are allowed"
+        raise ValueError(msg)
+
+    def version(self, name: str) -> int | None:
+        given = self.text(name)
+        if given is not None and (not given.isascii() or not given.isdigit() or int(given) > _LAST_VERSION):
+            msg = f"option {name} is {given!r}: a whole number from 0 to {_LAST_VERSION} is allowed"
+            raise ValueError(msg)
+        return None if given is None else int(given)
+
+    def app(self, name: str) -> str | None:
+        given = self.text(name)
+        if given is not None:
+            size = len(given.encode(errors="replace"))
+            if not 1 <= len(given) <= _LONGEST_APP or size > _MOST_BYTES_OF_APP or "\0" in given:
+                msg = (
+                    f"option {name} is {given!r}: 1 to {_LONGEST_APP} characters without NUL, in at most "
+                    f"{_MOST_BYTES_OF_APP} bytes of UTF-8, are allowed"
+                )
+                raise ValueError(msg)
+        return given
+
     def truth(self, name: str, default: str) -> bool:
         given = self.text(name) or default
         if given.lower() not in {"true", "false"}:
@@ -104,6 +142,13 @@ class _Given:
             msg = 'option queue is missing: .option("queue", NAME), or .load(NAME)'
             raise ValueError(msg)
         return found
+
+    def exactly_once(self) -> bool:
+        delivery = (self.text("delivery") or EXACTLY_ONCE).lower()
+        if delivery not in DELIVERIES:
+            msg = f"option delivery is {delivery!r}: {' or '.join(DELIVERIES)} is allowed"
+            raise ValueError(msg)
+        return delivery == EXACTLY_ONCE
 
     def columns(self) -> tuple[str, ...]:
         payload = self.text("payload") or _PAYLOADS[0]
@@ -145,13 +190,24 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Checks the options of a write, of a batch or of a stream; as :func:`read_options`."""
-    given = _Given(options, _OF_WRITES)
-    delivery = (given.text("delivery") or EXACTLY_ONCE).lower()
-    if delivery not in DELIVERIES:
-        msg = f"option delivery is {delivery!r}: {' or '.join(DELIVERIES)} is allowed"
+    """Checks the options of a batch write; as :func:`read_options`."""
+    given = _Given(options, _OF_BATCH_WRITES)
+    once = given.exactly_once()
+    app, version = given.app("txnAppId"), given.version("txnVersion")
+    if (app is None) != (version is None):
+        has, lacks = ("txnVersion", "txnAppId") if app is None else ("txnAppId", "txnVersion")
+        msg = f"option {lacks} is missing: {has} is given, and both or none are allowed"
         raise ValueError(msg)
-    return WriteOptions(given.queue(), given.text("broker"), delivery == EXACTLY_ONCE, given.count("timeout"))
+    if app is not None and not once:
+        msg = f"option delivery is {given.text('delivery')!r}: with txnAppId, only {EXACTLY_ONCE} is allowed"
+        raise ValueError(msg)
+    return WriteOptions(given.queue(), given.text("broker"), once, given.seconds("timeout"), app, version or 0)
+
+
+def stream_write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Checks the options of a streaming write, which has the query's own batches; as :func:`read_options`."""
+    given = _Given(options, _OF_STREAM_WRITES)
+    return WriteOptions(given.queue(), given.text("broker"), given.exactly_once(), given.seconds("timeout"))
 
 
 def columns_asked_for(options: Mapping[str, str]) -> tuple[str, ...]:

@@ -3,34 +3,37 @@
 
 A task stages its rows where nobody sees them (:mod:`shmbroker.staging`); the driver publishes what the tasks that won
 have staged, when Spark has all of them. A stream's batch is known by the query and its number, so that one which Spark
-runs again after a crash is not published again; a batch write is known by an id that was made for it.
+runs again after a crash is not published again; a batch write is known by an id that was made for it, or by what its
+writer says.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import queue as standard_queue
+import hashlib
 import uuid
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 import shmbroker
 from shmbroker.columns import put
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.home import Home
-from shmbroker.spark.messages import columns_of
+from shmbroker.spark.messages import columns_of, record_batches
 from shmbroker.staging import Receipt, Stage
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:  # before Spark 4.1 a stream's tasks are given rows
+    from pyspark.sql.datasource import DataSourceStreamWriter as DataSourceStreamArrowWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
+    from pyspark.sql import types
 
     from shmbroker.columns import Columns
     from shmbroker.spark.options import WriteOptions
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 _PATIENCE_SECONDS = 60  # for memory, which may be full of what is staged: that will not go before the batch is done
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # larger ones are moved: a tenth of the time
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+_DIGITS = 16
 
 
 @dataclasses.dataclass
@@ -45,100 +49,106 @@ class Staged(WriterCommitMessage):
     """What a task has done.
 
     Attributes:
-        home: the broker it did it in.
         publication: what the batch belongs to.
         receipt: of what it has staged; ``None``: it has put everything.
     """
 
-    home: Home
     publication: str
     receipt: Receipt | None
 
 
 class _Writing:
-    """What the writers of batches and of streams share; travels from the planner to the tasks and to the committer."""
+    """What the writers of batches and of streams share; travels from the planner to the tasks and to the committer.
+
+    What is published as a whole is of one broker, the planner's: a task on another host says so before it stages. What
+    is put as it comes goes to the broker of the host where the task is.
+    """
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
+        self._home = Home.of(connection_to(broker_name(options.broker))) if options.exactly_once else None
 
     def _connection(self) -> shmbroker.Connection:
-        return connection_to(broker_name(self._options.broker))
+        return connection_to(broker_name(self._options.broker)) if self._home is None else self._home.connection()
 
     def _stage(self, batches: Iterable[pa.RecordBatch], publication: str, batch: int | uuid.UUID) -> Staged:
         connection = self._connection()
         context = TaskContext.get()
         partition, attempt = (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
         queue = connection.queue(self._options.queue, passive=True)
-        home = Home.of(connection)
         if not self._options.exactly_once:
             for rows in batches:
                 self._put(queue, columns_of(rows), len(rows))
-            return Staged(home, publication, None)
+            return Staged(publication, None)
+        patience = self._options.timeout or _PATIENCE_SECONDS
         with Stage(connection, publication).attempt(batch, partition, attempt) as writer:
             for rows in batches:  # nothing is locked while the next one is made
-                timeout = self._options.timeout or _PATIENCE_SECONDS
-                writer.put_columns(columns_of(rows), len(rows), timeout=timeout)
-        return Staged(home, publication, writer.receipt)
+                writer.put_columns(columns_of(rows), len(rows), timeout=patience)
+        return Staged(publication, writer.receipt)
 
     def _put(self, queue: shmbroker.Queue, columns: Columns, count: int) -> None:
-        if put(queue, columns, count, self._options.timeout) < count:
-            text = (
-                f"queue {queue.name!r}: no room for a batch of {count} messages within {self._options.timeout} seconds"
-            )
-            raise standard_queue.Full(text)
+        done = 0
+        while done < count:  # it says how many there was room for in time, and raises when there was for none
+            done += put(queue, columns, count - done, self._options.timeout, row=done)
 
     def _publish(self, messages: Iterable[Any], batch: int | uuid.UUID) -> None:
         staged = [message for message in messages if isinstance(message, Staged) and message.receipt is not None]
         if staged:
-            connection = self._connection()
-            for one in staged:
-                one.home.check(connection)
-            stage = Stage(connection, staged[0].publication, at_once=_AT_ONCE, bytes_at_once=_BYTES_AT_ONCE)
-            winners = [one.receipt for one in staged if one.receipt is not None]
-            stage.publish(batch, winners, self._options.queue, timeout=self._options.timeout)
-
-    def _drop(self, publications: Iterable[str], batch: int | uuid.UUID) -> None:
-        for publication in publications:
-            Stage(self._connection(), publication).drop(batch, timeout=self._options.timeout)
+            publication = staged[0].publication
+            stage = Stage(self._connection(), publication, at_once=_AT_ONCE, bytes_at_once=_BYTES_AT_ONCE)
+            receipts = [one.receipt for one in staged if one.receipt is not None]
+            stage.publish(batch, receipts, self._options.queue)  # once begun, it is not to be given up
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
-    """Writes a table: all of it is published by the commit of the job."""
+    """Writes a table: all of it is published by the commit of the job.
+
+    With the options ``txnAppId`` and ``txnVersion`` it is a numbered batch of somebody's, for this queue: a number that
+    is not above the last one publishes nothing.
+    """
 
     def __init__(self, options: WriteOptions) -> None:
         super().__init__(options)
-        self._job = uuid.uuid4()
+        self._batch: int | uuid.UUID = uuid.uuid4() if options.app is None else options.version
         self._publication = f"jobs.{options.queue}"[:100]
+        if options.app is not None:
+            queue = hashlib.sha256(options.queue.encode()).hexdigest()[:_DIGITS]  # its name may be too long
+            self._publication = f"txn.{queue}.{options.app}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """In a task."""
-        return self._stage(iterator, self._publication, self._job)
+        return self._stage(iterator, self._publication, self._batch)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver: all tasks are done."""
-        self._publish(messages, self._job)
+        self._publish(messages, self._batch)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - nobody may have got so far
-        """In the driver: one of them failed for good."""
-        self._drop([self._publication], self._job)
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - who staged what is not needed
+        """In the driver: one of them failed for good; others may run on, and have not said anything yet."""
+        if self._options.exactly_once:
+            Stage(self._connection(), self._publication).drop(self._batch)
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
     """Writes the micro-batches of a query, each once."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: Iterator[pa.RecordBatch | types.Row]) -> Staged:
         """In a task."""
         context = TaskContext.get()
         query, batch = (None, None) if context is None else map(context.getLocalProperty, (_QUERY, _BATCH))
         if query is None or batch is None:
             text = "INTERNAL_ERROR - Spark does not say which query and batch a task is of"
             raise shmbroker.BrokerError(541, text)
-        return self._stage(iterator, f"query.{query}", int(batch))
+        return self._stage(record_batches(iterator), f"query.{query}", int(batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """In the driver: all tasks of the batch are done."""
         self._publish(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """In the driver: one of them failed for good."""
-        self._drop({message.publication for message in messages if isinstance(message, Staged)}, batchId)
+        """In the driver: one of them failed for good. Only tasks know which query it is; what others stage goes later.
+
+        The batch comes again, or never, as those say who start the query again; publishing it drops what is left.
+        """
+        for publication in {message.publication for message in messages if isinstance(message, Staged)}:
+            Stage(self._connection(), publication).drop(batchId)

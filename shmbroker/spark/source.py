@@ -18,7 +18,14 @@ from shmbroker.spark import rows
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.home import Home
 from shmbroker.spark.messages import check_columns
-from shmbroker.spark.options import ReadOptions, columns_asked_for, read_options, stream_options, write_options
+from shmbroker.spark.options import (
+    ReadOptions,
+    columns_asked_for,
+    read_options,
+    stream_options,
+    stream_write_options,
+    write_options,
+)
 from shmbroker.spark.sink import BatchWriter, StreamWriter
 from shmbroker.spark.stream import LeaseReader
 
@@ -34,7 +41,7 @@ class ShmBrokerDataSource(DataSource):
 
     Options: ``queue`` (or the path given to ``load``), ``broker``, ``columns``; of a batch ``maxRows``; of a stream
     ``group``, ``maxRowsPerTrigger``, ``maxBytesPerTrigger``, ``minPartitions``, ``failOnDataLoss``; of a write
-    ``queue``, ``broker`` and ``delivery``.
+    ``queue``, ``broker`` and ``delivery``; of a batch write ``txnAppId`` and ``txnVersion``.
     """
 
     @classmethod
@@ -69,7 +76,7 @@ class ShmBrokerDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: ARG002, FBT001, N802
         """A streaming write."""
-        options = write_options(self.options)
+        options = stream_write_options(self.options)
         check_columns(schema)
         return StreamWriter(options)
 
@@ -96,8 +103,7 @@ class BrowseReader(DataSourceReader):
 
     def read(self, partition: Everything) -> Iterator[pa.RecordBatch]:
         """The messages that are ready now."""
-        connection = connection_to(partition.home.broker)
-        partition.home.check(connection)
+        connection = partition.home.connection()
         queue = connection.queue(self._options.queue, passive=True)
         return rows.batches(Ready(queue, self._options.max_rows).fill, queue.name, self._options.columns)
 

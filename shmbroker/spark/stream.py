@@ -94,6 +94,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: Offset | None = None
         self._group: shmbroker.Group | None = None
         self._home: Home | None = None
+        self._untold = False  # Spark did not say where the query was
         self._left: int | None = None  # messages that may still be leased, of those that were there at the beginning
 
     # ---- in the process that plans micro-batches ----
@@ -117,7 +118,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         given = self._last or self._first if start is None else Offset.read(start)
         if given is None:
-            return self.initialOffset()
+            return self._next_of_group()
         if given.lease == NOT_NOTED:
             self._last = dataclasses.replace(given, lease=0)
             return self._last.written()
@@ -135,6 +136,21 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._left is not None and number > known:
             self._left -= group.size(number)
         self._last = dataclasses.replace(offset, lease=number)
+        return self._last.written()
+
+    def _next_of_group(self) -> dict[str, Any]:
+        """Before Spark 4.2 a query that begins, or is started again, does not say where it was: we ask its group.
+
+        Its last lease may be in the checkpoint, and done with, or not; so nothing is acknowledged, and the next one is
+        made. Either way the checkpoint goes on to it without a gap, and without what was noted there.
+        """
+        if self._options.group is None:
+            msg = "option group is missing: this Spark does not say where a query was (4.2 does), so it is to be named"
+            raise ValueError(msg)
+        self._untold = True
+        group = self._attached(self._options.group)
+        number = group.lease(group.leased, max_messages=self._options.max_rows, max_bytes=self._options.max_bytes)
+        self._last = Offset(self._here().identity, group.name, number)
         return self._last.written()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -163,6 +179,8 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if group is None or group.name != last.group:
             group = shmbroker.Group(self._connection(), self._options.queue, last.group)
         parts: list[InputPartition] = []
+        if self._untold and first.broker != last.broker:
+            self._lost(self._another_broker(first))
         for number in range(after + 1, last.lease + 1):
             try:
                 if last.broker != self._here().identity:
@@ -189,8 +207,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The messages of a part; nothing changes by it."""
         if partition.start == partition.stop:
             return
-        connection = connection_to(partition.home.broker)
-        partition.home.check(connection)
+        connection = partition.home.connection()
         group = shmbroker.Group(connection, self._options.queue, partition.group)
         with group.by_column(partition.lease, partition.start, partition.stop) as found:
             yield from rows.batches(found.fill, self._options.queue, self._options.columns)

@@ -47,8 +47,8 @@ Who is late (a zombie: an attempt or a publisher that lives on although another 
 
  an attempt that writes while its batch is published by another one -> its queue is gone: NotStaged, at its next put
   or its end
- an attempt that begins after that -> completes, is never published (the batch is not above the last, or a job
-  that is known), dropped by the next publish
+ an attempt that begins after that -> completes, is never published (the batch is not above the last, or a job that
+  is known), dropped by the next publish
  an attempt at a job that was dropped -> NotStaged at its end, and its queue is gone; of the batch of a stream, which
   may come again -> as above
  an attempt with the numbers of another one, of an earlier run -> its own queue: only the one of the receipt is

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 NO_SPARK = "no Spark: needs Java 17 (apt install openjdk-17-jre-headless) and pip install shmbroker[spark]"
+FOLDER = str(Path(__file__).parent)
+if FOLDER not in sys.path:  # makes `spark_support` importable
+    sys.path.append(FOLDER)
 SERVERS = Path(__file__).with_name("servers.py")
 
 

@@ -66,6 +66,11 @@ def larger(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     return [batch] * 8
 
 
+def signed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Each row with a name."""
+    return pa.record_batch({"id": batch.column(0), "text": [ARGUMENT] * len(batch)})
+
+
 def dies(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Kills its process at a number."""
     if int(ARGUMENT) in batch.column(0).to_pylist():
