@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m benchmarks.readme RESULTS.json`: puts the table of a run into the README, between its two markers."""
+"""`python -m benchmarks.readme RESULTS.json`: puts the table of a run into the README, between its two markers.
+
+A run of `benchmarks` and one of `benchmarks.spark` have a table each.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.spark.comparison import shown
+
 README = Path(__file__).parents[1] / "README.md"
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+MARKERS = {kind: (f"<!-- {kind}:begin -->", f"<!-- {kind}:end -->") for kind in ("bench", "spark")}
 _LATENCY = "ns"
 
 
@@ -79,15 +84,29 @@ def table(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def spark_table(document: dict[str, Any]) -> str:
+    """The table of a run of `benchmarks.spark`."""
+    lines = ["| what | ours | counterpart | figure | goal |", "|---|---:|---:|---:|---|"]
+    lines += ["| " + " | ".join(shown(one)) + " |" for one in document["found"]]
+    facts = document["machine"]
+    where = (
+        f"Taken {document['taken'][:10]}, {document['runs']} runs of each, interleaved, in one session with two cores: "
+        f"{facts['processor']}, {facts['cores']} cores, {facts['python']}, PySpark {document['pyspark']}."
+    )
+    return "\n".join([*lines, "", where])
+
+
 def main(arguments: list[str]) -> int:
     """Rewrites the README."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m benchmarks.readme RESULTS.json\n")
         return 2
     document = json.loads(Path(arguments[0]).read_text("utf-8"))
-    before, _, rest = README.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    README.write_text(f"{before}{BEGIN}\n{table(document)}\n{END}{after}", "utf-8")
+    kind, made = ("spark", spark_table) if "found" in document else ("bench", table)
+    begin, end = MARKERS[kind]
+    before, _, rest = README.read_text("utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    README.write_text(f"{before}{begin}\n{made(document)}\n{end}{after}", "utf-8")
     return 0
 
 

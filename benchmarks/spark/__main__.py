@@ -66,6 +66,7 @@ def main() -> int:
             "taken": datetime.now(UTC).isoformat(),
             "runs": given.runs,
             "machine": machine.describe(),
+            "pyspark": spark.version,
             "found": found,
         }
         given.json.write_text(json.dumps(document, indent=1), "utf-8")

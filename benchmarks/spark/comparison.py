@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     """One run; its seconds. Raises if what came out is wrong."""
 
 
+_SHORT = 0.001
+
+
 @dataclasses.dataclass(frozen=True)
 class Comparison:
     """A comparison, not yet made.
@@ -56,13 +59,23 @@ class Comparison:
 
 def shown(made: dict[str, Any]) -> list[str]:
     """The cells of a table's row."""
-    unit = {"speed": "times the speed", "time": "times the time", "more": "ms more"}[made["judged"]]
-    scale = 1000 if made["judged"] == "more" else 1
-    sign = "at least" if made["judged"] == "speed" else "at most"
-    goal = "-" if made["goal"] is None else f"{sign} {made['goal'] * scale:g}: {'met' if made['met'] else 'missed'}"
-    return [made["name"], _way(made["ours"]), _way(made["theirs"]), f"{made['value'] * scale:.2f} {unit}", goal]
+    words = {
+        "speed": ("at least", "times the speed"),
+        "time": ("at most", "times the time"),
+        "more": ("at most", "more"),
+    }
+    sign, unit = words[made["judged"]]
+    figure, goal = (
+        value if value is None else _time(value) if made["judged"] == "more" else f"{value:.2f}"
+        for value in (made["value"], made["goal"])
+    )
+    verdict = "-" if goal is None else f"{sign} {goal}: {'met' if made['met'] else 'missed'}"
+    return [made["name"], _way(made["ours"]), _way(made["theirs"]), f"{figure} {unit}", verdict]
 
 
 def _way(one: dict[str, Any]) -> str:
-    least, most = min(one["seconds"]) * 1000, max(one["seconds"]) * 1000
-    return f"{one['name']} {one['median'] * 1000:,.0f} ms ({least:,.0f} to {most:,.0f})"
+    return f"{one['name']} {_time(one['median'])} ({_time(min(one['seconds']))} to {_time(max(one['seconds']))})"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} us" if abs(seconds) < _SHORT else f"{seconds * 1000:,.0f} ms"

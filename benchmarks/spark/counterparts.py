@@ -12,6 +12,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
 )
@@ -56,6 +57,10 @@ class Prebuilt(DataSource):
         """Reads."""
         return PrebuiltReader(*(self.options[name] for name in ("columns", "rows", "together", "size")))
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        """Reads for ever."""
+        return PrebuiltStream(*(self.options[name] for name in ("columns", "rows", "together", "size")))
+
 
 class PrebuiltReader(DataSourceReader):
     """In one partition, as a queue is read."""
@@ -68,6 +73,30 @@ class PrebuiltReader(DataSourceReader):
         batch = prebuilt(tuple(self._columns.split(",")), self._together, self._size)
         for at in range(0, self._count, self._together):
             yield batch.slice(0, min(self._together, self._count - at))
+
+
+class PrebuiltStream(DataSourceStreamReader):
+    """The same batch in each micro-batch."""
+
+    def __init__(self, *given: str) -> None:
+        self._reader, self._number = PrebuiltReader(*given), 0
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """A number."""
+        return {"number": 0}
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: object = None) -> dict[str, int]:  # noqa: ARG002, N802
+        """The next one."""
+        self._number += 1
+        return {"number": self._number}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:  # noqa: ARG002
+        """One."""
+        return [InputPartition(end["number"])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Its batch."""
+        return self._reader.read(partition)
 
 
 @dataclasses.dataclass

@@ -8,8 +8,12 @@ import multiprocessing
 import time
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from benchmarks.spark.comparison import Comparison
 from shmbroker.spark import exchange, serve
+from shmbroker.spark.client import hand_over
+from shmbroker.spark.handover import Handover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 SCHEMA = "id long, payload string"
 GOAL = 1.05
 SMALL = 64 << 10
+COST_GOAL, COSTED = 30e-6, 3000
 SHAPES = ((1_000_000, 100, 10_000), (65_536, 1024, 64), (65_536, 1024, 1024), (8_192, 65_536, 100))
 """Rows, the width of each, and how many are in a batch."""
 
@@ -48,6 +53,7 @@ def echoing(broker: str, queue: str) -> Iterator[None]:
 def comparisons(spark: Any, connection: shmbroker.Connection) -> Iterator[Comparison]:  # noqa: ANN401
     """One for each shape."""
     with echoing(connection.broker_name, "requests"):
+        yield _cost(connection.broker_name)
         for rows, width, together in SHAPES:
             spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(together))
             frame = spark.range(0, rows, 1, 2).selectExpr("id", f"repeat('x', {width}) as payload")
@@ -56,6 +62,26 @@ def comparisons(spark: Any, connection: shmbroker.Connection) -> Iterator[Compar
             name = f"exchange, {rows:,} x {width:,} B, {together:,} in a batch"
             ways = ("exchange", _counted(ours, rows, width)), ("identity", _counted(theirs, rows, width))
             yield Comparison(name, *ways, GOAL if width * together >= SMALL else None, "time")
+
+
+def _cost(broker: str) -> Comparison:
+    """What a batch costs in the task's thread, without Spark: the processor's time, of which nothing is waiting."""
+    made = pa.record_batch({"id": pa.array(range(10)), "payload": pa.array(["x" * (SMALL // 10)] * 10)})
+    handover = Handover("requests", "answers", made.schema, broker=broker)
+
+    def through(way: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> Callable[[], float]:
+        def run() -> float:
+            started = time.thread_time()
+            if sum(batch.num_rows for batch in way(made for _ in range(COSTED))) != COSTED * made.num_rows:
+                msg = "not everything came back"
+                raise AssertionError(msg)
+            return (time.thread_time() - started) / COSTED
+
+        return run
+
+    ours = through(lambda batches: hand_over(batches, handover))
+    name = f"exchange, a batch of {SMALL >> 10} KiB, in the task's thread"
+    return Comparison(name, ("exchange", ours), ("identity", through(identity)), COST_GOAL, "more")
 
 
 def _counted(table: Any, rows: int, width: int) -> Callable[[], float]:  # noqa: ANN401

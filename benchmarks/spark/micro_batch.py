@@ -9,6 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.spark.comparison import Comparison
+from benchmarks.spark.counterparts import Prebuilt
+from shmbroker.spark import rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,9 +23,15 @@ BATCHES = 25
 
 
 def comparisons(spark: Any, connection: shmbroker.Connection) -> Iterator[Comparison]:  # noqa: ANN401
-    """One: the median of some micro-batches of a query that has begun."""
+    """The median of some micro-batches of a query that has begun.
+
+    The rate source needs no Python. What a source in Python costs at least is the second comparison's counterpart.
+    """
+    spark.dataSource.register(Prebuilt)
     queue = connection.queue("stream")
-    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", 1)
+    rate = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=ROWS, numPartitions=1)
+    plain = {"columns": ",".join(rows.COLUMNS), "rows": ROWS, "together": ROWS, "size": 100}
+    python = spark.readStream.format("prebuilt").options(**plain)
     ours = spark.readStream.format("shmbroker").options(broker=connection.broker_name, maxRowsPerTrigger=ROWS)
 
     def read() -> Any:  # noqa: ANN401
@@ -31,8 +39,9 @@ def comparisons(spark: Any, connection: shmbroker.Connection) -> Iterator[Compar
         queue.put_many([bytes(100)] * (ROWS * BATCHES * 3))
         return ours.load("stream")
 
-    name = f"micro-batch of {ROWS} messages"
-    yield Comparison(name, ("queue", _query(spark, read)), ("rate-micro-batch", _query(spark, rate.load)), GOAL, "more")
+    for name, load in (("rate-micro-batch", rate.load), ("prebuilt, in Python", python.load)):
+        ways = ("queue", _query(spark, read)), (name, _query(spark, load))
+        yield Comparison(f"micro-batch of {ROWS} messages", *ways, GOAL, "more")
     queue.purge()
 
 
