@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from shmbroker import properties as basic
 from shmbroker._core import library
@@ -48,14 +48,25 @@ def check_size(size: object) -> int:
     return size
 
 
+class PutKeywords(TypedDict, total=False):
+    """The options of a put, for those who hand them on; see ``Queue.put``."""
+
+    priority: int | None
+    ttl: float | None
+    delay: float | None
+    key: str | None
+    headers: dict[str, Any] | None
+    properties: BasicProperties | None
+
+
 def options_of(
-    priority: int | None,
-    ttl: float | None,
-    delay: float | None,
+    priority: int | None = None,
+    ttl: float | None = None,
+    delay: float | None = None,
     *,
-    key: str | None,
-    headers: dict[str, Any] | None,
-    properties: BasicProperties | None,
+    key: str | None = None,
+    headers: dict[str, Any] | None = None,
+    properties: BasicProperties | None = None,
 ) -> PutOptions:
     """The options of a put, as the core takes them; see ``Queue.put``.
 

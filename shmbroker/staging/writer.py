@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from shmbroker import exceptions
 from shmbroker._core import library
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shmbroker._core.columns import Columns
     from shmbroker._core.queue import PutOptions
     from shmbroker.connection import Connection
-    from shmbroker.properties import BasicProperties
+    from shmbroker.putting import PutKeywords
     from shmbroker.queue import Queue
     from shmbroker.staging.marker import Marker
     from shmbroker.staging.names import Attempt, Batch
@@ -150,12 +150,7 @@ class Writer:
         body: Any,  # noqa: ANN401 - anything bytes-like
         *,
         timeout: float | None = None,
-        priority: int | None = None,
-        ttl: float | None = None,
-        delay: float | None = None,
-        key: str | None = None,
-        headers: dict[str, Any] | None = None,
-        properties: BasicProperties | None = None,
+        **given: Unpack[PutKeywords],
     ) -> None:
         """Stages a message, with the options of :meth:`Queue.put`; ``ttl`` and ``delay`` count from its publishing.
 
@@ -163,7 +158,7 @@ class Writer:
             OutOfMemory: no memory in time, or it can never fit.
             NotStaged: the attempt is not wanted any more.
         """
-        options = self._kept(options_of(priority, ttl, delay, key=key, headers=headers, properties=properties))
+        options = self._kept(options_of(**given))
         data, size = body_of(body)
         queue = self._open()
         with self._there():
@@ -178,12 +173,7 @@ class Writer:
         bodies: Iterable[Any],
         *,
         timeout: float | None = None,
-        priority: int | None = None,
-        ttl: float | None = None,
-        delay: float | None = None,
-        key: str | None = None,
-        headers: dict[str, Any] | None = None,
-        properties: BasicProperties | None = None,
+        **given: Unpack[PutKeywords],
     ) -> int:
         """Stages messages in order, with the same options; returns how many: all of them.
 
@@ -191,21 +181,19 @@ class Writer:
             OutOfMemory: no memory for all of them in time, or one can never fit.
             NotStaged: the attempt is not wanted any more.
         """
-        given = tuple(bodies)
-        sizes = [body_of(body)[1] for body in given]
-        options = options_of(priority, ttl, delay, key=key, headers=headers, properties=properties)
+        wanted = tuple(bodies)
+        sizes = [body_of(body)[1] for body in wanted]
+        options = options_of(**given)
         done, until, queue = 0, library.deadline(timeout), self._open()
         with self._there():
-            if given and not is_timed(options):
-                done = queue.put_many(
-                    given, timeout=timeout, priority=priority, key=key, headers=headers, properties=properties
-                )
+            if wanted and not is_timed(options):
+                done = queue.put_many(wanted, timeout=timeout, **given)
             self._staged(done, sum(sizes[:done]))
             options = self._kept(options)
-            for body, size in zip(given[done:], sizes[done:], strict=True):
+            for body, size in zip(wanted[done:], sizes[done:], strict=True):
                 queue.core.put_with(body_of(body)[0], size, options, until)
                 self._staged(1, size)
-        return len(given)
+        return len(wanted)
 
     def put_columns(self, columns: Columns, count: int, *, timeout: float | None = None) -> None:
         """Stages the messages of the first rows, as :func:`shmbroker.columns.put` puts them; all of them.
@@ -234,12 +222,7 @@ class Writer:
         size: int,
         *,
         timeout: float | None = None,
-        priority: int | None = None,
-        ttl: float | None = None,
-        delay: float | None = None,
-        key: str | None = None,
-        headers: dict[str, Any] | None = None,
-        properties: BasicProperties | None = None,
+        **given: Unpack[PutKeywords],
     ) -> Iterator[memoryview]:
         """A writable memoryview of ``size`` bytes in the slab, as of :meth:`Queue.reserve`; staged when its block ends.
 
@@ -247,7 +230,7 @@ class Writer:
             OutOfMemory: no memory in time, or it can never fit.
             NotStaged: the attempt is not wanted any more.
         """
-        options = self._kept(options_of(priority, ttl, delay, key=key, headers=headers, properties=properties))
+        options = self._kept(options_of(**given))
         queue = self._open()
         with self._there():
             reservation = queue.core.reserve(check_size(size), options, library.deadline(timeout))
