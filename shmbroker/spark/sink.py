@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _KEY, _HEADERS, _VALUE = "key", "headers", "value"
 _DIGITS = 16
+_PATIENCE = 10.0  # seconds: Spark waits for this before it says why the job failed
 _TEXT_OR_BYTES = (types.StringType, types.BinaryType)
 
 
@@ -153,7 +154,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - who staged what is not needed
         """In the driver: one of them failed for good; others may run on, and have not said anything yet."""
         if self._options.exactly_once:
-            Stage(self._connection(), self._publication).drop(self._batch)
+            Stage(self._connection(), self._publication).drop(self._batch, timeout=_PATIENCE)
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
@@ -178,7 +179,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         The batch comes again, or never, as those say who start the query again; publishing it drops what is left.
         """
         for publication in {message.publication for message in messages if isinstance(message, Staged)}:
-            Stage(self._connection(), publication).drop(batchId)
+            Stage(self._connection(), publication).drop(batchId, timeout=_PATIENCE)
 
 
 def _options_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

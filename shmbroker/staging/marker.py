@@ -20,7 +20,7 @@ from shmbroker.staging.kept import tag_of
 from shmbroker.staging.state import State, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from shmbroker.connection import Connection
     from shmbroker.message import Message
@@ -75,21 +75,26 @@ class Marker:
         self._name = names.marker_name(publication)
 
     @contextlib.contextmanager
-    def held(self, until: int) -> Iterator[Held]:
+    def held(self, until: int, make_room: Callable[[], object] | None = None) -> Iterator[Held]:
         """Takes it, waiting until then; it goes back if it was not settled.
+
+        Args:
+            until: the deadline.
+            make_room: called if there is no memory for the first one; nothing was begun, nor is while it runs.
 
         Raises:
             Timeout: somebody else holds it.
+            OutOfMemory: there is none for the first one, in time.
         """
-        held = Held(*self._take(until))
+        held = Held(*self._take(until, make_room))
         try:
             yield held
         finally:
             held.give_back()
 
-    def _take(self, until: int) -> tuple[Queue, Message]:
+    def _take(self, until: int, make_room: Callable[[], object] | None) -> tuple[Queue, Message]:
         while True:
-            queue = self._founded(until)
+            queue = self._founded(until, make_room)
             with contextlib.suppress(exceptions.NotFound):  # it was forgotten meanwhile
                 try:
                     return queue, queue.get(timeout=_seconds_to(until))
@@ -100,15 +105,15 @@ class Marker:
                     )
                     raise exceptions.Timeout(text) from None
 
-    def _founded(self, until: int) -> Queue:
+    def _founded(self, until: int, make_room: Callable[[], object] | None) -> Queue:
         """The queue, in which the first marker has been put."""
         with contextlib.suppress(exceptions.NotFound):
             queue = self._connection.queue(self._name, passive=True)
             if queue.statistics().added:
                 return queue
-        return self._found(until)
+        return self._found(until, make_room)
 
-    def _found(self, until: int) -> Queue:
+    def _found(self, until: int, make_room: Callable[[], object] | None) -> Queue:
         """One at a time: an exclusive queue goes when all that its dead owner did was carried out or undone."""
         name = names.founding_name(self._publication)
         while not names.declare(self._connection, name, exclusive=True):
@@ -120,10 +125,19 @@ class Marker:
         try:
             queue = internal.make(self._connection, self._name)
             if not queue.statistics().added:
-                queue.put(State().encode(), timeout=_seconds_to(until))
+                _put_first(queue, until, make_room)
         finally:
             founding.delete()
         return queue
+
+
+def _put_first(queue: Queue, until: int, make_room: Callable[[], object] | None) -> None:
+    if make_room is not None:
+        try:
+            return queue.put(State().encode(), timeout=0)
+        except exceptions.OutOfMemory:
+            make_room()
+    return queue.put(State().encode(), timeout=_seconds_to(until))
 
 
 def _seconds_to(until: int) -> float | None:

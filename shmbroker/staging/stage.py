@@ -148,23 +148,42 @@ class Stage:
         A batch that may be published in part is not dropped: the rest of it is needed. A job that was dropped is over:
         who stages for it still is told so when he is done. The number of a batch may be used again.
 
+        It may be what takes all memory, so where there is none to say that, it goes first.
+
         Raises:
             Timeout: somebody else was publishing all the time.
+            OutOfMemory: the broker has none in time to say that the job is over; its attempts were dropped.
         """
         names.check_batch(batch)
-        until = library.deadline(timeout)
-        with self._marker.held(until) as held:
+        until, dropped = library.deadline(timeout), 0
+
+        def sweep() -> None:
+            nonlocal dropped
+            dropped += self._sweep(lambda one: one.batch == batch)
+
+        with self._marker.held(until, sweep) as held:
             begun = held.state.begun
             if begun is not None and begun.batch == batch:
                 return 0
             if isinstance(batch, uuid.UUID) and not held.state.is_over(batch):
-                held.replace(held.state.without(batch), until)
-            return self._sweep(lambda one: one.batch == batch)
+                over = held.state.without(batch)
+                try:
+                    held.replace(over, library.deadline(0))
+                except exceptions.OutOfMemory:
+                    sweep()
+                    held.replace(over, until)
+            sweep()
+            return dropped
 
     def _is_dropped(self, batch: Batch) -> bool:
-        """Was that job dropped? ``False`` too if somebody publishes for so long that it is not worth the wait."""
+        """Was that job dropped?
+
+        ``False`` too if somebody publishes for so long that it is not worth the wait, or if there is neither a marker
+        nor memory for one: nothing was dropped then.
+        """
         if isinstance(batch, uuid.UUID):
-            with contextlib.suppress(exceptions.Timeout), self._marker.held(library.deadline(_PATIENCE)) as held:
+            patience = library.deadline(_PATIENCE)
+            with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory), self._marker.held(patience) as held:
                 return batch in held.state.dropped
         return False
 
