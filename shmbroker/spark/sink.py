@@ -42,6 +42,7 @@ _PATIENCE_SECONDS = 60  # for memory, which may be full of what is staged: that 
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # larger ones are moved: a tenth of the time
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _DIGITS = 16
+_DROP_SECONDS = 10.0  # Spark waits for this before it says why the job failed
 
 
 @dataclasses.dataclass
@@ -126,7 +127,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - who staged what is not needed
         """In the driver: one of them failed for good; others may run on, and have not said anything yet."""
         if self._options.exactly_once:
-            Stage(self._connection(), self._publication).drop(self._batch)
+            Stage(self._connection(), self._publication).drop(self._batch, timeout=_DROP_SECONDS)
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
@@ -151,4 +152,4 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         The batch comes again, or never, as those say who start the query again; publishing it drops what is left.
         """
         for publication in {message.publication for message in messages if isinstance(message, Staged)}:
-            Stage(self._connection(), publication).drop(batchId)
+            Stage(self._connection(), publication).drop(batchId, timeout=_DROP_SECONDS)

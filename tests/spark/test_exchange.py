@@ -150,3 +150,32 @@ def test_a_job_is_cancelled(
     (tmp_path / "go").touch()
     assert "cancelled" in failures[0]
     at_rest(broker, until_true)
+
+
+def test_a_stream_is_handed_over(
+    spark: Any,  # noqa: ANN401
+    broker: shmbroker.Broker,
+    servers: Servers,
+    tmp_path: Path,
+    until_true: Any,  # noqa: ANN401
+) -> None:
+    """From a queue, through a server, to a queue: each message once, also over two runs of the query."""
+    servers.start("signed", "requests", "seen")
+    with broker.connect() as connection:
+        jobs, done = connection.queue("jobs"), connection.queue("done")
+
+        def run() -> None:
+            source = spark.readStream.format("shmbroker").option("broker", broker.name)
+            table = source.option("maxRowsPerTrigger", 20).option("minPartitions", 2).load("jobs")
+            scored = handed(table.selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id"), broker)
+            sink = scored.selectExpr("concat(text, id) AS value").writeStream.format("shmbroker")
+            sink = sink.option("broker", broker.name).option("queue", "done")
+            query = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+            query.awaitTermination()
+
+        jobs.put_many([b"%d" % n for n in range(30)])
+        run()
+        jobs.put_many([b"%d" % n for n in range(30, 40)])
+        run()
+        assert sorted(bytes(one) for one in done.browse()) == sorted(b"seen%d" % n for n in range(40))
+        until_true(lambda: sorted(connection.queue_names()) == ["done", "jobs", "requests"])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -44,9 +45,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         shmbroker.Broker(name, memory="32M") as broker,
         broker.connect() as connection,
         Cluster(folder, (here, there)) as cluster,
+        contextlib.ExitStack() as purge,
     ):
         connection.queue("jobs").put_many([b"A", b"B"])
         out = connection.queue("out")
+        purge.callback(broker.stop, purge=True)
         environment = cluster.environment | {"SHMBROKER_BROKER": name, "ONLY_DRIVER": "yes"}
         command = [sys.executable, "-P", DRIVER, cluster.url, str(archive), str(folder / "report")]
         done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
@@ -54,7 +57,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         seen = json.loads((folder / "report").read_text("utf-8"))
         assert seen["driver"] == name
         yield Run((here, there), seen, [host.count_out() for host in (here, there)], len(stages(connection)), len(out))
-        broker.stop(purge=True)
 
 
 def test_tasks_use_the_broker_of_their_host(run: Run) -> None:
