@@ -37,7 +37,7 @@ typedef enum {
 } sb_status;
 
 /* The layout of the shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 1 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 2 };
 
 typedef struct sb_broker sb_broker;
 typedef struct sb_connection sb_connection;
@@ -282,6 +282,23 @@ sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint6
 /* True: the connection is closed, and may be forgotten now. */
 bool sb_end_view(sb_connection *c, uint64_t view);
 int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);
+
+/* ---- bodies that are read in place without holding their message ---- */
+/* Where a message that was browsed lies: of use to every process of the broker, as long as the message is there. */
+typedef struct {
+  uint64_t generation;
+  uint64_t length; /* of the body */
+  uint32_t slot;
+  uint32_t reserved;
+} sb_place;
+
+/* As sb_browse, without the body. */
+int64_t sb_browse_place(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place);
+/* Keeps the body until sb_end_view. SB_SETTLED: there is another message, or none. SB_IN_USE: it is to be copied, since it
+   is short, in many queues, or being read. */
+sb_status sb_begin_reading(sb_connection *c, const sb_place *place, uint64_t *view, uint64_t *address);
+/* SB_SETTLED: as above; what was written is of no use. */
+sb_status sb_copy_body(sb_connection *c, const sb_place *place, char *to);
 
 /* ---- publishing to several queues, transactions ---- */
 /* All of it happens, or nothing does, whoever is killed. A body is stored once, whatever number of queues it goes to. A queue

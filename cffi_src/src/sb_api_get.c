@@ -175,9 +175,9 @@ int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffe
 
 /* ---- browsing ---- */
 
-/* A private copy of the next ready message at or after *position. Minus SB_FULL: *position stays, more room is needed
- * (the first 8 bytes of the buffer say how much). */
-int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) {
+/* A private copy of the next ready message at or after *position; or its place, and the copy is without the body. Minus
+ * SB_FULL: *position stays, more room is needed (the first 8 bytes of the buffer say how much). */
+static int64_t browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place) {
   sb_status usable = sb_usable(q->c);
   sb_broker *b = q->c->b;
   sb_leaf_ref leaf;
@@ -200,7 +200,7 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
         sb_message_shm m = sb_peek_message(b, t.slot);
         t.message = &m;
         uint64_t front = (uint64_t)m.exchange_length + m.key_length + m.properties_length,
-                 need = sizeof(sb_record) + front + m.body_length;
+                 copied = place == NULL ? m.body_length : 0, need = sizeof(sb_record) + front + copied;
         bool sound = sb_api_plausible(b, &t);
         if (sound && need > size && SB_LOAD(&cell->word, SB_ACQUIRE) == word) {
           memcpy(buffer, &need, sizeof need);
@@ -220,12 +220,14 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
           memcpy(buffer, &record, sizeof record);
           const uint8_t *from = sb_slot_at(b, t.slot);
           sb_peek_bytes(buffer + sizeof record, from + sizeof m, front);
-          sb_peek_bytes(buffer + sizeof record + front, from + m.body_offset, m.body_length);
+          sb_peek_bytes(buffer + sizeof record + front, from + m.body_offset, copied);
         }
         bool expired = m.expires_ns != 0 && m.expires_ns <= sb_now_ns() && !keeps;
-        if (SB_LOAD(&cell->word, SB_SEQ_CST) == word && SB_LOAD(sb_slot_header(b, t.slot), SB_SEQ_CST) == header) {
+        if (SB_LOAD(&cell->word, SB_SEQ_CST) == word &&
+            sb_slot_gen(SB_LOAD(sb_slot_header(b, t.slot), SB_SEQ_CST)) == sb_slot_gen(header)) {
           if (!sound) return -(int64_t)SB_CORRUPT;
           if (!expired) {
+            if (place != NULL) *place = (sb_place){sb_slot_gen(header), m.body_length, t.slot, 0};
             *position = at + 1 - q->base;
             return (int64_t)need;
           }
@@ -238,4 +240,12 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
   }
   *position = at - q->base;
   return -(int64_t)SB_EMPTY;
+}
+
+int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) {
+  return browse(q, position, buffer, size, NULL);
+}
+
+int64_t sb_browse_place(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place) {
+  return browse(q, position, buffer, size, place);
 }
