@@ -116,18 +116,20 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         super().__init__(options)
         self._job = uuid.uuid4()
+        self._publication = f"jobs.{options.queue}"[:100]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """In a task."""
-        return self._stage(iterator, f"jobs.{self._options.queue}"[:100], self._job)
+        return self._stage(iterator, self._publication, self._job)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver: all tasks are done."""
         self._publish(messages, self._job)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """In the driver: one of them failed for good."""
-        self._drop(messages, self._job)
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
+        """In the driver: one of them failed for good. None may have ended yet, and so none have told of a stage."""
+        if self._options.exactly_once:
+            Stage(self._connection(), self._publication).drop(self._job)
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
