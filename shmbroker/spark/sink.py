@@ -9,6 +9,7 @@ runs again after a crash is not published again; a batch write is known by an id
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import uuid
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,6 +24,8 @@ from pyspark.sql.datasource import (
 import shmbroker
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.home import Home
+from shmbroker.spark.payloads import ARROW, payload_of
+from shmbroker.spark.registered import Writer, needed
 from shmbroker.staging import Receipt, Stage
 
 if TYPE_CHECKING:
@@ -70,6 +73,25 @@ def check_columns(schema: types.StructType) -> None:
             _refuse(f"column '{_HEADERS}' is {field.dataType.simpleString()}, not map<string,string>")
 
 
+def check_batches(schema: types.StructType, options: WriteOptions) -> None:
+    """Is that a table of the batches that the queue has, by the schema that is registered?
+
+    Raises:
+        SchemaMismatch: it has none, or another one; the text names the first column that differs.
+    """
+    connection = connection_to(broker_name(options.broker))
+    payload = payload_of(ARROW, connection, options.queue)
+    wanted = payload.struct(payload.names)
+    for has, wants in itertools.zip_longest(schema.fields, wanted.fields):
+        if has is None:
+            _refuse(f"there is no column '{wants.name}', which the batches of queue '{options.queue}' have")
+        if wants is None or has.name != wants.name:
+            _refuse(f"column '{has.name}' is none of the batches of queue '{options.queue}', or in another place")
+        if has.dataType != wants.dataType:
+            kinds = f"{has.dataType.simpleString()}, not {wants.dataType.simpleString()}"
+            _refuse(f"column '{has.name}' is {kinds}, which it is in the batches of queue '{options.queue}'")
+
+
 def _refuse(what: str) -> NoReturn:
     raise shmbroker.SchemaMismatch(text=f"PRECONDITION_FAILED - {what}")
 
@@ -89,12 +111,22 @@ class _Writing:
         partition, attempt = (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
         queue = connection.queue(self._options.queue, passive=True)
         home = Home.of(connection)
+        put_all = self._put_batches(queue) if self._options.payload == ARROW else _put_all
         if not self._options.exactly_once:
-            _put_all(batches, queue.put, queue.put_many)
+            put_all(batches, queue.put, queue.put_many)
             return Staged(home, publication, None)
         with Stage(connection, publication).attempt(batch, partition, attempt) as writer:
-            _put_all(batches, writer.put, writer.put_many)
+            put_all(batches, writer.put, writer.put_many)
         return Staged(home, publication, writer.receipt)
+
+    def _put_batches(self, queue: shmbroker.Queue) -> Callable[..., None]:
+        writer = Writer(queue.name, needed(queue))
+
+        def put_all(batches: Iterable[pa.RecordBatch], put: Callable[..., object], _put_many: object) -> None:
+            for batch in batches:
+                put(writer.body(batch))
+
+        return put_all
 
     def _publish(self, messages: Iterable[Any], batch: int | uuid.UUID) -> None:
         staged = [message for message in messages if isinstance(message, Staged) and message.receipt is not None]

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import shmbroker
-from shmbroker.spark import rows
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.home import Home
+from shmbroker.spark.payloads import Leased
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -189,9 +189,9 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return iter(())
         connection = connection_to(partition.home.broker)
         partition.home.check(connection)
-        group = shmbroker.Group(connection, self._options.queue, partition.group)
-        found = group.messages(partition.lease, partition.start, partition.stop)
-        return rows.batches(found, self._options.columns)
+        options = self._options
+        part = Leased(options.queue, partition.group, partition.lease, partition.start, partition.stop)
+        return options.payload.leased(connection, part, partition.home, options.columns)
 
     # ---- tools ----
 

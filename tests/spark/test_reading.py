@@ -26,7 +26,7 @@ BAD = [
     ({"queue": "jobs", "columns": "value,colour"}, "option columns has 'colour': each of sequence, queue"),
     ({"queue": "jobs", "columns": "key,key"}, "option columns has 'key'"),
     ({"queue": "jobs", "columns": ""}, "option columns has ''"),
-    ({"queue": "jobs", "payload": "pickle"}, "option payload is 'pickle': bytes is allowed"),
+    ({"queue": "jobs", "payload": "pickle"}, "option payload is 'pickle': bytes or arrow or handle is allowed"),
 ]
 
 
