@@ -26,10 +26,10 @@ LONG = 64 << 10
 
 
 def batch(start: int, stop: int) -> Any:  # noqa: ANN401 - a batch
-    """Rows of those numbers."""
-    return pa.record_batch(
-        [[*range(start, stop)], [f"w{n}" for n in range(start, stop)], [AT] * (stop - start)], SCHEMA
-    )
+    """Rows of those numbers; their times have nanoseconds."""
+    words = [f"w{n}" for n in range(start, stop)]
+    times = pa.array([int(AT.timestamp()) * 10**9 + 1] * (stop - start), pa.int64()).cast(SCHEMA.field("at").type)
+    return pa.record_batch([[*range(start, stop)], words, times], SCHEMA)
 
 
 def read(queue: shmbroker.Queue, **options: str) -> tuple[Any, list[Any]]:
