@@ -455,7 +455,13 @@ static int execute(PyObject *module) {
   return good ? 0 : -1;
 }
 
+static PyMethodDef functions[] = {
+    {"read_in_place", (PyCFunction)(void (*)(void))sb_read_in_place, METH_FASTCALL,
+     "read_in_place(connection, slot, generation, length, /)\n--\n\n"},
+    {NULL, NULL, 0, NULL},
+};
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)execute}, {0, NULL}};
-static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "shmbroker._native_message", .m_slots = slots};
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "shmbroker._native_message", .m_methods = functions,
+                                 .m_slots = slots};
 
 PyMODINIT_FUNC PyInit__native_message(void) { return PyModuleDef_Init(&definition); }

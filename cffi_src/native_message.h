@@ -76,6 +76,8 @@ PyObject *sb_record_bytes(PyObject *record, PyObject *unused);
 PyObject *sb_view_of(PyObject *connection, const sb_record *front, uint64_t tag);
 /* The same with a reference that was taken already. */
 PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address, uint64_t length);
+/* read_in_place(connection, slot, generation, length): a memoryview of a body whose message nobody here holds; or a status. */
+PyObject *sb_read_in_place(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *sb_take_many(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
 /* Of a channel: get(source, queue, auto_ack), get_wait(source, queue, auto_ack, until). */
 PyObject *sb_channel_taker_get(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);

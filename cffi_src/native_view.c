@@ -86,6 +86,23 @@ PyObject *sb_view_of(PyObject *connection, const sb_record *front, uint64_t tag)
   return sb_view_memory(connection, token, front->body_address, front->body_length);
 }
 
+PyObject *sb_read_in_place(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+  (void)module;
+  if (!sb_expect(count, 4)) {
+    return NULL;
+  }
+  sb_connection *handle = handle_of(arguments[0]);
+  sb_place place = {.slot = (uint32_t)PyLong_AsUnsignedLong(arguments[1]),
+                    .generation = PyLong_AsUnsignedLongLong(arguments[2]),
+                    .length = PyLong_AsUnsignedLongLong(arguments[3])};
+  uint64_t token, address;
+  if (handle == NULL || PyErr_Occurred()) {
+    return NULL;
+  }
+  sb_status status = sb_begin_reading(handle, &place, &token, &address);
+  return status == SB_OK ? sb_view_memory(arguments[0], token, address, place.length) : PyLong_FromLong(status);
+}
+
 static PyType_Slot view_slots[] = {
     {Py_tp_dealloc, (void *)view_dealloc},
     {Py_bf_getbuffer, (void *)view_buffer},

@@ -49,6 +49,7 @@ from shmbroker.exceptions import (
     RequestRefused,
     ResourceLocked,
     SchemaMismatch,
+    StaleHandle,
     Timeout,
     UnroutableError,
 )
@@ -124,6 +125,7 @@ __all__ = [
     "ResourceLocked",
     "Return",
     "SchemaMismatch",
+    "StaleHandle",
     "Timeout",
     "UnroutableError",
     "WorkerPool",

@@ -5,6 +5,8 @@ from typing import Any
 
 from shmbroker.message import Message, MessageBatch
 
+def read_in_place(connection: object, slot: int, generation: int, length: int, /) -> memoryview | int: ...
+
 class Record:
     _source: object
     _record: bytes

@@ -21,12 +21,38 @@ import sys
 from typing import TYPE_CHECKING
 
 from shmbroker._core import library
-from shmbroker._core.columns import BITS, BODY, KEY, MOST_BYTES, NUMBERS, PROPERTIES, TEXTS, Columns
+from shmbroker._core.columns import (
+    BITS,
+    BODY,
+    KEY,
+    MOST_BYTES,
+    NUMBERS,
+    PLACE,
+    PLACE_BYTES,
+    PROPERTIES,
+    TEXTS,
+    Columns,
+    places_in,
+)
 
 if TYPE_CHECKING:
     from shmbroker.queue import Queue
 
-__all__ = ["BITS", "BODY", "KEY", "MOST_BYTES", "NUMBERS", "PROPERTIES", "TEXTS", "Columns", "Ready", "put"]
+__all__ = [
+    "BITS",
+    "BODY",
+    "KEY",
+    "MOST_BYTES",
+    "NUMBERS",
+    "PLACE",
+    "PLACE_BYTES",
+    "PROPERTIES",
+    "TEXTS",
+    "Columns",
+    "Ready",
+    "places_in",
+    "put",
+]
 
 
 class Ready:

@@ -73,6 +73,10 @@ class LeaseNotFound(NotFound):
     """A lease of a consumer group is not there, or not whole: its messages are gone."""
 
 
+class StaleHandle(NotFound):
+    """The message that a handle stands for is gone: it was acknowledged, consumed or has expired."""
+
+
 class GroupRewound(PreconditionFailed):
     """What is asked of a consumer group lies before what it has acknowledged: somebody else went on with it."""
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from shmbroker.connection import Connection
     from shmbroker.message import Message
+    from shmbroker.places import Place
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 
@@ -64,8 +65,8 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 class Group:
     """A consumer group of a queue. Safe to use from several threads.
 
-    Leases have numbers, from 1. Those from :attr:`acked` + 1 to :attr:`leased` are there. :meth:`size` and
-    :meth:`messages` can be called by anybody; everything else, by the user who attached it last.
+    Leases have numbers, from 1. Those from :attr:`acked` + 1 to :attr:`leased` are there. :meth:`size`,
+    :meth:`messages` and :meth:`places` can be called by anybody; everything else, by the user who attached it last.
 
     Args:
         connection: Through which it is used.
@@ -424,6 +425,13 @@ class Group:
         core = leases.opened(self._connection.core, number, lease)
         with leases.reading(core, number, lease):
             yield leases.ByColumn(core, number, lease, range(*slice(start, stop).indices(lease.length)))
+
+    def places(self, number: int, start: int = 0, stop: int | None = None) -> Iterator[tuple[Message, Place]]:
+        """As :meth:`messages`, without bodies: where each lies, until the lease is acknowledged."""
+        state, lease = self._find(number)
+        span = range(*slice(start, stop).indices(lease.length))
+        core = leases.opened(self._connection.core, number, lease)
+        return leases.places(core, state.queue, number, lease, span)
 
     def _find(self, number: int) -> tuple[State, Lease]:
         state = self._known()

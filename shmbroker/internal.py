@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from shmbroker.queue import Queue
 
 RESERVED = "amq."
-GROUP, LEASE, STAGE = (f"{RESERVED}{kind}." for kind in ("group", "lease", "stage"))
-PREFIXES = (GROUP, LEASE, STAGE)
+GROUP, LEASE, SCHEMA, STAGE = (f"{RESERVED}{kind}." for kind in ("group", "lease", "schema", "stage"))
+PREFIXES = (GROUP, LEASE, SCHEMA, STAGE)
 
 
 def is_internal(name: str) -> bool:

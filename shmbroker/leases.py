@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmbroker import exceptions
 from shmbroker._core import library
@@ -15,8 +15,10 @@ from shmbroker.message import Message, MessageBatch, browsed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from shmbroker._core.connection import CoreConnection
+    from shmbroker._core.connection import CoreConnection, Place
     from shmbroker.group_state import Lease
+
+_F = TypeVar("_F", bound=tuple[Any, ...])  # what is found: a record, the position behind it, more
 
 
 class _Leased:
@@ -84,15 +86,25 @@ def messages(core: CoreQueue, name: str, number: int, lease: Lease, span: range)
         LeaseNotFound: it, or some of it, is gone.
     """
     source = _Leased(core, name)
+    return (browsed(source, found[0]) for found in _browse(core, core.browse, number, lease, span))
+
+
+def places(core: CoreQueue, name: str, number: int, lease: Lease, span: range) -> Iterator[tuple[Message, Place]]:
+    """As :func:`messages`, but they have no bodies: those stay where they are."""
+    source = _Leased(core, name)
+    return ((browsed(source, found[0]), found[2]) for found in _browse(core, core.browse_place, number, lease, span))
+
+
+def _browse(core: CoreQueue, look: Callable[[int], _F | None], number: int, lease: Lease, span: range) -> Iterator[_F]:
     index = position = span.start if lease.dense else 0
     with reading(core, number, lease):
         while index < span.stop:
-            found = core.browse(position)
+            found = look(position)
             if found is None or (lease.dense and found[1] != index + 1):
                 raise gone(number, lease, "or a part of it is")
-            data, position = found
+            position = found[1]
             if index >= span.start:
-                yield browsed(source, data)
+                yield found
             index += 1
 
 

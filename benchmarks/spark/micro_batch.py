@@ -30,7 +30,7 @@ def comparisons(spark: Any, connection: shmbroker.Connection) -> Iterator[Compar
     spark.dataSource.register(Prebuilt)
     queue = connection.queue("stream")
     rate = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=ROWS, numPartitions=1)
-    plain = {"columns": ",".join(rows.COLUMNS), "rows": ROWS, "together": ROWS, "size": 100}
+    plain = {"columns": ",".join(rows.WITH_BODIES), "rows": ROWS, "together": ROWS, "size": 100}
     python = spark.readStream.format("prebuilt").options(**plain)
     ours = spark.readStream.format("shmbroker").options(broker=connection.broker_name, maxRowsPerTrigger=ROWS)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 GOAL = 0.9
 SHAPES = (
     ("value", 100, 2_000_000),
-    (",".join(rows.COLUMNS), 100, 1_000_000),
+    (",".join(rows.WITH_BODIES), 100, 1_000_000),
     ("value", 1000, 500_000),
     ("value", 65_536, 8_000),
 )

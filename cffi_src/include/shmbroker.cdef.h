@@ -37,7 +37,7 @@ typedef enum {
 } sb_status;
 
 /* The layout of the shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 1 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 2 };
 
 typedef struct sb_broker sb_broker;
 typedef struct sb_connection sb_connection;
@@ -97,6 +97,14 @@ typedef struct {
   uint64_t length;
 } sb_piece;
 
+/* Where a message that was browsed lies: of use to every process of the broker, as long as the message is there. */
+typedef struct {
+  uint64_t generation;
+  uint64_t length; /* of the body */
+  uint32_t slot;
+  uint32_t reserved;
+} sb_place;
+
 /* Texts that lie behind each other: `ends` has one more than there are, and begins with where the first one does. */
 typedef struct {
   int32_t *ends; /* NULL: this column is not wanted */
@@ -108,6 +116,7 @@ typedef struct {
 typedef struct {
   sb_column key, properties, body;
   int64_t *sequence, *timestamp_us;
+  sb_place *place;
   uint8_t *redelivered, *has_key;
 } sb_columns;
 
@@ -301,6 +310,15 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);
 /* Up to `count` ready messages from a position on, which is moved behind the last; how many there were. SB_EMPTY: there were
    no more; SB_FULL: some column has no room for the next one, and says what it would have needed. */
 int64_t sb_browse_columns(sb_queue *q, uint64_t *position, uint32_t count, sb_columns *columns, sb_status *status);
+
+/* ---- bodies that are read in place without holding their message ---- */
+/* As sb_browse, without the body. */
+int64_t sb_browse_place(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place);
+/* Keeps the body until sb_end_view. SB_SETTLED: there is another message, or none. SB_IN_USE: it is to be copied, since it
+   is short, in many queues, or being read. */
+sb_status sb_begin_reading(sb_connection *c, const sb_place *place, uint64_t *view, uint64_t *address);
+/* SB_SETTLED: as above; what was written is of no use. */
+sb_status sb_copy_body(sb_connection *c, const sb_place *place, char *to);
 
 /* ---- publishing to several queues, transactions ---- */
 /* All of it happens, or nothing does, whoever is killed. A body is stored once, whatever number of queues it goes to. A queue

@@ -4,14 +4,15 @@
 
 #include "sb_api.h"
 
-/* Where somebody looks, and what he saw there. It is true if the cell and the slot's header have not changed since (I43). */
+/* Where somebody looks, and what he saw there. It is true if the cell, and the generation in the slot's header, have not
+ * changed since (I43). */
 typedef struct {
   sb_queue *queue;
   sb_leaf_ref leaf;
   bool in_leaf, keeps, sound;
   uint64_t at; /* position */
   sb_cell_shm *cell;
-  uint64_t word, header;
+  uint64_t word, gen;
   sb_taken taken;
   sb_message_shm message;
 } sight;
@@ -38,7 +39,7 @@ static sb_status look(sight *s) {
     if (!sb_cell_of(s->word, s->leaf.gen) || state == SB_CELL_FREE || state == SB_CELL_CLOSED) return SB_EMPTY;
     if (state != SB_CELL_AVAILABLE || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) continue;
     s->taken = (sb_taken){.position = s->at, .slot = slot, .side = SB_LOAD(&s->cell->side, SB_ACQUIRE)};
-    s->header = SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE);
+    s->gen = sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE));
     s->message = sb_peek_message(b, slot);
     s->taken.message = &s->message;
     s->sound = sb_api_plausible(b, &s->taken);
@@ -49,14 +50,20 @@ static sb_status look(sight *s) {
 /* The second look, when everything was copied. */
 static bool still_there(const sight *s) {
   return SB_LOAD(&s->cell->word, SB_SEQ_CST) == s->word &&
-         SB_LOAD(sb_slot_header(s->queue->c->b, s->taken.slot), SB_SEQ_CST) == s->header;
+         sb_slot_gen(SB_LOAD(sb_slot_header(s->queue->c->b, s->taken.slot), SB_SEQ_CST)) == s->gen;
 }
 
 static bool expired(const sight *s) {
   return s->message.expires_ns != 0 && s->message.expires_ns <= sb_now_ns() && !s->keeps;
 }
 
-int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) {
+static sb_place place_of(const sight *s) {
+  return (sb_place){.generation = s->gen, .length = s->message.body_length, .slot = s->taken.slot};
+}
+
+/* A private copy of the next ready message at or after *position; or its place, and the copy is without the body. Minus
+ * SB_FULL: *position stays, more room is needed (the first 8 bytes of the buffer say how much). */
+static int64_t browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place) {
   sight s;
   sb_status status = begin(&s, q, *position);
   if (status != SB_OK) {
@@ -65,7 +72,7 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
   while ((status = look(&s)) == SB_OK) {
     const sb_message_shm *m = &s.message;
     uint64_t front = (uint64_t)m->exchange_length + m->key_length + m->properties_length,
-             need = sizeof(sb_record) + front + m->body_length;
+             copied = place == NULL ? m->body_length : 0, need = sizeof(sb_record) + front + copied;
     if (s.sound && need <= size) {
       sb_record record = {.sequence = s.at - q->base,
                           .body_length = m->body_length,
@@ -79,7 +86,7 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
       memcpy(buffer, &record, sizeof record);
       const uint8_t *from = sb_slot_at(q->c->b, s.taken.slot);
       sb_peek_bytes(buffer + sizeof record, from + sizeof *m, front);
-      sb_peek_bytes(buffer + sizeof record + front, from + m->body_offset, m->body_length);
+      sb_peek_bytes(buffer + sizeof record + front, from + m->body_offset, copied);
     }
     if (!still_there(&s)) continue; /* it changed while we copied: look at this cell again */
     if (!s.sound) return -(int64_t)SB_CORRUPT;
@@ -87,6 +94,7 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
       s.at++;
       continue;
     }
+    if (place != NULL) *place = place_of(&s);
     *position = s.at + (need <= size) - q->base;
     if (need <= size) return (int64_t)need;
     memcpy(buffer, &need, sizeof need);
@@ -94,6 +102,14 @@ int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) 
   }
   *position = s.at - q->base;
   return -(int64_t)status;
+}
+
+int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) {
+  return browse(q, position, buffer, size, NULL);
+}
+
+int64_t sb_browse_place(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place) {
+  return browse(q, position, buffer, size, place);
 }
 
 static bool fits(sb_column *column, uint32_t row, uint64_t length) {
@@ -127,6 +143,7 @@ static bool to_row(const sight *s, sb_columns *c, uint32_t row) {
   fill(&c->body, row, slot + m->body_offset, m->body_length);
   if (c->sequence != NULL) c->sequence[row] = (int64_t)(s->at - s->queue->base);
   if (c->timestamp_us != NULL) c->timestamp_us[row] = (int64_t)(m->timestamp_ns / 1000);
+  if (c->place != NULL) c->place[row] = place_of(s);
   set_bit(c->redelivered, row, (s->taken.side & SB_SIDE_REDELIVERED) != 0);
   set_bit(c->has_key, row, m->key_length != 0);
   return true;

@@ -172,8 +172,3 @@ int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffe
   sb_unlock(&q->c->lock);
   return n;
 }
-
-/* ---- browsing ---- */
-
-/* A private copy of the next ready message at or after *position. Minus SB_FULL: *position stays, more room is needed
- * (the first 8 bytes of the buffer say how much). */

@@ -3,6 +3,7 @@
 #include "sb_check.h"
 
 #include "sb_liveness.h"
+#include "sb_reader.h"
 #include "sb_slab.h"
 
 /* Numbers behind `which`. */
@@ -58,9 +59,12 @@ static bool owns_view(const sb_checkup *k, unsigned id, uint64_t what, uint64_t 
     return false;
   }
   sb_reference r = sb_view_of(what, where);
+  uint64_t header = sb_check_header(k, slot);
+  if (r.ref == SB_REF_READER) {
+    return sb_slot_state(header) == SB_SLOT_READ && sb_slot_gen(header) == r.gen && sb_slot_reader(header) == id;
+  }
   const _Atomic uint16_t *viewer = sb_view_word(k->b, &r);
-  return viewer != NULL && sb_slot_state(sb_check_header(k, slot)) == SB_SLOT_PUBLISHED && sb_check_has(k, &r) &&
-         sb_peek_viewer(viewer) == id;
+  return viewer != NULL && sb_slot_is_published(header) && sb_check_has(k, &r) && sb_peek_viewer(viewer) == id;
 }
 
 /* An entry is written before the CAS that it announces, so that of somebody who died may name what is not his. So may
@@ -105,7 +109,11 @@ static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t wher
     case SB_HOLD_VIEW:
       if (owns_view(k, id, what, where)) {
         sb_reference r = sb_view_of(what, where);
-        (void)sb_check_count(k, &r);
+        if (r.ref == SB_REF_READER) {
+          k->seen[slot] |= SB_KNOWN_TO_OWNER;
+        } else {
+          (void)sb_check_count(k, &r);
+        }
       } else if (!stale) {
         bad(k, id, VIEW, slot, where & 0xffu, 0);
       }

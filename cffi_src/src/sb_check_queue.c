@@ -50,7 +50,7 @@ static bool check_body(sb_checkup *k, const tally *t, uint64_t position, uint64_
       sb_slot_owner(header) == sb_cell_owner(word)) {
     return true; /* its commit is being prepared */
   }
-  if (sb_slot_state(header) != SB_SLOT_PUBLISHED) {
+  if (!sb_slot_is_published(header)) {
     lost(k, t, slot, sb_slot_state(header) == SB_SLOT_FREE ? FREED : UNPUBLISHED, position, header, 0);
     return false;
   }

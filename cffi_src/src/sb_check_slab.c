@@ -45,8 +45,7 @@ void sb_check_classes(sb_checkup *k) {
 
 /* ---- slots ---- */
 
-static void check_owned(sb_checkup *k, uint32_t slot, unsigned kind, uint64_t header) {
-  unsigned owner = sb_slot_owner(header);
+static void check_owned(sb_checkup *k, uint32_t slot, unsigned kind, unsigned owner) {
   if (!sb_check_lives(k, owner)) {
     sb_check_found(k, (sb_finding){SB_BAD_OWNER, 0, slot, 0, kind, 0, owner, 0});
   } else if ((k->seen[slot] & SB_KNOWN_TO_OWNER) == 0) {
@@ -116,7 +115,7 @@ static void check_published(sb_checkup *k, uint32_t slot, unsigned kind, uint64_
   bool may = kind != SB_KIND_NODE && kind != SB_KIND_CONNECTION && kind != SB_KIND_HOLDINGS;
   if (!may || (kind != SB_KIND_MESSAGE && refs != 1)) {
     sb_check_found(k, (sb_finding){SB_BAD_SLOT, 0, slot, 1, kind, 0, header, 0});
-  } else if (refs == 0 || (seen & refs) != refs) {
+  } else if ((refs == 0 && sb_slot_state(header) != SB_SLOT_READ) || (seen & refs) != refs) {
     sb_check_found(k, (sb_finding){SB_LEAKED_SLOT, 0, slot, 0, kind, 0, refs, seen});
   } else if (k->blocks[slot] != 0) {
     check_block(k, slot, kind);
@@ -131,11 +130,18 @@ static void check_slot(sb_checkup *k, uint32_t slot, unsigned kind) {
       break;
     case SB_SLOT_ALLOC:
       if (slot == 0) break;
-      check_owned(k, slot, kind, header);
+      check_owned(k, slot, kind, sb_slot_owner(header));
       if (kind == SB_KIND_NODE) check_node(k, slot, header);
       break;
-    case SB_SLOT_PUBLISHED: check_published(k, slot, kind, header); break;
-    default: sb_check_found(k, (sb_finding){SB_BAD_SLOT, 0, slot, 2, kind, 0, header, 0}); break;
+    case SB_SLOT_READ:
+      if (kind != SB_KIND_MESSAGE) {
+        sb_check_found(k, (sb_finding){SB_BAD_SLOT, 0, slot, 2, kind, 0, header, 0});
+        break;
+      }
+      check_owned(k, slot, kind, sb_slot_reader(header));
+      check_published(k, slot, kind, header);
+      break;
+    default: check_published(k, slot, kind, header); break;
   }
 }
 

@@ -84,7 +84,7 @@ static void drop_empty(sb_broker *b, const sb_reference *r) {
   sb_block k;
   bool freed;
   uint64_t h = SB_LOAD(sb_slot_header(b, r->slot), SB_SEQ_CST);
-  if (sb_slot_gen(h) != r->gen || sb_slot_state(h) != SB_SLOT_PUBLISHED || (sb_slot_refs(h) & 1) == 0 ||
+  if (sb_slot_gen(h) != r->gen || !sb_slot_is_published(h) || (sb_slot_refs(h) & 1) == 0 ||
       !sb_block_of(b, r->slot, &k)) {
     return;
   }
@@ -97,7 +97,7 @@ static void drop_empty(sb_broker *b, const sb_reference *r) {
 /* Which bit of the block it is, if the slot is still that one. */
 static bool in_block(sb_broker *b, const sb_reference *r, sb_block *k, uint32_t *place, unsigned *ref) {
   uint64_t h = SB_LOAD(sb_slot_header(b, r->slot), SB_SEQ_CST);
-  bool same = sb_slot_gen(h) == r->gen && sb_slot_state(h) == SB_SLOT_PUBLISHED && (sb_slot_refs(h) & 1) != 0;
+  bool same = sb_slot_gen(h) == r->gen && sb_slot_is_published(h) && (sb_slot_refs(h) & 1) != 0;
   if (!same || !sb_block_of(b, r->slot, k)) {
     return false;
   }

@@ -39,7 +39,8 @@ uint64_t sb_segment_layout_hash(void) {
                             offsetof(sb_connection_shm, work),
                             offsetof(sb_connection_shm, commit),
                             offsetof(sb_message_shm, targets),
-                            offsetof(sb_header_shm, segments)};
+                            offsetof(sb_header_shm, segments),
+                            SB_READ_REFS};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     hash = mix(hash, sizes[i]);
   }

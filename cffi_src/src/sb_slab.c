@@ -246,7 +246,7 @@ bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool 
   sb_word *header = sb_slot_header(b, slot);
   uint64_t h = SB_LOAD(header, SB_ACQUIRE), bit = UINT64_C(1) << ref;
   *freed = false;
-  while (sb_slot_gen(h) == (gen & SB_GEN_MASK) && sb_slot_state(h) >= SB_SLOT_STAGED && (sb_slot_refs(h) & bit) != 0) {
+  while (sb_slot_gen(h) == (gen & SB_GEN_MASK) && sb_slot_is_published(h) && (sb_slot_refs(h) & bit) != 0) {
     if (sb_slot_refs(h) == bit && sb_slot_state(h) == SB_SLOT_PUBLISHED) {
       if (sb_slab_free(b, slot, h)) {
         *freed = true;
@@ -254,6 +254,17 @@ bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool 
       }
       h = SB_LOAD(header, SB_ACQUIRE);
     } else if (SB_CAS(header, &h, h & ~SB_PUT(bit, 2), SB_ACQ_REL)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool sb_slab_add(sb_broker *b, uint32_t slot, unsigned ref) {
+  sb_word *header = sb_slot_header(b, slot);
+  uint64_t h = SB_LOAD(header, SB_ACQUIRE);
+  while (sb_slot_state(h) != SB_SLOT_READ || ref < SB_READ_REFS) {
+    if (SB_CAS(header, &h, h | SB_PUT(UINT64_C(1) << ref, 2), SB_ACQ_REL)) {
       return true;
     }
   }

@@ -9,7 +9,7 @@
  *
  * Invariants:
  *  I12 FREE -> ALLOC(owner) by CAS, announced in the owner's holdings; ALLOC -> PUBLISHED(refs) by the owner's store;
- *      PUBLISHED -> fewer references by generation-checked CAS; the CAS that clears the last bit frees.
+ *      PUBLISHED -> fewer references by generation-checked CAS; the CAS that clears the last bit frees, unless it is READ.
  *  I13 hints may be wrong both ways: an allocation believes only the header; a sweep of the headers finds what hints lost.
  *  I14 a chunk changes class only when all its slots are taken by the one who drains it.
  *
@@ -32,8 +32,11 @@ sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t
 sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, uint32_t *slot, uint64_t *gen);
 /* Clears reference bit `ref` of generation `gen`. *freed: this call freed the slot. False: the bit was gone already. */
 bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool *freed);
-/* The same for the holder of the only reference of a published slot: nobody else writes its header, so one store frees. */
+/* The same for the holder of the only reference of a published slot, if nobody may read it in place (sb_reader.h):
+ * nobody else writes its header, so one store frees. */
 void sb_slab_drop_last(sb_connection *c, uint32_t slot, uint64_t header);
+/* Sets it, for the holder of a cell of the slot. False: while the slot is READ, there is no room for that bit. */
+bool sb_slab_add(sb_broker *b, uint32_t slot, unsigned ref);
 /* Gives the hints of freed slots that were collected. */
 void sb_slab_flush_freed(sb_connection *c);
 /* Frees a slot whose header still is `expected`. */

@@ -348,7 +348,13 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64
   sb_intent_begin(from, SB_INTENT_MOVE, SB_COUNT_MOVED, t.position,
                   (uint64_t)t.slot | SB_PUT(t.ref, 32) | SB_PUT(ref, 40), t.gen, bytes);
   sb_view_not(b, t.slot, ref);
-  (void)SB_OR(sb_slot_header(b, t.slot), SB_PUT(UINT64_C(1) << ref, 2), SB_ACQ_REL); /* I38: we hold its cell */
+  if (!sb_slab_add(b, t.slot, ref)) { /* I38: we hold its cell */
+    sb_intent_end(from);
+    sb_limits_unadmit(target, 1, bytes);
+    sb_holding_give(c, target_token);
+    make_ready(q, token);
+    return SB_LIMIT;
+  }
   bool tracked = sb_queue_tracks(target->shm);
   if (tracked) {
     (void)SB_ADD(&target->shm->taken, 1, SB_SEQ_CST);

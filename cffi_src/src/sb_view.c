@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_view.h"
 
+#include "sb_reader.h"
 #include "sb_slab.h"
 
 _Atomic uint16_t *sb_view_words(sb_broker *b, uint32_t slot) {
@@ -55,13 +56,14 @@ static bool choose(sb_connection *c, const sb_taken *t, uint32_t queue, sb_refer
   return r->ref < SB_REF_VIEW + SB_REFS_OF_QUEUE;
 }
 
-static void add(sb_broker *b, const sb_reference *r) {
+static bool add(sb_broker *b, const sb_reference *r) {
   sb_block k;
   if (r->ref < SB_MAX_REFS) {
-    (void)SB_OR(sb_slot_header(b, r->slot), SB_PUT(UINT64_C(1) << r->ref, 2), SB_ACQ_REL);
-  } else if (sb_block_of(b, r->slot, &k)) {
-    sb_block_set(&k, r->queue, r->ref - SB_REF_VIEW);
+    return sb_slab_add(b, r->slot, r->ref);
   }
+  bool found = sb_block_of(b, r->slot, &k);
+  if (found) sb_block_set(&k, r->queue, r->ref - SB_REF_VIEW);
+  return found;
 }
 
 sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token) {
@@ -81,14 +83,24 @@ sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token) {
   sb_holding_set(b, *token, sb_holding_what(SB_HOLD_VIEW, t->slot, t->gen), where_of(&r));
   SB_STORE(viewer, (uint16_t)c->id, SB_RELAXED); /* I39 */
   SB_CRASHPOINT("view.announced");
-  add(b, &r);
+  if (!add(b, &r)) {
+    sb_holding_give(c, *token);
+    return SB_LIMIT;
+  }
   SB_CRASHPOINT("view.taken");
   return SB_OK;
 }
 
-static void drop(sb_broker *b, uint64_t what, uint64_t where) {
+static void drop(sb_connection *c, uint64_t what, uint64_t where) {
   sb_reference r = sb_view_of(what, where);
-  if (sb_slot_ready(b, r.slot)) (void)sb_reference_drop(b, &r);
+  if (!sb_slot_ready(c->b, r.slot)) {
+    return;
+  }
+  if (r.ref == SB_REF_READER) {
+    sb_reader_end(c->b, r.slot, r.gen, c->id);
+  } else {
+    (void)sb_reference_drop(c->b, &r);
+  }
 }
 
 void sb_view_end(sb_connection *c, uint64_t token) {
@@ -100,7 +112,7 @@ void sb_view_end(sb_connection *c, uint64_t token) {
   sb_holding_shm *h = sb_holding_at(b, token);
   uint64_t what = SB_LOAD(&h->what, SB_RELAXED);
   if (sb_holding_kind(what) == SB_HOLD_VIEW) {
-    drop(b, what, SB_LOAD(&h->where, SB_RELAXED));
+    drop(c, what, SB_LOAD(&h->where, SB_RELAXED));
     SB_CRASHPOINT("view.ended");
     sb_holding_give(c, token);
   }
@@ -108,13 +120,19 @@ void sb_view_end(sb_connection *c, uint64_t token) {
 
 void sb_view_recover(sb_broker *b, unsigned id, uint64_t what, uint64_t where) {
   sb_reference r = sb_view_of(what, where);
-  if (!sb_slot_in_range(b, r.slot) || !sb_slot_ready(b, r.slot) || sb_reference_gone(b, &r)) {
+  if (!sb_slot_in_range(b, r.slot) || !sb_slot_ready(b, r.slot)) {
+    return;
+  }
+  if (r.ref == SB_REF_READER) {
+    sb_reader_end(b, r.slot, r.gen, id);
+    return;
+  }
+  if (sb_reference_gone(b, &r)) {
     return;
   }
   uint64_t h = SB_LOAD(sb_slot_header(b, r.slot), SB_ACQUIRE);
   _Atomic uint16_t *viewer = sb_view_word(b, &r);
-  if (viewer != NULL && sb_slot_state(h) == SB_SLOT_PUBLISHED && sb_slot_gen(h) == r.gen &&
-      sb_peek_viewer(viewer) == id) {
+  if (viewer != NULL && sb_slot_is_published(h) && sb_slot_gen(h) == r.gen && sb_peek_viewer(viewer) == id) {
     (void)sb_reference_drop(b, &r);
   }
 }

@@ -14,6 +14,8 @@
  *  I39 the viewer's word is written before the reference is added (0 by a cell that takes it). A set reference whose word names a connection is that
  *      connection's view; it is the proof a reaper needs, since a dropped reference may be another one's view by now.
  *
+ * The holding of a reader, who holds no cell (sb_reader.h), is a VIEW too: its reference is SB_REF_READER.
+ *
  * Ordering pairs: P8 of sb_connection.h for the holding; the word is written before the CAS that adds the reference
  *  (release), and read after an acquire of the header.
  *

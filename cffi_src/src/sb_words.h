@@ -21,13 +21,19 @@
 #define SB_BITS(value, shift, width) (((uint64_t)(value) >> (shift)) & ((UINT64_C(1) << (width)) - 1u))
 #define SB_PUT(value, shift) ((uint64_t)(value) << (shift))
 
-/* ---- slot header: 2 state | 24 references or owner | 38 generation ---- */
-enum { SB_SLOT_FREE = 0, SB_SLOT_ALLOC = 1, SB_SLOT_STAGED = 2, SB_SLOT_PUBLISHED = 3 };
+/* ---- slot header: 2 state | 24 references or owner | 38 generation;
+ *      READ, which is published too: 2 state | 12 references | 12 reader | 38 generation ---- */
+enum { SB_SLOT_FREE = 0, SB_SLOT_ALLOC = 1, SB_SLOT_READ = 2, SB_SLOT_PUBLISHED = 3 };
 #define SB_MAX_REFS 24u
+#define SB_READ_REFS 12u /* those that a slot may have that is READ */
 #define SB_GEN_MASK ((UINT64_C(1) << 38) - 1u)
 static inline unsigned sb_slot_state(uint64_t h) { return (unsigned)SB_BITS(h, 0, 2); }
-static inline uint64_t sb_slot_refs(uint64_t h) { return SB_BITS(h, 2, 24); }
+static inline bool sb_slot_is_published(uint64_t h) { return sb_slot_state(h) >= SB_SLOT_READ; }
+static inline uint64_t sb_slot_refs(uint64_t h) {
+  return SB_BITS(h, 2, 24) & (sb_slot_state(h) == SB_SLOT_READ ? (1u << SB_READ_REFS) - 1u : (1u << SB_MAX_REFS) - 1u);
+}
 static inline unsigned sb_slot_owner(uint64_t h) { return (unsigned)SB_BITS(h, 2, 12); }
+static inline unsigned sb_slot_reader(uint64_t h) { return (unsigned)SB_BITS(h, 14, 12); }
 static inline uint64_t sb_slot_gen(uint64_t h) { return h >> 26; }
 static inline uint64_t sb_slot_word(unsigned state, uint64_t field, uint64_t gen) {
   return (uint64_t)state | SB_PUT(field, 2) | SB_PUT(gen & SB_GEN_MASK, 26);

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import shmbroker
+from shmbroker import schemas
 from shmbroker_cli.options import BrokerOption, JsonOption, QueueArgument
 from shmbroker_cli.output import (
     Column,
@@ -130,6 +131,7 @@ def show(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOption
     """Show a queue's settings and counters."""
     with opened(broker, queue) as found:
         settings, paused, statistics = found.settings, found.paused, found.statistics()
+        schema = schemas.registered(found)
     if as_json:
         print_json(
             {
@@ -137,13 +139,15 @@ def show(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOption
                 "paused": paused,
                 "settings": settings,
                 "statistics": statistics,
+                "arrow_schema": None if schema is None else schema.text,
             }
         )
         return
     facts: dict[str, Any] = dataclasses.asdict(statistics)
     facts.pop("name")
     facts["bytes"] = byte_count(statistics.bytes)
-    print_facts({"queue": queue, "paused": paused, **dataclasses.asdict(settings), **facts})
+    batches = {} if schema is None else {"arrow_schema": schema.text}
+    print_facts({"queue": queue, "paused": paused, **dataclasses.asdict(settings), **facts, **batches})
 
 
 @queue_commands.command("set")

@@ -8,9 +8,11 @@ from where the first begins to where the last one ends.
 from __future__ import annotations
 
 import queue as standard_queue
+import struct
 from typing import TYPE_CHECKING, Any
 
 from shmbroker._core import library
+from shmbroker._core.connection import Place
 
 if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
@@ -19,8 +21,16 @@ ffi, slow = library.ffi, library.slow
 KEY, PROPERTIES, BODY = TEXTS = ("key", "properties", "body")
 NUMBERS = ("sequence", "timestamp_us")
 BITS = ("redelivered", "has_key")
+PLACE = "place"
+_PLACES = struct.Struct("=QQII")
+PLACE_BYTES = _PLACES.size
 MOST_BYTES = 2**31 - 1
 """In a column of texts."""
+
+
+def places_in(data: memoryview) -> list[Place]:
+    """The places of rows."""
+    return [Place(slot, generation, length) for generation, length, slot, _ in _PLACES.iter_unpack(data)]
 
 
 class Columns:
@@ -38,8 +48,9 @@ class Columns:
         self._kept[name] = kept
 
     def set_row(self, name: str, data: Any) -> None:  # noqa: ANN401
-        """One of :data:`NUMBERS`, with 8 bytes for each row, or of :data:`BITS`, with a bit."""
-        kept = ffi.from_buffer("uint8_t[]" if name in BITS else "int64_t[]", data)
+        """One of :data:`NUMBERS`: 8 bytes for each row; of :data:`BITS`: a bit; or PLACE: PLACE_BYTES."""
+        kind = "sb_place[]" if name == PLACE else "uint8_t[]" if name in BITS else "int64_t[]"
+        kept = ffi.from_buffer(kind, data)
         setattr(self._pointer, name, kept)
         self._kept[name] = kept
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from shmbroker import exceptions, statistics
 from shmbroker._core import attachment, library, segments, wording
@@ -18,6 +18,7 @@ ffi, slow, fast = library.ffi, library.slow, library.fast
 _STATES = {0: "removed", 1: "not_interested", 2: "interested", 3: "notified", 4: "non_acquiring"}
 _COUNTED, _DIRECT = 1, 2
 _FINDINGS = 1000
+_uncleared = ffi.new_allocator(should_clear_after_alloc=False)
 
 
 P = ParamSpec("P")
@@ -45,6 +46,20 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
             connection.leave()
 
     return call
+
+
+class Place(NamedTuple):
+    """Where a message lies that was browsed; every process of the broker finds it there, until it is gone.
+
+    Attributes:
+        slot: its slot.
+        generation: tells it from others that have the slot later.
+        length: bytes of its body.
+    """
+
+    slot: int
+    generation: int
+    length: int
 
 
 class CoreConnection:
@@ -194,6 +209,36 @@ class CoreConnection:
             library.raise_for(status, "the connection")
         return int(view[0])
 
+    def body_at(self, place: Place) -> memoryview | None:
+        """A body whose message nobody here holds; ``None``: the message is gone.
+
+        It is read in place, and stays as long as the memoryview does, whatever becomes of the message. One that is
+        short, in many queues, or being read in place by this way already is copied.
+        """
+        while True:
+            found = library.read_in_place(self, *place)
+            if isinstance(found, memoryview):
+                return found
+            if found == library.GROW:
+                self.attachment.grow()
+            elif found in {library.IN_USE, library.NO_MEMORY}:  # there may be none to note who reads
+                return self._copied_from(place)
+            elif found == library.SETTLED:
+                return None
+            else:
+                library.raise_for(found, "the connection")
+
+    @guarded
+    def _copied_from(self, place: Place) -> memoryview | None:
+        where, memory = ffi.new("sb_place *"), _uncleared("char[]", max(1, place.length))
+        where.slot, where.generation, where.length = place
+        status = slow.sb_copy_body(self.handle, where, memory)
+        if status == library.SETTLED:
+            return None
+        if status != library.OK:
+            library.raise_for(status, "the connection")
+        return memoryview(ffi.buffer(memory, place.length)).toreadonly()
+
     def view_ended(self) -> None:
         """A view ended after closing: was it the last one? Also from wherever the garbage collector runs."""
         with self._calls_lock:
@@ -223,6 +268,11 @@ class CoreConnection:
     def touch(self, slot: int) -> None:
         """A queue was declared once more: one that expires lives on."""
         slow.sb_touch(self.handle, slot)
+
+    def queue_incarnations(self) -> dict[str, int]:
+        """The queues there are, each with what tells it from earlier ones of its name."""
+        every = (self.queue_facts(slot) for slot in self.queue_slots())
+        return {_name_of(facts): incarnation_of(facts) for facts in every if facts is not None}
 
     def queue_incarnation(self, name: str) -> int:
         """What tells the queue that has a name now from earlier ones; 0 = there is none."""

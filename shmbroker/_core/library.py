@@ -22,6 +22,7 @@ from shmbroker._native_message import Putter as Putter  # noqa: PLC0414 - for th
 from shmbroker._native_message import Record as Record  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Route as Route  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Taker as Taker  # noqa: PLC0414 - for the layers above
+from shmbroker._native_message import read_in_place as read_in_place  # noqa: PLC0414 - for the layers above
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._core import library, record
-from shmbroker._core.connection import CoreConnection, guarded, incarnation_of, out_of_memory
+from shmbroker._core.connection import CoreConnection, Place, guarded, incarnation_of, out_of_memory
 from shmbroker.settings import OVERFLOWS, QueueSettings
 
 if TYPE_CHECKING:
@@ -254,6 +254,19 @@ class CoreQueue:
             if -length != library.FULL:
                 library.raise_for(-length, self.what)
             size = int.from_bytes(bytes(ffi.buffer(memory, 8)), "little")
+
+    @guarded
+    def browse_place(self, position: int) -> tuple[bytes, int, Place] | None:
+        """As :meth:`browse`, but in place of the body where it lies."""
+        at, size, place = ffi.new("uint64_t *", position), record.BUFFER, ffi.new("sb_place *")
+        memory = ffi.new("char[]", size)
+        length = slow.sb_browse_place(self.handle, at, memory, size, place)
+        if length >= 0:
+            found = Place(int(place.slot), int(place.generation), int(place.length))
+            return bytes(ffi.buffer(memory, length)), int(at[0]), found
+        if -length != library.EMPTY:
+            library.raise_for(-length, self.what)
+        return None
 
     # ---- topology and facts ----
 

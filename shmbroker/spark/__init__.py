@@ -3,18 +3,29 @@
 
 ``.format("shmbroker")`` reads queues and writes to them (:class:`ShmBrokerDataSource`; Spark finds it by itself).
 :func:`exchange` hands the batches of a DataFrame to a long-lived process on the executor's host, which runs
-:func:`serve`; that process needs no Spark.
+:func:`serve`; that process needs no Spark. With :func:`register_schema` a queue has record batches for messages, which
+:func:`put_batch` puts. :func:`resolve` finds the bodies of rows that were read with ``payload=handle``.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from shmbroker.spark.handover import exchange
+from shmbroker.spark.registered import put_batch, register_schema, registered_schema
+from shmbroker.spark.resolving import resolve
 from shmbroker.spark.server import serve
 
 if TYPE_CHECKING:
     from shmbroker.spark.source import ShmBrokerDataSource
 
-__all__ = ["ShmBrokerDataSource", "exchange", "serve"]
+__all__ = [
+    "ShmBrokerDataSource",
+    "exchange",
+    "put_batch",
+    "register_schema",
+    "registered_schema",
+    "resolve",
+    "serve",
+]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401

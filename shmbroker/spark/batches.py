@@ -37,7 +37,7 @@ class Encoded:
     body: Any = b""
     write: Callable[[memoryview], None] | None = None
 
-    def put(self, queue: Queue, key: str, timeout: float) -> None:
+    def put(self, queue: Queue, key: str, timeout: float | None) -> None:
         """Puts them.
 
         Raises:

@@ -32,15 +32,15 @@ def check_columns(schema: types.StructType) -> None:
         SchemaMismatch: a column is missing, unknown, or of another type; the text names it.
     """
     if _VALUE not in schema.names:
-        _refuse(f"there is no column '{_VALUE}' among {', '.join(schema.names)}")
+        refuse(f"there is no column '{_VALUE}' among {', '.join(schema.names)}")
     for field in schema.fields:
         if field.name in {_VALUE, _KEY}:
             if not isinstance(field.dataType, _TEXT_OR_BYTES):
-                _refuse(f"column '{field.name}' is {field.dataType.simpleString()}, not binary or string")
+                refuse(f"column '{field.name}' is {field.dataType.simpleString()}, not binary or string")
         elif field.name != _HEADERS:
-            _refuse(f"column '{field.name}' is none of {_VALUE}, {_KEY}, {_HEADERS}")
+            refuse(f"column '{field.name}' is none of {_VALUE}, {_KEY}, {_HEADERS}")
         elif field.dataType != types.MapType(types.StringType(), types.StringType(), field.dataType.valueContainsNull):
-            _refuse(f"column '{_HEADERS}' is {field.dataType.simpleString()}, not map<string,string>")
+            refuse(f"column '{_HEADERS}' is {field.dataType.simpleString()}, not map<string,string>")
 
 
 def columns_of(batch: pa.RecordBatch) -> Columns:
@@ -52,7 +52,7 @@ def columns_of(batch: pa.RecordBatch) -> Columns:
     columns = Columns()
     values = batch.column(_VALUE)
     if values.null_count:
-        _refuse(f"column '{_VALUE}' has a null: each message has a body")
+        refuse(f"column '{_VALUE}' has a null: each message has a body")
     _set(columns, BODY, values)
     if _KEY in batch.schema.names:
         keys = batch.column(_KEY)
@@ -97,11 +97,11 @@ def _set(columns: Columns, name: str, texts: pa.Array) -> None:
 def _check_keys(keys: pa.Array) -> None:
     longest = pc.max(pc.binary_length(keys)).as_py() or 0
     if longest > _MAX_KEY:
-        _refuse(f"column '{_KEY}' has a key of {longest} bytes: at most {_MAX_KEY} are allowed")
+        refuse(f"column '{_KEY}' has a key of {longest} bytes: at most {_MAX_KEY} are allowed")
     try:
         keys.cast(pa.string())
     except pa.ArrowInvalid:
-        _refuse(f"column '{_KEY}' has a key that is no text in UTF-8")
+        refuse(f"column '{_KEY}' has a key that is no text in UTF-8")
 
 
 def _encoded(rows: Iterable[list[tuple[str, str | None]] | None]) -> list[bytes]:
@@ -116,5 +116,6 @@ def _encoded(rows: Iterable[list[tuple[str, str | None]] | None]) -> list[bytes]
     return found
 
 
-def _refuse(what: str) -> NoReturn:
+def refuse(what: str) -> NoReturn:
+    """A table or a batch is not what is written here."""
     raise shmbroker.SchemaMismatch(text=f"PRECONDITION_FAILED - {what}")

@@ -8,7 +8,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from shmbroker.spark import rows
+from shmbroker.spark.payloads import ARROW, BYTES, PAYLOADS, Payload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 _OF_BOTH = ("broker", "queue", "payload", "columns")
 _OF_BATCHES = (*_OF_BOTH, "maxRows")
 _OF_STREAMS = (*_OF_BOTH, "group", "maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss")
-_OF_STREAM_WRITES = ("broker", "queue", "delivery", "timeout")
+_OF_STREAM_WRITES = ("broker", "queue", "delivery", "payload", "timeout")
 _OF_BATCH_WRITES = (*_OF_STREAM_WRITES, "txnAppId", "txnVersion")
 _OF_SPARK = frozenset({"path", "checkpointlocation", "queryname"})  # of a stream's sink it hands over its own, too
-_PAYLOADS = ("bytes",)
+_OF_READS = tuple(dict.fromkeys((*_OF_BATCHES, *_OF_STREAMS)))
 EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERIES = ("exactly-once", "at-least-once")
 _LONGEST_APP, _MOST_BYTES_OF_APP, _LAST_VERSION = 64, 120, 2**63 - 1
 
@@ -31,12 +31,14 @@ class ReadOptions:
     Attributes:
         queue: whose messages.
         broker: where it is; ``None``: found where the work is done, see :func:`shmbroker.spark.attachment.broker_name`.
+        payload: what is shown of messages.
         columns: which ones, in this order.
         max_rows: at most so many, of a stream in each micro-batch; ``None`` = all.
     """
 
     queue: str
     broker: str | None
+    payload: Payload
     columns: tuple[str, ...]
     max_rows: int | None
 
@@ -65,6 +67,7 @@ class WriteOptions:
     Attributes:
         queue: that gets the messages.
         broker: as of :class:`ReadOptions`.
+        payload: "bytes": a row is a message; "arrow": a record batch is.
         exactly_once: they are staged, and published when the batch is done; else they are put as they come.
         timeout: seconds that a task waits for memory, or for room in the queue; ``None``: a minute for memory to stage
             in, and for all else as long as it takes.
@@ -74,6 +77,7 @@ class WriteOptions:
 
     queue: str
     broker: str | None
+    payload: str
     exactly_once: bool
     timeout: float | None = None
     app: str | None = None
@@ -150,37 +154,57 @@ class _Given:
             raise ValueError(msg)
         return delivery == EXACTLY_ONCE
 
-    def columns(self) -> tuple[str, ...]:
-        payload = self.text("payload") or _PAYLOADS[0]
-        if payload not in _PAYLOADS:
-            msg = f"option payload is {payload!r}: {', '.join(_PAYLOADS)} is allowed"
+    def payload(self, allowed: tuple[str, ...]) -> str | None:
+        given = self.text("payload")
+        if given is not None and given not in allowed:
+            msg = f"option payload is {given!r}: {' or '.join(allowed)} is allowed"
             raise ValueError(msg)
+        return given
+
+    def columns(self, payload: Payload) -> tuple[str, ...]:
         given = self.text("columns")
-        names = tuple(rows.COLUMNS) if given is None else tuple(name.strip() for name in given.split(","))
+        names = payload.names if given is None else tuple(name.strip() for name in given.split(","))
         for name in names:
-            if name not in rows.COLUMNS or names.count(name) > 1:
-                msg = f"option columns has {name!r}: each of {', '.join(rows.COLUMNS)} is allowed once"
+            if name not in payload.names or names.count(name) > 1:
+                msg = f"option columns has {name!r}: each of {', '.join(payload.names)} is allowed once"
                 raise ValueError(msg)
         return names
 
 
-def read_options(options: Mapping[str, str]) -> ReadOptions:
+def table_asked_for(options: Mapping[str, str]) -> tuple[str, str | None, str | None]:
+    """Queue, broker and payload, of whatever kind of read: the columns are known when these are.
+
+    Raises:
+        ValueError: as of :func:`read_options`.
+    """
+    given = _Given(options, _OF_READS)
+    return given.queue(), given.text("broker"), given.payload(PAYLOADS)
+
+
+def read_options(options: Mapping[str, str], payload: Payload | None = None) -> ReadOptions:
     """Checks the options of a batch read.
+
+    Args:
+        options: as Spark hands them over.
+        payload: what they ask for, as it was found; ``None`` = bodies.
 
     Raises:
         ValueError: one is missing, unknown or not allowed; the text names it and says what is.
     """
-    given = _Given(options, _OF_BATCHES)
-    return ReadOptions(given.queue(), given.text("broker"), given.columns(), given.count("maxRows"))
+    given, payload = _Given(options, _OF_BATCHES), payload or Payload()
+    given.payload(PAYLOADS)
+    return ReadOptions(given.queue(), given.text("broker"), payload, given.columns(payload), given.count("maxRows"))
 
 
-def stream_options(options: Mapping[str, str]) -> StreamOptions:
+def stream_options(options: Mapping[str, str], payload: Payload | None = None) -> StreamOptions:
     """Checks the options of a streaming read; as :func:`read_options`."""
-    given = _Given(options, _OF_STREAMS)
+    given, payload = _Given(options, _OF_STREAMS), payload or Payload()
+    given.payload(PAYLOADS)
     return StreamOptions(
         given.queue(),
         given.text("broker"),
-        given.columns(),
+        payload,
+        given.columns(payload),
         given.count("maxRowsPerTrigger"),
         group=given.text("group"),
         max_bytes=given.count("maxBytesPerTrigger"),
@@ -201,15 +225,20 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     if app is not None and not once:
         msg = f"option delivery is {given.text('delivery')!r}: with txnAppId, only {EXACTLY_ONCE} is allowed"
         raise ValueError(msg)
-    return WriteOptions(given.queue(), given.text("broker"), once, given.seconds("timeout"), app, version or 0)
+    return dataclasses.replace(_write_options(given), app=app, version=version or 0)
 
 
 def stream_write_options(options: Mapping[str, str]) -> WriteOptions:
     """Checks the options of a streaming write, which has the query's own batches; as :func:`read_options`."""
     given = _Given(options, _OF_STREAM_WRITES)
-    return WriteOptions(given.queue(), given.text("broker"), given.exactly_once(), given.seconds("timeout"))
+    return _write_options(given)
 
 
-def columns_asked_for(options: Mapping[str, str]) -> tuple[str, ...]:
+def _write_options(given: _Given) -> WriteOptions:
+    payload = given.payload((BYTES, ARROW)) or BYTES
+    return WriteOptions(given.queue(), given.text("broker"), payload, given.exactly_once(), given.seconds("timeout"))
+
+
+def columns_asked_for(options: Mapping[str, str], payload: Payload) -> tuple[str, ...]:
     """The columns, of whatever kind of read: Spark asks for the schema before it says which kind it is."""
-    return _Given(options, tuple(dict.fromkeys((*_OF_BATCHES, *_OF_STREAMS)))).columns()
+    return _Given(options, _OF_READS).columns(payload)

@@ -22,13 +22,18 @@ from shmbroker import properties as basic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from shmbroker.places import Place
+
+    Handle = Callable[[int, Place], bytes]
+    """Of the sequence of a message, and where it lies."""
     Fill = Callable[[core.Columns, int], tuple[int, bool]]
     """Fills up to so many rows; says how many there were, and whether there are more."""
 
 BATCH_ROWS = 10_000
 TEXT_BYTES = {core.KEY: 1 << 18, core.PROPERTIES: 1 << 18, core.BODY: 4 << 20}
 """So much room has a batch; Spark holds it several times over on its way into the JVM."""
-_HAS_KEY, _ENDS = "has_key", ".ends"
+_HAS_KEY, _ENDS, _SEQUENCE = "has_key", ".ends", "sequence"
+_ROW_BYTES = {core.PLACE: core.PLACE_BYTES}
 _PAIRS = pa.map_(pa.string(), pa.string())
 
 
@@ -48,7 +53,10 @@ COLUMNS = {
     "timestamp": Column(types.TimestampType(), pa.timestamp("us", tz="UTC"), "timestamp_us"),
     "redelivered": Column(types.BooleanType(), pa.bool_(), "redelivered"),
     "value": Column(types.BinaryType(), pa.binary(), core.BODY),
+    "handle": Column(types.BinaryType(), pa.binary(), core.PLACE),
 }
+WITH_BODIES = tuple(name for name in COLUMNS if name != "handle")
+WITH_HANDLES = tuple(name for name in COLUMNS if name != "value")
 
 
 def schema_of(columns: Sequence[str]) -> types.StructType:
@@ -56,8 +64,8 @@ def schema_of(columns: Sequence[str]) -> types.StructType:
     return types.StructType([types.StructField(name, COLUMNS[name].spark) for name in columns])
 
 
-def batches(fill: Fill, queue: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Messages of a queue as record batches.
+def batches(fill: Fill, queue: str, columns: Sequence[str], handle: Handle | None = None) -> Iterator[pa.RecordBatch]:
+    """Messages of a queue as record batches; ``handle`` makes those of a column of handles.
 
     While Spark takes one over the next one is being made, in a thread of its own: that waits for memory and for Spark,
     and neither of them needs Python.
@@ -65,7 +73,7 @@ def batches(fill: Fill, queue: str, columns: Sequence[str]) -> Iterator[pa.Recor
     Raises:
         OutOfMemory: a message is too long for a column.
     """
-    made = _Made(fill, queue, columns)
+    made = _Made(fill, queue, columns, handle)
     batch = made.next()
     if not made.more:
         yield from filter(None, [batch])
@@ -80,15 +88,15 @@ def batches(fill: Fill, queue: str, columns: Sequence[str]) -> Iterator[pa.Recor
 class _Made:
     """The batches, one by one."""
 
-    def __init__(self, fill: Fill, queue: str, columns: Sequence[str]) -> None:
-        self._fill, self._queue, self._columns = fill, queue, columns
+    def __init__(self, fill: Fill, queue: str, columns: Sequence[str], handle: Handle | None) -> None:
+        self._fill, self._queue, self._columns, self._handle = fill, queue, columns, handle
         self.more = True
 
     def next(self) -> pa.RecordBatch | None:
         """The next one; None: that was all."""
         texts = TEXT_BYTES
         while self.more:
-            room = _Room(self._columns, texts)
+            room = _Room(self._columns, texts, self._handle)
             count, self.more = self._fill(room.columns, BATCH_ROWS)
             if count:
                 return room.batch(count, self._queue)
@@ -110,14 +118,14 @@ class _Room:
     Args:
         names: of :data:`COLUMNS`.
         texts: so many bytes are for each column of texts.
+        handle: as of :func:`batches`.
     """
 
-    def __init__(self, names: Sequence[str], texts: dict[str, int]) -> None:
+    def __init__(self, names: Sequence[str], texts: dict[str, int], handle: Handle | None) -> None:
         self.columns = core.Columns()
-        self._names = names
+        self._names, self._handle = names, handle
         self._buffers: dict[str, pa.Buffer] = {}
-        for name in names:
-            column = COLUMNS[name].core
+        for column in {COLUMNS[name].core for name in names} | ({_SEQUENCE} if "handle" in names else set()):
             if column in core.TEXTS:
                 self._add_text(column, texts[column])
             elif column is not None:
@@ -132,7 +140,8 @@ class _Room:
         self.columns.set_text(column, ends, data)
 
     def _add_row(self, column: str) -> None:
-        self._buffers[column] = pa.allocate_buffer(-(-BATCH_ROWS // 8) if column in core.BITS else 8 * BATCH_ROWS)
+        size = -(-BATCH_ROWS // 8) if column in core.BITS else BATCH_ROWS * _ROW_BYTES.get(column, 8)
+        self._buffers[column] = pa.allocate_buffer(size)
         self.columns.set_row(column, self._buffers[column])
 
     def batch(self, count: int, queue: str) -> pa.RecordBatch:
@@ -144,6 +153,8 @@ class _Room:
         column = COLUMNS[name]
         if column.core is None:
             return pa.repeat(pa.scalar(queue), count)
+        if column.core == core.PLACE:
+            return self._handles(count)
         if column.core not in core.TEXTS:
             return pa.Array.from_buffers(column.arrow, count, [None, self._buffers[column.core]])
         used = self.columns.start(column.core, count)
@@ -153,6 +164,12 @@ class _Room:
         ends, texts = self._buffers[column.core + _ENDS], self._buffers[column.core].slice(0, used)
         found = pa.Array.from_buffers(pa.binary(), count, [valid, ends, texts])
         return found if column.core != core.PROPERTIES else _headers(found)
+
+    def _handles(self, count: int) -> pa.Array:
+        assert self._handle is not None  # noqa: S101 - who asks for handles says how they are made
+        sequences = memoryview(self._buffers[_SEQUENCE]).cast("B").cast("q")[:count]
+        places = core.places_in(memoryview(self._buffers[core.PLACE]).cast("B")[: count * core.PLACE_BYTES])
+        return pa.array(map(self._handle, sequences, places), pa.binary(), size=count)
 
 
 @functools.cache

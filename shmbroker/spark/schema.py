@@ -34,13 +34,14 @@ def check_columns(found: pa.Schema, wanted: pa.Schema, queue: str) -> None:
     Raises:
         SchemaMismatch: a column is missing, or too many, in another place or of another type; it is named.
     """
-    difference = _difference(found, wanted)
-    if difference:
-        text = f"PRECONDITION_FAILED - queue {queue!r}: in the server's answer {difference}"
+    differs = difference(found, wanted)
+    if differs:
+        text = f"PRECONDITION_FAILED - queue {queue!r}: in the server's answer {differs}"
         raise shmbroker.SchemaMismatch(text=text)
 
 
-def _difference(found: pa.Schema, wanted: pa.Schema) -> str:
+def difference(found: pa.Schema, wanted: pa.Schema) -> str:
+    """The first one, in words; empty: there is none that matters."""
     for name in wanted.names:
         if name not in found.names:
             return f"column {name!r} is missing"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,9 @@ import shmbroker
 from shmbroker.columns import put
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.home import Home
-from shmbroker.spark.messages import columns_of, record_batches
+from shmbroker.spark.messages import columns_of, record_batches, refuse
+from shmbroker.spark.payloads import ARROW, payload_of
+from shmbroker.spark.registered import Writer, needed
 from shmbroker.staging import Receipt, Stage
 
 try:
@@ -58,6 +61,25 @@ class Staged(WriterCommitMessage):
     receipt: Receipt | None
 
 
+def check_batches(schema: types.StructType, options: WriteOptions) -> None:
+    """Is that a table of the batches that the queue has, by the schema that is registered?
+
+    Raises:
+        SchemaMismatch: it has none, or another one; the text names the first column that differs.
+    """
+    connection = connection_to(broker_name(options.broker))
+    payload = payload_of(ARROW, connection, options.queue)
+    wanted = payload.struct(payload.names)
+    for has, wants in itertools.zip_longest(schema.fields, wanted.fields):
+        if has is None:
+            refuse(f"there is no column '{wants.name}', which the batches of queue '{options.queue}' have")
+        if wants is None or has.name != wants.name:
+            refuse(f"column '{has.name}' is none of the batches of queue '{options.queue}', or in another place")
+        if has.dataType != wants.dataType:
+            kinds = f"{has.dataType.simpleString()}, not {wants.dataType.simpleString()}"
+            refuse(f"column '{has.name}' is {kinds}, which it is in the batches of queue '{options.queue}'")
+
+
 class _Writing:
     """What the writers of batches and of streams share; travels from the planner to the tasks and to the committer.
 
@@ -77,14 +99,21 @@ class _Writing:
         context = TaskContext.get()
         partition, attempt = (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
         queue = connection.queue(self._options.queue, passive=True)
+        body_of = Writer(queue.name, needed(queue)).body if self._options.payload == ARROW else None
         if not self._options.exactly_once:
             for rows in batches:
-                self._put(queue, columns_of(rows), len(rows))
+                if body_of is not None:
+                    queue.put(body_of(rows), timeout=self._options.timeout)
+                else:
+                    self._put(queue, columns_of(rows), len(rows))
             return Staged(publication, None)
         patience = self._options.timeout or _PATIENCE_SECONDS
         with Stage(connection, publication).attempt(batch, partition, attempt) as writer:
             for rows in batches:  # nothing is locked while the next one is made
-                writer.put_columns(columns_of(rows), len(rows), timeout=patience)
+                if body_of is not None:
+                    writer.put(body_of(rows), timeout=patience)
+                else:
+                    writer.put_columns(columns_of(rows), len(rows), timeout=patience)
         return Staged(publication, writer.receipt)
 
     def _put(self, queue: shmbroker.Queue, columns: Columns, count: int) -> None:

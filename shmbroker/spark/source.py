@@ -13,24 +13,25 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import shmbroker
-from shmbroker.columns import Ready
-from shmbroker.spark import rows
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.home import Home
 from shmbroker.spark.messages import check_columns
 from shmbroker.spark.options import (
     ReadOptions,
+    WriteOptions,
     columns_asked_for,
     read_options,
     stream_options,
     stream_write_options,
+    table_asked_for,
     write_options,
 )
-from shmbroker.spark.sink import BatchWriter, StreamWriter
+from shmbroker.spark.payloads import ARROW, BYTES, HANDLE, Payload, payload_of
+from shmbroker.spark.sink import BatchWriter, StreamWriter, check_batches
 from shmbroker.spark.stream import LeaseReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import pyarrow as pa
     from pyspark.sql.types import StructField, StructType
@@ -39,9 +40,10 @@ if TYPE_CHECKING:
 class ShmBrokerDataSource(DataSource):
     """Queues of shared memory, for Spark.
 
-    Options: ``queue`` (or the path given to ``load``), ``broker``, ``columns``; of a batch ``maxRows``; of a stream
-    ``group``, ``maxRowsPerTrigger``, ``maxBytesPerTrigger``, ``minPartitions``, ``failOnDataLoss``; of a write
-    ``queue``, ``broker`` and ``delivery``; of a batch write ``txnAppId`` and ``txnVersion``.
+    Options: ``queue`` (or the path given to ``load``), ``broker``, ``payload``, ``columns``; of a batch ``maxRows``;
+    of a stream ``group``, ``maxRowsPerTrigger``, ``maxBytesPerTrigger``, ``minPartitions``, ``failOnDataLoss``; of a
+    write ``queue``, ``broker``, ``payload``, ``delivery`` and ``timeout``; of a batch write ``txnAppId`` and
+    ``txnVersion``.
     """
 
     @classmethod
@@ -51,24 +53,30 @@ class ShmBrokerDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that were asked for."""
-        return rows.schema_of(columns_asked_for(self.options))
+        payload = self._payload()
+        return payload.struct(columns_asked_for(self.options, payload))
+
+    def _payload(self) -> Payload:
+        queue, broker, kind = table_asked_for(self.options)
+        if kind in {BYTES, HANDLE}:  # the broker need not be asked, nor be there yet
+            return Payload(kind)
+        return payload_of(kind, connection_to(broker_name(broker)), queue)
 
     def reader(self, schema: StructType) -> BrowseReader:
         """A batch read."""
-        options = read_options(self.options)
-        check_schema(schema, options.columns)
+        options = read_options(self.options, self._payload())
+        check_schema(schema, options.payload.struct(options.columns))
         return BrowseReader(options)
 
     def streamReader(self, schema: StructType) -> LeaseReader:  # noqa: N802 - Spark's name
         """A streaming read."""
-        options = stream_options(self.options)
-        check_schema(schema, options.columns)
+        options = stream_options(self.options, self._payload())
+        check_schema(schema, options.payload.struct(options.columns))
         return LeaseReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001
         """A batch write."""
-        options = write_options(self.options)
-        check_columns(schema)
+        options = _checked(schema, write_options(self.options))
         if overwrite:
             msg = "mode overwrite: a queue is not overwritten; append is allowed"
             raise ValueError(msg)
@@ -76,9 +84,15 @@ class ShmBrokerDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: ARG002, FBT001, N802
         """A streaming write."""
-        options = stream_write_options(self.options)
+        return StreamWriter(_checked(schema, stream_write_options(self.options)))
+
+
+def _checked(schema: StructType, options: WriteOptions) -> WriteOptions:
+    if options.payload == ARROW:
+        check_batches(schema, options)
+    else:
         check_columns(schema)
-        return StreamWriter(options)
+    return options
 
 
 class Everything(InputPartition):
@@ -103,18 +117,16 @@ class BrowseReader(DataSourceReader):
 
     def read(self, partition: Everything) -> Iterator[pa.RecordBatch]:
         """The messages that are ready now."""
-        connection = partition.home.connection()
-        queue = connection.queue(self._options.queue, passive=True)
-        return rows.batches(Ready(queue, self._options.max_rows).fill, queue.name, self._options.columns)
+        connection, options = partition.home.connection(), self._options
+        return options.payload.browsed(connection, options.queue, partition.home, options.columns, options.max_rows)
 
 
-def check_schema(given: StructType, columns: Sequence[str]) -> None:
+def check_schema(given: StructType, wanted: StructType) -> None:
     """A schema that was given to ``.schema(...)`` must be that of the columns.
 
     Raises:
         SchemaMismatch: it is another; the text names the first column that differs.
     """
-    wanted = rows.schema_of(columns)
     for has, wants in itertools.zip_longest(given.fields, wanted.fields):
         if has is None or wants is None or (has.name, has.dataType) != (wants.name, wants.dataType):
             text = f"PRECONDITION_FAILED - the schema has {_shown(has)} where the messages have {_shown(wants)}"

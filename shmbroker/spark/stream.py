@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import shmbroker
-from shmbroker.spark import rows
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.home import Home
+from shmbroker.spark.payloads import Leased
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -206,11 +206,10 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
         """The messages of a part; nothing changes by it."""
         if partition.start == partition.stop:
-            return
-        connection = partition.home.connection()
-        group = shmbroker.Group(connection, self._options.queue, partition.group)
-        with group.by_column(partition.lease, partition.start, partition.stop) as found:
-            yield from rows.batches(found.fill, self._options.queue, self._options.columns)
+            return iter(())
+        connection, options = partition.home.connection(), self._options
+        part = Leased(options.queue, partition.group, partition.lease, partition.start, partition.stop)
+        return options.payload.leased(connection, part, partition.home, options.columns)
 
     # ---- tools ----
 

@@ -130,6 +130,26 @@ static void settle_viewed(uint32_t how) {
 static void ack_viewed(void) { settle_viewed(0); }
 static void nack_viewed(void) { settle_viewed(1); }
 
+/* Reads the oldest body in place, as one who holds nothing; `meanwhile` happens before he looks away. */
+static void read_in_place(void (*meanwhile)(void)) {
+  sb_place place;
+  uint64_t position = 0, view, address;
+  sb_status status = SB_EMPTY;
+  if (sb_browse_place(q, &position, buffer, BUFFER, &place) > 0) {
+    do {
+      status = sb_begin_reading(kid.c, &place, &view, &address);
+    } while (again(status));
+  }
+  meanwhile();
+  if (status == SB_OK) sb_end_view(kid.c, view);
+}
+static void read_only(void) { read_in_place(nothing); }
+static void get_and_ack(void) {
+  get_one();
+  ack();
+}
+static void read_what_is_acked(void) { read_in_place(get_and_ack); }
+
 /* ---- the queue as a whole ---- */
 
 static void purge(void) { (void)sb_purge(q); }
@@ -149,6 +169,8 @@ static void delete_queue(void) {
   while (again(sb_delete(q, false, false, FOREVER, &holder, &removed))) {
   }
 }
+static void read_what_is_moved(void) { read_in_place(move); }
+static void read_what_is_deleted(void) { read_in_place(delete_queue); }
 static void delete_if_empty(void) {
   int32_t holder;
   uint64_t removed;
@@ -328,6 +350,11 @@ const operation OPERATIONS[] = {
     {"view, ack", FREELY, SETUP, get_one, ack_viewed, LEAVES(BUT_1), .bytes = LONG},
     {"view, nack", FREELY, SETUP, get_one, nack_viewed, UNCHANGED, .bytes = LONG},
     {"view, nack, move", FREELY, SETUP, get_one, move_viewed, UNCHANGED, .bytes = LONG},
+
+    {"read in place", FREELY, SETUP, nothing, read_only, UNCHANGED, .bytes = LONG},
+    {"read in place, ack", FREELY, SETUP, nothing, read_what_is_acked, LEAVES(BUT_1), .bytes = LONG},
+    {"read in place, move", FREELY, SETUP, nothing, read_what_is_moved, UNCHANGED, .bytes = LONG},
+    {"read in place, delete", FREELY, SETUP, get_one, read_what_is_deleted, LEAVES(0), .bytes = LONG, .deletes = true},
 
     {"purge", FREELY, SETUP, nothing, purge, LEAVES(0)},
     {"move", FREELY, SETUP, nothing, move, UNCHANGED},

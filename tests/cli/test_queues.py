@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shmbroker
+from shmbroker import schemas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +118,18 @@ def test_show_tells_settings_and_counters(cli: Callable[..., Any], jobs: shmbrok
     assert facts["paused"] is False
     assert facts["settings"]["ring_size"] == -1
     assert facts["statistics"]["ready"] == 1
-    assert "ring size" in cli("queue", "show", "jobs").out
+    assert facts["arrow_schema"] is None
+    shown = cli("queue", "show", "jobs").out
+    assert "ring size" in shown
+    assert "arrow schema" not in shown
+
+
+def test_show_tells_of_an_arrow_schema(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
+    """Of a queue that was given one; Arrow itself need not be there."""
+    schemas.register(jobs, schemas.Registered(b"as Arrow writes it", "id: int64, word: string"))
+    assert cli("queue", "show", "jobs", "--json").facts["arrow_schema"] == "id: int64, word: string"
+    assert "arrow schema" in cli("queue", "show", "jobs").out
+    assert [one["name"] for one in cli("queue", "list", "--json").facts] == ["jobs"]
 
 
 @pytest.mark.usefixtures("jobs")

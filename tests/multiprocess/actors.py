@@ -7,9 +7,11 @@ import contextlib
 import operator
 import os
 import queue
+import signal
 import sys
 
 import shmbroker
+from shmbroker import places
 from shmbroker._core import library
 from shmbroker._core.commit import Publication, Settlement, commit
 
@@ -68,5 +70,31 @@ def transact(broker: str, count: str, log: str, worker: str) -> None:
             number += 2
 
 
+def read_in_place(broker: str, name: str, _log: str) -> None:
+    """Reads every body where it lies, holding no message; says how many, and keeps them until it is killed."""
+    with shmbroker.connect(broker, create=False) as connection:
+        jobs = connection.queue(name, passive=True)
+        kept = [places.body_at(connection, place) for _, place in places.of_queue(jobs)]
+        sys.stdout.write(f"{sum(body is not None for body in kept)}\n")
+        sys.stdout.flush()
+        signal.pause()
+
+
+def read_for_ever(broker: str, name: str, _log: str) -> None:
+    """Reads what it finds until it is terminated; ends with exit code 1 if a body is not of one byte throughout."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with shmbroker.connect(broker, create=False) as connection:
+        jobs = connection.queue(name, passive=True)
+        sys.stdout.write("reading\n")
+        sys.stdout.flush()
+        while True:
+            found = [place for _, place in places.of_queue(jobs)]
+            for place in found * 2:  # the second time some are gone
+                body = places.body_at(connection, place)
+                if body is not None and body.tobytes() != bytes(body[:1]) * place.length:
+                    sys.exit(1)
+
+
 if __name__ == "__main__":
-    {"produce": produce, "take": take, "transact": transact}[sys.argv[1]](*sys.argv[2:])
+    actors = {one.__name__: one for one in (produce, take, transact, read_in_place, read_for_ever)}
+    actors[sys.argv[1]](*sys.argv[2:])

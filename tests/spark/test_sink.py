@@ -72,7 +72,7 @@ def test_a_task_that_fails_publishes_nothing(
         (["CAST(NULL AS STRING) AS value"], {}, "column 'value' has a null"),
         (["'v' AS value"], {"queue": "missing"}, "no queue 'missing'"),
         (["'v' AS value"], {"delivery": "twice"}, "option delivery is 'twice': exactly-once or at-least-once"),
-        (["'v' AS value"], {"group": "g"}, "option 'group' is unknown: broker, queue, delivery, timeout"),
+        (["'v' AS value"], {"group": "g"}, "option 'group' is unknown: broker, queue, delivery, payload, timeout"),
     ],
 )
 def test_a_write_that_cannot_be(

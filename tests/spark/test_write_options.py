@@ -48,5 +48,7 @@ def test_numbers_of_batches() -> None:
 
 def test_a_stream_has_numbers_of_its_own() -> None:
     """A streaming write is not given any."""
-    with pytest.raises(ValueError, match="option 'txnappid' is unknown: broker, queue, delivery, timeout are allowed"):
+    with pytest.raises(
+        ValueError, match="option 'txnappid' is unknown: broker, queue, delivery, payload, timeout are allowed"
+    ):
         stream_write_options(NUMBERED)

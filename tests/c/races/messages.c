@@ -53,6 +53,15 @@ static void long_body_held(void) {
   (void)put_message_with(1, LONG_BODY, &none);
   hold_newest();
 }
+static sb_place place; /* of the long body, as who browsed knows it */
+static void long_body_held_that_others_know(void) {
+  sb_put_options none = {0};
+  uint64_t position = 0;
+  act_as(KEEPER);
+  (void)put_message_with(1, LONG_BODY, &none);
+  if (sb_browse_place(me()->q, &position, me()->first, 8192, &place) <= 0) die("sb_browse_place", 0);
+  hold_newest();
+}
 static void two_long_bodies(void) {
   sb_put_options none = {0};
   act_as(KEEPER);
@@ -125,6 +134,34 @@ static void view_then_end(void) {
     if (id != 1) complain("the body that is looked at is another one's");
     if (sb_end_view(me()->t.c, view) == SB_OK) scheduler_note("looked-away");
   }
+}
+static void expect_body_1(const char *body) {
+  uint64_t id;
+  memcpy(&id, body + LONG_BODY - LONG_BODY % 8 - 8, sizeof id);
+  if (id != 1) complain("the body that is read is another one's");
+}
+static void read_in_place(void) {
+  static char copies[3][LONG_BODY];
+  static unsigned copy;
+  uint64_t view, address;
+  sb_status status = sb_begin_reading(me()->t.c, &place, &view, &address);
+  if (status == SB_OK) {
+    scheduler_note("reading");
+    (void)SB_LOAD(sb_slot_header(me()->t.b, place.slot), SB_ACQUIRE); /* a step: others may come in between */
+    expect_body_1((const char *)(uintptr_t)address);
+    if (sb_end_view(me()->t.c, view) == SB_OK) scheduler_note("looked-away");
+  } else if (status == SB_IN_USE) {
+    char *to = copies[copy++ % 3];
+    bool whole = sb_copy_body(me()->t.c, &place, to) == SB_OK;
+    scheduler_note(whole ? "copied" : "gone");
+    if (whole) expect_body_1(to);
+  } else {
+    scheduler_note("gone");
+  }
+}
+static void ack_then_put_long(void) {
+  ack_held();
+  put_long();
 }
 static void take_long(void) { take_long_from(me()->q); }
 static void take_long_twice(void) {
@@ -238,6 +275,17 @@ static const scenario SCENARIOS[] = {
     {"view, take", "a body that somebody looks at stays", FREELY, long_body_held,
      {{"view", view_then_end, 0, "viewed returned looked-away"}, {"take", take_long, 1, "took"},
       {"put", put_long, 2, "put in-the-same-slot"}}, KEEPS_ALL},
+    {"read in place, ack", "a body that somebody reads stays, or he is told that it is gone", FREELY,
+     long_body_held_that_others_know,
+     {{"read", read_in_place, 1, "reading looked-away"}, {"ack", ack_then_put_long, 0, "acked put in-the-same-slot"}},
+     KEEPS_ALL},
+    {"two read in place, ack", "one reads, the other copies; the last one frees", FREELY, long_body_held_that_others_know,
+     {{"a", read_in_place, 1, "reading looked-away"}, {"b", read_in_place, 2, "reading looked-away"},
+      {"ack", ack_held, 0, "acked"}}, KEEPS_ALL},
+    {"read in place, view, nack", "the references of a slot that is read are changed beside its reader", FREELY,
+     long_body_held_that_others_know,
+     {{"view", view_then_end, 0, "viewed returned looked-away"}, {"read", read_in_place, 1, "reading looked-away"},
+      {"take", take_long, 2, "took"}}, KEEPS_ALL},
     {"two long takes", "a long body is read by one", FREELY, two_long_bodies,
      {{"a", take_long, 0, "took"}, {"b", take_long_twice, 1, "took nothing"}}, KEEPS_ALL},
     {"browse, take", "reading disturbs nobody", FREELY, two_ready,

@@ -106,12 +106,30 @@ def test_a_published_slot_without_references(patient: Patient) -> None:
 
 
 def test_a_slot_header_that_cannot_be(patient: Patient) -> None:
-    """A state that no slot is ever in."""
+    """A state that the slot of a structure is never in: only bodies are read in place."""
     memory, lib = patient.memory, patient.lib
-    slot = memory.a_free_slot(memory.body_slot("jobs", 7))
+    slot = memory.queue_slot("jobs")
     header = memory.headers(slot)
-    header[0] = lib.sb_slot_word(lib.SB_SLOT_STAGED, 1, lib.sb_slot_gen(header[0]))
-    patient.says(f"slot {slot} (a message)", "impossible state")
+    header[0] = lib.sb_slot_word(lib.SB_SLOT_READ, 1, lib.sb_slot_gen(header[0]))
+    patient.says(f"slot {slot} (a queue)", "impossible state")
+
+
+def test_a_body_that_nobody_reads(patient: Patient) -> None:
+    """It is said to be read in place, by a connection that does not exist."""
+    memory, lib = patient.memory, patient.lib
+    slot = memory.body_slot("jobs", 7)
+    header = memory.headers(slot)
+    header[0] = lib.sb_slot_word(lib.SB_SLOT_READ, 1 | 4000 << 12, lib.sb_slot_gen(header[0]))
+    patient.says(f"slot {slot} (a message)", "owned by connection 4000, which does not exist")
+
+
+def test_a_reader_without_a_holding(patient: Patient) -> None:
+    """A body is said to be read in place by a connection that does not know it: nobody would end that."""
+    memory, lib = patient.memory, patient.lib
+    slot, reader = memory.body_slot("jobs", 7), patient.connection.core.id
+    header = memory.headers(slot)
+    header[0] = lib.sb_slot_word(lib.SB_SLOT_READ, 1 | reader << 12, lib.sb_slot_gen(header[0]))
+    patient.says(f"slot {slot} (a message)", f"connection {reader} owns it, whose holdings do not name it")
 
 
 def test_a_message_longer_than_its_slot(patient: Patient) -> None:

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a read shows of messages: a row each, with the body or a handle of it; or the record batches that they are.
+
+A read says ``payload``; one that does not gets the batches of a queue that has a registered schema, else bodies.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types
+from pyspark.sql.pandas.types import from_arrow_type
+
+import shmbroker
+from shmbroker import places
+from shmbroker.columns import Ready
+from shmbroker.spark import handles, registered, rows
+from shmbroker.spark.schema import arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from shmbroker import Connection, Message
+    from shmbroker.spark.home import Home
+
+BYTES, ARROW, HANDLE = PAYLOADS = ("bytes", "arrow", "handle")
+
+
+class Leased(NamedTuple):
+    """Which messages of a lease.
+
+    Attributes:
+        queue: whose messages they were.
+        group: that leased them.
+        lease: its number.
+        start: the first one, from 0.
+        stop: the one after the last.
+    """
+
+    queue: str
+    group: str
+    lease: int
+    start: int
+    stop: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Payload:
+    """One of them, for a queue.
+
+    Attributes:
+        kind: which one.
+        schema: the registered one, of ARROW.
+    """
+
+    kind: str = BYTES
+    schema: pa.Schema | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns there are."""
+        if self.schema is not None:
+            return tuple(self.schema.names)
+        return rows.WITH_BODIES if self.kind == BYTES else rows.WITH_HANDLES
+
+    def struct(self, columns: Sequence[str]) -> types.StructType:
+        """Spark's schema of some of them."""
+        if self.schema is not None:
+            return types.StructType([_field(self.schema.field(name)) for name in columns])
+        return rows.schema_of(columns)
+
+    def browsed(
+        self, connection: Connection, name: str, home: Home, columns: Sequence[str], most: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        """What is ready in a queue now; of ARROW, messages that go meanwhile are left out."""
+        queue = connection.queue(name, passive=True)
+        if self.kind != ARROW:
+            return rows.batches(Ready(queue, most).fill, name, columns, handles.Origin(home, name).handle_of)
+        return _at_most(self._decoded(connection, places.of_queue(queue), name, columns, may_go=True), most)
+
+    def leased(
+        self, connection: Connection, part: Leased, home: Home, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Some messages of a lease.
+
+        Raises:
+            LeaseNotFound: it is gone.
+        """
+        group, span = shmbroker.Group(connection, part.queue, part.group), (part.lease, part.start, part.stop)
+        if self.kind != ARROW:
+            return _rows(group, span, handles.Origin(home, part.queue), columns)
+        return self._decoded(connection, group.places(*span), part.queue, columns, may_go=False)
+
+    def _decoded(
+        self,
+        connection: Connection,
+        found: Iterable[tuple[Message, places.Place]],
+        queue: str,
+        columns: Sequence[str],
+        *,
+        may_go: bool,
+    ) -> Iterator[pa.RecordBatch]:
+        assert self.schema is not None  # noqa: S101 - of ARROW
+        reader, wanted = registered.Reader(queue, self.schema), arrow_schema(self.struct(columns))
+        for message, place in found:
+            body = places.body_at(connection, place)
+            if body is not None:
+                for batch in reader.batches(body, message.sequence):
+                    yield _fitted(batch, wanted, f"queue {queue!r}: in message {message.sequence}")
+            elif not may_go:
+                text = f"NOT_FOUND - message {message.sequence} of a lease of queue {queue!r} is gone"
+                raise shmbroker.LeaseNotFound(404, text)
+
+
+def _rows(
+    group: shmbroker.Group, span: tuple[int, int, int], origin: handles.Origin, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    with group.by_column(*span) as found:
+        yield from rows.batches(found.fill, origin.queue, columns, origin.handle_of)
+
+
+def payload_of(kind: str | None, connection: Connection, queue: str) -> Payload:
+    """What a read shows that says so, or nothing.
+
+    Raises:
+        SchemaMismatch: batches are asked for, and the queue has no schema; or one that Spark has no types for.
+        NotFound: there is no such queue.
+    """
+    if kind in {BYTES, HANDLE}:
+        return Payload(kind)
+    opened = connection.queue(queue, passive=True)
+    schema = registered.needed(opened) if kind == ARROW else registered.registered_schema(opened)
+    if schema is None:
+        return Payload()
+    found = Payload(ARROW, schema)
+    for has, wants in zip(schema, arrow_schema(found.struct(schema.names)), strict=True):
+        try:
+            _cast(pa.array([], has.type), wants.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise _unfit(has, f"cannot become {wants.type}: {error}") from None
+    return found
+
+
+def _field(field: pa.Field) -> types.StructField:
+    try:
+        return types.StructField(field.name, from_arrow_type(field.type), field.nullable)
+    except Exception as error:  # noqa: BLE001 - Spark has errors of its own for it, of several modules
+        raise _unfit(field, f"Spark has no type for it: {error}") from None
+
+
+def _unfit(field: pa.Field, why: str) -> shmbroker.SchemaMismatch:
+    text = f"PRECONDITION_FAILED - column {field.name!r} of the registered schema is {field.type}: {why}"
+    return shmbroker.SchemaMismatch(text=text)
+
+
+def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
+    """Times lose what Spark has no digits for, as everywhere in Spark."""
+    return column if column.type == to else pc.cast(column, options=pc.CastOptions(to, allow_time_truncate=True))
+
+
+def _fitted(batch: pa.RecordBatch, wanted: pa.Schema, where: str) -> pa.RecordBatch:
+    columns = []
+    for field in wanted:
+        try:
+            columns.append(_cast(batch.column(field.name), field.type))
+        except pa.ArrowInvalid as error:
+            text = f"PRECONDITION_FAILED - {where} column {field.name!r} does not fit {field.type}: {error}"
+            raise shmbroker.SchemaMismatch(text=text) from None
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def _at_most(batches: Iterator[pa.RecordBatch], most: int | None) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch if most is None else batch.slice(0, most)
+        if most is not None:
+            most -= len(batch)
+            if most <= 0:
+                return

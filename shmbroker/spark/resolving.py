@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claim check: handles that came through Spark become bodies, read where they lie.
+
+A column of bodies is Arrow's ``binary_view``: each value points into its own slot of shared memory, and nothing is
+copied. A slot is kept from being used again until the last Arrow object that points into it is gone; if the worker is
+killed, the broker's housekeeper frees what it kept.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import shmbroker
+from shmbroker.spark.handles import Handle, Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+HANDLE, VALUE = "handle", "value"
+_INLINE = 12  # bytes; shorter values stand in the views themselves
+_SHORT, _LONG = struct.Struct("<i12s"), struct.Struct("<i4sii")
+_NULL = bytes(16)
+
+
+def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Puts bodies in the place of handles, without copying them.
+
+    To be used on the host of the broker, in a function for ``mapInArrow``::
+
+        def score(batches):
+            for batch in resolve(batches):
+                for body in batch["value"]:
+                    features = numpy.frombuffer(body.as_buffer(), "f4")
+
+    Args:
+        batches: each with a column ``handle``, as a read with ``payload=handle`` has it.
+
+    Yields:
+        The same with a column ``value`` of type ``binary_view`` in its place; null where the handle is. Spark itself
+        takes such a column as ``batch["value"].cast(pa.binary())``, which is a copy.
+
+    Raises:
+        StaleHandle: a message is gone; the text says which one.
+        BrokerNotFound: its broker is on another host, or gone.
+        SchemaMismatch: there is no column ``handle`` of type binary.
+    """
+    connections: dict[Origin, shmbroker.Connection] = {}
+    for batch in batches:
+        at = batch.schema.get_field_index(HANDLE)
+        if at < 0 or not (pa.types.is_binary(batch.schema[at].type) or pa.types.is_large_binary(batch.schema[at].type)):
+            text = f"PRECONDITION_FAILED - there is no column '{HANDLE}' of type binary among {_shown(batch.schema)}"
+            raise shmbroker.SchemaMismatch(text=text)
+        bodies = array_of([None if one is None else _body(one, connections) for one in _handles(batch.column(at))])
+        yield batch.set_column(at, pa.field(VALUE, pa.binary_view()), bodies)
+        del bodies  # while the next batch is made, nobody but the caller keeps them
+
+
+def _handles(column: pa.Array) -> list[bytes | None]:
+    return list(column.to_pylist())
+
+
+def _body(written: bytes, connections: dict[Origin, shmbroker.Connection]) -> memoryview:
+    handle = Handle.read(written)
+    connection = connections.get(handle.origin)
+    if connection is None:
+        connection = connections[handle.origin] = handle.origin.home.connection()
+    return handle.body(connection)
+
+
+def array_of(bodies: Sequence[memoryview | None]) -> pa.Array:
+    """An array that points to bodies where they lie, and keeps them."""
+    views: list[bytes] = []
+    buffers: list[pa.Buffer] = []
+    nulls = bytearray(-(-len(bodies) // 8))
+    for at, body in enumerate(bodies):
+        if body is None:
+            views.append(_NULL)
+            continue
+        nulls[at // 8] |= 1 << at % 8  # a set bit: there is a value
+        if len(body) <= _INLINE:
+            views.append(_SHORT.pack(len(body), bytes(body)))
+        else:
+            views.append(_LONG.pack(len(body), bytes(body[:4]), len(buffers), 0))
+            buffers.append(pa.py_buffer(body))
+    missing = sum(body is None for body in bodies)
+    validity = pa.py_buffer(bytes(nulls)) if missing else None
+    every = [validity, pa.py_buffer(b"".join(views)), *buffers]
+    return pa.Array.from_buffers(pa.binary_view(), len(bodies), every, missing)
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} ({field.type})" for field in schema)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that read bodies in place, and hold no message, are killed: what they kept is free again."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import shmbroker
+import shmbroker.testing
+from shmbroker import places
+
+ACTORS = Path(__file__).with_name("actors.py")
+BODIES, SIZE = 40, 1_000_000
+
+
+def memory_used(broker: shmbroker.Broker) -> int:
+    """Bytes in use."""
+    return broker.statistics().memory_used
+
+
+def test_what_a_killed_reader_kept_is_free(broker_name: str) -> None:
+    """Its bodies outlive their messages as long as it lives; then there is room for others again, and all is sound."""
+    with shmbroker.testing.broker(broker_name, memory="64M") as broker, broker.connect() as connection:
+        queue = connection.queue("jobs")
+        before = memory_used(broker)
+        queue.put_many([bytes(SIZE)] * BODIES)
+        command = [sys.executable, str(ACTORS), "read_in_place", broker_name, "jobs", "-"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as reader:
+            assert reader.stdout is not None
+            assert int(reader.stdout.readline()) == BODIES
+            found = [place for _, place in places.of_queue(queue)]
+            assert queue.purge() == BODIES
+            assert memory_used(broker) - before >= BODIES * SIZE
+            reader.send_signal(signal.SIGKILL)
+            reader.wait()
+        queue.put_many([bytes(SIZE)] * BODIES)  # waits for the memory: there is not as much twice
+        assert [places.body_at(connection, place) for place in found] == [None] * BODIES
+        assert connection.doctor() == []
+
+
+def test_readers_are_killed_while_messages_come_and_go(broker_name: str) -> None:
+    """Whoever reads finds the bodies that he was told of, or that they are gone; nothing is kept in the end."""
+    with shmbroker.testing.broker(broker_name, memory="64M") as broker, broker.connect() as connection:
+        queue = connection.queue("jobs")
+        readers: list[subprocess.Popen[bytes]] = []
+        for number in range(12):
+            command = [sys.executable, str(ACTORS), "read_for_ever", broker_name, "jobs", "-"]
+            readers.append(subprocess.Popen(command, stdout=subprocess.PIPE))
+            stdout = readers[-1].stdout
+            assert stdout is not None
+            for turn in range(200):
+                queue.put_many([bytes([turn]) * (5000 + number)] * 20)
+                if turn >= 2:
+                    queue.get_many(20, timeout=0).ack()
+                if turn == 0:
+                    assert stdout.readline() == b"reading\n"
+            readers[-1].kill() if number % 2 else readers[-1].terminate()
+            assert readers[-1].wait() in {-signal.SIGKILL, 0}, "it found another body"
+            stdout.close()
+        queue.purge()
+        while connection.doctor():
+            time.sleep(0.01)
