@@ -14,10 +14,10 @@ from typing import Any
 
 import shmbroker
 from benchmarks import machine, report
-from benchmarks.spark import handover, micro_batch, sink, source
+from benchmarks.spark import claim, handover, micro_batch, sink, source
 from benchmarks.spark.comparison import shown
 
-SUBJECTS = {"source": source, "sink": sink, "exchange": handover, "micro-batch": micro_batch}
+SUBJECTS = {"source": source, "sink": sink, "exchange": handover, "claim": claim, "micro-batch": micro_batch}
 HEADER = ("what", "ours", "counterpart", "figure", "goal")
 
 

@@ -37,8 +37,8 @@ class Encoded:
     body: Any = b""
     write: Callable[[memoryview], None] | None = None
 
-    def put(self, queue: Queue, key: str, timeout: float | None) -> None:
-        """Puts them.
+    def put(self, queue: Queue | Writer, key: str | None = None, timeout: float | None = None) -> None:
+        """Puts them, or stages them.
 
         Raises:
             queue.Full: there was no room in time, or (``OutOfMemory``) no memory.

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 
 import shmbroker
 from shmbroker import schemas
-from shmbroker.spark.batches import Decoder, Encoder
+from shmbroker.spark.batches import Decoder, Encoded, Encoder
 from shmbroker.spark.schema import difference
 
 if TYPE_CHECKING:
@@ -126,8 +126,8 @@ class Writer:
     def __init__(self, queue: str, schema: pa.Schema) -> None:
         self._queue, self._schema, self._encoder = queue, schema, Encoder()
 
-    def body(self, batch: pa.RecordBatch) -> Any:  # noqa: ANN401 - bytes, or a buffer of Arrow's
-        """A message's body.
+    def encoded(self, batch: pa.RecordBatch) -> Encoded:
+        """A message, to be put.
 
         Raises:
             SchemaMismatch: a value has no place in the schema; the text names its column.
@@ -141,12 +141,7 @@ class Writer:
                 columns.append(column.cast(field.type))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 refuse(self._queue, f"column {field.name!r} does not fit {field.type}: {error}")
-        encoded = self._encoder.encoded([pa.RecordBatch.from_arrays(columns, schema=self._schema)])
-        if encoded.write is None:
-            return encoded.body
-        memory = bytearray(encoded.size)
-        encoded.write(memoryview(memory))
-        return memory
+        return self._encoder.encoded([pa.RecordBatch.from_arrays(columns, schema=self._schema)])
 
 
 def refuse(queue: str, why: str) -> NoReturn:

@@ -99,19 +99,19 @@ class _Writing:
         context = TaskContext.get()
         partition, attempt = (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
         queue = connection.queue(self._options.queue, passive=True)
-        body_of = Writer(queue.name, needed(queue)).body if self._options.payload == ARROW else None
+        encoded = Writer(queue.name, needed(queue)).encoded if self._options.payload == ARROW else None
         if not self._options.exactly_once:
             for rows in batches:
-                if body_of is not None:
-                    queue.put(body_of(rows), timeout=self._options.timeout)
+                if encoded is not None:
+                    encoded(rows).put(queue, timeout=self._options.timeout)
                 else:
                     self._put(queue, columns_of(rows), len(rows))
             return Staged(publication, None)
         patience = self._options.timeout or _PATIENCE_SECONDS
         with Stage(connection, publication).attempt(batch, partition, attempt) as writer:
             for rows in batches:  # nothing is locked while the next one is made
-                if body_of is not None:
-                    writer.put(body_of(rows), timeout=patience)
+                if encoded is not None:
+                    encoded(rows).put(writer, timeout=patience)
                 else:
                     writer.put_columns(columns_of(rows), len(rows), timeout=patience)
         return Staged(publication, writer.receipt)
