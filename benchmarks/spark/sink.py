@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import shmbroker
 
 GOAL = 0.9
-SHAPES = ((100, 500_000), (1000, 200_000), (65_536, 6_000))
+SHAPES = ((100, 2_000_000), (1000, 800_000), (65_536, 12_000))
 
 
 def comparisons(spark: Any, connection: shmbroker.Connection) -> Iterator[Comparison]:  # noqa: ANN401

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from shmbroker import Queue
+    from shmbroker.staging import Writer
 
 _CONTINUES = b"\xff\xff\xff\xff"
 _FRONT = 8  # that mark, and the length of what follows
