@@ -53,8 +53,8 @@ from shmbroker.exceptions import (
     Timeout,
     UnroutableError,
 )
-from shmbroker.group import Group
-from shmbroker.group_state import groups
+from shmbroker.leasing import Group
+from shmbroker.leasing.state import groups
 from shmbroker.message import Message, MessageBatch
 from shmbroker.properties import BasicProperties
 from shmbroker.queue import Queue

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from benchmarks.spark.comparison import Comparison
 from shmbroker.spark import exchange, serve
-from shmbroker.spark.client import hand_over
-from shmbroker.spark.handover import Handover
+from shmbroker.spark.handover.client import hand_over
+from shmbroker.spark.handover.plan import Handover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

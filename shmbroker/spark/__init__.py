@@ -9,10 +9,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from shmbroker.spark.handover import exchange
+from shmbroker.spark.handover.plan import exchange
+from shmbroker.spark.handover.server import serve
 from shmbroker.spark.registered import put_batch, register_schema, registered_schema
 from shmbroker.spark.resolving import resolve
-from shmbroker.spark.server import serve
 
 if TYPE_CHECKING:
     from shmbroker.spark.source import ShmBrokerDataSource

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import shmbroker
-from shmbroker import exceptions, group, group_state, internal, leases, register
+from shmbroker import exceptions, internal, register
+from shmbroker.leasing import group, reading, state
 
 if TYPE_CHECKING:
     from types import FrameType
 
 FENCED = 3
-_FILES = {module.__file__ for module in (group, group_state, internal, leases, register)}
+_FILES = {module.__file__ for module in (group, state, internal, reading, register)}
 
 
 def _die_at(line: int) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from shmbroker.spark import serve
-from shmbroker.spark.client import hand_over
-from shmbroker.spark.handover import Handover
+from shmbroker.spark.handover.client import hand_over
+from shmbroker.spark.handover.plan import Handover
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 import shmbroker
-from shmbroker.spark import protocol
-from shmbroker.spark.client import hand_over
-from shmbroker.spark.handover import Handover
+from shmbroker.spark.handover import protocol
+from shmbroker.spark.handover.client import hand_over
+from shmbroker.spark.handover.plan import Handover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -39,8 +39,8 @@ NARROW = """
     import resource, sys
     import pyarrow as pa
     import shmbroker
-    from shmbroker.spark.client import hand_over
-    from shmbroker.spark.handover import Handover
+    from shmbroker.spark.handover.client import hand_over
+    from shmbroker.spark.handover.plan import Handover
 
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     try:

@@ -13,8 +13,9 @@ from scenario_support.waiting import becomes
 
 import shmbroker
 import shmbroker.testing
-from shmbroker import exceptions, leases
+from shmbroker import exceptions
 from shmbroker.columns import Columns
+from shmbroker.leasing import reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +31,9 @@ def bodies_by_column(
 ) -> str:
     """The bodies of lease 1, read by column; also as one whose places have gaps."""
     lease = group._find(1)[1]._replace(dense=dense)  # noqa: SLF001
-    core, found, more = leases.opened(connection.core, 1, lease), "", True
-    with leases.reading(core, 1, lease):
-        source = leases.ByColumn(core, 1, lease, range(*slice(start, stop).indices(lease.length)))
+    core, found, more = reading.opened(connection.core, 1, lease), "", True
+    with reading.reading(core, 1, lease):
+        source = reading.ByColumn(core, 1, lease, range(*slice(start, stop).indices(lease.length)))
         while more:
             columns, bodies, ends = Columns(), bytearray(100), array.array("i", [0] * 3)
             columns.set_text("body", ends, bodies)

@@ -10,13 +10,13 @@ import secrets
 from typing import TYPE_CHECKING
 
 import shmbroker
-from shmbroker.spark import protocol
 from shmbroker.spark.attachment import broker_name, connection_to
-from shmbroker.spark.memory import Share
-from shmbroker.spark.watching import Watch
+from shmbroker.spark.handover import protocol
+from shmbroker.spark.handover.memory import Share
+from shmbroker.spark.handover.watching import Watch
 
 if TYPE_CHECKING:
-    from shmbroker.spark.handover import Handover
+    from shmbroker.spark.handover.plan import Handover
 
 _UNUSED_SECONDS = 60.0  # then a queue of answers goes whose task died before it had a consumer
 

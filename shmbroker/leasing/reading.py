@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leases that are read. See :mod:`shmbroker.group`."""
+"""Leases that are read. See :mod:`shmbroker.leasing`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from shmbroker._core.connection import CoreConnection, Place
-    from shmbroker.group_state import Lease
+    from shmbroker.leasing.state import Lease
 
 _F = TypeVar("_F", bound=tuple[Any, ...])  # what is found: a record, the position behind it, more
 

@@ -98,7 +98,7 @@ def exchange(
     handover = Handover(request_queue, reply_queue, arrow_schema(schema), inflight, timeout, broker)
 
     def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from shmbroker.spark.client import hand_over  # noqa: PLC0415 - imported where the tasks run
+        from shmbroker.spark.handover.client import hand_over  # noqa: PLC0415 - imported where the tasks run
 
         return hand_over(batches, handover)
 

@@ -1,41 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consumer groups: what they lease stays leased, whoever dies, until it is acknowledged.
-
-What: a group takes messages of a queue in numbered leases. A lease is a queue of the broker's own into which messages
-were moved; reading it changes nothing, and gives the same messages each time; acknowledging it is deleting it. What the
-group has, and whose it is, is in a :mod:`register <shmbroker.register>`, the queue ``amq.group.<name>``.
-
-A user *attaches* the group: writes a version of the register with a token of its own. Every other change replaces the
-version that the user saw last; so none of an earlier user counts any more, wherever that one was stopped: that one is
-*fenced*.
-
-What is moved goes to a queue that only this user fills, ``amq.lease.<name>.<number>.<token>``. The register named it
-before the first message came. It becomes a lease, and is not filled any more, by the version that says so. A user who
-was stopped in the middle of a move, and goes on after another one took over, moves on into its own queue. To the others
-that is a *stray*: its messages are leased before those of the queue. It is deleted when it is empty and everybody who
-might move into it, or out of it, is gone.
-
-Messages with a time to live do not expire while they are leased; expired ones are not leased.
-
-Kills, after -> state, and who goes on:
-
-- attach: queue to fill made -> an empty queue that nobody knows, shown by ``shmbroker queue list --all``. Version
-  written -> attached by the dead; the next who attaches takes over, and has its queue as a stray.
-- lease: some moved -> they are in the queue that is being filled, the next user's stray. In the middle of a move -> the
-  core finishes it, or undoes it. Next queue made -> as with attach. Version written -> it is a lease: whoever attaches
-  has it, and ``lease(after)`` returns it.
-- ack: version written -> acknowledged; the version names the queues that remain to be deleted: the next who attaches
-  does that. **The version comes first**, so that whoever is fenced deletes nothing. Only if there is no memory for one,
-  the queues go first, after a look that the group is still ours; killed then -> the register says that they are not
-  acknowledged, reading them says that they are gone, and who acknowledges them again ends that.
-- release: version written -> there are no leases, all messages are strays: who attaches starts at 0, and leases them
-  first. Some moved back -> the same with the others. All moved back -> empty queues, and a register that says
-  "released": the next release finishes it, or whoever attaches goes on with it.
-- The register is deleted under the topology lock, as attaching is done, so that nobody attaches in between.
-
-Stopped for ever, instead of killed: the same, with one exception. Queues are made and deleted under the broker's
-topology lock; who is stopped with it keeps others from attaching and from leasing (:exc:`Timeout`) until it is killed.
-"""
+"""A consumer group; see :mod:`shmbroker.leasing`."""
 
 from __future__ import annotations
 
@@ -45,9 +9,10 @@ import re
 import threading
 from typing import TYPE_CHECKING, NoReturn
 
-from shmbroker import exceptions, internal, leases
+from shmbroker import exceptions, internal
 from shmbroker._core import journal
-from shmbroker.group_state import Lease, State, lease_of, look, new_token, opened, process_of, register_of, state_of
+from shmbroker.leasing import reading
+from shmbroker.leasing.state import Lease, State, lease_of, look, new_token, opened, process_of, register_of, state_of
 from shmbroker.queue import Queue, check_name
 from shmbroker.register import Register
 
@@ -415,23 +380,23 @@ class Group:
         """
         state, lease = self._find(number)
         span = range(*slice(start, stop).indices(lease.length))
-        core = leases.opened(self._connection.core, number, lease)
-        return leases.messages(core, state.queue, number, lease, span)
+        core = reading.opened(self._connection.core, number, lease)
+        return reading.messages(core, state.queue, number, lease, span)
 
     @contextlib.contextmanager
-    def by_column(self, number: int, start: int = 0, stop: int | None = None) -> Iterator[leases.ByColumn]:
+    def by_column(self, number: int, start: int = 0, stop: int | None = None) -> Iterator[reading.ByColumn]:
         """The same messages for a block that reads them by column: many in one call. Arguments and errors as there."""
         _, lease = self._find(number)
-        core = leases.opened(self._connection.core, number, lease)
-        with leases.reading(core, number, lease):
-            yield leases.ByColumn(core, number, lease, range(*slice(start, stop).indices(lease.length)))
+        core = reading.opened(self._connection.core, number, lease)
+        with reading.reading(core, number, lease):
+            yield reading.ByColumn(core, number, lease, range(*slice(start, stop).indices(lease.length)))
 
     def places(self, number: int, start: int = 0, stop: int | None = None) -> Iterator[tuple[Message, Place]]:
         """As :meth:`messages`, without bodies: where each lies, until the lease is acknowledged."""
         state, lease = self._find(number)
         span = range(*slice(start, stop).indices(lease.length))
-        core = leases.opened(self._connection.core, number, lease)
-        return leases.places(core, state.queue, number, lease, span)
+        core = reading.opened(self._connection.core, number, lease)
+        return reading.places(core, state.queue, number, lease, span)
 
     def _find(self, number: int) -> tuple[State, Lease]:
         state = self._known()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a consumer group, as it is written down. See :mod:`shmbroker.group`."""
+"""What is known of a consumer group, as it is written down. See :mod:`shmbroker.leasing`."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ import time
 from typing import TYPE_CHECKING, Self
 
 import shmbroker
-from shmbroker.spark import protocol
 from shmbroker.spark.batches import Decoder, Encoded, Encoder
-from shmbroker.spark.link import Link
-from shmbroker.spark.memory import PATIENCE_SECONDS, can_never_fit, turn
+from shmbroker.spark.handover import protocol
+from shmbroker.spark.handover.link import Link
+from shmbroker.spark.handover.memory import PATIENCE_SECONDS, can_never_fit, turn
+from shmbroker.spark.handover.watching import SLICE_SECONDS
 from shmbroker.spark.schema import check_columns
-from shmbroker.spark.watching import SLICE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from shmbroker.spark.handover import Handover
+    from shmbroker.spark.handover.plan import Handover
 
 
 @dataclasses.dataclass(slots=True)
