@@ -360,7 +360,7 @@ const operation OPERATIONS[] = {
     {"move", FREELY, SETUP, nothing, move, UNCHANGED},
     {"move, limited", LENGTH(6, 0), SETUP, nothing, move, UNCHANGED},
     {"delete", FREELY, SETUP, get_one, delete_queue, LEAVES(0), .deletes = true},
-    {"delete if empty", FREELY, SETUP, nothing, delete_if_empty, UNCHANGED},
+    {"delete if empty", FREELY, SETUP, nothing, delete_if_empty, UNCHANGED, .deletes_beside = true},
     {"delete, empty", FREELY, 0, nothing, delete_if_empty, EMPTY, .deletes = true},
     {"declare", FREELY, SETUP, nothing, declare_new, UNCHANGED},
     {"open", FREELY, SETUP, nothing, open_again, UNCHANGED},

@@ -37,6 +37,7 @@ typedef struct {
   const char *dies_at;  /* in a transaction, at that crash point: a build without hooks leaves the operation out */
   bool resizes;         /* the operation changes the limits of the queue */
   bool deletes;         /* it may delete the queue */
+  bool deletes_beside;  /* the same, where others had the messages in their hands meanwhile: what is held counts not */
   bool slow;            /* a hundred thousand instructions, or nearly what another one does */
 } operation;
 
