@@ -132,3 +132,32 @@ def spark() -> Iterator[Any]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Drivers are killed beside the other tests, so what becomes of them is asked last."""
+    items.sort(key=_waits)
+
+
+def _waits(item: pytest.Item) -> bool:
+    return "killed_drivers" in getattr(item, "fixturenames", ())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _beside(request: pytest.FixtureRequest) -> None:
+    """Starts them with the first test of Spark, if somebody will ask."""
+    if any(map(_waits, request.session.items)):
+        request.getfixturevalue("killed_drivers")
+
+
+@pytest.fixture(scope="session")
+def killed_drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Drivers that are being killed."""
+    if collect_ignore:
+        pytest.skip(NO_SPARK)
+    from spark_support.killed_drivers import KilledDrivers  # noqa: PLC0415 - not where there is no Spark
+
+    made = KilledDrivers(tmp_path_factory.mktemp("killed_drivers"))
+    made.start()
+    yield made
+    made.close()
