@@ -103,6 +103,14 @@ class Register:
             self._known = self._decoded(found)
         return self._known
 
+    def has_moved(self) -> bool:
+        """Whether somebody wrote since this user saw the latest version: that need not count. A look at a counter.
+
+        Raises:
+            NotFound: the register was deleted.
+        """
+        return int(self._queue.core.facts().tail) > (0 if self._known is None else self._known.number + 1)
+
     def replace(self, value: dict[str, Any], *, timeout: float | None) -> bool:
         """Replaces the version that this user saw last.
 

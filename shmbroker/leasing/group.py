@@ -204,7 +204,7 @@ class Group:
             return state or State(self.queue_name)
 
     def lease(self, after: int, *, max_messages: int | None = None, max_bytes: int | None = None) -> int:
-        """Leases what is ready, the oldest first. With nothing there, this is a look at the queue's counters.
+        """Leases what is ready, the oldest first. With nothing there, this is a look at counters of queues.
 
         Args:
             after: the last lease that the caller knows; nothing is acknowledged. If the one after it is there, it is
@@ -233,9 +233,19 @@ class Group:
                 return after + 1
             assert self._from is not None  # noqa: S101
             if not (len(self._from) or _length(self._filling) or any(map(_length, self._strays))):
+                self._notice_others()
                 return after
             state, filling = self._ready_to_fill(state)
             return self._lease(state, self._from, filling, max_messages, max_bytes)
+
+    def _notice_others(self) -> None:
+        """A user who has nothing to lease, and so nothing to write, is told all the same that the group was taken."""
+        assert self._register is not None  # noqa: S101
+        try:
+            self._unsure = self._unsure or self._register.has_moved()
+            self._mine()
+        except exceptions.NotFound:
+            self._fenced()
 
     def _ready_to_fill(self, state: State) -> tuple[State, Queue]:
         """The queue to fill is made with the lease before it, if there was memory for it."""

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,11 +61,11 @@ def step(broker: str, log: str, line: str) -> None:
         os.write(descriptor, b"released\n")
 
 
-def query(broker: str, folder: str, seed: str) -> None:
+def query(broker: str, folder: str, seed: str, then: str) -> None:
     """What a streaming query does with a group: notes a lease, reads it, writes it out, notes that it is done.
 
     The notes are a folder: ``<number>.wanted``, ``<number>.out``, ``<number>.done``. It ends with ``FENCED``
-    when somebody else has taken the group; else, when all is written out.
+    when somebody else has taken the group; else, when all is written out and ``then`` is "end", not "wait".
     """
     chance, notes = random.Random(seed), Path(folder)
     with shmbroker.connect(broker, create=False) as connection:
@@ -76,7 +77,10 @@ def query(broker: str, folder: str, seed: str) -> None:
                 _write_out(user, notes, done + 1)
                 done += 1
             user.ack(done)
-            while (number := user.lease(done, max_messages=chance.randrange(1, 40))) != done:
+            while (number := user.lease(done, max_messages=chance.randrange(1, 40))) != done or then == "wait":
+                if number == done:
+                    time.sleep(0.001)
+                    continue
                 (notes / f"{number}.wanted").touch()
                 _write_out(user, notes, number)
                 user.ack(number)

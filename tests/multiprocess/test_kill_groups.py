@@ -20,7 +20,8 @@ import shmbroker.testing
 ACTORS = Path(__file__).with_name("group_actors.py")
 FENCED = 3
 MESSAGES = [b"%d" % number for number in range(10)]
-MANY = 20_000
+KILLS, STOPS = 25, 12
+EACH = 800  # messages that are published before a query starts: more than it is waited for
 
 
 def start(*arguments: str) -> subprocess.Popen[bytes]:
@@ -87,21 +88,30 @@ def test_killed_at_a_line(broker_name: str, tmp_path: Path) -> None:
     assert line > 300  # it did have lines
 
 
-def check_notes(notes: Path, connection: shmbroker.Connection) -> None:
+def publish(broker: shmbroker.Broker, turn: int) -> None:
+    """The messages of a turn."""
+    with broker.connect() as connection:
+        connection.queue("jobs").put_many([b"%d" % number for number in range(turn * EACH, (turn + 1) * EACH)])
+
+
+def check_notes(notes: Path, connection: shmbroker.Connection, turns: int) -> None:
     """What was written out is everything, once."""
     written = [body for path in notes.glob("*.out") for body in path.read_bytes().splitlines()]
-    assert Counter(written) == Counter(b"%d" % number for number in range(MANY))
+    assert Counter(written) == Counter(b"%d" % number for number in range(turns * EACH))
     numbers = sorted(int(path.stem) for path in notes.glob("*.done"))
     assert numbers == list(range(1, len(numbers) + 1))
     group = shmbroker.Group(connection, "jobs", "g")
     assert (group.acked, group.leased) == (len(numbers), len(numbers))
 
 
-def grow(notes: Path, by: int, process: subprocess.Popen[bytes]) -> None:
-    """Until so much more was written out, or the process has ended."""
+def run(broker: shmbroker.Broker, notes: Path, turn: int, *, until: int) -> subprocess.Popen[bytes]:
+    """Publishes, and starts a query that waits for more; returns when it has written out so many leases."""
     begin = len(list(notes.glob("*.done")))
-    while len(list(notes.glob("*.done"))) < begin + by and process.poll() is None:
+    publish(broker, turn)
+    process = start("query", broker.name, str(notes), str(turn), "wait")
+    while len(list(notes.glob("*.done"))) < begin + until and process.poll() is None:
         time.sleep(0.001)
+    return process
 
 
 @pytest.mark.timeout(300)
@@ -109,21 +119,14 @@ def test_killed_queries_write_everything_once(broker_name: str, tmp_path: Path) 
     """A query is killed at any time, and started again from its notes."""
     chance = random.Random(7)
     with shmbroker.testing.broker(broker_name) as broker, broker.connect() as connection:
-        connection.queue("jobs").put_many([b"%d" % number for number in range(MANY)])
-        kills = 0
-        while True:
-            process = start("query", broker_name, str(tmp_path), str(kills))
-            if kills < 25:
-                grow(tmp_path, chance.randrange(4), process)
-                time.sleep(chance.random() * 0.01)
-                process.kill()
-            code = process.wait()
-            assert code in {0, -signal.SIGKILL}
-            if code == 0:
-                break
-            kills += 1
-        assert kills == 25
-        check_notes(tmp_path, connection)
+        for kill in range(KILLS):
+            process = run(broker, tmp_path, kill, until=chance.randrange(4))
+            time.sleep(chance.random() * 0.01)
+            process.kill()
+            assert process.wait() == -signal.SIGKILL
+        publish(broker, KILLS)
+        assert start("query", broker_name, str(tmp_path), "last", "end").wait() == 0
+        check_notes(tmp_path, connection, KILLS + 1)
         becomes(lambda: broker.statistics().process_count, 2)
         group = shmbroker.Group(connection, "jobs", "g")
         group.attach()
@@ -149,25 +152,23 @@ def test_stopped_queries_that_go_on_change_nothing(broker_name: str, tmp_path: P
     """A query is stopped at any time, another one takes over, then the first goes on: it is fenced."""
     chance = random.Random(11)
     with shmbroker.testing.broker(broker_name) as broker, broker.connect() as connection:
-        connection.queue("jobs").put_many([b"%d" % number for number in range(MANY)])
         team: list[subprocess.Popen[bytes]] = []
         try:
-            for seed in range(12):
-                team.append(start("query", broker_name, str(tmp_path), str(seed)))
-                grow(tmp_path, 1 + chance.randrange(3), team[-1])
+            for turn in range(STOPS):
+                team.append(run(broker, tmp_path, turn, until=1 + chance.randrange(3)))
                 time.sleep(chance.random() * 0.01)
                 stop(team[-1], broker)
-                if seed > 0:
+                if turn > 0:
                     team[-2].send_signal(signal.SIGCONT)
                     assert team[-2].wait() == FENCED
-            team.append(start("query", broker_name, str(tmp_path), "last"))
-            grow(tmp_path, 1, team[-1])
+            team.append(run(broker, tmp_path, STOPS, until=1))
             team[-2].send_signal(signal.SIGCONT)
             assert team[-2].wait() == FENCED
-            assert team[-1].wait() == 0
+            assert start("query", broker_name, str(tmp_path), "last", "end").wait() == 0
+            assert team[-1].wait() == FENCED
         finally:
             for process in team:
                 process.kill()
                 process.wait()
-        check_notes(tmp_path, connection)
+        check_notes(tmp_path, connection, STOPS + 1)
         becomes(connection.doctor, [])

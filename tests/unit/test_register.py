@@ -30,6 +30,20 @@ def test_a_version_replaces_the_one_that_was_seen(connection: shmbroker.Connecti
     assert value_of(one) == value_of(Register.made(connection, NAME)) == {"n": 2}
 
 
+def test_whether_somebody_wrote_is_seen(connection: shmbroker.Connection) -> None:
+    """Not one's own versions; also another one's that does not count."""
+    one, other = Register.made(connection, NAME), Register.made(connection, NAME)
+    assert not one.has_moved()
+    assert one.replace({"n": 1}, timeout=0)
+    assert not one.has_moved()
+    assert other.has_moved()
+    other.latest()
+    assert not other.has_moved()
+    assert other.replace({"n": 2}, timeout=0)
+    assert not one.replace({"n": 3}, timeout=0)
+    assert other.has_moved()
+
+
 def test_of_two_that_replace_the_same_one_the_first_counts(connection: shmbroker.Connection) -> None:
     """Also of the very first one; the second is told, and can go on from there."""
     one, other = Register.made(connection, NAME), Register.made(connection, NAME)

@@ -43,6 +43,29 @@ def test_the_last_who_attaches_has_it(
     assert content(old, 2) == "BC"
 
 
+def test_who_has_nothing_to_lease_is_told_as_well(
+    connection: shmbroker.Connection, other: shmbroker.Connection, queue: shmbroker.Queue
+) -> None:
+    """That another one took the group, or released it: it need not wait until there is something to move."""
+    old, latest = attached(connection), attached(connection)
+    with pytest.raises(exceptions.GroupInUse, match="taken over by process"):
+        old.lease(0)
+    assert latest.lease(0) == 0
+    put_each(queue, "A")
+    assert latest.lease(0) == 1
+    latest.ack(1)
+    assert [latest.lease(1) for _ in range(3)] == [1, 1, 1]
+    new = attached(other)
+    assert new.lease(1) == 1
+    with pytest.raises(exceptions.GroupInUse, match="taken over by process"):
+        latest.lease(1)
+    latest.attach()
+    new.attach()
+    new.release()
+    with pytest.raises(exceptions.GroupInUse, match="released"):
+        latest.lease(1)
+
+
 def test_what_a_fenced_user_moved_is_leased_by_the_next(
     connection: shmbroker.Connection, other: shmbroker.Connection, queue: shmbroker.Queue
 ) -> None:
