@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Staged batches: nobody sees them until they are published, and each is published once."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from typing import Any
+
+import pytest
+from scenario_support.staging import JOB, LARGE, bodies, internal, staged
+
+import shmbroker
+import shmbroker.testing
+from shmbroker import staging
+from shmbroker.staging import Stage, stages
+
+
+@pytest.mark.parametrize("settings", LARGE)
+def test_a_batch_is_published_in_order(
+    connection: shmbroker.Connection, out: shmbroker.Queue, settings: dict[str, Any]
+) -> None:
+    """Nobody sees it before; then it is there in the order of its partitions, and nothing is left but the marker."""
+    stage = Stage(connection, "query", **settings)
+    second, first = staged(stage, 0, 1, b"c", b"d" * 9000), staged(stage, 0, 0, b"a", b"b")
+    empty = staged(stage, 0, 2)
+    assert bodies(out) == []
+    assert connection.queue_names() == ["out"]
+    assert stage.publish(0, [second, empty, first], "out") == 4
+    assert bodies(out) == [b"a", b"b", b"c", b"d" * 9000]
+    assert internal(connection) == ["amq.stage.marker.query"]
+    assert stage.published == 0
+    assert out.statistics().added == 4
+
+
+@pytest.mark.parametrize("settings", LARGE)
+@pytest.mark.parametrize("batch", [5, JOB])
+def test_a_batch_is_published_once(
+    connection: shmbroker.Connection, out: shmbroker.Queue, batch: staging.names.Batch, settings: dict[str, Any]
+) -> None:
+    """Again, with the same attempts or others, nothing is; what was staged for it is dropped."""
+    stage = Stage(connection, "query", **settings)
+    receipt = staged(stage, batch, 0, b"a", b"b")
+    assert not stage.is_published(batch)
+    assert stage.publish(batch, [receipt], "out") == 2
+    assert stage.is_published(batch)
+    assert stage.publish(batch, [receipt], "out") == 0
+    again = staged(Stage(connection, "query"), batch, 0, b"a", b"b")
+    assert stage.publish(batch, [again], "out") == 0
+    assert bodies(out) == [b"a", b"b"]
+    assert stages(connection) == []
+
+
+def test_batches_of_a_stream_grow(stage: Stage, out: shmbroker.Queue, connection: shmbroker.Connection) -> None:
+    """One that is not above the last one was published; what is left of it is dropped, later ones and jobs are not."""
+    assert stage.published is None
+    left = {batch: staged(stage, batch, 0, b"%d" % batch) for batch in (1, 2, 3)}
+    job = staged(stage, JOB, 0, b"job")
+    assert stage.publish(2, [left[2]], "out") == 1
+    assert {one.batch for one in stages(connection)} == {3, JOB}
+    assert stage.publish(1, [left[1]], "out") == 0
+    assert stage.publish(JOB, [job], "out") == 1
+    assert stage.publish(3, [left[3]], "out") == 1
+    assert bodies(out) == [b"2", b"job", b"3"]
+    assert stage.published == 3
+    assert stage.is_published(JOB)
+
+
+@pytest.mark.parametrize("settings", LARGE)
+def test_options_survive(connection: shmbroker.Connection, out: shmbroker.Queue, settings: dict[str, Any]) -> None:
+    """Key, headers, properties and priority, of short bodies and of long ones; they are not those of the neighbour."""
+    stage = Stage(connection, "query", **settings)
+    properties = shmbroker.BasicProperties(content_type="text/plain", message_id="7")
+    with stage.attempt(0, 0, 0) as writer:
+        writer.put(b"plain")
+        writer.put(b"full", key="k", headers={"a": [1, "x"]}, priority=9, properties=properties)
+        writer.put(b"long" * 2000, key="k2", headers={"b": 2})
+        writer.put_many([b"same", b"same"], key="k3", priority=1)
+        writer.put(b"last")
+    assert stage.publish(0, [writer.receipt], "out") == 6
+    found = [(one.key, one.headers, one.priority, one.properties.message_id, one.exchange) for one in out.browse()]
+    assert found == [
+        (None, {}, 0, None, ""),
+        ("k", {"a": [1, "x"]}, 9, "7", ""),
+        ("k2", {"b": 2}, 0, None, ""),
+        ("k3", {}, 1, None, ""),
+        ("k3", {}, 1, None, ""),
+        (None, {}, 0, None, ""),
+    ]
+
+
+@pytest.mark.parametrize("settings", LARGE)
+def test_times_count_from_publishing(
+    connection: shmbroker.Connection, out: shmbroker.Queue, settings: dict[str, Any]
+) -> None:
+    """What is staged neither expires nor waits: time to live and delay begin when it is published."""
+    stage = Stage(connection, "query", **settings)
+    with stage.attempt(0, 0, 0) as writer:
+        writer.put(b"short", ttl=1e-6)
+        writer.put(b"late", delay=3600)
+        writer.put_many([b"long"], ttl=3600, key="k")
+        writer.put(b"expiration", properties=shmbroker.BasicProperties(expiration="3600000"))
+        writer.put(b"plain")
+    assert [one.count for one in stages(connection)] == [5]
+    assert stage.publish(0, [writer.receipt], "out") == 5
+    assert out.statistics().scheduled == 1
+    found = {bytes(one): one for one in out.get_many(9)}
+    assert found.keys() == {b"long", b"expiration", b"plain"}
+    assert found[b"plain"].expires_at is None
+    assert found[b"long"].key == "k"
+    for body in (b"long", b"expiration"):
+        assert found[body].expires_at is not None
+
+
+def test_publishers_wait_for_each_other(stage: Stage, connection: shmbroker.Connection) -> None:
+    """One publishes at a time; who waits too long is told so, and so is who asks what was published."""
+    out = connection.queue("out", max_length=1)
+    out.put(b"x")
+    receipts = [staged(stage, batch, 0, b"%d" % batch) for batch in range(2)]
+    first = threading.Thread(target=lambda: stage.publish(0, [receipts[0]], "out"))
+    marker = "amq.stage.marker.query"
+    first.start()
+    while marker not in internal(connection) or connection.queue(marker).statistics().delivering == 0:
+        pass
+    with pytest.raises(shmbroker.Timeout, match="publication 'query': somebody else is publishing"):
+        stage.publish(1, [receipts[1]], "out", timeout=0)
+    with pytest.raises(shmbroker.Timeout):
+        stage.drop(1, timeout=0)
+    out.purge()
+    first.join()
+    assert bodies(out) == [b"0"]
+    assert stage.published == 0
+
+
+def test_an_interrupt_returns_what_was_taken(
+    stage: Stage, connection: shmbroker.Connection, out: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the commit nothing happened; after it everything did, and nobody's messages are touched."""
+    from shmbroker.staging import marker  # noqa: PLC0415
+
+    commit = marker.commit_waiting
+    receipt = staged(stage, 0, 0, b"a", b"b" * 9000)
+    others = connection.queue("others")
+    others.put_many([b"x"] * 9)
+    held: list[shmbroker.MessageBatch] = []
+
+    def before(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def after(*arguments: Any) -> None:  # noqa: ANN401
+        commit(*arguments)
+        held.append(others.get_many(9))  # under the numbers that have just become free
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(marker, "commit_waiting", before)
+    with pytest.raises(KeyboardInterrupt):
+        stage.publish(0, [receipt], "out")
+    assert stage.published is None
+    assert [one.count for one in stages(connection)] == [2]
+    monkeypatch.setattr(marker, "commit_waiting", after)
+    with pytest.raises(KeyboardInterrupt):
+        stage.publish(0, [receipt], "out")
+    assert stage.published == 0
+    assert bodies(out) == [b"a", b"b" * 9000]
+    assert others.statistics().delivering == 9
+    monkeypatch.undo()
+    assert stage.publish(0, [receipt], "out") == 0
+
+
+def test_a_publication_is_founded_once(connection: shmbroker.Connection, broker_name: str) -> None:
+    """Of several who ask for what was published first, one makes the marker."""
+    start = threading.Barrier(3)
+
+    def ask() -> None:
+        with shmbroker.connect(broker_name, create=False) as mine:
+            for number in range(50):
+                start.wait()
+                assert Stage(mine, f"query{number}").published is None
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    facts = connection.queue_statistics(all=True)
+    assert [(one.added, one.ready) for one in facts] == [(1, 1)] * 50
+
+
+def test_the_last_jobs_are_remembered(stage: Stage, out: shmbroker.Queue) -> None:
+    """As many as the marker has room for; the others are gone, so they cannot be published a second time either."""
+    receipts = []
+    for number in range(staging.state.JOBS + 1):
+        receipts.append(staged(stage, uuid.UUID(int=number), 0, b"x"))
+        assert stage.publish(uuid.UUID(int=number), receipts[-1:], "out") == 1
+    assert stage.publish(uuid.UUID(int=1), [receipts[1]], "out") == 0
+    with pytest.raises(shmbroker.NotStaged):
+        stage.publish(uuid.UUID(int=0), [receipts[0]], "out")
+    assert len(out) == staging.state.JOBS + 1
