@@ -11,20 +11,17 @@ static bool is_own(const sb_queue *q, uint64_t word) {
          sb_peek_message(q->c->b, slot).publisher == q->c->id;
 }
 
-static bool foreign_at(sb_queue *q, uint64_t position) {
-  sb_leaf_ref leaf;
-  if (sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) != SB_OK) {
-    return false;
-  }
-  uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
-  return sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && !is_own(q, word);
+static bool foreign_at(const sb_queue *q, const sb_leaf_ref *leaf, uint64_t position) {
+  uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
+  return sb_cell_of(word, leaf->gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && !is_own(q, word);
 }
 
 static bool take_returned(sb_queue *q, uint64_t before, uint64_t token, sb_taken *t) {
   uint64_t from = 0, position;
-  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(q->c->b, &q->ring, from, &position) &&
+  sb_leaf_ref leaf;
+  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(q->c->b, &q->ring, from, &leaf, &position) &&
          position < before) {
-    if (foreign_at(q, position) && sb_take_for_consumer_at(q, position, true, token, t) == SB_OK) {
+    if (foreign_at(q, &leaf, position) && sb_take_for_consumer_at(q, position, true, token, t) == SB_OK) {
       return true;
     }
     from = position + 1;

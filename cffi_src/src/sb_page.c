@@ -10,7 +10,7 @@ bool sb_page_of(sb_broker *b, uint64_t link, uint64_t position, sb_page_ref *p) 
   p->page = sb_link_state(link) == SB_LINK_PAGE
                 ? sb_slab_object(b, p->slot, p->height == 0 ? SB_KIND_LEAF : SB_KIND_INNER)
                 : NULL;
-  if (p->page == NULL || p->height > 10) {
+  if (p->page == NULL || p->height > SB_MAX_HEIGHT) {
     return false;
   }
   uint64_t h = SB_LOAD(sb_slot_header(b, p->slot), SB_ACQUIRE); /* P4 acquire */
@@ -209,8 +209,9 @@ bool sb_page_links(sb_broker *b, const sb_ring *r, uint32_t slot, uint64_t gen) 
   sb_page_shm *page = sb_slot_at(b, slot);
   unsigned height = SB_LOAD(&page->ring, SB_RELAXED) >> 8, skip = 0;
   sb_page_ref p;
-  return height <= 10 && sb_page_descend(b, NULL, r, SB_LOAD(&page->first, SB_RELAXED), height, &p, &skip) == SB_OK &&
-         p.slot == slot && p.gen == gen;
+  return height <= SB_MAX_HEIGHT &&
+         sb_page_descend(b, NULL, r, SB_LOAD(&page->first, SB_RELAXED), height, &p, &skip) == SB_OK && p.slot == slot &&
+         p.gen == gen;
 }
 
 void sb_page_settle(sb_connection *c, const sb_ring *r, uint32_t slot, uint64_t gen) {
@@ -250,4 +251,6 @@ static void sweep(sb_connection *c, const sb_ring *r, uint64_t link, uint64_t po
   sb_page_retire(c, r, p);
 }
 
-void sb_page_sweep(sb_connection *c, const sb_ring *r) { sweep(c, r, SB_LOAD(r->root, SB_SEQ_CST), 0, 11); }
+void sb_page_sweep(sb_connection *c, const sb_ring *r) {
+  sweep(c, r, SB_LOAD(r->root, SB_SEQ_CST), 0, SB_MAX_HEIGHT + 1);
+}

@@ -13,6 +13,8 @@
 
 #include "sb_holdings.h"
 
+#define SB_MAX_HEIGHT 10u
+
 /* Process-local view of one ring. */
 typedef struct {
   sb_word *root, *tail, *head, *base;
@@ -30,13 +32,13 @@ typedef struct {
 } sb_page_ref;
 
 static inline bool sb_page_covers(unsigned height, uint64_t position) {
-  return height >= 10 || position >> (6 * (height + 1)) == 0;
+  return height >= SB_MAX_HEIGHT || position >> (6 * (height + 1)) == 0;
 }
 static inline unsigned sb_page_index(unsigned height, uint64_t position) {
   return (unsigned)(position >> (6 * height)) & 63u;
 }
 static inline uint64_t sb_page_first(unsigned height, uint64_t position) {
-  return height >= 10 ? 0 : position >> (6 * (height + 1)) << (6 * (height + 1));
+  return height >= SB_MAX_HEIGHT ? 0 : position >> (6 * (height + 1)) << (6 * (height + 1));
 }
 /* The first position behind what a link in a page of that height covers. */
 static inline uint64_t sb_page_behind(unsigned height, uint64_t position) {

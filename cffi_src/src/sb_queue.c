@@ -115,10 +115,11 @@ bool sb_queue_seems_ready(sb_queue *q, sb_leaf_ref *leaf) {
 uint64_t sb_queue_oldest_bytes(sb_queue *q) {
   sb_broker *b = q->c->b;
   uint64_t at = SB_LOAD(&q->shm->head, SB_ACQUIRE), returned;
-  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(b, &q->ring, 0, &returned) && returned < at) {
+  sb_leaf_ref leaf;
+  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(b, &q->ring, 0, &leaf, &returned) &&
+      returned < at) {
     at = returned;
   }
-  sb_leaf_ref leaf;
   while (sb_ring_next_leaf(b, &q->ring, at, &leaf, &at)) {
     for (; sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
@@ -139,14 +140,12 @@ uint64_t sb_queue_oldest_bytes(sb_queue *q) {
 bool sb_queue_older_ready(sb_queue *q, uint64_t position) {
   uint64_t at, from = 0;
   sb_leaf_ref leaf;
-  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(q->c->b, &q->ring, from, &at) &&
+  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(q->c->b, &q->ring, from, &leaf, &at) &&
          at < position) {
-    if (sb_ring_locate(q->c->b, NULL, &q->ring, at, &leaf) == SB_OK) {
-      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
-      bool takeable = sb_slot_ready(q->c->b, sb_cell_slot(word)); /* else whoever waits for it waits for ever */
-      if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && takeable) {
-        return true;
-      }
+    uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+    bool takeable = sb_slot_ready(q->c->b, sb_cell_slot(word)); /* else whoever waits for it waits for ever */
+    if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && takeable) {
+      return true;
     }
     from = at + 1;
   }

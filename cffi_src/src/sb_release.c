@@ -25,13 +25,13 @@ sb_status sb_release_message(sb_queue *q, uint64_t token, unsigned how) {
   }
   bool tracked = sb_queue_tracks(q->shm);
   if (tracked) sb_hinting(q->ledger, 1);
-  sb_returned_mark(c->b, &q->ring, t.position); /* P5: first the bits, then the cell */
+  sb_returned_mark_owned(c->b, &q->ring, &leaf, t.position, &q->way); /* P5: first the bits, then the cell */
   SB_CRASHPOINT("queue.release.marked");
   (void)SB_SWAP(&cell->word, sb_cell_open(SB_CELL_AVAILABLE, t.slot, t.ref, leaf.gen),
                 SB_SEQ_CST); /* linearisation point */
   SB_CRASHPOINT("queue.release.flipped");
-  if (!sb_returned_is_marked(c->b, &q->ring,
-                             t.position)) { /* a searcher cleared it before the flip, or took it just now */
+  if (!sb_returned_stays_marked(c->b, &q->ring, t.position, &q->way)) {
+    /* a searcher cleared it before the flip, or took it just now */
     uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
     if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
       sb_returned_mark(c->b, &q->ring, t.position);

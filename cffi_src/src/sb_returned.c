@@ -8,7 +8,7 @@ static void mark_from(sb_broker *b, const sb_ring *r, uint64_t position, unsigne
     root = SB_LOAD(r->root, SB_SEQ_CST);
     sb_page_ref p;
     unsigned skip = 0;
-    for (unsigned height = lowest; height <= sb_link_height(root) && height <= 10; height++) {
+    for (unsigned height = lowest; height <= sb_link_height(root) && height <= SB_MAX_HEIGHT; height++) {
       if (sb_page_descend(b, NULL, r, position, height, &p, &skip) != SB_OK) {
         break;
       }
@@ -24,9 +24,60 @@ bool sb_returned_is_marked(sb_broker *b, const sb_ring *r, uint64_t position) {
   uint64_t root = SB_LOAD(r->root, SB_SEQ_CST);
   sb_page_ref p;
   unsigned skip = 0;
-  for (unsigned height = 0; height <= sb_link_height(root) && height <= 10; height++) {
+  for (unsigned height = 0; height <= sb_link_height(root) && height <= SB_MAX_HEIGHT; height++) {
     if (sb_page_descend(b, NULL, r, position, height, &p, &skip) != SB_OK ||
         (SB_LOAD(&p.page->returned, SB_SEQ_CST) >> sb_page_index(height, position) & 1) == 0) {
+      return false;
+    }
+  }
+  return SB_LOAD(r->returned, SB_SEQ_CST) != 0;
+}
+
+/* Finds the way from the root down to a leaf that a cell of the caller's pins, unless it is known. */
+static bool find_way(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, sb_returned_way *way) {
+  uint64_t root = SB_LOAD(r->root, SB_SEQ_CST), link = root;
+  if (way->leaf == ref->leaf && way->gen == ref->gen && way->root == root) {
+    return true;
+  }
+  *way = (sb_returned_way){.root = root};
+  for (unsigned height = sb_link_height(root); height <= SB_MAX_HEIGHT; height--) {
+    sb_page_ref p;
+    if (!sb_page_of(b, link, ref->first, &p) || p.height != height) {
+      break;
+    }
+    way->pages[height] = p.page;
+    if (height == 0) {
+      way->leaf = p.gen == ref->gen && p.slot == ref->slot ? ref->leaf : NULL;
+      way->gen = ref->gen;
+      break;
+    }
+    link = SB_LOAD(&sb_page_children(&p)[sb_page_index(height, ref->first)], SB_ACQUIRE);
+  }
+  return way->leaf != NULL;
+}
+
+void sb_returned_mark_owned(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position,
+                            sb_returned_way *way) {
+  if (!find_way(b, r, ref, way)) {
+    sb_returned_mark(b, r, position);
+    return;
+  }
+  for (unsigned height = 0; height <= sb_link_height(way->root); height++) {
+    sb_word *bits = &way->pages[height]->returned;
+    uint64_t bit = UINT64_C(1) << sb_page_index(height, position);
+    if ((SB_LOAD(bits, SB_SEQ_CST) & bit) == 0) (void)SB_OR(bits, bit, SB_SEQ_CST); /* P5 */
+  }
+  if (SB_LOAD(r->returned, SB_SEQ_CST) == 0) SB_STORE(r->returned, 1, SB_SEQ_CST);
+}
+
+/* Where pages were used again, the cell is finished, and what is read there does not matter. A root that came meanwhile
+ * has a bit of its own. */
+bool sb_returned_stays_marked(sb_broker *b, const sb_ring *r, uint64_t position, const sb_returned_way *way) {
+  if (way->leaf == NULL || SB_LOAD(r->root, SB_SEQ_CST) != way->root) {
+    return sb_returned_is_marked(b, r, position);
+  }
+  for (unsigned height = 0; height <= sb_link_height(way->root); height++) {
+    if ((SB_LOAD(&way->pages[height]->returned, SB_SEQ_CST) >> sb_page_index(height, position) & 1) == 0) {
       return false;
     }
   }
@@ -52,8 +103,8 @@ void sb_returned_clear(sb_broker *b, const sb_leaf_ref *ref, uint64_t position) 
 }
 
 /* *again: a bit was cleared in vain, and given back. */
-static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_t from, uint64_t *position,
-                   bool *again) {
+static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_t from, sb_leaf_ref *ref,
+                   uint64_t *position, bool *again) {
   uint64_t mask = SB_LOAD(&p->page->returned, SB_SEQ_CST);
   uint64_t span = UINT64_C(1) << (6 * p->height);
   if (!sb_page_is_current(b, p)) {
@@ -66,6 +117,7 @@ static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_
       continue;
     }
     if (p->height == 0) {
+      *ref = (sb_leaf_ref){(sb_leaf_shm *)(void *)p->page, p->first, p->gen, p->slot};
       *position = first;
       return true;
     }
@@ -73,7 +125,7 @@ static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_
     uint64_t link = SB_LOAD(&sb_page_children(p)[i], SB_ACQUIRE);
     bool exists =
         sb_link_state(link) == SB_LINK_PAGE && sb_page_of(b, link, first, &child) && child.height + 1 == p->height;
-    if (exists && search(b, r, &child, from, position, again)) {
+    if (exists && search(b, r, &child, from, ref, position, again)) {
       return true;
     }
     if (!exists || (first >= from && SB_LOAD(&child.page->returned, SB_SEQ_CST) == 0)) {
@@ -88,7 +140,7 @@ static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_
   return false;
 }
 
-bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, uint64_t *position) {
+bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position) {
   for (bool again = true; again && SB_LOAD(r->returned, SB_SEQ_CST) != 0;) {
     sb_page_ref root;
     uint64_t link = SB_LOAD(r->root, SB_SEQ_CST);
@@ -96,7 +148,7 @@ bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, uint64_t *p
       return false;
     }
     again = false;
-    if (search(b, r, &root, from, position, &again)) {
+    if (search(b, r, &root, from, ref, position, &again)) {
       return true;
     }
     if (from == 0 && SB_LOAD(&root.page->returned, SB_SEQ_CST) == 0) {

@@ -58,28 +58,25 @@ SB_HOT bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint
 }
 
 /* A cell whose return was announced. */
-static bool take_returned_at(sb_queue *q, unsigned state, uint64_t position, uint64_t token, sb_taken *t) {
+static bool take_returned_at(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t token,
+                             sb_taken *t) {
   sb_broker *b = q->c->b;
-  sb_leaf_ref leaf;
-  if (sb_ring_locate(b, NULL, &q->ring, position, &leaf) != SB_OK) {
-    return false; /* finished in between; the bits went with the page */
-  }
-  uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
-  if (!sb_cell_of(word, leaf.gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_HELD) {
+  uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
+  if (!sb_cell_of(word, leaf->gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_HELD) {
     return false; /* its holder may be about to return it: the bit must stay */
   }
   if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
-    sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf.slot), position); /* before the bit is gone */
+    sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position); /* before the bit is gone */
   }
-  sb_returned_clear(b, &leaf, position);
+  sb_returned_clear(b, leaf, position);
   SB_CRASHPOINT("queue.take.cleared");
-  word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST); /* P5: look a second time after clearing */
-  if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
-    if (take_cell(q, state, &leaf, position, word, token, t)) {
+  word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST); /* P5: look a second time after clearing */
+  if (sb_cell_of(word, leaf->gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
+    if (take_cell(q, state, leaf, position, word, token, t)) {
       return true;
     }
-    word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
-    if (sb_cell_of(word, leaf.gen) && !(sb_cell_state(word) == SB_CELL_TOMBSTONE)) {
+    word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
+    if (sb_cell_of(word, leaf->gen) && !(sb_cell_state(word) == SB_CELL_TOMBSTONE)) {
       sb_returned_mark(b, &q->ring, position); /* somebody else has it now, and may return it */
     }
   }
@@ -87,21 +84,18 @@ static bool take_returned_at(sb_queue *q, unsigned state, uint64_t position, uin
 }
 
 /* What stands there; FREE also when its page is gone, or another one. */
-static unsigned look_at(sb_queue *q, uint64_t position) {
-  sb_leaf_ref leaf;
-  if (sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) != SB_OK) {
-    return SB_CELL_FREE;
-  }
-  uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_SEQ_CST);
-  return sb_cell_of(word, leaf.gen) ? sb_cell_state(word) : SB_CELL_FREE;
+static unsigned look_at(const sb_leaf_ref *leaf, uint64_t position) {
+  uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
+  return sb_cell_of(word, leaf->gen) ? sb_cell_state(word) : SB_CELL_FREE;
 }
 
 /* Tries the cells before that one whose return was announced, the oldest first. What lies behind it comes in its turn. */
 static bool take_returned(sb_queue *q, unsigned state, uint64_t end, uint64_t token, sb_taken *t) {
   uint64_t from = 0, position, known = SB_ANY_POSITION;
+  sb_leaf_ref leaf;
   bool commits = SB_LOAD(&q->shm->staged, SB_RELAXED) != 0, staged = false; /* one of those before it is */
-  while (sb_returned_next(q->c->b, &q->ring, from, &position) && position < end) {
-    unsigned is = commits ? look_at(q, position) : SB_CELL_FREE;
+  while (sb_returned_next(q->c->b, &q->ring, from, &leaf, &position) && position < end) {
+    unsigned is = commits ? look_at(&leaf, position) : SB_CELL_FREE;
     from = position + 1;
     if (is == SB_CELL_STAGED) {
       staged = true;
@@ -109,7 +103,7 @@ static bool take_returned(sb_queue *q, unsigned state, uint64_t end, uint64_t to
       known = position; /* I53: look again at those before it */
       staged = false;
       from = 0;
-    } else if (take_returned_at(q, state, position, token, t)) {
+    } else if (take_returned_at(q, state, &leaf, position, token, t)) {
       return true;
     }
   }
@@ -268,21 +262,20 @@ sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t) {
   }
 }
 
-static bool take_in_state(sb_queue *q, uint64_t position, unsigned from, unsigned state, uint64_t token, sb_taken *t) {
-  sb_leaf_ref leaf;
-  if (sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) != SB_OK) {
-    return false;
-  }
-  uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE);
-  return sb_cell_of(word, leaf.gen) && sb_cell_state(word) == from &&
-         take_cell(q, state, &leaf, position, word, token, t);
+static bool take_in_state(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, unsigned from, unsigned state,
+                          uint64_t token, sb_taken *t) {
+  uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_ACQUIRE);
+  return sb_cell_of(word, leaf->gen) && sb_cell_state(word) == from &&
+         take_cell(q, state, leaf, position, word, token, t);
 }
 
 sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t) {
   bool tracked = from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
   if (tracked) sb_hinting(q->ledger, 1);
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
-  bool took_it = take_in_state(q, position, from, SB_CELL_REMOVING, token, t);
+  sb_leaf_ref leaf;
+  bool took_it = sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) == SB_OK &&
+                 take_in_state(q, &leaf, position, from, SB_CELL_REMOVING, token, t);
   if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   if (took_it && tracked) count_taken(q, before, t);
   if (tracked) sb_hinting(q->ledger, -1);
@@ -293,8 +286,10 @@ sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool returned,
   bool tracked = sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
   if (tracked) sb_hinting(q->ledger, 1);
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
-  bool took_it = returned ? take_returned_at(q, SB_CELL_ACQUIRED, position, token, t)
-                          : take_in_state(q, position, SB_CELL_AVAILABLE, SB_CELL_ACQUIRED, token, t);
+  sb_leaf_ref leaf;
+  bool took_it = sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) == SB_OK &&
+                 (returned ? take_returned_at(q, SB_CELL_ACQUIRED, &leaf, position, token, t)
+                           : take_in_state(q, &leaf, position, SB_CELL_AVAILABLE, SB_CELL_ACQUIRED, token, t));
   if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   if (took_it && tracked) {
     count_taken(q, before, t);

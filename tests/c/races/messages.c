@@ -12,10 +12,13 @@
 
 static void three_ready(void) { put_by_keeper(1, 3); }
 /* One came back before, so that searchers know of it, and find in the end that nothing is left. */
-static void first_holds_one_other_came_back(void) {
-  first_holds_one();
+static void other_came_back(void) {
   act_as(1);
   if (get_message(me()->q, me()->first) != 0) nack(me()->q, me()->first);
+}
+static void first_holds_one_other_came_back(void) {
+  first_holds_one();
+  other_came_back();
 }
 static void both_hold(void) {
   first_holds_one();
@@ -39,6 +42,21 @@ static void last_two_of_a_page(void) {
   (void)get_message(me()->q, me()->first);
   act_as(1);
   (void)get_message(me()->q, me()->first);
+}
+static void first_holds_one_of_a_full_page(void) {
+  use_all_but(3);
+  put_by_keeper(1, 3);
+  act_as(0);
+  (void)get_message(me()->q, me()->first);
+  other_came_back();
+}
+/* In the second page, so that there is one above it. */
+static void first_holds_two(void) {
+  use_all_but(0);
+  put_by_keeper(1, 3);
+  act_as(0);
+  (void)get_message(me()->q, me()->first);
+  (void)get_message(me()->q, me()->second);
 }
 /* The second has used up the slots it had at hand, those beside this one: it looks for more. */
 static void only_one_held(void) {
@@ -86,6 +104,15 @@ static void take(void) { (void)get_and_ack(me()->q); }
 static void take_thrice(void) {
   take_twice();
   take_then_ack();
+}
+static void nack_both(void) {
+  nack_held();
+  nack(me()->q, me()->second);
+}
+static void put_9_then_take_all(void) {
+  (void)put_message(9);
+  take_twice();
+  take_twice();
 }
 static void take_again_later(void) {
   take_then_ack();
@@ -216,6 +243,12 @@ static const scenario SCENARIOS[] = {
      {{"nack", nack_held, 0, "returned"}, {"take", take_twice, 1, "got acked got acked"}}, KEEPS_ALL},
     {"nack again, take", "what comes back when nothing else is left is found", FREELY, first_holds_one_other_came_back,
      {{"nack", nack_held, 0, "returned"}, {"take", take_thrice, 1, "got acked got acked nothing"}}, KEEPS_ALL},
+    {"nack both, take", "of two that come back, one after the other, both are found", FREELY, first_holds_two,
+     {{"nack", nack_both, 0, "returned returned"}, {"take", take_thrice, 1, "got acked got acked got acked"}}, KEEPS_ALL},
+    {"nack, put past a page", "what comes back while the tree of pages grows is found", FREELY,
+     first_holds_one_of_a_full_page,
+     {{"nack", nack_held, 0, "returned"},
+      {"put", put_9_then_take_all, 1, "put got acked got acked got acked got acked"}}, KEEPS_ALL},
     {"two acks", "acknowledged once each", FREELY, both_hold,
      {{"a", ack_held, 0, "acked"}, {"b", ack_held, 1, "acked"}}, KEEPS_ALL},
     {"ack, put", "a slot is freed and taken again", FREELY, only_one_held,
