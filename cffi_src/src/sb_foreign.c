@@ -19,8 +19,8 @@ static bool foreign_at(const sb_queue *q, const sb_leaf_ref *leaf, uint64_t posi
 static bool take_returned(sb_queue *q, uint64_t before, uint64_t token, sb_taken *t) {
   uint64_t from = 0, position;
   sb_leaf_ref leaf;
-  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(q->c->b, &q->ring, from, &leaf, &position) &&
-         position < before) {
+  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 &&
+         sb_returned_next(q->c->b, &q->ring, from, &q->way, &leaf, &position) && position < before) {
     if (foreign_at(q, &leaf, position) && sb_take_for_consumer_at(q, position, true, token, t) == SB_OK) {
       return true;
     }

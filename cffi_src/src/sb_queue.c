@@ -116,7 +116,7 @@ uint64_t sb_queue_oldest_bytes(sb_queue *q) {
   sb_broker *b = q->c->b;
   uint64_t at = SB_LOAD(&q->shm->head, SB_ACQUIRE), returned;
   sb_leaf_ref leaf;
-  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(b, &q->ring, 0, &leaf, &returned) &&
+  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(b, &q->ring, 0, NULL, &leaf, &returned) &&
       returned < at) {
     at = returned;
   }
@@ -140,7 +140,7 @@ uint64_t sb_queue_oldest_bytes(sb_queue *q) {
 bool sb_queue_older_ready(sb_queue *q, uint64_t position) {
   uint64_t at, from = 0;
   sb_leaf_ref leaf;
-  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(q->c->b, &q->ring, from, &leaf, &at) &&
+  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(q->c->b, &q->ring, from, NULL, &leaf, &at) &&
          at < position) {
     uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
     bool takeable = sb_slot_ready(q->c->b, sb_cell_slot(word)); /* else whoever waits for it waits for ever */

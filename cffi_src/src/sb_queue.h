@@ -51,7 +51,7 @@ struct sb_queue {
   uint64_t cursor;      /* nothing AVAILABLE below it but what returned */
   sb_ring ring;
   sb_leaf_ref tail_leaf, head_leaf;
-  sb_returned_way way; /* from the leaf in which a message was released last */
+  sb_returned_way way; /* to the leaf where a message was released last, or taken that had been */
   uint32_t slot;
   /* threads of this process that wait here, see sb_waiter.h */
   struct {

@@ -33,13 +33,13 @@ bool sb_returned_is_marked(sb_broker *b, const sb_ring *r, uint64_t position) {
   return SB_LOAD(r->returned, SB_SEQ_CST) != 0;
 }
 
-/* Finds the way from the root down to a leaf that a cell of the caller's pins, unless it is known. */
+/* Finds the way from the root down to a leaf, unless it is known; false: the leaf is not there any more. */
 static bool find_way(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, sb_returned_way *way) {
   uint64_t root = SB_LOAD(r->root, SB_SEQ_CST), link = root;
-  if (way->leaf == ref->leaf && way->gen == ref->gen && way->root == root) {
+  if (way->leaf.leaf == ref->leaf && way->leaf.gen == ref->gen && way->root == root) {
     return true;
   }
-  *way = (sb_returned_way){.root = root};
+  *way = (sb_returned_way){.root = root, .leaf = SB_NO_LEAF};
   for (unsigned height = sb_link_height(root); height <= SB_MAX_HEIGHT; height--) {
     sb_page_ref p;
     if (!sb_page_of(b, link, ref->first, &p) || p.height != height) {
@@ -47,13 +47,12 @@ static bool find_way(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, sb_
     }
     way->pages[height] = p.page;
     if (height == 0) {
-      way->leaf = p.gen == ref->gen && p.slot == ref->slot ? ref->leaf : NULL;
-      way->gen = ref->gen;
+      if (p.slot == ref->slot && p.gen == ref->gen) way->leaf = *ref;
       break;
     }
     link = SB_LOAD(&sb_page_children(&p)[sb_page_index(height, ref->first)], SB_ACQUIRE);
   }
-  return way->leaf != NULL;
+  return way->leaf.leaf != NULL;
 }
 
 void sb_returned_mark_owned(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position,
@@ -73,7 +72,7 @@ void sb_returned_mark_owned(sb_broker *b, const sb_ring *r, const sb_leaf_ref *r
 /* Where pages were used again, the cell is finished, and what is read there does not matter. A root that came meanwhile
  * has a bit of its own. */
 bool sb_returned_stays_marked(sb_broker *b, const sb_ring *r, uint64_t position, const sb_returned_way *way) {
-  if (way->leaf == NULL || SB_LOAD(r->root, SB_SEQ_CST) != way->root) {
+  if (way->leaf.leaf == NULL || SB_LOAD(r->root, SB_SEQ_CST) != way->root) {
     return sb_returned_is_marked(b, r, position);
   }
   for (unsigned height = 0; height <= sb_link_height(way->root); height++) {
@@ -140,7 +139,32 @@ static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_
   return false;
 }
 
-bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position) {
+/* Is the lowest one of all in the leaf that the way leads to? */
+static bool follow(sb_broker *b, const sb_ring *r, uint64_t from, const sb_returned_way *way, uint64_t *position) {
+  const sb_leaf_ref *leaf = &way->leaf;
+  if (leaf->leaf == NULL || from > leaf->first || SB_LOAD(r->root, SB_SEQ_CST) != way->root) {
+    return false;
+  }
+  for (unsigned height = sb_link_height(way->root); height > 0; height--) {
+    uint64_t bits = SB_LOAD(&way->pages[height]->returned, SB_SEQ_CST);
+    if (bits == 0 || (unsigned)__builtin_ctzll(bits) != sb_page_index(height, leaf->first)) {
+      return false;
+    }
+  }
+  uint64_t bits = SB_LOAD(&way->pages[0]->returned, SB_SEQ_CST);
+  if (bits == 0 || sb_slot_gen(SB_LOAD(sb_slot_header(b, leaf->slot), SB_ACQUIRE)) != leaf->gen) {
+    return false;
+  }
+  *position = leaf->first + (unsigned)__builtin_ctzll(bits);
+  return true;
+}
+
+bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_returned_way *way, sb_leaf_ref *ref,
+                      uint64_t *position) {
+  if (way != NULL && follow(b, r, from, way, position)) {
+    *ref = way->leaf;
+    return true;
+  }
   for (bool again = true; again && SB_LOAD(r->returned, SB_SEQ_CST) != 0;) {
     sb_page_ref root;
     uint64_t link = SB_LOAD(r->root, SB_SEQ_CST);
@@ -149,6 +173,7 @@ bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref
     }
     again = false;
     if (search(b, r, &root, from, ref, position, &again)) {
+      if (way != NULL) (void)find_way(b, r, ref, way);
       return true;
     }
     if (from == 0 && SB_LOAD(&root.page->returned, SB_SEQ_CST) == 0) {

@@ -13,9 +13,10 @@
  * Ordering pairs:
  *  P5 a bit is set (seq_cst) before and looked at after the flip; a searcher clears, then looks at the cell.
  *
- * Who makes many cells of one leaf AVAILABLE, one after the other, keeps the way up from it (sb_returned_way): the leaf is
- * pinned by the cell that he owns, and with it every page above it; only the root may get a parent, for which he looks
- * when he looks back. A bit that is read as set (seq_cst) is as good as one that is set again.
+ * Who makes many cells of one leaf AVAILABLE, or takes them, one after the other, keeps the way to it (sb_returned_way). A
+ * leaf that is there pins every page above it; only the root may get a parent. Whoever owns a cell of the leaf knows that
+ * it is there, and looks for a new root when he looks back; a searcher looks at the leaf's generation after all bits.
+ * A bit that is read as set (seq_cst) is as good as one that is set again.
  *
  * Death: bits set, not flipped -> still owned -> the reaper releases it. Cleared, not looked again -> the cell is among
  *  the holdings, and its reaper marks it; an inner bit -> the next look of the housekeeper (sb_upkeep_resurface).
@@ -29,8 +30,8 @@
 
 /* The pages above a leaf, from it up to the root. */
 typedef struct {
-  uint64_t root, gen;
-  const sb_leaf_shm *leaf; /* NULL: not known */
+  uint64_t root;
+  sb_leaf_ref leaf; /* none: the way is not known */
   sb_page_shm *pages[SB_MAX_HEIGHT + 1];
 } sb_returned_way;
 
@@ -41,7 +42,8 @@ bool sb_returned_is_marked(sb_broker *b, const sb_ring *r, uint64_t position);
 void sb_returned_mark_owned(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position,
                             sb_returned_way *way);
 bool sb_returned_stays_marked(sb_broker *b, const sb_ring *r, uint64_t position, const sb_returned_way *way);
-/* The lowest position >= from with a bit, and its leaf. */
-bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
+/* The lowest position >= from with a bit, and its leaf. A way that leads to it is followed, and kept; NULL: none. */
+bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_returned_way *way, sb_leaf_ref *ref,
+                      uint64_t *position);
 
 #endif

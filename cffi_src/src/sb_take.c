@@ -94,7 +94,7 @@ static bool take_returned(sb_queue *q, unsigned state, uint64_t end, uint64_t to
   uint64_t from = 0, position, known = SB_ANY_POSITION;
   sb_leaf_ref leaf;
   bool commits = SB_LOAD(&q->shm->staged, SB_RELAXED) != 0, staged = false; /* one of those before it is */
-  while (sb_returned_next(q->c->b, &q->ring, from, &leaf, &position) && position < end) {
+  while (sb_returned_next(q->c->b, &q->ring, from, &q->way, &leaf, &position) && position < end) {
     unsigned is = commits ? look_at(&leaf, position) : SB_CELL_FREE;
     from = position + 1;
     if (is == SB_CELL_STAGED) {

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import threading
 from queue import Empty
 from typing import TYPE_CHECKING
@@ -94,6 +95,27 @@ def test_a_returned_message_goes_to_its_place(queue: shmbroker.Queue) -> None:
         held[index].nack()
     assert listing(queue) == list("ABCD")
     assert take(queue, 4) == list("ABCD")
+
+
+def test_the_oldest_that_came_back_is_next(queue: shmbroker.Queue) -> None:
+    """In whichever order they come back, over many pages."""
+    chance, count = random.Random(17), 5_000
+    queue.put_many([b"%d" % number for number in range(count)])
+    held = {int(text(message)): message for message in queue.get_many(count, timeout=0)}
+    ready: set[int] = set()
+    for _ in range(400):
+        middle = chance.randrange(count)
+        for number in chance.sample(range(max(0, middle - 40), min(count, middle + 40)), 6):
+            if number in held:
+                held.pop(number).nack()
+                ready.add(number)
+        for _ in range(chance.randrange(min(9, len(ready) + 1))):
+            message = queue.get(timeout=0)
+            number = int(text(message))
+            assert number == min(ready)
+            ready.remove(number)
+            held[number] = message
+    assert len(ready) > 100
 
 
 def test_a_paused_queue_gives_nothing(queue: shmbroker.Queue) -> None:
