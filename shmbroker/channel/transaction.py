@@ -49,15 +49,12 @@ class Transaction:
     def settle(self, core: CoreChannel, delivery_tag: int, how: int, *, multiple: bool) -> bool:
         """An acknowledgement waits; ``False``: there is nothing of that tag that is unacknowledged."""
         with self._lock:
-            everything = multiple and delivery_tag == 0
-            if everything:
-                delivery_tag = core.last_tag()  # what comes between now and the commit is not meant
-            found = core.collect(delivery_tag, how, multiple=multiple)
-            fresh = () if isinstance(found, int) else tuple(one for one in found if one.token not in self._settled)
+            found, last = core.collect(delivery_tag, how, multiple=multiple)
+            fresh = tuple(one for one in found if one.token not in self._settled)
             if not fresh:
-                return everything
+                return multiple and delivery_tag == 0
             self._settled.update(one.token for one in fresh)
-            self._settles.append(Settle(delivery_tag, multiple, fresh))
+            self._settles.append(Settle(last, multiple, fresh))  # what comes between now and the commit is not meant
             return True
 
     def commit(self, publishing: Publishing, core: CoreChannel | None, until: int) -> list[Publish]:

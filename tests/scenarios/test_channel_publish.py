@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from scenario_support.channels import Inbox, Returned, assert_closed, content, count, publish, refused, taken
-from scenario_support.observing import numbered
+from scenario_support.observing import assert_counts, numbered
 from scenario_support.waiting import WATCHDOG_SECONDS, becomes
 
 import shmbroker
@@ -191,6 +191,23 @@ def test_b74_what_a_transaction_has_acked_is_not_there_to_ack_again(connection: 
     with refused(PreconditionFailed, f"PRECONDITION_FAILED - unknown delivery tag {again.delivery_tag}"):
         channel.basic_ack(again.delivery_tag)
     assert_closed(channel, because="unknown delivery tag")
+
+
+@pytest.mark.parametrize("before", ["acked in it", "acked before"])
+def test_b74_a_transaction_acks_all(connection: shmbroker.Connection, before: str) -> None:
+    """An ack of all takes what is left also when the last tag was settled, in the transaction or before it."""
+    channel = connection.channel()
+    channel.queue_declare("q")
+    publish(channel, "q", "ABC")
+    channel.tx_select()
+    _, _, last = taken(channel, "q", 3)
+    channel.basic_ack(last.delivery_tag)
+    if before == "acked before":
+        channel.tx_commit()
+    channel.basic_ack(0, multiple=True)
+    channel.tx_commit()
+    assert channel.core.unacked() == 0
+    assert_counts(connection.queue("q"), delivering=0, acked=3)
 
 
 def test_b74_a_transaction_returns_at_its_commit(connection: shmbroker.Connection) -> None:
