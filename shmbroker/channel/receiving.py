@@ -208,7 +208,9 @@ class Receiving(Sending):
             queue, lambda _channel, *delivery: waiting.put(delivery), lambda: waiting.put(None), auto_ack=auto_ack,
             exclusive=exclusive, arguments=arguments, no_local=no_local,
         )  # fmt: skip
-        return self._deliveries(tag, waiting, inactivity_timeout)
+        deliveries = self._deliveries(tag, waiting, inactivity_timeout)
+        next(deliveries)  # from here on closing it ends the consumer
+        return deliveries
 
     @synchronous
     def consume_until(
@@ -228,20 +230,19 @@ class Receiving(Sending):
     def _deliveries(
         self, tag: str, waiting: standard_queue.SimpleQueue[Any], pause: float | None
     ) -> Generator[Any, None, None]:
+        delivery: Any = (None, None, None)
         try:
-            while True:
+            while delivery is not None:
+                yield delivery
                 try:
                     delivery = waiting.get(timeout=pause)
                 except standard_queue.Empty:
                     delivery = (None, None, None)
-                if delivery is None:
-                    return
-                yield delivery
         finally:
             if self._open:
                 self.basic_cancel(tag)
-                while (left := waiting.get()) is not None:
-                    left[0].give_back()
+                while delivery is not None and (delivery := waiting.get()) is not None:
+                    delivery[0].give_back()
 
     # ---- acknowledging ----
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.channels import count, publish
 from scenario_support.processes import run_python
 from scenario_support.waiting import WATCHDOG_SECONDS, eventually
 
@@ -126,3 +127,32 @@ def test_a_sweep_is_no_change_of_the_topology(connection: shmbroker.Connection) 
     assert journal.version(core) == before
     connection.queue("q")
     assert journal.version(core) > before
+
+
+END: dict[str, Callable[[shmbroker.Channel], object]] = {
+    "stop_consuming": lambda channel: channel.stop_consuming(),
+    "queue_delete": lambda channel: channel.queue_delete("q"),
+    "close": lambda channel: channel.close(),
+}
+
+
+@pytest.mark.parametrize("end", END)
+def test_an_iteration_ends_with_its_consumer(channel: shmbroker.Channel, end: str) -> None:
+    """Whatever ends the consumer ends the loop over its messages."""
+    channel.queue_declare("q")
+    publish(channel, "q", "AB")
+    seen = []
+    for _method, _properties, body in channel.consume("q"):
+        seen.append(body)
+        if len(seen) == 2:
+            END[end](channel)
+    assert seen == [b"A", b"B"]
+
+
+def test_an_iteration_that_was_never_begun_can_be_closed(channel: shmbroker.Channel) -> None:
+    """Closing the generator ends its consumer, also before its first message was asked for."""
+    channel.queue_declare("q")
+    publish(channel, "q", "AB")
+    channel.consume("q").close()
+    assert channel.consumer_tags == []
+    assert count(channel, "q") == 2
