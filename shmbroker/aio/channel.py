@@ -180,10 +180,12 @@ class Channel:
         waiting: asyncio.Queue[Any] = asyncio.Queue()
         tag = self.sync.consume_until(
             queue, lambda _channel, *delivery: waiting.put_nowait(delivery), lambda: waiting.put_nowait(None),
-            auto_ack=auto_ack, exclusive=exclusive, **options,
+            exclusive=exclusive, **options,
         )  # fmt: skip
         try:
             while (delivery := await waiting.get()) is not None:
+                if auto_ack:
+                    delivery[0].ack()  # not before: what nobody asks for any more goes back
                 yield delivery
         finally:
             if self.sync.is_open:

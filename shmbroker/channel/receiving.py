@@ -205,10 +205,10 @@ class Receiving(Sending):
         waiting: standard_queue.SimpleQueue[Any] = standard_queue.SimpleQueue()
         deadline(inactivity_timeout)
         tag = self.consume_until(
-            queue, lambda _channel, *delivery: waiting.put(delivery), lambda: waiting.put(None), auto_ack=auto_ack,
-            exclusive=exclusive, arguments=arguments, no_local=no_local,
+            queue, lambda _channel, *delivery: waiting.put(delivery), lambda: waiting.put(None), exclusive=exclusive,
+            arguments=arguments, no_local=no_local,
         )  # fmt: skip
-        deliveries = self._deliveries(tag, waiting, inactivity_timeout)
+        deliveries = self._deliveries(tag, waiting, inactivity_timeout, auto_ack=auto_ack)
         next(deliveries)  # from here on closing it ends the consumer
         return deliveries
 
@@ -228,7 +228,7 @@ class Receiving(Sending):
         return self._consume(queue, callback, on_end=on_end, **(given | options))
 
     def _deliveries(
-        self, tag: str, waiting: standard_queue.SimpleQueue[Any], pause: float | None
+        self, tag: str, waiting: standard_queue.SimpleQueue[Any], pause: float | None, *, auto_ack: bool
     ) -> Generator[Any, None, None]:
         delivery: Any = (None, None, None)
         try:
@@ -238,6 +238,8 @@ class Receiving(Sending):
                     delivery = waiting.get(timeout=pause)
                 except standard_queue.Empty:
                     delivery = (None, None, None)
+                if auto_ack and delivery is not None and delivery[0] is not None:
+                    delivery[0].ack()  # not before: what nobody asks for any more goes back
         finally:
             if self._open:
                 self.basic_cancel(tag)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue as standard_queue
 import threading
 from pathlib import Path
@@ -383,6 +384,20 @@ def test_a_channel_of_a_loop(broker: shmbroker.Broker) -> None:
             assert len(await connection.queue("q")) == 1
             await channel.exchange_delete("x")
             assert await channel.queue_delete("q") == 1
+
+    run(main, broker)
+
+
+def test_an_iteration_acknowledges_what_it_passes_on(broker: shmbroker.Broker) -> None:
+    """With auto_ack a message is settled when the loop gets it; what it was handed beyond that goes back."""
+
+    async def main(connection: aio.Connection) -> None:
+        channel, queue = await connection.channel(), await connection.queue("q")
+        await queue.put_many([b"A", b"B", b"C"])
+        async with contextlib.aclosing(channel.consume("q", auto_ack=True)) as deliveries:
+            method, _properties, body = await ready(anext(deliveries))
+            assert (body, method.settled) == (b"A", True)
+        assert len(queue) == 2
 
     run(main, broker)
 

@@ -156,3 +156,13 @@ def test_an_iteration_that_was_never_begun_can_be_closed(channel: shmbroker.Chan
     channel.consume("q").close()
     assert channel.consumer_tags == []
     assert count(channel, "q") == 2
+
+
+def test_an_iteration_acknowledges_what_it_passes_on(channel: shmbroker.Channel) -> None:
+    """With auto_ack a message is settled when the loop gets it; what it was handed beyond that goes back."""
+    channel.queue_declare("q")
+    publish(channel, "q", "ABC")
+    for method, _properties, body in channel.consume("q", auto_ack=True):
+        assert (body, method.settled) == (b"A", True)
+        break
+    assert count(channel, "q") == 2
