@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue as standard_queue
 import time
 from typing import TYPE_CHECKING, Any, cast
@@ -202,12 +203,11 @@ class Receiving(Sending):
         With ``inactivity_timeout``, ``(None, None, None)`` whenever none came for so many seconds, as pika has it.
         It ends when its consumer or the channel does; what it was handed and has not passed on goes back.
         """
-        waiting: standard_queue.SimpleQueue[Any] = standard_queue.SimpleQueue()
+        waiting = Waiting()
         deadline(inactivity_timeout)
         tag = self.consume_until(
-            queue, lambda _channel, *delivery: waiting.put(delivery), lambda: waiting.put(None), exclusive=exclusive,
-            arguments=arguments, no_local=no_local,
-        )  # fmt: skip
+            queue, waiting.put, waiting.end, exclusive=exclusive, arguments=arguments, no_local=no_local
+        )
         deliveries = self._deliveries(tag, waiting, inactivity_timeout, auto_ack=auto_ack)
         next(deliveries)  # from here on closing it ends the consumer
         return deliveries
@@ -228,23 +228,19 @@ class Receiving(Sending):
         return self._consume(queue, callback, on_end=on_end, **(given | options))
 
     def _deliveries(
-        self, tag: str, waiting: standard_queue.SimpleQueue[Any], pause: float | None, *, auto_ack: bool
+        self, tag: str, waiting: Waiting, pause: float | None, *, auto_ack: bool
     ) -> Generator[Any, None, None]:
         delivery: Any = (None, None, None)
         try:
             while delivery is not None:
                 yield delivery
-                try:
-                    delivery = waiting.get(timeout=pause)
-                except standard_queue.Empty:
-                    delivery = (None, None, None)
+                delivery = waiting.next(pause)
                 if auto_ack and delivery is not None and delivery[0] is not None:
                     delivery[0].ack()  # not before: what nobody asks for any more goes back
         finally:
             if self._open:
                 self.basic_cancel(tag)
-                while delivery is not None and (delivery := waiting.get()) is not None:
-                    delivery[0].give_back()
+                waiting.give_back()
 
     # ---- acknowledging ----
 
@@ -360,6 +356,40 @@ class Receiving(Sending):
         if not active:
             raise exceptions.NotImplementedByBroker(540, "NOT_IMPLEMENTED - active=false")
         return True
+
+
+class Waiting:
+    """What a consumer has handed to a loop, and the loop has not passed on."""
+
+    def __init__(self) -> None:
+        self._queue: standard_queue.SimpleQueue[Any] = standard_queue.SimpleQueue()
+        self._over = False
+
+    def put(self, _channel: object, *delivery: object) -> None:
+        """A message came; it may have been chosen before the loop was left, and come after that."""
+        self._queue.put(delivery)
+        if self._over:
+            self.give_back()
+
+    def end(self) -> None:
+        """The consumer has ended."""
+        self._queue.put(None)
+
+    def next(self, pause: float | None) -> Any:  # noqa: ANN401
+        """The next one, three times nothing if none came for so long; ``None``: the consumer has ended."""
+        try:
+            return self._queue.get(timeout=pause)
+        except standard_queue.Empty:
+            return (None, None, None)
+
+    def give_back(self) -> None:
+        """The loop is over: returns what it has left."""
+        self._over = True
+        with contextlib.suppress(standard_queue.Empty):
+            while True:
+                left = self._queue.get_nowait()
+                if left is not None:
+                    left[0].give_back()
 
 
 def _prefetch(count: object) -> int:
