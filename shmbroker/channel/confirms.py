@@ -32,6 +32,8 @@ class Confirms:
 
     def begin(self, future: concurrent.futures.Future[int] | None = None) -> int:
         """A message is being published; its number, from 1."""
+        if future is not None:
+            future.set_running_or_notify_cancel()  # the message is on its way: nobody can cancel that
         with self._changed:
             number = next(self._numbers)
             self._pending[number] = future

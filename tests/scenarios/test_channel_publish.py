@@ -16,7 +16,7 @@ from scenario_support.waiting import WATCHDOG_SECONDS, becomes
 
 import shmbroker
 from shmbroker import BasicProperties, properties
-from shmbroker.exceptions import NotFound, PreconditionFailed, UnroutableError
+from shmbroker.exceptions import ChannelClosed, NotFound, PreconditionFailed, UnroutableError
 
 FRAME_MAX = 131072
 MIB = 1 << 20
@@ -55,6 +55,23 @@ def test_b70_every_future_is_done_once(channel: shmbroker.Channel) -> None:
     assert sorted(calls) == list(range(1000))
     assert channel.wait_for_confirms(WATCHDOG_SECONDS) is True
     assert content(channel, "q") == numbered(1000)
+
+
+def test_b70_a_future_cannot_be_cancelled(connection: shmbroker.Connection) -> None:
+    """The message is published already; a future that was given up is no obstacle to closing the channel."""
+    channel, shown, go_on = connection.channel(), threading.Event(), threading.Event()
+
+    def show(*_: object) -> None:
+        shown.set()
+        go_on.wait(WATCHDOG_SECONDS)
+
+    channel.add_on_return_callback(show)
+    futures = [channel.publish_confirmed("", "nowhere", b"", mandatory=True) for _ in range(2)]
+    assert shown.wait(WATCHDOG_SECONDS)
+    assert not futures[0].cancel()
+    channel.close()
+    go_on.set()
+    assert [type(future.exception(WATCHDOG_SECONDS)) for future in futures] == [ChannelClosed] * 2
 
 
 def test_b70_what_was_dropped_is_confirmed_too(channel: shmbroker.Channel) -> None:
