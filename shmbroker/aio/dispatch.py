@@ -42,14 +42,7 @@ class LoopDispatcher:
         try:
             while True:
                 self._again = False
-                try:
-                    found = self._work.work()
-                    if self.awaited is not None:
-                        awaited, self.awaited = self.awaited, None
-                        await awaited
-                except Exception as error:  # noqa: BLE001 - of the application's callback
-                    self._failed(error)
-                    continue
+                found = await self._do_one()
                 turns += 1
                 if turns % _TURNS == 0:
                     await asyncio.sleep(0)
@@ -57,3 +50,15 @@ class LoopDispatcher:
                     return
         finally:
             self._task = None
+
+    async def _do_one(self) -> bool:
+        """Calls back once, and waits until that is done; was there anything?"""
+        found = True
+        try:
+            found = bool(self._work.work())
+            if self.awaited is not None:
+                awaited, self.awaited = self.awaited, None
+                await awaited
+        except Exception as error:  # noqa: BLE001 - of the application's callback
+            self._failed(error)
+        return found

@@ -351,6 +351,30 @@ def test_an_error_of_a_callback_reaches_the_hook(broker: shmbroker.Broker) -> No
     asyncio.run(main())
 
 
+def test_callbacks_that_raise_let_other_tasks_come(broker: shmbroker.Broker) -> None:
+    """However many messages there are, other tasks get their turns, as with callbacks that do not raise."""
+    count = 500
+
+    async def main() -> None:
+        async with aio.connect(broker.name, create=False, on_callback_error=lambda _: None) as connection:
+            channel, queue = await connection.channel(), await connection.queue("q")
+            await queue.put_many([b""] * count)
+            seen = []
+
+            def fail(*_: object) -> None:
+                seen.append(None)
+                raise ZeroDivisionError
+
+            await channel.basic_consume("q", fail, auto_ack=True)
+            while not seen:  # noqa: ASYNC110 - it asks what other tasks see
+                await asyncio.sleep(0)
+            assert len(seen) < count
+            while len(seen) < count:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+    asyncio.run(ready(main()))
+
+
 def test_a_channel_of_a_loop(broker: shmbroker.Broker) -> None:
     """Declaring, publishing with confirms, transactions, getting with a wait, and iterating, all awaited."""
 
