@@ -59,6 +59,10 @@ class LoopDispatcher:
             if self.awaited is not None:
                 awaited, self.awaited = self.awaited, None
                 await awaited
+        except asyncio.CancelledError as error:
+            if self._task is None or self._task.cancelling():
+                raise
+            self._failed(error)  # of something else that the callback waited for
         except Exception as error:  # noqa: BLE001 - of the application's callback
             self._failed(error)
         return found

@@ -351,6 +351,30 @@ def test_an_error_of_a_callback_reaches_the_hook(broker: shmbroker.Broker) -> No
     asyncio.run(main())
 
 
+def test_a_callback_may_wait_for_what_is_cancelled(broker: shmbroker.Broker) -> None:
+    """That is an error of the callback as any other: the hook is told, and the next message comes."""
+    errors: list[BaseException] = []
+
+    async def main() -> None:
+        async with aio.connect(broker.name, create=False, on_callback_error=errors.append) as connection:
+            channel, queue = await connection.channel(), await connection.queue("q")
+            second = asyncio.Event()
+
+            async def work(_channel: object, _method: object, _properties: object, body: bytes) -> None:
+                if body == b"A":
+                    waiting = asyncio.get_running_loop().create_future()
+                    waiting.cancel()
+                    await waiting
+                second.set()
+
+            await channel.basic_consume("q", work)
+            await queue.put_many([b"A", b"B"])
+            await second.wait()
+            assert [type(error) for error in errors] == [asyncio.CancelledError]
+
+    asyncio.run(ready(main()))
+
+
 def test_callbacks_that_raise_let_other_tasks_come(broker: shmbroker.Broker) -> None:
     """However many messages there are, other tasks get their turns, as with callbacks that do not raise."""
     count = 500
