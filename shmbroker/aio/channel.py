@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
+from shmbroker.channel.state import callable_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -156,13 +157,8 @@ class Channel:
         **options: Any,  # noqa: ANN401
     ) -> str:
         """Has a callback, or coroutine function, called with each message: ``(channel, method, properties, body)``."""
-        dispatcher = self.sync.dispatcher
-
-        def called(_channel: object, method: Delivery, properties: BasicProperties, body: bytes) -> None:
-            result = on_message_callback(self, method, properties, body)
-            if inspect.isawaitable(result):
-                dispatcher.awaited = result
-
+        callback = callable_of(on_message_callback, "on_message_callback")
+        called = self._called(lambda _channel, *delivery: callback(self, *delivery))
         return self.sync.basic_consume(queue, called, *arguments, **options)
 
     async def basic_cancel(self, consumer_tag: str) -> None:
@@ -224,11 +220,22 @@ class Channel:
 
     def add_on_return_callback(self, callback: Callable[..., object]) -> None:
         """``callback(channel, method, properties, body)`` for mandatory messages that come back."""
-        self.sync.add_on_return_callback(lambda _channel, *returned: callback(self, *returned))
+        callback = callable_of(callback, "callback")
+        self.sync.add_on_return_callback(self._called(lambda _channel, *returned: callback(self, *returned)))
 
     def add_on_cancel_callback(self, callback: Callable[[str], object]) -> None:
         """``callback(consumer_tag)`` for a consumer whose queue was deleted."""
-        self.sync.add_on_cancel_callback(callback)
+        self.sync.add_on_cancel_callback(self._called(callable_of(callback, "callback")))
+
+    def _called(self, callback: Callable[..., object]) -> Callable[..., None]:
+        """A callback for the sync channel; what it returns is awaited before the next one, if it can be."""
+
+        def called(*given: object) -> None:
+            result = callback(*given)
+            if inspect.isawaitable(result):
+                self.sync.dispatcher.awaited.append(result)
+
+        return called
 
     @property
     def is_open(self) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,8 @@ class LoopDispatcher:
         self._task: asyncio.Task[None] | None = None
         self._again = False
         self.thread: int | None = None
-        self.awaited: Awaitable[object] | None = None
-        """What the callback of now has returned, if that is to be awaited."""
+        self.awaited: collections.deque[Awaitable[object]] = collections.deque()
+        """What the callbacks of now have returned, if that is to be awaited."""
 
     def wake(self) -> None:
         """Something is there. From any thread."""
@@ -52,13 +53,13 @@ class LoopDispatcher:
             self._task = None
 
     async def _do_one(self) -> bool:
-        """Calls back once, and waits until that is done; was there anything?"""
+        """Waits for what was called back, or else calls back; was there anything?"""
         found = True
         try:
-            found = bool(self._work.work())
-            if self.awaited is not None:
-                awaited, self.awaited = self.awaited, None
-                await awaited
+            if self.awaited:
+                await self.awaited.popleft()
+            else:
+                found = bool(self._work.work())
         except asyncio.CancelledError as error:
             if self._task is None or self._task.cancelling():
                 raise

@@ -351,6 +351,39 @@ def test_an_error_of_a_callback_reaches_the_hook(broker: shmbroker.Broker) -> No
     asyncio.run(main())
 
 
+def test_other_callbacks_may_be_coroutines(broker: shmbroker.Broker) -> None:
+    """Those of messages that come back, each before the next, and those of consumers whose queue was deleted."""
+
+    async def main(connection: aio.Connection) -> None:
+        channel, done = await connection.channel(), asyncio.Event()
+        log: list[str] = []
+
+        async def returned(channel: aio.Channel, _method: object, _properties: object, body: bytes) -> None:
+            log.append(f"begun {body.decode()}")
+            await asyncio.sleep(0)
+            await channel.basic_get("q")
+            log.append(f"ended {body.decode()}")
+
+        async def cancelled(tag: str) -> None:
+            await asyncio.sleep(0)
+            log.append(tag)
+            done.set()
+
+        channel.add_on_return_callback(returned)
+        channel.add_on_return_callback(returned)
+        channel.add_on_cancel_callback(cancelled)
+        await channel.queue_declare("q")
+        await channel.basic_consume("q", lambda *_: None, consumer_tag="tag")
+        await channel.basic_publish("", "nowhere", b"A", mandatory=True)
+        while len(log) < 4:  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0)
+        await channel.queue_delete("q")
+        await done.wait()
+        assert log == ["begun A", "ended A", "begun A", "ended A", "tag"]
+
+    run(lambda connection: ready(main(connection)), broker)
+
+
 def test_a_callback_may_wait_for_what_is_cancelled(broker: shmbroker.Broker) -> None:
     """That is an error of the callback as any other: the hook is told, and the next message comes."""
     errors: list[BaseException] = []
