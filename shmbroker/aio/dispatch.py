@@ -23,7 +23,6 @@ class LoopDispatcher:
         self._loop, self._work, self._failed = loop, work, failed
         self._task: asyncio.Task[None] | None = None
         self._again = False
-        self.thread: int | None = None
         self.awaited: collections.deque[Awaitable[object]] = collections.deque()
         """What the callbacks of now have returned, if that is to be awaited."""
 
@@ -31,6 +30,10 @@ class LoopDispatcher:
         """Something is there. From any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody will be called back
             self._loop.call_soon_threadsafe(self._start)
+
+    def is_inside(self) -> bool:
+        """Is the caller a callback of the channel? In the thread of the loop."""
+        return self._task is not None and self._task is asyncio.current_task(self._loop)
 
     def _start(self) -> None:
         if self._task is None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import threading
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
@@ -196,7 +195,7 @@ class Sending(Declaring):
         return self._confirms.wait(timeout, inside=self._is_inside())
 
     def _is_inside(self) -> bool:
-        return self._core is not None and self._dispatcher.thread == threading.get_ident()
+        return self._core is not None and bool(self._dispatcher.is_inside())
 
     # ---- transactions ----
 

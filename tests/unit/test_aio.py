@@ -351,6 +351,32 @@ def test_an_error_of_a_callback_reaches_the_hook(broker: shmbroker.Broker) -> No
     asyncio.run(main())
 
 
+def test_a_callback_may_wait_for_confirms(broker: shmbroker.Broker) -> None:
+    """It does not wait for messages that came back: those are shown when it is over."""
+
+    async def main(connection: aio.Connection) -> None:
+        channel, shown = await connection.channel(), asyncio.Event()
+        log: list[object] = []
+
+        async def work(channel: aio.Channel, _method: object, _properties: object, _body: bytes) -> None:
+            await channel.basic_publish("", "nowhere", b"", mandatory=True)
+            log.append(await channel.wait_for_confirms())
+
+        def returned(*_: object) -> None:
+            log.append("returned")
+            shown.set()
+
+        channel.add_on_return_callback(returned)
+        await channel.confirm_delivery()
+        await channel.queue_declare("q")
+        await channel.basic_consume("q", work)
+        await channel.basic_publish("", "q", b"")
+        await shown.wait()
+        assert log == [True, "returned"]
+
+    run(lambda connection: ready(main(connection)), broker)
+
+
 def test_other_callbacks_may_be_coroutines(broker: shmbroker.Broker) -> None:
     """Those of messages that come back, each before the next, and those of consumers whose queue was deleted."""
 
