@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
 from shmbroker.channel.state import callable_of
+from shmbroker.putting import can_never_fit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -265,8 +266,8 @@ async def _until(attempt: Callable[[], Any], again: type[Exception], timeout: fl
     while True:
         try:
             return attempt()
-        except again:
-            if until is not None and time.monotonic() >= until:
+        except again as error:
+            if can_never_fit(error) or (until is not None and time.monotonic() >= until):
                 raise
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from shmbroker import exceptions
 from shmbroker._core.watch import CoreWatch
 from shmbroker.aio.waiters import Waiters
+from shmbroker.putting import can_never_fit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -37,7 +38,7 @@ class Queue:
         try:
             self.sync.put(body, timeout=0, **options)
         except standard_queue.Full as full:
-            if timeout == 0:
+            if timeout == 0 or can_never_fit(full):
                 raise
             size = memoryview(body).nbytes
             await self._wait_for_room(lambda: self.sync.put(body, timeout=0, **options), timeout, full, size)

@@ -116,6 +116,20 @@ def test_a_put_waits_for_memory(broker_name: str) -> None:
     broker.stop()
 
 
+@pytest.mark.parametrize("size", [100, 1 << 30], ids=["queue", "memory"])
+def test_what_can_never_fit_is_not_waited_for(broker: shmbroker.Broker, size: int) -> None:
+    """A body that is larger than the limit of its queue, or than the memory, is refused at once."""
+
+    async def main(connection: aio.Connection) -> None:
+        channel, queue = await connection.channel(), await connection.queue("q", max_bytes=99 if size == 100 else -1)
+        body = bytes(size)
+        for put in (queue.put(body), queue.put_many([body]), channel.basic_publish("", "q", body)):
+            with pytest.raises(standard_queue.Full, match="can never fit"):
+                await ready(put)
+
+    run(main, broker)
+
+
 @pytest.mark.parametrize("timeout", [0, 0.01])
 def test_time_is_up(broker: shmbroker.Broker, timeout: float) -> None:
     """A get that finds nothing in time raises Empty, a put without room Full; nobody is left in a list."""
