@@ -114,7 +114,6 @@ class Sending(Declaring):
             if future is not None and self._error is not None:
                 future.set_exception(self._error)
             return None
-        number = self._confirms.begin(future) if self._confirms is not None else None
         try:
             if properties is not None or self._transaction is not None:
                 self.connection.publishing.check(exchange)
@@ -124,17 +123,19 @@ class Sending(Declaring):
                 return None
             routed = self.connection.publishing.publish(exchange, routing_key, data, size, content, until)
         except (exceptions.ChannelClosedByBroker, exceptions.ConnectionClosedByBroker) as error:
+            number = self._numbered(future)
             self._confirmed(number, error)
             self.fail(error, reported=False)
             return number
-        except BaseException as error:
-            self._confirmed(number, error)
-            raise
+        number = self._numbered(future)
         if routed or not mandatory:
             self._confirmed(number, None)
         else:
             self._give_back(exchange, routing_key, bytes(data), properties, number)
         return number
+
+    def _numbered(self, future: concurrent.futures.Future[int] | None) -> int | None:
+        return None if self._confirms is None else self._confirms.begin(future)
 
     def _confirmed(self, number: int | None, error: BaseException | None) -> None:
         if number is not None and self._confirms is not None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import getpass
+import queue
 import threading
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -55,6 +56,19 @@ def test_b70_every_future_is_done_once(channel: shmbroker.Channel) -> None:
     assert sorted(calls) == list(range(1000))
     assert channel.wait_for_confirms(WATCHDOG_SECONDS) is True
     assert content(channel, "q") == numbered(1000)
+
+
+def test_b70_what_was_not_published_has_no_number(channel: shmbroker.Channel) -> None:
+    """A publish that found no room, or was given what cannot be, is not counted."""
+    channel.queue_declare("q", arguments={"x-max-length": 1, "x-overflow": "block"})
+    channel.confirm_delivery()
+    assert channel.basic_publish("", "q", b"A") == 1
+    with pytest.raises(queue.Full):
+        channel.basic_publish("", "q", b"B", timeout=0)
+    with pytest.raises(TypeError):
+        channel.basic_publish("", "q", b"B", BasicProperties(headers={"a": object()}))
+    assert content(channel, "q") == ["A"]
+    assert channel.basic_publish("", "q", b"B") == 2
 
 
 def test_b70_a_future_cannot_be_cancelled(connection: shmbroker.Connection) -> None:
