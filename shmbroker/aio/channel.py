@@ -96,9 +96,21 @@ class Channel:
         number: int | None = await _until(publish, standard_queue.Full, timeout)
         return number
 
-    async def publish_confirmed(self, exchange: str, routing_key: str, body: Any, **options: Any) -> int:  # noqa: ANN401
-        """Publishes, and returns the number of the message once it is in all its queues."""
-        return await asyncio.wrap_future(self.sync.publish_confirmed(exchange, routing_key, body, **options))
+    async def publish_confirmed(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: Any,  # noqa: ANN401
+        properties: BasicProperties | None = None,
+        mandatory: bool = False,  # noqa: FBT001, FBT002
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> int:
+        """Publishes, waiting for room, and returns the number of the message once it is in all its queues."""
+        publish = functools.partial(
+            self.sync.publish_confirmed, exchange, routing_key, body, properties, mandatory, timeout=0
+        )
+        return await asyncio.wrap_future(await _until(publish, standard_queue.Full, timeout))
 
     async def confirm_delivery(self) -> None:
         """From now on published messages are counted, and confirmed."""

@@ -116,6 +116,26 @@ def test_a_put_waits_for_memory(broker_name: str) -> None:
     broker.stop()
 
 
+@pytest.mark.parametrize("how", ["basic_publish", "publish_confirmed"])
+def test_a_publish_waits_for_room(broker: shmbroker.Broker, how: str) -> None:
+    """A task that publishes to a full queue lets others go on, and is through when there is room, or time is up."""
+
+    async def main(connection: aio.Connection) -> None:
+        channel, queue = await connection.channel(), await connection.queue("q", max_length=1)
+        publish = getattr(channel, how)
+        await channel.confirm_delivery()
+        assert await publish("", "q", b"A") == 1
+        with pytest.raises(standard_queue.Full):
+            await publish("", "q", b"B", timeout=0.01)
+        publishing = asyncio.create_task(publish("", "q", b"B"))
+        await asyncio.sleep(0)
+        assert not publishing.done()
+        (await queue.get()).ack()
+        assert await ready(publishing) == 2
+
+    run(main, broker)
+
+
 @pytest.mark.parametrize("size", [100, 1 << 30], ids=["queue", "memory"])
 def test_what_can_never_fit_is_not_waited_for(broker: shmbroker.Broker, size: int) -> None:
     """A body that is larger than the limit of its queue, or than the memory, is refused at once."""
