@@ -42,9 +42,13 @@ def synchronous(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[
             self.connection.check_open()
             try:
                 return method(self, *args, **kwargs)
-            except (exceptions.ChannelClosedByBroker, exceptions.ConnectionClosedByBroker) as error:
+            except exceptions.ChannelClosedByBroker as error:
                 self.fail(error, reported=True)
                 raise
+            except exceptions.ConnectionClosedByBroker as error:
+                hard = error
+        self.fail(hard, reported=True)  # it waits for callbacks, and these may wait for their turn
+        raise hard
 
     return call
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.channels import count, publish
@@ -128,6 +130,48 @@ def test_a_sweep_is_no_change_of_the_topology(connection: shmbroker.Connection) 
     assert journal.version(core) == before
     connection.queue("q")
     assert journal.version(core) > before
+
+
+class Meanwhile(dict[str, Any]):
+    """Arguments; something is done when they are looked at, which is in the turn of who gave them."""
+
+    def __init__(self, do: Callable[[], object]) -> None:
+        super().__init__({"x-priority": 0})
+        self._do = do
+
+    def get(self, name: str, default: object = None) -> object:
+        """Do it first."""
+        self._do()
+        return super().get(name, default)
+
+
+def test_a_hard_error_waits_for_callbacks_that_wait_for_their_turn(broker: shmbroker.Broker) -> None:
+    """A callback that is about to do something with a channel does not hold up the closing of its connection."""
+    threads: list[int] = []
+    ended = threading.Event()
+
+    def work(mine: shmbroker.Channel, *_: object) -> None:
+        threads.append(threading.get_ident())
+        with contextlib.suppress(exceptions.BrokerError):  # the connection may be closed by then
+            mine.queue_declare("other")
+        ended.set()
+
+    def waits() -> bool:
+        frames = sys._current_frames()  # noqa: SLF001 - nothing else shows that it waits for its turn
+        return bool(threads) and frames[threads[0]].f_code.co_name == "call"
+
+    with broker.connect() as connection:
+        channel, publisher = connection.channel(), connection.channel()
+
+        def have_it_wait() -> None:
+            publisher.basic_publish("", "q", b"")
+            eventually(waits, "the callback to wait for its turn")
+
+        channel.queue_declare("q")
+        channel.basic_consume("q", work, consumer_tag="tag")
+        with pytest.raises(exceptions.NotAllowed):
+            channel.basic_consume("q", work, consumer_tag="tag", arguments=Meanwhile(have_it_wait))
+        assert ended.is_set()
 
 
 END: dict[str, Callable[[shmbroker.Channel], object]] = {
