@@ -137,6 +137,8 @@ class ChannelState:
         """Raises what closed the channel, if it is closed."""
         if not self._open:
             raise self._closed_error()
+        if self.core_connection.attachment.forked:  # in a child nobody gives a turn back, or ends a wait
+            library.raise_for(library.FORKED)
 
     def _closed_error(self) -> exceptions.BrokerError:
         error = self._error

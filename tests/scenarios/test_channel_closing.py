@@ -89,8 +89,16 @@ FORKS = """
     channel.basic_consume("q", take)
     channel.basic_publish("", "q", b"before")
     assert arrived.acquire(timeout=60)
+    waiting = connection.channel()
+    waiting.queue_declare("waited")
+    waiter = threading.Thread(target=waiting.basic_get, args=("waited", True), kwargs={"timeout": None})
+    waiter.start()
+    while connection.queue("waited").statistics().interested == 0:
+        pass
     readable, writable = os.pipe()
     uses = {
+        "turn of another thread": lambda: waiting.queue_purge("waited"),
+        "start_consuming": channel.start_consuming,
         "channel": connection.channel,
         "queue_declare": lambda: channel.queue_declare("q"),
         "basic_publish": lambda: channel.basic_publish("", "q", b"x"),
@@ -127,6 +135,8 @@ FORKS = """
         os._exit(0)
     _, status = os.waitpid(pid, 0)
     seen = json.loads(os.read(readable, 65536))
+    channel.basic_publish("", "waited", b"")
+    waiter.join(timeout=60)
     channel.basic_publish("", "q", b"after")
     assert arrived.acquire(timeout=60)
     assert arrived.acquire(timeout=60)
@@ -146,7 +156,7 @@ def test_b11_a_forked_child_cannot_use_a_channel(broker: shmbroker.Broker, end: 
     assert seen.pop("open") == [False, False]
     assert {seen.pop("close"), seen.pop("close channel")} <= {"no error", "forked"}
     assert seen == dict.fromkeys(seen, "forked")
-    assert len(seen) == 11
+    assert len(seen) == 13
     assert report["status"] == 0
     assert report["received"] == ["before", "from the child", "after"]
     assert report["doctor"] == []
