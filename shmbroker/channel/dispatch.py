@@ -61,9 +61,9 @@ class Executor:
         if executor is not None:
             try:
                 executor.submit(self._run, runnable)
-            except RuntimeError as error:  # it was shut down: what was delivered stays unacknowledged
+            except Exception as error:  # noqa: BLE001 - it was shut down, or what else it may raise: this may be the IO thread
                 if not self._closed:
-                    self.failed(error)
+                    self.failed(error)  # what was delivered stays unacknowledged
 
     def _pool(self) -> concurrent.futures.Executor | None:
         with self._lock:

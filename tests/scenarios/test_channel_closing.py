@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.channels import Inbox, Rounds, count, exists, publish
@@ -160,6 +161,34 @@ def test_b11_a_forked_child_cannot_use_a_channel(broker: shmbroker.Broker, end: 
     assert report["status"] == 0
     assert report["received"] == ["before", "from the child", "after"]
     assert report["doctor"] == []
+
+
+class Refusing(ThreadPoolExecutor):
+    """An executor that refuses what is submitted by the IO thread once."""
+
+    refused = False
+
+    def submit(self, *arguments: Any, **options: Any) -> Future[Any]:  # noqa: ANN401 (as its base has it)
+        """Refuse, or submit."""
+        if not self.refused and threading.current_thread().name.startswith("shmbroker-io"):
+            self.refused = True
+            raise queue.Full
+        return super().submit(*arguments, **options)
+
+
+def test_an_executor_may_refuse(broker: shmbroker.Broker) -> None:
+    """Whatever it raises, the hook is told, and the other channels of the connection go on."""
+    errors: list[BaseException] = []
+    with Refusing(1) as executor, broker.connect(executor=executor, on_callback_error=errors.append) as connection:
+        for name in ("refused", "other"):
+            channel, inbox = connection.channel(), Inbox(ack=True)
+            channel.queue_declare(name)
+            channel.basic_consume(name, inbox)
+            executor.submit(lambda: None).result(WATCHDOG_SECONDS)  # the channel has looked, and rests
+            publish(channel, name, "A")
+            eventually(lambda: errors, "the refusal to be told")
+        inbox.wait(1)
+        assert [type(error) for error in errors] == [queue.Full]
 
 
 def test_closing_a_channel_takes_nothing_from_the_others(connection: shmbroker.Connection) -> None:
