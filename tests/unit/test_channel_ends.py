@@ -222,3 +222,22 @@ def test_what_reaches_a_loop_that_was_left_goes_back(channel: shmbroker.Channel)
     message = channel.basic_get("q")
     waiting.put(channel, message, BasicProperties(), b"A")
     assert count(channel, "q") == 1
+
+
+@pytest.mark.parametrize("end", ["close", "purge"])
+def test_a_close_callback_that_raises_stops_nobody(broker_name: str, end: str) -> None:
+    """The hook is told, the others are called, and whoever closes hears of nothing."""
+    errors: list[BaseException] = []
+    called = threading.Event()
+    connection = shmbroker.connect(broker_name, on_callback_error=errors.append)
+    connection.add_close_callback(lambda: 1 / 0)
+    connection.add_close_callback(called.set)
+    with pytest.raises(TypeError, match="callback=None: a callable is needed"):
+        connection.add_close_callback(None)  # type: ignore[arg-type]
+    connection.core.start_io()
+    if end == "close":
+        connection.close()
+    shmbroker.Broker(broker_name).stop(purge=True)
+    assert called.wait(WATCHDOG_SECONDS)
+    assert [type(error) for error in errors] == [ZeroDivisionError]
+    connection.close()
