@@ -125,6 +125,7 @@ SOFT: list[tuple[str, Operation, type[BrokerError], str | None]] = [
     ("x-message-ttl 10.0", lambda c: c.queue_declare("new", arguments={"x-message-ttl": 10.0}), PreconditionFailed, None),
     ("x-message-ttl too long", lambda c: c.queue_declare("new", arguments={"x-message-ttl": 315_360_000_001}), PreconditionFailed, None),
     ("x-max-length", lambda c: c.queue_declare("new", arguments={"x-max-length": "5"}), PreconditionFailed, None),
+    ("x-max-length 2**63", lambda c: c.queue_declare("new", arguments={"x-max-length": 2**63}), PreconditionFailed, INVALID.format("x-max-length", "value_too_large", str(2**63))),
     ("x-max-length-bytes", lambda c: c.queue_declare("new", arguments={"x-max-length-bytes": -5}), PreconditionFailed, None),
     ("x-overflow", lambda c: c.queue_declare("new", arguments={"x-overflow": "spill"}), PreconditionFailed, None),
     ("x-match", lambda c: c.queue_bind("q", "amq.headers", "", {"x-match": "zz"}), PreconditionFailed, 'PRECONDITION_FAILED - Invalid x-match field value <<"zz">>; expected all, any, all-with-x, or any-with-x'),
@@ -267,6 +268,13 @@ def test_a_hard_error_closes_the_connection(
     await_counts(connection.queue("other", passive=True), ready=1, delivering=0)
     with connection.channel() as again:
         assert content(again, "other") == ["AR"]
+
+
+def test_attributes_are_taken_for_what_they_count_as(channel: shmbroker.Channel) -> None:
+    """As auto_ack and multiple are: 1 is as good as True, in the declaration that makes it and in one that compares."""
+    for durable in (1, "yes", True):
+        channel.queue_declare("q", durable=durable, auto_delete=0)  # type: ignore[arg-type]
+        channel.exchange_declare("x", durable=durable, internal=[])  # type: ignore[arg-type]
 
 
 def test_flow_that_is_active_is_no_error(channel: shmbroker.Channel) -> None:
