@@ -325,6 +325,8 @@ WRONG_TYPES: list[tuple[str, Operation]] = [
     ("basic_publish int", lambda c: c.basic_publish("", "q", 5)),
     ("basic_publish properties", lambda c: c.basic_publish("", "q", b"A", {"priority": 1})),
     ("basic_publish header", lambda c: c.basic_publish("", "q", b"A", BasicProperties(headers={"a": object()}))),
+    ("basic_publish headers", lambda c: c.basic_publish("", "q", b"A", BasicProperties(headers=["CC"]))),
+    ("basic_publish priority", lambda c: c.basic_publish("", "q", b"A", BasicProperties(priority="1"))),
     ("publish_confirmed str", lambda c: c.publish_confirmed("", "q", "text")),
     ("basic_get queue", lambda c: c.basic_get(5)),
     ("basic_get timeout", lambda c: c.basic_get("q", timeout="soon")),
