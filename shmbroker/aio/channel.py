@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
+from shmbroker.channel.deliveries import Delivery
 from shmbroker.channel.state import callable_of
 from shmbroker.putting import can_never_fit
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from shmbroker.administration import DeclareOk
     from shmbroker.aio.connection import Connection
     from shmbroker.channel import Channel as SyncChannel
-    from shmbroker.channel.deliveries import Delivery
     from shmbroker.properties import BasicProperties
 
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.001, 0.02
@@ -194,7 +194,7 @@ class Channel:
         try:
             while (delivery := await waiting.get()) is not None:
                 if auto_ack:
-                    delivery[0].ack()  # not before: what nobody asks for any more goes back
+                    Delivery.ack(delivery[0])  # not before: what nobody asks for any more goes back
                 yield delivery
         finally:
             if self.sync.is_open:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, cast
 
 from shmbroker._core import library
-from shmbroker.message import OPEN, Message, Source
+from shmbroker.message import ACK, OPEN, RETURN, SETTLED, Message, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,14 @@ class ChannelSource(Source, Protocol):
 
     def check_open(self) -> None:
         """Raises what closed it, if it is closed."""
+        ...
+
+
+class TransactionalSource(ChannelSource, Protocol):
+    """A channel with transactions."""
+
+    def settle_at_commit(self, delivery: TransactionalDelivery, how: int) -> None:
+        """Settles a delivery at the commit."""
         ...
 
 
@@ -60,6 +68,26 @@ class Delivery(Message):
     def consumer_tag(self) -> str:
         """The consumer it was delivered to; empty for a message that was got."""
         return cast("ChannelSource", self._source).consumer_tag(self._fields.subscription)
+
+
+class TransactionalDelivery(Delivery):
+    """A delivery of a channel with transactions: what settles it waits for the commit, as by its tag."""
+
+    __slots__ = ()
+
+    def ack(self) -> None:
+        """Acknowledges it at the commit."""
+        self._end(ACK)
+
+    def _end(self, how: int) -> None:
+        if self._state == OPEN and how != RETURN:
+            cast("TransactionalSource", self._source).settle_at_commit(self, how)
+        else:
+            super()._end(how)
+
+    def mark(self, *, settled: bool) -> None:
+        """Is it done with? A rollback takes that back."""
+        self._state = SETTLED if settled else OPEN
 
 
 class Return(NamedTuple):

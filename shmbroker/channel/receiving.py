@@ -13,7 +13,7 @@ from shmbroker import settings as queue_settings
 from shmbroker._core import library
 from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL
 from shmbroker.administration import clean_name, generated_name
-from shmbroker.channel.deliveries import Delivery, Subscription
+from shmbroker.channel.deliveries import Delivery, Subscription, TransactionalDelivery
 from shmbroker.channel.sending import Sending
 from shmbroker.channel.state import DEFAULT_PREFETCH, callable_of, deadline, refused, synchronous, table
 from shmbroker.message import ACK, OPEN, REJECT, REQUEUE
@@ -236,7 +236,7 @@ class Receiving(Sending):
                 yield delivery
                 delivery = waiting.next(pause)
                 if auto_ack and delivery is not None and delivery[0] is not None:
-                    delivery[0].ack()  # not before: what nobody asks for any more goes back
+                    Delivery.ack(delivery[0])  # not before: what nobody asks for any more goes back
         finally:
             if self._open:
                 self.basic_cancel(tag)
@@ -288,6 +288,12 @@ class Receiving(Sending):
             error = refused(f"unknown delivery tag {delivery_tag}")
             self.fail(error, reported=True)
             raise error
+
+    def settle_at_commit(self, delivery: TransactionalDelivery, how: int) -> None:
+        """A delivery is to be settled with the transaction."""
+        self._settle(delivery.delivery_tag, how, -1, multiple=False)
+        if self._transaction is not None:
+            self._transaction.note(delivery)
 
     @synchronous
     def basic_recover(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002

@@ -213,6 +213,8 @@ class Sending(Declaring):
         if self._transaction is None:
             self._transaction = Transaction()
             self._publish_known = self._publish_described = self._settle_known = never_known
+            if self._core is not None:
+                self.taker = self._taker_of(self._core)
 
     @synchronous
     def tx_commit(self, *, timeout: float | None = None) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from shmbroker import exceptions
 from shmbroker._core import library
 from shmbroker._core.channel import CoreChannel
-from shmbroker.channel.deliveries import Delivery, Subscription
+from shmbroker.channel.deliveries import Delivery, Subscription, TransactionalDelivery
 from shmbroker.message import FRESH, OPEN, MessageBatch
 from shmbroker.properties import NO_PROPERTIES
 
@@ -113,12 +113,16 @@ class ChannelState:
                     self._stopping = self._over = False
                     self._dispatcher = self.connection.make_dispatcher(self)
                     core = CoreChannel(self.core_connection, self.number)
-                    self.taker = library.Taker(core.address, library.OF_CHANNEL, Delivery, MessageBatch)
+                    self.taker = self._taker_of(core)
                     self.settle = core.settle
                     if self._transaction is None:
                         self._settle_known = self.taker.settle
                     self._core = core
         return self._core
+
+    def _taker_of(self, core: CoreChannel) -> library.Taker:
+        kind = Delivery if self._transaction is None else TransactionalDelivery
+        return library.Taker(core.address, library.OF_CHANNEL, kind, MessageBatch)
 
     @property
     def dispatcher(self) -> Any:  # noqa: ANN401 - of threads, or of an event loop

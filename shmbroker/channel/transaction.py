@@ -11,6 +11,7 @@ from shmbroker._core.commit import Settlement, commit_waiting
 
 if TYPE_CHECKING:
     from shmbroker._core.channel import CoreChannel
+    from shmbroker.channel.deliveries import TransactionalDelivery
     from shmbroker.publishing import Content, Publishing
 
 
@@ -40,6 +41,7 @@ class Transaction:
         self._publishes: list[Publish] = []
         self._settles: list[Settle] = []
         self._settled: set[int] = set()
+        self._deliveries: list[TransactionalDelivery] = []
 
     def publish(self, exchange: str, routing_key: str, body: bytes, content: Content, *, mandatory: bool) -> None:
         """A message waits."""
@@ -56,6 +58,12 @@ class Transaction:
             self._settled.update(one.token for one in fresh)
             self._settles.append(Settle(last, multiple, fresh))  # what comes between now and the commit is not meant
             return True
+
+    def note(self, delivery: TransactionalDelivery) -> None:
+        """A delivery was settled by itself, not by its tag: it is done with, unless all is rolled back."""
+        with self._lock:
+            delivery.mark(settled=True)
+            self._deliveries.append(delivery)
 
     def commit(self, publishing: Publishing, core: CoreChannel | None, until: int) -> list[Publish]:
         """Does all of it; returns the mandatory messages that no queue got."""
@@ -88,8 +96,10 @@ class Transaction:
     def rollback(self) -> None:
         """Nothing of it happened."""
         with self._lock:
+            for delivery in self._deliveries:
+                delivery.mark(settled=False)
             self._clear()
 
     def _clear(self) -> None:
-        self._publishes, self._settles = [], []
+        self._publishes, self._settles, self._deliveries = [], [], []
         self._settled = set()

@@ -17,7 +17,7 @@ from scenario_support.waiting import WATCHDOG_SECONDS, becomes
 
 import shmbroker
 from shmbroker import BasicProperties, properties
-from shmbroker.exceptions import ChannelClosed, NotFound, PreconditionFailed, UnroutableError
+from shmbroker.exceptions import ChannelClosed, MessageSettled, NotFound, PreconditionFailed, UnroutableError
 
 FRAME_MAX = 131072
 MIB = 1 << 20
@@ -222,6 +222,32 @@ def test_b74_what_a_transaction_has_acked_is_not_there_to_ack_again(connection: 
     with refused(PreconditionFailed, f"PRECONDITION_FAILED - unknown delivery tag {again.delivery_tag}"):
         channel.basic_ack(again.delivery_tag)
     assert_closed(channel, because="unknown delivery tag")
+
+
+@pytest.mark.parametrize("selected", ["before the first", "between them"])
+def test_b74_a_message_is_settled_at_the_commit(connection: shmbroker.Connection, selected: str) -> None:
+    """Messages that are settled by themselves are part of the transaction, as those settled by their tags."""
+    channel, queue = connection.channel(), connection.queue("q")
+    publish(channel, "q", "ABC")
+    if selected == "between them":
+        channel.basic_publish("", "q", b"D")
+        (earlier,) = taken(channel, "q", 1)
+        earlier.ack()
+    channel.tx_select()
+    first, second, third = taken(channel, "q", 3)
+    first.ack()
+    second.nack()
+    assert (first.settled, third.settled) == (True, False)
+    assert_counts(queue, delivering=3)
+    channel.tx_rollback()
+    assert_counts(queue, delivering=3)
+    first.ack()
+    with second:
+        channel.basic_ack(third.delivery_tag)
+    channel.tx_commit()
+    assert_counts(queue, delivering=0, ready=0)
+    with pytest.raises(MessageSettled):
+        first.ack()
 
 
 @pytest.mark.parametrize("before", ["acked in it", "acked before"])
