@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import queue as standard_queue
@@ -33,6 +34,21 @@ class Channel:
     def __init__(self, connection: Connection, sync: SyncChannel) -> None:
         self._connection, self.sync = connection, sync
         self.number = sync.number
+        self._loop = asyncio.get_running_loop()
+        self._getting: set[asyncio.Future[Any]] = set()
+        sync.on_end = self._ended
+
+    def _ended(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(self._end_waits)
+
+    def _end_waits(self) -> None:
+        for future in self._getting:
+            if not future.done():
+                try:
+                    self.sync.check_open()
+                except exceptions.BrokerError as error:
+                    future.set_exception(error)
 
     async def _change(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
         return await self._connection.change(functools.partial(operation, *arguments, **options))
@@ -155,11 +171,15 @@ class Channel:
                 raise standard_queue.Empty
             return got
 
-        source = await self._connection.queue(self.sync.named(queue), passive=True)
+        future = self._loop.create_future()
+        self._getting.add(future)
         try:
-            waited: Delivery = await source.wait_for_message(attempt, timeout)
+            source = await self._connection.queue(self.sync.named(queue), passive=True)
+            waited: Delivery = await source.wait_for_message(attempt, timeout, future)
         except standard_queue.Empty:
             return None
+        finally:
+            self._getting.discard(future)
         return waited
 
     async def basic_consume(

@@ -79,6 +79,7 @@ class ChannelState:
         "connection",
         "core_connection",
         "number",
+        "on_end",
         "settle",
         "taker",
     )  # fmt: skip
@@ -99,6 +100,8 @@ class ChannelState:
         self._subscriptions: dict[int, Subscription] = {}
         self._cancel_callbacks: list[Callable[[str], object]] = []
         self._events: collections.deque[Callable[[], None]] = collections.deque()
+        self.on_end: Callable[[], None] | None = None
+        """Called when it is closed, from any thread."""
 
     # ---- its core, made when it is first needed: most channels only publish ----
 
@@ -204,6 +207,8 @@ class ChannelState:
             self._confirms.close(error or closed)
         self._events.clear()
         self.connection.channel_closed(self)
+        if self.on_end is not None:
+            self.on_end()
 
     # ---- the work of a channel, see dispatch.py ----
 

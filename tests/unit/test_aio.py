@@ -295,6 +295,30 @@ def test_closing_ends_what_waits(broker: shmbroker.Broker) -> None:
     run(main, broker)
 
 
+@pytest.mark.parametrize("end", ["close", "error"])
+def test_a_closed_channel_ends_what_waits(broker: shmbroker.Broker, end: str) -> None:
+    """A get of the channel ends, also behind one of another channel, which goes on waiting."""
+
+    async def main(connection: aio.Connection) -> None:
+        other, channel, queue = await connection.channel(), await connection.channel(), await connection.queue("q")
+        first = asyncio.create_task(other.basic_get("q", timeout=None))
+        await until_waiting(queue)
+        second = asyncio.create_task(channel.basic_get("q", timeout=None))
+        await asyncio.sleep(0)
+        if end == "close":
+            channel.close()
+        else:
+            with pytest.raises(exceptions.PreconditionFailed):
+                await channel.basic_ack(1)
+        with pytest.raises(exceptions.ChannelClosed):
+            await ready(second)
+        await queue.put(b"A")
+        message = await ready(first)
+        assert bytes(message) == b"A"
+
+    run(main, broker)
+
+
 def test_a_deleted_queue_ends_what_waits(broker: shmbroker.Broker) -> None:
     """A task that waits at a queue which is deleted gets NotFound."""
 
