@@ -63,6 +63,8 @@ class Receiving(Sending):
                 return None
             if found == library.CLOSED:
                 self.check_open()  # if it is the channel, it says why
+            if found == library.DELETED:
+                library.raise_for(found, source.what)
             if found != library.EMPTY:
                 core.failed(found)
             self.connection.start_io()

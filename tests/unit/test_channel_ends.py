@@ -94,6 +94,16 @@ def test_a_closed_channel_says_so_to_a_get_that_waits(connection: shmbroker.Conn
     assert connection.is_open
 
 
+def test_a_get_that_waits_says_that_its_queue_is_gone(connection: shmbroker.Connection) -> None:
+    """With the text of a get from a queue that was not there."""
+    channel, queue = connection.channel(), connection.queue("q")
+    error = raised(
+        lambda: channel.basic_get("q", timeout=None), queue.delete, lambda: queue.statistics().interested == 1
+    )
+    assert isinstance(error, exceptions.NotFound)
+    assert error.text == "NOT_FOUND - no queue 'q' in vhost '/'"
+
+
 def test_a_closed_channel_says_so_to_its_deliveries(connection: shmbroker.Connection) -> None:
     """A message that is settled by itself after its channel was closed raises ChannelClosed, and is in its queue."""
     queue = connection.queue("q")
