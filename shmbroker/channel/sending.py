@@ -149,8 +149,7 @@ class Sending(Declaring):
 
         def tell() -> None:
             try:
-                for callback in tuple(self._return_callbacks):
-                    callback(self, why, properties or BasicProperties(), body)
+                self._call_each(self._return_callbacks, self, why, properties or BasicProperties(), body)
             finally:
                 text = f"NO_ROUTE - exchange '{exchange}' has no queue for key '{key}'"
                 self._confirmed(number, exceptions.UnroutableError(NO_ROUTE, text))

@@ -98,7 +98,7 @@ class ChannelState:
         self._confirms: Confirms | None = None
         self._transaction: Transaction | None = None
         self._subscriptions: dict[int, Subscription] = {}
-        self._cancel_callbacks: list[Callable[[str], object]] = []
+        self._cancel_callbacks: list[Callable[..., object]] = []
         self._events: collections.deque[Callable[[], None]] = collections.deque()
         self.on_end: Callable[[], None] | None = None
         """Called when it is closed, from any thread."""
@@ -259,8 +259,14 @@ class ChannelState:
         if consumer is not None:
             consumer.ended()
             self._consumer_ended()
-            for callback in tuple(self._cancel_callbacks):
-                callback(consumer.tag)
+            self._call_each(self._cancel_callbacks, consumer.tag)
+
+    def _call_each(self, callbacks: list[Callable[..., object]], *given: object) -> None:
+        for callback in tuple(callbacks):
+            try:
+                callback(*given)
+            except Exception as error:  # noqa: BLE001 - of the application's callback: the others are called all the same
+                self.connection.callbacks.failed(error)
 
     def rest(self) -> bool:
         """Asks to be woken by the IO thread; ``False``: something is there already."""

@@ -234,6 +234,28 @@ def test_what_reaches_a_loop_that_was_left_goes_back(channel: shmbroker.Channel)
     assert count(channel, "q") == 1
 
 
+def test_a_callback_that_raises_stops_no_other(broker: shmbroker.Broker) -> None:
+    """All callbacks hear of a message that came back, or a consumer that ended; the hook hears of what they raise."""
+    errors: list[BaseException] = []
+    told: list[object] = []
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with broker.connect(on_callback_error=errors.append) as connection:
+        channel = connection.channel()
+        channel.queue_declare("q")
+        for callback in (fail, lambda _channel, _method, _properties, body: told.append(body)):
+            channel.add_on_return_callback(callback)
+        for callback in (fail, told.append):
+            channel.add_on_cancel_callback(callback)
+        channel.basic_publish("", "nowhere", b"A", mandatory=True)
+        channel.basic_consume("q", lambda *_: None, consumer_tag="tag")
+        channel.queue_delete("q")
+        becomes(lambda: told, [b"A", "tag"])
+        assert [type(error) for error in errors] == [ZeroDivisionError] * 2
+
+
 @pytest.mark.parametrize("end", ["close", "purge"])
 def test_a_close_callback_that_raises_stops_nobody(broker_name: str, end: str) -> None:
     """The hook is told, the others are called, and whoever closes hears of nothing."""
