@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 NO_ROUTE = 312
 
 
+class Names(NamedTuple):
+    """What a consumer of a channel is called, and its queue. Its deliveries keep them."""
+
+    tag: str
+    queue: str
+
+
 class ChannelSource(Source, Protocol):
     """A channel, as its deliveries see it."""
-
-    def consumer_tag(self, subscription: int) -> str:
-        """The tag of a consumer."""
-        ...
 
     def check_open(self) -> None:
         """Raises what closed it, if it is closed."""
@@ -41,6 +44,7 @@ class Delivery(Message):
     """
 
     __slots__ = ("got_from", "message_count")
+    _consumer: Names | None
     got_from: str
     message_count: int
     """Of a message that was got: how many were ready in the queue then."""
@@ -56,7 +60,7 @@ class Delivery(Message):
     @property
     def queue(self) -> str:
         """The queue it came from."""
-        return getattr(self, "got_from", "") or super().queue
+        return getattr(self, "got_from", "") if self._consumer is None else self._consumer.queue
 
     def _failed(self, status: int) -> NoReturn:
         if status == library.CLOSED:
@@ -67,7 +71,7 @@ class Delivery(Message):
     @property
     def consumer_tag(self) -> str:
         """The consumer it was delivered to; empty for a message that was got."""
-        return cast("ChannelSource", self._source).consumer_tag(self._fields.subscription)
+        return "" if self._consumer is None else self._consumer.tag
 
 
 class TransactionalDelivery(Delivery):
@@ -109,8 +113,7 @@ class Return(NamedTuple):
 class Subscription(NamedTuple):
     """A consumer of a channel."""
 
-    tag: str
-    queue: str
+    names: Names
     callback: Callable[..., object]
     on_end: Callable[[], None] | None
 

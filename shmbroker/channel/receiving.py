@@ -13,7 +13,7 @@ from shmbroker import settings as queue_settings
 from shmbroker._core import library
 from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL
 from shmbroker.administration import clean_name, generated_name
-from shmbroker.channel.deliveries import Delivery, Subscription, TransactionalDelivery
+from shmbroker.channel.deliveries import Delivery, Names, Subscription, TransactionalDelivery
 from shmbroker.channel.sending import Sending
 from shmbroker.channel.state import DEFAULT_PREFETCH, callable_of, deadline, refused, synchronous, table
 from shmbroker.message import ACK, OPEN, REJECT, REQUEUE
@@ -134,7 +134,7 @@ class Receiving(Sending):
         flags = AUTO_ACK * bool(auto_ack) | EXCLUSIVE * bool(exclusive) | NO_LOCAL * bool(no_local)
         source, core = self._admin.queue(name), self.core
         with self._registry:  # a delivery waits until its consumer is known: consume-ok comes first
-            if any(one.tag == tag for one in self._subscriptions.values()):
+            if any(one.names.tag == tag for one in self._subscriptions.values()):
                 raise exceptions.NotAllowed(530, f"NOT_ALLOWED - attempt to reuse consumer tag '{tag}'")
             self.connection.start_io()
             try:
@@ -142,7 +142,7 @@ class Receiving(Sending):
             except exceptions.AccessRefused:
                 text = f"ACCESS_REFUSED - queue '{name}' in vhost '/' in exclusive use"
                 raise exceptions.AccessRefused(403, text) from None
-            self._subscriptions[subscription] = Subscription(tag, name, callback, on_end)
+            self._subscriptions[subscription] = Subscription(Names(tag, name), callback, on_end)
         self._dispatcher.wake()
         return tag
 
@@ -156,7 +156,7 @@ class Receiving(Sending):
         if self._core is not None:
             with self._registry:
                 for subscription, one in list(self._subscriptions.items()):
-                    if one.tag == tag:
+                    if one.names.tag == tag:
                         del self._subscriptions[subscription]
                         self._core.cancel(subscription)
                         one.ended()
@@ -188,7 +188,7 @@ class Receiving(Sending):
     @property
     def consumer_tags(self) -> list[str]:
         """The tags of its consumers."""
-        return [one.tag for one in list(self._subscriptions.values())]
+        return [one.names.tag for one in list(self._subscriptions.values())]
 
     def consume(
         self,

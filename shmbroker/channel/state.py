@@ -249,6 +249,7 @@ class ChannelState:
             consumer = self._subscriptions.get(delivery._subscription)  # noqa: SLF001 - as is what follows
         if consumer is None:
             return  # the message goes back
+        delivery._consumer = consumer.names  # noqa: SLF001
         if delivery._state == FRESH:  # noqa: SLF001
             delivery._state = OPEN  # noqa: SLF001 - it has reached us
         consumer.callback(self, delivery, delivery.properties, bytes(delivery))
@@ -259,7 +260,7 @@ class ChannelState:
         if consumer is not None:
             consumer.ended()
             self._consumer_ended()
-            self._call_each(self._cancel_callbacks, consumer.tag)
+            self._call_each(self._cancel_callbacks, consumer.names.tag)
 
     def _call_each(self, callbacks: list[Callable[..., object]], *given: object) -> None:
         for callback in tuple(callbacks):
@@ -293,14 +294,9 @@ class ChannelState:
     # ---- for its deliveries ----
 
     def queue_name(self, subscription: int) -> str:
-        """The queue of a delivery."""
+        """The queue of a consumer."""
         found = self._subscriptions.get(subscription)
-        return found.queue if found is not None else ""
-
-    def consumer_tag(self, subscription: int) -> str:
-        """The consumer of a delivery."""
-        found = self._subscriptions.get(subscription)
-        return found.tag if found is not None else ""
+        return found.names.queue if found is not None else ""
 
     def __enter__(self) -> Self:
         return self
