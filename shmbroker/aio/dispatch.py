@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import contextvars
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from shmbroker.channel.dispatch import Work
 
 _TURNS = 64  # callbacks without a wait, before other tasks get their turn
+_calling: contextvars.ContextVar[LoopDispatcher | None] = contextvars.ContextVar("calling", default=None)
 
 
 class LoopDispatcher:
@@ -32,8 +34,8 @@ class LoopDispatcher:
             self._loop.call_soon_threadsafe(self._start)
 
     def is_inside(self) -> bool:
-        """Is the caller a callback of the channel? In the thread of the loop."""
-        return self._task is not None and self._task is asyncio.current_task(self._loop)
+        """Is the caller a callback of the channel, or a task that one has made?"""
+        return self._task is not None and _calling.get() is self
 
     def _start(self) -> None:
         if self._task is None:
@@ -43,6 +45,7 @@ class LoopDispatcher:
 
     async def _run(self) -> None:
         turns = 0
+        _calling.set(self)
         try:
             while True:
                 self._again = False
