@@ -267,6 +267,21 @@ def test_b74_a_transaction_acks_all(connection: shmbroker.Connection, before: st
     assert_counts(connection.queue("q"), delivering=0, acked=3)
 
 
+@pytest.mark.parametrize("limit", [{"x-max-length": 1}, {"x-max-length-bytes": 1}])
+def test_b74_a_transaction_that_can_never_fit(channel: shmbroker.Channel, limit: dict[str, int]) -> None:
+    """What is too much for an empty queue is refused at once; nothing of it happened, and it can be rolled back."""
+    channel.queue_declare("q", arguments={**limit, "x-overflow": "block"})
+    channel.tx_select()
+    publish(channel, "q", "AB")
+    with pytest.raises(queue.Full, match="2 messages of 2 bytes can never fit"):
+        channel.tx_commit()
+    assert count(channel, "q") == 0
+    channel.tx_rollback()
+    publish(channel, "q", "A")
+    channel.tx_commit()
+    assert content(channel, "q") == ["A"]
+
+
 def test_b74_a_transaction_returns_at_its_commit(connection: shmbroker.Connection) -> None:
     """Whether a mandatory message has a route is asked when it is committed."""
     channel = connection.channel()
