@@ -42,7 +42,7 @@ PyObject *sb_channel_taker_get_wait(PyObject *taker, PyObject *const *arguments,
 
 /* ---- callbacks ---- */
 
-#define CALLBACK 2 /* of a Subscription, see shmbroker/channel/deliveries.py */
+enum { NAMES = 0, CALLBACK = 1 }; /* of a Subscription, see shmbroker/channel/deliveries.py */
 
 /* The message has reached the application: it is not FRESH any more. */
 static PyObject *call(Record *message, PyObject *callback, PyObject *properties) {
@@ -69,6 +69,7 @@ static PyObject *call_back(PyObject *message, PyObject *consumer, PyObject *no_p
     return NULL;
   }
   Py_INCREF(callback); /* it may cancel itself */
+  ((Record *)message)->consumer = Py_NewRef(PyTuple_GetItem(consumer, NAMES));
   PyObject *properties = plain ? Py_NewRef(no_properties) : PyObject_GetAttrString(message, "properties");
   PyObject *result = properties != NULL ? call((Record *)message, callback, properties) : NULL;
   Py_XDECREF(properties);

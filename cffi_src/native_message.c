@@ -29,6 +29,7 @@ static void record_dealloc(PyObject *object) {
   if (self->state == FRESH) (void)settle(self, RETURN);
   Py_XDECREF(self->view);
   Py_XDECREF(self->front);
+  Py_XDECREF(self->consumer);
   Py_XDECREF(self->data);
   Py_XDECREF(self->source);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
@@ -152,6 +153,7 @@ static PyMemberDef record_members[] = {
     {"_record", T_OBJECT, offsetof(Record, data), READONLY, NULL},
     {"_view", T_OBJECT, offsetof(Record, view), 0, NULL},
     {"_front", T_OBJECT, offsetof(Record, front), 0, NULL},
+    {"_consumer", T_OBJECT, offsetof(Record, consumer), 0, NULL},
     {"_tag", T_ULONGLONG, offsetof(Record, tag), 0, NULL},
     {"_delivery_tag", T_ULONGLONG, offsetof(Record, tag), READONLY,
      "The number of this delivery on its channel, from 1."},

@@ -29,6 +29,7 @@ typedef struct {
   PyObject *data;                 /* bytes */
   PyObject *view;                 /* a memoryview, once somebody looked at a body that is read in place */
   PyObject *front;                /* of the Python part */
+  PyObject *consumer;             /* of a channel: the names of the consumer it was delivered to */
   PyObject *weak_references;
   void *handle;
   unsigned long long tag;

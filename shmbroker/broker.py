@@ -271,8 +271,13 @@ def connect(
         BrokerNotFound: ``create`` is off, and there was none in time; or it is another user's.
         LayoutMismatch: it was made by another version.
         Timeout: one of that name is being purged, and does not go.
+        ValueError: an option is none of the values that are allowed.
     """
     name = check_name(name)
+    _check_options(
+        executor=executor, channel_max=channel_max, client_name=client_name, operation_timeout=operation_timeout,
+        on_callback_error=on_callback_error,
+    )  # fmt: skip
     path = segments.path_of(name)
     until = 0 if timeout is None else library.deadline(timeout)
     purged_until = library.deadline(_PURGE_SECONDS)
@@ -304,6 +309,38 @@ def connect(
                 ensure_housekeeper(name)
             return connection
         time.sleep(_LOOK_SECONDS)
+
+
+def _check_options(**given: Any) -> None:  # noqa: ANN401
+    for option, value in given.items():
+        good, allowed = _OPTIONS[option]
+        if not good(value):
+            msg = f"{option}={value!r}: {allowed} is allowed"
+            raise ValueError(msg)
+
+
+def _is_number(value: object, *kinds: type) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value.encode(errors="replace") == value.encode(errors="ignore")
+
+
+_MAX_CHANNELS = 65535
+_OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "executor": (lambda given: given is None or callable(getattr(given, "submit", None)), "an executor, or None,"),
+    "channel_max": (
+        lambda given: _is_number(given, int) and 1 <= given <= _MAX_CHANNELS,
+        f"an integer from 1 to {_MAX_CHANNELS}",
+    ),
+    "client_name": (lambda given: given is None or _is_text(given), "text that can be written in UTF-8, or None,"),
+    "operation_timeout": (
+        lambda given: given is None or (_is_number(given, int, float) and given >= 0),
+        "a number of seconds, 0 or more, or None",
+    ),
+    "on_callback_error": (lambda given: given is None or callable(given), "a callable, or None,"),
+}
 
 
 # ---- housekeeper processes ----

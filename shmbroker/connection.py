@@ -16,6 +16,7 @@ from shmbroker._core.connection import CoreConnection
 from shmbroker.administration import Administration, clean_name, locked
 from shmbroker.channel import Channel
 from shmbroker.channel.dispatch import Dispatcher, Executor
+from shmbroker.channel.state import callable_of
 from shmbroker.consumer import Consumer
 from shmbroker.numbers import Numbers
 from shmbroker.publishing import Publishing
@@ -375,7 +376,15 @@ class Connection:
 
     def add_close_callback(self, callback: Callable[[], None]) -> None:
         """Called once when the connection ends, for whatever reason."""
-        self._close_callbacks.append(callback)
+        self._close_callbacks.append(callable_of(callback, "callback"))
+
+    def _ended(self) -> None:
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception as error:  # noqa: BLE001 - of the application's callback: the others are called all the same
+                self.callbacks.failed(error)
 
     def close(self) -> None:
         """Ends the connection: consumers end, unacked messages go back to their places. Safe to call again."""
@@ -394,16 +403,12 @@ class Connection:
         self._queues.clear()
         self._kept.clear()
         self._routed.clear()
-        callbacks, self._close_callbacks = self._close_callbacks, []
-        for callback in callbacks:
-            callback()
+        self._ended()
 
     def _broker_stops(self) -> None:
         for channel in list(self._channels.values()):
             channel.end(exceptions.ConnectionClosedByBroker(320, library.CLOSED_BY_BROKER))
-        callbacks, self._close_callbacks = self._close_callbacks, []
-        for callback in callbacks:
-            callback()
+        self._ended()
 
     def __enter__(self) -> Self:
         return self

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from shmbroker._core.connection import CoreConnection
 
-ACK, REQUEUE, REJECT, _RETURN = 0, 1, 2, 3
-OPEN, _SETTLED, _BROWSED, FRESH = 0, 1, 2, 3
+ACK, REQUEUE, REJECT, RETURN = 0, 1, 2, 3
+OPEN, SETTLED, _BROWSED, FRESH = 0, 1, 2, 3
 
 
 class Source(Protocol):
@@ -70,18 +70,18 @@ class Message(library.Record):
     @property
     def settled(self) -> bool:
         """Was it acknowledged, rejected or returned?"""
-        return self._state == _SETTLED
+        return self._state == SETTLED
 
     def give_back(self) -> None:
         """Returns it as if nobody had taken it: it was not delivered to anybody."""
         if self._state in {OPEN, FRESH}:
             self._state = OPEN
-            self._end(_RETURN)
+            self._end(RETURN)
 
     def _end(self, how: int) -> None:
         if self._state:
             library.raise_for(library.SETTLED)
-        self._state = _SETTLED
+        self._state = SETTLED
         status = self._source.settle(self._record, how)
         if status:
             self._failed(status)
@@ -188,7 +188,7 @@ class Message(library.Record):
         return time.time() + (expires - time.monotonic_ns()) / library.NANOSECONDS if expires else None
 
     def __repr__(self) -> str:
-        state = "settled" if self._state == _SETTLED else "browsed" if self._state == _BROWSED else "unsettled"
+        state = "settled" if self._state == SETTLED else "browsed" if self._state == _BROWSED else "unsettled"
         return f"<Message {self.sequence} of {self.queue!r}, {len(self)} bytes, {state}>"
 
 
@@ -233,7 +233,7 @@ class MessageBatch(library.Batch, Sequence[Message]):
         made = self._made.get(at)
         if made is None:
             data = self._record(at)
-            made = self._source.taker.message(self._source, data, _SETTLED if self._auto_acked else OPEN)
+            made = self._source.taker.message(self._source, data, SETTLED if self._auto_acked else OPEN)
             if self._auto_acked and not record.is_inline(data):
                 made._auto_acknowledged()  # noqa: SLF001
             self._made[at] = made
@@ -248,13 +248,13 @@ class MessageBatch(library.Batch, Sequence[Message]):
 
     def give_back(self) -> None:
         """Returns them as if nobody had taken them."""
-        if self._state != _SETTLED:
-            self._end(_RETURN)
+        if self._state != SETTLED:
+            self._end(RETURN)
 
     def _end(self, how: int) -> None:
-        if self._state == _SETTLED:
+        if self._state == SETTLED:
             library.raise_for(library.SETTLED)
-        self._state = _SETTLED
+        self._state = SETTLED
         made = self._made or {}
         for message in made.values():
             if not message._state:  # noqa: SLF001
@@ -268,4 +268,4 @@ class MessageBatch(library.Batch, Sequence[Message]):
         library.raise_for(status, f"queue {self._source.queue_name(0)!r}")
 
     def __repr__(self) -> str:
-        return f"<MessageBatch of {len(self)}{', settled' if self._state == _SETTLED else ''}>"
+        return f"<MessageBatch of {len(self)}{', settled' if self._state == SETTLED else ''}>"

@@ -87,7 +87,11 @@ def _short(name: str, value: object) -> bytes:
     if not isinstance(value, str):
         msg = f"properties cannot be encoded: {name}={value!r}: a string is needed"
         raise TypeError(msg)
-    encoded = value.encode()
+    try:
+        encoded = value.encode()
+    except UnicodeEncodeError:
+        msg = f"properties cannot be encoded: {name}={value!r}: text that can be written in UTF-8 is allowed"
+        raise ValueError(msg) from None
     if len(encoded) > _MAX_SHORT:
         msg = f"properties cannot be encoded: {name} takes {len(encoded)} bytes: at most {_MAX_SHORT} are allowed"
         raise ValueError(msg)
@@ -107,6 +111,9 @@ def _headers(name: str, value: object) -> bytes:
         raise TypeError(msg)
     try:
         return tables.encode_as_given(value)
+    except UnicodeEncodeError as error:
+        msg = f"properties cannot be encoded: header {error.object!r}: text that can be written in UTF-8 is allowed"
+        raise ValueError(msg) from None
     except (TypeError, ValueError) as error:
         msg = f"properties cannot be encoded: header {error}"
         raise type(error)(msg) from error

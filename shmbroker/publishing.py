@@ -60,7 +60,6 @@ class Content:
             self._take(properties)
 
     def _take(self, given: BasicProperties) -> None:
-        headers = given.headers
         if given.user_id is not None and given.user_id != _user(os.getpid()):
             text = f"user_id property set to '{given.user_id}' but authenticated user was '{_user(os.getpid())}'"
             raise _refused(text)
@@ -69,17 +68,18 @@ class Content:
             raise _refused(text)
         ttl = 0.0 if given.expiration is None else basic.seconds_of(given.expiration)
         priority = given.priority or 0
-        if not 0 <= priority <= _MAX_PRIORITY:
+        if isinstance(priority, int) and not 0 <= priority <= _MAX_PRIORITY:
             text = f"invalid priority {priority}: 0 to {_MAX_PRIORITY} is allowed"
             raise _refused(text)
+        self.properties = basic.encode(given)
+        self.options = (ttl, priority)
+        headers = given.headers
         if headers is not None:
             self.keys = (*_keys(headers, "CC"), *_keys(headers, "BCC"))
             self.headers = headers
             if "BCC" in headers:
                 shown = {name: value for name, value in headers.items() if name != "BCC"}
-                given = dataclasses.replace(given, headers=shown)
-        self.properties = basic.encode(given)
-        self.options = (ttl, priority)
+                self.properties = basic.encode(dataclasses.replace(given, headers=shown))
 
     def put_options(self, exchange: str, routing_key: str, at_most: float | None = None) -> PutOptions:
         """For the core; ``at_most``: of a queue that limits the life of its messages, in seconds."""

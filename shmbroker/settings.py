@@ -201,11 +201,9 @@ def _from_argument(queue: str, setting: str, argument: str, value: object) -> An
         raise _invalid(queue, argument, f"{{value_negative,{value}}}")
     if value == 0 and setting != "message_ttl":
         raise _invalid(queue, argument, f"{{value_zero,{value}}}")
-    if setting in _IN_MILLISECONDS:
-        if value > _MAX_MILLISECONDS:
-            raise _invalid(queue, argument, f"{{value_too_large,{value}}}")
-        return value / 1000
-    return value
+    if value > (_MAX_MILLISECONDS if setting in _IN_MILLISECONDS else _MAX_COUNT - 1):
+        raise _invalid(queue, argument, f"{{value_too_large,{value}}}")
+    return value / 1000 if setting in _IN_MILLISECONDS else value
 
 
 def _amqp_type(value: object) -> str:

@@ -374,15 +374,14 @@ int64_t sb_channel_get_wait(sb_channel *ch, sb_queue *q, char *buffer, bool auto
    multiple: that one and all before it; tag 0: all. SB_SETTLED: there is no such delivery. */
 sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how);
 sb_status sb_channel_recover(sb_channel *ch);
-/* What sb_channel_settle would settle; how many there are, of which `room` are written. */
+/* What sb_channel_settle would settle; how many there are, of which `room` are written, and the tag of the last one. */
 int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how,
-                           sb_settlement *settlements, uint32_t room);
-/* They were settled. */
+                           sb_settlement *settlements, uint32_t room, uint64_t *last);
+/* They were settled; of those before the tag some may have been forgotten, and that one too. */
 void sb_channel_forget(sb_channel *ch, uint64_t delivery_tag, bool multiple);
 uint32_t sb_channel_unacked(sb_channel *ch); /* given, and not settled */
 uint32_t sb_channel_waiting(sb_channel *ch); /* pulled, and not given */
 uint64_t sb_channel_delivered(sb_channel *ch);
-uint64_t sb_channel_last_tag(sb_channel *ch); /* 0 = it gave nothing yet */
 /* Asks to be handed over, once, when something comes; true: something is there, and nothing was asked for. */
 bool sb_channel_arm(sb_channel *ch);
 /* The `user` of the next channel that is to be handed over, 0 = none. sb_connection_run_io returns SB_READY when there is one,

@@ -383,7 +383,7 @@ sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple
 sb_status sb_channel_recover(sb_channel *ch) { return sb_channel_settle(ch, 0, true, 1); }
 
 int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how,
-                           sb_settlement *settlements, uint32_t room) {
+                           sb_settlement *settlements, uint32_t room, uint64_t *last) {
   sb_status status = enter(ch);
   if (status != SB_OK) {
     return -(int64_t)status;
@@ -393,6 +393,7 @@ int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple,
   while (h != NULL) {
     if (count < room) settlements[count] = (sb_settlement){h->q, h->token, how};
     count++;
+    *last = h->tag;
     h = multiple ? sb_deliveries_at(&ch->deliveries, h->next) : NULL;
     if (h != NULL && delivery_tag != 0 && h->tag > delivery_tag) h = NULL;
   }
@@ -405,9 +406,7 @@ void sb_channel_forget(sb_channel *ch, uint64_t delivery_tag, bool multiple) {
   if (enter(ch) != SB_OK) {
     return;
   }
-  while (is_known(ch, delivery_tag, multiple) && (h = first_of(ch, delivery_tag, multiple)) != NULL) {
-    sb_channel_drop(ch, h);
-  }
+  while ((h = first_of(ch, delivery_tag, multiple)) != NULL) sb_channel_drop(ch, h);
   sb_deliveries_trim(&ch->deliveries);
   sb_channel_resume(ch);
   leave(ch);
@@ -418,7 +417,6 @@ void sb_channel_forget(sb_channel *ch, uint64_t delivery_tag, bool multiple) {
 uint32_t sb_channel_unacked(sb_channel *ch) { return ch->deliveries.given.count; }
 uint32_t sb_channel_waiting(sb_channel *ch) { return ch->deliveries.row.count; }
 uint64_t sb_channel_delivered(sb_channel *ch) { return ch->delivered; }
-uint64_t sb_channel_last_tag(sb_channel *ch) { return ch->deliveries.last_tag; }
 
 /* ---- hand-over ---- */
 

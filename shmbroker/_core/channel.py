@@ -56,7 +56,6 @@ class CoreChannel:
         self.waiting: Callable[[], int] = functools.partial(fast.sb_channel_waiting, near)
         self.unacked: Callable[[], int] = functools.partial(fast.sb_channel_unacked, near)
         self.delivered: Callable[[], int] = functools.partial(fast.sb_channel_delivered, near)
-        self.last_tag: Callable[[], int] = functools.partial(fast.sb_channel_last_tag, near)
 
     def settle(self, data: bytes, how: int) -> int:
         """Settles the delivery of a record; a status."""
@@ -117,19 +116,18 @@ class CoreChannel:
             library.raise_for(status, "the channel")
 
     @guarded
-    def collect(self, tag: int, how: int, *, multiple: bool) -> list[Settlement] | int:
-        """What settling would settle; a status when there is no such delivery."""
-        room = 1
+    def collect(self, tag: int, how: int, *, multiple: bool) -> tuple[list[Settlement], int]:
+        """What settling would settle, and the tag of the last one; nothing when there is no such delivery."""
+        room, last = 1, ffi.new("uint64_t *")
         while True:
             settlements = ffi.new("sb_settlement[]", room)
-            count = int(slow.sb_channel_collect(self.handle, tag, multiple, how, settlements, room))
-            if count < 0:
-                return -count
+            count = int(slow.sb_channel_collect(self.handle, tag, multiple, how, settlements, room, last))
             if count <= room:
-                return [
+                found = [
                     Settlement(_Queue(int(ffi.cast("uintptr_t", one.queue))), int(one.token), int(one.how))
-                    for one in settlements[0:count]
+                    for one in settlements[0 : max(0, count)]
                 ]
+                return found, int(last[0])
             room = count
 
     @guarded

@@ -154,7 +154,7 @@ def commit_waiting(
     """The same, waiting for room until then.
 
     Raises:
-        queue.Full: A queue has no room in time; nothing happened.
+        queue.Full: A queue has no room in time, or never has for so much; nothing happened.
         OutOfMemory: The broker has none, or a body can never fit.
         MessageSettled: A message is not held any more.
     """
@@ -167,4 +167,8 @@ def commit_waiting(
                 raise out_of_memory(connection, 0)
             library.raise_for(status, "the connection")
         blamed = publications[publication]
-        blamed.targets[target or 0].put_failed(status, memoryview(blamed.body).nbytes, until)
+        queue = blamed.targets[target or 0]
+        if status == library.FULL:
+            sizes = [memoryview(one.body).nbytes for one in publications if queue in one.targets]
+            queue.check_can_fit(len(sizes), sum(sizes))
+        queue.put_failed(status, memoryview(blamed.body).nbytes, until)

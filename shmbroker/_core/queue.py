@@ -175,6 +175,18 @@ class CoreQueue:
         elif status != library.OK:
             library.raise_for(status, self.what)
 
+    def check_can_fit(self, count: int, size: int) -> None:
+        """Is there room for that at once, if the queue is empty?
+
+        Raises:
+            queue.Full: there never is.
+        """
+        settings, _ = settings_of(self.facts())
+        if 0 <= settings.max_length < count or 0 <= settings.max_bytes < size:
+            limits = f"max_length={settings.max_length}, max_bytes={settings.max_bytes}"
+            text = f"{self.what}: {count} messages of {size} bytes can never fit at once ({limits})"
+            raise standard_queue.Full(text)
+
     def _too_large(self, size: int) -> None:
         facts = self.connection.attachment.facts()
         limit = min(library.MAX_BODY, int(facts.memory_limit))

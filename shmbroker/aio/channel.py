@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import queue as standard_queue
@@ -11,6 +12,9 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
+from shmbroker.channel.deliveries import Delivery
+from shmbroker.channel.state import callable_of
+from shmbroker.putting import can_never_fit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
     from shmbroker.administration import DeclareOk
     from shmbroker.aio.connection import Connection
     from shmbroker.channel import Channel as SyncChannel
-    from shmbroker.channel.deliveries import Delivery
     from shmbroker.properties import BasicProperties
 
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.001, 0.02
@@ -31,6 +34,21 @@ class Channel:
     def __init__(self, connection: Connection, sync: SyncChannel) -> None:
         self._connection, self.sync = connection, sync
         self.number = sync.number
+        self._loop = asyncio.get_running_loop()
+        self._getting: set[asyncio.Future[Any]] = set()
+        sync.on_end = self._ended
+
+    def _ended(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(self._end_waits)
+
+    def _end_waits(self) -> None:
+        for future in self._getting:
+            if not future.done():
+                try:
+                    self.sync.check_open()
+                except exceptions.BrokerError as error:
+                    future.set_exception(error)
 
     async def _change(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
         return await self._connection.change(functools.partial(operation, *arguments, **options))
@@ -94,9 +112,21 @@ class Channel:
         number: int | None = await _until(publish, standard_queue.Full, timeout)
         return number
 
-    async def publish_confirmed(self, exchange: str, routing_key: str, body: Any, **options: Any) -> int:  # noqa: ANN401
-        """Publishes, and returns the number of the message once it is in all its queues."""
-        return await asyncio.wrap_future(self.sync.publish_confirmed(exchange, routing_key, body, **options))
+    async def publish_confirmed(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: Any,  # noqa: ANN401
+        properties: BasicProperties | None = None,
+        mandatory: bool = False,  # noqa: FBT001, FBT002
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> int:
+        """Publishes, waiting for room, and returns the number of the message once it is in all its queues."""
+        publish = functools.partial(
+            self.sync.publish_confirmed, exchange, routing_key, body, properties, mandatory, timeout=0
+        )
+        return await asyncio.wrap_future(await _until(publish, standard_queue.Full, timeout))
 
     async def confirm_delivery(self) -> None:
         """From now on published messages are counted, and confirmed."""
@@ -141,11 +171,15 @@ class Channel:
                 raise standard_queue.Empty
             return got
 
-        source = await self._connection.queue(self.sync.named(queue), passive=True)
+        future = self._loop.create_future()
+        self._getting.add(future)
         try:
-            waited: Delivery = await source.wait_for_message(attempt, timeout)
+            source = await self._connection.queue(self.sync.named(queue), passive=True)
+            waited: Delivery = await source.wait_for_message(attempt, timeout, future)
         except standard_queue.Empty:
             return None
+        finally:
+            self._getting.discard(future)
         return waited
 
     async def basic_consume(
@@ -156,13 +190,8 @@ class Channel:
         **options: Any,  # noqa: ANN401
     ) -> str:
         """Has a callback, or coroutine function, called with each message: ``(channel, method, properties, body)``."""
-        dispatcher = self.sync.dispatcher
-
-        def called(_channel: object, method: Delivery, properties: BasicProperties, body: bytes) -> None:
-            result = on_message_callback(self, method, properties, body)
-            if inspect.isawaitable(result):
-                dispatcher.awaited = result
-
+        callback = callable_of(on_message_callback, "on_message_callback")
+        called = self._called(lambda _channel, *delivery: callback(self, *delivery))
         return self.sync.basic_consume(queue, called, *arguments, **options)
 
     async def basic_cancel(self, consumer_tag: str) -> None:
@@ -180,10 +209,12 @@ class Channel:
         waiting: asyncio.Queue[Any] = asyncio.Queue()
         tag = self.sync.consume_until(
             queue, lambda _channel, *delivery: waiting.put_nowait(delivery), lambda: waiting.put_nowait(None),
-            auto_ack=auto_ack, exclusive=exclusive, **options,
+            exclusive=exclusive, **options,
         )  # fmt: skip
         try:
             while (delivery := await waiting.get()) is not None:
+                if auto_ack:
+                    Delivery.ack(delivery[0])  # not before: what nobody asks for any more goes back
                 yield delivery
         finally:
             if self.sync.is_open:
@@ -222,11 +253,22 @@ class Channel:
 
     def add_on_return_callback(self, callback: Callable[..., object]) -> None:
         """``callback(channel, method, properties, body)`` for mandatory messages that come back."""
-        self.sync.add_on_return_callback(lambda _channel, *returned: callback(self, *returned))
+        callback = callable_of(callback, "callback")
+        self.sync.add_on_return_callback(self._called(lambda _channel, *returned: callback(self, *returned)))
 
     def add_on_cancel_callback(self, callback: Callable[[str], object]) -> None:
         """``callback(consumer_tag)`` for a consumer whose queue was deleted."""
-        self.sync.add_on_cancel_callback(callback)
+        self.sync.add_on_cancel_callback(self._called(callable_of(callback, "callback")))
+
+    def _called(self, callback: Callable[..., object]) -> Callable[..., None]:
+        """A callback for the sync channel; what it returns is awaited before the next one, if it can be."""
+
+        def called(*given: object) -> None:
+            result = callback(*given)
+            if inspect.isawaitable(result):
+                self.sync.dispatcher.awaited.append(result)
+
+        return called
 
     @property
     def is_open(self) -> bool:
@@ -256,8 +298,8 @@ async def _until(attempt: Callable[[], Any], again: type[Exception], timeout: fl
     while True:
         try:
             return attempt()
-        except again:
-            if until is not None and time.monotonic() >= until:
+        except again as error:
+            if can_never_fit(error) or (until is not None and time.monotonic() >= until):
                 raise
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

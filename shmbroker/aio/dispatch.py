@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
+import contextvars
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from shmbroker.channel.dispatch import Work
 
 _TURNS = 64  # callbacks without a wait, before other tasks get their turn
+_calling: contextvars.ContextVar[LoopDispatcher | None] = contextvars.ContextVar("calling", default=None)
 
 
 class LoopDispatcher:
@@ -22,14 +25,17 @@ class LoopDispatcher:
         self._loop, self._work, self._failed = loop, work, failed
         self._task: asyncio.Task[None] | None = None
         self._again = False
-        self.thread: int | None = None
-        self.awaited: Awaitable[object] | None = None
-        """What the callback of now has returned, if that is to be awaited."""
+        self.awaited: collections.deque[Awaitable[object]] = collections.deque()
+        """What the callbacks of now have returned, if that is to be awaited."""
 
     def wake(self) -> None:
         """Something is there. From any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody will be called back
             self._loop.call_soon_threadsafe(self._start)
+
+    def is_inside(self) -> bool:
+        """Is the caller a callback of the channel, or a task that one has made?"""
+        return self._task is not None and _calling.get() is self
 
     def _start(self) -> None:
         if self._task is None:
@@ -39,17 +45,11 @@ class LoopDispatcher:
 
     async def _run(self) -> None:
         turns = 0
+        _calling.set(self)
         try:
             while True:
                 self._again = False
-                try:
-                    found = self._work.work()
-                    if self.awaited is not None:
-                        awaited, self.awaited = self.awaited, None
-                        await awaited
-                except Exception as error:  # noqa: BLE001 - of the application's callback
-                    self._failed(error)
-                    continue
+                found = await self._do_one()
                 turns += 1
                 if turns % _TURNS == 0:
                     await asyncio.sleep(0)
@@ -57,3 +57,19 @@ class LoopDispatcher:
                     return
         finally:
             self._task = None
+
+    async def _do_one(self) -> bool:
+        """Waits for what was called back, or else calls back; was there anything?"""
+        found = True
+        try:
+            if self.awaited:
+                await self.awaited.popleft()
+            else:
+                found = bool(self._work.work())
+        except asyncio.CancelledError as error:
+            if self._task is None or self._task.cancelling():
+                raise
+            self._failed(error)  # of something else that the callback waited for
+        except Exception as error:  # noqa: BLE001 - of the application's callback
+            self._failed(error)
+        return found

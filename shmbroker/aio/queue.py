@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 from shmbroker import exceptions
 from shmbroker._core.watch import CoreWatch
 from shmbroker.aio.waiters import Waiters
+from shmbroker.putting import can_never_fit
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import AsyncIterator, Iterable, Iterator
     from types import TracebackType
 
@@ -37,7 +39,7 @@ class Queue:
         try:
             self.sync.put(body, timeout=0, **options)
         except standard_queue.Full as full:
-            if timeout == 0:
+            if timeout == 0 or can_never_fit(full):
                 raise
             size = memoryview(body).nbytes
             await self._wait_for_room(lambda: self.sync.put(body, timeout=0, **options), timeout, full, size)
@@ -96,13 +98,18 @@ class Queue:
         found: Message = await self.wait_for_message(lambda: self.sync.get_nowait(auto_ack=auto_ack), timeout)
         return found
 
-    async def wait_for_message(self, attempt: Any, timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109
-        """What an attempt to take something from here brings."""
+    async def wait_for_message(
+        self,
+        attempt: Any,  # noqa: ANN401
+        timeout: float | None,  # noqa: ASYNC109
+        future: asyncio.Future[Any] | None = None,
+    ) -> Any:  # noqa: ANN401
+        """What an attempt to take something from here brings; see :meth:`Waiters.wait`."""
         if self._getters is None:
             self._getters = Waiters(lambda fd: CoreWatch(self.sync.core, fd, room=False))
             self.sync.connection.start_io()
         try:
-            return await self._getters.wait(attempt, timeout, _return)
+            return await self._getters.wait(attempt, timeout, _return, future=future)
         except TimeoutError:
             raise standard_queue.Empty from None
 

@@ -43,6 +43,7 @@ class Waiters:
         timeout: float | None,  # noqa: ASYNC109
         undo: Callable[[Any], None],
         size: int = 0,
+        future: asyncio.Future[Any] | None = None,
     ) -> Any:  # noqa: ANN401
         """The result of an attempt that succeeds.
 
@@ -51,11 +52,12 @@ class Waiters:
             timeout: seconds; ``None`` = for ever.
             undo: takes a result back that the caller, cancelled in that moment, does not get.
             size: of the body that wants room, in bytes.
+            future: what is waited for, where the caller may end that with an error.
 
         Raises:
             TimeoutError: none did in time.
         """
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future = self._loop.create_future() if future is None else future
         self._waiting.append((attempt, future, size))
         self._serve()
         try:

@@ -31,7 +31,9 @@ class Confirms:
         self._closed: BaseException | None = None
 
     def begin(self, future: concurrent.futures.Future[int] | None = None) -> int:
-        """A message is being published; its number, from 1."""
+        """A message was published, or refused by the broker, and is not confirmed yet; its number, from 1."""
+        if future is not None:
+            future.set_running_or_notify_cancel()  # nobody can cancel that
         with self._changed:
             number = next(self._numbers)
             self._pending[number] = future

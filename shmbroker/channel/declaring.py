@@ -59,8 +59,8 @@ class Declaring(ChannelState):
             msg = f"exchange_type={exchange_type!r}: a string is needed"
             raise TypeError(msg)
         self._admin.exchange_declare(
-            name, exchange_type, passive=passive, durable=durable, auto_delete=auto_delete, internal=internal,
-            arguments=table(arguments),
+            name, exchange_type, passive=bool(passive), durable=bool(durable), auto_delete=bool(auto_delete),
+            internal=bool(internal), arguments=table(arguments),
         )  # fmt: skip
 
     @synchronous
@@ -113,8 +113,8 @@ class Declaring(ChannelState):
             AccessRefused: the name is reserved.
         """
         found = self._admin.queue_declare(
-            clean_name(queue, "queue"), passive=passive, durable=durable, exclusive=exclusive, auto_delete=auto_delete,
-            arguments=table(arguments),
+            clean_name(queue, "queue"), passive=bool(passive), durable=bool(durable), exclusive=bool(exclusive),
+            auto_delete=bool(auto_delete), arguments=table(arguments),
         )  # fmt: skip
         self._last_queue = found.queue
         return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, cast
 
 from shmbroker._core import library
-from shmbroker.message import OPEN, Message, Source
+from shmbroker.message import ACK, OPEN, RETURN, SETTLED, Message, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,15 +14,26 @@ if TYPE_CHECKING:
 NO_ROUTE = 312
 
 
+class Names(NamedTuple):
+    """What a consumer of a channel is called, and its queue. Its deliveries keep them."""
+
+    tag: str
+    queue: str
+
+
 class ChannelSource(Source, Protocol):
     """A channel, as its deliveries see it."""
 
-    def consumer_tag(self, subscription: int) -> str:
-        """The tag of a consumer."""
-        ...
-
     def check_open(self) -> None:
         """Raises what closed it, if it is closed."""
+        ...
+
+
+class TransactionalSource(ChannelSource, Protocol):
+    """A channel with transactions."""
+
+    def settle_at_commit(self, delivery: TransactionalDelivery, how: int) -> None:
+        """Settles a delivery at the commit."""
         ...
 
 
@@ -33,6 +44,7 @@ class Delivery(Message):
     """
 
     __slots__ = ("got_from", "message_count")
+    _consumer: Names | None
     got_from: str
     message_count: int
     """Of a message that was got: how many were ready in the queue then."""
@@ -48,7 +60,7 @@ class Delivery(Message):
     @property
     def queue(self) -> str:
         """The queue it came from."""
-        return getattr(self, "got_from", "") or super().queue
+        return getattr(self, "got_from", "") if self._consumer is None else self._consumer.queue
 
     def _failed(self, status: int) -> NoReturn:
         if status == library.CLOSED:
@@ -59,7 +71,27 @@ class Delivery(Message):
     @property
     def consumer_tag(self) -> str:
         """The consumer it was delivered to; empty for a message that was got."""
-        return cast("ChannelSource", self._source).consumer_tag(self._fields.subscription)
+        return "" if self._consumer is None else self._consumer.tag
+
+
+class TransactionalDelivery(Delivery):
+    """A delivery of a channel with transactions: what settles it waits for the commit, as by its tag."""
+
+    __slots__ = ()
+
+    def ack(self) -> None:
+        """Acknowledges it at the commit."""
+        self._end(ACK)
+
+    def _end(self, how: int) -> None:
+        if self._state == OPEN and how != RETURN:
+            cast("TransactionalSource", self._source).settle_at_commit(self, how)
+        else:
+            super()._end(how)
+
+    def mark(self, *, settled: bool) -> None:
+        """Is it done with? A rollback takes that back."""
+        self._state = SETTLED if settled else OPEN
 
 
 class Return(NamedTuple):
@@ -81,8 +113,7 @@ class Return(NamedTuple):
 class Subscription(NamedTuple):
     """A consumer of a channel."""
 
-    tag: str
-    queue: str
+    names: Names
     callback: Callable[..., object]
     on_end: Callable[[], None] | None
 

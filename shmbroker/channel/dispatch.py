@@ -61,9 +61,9 @@ class Executor:
         if executor is not None:
             try:
                 executor.submit(self._run, runnable)
-            except RuntimeError as error:  # it was shut down: what was delivered stays unacknowledged
+            except Exception as error:  # noqa: BLE001 - it was shut down, or what else it may raise: this may be the IO thread
                 if not self._closed:
-                    self.failed(error)
+                    self.failed(error)  # what was delivered stays unacknowledged
 
     def _pool(self) -> concurrent.futures.Executor | None:
         with self._lock:
@@ -103,14 +103,13 @@ class Executor:
 class Dispatcher:
     """The state machine of one channel."""
 
-    __slots__ = ("_executor", "_lock", "_ready", "_work", "thread")
+    __slots__ = ("_executor", "_lock", "_ready", "_thread", "_work")
 
     def __init__(self, executor: Executor, work: Work) -> None:
         self._executor, self._work = executor, work
         self._lock = threading.Lock()
         self._ready = False
-        self.thread: int | None = None
-        """Which thread is in progress."""
+        self._thread: int | None = None  # which is in progress
 
     def wake(self) -> None:
         """Something is there."""
@@ -120,9 +119,13 @@ class Dispatcher:
             self._ready = True
         self._executor.submit(self._run)
 
+    def is_inside(self) -> bool:
+        """Is the caller a callback of the channel?"""
+        return self._thread == threading.get_ident()
+
     def _run(self) -> None:
         with self._lock:
-            self.thread = threading.get_ident()
+            self._thread = threading.get_ident()
         left = BATCH
         while left > 0:
             try:
@@ -134,12 +137,12 @@ class Dispatcher:
                 self._executor.failed(error)
             left -= max(done, 1)
         with self._lock:
-            self.thread = None
+            self._thread = None
         self._executor.submit(self._run)
 
     def _rest(self) -> bool:
         with self._lock:  # whoever wakes us now waits until we are dormant
             if not self._work.rest():
                 return False
-            self.thread, self._ready = None, False
+            self._thread, self._ready = None, False
             return True

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue as standard_queue
 import time
 from typing import TYPE_CHECKING, Any, cast
@@ -12,7 +13,7 @@ from shmbroker import settings as queue_settings
 from shmbroker._core import library
 from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL
 from shmbroker.administration import clean_name, generated_name
-from shmbroker.channel.deliveries import Delivery, Subscription
+from shmbroker.channel.deliveries import Delivery, Names, Subscription, TransactionalDelivery
 from shmbroker.channel.sending import Sending
 from shmbroker.channel.state import DEFAULT_PREFETCH, callable_of, deadline, refused, synchronous, table
 from shmbroker.message import ACK, OPEN, REJECT, REQUEUE
@@ -62,6 +63,8 @@ class Receiving(Sending):
                 return None
             if found == library.CLOSED:
                 self.check_open()  # if it is the channel, it says why
+            if found == library.DELETED:
+                library.raise_for(found, source.what)
             if found != library.EMPTY:
                 core.failed(found)
             self.connection.start_io()
@@ -131,7 +134,7 @@ class Receiving(Sending):
         flags = AUTO_ACK * bool(auto_ack) | EXCLUSIVE * bool(exclusive) | NO_LOCAL * bool(no_local)
         source, core = self._admin.queue(name), self.core
         with self._registry:  # a delivery waits until its consumer is known: consume-ok comes first
-            if any(one.tag == tag for one in self._subscriptions.values()):
+            if any(one.names.tag == tag for one in self._subscriptions.values()):
                 raise exceptions.NotAllowed(530, f"NOT_ALLOWED - attempt to reuse consumer tag '{tag}'")
             self.connection.start_io()
             try:
@@ -139,7 +142,7 @@ class Receiving(Sending):
             except exceptions.AccessRefused:
                 text = f"ACCESS_REFUSED - queue '{name}' in vhost '/' in exclusive use"
                 raise exceptions.AccessRefused(403, text) from None
-            self._subscriptions[subscription] = Subscription(tag, name, callback, on_end)
+            self._subscriptions[subscription] = Subscription(Names(tag, name), callback, on_end)
         self._dispatcher.wake()
         return tag
 
@@ -153,7 +156,7 @@ class Receiving(Sending):
         if self._core is not None:
             with self._registry:
                 for subscription, one in list(self._subscriptions.items()):
-                    if one.tag == tag:
+                    if one.names.tag == tag:
                         del self._subscriptions[subscription]
                         self._core.cancel(subscription)
                         one.ended()
@@ -185,7 +188,7 @@ class Receiving(Sending):
     @property
     def consumer_tags(self) -> list[str]:
         """The tags of its consumers."""
-        return [one.tag for one in list(self._subscriptions.values())]
+        return [one.names.tag for one in list(self._subscriptions.values())]
 
     def consume(
         self,
@@ -202,13 +205,14 @@ class Receiving(Sending):
         With ``inactivity_timeout``, ``(None, None, None)`` whenever none came for so many seconds, as pika has it.
         It ends when its consumer or the channel does; what it was handed and has not passed on goes back.
         """
-        waiting: standard_queue.SimpleQueue[Any] = standard_queue.SimpleQueue()
+        waiting = Waiting()
         deadline(inactivity_timeout)
         tag = self.consume_until(
-            queue, lambda _channel, *delivery: waiting.put(delivery), lambda: waiting.put(None), auto_ack=auto_ack,
-            exclusive=exclusive, arguments=arguments, no_local=no_local,
-        )  # fmt: skip
-        return self._deliveries(tag, waiting, inactivity_timeout)
+            queue, waiting.put, waiting.end, exclusive=exclusive, arguments=arguments, no_local=no_local
+        )
+        deliveries = self._deliveries(tag, waiting, inactivity_timeout, auto_ack=auto_ack)
+        next(deliveries)  # from here on closing it ends the consumer
+        return deliveries
 
     @synchronous
     def consume_until(
@@ -226,22 +230,19 @@ class Receiving(Sending):
         return self._consume(queue, callback, on_end=on_end, **(given | options))
 
     def _deliveries(
-        self, tag: str, waiting: standard_queue.SimpleQueue[Any], pause: float | None
+        self, tag: str, waiting: Waiting, pause: float | None, *, auto_ack: bool
     ) -> Generator[Any, None, None]:
+        delivery: Any = (None, None, None)
         try:
-            while True:
-                try:
-                    delivery = waiting.get(timeout=pause)
-                except standard_queue.Empty:
-                    delivery = (None, None, None)
-                if delivery is None:
-                    return
+            while delivery is not None:
                 yield delivery
+                delivery = waiting.next(pause)
+                if auto_ack and delivery is not None and delivery[0] is not None:
+                    Delivery.ack(delivery[0])  # not before: what nobody asks for any more goes back
         finally:
             if self._open:
                 self.basic_cancel(tag)
-                while (left := waiting.get()) is not None:
-                    left[0].give_back()
+                waiting.give_back()
 
     # ---- acknowledging ----
 
@@ -289,6 +290,12 @@ class Receiving(Sending):
             error = refused(f"unknown delivery tag {delivery_tag}")
             self.fail(error, reported=True)
             raise error
+
+    def settle_at_commit(self, delivery: TransactionalDelivery, how: int) -> None:
+        """A delivery is to be settled with the transaction."""
+        self._settle(delivery.delivery_tag, how, -1, multiple=False)
+        if self._transaction is not None:
+            self._transaction.note(delivery)
 
     @synchronous
     def basic_recover(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
@@ -357,6 +364,40 @@ class Receiving(Sending):
         if not active:
             raise exceptions.NotImplementedByBroker(540, "NOT_IMPLEMENTED - active=false")
         return True
+
+
+class Waiting:
+    """What a consumer has handed to a loop, and the loop has not passed on."""
+
+    def __init__(self) -> None:
+        self._queue: standard_queue.SimpleQueue[Any] = standard_queue.SimpleQueue()
+        self._over = False
+
+    def put(self, _channel: object, *delivery: object) -> None:
+        """A message came; it may have been chosen before the loop was left, and come after that."""
+        self._queue.put(delivery)
+        if self._over:
+            self.give_back()
+
+    def end(self) -> None:
+        """The consumer has ended."""
+        self._queue.put(None)
+
+    def next(self, pause: float | None) -> Any:  # noqa: ANN401
+        """The next one, three times nothing if none came for so long; ``None``: the consumer has ended."""
+        try:
+            return self._queue.get(timeout=pause)
+        except standard_queue.Empty:
+            return (None, None, None)
+
+    def give_back(self) -> None:
+        """The loop is over: returns what it has left."""
+        self._over = True
+        with contextlib.suppress(standard_queue.Empty):
+            while True:
+                left = self._queue.get_nowait()
+                if left is not None:
+                    left[0].give_back()
 
 
 def _prefetch(count: object) -> int:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import threading
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
@@ -115,7 +114,6 @@ class Sending(Declaring):
             if future is not None and self._error is not None:
                 future.set_exception(self._error)
             return None
-        number = self._confirms.begin(future) if self._confirms is not None else None
         try:
             if properties is not None or self._transaction is not None:
                 self.connection.publishing.check(exchange)
@@ -125,17 +123,19 @@ class Sending(Declaring):
                 return None
             routed = self.connection.publishing.publish(exchange, routing_key, data, size, content, until)
         except (exceptions.ChannelClosedByBroker, exceptions.ConnectionClosedByBroker) as error:
+            number = self._numbered(future)
             self._confirmed(number, error)
             self.fail(error, reported=False)
             return number
-        except BaseException as error:
-            self._confirmed(number, error)
-            raise
+        number = self._numbered(future)
         if routed or not mandatory:
             self._confirmed(number, None)
         else:
             self._give_back(exchange, routing_key, bytes(data), properties, number)
         return number
+
+    def _numbered(self, future: concurrent.futures.Future[int] | None) -> int | None:
+        return None if self._confirms is None else self._confirms.begin(future)
 
     def _confirmed(self, number: int | None, error: BaseException | None) -> None:
         if number is not None and self._confirms is not None:
@@ -149,8 +149,7 @@ class Sending(Declaring):
 
         def tell() -> None:
             try:
-                for callback in tuple(self._return_callbacks):
-                    callback(self, why, properties or BasicProperties(), body)
+                self._call_each(self._return_callbacks, self, why, properties or BasicProperties(), body)
             finally:
                 text = f"NO_ROUTE - exchange '{exchange}' has no queue for key '{key}'"
                 self._confirmed(number, exceptions.UnroutableError(NO_ROUTE, text))
@@ -196,7 +195,7 @@ class Sending(Declaring):
         return self._confirms.wait(timeout, inside=self._is_inside())
 
     def _is_inside(self) -> bool:
-        return self._core is not None and self._dispatcher.thread == threading.get_ident()
+        return self._core is not None and bool(self._dispatcher.is_inside())
 
     # ---- transactions ----
 
@@ -213,6 +212,8 @@ class Sending(Declaring):
         if self._transaction is None:
             self._transaction = Transaction()
             self._publish_known = self._publish_described = self._settle_known = never_known
+            if self._core is not None:
+                self.taker = self._taker_of(self._core)
 
     @synchronous
     def tx_commit(self, *, timeout: float | None = None) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from shmbroker import exceptions
 from shmbroker._core import library
 from shmbroker._core.channel import CoreChannel
-from shmbroker.channel.deliveries import Delivery, Subscription
+from shmbroker.channel.deliveries import Delivery, Subscription, TransactionalDelivery
 from shmbroker.message import FRESH, OPEN, MessageBatch
 from shmbroker.properties import NO_PROPERTIES
 
@@ -42,9 +42,13 @@ def synchronous(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[
             self.connection.check_open()
             try:
                 return method(self, *args, **kwargs)
-            except (exceptions.ChannelClosedByBroker, exceptions.ConnectionClosedByBroker) as error:
+            except exceptions.ChannelClosedByBroker as error:
                 self.fail(error, reported=True)
                 raise
+            except exceptions.ConnectionClosedByBroker as error:
+                hard = error
+        self.fail(hard, reported=True)  # it waits for callbacks, and these may wait for their turn
+        raise hard
 
     return call
 
@@ -75,6 +79,7 @@ class ChannelState:
         "connection",
         "core_connection",
         "number",
+        "on_end",
         "settle",
         "taker",
     )  # fmt: skip
@@ -93,8 +98,10 @@ class ChannelState:
         self._confirms: Confirms | None = None
         self._transaction: Transaction | None = None
         self._subscriptions: dict[int, Subscription] = {}
-        self._cancel_callbacks: list[Callable[[str], object]] = []
+        self._cancel_callbacks: list[Callable[..., object]] = []
         self._events: collections.deque[Callable[[], None]] = collections.deque()
+        self.on_end: Callable[[], None] | None = None
+        """Called when it is closed, from any thread."""
 
     # ---- its core, made when it is first needed: most channels only publish ----
 
@@ -109,12 +116,16 @@ class ChannelState:
                     self._stopping = self._over = False
                     self._dispatcher = self.connection.make_dispatcher(self)
                     core = CoreChannel(self.core_connection, self.number)
-                    self.taker = library.Taker(core.address, library.OF_CHANNEL, Delivery, MessageBatch)
+                    self.taker = self._taker_of(core)
                     self.settle = core.settle
                     if self._transaction is None:
                         self._settle_known = self.taker.settle
                     self._core = core
         return self._core
+
+    def _taker_of(self, core: CoreChannel) -> library.Taker:
+        kind = Delivery if self._transaction is None else TransactionalDelivery
+        return library.Taker(core.address, library.OF_CHANNEL, kind, MessageBatch)
 
     @property
     def dispatcher(self) -> Any:  # noqa: ANN401 - of threads, or of an event loop
@@ -133,6 +144,8 @@ class ChannelState:
         """Raises what closed the channel, if it is closed."""
         if not self._open:
             raise self._closed_error()
+        if self.core_connection.attachment.forked:  # in a child nobody gives a turn back, or ends a wait
+            library.raise_for(library.FORKED)
 
     def _closed_error(self) -> exceptions.BrokerError:
         error = self._error
@@ -194,6 +207,8 @@ class ChannelState:
             self._confirms.close(error or closed)
         self._events.clear()
         self.connection.channel_closed(self)
+        if self.on_end is not None:
+            self.on_end()
 
     # ---- the work of a channel, see dispatch.py ----
 
@@ -234,6 +249,7 @@ class ChannelState:
             consumer = self._subscriptions.get(delivery._subscription)  # noqa: SLF001 - as is what follows
         if consumer is None:
             return  # the message goes back
+        delivery._consumer = consumer.names  # noqa: SLF001
         if delivery._state == FRESH:  # noqa: SLF001
             delivery._state = OPEN  # noqa: SLF001 - it has reached us
         consumer.callback(self, delivery, delivery.properties, bytes(delivery))
@@ -244,8 +260,14 @@ class ChannelState:
         if consumer is not None:
             consumer.ended()
             self._consumer_ended()
-            for callback in tuple(self._cancel_callbacks):
-                callback(consumer.tag)
+            self._call_each(self._cancel_callbacks, consumer.names.tag)
+
+    def _call_each(self, callbacks: list[Callable[..., object]], *given: object) -> None:
+        for callback in tuple(callbacks):
+            try:
+                callback(*given)
+            except Exception as error:  # noqa: BLE001 - of the application's callback: the others are called all the same
+                self.connection.callbacks.failed(error)
 
     def rest(self) -> bool:
         """Asks to be woken by the IO thread; ``False``: something is there already."""
@@ -272,14 +294,9 @@ class ChannelState:
     # ---- for its deliveries ----
 
     def queue_name(self, subscription: int) -> str:
-        """The queue of a delivery."""
+        """The queue of a consumer."""
         found = self._subscriptions.get(subscription)
-        return found.queue if found is not None else ""
-
-    def consumer_tag(self, subscription: int) -> str:
-        """The consumer of a delivery."""
-        found = self._subscriptions.get(subscription)
-        return found.tag if found is not None else ""
+        return found.names.queue if found is not None else ""
 
     def __enter__(self) -> Self:
         return self

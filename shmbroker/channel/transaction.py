@@ -11,6 +11,7 @@ from shmbroker._core.commit import Settlement, commit_waiting
 
 if TYPE_CHECKING:
     from shmbroker._core.channel import CoreChannel
+    from shmbroker.channel.deliveries import TransactionalDelivery
     from shmbroker.publishing import Content, Publishing
 
 
@@ -40,6 +41,7 @@ class Transaction:
         self._publishes: list[Publish] = []
         self._settles: list[Settle] = []
         self._settled: set[int] = set()
+        self._deliveries: list[TransactionalDelivery] = []
 
     def publish(self, exchange: str, routing_key: str, body: bytes, content: Content, *, mandatory: bool) -> None:
         """A message waits."""
@@ -49,16 +51,19 @@ class Transaction:
     def settle(self, core: CoreChannel, delivery_tag: int, how: int, *, multiple: bool) -> bool:
         """An acknowledgement waits; ``False``: there is nothing of that tag that is unacknowledged."""
         with self._lock:
-            everything = multiple and delivery_tag == 0
-            if everything:
-                delivery_tag = core.last_tag()  # what comes between now and the commit is not meant
-            found = core.collect(delivery_tag, how, multiple=multiple)
-            fresh = () if isinstance(found, int) else tuple(one for one in found if one.token not in self._settled)
+            found, last = core.collect(delivery_tag, how, multiple=multiple)
+            fresh = tuple(one for one in found if one.token not in self._settled)
             if not fresh:
-                return everything
+                return multiple and delivery_tag == 0
             self._settled.update(one.token for one in fresh)
-            self._settles.append(Settle(delivery_tag, multiple, fresh))
+            self._settles.append(Settle(last, multiple, fresh))  # what comes between now and the commit is not meant
             return True
+
+    def note(self, delivery: TransactionalDelivery) -> None:
+        """A delivery was settled by itself, not by its tag: it is done with, unless all is rolled back."""
+        with self._lock:
+            delivery.mark(settled=True)
+            self._deliveries.append(delivery)
 
     def commit(self, publishing: Publishing, core: CoreChannel | None, until: int) -> list[Publish]:
         """Does all of it; returns the mandatory messages that no queue got."""
@@ -91,8 +96,10 @@ class Transaction:
     def rollback(self) -> None:
         """Nothing of it happened."""
         with self._lock:
+            for delivery in self._deliveries:
+                delivery.mark(settled=False)
             self._clear()
 
     def _clear(self) -> None:
-        self._publishes, self._settles = [], []
+        self._publishes, self._settles, self._deliveries = [], [], []
         self._settled = set()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.channels import Inbox, Rounds, assert_closed, content, count, publish, refused, taken
@@ -244,6 +244,24 @@ def test_b41_after_cancel_nothing_comes(connection: shmbroker.Connection) -> Non
     Rounds(connection).go()
     assert inbox.texts() == ["A"]
     assert content(channel, "q") == ["B"]
+
+
+def test_b41_what_was_delivered_keeps_the_names_of_its_consumer(channel: shmbroker.Channel) -> None:
+    """After that has ended, and whoever consumes then, a delivery says which consumer and queue it is of."""
+    kept: list[Any] = []
+    for name in "abcdefgh":
+        channel.queue_declare(name)
+    publish(channel, "a", "A")
+    channel.basic_consume("a", lambda _channel, method, *_: kept.append(method), consumer_tag="of a")
+    becomes(lambda: len(kept), 1)
+    channel.basic_cancel("of a")
+    for name in "bcdefgh":
+        channel.basic_consume(name, Inbox(), consumer_tag=name)
+        channel.basic_cancel(name)
+    channel.basic_consume("b", Inbox())
+    (delivery,) = kept
+    assert (delivery.consumer_tag, delivery.queue) == ("of a", "a")
+    delivery.ack()
 
 
 def test_b42_recover_returns_all_unacked(channel: shmbroker.Channel) -> None:

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.channels import Inbox, Rounds, count, exists, publish
@@ -89,8 +90,16 @@ FORKS = """
     channel.basic_consume("q", take)
     channel.basic_publish("", "q", b"before")
     assert arrived.acquire(timeout=60)
+    waiting = connection.channel()
+    waiting.queue_declare("waited")
+    waiter = threading.Thread(target=waiting.basic_get, args=("waited", True), kwargs={"timeout": None})
+    waiter.start()
+    while connection.queue("waited").statistics().interested == 0:
+        pass
     readable, writable = os.pipe()
     uses = {
+        "turn of another thread": lambda: waiting.queue_purge("waited"),
+        "start_consuming": channel.start_consuming,
         "channel": connection.channel,
         "queue_declare": lambda: channel.queue_declare("q"),
         "basic_publish": lambda: channel.basic_publish("", "q", b"x"),
@@ -127,6 +136,8 @@ FORKS = """
         os._exit(0)
     _, status = os.waitpid(pid, 0)
     seen = json.loads(os.read(readable, 65536))
+    channel.basic_publish("", "waited", b"")
+    waiter.join(timeout=60)
     channel.basic_publish("", "q", b"after")
     assert arrived.acquire(timeout=60)
     assert arrived.acquire(timeout=60)
@@ -146,10 +157,38 @@ def test_b11_a_forked_child_cannot_use_a_channel(broker: shmbroker.Broker, end: 
     assert seen.pop("open") == [False, False]
     assert {seen.pop("close"), seen.pop("close channel")} <= {"no error", "forked"}
     assert seen == dict.fromkeys(seen, "forked")
-    assert len(seen) == 11
+    assert len(seen) == 13
     assert report["status"] == 0
     assert report["received"] == ["before", "from the child", "after"]
     assert report["doctor"] == []
+
+
+class Refusing(ThreadPoolExecutor):
+    """An executor that refuses what is submitted by the IO thread once."""
+
+    refused = False
+
+    def submit(self, *arguments: Any, **options: Any) -> Future[Any]:  # noqa: ANN401 (as its base has it)
+        """Refuse, or submit."""
+        if not self.refused and threading.current_thread().name.startswith("shmbroker-io"):
+            self.refused = True
+            raise queue.Full
+        return super().submit(*arguments, **options)
+
+
+def test_an_executor_may_refuse(broker: shmbroker.Broker) -> None:
+    """Whatever it raises, the hook is told, and the other channels of the connection go on."""
+    errors: list[BaseException] = []
+    with Refusing(1) as executor, broker.connect(executor=executor, on_callback_error=errors.append) as connection:
+        for name in ("refused", "other"):
+            channel, inbox = connection.channel(), Inbox(ack=True)
+            channel.queue_declare(name)
+            channel.basic_consume(name, inbox)
+            executor.submit(lambda: None).result(WATCHDOG_SECONDS)  # the channel has looked, and rests
+            publish(channel, name, "A")
+            eventually(lambda: errors, "the refusal to be told")
+        inbox.wait(1)
+        assert [type(error) for error in errors] == [queue.Full]
 
 
 def test_closing_a_channel_takes_nothing_from_the_others(connection: shmbroker.Connection) -> None:

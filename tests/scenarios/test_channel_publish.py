@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import getpass
+import queue
 import threading
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -11,12 +12,12 @@ from typing import Any
 
 import pytest
 from scenario_support.channels import Inbox, Returned, assert_closed, content, count, publish, refused, taken
-from scenario_support.observing import numbered
+from scenario_support.observing import assert_counts, numbered
 from scenario_support.waiting import WATCHDOG_SECONDS, becomes
 
 import shmbroker
 from shmbroker import BasicProperties, properties
-from shmbroker.exceptions import NotFound, PreconditionFailed, UnroutableError
+from shmbroker.exceptions import ChannelClosed, MessageSettled, NotFound, PreconditionFailed, UnroutableError
 
 FRAME_MAX = 131072
 MIB = 1 << 20
@@ -55,6 +56,36 @@ def test_b70_every_future_is_done_once(channel: shmbroker.Channel) -> None:
     assert sorted(calls) == list(range(1000))
     assert channel.wait_for_confirms(WATCHDOG_SECONDS) is True
     assert content(channel, "q") == numbered(1000)
+
+
+def test_b70_what_was_not_published_has_no_number(channel: shmbroker.Channel) -> None:
+    """A publish that found no room, or was given what cannot be, is not counted."""
+    channel.queue_declare("q", arguments={"x-max-length": 1, "x-overflow": "block"})
+    channel.confirm_delivery()
+    assert channel.basic_publish("", "q", b"A") == 1
+    with pytest.raises(queue.Full):
+        channel.basic_publish("", "q", b"B", timeout=0)
+    with pytest.raises(TypeError):
+        channel.basic_publish("", "q", b"B", BasicProperties(headers={"a": object()}))
+    assert content(channel, "q") == ["A"]
+    assert channel.basic_publish("", "q", b"B") == 2
+
+
+def test_b70_a_future_cannot_be_cancelled(connection: shmbroker.Connection) -> None:
+    """The message is published already; a future that was given up is no obstacle to closing the channel."""
+    channel, shown, go_on = connection.channel(), threading.Event(), threading.Event()
+
+    def show(*_: object) -> None:
+        shown.set()
+        go_on.wait(WATCHDOG_SECONDS)
+
+    channel.add_on_return_callback(show)
+    futures = [channel.publish_confirmed("", "nowhere", b"", mandatory=True) for _ in range(2)]
+    assert shown.wait(WATCHDOG_SECONDS)
+    assert not futures[0].cancel()
+    channel.close()
+    go_on.set()
+    assert [type(future.exception(WATCHDOG_SECONDS)) for future in futures] == [ChannelClosed] * 2
 
 
 def test_b70_what_was_dropped_is_confirmed_too(channel: shmbroker.Channel) -> None:
@@ -191,6 +222,64 @@ def test_b74_what_a_transaction_has_acked_is_not_there_to_ack_again(connection: 
     with refused(PreconditionFailed, f"PRECONDITION_FAILED - unknown delivery tag {again.delivery_tag}"):
         channel.basic_ack(again.delivery_tag)
     assert_closed(channel, because="unknown delivery tag")
+
+
+@pytest.mark.parametrize("selected", ["before the first", "between them"])
+def test_b74_a_message_is_settled_at_the_commit(connection: shmbroker.Connection, selected: str) -> None:
+    """Messages that are settled by themselves are part of the transaction, as those settled by their tags."""
+    channel, queue = connection.channel(), connection.queue("q")
+    publish(channel, "q", "ABC")
+    if selected == "between them":
+        channel.basic_publish("", "q", b"D")
+        (earlier,) = taken(channel, "q", 1)
+        earlier.ack()
+    channel.tx_select()
+    first, second, third = taken(channel, "q", 3)
+    first.ack()
+    second.nack()
+    assert (first.settled, third.settled) == (True, False)
+    assert_counts(queue, delivering=3)
+    channel.tx_rollback()
+    assert_counts(queue, delivering=3)
+    first.ack()
+    with second:
+        channel.basic_ack(third.delivery_tag)
+    channel.tx_commit()
+    assert_counts(queue, delivering=0, ready=0)
+    with pytest.raises(MessageSettled):
+        first.ack()
+
+
+@pytest.mark.parametrize("before", ["acked in it", "acked before"])
+def test_b74_a_transaction_acks_all(connection: shmbroker.Connection, before: str) -> None:
+    """An ack of all takes what is left also when the last tag was settled, in the transaction or before it."""
+    channel = connection.channel()
+    channel.queue_declare("q")
+    publish(channel, "q", "ABC")
+    channel.tx_select()
+    _, _, last = taken(channel, "q", 3)
+    channel.basic_ack(last.delivery_tag)
+    if before == "acked before":
+        channel.tx_commit()
+    channel.basic_ack(0, multiple=True)
+    channel.tx_commit()
+    assert channel.core.unacked() == 0
+    assert_counts(connection.queue("q"), delivering=0, acked=3)
+
+
+@pytest.mark.parametrize("limit", [{"x-max-length": 1}, {"x-max-length-bytes": 1}])
+def test_b74_a_transaction_that_can_never_fit(channel: shmbroker.Channel, limit: dict[str, int]) -> None:
+    """What is too much for an empty queue is refused at once; nothing of it happened, and it can be rolled back."""
+    channel.queue_declare("q", arguments={**limit, "x-overflow": "block"})
+    channel.tx_select()
+    publish(channel, "q", "AB")
+    with pytest.raises(queue.Full, match="2 messages of 2 bytes can never fit"):
+        channel.tx_commit()
+    assert count(channel, "q") == 0
+    channel.tx_rollback()
+    publish(channel, "q", "A")
+    channel.tx_commit()
+    assert content(channel, "q") == ["A"]
 
 
 def test_b74_a_transaction_returns_at_its_commit(connection: shmbroker.Connection) -> None:

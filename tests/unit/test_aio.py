@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue as standard_queue
 import threading
 from pathlib import Path
@@ -113,6 +114,40 @@ def test_a_put_waits_for_memory(broker_name: str) -> None:
 
     run(main, broker)
     broker.stop()
+
+
+@pytest.mark.parametrize("how", ["basic_publish", "publish_confirmed"])
+def test_a_publish_waits_for_room(broker: shmbroker.Broker, how: str) -> None:
+    """A task that publishes to a full queue lets others go on, and is through when there is room, or time is up."""
+
+    async def main(connection: aio.Connection) -> None:
+        channel, queue = await connection.channel(), await connection.queue("q", max_length=1)
+        publish = getattr(channel, how)
+        await channel.confirm_delivery()
+        assert await publish("", "q", b"A") == 1
+        with pytest.raises(standard_queue.Full):
+            await publish("", "q", b"B", timeout=0.01)
+        publishing = asyncio.create_task(publish("", "q", b"B"))
+        await asyncio.sleep(0)
+        assert not publishing.done()
+        (await queue.get()).ack()
+        assert await ready(publishing) == 2
+
+    run(main, broker)
+
+
+@pytest.mark.parametrize("size", [100, 1 << 30], ids=["queue", "memory"])
+def test_what_can_never_fit_is_not_waited_for(broker: shmbroker.Broker, size: int) -> None:
+    """A body that is larger than the limit of its queue, or than the memory, is refused at once."""
+
+    async def main(connection: aio.Connection) -> None:
+        channel, queue = await connection.channel(), await connection.queue("q", max_bytes=99 if size == 100 else -1)
+        body = bytes(size)
+        for put in (queue.put(body), queue.put_many([body]), channel.basic_publish("", "q", body)):
+            with pytest.raises(standard_queue.Full, match="can never fit"):
+                await ready(put)
+
+    run(main, broker)
 
 
 @pytest.mark.parametrize("timeout", [0, 0.01])
@@ -260,6 +295,30 @@ def test_closing_ends_what_waits(broker: shmbroker.Broker) -> None:
     run(main, broker)
 
 
+@pytest.mark.parametrize("end", ["close", "error"])
+def test_a_closed_channel_ends_what_waits(broker: shmbroker.Broker, end: str) -> None:
+    """A get of the channel ends, also behind one of another channel, which goes on waiting."""
+
+    async def main(connection: aio.Connection) -> None:
+        other, channel, queue = await connection.channel(), await connection.channel(), await connection.queue("q")
+        first = asyncio.create_task(other.basic_get("q", timeout=None))
+        await until_waiting(queue)
+        second = asyncio.create_task(channel.basic_get("q", timeout=None))
+        await asyncio.sleep(0)
+        if end == "close":
+            channel.close()
+        else:
+            with pytest.raises(exceptions.PreconditionFailed):
+                await channel.basic_ack(1)
+        with pytest.raises(exceptions.ChannelClosed):
+            await ready(second)
+        await queue.put(b"A")
+        message = await ready(first)
+        assert bytes(message) == b"A"
+
+    run(main, broker)
+
+
 def test_a_deleted_queue_ends_what_waits(broker: shmbroker.Broker) -> None:
     """A task that waits at a queue which is deleted gets NotFound."""
 
@@ -350,6 +409,114 @@ def test_an_error_of_a_callback_reaches_the_hook(broker: shmbroker.Broker) -> No
     asyncio.run(main())
 
 
+def test_a_callback_may_wait_for_confirms(broker: shmbroker.Broker) -> None:
+    """It does not wait for messages that came back: those are shown when it is over."""
+
+    async def main(connection: aio.Connection) -> None:
+        channel, shown = await connection.channel(), asyncio.Event()
+        log: list[object] = []
+
+        async def work(channel: aio.Channel, _method: object, _properties: object, _body: bytes) -> None:
+            await channel.basic_publish("", "nowhere", b"", mandatory=True)
+            log.append(await channel.wait_for_confirms())
+            log.append(await asyncio.create_task(channel.wait_for_confirms()))  # as wait_for of Python 3.11
+
+        def returned(*_: object) -> None:
+            log.append("returned")
+            shown.set()
+
+        channel.add_on_return_callback(returned)
+        await channel.confirm_delivery()
+        await channel.queue_declare("q")
+        await channel.basic_consume("q", work)
+        await channel.basic_publish("", "q", b"")
+        await shown.wait()
+        assert log == [True, True, "returned"]
+
+    run(lambda connection: ready(main(connection)), broker)
+
+
+def test_other_callbacks_may_be_coroutines(broker: shmbroker.Broker) -> None:
+    """Those of messages that come back, each before the next, and those of consumers whose queue was deleted."""
+
+    async def main(connection: aio.Connection) -> None:
+        channel, done = await connection.channel(), asyncio.Event()
+        log: list[str] = []
+
+        async def returned(channel: aio.Channel, _method: object, _properties: object, body: bytes) -> None:
+            log.append(f"begun {body.decode()}")
+            await asyncio.sleep(0)
+            await channel.basic_get("q")
+            log.append(f"ended {body.decode()}")
+
+        async def cancelled(tag: str) -> None:
+            await asyncio.sleep(0)
+            log.append(tag)
+            done.set()
+
+        channel.add_on_return_callback(returned)
+        channel.add_on_return_callback(returned)
+        channel.add_on_cancel_callback(cancelled)
+        await channel.queue_declare("q")
+        await channel.basic_consume("q", lambda *_: None, consumer_tag="tag")
+        await channel.basic_publish("", "nowhere", b"A", mandatory=True)
+        while len(log) < 4:  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0)
+        await channel.queue_delete("q")
+        await done.wait()
+        assert log == ["begun A", "ended A", "begun A", "ended A", "tag"]
+
+    run(lambda connection: ready(main(connection)), broker)
+
+
+def test_a_callback_may_wait_for_what_is_cancelled(broker: shmbroker.Broker) -> None:
+    """That is an error of the callback as any other: the hook is told, and the next message comes."""
+    errors: list[BaseException] = []
+
+    async def main() -> None:
+        async with aio.connect(broker.name, create=False, on_callback_error=errors.append) as connection:
+            channel, queue = await connection.channel(), await connection.queue("q")
+            second = asyncio.Event()
+
+            async def work(_channel: object, _method: object, _properties: object, body: bytes) -> None:
+                if body == b"A":
+                    waiting = asyncio.get_running_loop().create_future()
+                    waiting.cancel()
+                    await waiting
+                second.set()
+
+            await channel.basic_consume("q", work)
+            await queue.put_many([b"A", b"B"])
+            await second.wait()
+            assert [type(error) for error in errors] == [asyncio.CancelledError]
+
+    asyncio.run(ready(main()))
+
+
+def test_callbacks_that_raise_let_other_tasks_come(broker: shmbroker.Broker) -> None:
+    """However many messages there are, other tasks get their turns, as with callbacks that do not raise."""
+    count = 500
+
+    async def main() -> None:
+        async with aio.connect(broker.name, create=False, on_callback_error=lambda _: None) as connection:
+            channel, queue = await connection.channel(), await connection.queue("q")
+            await queue.put_many([b""] * count)
+            seen = []
+
+            def fail(*_: object) -> None:
+                seen.append(None)
+                raise ZeroDivisionError
+
+            await channel.basic_consume("q", fail, auto_ack=True)
+            while not seen:  # noqa: ASYNC110 - it asks what other tasks see
+                await asyncio.sleep(0)
+            assert len(seen) < count
+            while len(seen) < count:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+    asyncio.run(ready(main()))
+
+
 def test_a_channel_of_a_loop(broker: shmbroker.Broker) -> None:
     """Declaring, publishing with confirms, transactions, getting with a wait, and iterating, all awaited."""
 
@@ -383,6 +550,20 @@ def test_a_channel_of_a_loop(broker: shmbroker.Broker) -> None:
             assert len(await connection.queue("q")) == 1
             await channel.exchange_delete("x")
             assert await channel.queue_delete("q") == 1
+
+    run(main, broker)
+
+
+def test_an_iteration_acknowledges_what_it_passes_on(broker: shmbroker.Broker) -> None:
+    """With auto_ack a message is settled when the loop gets it; what it was handed beyond that goes back."""
+
+    async def main(connection: aio.Connection) -> None:
+        channel, queue = await connection.channel(), await connection.queue("q")
+        await queue.put_many([b"A", b"B", b"C"])
+        async with contextlib.aclosing(channel.consume("q", auto_ack=True)) as deliveries:
+            method, _properties, body = await ready(anext(deliveries))
+            assert (body, method.settled) == (b"A", True)
+        assert len(queue) == 2
 
     run(main, broker)
 

@@ -9,6 +9,7 @@ import queue as standard_queue
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.brokers import files
 from scenario_support.observing import listing, put_each
 from scenario_support.waiting import eventually
 
@@ -92,6 +93,8 @@ PUTS: list[tuple[Callable[[Place], object], type[Exception], tuple[str, ...]]] =
     (lambda p: p.jobs.put(b"", headers={"a" * 129: 1}), ValueError, ("header name 'aaa", "at most 128 bytes")),
     (lambda p: p.jobs.put(b"", headers={"a": object()}), TypeError, ("properties cannot be encoded", "object")),
     (lambda p: p.jobs.put(b"", headers={"a": "x" * 70_000}), ValueError, ("bytes encoded", "at most 60000")),
+    (lambda p: p.jobs.put(b"", headers={"a": "\ud800"}), ValueError, (r"header '\ud800'", "UTF-8")),
+    (lambda p: p.jobs.put(b"", properties=BasicProperties(app_id="\ud800")), ValueError, (r"app_id='\ud800'", "UTF-8")),
     (lambda p: p.jobs.put(b"", properties={"type": 1}), TypeError, ("properties={'type': 1}", "BasicProperties")),
     (
         lambda p: p.jobs.put(b"", properties=BasicProperties(expiration="soon")),
@@ -202,6 +205,29 @@ def test_a_broker_name_that_cannot_be(name: object) -> None:
     """A broker's name is 1 to 64 of A-Z, a-z, 0-9, _ and -."""
     for use in (shmbroker.Broker, shmbroker.connect):
         refused(lambda use=use: use(name), ValueError, f"broker name {name!r}", "1 to 64 of A-Z, a-z, 0-9, _ and -")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("executor", 5),
+        ("channel_max", 0),
+        ("channel_max", "5"),
+        ("channel_max", 65536),
+        ("client_name", 5),
+        ("client_name", "\ud800"),
+        ("operation_timeout", -1),
+        ("operation_timeout", "soon"),
+        ("operation_timeout", math.nan),
+        ("on_callback_error", "hook"),
+    ],
+    ids=ascii,
+)
+def test_an_option_that_cannot_be(broker_name: str, option: str, value: object) -> None:
+    """An option of connect is refused before anything is opened or made."""
+    given: dict[str, Any] = {option: value}
+    refused(lambda: shmbroker.connect(broker_name, **given), ValueError, f"{option}={value!r}: ", "is allowed")
+    assert files(broker_name) == []
 
 
 def test_the_same_name_with_other_settings(place: Place) -> None:

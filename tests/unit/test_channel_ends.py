@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.channels import count, publish
 from scenario_support.processes import run_python
-from scenario_support.waiting import WATCHDOG_SECONDS, eventually
+from scenario_support.waiting import WATCHDOG_SECONDS, becomes, eventually
 
 import shmbroker
-from shmbroker import exceptions
+from shmbroker import BasicProperties, exceptions
 from shmbroker._core import journal, library
+from shmbroker.channel import receiving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,6 +94,16 @@ def test_a_closed_channel_says_so_to_a_get_that_waits(connection: shmbroker.Conn
     assert connection.is_open
 
 
+def test_a_get_that_waits_says_that_its_queue_is_gone(connection: shmbroker.Connection) -> None:
+    """With the text of a get from a queue that was not there."""
+    channel, queue = connection.channel(), connection.queue("q")
+    error = raised(
+        lambda: channel.basic_get("q", timeout=None), queue.delete, lambda: queue.statistics().interested == 1
+    )
+    assert isinstance(error, exceptions.NotFound)
+    assert error.text == "NOT_FOUND - no queue 'q' in vhost '/'"
+
+
 def test_a_closed_channel_says_so_to_its_deliveries(connection: shmbroker.Connection) -> None:
     """A message that is settled by itself after its channel was closed raises ChannelClosed, and is in its queue."""
     queue = connection.queue("q")
@@ -126,3 +140,136 @@ def test_a_sweep_is_no_change_of_the_topology(connection: shmbroker.Connection) 
     assert journal.version(core) == before
     connection.queue("q")
     assert journal.version(core) > before
+
+
+class Meanwhile(dict[str, Any]):
+    """Arguments; something is done when they are looked at, which is in the turn of who gave them."""
+
+    def __init__(self, do: Callable[[], object]) -> None:
+        super().__init__({"x-priority": 0})
+        self._do = do
+
+    def get(self, name: str, default: object = None) -> object:
+        """Do it first."""
+        self._do()
+        return super().get(name, default)
+
+
+def test_a_hard_error_waits_for_callbacks_that_wait_for_their_turn(broker: shmbroker.Broker) -> None:
+    """A callback that is about to do something with a channel does not hold up the closing of its connection."""
+    threads: list[int] = []
+    ended = threading.Event()
+
+    def work(mine: shmbroker.Channel, *_: object) -> None:
+        threads.append(threading.get_ident())
+        with contextlib.suppress(exceptions.BrokerError):  # the connection may be closed by then
+            mine.queue_declare("other")
+        ended.set()
+
+    def waits() -> bool:
+        frames = sys._current_frames()  # noqa: SLF001 - nothing else shows that it waits for its turn
+        return bool(threads) and frames[threads[0]].f_code.co_name == "call"
+
+    with broker.connect() as connection:
+        channel, publisher = connection.channel(), connection.channel()
+
+        def have_it_wait() -> None:
+            publisher.basic_publish("", "q", b"")
+            eventually(waits, "the callback to wait for its turn")
+
+        channel.queue_declare("q")
+        channel.basic_consume("q", work, consumer_tag="tag")
+        with pytest.raises(exceptions.NotAllowed):
+            channel.basic_consume("q", work, consumer_tag="tag", arguments=Meanwhile(have_it_wait))
+        assert ended.is_set()
+
+
+END: dict[str, Callable[[shmbroker.Channel], object]] = {
+    "stop_consuming": lambda channel: channel.stop_consuming(),
+    "queue_delete": lambda channel: channel.queue_delete("q"),
+    "close": lambda channel: channel.close(),
+}
+
+
+@pytest.mark.parametrize("end", END)
+def test_an_iteration_ends_with_its_consumer(channel: shmbroker.Channel, end: str) -> None:
+    """Whatever ends the consumer ends the loop over its messages."""
+    channel.queue_declare("q")
+    publish(channel, "q", "AB")
+    seen = []
+    for _method, _properties, body in channel.consume("q"):
+        seen.append(body)
+        if len(seen) == 2:
+            END[end](channel)
+    assert seen == [b"A", b"B"]
+
+
+def test_an_iteration_that_was_never_begun_can_be_closed(channel: shmbroker.Channel) -> None:
+    """Closing the generator ends its consumer, also before its first message was asked for."""
+    channel.queue_declare("q")
+    publish(channel, "q", "AB")
+    channel.consume("q").close()
+    assert channel.consumer_tags == []
+    becomes(lambda: count(channel, "q"), 2)
+
+
+def test_an_iteration_acknowledges_what_it_passes_on(channel: shmbroker.Channel) -> None:
+    """With auto_ack a message is settled when the loop gets it; what it was handed beyond that goes back."""
+    channel.queue_declare("q")
+    publish(channel, "q", "ABC")
+    for method, _properties, body in channel.consume("q", auto_ack=True):
+        assert (body, method.settled) == (b"A", True)
+        break
+    becomes(lambda: count(channel, "q"), 2)
+
+
+def test_what_reaches_a_loop_that_was_left_goes_back(channel: shmbroker.Channel) -> None:
+    """A callback that was chosen before the consumer ended may begin afterwards: nobody keeps its message."""
+    channel.queue_declare("q")
+    publish(channel, "q", "A")
+    waiting = receiving.Waiting()
+    waiting.give_back()
+    message = channel.basic_get("q")
+    waiting.put(channel, message, BasicProperties(), b"A")
+    assert count(channel, "q") == 1
+
+
+def test_a_callback_that_raises_stops_no_other(broker: shmbroker.Broker) -> None:
+    """All callbacks hear of a message that came back, or a consumer that ended; the hook hears of what they raise."""
+    errors: list[BaseException] = []
+    told: list[object] = []
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with broker.connect(on_callback_error=errors.append) as connection:
+        channel = connection.channel()
+        channel.queue_declare("q")
+        for callback in (fail, lambda _channel, _method, _properties, body: told.append(body)):
+            channel.add_on_return_callback(callback)
+        for callback in (fail, told.append):
+            channel.add_on_cancel_callback(callback)
+        channel.basic_publish("", "nowhere", b"A", mandatory=True)
+        channel.basic_consume("q", lambda *_: None, consumer_tag="tag")
+        channel.queue_delete("q")
+        becomes(lambda: told, [b"A", "tag"])
+        assert [type(error) for error in errors] == [ZeroDivisionError] * 2
+
+
+@pytest.mark.parametrize("end", ["close", "purge"])
+def test_a_close_callback_that_raises_stops_nobody(broker_name: str, end: str) -> None:
+    """The hook is told, the others are called, and whoever closes hears of nothing."""
+    errors: list[BaseException] = []
+    called = threading.Event()
+    connection = shmbroker.connect(broker_name, on_callback_error=errors.append)
+    connection.add_close_callback(lambda: 1 / 0)
+    connection.add_close_callback(called.set)
+    with pytest.raises(TypeError, match="callback=None: a callable is needed"):
+        connection.add_close_callback(None)  # type: ignore[arg-type]
+    connection.core.start_io()
+    if end == "close":
+        connection.close()
+    shmbroker.Broker(broker_name).stop(purge=True)
+    assert called.wait(WATCHDOG_SECONDS)
+    assert [type(error) for error in errors] == [ZeroDivisionError]
+    connection.close()

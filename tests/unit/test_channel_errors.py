@@ -125,6 +125,7 @@ SOFT: list[tuple[str, Operation, type[BrokerError], str | None]] = [
     ("x-message-ttl 10.0", lambda c: c.queue_declare("new", arguments={"x-message-ttl": 10.0}), PreconditionFailed, None),
     ("x-message-ttl too long", lambda c: c.queue_declare("new", arguments={"x-message-ttl": 315_360_000_001}), PreconditionFailed, None),
     ("x-max-length", lambda c: c.queue_declare("new", arguments={"x-max-length": "5"}), PreconditionFailed, None),
+    ("x-max-length 2**63", lambda c: c.queue_declare("new", arguments={"x-max-length": 2**63}), PreconditionFailed, INVALID.format("x-max-length", "value_too_large", str(2**63))),
     ("x-max-length-bytes", lambda c: c.queue_declare("new", arguments={"x-max-length-bytes": -5}), PreconditionFailed, None),
     ("x-overflow", lambda c: c.queue_declare("new", arguments={"x-overflow": "spill"}), PreconditionFailed, None),
     ("x-match", lambda c: c.queue_bind("q", "amq.headers", "", {"x-match": "zz"}), PreconditionFailed, 'PRECONDITION_FAILED - Invalid x-match field value <<"zz">>; expected all, any, all-with-x, or any-with-x'),
@@ -269,6 +270,13 @@ def test_a_hard_error_closes_the_connection(
         assert content(again, "other") == ["AR"]
 
 
+def test_attributes_are_taken_for_what_they_count_as(channel: shmbroker.Channel) -> None:
+    """As auto_ack and multiple are: 1 is as good as True, in the declaration that makes it and in one that compares."""
+    for durable in (1, "yes", True):
+        channel.queue_declare("q", durable=durable, auto_delete=0)  # type: ignore[arg-type]
+        channel.exchange_declare("x", durable=durable, internal=[])  # type: ignore[arg-type]
+
+
 def test_flow_that_is_active_is_no_error(channel: shmbroker.Channel) -> None:
     """To ask for the flow that there is changes nothing."""
     channel.flow(active=True)
@@ -317,6 +325,8 @@ WRONG_TYPES: list[tuple[str, Operation]] = [
     ("basic_publish int", lambda c: c.basic_publish("", "q", 5)),
     ("basic_publish properties", lambda c: c.basic_publish("", "q", b"A", {"priority": 1})),
     ("basic_publish header", lambda c: c.basic_publish("", "q", b"A", BasicProperties(headers={"a": object()}))),
+    ("basic_publish headers", lambda c: c.basic_publish("", "q", b"A", BasicProperties(headers=["CC"]))),
+    ("basic_publish priority", lambda c: c.basic_publish("", "q", b"A", BasicProperties(priority="1"))),
     ("publish_confirmed str", lambda c: c.publish_confirmed("", "q", "text")),
     ("basic_get queue", lambda c: c.basic_get(5)),
     ("basic_get timeout", lambda c: c.basic_get("q", timeout="soon")),
