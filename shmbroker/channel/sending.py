@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import concurrent.futures
-from typing import TYPE_CHECKING, Any
+import functools
+import queue as standard_queue
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmbroker import exceptions
 from shmbroker.administration import clean_name
@@ -15,12 +18,15 @@ from shmbroker.channel.state import callable_of, deadline, never_known, refused,
 from shmbroker.channel.transaction import Transaction
 from shmbroker.properties import BasicProperties
 from shmbroker.publishing import PLAIN, Content
-from shmbroker.putting import body_of
+from shmbroker.putting import body_of, can_never_fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shmbroker.connection import Connection
+
+T = TypeVar("T")
+_LOOK_NS = 200_000_000  # how long a closed channel may go unnoticed
 
 
 class Sending(Declaring):
@@ -121,7 +127,8 @@ class Sending(Declaring):
             if self._transaction is not None:
                 self._transaction.publish(exchange, routing_key, bytes(data), content, mandatory=bool(mandatory))
                 return None
-            routed = self.connection.publishing.publish(exchange, routing_key, data, size, content, until)
+            publish = functools.partial(self.connection.publishing.publish, exchange, routing_key, data, size, content)
+            routed = self._while_open(publish, until)
         except (exceptions.ChannelClosedByBroker, exceptions.ConnectionClosedByBroker) as error:
             number = self._numbered(future)
             self._confirmed(number, error)
@@ -133,6 +140,17 @@ class Sending(Declaring):
         else:
             self._give_back(exchange, routing_key, bytes(data), properties, number)
         return number
+
+    def _while_open(self, attempt: Callable[[int], T], until: int) -> T:
+        """An attempt that waits for room until then, or while the channel is open, of which the core knows nothing."""
+        while True:
+            look = min(until, time.monotonic_ns() + _LOOK_NS)
+            try:
+                return attempt(look)
+            except standard_queue.Full as full:
+                if look == until or can_never_fit(full):
+                    raise
+            self.check_open()
 
     def _numbered(self, future: concurrent.futures.Future[int] | None) -> int | None:
         return None if self._confirms is None else self._confirms.begin(future)
@@ -224,7 +242,8 @@ class Sending(Declaring):
             queue.Full: a queue had no room in time: nothing was done, and it can be tried again.
         """
         transaction = self._in_transaction()
-        returned = transaction.commit(self.connection.publishing, self._core, deadline(timeout))
+        commit = functools.partial(transaction.commit, self.connection.publishing, self._core)
+        returned = self._while_open(commit, deadline(timeout))
         for publish in returned:
             self._give_back(publish.exchange, publish.routing_key, publish.body, publish.content.given, None)
 

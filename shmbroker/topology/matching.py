@@ -265,7 +265,8 @@ def _pairs_of(headers: Mapping[str, Any]) -> set[_Pair]:
     for name, value in headers.items():
         pairs.add((name, None))
         try:
-            pairs.add((name, tables.encode_value(value)))
+            array = list(value) if isinstance(value, tuple) else value  # as which it travels
+            pairs.add((name, tables.encode_value(array)))
         except (TypeError, ValueError):
             continue  # what AMQP cannot say equals nothing that was said in a binding
     return pairs

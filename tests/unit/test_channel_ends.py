@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.channels import count, publish
+from scenario_support.observing import listing
 from scenario_support.processes import run_python
 from scenario_support.waiting import WATCHDOG_SECONDS, becomes, eventually
 
@@ -92,6 +93,28 @@ def test_a_closed_channel_says_so_to_a_get_that_waits(connection: shmbroker.Conn
     )
     assert isinstance(error, exceptions.ChannelClosed)
     assert connection.is_open
+
+
+@pytest.mark.parametrize("transactional", [False, True], ids=["publish", "commit"])
+def test_a_closed_channel_says_so_to_who_waits_for_room(
+    connection: shmbroker.Connection, *, transactional: bool
+) -> None:
+    """Closing the channel ends a publish, or a commit, that waits for room; nothing is published."""
+    channel, queue = connection.channel(), connection.queue("q", max_length=1, overflow="block")
+    queue.put(b"first")
+
+    def send() -> None:
+        if transactional:
+            channel.tx_select()
+        channel.basic_publish("", "q", b"second")
+        if transactional:
+            channel.tx_commit()
+
+    error = raised(send, channel.close, lambda: queue.core.facts().room_waiting == 1)
+    assert isinstance(error, exceptions.ChannelClosed)
+    assert connection.is_open
+    assert listing(queue) == ["first"]
+    assert queue.core.facts().room_waiting == 0
 
 
 def test_a_get_that_waits_says_that_its_queue_is_gone(connection: shmbroker.Connection) -> None:

@@ -230,6 +230,13 @@ def test_headers_are_strictly_equal(bench: Bench) -> None:
             assert bench.route("amq.headers", "", {"a": value}) == [str(number)]
 
 
+def test_a_tuple_is_an_array(bench: Bench) -> None:
+    """As which it travels in a message's headers."""
+    bench.bind("amq.headers", "q", "", {"a": [1, "b"]})
+    assert bench.route("amq.headers", "", {"a": (1, "b")}) == ["q"]
+    assert bench.route("amq.headers", "", {"a": (1,)}) == []
+
+
 def test_a_header_that_amqp_cannot_say_equals_nothing(bench: Bench) -> None:
     """But it is there."""
     bench.bind("amq.headers", "equal", "", {"a": 1})
