@@ -393,6 +393,9 @@ class Queue:
             to: the queue, or its name.
             limit: at most so many; ``None`` = all that are ready now.
             max_bytes: the message with which the bodies reach so many bytes is the last one; ``None`` = no such limit.
+
+        Raises:
+            queue.Full: a body can never fit the other queue; what is older was moved.
         """
         target = self._connection.queue(to, passive=True) if isinstance(to, str) else to
         if not isinstance(target, Queue):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from queue import Full
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,6 +53,16 @@ def test_move_into_a_ring(connection: shmbroker.Connection) -> None:
     assert listing(ring) == ["Y", "Z"]
     assert_counts(ring, replaced=2, added=4)
     assert take(ring, 2) == ["Y", "Z"]
+
+
+def test_move_of_a_body_that_can_never_fit(connection: shmbroker.Connection) -> None:
+    """The error says so; what is older was moved, and the body stays where it is."""
+    queue, other = connection.queue("q"), connection.queue("other", max_bytes=10)
+    queue.put_many([b"short", b"much too long", b"later"])
+    with pytest.raises(Full, match="queue 'other': a body of queue 'q' can never fit max_bytes=10"):
+        queue.move(other)
+    assert listing(other) == ["short"]
+    assert listing(queue) == ["much too long", "later"]
 
 
 def test_move_wakes_who_waits_there(connection: shmbroker.Connection) -> None:
