@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue as standard_queue
 import subprocess
 import sys
 import threading
@@ -250,6 +251,17 @@ def test_what_can_never_fit_is_an_error(broker: shmbroker.Broker, servers: Serve
     servers.start("echo")
     with pytest.raises(shmbroker.OutOfMemory, match="can never fit"):
         next(asked(broker, [batch(1, 1, 70 << 20)]))
+    at_rest(broker)
+
+
+def test_what_can_never_fit_its_queue_is_an_error(broker: shmbroker.Broker, servers: Servers) -> None:
+    """A request that is longer than the queue's limit says so, at once; others go."""
+    with broker.connect() as connection:
+        connection.queue("requests", max_bytes=2000)
+    servers.start("echo")
+    with pytest.raises(standard_queue.Full, match=r"queue 'requests': .* can never fit max_bytes=2000"):
+        next(asked(broker, [batch(1, 1, 2000)]))
+    assert list(asked(broker, [batch(8)])) == [batch(8)]
     at_rest(broker)
 
 
