@@ -113,6 +113,12 @@ class Decoder:
         if not buffer.size:
             return []
         front = _front_of(buffer)
+        try:
+            return self._decoded(buffer, front)
+        except (pa.ArrowException, OSError) as error:
+            raise pa.ArrowInvalid(str(error)) from None
+
+    def _decoded(self, buffer: pa.Buffer, front: bytes) -> list[pa.RecordBatch]:
         known = self._known.get(front)
         if known is None:
             schema = pa.ipc.read_schema(pa.py_buffer(front))

@@ -106,7 +106,7 @@ class Reader:
         """
         try:
             found = self._decoder.batches(body)
-        except (pa.ArrowInvalid, OSError) as error:
+        except pa.ArrowInvalid as error:
             refuse(self._queue, f"message {sequence} is no record batch: {error}")
         for batch in found:
             why = "" if batch.schema.equals(self._schema) else difference(batch.schema, self._schema)

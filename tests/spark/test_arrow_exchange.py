@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import shmbroker
+from shmbroker.spark.batches import Encoder
 from shmbroker.spark.handover import protocol
 from shmbroker.spark.handover.client import hand_over
 from shmbroker.spark.handover.plan import Handover
@@ -333,10 +334,11 @@ def test_what_is_no_request_does_not_stop_a_server(broker: shmbroker.Broker, ser
     servers.start("echo")
     with broker.connect() as connection, connection.queue("answers") as answers, connection.queue("requests") as to:
         to.put(b"neither batch nor key")
-        to.put(b"no batch", key=protocol.request_key(7, "answers"))
-        with answers.get() as message:
-            assert protocol.read_answer(message.key) == (7, "malformed")
-            assert b"cannot be read" in message.body.tobytes()
+        for body in (b"no batch", bytes(Encoder().encoded([batch(1)]).body)[:-20]):
+            to.put(body, key=protocol.request_key(7, "answers"))
+            with answers.get() as message:
+                assert protocol.read_answer(message.key) == (7, "malformed")
+                assert b"cannot be read" in message.body.tobytes()
         answers.delete()
     assert list(asked(broker, [batch(8)])) == [batch(8)]
     at_rest(broker)
