@@ -72,6 +72,12 @@ def body_of(batch: pa.RecordBatch) -> bytes:
     return body
 
 
+@pytest.mark.parametrize("batch", [WORDS, CODED])
+def test_streams_of_others(batch: pa.RecordBatch) -> None:
+    """They have a mark of their end."""
+    assert Decoder().batches(body_of(batch)) == [batch, batch]
+
+
 @pytest.mark.parametrize("body", [*NO_STREAMS, body_of(WORDS)[:-20], body_of(CODED)[:-20]])
 def test_what_is_no_stream_is_refused(body: bytes) -> None:
     """Other bodies, and parts of one, are an error, not a crash; always the same error."""
