@@ -97,6 +97,18 @@ def test_a_function_that_raises_is_the_error_of_who_asked(broker: shmbroker.Brok
 
 
 @pytest.mark.parametrize(
+    ("number", "text"), [(1, "UnspeakableError: it has no text, since RuntimeError"), (2, r"ValueError: \\ud800 \(")]
+)
+def test_an_error_whose_text_is_none(broker: shmbroker.Broker, servers: Servers, number: int, text: str) -> None:
+    """It cannot be made, or written in UTF-8: that is told as well, and the server goes on."""
+    servers.start("raises")
+    with pytest.raises(shmbroker.FunctionFailed, match=f"queue 'requests': {text}"):
+        list(asked(broker, [batch(number)]))
+    assert list(asked(broker, [batch(8)])) == [batch(8)]
+    at_rest(broker)
+
+
+@pytest.mark.parametrize(
     ("function", "error", "text"),
     [
         ("other_type", shmbroker.SchemaMismatch, "column 'id' is string, and the schema says int64"),
