@@ -45,6 +45,7 @@ _PATIENCE_SECONDS = 60  # for memory, which may be full of what is staged: that 
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # larger ones are moved: a tenth of the time
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _DIGITS = 16
+_MOST_BYTES_OF_NAME, _START_OF_NAME = 95, 32  # of a queue, in the name of a publication, which has 100 characters
 _DROP_SECONDS = 10.0  # Spark waits for this before it says why the job failed
 
 
@@ -140,10 +141,13 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         super().__init__(options)
         self._batch: int | uuid.UUID = uuid.uuid4() if options.app is None else options.version
-        self._publication = f"jobs.{options.queue}"[:100]
+        digest = hashlib.sha256(options.queue.encode()).hexdigest()[:_DIGITS]  # its name may be too long
         if options.app is not None:
-            queue = hashlib.sha256(options.queue.encode()).hexdigest()[:_DIGITS]  # its name may be too long
-            self._publication = f"txn.{queue}.{options.app}"
+            self._publication = f"txn.{digest}.{options.app}"
+        elif len(options.queue.encode()) <= _MOST_BYTES_OF_NAME:
+            self._publication = f"jobs.{options.queue}"
+        else:
+            self._publication = f"jobs.{options.queue[:_START_OF_NAME]}.{digest}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """In a task."""
