@@ -10,6 +10,8 @@ import pyarrow as pa
 import shmbroker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql.types import StructType
 
 
@@ -54,6 +56,14 @@ def difference(found: pa.Schema, wanted: pa.Schema) -> str:
         if not _alike(has.type, wants.type):
             return f"column {has.name!r} is {has.type}, and the schema says {wants.type}"
     return ""
+
+
+def may_be_null(fields: Iterable[pa.Field]) -> list[bool]:
+    """Of each field, and of those that are inside it."""
+    found = []
+    for field in fields:
+        found += [field.nullable, *may_be_null(field.type.field(at) for at in range(field.type.num_fields))]
+    return found
 
 
 def _alike(one: pa.DataType, two: pa.DataType) -> bool:

@@ -16,6 +16,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
+from pyspark.sql import types
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 import shmbroker
@@ -25,6 +26,7 @@ from shmbroker.spark.home import Home
 from shmbroker.spark.messages import columns_of, record_batches, refuse
 from shmbroker.spark.payloads import ARROW, payload_of
 from shmbroker.spark.registered import Writer, needed
+from shmbroker.spark.schema import arrow_schema, may_be_null
 from shmbroker.staging import Receipt, Stage
 
 try:
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
-    from pyspark.sql import types
 
     from shmbroker.columns import Columns
     from shmbroker.spark.options import WriteOptions
@@ -70,15 +71,18 @@ def check_batches(schema: types.StructType, options: WriteOptions) -> None:
     """
     connection = connection_to(broker_name(options.broker))
     payload = payload_of(ARROW, connection, options.queue)
-    wanted = payload.struct(payload.names)
+    wanted, of_queue = payload.struct(payload.names), f"queue '{options.queue}'"
     for has, wants in itertools.zip_longest(schema.fields, wanted.fields):
         if has is None:
-            refuse(f"there is no column '{wants.name}', which the batches of queue '{options.queue}' have")
+            refuse(f"there is no column '{wants.name}', which the batches of {of_queue} have")
         if wants is None or has.name != wants.name:
-            refuse(f"column '{has.name}' is none of the batches of queue '{options.queue}', or in another place")
-        if has.dataType != wants.dataType:
-            kinds = f"{has.dataType.simpleString()}, not {wants.dataType.simpleString()}"
-            refuse(f"column '{has.name}' is {kinds}, which it is in the batches of queue '{options.queue}'")
+            refuse(f"column '{has.name}' is none of the batches of {of_queue}, or in another place")
+        kind, wanted_kind = has.dataType.simpleString(), wants.dataType.simpleString()
+        if kind != wanted_kind:
+            refuse(f"column '{has.name}' is {kind}, not {wanted_kind}, which it is in the batches of {of_queue}")
+        inside, wanted_inside = (may_be_null(arrow_schema(types.StructType([field])))[1:] for field in (has, wants))
+        if any(may and not might for may, might in zip(inside, wanted_inside, strict=True)):
+            refuse(f"column '{has.name}' may have nulls inside, which it has not in the batches of {of_queue}")
 
 
 class _Writing:
