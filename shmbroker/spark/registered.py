@@ -138,7 +138,7 @@ class Writer:
             if not field.nullable and column.null_count:
                 refuse(self._queue, f"column {field.name!r} has a null, and the schema says there is none")
             try:
-                columns.append(column.cast(field.type))
+                columns.append(column if column.type == field.type else column.cast(field.type))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 refuse(self._queue, f"column {field.name!r} does not fit {field.type}: {error}")
         return self._encoder.encoded([pa.RecordBatch.from_arrays(columns, schema=self._schema)])

@@ -109,6 +109,15 @@ def test_batches_are_put_and_read(queue: shmbroker.Queue) -> None:
     assert body_of(SCHEMA, long) == bytes(second.body)
 
 
+def test_a_structure_that_is_missing() -> None:
+    """What is inside it may be of those that are never null; pyarrow does not cast such a column to its own type."""
+    inside = pa.field("x", pa.int64(), nullable=False)
+    deep = pa.StructArray.from_arrays([pa.array([1, None])], fields=[inside], mask=pa.array([False, True]))
+    schema = pa.schema([("deep", deep.type)])
+    batch = pa.record_batch([deep], schema)
+    assert Reader("q", schema).batches(body_of(schema, batch), 0) == [batch]
+
+
 def test_a_full_queue(connection: shmbroker.Connection) -> None:
     """A batch waits for room as long as it may, and no longer."""
     queue = connection.queue("full", max_length=1)
