@@ -16,13 +16,14 @@ import pyarrow as pa
 import shmbroker
 from shmbroker import schemas
 from shmbroker.spark.batches import Decoder, Encoded, Encoder
-from shmbroker.spark.schema import difference
+from shmbroker.spark.schema import difference, may_be_null
 
 if TYPE_CHECKING:
     from shmbroker import Queue
 
 _lock = threading.Lock()
-_known: weakref.WeakKeyDictionary[Queue, tuple[pa.Schema, Encoder]] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Queue, Writer] = weakref.WeakKeyDictionary()
+_NULLS = "columns differ in whether they may be null"
 
 
 def register_schema(queue: Queue, schema: pa.Schema) -> None:
@@ -43,7 +44,7 @@ def register_schema(queue: Queue, schema: pa.Schema) -> None:
     found = schemas.register(queue, schemas.Registered(plain.serialize().to_pybytes(), text))
     has = _decoded(found)
     if not has.equals(plain):
-        why = difference(plain, has) or "columns differ in whether they may be null"
+        why = difference(plain, has, exactly=True) or _NULLS
         refuse(queue.name, f"it has another Arrow schema: {why}")
 
 
@@ -58,7 +59,7 @@ def put_batch(queue: Queue, batch: pa.RecordBatch, *, key: str = "", timeout: fl
 
     Args:
         queue: has a registered schema.
-        batch: with columns of that schema.
+        batch: with columns of that schema; strings and binaries may be large ones, and times have another zone.
         key: of the message.
         timeout: seconds to wait for room; ``None`` = for ever.
 
@@ -67,11 +68,11 @@ def put_batch(queue: Queue, batch: pa.RecordBatch, *, key: str = "", timeout: fl
         queue.Full: there was no room in time, or (``OutOfMemory``) no memory.
     """
     with _lock:
-        schema, encoder = _known.get(queue) or _known.setdefault(queue, (needed(queue), Encoder()))
-        if not batch.schema.equals(schema):
-            why = difference(batch.schema, schema) or "columns differ in whether they may be null"
+        writer = _known.get(queue) or _known.setdefault(queue, Writer(queue.name, needed(queue)))
+        why = writer.difference(batch.schema)
+        if why:
             refuse(queue.name, f"in the batch {why}")
-        encoded = encoder.encoded([batch.replace_schema_metadata(None)])
+        encoded = writer.encoded(batch)
     encoded.put(queue, key, timeout)
 
 
@@ -125,6 +126,12 @@ class Writer:
 
     def __init__(self, queue: str, schema: pa.Schema) -> None:
         self._queue, self._schema, self._encoder = queue, schema, Encoder()
+
+    def difference(self, found: pa.Schema) -> str:
+        """What keeps batches of that schema from being messages here; empty: nothing."""
+        if found.equals(self._schema):
+            return ""
+        return difference(found, self._schema) or (_NULLS if may_be_null(found) != may_be_null(self._schema) else "")
 
     def encoded(self, batch: pa.RecordBatch) -> Encoded:
         """A message, to be put.

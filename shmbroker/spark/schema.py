@@ -42,8 +42,8 @@ def check_columns(found: pa.Schema, wanted: pa.Schema, queue: str) -> None:
         raise shmbroker.SchemaMismatch(text=text)
 
 
-def difference(found: pa.Schema, wanted: pa.Schema) -> str:
-    """The first one, in words; empty: there is none that matters."""
+def difference(found: pa.Schema, wanted: pa.Schema, *, exactly: bool = False) -> str:
+    """The first one, in words; empty: there is none, or, if it need not be exactly the same, none that matters."""
     for name in wanted.names:
         if name not in found.names:
             return f"column {name!r} is missing"
@@ -53,7 +53,7 @@ def difference(found: pa.Schema, wanted: pa.Schema) -> str:
     if found.names != wanted.names:
         return f"the columns are in the order {found.names}, not {wanted.names}"
     for has, wants in zip(found, wanted, strict=True):
-        if not _alike(has.type, wants.type):
+        if not (has.type == wants.type if exactly else _alike(has.type, wants.type)):
             return f"column {has.name!r} is {has.type}, and the schema says {wants.type}"
     return ""
 

@@ -26,6 +26,9 @@ OTHERS = [
     (SCHEMA.set(0, pa.field("id", pa.int32(), nullable=False)), "column 'id' is int32, and the schema says int64"),
     (SCHEMA.set(0, pa.field("id", pa.int64())), "columns differ in whether they may be null"),
 ]
+LIKE_IT = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), ("word", pa.string()), ("at", pa.timestamp("ns"))], {"a": "b"}
+)
 SHOWS = (
     "import sys, shmbroker, shmbroker.spark as s;"
     "c = shmbroker.connect(sys.argv[1], create=False);"
@@ -116,6 +119,16 @@ def test_a_structure_that_is_missing() -> None:
     schema = pa.schema([("deep", deep.type)])
     batch = pa.record_batch([deep], schema)
     assert Reader("q", schema).batches(body_of(schema, batch), 0) == [batch]
+
+
+def test_a_batch_with_strings_of_the_other_kind(queue: shmbroker.Queue) -> None:
+    """It is put as one of the schema; as a schema of its own it is another one, and the error says why."""
+    register_schema(queue, SCHEMA)
+    put_batch(queue, BATCH.cast(LIKE_IT))
+    assert Reader("q", SCHEMA).batches(queue.get().body, 0) == [BATCH]
+    words = "queue 'q': it has another Arrow schema: column 'word' is string, and the schema says large_string"
+    with pytest.raises(shmbroker.SchemaMismatch, match=words):
+        register_schema(queue, LIKE_IT)
 
 
 def test_a_full_queue(connection: shmbroker.Connection) -> None:
