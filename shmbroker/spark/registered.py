@@ -111,6 +111,7 @@ class Reader:
             refuse(self._queue, f"message {sequence} is no record batch: {error}")
         for batch in found:
             why = "" if batch.schema.equals(self._schema) else difference(batch.schema, self._schema)
+            why = why or _null_in(batch, self._schema)
             if why:
                 refuse(self._queue, f"in message {sequence} {why}")
         return found
@@ -139,16 +140,23 @@ class Writer:
         Raises:
             SchemaMismatch: a value has no place in the schema; the text names its column.
         """
+        why = _null_in(batch, self._schema)
+        if why:
+            refuse(self._queue, why)
         columns = []
         for field in self._schema:
             column = batch.column(field.name)
-            if not field.nullable and column.null_count:
-                refuse(self._queue, f"column {field.name!r} has a null, and the schema says there is none")
             try:
                 columns.append(column if column.type == field.type else column.cast(field.type))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 refuse(self._queue, f"column {field.name!r} does not fit {field.type}: {error}")
         return self._encoder.encoded([pa.RecordBatch.from_arrays(columns, schema=self._schema)])
+
+
+def _null_in(batch: pa.RecordBatch, schema: pa.Schema) -> str:
+    """Where there is one that there may not be; Spark would end with an error that names nothing."""
+    wrong = (field.name for field in schema if not field.nullable and batch.column(field.name).null_count)
+    return next((f"column {name!r} has a null, and the schema says there is none" for name in wrong), "")
 
 
 def refuse(queue: str, why: str) -> NoReturn:

@@ -26,6 +26,7 @@ OTHERS = [
     (SCHEMA.set(0, pa.field("id", pa.int32(), nullable=False)), "column 'id' is int32, and the schema says int64"),
     (SCHEMA.set(0, pa.field("id", pa.int64())), "columns differ in whether they may be null"),
 ]
+WITH_NULL = pa.record_batch([[None], ["a"], [None]], schema=SCHEMA)
 LIKE_IT = pa.schema(
     [pa.field("id", pa.int64(), nullable=False), ("word", pa.string()), ("at", pa.timestamp("ns"))], {"a": "b"}
 )
@@ -131,6 +132,13 @@ def test_a_batch_with_strings_of_the_other_kind(queue: shmbroker.Queue) -> None:
         register_schema(queue, LIKE_IT)
 
 
+def test_a_null_where_there_is_none(queue: shmbroker.Queue) -> None:
+    """A batch that says that it has none may have one; the error names the column."""
+    register_schema(queue, SCHEMA)
+    with pytest.raises(shmbroker.SchemaMismatch, match="column 'id' has a null, and the schema says there is none"):
+        put_batch(queue, WITH_NULL)
+
+
 def test_a_full_queue(connection: shmbroker.Connection) -> None:
     """A batch waits for room as long as it may, and no longer."""
     queue = connection.queue("full", max_length=1)
@@ -145,6 +153,7 @@ def test_a_full_queue(connection: shmbroker.Connection) -> None:
     [
         (b"no batch at all", "message 7 is no record batch: a body of 15 bytes is no Arrow stream"),
         (body_of(OTHERS[2][0], BATCH.cast(OTHERS[2][0])), "in message 7 column 'id' is int32, and"),
+        (body_of(OTHERS[3][0], WITH_NULL), "in message 7 column 'id' has a null, and the schema says there is none"),
     ],
 )
 def test_a_message_of_another_schema(body: bytes, words: str) -> None:
