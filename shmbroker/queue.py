@@ -410,7 +410,8 @@ class Queue:
                 raise ValueError(msg)
         if target.core_connection is not self.core_connection:
             target = self._connection.queue(target.name, passive=True)
-        most, size = (library.FOR_EVER if given is None else given for given in (limit, max_bytes))
+        for_ever = library.FOR_EVER
+        most, size = (for_ever if given is None else min(given, for_ever) for given in (limit, max_bytes))
         return self._core.move(target._core, most, size)  # noqa: SLF001
 
     def statistics(self) -> QueueStatistics:

@@ -97,6 +97,13 @@ def test_move_stops_with_the_message_that_reaches_so_many_bytes(
     assert "".join(listing(queue)) == "ABBBCD"[len(moved) :]
 
 
+def test_move_with_limits_that_nothing_reaches(connection: shmbroker.Connection) -> None:
+    """However large they are."""
+    queue, other = connection.queue("q"), connection.queue("other")
+    put_each(queue, "AB")
+    assert queue.move(other, limit=1 << 64, max_bytes=1 << 70) == 2
+
+
 def test_move_obeys_both_limits(connection: shmbroker.Connection) -> None:
     """The one that is reached first."""
     queue, other = connection.queue("q"), connection.queue("other")
