@@ -393,6 +393,9 @@ class Queue:
             to: the queue, or its name.
             limit: at most so many; ``None`` = all that are ready now.
             max_bytes: the message with which the bodies reach so many bytes is the last one; ``None`` = no such limit.
+
+        Raises:
+            queue.Full: a body can never fit the other queue; what is older was moved.
         """
         target = self._connection.queue(to, passive=True) if isinstance(to, str) else to
         if not isinstance(target, Queue):
@@ -407,7 +410,8 @@ class Queue:
                 raise ValueError(msg)
         if target.core_connection is not self.core_connection:
             target = self._connection.queue(target.name, passive=True)
-        most, size = (library.FOR_EVER if given is None else given for given in (limit, max_bytes))
+        for_ever = library.FOR_EVER
+        most, size = (for_ever if given is None else min(given, for_ever) for given in (limit, max_bytes))
         return self._core.move(target._core, most, size)  # noqa: SLF001
 
     def statistics(self) -> QueueStatistics:

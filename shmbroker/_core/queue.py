@@ -344,6 +344,10 @@ class CoreQueue:
                 self.connection.attachment.grow()
             elif status[0] == library.FULL:
                 return moved
+            elif status[0] == library.TOO_LARGE:
+                settings, _ = settings_of(target.facts())
+                text = f"{target.what}: a body of {self.what} can never fit max_bytes={settings.max_bytes}"
+                raise standard_queue.Full(text)
             elif status[0] == library.NO_MEMORY:
                 raise out_of_memory(self.connection, 0)
             elif status[0] != library.OK:

@@ -190,6 +190,13 @@ class Group:
         """Number of the last lease, 0 = none."""
         return self._known().leased
 
+    @property
+    def begun(self) -> int:
+        """How many messages earlier users took for leases that they did not finish; the next lease begins with them."""
+        with self._lock:
+            self._mine()
+            return sum(map(_length, self._strays))
+
     def _known(self) -> State:
         with self._lock:
             if self._state is not None:

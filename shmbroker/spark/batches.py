@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow record batches as the body of a message: an IPC stream of one schema, without the mark of its end.
+"""Arrow record batches as the body of a message: an IPC stream of one schema; we write no mark of its end.
 
 A stream begins with its schema, which is the same for thousands of messages. Both sides remember it in its encoded
 form, so that it is neither built nor parsed again. A body is written once, into its slot, and read where it lies.
@@ -7,6 +7,7 @@ form, so that it is neither built nor parsed again. A body is written once, into
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +114,12 @@ class Decoder:
         if not buffer.size:
             return []
         front = _front_of(buffer)
+        try:
+            return self._decoded(buffer, front)
+        except (pa.ArrowException, OSError) as error:
+            raise pa.ArrowInvalid(str(error)) from None
+
+    def _decoded(self, buffer: pa.Buffer, front: bytes) -> list[pa.RecordBatch]:
         known = self._known.get(front)
         if known is None:
             schema = pa.ipc.read_schema(pa.py_buffer(front))
@@ -123,8 +130,9 @@ class Decoder:
         if not plain:
             return list(pa.ipc.open_stream(buffer))
         source, found = pa.BufferReader(buffer.slice(len(front))), []
-        while source.tell() < source.size():
-            found.append(pa.ipc.read_record_batch(source, schema))
+        with contextlib.suppress(EOFError):  # at the mark of the end, where there is one
+            while True:
+                found.append(pa.ipc.read_record_batch(source, schema))
         return found
 
 

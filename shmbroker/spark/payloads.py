@@ -146,9 +146,11 @@ def payload_of(kind: str | None, connection: Connection, queue: str) -> Payload:
 
 def _field(field: pa.Field) -> types.StructField:
     try:
-        return types.StructField(field.name, from_arrow_type(field.type), field.nullable)
+        found = types.StructField(field.name, from_arrow_type(field.type), field.nullable)
+        arrow_schema(types.StructType([found]))  # a number may have too many digits
     except Exception as error:  # noqa: BLE001 - Spark has errors of its own for it, of several modules
         raise _unfit(field, f"Spark has no type for it: {error}") from None
+    return found
 
 
 def _unfit(field: pa.Field, why: str) -> shmbroker.SchemaMismatch:

@@ -16,13 +16,14 @@ import pyarrow as pa
 import shmbroker
 from shmbroker import schemas
 from shmbroker.spark.batches import Decoder, Encoded, Encoder
-from shmbroker.spark.schema import difference
+from shmbroker.spark.schema import difference, may_be_null
 
 if TYPE_CHECKING:
     from shmbroker import Queue
 
 _lock = threading.Lock()
-_known: weakref.WeakKeyDictionary[Queue, tuple[pa.Schema, Encoder]] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Queue, Writer] = weakref.WeakKeyDictionary()
+_NULLS = "columns differ in whether they may be null"
 
 
 def register_schema(queue: Queue, schema: pa.Schema) -> None:
@@ -43,7 +44,7 @@ def register_schema(queue: Queue, schema: pa.Schema) -> None:
     found = schemas.register(queue, schemas.Registered(plain.serialize().to_pybytes(), text))
     has = _decoded(found)
     if not has.equals(plain):
-        why = difference(plain, has) or "columns differ in whether they may be null"
+        why = difference(plain, has, exactly=True) or _NULLS
         refuse(queue.name, f"it has another Arrow schema: {why}")
 
 
@@ -58,7 +59,7 @@ def put_batch(queue: Queue, batch: pa.RecordBatch, *, key: str = "", timeout: fl
 
     Args:
         queue: has a registered schema.
-        batch: with columns of that schema.
+        batch: with columns of that schema; strings and binaries may be large ones, and times have another zone.
         key: of the message.
         timeout: seconds to wait for room; ``None`` = for ever.
 
@@ -67,11 +68,11 @@ def put_batch(queue: Queue, batch: pa.RecordBatch, *, key: str = "", timeout: fl
         queue.Full: there was no room in time, or (``OutOfMemory``) no memory.
     """
     with _lock:
-        schema, encoder = _known.get(queue) or _known.setdefault(queue, (needed(queue), Encoder()))
-        if not batch.schema.equals(schema):
-            why = difference(batch.schema, schema) or "columns differ in whether they may be null"
+        writer = _known.get(queue) or _known.setdefault(queue, Writer(queue.name, needed(queue)))
+        why = writer.difference(batch.schema)
+        if why:
             refuse(queue.name, f"in the batch {why}")
-        encoded = encoder.encoded([batch.replace_schema_metadata(None)])
+        encoded = writer.encoded(batch)
     encoded.put(queue, key, timeout)
 
 
@@ -106,10 +107,11 @@ class Reader:
         """
         try:
             found = self._decoder.batches(body)
-        except (pa.ArrowInvalid, OSError) as error:
+        except pa.ArrowInvalid as error:
             refuse(self._queue, f"message {sequence} is no record batch: {error}")
         for batch in found:
             why = "" if batch.schema.equals(self._schema) else difference(batch.schema, self._schema)
+            why = why or _null_in(batch, self._schema)
             if why:
                 refuse(self._queue, f"in message {sequence} {why}")
         return found
@@ -126,22 +128,35 @@ class Writer:
     def __init__(self, queue: str, schema: pa.Schema) -> None:
         self._queue, self._schema, self._encoder = queue, schema, Encoder()
 
+    def difference(self, found: pa.Schema) -> str:
+        """What keeps batches of that schema from being messages here; empty: nothing."""
+        if found.equals(self._schema):
+            return ""
+        return difference(found, self._schema) or (_NULLS if may_be_null(found) != may_be_null(self._schema) else "")
+
     def encoded(self, batch: pa.RecordBatch) -> Encoded:
         """A message, to be put.
 
         Raises:
             SchemaMismatch: a value has no place in the schema; the text names its column.
         """
+        why = _null_in(batch, self._schema)
+        if why:
+            refuse(self._queue, why)
         columns = []
         for field in self._schema:
             column = batch.column(field.name)
-            if not field.nullable and column.null_count:
-                refuse(self._queue, f"column {field.name!r} has a null, and the schema says there is none")
             try:
-                columns.append(column.cast(field.type))
+                columns.append(column if column.type == field.type else column.cast(field.type))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 refuse(self._queue, f"column {field.name!r} does not fit {field.type}: {error}")
         return self._encoder.encoded([pa.RecordBatch.from_arrays(columns, schema=self._schema)])
+
+
+def _null_in(batch: pa.RecordBatch, schema: pa.Schema) -> str:
+    """Where there is one that there may not be; Spark would end with an error that names nothing."""
+    wrong = (field.name for field in schema if not field.nullable and batch.column(field.name).null_count)
+    return next((f"column {name!r} has a null, and the schema says there is none" for name in wrong), "")
 
 
 def refuse(queue: str, why: str) -> NoReturn:

@@ -184,7 +184,7 @@ def _no_headers(count: int) -> pa.Array:
 
 def _headers(encoded: pa.Array) -> pa.Array:
     """Those of neighbours are often the same."""
-    known: dict[bytes, list[tuple[str, str]]] = {}
+    known: dict[bytes, list[tuple[str, str | None]]] = {}
     found = []
     for properties in encoded.to_pylist():
         if properties not in known:
@@ -193,7 +193,7 @@ def _headers(encoded: pa.Array) -> pa.Array:
     return pa.array(found, _PAIRS)
 
 
-def _pairs(headers: dict[str, Any] | None) -> list[tuple[str, str]]:
-    """Text as it is, everything else as JSON."""
+def _pairs(headers: dict[str, Any] | None) -> list[tuple[str, str | None]]:
+    """Text and nothing as they are, everything else as JSON."""
     pairs = (headers or {}).items()
-    return [(name, value if isinstance(value, str) else json.dumps(value, default=str)) for name, value in pairs]
+    return [(name, value if isinstance(value, str | None) else json.dumps(value, default=str)) for name, value in pairs]

@@ -10,6 +10,8 @@ import pyarrow as pa
 import shmbroker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql.types import StructType
 
 
@@ -40,8 +42,8 @@ def check_columns(found: pa.Schema, wanted: pa.Schema, queue: str) -> None:
         raise shmbroker.SchemaMismatch(text=text)
 
 
-def difference(found: pa.Schema, wanted: pa.Schema) -> str:
-    """The first one, in words; empty: there is none that matters."""
+def difference(found: pa.Schema, wanted: pa.Schema, *, exactly: bool = False) -> str:
+    """The first one, in words; empty: there is none, or, if it need not be exactly the same, none that matters."""
     for name in wanted.names:
         if name not in found.names:
             return f"column {name!r} is missing"
@@ -51,9 +53,17 @@ def difference(found: pa.Schema, wanted: pa.Schema) -> str:
     if found.names != wanted.names:
         return f"the columns are in the order {found.names}, not {wanted.names}"
     for has, wants in zip(found, wanted, strict=True):
-        if not _alike(has.type, wants.type):
+        if not (has.type == wants.type if exactly else _alike(has.type, wants.type)):
             return f"column {has.name!r} is {has.type}, and the schema says {wants.type}"
     return ""
+
+
+def may_be_null(fields: Iterable[pa.Field]) -> list[bool]:
+    """Of each field, and of those that are inside it."""
+    found = []
+    for field in fields:
+        found += [field.nullable, *may_be_null(field.type.field(at) for at in range(field.type.num_fields))]
+    return found
 
 
 def _alike(one: pa.DataType, two: pa.DataType) -> bool:

@@ -16,6 +16,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
+from pyspark.sql import types
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 import shmbroker
@@ -25,6 +26,7 @@ from shmbroker.spark.home import Home
 from shmbroker.spark.messages import columns_of, record_batches, refuse
 from shmbroker.spark.payloads import ARROW, payload_of
 from shmbroker.spark.registered import Writer, needed
+from shmbroker.spark.schema import arrow_schema, may_be_null
 from shmbroker.staging import Receipt, Stage
 
 try:
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
-    from pyspark.sql import types
 
     from shmbroker.columns import Columns
     from shmbroker.spark.options import WriteOptions
@@ -45,6 +46,7 @@ _PATIENCE_SECONDS = 60  # for memory, which may be full of what is staged: that 
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # larger ones are moved: a tenth of the time
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _DIGITS = 16
+_MOST_BYTES_OF_NAME, _START_OF_NAME = 95, 32  # of a queue, in the name of a publication, which has 100 characters
 _DROP_SECONDS = 10.0  # Spark waits for this before it says why the job failed
 
 
@@ -69,15 +71,18 @@ def check_batches(schema: types.StructType, options: WriteOptions) -> None:
     """
     connection = connection_to(broker_name(options.broker))
     payload = payload_of(ARROW, connection, options.queue)
-    wanted = payload.struct(payload.names)
+    wanted, of_queue = payload.struct(payload.names), f"queue '{options.queue}'"
     for has, wants in itertools.zip_longest(schema.fields, wanted.fields):
         if has is None:
-            refuse(f"there is no column '{wants.name}', which the batches of queue '{options.queue}' have")
+            refuse(f"there is no column '{wants.name}', which the batches of {of_queue} have")
         if wants is None or has.name != wants.name:
-            refuse(f"column '{has.name}' is none of the batches of queue '{options.queue}', or in another place")
-        if has.dataType != wants.dataType:
-            kinds = f"{has.dataType.simpleString()}, not {wants.dataType.simpleString()}"
-            refuse(f"column '{has.name}' is {kinds}, which it is in the batches of queue '{options.queue}'")
+            refuse(f"column '{has.name}' is none of the batches of {of_queue}, or in another place")
+        kind, wanted_kind = has.dataType.simpleString(), wants.dataType.simpleString()
+        if kind != wanted_kind:
+            refuse(f"column '{has.name}' is {kind}, not {wanted_kind}, which it is in the batches of {of_queue}")
+        inside, wanted_inside = (may_be_null(arrow_schema(types.StructType([field])))[1:] for field in (has, wants))
+        if any(may and not might for may, might in zip(inside, wanted_inside, strict=True)):
+            refuse(f"column '{has.name}' may have nulls inside, which it has not in the batches of {of_queue}")
 
 
 class _Writing:
@@ -140,10 +145,13 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         super().__init__(options)
         self._batch: int | uuid.UUID = uuid.uuid4() if options.app is None else options.version
-        self._publication = f"jobs.{options.queue}"[:100]
+        digest = hashlib.sha256(options.queue.encode()).hexdigest()[:_DIGITS]  # its name may be too long
         if options.app is not None:
-            queue = hashlib.sha256(options.queue.encode()).hexdigest()[:_DIGITS]  # its name may be too long
-            self._publication = f"txn.{queue}.{options.app}"
+            self._publication = f"txn.{digest}.{options.app}"
+        elif len(options.queue.encode()) <= _MOST_BYTES_OF_NAME:
+            self._publication = f"jobs.{options.queue}"
+        else:
+            self._publication = f"jobs.{options.queue[:_START_OF_NAME]}.{digest}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """In a task."""

@@ -154,7 +154,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._last.written()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """From here on only as many messages as are ready now."""
+        """From here on only as many messages as are ready now, or were about to be leased when a driver was killed."""
         self._left = len(self._connection().queue(self._options.queue, passive=True))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -225,6 +225,8 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._group is None or self._group.name != name:
             self._group = shmbroker.Group(self._connection(), self._options.queue, name)
             self._group.attach()
+            if self._left is not None:
+                self._left += self._group.begun
         return self._group
 
     def _found_here(self, offset: Offset, group: shmbroker.Group) -> Offset:

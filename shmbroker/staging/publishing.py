@@ -7,7 +7,7 @@ import contextlib
 import queue as standard_queue
 from typing import TYPE_CHECKING
 
-from shmbroker import exceptions
+from shmbroker import exceptions, places
 from shmbroker._core import library
 from shmbroker._core.commit import commit_waiting
 from shmbroker.staging.part import Limits, Part
@@ -47,6 +47,7 @@ class Publisher:
         Raises:
             NotStaged: an attempt is not there as it was completed.
             NotFound: there is no such target.
+            queue.Full: a body can never fit the target.
         """
         target = self._connection.queue(wanted.to, passive=True)
         sources = self._sources(wanted)
@@ -54,9 +55,18 @@ class Publisher:
             source.check()
         if self._limits.within(target).hold(wanted.count, wanted.bytes):
             return self._publish(held, wanted, target, sources)
+        self._check_bodies(sources, target)
         for source in sources:
             source.keep()
         return held.replace(held.state.beginning(wanted), self._until), 0
+
+    def _check_bodies(self, sources: list[Source], target: Queue) -> None:
+        """One that can never fit would keep a batch that has begun from its end, and all others of the publication."""
+        settings = target.settings
+        if settings.max_bytes >= 0 and settings.overflow != "drop-head":
+            longest = max(place.length for source in sources for _, place in places.of_queue(source.queue))
+            if longest > settings.max_bytes:
+                target.core.put_failed(library.TOO_LARGE, longest, self._until)
 
     def _publish(self, held: Held, wanted: Begun, target: Queue, sources: list[Source]) -> tuple[State, int]:
         with Part(target, self._limits) as part, self._staged():

@@ -61,6 +61,25 @@ def odd(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
+class UnspeakableError(Exception):
+    """Its text cannot be had."""
+
+    def __str__(self) -> str:
+        """Fail."""
+        raise RuntimeError
+
+
+def raises(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Raises errors whose texts are none; what is the number of a batch."""
+    number = batch.column(0)[0].as_py()
+    if number == 1:
+        raise UnspeakableError
+    if number == 2:
+        msg = "\ud800"
+        raise ValueError(msg)
+    return batch
+
+
 def larger(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     """Eight times as much."""
     return [batch] * 8

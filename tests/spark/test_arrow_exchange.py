@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue as standard_queue
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import shmbroker
+from shmbroker.spark.batches import Encoder
 from shmbroker.spark.handover import protocol
 from shmbroker.spark.handover.client import hand_over
 from shmbroker.spark.handover.plan import Handover
@@ -90,6 +92,18 @@ def test_a_function_that_raises_is_the_error_of_who_asked(broker: shmbroker.Brok
     ) as e:
         list(asked(broker, map(batch, (2, 3, 4))))
     assert e.value.code == 541
+    assert list(asked(broker, [batch(8)])) == [batch(8)]
+    at_rest(broker)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(1, "UnspeakableError: it has no text, since RuntimeError"), (2, r"ValueError: \\ud800 \(")]
+)
+def test_an_error_whose_text_is_none(broker: shmbroker.Broker, servers: Servers, number: int, text: str) -> None:
+    """It cannot be made, or written in UTF-8: that is told as well, and the server goes on."""
+    servers.start("raises")
+    with pytest.raises(shmbroker.FunctionFailed, match=f"queue 'requests': {text}"):
+        list(asked(broker, [batch(number)]))
     assert list(asked(broker, [batch(8)])) == [batch(8)]
     at_rest(broker)
 
@@ -253,6 +267,17 @@ def test_what_can_never_fit_is_an_error(broker: shmbroker.Broker, servers: Serve
     at_rest(broker)
 
 
+def test_what_can_never_fit_its_queue_is_an_error(broker: shmbroker.Broker, servers: Servers) -> None:
+    """A request that is longer than the queue's limit says so, at once; others go."""
+    with broker.connect() as connection:
+        connection.queue("requests", max_bytes=2000)
+    servers.start("echo")
+    with pytest.raises(standard_queue.Full, match=r"queue 'requests': .* can never fit max_bytes=2000"):
+        next(asked(broker, [batch(1, 1, 2000)]))
+    assert list(asked(broker, [batch(8)])) == [batch(8)]
+    at_rest(broker)
+
+
 def test_large_batches_go_in_pieces(broker: shmbroker.Broker, servers: Servers) -> None:
     """A batch that would take most of the memory is cut, and its rows come back in order."""
     servers.start("echo")
@@ -321,10 +346,11 @@ def test_what_is_no_request_does_not_stop_a_server(broker: shmbroker.Broker, ser
     servers.start("echo")
     with broker.connect() as connection, connection.queue("answers") as answers, connection.queue("requests") as to:
         to.put(b"neither batch nor key")
-        to.put(b"no batch", key=protocol.request_key(7, "answers"))
-        with answers.get() as message:
-            assert protocol.read_answer(message.key) == (7, "malformed")
-            assert b"cannot be read" in message.body.tobytes()
+        for body in (b"no batch", bytes(Encoder().encoded([batch(1)]).body)[:-20]):
+            to.put(body, key=protocol.request_key(7, "answers"))
+            with answers.get() as message:
+                assert protocol.read_answer(message.key) == (7, "malformed")
+                assert b"cannot be read" in message.body.tobytes()
         answers.delete()
     assert list(asked(broker, [batch(8)])) == [batch(8)]
     at_rest(broker)

@@ -26,6 +26,10 @@ OTHERS = [
     (SCHEMA.set(0, pa.field("id", pa.int32(), nullable=False)), "column 'id' is int32, and the schema says int64"),
     (SCHEMA.set(0, pa.field("id", pa.int64())), "columns differ in whether they may be null"),
 ]
+WITH_NULL = pa.record_batch([[None], ["a"], [None]], schema=SCHEMA)
+LIKE_IT = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), ("word", pa.string()), ("at", pa.timestamp("ns"))], {"a": "b"}
+)
 SHOWS = (
     "import sys, shmbroker, shmbroker.spark as s;"
     "c = shmbroker.connect(sys.argv[1], create=False);"
@@ -109,6 +113,32 @@ def test_batches_are_put_and_read(queue: shmbroker.Queue) -> None:
     assert body_of(SCHEMA, long) == bytes(second.body)
 
 
+def test_a_structure_that_is_missing() -> None:
+    """What is inside it may be of those that are never null; pyarrow does not cast such a column to its own type."""
+    inside = pa.field("x", pa.int64(), nullable=False)
+    deep = pa.StructArray.from_arrays([pa.array([1, None])], fields=[inside], mask=pa.array([False, True]))
+    schema = pa.schema([("deep", deep.type)])
+    batch = pa.record_batch([deep], schema)
+    assert Reader("q", schema).batches(body_of(schema, batch), 0) == [batch]
+
+
+def test_a_batch_with_strings_of_the_other_kind(queue: shmbroker.Queue) -> None:
+    """It is put as one of the schema; as a schema of its own it is another one, and the error says why."""
+    register_schema(queue, SCHEMA)
+    put_batch(queue, BATCH.cast(LIKE_IT))
+    assert Reader("q", SCHEMA).batches(queue.get().body, 0) == [BATCH]
+    words = "queue 'q': it has another Arrow schema: column 'word' is string, and the schema says large_string"
+    with pytest.raises(shmbroker.SchemaMismatch, match=words):
+        register_schema(queue, LIKE_IT)
+
+
+def test_a_null_where_there_is_none(queue: shmbroker.Queue) -> None:
+    """A batch that says that it has none may have one; the error names the column."""
+    register_schema(queue, SCHEMA)
+    with pytest.raises(shmbroker.SchemaMismatch, match="column 'id' has a null, and the schema says there is none"):
+        put_batch(queue, WITH_NULL)
+
+
 def test_a_full_queue(connection: shmbroker.Connection) -> None:
     """A batch waits for room as long as it may, and no longer."""
     queue = connection.queue("full", max_length=1)
@@ -123,6 +153,7 @@ def test_a_full_queue(connection: shmbroker.Connection) -> None:
     [
         (b"no batch at all", "message 7 is no record batch: a body of 15 bytes is no Arrow stream"),
         (body_of(OTHERS[2][0], BATCH.cast(OTHERS[2][0])), "in message 7 column 'id' is int32, and"),
+        (body_of(OTHERS[3][0], WITH_NULL), "in message 7 column 'id' has a null, and the schema says there is none"),
     ],
 )
 def test_a_message_of_another_schema(body: bytes, words: str) -> None:

@@ -78,6 +78,26 @@ def test_data_loss_is_passed_over(
     assert [(one.messages, one.acked) for one in shmbroker.groups(connection)] == [(0, 2)]
 
 
+def test_available_now_takes_what_a_killed_driver_had_begun_to_lease(
+    connection: shmbroker.Connection, queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the queue is empty; what comes later is left to the next run."""
+    queue.put_many([b"A", b"B", b"C"])
+    before = reader(connection.broker_name)
+    start = before.initialOffset()
+    with monkeypatch.context() as killed:
+        killed.setattr(shmbroker.Group, "_change", lambda *_: pytest.fail("before the lease was written down"))
+        with pytest.raises(pytest.fail.Exception):
+            before.latestOffset(start)
+    queue.get(auto_ack=True)
+    stream = reader(connection.broker_name)
+    stream.prepareForTriggerAvailableNow()
+    queue.put(b"D")
+    end = stream.latestOffset(start)
+    assert read(stream, start, end) == [b"A", b"B"]
+    assert stream.latestOffset(end) == end
+
+
 def test_two_queries_of_one_group(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
     """The later one has the group, and what the earlier one had leased; the earlier one is told so."""
     queue.put_many([b"A", b"B", b"C", b"D", b"E"])

@@ -12,6 +12,7 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import pyarrow.compute as pc  # noqa: E402 - pyarrow may be missing
+from pyspark.sql import types  # noqa: E402
 
 import shmbroker  # noqa: E402
 from shmbroker.spark import ShmBrokerDataSource, put_batch, register_schema, resolve  # noqa: E402
@@ -106,9 +107,33 @@ def test_batches_are_asked_for_and_there_are_none(queue: shmbroker.Queue) -> Non
     """When the read is planned; so is a schema refused that Spark has no types for."""
     with pytest.raises(shmbroker.SchemaMismatch, match=r"queue 'q': it has no Arrow schema: shmbroker\.spark"):
         read(queue, payload="arrow")
-    register_schema(queue, pa.schema([("id", pa.int64()), ("small", pa.float16())]))
-    with pytest.raises(shmbroker.SchemaMismatch, match="column 'small' of the registered schema is halffloat"):
-        read(queue)
+    for kind, word in ((pa.float16(), "halffloat"), (pa.decimal256(40, 2), "decimal256")):
+        other = queue.connection.queue(word)
+        register_schema(other, pa.schema([("id", pa.int64()), ("odd", kind)]))
+        with pytest.raises(shmbroker.SchemaMismatch, match=f"column 'odd' of the registered schema is {word}"):
+            read(other)
+
+
+def nested(*, nulls: bool) -> Any:  # noqa: ANN401 - a column
+    """A type of Spark's that has, or has not, nulls inside."""
+    return types.ArrayType(types.StructType([types.StructField("x", types.LongType(), nulls)]), nulls)
+
+
+@pytest.mark.parametrize("nulls", [True, False])
+def test_nulls_inside_what_is_written(queue: shmbroker.Queue, nulls: bool) -> None:  # noqa: FBT001
+    """Values without them are among those with them, and not the other way round."""
+    inside = pa.list_(pa.field("item", pa.struct([pa.field("x", pa.int64(), nulls)]), nulls))
+    register_schema(queue, pa.schema([("deep", inside)]))
+    source = ShmBrokerDataSource({"broker": queue.connection.broker_name, "queue": "q", "payload": "arrow"})
+    without, with_them = (types.StructType([types.StructField("deep", nested(nulls=one))]) for one in (False, True))
+    writer = source.writer(without, overwrite=False)
+    writer.commit([writer.write(iter([pa.record_batch({"deep": [[{"x": 1}], None]})]))])
+    assert [row for one in read(queue)[1] for row in one.to_pylist()] == [{"deep": [{"x": 1}]}, {"deep": None}]
+    if nulls:
+        source.writer(with_them, overwrite=False)
+    else:
+        with pytest.raises(shmbroker.SchemaMismatch, match="column 'deep' may have nulls inside, which it has not in"):
+            source.writer(with_them, overwrite=False)
 
 
 def test_handles_stand_for_bodies(queue: shmbroker.Queue) -> None:

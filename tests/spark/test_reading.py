@@ -51,7 +51,9 @@ def test_options_have_no_case() -> None:
 def test_a_message_as_a_row(queue: shmbroker.Queue) -> None:
     """Each column has its type; what a message does not have is null, or an empty map."""
     queue.put(b"A")
-    queue.put(b"B", properties=BasicProperties(headers={"text": "t", "number": 5, "list": [1, "x"]}), key="k")
+    queue.put(
+        b"B", properties=BasicProperties(headers={"text": "t", "number": 5, "list": [1, "x"], "none": None}), key="k"
+    )
     (batch,) = rows.batches(Ready(queue).fill, "q", rows.WITH_BODIES)
     assert batch.schema == pa.schema(
         [(name, column.arrow) for name in rows.WITH_BODIES if (column := rows.COLUMNS[name])]
@@ -60,7 +62,7 @@ def test_a_message_as_a_row(queue: shmbroker.Queue) -> None:
     assert (first["key"], first["headers"], first["value"]) == (None, [], b"A")
     assert (second["sequence"], second["queue"], second["redelivered"], second["value"]) == (1, "q", False, b"B")
     assert second["key"] == b"k"
-    assert second["headers"] == [("text", "t"), ("number", "5"), ("list", '[1, "x"]')]
+    assert second["headers"] == [("text", "t"), ("number", "5"), ("list", '[1, "x"]'), ("none", None)]
     age = dt.datetime.now(dt.UTC) - second["timestamp"]
     assert abs(age) < dt.timedelta(minutes=1)
 

@@ -10,8 +10,11 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-import shmbroker  # noqa: E402 - pyarrow may be missing
+from pyspark.sql import types  # noqa: E402 - it, and pyarrow, may be missing
+
+import shmbroker  # noqa: E402
 from shmbroker import columns  # noqa: E402
+from shmbroker.spark import ShmBrokerDataSource  # noqa: E402
 from shmbroker.spark.messages import columns_of  # noqa: E402
 from shmbroker.staging import Stage  # noqa: E402
 
@@ -63,6 +66,23 @@ def test_rows_that_are_no_messages(given: dict[str, Any], words: str) -> None:
     """The error names the column."""
     with pytest.raises(shmbroker.SchemaMismatch, match=words):
         columns_of(pa.record_batch(given))
+
+
+@pytest.mark.parametrize("start", ["q", "ä", "\N{ROCKET}"])
+def test_queues_with_long_names(connection: shmbroker.Connection, start: str) -> None:
+    """Their jobs are kept apart, though their names begin alike."""
+    names = [start * (250 // len(start.encode())) + end for end in ("", "a", "b")]
+    given = {"broker": connection.broker_name}
+    schema = types.StructType([types.StructField("value", types.StringType())])
+    publications = set()
+    for name in names:
+        connection.queue(name)
+        writer = ShmBrokerDataSource(given | {"queue": name}).writer(schema, overwrite=False)
+        staged = writer.write(iter([pa.record_batch({"value": [name]})]))
+        publications.add(staged.publication)
+        writer.commit([staged])
+    assert [[bytes(one).decode() for one in connection.queue(name).browse()] for name in names] == [[n] for n in names]
+    assert len(publications) == len(names)
 
 
 def test_a_stage_counts_what_is_put_by_column(connection: shmbroker.Connection) -> None:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import queue as standard_queue
 import secrets
 import threading
 import time
@@ -94,7 +95,7 @@ class Share:
 
 def can_never_fit(error: BaseException) -> bool:
     """Is it an error that no waiting helps against? The core's text says so, whatever its reason."""
-    return isinstance(error, shmbroker.OutOfMemory) and "can never fit" in str(error)
+    return isinstance(error, standard_queue.Full) and "can never fit" in str(error)
 
 
 _turns = threading.Lock()

@@ -91,6 +91,7 @@ def exchange(
     - ``FunctionFailed``: the server's function raised; its text.
     - ``RequestRefused``: the batch was in the hands of three servers that died.
     - ``SchemaMismatch``: the answer has other columns; the first difference is named.
+    - ``queue.Full``: a request can never fit the ``max_bytes`` of its queue.
     - ``Timeout``, ``OutOfMemory``, ``BrokerNotFound``, ``ConnectionClosedByBroker``.
     """
     from shmbroker.spark.schema import arrow_schema  # noqa: PLC0415 - see `through`

@@ -152,7 +152,7 @@ class _Server:
         """Sends a text, which has room sooner or later."""
         while True:
             with contextlib.suppress(standard_queue.Full):
-                target.put(text.encode(), timeout=_ROOM_SECONDS, key=key)
+                target.put(text.encode(errors="backslashreplace"), timeout=_ROOM_SECONDS, key=key)
                 return
 
 
@@ -180,4 +180,8 @@ def _text_of(error: Exception) -> str:
     """What was raised, where, and on which host."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno}" if frames else " ("
-    return f"{type(error).__name__}: {error}"[:_MOST_TEXT] + f"{where}, host {socket.gethostname()})"
+    try:
+        said = str(error)
+    except Exception as other:  # noqa: BLE001 - it is the function's own
+        said = f"it has no text, since {type(other).__name__} is raised for it"
+    return f"{type(error).__name__}: {said}"[:_MOST_TEXT] + f"{where}, host {socket.gethostname()})"

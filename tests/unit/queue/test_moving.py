@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from queue import Full
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,6 +55,16 @@ def test_move_into_a_ring(connection: shmbroker.Connection) -> None:
     assert take(ring, 2) == ["Y", "Z"]
 
 
+def test_move_of_a_body_that_can_never_fit(connection: shmbroker.Connection) -> None:
+    """The error says so; what is older was moved, and the body stays where it is."""
+    queue, other = connection.queue("q"), connection.queue("other", max_bytes=10)
+    queue.put_many([b"short", b"much too long", b"later"])
+    with pytest.raises(Full, match="queue 'other': a body of queue 'q' can never fit max_bytes=10"):
+        queue.move(other)
+    assert listing(other) == ["short"]
+    assert listing(queue) == ["much too long", "later"]
+
+
 def test_move_wakes_who_waits_there(connection: shmbroker.Connection) -> None:
     """A consumer of the other queue gets what is moved to it."""
     queue, other = connection.queue("q"), connection.queue("other")
@@ -84,6 +95,13 @@ def test_move_stops_with_the_message_that_reaches_so_many_bytes(
     assert queue.move(other, max_bytes=most) == len(other)
     assert "".join(listing(other)) == moved
     assert "".join(listing(queue)) == "ABBBCD"[len(moved) :]
+
+
+def test_move_with_limits_that_nothing_reaches(connection: shmbroker.Connection) -> None:
+    """However large they are."""
+    queue, other = connection.queue("q"), connection.queue("other")
+    put_each(queue, "AB")
+    assert queue.move(other, limit=1 << 64, max_bytes=1 << 70) == 2
 
 
 def test_move_obeys_both_limits(connection: shmbroker.Connection) -> None:

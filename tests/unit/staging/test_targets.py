@@ -78,6 +78,21 @@ def test_a_batch_larger_than_its_target_goes_through(connection: shmbroker.Conne
     assert stages(connection) == []
 
 
+@pytest.mark.parametrize("overflow", ["block", "drop"])
+@pytest.mark.parametrize("settings", [{}, *LARGE])
+def test_a_body_that_can_never_fit(connection: shmbroker.Connection, overflow: str, settings: dict[str, Any]) -> None:
+    """Nothing of its batch is published, which can be dropped; the next batch goes."""
+    out = connection.queue("out", max_bytes=1000, overflow=overflow)
+    stage = Stage(connection, "query", **settings)
+    receipt = staged(stage, 0, 0, b"a", b"b" * 1001, b"c")
+    with pytest.raises(standard_queue.Full, match="queue 'out': a body of 1001 bytes can never fit max_bytes=1000"):
+        stage.publish(0, [receipt], "out")
+    assert bodies(out) == []
+    assert stage.drop(0) == 1
+    assert stage.publish(1, [staged(stage, 1, 0, b"d", b"e" * 900)], "out") == 2
+    assert bodies(out) == [b"d", b"e" * 900]
+
+
 def test_publishing_waits_for_room(connection: shmbroker.Connection, broker_name: str) -> None:
     """And goes on when somebody takes."""
     out = connection.queue("out", max_length=2)
