@@ -8,6 +8,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
+from shmbroker import internal
 from shmbroker.spark.payloads import ARROW, BYTES, PAYLOADS, Payload
 
 if TYPE_CHECKING:
@@ -235,8 +236,11 @@ def stream_write_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def _write_options(given: _Given) -> WriteOptions:
-    payload = given.payload((BYTES, ARROW)) or BYTES
-    return WriteOptions(given.queue(), given.text("broker"), payload, given.exactly_once(), given.seconds("timeout"))
+    payload, queue = given.payload((BYTES, ARROW)) or BYTES, given.queue()
+    if internal.is_internal(queue):
+        msg = f"option queue is {queue!r}: no queue of the broker's own is allowed"
+        raise ValueError(msg)
+    return WriteOptions(queue, given.text("broker"), payload, given.exactly_once(), given.seconds("timeout"))
 
 
 def columns_asked_for(options: Mapping[str, str], payload: Payload) -> tuple[str, ...]:

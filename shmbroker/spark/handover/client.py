@@ -16,10 +16,11 @@ import time
 from typing import TYPE_CHECKING, Self
 
 import shmbroker
+from shmbroker.putting import can_never_fit
 from shmbroker.spark.batches import Decoder, Encoded, Encoder
 from shmbroker.spark.handover import protocol
 from shmbroker.spark.handover.link import Link
-from shmbroker.spark.handover.memory import PATIENCE_SECONDS, can_never_fit, turn
+from shmbroker.spark.handover.memory import PATIENCE_SECONDS, turn
 from shmbroker.spark.handover.watching import SLICE_SECONDS
 from shmbroker.spark.schema import check_columns
 

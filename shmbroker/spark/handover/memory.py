@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import queue as standard_queue
 import secrets
 import threading
 import time
@@ -91,11 +90,6 @@ class Share:
     def most_in_one(self) -> int:
         """Batches that take more are cut into pieces."""
         return self.limit // _PIECES
-
-
-def can_never_fit(error: BaseException) -> bool:
-    """Is it an error that no waiting helps against? The core's text says so, whatever its reason."""
-    return isinstance(error, standard_queue.Full) and "can never fit" in str(error)
 
 
 _turns = threading.Lock()

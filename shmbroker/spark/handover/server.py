@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import shmbroker
+from shmbroker.putting import can_never_fit
 from shmbroker.spark.attachment import broker_name
 from shmbroker.spark.batches import Decoder, Encoded, Encoder
 from shmbroker.spark.handover import protocol
-from shmbroker.spark.handover.memory import can_never_fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
