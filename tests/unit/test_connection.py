@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -189,6 +190,15 @@ def test_a_connection_says_what_it_is(broker: shmbroker.Broker) -> None:
     assert "open" in repr(connection)
     connection.close()
     assert "closed" in repr(connection)
+
+
+def test_a_program_whose_name_is_no_text_connects(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file's name may be any bytes, which Python reads as surrogates; others see question marks for them."""
+    monkeypatch.setattr("sys.argv", [os.fsdecode(b"caf\xe9.py")])
+    with broker.connect():
+        assert connection.connections()[-1].name == f"caf?.py:{os.getpid()}"
 
 
 def test_the_consumers_of_a_connection_are_counted(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
