@@ -113,6 +113,7 @@ def test_a_function_that_raises_loses_nothing(cli: Callable[..., Any], jobs: shm
         ("handlers:number", 1),
         ("handlers", 2),
         (":keep", 2),
+        ("", 2),
     ],
 )
 @pytest.mark.usefixtures("handlers")
