@@ -129,6 +129,13 @@ def test_a_function_that_cannot_be_found(
 
 
 @pytest.mark.usefixtures("jobs")
+def test_a_module_that_exits_when_it_is_loaded(cli: Callable[..., Any], handlers: Path) -> None:
+    """That is told like any other failure of its: it does not end the command without a word."""
+    (handlers / "leaves.py").write_text("raise SystemExit(5)")
+    assert cli("consume", "jobs", "--call", "leaves:f").is_refused("leaves:f", "SystemExit: 5")
+
+
+@pytest.mark.usefixtures("jobs")
 def test_workers_need_a_function(cli: Callable[..., Any]) -> None:
     """Without one it is wrong usage; so are workers that acknowledge beforehand."""
     assert cli("consume", "jobs", "--workers", "2").is_refused("--call", code=2)
