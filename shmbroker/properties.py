@@ -87,7 +87,11 @@ def _short(name: str, value: object) -> bytes:
     if not isinstance(value, str):
         msg = f"properties cannot be encoded: {name}={value!r}: a string is needed"
         raise TypeError(msg)
-    encoded = value.encode()
+    try:
+        encoded = value.encode()
+    except UnicodeEncodeError as error:
+        msg = f"properties cannot be encoded: {name}={value!r}: {error}"
+        raise ValueError(msg) from error
     if len(encoded) > _MAX_SHORT:
         msg = f"properties cannot be encoded: {name} takes {len(encoded)} bytes: at most {_MAX_SHORT} are allowed"
         raise ValueError(msg)
@@ -109,7 +113,7 @@ def _headers(name: str, value: object) -> bytes:
         return tables.encode_as_given(value)
     except (TypeError, ValueError) as error:
         msg = f"properties cannot be encoded: header {error}"
-        raise type(error)(msg) from error
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(msg) from error  # one of a codec takes more
 
 
 def _time(name: str, value: object) -> bytes:

@@ -92,6 +92,12 @@ PUTS: list[tuple[Callable[[Place], object], type[Exception], tuple[str, ...]]] =
     (lambda p: p.jobs.put(b"", headers={"a" * 129: 1}), ValueError, ("header name 'aaa", "at most 128 bytes")),
     (lambda p: p.jobs.put(b"", headers={"a": object()}), TypeError, ("properties cannot be encoded", "object")),
     (lambda p: p.jobs.put(b"", headers={"a": "x" * 70_000}), ValueError, ("bytes encoded", "at most 60000")),
+    (lambda p: p.jobs.put(b"", headers={"a": "\udcff"}), ValueError, ("cannot be encoded: header", "surrogates")),
+    (
+        lambda p: p.jobs.put(b"", properties=BasicProperties(type="\udcff")),
+        ValueError,
+        (r"cannot be encoded: type='\udcff'", "surrogates"),
+    ),
     (lambda p: p.jobs.put(b"", properties={"type": 1}), TypeError, ("properties={'type': 1}", "BasicProperties")),
     (
         lambda p: p.jobs.put(b"", properties=BasicProperties(expiration="soon")),
