@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -190,6 +191,25 @@ def test_a_connection_says_what_it_is(broker: shmbroker.Broker) -> None:
     assert "open" in repr(connection)
     connection.close()
     assert "closed" in repr(connection)
+
+
+def publish(connection: shmbroker.Connection) -> None:
+    """Publish to a queue, so that a route leads there."""
+    connection.channel().basic_publish("", "q", b"B")
+
+
+@pytest.mark.parametrize("use", [lambda _: None, lambda connection: connection.queue("q").get(), publish])
+def test_a_forgotten_connection_ends(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, use: Callable[[shmbroker.Connection], object]
+) -> None:
+    """One that nobody has any more, and that has no thread, is collected; what it held goes back."""
+    queue = connection.queue("q")
+    queue.put(b"A")
+    before = len(connection.connections())
+    use(broker.connect())
+    gc.collect()
+    assert len(connection.connections()) == before
+    assert_counts(queue, delivering=0)
 
 
 def test_a_program_whose_name_is_no_text_connects(
