@@ -53,8 +53,15 @@ static PyObject *route_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
   return (PyObject *)self;
 }
 
+static int route_traverse(PyObject *object, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(((Route *)object)->owner);
+  return 0;
+}
+
 static void route_dealloc(PyObject *object) {
   PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
   PyMem_Free((void *)((Route *)object)->queues);
   Py_XDECREF(((Route *)object)->owner);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
@@ -64,10 +71,12 @@ static void route_dealloc(PyObject *object) {
 static PyType_Slot route_slots[] = {
     {Py_tp_new, (void *)route_new},
     {Py_tp_dealloc, (void *)route_dealloc},
+    {Py_tp_traverse, (void *)route_traverse},
     {Py_tp_doc, (void *)"Route(queues, options, owner): addresses in the core, and what keeps them."},
     {0, NULL},
 };
-PyType_Spec sb_route_spec = {"shmbroker._native_message.Route", sizeof(Route), 0, Py_TPFLAGS_DEFAULT, route_slots};
+PyType_Spec sb_route_spec = {"shmbroker._native_message.Route", sizeof(Route), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, route_slots};
 
 /* ---- Publisher ---- */
 
@@ -176,9 +185,19 @@ static PyObject *publisher_new(PyTypeObject *type, PyObject *arguments, PyObject
   return (PyObject *)self;
 }
 
+/* Its owner leads back to it, and so do the queues of its routes. They are Python's to clear. */
+static int publisher_traverse(PyObject *object, visitproc visit, void *arg) {
+  Publisher *self = (Publisher *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->routes);
+  Py_VISIT(self->owner);
+  return 0;
+}
+
 static void publisher_dealloc(PyObject *object) {
   Publisher *self = (Publisher *)object;
   PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
   Py_XDECREF(self->routes);
   Py_XDECREF(self->owner);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
@@ -200,12 +219,13 @@ static PyMemberDef publisher_members[] = {
 static PyType_Slot publisher_slots[] = {
     {Py_tp_new, (void *)publisher_new},
     {Py_tp_dealloc, (void *)publisher_dealloc},
+    {Py_tp_traverse, (void *)publisher_traverse},
     {Py_tp_methods, publisher_methods},
     {Py_tp_members, publisher_members},
     {Py_tp_doc, (void *)"Publisher(connection, owner): the routes of a connection, given by its address."},
     {0, NULL},
 };
-PyType_Spec sb_publisher_spec = {"shmbroker._native_message.Publisher", sizeof(Publisher), 0, Py_TPFLAGS_DEFAULT,
-                                 publisher_slots};
+PyType_Spec sb_publisher_spec = {"shmbroker._native_message.Publisher", sizeof(Publisher), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, publisher_slots};
 
 void sb_know_routes(PyTypeObject *type) { route_type = type; }

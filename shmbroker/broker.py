@@ -353,7 +353,7 @@ def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=None,
+        stderr=subprocess.DEVNULL if detached else None,  # or whoever reads ours to its end would wait for it
         start_new_session=detached,
         cwd="/",
     )

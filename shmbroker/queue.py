@@ -405,7 +405,7 @@ class Queue:
             msg = f"queue {self.name!r} cannot be moved to itself"
             raise ValueError(msg)
         for option, given in (("limit", limit), ("max_bytes", max_bytes)):
-            if given is not None and (not isinstance(given, int) or given < 0):
+            if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 0):
                 msg = f"{option}={given!r}: an integer >= 0, or None for all, is allowed"
                 raise ValueError(msg)
         if target.core_connection is not self.core_connection:

@@ -77,7 +77,7 @@ def _count(name: str, value: object) -> int:
 
 
 def _bytes(name: str, value: object) -> int:
-    return parse_size(value, name) if isinstance(value, str) else _count(name, value)
+    return _count(name, parse_size(value, name) if isinstance(value, str) else value)
 
 
 def _overflow(name: str, value: object) -> str:

@@ -59,7 +59,7 @@ def serve(
     given: dict[str, Any] = {"data_dir": str(data_dir) if data_dir else None}
     if memory is not None:
         given["memory"] = memory
-    elif name not in shmbroker.brokers():
+    elif shmbroker.Broker(name).name not in shmbroker.brokers():
         given["memory"] = DEFAULT_MEMORY
     broker = shmbroker.Broker(name, **given)
     broker.serve_forever(on_ready=lambda: say(f"{broker.name}: serving"))
@@ -140,10 +140,11 @@ def stop(
     broker: BrokerOption = "",
 ) -> None:
     """Stop a broker's processes; its messages stay, unless purged."""
-    if broker not in shmbroker.brokers():
+    found = shmbroker.Broker(broker)
+    if found.name not in shmbroker.brokers():
         message = f"no broker '{broker}'"
         raise Refused(message)
-    shmbroker.Broker(broker).stop(purge=purge)
+    found.stop(purge=purge)
     say(f"{broker}: {'purged' if purge else 'stopped'}")
 
 

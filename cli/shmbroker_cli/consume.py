@@ -128,6 +128,6 @@ def consume(
             find_function(call)
             run_crew(call, source, broker, workers, count=count, idle=timeout)
             return
-        handler = _calling(call) if call else _print_facts if as_json else _print
+        handler = _calling(call) if call is not None else _print_facts if as_json else _print
         run = _consume_auto_acked if auto_ack else _consume
         run(source, handler, _Limits(count, timeout, stopper))

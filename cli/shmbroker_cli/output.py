@@ -13,6 +13,7 @@ from uuid import UUID
 
 import typer
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 Row = TypeVar("Row")
 
 PIPE_WIDTH = 400  # a table in a pipe or file is not folded at 80 columns
+LEAST_TEXT = 16  # what a narrow terminal leaves of a column of text, which is folded; numbers stay whole
+GAP = 3  # between columns
 KIB = 1024
 
 
@@ -94,8 +97,11 @@ def print_table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, empty: s
         say(empty)
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    least = GAP * (len(columns) - 1)
     for index, column in enumerate(columns):
         numbers = all(not isinstance(line[index], str) for line in cells)
+        width = max(map(cell_len, (column.title, *(shown(line[index]) for line in cells))))
+        least += width if numbers else min(width, LEAST_TEXT)
         table.add_column(
             column.title,
             justify="right" if numbers else "left",
@@ -104,7 +110,9 @@ def print_table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, empty: s
         )
     for line in cells:
         table.add_row(*(Text(shown(cell)) for cell in line))
-    console().print(table)
+    out = console()
+    out.width = max(out.width, least)  # a line that is too long goes on below, and nothing of it is cut off
+    out.print(table)
 
 
 def print_rows(rows: Sequence[Row], columns: Iterable[Column[Row]], *, empty: str, as_json: bool) -> None:

@@ -6,10 +6,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from queue import Full
-from typing import Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
@@ -22,8 +21,11 @@ from shmbroker_cli.options import BrokerOption, JsonOption, TimeoutOption
 from shmbroker_cli.output import report
 from shmbroker_cli.session import connected
 
+if TYPE_CHECKING:
+    from io import BufferedReader
+
 STANDARD_INPUT = "-"
-BATCH = 256
+AT_ONCE = 8192  # bytes of lines
 
 
 @contextmanager
@@ -102,12 +104,25 @@ class _ToExchange:
         return 1
 
 
+def _lines_as_they_come(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """Yield lines without their breaks, each time those that were read at once: none waits for more to come."""
+    begun: list[bytes] = []
+    while read := cast("BufferedReader", stream).read1(AT_ONCE):
+        first, *more = read.split(b"\n")
+        begun.append(first)
+        if more:
+            *whole, last = (b"".join(begun), *more)
+            yield [line.rstrip(b"\r") for line in whole]
+            begun = [last]
+    if rest := b"".join(begun):
+        yield [rest.rstrip(b"\r")]
+
+
 def _put_lines(target: _ToQueue | _ToExchange, name: str) -> int:
     """Publish each line, without its line break, and return how many there were."""
     done = 0
     with _reading(name) as stream:
-        lines = (line.rstrip(b"\r\n") for line in stream)
-        while batch := list(islice(lines, BATCH)):
+        for batch in _lines_as_they_come(stream):
             while batch:
                 try:
                     count = target.put_some(batch)
@@ -115,7 +130,7 @@ def _put_lines(target: _ToQueue | _ToExchange, name: str) -> int:
                     message = f"{str(error) or 'the queue is full'} ({done} published)"
                     raise Refused(message) from error
                 done += count
-                batch = batch[count:]
+                del batch[:count]
     return done
 
 

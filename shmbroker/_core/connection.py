@@ -91,7 +91,7 @@ class CoreConnection:
 
     def _open(self, name: str) -> Any:  # noqa: ANN401
         status = ffi.new("sb_status *")
-        encoded = name.encode()[:255]
+        encoded = name.encode(errors="replace")[:255]  # it is made of the program's, whose file may be called anything
         while True:
             handle = slow.sb_connect(self.attachment.handle, encoded, len(encoded), status)
             if handle != ffi.NULL:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BATCH = 256
+_SHUT_DOWN = "cannot schedule new futures"  # of our pool, if it was not us: the standard library does so at exit
 _log = logging.getLogger("shmbroker")
 
 
@@ -62,7 +63,8 @@ class Executor:
             try:
                 executor.submit(self._run, runnable)
             except Exception as error:  # noqa: BLE001 - it was shut down, or what else it may raise: this may be the IO thread
-                if not self._closed:
+                process_ends = executor is self._own and _SHUT_DOWN in str(error)
+                if not self._closed and not process_ends:
                     self.failed(error)  # what was delivered stays unacknowledged
 
     def _pool(self) -> concurrent.futures.Executor | None:

@@ -110,6 +110,20 @@ def test_stop_with_purge_removes_the_broker(cli: Callable[..., Any], broker_name
     assert broker_name not in shmbroker.brokers()
 
 
+@pytest.mark.usefixtures("broker")
+def test_stop_knows_a_broker_by_its_full_name(cli: Callable[..., Any], broker_name: str) -> None:
+    """One's own can be named as others name it, with the number of its maker, here as with all commands."""
+    full_name = f"{os.getuid()}/{broker_name}"
+    assert cli("status", "--broker", full_name).code == 0
+    assert cli("stop", "--purge", "--broker", full_name).code == 0
+    assert broker_name not in shmbroker.brokers()
+
+
+def test_stop_with_a_name_that_no_broker_can_have_is_wrong_usage(cli: Callable[..., Any]) -> None:
+    """As with all commands."""
+    assert cli("stop", "--broker", "a b").is_refused("a b", code=2)
+
+
 def test_doctor_finds_a_sound_broker_healthy(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
     """In words, or as JSON."""
     jobs.put(b"x")

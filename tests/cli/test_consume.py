@@ -113,6 +113,7 @@ def test_a_function_that_raises_loses_nothing(cli: Callable[..., Any], jobs: shm
         ("handlers:number", 1),
         ("handlers", 2),
         (":keep", 2),
+        ("", 2),
     ],
 )
 @pytest.mark.usefixtures("handlers")
@@ -125,6 +126,13 @@ def test_a_function_that_cannot_be_found(
     assert ran.is_refused(target, code=code)
     assert jobs.statistics().redelivered == 0
     assert len(jobs) == 1
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_module_that_exits_when_it_is_loaded(cli: Callable[..., Any], handlers: Path) -> None:
+    """That is told like any other failure of its: it does not end the command without a word."""
+    (handlers / "leaves.py").write_text("raise SystemExit(5)")
+    assert cli("consume", "jobs", "--call", "leaves:f").is_refused("leaves:f", "SystemExit: 5")
 
 
 @pytest.mark.usefixtures("jobs")

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import errno
 import queue
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -106,6 +108,26 @@ def test_an_unforeseen_error_is_one_line_too(cli: Callable[..., Any], monkeypatc
 
     monkeypatch.setattr(shmbroker, "brokers", fail)
     assert cli("list").is_refused("all is lost")
+
+
+INTERRUPTED_EARLY = """
+import sys
+
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupts())
+import shmbroker_cli
+shmbroker_cli.main()
+"""
+
+
+def test_an_interrupt_while_it_is_loaded_is_told_like_any_other() -> None:
+    """Exit code 130, and no traceback."""
+    ran = subprocess.run([sys.executable, "-c", INTERRUPTED_EARLY], check=False, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (130, "")
 
 
 def test_who_wants_a_traceback_gets_one(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -60,6 +62,26 @@ def test_many_lines_of_standard_input_keep_their_order(cli: Callable[..., Any], 
     ran = cli("publish", "jobs", "--lines", "-", given=b"\n".join(expected))
     assert "1000 messages published" in ran.out
     assert bodies(jobs) == expected
+
+
+def test_a_line_waits_for_no_other(jobs: shmbroker.Queue, broker_name: str) -> None:
+    """What is written slowly, such as the end of a log, is published line by line, and not before a line is whole."""
+    command = [sys.executable, "-m", "shmbroker_cli", "publish", "jobs", "--lines", "-", "--broker", broker_name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdin is not None
+        for written, whole in (
+            (b"o", b""),
+            (b"ne\r", b""),
+            (b"\ntwo\n", b"one"),
+            (b"th", b"two"),
+            (b"ree\n", b"three"),
+        ):
+            process.stdin.write(written)
+            if whole:
+                assert bytes(jobs.get(auto_ack=True)) == whole
+        process.stdin.write(b"rest")
+    assert process.returncode == 0
+    assert bodies(jobs) == [b"rest"]
 
 
 def test_properties_are_sent_along(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:

@@ -307,11 +307,11 @@ def test_a_table_or_column_that_does_not_exist_is_wrong_usage(
 class Terminal:
     """A terminal of 100 columns and a program in it."""
 
-    def __init__(self, *command: str) -> None:
+    def __init__(self, *command: str, kind: str = "xterm") -> None:
         """Start the program."""
         self.master, slave = pty.openpty()
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "", "LINES": ""}
+        environment = {**os.environ, "TERM": kind, "COLUMNS": "", "LINES": ""}
         self.process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment)
         self.modes = termios.tcgetattr(slave)
         self.slave = slave
@@ -388,6 +388,18 @@ def test_live_a_signal_leaves_the_terminal_as_it_was(live: Terminal, number: int
     live.expect("\x1b[?1049l")
     assert live.process.wait() == 0
     assert termios.tcgetattr(live.slave)[3] == live.modes[3]
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_dumb_terminal_gets_one_snapshot(broker_name: str) -> None:
+    """Nothing could be drawn there: it would be empty, and wait for keys."""
+    command = (sys.executable, "-m", "shmbroker_cli", "top", "--broker", broker_name, "--interval", "0.1")
+    terminal = Terminal(*command, kind="dumb")
+    try:
+        terminal.expect("jobs")
+        assert terminal.process.wait() == 0
+    finally:
+        terminal.close()
 
 
 SIGNALLED_EARLY = """

@@ -97,6 +97,19 @@ def test_connect_makes_the_broker(broker_name: str) -> None:
     assert files(broker_name) == []
 
 
+def test_an_automatic_housekeeper_keeps_nobody_waiting(broker_name: str) -> None:
+    """Who reads what a client writes on its standard error reads its end with the client's, not the housekeeper's."""
+    source = "import shmbroker, sys; shmbroker.connect(sys.argv[1])"
+    readable, writable = os.pipe2(os.O_NONBLOCK)
+    try:
+        subprocess.run([sys.executable, "-P", "-c", source, broker_name], check=True, stderr=writable)
+        os.close(writable)
+        assert os.read(readable, 1) == b""  # while somebody has the other end, this raises
+    finally:
+        os.close(readable)
+        shmbroker.Broker(broker_name).stop(purge=True)
+
+
 def test_messages_outlive_the_brokers_processes(broker_name: str) -> None:
     """The end of `with Broker` keeps the memory; purge gives it back."""
     with shmbroker.Broker(broker_name) as broker, broker.connect() as connection:

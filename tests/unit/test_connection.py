@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -189,6 +191,34 @@ def test_a_connection_says_what_it_is(broker: shmbroker.Broker) -> None:
     assert "open" in repr(connection)
     connection.close()
     assert "closed" in repr(connection)
+
+
+def publish(connection: shmbroker.Connection) -> None:
+    """Publish to a queue, so that a route leads there."""
+    connection.channel().basic_publish("", "q", b"B")
+
+
+@pytest.mark.parametrize("use", [lambda _: None, lambda connection: connection.queue("q").get(), publish])
+def test_a_forgotten_connection_ends(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, use: Callable[[shmbroker.Connection], object]
+) -> None:
+    """One that nobody has any more, and that has no thread, is collected; what it held goes back."""
+    queue = connection.queue("q")
+    queue.put(b"A")
+    before = len(connection.connections())
+    use(broker.connect())
+    gc.collect()
+    assert len(connection.connections()) == before
+    assert_counts(queue, delivering=0)
+
+
+def test_a_program_whose_name_is_no_text_connects(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file's name may be any bytes, which Python reads as surrogates; others see question marks for them."""
+    monkeypatch.setattr("sys.argv", [os.fsdecode(b"caf\xe9.py")])
+    with broker.connect():
+        assert connection.connections()[-1].name == f"caf?.py:{os.getpid()}"
 
 
 def test_the_consumers_of_a_connection_are_counted(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:

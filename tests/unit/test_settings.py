@@ -27,12 +27,18 @@ def test_a_bad_count_is_refused(connection: shmbroker.Connection, name: str, val
     assert ">= 1" in str(refusal.value)
 
 
-@pytest.mark.parametrize("value", [0, -2, 1.5, "x", "12X", "", "-5"])
+@pytest.mark.parametrize("value", [0, -2, 1.5, "x", "12X", "", "-5", 2**80])
 def test_a_bad_size_is_refused(connection: shmbroker.Connection, value: object) -> None:
     """A size is -1, a number of bytes, or a string such as "64K"."""
     with pytest.raises(ValueError, match="max_bytes") as refusal:
         connection.queue("q", max_bytes=value)
     assert repr(value) in str(refusal.value)
+
+
+def test_a_size_beyond_all_counts_is_refused(connection: shmbroker.Connection) -> None:
+    """In words as in digits."""
+    with pytest.raises(ValueError, match="max_bytes"):
+        connection.queue("q", max_bytes=f"{2**50}G")
 
 
 @pytest.mark.parametrize("value", ["", "BLOCK", "drop_head", "nonsense", None, 1])

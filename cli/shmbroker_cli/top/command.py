@@ -58,9 +58,9 @@ def top(
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Watch queues, exchanges and channels live (no terminal: one snapshot)."""
+    """Watch queues, exchanges and channels live (no terminal, or a dumb one: one snapshot)."""
     view = View(table=table.value, sort=_sort_index(table.value, sort), reverse=reverse, text=filter_text)
-    live = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
+    live = sys.stdin.isatty() and sys.stdout.isatty() and not console().is_dumb_terminal and not as_json
     with until_told_to_stop() as stopper, connected(broker) as connection:
         if live:
             _watch(connection, broker, view, interval, stopper)

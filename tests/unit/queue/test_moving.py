@@ -44,6 +44,16 @@ def test_move_keeps_order_and_counts(connection: shmbroker.Connection) -> None:
     assert texts(other.get_many(5)) == ["x", "B", "C", "D", "E"]
 
 
+@pytest.mark.parametrize("option", ["limit", "max_bytes"])
+def test_a_limit_beyond_all_counts_is_none(connection: shmbroker.Connection, option: str) -> None:
+    """However large an integer it is; a truth is no integer."""
+    queue, other = connection.queue("q"), connection.queue("other")
+    put_each(queue, "AB")
+    with pytest.raises(ValueError, match=f"{option}=True"):
+        queue.move(other, **{option: True})
+    assert queue.move(other, **{option: 2**64}) == 2
+
+
 def test_move_into_a_ring(connection: shmbroker.Connection) -> None:
     """What is moved counts for the other's limits: there the oldest goes."""
     queue, ring = connection.queue("q"), connection.queue("ring", ring_size=2)
