@@ -155,8 +155,13 @@ class Consumer:
         """A descriptor that is readable when :meth:`get` would not wait; for select and asyncio.
 
         Read it empty with :meth:`clear`.
+
+        Raises:
+            ConnectionClosed: the consumer has ended, and its descriptor with it.
         """
         if self._descriptor < 0:
+            if self._cancelled:
+                library.raise_for(library.CLOSED, "the consumer")
             self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             self._core.event(self._descriptor)
             self._connection.start_io()

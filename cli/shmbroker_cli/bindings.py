@@ -2,6 +2,7 @@
 """Commands about bindings: `shmbroker bind`, `unbind` and `bindings`."""
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn
@@ -53,7 +54,7 @@ def _arguments(given: list[str] | None) -> dict[str, Any]:
 
 def _value(text: str) -> Any:  # noqa: ANN401 (whatever JSON has)
     try:
-        return json.loads(text, parse_constant=_not_json)
+        return json.loads(text, parse_constant=_not_json, parse_float=_finite)
     except ValueError:
         return text
 
@@ -61,6 +62,12 @@ def _value(text: str) -> Any:  # noqa: ANN401 (whatever JSON has)
 def _not_json(text: str) -> NoReturn:
     """Refuse what Python takes for JSON, such as NaN."""
     raise ValueError(text)
+
+
+def _finite(text: str) -> float:
+    """Refuse a number that is too large for a float, which JSON has no name for."""
+    found = float(text)
+    return found if math.isfinite(found) else _not_json(text)
 
 
 def _canonical(arguments: dict[str, Any]) -> str:

@@ -32,6 +32,9 @@ AT_ONCE = 8192  # bytes of lines
 def _reading(name: str) -> Iterator[BinaryIO]:
     """Open a file, or standard input for `-`."""
     if name == STANDARD_INPUT:
+        if sys.stdin is None:
+            message = "standard input is closed"
+            raise Refused(message)
         yield sys.stdin.buffer
     else:
         with Path(name).open("rb") as stream:

@@ -45,13 +45,16 @@ def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     Raises:
         StaleHandle: a message is gone; the text says which one.
         BrokerNotFound: its broker is on another host, or gone.
-        SchemaMismatch: there is no column ``handle`` of type binary.
+        SchemaMismatch: there is no column ``handle`` of type binary, or there is a column ``value`` already.
     """
     connections: dict[Origin, shmbroker.Connection] = {}
     for batch in batches:
         at = batch.schema.get_field_index(HANDLE)
         if at < 0 or not (pa.types.is_binary(batch.schema[at].type) or pa.types.is_large_binary(batch.schema[at].type)):
             text = f"PRECONDITION_FAILED - there is no column '{HANDLE}' of type binary among {_shown(batch.schema)}"
+            raise shmbroker.SchemaMismatch(text=text)
+        if VALUE in batch.schema.names:
+            text = f"PRECONDITION_FAILED - column '{VALUE}' is there already, among {_shown(batch.schema)}"
             raise shmbroker.SchemaMismatch(text=text)
         bodies = array_of([None if one is None else _body(one, connections) for one in _handles(batch.column(at))])
         yield batch.set_column(at, pa.field(VALUE, pa.binary_view()), bodies)

@@ -130,6 +130,28 @@ def test_an_interrupt_while_it_is_loaded_is_told_like_any_other() -> None:
     assert (ran.returncode, ran.stderr) == (130, "")
 
 
+@pytest.mark.parametrize("closed", ["<&- >&- 2>&-", ">&- 2>&-", ">&-"])
+def test_closed_output_is_nobody_s_matter(broker: shmbroker.Broker, closed: str) -> None:
+    """A command does its work when the caller has closed its standard streams, and tells nobody of it."""
+    for command in (("queue", "create", "jobs"), ("publish", "jobs", "A"), ("queue", "list")):
+        words = [sys.executable, "-m", "shmbroker_cli", "--broker", broker.name, *command]
+        ran = subprocess.run(
+            ["/bin/sh", "-c", f'"$@" {closed}', "sh", *words], check=False, capture_output=True, text=True
+        )  # fmt: skip
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    with broker.connect() as connection:
+        assert [bytes(message) for message in connection.queue("jobs").browse()] == [b"A"]
+
+
+def test_closed_input_is_refused(broker: shmbroker.Broker) -> None:
+    """Where a message is to come from it."""
+    with broker.connect() as connection:
+        connection.queue("jobs")
+    words = [sys.executable, "-m", "shmbroker_cli", "--broker", broker.name, "publish", "jobs", "-"]
+    ran = subprocess.run(["/bin/sh", "-c", '"$@" <&-', "sh", *words], check=False, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (1, "shmbroker: standard input is closed\n")
+
+
 def test_who_wants_a_traceback_gets_one(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """With `SHMBROKER_TRACEBACK` set."""
     monkeypatch.setenv("SHMBROKER_TRACEBACK", "1")

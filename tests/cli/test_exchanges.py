@@ -146,19 +146,19 @@ def test_bind_again_changes_nothing(cli: Callable[..., Any], events: str, broker
 
 
 def test_arguments_are_json_or_text(cli: Callable[..., Any], broker: shmbroker.Broker) -> None:
-    """Numbers, truths and tables keep their types; whatever is no JSON is text, and so is NaN."""
+    """Numbers, truths and tables keep their types; whatever is no JSON is text, and so are NaN and 1e999."""
     with broker.connect() as connection:
         connection.queue("jobs")
     given = {
         "x-match": "any", "n": "7", "half": "0.5", "yes": "true", "none": "null", "quoted": '"7"', "nan": "NaN",
-        "table": '{"a": [1]}', "equals": "a=b",
+        "table": '{"a": [1]}', "equals": "a=b", "much": "1e999",
     }  # fmt: skip
     options = [word for name, value in given.items() for word in ("--argument", f"{name}={value}")]
     assert cli("bind", "amq.headers", "jobs", *options).code == 0
     (one,) = bound(broker)
     assert one.arguments == {
         "x-match": "any", "n": 7, "half": 0.5, "yes": True, "none": None, "quoted": "7", "nan": "NaN",
-        "table": {"a": [1]}, "equals": "a=b",
+        "table": {"a": [1]}, "equals": "a=b", "much": "1e999",
     }  # fmt: skip
     assert cli("unbind", "amq.headers", "jobs", *options).code == 0
     assert bound(broker) == []

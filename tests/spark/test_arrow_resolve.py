@@ -106,3 +106,11 @@ def test_a_batch_without_handles(table: dict[str, list[object]]) -> None:
     """The error names the columns that there are."""
     with pytest.raises(shmbroker.SchemaMismatch, match=r"no column 'handle' of type binary among (value|handle) \("):
         next(resolve([pa.record_batch(table)]))
+
+
+def test_a_batch_that_has_bodies_already(queue: shmbroker.Queue) -> None:
+    """Two columns of one name would be nobody's."""
+    queue.put(b"A")
+    batch = batch_of(handles_of(queue)).append_column("value", pa.array([b"B"]))
+    with pytest.raises(shmbroker.SchemaMismatch, match=r"column 'value' is there already, among id .*, value"):
+        next(resolve([batch]))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
+from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING
 
@@ -296,6 +297,17 @@ def test_the_queue_is_deleted(connection: shmbroker.Connection, queue: shmbroker
         connection.queue("q").delete()
         thread.join()
         assert [type(error) for error in errors] == [NotFound]
+
+
+def test_a_consumer_that_has_ended_has_no_descriptor(queue: shmbroker.Queue) -> None:
+    """Whoever wants to wait with one is told, and no descriptor is left behind."""
+    consumer = queue.consume()
+    consumer.fileno()
+    consumer.close()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(ConnectionClosed, match="consumer"):
+        consumer.fileno()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_statistics_of_a_consumer(queue: shmbroker.Queue) -> None:

@@ -60,7 +60,13 @@ def top(
 ) -> None:
     """Watch queues, exchanges and channels live (no terminal, or a dumb one: one snapshot)."""
     view = View(table=table.value, sort=_sort_index(table.value, sort), reverse=reverse, text=filter_text)
-    live = sys.stdin.isatty() and sys.stdout.isatty() and not console().is_dumb_terminal and not as_json
+    live = (
+        sys.stdin is not None
+        and sys.stdin.isatty()
+        and sys.stdout.isatty()
+        and not console().is_dumb_terminal
+        and not as_json
+    )
     with until_told_to_stop() as stopper, connected(broker) as connection:
         if live:
             _watch(connection, broker, view, interval, stopper)
