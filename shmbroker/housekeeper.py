@@ -114,9 +114,13 @@ class Housekeeper:
     def _wait(self) -> int:
         due = self._timers[0][0] if self._timers else library.FOR_EVER
         slow.sb_housekeeper_next_due(self._handle, due)
-        if self._new_timers():  # looked again after saying what we know: nobody's timer falls in between
+        armed = slow.sb_housekeeper_arm(self._handle)
+        if self._new_timers() or self._has_changed():  # looked again when we can be woken: nothing falls in between
             due = 0
-        return int(slow.sb_housekeeper_wait(self._handle, min(self._tick_due, due)))
+        return int(slow.sb_housekeeper_wait(self._handle, armed, min(self._tick_due, due)))
+
+    def _has_changed(self) -> bool:
+        return bool(slow.sb_housekeeper_changes(self._handle) != self._changes)
 
     def _clients(self) -> bool:
         return bool(self._connection.attachment.facts().processes > 1)
@@ -147,20 +151,20 @@ class Housekeeper:
 
     def _watch(self) -> None:
         """Opens what is new, leaves what is gone, and has the memory of deleted queues freed."""
-        changes = slow.sb_housekeeper_changes(self._handle)
-        if changes == self._changes and not self._unfreed and self._turns % _WATCH_TURNS:
+        if not self._has_changed() and not self._unfreed and self._turns % _WATCH_TURNS:
             return
         self._leave_deleted()
+        self._unfreed = int(slow.sb_housekeeper_sweep(self._handle, 0))
+        # Another turn; a journal that cannot be read is told to who declares, and found by the doctor.
+        with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory, exceptions.CorruptSegment):
+            exchanges_of(self._connection).prune(self._connection, 0)
+        # After the sweep, which is a change itself; before the look, since what comes during it is one.
+        self._changes = slow.sb_housekeeper_changes(self._handle)
         present = {queue.slot for queue in self._watched}
         fresh = [slot for slot in self._connection.queue_slots() if slot not in present]
         opened = [queue for queue in map(self._open, fresh) if queue is not None]
         if opened:
             self._replace(self._watched + opened, list(range(len(self._watched))))
-        self._unfreed = int(slow.sb_housekeeper_sweep(self._handle, 0))
-        # Another turn; a journal that cannot be read is told to who declares, and found by the doctor.
-        with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory, exceptions.CorruptSegment):
-            exchanges_of(self._connection).prune(self._connection, 0)
-        self._changes = slow.sb_housekeeper_changes(self._handle)  # the sweep counts as a change itself
 
     def _leave_deleted(self) -> None:
         kept = [at for at, queue in enumerate(self._watched) if queue.length() >= 0 or not queue.leave()]

@@ -399,7 +399,9 @@ void sb_free_watch(sb_watch *w);
 /* ---- housekeeper ---- */
 sb_status sb_housekeeper_begin(sb_connection *c);
 void sb_housekeeper_end(sb_connection *c);
-sb_status sb_housekeeper_wait(sb_connection *c, uint64_t deadline_ns);
+/* From here on it is woken; what came before is looked for between this and the wait, which takes the word. */
+uint32_t sb_housekeeper_arm(sb_connection *c);
+sb_status sb_housekeeper_wait(sb_connection *c, uint32_t armed, uint64_t deadline_ns);
 void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns);
 void sb_housekeeper_tick(sb_connection *c, uint32_t slot, uint64_t *memory);
 uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, uint64_t *memories, uint32_t count);

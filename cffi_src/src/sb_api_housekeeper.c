@@ -33,10 +33,13 @@ static bool told_to_end(const sb_broker *b) {
   return SB_LOAD(&b->header->closing, SB_SEQ_CST) != 0 || SB_LOAD(&b->header->stopped, SB_SEQ_CST) != 0;
 }
 
-sb_status sb_housekeeper_wait(sb_connection *c, uint64_t deadline_ns) {
+static sb_half *wake_of(const sb_connection *c) { return &((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake; }
+
+uint32_t sb_housekeeper_arm(sb_connection *c) { return sb_wake_arm(wake_of(c)); }
+
+sb_status sb_housekeeper_wait(sb_connection *c, uint32_t armed, uint64_t deadline_ns) {
   bool interrupted;
-  sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake;
-  uint32_t armed = sb_wake_arm(wake);
+  sb_half *wake = wake_of(c);
   bool woken = true;
   (void)SB_ADD(&c->b->header->housekeeper_ticks, 1, SB_RELAXED);
   if (!told_to_end(c->b)) {

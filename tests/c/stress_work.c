@@ -397,7 +397,7 @@ void keep_house(worker *w) {
   (void)sb_housekeeper_begin(w->t.c);
   while (!over()) {
     keep_house_of(w, memories);
-    (void)sb_housekeeper_wait(w->t.c, sb_now_ns() + MILLISECOND);
+    (void)sb_housekeeper_wait(w->t.c, sb_housekeeper_arm(w->t.c), sb_now_ns() + MILLISECOND);
   }
   sb_housekeeper_end(w->t.c);
 }

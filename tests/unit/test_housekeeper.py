@@ -17,6 +17,8 @@ from shmbroker import housekeeper
 from shmbroker._core.connection import CoreConnection
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import shmbroker
 
 
@@ -41,6 +43,30 @@ def test_a_timer_without_an_entry_outlives_the_housekeeper_that_found_it(
     broker.stop()
     broker.start()
     assert take(queue, 1, timeout=30) == ["A"]
+
+
+def test_a_queue_that_comes_while_it_looks_for_queues_is_watched(
+    broker: shmbroker.Broker, connection: shmbroker.Connection
+) -> None:
+    """At its next turn: else a message that is due soon there would wait until all queues are looked for again."""
+    broker.stop()
+    keeper = housekeeper.Housekeeper(broker.name, "housekeeper")
+    assert keeper.begin()
+    look = keeper._connection.queue_slots  # noqa: SLF001
+
+    def look_then_declare() -> list[int]:
+        found = look()
+        connection.queue("late")
+        return found
+
+    keeper._connection.queue_slots = look_then_declare  # type: ignore[method-assign] # noqa: SLF001
+    keeper._turn()  # noqa: SLF001
+    assert keeper._watched == []  # noqa: SLF001
+    assert keeper._has_changed()  # noqa: SLF001
+    keeper._turn()  # noqa: SLF001
+    assert [queue.slot for queue in keeper._watched] == look()  # noqa: SLF001
+    assert not keeper._has_changed()  # noqa: SLF001
+    keeper.close()
 
 
 class Recorded:
@@ -167,3 +193,43 @@ def test_a_purge_in_the_middle_of_a_turn_is_its_end(broker: shmbroker.Broker, mo
     monkeypatch.setattr(CoreConnection, "queue_incarnation", purged_before)
     broker.serve_forever()
     assert asked == ["brief"]
+
+
+class GivesATimerLast(Recorded):
+    """The same; a producer gives a timer just before the housekeeper sleeps, after all its looks but those it owes."""
+
+    def __init__(self, calls: Any, give: Callable[[], object]) -> None:  # noqa: ANN401
+        super().__init__(calls)
+        self._give = [give]
+
+    def sb_housekeeper_arm(self, handle: Any) -> Any:  # noqa: ANN401
+        """A timer comes before it can be woken, which is not seen by a look before that."""
+        if self.ticks and self._give:
+            self._give.pop()()
+        return self._calls.sb_housekeeper_arm(handle)
+
+
+def test_a_timer_that_comes_just_before_it_sleeps_is_seen(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks for timers when it can be woken, so that none falls in between; and for queues."""
+    broker.stop()
+    for interval in ("TICK_SECONDS", "REST_SECONDS"):
+        monkeypatch.setattr(housekeeper, interval, 3600.0)
+    monkeypatch.setattr(
+        housekeeper,
+        "slow",
+        GivesATimerLast(housekeeper.slow, lambda: connection.queue("new").put(b"A", delay=0.01)),
+    )
+
+    def take_then_stop() -> None:
+        try:
+            eventually(lambda: "new" in connection.queue_names(), "the queue to be there")
+            assert take(connection.queue("new"), 1, timeout=30) == ["A"]
+        finally:
+            broker.stop()
+
+    client = threading.Thread(target=take_then_stop)
+    broker.serve_forever(on_ready=client.start)
+    client.join()
+    assert len(connection.queue("new")) == 0
