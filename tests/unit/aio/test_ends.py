@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Consumers and what waits, when something is closed, deleted or purged."""
+
+from __future__ import annotations
+
+import asyncio
+import queue as standard_queue
+import threading
+
+import pytest
+from scenario_support.loops import ready, run, until_waiting
+
+import shmbroker
+from shmbroker import aio, exceptions
+
+
+def test_a_consumer_iterates_and_ends(broker: shmbroker.Broker) -> None:
+    """``async for`` hands out messages in order; it ends when the consumer is closed, which returns what it held."""
+
+    async def main(connection: aio.Connection) -> None:
+        jobs = await connection.queue("jobs")
+        await jobs.put_many([b"%d" % n for n in range(300)])
+        seen = []
+        async with jobs.consume(prefetch=10) as consumer:
+            async for message in consumer:
+                seen.append(int(bytes(message)))
+                if len(seen) == 200:
+                    break
+                message.ack()
+            consumer.close()
+            assert [message async for message in consumer] == []
+        assert seen == list(range(200))
+        assert (jobs.statistics().ready, jobs.statistics().delivering) == (101, 0)
+
+    run(main, broker)
+
+
+def test_a_consumer_that_waits_is_told(broker: shmbroker.Broker) -> None:
+    """A consumer without messages lets other tasks run, and goes on with the next message of another process."""
+
+    async def main(connection: aio.Connection) -> None:
+        jobs = await connection.queue("jobs")
+        consumer = jobs.consume()
+        getting = asyncio.create_task(consumer.get())
+        await asyncio.sleep(0)
+        assert not getting.done()
+        await jobs.put(b"A")
+        (await ready(getting)).ack()
+        with pytest.raises(standard_queue.Empty):
+            await consumer.get(timeout=0.01)
+        getting = asyncio.create_task(consumer.get())
+        await asyncio.sleep(0)
+        consumer.close()
+        with pytest.raises(exceptions.ConnectionClosed):
+            await ready(getting)
+
+    run(main, broker)
+
+
+def test_closing_ends_what_waits(broker: shmbroker.Broker) -> None:
+    """Closing a queue or the connection ends every wait with ConnectionClosed."""
+
+    async def main(connection: aio.Connection) -> None:
+        jobs = await connection.queue("jobs", max_length=1)
+        await jobs.put(b"A")
+        putting = asyncio.create_task(jobs.put(b"B"))
+        getting = asyncio.create_task((await connection.queue("other")).get())
+        await asyncio.sleep(0)
+        connection.close()
+        for task in (putting, getting):
+            with pytest.raises(exceptions.ConnectionClosed):
+                await ready(task)
+        assert not connection.is_open
+
+    run(main, broker)
+
+
+@pytest.mark.parametrize("end", ["close", "error"])
+def test_a_closed_channel_ends_what_waits(broker: shmbroker.Broker, end: str) -> None:
+    """A get of the channel ends, also behind one of another channel, which goes on waiting."""
+
+    async def main(connection: aio.Connection) -> None:
+        other, channel, queue = await connection.channel(), await connection.channel(), await connection.queue("q")
+        first = asyncio.create_task(other.basic_get("q", timeout=None))
+        await until_waiting(queue)
+        second = asyncio.create_task(channel.basic_get("q", timeout=None))
+        await asyncio.sleep(0)
+        if end == "close":
+            channel.close()
+        else:
+            with pytest.raises(exceptions.PreconditionFailed):
+                await channel.basic_ack(1)
+        with pytest.raises(exceptions.ChannelClosed):
+            await ready(second)
+        await queue.put(b"A")
+        message = await ready(first)
+        assert bytes(message) == b"A"
+
+    run(main, broker)
+
+
+def test_a_deleted_queue_ends_what_waits(broker: shmbroker.Broker) -> None:
+    """A task that waits at a queue which is deleted gets NotFound."""
+
+    async def main(connection: aio.Connection) -> None:
+        jobs = await connection.queue("jobs")
+        getting = asyncio.create_task(jobs.get())
+        await until_waiting(jobs)
+        with broker.connect() as other:
+            other.queue("jobs").delete()
+        with pytest.raises(exceptions.NotFound):
+            await ready(getting)
+
+    run(main, broker)
+
+
+def test_a_purged_broker_ends_what_waits(broker_name: str) -> None:
+    """A task that waits when its broker is purged gets ConnectionClosedByBroker."""
+    broker = shmbroker.Broker(broker_name)
+    broker.start()
+
+    async def main(connection: aio.Connection) -> None:
+        jobs = await connection.queue("jobs")
+        getting = asyncio.create_task(jobs.get())
+        await until_waiting(jobs)
+        purging = threading.Thread(target=lambda: shmbroker.Broker(broker_name).stop(purge=True))
+        purging.start()
+        with pytest.raises(exceptions.ConnectionClosedByBroker):
+            await ready(getting)
+        await asyncio.to_thread(purging.join)
+
+    run(main, broker)
+    broker.stop()
