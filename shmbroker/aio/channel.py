@@ -106,10 +106,8 @@ class Channel:
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> int | None:
         """Publishes a message, waiting for room in a queue that blocks."""
-        publish = functools.partial(
-            self.sync.basic_publish, exchange, routing_key, body, properties, mandatory, timeout=0
-        )
-        number: int | None = await _until(publish, standard_queue.Full, timeout)
+        given = (exchange, routing_key, body, properties, mandatory)
+        number: int | None = await _with_room(self.sync.basic_publish, given, timeout)
         return number
 
     async def publish_confirmed(
@@ -117,16 +115,13 @@ class Channel:
         exchange: str,
         routing_key: str,
         body: Any,  # noqa: ANN401
-        properties: BasicProperties | None = None,
-        mandatory: bool = False,  # noqa: FBT001, FBT002
-        *,
+        *arguments: Any,  # noqa: ANN401 - properties and mandatory, as of `basic_publish`
         timeout: float | None = None,  # noqa: ASYNC109
+        **options: Any,  # noqa: ANN401
     ) -> int:
         """Publishes, waiting for room, and returns the number of the message once it is in all its queues."""
-        publish = functools.partial(
-            self.sync.publish_confirmed, exchange, routing_key, body, properties, mandatory, timeout=0
-        )
-        return await asyncio.wrap_future(await _until(publish, standard_queue.Full, timeout))
+        publish = functools.partial(self.sync.publish_confirmed, **options)
+        return await asyncio.wrap_future(await _with_room(publish, (exchange, routing_key, body, *arguments), timeout))
 
     async def confirm_delivery(self) -> None:
         """From now on published messages are counted, and confirmed."""
@@ -289,6 +284,10 @@ class Channel:
 
     def __repr__(self) -> str:
         return f"<aio {self.sync!r}>"
+
+
+async def _with_room(publish: Callable[..., Any], given: tuple[Any, ...], timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109
+    return await _until(functools.partial(publish, *given, timeout=0), standard_queue.Full, timeout)
 
 
 async def _until(attempt: Callable[[], Any], again: type[Exception], timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -69,6 +69,27 @@ def test_a_queue_that_comes_while_it_looks_for_queues_is_watched(
     keeper.close()
 
 
+def serve_while(broker: shmbroker.Broker, deed: Callable[[], object]) -> None:
+    """Keeps house here until a deed is done in another thread; raises what it raises."""
+
+    def do_then_stop() -> None:
+        try:
+            deed()
+        finally:
+            broker.stop()
+
+    doing: list[Future[None]] = []
+    with ThreadPoolExecutor(1) as client:
+        broker.serve_forever(on_ready=lambda: doing.append(client.submit(do_then_stop)))
+    doing[0].result()
+
+
+def tick_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first tick is the last: what is done after it is done because somebody said so."""
+    for interval in ("TICK_SECONDS", "REST_SECONDS"):
+        monkeypatch.setattr(housekeeper, interval, 3600.0)
+
+
 class Recorded:
     """The calls of the core, with a note of when the housekeeper ticks and when it wakes up."""
 
@@ -100,17 +121,12 @@ def test_however_often_timers_wake_it_a_tick_takes_its_time(
     calls = Recorded(housekeeper.slow)
     monkeypatch.setattr(housekeeper, "slow", calls)
 
-    def put_then_stop() -> None:
-        try:
-            for milliseconds in range(5, 1000, 5):
-                queue.put(b"A", ttl=milliseconds / 1000)
-            eventually(lambda: len(queue) == 0 and len(calls.ticks) > 4, "all to expire")
-        finally:
-            broker.stop()
+    def put_many() -> None:
+        for milliseconds in range(5, 1000, 5):
+            queue.put(b"A", ttl=milliseconds / 1000)
+        eventually(lambda: len(queue) == 0 and len(calls.ticks) > 4, "all to expire")
 
-    client = threading.Thread(target=put_then_stop)
-    broker.serve_forever(on_ready=client.start)
-    client.join()
+    serve_while(broker, put_many)
     assert calls.wakes > 4 * len(calls.ticks)
     assert all(after - before >= housekeeper.TICK_SECONDS for before, after in itertools.pairwise(calls.ticks))
 
@@ -131,9 +147,7 @@ def test_timers_without_a_pause_do_not_keep_it_from_its_end(
     connection.queue("q")
     broker.stop()
     monkeypatch.setattr(housekeeper, "slow", AlwaysMoreTimers(housekeeper.slow))
-    client = threading.Thread(target=broker.stop)
-    broker.serve_forever(on_ready=client.start)
-    client.join()
+    serve_while(broker, lambda: None)
 
 
 def end_by_itself(connection: shmbroker.Connection, *, bound_to: str = "") -> None:
@@ -161,19 +175,13 @@ def test_it_is_told_of_a_queue_that_ends_by_itself(
 ) -> None:
     """The name and the memory go then, not with the next tick."""
     broker.stop()
-    for interval in ("TICK_SECONDS", "REST_SECONDS"):
-        monkeypatch.setattr(housekeeper, interval, 3600.0)
+    tick_never(monkeypatch)
 
-    def end_then_stop() -> None:
-        try:
-            end_by_itself(connection)
-            becomes(Memory(broker.name).names, [])
-        finally:
-            broker.stop()
+    def end_one() -> None:
+        end_by_itself(connection)
+        becomes(Memory(broker.name).names, [])
 
-    client = threading.Thread(target=end_then_stop)
-    broker.serve_forever(on_ready=client.start)
-    client.join()
+    serve_while(broker, end_one)
     broker.start()
 
 
@@ -214,22 +222,13 @@ def test_a_timer_that_comes_just_before_it_sleeps_is_seen(
 ) -> None:
     """It looks for timers when it can be woken, so that none falls in between; and for queues."""
     broker.stop()
-    for interval in ("TICK_SECONDS", "REST_SECONDS"):
-        monkeypatch.setattr(housekeeper, interval, 3600.0)
-    monkeypatch.setattr(
-        housekeeper,
-        "slow",
-        GivesATimerLast(housekeeper.slow, lambda: connection.queue("new").put(b"A", delay=0.01)),
-    )
+    tick_never(monkeypatch)
+    calls = GivesATimerLast(housekeeper.slow, lambda: connection.queue("new").put(b"A", delay=0.01))
+    monkeypatch.setattr(housekeeper, "slow", calls)
 
-    def take_then_stop() -> None:
-        try:
-            eventually(lambda: "new" in connection.queue_names(), "the queue to be there")
-            assert take(connection.queue("new"), 1, timeout=30) == ["A"]
-        finally:
-            broker.stop()
+    def take_it() -> None:
+        eventually(lambda: "new" in connection.queue_names(), "the queue to be there")
+        assert take(connection.queue("new"), 1, timeout=30) == ["A"]
 
-    client = threading.Thread(target=take_then_stop)
-    broker.serve_forever(on_ready=client.start)
-    client.join()
+    serve_while(broker, take_it)
     assert len(connection.queue("new")) == 0
