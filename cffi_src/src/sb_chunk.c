@@ -160,7 +160,7 @@ void sb_chunk_populate(sb_broker *b, uint32_t chunk) {
   }
 }
 
-static void chunk_open(sb_broker *b, unsigned cls, uint32_t chunk) {
+static void chunk_fill(sb_broker *b, unsigned cls, uint32_t chunk) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
   if (cls > SB_MESSAGE_CLASSES) { /* objects trust words of their earlier lives: old bodies are no such thing */
     memset(b->arena + chunk * SB_CHUNK_BYTES, 0, SB_CHUNK_BYTES);
@@ -185,6 +185,9 @@ static void chunk_open(sb_broker *b, unsigned cls, uint32_t chunk) {
            : words > 64 ? (UINT64_C(1) << (words - 64)) - 1
                         : 0,
            SB_RELAXED);
+}
+
+static void chunk_open(sb_broker *b, unsigned cls, uint32_t chunk) {
   SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0), SB_RELEASE);
   (void)SB_ADD(&b->classes[cls].chunks, 1, SB_RELAXED);
   (void)SB_OR(&b->classes[cls].groups, UINT64_C(1) << (chunk >> b->groups_shift), SB_RELEASE);
@@ -219,6 +222,11 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
     if (sb_chunk_claim(c, chunk, cls, 0)) {
       SB_CRASHPOINT("slab.chunk.claimed");
       sb_chunk_populate(b, chunk);
+      chunk_fill(b, cls, chunk);
+      if (cls > SB_MESSAGE_CLASSES && sb_hint_search(c, cls)) { /* what is opened for objects never goes back */
+        SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
+        return true;
+      }
       chunk_open(b, cls, chunk);
       SB_STORE(&b->header->chunk_hint, chunk + 1, SB_RELAXED);
       SB_STORE(&b->classes[cls].hint_chunk, chunk + 1, SB_RELAXED);

@@ -6,10 +6,14 @@
  *
  * Invariants: I13 and I14 of sb_slab.h.
  *
+ * Two who need the first slot of a class at once would open two chunks, and what is opened for the broker's own objects is
+ * theirs for ever. So whoever has filled in a chunk for objects looks once more for a slot, and gives the chunk back if
+ * there is one: two chunks are opened only if the other one opens his between that look and the store after it.
+ *
  * Ordering pairs: a chunk is filled in before its word says CLASS or RUN (release); whoever takes a slot of it reads the
  *  word again afterwards, since the hint that led there may be older than the class.
  *
- * Death (after -> state, repaired by the reaper of the owner): FREE -> CLAIMED -> listed -> FREE. CLASS -> DRAINING ->
+ * Death (after -> state, repaired by the reaper of the owner): FREE -> CLAIMED -> listed -> FREE, filled in or not. CLASS -> DRAINING ->
  *  listed -> its slots that are ALLOC(dead) are freed, back to its class.
  *
  * Concurrency: under the connection's lock; sb_chunk_recover by the reaper.
@@ -41,6 +45,7 @@ uint32_t sb_chunk_spare(sb_broker *b);
 void sb_chunk_populate(sb_broker *b, uint32_t chunk);
 /* FREE -> CLAIMED by us, as the first of `run` chunks if that is not 0. */
 bool sb_chunk_claim(sb_connection *c, uint32_t chunk, unsigned cls, unsigned run);
+/* There may be a free slot of the class now: in a chunk of ours, or in the cache. */
 bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token);
 /* Makes a chunk whose slots are all free FREE again; runs that are free are dissolved too. */
 bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk);

@@ -16,6 +16,6 @@ typedef struct {
   unsigned count;
 } subject;
 
-extern const subject LIMIT_CASES, TOLD_CASES;
+extern const subject LIMIT_CASES, MEMORY_CASES, TOLD_CASES;
 
 #endif

@@ -73,7 +73,7 @@ static bool guarded(test_case k) {
 }
 
 int main(int count, char **arguments) {
-  const subject *const subjects[] = {&LIMIT_CASES, &TOLD_CASES};
+  const subject *const subjects[] = {&LIMIT_CASES, &MEMORY_CASES, &TOLD_CASES};
   unsigned passed = 0, failed = 0;
   count--;
   arguments++;

@@ -26,12 +26,17 @@ void expect(bool holds, const char *format, ...) {
   }
 }
 
+static bool is_file(const char *where) {
+  size_t length = strlen(where);
+  return length > 2 && strcmp(where + length - 2, ".c") == 0;
+}
+
 void meanwhile(const char *where, void (*what)(void)) {
   if (plan.depth == PLANS) die("plans: no more than", (int)PLANS);
   plan.where = where;
   plan.what = what;
   plan.skip = plan.choice[plan.depth];
-  plan.anywhere[plan.depth] = where[0] == 0 || strstr(where, ".c") != NULL;
+  plan.anywhere[plan.depth] = where[0] == 0 || is_file(where);
   plan.reached[plan.depth++] = false;
 }
 
