@@ -13,6 +13,7 @@ from shmbroker import settings as queue_settings
 from shmbroker._core import journal
 from shmbroker._core import queue as core_queue
 from shmbroker.statistics import BindingInfo, ExchangeInfo
+from shmbroker.text import size_in_utf8
 from shmbroker.topology import changes
 from shmbroker.topology.binding import ToExchange, ToQueue
 from shmbroker.topology.exchange import check_not_default, missing
@@ -60,11 +61,8 @@ def clean_name(name: object, what: str) -> str:
         msg = f"{what} {name!r}: a string is needed"
         raise TypeError(msg)
     cleaned = name.replace("\r", "").replace("\n", "") if "\r" in name or "\n" in name else name
-    try:
-        size = len(cleaned.encode())
-    except UnicodeEncodeError:
-        size = _MAX_NAME + 1
-    if size > _MAX_NAME or "\0" in cleaned:
+    size = size_in_utf8(cleaned)
+    if size is None or size > _MAX_NAME or "\0" in cleaned:
         msg = f"{what} {name!r}: at most {_MAX_NAME} bytes of UTF-8 without NUL are allowed"
         raise ValueError(msg)
     return cleaned

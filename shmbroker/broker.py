@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from shmbroker import exceptions, settings
 from shmbroker._core import attachment, library, segments
 from shmbroker.connection import Connection
+from shmbroker.text import size_in_utf8
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -324,7 +325,7 @@ def _is_number(value: object, *kinds: type) -> bool:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value.encode(errors="replace") == value.encode(errors="ignore")
+    return isinstance(value, str) and size_in_utf8(value) is not None
 
 
 _MAX_CHANNELS = 65535

@@ -15,6 +15,7 @@ from shmbroker._core import library
 from shmbroker._core.queue import NO_OPTIONS, PAUSED
 from shmbroker.message import OPEN, Message, MessageBatch, browsed
 from shmbroker.putting import body_of, check_size, options_of
+from shmbroker.text import size_in_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,11 +42,7 @@ def check_name(name: object) -> str:
     if not isinstance(name, str):
         msg = f"queue name {name!r}: a string is needed"
         raise TypeError(msg)
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        size = 0
-    if not 1 <= size <= 255 or "\0" in name:  # noqa: PLR2004
+    if not 1 <= (size_in_utf8(name) or 0) <= 255 or "\0" in name:  # noqa: PLR2004
         msg = f"queue name {name!r}: 1 to 255 bytes of UTF-8 without NUL are allowed"
         raise ValueError(msg)
     return name

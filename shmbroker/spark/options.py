@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from shmbroker import internal
 from shmbroker.spark.payloads import ARROW, BYTES, PAYLOADS, Payload
+from shmbroker.text import size_in_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,8 +126,8 @@ class _Given:
     def app(self, name: str) -> str | None:
         given = self.text(name)
         if given is not None:
-            size = len(given.encode(errors="replace"))
-            if not 1 <= len(given) <= _LONGEST_APP or size > _MOST_BYTES_OF_APP or "\0" in given:
+            size = size_in_utf8(given) or 0
+            if not 1 <= len(given) <= _LONGEST_APP or not 1 <= size <= _MOST_BYTES_OF_APP or "\0" in given:
                 msg = (
                     f"option {name} is {given!r}: 1 to {_LONGEST_APP} characters without NUL, in at most "
                     f"{_MOST_BYTES_OF_APP} bytes of UTF-8, are allowed"

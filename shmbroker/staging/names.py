@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker import internal, settings
 from shmbroker._core import queue as core_queue
+from shmbroker.text import size_in_utf8
 
 if TYPE_CHECKING:
     from shmbroker.connection import Connection
@@ -96,11 +97,7 @@ def check_publication(name: object) -> str:
     if not isinstance(name, str):
         msg = f"publication {name!r}: a string is needed"
         raise TypeError(msg)
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        size = 0
-    if not 1 <= len(name) <= _MAX_CHARACTERS or not 1 <= size <= _MAX_BYTES or "\0" in name:
+    if not 1 <= len(name) <= _MAX_CHARACTERS or not 1 <= (size_in_utf8(name) or 0) <= _MAX_BYTES or "\0" in name:
         msg = (
             f"publication {name!r}: 1 to {_MAX_CHARACTERS} characters without NUL, in at most {_MAX_BYTES} bytes of "
             "UTF-8, are allowed"

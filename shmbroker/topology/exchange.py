@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from shmbroker import tables
 from shmbroker.exceptions import AccessRefused, NotFound, PreconditionFailed
+from shmbroker.text import size_in_utf8
 
 TYPES = ("direct", "fanout", "topic", "headers")
 """What an exchange can be."""
@@ -112,11 +113,8 @@ def _short_string(text: object, what: str) -> str:
     if not isinstance(text, str):
         msg = f"{what} {text!r}: a string is needed"
         raise TypeError(msg)
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        size = _MAX_NAME + 1
-    if size > _MAX_NAME:
+    size = size_in_utf8(text)
+    if size is None or size > _MAX_NAME:
         msg = f"{what} {text!r}: up to {_MAX_NAME} bytes of UTF-8 are allowed"
         raise ValueError(msg)
     return text

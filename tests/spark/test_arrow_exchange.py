@@ -363,6 +363,7 @@ def test_what_is_no_request_does_not_stop_a_server(broker: shmbroker.Broker, ser
         ({"inflight": True}, "inflight=True"),
         ({"timeout": 0}, "timeout=0"),
         ({"request_queue": ""}, "request_queue=''"),
+        ({"request_queue": "\ud800"}, r"request_queue=.*UTF-8 without NUL are allowed"),
         ({"reply_queue": "x" * 201}, "reply_queue='x"),
     ],
 )

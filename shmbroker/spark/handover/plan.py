@@ -6,6 +6,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from shmbroker.text import size_in_utf8
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -45,7 +47,7 @@ class Handover:
         """
         for name, most in (("request_queue", 255), ("reply_queue", _MOST_PREFIX)):
             value = getattr(self, name)
-            if not isinstance(value, str) or not 1 <= len(value.encode()) <= most or "\0" in value:
+            if not isinstance(value, str) or not 1 <= (size_in_utf8(value) or 0) <= most or "\0" in value:
                 msg = f"{name}={value!r}: 1 to {most} bytes of UTF-8 without NUL are allowed"
                 raise ValueError(msg)
         counts = isinstance(self.inflight, int) and not isinstance(self.inflight, bool)
