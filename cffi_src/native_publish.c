@@ -3,7 +3,8 @@
  *
  * `Publisher` keeps the routes that lead to a queue, or to several; everything else is for Python
  * (shmbroker/publishing.py): what was not asked for yet, goes to no queue or to very many, or has to wait. The routes hold
- * as long as the version of the topology is the one they were made for: one load for each publish. */
+ * as long as the version of the topology is the one they were made for: one load for each publish. They are those of
+ * messages without headers; where a binding may look at headers, a message that has some is for Python. */
 #include "native_message.h"
 
 #include <structmember.h>
@@ -85,6 +86,7 @@ typedef struct {
   PyObject *owner;
   PyObject *routes; /* {exchange: {routing key: Route}} */
   unsigned long long version;
+  bool headers_count; /* of that version */
 } Publisher;
 
 static const Route *find(const Publisher *self, PyObject *exchange, PyObject *key) {
@@ -127,20 +129,21 @@ static PyObject *publisher_publish(PyObject *object, PyObject *const *arguments,
   return PyLong_FromLong(route != NULL ? (long)send(self, route, arguments[2], route->options) : -1);
 }
 
-/* publish_with(exchange, routing_key, body, properties, ttl_ns, priority): the same, with encoded properties. */
+/* publish_with(exchange, routing_key, body, properties, ttl_ns, priority, has_headers): the same, with encoded properties.
+ * Whether headers count is looked at together with the version: another thread may renew the routes at any time. */
 static PyObject *publisher_publish_with(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   const Publisher *self = (const Publisher *)object;
-  if (!sb_expect(count, 6)) {
+  if (!sb_expect(count, 7)) {
     return NULL;
   }
   unsigned long long ttl_ns = PyLong_AsUnsignedLongLong(arguments[4]);
   long priority = PyErr_Occurred() == NULL ? PyLong_AsLong(arguments[5]) : -1;
   if (priority < 0 || priority > UINT8_MAX || !PyBytes_CheckExact(arguments[3])) {
     if (PyErr_Occurred() == NULL)
-      PyErr_SetString(PyExc_TypeError, "publish_with(str, str, bytes, bytes, int, 0 to 255)");
+      PyErr_SetString(PyExc_TypeError, "publish_with(str, str, bytes, bytes, int, 0 to 255, bool)");
     return NULL;
   }
-  const Route *route = route_of(self, arguments);
+  const Route *route = arguments[6] == Py_True && self->headers_count ? NULL : route_of(self, arguments);
   if (route == NULL) {
     return PyLong_FromLong(-1);
   }
@@ -152,10 +155,13 @@ static PyObject *publisher_publish_with(PyObject *object, PyObject *const *argum
   return PyLong_FromLong((long)send(self, route, arguments[2], &options));
 }
 
-/* renew(version): forgets all routes, unless they are of that version. */
-static PyObject *publisher_renew(PyObject *object, PyObject *version) {
+/* renew(version, headers_count): forgets all routes, unless they are of that version. */
+static PyObject *publisher_renew(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Publisher *self = (Publisher *)object;
-  unsigned long long wanted = PyLong_AsUnsignedLongLong(version);
+  if (!sb_expect(count, 2)) {
+    return NULL;
+  }
+  unsigned long long wanted = PyLong_AsUnsignedLongLong(arguments[0]);
   if (PyErr_Occurred() != NULL) {
     return NULL;
   }
@@ -163,6 +169,7 @@ static PyObject *publisher_renew(PyObject *object, PyObject *version) {
     PyDict_Clear(self->routes);
     self->version = wanted;
   }
+  self->headers_count = arguments[1] == Py_True;
   Py_RETURN_NONE;
 }
 
@@ -208,8 +215,8 @@ static PyMethodDef publisher_methods[] = {
     {"publish", (PyCFunction)(void (*)(void))publisher_publish, METH_FASTCALL,
      "publish(exchange, routing_key, body, /)\n--\n\n"},
     {"publish_with", (PyCFunction)(void (*)(void))publisher_publish_with, METH_FASTCALL,
-     "publish_with(exchange, routing_key, body, properties, ttl_ns, priority, /)\n--\n\n"},
-    {"renew", publisher_renew, METH_O, "renew(version, /)\n--\n\n"},
+     "publish_with(exchange, routing_key, body, properties, ttl_ns, priority, has_headers, /)\n--\n\n"},
+    {"renew", (PyCFunction)(void (*)(void))publisher_renew, METH_FASTCALL, "renew(version, headers_count, /)\n--\n\n"},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef publisher_members[] = {

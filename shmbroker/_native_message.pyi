@@ -70,9 +70,17 @@ class Publisher:
     def routes(self) -> dict[str, dict[str, Route]]: ...
     def publish(self, exchange: str, routing_key: str, body: object, /) -> int: ...
     def publish_with(
-        self, exchange: str, routing_key: str, body: object, properties: bytes, ttl_ns: int, priority: int, /
+        self,
+        exchange: str,
+        routing_key: str,
+        body: object,
+        properties: bytes,
+        ttl_ns: int,
+        priority: int,
+        has_headers: bool,
+        /,
     ) -> int: ...
-    def renew(self, version: int, /) -> None: ...
+    def renew(self, version: int, headers_count: bool, /) -> None: ...
 
 class Messages(Iterator[Message]):
     def __init__(self, taker: Taker, consumer: object, auto_ack: bool, /) -> None: ...

@@ -138,10 +138,10 @@ class Publishing:
     def _renew(self) -> None:
         version = journal.version(self.core)
         if version != self._version or len(self._targets) > _MAX_ROUTES:
-            self._native.renew(0)
+            self._native.renew(0, self._headers_count)
             self._targets = {}
             self._headers_count = self._exchanges.looks_at_headers(self.core)
-            self._native.renew(version)
+            self._native.renew(version, self._headers_count)
             self._version = version
 
     def check(self, exchange: str) -> None:
@@ -204,11 +204,12 @@ class Publishing:
                 return -1
             if content.headers is None:  # they can change
                 self._last = (properties, content)
-        if content.keys or (content.headers and self._headers_count):
+        if content.keys:
             return -1
         ttl, priority = content.options
         ttl_ns = int(ttl * library.NANOSECONDS)
-        return self._publish_with(exchange, routing_key, body, content.properties, ttl_ns, priority)
+        has_headers = bool(content.headers)
+        return self._publish_with(exchange, routing_key, body, content.properties, ttl_ns, priority, has_headers)
 
     def publications(
         self,

@@ -105,6 +105,33 @@ def test_headers_and_copies_are_looked_at_on_a_known_route(channel: shmbroker.Ch
     assert content(channel, "copy") == ["a copy"]
 
 
+def test_a_binding_that_looks_at_headers_comes_between(
+    channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread sees it first, and finds the route of messages without headers: others do not take it."""
+    channel.exchange_declare("x", "fanout")
+    channel.exchange_declare("h", "headers")
+    for name in ("plain", "counted"):
+        channel.queue_declare(name)
+    channel.queue_bind("plain", "x")
+    channel.exchange_bind("h", "x")
+    channel.basic_publish("x", "key", b"", BasicProperties(headers={"n": 1}))  # its route is known now
+    assert one(channel, "plain").headers == {"n": 1}
+    publishing = channel.connection.publishing
+    publish = publishing._publish_with  # noqa: SLF001
+
+    def beside(*arguments: Any) -> int:  # noqa: ANN401
+        monkeypatch.undo()
+        channel.queue_bind("counted", "h", arguments={"n": 1})
+        channel.basic_publish("x", "key", b"none")
+        return publish(*arguments)
+
+    monkeypatch.setattr(publishing, "_publish_with", beside)
+    channel.basic_publish("x", "key", b"some", BasicProperties(headers={"n": 1}))
+    assert [bytes(one(channel, "plain")) for _ in range(2)] == [b"none", b"some"]
+    assert bytes(one(channel, "counted")) == b"some"
+
+
 def test_a_queue_that_limits_the_life_of_messages_limits_that_of_its_own(channel: shmbroker.Channel) -> None:
     """Of several queues that get a message one may have a limit: there it expires, in the others it does not."""
     names = fan_out(channel, 3, q1={"x-message-ttl": 60_000})
