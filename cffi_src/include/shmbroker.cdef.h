@@ -129,11 +129,13 @@ typedef struct {
   uint32_t target_count;
 } sb_publication;
 
-/* A message that the connection holds; token: that of its record's tag, how: as in sb_settle. */
+/* A message that the connection holds; token: that of its record's tag, how: as in sb_settle; delivery_tag: that of the
+ * channel it was found in, which a commit does not look at. */
 typedef struct {
   sb_queue *queue;
   uint64_t token;
   uint32_t how;
+  uint64_t delivery_tag;
 } sb_settlement;
 
 typedef struct {
@@ -374,9 +376,9 @@ int64_t sb_channel_get_wait(sb_channel *ch, sb_queue *q, char *buffer, bool auto
    multiple: that one and all before it; tag 0: all. SB_SETTLED: there is no such delivery. */
 sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how);
 sb_status sb_channel_recover(sb_channel *ch);
-/* What sb_channel_settle would settle; how many there are, of which `room` are written, and the tag of the last one. */
+/* What sb_channel_settle would settle; how many there are, of which `room` are written. */
 int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how,
-                           sb_settlement *settlements, uint32_t room, uint64_t *last);
+                           sb_settlement *settlements, uint32_t room);
 /* They were settled; of those before the tag some may have been forgotten, and that one too. */
 void sb_channel_forget(sb_channel *ch, uint64_t delivery_tag, bool multiple);
 uint32_t sb_channel_unacked(sb_channel *ch); /* given, and not settled */

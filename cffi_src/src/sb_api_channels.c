@@ -383,7 +383,7 @@ sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple
 sb_status sb_channel_recover(sb_channel *ch) { return sb_channel_settle(ch, 0, true, 1); }
 
 int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how,
-                           sb_settlement *settlements, uint32_t room, uint64_t *last) {
+                           sb_settlement *settlements, uint32_t room) {
   sb_status status = enter(ch);
   if (status != SB_OK) {
     return -(int64_t)status;
@@ -391,9 +391,8 @@ int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple,
   int64_t count = is_known(ch, delivery_tag, multiple) ? 0 : -(int64_t)SB_SETTLED;
   sb_held *h = count == 0 ? first_of(ch, delivery_tag, multiple) : NULL;
   while (h != NULL) {
-    if (count < room) settlements[count] = (sb_settlement){h->q, h->token, how};
+    if (count < room) settlements[count] = (sb_settlement){h->q, h->token, how, h->tag};
     count++;
-    *last = h->tag;
     h = multiple ? sb_deliveries_at(&ch->deliveries, h->next) : NULL;
     if (h != NULL && delivery_tag != 0 && h->tag > delivery_tag) h = NULL;
   }

@@ -116,18 +116,19 @@ class CoreChannel:
             library.raise_for(status, "the channel")
 
     @guarded
-    def collect(self, tag: int, how: int, *, multiple: bool) -> tuple[list[Settlement], int]:
-        """What settling would settle, and the tag of the last one; nothing when there is no such delivery."""
-        room, last = 1, ffi.new("uint64_t *")
+    def collect(self, tag: int, how: int, *, multiple: bool) -> list[Settlement]:
+        """What settling would settle, the oldest first; nothing when there is no such delivery."""
+        room = 1
         while True:
             settlements = ffi.new("sb_settlement[]", room)
-            count = int(slow.sb_channel_collect(self.handle, tag, multiple, how, settlements, room, last))
+            count = int(slow.sb_channel_collect(self.handle, tag, multiple, how, settlements, room))
             if count <= room:
-                found = [
-                    Settlement(_Queue(int(ffi.cast("uintptr_t", one.queue))), int(one.token), int(one.how))
+                return [
+                    Settlement(
+                        _Queue(int(ffi.cast("uintptr_t", one.queue))), int(one.token), how, int(one.delivery_tag)
+                    )
                     for one in settlements[0 : max(0, count)]
                 ]
-                return found, int(last[0])
             room = count
 
     @guarded

@@ -51,11 +51,13 @@ class Settlement(NamedTuple):
         queue: The queue it was taken from.
         token: The tag of its record; the place of a consumer in it is ignored.
         how: ACK, REQUEUE, REJECT.
+        delivery_tag: That of its channel; a commit does not look at it.
     """
 
     queue: Handle
     token: int
     how: int = ACK
+    delivery_tag: int = 0
 
 
 class Outcome(NamedTuple):
@@ -95,7 +97,7 @@ class _Arrays:
             one.options = options
             one.targets, one.target_count = targets, len(publication.targets)
         source, pointer = None, None
-        for place, (queue, token, how) in enumerate(settlements):
+        for place, (queue, token, how, _) in enumerate(settlements):
             entry = self.settlements[place]
             if queue is not source:
                 source, pointer = queue, ffi.cast("sb_queue *", queue.address)

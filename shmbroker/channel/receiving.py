@@ -301,12 +301,16 @@ class Receiving(Sending):
     def basic_recover(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
         """Puts all unacknowledged deliveries of the channel back to their places.
 
+        At once, also in a transaction; what was settled in it is left to its commit, or its rollback.
+
         Raises:
             NotImplementedByBroker: ``requeue`` is off; closes the connection.
         """
         if not requeue:
             raise exceptions.NotImplementedByBroker(540, "NOT_IMPLEMENTED - requeue=false")
-        if self._core is not None:
+        if self._core is not None and self._transaction is not None:
+            self._transaction.recover(self._core)
+        elif self._core is not None:
             self._core.settle_multiple(0, REQUEUE)
 
     # ---- flow ----

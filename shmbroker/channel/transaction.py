@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from shmbroker import exceptions
 from shmbroker._core.commit import Settlement, commit_waiting
+from shmbroker.message import REQUEUE
 
 if TYPE_CHECKING:
     from shmbroker._core.channel import CoreChannel
@@ -51,13 +52,24 @@ class Transaction:
     def settle(self, core: CoreChannel, delivery_tag: int, how: int, *, multiple: bool) -> bool:
         """An acknowledgement waits; ``False``: there is nothing of that tag that is unacknowledged."""
         with self._lock:
-            found, last = core.collect(delivery_tag, how, multiple=multiple)
-            fresh = tuple(one for one in found if one.token not in self._settled)
+            fresh = self._untouched(core, delivery_tag, how, multiple=multiple)
             if not fresh:
                 return multiple and delivery_tag == 0
             self._settled.update(one.token for one in fresh)
-            self._settles.append(Settle(last, multiple, fresh))  # what comes between now and the commit is not meant
+            last = fresh[-1].delivery_tag  # what comes between now and the commit is not meant
+            self._settles.append(Settle(last, multiple, fresh))
             return True
+
+    def recover(self, core: CoreChannel) -> None:
+        """Puts back what is unacknowledged, and waits for no commit. What the transaction settles stays with it."""
+        with self._lock:
+            for one in self._untouched(core, 0, REQUEUE, multiple=True):
+                core.settle_tag(one.delivery_tag, False, REQUEUE)  # noqa: FBT003 - not multiple
+
+    def _untouched(self, core: CoreChannel, delivery_tag: int, how: int, *, multiple: bool) -> tuple[Settlement, ...]:
+        """What settling would settle, and has not been settled since the last commit."""
+        found = core.collect(delivery_tag, how, multiple=multiple)
+        return tuple(one for one in found if one.token not in self._settled)
 
     def note(self, delivery: TransactionalDelivery) -> None:
         """A delivery was settled by itself, not by its tag: it is done with, unless all is rolled back."""

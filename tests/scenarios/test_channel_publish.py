@@ -267,6 +267,32 @@ def test_b74_a_transaction_acks_all(connection: shmbroker.Connection, before: st
     assert_counts(connection.queue("q"), delivering=0, acked=3)
 
 
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_b74_recover_leaves_what_a_transaction_has_acked(connection: shmbroker.Connection, end: str) -> None:
+    """What is unacknowledged goes back at once; what was acknowledged is for the commit, or to be acked again."""
+    channel, queue = connection.channel(), connection.queue("q")
+    publish(channel, "q", "ABCD")
+    channel.tx_select()
+    first, second, third, _ = taken(channel, "q", 4)
+    channel.basic_ack(second.delivery_tag)
+    third.ack()
+    channel.basic_recover()
+    assert_counts(queue, delivering=2, ready=2)
+    assert [(bytes(one), one.redelivered) for one in taken(channel, "q", 2)] == [(b"A", True), (b"D", True)]
+    if end == "commit":
+        channel.tx_commit()
+        assert_counts(queue, delivering=2, acked=2)
+    else:
+        channel.tx_rollback()
+        third.ack()
+        channel.basic_recover()
+        assert_counts(queue, delivering=1, ready=3)
+        channel.tx_commit()
+        assert_counts(queue, delivering=0, ready=3, acked=1)
+    with refused(PreconditionFailed, f"PRECONDITION_FAILED - unknown delivery tag {first.delivery_tag}"):
+        channel.basic_ack(first.delivery_tag)
+
+
 @pytest.mark.parametrize("limit", [{"x-max-length": 1}, {"x-max-length-bytes": 1}])
 def test_b74_a_transaction_that_can_never_fit(channel: shmbroker.Channel, limit: dict[str, int]) -> None:
     """What is too much for an empty queue is refused at once; nothing of it happened, and it can be rolled back."""
