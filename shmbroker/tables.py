@@ -3,7 +3,8 @@
 
 Equal tables are equal bytes, whatever the order of their names, so the encoded form is an identity. The encoding is
 pamqp's but for three of its habits: floats take eight bytes (it would write four, which is another number), bytes are
-encoded, and what would be read back as another value (a time after 2106) is refused. An empty table takes no bytes.
+encoded, and decoded as bytes, and what would be read back as another value (a time after 2106) is refused. An empty
+table takes no bytes.
 """
 
 from __future__ import annotations
@@ -144,7 +145,16 @@ def _decoded(encoded: bytes) -> dict[str, Any]:
     from pamqp import decode as wire  # noqa: PLC0415 - only those with arguments pay for it
 
     table: dict[str, Any] = wire.field_table(encoded)[1]
-    return table
+    return _frozen(table) if b"x" in encoded else table
+
+
+def _frozen(value: Any) -> Any:  # noqa: ANN401 - what a table holds
+    """The same with bytes where pamqp gives a bytearray, which has no hash, and is not what was put."""
+    if isinstance(value, dict):
+        return {name: _frozen(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_frozen(one) for one in value]
+    return bytes(value) if isinstance(value, bytearray) else value
 
 
 def _table(table: dict[str, Any], depth: int, *, as_given: bool = False) -> bytes:
