@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line of shmbroker."""
 
+import io
 import os
 import sys
 
@@ -10,6 +11,8 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line of this process, and exit with its code, also if Ctrl-C comes while it is loaded."""
     _stand_in_for_closed()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that it cannot show is shown by its numbers
     try:
         from shmbroker_cli import app  # noqa: PLC0415 (it takes a while)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import queue
 import subprocess
 import sys
@@ -141,6 +142,18 @@ def test_closed_output_is_nobody_s_matter(broker: shmbroker.Broker, closed: str)
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
     with broker.connect() as connection:
         assert [bytes(message) for message in connection.queue("jobs").browse()] == [b"A"]
+
+
+def test_a_name_that_the_output_cannot_show(broker: shmbroker.Broker) -> None:
+    """Its characters are shown by their numbers, and everything else as ever."""
+    with broker.connect() as connection:
+        connection.queue("é")
+    words = [sys.executable, "-m", "shmbroker_cli", "--broker", broker.name, "queue", "list"]
+    ran = subprocess.run(
+        words, check=False, capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines()[-1].split()[0] == r"\xe9"
 
 
 def test_closed_input_is_refused(broker: shmbroker.Broker) -> None:
