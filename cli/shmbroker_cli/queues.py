@@ -54,7 +54,7 @@ Statistics = shmbroker.QueueStatistics
 def _given(**settings: str | float | None) -> dict[str, Any]:
     """Return the settings that were given; sizes in plain digits become numbers, times of -1 none."""
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
-    if (size := given.get("max_bytes")) is not None and size.lstrip("-").isdecimal():
+    if (size := given.get("max_bytes")) is not None and size.removeprefix("-").isdecimal():
         given["max_bytes"] = int(size)
     for name in ("message_ttl", "expires"):
         if given.get(name) == NO_LIMIT:

@@ -67,6 +67,7 @@ def test_a_broker_that_does_not_exist_is_refused(
         ("list", "--no-such-option"),
         ("top", "--sort", "no-such-column"),
         ("top", "--interval", "soon"),
+        ("top", "--interval", "inf"),
         ("demo", "--workers", "0"),
     ],
     ids=" ".join,

@@ -81,6 +81,7 @@ def test_create_again_is_refused_if_the_settings_differ(cli: Callable[..., Any])
         ("--ring-size", "many"),
         ("--max-length", "-2"),
         ("--max-bytes", "5X"),
+        ("--max-bytes", "--5"),
         ("--overflow", "explode"),
         ("--message-ttl", "-2"),
         ("--message-ttl", "soon"),

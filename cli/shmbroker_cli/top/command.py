@@ -46,7 +46,7 @@ def top(
     *,
     interval: Annotated[
         float,
-        typer.Option(metavar="S", min=0.1, help="Seconds from one look to the next."),
+        typer.Option(metavar="S", min=0.1, max=86400, help="Seconds from one look to the next."),
     ] = 1.0,
     table: Annotated[TableName, typer.Option(help="What to show first.")] = TableName.QUEUES,
     sort: Annotated[str | None, typer.Option(metavar="COLUMN", help="Sort by this column.")] = None,
