@@ -16,7 +16,7 @@ import pyarrow as pa
 import shmbroker
 from shmbroker import schemas
 from shmbroker.spark.batches import Decoder, Encoded, Encoder
-from shmbroker.spark.schema import difference, may_be_null
+from shmbroker.spark.schema import difference, may_be_null, null_in
 
 if TYPE_CHECKING:
     from shmbroker import Queue
@@ -111,7 +111,7 @@ class Reader:
             refuse(self._queue, f"message {sequence} is no record batch: {error}")
         for batch in found:
             why = "" if batch.schema.equals(self._schema) else difference(batch.schema, self._schema)
-            why = why or _null_in(batch, self._schema)
+            why = why or null_in(batch, self._schema)
             if why:
                 refuse(self._queue, f"in message {sequence} {why}")
         return found
@@ -140,7 +140,7 @@ class Writer:
         Raises:
             SchemaMismatch: a value has no place in the schema; the text names its column.
         """
-        why = _null_in(batch, self._schema)
+        why = null_in(batch, self._schema)
         if why:
             refuse(self._queue, why)
         columns = []
@@ -151,12 +151,6 @@ class Writer:
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 refuse(self._queue, f"column {field.name!r} does not fit {field.type}: {error}")
         return self._encoder.encoded([pa.RecordBatch.from_arrays(columns, schema=self._schema)])
-
-
-def _null_in(batch: pa.RecordBatch, schema: pa.Schema) -> str:
-    """Where there is one that there may not be; Spark would end with an error that names nothing."""
-    wrong = (field.name for field in schema if not field.nullable and batch.column(field.name).null_count)
-    return next((f"column {name!r} has a null, and the schema says there is none" for name in wrong), "")
 
 
 def refuse(queue: str, why: str) -> NoReturn:

@@ -30,16 +30,43 @@ def arrow_schema(schema: StructType | str) -> pa.Schema:
         return to_arrow_schema(struct)
 
 
-def check_columns(found: pa.Schema, wanted: pa.Schema, queue: str) -> None:
-    """Compares an answer with what was said.
+class Promised:
+    """The columns that a server's answers are to have.
 
-    Raises:
-        SchemaMismatch: a column is missing, or too many, in another place or of another type; it is named.
+    Args:
+        schema: what was said of them; ``None``: nothing.
+        queue: where the requests go, for errors.
     """
-    differs = difference(found, wanted)
-    if differs:
-        text = f"PRECONDITION_FAILED - queue {queue!r}: in the server's answer {differs}"
-        raise shmbroker.SchemaMismatch(text=text)
+
+    def __init__(self, schema: pa.Schema | None, queue: str) -> None:
+        self._schema, self._queue = schema, queue
+        self._seen: pa.Schema | None = None
+        self._has_never_null = schema is not None and not all(field.nullable for field in schema)
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Compares a batch of an answer with it.
+
+        Raises:
+            SchemaMismatch: a column is missing, or too many, in another place or of another type, or has a null where
+                there may be none; it is named.
+        """
+        if self._schema is None:
+            return
+        why = ""
+        if self._seen is None or not batch.schema.equals(self._seen):
+            why = difference(batch.schema, self._schema)
+        if self._has_never_null:
+            why = why or null_in(batch, self._schema)
+        if why:
+            text = f"PRECONDITION_FAILED - queue {self._queue!r}: in the server's answer {why}"
+            raise shmbroker.SchemaMismatch(text=text)
+        self._seen = batch.schema
+
+
+def null_in(batch: pa.RecordBatch, schema: pa.Schema) -> str:
+    """Where there is one that there may not be; Spark would end with an error that names nothing."""
+    wrong = (field.name for field in schema if not field.nullable and batch.column(field.name).null_count)
+    return next((f"column {name!r} has a null, and the schema says there is none" for name in wrong), "")
 
 
 def difference(found: pa.Schema, wanted: pa.Schema, *, exactly: bool = False) -> str:

@@ -47,6 +47,11 @@ def other_type(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(0, "id", batch.column(0).cast(pa.string()))
 
 
+def null(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A number that is none."""
+    return batch.set_column(0, "id", pa.array([None] * batch.num_rows, batch.column(0).type))
+
+
 def no_batch(_batch: pa.RecordBatch) -> object:
     """What cannot be sent."""
     return [7]

@@ -125,6 +125,17 @@ def test_an_answer_of_another_kind_is_an_error(
     at_rest(broker)
 
 
+def test_a_null_where_the_schema_says_there_is_none(broker: shmbroker.Broker, servers: Servers) -> None:
+    """The column is named; where there may be nulls, it is an answer like any other."""
+    servers.start("null")
+    never = pa.schema([pa.field("id", pa.int64(), nullable=False), *list(SCHEMA)[1:]])
+    with pytest.raises(shmbroker.SchemaMismatch, match="'requests': in the server's answer column 'id' has a null"):
+        list(asked(broker, [batch(1)], schema=never))
+    (answer,) = asked(broker, [batch(1)])
+    assert answer["id"].null_count == answer.num_rows
+    at_rest(broker)
+
+
 def test_nobody_serves(broker: shmbroker.Broker) -> None:
     """Without a server there is an error that names the queue and the broker, and nothing was put."""
     for _ in ("no queue", "a queue, and no server"):

@@ -22,7 +22,7 @@ from shmbroker.spark.handover import protocol
 from shmbroker.spark.handover.link import Link
 from shmbroker.spark.handover.memory import PATIENCE_SECONDS, turn
 from shmbroker.spark.handover.watching import SLICE_SECONDS
-from shmbroker.spark.schema import check_columns
+from shmbroker.spark.schema import Promised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ class Client:
         self._pending: dict[int, _Request] = {}  # in the order of their numbers
         self._largest = 0
         self._encoder, self._decoder = Encoder(), Decoder()
-        self._seen: pa.Schema | None = None
+        self._promised = Promised(handover.schema, handover.request_queue)
         self._opened: Link | None = None
 
     @property
@@ -143,9 +143,7 @@ class Client:
             raise protocol.error_of(request.kind, bytes(body), self._handover.request_queue)
         found = self._decoder.batches(body)
         for batch in found:
-            if self._handover.schema is not None and (self._seen is None or not batch.schema.equals(self._seen)):
-                check_columns(batch.schema, self._handover.schema, self._handover.request_queue)
-                self._seen = batch.schema
+            self._promised.check(batch)
         return collections.deque(found)
 
     def _lighten(self) -> None:
