@@ -62,6 +62,9 @@ class Attachment:
 
         Where /dev/shm has no room for one, calls make do for a while with what there is: repeated, the call finds
         memory that was freed, or says NO_MEMORY.
+
+        Raises:
+            ConnectionClosedByBroker: the broker was removed.
         """
         with self._grow_lock:
             facts = self.facts()
@@ -69,11 +72,13 @@ class Attachment:
             if number > facts.segments_limit:
                 return
             try:
-                segments.grow(self.path, number, facts.chunks_per_segment, facts.mode)
+                segments.grow(self.path, number, facts.chunks_per_segment, facts.mode, lambda: self.removed)
             except exceptions.OutOfMemory as error:
                 self._no_growth = number, str(error)
                 slow.sb_broker_grow_again(self.handle, time.monotonic_ns() + _GROWTH_PAUSE_NS)
                 return
+            if self.removed:
+                library.raise_for(library.STOPPING, f"broker {self.name!r}")
             status = slow.sb_broker_grown(self.handle, number)
             if status != library.OK:
                 library.raise_for(status, f"broker {self.name!r}")

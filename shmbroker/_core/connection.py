@@ -161,7 +161,11 @@ class CoreConnection:
                     while user := int(slow.sb_next_ready(self.handle)):
                         self.on_ready(user)
                 elif status == library.GROW:
-                    self.attachment.grow()
+                    try:
+                        self.attachment.grow()
+                    except exceptions.ConnectionClosedByBroker:
+                        self.on_stopping()
+                        return
                 else:
                     return
         finally:

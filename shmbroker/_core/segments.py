@@ -23,7 +23,7 @@ from shmbroker import exceptions
 from shmbroker._core import library
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 DIRECTORY = pathlib.Path("/dev/shm")  # noqa: S108 - where shm_open puts its objects
 CHUNK = 2 << 20
@@ -140,7 +140,7 @@ def _allocate(path: str, suffix: int | str, descriptor: int, size: int) -> None:
 
 
 def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None = None) -> bool:
-    """Makes one file whole and links it into place; False when somebody else was first."""
+    """Makes one file whole and links it into place; False when somebody else was first, or removes the broker."""
     target = file_of(path, suffix)
     temporary = f"{path}.tmp-{secrets.token_hex(8)}"
     memory = posix_ipc.SharedMemory(temporary, posix_ipc.O_CREX, mode=mode & 0o777)
@@ -152,7 +152,7 @@ def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None
             os.pwrite(memory.fd, fill, 0)
         try:
             os.link(DIRECTORY / temporary[1:], target)
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):
             return False
     finally:
         memory.close_fd()
@@ -223,9 +223,14 @@ def _make_first(path: str, name: str, chunks: int, per_segment: int, mode: int) 
 def _one_at_a_time(path: str) -> Iterator[None]:
     """Keeps two processes from making the same segment: where room is short, both would fail for want of room for two.
 
-    The kernel ends it with the process that holds it; if that one is stopped, others go on after a second.
+    And from making one where another one removes them all. The kernel ends it with the process that holds it; if that
+    one is stopped, others go on after a second, and if the file is gone already, at once.
     """
-    descriptor = os.open(file_of(path, "lock"), os.O_RDWR | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(file_of(path, "lock"), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
     until = time.monotonic() + _PATIENCE_SECONDS
     try:
         while time.monotonic() < until:
@@ -240,16 +245,19 @@ def _one_at_a_time(path: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def grow(path: str, number: int, chunks_per_segment: int, mode: int) -> None:
-    """Makes segment ``number`` of the arena unless somebody else did.
+def grow(path: str, number: int, chunks_per_segment: int, mode: int, removed: Callable[[], bool]) -> None:
+    """Makes segment ``number`` of the arena unless somebody else did, or the broker is ``removed``.
 
     Raises:
         OutOfMemory: /dev/shm has no room for it.
     """
     if not file_of(path, number).exists():
         with _one_at_a_time(path):
-            if not file_of(path, number).exists():
-                _make(path, number, library.slow.sb_segment_bytes(number, chunks_per_segment), mode)
+            if file_of(path, number).exists() or removed():
+                return
+            size = library.slow.sb_segment_bytes(number, chunks_per_segment)
+            if _make(path, number, size, mode) and removed():  # by somebody who had no patience with us
+                file_of(path, number).unlink(missing_ok=True)
 
 
 def damaged(path: str, count: int, chunks_per_segment: int) -> list[str]:
@@ -277,10 +285,11 @@ def remove(path: str, what: tuple[int, int] | None) -> None:
         path: the broker.
         what: its :func:`identity`; if another broker has its name meanwhile, somebody else was faster.
     """
-    if identity(path) != what:
-        return
-    for file in DIRECTORY.glob(f"{path[1:]}.*"):
-        suffix = file.name[len(path) :]
-        if suffix in {"lock", *JOURNALS} or (suffix.isdigit() and suffix != "0") or suffix.startswith("tmp-"):
-            file.unlink(missing_ok=True)
-    file_of(path, 0).unlink(missing_ok=True)
+    with _one_at_a_time(path):
+        if identity(path) != what:
+            return
+        for file in DIRECTORY.glob(f"{path[1:]}.*"):
+            suffix = file.name[len(path) :]
+            if suffix in {"lock", *JOURNALS} or (suffix.isdigit() and suffix != "0") or suffix.startswith("tmp-"):
+                file.unlink(missing_ok=True)
+        file_of(path, 0).unlink(missing_ok=True)

@@ -374,6 +374,59 @@ def test_a_late_purge_leaves_the_next_broker_alone(broker_name: str) -> None:
     assert files(broker_name) == before
 
 
+@pytest.mark.parametrize("when", ["before", "at its beginning", "while it is made"])
+def test_a_segment_of_a_broker_that_was_purged_is_not_left(
+    broker_name: str, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Who wants more memory and is late, or was stopped at it, makes no file that would be the next broker's."""
+    steps = {"at its beginning": (segments.secrets, "token_hex")}
+    steps["while it is made"] = segments, "_allocate"
+    monkeypatch.setattr(segments, "_PATIENCE_SECONDS", 0.01)
+    shmbroker.Broker(broker_name).create()
+    attached = attachment.acquire(segments.path_of(broker_name))
+    if when == "before":
+        shmbroker.Broker(broker_name).stop(purge=True)
+    else:
+        module, name = steps[when]
+        step = getattr(module, name)
+
+        def purged_meanwhile(*arguments: object) -> object:
+            monkeypatch.setattr(module, name, step)
+            shmbroker.Broker(broker_name).stop(purge=True)
+            assert files(broker_name) == []
+            return step(*arguments)
+
+        monkeypatch.setattr(module, name, purged_meanwhile)
+    with pytest.raises(ConnectionClosedByBroker, match="320"):
+        attached.grow()
+    attachment.release(attached)
+    assert files(broker_name) == []
+
+
+def test_a_purge_waits_for_who_makes_a_segment(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If he is killed just after it is there, he cannot remove it: the purge does."""
+    shmbroker.Broker(broker_name).create()
+    path, allocate, waiting = segments.path_of(broker_name), segments._allocate, threading.Event()  # noqa: SLF001
+    purge = threading.Thread(target=segments.remove, args=(path, segments.identity(path)))
+    sleep = time.sleep
+
+    def allocated_beside_it(*arguments: object) -> None:
+        purge.start()
+        while not waiting.wait(0.01):
+            assert purge.is_alive()
+        allocate(*arguments)  # type: ignore[arg-type] # what it was called with
+
+    monkeypatch.setattr(segments, "_allocate", allocated_beside_it)
+    monkeypatch.setattr("shmbroker._core.segments.time.sleep", lambda seconds: (waiting.set(), sleep(seconds)))
+    attached = attachment.acquire(path)
+    before = attached.facts().segments
+    attached.grow()
+    purge.join()
+    assert attached.facts().segments == before + 1
+    attachment.release(attached)
+    assert files(broker_name) == []
+
+
 def test_a_purge_removes_the_first_segment_last(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as it is there, nobody makes another broker that would find files of this one."""
     removed, unlink = [], Path.unlink
