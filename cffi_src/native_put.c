@@ -18,6 +18,31 @@ static PyObject *putter_put(PyObject *object, PyObject *body) {
       (long)sb_put(((Putter *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body)));
 }
 
+/* put_with(body, (ttl, delay, priority, key, properties)): the same with options, the times in seconds, 0 = none. */
+static PyObject *putter_put_with(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
+  if (!sb_expect(given, 2)) {
+    return NULL;
+  }
+  PyObject *body = arguments[0], *key, *properties;
+  double ttl, delay;
+  unsigned char priority;
+  if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY) {
+    return PyLong_FromLong(-1);
+  }
+  if (!PyArg_ParseTuple(arguments[1], "ddbSS", &ttl, &delay, &priority, &key, &properties)) {
+    return NULL;
+  }
+  sb_put_options options = {.ttl_ns = (uint64_t)(ttl * 1e9),
+                            .delay_ns = (uint64_t)(delay * 1e9),
+                            .priority = priority,
+                            .key = PyBytes_AsString(key),
+                            .key_length = (uint32_t)PyBytes_Size(key),
+                            .properties = PyBytes_AsString(properties),
+                            .properties_length = (uint32_t)PyBytes_Size(properties)};
+  return PyLong_FromLong(
+      (long)sb_put_with(((Putter *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body), &options));
+}
+
 /* Up to PIECES of them; *total bytes. False: one is not bytes. */
 static bool describe(PyObject *bodies, Py_ssize_t first, Py_ssize_t count, sb_piece *pieces, uint64_t *total) {
   *total = 0;
@@ -96,6 +121,7 @@ static void putter_dealloc(PyObject *object) {
 
 static PyMethodDef putter_methods[] = {
     {"put", putter_put, METH_O, "put(body, /)\n--\n\n"},
+    {"put_with", (PyCFunction)(void (*)(void))putter_put_with, METH_FASTCALL, "put_with(body, options, /)\n--\n\n"},
     {"put_many", (PyCFunction)(void (*)(void))putter_put_many, METH_FASTCALL,
      "put_many(bodies, first, options, drop, /)\n--\n\n"},
     {NULL, NULL, 0, NULL},

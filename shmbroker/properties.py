@@ -150,6 +150,8 @@ def decode(payload: bytes) -> BasicProperties:
     flags = int.from_bytes(payload[:2], "big")
     wire.unmarshal(flags, payload[2:])
     given = {name: getattr(wire, _WIRE.get(name, name)) for at, name in enumerate(NAMES) if flags & 1 << 15 - at}
+    if "headers" in given and b"x" in payload:
+        given["headers"] = tables.with_bytes(given["headers"])
     return BasicProperties(**given)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from shmbroker import properties as basic
 from shmbroker._core import library
-from shmbroker._core.queue import NO_OPTIONS, PutOptions
+from shmbroker._core.queue import NO_OPTIONS, PutFields, PutOptions
 
 if TYPE_CHECKING:
     from shmbroker.properties import BasicProperties
@@ -74,15 +74,27 @@ def options_of(
     headers: dict[str, Any] | None = None,
     properties: BasicProperties | None = None,
 ) -> PutOptions:
-    """The options of a put, as the core takes them; see ``Queue.put``.
+    """The options of a put, as the core takes them; see ``Queue.put``, and :func:`fields_of` for what it raises."""
+    if all(given is None for given in (priority, ttl, delay, key, headers, properties)):
+        return NO_OPTIONS
+    return PutOptions(*fields_of(priority, ttl, delay, key, headers, properties))
+
+
+def fields_of(  # noqa: PLR0917 - what `Queue.put` was given
+    priority: int | None,
+    ttl: float | None,
+    delay: float | None,
+    key: str | None,
+    headers: dict[str, Any] | None,
+    properties: BasicProperties | None,
+) -> PutFields:
+    """The same, before they are made a structure.
 
     Raises:
         TypeError: the key is no string, or the properties are none.
         ValueError: a number is out of its range, or the key is too long or no text.
         PreconditionFailed: the expiration among the properties is no number of milliseconds, or too large.
     """
-    if all(given is None for given in (priority, ttl, delay, key, headers, properties)):
-        return NO_OPTIONS
     if priority is not None:
         _check_priority(priority)
     encoded_key = b"" if key is None else _key(key)
@@ -91,11 +103,14 @@ def options_of(
         raise TypeError(msg)
     ttl_seconds, delay_seconds = _seconds("ttl", ttl, zero=False), _seconds("delay", delay, zero=True)
     if headers is None and properties is None:
-        return PutOptions(ttl_seconds, delay_seconds, priority or 0, encoded_key, b"")
-    given = _merged(properties or basic.BasicProperties(), headers, priority)
+        return PutFields(ttl_seconds, delay_seconds, priority or 0, encoded_key, b"")
+    if properties is None:
+        given = basic.BasicProperties(headers=headers, priority=priority)
+    else:
+        given = _merged(properties, headers, priority)
     if ttl is None and given.expiration is not None:
         ttl_seconds = basic.seconds_of(given.expiration)
-    return PutOptions(ttl_seconds, delay_seconds, given.priority or 0, encoded_key, basic.encode(given))
+    return PutFields(ttl_seconds, delay_seconds, given.priority or 0, encoded_key, basic.encode(given))
 
 
 def _merged(given: BasicProperties, headers: dict[str, Any] | None, priority: int | None) -> BasicProperties:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from shmbroker import exceptions, settings
 from shmbroker._core import library
-from shmbroker._core.queue import NO_OPTIONS, PAUSED
+from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions
 from shmbroker.message import OPEN, Message, MessageBatch, browsed
-from shmbroker.putting import body_of, check_size, options_of
+from shmbroker.putting import body_of, check_size, fields_of, options_of
 from shmbroker.text import size_in_utf8
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from shmbroker._core.connection import CoreConnection
-    from shmbroker._core.queue import CoreQueue, PutOptions
+    from shmbroker._core.queue import CoreQueue
     from shmbroker.connection import Connection
     from shmbroker.consumer import Consumer
     from shmbroker.properties import BasicProperties
@@ -57,8 +57,8 @@ class Queue:
 
     # Found in the object itself: whoever goes round thousands of queues has none of them in the cache.
     __slots__ = (
-        "__weakref__", "_connection", "_core", "_left", "_length", "_put", "_put_many", "_tags", "_take", "_take_many",
-        "core_connection", "name", "settle", "taker",
+        "__weakref__", "_connection", "_core", "_left", "_length", "_put", "_put_many", "_put_with", "_tags", "_take",
+        "_take_many", "core_connection", "name", "settle", "taker",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, core: CoreQueue) -> None:
@@ -70,7 +70,8 @@ class Queue:
         self.taker = library.Taker(core.address, library.OF_QUEUE, Message, MessageBatch)
         self._take, self._take_many = self.taker.take, self.taker.take_many
         putter = library.Putter(core.address)
-        self._put, self._put_many, self._length = putter.put, putter.put_many, core.length
+        self._put, self._put_with, self._put_many = putter.put, putter.put_with, putter.put_many
+        self._length = core.length
         self.settle = core.settle
         self._tags = itertools.count(1)
 
@@ -110,13 +111,12 @@ class Queue:
             priority is None and ttl is None and delay is None
             and key is None and headers is None and properties is None
         ):  # fmt: skip
-            status = self._put(body)
-            if not status:
-                return
-            options = NO_OPTIONS
+            status, fields = self._put(body), None
         else:
-            options = options_of(priority, ttl, delay, key=key, headers=headers, properties=properties)
-            status = -1
+            fields = fields_of(priority, ttl, delay, key, headers, properties)
+            status = self._put_with(body, fields)
+        if not status:
+            return
         data, size = body_of(body)
         until = library.deadline(timeout)
         if size > library.MAX_BODY:
@@ -125,7 +125,7 @@ class Queue:
             raise exceptions.OutOfMemory(text)
         if status > 0:
             self._core.put_failed(status, size, until)
-        self._core.put_with(data, size, options, until)
+        self._core.put_with(data, size, NO_OPTIONS if fields is None else PutOptions(*fields), until)
 
     def put_nowait(self, body: Any, **options: Any) -> None:  # noqa: ANN401
         """:meth:`put` that does not wait for room."""
@@ -444,6 +444,7 @@ class Queue:
             self._left = self._core  # a thread may wait in it
             self._core = cast("CoreQueue", _Closed(self._core.what))
             self._put = lambda _body: library.CLOSED
+            self._put_with = lambda _body, _fields: library.CLOSED
             self._put_many = lambda _bodies, _first, _options, _drop: library.CLOSED << 32
             self._take = lambda _source, _auto_ack: None
             self.taker.status = library.CLOSED

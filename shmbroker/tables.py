@@ -145,15 +145,15 @@ def _decoded(encoded: bytes) -> dict[str, Any]:
     from pamqp import decode as wire  # noqa: PLC0415 - only those with arguments pay for it
 
     table: dict[str, Any] = wire.field_table(encoded)[1]
-    return _frozen(table) if b"x" in encoded else table
+    return with_bytes(table) if b"x" in encoded else table
 
 
-def _frozen(value: Any) -> Any:  # noqa: ANN401 - what a table holds
+def with_bytes(value: Any) -> Any:  # noqa: ANN401 - what a table holds
     """The same with bytes where pamqp gives a bytearray, which has no hash, and is not what was put."""
     if isinstance(value, dict):
-        return {name: _frozen(one) for name, one in value.items()}
+        return {name: with_bytes(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [_frozen(one) for one in value]
+        return [with_bytes(one) for one in value]
     return bytes(value) if isinstance(value, bytearray) else value
 
 

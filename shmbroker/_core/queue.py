@@ -8,7 +8,7 @@ import functools
 import queue as standard_queue
 import time
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker import exceptions
 from shmbroker._core import library, record
@@ -28,6 +28,16 @@ _FLAGS = {
     "auto_delete": slow.SB_QUEUE_AUTO_DELETE,
     "single_active_consumer": slow.SB_QUEUE_SINGLE_ACTIVE,
 }
+
+
+class PutFields(NamedTuple):
+    """Options of a put, checked and encoded; the times in seconds, 0 = none."""
+
+    ttl: float
+    delay: float
+    priority: int
+    key: bytes
+    properties: bytes
 
 
 class PutOptions:

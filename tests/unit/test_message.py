@@ -23,6 +23,7 @@ from scenario_support.observing import (
 from scenario_support.processes import Actor
 from scenario_support.waiting import eventually
 
+from shmbroker import BasicProperties
 from shmbroker.exceptions import BrokerError
 
 if TYPE_CHECKING:
@@ -142,13 +143,36 @@ def test_what_a_message_says_of_itself(connection: shmbroker.Connection) -> None
 
 def test_properties_and_headers_arrive(queue: shmbroker.Queue) -> None:
     """Headers and properties come out as they went in; without any there are none."""
-    headers = {"a": 1, "b": "text", "c": [1, 2], "d": {"e": True}, "f": None}
+    headers = {"a": 1, "b": "text", "c": [1, {"x": b"2"}], "d": {"e": True}, "f": None, "g": b"bytes"}
     queue.put(b"A", headers=headers)
     queue.put(b"B")
     message = queue.get()
     assert message.headers == headers
     assert message.properties.headers == headers
+    assert type(message.headers["g"]) is type(message.headers["c"][1]["x"]) is bytes
     assert not queue.get().headers
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"short", b"long" * 50_000, bytearray(b"other"), memoryview(b"a view")],
+    ids=["short", "long", "bytearray", "view"],
+)
+def test_options_arrive_with_every_kind_of_body(queue: shmbroker.Queue, body: bytes) -> None:
+    """Short bytes go another way than long ones and what is no bytes; nothing of one message is left to the next."""
+    queue.put(body, key="é" * 100, priority=200, ttl=300, headers={"a": 1}, properties=BasicProperties(app_id="app"))
+    queue.put(body, delay=300)
+    queue.put(body, key="\0")
+    queue.put(body)
+    first, second, third = (queue.get() for _ in range(3))
+    assert [bytes(message) for message in (first, second, third)] == [bytes(body)] * 3
+    assert (first.key, first.headers, first.properties.app_id) == ("é" * 100, {"a": 1}, "app")
+    assert first.priority == first.properties.priority == 200
+    assert first.expires_at is not None
+    assert 200 < first.expires_at - time.time() < 301
+    assert (second.key, second.headers, second.expires_at) == ("\0", {}, None)
+    assert (third.key, third.headers, third.expires_at) == (None, {}, None)
+    assert queue.statistics().scheduled == 1
 
 
 def test_an_expired_message_is_not_delivered(queue: shmbroker.Queue) -> None:
