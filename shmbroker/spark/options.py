@@ -91,6 +91,12 @@ class _Given:
 
     def __init__(self, options: Mapping[str, str], allowed: tuple[str, ...]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
+        if "provider" in self._options:
+            msg = (
+                "Spark keeps the options of a table of its catalog from sources that are written in Python: instead of "
+                "CREATE TABLE take CREATE TEMPORARY VIEW name USING shmbroker OPTIONS (queue 'name')"
+            )
+            raise ValueError(msg)
         unknown = sorted(self._options.keys() - {name.lower() for name in allowed} - _OF_SPARK)
         if unknown:
             msg = f"option {unknown[0]!r} is unknown: {', '.join(allowed)} are allowed"

@@ -59,6 +59,19 @@ def test_a_read_that_cannot_be(reading: Any, queue: shmbroker.Queue, option: str
         reading.option("queue", "q").option(option, value).load().count()
 
 
+def test_a_view_in_sql(spark: Any, queue: shmbroker.Queue) -> None:  # noqa: ANN401
+    """It is read like any table; a table of Spark's catalog would lose its options, and is refused as it is made."""
+    queue.put(b"A")
+    given = f"USING shmbroker OPTIONS (broker '{queue.connection.broker_name}', queue 'q')"
+    with pytest.raises(Exception, match="instead of CREATE TABLE take CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE held {given}")
+    spark.sql(f"CREATE TEMPORARY VIEW held {given}")
+    try:
+        assert [tuple(row) for row in spark.sql("SELECT queue, string(value) FROM held").collect()] == [("q", "A")]
+    finally:
+        spark.sql("DROP VIEW held")
+
+
 def test_a_schema_that_differs(reading: Any, queue: shmbroker.Queue) -> None:  # noqa: ANN401
     """The error names the column."""
     assert len(queue) == 0
