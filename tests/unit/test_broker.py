@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -23,7 +23,8 @@ from scenario_support.waiting import eventually
 
 import shmbroker
 import shmbroker.testing
-from shmbroker._core import attachment, segments
+from shmbroker._core import attachment, library, segments
+from shmbroker._core import connection as core_connection
 from shmbroker.exceptions import (
     BrokerNotFound,
     ConnectionClosedByBroker,
@@ -379,8 +380,10 @@ def test_a_segment_of_a_broker_that_was_purged_is_not_left(
     broker_name: str, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """Who wants more memory and is late, or was stopped at it, makes no file that would be the next broker's."""
-    steps = {"at its beginning": (segments.secrets, "token_hex")}
-    steps["while it is made"] = segments, "_allocate"
+    steps = {
+        "at its beginning": (segments.secrets, "token_hex"),
+        "while it is made": (segments, "_allocate"),
+    }
     monkeypatch.setattr(segments, "_PATIENCE_SECONDS", 0.01)
     shmbroker.Broker(broker_name).create()
     attached = attachment.acquire(segments.path_of(broker_name))
@@ -401,6 +404,32 @@ def test_a_segment_of_a_broker_that_was_purged_is_not_left(
         attached.grow()
     attachment.release(attached)
     assert files(broker_name) == []
+
+
+class Scarce:
+    """The core, whose IO thread wants memory first of all."""
+
+    def __init__(self, core: Any) -> None:  # noqa: ANN401
+        self._core, self._asked = core, False
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        if name == "sb_connection_run_io" and not self._asked:
+            self._asked = True
+            return lambda _handle: library.GROW
+        return getattr(self._core, name)
+
+
+def test_an_io_thread_that_wants_memory_of_a_purged_broker_ends(
+    broker_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if it had been told of the purge, and without a traceback."""
+    with shmbroker.Broker(broker_name).create().connect() as connection:
+        core, told = connection._core, threading.Event()  # noqa: SLF001
+        shmbroker.Broker(broker_name).stop(purge=True)
+        monkeypatch.setattr(core, "on_stopping", told.set)
+        monkeypatch.setattr(core_connection, "slow", Scarce(core_connection.slow))
+        core._run_io()  # noqa: SLF001 - in this thread, where it can raise
+        assert told.is_set()
 
 
 def test_a_purge_waits_for_who_makes_a_segment(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
