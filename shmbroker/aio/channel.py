@@ -115,13 +115,14 @@ class Channel:
         exchange: str,
         routing_key: str,
         body: Any,  # noqa: ANN401
-        *arguments: Any,  # noqa: ANN401 - properties and mandatory, as of `basic_publish`
+        properties: BasicProperties | None = None,
+        mandatory: bool = False,  # noqa: FBT001, FBT002
+        *,
         timeout: float | None = None,  # noqa: ASYNC109
-        **options: Any,  # noqa: ANN401
     ) -> int:
         """Publishes, waiting for room, and returns the number of the message once it is in all its queues."""
-        publish = functools.partial(self.sync.publish_confirmed, **options)
-        return await asyncio.wrap_future(await _with_room(publish, (exchange, routing_key, body, *arguments), timeout))
+        given = (exchange, routing_key, body, properties, mandatory)
+        return await asyncio.wrap_future(await _with_room(self.sync.publish_confirmed, given, timeout))
 
     async def confirm_delivery(self) -> None:
         """From now on published messages are counted, and confirmed."""
