@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Needs python3 (>= 3.11, with venv and its C headers), a C compiler and make; everything else goes to .venv and build.
-# ARGS is handed on: make test ARGS="-k queue -x"
+# ARGS is handed on: make test ARGS="-k queue -x"; PROCESSES=0 runs the tests in one process.
 
 PYTHON ?= python3
+PROCESSES ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
@@ -21,10 +22,10 @@ SPARK := $(if $(JAVA_HOME)$(shell command -v java),$(STAMPS)/spark)
 # Requirements out of pyproject.toml, for example $(call requirements,["build-system"]["requires"]).
 requirements = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))$(1))')
 
-.PHONY: test demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs models races mutants chaos fuzz memcheck clean
+.PHONY: test demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs models races mutants mutation chaos fuzz memcheck clean
 
-test: $(PACKAGE) $(STAMPS)/test $(SPARK)
-	$(BIN)/python -m pytest tests $(ARGS)
+test: $(PACKAGE) $(STAMPS)/test $(STAMPS)/mutation $(SPARK)
+	$(BIN)/python -m pytest tests --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 demo: $(PACKAGE)
 	$(BIN)/shmbroker demo $(ARGS)
@@ -74,6 +75,10 @@ races: $(STAMPS)/venv
 mutants: $(STAMPS)/venv
 	$(BIN)/python tests/mutations/run.py $(ARGS)
 
+# All small faults that the C core can have: a night's work, which goes on where it was. ARGS="sb_ring.c --stage quick".
+mutation: $(STAMPS)/venv $(STAMPS)/mutation
+	$(BIN)/python -m tests.mutations.core $(ARGS)
+
 chaos: $(PACKAGE) $(STAMPS)/test
 	$(BIN)/python -m tests.chaos --seconds 600 $(ARGS)
 
@@ -110,6 +115,6 @@ $(PACKAGE): $(STAMPS)/venv $(NATIVE)
 	$(PIP) install --quiet --no-build-isolation --config-settings=build-dir=build/package --editable .
 	@touch $@
 
-$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/spark: $(STAMPS)/%: $(STAMPS)/venv
+$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/mutation $(STAMPS)/spark: $(STAMPS)/%: $(STAMPS)/venv
 	$(PIP) install --quiet $(call requirements,["project"]["optional-dependencies"]["$*"])
 	@touch $@

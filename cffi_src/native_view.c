@@ -48,7 +48,26 @@ static int view_buffer(PyObject *object, Py_buffer *buffer, int flags) {
   return PyBuffer_FillInfo(buffer, object, self->address, self->length, 1, flags);
 }
 
+/* A body that lies in several pieces is copied, and the view of them ended. */
+static PyObject *copied(PyObject *connection, uint64_t token, uint64_t length) {
+  sb_connection *handle = handle_of(connection);
+  PyObject *bytes = handle != NULL ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)length) : NULL;
+  sb_status status = bytes != NULL ? sb_copy_view(handle, token, PyBytes_AsString(bytes), length) : SB_OK;
+  if (handle != NULL && sb_end_view(handle, token)) view_ended(connection);
+  if (status != SB_OK) {
+    Py_CLEAR(bytes);
+    PyObject *failed = PyObject_CallMethod(connection, "view_failed", "i", (int)status);
+    Py_XDECREF(failed); /* it raises */
+  }
+  PyObject *memory = bytes != NULL ? PyMemoryView_FromObject(bytes) : NULL;
+  Py_XDECREF(bytes);
+  return memory;
+}
+
 PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address, uint64_t length) {
+  if (address == SB_IN_PARTS) {
+    return copied(connection, token, length);
+  }
   View *self = (View *)((allocfunc)PyType_GetSlot(sb_view_type, Py_tp_alloc))(sb_view_type, 0);
   sb_connection *handle = handle_of(connection);
   if (self == NULL || handle == NULL) {

@@ -52,6 +52,7 @@ from shmbroker.exceptions import (
     StaleHandle,
     Timeout,
     UnroutableError,
+    WorkerError,
 )
 from shmbroker.leasing import Group
 from shmbroker.leasing.state import groups
@@ -128,6 +129,7 @@ __all__ = [
     "StaleHandle",
     "Timeout",
     "UnroutableError",
+    "WorkerError",
     "WorkerPool",
     "brokers",
     "connect",

@@ -9,13 +9,13 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions, settings
 from shmbroker._core import attachment, library, segments
 from shmbroker.connection import Connection
+from shmbroker.launch import CannotStartError, ensure_housekeeper, start_housekeeper
 from shmbroker.text import size_in_utf8
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Broker:
             if attached.housekeeper_missing():
                 if self._child is not None:
                     self._child.wait()  # it was killed
-                self._child = start_housekeeper(self.name, detached=False)
+                self._child = _started(self.name)
                 _await_housekeeper(attached, self._child)
         return self
 
@@ -197,7 +197,12 @@ class Broker:
                         attached.set_closing()
                         segments.remove(self._path, what)
                     _await_end(attached)
-            except (exceptions.LayoutMismatch, exceptions.CorruptSegment, exceptions.BrokerNotFound):
+            except (
+                exceptions.LayoutMismatch,
+                exceptions.CorruptSegment,
+                exceptions.BrokerNotFound,
+                exceptions.ConnectionClosedByBroker,  # another process purges it
+            ):
                 if not purge:
                     raise
                 segments.remove(self._path, what)
@@ -347,32 +352,12 @@ _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
 # ---- housekeeper processes ----
 
 
-def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
-    """Starts a housekeeper process. A detached one outlives us."""
-    command = [sys.executable, "-m", "shmbroker.housekeeper", name, *(["--automatic"] if detached else [])]
-    child = subprocess.Popen(  # noqa: S603 - our own module
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL if detached else None,  # or whoever reads ours to its end would wait for it
-        start_new_session=detached,
-        cwd="/",
-    )
-    # somebody else may stop it, or purge its broker: it must not stay behind as a zombie then
-    threading.Thread(target=child.wait, name="shmbroker-reap-housekeeper", daemon=True).start()
-    return child
-
-
-def ensure_housekeeper(name: str) -> None:
-    """Starts a detached housekeeper if none runs and none was stopped on purpose. Returns at once."""
-    with contextlib.suppress(exceptions.BrokerNotFound):
-        found = attachment.acquire(segments.path_of(name))
-        try:
-            facts = found.facts()
-            if found.housekeeper_missing() and not facts.stopped and not facts.closing:
-                start_housekeeper(name, detached=True)
-        finally:
-            attachment.release(found)
+def _started(name: str) -> subprocess.Popen[bytes]:
+    try:
+        return start_housekeeper(name, detached=False)
+    except CannotStartError as error:
+        text = f"the housekeeper of broker {name!r} cannot be started: {error}; run `shmbroker serve {name}`"
+        raise exceptions.BrokerError(541, text) from error
 
 
 def _await_housekeeper(attached: Attachment, child: subprocess.Popen[bytes]) -> None:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from shmbroker import exceptions, internal
+from shmbroker import exceptions, internal, locks, process
 from shmbroker import settings as queue_settings
 from shmbroker._core import library, segments
 from shmbroker._core import queue as core_queue
@@ -25,7 +25,7 @@ from shmbroker.statistics import channel_infos
 
 if TYPE_CHECKING:
     import concurrent.futures
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
     from shmbroker.channel.dispatch import Work
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
         ExchangeInfo,
         QueueStatistics,
     )
+
+
+_FIRST_LOOK = 64  # so many handles are kept before those of deleted queues are looked for
 
 
 class Connection:
@@ -73,9 +76,11 @@ class Connection:
         self._error: exceptions.BrokerError | None = None
         self._queues: dict[str, Queue] = {}
         self._kept: dict[str, core_queue.CoreQueue] = {}
+        self._look_at = _FIRST_LOOK
         self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
-        self.lock = threading.RLock()
+        self.lock = locks.lock()
         self._close_callbacks: list[Callable[[], None]] = []
+        self._over = False
         self._descriptor = -1
         self._core = CoreConnection(path, name)
         self._core.on_stopping = self._broker_stops
@@ -84,6 +89,7 @@ class Connection:
         self.publishing = Publishing(self._core, self.routed_queue)
         if on_housekeeper_missing is not None:
             self._core.on_housekeeper_missing = on_housekeeper_missing
+        process.note(self)
 
     # ---- channels ----
 
@@ -207,8 +213,24 @@ class Connection:
                 kept = core_queue.CoreQueue(self._core, name, slot)
             except exceptions.NotFound:
                 return None  # deleted in between
+        if len(self._queues) + len(self._kept) >= self._look_at:
+            self._forget_deleted()
         opened = self._queues[name] = Queue(self, kept)
         return opened
+
+    def _forget_deleted(self) -> None:
+        """Forgets the handles of deleted queues; what is held of them keeps itself alive.
+
+        It is done when there are twice as many handles as queues were left the last time.
+        """
+        for name, queue in list(self._queues.items()):
+            if queue.core.is_deleted():
+                del self._queues[name]
+        for known in (self._kept, self._routed):
+            for name, core in list(known.items()):
+                if core.is_deleted():
+                    del known[name]
+        self._look_at = max(_FIRST_LOOK, 2 * (len(self._queues) + len(self._kept)))
 
     def queue_closed(self, queue: Queue, core: core_queue.CoreQueue) -> None:
         """A handle was closed: it is left, unless messages of it are held; then the next one goes on with it."""
@@ -219,6 +241,10 @@ class Connection:
                     not self._core.closed and not self._core.attachment.forked and not core.leave()
                 ):
                     self._kept[queue.name] = core
+
+    def handed_out(self) -> Iterator[Queue]:
+        """The handles of queues that it has open; of a closed connection, none."""
+        return iter(() if self._over else tuple(self._queues.values()))
 
     def _compare(self, queue: Queue, wanted: dict[str, Any]) -> None:
         if not wanted:
@@ -388,10 +414,10 @@ class Connection:
 
     def close(self) -> None:
         """Ends the connection: consumers end, unacked messages go back to their places. Safe to call again."""
-        if self._core.closed or self._core.attachment.forked:
+        if self._over or self._core.attachment.forked:
             return  # or it belongs to the parent
         with self.lock:
-            if self._core.closed:
+            if self._over:
                 return
             for consumer in list(self._consumers):
                 consumer.close()
@@ -403,7 +429,16 @@ class Connection:
         self._queues.clear()
         self._kept.clear()
         self._routed.clear()
+        self._over = True
         self._ended()
+
+    def stop_callbacks(self) -> None:
+        """The program ends: consumers with callbacks are cancelled, so that those in hand are the last ones."""
+        if not self._over and not self._core.attachment.forked and self.callbacks.used:
+            for channel in list(self._channels.values()):
+                with contextlib.suppress(exceptions.BrokerError):  # it was closed meanwhile
+                    channel.cancel_consumers()
+            self.callbacks.finish()
 
     def _broker_stops(self) -> None:
         for channel in list(self._channels.values()):
@@ -420,7 +455,7 @@ class Connection:
 
     def __del__(self) -> None:
         core = getattr(self, "_core", None)
-        if core is not None and not core.closed and not core.attachment.forked:
+        if core is not None and not core.attachment.forked:
             core.close()
 
     def __repr__(self) -> str:
@@ -433,15 +468,7 @@ def len_or_deleted(queue: Queue) -> int:
 
 
 _process_connections: dict[tuple[int, str], Connection] = {}
-_process_lock = threading.RLock()  # a signal handler may load a queue, too
-
-
-def _after_fork() -> None:
-    global _process_lock  # noqa: PLW0603 - another thread of the parent may have held it
-    _process_lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+_process_lock = locks.lock()  # a signal handler may load a queue, too
 
 
 def process_connection(broker: str) -> Connection:

@@ -93,6 +93,8 @@ class Consumer:
             queue.Empty: none came in time.
             ConnectionClosed: the consumer or its connection is closed.
         """
+        if timeout is not None and not (timeout.__class__ in library.NUMBERS and timeout >= 0):
+            library.deadline(timeout)  # also where nothing has to be waited for
         message = self.taker.take(self, self.auto_ack)
         if message is None:
             until = library.deadline(timeout)

@@ -161,6 +161,10 @@ class Timeout(TimeoutError):
     """The operation did not come through in its time; nothing was done."""
 
 
+class WorkerError(BrokerError):
+    """The workers of a pool cannot begin: they cannot import the function, or the main program."""
+
+
 class MessageSettled(BrokerError):
     """The message was acknowledged, rejected or returned already."""
 

@@ -68,7 +68,7 @@ class Housekeeper:
         self._busy, self._tick_due = True, 0
         self._timers: list[tuple[int, int, int]] = []
         self._turns = 0
-        self._serves = False
+        self._serves, self._stands_in = False, False
         self._wake_reaper = os.eventfd(0, os.EFD_CLOEXEC)
 
     def begin(self) -> bool:
@@ -76,8 +76,26 @@ class Housekeeper:
         self._serves = slow.sb_housekeeper_begin(self._handle) == library.OK
         return self._serves
 
+    def stand_in(self) -> bool:
+        """Does the work beside one whose process is stopped, unless another does; :meth:`run` ends when it goes on."""
+        self._stands_in = slow.sb_housekeeper_stand_in(self._handle) == library.OK
+        return self._stands_in
+
+    def _step_down(self) -> None:
+        if self._stands_in:
+            self._stands_in = False
+            slow.sb_housekeeper_step_down(self._handle)
+
+    def _is_relieved(self) -> bool:
+        """Whether the housekeeper that we stand in for goes on; if it is gone we take its place."""
+        if not self._stands_in or not slow.sb_housekeeper_is_relieved(self._handle):
+            return False
+        self._step_down()
+        return not self.begin()
+
     def close(self) -> None:
         """Makes room for another one; :meth:`run` does so at its end."""
+        self._step_down()
         if self._serves:
             slow.sb_housekeeper_end(self._handle)
         os.close(self._wake_reaper)
@@ -94,7 +112,7 @@ class Housekeeper:
         reaper.start()
         lonely_since = time.monotonic()
         try:
-            while not ended.is_set():
+            while not ended.is_set() and not self._is_relieved():
                 self._turn()
                 if self._turns % _WATCH_TURNS == 0:
                     if self._clients():
@@ -123,7 +141,7 @@ class Housekeeper:
         return bool(slow.sb_housekeeper_changes(self._handle) != self._changes)
 
     def _clients(self) -> bool:
-        return bool(self._connection.attachment.facts().processes > 1)
+        return bool(self._connection.attachment.facts().processes > 1 + self._stands_in)
 
     # ---- queues ----
 
@@ -265,9 +283,12 @@ def main(arguments: list[str], on_ready: Callable[[], None] = lambda: None) -> i
         signal.signal(number, lambda *_: ended.set())
     try:
         keeper = Housekeeper(arguments[0], segments.AUTOMATIC if "--automatic" in arguments else "housekeeper")
-    except (exceptions.BrokerError, exceptions.OutOfMemory):
-        return 1  # purged meanwhile, or there is no room for one more connection
-    if not keeper.begin():
+    except (exceptions.BrokerNotFound, exceptions.ConnectionClosedByBroker):
+        return 1  # purged meanwhile
+    except (exceptions.BrokerError, exceptions.OutOfMemory) as error:
+        print(error, file=sys.stderr)  # noqa: T201 - who started it logs that
+        return 1
+    if not keeper.begin() and not keeper.stand_in():
         keeper.close()
         return 1  # somebody else was faster
     on_ready()

@@ -44,14 +44,15 @@ def make(connection: Connection, name: str, *, keeps: bool = False, ring_size: i
     Args:
         connection: whose handle it is.
         name: begins with one of :data:`PREFIXES`.
-        keeps: messages do not expire while they are in it.
+        keeps: messages do not expire while they are in it; it is for messages that are moved. Otherwise it is for notes
+            of the broker's own, for which the reserve of memory may be used.
         ring_size: as of any queue.
 
     Raises:
         OutOfMemory: the broker has none for it.
         Timeout: the topology lock was not free in ``operation_timeout``.
     """
-    settings, flags = QueueSettings(ring_size=ring_size), core_queue.KEEPS if keeps else 0
+    settings, flags = QueueSettings(ring_size=ring_size), core_queue.KEEPS if keeps else core_queue.NOTES
     while True:
         core_queue.declare(connection.core, name, settings, connection.operation_deadline(), flags)
         try:

@@ -25,7 +25,11 @@ _MAX_DIGITS = len(str(_MAX_EXPIRATION))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BasicProperties:
-    """The fourteen properties of AMQP 0-9-1's basic class; ``None`` = not set."""
+    """The fourteen properties of AMQP 0-9-1's basic class; ``None`` = not set.
+
+    ``timestamp`` is a ``datetime`` (in UTC if it has no zone), a ``time.struct_time`` in UTC, or POSIX seconds as an
+    ``int``; whoever gets the message finds a ``datetime`` in UTC, to the second.
+    """
 
     content_type: str | None = None
     content_encoding: str | None = None
@@ -120,14 +124,11 @@ def _headers(name: str, value: object) -> bytes:
 
 
 def _time(name: str, value: object) -> bytes:
-    from pamqp import encode as wire  # noqa: PLC0415 - only messages with a time pay for it
-
     try:
-        encoded: bytes = wire.timestamp(value)  # type: ignore[arg-type] # it raises TypeError for what it cannot
+        return tables.encode_time(value)
     except (TypeError, ValueError, OverflowError) as error:
         msg = f"properties cannot be encoded: {name}={value!r}: {error}"
         raise TypeError(msg) from error
-    return encoded
 
 
 _ENCODERS: dict[str, Callable[[str, object], bytes]] = {
@@ -152,7 +153,28 @@ def decode(payload: bytes) -> BasicProperties:
     given = {name: getattr(wire, _WIRE.get(name, name)) for at, name in enumerate(NAMES) if flags & 1 << 15 - at}
     if "headers" in given and b"x" in payload:
         given["headers"] = tables.with_bytes(given["headers"])
+    if b"T" in payload or "timestamp" in given:
+        given.update(_times(payload, flags, given))
     return BasicProperties(**given)
+
+
+def _times(payload: bytes, flags: int, given: dict[str, Any]) -> dict[str, Any]:
+    """The properties that are times, or have some in them, read anew: pamqp takes those after 2106 for milliseconds."""
+    found: dict[str, Any] = {}
+    at = 2
+    for place, name in enumerate(NAMES):
+        if not flags & 1 << 15 - place:
+            continue
+        if name == "headers":
+            end = at + 4 + int.from_bytes(payload[at : at + 4], "big")
+            found[name] = tables.with_times(given[name], payload[at:end])
+            at = end
+        elif name == "timestamp":
+            found[name] = tables.time_of(payload[at : at + 8])
+            break
+        else:
+            at += 1 if _ENCODERS.get(name) is _octet else 1 + payload[at]
+    return found
 
 
 _WIRE = {"type": "message_type"}

@@ -12,10 +12,9 @@ import dataclasses
 import functools
 import getpass
 import os
-import threading
 from typing import TYPE_CHECKING, Any
 
-from shmbroker import exceptions
+from shmbroker import exceptions, locks
 from shmbroker import properties as basic
 from shmbroker._core import journal, library
 from shmbroker._core.commit import Publication, commit_waiting
@@ -130,7 +129,7 @@ class Publishing:
         self._publish_with = native.publish_with
         self._last: tuple[object, Content] = (None, PLAIN)  # many messages have the same properties
         self._native = native
-        self._lock = threading.RLock()
+        self._lock = locks.lock()
         self._targets: dict[tuple[str, str], tuple[CoreQueue, ...]] = {}
         self._version = 0
         self._headers_count = False

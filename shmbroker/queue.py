@@ -53,18 +53,20 @@ class Queue:
 
     A connection has one handle of a queue, which closes with the connection, or with :meth:`close` and ``with``.
     A handle pickles as broker and queue name: it is opened again, over one connection of the process that loads it.
+    So it is in a forked child that uses it.
     """
 
     # Found in the object itself: whoever goes round thousands of queues has none of them in the cache.
     __slots__ = (
-        "__weakref__", "_connection", "_core", "_left", "_length", "_put", "_put_many", "_put_with", "_tags", "_take",
-        "_take_many", "core_connection", "name", "settle", "taker",
+        "__weakref__", "_again", "_connection", "_core", "_left", "_length", "_put", "_put_many", "_put_with", "_tags",
+        "_take", "_take_many", "core_connection", "name", "settle", "taker",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, core: CoreQueue) -> None:
         self._connection = connection
         self._core = core
         self._left: CoreQueue | None = None
+        self._again: Queue | None = None  # in a child that was forked, see `inherited`
         self.name = core.name
         self.core_connection: CoreConnection = core.connection
         self.taker = library.Taker(core.address, library.OF_QUEUE, Message, MessageBatch)
@@ -107,6 +109,8 @@ class Queue:
             NotFound: the queue was deleted.
             TypeError: the body is a ``str`` or not bytes-like.
         """
+        if timeout is not None and not (timeout.__class__ in library.NUMBERS and timeout >= 0):
+            library.deadline(timeout)  # also where nothing has to be waited for
         if (
             priority is None and ttl is None and delay is None
             and key is None and headers is None and properties is None
@@ -233,6 +237,8 @@ class Queue:
             queue.Empty: none came in time.
             NotFound: the queue was deleted.
         """
+        if timeout is not None and not (timeout.__class__ in library.NUMBERS and timeout >= 0):
+            library.deadline(timeout)  # also where nothing has to be waited for
         message = self._take(self, auto_ack)
         if message is None:
             message = self._get_slowly(self.taker.status, timeout, auto_ack=auto_ack)
@@ -278,6 +284,8 @@ class Queue:
         if not isinstance(max_messages, int) or isinstance(max_messages, bool) or not 1 <= max_messages <= _MAX_BATCH:
             msg = f"max_messages={max_messages!r}: an integer from 1 to {_MAX_BATCH} is allowed"
             raise ValueError(msg)
+        if timeout is not None and not (timeout.__class__ in library.NUMBERS and timeout >= 0):
+            library.deadline(timeout)  # also where nothing has to be waited for
         batch = self._take_many(self, max_messages, auto_ack)
         if isinstance(batch, int):
             batch = self._get_many_slowly(batch, max_messages, timeout, auto_ack=auto_ack)

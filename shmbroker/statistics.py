@@ -49,7 +49,8 @@ class QueueStatistics:
 class BrokerStatistics:
     """A broker at one moment.
 
-    Sizes in bytes, ``created_at`` in POSIX seconds, ``housekeeper_pid`` 0 when there is none.
+    Sizes in bytes, ``created_at`` in POSIX seconds, ``housekeeper_pid`` 0 when there is none. ``housekeeper_stopped``:
+    its process is stopped (SIGSTOP, a debugger); another one does its work meanwhile.
     """
 
     name: str
@@ -60,10 +61,13 @@ class BrokerStatistics:
     connection_count: int
     process_count: int
     housekeeper_pid: int
+    housekeeper_stopped: bool
     created_at: float
     rescues: int
     stopped_rescues: int
     reaped: int
+    memory_structures: int
+    memory_bodies: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

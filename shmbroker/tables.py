@@ -3,13 +3,17 @@
 
 Equal tables are equal bytes, whatever the order of their names, so the encoded form is an identity. The encoding is
 pamqp's but for three of its habits: floats take eight bytes (it would write four, which is another number), bytes are
-encoded, and decoded as bytes, and what would be read back as another value (a time after 2106) is refused. An empty
-table takes no bytes.
+encoded, and decoded as bytes, and times after 2106 are read as what they are (it takes them for milliseconds). What
+would be read back as another value is refused. An empty table takes no bytes.
 """
 
 from __future__ import annotations
 
+import calendar
+import datetime as dt
+import math
 import struct
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,6 +24,7 @@ MAX_DEPTH = 32
 MAX_NAME = 128
 """Longer names would be cut short by the encoder."""
 
+_MAX_SECONDS = 253_402_300_799  # the end of the year 9999
 _DOUBLE = struct.Struct(">cd")
 # Bytes after the letter of a type; others begin with a count of four bytes.
 _SIZES = {b"t": 1, b"b": 1, b"s": 2, b"u": 2, b"I": 4, b"i": 4, b"l": 8, b"d": 8, b"D": 5, b"T": 8, b"V": 0}
@@ -145,7 +150,60 @@ def _decoded(encoded: bytes) -> dict[str, Any]:
     from pamqp import decode as wire  # noqa: PLC0415 - only those with arguments pay for it
 
     table: dict[str, Any] = wire.field_table(encoded)[1]
+    if b"T" in encoded:
+        table = with_times(table, encoded)
     return with_bytes(table) if b"x" in encoded else table
+
+
+def encode_time(value: object) -> bytes:
+    """A time as AMQP has it: POSIX seconds in eight bytes.
+
+    Args:
+        value: a ``datetime`` (in UTC if it has no zone), a ``time.struct_time`` in UTC, or seconds as an ``int``.
+
+    Raises:
+        TypeError: it is none of these, or lies before 1970 or after 9999.
+    """
+    if isinstance(value, dt.datetime):
+        aware = value if value.utcoffset() is not None else value.replace(tzinfo=dt.UTC)
+        seconds = math.floor(aware.timestamp())
+    elif isinstance(value, time.struct_time):
+        seconds = calendar.timegm(value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        seconds = value
+    else:
+        msg = f"{value!r}: a datetime, a struct_time or an integer of seconds is needed"
+        raise TypeError(msg)
+    if not 0 <= seconds <= _MAX_SECONDS:
+        msg = f"{value!r}: a time from 1970 to 9999 is allowed"
+        raise TypeError(msg)  # as for all that AMQP cannot say
+    return seconds.to_bytes(8, "big")
+
+
+def time_of(encoded: bytes) -> dt.datetime:
+    """The time of :func:`encode_time`, in UTC."""
+    return dt.datetime.fromtimestamp(int.from_bytes(encoded, "big"), tz=dt.UTC)
+
+
+def with_times(table: dict[str, Any], encoded: bytes) -> dict[str, Any]:
+    """A table that pamqp decoded, with the times read anew: it takes those after 2106 for milliseconds."""
+    return {name: _with_times(table[name], value) for name, value in fields(encoded)}
+
+
+def _with_times(value: Any, encoded: bytes) -> Any:  # noqa: ANN401 - what a table holds
+    kind, content = encoded[:1], encoded[1:]
+    if kind == b"T":
+        return time_of(content)
+    if kind == b"F":
+        return with_times(value, content)
+    if kind != b"A":
+        return value
+    found, at = [], 4
+    for one in value:
+        after = _after(content, at, len(content), 0)
+        found.append(_with_times(one, content[at:after]))
+        at = after
+    return found
 
 
 def with_bytes(value: Any) -> Any:  # noqa: ANN401 - what a table holds
@@ -183,6 +241,8 @@ def _value(value: object, depth: int, *, as_given: bool = False) -> bytes:
         return b"S" + _counted(value.encode())
     if isinstance(value, dict):
         return b"F" + _table(value, depth, as_given=as_given)
+    if isinstance(value, (dt.datetime, time.struct_time)):  # the latter is a tuple, too
+        return b"T" + encode_time(value)
     if isinstance(value, (list, tuple) if as_given else list):
         return b"A" + _counted(b"".join(_value(one, depth + 1, as_given=as_given) for one in value))
     if isinstance(value, (bytes, bytearray)):

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import dataclasses
 import logging
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.resource_tracker
 import os
+import pickle
 import queue as standard_queue
 import signal
 import threading
@@ -16,19 +19,22 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, Self
 
-from shmbroker import exceptions
+from shmbroker import exceptions, locks
 from shmbroker.broker import connect
+from shmbroker.queue import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from shmbroker.connection import Connection
     from shmbroker.message import Message
 
 _log = logging.getLogger(__name__)
 _WAIT_SECONDS = 0.5
 _PATIENCE_SECONDS = 30.0
 _QUICK_SECONDS = 1.0
+_MAX_ATTEMPTS = 1_000_000
 
 
 class WorkerPool:
@@ -36,8 +42,14 @@ class WorkerPool:
 
     A message is acknowledged when the function returns. When it raises, the message is returned to its place, the
     worker's logger ``shmbroker.workers`` gets one line (and the traceback at level DEBUG), and the worker ends. A
-    worker that ends or dies is replaced. On SIGTERM (and :meth:`stop`) it finishes the message in hand and returns the
-    prefetched ones; it ignores SIGINT, so Ctrl-C ends the pool through the process that runs it.
+    worker that ends or dies is replaced. On SIGTERM (and :meth:`stop`, which the program's end calls if need be) it
+    finishes the message in hand and returns the prefetched ones; it ignores SIGINT, so Ctrl-C ends the pool through the
+    process that runs it.
+
+    A message that was delivered ``attempts`` times, and not once acknowledged or cleanly returned, is not given to the
+    function again: a worker puts it into the queue ``set_aside``, with the headers ``x-shmbroker-queue`` and
+    ``x-shmbroker-attempts``, logs that, and goes on with the next one. From its second delivery on a message is handled
+    alone, so that it takes no others with it that were prefetched.
 
     Args:
         function: called with each :class:`Message`; must be importable by name.
@@ -45,6 +57,8 @@ class WorkerPool:
         broker: the broker's name.
         processes: how many; ``None`` = as many as there are cores.
         prefetch: messages a worker may hold.
+        attempts: how often a message is tried, 1 to 1,000,000; ``None`` = without limit.
+        set_aside: the name of the queue for what was tried that often; ``None`` = the queue's, and ``.set-aside``.
     """
 
     def __init__(
@@ -55,6 +69,8 @@ class WorkerPool:
         broker: str = "default",
         processes: int | None = None,
         prefetch: int = 1,
+        attempts: int | None = 5,
+        set_aside: str | None = None,
     ) -> None:
         if not callable(function):
             msg = f"function={function!r}: something callable is needed"
@@ -63,23 +79,35 @@ class WorkerPool:
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 1024:  # noqa: PLR2004
             msg = f"processes={processes!r}: an integer from 1 to 1024, or None for one per core, is allowed"
             raise ValueError(msg)
+        number = isinstance(attempts, int) and not isinstance(attempts, bool)
+        if attempts is not None and not (number and 1 <= attempts <= _MAX_ATTEMPTS):
+            msg = f"attempts={attempts!r}: an integer from 1 to {_MAX_ATTEMPTS}, or None for no limit, is allowed"
+            raise ValueError(msg)
+        self.set_aside = check_name(f"{queue}.set-aside" if set_aside is None else set_aside)
         self._function, self._queue, self._broker = function, queue, broker
-        self._count, self._prefetch = count, prefetch
+        self._count = count
+        self._options = _Options(queue, broker, prefetch, attempts, self.set_aside)
+        self._process = os.getpid()
         self._context = multiprocessing.get_context("spawn")
         self._workers: list[Any] = []
         self._ended = threading.Event()
         self._supervisor: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self.restarts = 0
 
     def start(self) -> Self:
-        """Starts the workers. Returns itself."""
+        """Starts the workers. Returns itself.
+
+        Raises:
+            WorkerError: they cannot import the function.
+        """
         with self._lock:
             if self._supervisor is None:
                 self._ended.clear()
                 try:
-                    for index in range(self._count):
-                        self._start_worker(index)
+                    function = _pickled(self._function)
+                    self._await_first([self._start_worker(index, function) for index in range(self._count)])
+                    atexit.register(self.stop)  # before multiprocessing's own, which would wait for the workers' ends
                     self._supervisor = threading.Thread(target=self._supervise, name="shmbroker-workers", daemon=True)
                     self._supervisor.start()
                 except BaseException:
@@ -88,9 +116,9 @@ class WorkerPool:
                     raise
         return self
 
-    def _start_worker(self, index: int) -> None:
-        arguments = (self._function, self._queue, self._broker, self._prefetch)
-        worker = self._context.Process(target=_work, args=arguments)
+    def _start_worker(self, index: int, function: bytes) -> Any:  # noqa: ANN401 - multiprocessing's
+        answer, tell = self._context.Pipe(duplex=False)
+        worker = self._context.Process(target=_work, args=(function, self._options, tell))
         self._workers[index : index + 1] = [worker]  # before it is started, so that it is ended whatever happens
         multiprocessing.resource_tracker.ensure_running()  # it would be started in between, and unblock the signal
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it ignores it; a child inherits that
@@ -98,8 +126,31 @@ class WorkerPool:
             worker.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            tell.close()
+        return answer
+
+    def _await_first(self, answers: list[Any]) -> None:
+        """Until one worker has the function, or could not import it: then none can."""
+        first: Any = multiprocessing.connection.wait(answers)[0]
+        try:
+            problem = first.recv()
+        except EOFError:  # it died before it could say anything
+            worker = self._workers[answers.index(first)]
+            worker.join()
+            problem = f"it ended with status {worker.exitcode} before that"
+        for answer in answers:
+            answer.close()
+        if problem:
+            name = str(getattr(self._function, "__qualname__", repr(self._function)))
+            text = (
+                f"a worker process cannot import {name} of module {self._function.__module__!r}: {problem}. A new "
+                "process has to find the function by its name, and a main program that starts a pool has to do that "
+                "under if __name__ == '__main__':"
+            )
+            raise exceptions.WorkerError(text=text)
 
     def _supervise(self) -> None:
+        function = _pickled(self._function)
         started = dict.fromkeys(range(self._count), time.monotonic())
         while not self._ended.is_set():
             multiprocessing.connection.wait([worker.sentinel for worker in self._workers], timeout=0.2)
@@ -112,7 +163,7 @@ class WorkerPool:
                         self._ended.wait(0.2)
                     self.restarts += 1
                     started[index] = time.monotonic()
-                    self._start_worker(index)
+                    self._start_worker(index, function).close()
 
     @property
     def pids(self) -> list[int]:
@@ -122,6 +173,9 @@ class WorkerPool:
 
     def stop(self) -> None:
         """Ends the workers: each finishes the message in hand. Safe to call again."""
+        if os.getpid() != self._process:
+            return  # in a child that was forked: the workers are its parent's
+        atexit.unregister(self.stop)
         self._ended.set()
         supervisor, self._supervisor = self._supervisor, None
         if supervisor is not None:
@@ -153,46 +207,112 @@ class WorkerPool:
         return f"<WorkerPool of {self._count} at {self._queue!r}, {'running' if self._supervisor else 'stopped'}>"
 
 
-def _work(function: Callable[[Message], object], queue: str, broker: str, prefetch: int) -> None:
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    """What a worker is told besides the function."""
+
+    queue: str
+    broker: str
+    prefetch: int
+    attempts: int | None
+    set_aside: str
+
+
+def _pickled(function: Callable[[Message], object]) -> bytes:
+    try:
+        return pickle.dumps(function)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        text = f"function={function!r}: worker processes find it by name, and it has none there: {error}"
+        raise exceptions.WorkerError(text=text) from None
+
+
+def _work(pickled: bytes, options: _Options, answer: Any) -> None:  # noqa: ANN401 - multiprocessing's
     ended: list[int] = []  # no Event: a second signal could find its lock taken
     signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # for the processes that the function starts
     parent = os.getppid()
+    function, problem = _loaded(pickled)
+    with contextlib.suppress(OSError), answer:  # the pool asks the first one only
+        answer.send(problem)
+    if problem:
+        raise SystemExit(1)
     try:
-        _serve(function, queue, broker, prefetch, lambda: bool(ended) or os.getppid() != parent)
+        _serve(function, options, lambda: bool(ended) or os.getppid() != parent)
     except exceptions.ConnectionClosedByBroker:
         pass  # purged
     except exceptions.BrokerError as error:
-        _log.error("worker of queue %r of broker %r: %s", queue, broker, error)
+        _log.error("worker of queue %r of broker %r: %s", options.queue, options.broker, error)
         raise SystemExit(1) from None
 
 
-def _serve(
-    function: Callable[[Message], object], queue: str, broker: str, prefetch: int, ended: Callable[[], bool]
-) -> None:
-    with connect(broker, create=False) as connection:
-        consumer = connection.queue(queue, passive=True).consume(prefetch=prefetch)
+def _loaded(pickled: bytes) -> tuple[Any, str]:
+    try:
+        return pickle.loads(pickled), ""  # noqa: S301 - from the pool
+    except Exception as error:  # noqa: BLE001 - importing a module may raise anything
+        return None, _in_a_line(error)
+
+
+def _serve(function: Callable[[Message], object], options: _Options, ended: Callable[[], bool]) -> None:
+    with connect(options.broker, create=False) as connection:
+        queue = connection.queue(options.queue, passive=True)
+        consumer = queue.consume(prefetch=options.prefetch)
         while not ended():
             try:
                 message = consumer.get(timeout=_WAIT_SECONDS)
             except standard_queue.Empty:
                 continue
-            try:
-                function(message)
-            except Exception as error:  # noqa: BLE001 - it is told, and the pool starts another worker
-                with contextlib.suppress(exceptions.MessageSettled):
-                    message.nack()  # it is tried again
-                _tell(function, message, error)
-                raise SystemExit(1) from None
-            with contextlib.suppress(exceptions.MessageSettled):
-                message.ack()
+            if options.attempts is not None and message.delivery_count > options.attempts:
+                _set_aside(connection, message, options)
+            elif message.delivery_count > 1 and options.prefetch > 1:
+                consumer.cancel()  # the others go back: whatever it does to us, they are not counted as tried
+                _handle(function, message)
+                consumer = queue.consume(prefetch=options.prefetch)
+            else:
+                _handle(function, message)
         consumer.close()
+
+
+def _handle(function: Callable[[Message], object], message: Message) -> None:
+    try:
+        function(message)
+    except BaseException as error:
+        with contextlib.suppress(exceptions.MessageSettled):
+            message.nack()  # it is tried again
+        if not isinstance(error, Exception):
+            raise
+        _tell(function, message, error)  # and the pool starts another worker
+        raise SystemExit(1) from None
+    with contextlib.suppress(exceptions.MessageSettled):
+        message.ack()
+
+
+def _set_aside(connection: Connection, message: Message, options: _Options) -> None:
+    """Puts it into the other queue, then acknowledges it: one that is killed in between leaves it in both."""
+    attempts = message.delivery_count - 1
+    headers = {**message.headers, "x-shmbroker-queue": options.queue, "x-shmbroker-attempts": attempts}
+    properties = dataclasses.replace(message.properties, headers=headers, expiration=None)
+    try:
+        connection.queue(options.set_aside).put(
+            message.body, timeout=_WAIT_SECONDS, key=message.key, properties=properties
+        )
+    except standard_queue.Full as error:
+        message.give_back()
+        _log.error(
+            "%r was tried %d times, and queue %r has no room for it: %s", message, attempts, options.set_aside, error
+        )
+        raise SystemExit(1) from None
+    message.ack()
+    _log.error("%r was tried %d times: it is in queue %r now", message, attempts, options.set_aside)
+
+
+def _in_a_line(error: BaseException) -> str:
+    return " ".join("".join(traceback.format_exception_only(error)).split())
 
 
 def _tell(function: Callable[[Message], object], message: Message, error: Exception) -> None:
     name = getattr(function, "__qualname__", None) or repr(function)
     where = traceback.extract_tb(error.__traceback__)[-1]
-    what = " ".join("".join(traceback.format_exception_only(error)).split())
+    what = _in_a_line(error)
     _log.error("%s raised %s (%s:%d) for %r", name, what, where.filename, where.lineno, message)
     _log.debug("traceback of %s", what, exc_info=error)

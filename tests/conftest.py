@@ -14,7 +14,7 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,10 +24,22 @@ if TYPE_CHECKING:
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (where POSIX shared memory lies on Linux)
 SECONDS_TO_STACKS = 10.0
 SECONDS_TO_KILL = 20.0
-SUPPORT = str(Path(__file__).with_name("scenarios"))
+FOLDER = Path(__file__).parent
+SUPPORT = str(FOLDER / "scenarios")
 if SUPPORT not in sys.path:  # makes `scenario_support` importable
     sys.path.insert(0, SUPPORT)
 WATCHDOG = pytest.StashKey["Watchdog"]()
+# What takes longest begins first, so that two processes end at about the same time; paths below this folder.
+LONGEST_FIRST = (
+    "spark",
+    "multiprocess/test_races.py",
+    "multiprocess/test_kill_at_step.py",
+    "cli/test_demo_spark.py",
+    "multiprocess/test_kill_at_instruction.py",
+    "sanitizers",
+    "mutations",
+    "models",
+)
 
 
 @pytest.fixture
@@ -35,7 +47,8 @@ def broker_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """Give the test a broker name of its own; whatever has that name is gone afterwards.
 
     Before a broker is purged the doctor examines it. What it finds when everybody has come to rest fails the test,
-    unless that is marked as one that damages its broker.
+    unless that is marked as one that damages its broker. So does a rescue: the housekeeper's repairs must not hide a
+    fault. A test that brings one about is marked with `repairs`.
     """
     from scenario_support import examination  # noqa: PLC0415
 
@@ -43,7 +56,8 @@ def broker_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
     name = f"t-{uuid.uuid4().hex[:16]}"
     damaged = request.node.get_closest_marker("damaged") is not None
-    findings = [] if damaged else examination.before_purging(monkeypatch)
+    repairs = request.node.get_closest_marker("repairs") is not None
+    findings = [] if damaged else examination.before_purging(monkeypatch, repairs=repairs)
     yield name
     if _left_behind(name):
         shmbroker.Broker(name).stop(purge=True)
@@ -100,6 +114,29 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End the watchdog."""
     config.stash[WATCHDOG].close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest."""
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    path = item.path.relative_to(FOLDER)
+    turns = (turn for turn, first in enumerate(LONGEST_FIRST) if path.is_relative_to(first))
+    return next(turns, len(LONGEST_FIRST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:  # noqa: ANN401 (of a plugin without types)
+    """Give a whole file of tests to one process, and all tests with Spark: they share their fixtures."""
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 (not where the plugin is left out)
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith("tests/spark/") else super()._split_scope(nodeid)
+
+    return ByFile(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -50,3 +50,15 @@ def test_what_is_not_there_is_not_examined(monkeypatch: pytest.MonkeyPatch) -> N
     with shmbroker.testing.broker() as broker:
         broker.stop(purge=True)
     assert findings == []
+
+
+def test_a_rescue_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The housekeeper's check mended what somebody forgot; unless the test may do that, it is a finding."""
+    allowed = examination.before_purging(monkeypatch, repairs=True)
+    reported = examination.before_purging(monkeypatch)
+    with shmbroker.testing.broker() as broker, broker.connect() as connection:
+        connection.queue("jobs")
+        memory = Memory(broker.name)
+        memory.header.rescues += 1
+    assert reported == [f"{broker.name}: 1 notifications came from the housekeeper's check alone"]
+    assert allowed == []

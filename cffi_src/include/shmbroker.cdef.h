@@ -37,7 +37,10 @@ typedef enum {
 } sb_status;
 
 /* The layout of the shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 2 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 4 };
+
+/* The address of a body that cannot be read in place. */
+enum { SB_IN_PARTS = 1 };
 
 typedef struct sb_broker sb_broker;
 typedef struct sb_connection sb_connection;
@@ -78,7 +81,9 @@ enum {
   SB_QUEUE_SINGLE_ACTIVE = 16,
   SB_QUEUE_TTL = 32,
   SB_QUEUE_EXPIRES = 64,
-  SB_QUEUE_KEEPS = 128 /* its messages do not expire as long as they are in it */
+  SB_QUEUE_KEEPS = 128, /* its messages do not expire as long as they are in it, and keep their sequence */
+  SB_QUEUE_NOTES = 256, /* the broker's own notes: puts may use the reserve of memory */
+  SB_QUEUE_STAGE = 512  /* what is staged: puts may use the reserve, except its last part */
 };
 
 typedef struct {
@@ -141,6 +146,7 @@ typedef struct {
 typedef struct {
   uint64_t token, gen, size;
   uint32_t slot;
+  bool scattered; /* there is no such piece: the body goes into several, and to write it there is private memory */
   void *body;
 } sb_reservation;
 
@@ -154,9 +160,10 @@ typedef struct {
 typedef struct {
   char name[128];
   uint64_t memory_limit, memory_used, memory_structures, memory_bodies; /* the last two: whole chunks */
+  uint64_t memory_room;                                                 /* the longest body that would find room now */
   uint64_t instance, created_ns, rescues, stopped_rescues, reaped, ticks;
   uint32_t segments, segments_limit, chunks_per_segment, queues, stopped, connections, processes, housekeeper_pid,
-      closing, mode;
+      closing, mode, housekeeper_stopped;
 } sb_broker_facts;
 
 typedef struct {
@@ -226,6 +233,8 @@ sb_status sb_broker_format(void *memory, uint64_t bytes, const char *name, uint6
                            uint32_t chunks_per_segment, uint32_t mode, uint64_t instance);
 sb_broker *sb_broker_attach(const char *path, sb_status *status, uint32_t *major, uint32_t *minor);
 void sb_broker_detach(sb_broker *b);
+/* As above; the handle lies in *place when the call ends: whoever is interrupted after it finds it there. */
+sb_status sb_broker_attach_at(const char *path, sb_broker **place, uint32_t *major, uint32_t *minor);
 sb_status sb_broker_grown(sb_broker *b, uint32_t number);
 void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns);
 void sb_broker_describe(sb_broker *b, sb_broker_facts *facts, bool with_memory);
@@ -235,6 +244,9 @@ uint64_t sb_layout_hash(void);
 
 /* ---- connection ---- */
 sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_status *status);
+sb_status sb_connect_at(sb_broker *b, const char *name, uint32_t length, sb_connection **place);
+/* The end of what nobody refers to any more: closes and forgets it, unless that was done, and gives back the handle. */
+void sb_connection_dropped(sb_connection **place);
 sb_status sb_disconnect(sb_connection *c);
 bool sb_forget(sb_connection *c);
 void sb_free_connection(sb_connection *c);
@@ -306,6 +318,8 @@ sb_status sb_settle(sb_queue *q, const char *record, uint32_t how);
 sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t stride, uint32_t count,
                          uint32_t how);
 sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view);
+/* The body of a view whose address is SB_IN_PARTS: it lies in several pieces, and is copied. */
+sb_status sb_copy_view(sb_connection *c, uint64_t view, char *to, uint64_t length);
 /* True: the connection is closed, and may be forgotten now. */
 bool sb_end_view(sb_connection *c, uint64_t view);
 int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);
@@ -401,6 +415,11 @@ void sb_free_watch(sb_watch *w);
 /* ---- housekeeper ---- */
 sb_status sb_housekeeper_begin(sb_connection *c);
 void sb_housekeeper_end(sb_connection *c);
+/* Does its work beside one that is stopped, until that one is relieved: goes on, or is gone. */
+sb_status sb_housekeeper_stand_in(sb_connection *c);
+bool sb_housekeeper_is_relieved(sb_connection *c);
+void sb_housekeeper_step_down(sb_connection *c);
+bool sb_housekeeper_stopped(sb_broker *b);
 /* From here on it is woken; what came before is looked for between this and the wait, which takes the word. */
 uint32_t sb_housekeeper_arm(sb_connection *c);
 sb_status sb_housekeeper_wait(sb_connection *c, uint32_t armed, uint64_t deadline_ns);

@@ -43,6 +43,12 @@ sb_broker *sb_broker_attach(const char *path, sb_status *status, uint32_t *major
   return b;
 }
 
+sb_status sb_broker_attach_at(const char *path, sb_broker **place, uint32_t *major, uint32_t *minor) {
+  sb_status status;
+  *place = sb_broker_attach(path, &status, major, minor);
+  return status;
+}
+
 void sb_broker_detach(sb_broker *b) {
   sb_liveness_detach(b);
   sb_segment_detach(b);
@@ -97,6 +103,7 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool with_memory) {
   if (with_memory && sb_segment_map(b) == SB_OK) {
     f->memory_used = sb_slab_used(b);
     sb_slab_kept(b, &f->memory_structures, &f->memory_bodies);
+    f->memory_room = sb_scatter_room(b);
   }
   f->instance = SB_LOAD(&h->instance, SB_RELAXED);
   f->created_ns = SB_LOAD(&h->created_ns, SB_RELAXED);
@@ -112,6 +119,7 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool with_memory) {
   f->stopped = SB_LOAD(&h->stopped, SB_ACQUIRE);
   f->mode = SB_LOAD(&h->mode, SB_RELAXED);
   f->housekeeper_pid = sb_liveness_has_housekeeper(b) ? SB_LOAD(&h->housekeeper_pid, SB_RELAXED) : 0;
+  f->housekeeper_stopped = sb_liveness_housekeeper_stopped(b);
   for (unsigned id = 1; id < SB_MAX_CONNECTIONS; id++) {
     f->connections += sb_conn_state(SB_LOAD(&b->connections[id], SB_RELAXED)) == SB_CONN_LIVE;
   }
@@ -148,6 +156,8 @@ sb_status sb_api_enter(sb_connection *c) {
     if (sb_closed(c)) {
       sb_unlock(&c->lock);
       status = SB_CLOSED;
+    } else {
+      sb_handles_renew(c);
     }
   }
   return status;
@@ -164,6 +174,7 @@ sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_st
     SB_STORE(&c->handles, 1u, SB_RELAXED);
     if (*status == SB_OK) {
       *status = sb_io_prepare(c);
+      sb_slab_return_cache(c); /* the other slots of its kinds are for other connections */
     }
     if (*status != SB_OK && c->shm != NULL && c->record != 0) {
       (void)sb_recover_close(c);
@@ -176,6 +187,12 @@ sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_st
     return NULL;
   }
   return c;
+}
+
+sb_status sb_connect_at(sb_broker *b, const char *name, uint32_t length, sb_connection **place) {
+  sb_status status;
+  *place = sb_connect(b, name, length, &status);
+  return status;
 }
 
 /* Wakes every thread of this connection that sleeps in the core. */
@@ -233,33 +250,36 @@ sb_status sb_disconnect(sb_connection *c) {
   return SB_OK;
 }
 
-void sb_api_leave_queue(sb_connection *c, sb_queue *q) {
-  sb_queue **link = &c->queues;
-  while (*link != NULL && *link != q) link = &(*link)->next;
-  if (*link == q) *link = q->next;
-  sb_waiter_close(q);
-  sb_queue_leave(q);
-  q->state = 0; /* no queue is ever in this state: later calls find it deleted */
-  if (q->orphaned) {
-    free(q);
-  }
-}
-
 /* After its threads are gone: gives everything shared back. False while views of its messages live: call it again. */
 bool sb_forget(sb_connection *c) {
-  if (sb_forked(c->b)) {
+  if (c->forgotten || sb_forked(c->b)) { /* in this order: afterwards the broker may not be mapped any more */
     return true;
   }
   sb_lock(&c->lock);
   SB_STORE(&c->shm->waiter, 0u, SB_RELEASE);
-  while (c->queues != NULL) sb_api_leave_queue(c, c->queues);
+  while (c->queues != NULL) sb_handle_leave(c->queues);
   if (c->io_node != 0) {
     sb_node_destroy(c, c->io_node, c->io_token);
     c->io_node = 0;
   }
-  bool gone = sb_recover_close(c);
+  c->forgotten = sb_recover_close(c);
   sb_unlock(&c->lock);
-  return gone;
+  return c->forgotten;
+}
+
+void sb_connection_dropped(sb_connection **place) {
+  sb_connection *c = *place;
+  *place = NULL;
+  if (c == NULL) {
+    return;
+  }
+  if (!c->forgotten && !sb_forked(c->b)) {
+    (void)sb_disconnect(c);
+    if (!sb_forget(c)) {
+      return; /* views of its messages live on: so does its record, until the process ends */
+    }
+  }
+  sb_free_connection(c);
 }
 
 void sb_free_connection(sb_connection *c) {

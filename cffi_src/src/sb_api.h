@@ -12,10 +12,13 @@
 #define SB_API_H
 
 #include "sb_directory.h"
+#include "sb_handles.h"
 #include "sb_housekeeping.h"
 #include "sb_io.h"
 #include "sb_liveness.h"
+#include "sb_parts.h"
 #include "sb_release.h"
+#include "sb_scatter.h"
 #include "sb_slab.h"
 #include "sb_view.h"
 #include "sb_wait.h"
@@ -44,20 +47,33 @@ static inline uint64_t sb_api_body_offset(uint64_t length, const sb_put_options 
 }
 /* An ALLOC slot of at least so many bytes, in a holding of its own; and back. */
 sb_status sb_api_claim_slot(sb_connection *c, uint64_t need, sb_reservation *r);
+/* After that one failed: a longer slot, or a head and parts. `more`: as in sb_api_body_offset. Else the same status. */
+sb_status sb_api_claim_elsewhere(sb_connection *c, sb_status status, uint64_t length, const sb_put_options *o,
+                                 uint64_t more, sb_reservation *r);
+/* The body of a scattered one, where it belongs. False: its parts cannot be believed. */
+bool sb_api_write_parts(sb_connection *c, const sb_reservation *r, const char *body);
+/* What stands in front of the body of a message, without its header. */
+static inline uint64_t sb_api_names(const sb_message_shm *m) {
+  return (uint64_t)m->exchange_length + m->key_length + m->properties_length;
+}
 void sb_api_give_slot(sb_connection *c, const sb_reservation *r);
 /* Writes what stands in front of the body; ttl_ns in place of that of the options. */
 void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_put_options *o, uint64_t ttl_ns,
                  uint64_t more);
 /* The housekeeper sleeps until the next timer it knows: tells it of an earlier one. */
 void sb_api_ring_housekeeper(sb_connection *c, const sb_message_shm *m);
-/* Writes the record of a taken message; returns its length. */
+/* Where the body of a message lies, or SB_IN_PARTS. */
+uint64_t sb_api_address(const sb_message_shm *m);
+/* Writes the record of a taken message; returns its length, or minus SB_CORRUPT. */
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer);
 /* Does the message header fit its slot, and a caller's buffer? */
 bool sb_api_plausible(sb_broker *b, const sb_taken *t);
 /* A released or removed message: enforce limits, wake who waits. */
 void sb_api_returned(sb_queue *q);
-/* Gives up what the handle has in the shared memory. */
-void sb_api_leave_queue(sb_connection *c, sb_queue *q);
+/* Lock held, but not while somebody is reaped who was killed. Evicts what a queue that evicts has too many. */
+void sb_api_keep_bound(sb_queue *q);
+/* The same of any queue, for calls that put nothing. */
+void sb_api_look_at_bound(sb_queue *q);
 /* Lock held. Ends a consumer; with `return_everything` also what the application holds goes back. */
 void sb_api_cancel(sb_consumer *k, bool return_everything);
 sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how);

@@ -18,11 +18,28 @@ typedef struct {
 } sight;
 
 static sb_status begin(sight *s, sb_queue *q, uint64_t position) {
-  sb_status usable = sb_usable(q->c);
-  if (usable != SB_OK) return usable;
-  *s = (sight){.queue = q, .at = position + q->base};
-  s->keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
-  return sb_queue_is_open(q) ? SB_OK : SB_DELETED;
+  sb_status status = sb_api_enter(q->c);
+  if (status != SB_OK) {
+    return status;
+  }
+  if (sb_queue_is_open(q)) {
+    *s = (sight){.queue = q, .at = position + q->base};
+    s->keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
+    q->busy++; /* I60: it is looked at without the lock */
+    if (position == 0) sb_api_look_at_bound(q);
+  } else {
+    status = SB_DELETED;
+  }
+  sb_api_leave(q->c);
+  return status;
+}
+
+/* After `begin` went well. */
+static void finish(const sight *s) {
+  sb_connection *c = s->queue->c;
+  sb_lock(&c->lock);
+  s->queue->busy--;
+  sb_unlock(&c->lock);
 }
 
 /* The first look: at the next message, from the position on. SB_EMPTY: there is none. */
@@ -57,24 +74,41 @@ static bool expired(const sight *s) {
   return s->message.expires_ns != 0 && s->message.expires_ns <= sb_now_ns() && !s->keeps;
 }
 
+static uint64_t sequence_of(const sight *s) {
+  const sb_queue *q = s->queue;
+  return s->keeps ? sb_ring_sequence(q->c->b, &q->ring, &s->leaf, s->at) : s->at - q->base;
+}
+
 static sb_place place_of(const sight *s) {
   return (sb_place){.generation = s->gen, .length = s->message.body_length, .slot = s->taken.slot};
 }
 
+/* Of exchange, key, properties and body, which follow each other. What cannot be copied is not there any more, see the
+ * second look; or it is corrupt, and what was copied says so. */
+static void copy(const sight *s, uint64_t from, char *to, uint64_t length) {
+  sb_broker *b = s->queue->c->b;
+  const sb_message_shm *m = &s->message;
+  const uint8_t *slot = sb_slot_at(b, s->taken.slot);
+  uint64_t names = sb_api_names(m), first = from >= names ? 0 : length < names - from ? length : names - from;
+  if ((m->flags & SB_MESSAGE_IN_PARTS) != 0) {
+    (void)sb_parts_copy(b, s->taken.slot, from, to, length);
+    return;
+  }
+  sb_peek_bytes(to, slot + sizeof *m + from, first);
+  if (length > first) sb_peek_bytes(to + first, slot + m->body_offset + (from + first - names), length - first);
+}
+
 /* A private copy of the next ready message at or after *position; or its place, and the copy is without the body. Minus
  * SB_FULL: *position stays, more room is needed (the first 8 bytes of the buffer say how much). */
-static int64_t browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place) {
-  sight s;
-  sb_status status = begin(&s, q, *position);
-  if (status != SB_OK) {
-    return -(int64_t)status;
-  }
-  while ((status = look(&s)) == SB_OK) {
-    const sb_message_shm *m = &s.message;
+static int64_t browse_on(sight *s, uint64_t *position, char *buffer, uint64_t size, sb_place *place) {
+  sb_queue *q = s->queue;
+  sb_status status;
+  while ((status = look(s)) == SB_OK) {
+    const sb_message_shm *m = &s->message;
     uint64_t front = (uint64_t)m->exchange_length + m->key_length + m->properties_length,
              copied = place == NULL ? m->body_length : 0, need = sizeof(sb_record) + front + copied;
-    if (s.sound && need <= size) {
-      sb_record record = {.sequence = s.at - q->base,
+    if (s->sound && need <= size) {
+      sb_record record = {.sequence = sequence_of(s),
                           .body_length = m->body_length,
                           .timestamp_ns = m->timestamp_ns,
                           .expires_ns = m->expires_ns,
@@ -82,26 +116,35 @@ static int64_t browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t si
                           .key_length = m->key_length,
                           .exchange_length = (uint8_t)m->exchange_length,
                           .priority = m->priority,
-                          .redelivered = (s.taken.side & SB_SIDE_REDELIVERED) != 0};
+                          .redelivered = (s->taken.side & SB_SIDE_REDELIVERED) != 0};
       memcpy(buffer, &record, sizeof record);
-      const uint8_t *from = sb_slot_at(q->c->b, s.taken.slot);
-      sb_peek_bytes(buffer + sizeof record, from + sizeof *m, front);
-      sb_peek_bytes(buffer + sizeof record + front, from + m->body_offset, copied);
+      copy(s, 0, buffer + sizeof record, front + copied);
     }
-    if (!still_there(&s)) continue; /* it changed while we copied: look at this cell again */
-    if (!s.sound) return -(int64_t)SB_CORRUPT;
-    if (expired(&s)) {
-      s.at++;
+    if (!still_there(s)) continue; /* it changed while we copied: look at this cell again */
+    if (!s->sound) return -(int64_t)SB_CORRUPT;
+    if (expired(s)) {
+      s->at++;
       continue;
     }
-    if (place != NULL) *place = place_of(&s);
-    *position = s.at + (need <= size) - q->base;
+    if (place != NULL) *place = place_of(s);
+    *position = s->at + (need <= size) - q->base;
     if (need <= size) return (int64_t)need;
     memcpy(buffer, &need, sizeof need);
     return -(int64_t)SB_FULL;
   }
-  *position = s.at - q->base;
+  *position = s->at - q->base;
   return -(int64_t)status;
+}
+
+static int64_t browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place) {
+  sight s;
+  sb_status status = begin(&s, q, *position);
+  if (status != SB_OK) {
+    return -(int64_t)status;
+  }
+  int64_t length = browse_on(&s, position, buffer, size, place);
+  finish(&s);
+  return length;
 }
 
 int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) {
@@ -118,9 +161,9 @@ static bool fits(sb_column *column, uint32_t row, uint64_t length) {
   return column->needed <= column->room;
 }
 
-static void fill(sb_column *column, uint32_t row, const uint8_t *from, uint64_t length) {
+static void fill(const sight *s, sb_column *column, uint32_t row, uint64_t from, uint64_t length) {
   if (column->ends == NULL) return;
-  sb_peek_bytes(column->bytes + column->ends[row], from, length);
+  copy(s, from, column->bytes + column->ends[row], length);
   column->ends[row + 1] = (int32_t)column->needed;
 }
 
@@ -133,15 +176,14 @@ static void set_bit(uint8_t *bits, uint32_t row, bool value) {
 /* Copies what was seen into a row. False: some column has no room for it. */
 static bool to_row(const sight *s, sb_columns *c, uint32_t row) {
   const sb_message_shm *m = &s->message;
-  const uint8_t *slot = sb_slot_at(s->queue->c->b, s->taken.slot), *key = slot + sizeof *m + m->exchange_length;
   bool key_fits = fits(&c->key, row, m->key_length), properties_fit = fits(&c->properties, row, m->properties_length);
   if (!fits(&c->body, row, m->body_length) || !key_fits || !properties_fit) {
     return false;
   }
-  fill(&c->key, row, key, m->key_length);
-  fill(&c->properties, row, key + m->key_length, m->properties_length);
-  fill(&c->body, row, slot + m->body_offset, m->body_length);
-  if (c->sequence != NULL) c->sequence[row] = (int64_t)(s->at - s->queue->base);
+  fill(s, &c->key, row, m->exchange_length, m->key_length);
+  fill(s, &c->properties, row, (uint64_t)m->exchange_length + m->key_length, m->properties_length);
+  fill(s, &c->body, row, sb_api_names(m), m->body_length);
+  if (c->sequence != NULL) c->sequence[row] = (int64_t)sequence_of(s);
   if (c->timestamp_us != NULL) c->timestamp_us[row] = (int64_t)(m->timestamp_ns / 1000);
   if (c->place != NULL) c->place[row] = place_of(s);
   set_bit(c->redelivered, row, (s->taken.side & SB_SIDE_REDELIVERED) != 0);
@@ -166,6 +208,7 @@ int64_t sb_browse_columns(sb_queue *q, uint64_t *position, uint32_t count, sb_co
     row += counts;
     s.at++;
   }
+  finish(&s);
   *position = s.at - q->base;
   return row;
 }

@@ -207,6 +207,9 @@ static sb_status view_of(sb_connection *c, const sb_taken *t, bool auto_ack, uin
 static int64_t hand_over(sb_queue *q, const sb_taken *t, uint64_t delivery_tag, uint32_t subscription, bool auto_ack,
                          uint64_t tag, char *buffer) {
   int64_t length = sb_api_record(q, t, delivery_tag, subscription, buffer);
+  if (length < 0) {
+    return length;
+  }
   sb_record *record = (sb_record *)(void *)buffer;
   if (record->body_address != 0) {
     memcpy(buffer + length, &tag, sizeof tag);
@@ -277,7 +280,7 @@ int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack)
   if (status != SB_OK) {
     return -(int64_t)status;
   }
-  sb_lifetime_used(q->shm);
+  if (sb_queue_is_open(q)) sb_lifetime_used(q->shm);
   status = sb_holding_take(q->c, &token);
   if (status == SB_OK) {
     status = sb_take_for_consumer(q, token, &t);

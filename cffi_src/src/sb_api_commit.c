@@ -180,17 +180,25 @@ static void keep_queues(request *r, bool keep) {
   for (uint32_t i = 0; i < r->settlement_count; i++) r->settlements[i].queue->busy += keep ? 1u : UINT32_MAX;
 }
 
-/* Lock held; it is dropped while a long body is copied. */
-static void copy(request *r, void *to, const sb_publication *p) {
-  if (p->length > SB_UNLOCKED_COPY) {
-    keep_queues(r, true);
-    sb_api_leave(r->plan.c);
-    memcpy(to, p->body, p->length);
-    sb_lock(&r->plan.c->lock);
-    keep_queues(r, false);
-  } else if (p->length > 0) {
-    memcpy(to, p->body, p->length);
+static bool write(sb_connection *c, const sb_reservation *to, const sb_publication *p) {
+  if (to->scattered) {
+    return sb_api_write_parts(c, to, p->body);
   }
+  if (p->length > 0) memcpy(to->body, p->body, p->length);
+  return true;
+}
+
+/* Lock held; it is dropped while a long body is copied. */
+static bool copy(request *r, const sb_reservation *to, const sb_publication *p) {
+  if (p->length <= SB_UNLOCKED_COPY) {
+    return write(r->plan.c, to, p);
+  }
+  keep_queues(r, true);
+  sb_api_leave(r->plan.c);
+  bool written = write(r->plan.c, to, p);
+  sb_lock(&r->plan.c->lock);
+  keep_queues(r, false);
+  return written;
 }
 
 static void fill_block(request *r, const sb_publication *p, uint32_t slot) {
@@ -202,14 +210,17 @@ static void fill_block(request *r, const sb_publication *p, uint32_t slot) {
   }
 }
 
-static sb_status make_body(request *r, uint32_t i) {
+static sb_status make_body(request *r, uint32_t i, unsigned use) {
   sb_connection *c = r->plan.c;
   const sb_publication *p = &r->publications[i];
   const sb_put_options *o = options_of(p);
   sb_commit_body *body = &r->plan.bodies[i];
   sb_reservation slot;
   uint64_t block = sb_block_bytes(p->target_count, p->length);
+  c->use = use;
   sb_status status = sb_api_claim_slot(c, sb_api_body_offset(p->length, o, block) + p->length, &slot);
+  if (status != SB_OK) status = sb_api_claim_elsewhere(c, status, p->length, o, block, &slot);
+  c->use = SB_USE_DRAIN;
   if (status != SB_OK) {
     return blame(r, i, NO_ONE, status);
   }
@@ -223,8 +234,8 @@ static sb_status make_body(request *r, uint32_t i) {
   if (block != 0) fill_block(r, p, slot.slot);
   body->due_ns = m->due_ns;
   body->expires_ns = m->expires_ns;
-  copy(r, slot.body, p);
-  return sb_closed(c) ? SB_CLOSED : SB_OK;
+  bool written = copy(r, &slot, p);
+  return sb_closed(c) ? SB_CLOSED : written ? SB_OK : SB_CORRUPT;
 }
 
 static bool goes_somewhere(const sb_commit_cell *cells, uint32_t count) {
@@ -234,11 +245,11 @@ static bool goes_somewhere(const sb_commit_cell *cells, uint32_t count) {
   return false;
 }
 
-static sb_status make_bodies(request *r) {
+static sb_status make_bodies(request *r, unsigned use) {
   sb_status status = SB_OK;
   const sb_commit_cell *cells = r->plan.cells; /* those of one body follow each other */
   for (uint32_t i = 0; status == SB_OK && i < r->count; i++) {
-    if (goes_somewhere(cells, r->publications[i].target_count)) status = make_body(r, i);
+    if (goes_somewhere(cells, r->publications[i].target_count)) status = make_body(r, i, use);
     cells += r->publications[i].target_count;
   }
   return status;
@@ -285,6 +296,9 @@ static void happened(request *r) {
   }
   settle_others(r);
   if (r->settlement_count > 0) sb_consumer_room_made(c, NULL, 0);
+  keep_queues(r, true);
+  for (uint32_t i = 0; i < r->plan.cell_count && !sb_closed(c); i++) sb_api_look_at_bound(r->plan.cells[i].q);
+  keep_queues(r, false);
 }
 
 static void happened_not(request *r) {
@@ -299,6 +313,15 @@ static void happened_not(request *r) {
   sb_consumer_room_made(r->plan.c, NULL, 0);
 }
 
+/* The broker's own queues among those it is about say that it publishes what was staged. */
+static unsigned use_of(const request *r) {
+  unsigned use = SB_USE_PLAIN;
+  for (uint32_t i = 0; i < r->settlement_count; i++) {
+    if (r->settlements[i].queue->use < use) use = r->settlements[i].queue->use;
+  }
+  return use;
+}
+
 /* Lock held. */
 static sb_status commit(request *r) {
   sb_status status = check_all(r);
@@ -306,9 +329,11 @@ static sb_status commit(request *r) {
     return status;
   }
   status = admit_all(r);
-  if (status == SB_OK) status = make_bodies(r);
+  if (status == SB_OK) status = make_bodies(r, use_of(r));
   if (status == SB_OK) status = check_settlements(r, false); /* again: the lock may have been dropped */
+  r->plan.c->use = use_of(r);
   if (status == SB_OK) status = stage(r);
+  r->plan.c->use = SB_USE_DRAIN;
   if (status == SB_OK) status = sb_commit_mark(&r->plan);
   if (status != SB_OK) {
     happened_not(r);

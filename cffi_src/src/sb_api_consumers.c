@@ -74,6 +74,7 @@ sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uin
       sb_target_remove(&k->target);
       sb_consumer_detach(k);
     }
+    sb_slab_return_cache(c); /* as in sb_open */
     sb_api_leave(c);
   }
   if (*status != SB_OK) {
@@ -166,7 +167,7 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
       sb_node_shm *n = sb_slot_at(k->c->b, k->subscriptions[d->subscription].node);
       k->delivered++;
       SB_STORE(&n->delivered, SB_LOAD(&n->delivered, SB_RELAXED) + 1, SB_RELAXED);
-      if (auto_ack) {
+      if (auto_ack && length >= 0) {
         (void)sb_settle_message(q, d->token, SB_COUNT_ACKED);
         sb_consumer_free_place(k, place);
       }

@@ -4,19 +4,39 @@
 
 #include "sb_api.h"
 
+SB_COLD bool plausible_in_parts(sb_broker *b, const sb_taken *t, uint64_t front) {
+  const sb_message_shm *m = t->message;
+  return front <= SB_MAX_FRONT && m->exchange_length <= SB_NAME_MAX && m->body_length <= SB_MAX_BODY &&
+         sb_parts_room(b, t->slot) >= front - sizeof *m + m->body_length;
+}
+
 bool sb_api_plausible(sb_broker *b, const sb_taken *t) {
   uint64_t room = sb_slab_slot_bytes(b, t->slot);
   const sb_message_shm *m = t->message;
   uint64_t front = sizeof *m + (uint64_t)m->exchange_length + m->key_length + m->properties_length;
+  if ((m->flags & SB_MESSAGE_IN_PARTS) != 0) {
+    return plausible_in_parts(b, t, front);
+  }
   return front <= SB_MAX_FRONT && m->exchange_length <= SB_NAME_MAX && front <= m->body_offset &&
          m->body_offset >= sizeof *m && m->body_offset <= room && m->body_length <= room - m->body_offset;
+}
+
+uint64_t sb_api_address(const sb_message_shm *m) {
+  return (m->flags & SB_MESSAGE_IN_PARTS) != 0 ? (uint64_t)SB_IN_PARTS : (uint64_t)(uintptr_t)m + m->body_offset;
+}
+
+SB_COLD int64_t record_in_parts(sb_broker *b, const sb_taken *t, bool inside, sb_record *record) {
+  uint64_t copied = sb_api_names(t->message) + (inside ? t->message->body_length : 0);
+  if (!inside) record->body_address = SB_IN_PARTS;
+  bool good = sb_parts_copy(b, t->slot, 0, (char *)(record + 1), copied);
+  return good ? (int64_t)(sizeof *record + copied) : -(int64_t)SB_CORRUPT;
 }
 
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer) {
   const sb_message_shm *m = t->message;
   bool inside = m->body_length <= SB_INLINE_BODY;
   const uint8_t *front = (const uint8_t *)(m + 1), *body = (const uint8_t *)m + m->body_offset;
-  uint64_t front_length = (uint64_t)m->exchange_length + m->key_length + m->properties_length;
+  uint64_t front_length = sb_api_names(m);
   sb_record *record = (sb_record *)(void *)buffer;
   *record = (sb_record){.tag = tag,
                         .sequence = t->position - q->base,
@@ -32,6 +52,9 @@ int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32
                         .subscription = (uint16_t)subscription,
                         .exchange_length = (uint8_t)m->exchange_length};
   char *behind = buffer + sizeof *record;
+  if ((m->flags & SB_MESSAGE_IN_PARTS) != 0) {
+    return record_in_parts(q->c->b, t, inside, record);
+  }
   if (front_length != 0) memcpy(behind, front, front_length);
   if (inside) memcpy(behind + front_length, body, m->body_length);
   return (int64_t)(sizeof *record + front_length + (inside ? m->body_length : 0));
@@ -54,7 +77,7 @@ SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) 
   if ((t->side & SB_SIDE_REDELIVERED) != 0) sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);
   sb_ledger_count(q->ledger, SB_COUNT_DELIVERED, 1);
   int64_t length = sb_api_record(q, t, tag, 0, buffer);
-  if (auto_ack) (void)sb_settle_message(q, t->token, SB_COUNT_ACKED);
+  if (auto_ack && length >= 0) (void)sb_settle_message(q, t->token, SB_COUNT_ACKED);
   sb_consumer_room_made(q->c, q->shm, q->slot);
   return length;
 }
@@ -62,7 +85,7 @@ SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) 
 SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
   uint64_t token;
   sb_taken t;
-  sb_lifetime_used(q->shm);
+  if (sb_queue_is_open(q)) sb_lifetime_used(q->shm);
   sb_status status = sb_holding_take(q->c, &token);
   if (status == SB_OK) {
     status = sb_take_for_consumer(q, token, &t);
@@ -81,7 +104,8 @@ int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack) {
   if (status != SB_OK) {
     return -(int64_t)status;
   }
-  int64_t length = get_one(q, buffer, auto_ack);
+  sb_api_look_at_bound(q);
+  int64_t length = sb_closed(q->c) ? -(int64_t)SB_CLOSED : get_one(q, buffer, auto_ack);
   sb_api_leave(q->c);
   return length;
 }
@@ -154,7 +178,8 @@ int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, ui
   if (status != SB_OK) {
     return -(int64_t)status;
   }
-  int64_t n = many(q, NULL, count, auto_ack, buffer, size, index, used);
+  sb_api_look_at_bound(q);
+  int64_t n = sb_closed(q->c) ? -(int64_t)SB_CLOSED : many(q, NULL, count, auto_ack, buffer, size, index, used);
   sb_api_leave(q->c);
   return n;
 }

@@ -13,17 +13,43 @@ sb_status sb_housekeeper_begin(sb_connection *c) {
   }
   SB_STORE(&c->b->header->housekeeper_pid, (uint32_t)SB_LOAD(&c->b->processes[c->b->process].pid, SB_RELAXED),
            SB_RELAXED);
+  SB_STORE(&c->b->header->housekeeper_process, c->b->process + 1, SB_RELAXED);
   SB_STORE(&c->b->header->next_due_ns, UINT64_MAX, SB_SEQ_CST);
   SB_STORE(&c->b->header->housekeeper_waiter, c->io_node, SB_RELEASE);
+  c->handles_stay = true; /* it lets go of queues together with what it remembers of them */
   return SB_OK;
 }
 
 void sb_housekeeper_end(sb_connection *c) {
   SB_STORE(&c->b->header->housekeeper_waiter, 0u, SB_RELEASE);
   SB_STORE(&c->b->header->housekeeper_pid, 0u, SB_RELAXED);
+  SB_STORE(&c->b->header->housekeeper_process, 0u, SB_RELAXED);
   sb_unlock_byte(c->b->lock_fd, SB_LOCK_HOUSEKEEPER);
   SB_STORE(&c->b->keeps_house, 0u, SB_RELAXED);
 }
+
+/* Beside a housekeeper that is stopped: all that one does may be done twice. It is woken in its place. */
+sb_status sb_housekeeper_stand_in(sb_connection *c) {
+  sb_broker *b = c->b;
+  if (!sb_liveness_housekeeper_stopped(b) || !sb_lock_byte(b->lock_fd, SB_LOCK_STAND_IN)) {
+    return SB_EXISTS;
+  }
+  SB_STORE(&b->header->next_due_ns, UINT64_MAX, SB_SEQ_CST);
+  c->stands_for = SB_SWAP(&b->header->housekeeper_waiter, c->io_node, SB_SEQ_CST);
+  c->handles_stay = true;
+  return SB_OK;
+}
+
+/* The housekeeper goes on, or is gone. */
+bool sb_housekeeper_is_relieved(sb_connection *c) { return !sb_liveness_housekeeper_stopped(c->b); }
+
+void sb_housekeeper_step_down(sb_connection *c) {
+  uint32_t mine = c->io_node;
+  (void)SB_CAS(&c->b->header->housekeeper_waiter, &mine, c->stands_for, SB_SEQ_CST); /* or it has come back by itself */
+  sb_unlock_byte(c->b->lock_fd, SB_LOCK_STAND_IN);
+}
+
+bool sb_housekeeper_stopped(sb_broker *b) { return sb_liveness_housekeeper_stopped(b); }
 
 void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns) {
   SB_STORE(&c->b->header->next_due_ns, due_ns, SB_SEQ_CST);
@@ -35,7 +61,13 @@ static bool told_to_end(const sb_broker *b) {
 
 static sb_half *wake_of(const sb_connection *c) { return &((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake; }
 
-uint32_t sb_housekeeper_arm(sb_connection *c) { return sb_wake_arm(wake_of(c)); }
+uint32_t sb_housekeeper_arm(sb_connection *c) {
+  bool serves = SB_LOAD(&c->b->keeps_house, SB_RELAXED) != 0;
+  if (serves && SB_LOAD(&c->b->header->housekeeper_waiter, SB_RELAXED) != c->io_node) {
+    SB_STORE(&c->b->header->housekeeper_waiter, c->io_node, SB_SEQ_CST); /* somebody stood in while we were stopped */
+  }
+  return sb_wake_arm(wake_of(c));
+}
 
 sb_status sb_housekeeper_wait(sb_connection *c, uint32_t armed, uint64_t deadline_ns) {
   bool interrupted;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Public calls: putting messages. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "sb_api.h"
@@ -30,7 +31,10 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
   sb_status status = sb_api_front(o) > SB_MAX_FRONT ? SB_INVALID : check(q, length);
   if (status == SB_OK) status = sb_limits_admit(q, 1, length);
   if (status == SB_OK) {
+    c->use = q->use;
     status = sb_api_claim_slot(c, need, r);
+    if (status != SB_OK) status = sb_api_claim_elsewhere(c, status, length, o, 0, r);
+    c->use = SB_USE_DRAIN;
     if (status != SB_OK) sb_limits_unadmit(q, 1, length);
   }
   if (status != SB_OK) {
@@ -52,7 +56,9 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
   uint64_t position, timer = m->due_ns | m->expires_ns;
   sb_message_shm timed = timer != 0 ? *m : (sb_message_shm){0};
+  q->c->use = q->use;
   sb_status status = sb_queue_enqueue(q, r->slot, r->gen, r->size, timer != 0 && m->due_ns != 0, &position);
+  q->c->use = SB_USE_DRAIN;
   if (status != SB_OK) {
     return status;
   }
@@ -61,9 +67,9 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   SB_CRASHPOINT("api.put.enqueued");
   if (timer != 0) sb_api_ring_housekeeper(q->c, &timed);
   if (SB_LOAD(&q->shm->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->shm->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD) {
-    if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
+    sb_api_keep_bound(q);
   }
-  sb_consumer_work_arrived(q);
+  if (!sb_closed(q->c)) sb_consumer_work_arrived(q);
   return SB_OK;
 }
 
@@ -76,6 +82,14 @@ static sb_status drop_new(sb_queue *q, sb_status status) {
   return status;
 }
 
+SB_HOT sb_status write(const sb_queue *q, const sb_reservation *r, const char *body, uint64_t length) {
+  if (r->scattered) {
+    return sb_api_write_parts(q->c, r, body) ? SB_OK : SB_CORRUPT;
+  }
+  memcpy(r->body, body, length);
+  return SB_OK;
+}
+
 /* Lock held; it is dropped while a long body is copied. */
 SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
   sb_reservation r;
@@ -86,13 +100,13 @@ SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const s
   if (length > SB_UNLOCKED_COPY) {
     q->busy++;
     sb_api_leave(q->c);
-    memcpy(r.body, body, length);
+    status = write(q, &r, body, length);
     sb_lock(&q->c->lock);
     q->busy--;
   } else {
-    memcpy(r.body, body, length);
+    status = write(q, &r, body, length);
   }
-  status = sb_closed(q->c) ? SB_CLOSED : publish(q, &r);
+  if (status == SB_OK) status = sb_closed(q->c) ? SB_CLOSED : publish(q, &r);
   if (status != SB_OK) {
     take_back(q, &r);
   }
@@ -146,10 +160,23 @@ int64_t sb_put_columns(sb_queue *q, const sb_columns *columns, uint32_t row, uin
   return done;
 }
 
+/* ---- reservations ---- */
+
+/* Private memory to write a body into that goes into parts. */
+static sb_status borrow(sb_reservation *r) {
+  if (r->scattered) r->body = malloc(r->size > 0 ? r->size : 1);
+  return r->body != NULL ? SB_OK : SB_SYSTEM;
+}
+static void give_back(sb_reservation *r) {
+  if (r->scattered) free(r->body);
+  r->body = NULL;
+}
+
 sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
     status = prepare(q, length, o, r);
+    if (status == SB_OK && (status = borrow(r)) != SB_OK) take_back(q, r);
     q->busy += status == SB_OK;
     sb_api_leave(q->c);
   }
@@ -159,27 +186,59 @@ sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *o, sb_r
 sb_status sb_commit(sb_queue *q, sb_reservation *r) {
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
-    status = publish(q, r);
+    if (r->scattered && !sb_api_write_parts(q->c, r, r->body)) status = SB_CORRUPT;
+    if (status == SB_OK) status = publish(q, r);
+    if (status == SB_OK) give_back(r);
     q->busy -= status == SB_OK;
     sb_api_leave(q->c);
   }
   return status;
 }
 
+/* Exchange, key and properties, in one piece. */
+static sb_status read_names(const sb_queue *q, const sb_reservation *r, char *names, sb_put_options *o) {
+  const sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
+  bool good = true;
+  if (r->scattered) {
+    good = sb_parts_copy(q->c->b, r->slot, 0, names, sb_api_names(m));
+  } else {
+    memcpy(names, m + 1, sb_api_names(m));
+  }
+  *o = (sb_put_options){.priority = m->priority,
+                        .exchange = names,
+                        .exchange_length = (uint8_t)m->exchange_length,
+                        .key = names + m->exchange_length,
+                        .key_length = m->key_length,
+                        .properties = names + m->exchange_length + m->key_length,
+                        .properties_length = m->properties_length};
+  return good ? SB_OK : SB_CORRUPT;
+}
+
 sb_status sb_reserve_copy(sb_queue *q, const sb_reservation *r, sb_reservation *copy) {
-  const uint8_t *from = sb_slot_at(q->c->b, r->slot);
-  uint64_t offset = (uint64_t)((const uint8_t *)r->body - from), need = offset + r->size;
-  sb_status status = sb_api_enter(q->c);
+  const sb_message_shm *from = sb_slot_at(q->c->b, r->slot);
+  sb_put_options o;
+  char *names = malloc(sb_api_names(from) + 1);
+  sb_status status = names != NULL ? read_names(q, r, names, &o) : SB_SYSTEM;
+  if (status == SB_OK) status = sb_api_enter(q->c);
   if (status != SB_OK) {
+    free(names);
     return status;
   }
-  status = sb_api_claim_slot(q->c, need, copy);
-  sb_api_leave(q->c);
+  q->c->use = q->use;
+  status = sb_api_claim_slot(q->c, sb_api_body_offset(r->size, &o, 0) + r->size, copy);
+  if (status != SB_OK) status = sb_api_claim_elsewhere(q->c, status, r->size, &o, 0, copy);
+  q->c->use = SB_USE_DRAIN;
   if (status == SB_OK) {
-    copy->size = r->size;
-    copy->body = (uint8_t *)sb_slot_at(q->c->b, copy->slot) + offset;
-    memcpy(sb_slot_at(q->c->b, copy->slot), from, need);
+    sb_api_fill(q->c, copy, r->size, &o, 0, 0);
+    sb_message_shm *m = sb_slot_at(q->c->b, copy->slot);
+    m->expires_ns = from->expires_ns;
+    m->due_ns = from->due_ns;
+    m->timestamp_ns = from->timestamp_ns;
+    if ((status = borrow(copy)) != SB_OK) sb_api_give_slot(q->c, copy);
   }
+  sb_api_leave(q->c);
+  free(names);
+  if (status == SB_OK && r->size > 0) memcpy(copy->body, r->body, r->size);
   return status;
 }
 
@@ -190,6 +249,7 @@ void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
       sb_limits_unadmit(q, 1, r->size);
     } else {
       take_back(q, r);
+      give_back(r);
     }
     q->busy--;
     sb_consumer_room_made(q->c, q->shm, q->slot);
@@ -201,6 +261,7 @@ void sb_end_reserved_view(sb_connection *c, sb_reservation *r) {
   if (!sb_forked(c->b)) {
     sb_lock(&c->lock);
     sb_api_give_slot(c, r);
+    give_back(r);
     sb_consumer_room_made(c, NULL, 0);
     sb_unlock(&c->lock);
   }

@@ -14,6 +14,21 @@ sb_status sb_find(sb_connection *c, const char *name, uint32_t length, uint32_t 
   return status;
 }
 
+/* What deleted queues keep until a housekeeper lets go of it serves the next one, if there is no other memory. */
+static sb_status create(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
+                        uint32_t *slot) {
+  c->use = SB_USE_BOOKS;
+  sb_status status = sb_directory_create(c, name, length, settings, slot);
+  c->use = SB_USE_DRAIN;
+  if (status == SB_NO_MEMORY) {
+    (void)sb_directory_sweep(c);
+    c->use = SB_USE_BOOKS;
+    status = sb_directory_create(c, name, length, settings, slot);
+    c->use = SB_USE_DRAIN;
+  }
+  return status;
+}
+
 sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
                      uint64_t deadline_ns, uint32_t *slot, int32_t *holder) {
   sb_status status = sb_usable(c);
@@ -23,7 +38,7 @@ sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const 
   sb_lock(&c->lock);
   sb_topology_finish(c);
   *slot = sb_directory_find(c->b, name, length);
-  status = *slot != 0 ? SB_EXISTS : sb_directory_create(c, name, length, settings, slot);
+  status = *slot != 0 ? SB_EXISTS : create(c, name, length, settings, slot);
   sb_unlock(&c->lock);
   sb_topology_unlock(c->b, true);
   return status;
@@ -63,6 +78,7 @@ sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
   *status = q == NULL ? SB_SYSTEM : sb_api_enter(c);
   if (*status == SB_OK) {
     *status = sb_queue_open(c, slot, q, false);
+    sb_slab_return_cache(c); /* it opens few, and none again: not a word of slots for itself */
     sb_api_leave(c);
   }
   if (*status != SB_OK) {
@@ -70,21 +86,10 @@ sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
     return NULL;
   }
   sb_lock(&c->lock);
-  q->next = c->queues;
-  c->queues = q;
+  sb_handle_add(q);
   (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
   sb_unlock(&c->lock);
   return q;
-}
-
-static bool consumed(const sb_connection *c, const sb_queue *q) {
-  for (const sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
-    const sb_consumer *k = t->kind->is_consumer ? (const sb_consumer *)(const void *)t : NULL; /* others: see `busy` */
-    for (uint32_t i = 0; k != NULL && i < k->subscription_count; i++) {
-      if (k->subscriptions[i].q == q) return true;
-    }
-  }
-  return false;
 }
 
 /* Leaves the queue unless messages of it are still held or consumed. */
@@ -95,8 +100,8 @@ bool sb_leave(sb_queue *q) {
     if (status == SB_OK) sb_api_leave(c);
     return status != SB_OK || q->ledger == NULL;
   }
-  bool left = (uint32_t)SB_LOAD(&q->ledger->holding, SB_RELAXED) == 0 && q->busy == 0 && !consumed(c, q);
-  if (left) sb_api_leave_queue(c, q);
+  bool left = sb_handle_is_idle(q);
+  if (left) sb_handle_leave(q);
   sb_api_leave(c);
   return left;
 }
@@ -198,13 +203,19 @@ sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
 
 int64_t sb_length(sb_queue *q) {
   sb_status status = sb_usable(q->c);
-  return status != SB_OK        ? -(int64_t)status
-         : !sb_queue_is_open(q) ? -(int64_t)SB_DELETED
-                                : sb_queue_ready(q->c->b, q->shm);
+  if (status != SB_OK || !sb_queue_is_open(q)) {
+    return -(int64_t)(status != SB_OK ? status : SB_DELETED);
+  }
+  if (sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm) && sb_api_enter(q->c) == SB_OK) {
+    sb_api_look_at_bound(q);
+    sb_api_leave(q->c);
+  }
+  int64_t ready = sb_queue_ready(q->c->b, q->shm);
+  return sb_queue_is_open(q) ? ready : -(int64_t)SB_DELETED; /* I60: what was read may be another queue's */
 }
 
 int64_t sb_purge(sb_queue *q) {
-  uint64_t removed = 0, end = sb_ring_exact_tail(q->c->b, &q->ring), step;
+  uint64_t removed = 0, end = 0, step;
   do { /* in steps, so that other threads of this connection get their turn */
     sb_status status = sb_api_enter(q->c);
     if (status == SB_OK && !sb_queue_is_open(q)) {
@@ -214,6 +225,7 @@ int64_t sb_purge(sb_queue *q) {
     if (status != SB_OK) {
       return -(int64_t)status;
     }
+    if (end == 0) end = sb_ring_exact_tail(q->c->b, &q->ring);
     step = sb_limits_remove(q, SB_COUNT_KILLED, end, 1024);
     removed += step;
     if (step > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
@@ -224,15 +236,16 @@ int64_t sb_purge(sb_queue *q) {
 }
 
 int64_t sb_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status) {
-  uint64_t moved = 0, size = 0, end = sb_ring_exact_tail(q->c->b, &q->ring);
+  uint64_t moved = 0, size = 0, end = 0;
   *status = SB_OK;
   while (moved < limit && *bytes > 0 && *status == SB_OK) {
     *status = sb_api_enter(q->c);
     if (*status != SB_OK) {
       break;
     }
-    *status =
-        !sb_queue_is_open(q) || !sb_queue_is_open(target) ? SB_DELETED : sb_upkeep_move_one(q, target, end, &size);
+    *status = !sb_queue_is_open(q) || !sb_queue_is_open(target) ? SB_DELETED : SB_OK;
+    if (*status == SB_OK && end == 0) end = sb_ring_exact_tail(q->c->b, &q->ring);
+    if (*status == SB_OK) *status = sb_upkeep_move_one(q, target, end, &size);
     if (*status != SB_OK && sb_queue_is_open(q)) sb_consumer_work_arrived(q);
     if (*status != SB_OK && sb_queue_is_open(target)) sb_consumer_room_in(q->c, target->shm, target->slot);
     if (*status == SB_OK) {

@@ -12,6 +12,9 @@ void sb_api_returned(sb_queue *q) {
 /* how: 0 ack, 1 requeue, 2 reject, 3 clean return (never seen by the application). */
 sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how) {
   sb_status status;
+  if (q->ledger == NULL) {
+    return SB_SETTLED; /* I60: nothing of it is held */
+  }
   if (how == 1 || how == 3) {
     status = sb_release_message(q, token, how == 1 ? SB_RELEASE_NACK : SB_RELEASE_CLEAN);
     if (status == SB_OK) sb_api_returned(q);
@@ -64,12 +67,25 @@ sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint6
   if (!sb_closed(c) && sb_settle_find(c, token, &t, &leaf) && sb_api_plausible(c->b, &t)) {
     uint32_t queue = sb_holding_slot(SB_LOAD(&sb_holding_at(c->b, token)->what, SB_RELAXED));
     const sb_queue_shm *q = sb_slab_object(c->b, queue, SB_KIND_QUEUE);
-    bool same = q != NULL && t.position - SB_LOAD(&q->base, SB_RELAXED) == sequence &&
-                (uint64_t)(uintptr_t)t.message + t.message->body_offset == address;
+    bool same =
+        q != NULL && t.position - SB_LOAD(&q->base, SB_RELAXED) == sequence && sb_api_address(t.message) == address;
     if (same) status = sb_view_take(c, &t, view);
   }
   sb_unlock(&c->lock);
   return status;
+}
+
+sb_status sb_copy_view(sb_connection *c, uint64_t view, char *to, uint64_t length) {
+  if (sb_forked(c->b)) {
+    return SB_FORKED;
+  }
+  sb_lock(&c->lock);
+  uint32_t slot = sb_view_slot(c, view);
+  sb_unlock(&c->lock); /* the view keeps the slot, and nobody writes what is published */
+  const sb_message_shm *m = slot != 0 ? sb_slot_at(c->b, slot) : NULL;
+  bool copied = m != NULL && m->body_length == length && (m->flags & SB_MESSAGE_IN_PARTS) != 0 &&
+                sb_parts_copy(c->b, slot, sb_api_names(m), to, length);
+  return copied ? SB_OK : SB_CORRUPT;
 }
 
 /* Also after the connection was closed: its record stays as long as it has views. */

@@ -4,20 +4,69 @@
 
 #include "sb_api.h"
 
+#define NOTE_BYTES 4096u /* slots for notes of any length: so that all have one chunk of the reserve together */
+
+/* A note of the broker's own queues: as any body while there is memory for that; then in a longer slot that is free. */
+static __attribute__((noinline, cold)) sb_status claim_for_note(sb_connection *c, unsigned cls, sb_reservation *r) {
+  c->use = SB_USE_PLAIN;
+  sb_status status = sb_slab_alloc(c, cls, r->token, &r->slot, &r->gen);
+  c->use = SB_USE_BOOKS;
+  for (unsigned longer = cls; status == SB_NO_MEMORY && longer <= SB_MESSAGE_CLASSES; longer++) {
+    if (sb_slab_alloc_spare(c, longer, false, r->token, &r->slot, &r->gen)) return SB_OK;
+  }
+  unsigned common = sb_class_for(c->b, NOTE_BYTES);
+  return status == SB_NO_MEMORY ? sb_slab_alloc(c, cls < common ? common : cls, r->token, &r->slot, &r->gen) : status;
+}
+
 sb_status sb_api_claim_slot(sb_connection *c, uint64_t need, sb_reservation *r) {
   sb_status status = sb_holding_take(c, &r->token);
+  r->scattered = false;
   if (status == SB_OK) {
     unsigned cls = sb_class_for(c->b, need);
-    status = cls != 0 ? sb_slab_alloc(c, cls, r->token, &r->slot, &r->gen)
-                      : sb_slab_alloc_run(c, need, r->token, &r->slot, &r->gen);
+    status = cls == 0                 ? sb_slab_alloc_run(c, need, r->token, &r->slot, &r->gen)
+             : c->use == SB_USE_BOOKS ? claim_for_note(c, cls, r)
+                                      : sb_slab_alloc(c, cls, r->token, &r->slot, &r->gen);
     if (status != SB_OK) sb_holding_give(c, r->token);
   }
   return status;
 }
 
+/* What stays in the head: message header, block, viewers' words. */
+static uint64_t head_bytes(uint64_t length, uint64_t more) {
+  return sizeof(sb_message_shm) + more + (length > SB_INLINE_BODY ? SB_VIEWERS_BYTES : 0);
+}
+
+sb_status sb_api_claim_elsewhere(sb_connection *c, sb_status status, uint64_t length, const sb_put_options *o,
+                                 uint64_t more, sb_reservation *r) {
+  unsigned cls = sb_class_for(c->b, sb_api_body_offset(length, o, more) + length);
+  if (status != SB_NO_MEMORY || sb_holding_take(c, &r->token) != SB_OK) {
+    return status;
+  }
+  if (cls != 0 && sb_scatter_larger(c, cls, r->token, &r->slot, &r->gen)) {
+    return SB_OK;
+  }
+  uint64_t names = sb_api_front(o) - sizeof(sb_message_shm);
+  status = sb_scatter_alloc(c, head_bytes(length, more), names + length, r->token, &r->slot, &r->gen);
+  r->scattered = status == SB_OK;
+  if (status != SB_OK) sb_holding_give(c, r->token);
+  return status;
+}
+
+bool sb_api_write_parts(sb_connection *c, const sb_reservation *r, const char *body) {
+  return sb_parts_write(c->b, r->slot, sb_api_names(sb_slot_at(c->b, r->slot)), body, r->size);
+}
+
 void sb_api_give_slot(sb_connection *c, const sb_reservation *r) {
   (void)sb_slab_free_gen(c->b, r->slot, r->gen);
   sb_holding_give(c, r->token);
+}
+
+/* Exchange, key and properties, wherever they go. */
+static void fill_names(sb_connection *c, const sb_reservation *r, const sb_put_options *o) {
+  uint64_t key = o->exchange_length, properties = key + o->key_length;
+  (void)sb_parts_write(c->b, r->slot, 0, o->exchange, o->exchange_length);
+  (void)sb_parts_write(c->b, r->slot, key, o->key, o->key_length);
+  (void)sb_parts_write(c->b, r->slot, properties, o->properties, o->properties_length);
 }
 
 void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_put_options *o, uint64_t ttl_ns,
@@ -34,11 +83,18 @@ void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_
                         .publisher = (uint16_t)c->id,
                         .priority = o->priority,
                         .exchange_length = o->exchange_length};
+  r->size = length;
+  if (r->scattered) {
+    m->flags = SB_MESSAGE_IN_PARTS;
+    m->body_offset = (uint32_t)head_bytes(length, more);
+    r->body = NULL;
+    fill_names(c, r, o);
+    return;
+  }
   uint8_t *at = (uint8_t *)(m + 1);
   if (o->exchange_length != 0) at = (uint8_t *)memcpy(at, o->exchange, o->exchange_length) + o->exchange_length;
   if (o->key_length != 0) memcpy(at, o->key, o->key_length);
   if (o->properties_length != 0) memcpy(at + o->key_length, o->properties, o->properties_length);
-  r->size = length;
   r->body = (uint8_t *)m + offset;
 }
 

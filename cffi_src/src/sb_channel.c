@@ -87,12 +87,9 @@ static void unwant(sb_member *m) {
   }
 }
 
-static void be_interested(sb_member *m) {
-  if (m->no_local) {
-    (void)sb_node_move(m->s.q->c, m->s.node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_NON_ACQUIRING);
-  } else {
-    (void)sb_subscription_want(&m->s);
-  }
+static bool be_interested(sb_member *m) {
+  return m->no_local ? sb_node_move(m->s.q->c, m->s.node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_NON_ACQUIRING)
+                     : sb_subscription_want(&m->s);
 }
 
 /* Interested first, then it looks: whoever calls this pulls (P3). */
@@ -101,7 +98,7 @@ static bool want(sb_member *m) {
     return false;
   }
   sb_deal_willing(m, true);
-  be_interested(m);
+  (void)be_interested(m);
   return true;
 }
 
@@ -244,6 +241,7 @@ bool sb_channel_turn(sb_channel *ch) {
       continue;
     }
     m->busy = status == SB_OK || status == SB_GROW;
+    if (status == SB_EMPTY && m->willing && be_interested(m)) m->busy = true; /* it was parked (I61): looks once more */
     more = more || m->busy;
     if (status == SB_GROW) connection_of(ch)->must_grow = true;
   }
@@ -262,7 +260,7 @@ bool sb_channel_wants_work(sb_channel *ch) {
     if (!m->willing) {
       (void)want(m); /* it stood by, and nobody has told it that it is active */
     } else if (state == SB_NODE_NOT_INTERESTED) {
-      be_interested(m); /* there was no memory for its list entry */
+      (void)be_interested(m); /* there was no memory for its list entry */
     }
     if (!sb_queue_is_open(m->s.q) || state == SB_NODE_NOTIFIED || (m->willing && sb_notify_looks_ready(m->s.q))) {
       m->busy = wants = true;

@@ -24,10 +24,12 @@ static void bad(sb_checkup *k, unsigned id, unsigned what, uint64_t where, uint6
   sb_check_found(k, (sb_finding){SB_BAD_HOLDING, 0, id, what, 0, where, found, expected});
 }
 
+static bool is_leaf(unsigned kind) { return kind == SB_KIND_LEAF || kind == SB_KIND_LONG_LEAF; }
+
 /* Does the entry name a cell that this connection owns? */
 static bool owns_cell(const sb_checkup *k, unsigned id, uint64_t what, uint64_t position) {
   uint32_t leaf_slot = sb_holding_leaf(what), queue = sb_holding_slot(what);
-  if (!sb_check_is(k, queue, SB_KIND_QUEUE) || !sb_check_is(k, leaf_slot, SB_KIND_LEAF)) {
+  if (!sb_check_is(k, queue, SB_KIND_QUEUE) || !is_leaf(sb_check_kind(k, leaf_slot))) {
     return false;
   }
   const sb_leaf_shm *leaf = sb_slot_at(k->b, leaf_slot);
@@ -97,7 +99,7 @@ static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t wher
       }
       break;
     case SB_HOLD_PAGE:
-      if (kind != SB_KIND_LEAF && kind != SB_KIND_INNER) bad(k, id, PAGE, slot, kind, 0);
+      if (!is_leaf(kind) && kind != SB_KIND_INNER) bad(k, id, PAGE, slot, kind, 0);
       break;
     case SB_HOLD_LEDGER:
       if (owns_ledger(k, id, where)) {

@@ -59,7 +59,7 @@ static void walk_leaf(walk *w, const sb_leaf_shm *leaf, uint64_t gen, uint64_t f
 /* The page that a link leads to, NULL when it cannot be the one that belongs there. */
 static sb_inner_shm *page_at(walk *w, uint64_t link, unsigned height, uint64_t first) {
   uint32_t slot = sb_link_slot(link);
-  unsigned kind = height == 0 ? SB_KIND_LEAF : SB_KIND_INNER, is = sb_check_kind(w->k, slot);
+  unsigned kind = sb_page_kind(w->k->b, &w->ring, height), is = sb_check_kind(w->k, slot);
   if (sb_link_height(link) != height || is != kind) {
     broken(w, SB_BAD_PAGE, sb_link_height(link) != height ? LINK : KIND, slot, first, is, kind);
     return NULL;

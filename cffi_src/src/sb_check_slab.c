@@ -2,6 +2,7 @@
 /* The doctor's look at classes, chunks and slots. */
 #include "sb_check.h"
 
+#include "sb_parts.h"
 #include "sb_slab.h"
 
 /* Numbers behind `which` of SB_BAD_CHUNK. */
@@ -112,6 +113,7 @@ static void check_block(sb_checkup *k, uint32_t slot, unsigned kind) {
 
 static void check_published(sb_checkup *k, uint32_t slot, unsigned kind, uint64_t header) {
   uint64_t refs = sb_slot_refs(header), seen = k->seen[slot] & ((1u << SB_MAX_REFS) - 1u);
+  if (sb_slot_in_parts(header)) refs &= ~(UINT64_C(1) << SB_PARTS_REF); /* no holder's */
   bool may = kind != SB_KIND_NODE && kind != SB_KIND_CONNECTION && kind != SB_KIND_HOLDINGS;
   if (!may || (kind != SB_KIND_MESSAGE && refs != 1)) {
     sb_check_found(k, (sb_finding){SB_BAD_SLOT, 0, slot, 1, kind, 0, header, 0});
@@ -130,6 +132,10 @@ static void check_slot(sb_checkup *k, uint32_t slot, unsigned kind) {
       break;
     case SB_SLOT_ALLOC:
       if (slot == 0) break;
+      if (kind == SB_KIND_MESSAGE && sb_slot_is_part(header)) { /* nobody's but its head's */
+        if (sb_parts_is_orphan(k->b, slot)) sb_check_found(k, (sb_finding){SB_LEAKED_SLOT, 0, slot, 0, kind, 0, 0, 0});
+        break;
+      }
       check_owned(k, slot, kind, sb_slot_owner(header));
       if (kind == SB_KIND_NODE) check_node(k, slot, header);
       break;

@@ -15,7 +15,7 @@ static const uint16_t MESSAGE_UNITS[] = {1,   2,   3,   4,   5,   6,   7,   8,  
                                          28,  32,  40,  48,  56,  64,  80,  96,   112,  128,  160,  192,  224,  256,
                                          320, 384, 448, 512, 640, 768, 896, 1024, 1360, 1632, 2048, 2728, 4096, 8192};
 _Static_assert(SB_MESSAGE_CLASSES == sizeof MESSAGE_UNITS / sizeof MESSAGE_UNITS[0], "classes");
-static const uint16_t KIND_UNITS[SB_KIND_COUNT] = {0, 5, 3, 3, 1, 1, 1, 6, 16};
+static const uint16_t KIND_UNITS[SB_KIND_COUNT] = {0, SB_LEAF_UNITS, 3, 3, 1, 1, 1, 6, 16, SB_LONG_LEAF_UNITS};
 _Static_assert(SB_MESSAGE_CLASSES + SB_KIND_COUNT <= SB_MAX_CLASSES, "classes");
 
 void sb_class_format(sb_class_shm *classes) {
@@ -75,6 +75,16 @@ void sb_hint_set(sb_broker *b, unsigned cls, uint32_t chunk, uint32_t word, uint
   }
 }
 
+void sb_chunk_freed(sb_broker *b, uint32_t slot) {
+  uint32_t chunk = slot / SB_CHUNK_UNITS;
+  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
+  unsigned cls = sb_chunk_class(word);
+  if (sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls < SB_MESSAGE_CLASSES + SB_KIND_COUNT) {
+    uint32_t index = slot % SB_CHUNK_UNITS / sb_class_units(cls);
+    sb_hint_set(b, cls, chunk, index / 64, UINT64_C(1) << (index % 64));
+  }
+}
+
 /* Takes hint bits of the chunk into the connection's cache. */
 static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
   sb_broker *b = c->b;
@@ -85,6 +95,11 @@ static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
   if (sb_chunk_state(word) != SB_CHUNK_CLASS || sb_chunk_class(word) != cls) {
     return false;
   }
+  bool reserved = (word & SB_CHUNK_OF_RESERVE) != 0;
+  if (reserved && !sb_reserve_allows(c, chunk, SB_CHUNK_UNITS / sb_class_units(cls))) {
+    (void)SB_OR(&b->classes[cls].groups, UINT64_C(1) << (chunk >> b->groups_shift), SB_RELEASE); /* for others */
+    return false;
+  }
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
   for (uint32_t half = 0; half < 2; half++) {
     uint64_t summary = SB_LOAD(&meta->summary[half], SB_ACQUIRE);
@@ -93,7 +108,7 @@ static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
       summary &= summary - 1;
       SB_STORE(&c->shm->claims[cls], chunk * 128 + at + 1, SB_RELEASE);
       uint64_t bits = SB_LOAD(&meta->hints[at], SB_ACQUIRE);
-      if (bits != 0 && sb_class_units(cls) >= SB_SINGLE_CLAIM_UNITS) {
+      if (bits != 0 && (reserved || sb_class_units(cls) >= SB_SINGLE_CLAIM_UNITS)) {
         bits &= 0 - bits;
         bits &= SB_AND(&meta->hints[at], ~bits, SB_ACQ_REL);
       } else if (bits != 0) {
@@ -143,11 +158,6 @@ bool sb_hint_search(sb_connection *c, unsigned cls) {
 
 /* ---- chunks ---- */
 
-uint32_t sb_chunk_count(sb_broker *b) {
-  uint64_t n = (uint64_t)SB_LOAD(&b->header->segments, SB_ACQUIRE) * b->chunks_per_segment;
-  return n < b->chunk_limit ? (uint32_t)n : b->chunk_limit;
-}
-
 bool sb_chunk_may_grow(sb_broker *b) {
   uint64_t again = SB_LOAD(&b->grow_again_ns, SB_RELAXED);
   return sb_chunk_count(b) < b->chunk_limit && (again == 0 || sb_now_ns() >= again);
@@ -187,8 +197,8 @@ static void chunk_fill(sb_broker *b, unsigned cls, uint32_t chunk) {
            SB_RELAXED);
 }
 
-static void chunk_open(sb_broker *b, unsigned cls, uint32_t chunk) {
-  SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0), SB_RELEASE);
+static void chunk_open(sb_broker *b, unsigned cls, uint32_t chunk, uint64_t flag) {
+  SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0) | flag, SB_RELEASE);
   (void)SB_ADD(&b->classes[cls].chunks, 1, SB_RELAXED);
   (void)SB_OR(&b->classes[cls].groups, UINT64_C(1) << (chunk >> b->groups_shift), SB_RELEASE);
 }
@@ -196,23 +206,18 @@ static void chunk_open(sb_broker *b, unsigned cls, uint32_t chunk) {
 bool sb_chunk_claim(sb_connection *c, uint32_t chunk, unsigned cls, unsigned run) {
   uint64_t word = SB_LOAD(&c->b->chunks[chunk], SB_RELAXED);
   return sb_chunk_state(word) == SB_CHUNK_FREE &&
-         SB_CAS(&c->b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_CLAIMED, c->id, cls, run), SB_ACQ_REL);
-}
-
-uint32_t sb_chunk_spare(sb_broker *b) {
-  uint32_t n = sb_chunk_count(b), unused = 0;
-  for (uint32_t chunk = 0; chunk < n; chunk++) {
-    unused += sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) == SB_CHUNK_FREE;
-  }
-  return unused;
+         SB_CAS(&c->b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_CLAIMED, c->id, cls, run), SB_SEQ_CST); /* P20 */
 }
 
 bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
   sb_broker *b = c->b;
   uint32_t n = sb_chunk_count(b), start = SB_LOAD(&b->header->chunk_hint, SB_RELAXED);
-  if (cls <= SB_MESSAGE_CLASSES && sb_chunk_spare(b) <= SB_RESERVED_CHUNKS) {
-    return false; /* left to the broker's own objects: a list or a page must not fail for want of memory */
+  bool growing = sb_chunk_may_grow(b);
+  uint32_t leave = growing && cls > SB_MESSAGE_CLASSES ? 0 : sb_reserve_leave(b, c->use);
+  if (sb_chunk_spare(b) <= leave) {
+    return false; /* left to those who make room */
   }
+  SB_CRASHPOINT("slab.chunk.counted");
   for (uint32_t k = 0; k < n; k++) {
     uint32_t chunk = (start + k) % n;
     if (sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) != SB_CHUNK_FREE || !sb_chunk_ready(b, chunk)) {
@@ -221,13 +226,18 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
     sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), chunk);
     if (sb_chunk_claim(c, chunk, cls, 0)) {
       SB_CRASHPOINT("slab.chunk.claimed");
+      uint32_t left = sb_reserve_left(b, chunk);
+      if (left < leave) { /* another one claimed the last that we may have */
+        SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
+        return false;
+      }
       sb_chunk_populate(b, chunk);
       chunk_fill(b, cls, chunk);
       if (cls > SB_MESSAGE_CLASSES && sb_hint_search(c, cls)) { /* what is opened for objects never goes back */
         SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
         return true;
       }
-      chunk_open(b, cls, chunk);
+      chunk_open(b, cls, chunk, !growing && left < sb_reserve_chunks(b) ? SB_CHUNK_OF_RESERVE : 0);
       SB_STORE(&b->header->chunk_hint, chunk + 1, SB_RELAXED);
       SB_STORE(&b->classes[cls].hint_chunk, chunk + 1, SB_RELAXED);
       return true;
@@ -247,6 +257,7 @@ static void chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units) {
   }
   SB_STORE(&meta->summary[0], 0, SB_RELAXED);
   SB_STORE(&meta->summary[1], 0, SB_RELAXED);
+  SB_STORE(&meta->parts, 0, SB_RELAXED); /* all its slots are ours */
 }
 
 static bool all_free(sb_broker *b, uint32_t chunk, unsigned units) {
@@ -259,19 +270,19 @@ static bool all_free(sb_broker *b, uint32_t chunk, unsigned units) {
   return true;
 }
 
-static void undrain(sb_broker *b, unsigned owner, uint32_t chunk, unsigned cls) {
+static void undrain(sb_broker *b, unsigned owner, uint32_t chunk, unsigned cls, uint64_t flag) {
   unsigned units = sb_class_units(cls);
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
   for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
     uint64_t h = SB_LOAD(&meta->headers[i], SB_ACQUIRE);
-    bool scrubbed = sb_slot_owner(h) == 0 && (chunk != 0 || i != 0);
+    bool scrubbed = sb_slot_owner(h) == 0 && !sb_slot_is_part(h) && (chunk != 0 || i != 0);
     if (sb_slot_state(h) == SB_SLOT_ALLOC && (sb_slot_owner(h) == owner || scrubbed)) {
       (void)SB_CAS(&meta->headers[i], &h, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(h) + 1), SB_ACQ_REL);
     }
     sb_hint_set(b, cls, chunk, i / units / 64, UINT64_C(1) << (i / units % 64));
   }
-  uint64_t word = sb_chunk_word(SB_CHUNK_DRAINING, owner, cls, 0);
-  (void)SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0), SB_ACQ_REL);
+  uint64_t word = sb_chunk_word(SB_CHUNK_DRAINING, owner, cls, 0) | flag;
+  (void)SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0) | flag, SB_ACQ_REL);
 }
 
 /* Makes an all-free chunk of another class FREE; runs that are free are dissolved too. */
@@ -279,13 +290,14 @@ bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk) {
   sb_broker *b = c->b;
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
   unsigned cls = sb_chunk_class(word), run = sb_chunk_run(word);
+  uint64_t flag = word & SB_CHUNK_OF_RESERVE;
   if (!sb_chunk_ready(b, chunk)) {
     return false;
   }
   if (sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls <= SB_MESSAGE_CLASSES &&
       all_free(b, chunk, sb_class_units(cls))) {
     sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), chunk);
-    if (!SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_DRAINING, c->id, cls, 0), SB_ACQ_REL)) {
+    if (!SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_DRAINING, c->id, cls, 0) | flag, SB_ACQ_REL)) {
       return false;
     }
     SB_CRASHPOINT("slab.chunk.draining");
@@ -294,7 +306,7 @@ bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk) {
       uint64_t h = SB_LOAD(&sb_chunk_meta(b, chunk)->headers[i], SB_ACQUIRE);
       if (sb_slot_state(h) != SB_SLOT_FREE || !SB_CAS(&sb_chunk_meta(b, chunk)->headers[i], &h,
                                                       sb_slot_word(SB_SLOT_ALLOC, c->id, sb_slot_gen(h)), SB_ACQ_REL)) {
-        undrain(b, c->id, chunk, cls);
+        undrain(b, c->id, chunk, cls, flag);
         return false;
       }
     }
@@ -355,7 +367,7 @@ void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
     return;
   }
   if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0) {
-    undrain(b, owner, chunk, sb_chunk_class(word));
+    undrain(b, owner, chunk, sb_chunk_class(word), word & SB_CHUNK_OF_RESERVE);
     return;
   }
   for (uint32_t i = 1; i < run && chunk + i < b->chunk_limit; i++) { /* the head goes last: it tells of the others */

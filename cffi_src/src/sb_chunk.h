@@ -10,7 +10,7 @@
  * theirs for ever. So whoever has filled in a chunk for objects looks once more for a slot, and gives the chunk back if
  * there is one: two chunks are opened only if the other one opens his between that look and the store after it.
  *
- * Ordering pairs: a chunk is filled in before its word says CLASS or RUN (release); whoever takes a slot of it reads the
+ * Ordering pairs: P20 of sb_reserve.h. A chunk is filled in before its word says CLASS or RUN (release); whoever takes a slot of it reads the
  *  word again afterwards, since the hint that led there may be older than the class.
  *
  * Death (after -> state, repaired by the reaper of the owner): FREE -> CLAIMED -> listed -> FREE, filled in or not. CLASS -> DRAINING ->
@@ -21,10 +21,9 @@
 #ifndef SB_CHUNK_H
 #define SB_CHUNK_H
 
-#include "sb_connection.h"
+#include "sb_reserve.h"
 
 #define SB_MESSAGE_CLASSES 42u
-#define SB_RESERVED_CHUNKS 3u     /* left to the broker's own objects when bodies take all the others */
 #define SB_SINGLE_CLAIM_UNITS 16u /* from 4 KiB on, take one free slot at a time: others may need its neighbours */
 
 void sb_class_format(sb_class_shm *classes);
@@ -36,13 +35,12 @@ unsigned sb_class_of_kind(const sb_broker *b, unsigned kind);
 void sb_hint_set(sb_broker *b, unsigned cls, uint32_t chunk, uint32_t word, uint64_t bits);
 /* Takes hint bits of the class into the connection's cache. */
 bool sb_hint_search(sb_connection *c, unsigned cls);
-/* How many chunks exist, and how many of them are FREE. */
-uint32_t sb_chunk_count(sb_broker *b);
 /* May another segment be asked for? Not beyond the limit, nor just after there was no room for one. */
 bool sb_chunk_may_grow(sb_broker *b);
-uint32_t sb_chunk_spare(sb_broker *b);
 /* Maps all pages of a chunk at once, instead of one by one when they are touched first. */
 void sb_chunk_populate(sb_broker *b, uint32_t chunk);
+/* A slot of that chunk's class was freed: its hint is set. */
+void sb_chunk_freed(sb_broker *b, uint32_t slot);
 /* FREE -> CLAIMED by us, as the first of `run` chunks if that is not 0. */
 bool sb_chunk_claim(sb_connection *c, uint32_t chunk, unsigned cls, unsigned run);
 /* There may be a free slot of the class now: in a chunk of ours, or in the cache. */

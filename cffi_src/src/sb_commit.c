@@ -151,7 +151,9 @@ void sb_commit_decide(sb_commit_plan *p) {
     if (body->references == 0) {
       free_body(p->c, body);
     } else {
-      SB_STORE(sb_slot_header(p->c->b, body->slot), sb_slot_word(SB_SLOT_PUBLISHED, body->references, body->gen),
+      sb_word *header = sb_slot_header(p->c->b, body->slot);
+      uint64_t parts = SB_LOAD(header, SB_RELAXED) & SB_PUT(1u, 2 + SB_PARTS_REF); /* relaxed: it is ours */
+      SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, body->references, body->gen) | parts,
                SB_RELEASE); /* P1 release, and P12 */
     }
   }

@@ -50,7 +50,13 @@ struct sb_queue;
 
 struct sb_connection {
   sb_broker *b;
-  struct sb_queue *queues;    /* open handles, linked by `next` */
+  struct sb_queue *queues;                          /* open handles, see sb_handles.h */
+  struct sb_queue *handles_next;                    /* which is looked at next, NULL = the first */
+  uint32_t handle_count, handles_seen, handles_due; /* how many; `queues_closed` as it was seen; how many to look at */
+  uint64_t handles_again_ns;                        /* something of a deleted queue is held: look again then, 0 = no */
+  uint64_t stand_in_asked_ns; /* when the IO thread asked last for somebody who stands in for a stopped housekeeper */
+  uint32_t stands_for;        /* the node of the housekeeper that this connection stands in for */
+  bool handles_stay;          /* its owner lets go itself */
   struct sb_target **targets; /* SB_MAX_TARGETS chains, see sb_target.h */
   uint32_t target_bits;       /* none was ever used from here on */
   uint32_t target_count, next_target;
@@ -66,8 +72,11 @@ struct sb_connection {
   uint32_t limit, unacked;
   bool limited, taking_turns; /* their nodes are not interested, because of `limit`; the IO thread looks afterwards */
   bool must_grow;             /* there is no room for what is to be pulled: the IO thread asks for more */
+  unsigned use;               /* SB_USE_...: what memory is taken for, see sb_reserve.h */
+  uint32_t tables;            /* how many chunks its holdings have */
   sb_connection_shm *shm;
   uint32_t id, record;
+  bool forgotten;        /* all that was shared is given back: its broker may not be mapped any more */
   sb_half closed;        /* process-local: no further use. Set under the lock, see sb_closed */
   sb_half handles;       /* handles that point here: itself, queues, consumers; the last one to go frees it */
   sb_half lock;          /* see sb_lock */

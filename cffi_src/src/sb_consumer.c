@@ -84,6 +84,8 @@ bool sb_consumer_turn(sb_consumer *k) {
     sb_status status = deliver_single_message(k, s);
     if (status == SB_OK) {
       more = true;
+    } else if (status == SB_EMPTY && !k->starved && sb_consumer_credit(k) > 0 && sb_subscription_want(s)) {
+      more = true; /* it was parked while we were stopped (I61): it looks once more (P3) */
     } else if (status == SB_DELETED && sb_consumer_orphaned(k)) {
       sb_consumer_signal(k); /* whoever waits for the row has to be told */
     }

@@ -37,8 +37,9 @@ sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) 
       }
       pthread_mutex_unlock(&sb_topology_mutex);
     }
+    int32_t pid = (int32_t)SB_LOAD(&b->header->topology_pid, SB_RELAXED); /* relaxed: only told to people */
+    if (pid != 0) *holder = pid; /* between two holders it is 0: then the last one that was seen */
     if (sb_now_ns() >= deadline_ns) {
-      *holder = (int32_t)SB_LOAD(&b->header->topology_pid, SB_RELAXED);
       return SB_TIMEOUT;
     }
     struct timespec pause = {0, 1000000};
@@ -231,6 +232,7 @@ bool sb_directory_links(sb_broker *b, uint32_t slot) { return entry_of(b, slot, 
 
 void sb_directory_remove(sb_broker *b, uint32_t slot) {
   sb_word *word = entry_of(b, slot, SB_DIR_LIVE);
+  (void)SB_ADD(&b->header->queues_closed, 1u, SB_RELEASE); /* P17 release: again by who goes on after a kill */
   if (word != NULL) { /* the name is gone; the entry still leads the sweep to the object */
     SB_STORE(word, (SB_LOAD(word, SB_RELAXED) & ~UINT64_C(3)) | SB_DIR_CLOSED, SB_RELEASE);
     uint32_t count = SB_LOAD(&b->header->queue_count, SB_RELAXED);
@@ -253,6 +255,22 @@ static unsigned queue_state(sb_broker *b, uint32_t slot) {
   return (unsigned)SB_BITS(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE), 0, 2);
 }
 
+/* Nothing is found by that entry any more. One before an EMPTY entry is EMPTY too, and so are those before it: names that
+ * are gone do not make searches longer. A search that passed it looks at the next one, which was EMPTY before. */
+static void bury(sb_broker *b, uint32_t index) {
+  if (entry_state(SB_LOAD(&b->directory[(index + 1) % SB_DIRECTORY_SIZE], SB_RELAXED)) != SB_DIR_EMPTY) {
+    return;
+  }
+  for (uint32_t n = 0; n < SB_DIRECTORY_SIZE; n++) {
+    sb_word *word = &b->directory[(index - n) % SB_DIRECTORY_SIZE];
+    if (entry_state(SB_LOAD(word, SB_RELAXED)) != SB_DIR_DEAD) {
+      return;
+    }
+    SB_STORE(word, (uint64_t)SB_DIR_EMPTY, SB_RELEASE);
+    SB_CRASHPOINT("directory.buried");
+  }
+}
+
 uint32_t sb_directory_sweep(sb_connection *c) {
   uint32_t left = 0, index = 0, slot, live = 0;
   while ((slot = sb_directory_next(c->b, &index, false)) != 0) {
@@ -268,6 +286,7 @@ uint32_t sb_directory_sweep(sb_connection *c) {
     sb_queue q;
     if (queue_state(c->b, slot) != SB_QUEUE_CLOSED) { /* freed already by a sweep that was killed; maybe used again */
       SB_STORE(&c->b->directory[index - 1], (uint64_t)SB_DIR_DEAD, SB_RELEASE);
+      bury(c->b, index - 1);
       continue;
     }
     if (sb_queue_open(c, slot, &q, true) == SB_OK) {
@@ -279,6 +298,7 @@ uint32_t sb_directory_sweep(sb_connection *c) {
     if (word != NULL && sb_upkeep_free(c, slot)) {
       SB_CRASHPOINT("directory.freed");
       (void)SB_CAS(word, &entry, (uint64_t)SB_DIR_DEAD, SB_RELEASE);
+      bury(c->b, (uint32_t)(word - c->b->directory));
     } else {
       left++;
     }

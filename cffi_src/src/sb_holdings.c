@@ -14,10 +14,14 @@ static sb_status add_chunk(sb_connection *c) {
   uint64_t token = c->last == NULL ? SB_TOKEN_BOOT : token_of(b, &c->last->entries[0]);
   uint32_t slot;
   uint64_t gen;
+  unsigned use = c->use;
+  if (use == SB_USE_DRAIN && c->tables >= SB_TABLES_TO_DRAIN) c->use = SB_USE_BOOKS;
   sb_status status = sb_slab_alloc(c, sb_class_of_kind(b, SB_KIND_HOLDINGS), token, &slot, &gen);
+  c->use = use;
   if (status != SB_OK) {
     return status;
   }
+  c->tables++;
   sb_holdings_shm *fresh = sb_slot_at(b, slot);
   SB_STORE(&fresh->next, 0u, SB_RELAXED);
   SB_STORE(&fresh->used, SB_HOLDINGS_FIRST, SB_RELAXED);

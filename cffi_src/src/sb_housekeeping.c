@@ -3,6 +3,7 @@
 
 #include "sb_lifetime.h"
 #include "sb_liveness.h"
+#include "sb_stopped.h"
 #include "sb_wait.h"
 
 #define PATIENCE_TICKS 3u
@@ -12,9 +13,7 @@
 static bool is_halted(sb_broker *b, unsigned connection) {
   uint64_t word = SB_LOAD(&b->connections[connection], SB_ACQUIRE);
   uint32_t process = sb_conn_process(word);
-  char state = sb_process_look(SB_LOAD(&b->processes[process].pid, SB_RELAXED)).state;
-  bool stopped = state == 'T' || state == 't';
-  return sb_conn_state(word) == SB_CONN_LIVE && (stopped || sb_liveness_is_dead(b, process));
+  return sb_conn_state(word) == SB_CONN_LIVE && (sb_liveness_is_stopped(b, process) || sb_liveness_is_dead(b, process));
 }
 
 /* Rings those who were notified and did nothing. */
@@ -90,6 +89,22 @@ static bool end_if_over(sb_connection *by, uint32_t slot, const sb_queue_shm *sh
   return ended;
 }
 
+static void count_rescue(sb_broker *b, sb_queue_shm *q, bool because_halted) {
+  (void)SB_ADD(&q->rescues, 1, SB_RELAXED);
+  (void)SB_ADD(because_halted ? &b->header->stopped_rescues : &b->header->rescues, 1, SB_RELAXED);
+}
+
+bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot) {
+  sb_queue_shm *q = sb_slot_at(by->b, slot);
+  sb_ring r;
+  if (!sb_ring_open(by->b, slot, SB_RING_CELLS, &r) || !sb_upkeep_has_ready(by->b, &r, sb_ring_exact_tail(by->b, &r)) ||
+      sb_stopped_park(by, slot) == 0) {
+    return false;
+  }
+  if (sb_consumer_notify_one(by, slot, true)) count_rescue(by->b, q, true);
+  return true;
+}
+
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory) {
   sb_queue_shm *q = sb_slab_object(by->b, slot, SB_KIND_QUEUE);
   sb_ring r;
@@ -125,6 +140,9 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   if (!idle || paused || (SB_LOAD(&q->interested, SB_SEQ_CST) <= 0 && SB_LOAD(&q->notified, SB_SEQ_CST) <= 0)) {
     return;
   }
+  if (sb_housekeeping_pass_stopped(by, slot)) {
+    return;
+  }
   uint64_t known = memory->known_tail, sleeper = memory->sleeper;
   memory->known_tail = sb_ring_exact_tail(by->b, &r);
   memory->sleeper = next_sleeper(by, q);
@@ -140,10 +158,7 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   }
   bool because_halted =
       sb_ledger_any_owner(by->b, q, is_halted); /* whoever may owe a notification has the queue open */
-  if (sb_consumer_notify_one(by, slot, true)) {
-    (void)SB_ADD(&q->rescues, 1, SB_RELAXED);
-    (void)SB_ADD(because_halted ? &by->b->header->stopped_rescues : &by->b->header->rescues, 1, SB_RELAXED);
-  }
+  if (sb_consumer_notify_one(by, slot, true)) count_rescue(by->b, q, because_halted);
 }
 
 static bool has_timer(sb_broker *b, uint64_t word) {

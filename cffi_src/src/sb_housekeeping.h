@@ -31,6 +31,9 @@ typedef struct {
 _Static_assert(sizeof(sb_queue_memory) == 10 * sizeof(uint64_t), "memory of a queue");
 
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory);
+/* Where something is ready: parks the consumers of stopped processes (sb_stopped.h), and tells another one, which is a rescue of
+ * those that are counted apart. True if there were such. */
+bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot);
 /* Has nothing happened for a while, and is everything right? */
 bool sb_housekeeping_rests(const sb_queue_memory *memory);
 /* Is there an entry behind the cursor of the schedule, or a scan of all cells to do? Two loads. */

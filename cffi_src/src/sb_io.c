@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include "sb_housekeeping.h"
 #include "sb_liveness.h"
 #include "sb_slab.h"
 #include "sb_wait.h"
@@ -92,7 +93,8 @@ static bool is_lowest(sb_broker *b) {
   for (uint32_t i = 0; i < SB_MAX_PROCESSES; i++) {
     bool watches = (SB_LOAD(&b->processes[i].flags, SB_RELAXED) & SB_PROC_WATCHES) != 0;
     if (watches && SB_BITS(SB_LOAD(&b->processes[i].word, SB_RELAXED), 0, 2) == SB_PROC_LIVE &&
-        (i == b->process || sb_byte_holder(b->lock_fd, SB_LOCK_PROCESS + (long)i) != 0)) {
+        (i == b->process ||
+         (sb_byte_holder(b->lock_fd, SB_LOCK_PROCESS + (long)i) != 0 && !sb_liveness_is_stopped(b, i)))) {
       return i == b->process;
     }
   }
@@ -117,6 +119,21 @@ static void send_old_acks(sb_connection *c) {
   }
 }
 
+/* Does what cannot wait until somebody stands in for the housekeeper; true if such a one is to be started. */
+static bool stand_in(sb_connection *c, uint64_t now) {
+  uint32_t index = 0, slot;
+  (void)sb_recover_all(c);
+  sb_lock(&c->lock);
+  while ((slot = sb_directory_next(c->b, &index, false)) != 0) (void)sb_housekeeping_pass_stopped(c, slot);
+  sb_unlock(&c->lock);
+  if (SB_LOAD(&c->b->header->stopped, SB_ACQUIRE) != 0 || sb_byte_holder(c->b->lock_fd, SB_LOCK_STAND_IN) != 0 ||
+      now - c->stand_in_asked_ns < SLEEP_NS) {
+    return false;
+  }
+  c->stand_in_asked_ns = now;
+  return true;
+}
+
 bool sb_io_housekeeper_missing(sb_connection *c) { return !sb_liveness_has_housekeeper(c->b); }
 
 sb_status sb_io_run(sb_connection *c) {
@@ -129,6 +146,7 @@ sb_status sb_io_run(sb_connection *c) {
   uint64_t looked = sb_now_ns(), present = looked; /* when we looked last, and when a housekeeper was there */
   for (;;) {
     sb_lock(&c->lock);
+    if (!sb_closed(c)) sb_handles_look_at_all(c);
     bool more = !sb_closed(c) && some_turns(c);
     if (!sb_closed(c) && c->acks_tick_ns != 0) send_old_acks(c);
     uint64_t tick = c->acks_tick_ns;
@@ -167,6 +185,9 @@ sb_status sb_io_run(sb_connection *c) {
       lowest = is_lowest(c->b);
       if (!sb_io_housekeeper_missing(c)) {
         present = looked;
+        if (lowest && sb_liveness_housekeeper_stopped(c->b) && stand_in(c, looked)) {
+          return SB_NO_HOUSEKEEPER;
+        }
       } else if (lowest || looked - present > SLEEP_NS) { /* the lowest one may be stopped */
         (void)sb_recover_all(c);
         if (SB_LOAD(&c->b->header->stopped, SB_ACQUIRE) == 0) {

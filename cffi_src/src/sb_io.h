@@ -5,7 +5,8 @@
  * connection's wake word when there is nothing to do. It also is one of those who notice the dead and a missing
  * housekeeper, which is the business of the lowest live process. That one looks every 500 ms, as does whoever is awake
  * anyhow; the others look every 5 s, and see to it themselves if there was no housekeeper for so long: the lowest one may
- * be stopped.
+ * be stopped. A housekeeper that is stopped is not replaced: the lowest live process reaps the dead, parks the consumers of
+ * stopped processes, and has somebody started who does the rest beside it until it goes on.
  *
  * Invariants: P9's order (connection, target, node, then look) lives here and in sb_consumer.c.
  *
@@ -19,10 +20,11 @@
 #define SB_IO_H
 
 #include "sb_channel.h"
+#include "sb_handles.h"
 #include "sb_recover.h"
 
 sb_status sb_io_prepare(sb_connection *c);
-/* Runs until the connection closes (SB_CLOSED), the broker is being stopped (SB_STOPPING), its housekeeper is missing
+/* Runs until the connection closes (SB_CLOSED), the broker is being stopped (SB_STOPPING), its housekeeper is missing or stopped
  * (SB_NO_HOUSEKEEPER), a channel is to be handed over (SB_READY), or there is no room for what a channel is to pull (SB_GROW). */
 sb_status sb_io_run(sb_connection *c);
 bool sb_io_housekeeper_missing(sb_connection *c);

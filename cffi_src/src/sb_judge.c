@@ -151,12 +151,15 @@ static void judge_move(sb_walk *w, sb_ledger_shm *l, intent *i) {
   bool there =
       i->target_position != UINT64_MAX && sb_judge_find(w, i->target_queue, i->target_position, &r, &leaf, &word) &&
       held_by(w, word, SB_CELL_REMOVING) && sb_cell_slot(word) == i->slot && sb_cell_ref(word) == i->target_ref;
+  bool source_there = sb_judge_find(w, i->queue, i->position, &source, &source_leaf, &source_word) &&
+                      held_by(w, source_word, SB_CELL_REMOVING);
   if (!still_stands(l, i)) {
     return;
   }
   bool freed;
   if (!there) {
-    (void)sb_slab_drop(w->b, i->slot, i->gen, i->target_ref, &freed);
+    /* The source goes only after the target is linked: with it gone, an earlier reaper has released the target. */
+    if (source_there) (void)sb_slab_drop(w->b, i->slot, i->gen, i->target_ref, &freed);
     clear(l, i);
     return;
   }
@@ -169,15 +172,20 @@ static void judge_move(sb_walk *w, sb_ledger_shm *l, intent *i) {
     (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->target_queue))->timers_lost, 1, SB_RELEASE);
   }
   SB_STORE(&sb_leaf_cell(&leaf, i->target_position)->side, sb_side_word(i->gen, 0, SB_SIDE_REDELIVERED), SB_RELEASE);
+  sb_word *origin = sb_ring_origin(w->b, &leaf, i->target_position);
+  if (origin != NULL && source_there) { /* else it is written: the source goes after that */
+    SB_STORE(origin, sb_ring_sequence(w->b, &source, &source_leaf, i->position), SB_RELEASE);
+  }
+  SB_CRASHPOINT("recover.move.described");
   sb_reference reference = reference_of(i);
   (void)sb_reference_drop(w->b, &reference);
   count_removed(l, i);
-  if (sb_judge_find(w, i->queue, i->position, &source, &source_leaf, &source_word) &&
-      held_by(w, source_word, SB_CELL_REMOVING)) {
+  if (source_there) {
     (void)sb_ring_drop(w->by, &source, &source_leaf, i->position, source_word);
   }
+  sb_judge_cell(w, i->target_queue, i->target_position); /* before: perhaps no holding names it (I34) */
+  SB_CRASHPOINT("recover.move.released");
   clear(l, i);
-  sb_judge_cell(w, i->target_queue, i->target_position);
 }
 
 /* Begun when the cell was STAGED: it is not any more, so it was flipped. */

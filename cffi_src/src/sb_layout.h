@@ -42,9 +42,11 @@
 #define SB_MAX_TARGETS 4096u
 #define SB_MAX_CLASSES 64u
 
-/* Lock file: byte 0 is the topology lock, byte 1 the housekeeper's, 64+i that of process slot i. */
+/* Lock file: byte 0 is the topology lock, byte 1 the housekeeper's, 2 that of one who stands in for a stopped housekeeper, 64+i
+ * that of process slot i. */
 #define SB_LOCK_TOPOLOGY 0
 #define SB_LOCK_HOUSEKEEPER 1
+#define SB_LOCK_STAND_IN 2
 #define SB_LOCK_PROCESS 64
 
 /* Structural kinds have classes of their own, after those of the messages. */
@@ -58,6 +60,7 @@ enum {
   SB_KIND_LEDGER,
   SB_KIND_CONNECTION,
   SB_KIND_HOLDINGS,
+  SB_KIND_LONG_LEAF,
   SB_KIND_COUNT
 };
 
@@ -124,12 +127,15 @@ typedef struct {
   sb_word journal;         /* of exchanges and bindings: 16 number of its file | 48 bytes of it that count */
   sb_half topology_pid, queue_count;
   sb_half memory_waiting, queues_ended; /* how many queues ended by themselves: bindings to them are to be removed */
+  sb_half queues_closed;                /* raised for each queue that is CLOSED: handles of it are to be let go */
+  sb_half housekeeper_process;          /* slot of the housekeeper's process plus one; believed like its pid */
   alignas(64) sb_word memory_root;      /* list of nodes that wait for memory */
   sb_word memory_tail, memory_head, memory_base;
   sb_half next_connection, next_process;
   sb_half chunk_hint, stopped; /* stopped: 1 = somebody asked for no housekeeper */
   sb_word rescues, stopped_rescues, reaped;
-  sb_half spinners, reserved1; /* changes often: not in a line that every call reads */
+  sb_half spinners,
+      scattered; /* scattered: 1 = a body was stored in parts. spinners changes often: not in a line that every call reads */
   char name[SB_BROKER_NAME_MAX + 64];
   alignas(64) sb_word
       new_settings[8]; /* of the queue being configured: ring_size, max_length, max_bytes, overflow, flags, trim,
@@ -148,7 +154,8 @@ typedef struct {
   sb_word headers[SB_CHUNK_UNITS];
   sb_word hints[SB_CHUNK_UNITS / 64]; /* bit set: the slot of that index may be free */
   sb_word summary[2];                 /* bit set: that hint word may have a bit */
-  sb_word reserved[382];
+  sb_word parts;                      /* 1: it may have parts, whose owner is to be looked for (sb_parts.h) */
+  sb_word reserved[381];
 } sb_chunk_meta_shm;
 _Static_assert(sizeof(sb_chunk_meta_shm) == SB_CHUNK_META_BYTES, "chunk metadata");
 
@@ -164,13 +171,28 @@ typedef struct {
   uint32_t group_hash;
   uint16_t publisher;
   uint8_t priority;
-  uint8_t flags;
+  uint8_t flags; /* SB_MESSAGE_IN_PARTS */
   uint32_t units;
   uint16_t exchange_length; /* the name of the exchange comes first, then the key, then the properties */
   uint16_t targets;         /* how many queues it was put into in one commit; 0 like 1 */
   uint32_t reserved;
 } sb_message_shm;
 _Static_assert(sizeof(sb_message_shm) == 64, "message header");
+#define SB_MESSAGE_IN_PARTS 1u /* names, properties and body lie in parts; body_offset is the end of what does not */
+
+/* The last bytes of a slot whose body lies in parts: where the row of them begins. */
+typedef struct {
+  sb_half first, reserved0;
+  sb_word reserved1;
+} sb_parts_shm;
+_Static_assert(sizeof(sb_parts_shm) == 16, "parts");
+
+/* In front of what a part holds. */
+typedef struct {
+  uint32_t head, next; /* slots; next 0: the last one */
+  uint64_t head_gen;
+} sb_part_shm;
+_Static_assert(sizeof(sb_part_shm) == 16, "part");
 #define SB_INLINE_BODY 4096u /* bodies up to here are copied to the caller, longer ones are read in place (sb_view.h) */
 
 typedef struct {
@@ -196,6 +218,15 @@ typedef struct {
 } sb_leaf_shm;
 #define SB_LEAF_UNITS 5u
 _Static_assert(sizeof(sb_leaf_shm) <= SB_LEAF_UNITS * SB_UNIT, "leaf");
+
+/* A leaf of the cells of a queue with SB_QUEUE_KEEPS, whose messages were moved there. */
+typedef struct {
+  sb_leaf_shm leaf;
+  sb_word origins[SB_PAGE_CELLS]; /* the sequence that the message of that cell was given when it was put */
+} sb_long_leaf_shm;
+#define SB_LONG_LEAF_UNITS 7u
+_Static_assert(sizeof(sb_long_leaf_shm) <= SB_LONG_LEAF_UNITS * SB_UNIT, "long leaf");
+#define SB_NO_ORIGIN UINT64_MAX /* it was put here */
 
 typedef struct {
   sb_page_shm page;

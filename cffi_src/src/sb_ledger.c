@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sb_slab.h"
+#include "sb_wait.h"
 
 sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_LEDGER); }
 
@@ -132,6 +133,27 @@ bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_brok
     }
   }
   return false;
+}
+#define PATIENCE 4u /* looks: somebody who runs goes on meanwhile */
+static bool stays(const sb_ledger_shm *l) {
+  uint64_t hinting = SB_LOAD(&l->hinting, SB_ACQUIRE);
+  bool same = (hinting & SB_HINTING_DEPTH) != 0;
+  for (unsigned n = 0; same && n < PATIENCE; n++) {
+    sb_pause();
+    same = SB_LOAD(&l->hinting, SB_ACQUIRE) == hinting;
+  }
+  return same;
+}
+unsigned sb_ledger_stuck(sb_broker *b, const sb_queue_shm *q, unsigned but,
+                         bool (*is)(sb_broker *b, unsigned connection)) {
+  sb_chain chain = {0};
+  for (sb_ledger_shm *l = first_ledger(b, q); l != NULL; l = next_ledger(b, l, &chain)) {
+    unsigned owner = (unsigned)SB_BITS(SB_LOAD(&l->owner, SB_ACQUIRE), 0, 12);
+    if (owner != 0 && owner != but && stays(l) && is(b, owner)) {
+      return owner;
+    }
+  }
+  return 0;
 }
 sb_ledger_shm *sb_ledger_of(sb_broker *b, const sb_queue_shm *q, unsigned connection) {
   sb_chain chain = {0};

@@ -36,6 +36,10 @@ uint64_t sb_ledger_sum(sb_broker *b, const sb_queue_shm *q, unsigned counter);
 uint64_t sb_ledger_holding(sb_broker *b, const sb_queue_shm *q);
 bool sb_ledger_owned(sb_broker *b, const sb_queue_shm *q);
 bool sb_ledger_any_owner(sb_broker *b, const sb_queue_shm *q, bool (*is)(sb_broker *b, unsigned connection));
+/* The connection of a ledger, of another one than `but`, that is between two changes of hints, and stays there while we look;
+ * 0: there is none for which `is` holds. */
+unsigned sb_ledger_stuck(sb_broker *b, const sb_queue_shm *q, unsigned but,
+                         bool (*is)(sb_broker *b, unsigned connection));
 /* Is nobody changing hints? *raised: how often somebody began to; the same before and after means that nobody did. */
 bool sb_ledger_hints_rest(sb_broker *b, const sb_queue_shm *q, uint64_t *raised);
 sb_ledger_shm *sb_ledger_at(sb_broker *b, uint32_t slot);

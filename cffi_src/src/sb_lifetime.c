@@ -52,6 +52,7 @@ bool sb_lifetime_end(sb_queue *q, unsigned dead) {
     return false; /* a consumer came, or there is no memory for the closing cell: the housekeeper looks again */
   }
   (void)SB_ADD(&q->c->b->header->queues_ended, 1u, SB_ACQ_REL);
+  (void)SB_ADD(&q->c->b->header->queues_closed, 1u, SB_RELEASE); /* P17 release */
   (void)SB_ADD(&q->c->b->header->topology_epoch, 1, SB_ACQ_REL); /* routes lead there no more */
   sb_notify_housekeeper(q->c->b);                                /* the name is to be swept */
   sb_consumer_wake_all(q->c, q->slot);

@@ -185,6 +185,49 @@ uint64_t sb_limits_enforce(sb_queue *q) {
   return removed;
 }
 
+/* Nothing below it is AVAILABLE, but for what `returned` bits lead to. */
+static uint64_t lowest(const sb_queue *q) {
+  uint64_t head = SB_LOAD(&q->shm->head, SB_ACQUIRE);
+  return head > q->cursor ? head : q->cursor;
+}
+
+/* Moves the cursor past what was taken, as a search would. */
+static void pass_taken(sb_queue *q) {
+  uint64_t at = lowest(q);
+  sb_leaf_ref *leaf = &q->head_leaf;
+  for (;;) {
+    sb_status status = sb_leaf_covers(leaf, at) ? SB_OK : sb_ring_locate(q->c->b, NULL, &q->ring, at, leaf);
+    if (status == SB_DONE) {
+      at = leaf->first;
+      continue;
+    }
+    uint64_t word = status == SB_OK ? SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_SEQ_CST) : 0;
+    unsigned state = sb_cell_state(word);
+    bool taken = state == SB_CELL_ACQUIRED || state == SB_CELL_REMOVING || state == SB_CELL_TOMBSTONE;
+    if (status != SB_OK || !sb_cell_of(word, leaf->gen) || !taken) {
+      break;
+    }
+    at++;
+  }
+  q->cursor = at;
+}
+
+/* At most as many are AVAILABLE as there are positions from the lowest one to the tail. */
+static bool fits(sb_queue *q, int64_t limit) {
+  return SB_LOAD(&q->shm->returned, SB_SEQ_CST) == 0 &&
+         (int64_t)(SB_LOAD(&q->shm->tail, SB_SEQ_CST) - lowest(q)) <= limit;
+}
+
+bool sb_limits_in_doubt(sb_queue *q) {
+  unsigned counter;
+  int64_t limit = sb_queue_tracks(q->shm) ? bound(q, &counter) : UNBOUNDED;
+  if (limit == UNBOUNDED || fits(q, limit)) {
+    return false;
+  }
+  pass_taken(q);
+  return !fits(q, limit);
+}
+
 void sb_limits_set_bound(sb_queue *q, bool trim) {
   SB_STORE(&q->shm->bound, trim ? 0 : (uint64_t)sb_queue_ready(q->c->b, q->shm), SB_SEQ_CST);
 }

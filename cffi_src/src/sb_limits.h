@@ -10,8 +10,9 @@
  * Ordering pairs: none of its own; every step is one seq_cst operation on one word.
  *
  * Death (after -> state, repaired): places admitted, not published -> the limit is that much lower -> reconciled.
- *  `taken` raised for a victim that was not taken -> the ring may hold one more -> reconciled.
- *  published, not enforced -> pending > bound -> the next put, release or due message pays.
+ *  `taken` raised for a victim that was not taken -> the ring may hold one more -> the next operation is in doubt, finds the
+ *  dead by its ledger, and reaps it (sb_api_bound.c).
+ *  published, not enforced -> pending > bound -> the next operation pays.
  *
  * Concurrency: anybody, with the connection's lock.
  */
@@ -29,6 +30,9 @@ void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes);
 bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes);
 /* Evicts while pending > bound; the number of messages removed. */
 uint64_t sb_limits_enforce(sb_queue *q);
+/* Whether more may be pending than the bound, although the counts say otherwise: somebody may have been killed between two
+ * changes of them. Costs a few loads, unless somebody puts or takes at this moment. */
+bool sb_limits_in_doubt(sb_queue *q);
 /* A new ring_size: what is pending now is the bound, unless `trim`. */
 void sb_limits_set_bound(sb_queue *q, bool trim);
 /* Takes and settles everything AVAILABLE below `end`, at most `limit`. */

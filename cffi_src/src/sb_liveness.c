@@ -25,6 +25,8 @@ static void after_fork_in_child(void) {
       if (b->lock_fd >= 0) close(b->lock_fd);
       if (b->topology_fd >= 0) close(b->topology_fd);
       b->lock_fd = b->topology_fd = -1;
+      pthread_mutex_init(&b->map_lock, NULL);
+      pthread_mutex_init(&b->reap_lock, NULL);
     }
   }
 }
@@ -99,16 +101,12 @@ static uint64_t own_pid_namespace(void) {
 
 sb_status sb_liveness_attach(sb_broker *b) {
   pthread_once(&fork_once, install_fork_handler);
-  char file[192] = "/dev/shm";
-  size_t n = strlen(b->path);
-  memcpy(file + 8, b->path, n);
-  memcpy(file + 8 + n, ".lock", 6);
-  b->lock_fd = open(file, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  b->topology_fd = open(file, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  b->guard = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (b->lock_fd < 0 || b->topology_fd < 0) {
-    return SB_NOT_FOUND;
+  sb_status opened = sb_segment_open(b->path, ".lock", 0, &b->lock_fd);
+  if (opened == SB_OK) opened = sb_segment_open(b->path, ".lock", 0, &b->topology_fd);
+  if (opened != SB_OK) {
+    return opened;
   }
+  b->guard = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (b->guard == MAP_FAILED || madvise(b->guard, 4096, MADV_WIPEONFORK) != 0) {
     return SB_SYSTEM;
   }
@@ -182,6 +180,22 @@ bool sb_liveness_is_dead(sb_broker *b, uint32_t process) {
     return false;
   }
   return sb_byte_holder(b->lock_fd, SB_LOCK_PROCESS + (long)process) == 0 && !proc_shows(b, p);
+}
+
+bool sb_liveness_is_stopped(sb_broker *b, uint32_t process) {
+  const sb_process_shm *p = &b->processes[process];
+  if (process >= SB_MAX_PROCESSES || process == b->process ||
+      SB_BITS(SB_LOAD(&p->word, SB_ACQUIRE), 0, 2) != SB_PROC_LIVE ||
+      SB_LOAD(&p->pid_namespace, SB_RELAXED) != own_pid_namespace()) {
+    return false;
+  }
+  sb_process_facts now = sb_process_look(SB_LOAD(&p->pid, SB_RELAXED));
+  return now.start_ticks == SB_LOAD(&p->start_ticks, SB_RELAXED) && (now.state == 'T' || now.state == 't');
+}
+
+bool sb_liveness_housekeeper_stopped(sb_broker *b) {
+  uint32_t process = SB_LOAD(&b->header->housekeeper_process, SB_RELAXED);
+  return process != 0 && sb_liveness_is_stopped(b, process - 1) && sb_byte_holder(b->lock_fd, SB_LOCK_HOUSEKEEPER) != 0;
 }
 
 bool sb_liveness_begin_reaping(sb_broker *b, uint32_t process) {

@@ -30,6 +30,10 @@ extern pthread_mutex_t sb_topology_mutex, sb_connect_mutex;
 sb_status sb_liveness_attach(sb_broker *b);
 void sb_liveness_detach(sb_broker *b); /* gives the slot back; everything it owned must be recovered already */
 bool sb_liveness_is_dead(sb_broker *b, uint32_t process);
+/* Whether it is stopped, or in the hands of a debugger, as /proc of the same pid namespace says. A hint: it may go on. */
+bool sb_liveness_is_stopped(sb_broker *b, uint32_t process);
+/* Whether there is a housekeeper, and its process is stopped. */
+bool sb_liveness_housekeeper_stopped(sb_broker *b);
 /* Takes the byte lock of a dead process: true makes the caller its reaper until sb_liveness_end_reaping. */
 bool sb_liveness_begin_reaping(sb_broker *b, uint32_t process);
 void sb_liveness_end_reaping(sb_broker *b, uint32_t process, bool reaped);

@@ -19,7 +19,7 @@
  *  append, before notify -> message ready, nobody told -> the reaper notifies every queue the dead had open.
  *  NOTIFIED by a dead notifier, not rung -> flags or the bounded sleep -> the sleeper reads node words when it times out.
  *  consumer dead while NOTIFIED -> REMOVED by the reaper, which passes the baton.
- *  consumer stopped while NOTIFIED -> the housekeeper notifies others after a tick (rescue).
+ *  consumer stopped while INTERESTED or NOTIFIED -> parked at the next tick, and others notified (sb_stopped.h).
  *
  * Concurrency: anybody, at any time.
  */

@@ -3,13 +3,28 @@
 
 #include "sb_slab.h"
 
+unsigned sb_page_kind(sb_broker *b, const sb_ring *r, unsigned height) {
+  if (height != 0) {
+    return SB_KIND_INNER;
+  }
+  bool keeps = r->id == SB_RING_CELLS &&
+               (SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, r->object))->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
+  return keeps ? SB_KIND_LONG_LEAF : SB_KIND_LEAF;
+}
+
+static sb_page_shm *page_at(sb_broker *b, uint32_t slot, unsigned height) {
+  if (height != 0) {
+    return sb_slab_object(b, slot, SB_KIND_INNER);
+  }
+  sb_page_shm *leaf = sb_slab_object(b, slot, SB_KIND_LEAF);
+  return leaf != NULL ? leaf : sb_slab_object(b, slot, SB_KIND_LONG_LEAF);
+}
+
 bool sb_page_of(sb_broker *b, uint64_t link, uint64_t position, sb_page_ref *p) {
   p->slot = sb_link_slot(link);
   p->height = sb_link_height(link);
   p->first = sb_page_first(p->height, position);
-  p->page = sb_link_state(link) == SB_LINK_PAGE
-                ? sb_slab_object(b, p->slot, p->height == 0 ? SB_KIND_LEAF : SB_KIND_INNER)
-                : NULL;
+  p->page = sb_link_state(link) == SB_LINK_PAGE ? page_at(b, p->slot, p->height) : NULL;
   if (p->page == NULL || p->height > SB_MAX_HEIGHT) {
     return false;
   }
@@ -22,7 +37,8 @@ bool sb_page_of(sb_broker *b, uint64_t link, uint64_t position, sb_page_ref *p) 
 
 static sb_status new_page(sb_connection *c, const sb_ring *r, unsigned height, uint64_t first, uint64_t *token,
                           sb_page_ref *p) {
-  sb_status status = sb_holding_object(c, height == 0 ? SB_KIND_LEAF : SB_KIND_INNER, token, &p->slot, &p->gen);
+  unsigned kind = sb_page_kind(c->b, r, height);
+  sb_status status = sb_holding_object(c, kind, token, &p->slot, &p->gen);
   if (status != SB_OK) {
     return status;
   }
@@ -42,6 +58,7 @@ static sb_status new_page(sb_connection *c, const sb_ring *r, unsigned height, u
     for (unsigned i = 0; i < SB_PAGE_CELLS; i++) {
       SB_STORE(&leaf->cells[i].word, sb_cell_bare(SB_CELL_FREE, p->gen), SB_RELAXED);
       SB_STORE(&leaf->cells[i].side, 0, SB_RELAXED);
+      if (kind == SB_KIND_LONG_LEAF) SB_STORE(&((sb_long_leaf_shm *)leaf)->origins[i], SB_NO_ORIGIN, SB_RELAXED);
     }
   } else {
     uint64_t base = SB_LOAD(r->base, SB_RELAXED), span = UINT64_C(1) << (6 * height), done = 0;

@@ -51,6 +51,8 @@ static inline bool sb_page_is_current(sb_broker *b,
   return sb_slot_gen(SB_LOAD(sb_slot_header(b, p->slot), SB_ACQUIRE)) == p->gen;
 }
 
+/* The kind of a ring's pages of that height: leaves are long where messages keep the sequence they had elsewhere. */
+unsigned sb_page_kind(sb_broker *b, const sb_ring *r, unsigned height);
 /* The page behind a link; false when it is not that page any more. */
 bool sb_page_of(sb_broker *b, uint64_t link, uint64_t position, sb_page_ref *p);
 /* Walks to the page of that height, with `c` makes those that are missing. *skip is the height of the link that ended the

@@ -16,6 +16,8 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
     return SB_DELETED;
   }
   q->base = SB_LOAD(&q->shm->base, SB_RELAXED);
+  uint32_t flags = SB_LOAD(&q->shm->flags, SB_RELAXED);
+  q->use = (flags & SB_QUEUE_NOTES) != 0 ? SB_USE_BOOKS : (flags & SB_QUEUE_STAGE) != 0 ? SB_USE_STAGE : SB_USE_PLAIN;
   return SB_OK;
 }
 
@@ -184,7 +186,8 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
   SB_STORE(&l->target_queue, held, SB_RELAXED);
   SB_STORE(&l->target_position, SB_LOAD(&l->counters[SB_COUNT_SCHEDULED], SB_RELAXED), SB_RELAXED);
   sb_intent_begin(l, SB_INTENT_ENQUEUE, SB_COUNT_ADDED, UINT64_MAX, slot, gen, bytes);
-  SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen), SB_RELEASE); /* P1 release */
+  uint64_t parts = SB_LOAD(header, SB_RELAXED) & SB_PUT(1u, 2 + SB_PARTS_REF);   /* relaxed: it is ours */
+  SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen) | parts, SB_RELEASE); /* P1 release */
   SB_CRASHPOINT("queue.enqueue.published");
   if (held && tracked) { /* it becomes ready by a release, which takes both back */
     (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
@@ -206,7 +209,7 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
     }
   }
   if (status != SB_OK) {
-    SB_STORE(header, sb_slot_word(SB_SLOT_ALLOC, c->id, gen), SB_RELEASE); /* nobody has seen it */
+    SB_STORE(header, sb_slot_word(SB_SLOT_ALLOC, c->id, gen) | parts, SB_RELEASE); /* nobody has seen it */
     if (held && tracked) {
       (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
       (void)SB_SUB(&q->shm->bytes_out, bytes, SB_SEQ_CST);

@@ -38,7 +38,7 @@
 
 struct sb_queue {
   sb_connection *c;
-  struct sb_queue *next;
+  struct sb_queue *next, *previous;
   uint32_t busy; /* reservations, puts that copy without the lock, threads that wait, consumers of channels: it must not
                     be left meanwhile */
   bool orphaned; /* nobody calls with it any more, but messages of it are held: it goes with the connection */
@@ -53,6 +53,7 @@ struct sb_queue {
   sb_leaf_ref tail_leaf, head_leaf;
   sb_returned_way way; /* to the leaf where a message was released last, or taken that had been */
   uint32_t slot;
+  unsigned use; /* SB_USE_...: what memory a put into it is taken for */
   /* threads of this process that wait here, see sb_waiter.h */
   struct {
     uint64_t token;

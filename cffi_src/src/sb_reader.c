@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_reader.h"
 
+#include "sb_parts.h"
 #include "sb_peek.h"
 
 /* What is told of a slot comes from another process: is there a message of that generation? */
@@ -20,7 +21,7 @@ static bool is_there(sb_broker *b, uint32_t slot, uint64_t gen, uint64_t *header
 static bool may_be_read(sb_broker *b, uint32_t slot, uint64_t h) {
   sb_message_shm m = sb_peek_message(b, slot);
   return sb_slot_state(h) == SB_SLOT_PUBLISHED && sb_slot_refs(h) >> SB_READ_REFS == 0 &&
-         m.body_length > SB_INLINE_BODY && m.targets <= SB_READ_TARGETS; /* I58 */
+         m.body_length > SB_INLINE_BODY && m.targets <= SB_READ_TARGETS; /* I58; a head has SB_PARTS_REF */
 }
 
 sb_status sb_reader_begin(sb_connection *c, uint32_t slot, uint64_t gen, uint64_t *token) {
@@ -71,7 +72,11 @@ sb_status sb_reader_copy(sb_broker *b, uint32_t slot, uint64_t gen, char *to, ui
   }
   sb_message_shm m = sb_peek_message(b, slot);
   uint64_t room = sb_slab_slot_bytes(b, slot);
-  bool fits = m.body_length == length && m.body_offset <= room && length <= room - m.body_offset;
-  if (fits) sb_peek_bytes(to, (const uint8_t *)sb_slot_at(b, slot) + m.body_offset, length);
+  bool fits = m.body_length == length;
+  if (fits && (m.flags & SB_MESSAGE_IN_PARTS) != 0) {
+    fits = sb_parts_copy(b, slot, (uint64_t)m.exchange_length + m.key_length + m.properties_length, to, length);
+  } else if (fits && (fits = m.body_offset <= room && length <= room - m.body_offset)) {
+    sb_peek_bytes(to, (const uint8_t *)sb_slot_at(b, slot) + m.body_offset, length);
+  }
   return fits && is_there(b, slot, gen, &again) ? SB_OK : SB_SETTLED;
 }

@@ -7,6 +7,7 @@
 #include "sb_judge.h"
 #include "sb_lifetime.h"
 #include "sb_liveness.h"
+#include "sb_parts.h"
 #include "sb_slab.h"
 #include "sb_view.h"
 #include "sb_wait.h"
@@ -105,6 +106,7 @@ static void settle_slot(sb_walk *w, uint32_t slot, uint32_t gen) {
   switch (kind_of(w->b, slot)) {
     case SB_KIND_MESSAGE: (void)sb_slab_free(w->b, slot, h); break;
     case SB_KIND_LEAF:
+    case SB_KIND_LONG_LEAF:
     case SB_KIND_INNER: {
       bool known = sb_ring_open(w->b, SB_LOAD(&page->object, SB_RELAXED), SB_LOAD(&page->ring, SB_RELAXED) & 0xffu, &r);
       publish_or_free(w, slot, h, known && sb_page_links(w->b, &r, slot, sb_slot_gen(h)));
@@ -294,6 +296,7 @@ static void reap_connection(sb_connection *by, unsigned id, const sb_holding_shm
     each_holding(&w, shm, visit_cells);
     each_holding(&w, shm, visit_ledgers);
   }
+  sb_parts_sweep(by->b); /* what it had begun to free, or somebody else who cleared up after it */
   end_connection(&w, shm, boot);
 }
 

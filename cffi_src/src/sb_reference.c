@@ -142,8 +142,8 @@ bool sb_reference_gone(sb_broker *b, const sb_reference *r) {
 
 static unsigned claim(sb_broker *b, uint32_t slot, unsigned connection) {
   sb_block k;
-  bool has = sb_block_of(b, slot, &k);
-  for (unsigned ref = 1; has && ref < SB_MAX_REFS; ref++) {
+  bool has = sb_block_of(b, slot, &k), in_parts = sb_slot_in_parts(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE));
+  for (unsigned ref = 1; has && ref < (in_parts ? SB_PARTS_REF : SB_MAX_REFS); ref++) {
     uint64_t nobody = 0;
     if (SB_CAS(&k.claims[ref], &nobody, connection, SB_ACQ_REL)) { /* I49; the bit itself is never added by two */
       return ref;

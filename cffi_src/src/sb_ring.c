@@ -256,3 +256,16 @@ bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r) {
     default: return false;
   }
 }
+
+/* ---- origins ---- */
+
+sb_word *sb_ring_origin(sb_broker *b, const sb_leaf_ref *ref, uint64_t position) {
+  sb_long_leaf_shm *leaf = sb_slab_object(b, ref->slot, SB_KIND_LONG_LEAF);
+  return leaf != NULL ? &leaf->origins[position % SB_PAGE_CELLS] : NULL;
+}
+
+uint64_t sb_ring_sequence(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position) {
+  sb_word *origin = sb_ring_origin(b, ref, position);
+  uint64_t sequence = origin != NULL ? SB_LOAD(origin, SB_ACQUIRE) : SB_NO_ORIGIN;
+  return sequence != SB_NO_ORIGIN ? sequence : position - SB_LOAD(r->base, SB_RELAXED);
+}

@@ -6,7 +6,8 @@
  * messages in a ring, consumer lists their nodes, the schedule its positions.
  *
  * Layout: `root` links the top page; a page links its children: EMPTY (not reached yet), PAGE (slot and generation),
- * DONE (everything below it is finished and its memory is gone). A leaf cell is a word and a side record.
+ * DONE (everything below it is finished and its memory is gone). A leaf cell is a word and a side record. The leaves of a
+ * queue that KEEPS are long: behind the cells stands, for each, the origin of its message.
  *
  * Invariants:
  *  I15 appending is one CAS FREE -> something at the first FREE cell; the tail passes filled cells only: no holes.
@@ -66,6 +67,10 @@ void sb_ring_advance(sb_word *hint, uint64_t from, uint64_t to);
 void sb_ring_destroy(sb_connection *c, const sb_ring *r);
 /* Where the ring of an object is: resolves (object slot, ring id). */
 bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r);
+/* The origin of that cell, written only as its side record is; NULL of a leaf that is not long. */
+sb_word *sb_ring_origin(sb_broker *b, const sb_leaf_ref *ref, uint64_t position);
+/* The sequence of the message at that position: of the place where it was put, although it was moved here since. */
+uint64_t sb_ring_sequence(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
 bool sb_ring_valid(sb_broker *b, const sb_ring *r, char *why, size_t size);
 
 static inline sb_cell_shm *sb_leaf_cell(const sb_leaf_ref *ref, uint64_t position) {

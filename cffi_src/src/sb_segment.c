@@ -20,6 +20,7 @@ uint64_t sb_segment_layout_hash(void) {
                             sizeof(sb_process_shm),
                             sizeof(sb_message_shm),
                             sizeof(sb_leaf_shm),
+                            sizeof(sb_long_leaf_shm),
                             sizeof(sb_inner_shm),
                             sizeof(sb_queue_shm),
                             sizeof(sb_level_shm),
@@ -40,6 +41,8 @@ uint64_t sb_segment_layout_hash(void) {
                             offsetof(sb_connection_shm, commit),
                             offsetof(sb_message_shm, targets),
                             offsetof(sb_header_shm, segments),
+                            offsetof(sb_header_shm, queues_closed),
+                            offsetof(sb_header_shm, housekeeper_process),
                             SB_READ_REFS};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     hash = mix(hash, sizes[i]);
@@ -71,22 +74,35 @@ sb_status sb_segment_format(void *memory, uint64_t bytes, const char *name, uint
   return SB_OK;
 }
 
-static sb_status open_checked(const char *path, uint64_t least_bytes, int *fd_out, uint64_t *size) {
+/* Is it the file of the user whom its name tells, and may nobody write it who should not? Everybody may put files into the
+ * directory: a name alone says nothing. */
+static bool is_trusted(const char *path, const struct stat *st) {
+  uint64_t uid = 0;
+  const char *at = path + sizeof "/shmbroker-" - 1;
+  if (strncmp(path, "/shmbroker-", sizeof "/shmbroker-" - 1) != 0 || *at < '0' || *at > '9') {
+    return false;
+  }
+  for (; *at >= '0' && *at <= '9' && uid <= UINT32_MAX; at++) uid = uid * 10 + (uint64_t)(*at - '0');
+  bool shared = (st->st_mode & 0060u) == 0060u;
+  return *at == '.' && S_ISREG(st->st_mode) && st->st_uid == uid && (st->st_mode & 0007u) == 0 &&
+         (shared || (st->st_uid == geteuid() && (st->st_mode & 0070u) == 0));
+}
+
+sb_status sb_segment_open(const char *path, const char *suffix, uint64_t least_bytes, int *fd_out) {
   char file[256] = "/dev/shm";
-  size_t n = strlen(path);
-  if (n + sizeof "/dev/shm" > sizeof file) {
+  size_t n = strlen(path), m = strlen(suffix);
+  if (8 + n + m + 1 > sizeof file) {
     return SB_INVALID;
   }
-  memcpy(file + 8, path, n + 1);
-  int fd = open(file, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  memcpy(file + 8, path, n);
+  memcpy(file + 8 + n, suffix, m + 1);
+  int fd = open(file, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) {
     return errno == ENOENT ? SB_NOT_FOUND : errno == EACCES || errno == EPERM || errno == ELOOP ? SB_ACCESS : SB_SYSTEM;
   }
   struct stat st;
   sb_status status = SB_OK;
-  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-    status = SB_ACCESS;
-  } else if (st.st_uid != geteuid() && (st.st_mode & 0060u) != 0060u) {
+  if (fstat(fd, &st) != 0 || !is_trusted(path, &st)) {
     status = SB_ACCESS;
   } else if (st.st_size < 0 || (uint64_t)st.st_size < least_bytes) {
     status = SB_LAYOUT;
@@ -95,7 +111,6 @@ static sb_status open_checked(const char *path, uint64_t least_bytes, int *fd_ou
     close(fd);
     return status;
   }
-  *size = (uint64_t)st.st_size;
   *fd_out = fd;
   return SB_OK;
 }
@@ -114,17 +129,13 @@ static void *reserve(uint64_t bytes) {
 }
 
 sb_status sb_segment_attach(sb_broker *b, const char *path, uint32_t *found_major, uint32_t *found_minor) {
-  char name[176];
   size_t n = strlen(path);
   if (n + 8 > sizeof b->path) {
     return SB_INVALID;
   }
   memcpy(b->path, path, n + 1);
-  memcpy(name, path, n);
-  memcpy(name + n, ".0", 3);
   int fd;
-  uint64_t size;
-  sb_status status = open_checked(name, SB_SEGMENT0_BYTES, &fd, &size);
+  sb_status status = sb_segment_open(path, ".0", SB_SEGMENT0_BYTES, &fd);
   if (status != SB_OK) {
     return status;
   }
@@ -162,19 +173,19 @@ sb_status sb_segment_attach(sb_broker *b, const char *path, uint32_t *found_majo
 }
 
 static sb_status map_one(sb_broker *b, uint32_t number) {
-  char name[176];
-  size_t n = strlen(b->path);
-  memcpy(name, b->path, n);
+  char name[8];
+  size_t n = 0;
   name[n++] = '.';
   if (number >= 100) name[n++] = (char)('0' + number / 100);
   if (number >= 10) name[n++] = (char)('0' + number / 10 % 10);
   name[n++] = (char)('0' + number % 10);
   name[n] = 0;
-  uint64_t meta = b->chunks_per_segment * SB_CHUNK_META_BYTES, body = b->chunks_per_segment * SB_CHUNK_BYTES, size;
+  uint64_t meta = b->chunks_per_segment * SB_CHUNK_META_BYTES, body = b->chunks_per_segment * SB_CHUNK_BYTES;
   int fd;
-  sb_status status = open_checked(name, meta + body, &fd, &size);
-  if (status != SB_OK) {
-    return status == SB_NOT_FOUND ? SB_CORRUPT : status;
+  sb_status status = sb_segment_open(b->path, name, meta + body, &fd);
+  if (status != SB_OK) { /* who purges says so before the files go */
+    bool purged = SB_LOAD(&b->header->closing, SB_SEQ_CST) != 0;
+    return status != SB_NOT_FOUND ? status : purged ? SB_STOPPING : SB_CORRUPT;
   }
   void *m = mmap(b->meta + (number - 1) * meta, meta, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
   void *a = mmap(b->arena + (number - 1) * body, body, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)meta);

@@ -58,6 +58,8 @@ struct sb_broker {
 sb_status sb_segment_format(void *memory, uint64_t bytes, const char *name, uint64_t memory_limit,
                             uint32_t chunks_per_segment, uint32_t mode, uint64_t instance, uint64_t now_ns);
 uint64_t sb_segment_layout_hash(void);
+/* Opens a file of a broker whose owner and mode are right: else SB_ACCESS, SB_NOT_FOUND, or SB_LAYOUT where it is short. */
+sb_status sb_segment_open(const char *path, const char *suffix, uint64_t least_bytes, int *fd_out);
 sb_status sb_segment_attach(sb_broker *b, const char *path, uint32_t *found_major, uint32_t *found_minor);
 void sb_segment_detach(sb_broker *b);
 /* Maps every segment that exists and is not mapped yet. */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "sb_parts.h"
 #include "sb_wait.h"
 
 #define SWEEP_INTERVAL_NS UINT64_C(50000000)
@@ -32,7 +33,7 @@ static bool take(sb_connection *c, uint32_t slot, unsigned cls, unsigned run, ui
   return right;
 }
 
-static bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
+SB_HOT bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
   sb_slab_cache *cache = &c->cache[cls];
   unsigned units = sb_class_units(cls);
   while (cache->mask != 0) {
@@ -72,11 +73,12 @@ static bool sweep(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot
     if (sb_chunk_state(word) != SB_CHUNK_CLASS || sb_chunk_class(word) != cls || !sb_chunk_ready(b, chunk)) {
       continue;
     }
+    bool ours = (word & SB_CHUNK_OF_RESERVE) == 0 || c->use < SB_USE_STAGE;
     for (unsigned i = 0; i + units <= SB_CHUNK_UNITS; i += units) {
       if (sb_slot_state(SB_LOAD(&sb_chunk_meta(b, chunk)->headers[i], SB_RELAXED)) != SB_SLOT_FREE) {
         continue;
       }
-      if (!found && take(c, chunk * SB_CHUNK_UNITS + i, cls, 0, token, gen)) {
+      if (ours && !found && take(c, chunk * SB_CHUNK_UNITS + i, cls, 0, token, gen)) {
         *slot = chunk * SB_CHUNK_UNITS + i;
         found = true;
       } else {
@@ -110,16 +112,27 @@ sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t
   }
 }
 
+bool sb_slab_alloc_spare(sb_connection *c, unsigned cls, bool thoroughly, uint64_t token, uint32_t *slot,
+                         uint64_t *gen) {
+  do {
+    if (take_cached(c, cls, token, slot, gen)) {
+      return true;
+    }
+    sb_slab_flush_freed(c);
+  } while (sb_hint_search(c, cls));
+  return thoroughly && sweep(c, cls, token, slot, gen);
+}
+
 static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t token, uint32_t *slot, uint64_t *gen) {
   sb_broker *b = c->b;
   sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), first);
-  for (uint32_t i = 0; i < run; i++) {
-    if (!sb_chunk_claim(c, first + i, 0, i == 0 ? run : 0)) {
-      for (uint32_t k = i; k-- > 0;) {
-        SB_STORE(&b->chunks[first + k], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
-      }
-      return false;
+  uint32_t claimed = 0;
+  while (claimed < run && sb_chunk_claim(c, first + claimed, 0, claimed == 0 ? run : 0)) claimed++;
+  if (claimed < run || sb_reserve_left(b, first + run - 1) < sb_reserve_leave(b, c->use)) {
+    while (claimed-- > 0) {
+      SB_STORE(&b->chunks[first + claimed], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
     }
+    return false;
   }
   SB_CRASHPOINT("slab.run.claimed");
   for (uint32_t i = 0; i < run; i++) {
@@ -136,8 +149,10 @@ static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t t
   return true;
 }
 
-/* Chunks of the broker's own objects never become anything else: is there room for the run beside them? */
-static bool may_ever_fit(const sb_broker *b, uint32_t run) {
+/* Chunks of the broker's own objects never become anything else: is there room for the run beside them, in one piece or
+ * in parts? These take a chunk more for what names them, and perhaps one for their own names. */
+static bool may_ever_fit(const sb_connection *c, uint32_t run) {
+  const sb_broker *b = c->b;
   uint32_t usable = 0, piece = 0, longest = 0;
   for (uint32_t chunk = 1; chunk < b->chunk_limit; chunk++) { /* slot 0 is nobody's */
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
@@ -146,7 +161,7 @@ static bool may_ever_fit(const sb_broker *b, uint32_t run) {
     piece = kept ? 0 : piece + 1;
     longest = piece > longest ? piece : longest;
   }
-  return longest >= run && usable >= run + SB_RESERVED_CHUNKS;
+  return usable >= run + sb_reserve_leave(b, c->use) + (longest >= run ? 0u : 2u);
 }
 
 sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, uint32_t *slot, uint64_t *gen) {
@@ -162,14 +177,14 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
         return SB_OK;
       }
       free_run = sb_chunk_state(word) == SB_CHUNK_FREE && chunk > 0 ? free_run + 1 : 0; /* slot 0 is nobody's */
-      if (free_run == run && sb_chunk_ready(b, chunk) && sb_chunk_spare(b) >= run + SB_RESERVED_CHUNKS) {
+      if (free_run == run && sb_chunk_ready(b, chunk) && sb_chunk_spare(b) >= run + sb_reserve_leave(b, c->use)) {
         if (claim_run(c, chunk + 1 - run, run, token, slot, gen)) {
           return SB_OK;
         }
         free_run = 0;
       }
     }
-    if (!may_ever_fit(b, run)) {
+    if (!may_ever_fit(c, run)) {
       return SB_TOO_LARGE;
     }
     if (sb_chunk_may_grow(b)) {
@@ -185,18 +200,15 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
 /* ---- freeing ---- */
 
 bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected) {
+  bool in_parts = sb_slot_in_parts(expected);
+  uint32_t part = in_parts ? sb_parts_first(b, slot) : 0; /* true if the CAS finds the header unchanged (I43) */
   if (!SB_CAS(sb_slot_header(b, slot), &expected, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(expected) + 1),
               SB_ACQ_REL)) {
     return false;
   }
   SB_CRASHPOINT("slab.freed");
-  uint32_t chunk = slot / SB_CHUNK_UNITS;
-  uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
-  unsigned cls = sb_chunk_class(word);
-  if (sb_chunk_state(word) == SB_CHUNK_CLASS && cls >= 1 && cls < SB_MESSAGE_CLASSES + SB_KIND_COUNT) {
-    uint32_t index = slot % SB_CHUNK_UNITS / sb_class_units(cls);
-    sb_hint_set(b, cls, chunk, index / 64, UINT64_C(1) << (index % 64));
-  }
+  sb_chunk_freed(b, slot);
+  if (in_parts) sb_parts_free(b, slot, sb_slot_gen(expected), part);
   return true;
 }
 
@@ -247,7 +259,8 @@ bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool 
   uint64_t h = SB_LOAD(header, SB_ACQUIRE), bit = UINT64_C(1) << ref;
   *freed = false;
   while (sb_slot_gen(h) == (gen & SB_GEN_MASK) && sb_slot_is_published(h) && (sb_slot_refs(h) & bit) != 0) {
-    if (sb_slot_refs(h) == bit && sb_slot_state(h) == SB_SLOT_PUBLISHED) {
+    uint64_t others = sb_slot_refs(h) & ~bit & ~(UINT64_C(1) << SB_PARTS_REF); /* READ has none of so high a number */
+    if (others == 0 && sb_slot_state(h) == SB_SLOT_PUBLISHED) {
       if (sb_slab_free(b, slot, h)) {
         *freed = true;
         return true;
@@ -319,7 +332,7 @@ void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind) {
 
 void sb_slab_kept(sb_broker *b, uint64_t *structures, uint64_t *bodies) {
   uint32_t n = sb_chunk_count(b), spare = sb_chunk_spare(b);
-  uint32_t reserved = spare < SB_RESERVED_CHUNKS ? spare : SB_RESERVED_CHUNKS, kept = reserved;
+  uint32_t reserve = sb_reserve_chunks(b), reserved = spare < reserve ? spare : reserve, kept = reserved;
   for (uint32_t chunk = 0; chunk < n; chunk++) {
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
     kept += sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) > SB_MESSAGE_CLASSES;
@@ -373,7 +386,7 @@ uint64_t sb_slab_slot_bytes(sb_broker *b, uint32_t slot) {
     return slot % SB_CHUNK_UNITS == 0 && run > 0 && sb_chunk_ready(b, chunk + run - 1) ? run * SB_CHUNK_BYTES : 0;
   }
   unsigned cls = sb_chunk_class(word);
-  if (sb_chunk_state(word) != SB_CHUNK_CLASS || cls < 1 || cls >= SB_MESSAGE_CLASSES + SB_KIND_COUNT) {
+  if (!sb_chunk_has_slots(word) || cls < 1 || cls >= SB_MESSAGE_CLASSES + SB_KIND_COUNT) {
     return 0;
   }
   unsigned units = sb_class_units(cls);

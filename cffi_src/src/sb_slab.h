@@ -29,6 +29,9 @@
 #include "sb_chunk.h"
 
 sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
+/* A slot of the class that is free as it is: no chunk is opened or drained. thoroughly: also one that no hint leads to. */
+bool sb_slab_alloc_spare(sb_connection *c, unsigned cls, bool thoroughly, uint64_t token, uint32_t *slot,
+                         uint64_t *gen);
 sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, uint32_t *slot, uint64_t *gen);
 /* Clears reference bit `ref` of generation `gen`. *freed: this call freed the slot. False: the bit was gone already. */
 bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool *freed);

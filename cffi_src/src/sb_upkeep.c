@@ -312,6 +312,15 @@ uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool
 
 /* ---- moving ---- */
 
+/* The sequence of a message of the queue, which is pinned by our own cell. */
+static uint64_t sequence_of(const sb_queue *q, uint64_t position) {
+  sb_leaf_ref leaf;
+  bool keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
+  return keeps && sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) == SB_OK
+             ? sb_ring_sequence(q->c->b, &q->ring, &leaf, position)
+             : position - q->base;
+}
+
 sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *size) {
   sb_connection *c = q->c;
   sb_broker *b = c->b;
@@ -385,6 +394,9 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64
   const sb_leaf_ref *leaf = &target->tail_leaf; /* where it was appended; pinned by our own cell */
   SB_STORE(&sb_leaf_cell(leaf, position)->side,
            sb_side_word(t.gen, sb_side_count(t.side), t.side & SB_SIDE_REDELIVERED), SB_RELEASE);
+  sb_word *origin = sb_ring_origin(b, leaf, position);
+  if (origin != NULL) SB_STORE(origin, sequence_of(q, t.position), SB_RELEASE);
+  SB_CRASHPOINT("queue.move.described");
   sb_holding_set(b, target_token, sb_holding_what(SB_HOLD_CELL, target->slot, leaf->slot), position);
   if (t.message->expires_ns != 0) sb_queue_schedule(target, position);
   SB_CRASHPOINT("queue.move.linked"); /* the target cell names us: from here on a reaper finishes the move */

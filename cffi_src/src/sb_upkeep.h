@@ -10,7 +10,9 @@
  * Ordering pairs: none of its own; those of sb_closing.h when a queue ends.
  *
  * Death: CLOSING appended: see sb_closing.h. CLOSED, messages left -> removed by the next who looks.
- *  A move: see intent MOVE in sb_recover.c. Housekeeping is repeated from the start by the next housekeeper.
+ *  A move: see intent MOVE in sb_judge.c. Its target cell is REMOVING(dead) until it has side record and origin: killed
+ *  before, its reaper writes both, the origin from the source, which goes later. Housekeeping is repeated from the start
+ *  by the next housekeeper.
  *
  * Concurrency: close and free under the topology lock; the rest by anybody.
  */

@@ -103,16 +103,26 @@ static void drop(sb_connection *c, uint64_t what, uint64_t where) {
   }
 }
 
-void sb_view_end(sb_connection *c, uint64_t token) {
+/* A token comes from the caller: 0, if it does not lead to a view. */
+static uint64_t held(sb_connection *c, uint64_t token) {
   sb_broker *b = c->b;
   if (token == 0 || token * sizeof(sb_holding_shm) >= b->arena_bytes ||
       !sb_slot_ready(b, (uint32_t)(token * sizeof(sb_holding_shm) / SB_UNIT))) {
-    return;
+    return 0;
   }
-  sb_holding_shm *h = sb_holding_at(b, token);
-  uint64_t what = SB_LOAD(&h->what, SB_RELAXED);
-  if (sb_holding_kind(what) == SB_HOLD_VIEW) {
-    drop(c, what, SB_LOAD(&h->where, SB_RELAXED));
+  uint64_t what = SB_LOAD(&sb_holding_at(b, token)->what, SB_RELAXED);
+  return sb_holding_kind(what) == SB_HOLD_VIEW ? what : 0;
+}
+
+uint32_t sb_view_slot(sb_connection *c, uint64_t token) {
+  uint32_t slot = sb_holding_slot(held(c, token));
+  return sb_slot_ready(c->b, slot) ? slot : 0;
+}
+
+void sb_view_end(sb_connection *c, uint64_t token) {
+  uint64_t what = held(c, token);
+  if (what != 0) {
+    drop(c, what, SB_LOAD(&sb_holding_at(c->b, token)->where, SB_RELAXED));
     SB_CRASHPOINT("view.ended");
     sb_holding_give(c, token);
   }

@@ -35,6 +35,8 @@
 sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token);
 /* Drops it; anything that is not a view of this connection is left alone. */
 void sb_view_end(sb_connection *c, uint64_t token);
+/* The slot that a view of this connection keeps; 0: it is none. */
+uint32_t sb_view_slot(sb_connection *c, uint64_t token);
 /* The reaper's part: drops the view a holding of connection `id` names. */
 void sb_view_recover(sb_broker *b, unsigned id, uint64_t what, uint64_t where);
 /* The reference that a holding VIEW names, and its viewer's word; NULL when there is none. */

@@ -21,11 +21,12 @@
 #define SB_BITS(value, shift, width) (((uint64_t)(value) >> (shift)) & ((UINT64_C(1) << (width)) - 1u))
 #define SB_PUT(value, shift) ((uint64_t)(value) << (shift))
 
-/* ---- slot header: 2 state | 24 references or owner | 38 generation;
+/* ---- slot header: 2 state | 24 references, or 12 owner, 10 spare, part, in parts | 38 generation;
  *      READ, which is published too: 2 state | 12 references | 12 reader | 38 generation ---- */
 enum { SB_SLOT_FREE = 0, SB_SLOT_ALLOC = 1, SB_SLOT_READ = 2, SB_SLOT_PUBLISHED = 3 };
 #define SB_MAX_REFS 24u
 #define SB_READ_REFS 12u /* those that a slot may have that is READ */
+#define SB_PARTS_REF 23u /* of a slot whose body lies in parts: set from its ALLOC on, and no holder's (sb_parts.h) */
 #define SB_GEN_MASK ((UINT64_C(1) << 38) - 1u)
 static inline unsigned sb_slot_state(uint64_t h) { return (unsigned)SB_BITS(h, 0, 2); }
 static inline bool sb_slot_is_published(uint64_t h) { return sb_slot_state(h) >= SB_SLOT_READ; }
@@ -35,6 +36,16 @@ static inline uint64_t sb_slot_refs(uint64_t h) {
 static inline unsigned sb_slot_owner(uint64_t h) { return (unsigned)SB_BITS(h, 2, 12); }
 static inline unsigned sb_slot_reader(uint64_t h) { return (unsigned)SB_BITS(h, 14, 12); }
 static inline uint64_t sb_slot_gen(uint64_t h) { return h >> 26; }
+/* A head: its body lies in other slots. A slot that is READ has a reader's number there. */
+static inline bool sb_slot_in_parts(uint64_t h) {
+  unsigned state = sb_slot_state(h);
+  return (state == SB_SLOT_ALLOC || state == SB_SLOT_PUBLISHED) && SB_BITS(h, 2 + SB_PARTS_REF, 1) != 0;
+}
+/* ALLOC without an owner: it belongs to the head that it names. */
+#define SB_SLOT_PART (UINT64_C(1) << 22)
+static inline bool sb_slot_is_part(uint64_t h) {
+  return sb_slot_state(h) == SB_SLOT_ALLOC && SB_BITS(h, 2, SB_MAX_REFS) == SB_SLOT_PART;
+}
 static inline uint64_t sb_slot_word(unsigned state, uint64_t field, uint64_t gen) {
   return (uint64_t)state | SB_PUT(field, 2) | SB_PUT(gen & SB_GEN_MASK, 26);
 }
@@ -142,7 +153,7 @@ static inline uint64_t sb_conn_word(unsigned state, unsigned process, uint32_t s
   return (uint64_t)state | SB_PUT(process, 2) | SB_PUT(slot, 14) | SB_PUT(epoch, 42);
 }
 
-/* ---- chunk: 3 state | 12 owner (while draining or claiming) | 6 class | 15 run length ---- */
+/* ---- chunk: 3 state | 12 owner (while draining or claiming) | 6 class | 16 run length | 1 opened out of the reserve ---- */
 enum {
   SB_CHUNK_FREE = 0,
   SB_CHUNK_CLASS = 1,
@@ -155,6 +166,11 @@ static inline unsigned sb_chunk_state(uint64_t w) { return (unsigned)SB_BITS(w, 
 static inline unsigned sb_chunk_owner(uint64_t w) { return (unsigned)SB_BITS(w, 3, 12); }
 static inline unsigned sb_chunk_class(uint64_t w) { return (unsigned)SB_BITS(w, 15, 6); }
 static inline unsigned sb_chunk_run(uint64_t w) { return (unsigned)SB_BITS(w, 21, 16); }
+#define SB_CHUNK_OF_RESERVE (UINT64_C(1) << 37) /* plain puts take no slots of it */
+/* Slots of a class: also while somebody tries to drain it, who may find that one of them was taken meanwhile. */
+static inline bool sb_chunk_has_slots(uint64_t w) {
+  return sb_chunk_state(w) == SB_CHUNK_CLASS || (sb_chunk_state(w) == SB_CHUNK_DRAINING && sb_chunk_run(w) == 0);
+}
 static inline uint64_t sb_chunk_word(unsigned state, unsigned owner, unsigned cls, unsigned run) {
   return (uint64_t)state | SB_PUT(owner, 3) | SB_PUT(cls, 15) | SB_PUT(run, 21);
 }

@@ -82,7 +82,7 @@ def list_brokers(*, as_json: JsonOption = False) -> None:
         Column("processes", lambda one: one.statistics.process_count if one.statistics else None),
         Column(
             "housekeeper",
-            lambda one: str((one.statistics and one.statistics.housekeeper_pid) or "none"),
+            lambda one: _housekeeper(one.statistics) if one.statistics else "none",
         ),
     ]
     if any(one.problem for one in listed):
@@ -107,6 +107,12 @@ def _memory(statistics: shmbroker.BrokerStatistics | None) -> str:
     return f"{byte_count(used)} of {byte_count(limit)}"
 
 
+def _housekeeper(statistics: shmbroker.BrokerStatistics) -> str:
+    if statistics.housekeeper_pid == 0:
+        return "none"
+    return f"{statistics.housekeeper_pid}{' (stopped)' if statistics.housekeeper_stopped else ''}"
+
+
 def status(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
     """Show what a broker holds and who keeps house for it."""
     statistics = shmbroker.Broker(broker).statistics()
@@ -119,11 +125,13 @@ def status(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
             "broker": statistics.name,
             "created": created.isoformat(" ", "seconds"),
             "memory": _memory(statistics),
+            "kept for structures": byte_count(statistics.memory_structures),
+            "kept for bodies": byte_count(statistics.memory_bodies),
             "segments": statistics.segments,
             "queues": statistics.queue_count,
             "connections": statistics.connection_count,
             "processes": statistics.process_count,
-            "housekeeper": str(statistics.housekeeper_pid or "none"),
+            "housekeeper": _housekeeper(statistics),
             "rescues": statistics.rescues,
             "rescues of stopped": statistics.stopped_rescues,
             "reaped": statistics.reaped,
@@ -138,6 +146,7 @@ def stop(
         typer.Option("--purge", help="Close all clients and remove the memory, messages too."),
     ] = False,
     broker: BrokerOption = "",
+    as_json: JsonOption = False,
 ) -> None:
     """Stop a broker's processes; its messages stay, unless purged."""
     found = shmbroker.Broker(broker)
@@ -145,6 +154,9 @@ def stop(
         message = f"no broker '{broker}'"
         raise Refused(message)
     found.stop(purge=purge)
+    if as_json:
+        print_json({"broker": found.name, "purged": purge})
+        return
     say(f"{broker}: {'purged' if purge else 'stopped'}")
 
 

@@ -61,6 +61,7 @@ class ReportedCall:
         """
         line = self._line()
         if _ask(line) != "y":
+            message.give_back()
             raise SystemExit(DONE)
         try:
             find_function(self.target)(message)

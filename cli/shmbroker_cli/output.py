@@ -26,6 +26,7 @@ Row = TypeVar("Row")
 PIPE_WIDTH = 400  # a table in a pipe or file is not folded at 80 columns
 LEAST_TEXT = 16  # what a narrow terminal leaves of a column of text, which is folded; numbers stay whole
 GAP = 3  # between columns
+MANY = 500  # rows
 KIB = 1024
 
 
@@ -92,27 +93,39 @@ def print_table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, empty: s
         empty: The line that is printed if there are no rows.
     """
     columns = list(columns)
-    cells = [[column.value(row) for column in columns] for row in rows]
-    if not cells:
+    values = [[column.value(row) for column in columns] for row in rows]
+    if not values:
         say(empty)
         return
+    cells = [[shown(value) for value in line] for line in values]
+    numbers = [all(not isinstance(line[index], str) for line in values) for index in range(len(columns))]
+    widths = [max(map(cell_len, (column.title, *(line[at] for line in cells)))) for at, column in enumerate(columns)]
+    gaps, out = GAP * (len(columns) - 1), console()
+    if len(cells) > MANY and sum(widths) + gaps <= out.width:
+        _print_many([[column.title for column in columns], *cells], widths, numbers)
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    least = GAP * (len(columns) - 1)
-    for index, column in enumerate(columns):
-        numbers = all(not isinstance(line[index], str) for line in cells)
-        width = max(map(cell_len, (column.title, *(shown(line[index]) for line in cells))))
-        least += width if numbers else min(width, LEAST_TEXT)
-        table.add_column(
-            column.title,
-            justify="right" if numbers else "left",
-            overflow="fold",
-            no_wrap=numbers,
-        )
-    for line in cells:
-        table.add_row(*(Text(shown(cell)) for cell in line))
-    out = console()
+    for column, right in zip(columns, numbers, strict=True):
+        table.add_column(column.title, justify="right" if right else "left", overflow="fold", no_wrap=right)
+    for cell in cells:
+        table.add_row(*map(Text, cell))
+    pairs = zip(widths, numbers, strict=True)
+    least = gaps + sum(width if right else min(width, LEAST_TEXT) for width, right in pairs)
     out.width = max(out.width, least)  # a line that is too long goes on below, and nothing of it is cut off
     out.print(table)
+
+
+def _print_many(cells: list[list[str]], widths: list[int], numbers: list[bool]) -> None:
+    """Print what needs no folding as the table would look: for tens of thousands of lines that takes half a minute."""
+    lines = []
+    for line in cells:
+        padded = []
+        for cell, width, right in zip(line, widths, numbers, strict=True):
+            room = " " * (width - cell_len(cell))
+            padded.append(room + cell if right else cell + room)
+        lines.append((" " * GAP).join(padded))
+    lines.insert(1, "\N{BOX DRAWINGS LIGHT HORIZONTAL}" * (sum(widths) + GAP * (len(widths) - 1)))
+    typer.echo("\n".join(lines))
 
 
 def print_rows(rows: Sequence[Row], columns: Iterable[Column[Row]], *, empty: str, as_json: bool) -> None:

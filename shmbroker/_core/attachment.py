@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from shmbroker import exceptions, statistics
+from shmbroker import exceptions, locks, statistics
 from shmbroker._core import library, segments
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 ffi, slow = library.ffi, library.slow
 _MAX_CONNECTIONS = 4096
 _GROWTH_PAUSE_NS = 100_000_000
-_lock = threading.RLock()  # a view may end, by the garbage collector, while we hold it
+_lock = locks.lock()  # a view may end, by the garbage collector, while we hold it
 _attached: dict[str, Attachment] = {}
 
 
@@ -30,32 +29,49 @@ class Attachment:
     def __init__(self, path: str) -> None:
         self.path = path
         self.name = segments.name_of(path)
-        self.users = 0
+        self.users = (
+            1  # its maker; from the beginning, since a signal handler may use it, and leave it, before that does
+        )
         self._no_growth = 0, ""  # the segment there was no room for, although the limit allows it, and why
-        self._grow_lock = threading.Lock()
+        self._grow_lock = locks.lock()
         self._process = os.getpid()
-        self.handle: Any = self._attach()
+        self.handle: Any = None
+        self.known = False
+        self._attach()
 
-    def _attach(self) -> Any:  # noqa: ANN401
-        status, major, minor = ffi.new("sb_status *"), ffi.new("uint32_t *"), ffi.new("uint32_t *")
-        handle = slow.sb_broker_attach(self.path.encode(), status, major, minor)
-        if handle != ffi.NULL:
-            return handle
-        if status[0] == library.NOT_FOUND:
+    def _attach(self) -> None:
+        place, major, minor = ffi.new("sb_broker **"), ffi.new("uint32_t *"), ffi.new("uint32_t *")
+        try:
+            status = slow.sb_broker_attach_at(self.path.encode(), place, major, minor)
+            self.handle = place[0]
+        except BaseException:
+            if self.handle is None and place[0] != ffi.NULL:
+                slow.sb_broker_detach(place[0])
+            raise
+        if self.handle != ffi.NULL:
+            return
+        self.handle = None
+        if status == library.NOT_FOUND:
             raise exceptions.BrokerNotFound(404, f"NOT_FOUND - no broker {self.name!r}")
-        if status[0] == library.LAYOUT:
+        if status == library.LAYOUT:
             text = (
                 f"broker {self.name!r} has layout {major[0]}.{minor[0]}, "
                 f"this version of shmbroker reads layout {slow.SB_LAYOUT_MAJOR}.{slow.SB_LAYOUT_MINOR}: "
                 "its shared memory was made by another version, is truncated, or is not a broker's"
             )
             raise exceptions.LayoutMismatch(text=text)
-        if status[0] == slow.SB_CORRUPT:
+        if status == slow.SB_ACCESS:
+            raise segments.refused(self.path)
+        if status == slow.SB_CORRUPT:
             text = (
                 f"broker {self.name!r}: its shared memory contradicts itself: it tells of segments that are not there"
             )
             raise exceptions.CorruptSegment(text=text)
-        return library.raise_for(int(status[0]), f"broker {self.name!r}")
+        library.raise_for(int(status), f"broker {self.name!r}")
+
+    def __del__(self) -> None:
+        if not self.known and self.handle is not None and not self.forked:  # a signal handler raised before it was
+            slow.sb_broker_detach(self.handle)
 
     def grow(self) -> None:
         """Adds a segment, after a call returned GROW; the call is to be repeated then.
@@ -101,6 +117,7 @@ class Attachment:
         text = (
             f"broker {self.name!r} has no room{what}: {facts.memory_used} of {facts.memory_limit} bytes are used; "
             f"{facts.memory_structures} are kept for structures, {facts.memory_bodies} for bodies, {free} are free"
+            f"; the longest body that fits now has {facts.memory_room} bytes"
         )
         number, reason = self._no_growth
         outside = f"; {reason}" if number == facts.segments + 1 else ""
@@ -124,10 +141,13 @@ class Attachment:
             connection_count=facts.connections,
             process_count=facts.processes,
             housekeeper_pid=facts.housekeeper_pid,
+            housekeeper_stopped=bool(facts.housekeeper_stopped),
             created_at=facts.created_ns / library.NANOSECONDS,
             rescues=facts.rescues,
             stopped_rescues=facts.stopped_rescues,
             reaped=facts.reaped,
+            memory_structures=facts.memory_structures,
+            memory_bodies=facts.memory_bodies,
         )
 
     def connections(self) -> list[ConnectionInfo]:
@@ -162,6 +182,10 @@ class Attachment:
         """Does nobody hold the housekeeper's lock?"""
         return bool(slow.sb_housekeeper_missing(self.handle))
 
+    def housekeeper_stopped(self) -> bool:
+        """Whether there is a housekeeper, and its process is stopped."""
+        return bool(slow.sb_housekeeper_stopped(self.handle))
+
     @property
     def forked(self) -> bool:
         """Was this made in the parent of this process?
@@ -187,24 +211,25 @@ def acquire(path: str) -> Attachment:
             if found.handle is not None and not found.forked and not found.removed:
                 return found
             if _attached.get(path) is found:  # of our parent, or of a broker that was purged
-                del _attached[path]  # its users keep it as long as they live
+                _attached.pop(path, None)  # its users keep it as long as they live
             if found.handle is not None and not found.forked:
                 release(found)
         found = _attached[path] = Attachment(path)
-        found.users += 1
+        found.known = True
         return found
 
 
 def release(attachment: Attachment) -> None:
     """Gives an attachment back; the last one detaches."""
     with _lock:
-        attachment.users -= 1
-        if attachment.users == 0:
+        one = attachment
+        # A single line, without a call: a signal handler finds a user more, or no handle.
+        one.users, one.handle, gone = (one.users - 1, one.handle, None) if one.users > 1 else (0, None, one.handle)
+        if gone is not None:
             if _attached.get(attachment.path) is attachment:
-                del _attached[attachment.path]
+                _attached.pop(attachment.path, None)
             # with the GIL: a short call of another thread is either over or finds its connection closed
-            handle, attachment.handle = attachment.handle, None
-            library.fast.sb_broker_detach(library.as_fast(handle, "sb_broker *"))
+            library.fast.sb_broker_detach(library.as_fast(gone, "sb_broker *"))
 
 
 class Use:
@@ -220,8 +245,6 @@ class Use:
 
 
 def _after_fork() -> None:
-    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
-    _lock = threading.RLock()
     _attached.clear()
 
 

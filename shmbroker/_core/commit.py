@@ -151,9 +151,13 @@ def commit(
 
 
 def commit_waiting(
-    connection: CoreConnection, publications: Sequence[Publication], settlements: Sequence[Settlement], until: int
+    connection: CoreConnection,
+    publications: Sequence[Publication],
+    settlements: Sequence[Settlement],
+    until: int,
+    memory_until: int | None = None,
 ) -> None:
-    """The same, waiting for room until then.
+    """The same, waiting for room until then; for memory until ``memory_until``, if that is given.
 
     Raises:
         queue.Full: A queue has no room in time, or never has for so much; nothing happened.
@@ -173,4 +177,5 @@ def commit_waiting(
         if status == library.FULL:
             sizes = [memoryview(one.body).nbytes for one in publications if queue in one.targets]
             queue.check_can_fit(len(sizes), sum(sizes))
-        queue.put_failed(status, memoryview(blamed.body).nbytes, until)
+        waits_until = memory_until if status == library.NO_MEMORY and memory_until is not None else until
+        queue.put_failed(status, memoryview(blamed.body).nbytes, waits_until)

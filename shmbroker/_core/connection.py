@@ -6,9 +6,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
-from shmbroker import exceptions, statistics
+from shmbroker import exceptions, locks, statistics
 from shmbroker._core import attachment, library, segments, wording
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ ffi, slow, fast = library.ffi, library.slow, library.fast
 _STATES = {0: "removed", 1: "not_interested", 2: "interested", 3: "notified", 4: "non_acquiring"}
 _COUNTED, _DIRECT = 1, 2
 _FINDINGS = 1000
+_LET_GO_SECONDS = 0.25
 _uncleared = ffi.new_allocator(should_clear_after_alloc=False)
 
 
@@ -66,42 +68,51 @@ class CoreConnection:
     """One connection id of a broker. Calls in flight are counted, so that closing frees nothing under their feet."""
 
     def __init__(self, path: str, name: str) -> None:
-        self.attachment = attachment.acquire(path)
-        self.buffers: list[tuple[Any, Any]] = []
+        self.handle: Any = None
+        # The core puts its handle there before any signal handler can raise. What is lost then ends with this.
+        self._place = ffi.gc(ffi.new("sb_connection *[1]"), slow.sb_connection_dropped)
         self.closed = False
         self._forgotten = False
+        self._attached = False  # counts as a user of the attachment
         self._calls = 0
-        self._calls_lock = threading.RLock()  # a view may end, by the garbage collector, while we hold it
+        self.buffers: list[tuple[Any, Any]] = []
+        self._calls_lock = locks.lock()  # a view may end, by the garbage collector, while we hold it
         self._io: threading.Thread | None = None
+        self._let_go_at = 0.0
         self.on_stopping: Callable[[], None] = lambda: None
         self.on_housekeeper_missing: Callable[[], None] = lambda: None
         self.on_ready: Callable[[int], None] = lambda _: None  # a channel is to be handed over: what it was opened with
+        self.attachment = attachment.acquire(path)
+        self._attached = True
         try:
             if self.attachment.facts().closing:
                 library.raise_for(library.STOPPING)
-            self.handle: Any = self._open(name)
+            self._open(name)
             self.mapping: attachment.Use | None = attachment.Use(self.attachment)  # views keep it longer
         except BaseException:
-            attachment.release(self.attachment)
+            slow.sb_connection_dropped(self._place)
+            self._detach()
             raise
+        self.handle = self._place[0]
         self.address = int(ffi.cast("uintptr_t", self.handle))
         self.id = int(slow.sb_connection_id(self.handle))
         near = library.as_fast(self.handle, "sb_connection *")  # how many are open, for others to see
         self.count_channels: Callable[[int], None] = functools.partial(fast.sb_connection_channels, near)
 
-    def _open(self, name: str) -> Any:  # noqa: ANN401
-        status = ffi.new("sb_status *")
+    def _open(self, name: str) -> None:
         encoded = name.encode(errors="replace")[:255]  # it is made of the program's, whose file may be called anything
-        while True:
-            handle = slow.sb_connect(self.attachment.handle, encoded, len(encoded), status)
-            if handle != ffi.NULL:
-                return handle
-            if status[0] == library.NO_MEMORY:
+        while (status := slow.sb_connect_at(self.attachment.handle, encoded, len(encoded), self._place)) != library.OK:
+            if status == library.NO_MEMORY:
                 what = f" for connection {name!r}"
                 raise self.attachment.full(what)
-            if status[0] != library.GROW:
-                library.raise_for(int(status[0]), f"connection {name!r}")
+            if status != library.GROW:
+                library.raise_for(int(status), f"connection {name!r}")
             self.attachment.grow()
+
+    def _detach(self) -> None:
+        attached, self._attached = self._attached, False
+        if attached:
+            attachment.release(self.attachment)
 
     # ---- calls ----
 
@@ -135,6 +146,19 @@ class CoreConnection:
             yield
         finally:
             self.leave()
+
+    def let_go(self) -> bool:
+        """Frees what deleted queues still have, as a housekeeper does; for a call that finds no memory.
+
+        Returns:
+            Whether it looked: not more often than a few times a second.
+        """
+        now = time.monotonic()
+        if now < self._let_go_at:
+            return False
+        self._let_go_at = now + _LET_GO_SECONDS
+        slow.sb_housekeeper_sweep(self.handle, 0)
+        return True
 
     # ---- IO thread ----
 
@@ -182,17 +206,21 @@ class CoreConnection:
 
     def close(self) -> None:
         """Returns what is held and ends every wait. Safe to call from any thread, and again."""
-        with self._calls_lock:
-            if self.closed:
-                return
-            self._calls += 1
-            self.closed = True
-        self.mapping = None
-        slow.sb_disconnect(self.handle)
-        io = self._io
-        if io is not None and io is not threading.current_thread() and not self.attachment.forked:
-            io.join()
-        self.leave()
+        inside = False
+        try:
+            with self._calls_lock:
+                if self._forgotten:
+                    return
+                self._calls += 1
+                inside = self.closed = True
+            self.mapping = None
+            slow.sb_disconnect(self.handle)
+            io = self._io
+            if io is not None and io is not threading.current_thread() and not self.attachment.forked:
+                io.join()
+        finally:
+            if inside:
+                self.leave()
 
     def _forget(self) -> None:
         with self._calls_lock:
@@ -200,7 +228,7 @@ class CoreConnection:
                 return
             self._forgotten = gone = bool(slow.sb_forget(self.handle))
         if gone:
-            attachment.release(self.attachment)
+            self._detach()
 
     def begin_view(self, tag: int, sequence: int, address: int) -> int:
         """Takes a reference to the body of a held message; `cffi_src/native_view.c` asks when it is not simple."""
@@ -212,6 +240,10 @@ class CoreConnection:
         if status != library.OK:
             library.raise_for(status, "the connection")
         return int(view[0])
+
+    def view_failed(self, status: int) -> None:
+        """Says why a body that lies in several pieces was not copied; `cffi_src/native_view.c` asks."""
+        library.raise_for(status, "the connection")
 
     def body_at(self, place: Place) -> memoryview | None:
         """A body whose message nobody here holds; ``None``: the message is gone.
@@ -250,10 +282,8 @@ class CoreConnection:
         self.leave()
 
     def __del__(self) -> None:
-        handle = getattr(self, "handle", None)
-        if handle is not None and (self._forgotten or self.attachment.forked):
-            slow.sb_free_connection(handle)  # only now: a thread may have been about to call with it
-        # otherwise views of its messages live on: so does its record, until the process ends
+        if self.handle is not None and not self._forgotten and not self.attachment.forked:
+            self.close()  # nobody can use it any more; the handle goes after this, see `_place`
 
     # ---- facts ----
 

@@ -69,7 +69,7 @@ class Journal:
                 return False, b""
             anew = word >> _NUMBER_SHIFT != self._seen >> _NUMBER_SHIFT
             start, end = 0 if anew else self._seen & _LENGTH, word & _LENGTH
-            data = self._read(word >> _NUMBER_SHIFT, start, end - start)
+            data = self._read(connection, word >> _NUMBER_SHIFT, start, end - start)
             if self._word(connection) >> _NUMBER_SHIFT != word >> _NUMBER_SHIFT:
                 continue  # written anew meanwhile, perhaps twice: what we read may be anything
             if len(data) != end - start:
@@ -86,7 +86,7 @@ class Journal:
         """
         word = self._word(connection)
         end = word & _LENGTH
-        self._write(word >> _NUMBER_SHIFT, end, data)
+        self._write(connection, word >> _NUMBER_SHIFT, end, data)
         self._commit(connection, word + len(data))
         return end + len(data)
 
@@ -94,9 +94,13 @@ class Journal:
         """Writes the journal anew, under the topology lock."""
         number = self._word(connection) >> _NUMBER_SHIFT
         fresh = (number + 1) % _NUMBERS
-        self._write(fresh, 0, data)
+        self._write(connection, fresh, 0, data)
         self._commit(connection, fresh << _NUMBER_SHIFT | len(data))
-        os.truncate(self._file(number), 0)
+        descriptor = self._open(connection, number, os.O_RDWR)
+        try:
+            os.ftruncate(descriptor, 0)
+        finally:
+            os.close(descriptor)
 
     def length(self, connection: CoreConnection) -> int:
         """How many bytes of it count."""
@@ -110,18 +114,31 @@ class Journal:
         with connection.call():
             slow.sb_journal_commit(connection.handle, word)
 
-    def _file(self, number: int) -> str:
-        return str(segments.file_of(self._path, segments.JOURNALS[number % 2]))
+    def _open(self, connection: CoreConnection, number: int, flags: int) -> int:
+        """Opens one of the files.
 
-    def _read(self, number: int, start: int, size: int) -> bytes:
-        descriptor = os.open(self._file(number), os.O_RDONLY | os.O_CLOEXEC)
+        Raises:
+            ConnectionClosedByBroker: it is gone, because the broker was purged.
+            CorruptSegment: it is gone.
+        """
+        suffix = segments.JOURNALS[number % 2]
+        try:
+            return segments.open_file(self._path, suffix, flags)
+        except FileNotFoundError:
+            if connection.attachment.removed:
+                library.raise_for(library.STOPPING)
+            text = f"{segments.file_of(self._path, suffix)} is gone"
+            raise exceptions.CorruptSegment(text=text) from None
+
+    def _read(self, connection: CoreConnection, number: int, start: int, size: int) -> bytes:
+        descriptor = self._open(connection, number, os.O_RDONLY)
         try:
             return os.pread(descriptor, size, start)
         finally:
             os.close(descriptor)
 
-    def _write(self, number: int, start: int, data: bytes) -> None:
-        descriptor = os.open(self._file(number), os.O_RDWR | os.O_CLOEXEC)
+    def _write(self, connection: CoreConnection, number: int, start: int, data: bytes) -> None:
+        descriptor = self._open(connection, number, os.O_RDWR)
         try:
             view = memoryview(data)
             while view:

@@ -8,13 +8,25 @@ and cast for each.
 
 from __future__ import annotations
 
+import os
 import pathlib
 import queue
 import resource
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from shmbroker import _native, _native_fast, exceptions
+from shmbroker import exceptions
+
+try:
+    from shmbroker import _native, _native_fast
+except ImportError as error:
+    folder = pathlib.Path(exceptions.__file__).parent
+    msg = (
+        f"shmbroker was found in {folder}, and its compiled modules were not: is this "
+        "a checkout, and the installed package elsewhere? Start Python in another folder, or with -P, or install the "
+        "checkout in place, with pip install --editable"
+    )
+    raise ImportError(msg) from error
 from shmbroker._native_message import Batch as Batch  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Messages as Messages  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Publisher as Publisher  # noqa: PLC0414 - for the layers above
@@ -63,6 +75,10 @@ READY: int = slow.SB_READY
 OF_QUEUE, OF_CONSUMER, OF_CHANNEL = range(3)  # what a Taker is given the address of
 
 
+NUMBERS = frozenset({int, float})
+"""A timeout of these types that is not negative needs no other check."""
+
+
 def deadline(timeout: float | None) -> int:
     """The CLOCK_MONOTONIC nanosecond at which a timeout in seconds ends; ``None`` = never.
 
@@ -103,10 +119,14 @@ def _address_space() -> str:
     )
 
 
+def _layout() -> str:
+    return f"{slow.SB_LAYOUT_MAJOR}.{slow.SB_LAYOUT_MINOR}"
+
+
 # What becomes of a status; ``what`` is the object it is about, and may be empty.
 _ERRORS: dict[int, Callable[[str], Exception]] = {
     FORKED: lambda _: exceptions.ForkedConnectionError(
-        text="this connection was opened before a fork: open another one in this process"
+        text="this connection was opened before a fork: open another one in this process, with shmbroker.connect()"
     ),
     CLOSED: lambda what: exceptions.ConnectionClosed(text=f"{what or 'the connection'} is closed"),
     STOPPING: lambda _: exceptions.ConnectionClosedByBroker(320, CLOSED_BY_BROKER),
@@ -131,6 +151,13 @@ _ERRORS: dict[int, Callable[[str], Exception]] = {
         403, f"ACCESS_REFUSED - {what}: its shared memory belongs to somebody else"
     ),
     TIMEOUT: exceptions.Timeout,
+    LAYOUT: lambda what: exceptions.LayoutMismatch(
+        text=f"{what or 'the broker'}: a file of its shared memory is shorter than its layout, {_layout()}, has it"
+    ),
+    slow.SB_SYSTEM: lambda what: exceptions.BrokerError(
+        541, f"{what or 'the broker'}: a system call failed: {os.strerror(ffi.errno) if ffi.errno else 'no memory'}"
+    ),
+    slow.SB_INVALID: lambda what: exceptions.BrokerError(541, f"{what or 'the broker'}: a value is out of its range"),
 }
 
 

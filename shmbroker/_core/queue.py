@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
 PAUSED: int = slow.SB_QUEUE_PAUSED
 KEEPS: int = slow.SB_QUEUE_KEEPS
+NOTES: int = slow.SB_QUEUE_NOTES
+STAGE: int = slow.SB_QUEUE_STAGE
 _TTL, _EXPIRES = slow.SB_QUEUE_TTL, slow.SB_QUEUE_EXPIRES
 _FLAGS = {
     "durable": slow.SB_QUEUE_DURABLE,
@@ -74,7 +76,7 @@ NO_OPTIONS = PutOptions(0, 0, 0, b"", b"")
 
 
 def settings_of(facts: Any) -> tuple[QueueSettings, int]:  # noqa: ANN401
-    """Settings of a queue from its facts, and which of the flags PAUSED and KEEPS it has."""
+    """Settings of a queue from its facts, and which of the flags PAUSED, KEEPS, NOTES and STAGE it has."""
     found = facts.settings
     settings = QueueSettings(
         ring_size=found.ring_size,
@@ -85,7 +87,7 @@ def settings_of(facts: Any) -> tuple[QueueSettings, int]:  # noqa: ANN401
         expires=found.expires_ms / 1000 if found.flags & _EXPIRES else None,
         **{name: bool(found.flags & flag) for name, flag in _FLAGS.items()},
     )
-    return settings, int(found.flags) & (PAUSED | KEEPS)
+    return settings, int(found.flags) & (PAUSED | KEEPS | NOTES | STAGE)
 
 
 def _core_settings(settings: QueueSettings, flags: int) -> Any:  # noqa: ANN401
@@ -117,7 +119,7 @@ def locked(status: int, holder: int, what: str) -> None:
 
 
 def declare(connection: CoreConnection, name: str, settings: QueueSettings, until: int, flags: int = 0) -> bool:
-    """Makes a queue; False when it exists. ``flags``: KEEPS or none."""
+    """Makes a queue; False when it exists. ``flags``: of KEEPS, NOTES and STAGE."""
     slot, holder, encoded = ffi.new("uint32_t *"), ffi.new("int32_t *"), name.encode()
     while True:
         status = slow.sb_declare(
@@ -149,9 +151,10 @@ class CoreQueue:
         status = ffi.new("sb_status *")
         while True:
             handle = slow.sb_open(connection.handle, slot, status)
-            if status[0] != library.GROW:
+            if status[0] == library.GROW:
+                connection.attachment.grow()
+            elif status[0] != library.NO_MEMORY or not connection.let_go():
                 break
-            connection.attachment.grow()
         if status[0] == library.NO_MEMORY:
             raise out_of_memory(connection, 0)
         if handle == ffi.NULL:
@@ -212,6 +215,8 @@ class CoreQueue:
 
     def _wait_for_room(self, *, memory: bool, size: int, until: int) -> None:
         self.connection.start_io()
+        if memory:
+            self.connection.let_go()
         status = (
             slow.sb_wait_for_room(self.handle, memory, size, until) if until > time.monotonic_ns() else library.TIMEOUT
         )
@@ -365,6 +370,10 @@ class CoreQueue:
             else:
                 break
         return moved
+
+    def is_deleted(self) -> bool:
+        """Whether the queue is gone; False as long as the broker can be used no more."""
+        return self.length() == -library.DELETED
 
     @guarded
     def leave(self) -> bool:

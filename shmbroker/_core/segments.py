@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import secrets
+import stat
 import time
 from typing import TYPE_CHECKING
 
@@ -76,13 +77,13 @@ def names() -> list[str]:
     return sorted(
         name_of(path)
         for path, file in paths.items()
-        if _PATH.match(path) and (uid_of(path) == os.getuid() or _is_shared(file))
+        if _PATH.match(path) and (uid_of(path) == os.getuid() or _is_usable(path, file))
     )
 
 
-def _is_shared(file: pathlib.Path) -> bool:
+def _is_usable(path: str, file: pathlib.Path) -> bool:
     try:
-        return file.stat().st_mode & _GROUP == _GROUP and os.access(file, os.R_OK | os.W_OK)
+        return not distrust(path, 0, file.lstat()) and os.access(file, os.R_OK | os.W_OK)
     except FileNotFoundError:
         return False
 
@@ -103,8 +104,8 @@ def exists(path: str) -> bool:
 
 def _room() -> tuple[int, int]:
     """Free bytes of /dev/shm, and all of them."""
-    stat = os.statvfs(DIRECTORY)
-    return stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize
+    found = os.statvfs(DIRECTORY)
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
 
 def no_room(path: str, suffix: int | str, size: int) -> exceptions.OutOfMemory:
@@ -137,6 +138,52 @@ def _allocate(path: str, suffix: int | str, descriptor: int, size: int) -> None:
         if error.errno in {errno.ENOSPC, errno.ENOMEM, errno.EDQUOT}:
             raise no_room(path, suffix, size) from None
         raise
+
+
+def distrust(path: str, suffix: int | str, found: os.stat_result) -> str:
+    """Why a file that has the name of a broker's is not taken for one; empty: it is.
+
+    Everybody may put files into ``/dev/shm``, and rename their own: a name says nothing. The core looks at the same,
+    see ``is_trusted`` in `sb_segment.c`.
+    """
+    if not stat.S_ISREG(found.st_mode):
+        return f"{file_of(path, suffix)} is no regular file"
+    if found.st_uid != uid_of(path):
+        return f"{file_of(path, suffix)} belongs to user {found.st_uid}, not to user {uid_of(path)}"
+    if found.st_mode & 0o007 or (found.st_mode & 0o070 and found.st_mode & _GROUP != _GROUP):
+        return f"{file_of(path, suffix)} has mode {found.st_mode & 0o777:04o}: 0600, or 0660 for a group, is allowed"
+    if found.st_uid != os.geteuid() and not found.st_mode & _GROUP:
+        return f"{file_of(path, suffix)} is private to user {found.st_uid}"
+    return ""
+
+
+def refused(path: str) -> exceptions.AccessRefused:
+    """The error of a broker some of whose files are not those of its user; the text names the first."""
+    why = ""
+    for file in sorted(DIRECTORY.glob(f"{path[1:]}.*")):
+        with contextlib.suppress(OSError):
+            why = why or distrust(path, file.name[len(path) :], file.lstat())
+    why = why or "its files cannot be opened by this process"
+    return exceptions.AccessRefused(403, f"ACCESS_REFUSED - broker {name_of(path)!r} is not used: {why}")
+
+
+def open_file(path: str, suffix: int | str, flags: int) -> int:
+    """A descriptor of a broker's file, whose owner and mode are checked by it.
+
+    Raises:
+        AccessRefused: it is another user's, or open to others.
+        FileNotFoundError: there is none.
+    """
+    try:
+        descriptor = os.open(file_of(path, suffix), flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP}:
+            raise refused(path) from None
+        raise
+    if distrust(path, suffix, os.fstat(descriptor)):
+        os.close(descriptor)
+        raise refused(path)
+    return descriptor
 
 
 def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None = None) -> bool:
@@ -184,12 +231,20 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
     if exists(path):
         return False
     made: list[int | str] = []
+    size, least = int(library.slow.sb_segment_bytes(1, per_segment)), -(-MINIMUM_CHUNKS // per_segment)
+    # With less there would be room for the broker's structures, and for no message.
+    _expect_room(path, f"0 to {least}", int(library.slow.sb_segment_bytes(0, 0)) + least * size)
     try:
         if mode & _GROUP:
-            size, count = int(library.slow.sb_segment_bytes(1, per_segment)), -(-chunks // per_segment)
+            count = -(-chunks // per_segment)
             _expect_room(path, f"1 to {count}", size * count)  # before we take what others need
             made.extend(n for n in range(1, count + 1) if _make(path, n, size, mode))
         made.extend(suffix for suffix in JOURNALS if _make(path, suffix, 0, mode))
+        if _make(path, "lock", 0, mode):
+            made.append("lock")
+        for suffix in ("lock", *JOURNALS):  # one that was there before may be another user's
+            with contextlib.suppress(FileNotFoundError):  # somebody else purges
+                os.close(open_file(path, suffix, os.O_RDWR))
         return _make_first(path, name, chunks, per_segment, mode)
     except BaseException:
         for number in made:
@@ -199,8 +254,7 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
 
 def _make_first(path: str, name: str, chunks: int, per_segment: int, mode: int) -> bool:
     size = library.slow.sb_segment_bytes(0, 0)
-    _expect_room(path, 0, size)  # before anything is left behind
-    _make(path, "lock", 0, mode)
+    _expect_room(path, 0, size)
     head = mmap.mmap(-1, size)
     with contextlib.closing(head):
         view = library.ffi.from_buffer(head)
@@ -227,7 +281,7 @@ def _one_at_a_time(path: str) -> Iterator[None]:
     one is stopped, others go on after a second, and if the file is gone already, at once.
     """
     try:
-        descriptor = os.open(file_of(path, "lock"), os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_file(path, "lock", os.O_RDWR)
     except FileNotFoundError:
         yield
         return

@@ -8,10 +8,9 @@ after the application was told of that (return before its confirm).
 from __future__ import annotations
 
 import itertools
-import threading
 from typing import TYPE_CHECKING
 
-from shmbroker import exceptions
+from shmbroker import exceptions, locks
 from shmbroker._core import library
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ class Confirms:
     """The confirms of one channel."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = locks.condition()
         self._numbers = itertools.count(1)
         self.at_once = self._numbers.__next__
         """A message was published, and is confirmed by that; its number."""

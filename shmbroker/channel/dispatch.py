@@ -14,6 +14,8 @@ import os
 import threading
 from typing import TYPE_CHECKING, Protocol
 
+from shmbroker import locks
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -52,12 +54,14 @@ class Executor:
     ) -> None:
         self._given, self._on_error = given, on_error
         self._own: concurrent.futures.ThreadPoolExecutor | None = None
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._closed = False
+        self.used = False
         self._threads: set[int] = set()
 
     def submit(self, runnable: Callable[[], None]) -> None:
-        """Runs something soon. After the end: never."""
+        """Submits a callable to the executor; ignored after :meth:`close`."""
+        self.used = True
         executor = self._given or self._pool()
         if executor is not None:
             try:
@@ -94,6 +98,14 @@ class Executor:
         except Exception:  # noqa: BLE001 - whatever it is, it is logged
             _log.exception("the hook for errors of callbacks raised")
 
+    def finish(self) -> None:
+        """The program ends: no thread of a pool of our own waits for more.
+
+        The standard library sees to that, too, but not for a thread whose start a signal handler interrupted.
+        """
+        if self._own is not None:
+            self._own.shutdown(wait=False)
+
     def close(self) -> None:
         """Ends a pool of our own, after the callbacks that are running; from inside one, without waiting for it."""
         with self._lock:
@@ -109,7 +121,7 @@ class Dispatcher:
 
     def __init__(self, executor: Executor, work: Work) -> None:
         self._executor, self._work = executor, work
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._ready = False
         self._thread: int | None = None  # which is in progress
 

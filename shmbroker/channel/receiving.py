@@ -178,12 +178,16 @@ class Receiving(Sending):
 
     def stop_consuming(self) -> None:
         """Ends :meth:`start_consuming`, and all consumers of the channel."""
-        for tag in self.consumer_tags:
-            self.basic_cancel(tag)
+        self.cancel_consumers()
         if self._core is not None:
             with self._consumers_changed:
                 self._stopping = True
                 self._consumers_changed.notify_all()
+
+    def cancel_consumers(self) -> None:
+        """Cancels each of its consumers."""
+        for tag in self.consumer_tags:
+            self.basic_cancel(tag)
 
     @property
     def consumer_tags(self) -> list[str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import collections
 import functools
-import threading
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from shmbroker import exceptions
+from shmbroker import exceptions, locks
 from shmbroker._core import library
 from shmbroker._core.channel import CoreChannel
 from shmbroker.channel.deliveries import Delivery, Subscription, TransactionalDelivery
@@ -88,7 +87,7 @@ class ChannelState:
         self.connection, self.number = connection, number
         self.core_connection: CoreConnection = connection.core
         self._open = True
-        self._turn = threading.RLock()
+        self._turn = locks.lock()
         self._core: CoreChannel | None = None
         self._error: exceptions.BrokerError | None = None
         self._reported = False
@@ -111,8 +110,8 @@ class ChannelState:
         if self._core is None:
             with self._turn:
                 if self._core is None:
-                    self._registry = threading.RLock()
-                    self._consumers_changed = threading.Condition()
+                    self._registry = locks.lock()
+                    self._consumers_changed = locks.condition()
                     self._stopping = self._over = False
                     self._dispatcher = self.connection.make_dispatcher(self)
                     core = CoreChannel(self.core_connection, self.number)

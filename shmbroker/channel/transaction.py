@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from shmbroker import exceptions
+from shmbroker import exceptions, locks
 from shmbroker._core.commit import Settlement, commit_waiting
 from shmbroker.message import REQUEUE
 
@@ -38,7 +37,7 @@ class Transaction:
     """What waits for the commit of one channel. In the core everything of it happens at once, or nothing."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._publishes: list[Publish] = []
         self._settles: list[Settle] = []
         self._settled: set[int] = set()

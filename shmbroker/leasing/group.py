@@ -6,10 +6,9 @@ from __future__ import annotations
 import contextlib
 import queue as standard_queue
 import re
-import threading
 from typing import TYPE_CHECKING, NoReturn
 
-from shmbroker import exceptions, internal
+from shmbroker import exceptions, internal, locks
 from shmbroker._core import journal
 from shmbroker.leasing import reading
 from shmbroker.leasing.state import Lease, State, lease_of, look, new_token, opened, process_of, register_of, state_of
@@ -49,7 +48,7 @@ class Group:
         self.name = name
         self.queue_name = queue.name if isinstance(queue, Queue) else check_name(queue)
         self._connection = connection
-        self._lock = threading.RLock()
+        self._lock = locks.lock()
         self._register: Register | None = None
         self._token = ""  # of the last attachment
         self._state: State | None = None  # None: not attached
@@ -385,7 +384,7 @@ class Group:
     def messages(self, number: int, start: int = 0, stop: int | None = None) -> Iterator[Message]:
         """Private copies of the messages of a lease, in order; the same ones at each call, in each process.
 
-        Their ``sequence`` is their place in the lease; ``queue`` is the queue they were leased from.
+        Their ``sequence`` is what it was in the queue they were leased from, which ``queue`` names.
 
         Args:
             number: of the lease.

@@ -5,14 +5,17 @@
 :func:`exchange` hands the batches of a DataFrame to a long-lived process on the executor's host, which runs
 :func:`serve`; that process needs no Spark. With :func:`register_schema` a queue has record batches for messages, which
 :func:`put_batch` puts. :func:`resolve` finds the bodies of rows that were read with ``payload=handle``.
+:func:`header_value` reads headers that are no text. :func:`use_session` is for threads of the driver that write.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from shmbroker.spark.handover.plan import exchange
 from shmbroker.spark.handover.server import serve
+from shmbroker.spark.headers import header_value
 from shmbroker.spark.registered import put_batch, register_schema, registered_schema
 from shmbroker.spark.resolving import resolve
+from shmbroker.spark.threads import use_session
 
 if TYPE_CHECKING:
     from shmbroker.spark.source import ShmBrokerDataSource
@@ -20,11 +23,13 @@ if TYPE_CHECKING:
 __all__ = [
     "ShmBrokerDataSource",
     "exchange",
+    "header_value",
     "put_batch",
     "register_schema",
     "registered_schema",
     "resolve",
     "serve",
+    "use_session",
 ]
 
 

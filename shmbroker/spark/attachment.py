@@ -6,19 +6,17 @@ from __future__ import annotations
 import os
 import resource
 import socket
-import threading
 
 import shmbroker
+from shmbroker import locks
 
 VARIABLE = "SHMBROKER_BROKER"
 _DEFAULT = "default"
 _connections: dict[tuple[int, str], shmbroker.Connection] = {}
-_lock = threading.Lock()
+_lock = locks.lock()
 
 
 def _after_fork() -> None:
-    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
-    _lock = threading.Lock()
     _connections.clear()
 
 

@@ -15,11 +15,14 @@ from pyspark.sql import types
 import shmbroker
 from shmbroker import properties as basic
 from shmbroker.columns import BODY, KEY, PROPERTIES, Columns
+from shmbroker.spark.rows import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_KEY, _HEADERS, _VALUE = "key", "headers", "value"
+_KEY, _HEADERS, _VALUE = WRITTEN = "key", "headers", "value"
+_OF_READS = ("sequence", "queue", "timestamp", "redelivered")
+"""What a read adds, and a write leaves out, so that a table can be written as it was read."""
 _TEXT_OR_BYTES = (types.StringType, types.BinaryType)
 _MAX_KEY = 255
 ROWS_AT_ONCE = 1000
@@ -37,8 +40,12 @@ def check_columns(schema: types.StructType) -> None:
         if field.name in {_VALUE, _KEY}:
             if not isinstance(field.dataType, _TEXT_OR_BYTES):
                 refuse(f"column '{field.name}' is {field.dataType.simpleString()}, not binary or string")
+        elif field.name in _OF_READS:
+            if field.dataType != COLUMNS[field.name].spark:
+                has, wants = field.dataType.simpleString(), COLUMNS[field.name].spark.simpleString()
+                refuse(f"column '{field.name}' is {has}, not {wants}: so it is not that of a read")
         elif field.name != _HEADERS:
-            refuse(f"column '{field.name}' is none of {_VALUE}, {_KEY}, {_HEADERS}")
+            refuse(f"column '{field.name}' is none of {_VALUE}, {_KEY}, {_HEADERS}, {', '.join(_OF_READS)}")
         elif field.dataType != types.MapType(types.StringType(), types.StringType(), field.dataType.valueContainsNull):
             refuse(f"column '{_HEADERS}' is {field.dataType.simpleString()}, not map<string,string>")
 
@@ -79,7 +86,7 @@ def record_batches(given: Iterable[pa.RecordBatch | types.Row]) -> Iterator[pa.R
 
 
 def _of_rows(rows: Sequence[types.Row]) -> pa.RecordBatch:
-    columns = {name: [row[name] for row in rows] for name in rows[0].__fields__}
+    columns = {name: [row[name] for row in rows] for name in rows[0].__fields__ if name in WRITTEN}
     if _HEADERS in columns:  # not each Arrow takes a dict for a map
         columns[_HEADERS] = [None if pairs is None else list(pairs.items()) for pairs in columns[_HEADERS]]
     kinds = {_HEADERS: pa.map_(pa.string(), pa.string())}

@@ -71,8 +71,8 @@ class WriteOptions:
         broker: as of :class:`ReadOptions`.
         payload: "bytes": a row is a message; "arrow": a record batch is.
         exactly_once: they are staged, and published when the batch is done; else they are put as they come.
-        timeout: seconds that a task waits for memory, or for room in the queue; ``None``: a minute for memory to stage
-            in, and for all else as long as it takes.
+        timeout: seconds that a task waits for memory, or for room in the queue, and that publishing a numbered batch
+            waits for both; ``None``: a minute for memory to stage in, and for all else as long as it takes.
         app: whose batch it is, so that one which is written again is not published again; ``None``: a write of its own.
         version: which batch of theirs; it only grows.
     """

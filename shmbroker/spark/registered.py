@@ -7,21 +7,20 @@ side needs Spark. A message is an IPC stream, see :mod:`shmbroker.spark.batches`
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 
 import shmbroker
-from shmbroker import schemas
+from shmbroker import locks, schemas
 from shmbroker.spark.batches import Decoder, Encoded, Encoder
 from shmbroker.spark.schema import difference, may_be_null, null_in
 
 if TYPE_CHECKING:
     from shmbroker import Queue
 
-_lock = threading.Lock()
+_lock = locks.lock()
 _known: weakref.WeakKeyDictionary[Queue, Writer] = weakref.WeakKeyDictionary()
 _NULLS = "columns differ in whether they may be null"
 

@@ -8,9 +8,8 @@ message, unless it has headers.
 from __future__ import annotations
 
 import functools
-import json
 from concurrent import futures
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import types
@@ -18,6 +17,7 @@ from pyspark.sql import types
 import shmbroker
 from shmbroker import columns as core
 from shmbroker import properties as basic
+from shmbroker.spark import headers as headers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -188,12 +188,7 @@ def _headers(encoded: pa.Array) -> pa.Array:
     found = []
     for properties in encoded.to_pylist():
         if properties not in known:
-            known[properties] = _pairs(basic.decode(properties).headers if properties else None)
+            headers = basic.decode(properties).headers if properties else None
+            known[properties] = [(name, headers_of.written(value)) for name, value in (headers or {}).items()]
         found.append(known[properties])
     return pa.array(found, _PAIRS)
-
-
-def _pairs(headers: dict[str, Any] | None) -> list[tuple[str, str | None]]:
-    """Text and nothing as they are, everything else as JSON."""
-    pairs = (headers or {}).items()
-    return [(name, value if isinstance(value, str | None) else json.dumps(value, default=str)) for name, value in pairs]

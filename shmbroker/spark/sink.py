@@ -130,9 +130,13 @@ class _Writing:
         staged = [message for message in messages if isinstance(message, Staged) and message.receipt is not None]
         if staged:
             publication = staged[0].publication
-            stage = Stage(self._connection(), publication, at_once=_AT_ONCE, bytes_at_once=_BYTES_AT_ONCE)
+            numbered = self._options.app is not None
+            limits = {"at_once": _AT_ONCE, "bytes_at_once": _BYTES_AT_ONCE}
+            stage = Stage(self._connection(), publication, **limits, per_target=numbered)
             receipts = [one.receipt for one in staged if one.receipt is not None]
-            stage.publish(batch, receipts, self._options.queue)  # once begun, it is not to be given up
+            # A job has no number by which a second try goes on with the first: once begun, it is not to be given up.
+            timeout = None if isinstance(batch, uuid.UUID) else self._options.timeout
+            stage.publish(batch, receipts, self._options.queue, timeout=timeout)
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):

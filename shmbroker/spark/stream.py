@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import shmbroker
+from shmbroker.leasing.room import BYTES_A_MESSAGE, scarce_bytes
 from shmbroker.spark.attachment import broker_name, connection_to
 from shmbroker.spark.home import Home
 from shmbroker.spark.payloads import Leased
@@ -129,14 +130,24 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = group.leased
         if self._left is not None and self._left <= 0 and offset.lease >= known:
             return given.written()
-        most = self._options.max_rows if self._left is None else min(self._left, self._options.max_rows or self._left)
-        number = group.lease(offset.lease, max_messages=most, max_bytes=self._options.max_bytes)
+        number = self._leased(group, offset.lease)
         if number == offset.lease:
             return given.written()
         if self._left is not None and number > known:
             self._left -= group.size(number)
         self._last = dataclasses.replace(offset, lease=number)
         return self._last.written()
+
+    def _leased(self, group: shmbroker.Group, after: int) -> int:
+        """Leases what the options allow, and less where memory is scarce: Spark runs a batch again as it was noted."""
+        rows, size = self._options.max_rows, self._options.max_bytes
+        if self._left is not None:
+            rows = min(self._left, rows or self._left)
+        scarce = scarce_bytes(self._connection())
+        if scarce is not None:
+            most = max(1, scarce // BYTES_A_MESSAGE)
+            rows, size = min(rows or most, most), min(size or scarce, scarce)
+        return group.lease(after, max_messages=rows, max_bytes=size)
 
     def _next_of_group(self) -> dict[str, Any]:
         """Before Spark 4.2 a query that begins, or is started again, does not say where it was: we ask its group.
@@ -149,7 +160,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise ValueError(msg)
         self._untold = True
         group = self._attached(self._options.group)
-        number = group.lease(group.leased, max_messages=self._options.max_rows, max_bytes=self._options.max_bytes)
+        number = self._leased(group, group.leased)
         self._last = Offset(self._here().identity, group.name, number)
         return self._last.written()
 

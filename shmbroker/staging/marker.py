@@ -50,8 +50,17 @@ class Held:
         until: int,
         publications: Sequence[Publication] = (),
         settlements: Sequence[Settlement] = (),
+        *,
+        memory_until: int | None = None,
     ) -> State:
         """Puts the next marker, and publishes and settles what is given: all of that, or nothing.
+
+        Args:
+            state: What the next marker says.
+            until: Deadline of waiting for room in queues.
+            publications: What is published with it.
+            settlements: What is settled with it.
+            memory_until: Deadline of waiting for memory; None: the same.
 
         Raises:
             queue.Full: no room in time.
@@ -60,7 +69,7 @@ class Held:
         """
         marker = Publication(state.encode(), (self._queue.core,))
         mine = Settlement(self._queue.core, tag_of(self._message))
-        commit_waiting(self._queue.core_connection, [*publications, marker], [*settlements, mine], until)
+        commit_waiting(self._queue.core_connection, [*publications, marker], [*settlements, mine], until, memory_until)
         return state
 
     def give_back(self) -> None:

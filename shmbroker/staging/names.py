@@ -74,7 +74,7 @@ def batch_of(text: str) -> Batch:
 def declare(connection: Connection, name: str, **given: Any) -> bool:  # noqa: ANN401 - settings of any type
     """Makes such a queue; ``False``: it is there."""
     wanted = settings.QueueSettings(**given)
-    return core_queue.declare(connection.core, name, wanted, connection.operation_deadline())
+    return core_queue.declare(connection.core, name, wanted, connection.operation_deadline(), core_queue.STAGE)
 
 
 def marker_name(publication: str) -> str:

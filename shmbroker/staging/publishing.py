@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from shmbroker.staging.marker import Held
     from shmbroker.staging.state import Begun, State
 
+_PATIENCE = 1.0  # seconds: for memory to publish at once
+
 
 class Publisher:
     """Publishes batches of one publication.
@@ -41,20 +43,27 @@ class Publisher:
 
     # ---- at once ----
 
-    def publish_or_begin(self, held: Held, wanted: Begun) -> tuple[State, int]:
+    def publish_or_begin(self, held: Held, wanted: Begun, target: Queue | None) -> tuple[State, int]:
         """Publishes a batch at once; a larger one has begun then. Returns the state, and how many were published.
+
+        Args:
+            held: the marker.
+            wanted: the batch.
+            target: where it goes; ``None``: the queue of its name.
 
         Raises:
             NotStaged: an attempt is not there as it was completed.
             NotFound: there is no such target.
             queue.Full: a body can never fit the target.
         """
-        target = self._connection.queue(wanted.to, passive=True)
+        if target is None:
+            target = self._connection.queue(wanted.to, passive=True)
         sources = self._sources(wanted)
         for source in sources:
             source.check()
         if self._limits.within(target).hold(wanted.count, wanted.bytes):
-            return self._publish(held, wanted, target, sources)
+            with contextlib.suppress(exceptions.OutOfMemory):  # it would be there twice for a while: it is moved then
+                return self._publish(held, wanted, target, sources)
         self._check_bodies(sources, target)
         for source in sources:
             source.keep()
@@ -73,7 +82,9 @@ class Publisher:
             for source in sources:
                 part.take(source)
             state = held.state.published(wanted.batch)
-            return held.replace(state, self._until, part.publications, part.settlements), len(part.settlements)
+            memory_until = min(self._until, library.deadline(_PATIENCE))
+            replaced = held.replace(state, self._until, part.publications, part.settlements, memory_until=memory_until)
+            return replaced, len(part.settlements)
 
     @contextlib.contextmanager
     def _staged(self) -> Iterator[None]:
@@ -85,14 +96,15 @@ class Publisher:
 
     # ---- one after the other ----
 
-    def finish(self, held: Held, begun: Begun) -> tuple[State, int]:
+    def finish(self, held: Held, begun: Begun, target: Queue | None) -> tuple[State, int]:
         """Moves what is left of a batch that has begun, whoever began it. Returns the state, and how many there were.
 
         Raises:
             NotStaged: an attempt is gone.
             NotFound: so is the target.
         """
-        target = self._connection.queue(begun.to, passive=True)
+        if target is None or target.name != begun.to:
+            target = self._connection.queue(begun.to, passive=True)
         count = sum(self._empty(source, target) for source in self._sources(begun))
         return held.replace(held.state.published(begun.batch), self._until), count
 

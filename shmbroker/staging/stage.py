@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from shmbroker.connection import Connection
+    from shmbroker.queue import Queue
+    from shmbroker.staging.marker import Held
     from shmbroker.staging.names import Attempt, Batch
 
 AT_ONCE = 10_000
@@ -54,6 +56,8 @@ class Stage:
         expires: seconds after which the broker deletes an attempt that nobody wrote to or published; ``None`` = never.
         at_once: a batch of up to so many messages is published all at once.
         bytes_at_once: ... if its bodies together have so many bytes; ``None``: a quarter of the broker's memory.
+        per_target: what was published holds as long as the target lives: a queue that is deleted and made anew gets
+            its batches from the first one on.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Stage:
         expires: float | None = None,
         at_once: int = AT_ONCE,
         bytes_at_once: int | str | None = None,
+        per_target: bool = False,
     ) -> None:
         self._connection = connection
         self.publication = names.check_publication(publication)
@@ -74,6 +79,7 @@ class Stage:
             settings.parse_size(at_once, "at_once"), settings.parse_size(bytes_at_once, "bytes_at_once")
         )
         self._marker = Marker(connection, publication)
+        self._per_target = per_target
 
     # ---- writing ----
 
@@ -119,16 +125,25 @@ class Stage:
         state = State()
         while not state.has(batch):
             with self._marker.held(until) as held:
+                target = self._target(held, wanted.to)
                 state, begun = held.state, held.state.begun
                 if state.has(batch):
                     break
                 if begun is None:
-                    state, count = publisher.publish_or_begin(held, wanted)
+                    state, count = publisher.publish_or_begin(held, wanted, target)
                 else:  # it is finished first, whichever it is
-                    state, count = publisher.finish(held, begun)
+                    state, count = publisher.finish(held, begun, target)
                 published += count if begun is None or begun.batch == batch else 0
         self._sweep(lambda one: state.is_over(one.batch))
         return published
+
+    def _target(self, held: Held, to: str) -> Queue | None:
+        """The target, where what the marker says is to hold for that; ``None``: it is opened when it is needed."""
+        if not self._per_target:
+            return None
+        target = self._connection.queue(to, passive=True)
+        held.state = held.state.of(int(target.core.facts().created_ns))
+        return target
 
     def _sweep(self, is_done: Callable[[Attempt], bool]) -> int:
         """Drops attempts; what cannot be dropped in time is left to the next publish."""

@@ -48,12 +48,18 @@ class State:
         jobs: the last jobs that were published.
         dropped: the last jobs that were dropped. A batch with a number may come again, a job does not.
         begun: what may be published in part.
+        target: when the queue was made, in nanoseconds since 1970, that all this holds for; 0: for any queue.
     """
 
     last: int | None = None
     jobs: tuple[uuid.UUID, ...] = ()
     dropped: tuple[uuid.UUID, ...] = ()
     begun: Begun | None = None
+    target: int = 0
+
+    def of(self, target: int) -> State:
+        """What holds for the queue that was made then: nothing, if it is another one than before."""
+        return self if self.target == target else State(target=target)
 
     def has(self, batch: Batch) -> bool:
         """Was that batch published?"""
@@ -72,8 +78,8 @@ class State:
     def published(self, batch: Batch) -> State:
         """From when a batch is published."""
         if isinstance(batch, uuid.UUID):
-            return State(self.last, (*self.jobs, batch)[-JOBS:], self.dropped)
-        return State(batch, self.jobs, self.dropped)
+            return dataclasses.replace(self, jobs=(*self.jobs, batch)[-JOBS:], begun=None)
+        return dataclasses.replace(self, last=batch, begun=None)
 
     def without(self, job: uuid.UUID) -> State:
         """From when a job is dropped."""
@@ -87,7 +93,8 @@ class State:
             "receipts": [dataclasses.astuple(one)[1:] for one in self.begun.receipts],
         }
         jobs, dropped = ([str(job) for job in some] for some in (self.jobs, self.dropped))
-        return json.dumps({"last": self.last, "jobs": jobs, "dropped": dropped, "begun": begun}).encode()
+        said = {"last": self.last, "jobs": jobs, "dropped": dropped, "begun": begun, "target": self.target}
+        return json.dumps(said).encode()
 
 
 def decode(body: bytes) -> State:
@@ -98,4 +105,4 @@ def decode(body: bytes) -> State:
         batch = batch_of(begun["batch"])
         begun = Begun(batch, begun["to"], tuple(Receipt(batch, *fields) for fields in begun["receipts"]))
     jobs, dropped = (tuple(map(uuid.UUID, given[kind])) for kind in ("jobs", "dropped"))
-    return State(given["last"], jobs, dropped, begun)
+    return State(given["last"], jobs, dropped, begun, given["target"])

@@ -6,10 +6,10 @@ One table for all connections of a process to a broker: replayed from the journa
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from shmbroker import locks
 from shmbroker._core.journal import Journal, topology_lock
 from shmbroker.exceptions import CorruptSegment
 from shmbroker.topology import changes
@@ -30,7 +30,7 @@ class Exchanges:
 
     def __init__(self, path: str) -> None:
         self._journal = Journal(path)
-        self._lock = threading.RLock()
+        self._lock = locks.lock()
         self._ended = 0
         self._forget()
 
@@ -127,7 +127,7 @@ class Exchanges:
 
 
 _known: weakref.WeakKeyDictionary[Attachment, Exchanges] = weakref.WeakKeyDictionary()
-_known_lock = threading.Lock()
+_known_lock = locks.lock()
 
 
 def exchanges_of(connection: CoreConnection) -> Exchanges:

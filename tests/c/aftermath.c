@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TRIED 20u /* messages that are put to see how many fit */
 
@@ -28,6 +29,19 @@ static uint64_t drain(test_broker *t, sb_queue *from, uint64_t seen, uint64_t *c
     ++*count;
   }
   return seen;
+}
+
+/* A message that was moved to a queue that KEEPS has the sequence there that it was given when it was put. */
+static void expect_sequences(sb_queue *keeps) {
+  uint64_t position = 0, id;
+  int64_t size;
+  while ((size = sb_browse(keeps, &position, buffer, BUFFER)) > 0) {
+    sb_record r;
+    memcpy(&r, buffer, sizeof r);
+    memcpy(&id, buffer + size - r.body_length, sizeof id);
+    if (r.sequence != id - 1 + FINISHED)
+      complain("message %llu has sequence %llu", (unsigned long long)id, (unsigned long long)r.sequence);
+  }
 }
 
 static void expect_many(test_broker *t, const operation *o, uint64_t seen);
@@ -72,6 +86,8 @@ static void expect_limits(test_broker *t, const operation *o, sb_queue *here) {
 
 static void expect_content(test_broker *t, const operation *o, bool done) {
   sb_queue *here = open_queue(t, "q"), *there = open_queue(t, "other");
+  if ((o->settings.flags & SB_QUEUE_KEEPS) != 0) expect_sequences(here);
+  if (o->leases) expect_sequences(there);
   expect_messages(t, o, done, here, there);
   if (here == NULL) { /* deleted: its name is free again, at the latest after one change of the topology */
     (void)declare(t, "unrelated", o->settings);
@@ -155,8 +171,25 @@ void housekeep(test_broker *t) {
   }
 }
 
+/* The next operation of another process, which nobody cleared up for. */
+static void expect_bound(test_broker *t, const operation *o) {
+  sb_queue *here = open_queue(t, "q");
+  uint64_t position = 0, count = 0;
+  if (here == NULL) {
+    complain("the queue is gone");
+    return;
+  }
+  if (o->next == NEXT_PUTS) (void)put(t, here, OTHERS);
+  int64_t length = sb_length(here);
+  while (sb_browse(here, &position, buffer, BUFFER) > 0) count++;
+  if (length > (int64_t)capacity(&o->settings) || count > capacity(&o->settings))
+    complain("the next operation finds %lld messages, and browses %llu", (long long)length, (unsigned long long)count);
+  (void)sb_leave(here);
+}
+
 void verify(test_broker *t, const operation *o, bool done, uint64_t memory) {
   buffer = malloc(BUFFER);
+  if (o->next != NO_NEXT) expect_bound(t, o);
   while (sb_recover(t->c) > 0) {
   }
   housekeep(t);

@@ -144,6 +144,20 @@ uint64_t id_at(const char *body, uint64_t bytes) {
   return id;
 }
 
+/* It is copied, through its view. */
+static uint64_t id_in_parts(test_broker *t, const sb_record *r, bool viewed) {
+  uint64_t view = r->tag, id = UINT64_MAX;
+  char *body = malloc(r->body_length);
+  sb_status status = SB_OK;
+  do {
+    if (!viewed) status = sb_begin_view(t->c, r->tag, r->sequence, SB_IN_PARTS, &view);
+  } while (status == SB_GROW && grow(t->b, t->path));
+  if (status == SB_OK && sb_copy_view(t->c, view, body, r->body_length) == SB_OK) id = id_at(body, r->body_length);
+  if (status == SB_OK && !viewed) sb_end_view(t->c, view);
+  free(body);
+  return id;
+}
+
 uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack) {
   int64_t n;
   do {
@@ -151,7 +165,8 @@ uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack) {
   } while (n == -SB_GROW && grow(t->b, t->path));
   if (n < 0) return 0;
   const sb_record *r = (const sb_record *)(const void *)buffer;
-  uint64_t id = id_at(body_of(buffer, n), r->body_length);
+  uint64_t id =
+      r->body_address == SB_IN_PARTS ? id_in_parts(t, r, auto_ack) : id_at(body_of(buffer, n), r->body_length);
   if (auto_ack && r->body_address != 0) sb_end_view(t->c, r->tag);
   return id;
 }

@@ -25,7 +25,8 @@ static void commit_with(uint64_t id, uint32_t count, uint64_t bytes, const sb_pu
 }
 void commit_one(void) { commit_with(FRESH, 1, 64, NULL, NULL, 0); }
 void commit_two(void) { commit_with(FRESH, 2, 64, NULL, NULL, 0); }
-void commit_long(void) { commit_with(FRESH, 1, 20000, NULL, NULL, 0); }
+void commit_bytes(uint64_t bytes) { commit_with(FRESH, 1, bytes, NULL, NULL, 0); }
+void commit_long(void) { commit_bytes(20000); }
 void commit_delayed(void) {
   sb_put_options o = {.delay_ns = 3600000000000u, .key = "key", .key_length = 3};
   commit_with(FRESH, 1, 64, &o, NULL, 0);

@@ -3,9 +3,12 @@
 #ifndef COMMIT_OPERATIONS_H
 #define COMMIT_OPERATIONS_H
 
+#include <stdint.h>
+
 void commit_one(void);
 void commit_two(void); /* bodies */
 void commit_long(void);
+void commit_bytes(uint64_t bytes);
 void commit_delayed(void);
 void commit_expiring(void);
 

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sb_api.h"
 #include "sb_consumer.h"
 #include "sb_wait.h"
 
@@ -24,7 +25,8 @@ const queue_kind KINDS[QUEUES] = {{"plain", FREELY},
                                   {"long", FREELY},
                                   {"timed", FREELY},
                                   {"idle", FREELY},
-                                  {"closed", FREELY}};
+                                  {"closed", FREELY},
+                                  {"lease", {-1, -1, -1, 0, SB_QUEUE_KEEPS}}};
 
 char *records;
 
@@ -82,6 +84,23 @@ void enter(session *s) {
   open_all(s);
 }
 
+#define IN_PARTS 200000u /* longer than what slots there are */
+
+/* As if memory were full: there are only slots for shorter bodies. */
+static void put_in_parts(sb_queue *q) {
+  sb_put_options none = {0};
+  sb_reservation r = {.scattered = true};
+  sb_connection *c = q->c;
+  uint64_t front = sizeof(sb_message_shm) + SB_VIEWERS_BYTES;
+  if (sb_holding_take(c, &r.token) != SB_OK || sb_scatter_alloc(c, front, IN_PARTS, r.token, &r.slot, &r.gen) != SB_OK)
+    die("no parts", 0);
+  sb_api_fill(c, &r, IN_PARTS, &none, 0, 0);
+  r.body = calloc(1, IN_PARTS);
+  q->busy++;
+  sb_status status = sb_commit(q, &r);
+  if (status != SB_OK) die("sb_commit", (int)status);
+}
+
 static void fill_queues(session *s) {
   sb_put_options none = {0}, delayed = {.delay_ns = ONE_HOUR}, due = {.delay_ns = 1},
                  timed = {
@@ -94,9 +113,13 @@ static void fill_queues(session *s) {
   for (uint64_t id = 1; id <= 100; id++)
     (void)get(&s->t, s->q[PLAIN], records, id % 10 != 0); /* finished pages, and held */
   for (uint64_t id = 1; id <= 90; id++) (void)put(&s->t, s->q[RING], id);
+  sb_status status;
+  uint64_t bytes = UINT64_MAX;
+  (void)sb_move(s->q[PLAIN], s->q[LEASE], 20, &bytes, &status);
   for (uint64_t id = 1; id <= 4; id++) (void)put(&s->t, s->q[LIMITED], id);
   for (uint64_t id = 1; id <= 20; id++) (void)put(&s->t, s->q[BYTES], id);
   for (uint64_t id = 1; id <= 6; id++) (void)put_sized(&s->t, s->q[LONG], id, id == 6 ? RUN_BODY : LONG_BODY, &none);
+  put_in_parts(s->q[LONG]);
   for (uint64_t id = 1; id <= 9; id++)
     (void)put_sized(&s->t, s->q[TIMED], id, 300 * id, id % 3 == 0 ? &delayed : id % 3 == 1 ? &due : &timed);
   for (uint64_t id = 1; id <= 70; id++) (void)put(&s->t, s->q[CLOSED], id);

@@ -15,7 +15,7 @@
 #define ONE_HOUR UINT64_C(3600000000000)
 #define MOST_SEGMENTS 6u
 
-enum { PLAIN, RING, LIMITED, BYTES, LONG, TIMED, IDLE, CLOSED, QUEUES };
+enum { PLAIN, RING, LIMITED, BYTES, LONG, TIMED, IDLE, CLOSED, LEASE, QUEUES };
 typedef struct {
   const char *name;
   sb_settings settings;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz_work.h"
 
+#include <stdlib.h>
+
 #include <stdio.h>
 
 #include "sb_consumer.h"
@@ -173,6 +175,13 @@ static void consume(session *s) {
   if (s->consumer == NULL && queues[0] != NULL && queues[1] != NULL && queues[0] != queues[1])
     s->consumer = sb_consume(s->t.c, queues, 2, 4, (int32_t)choose(3), (uint32_t)choose(3), ONE_HOUR, &status);
 }
+/* Of a body in parts what a buffer holds, whatever its length is said to be. */
+static void copy_parts(session *s, const sb_record *r) {
+  char *body = r->body_length <= 1u << 20 ? malloc(r->body_length + 1) : NULL;
+  if (body != NULL) (void)sb_copy_view(s->t.c, r->tag, body, r->body_length);
+  free(body);
+}
+
 static void consume_next(session *s) {
   if (s->consumer == NULL) return;
   for (uint64_t n = choose(10); n > 0; n--) {
@@ -180,6 +189,8 @@ static void consume_next(session *s) {
     int64_t length = sb_consumer_next(s->consumer, records, at_once);
     if (length == -SB_EMPTY) (void)sb_consumer_wait(s->consumer, SOON);
     if (length > 0 && !at_once) (void)sb_consumer_settle(s->consumer, records, (uint32_t)choose(3));
+    if (length > 0 && at_once && ((sb_record *)(void *)records)->body_address == SB_IN_PARTS)
+      copy_parts(s, (sb_record *)(void *)records);
     if (length > 0 && at_once && ((sb_record *)(void *)records)->body_address != 0)
       (void)sb_end_view(s->t.c, ((sb_record *)(void *)records)->tag);
   }

@@ -7,6 +7,8 @@
 #include "channel_operations.h"
 #include "child.h"
 #include "commit_operations.h"
+#include "lease_operations.h"
+#include "parts_operations.h"
 
 const char *die_at;
 
@@ -181,6 +183,11 @@ static void delete_and_leave(void) {
   (void)sb_leave(q);
 }
 static void leave(void) { (void)sb_leave(other); }
+/* An operation at another queue, after this one was deleted. */
+static void let_go(void) {
+  uint64_t position = 0;
+  (void)sb_browse(other, &position, buffer, BUFFER);
+}
 static void configure(bool trim) {
   int32_t holder;
   sb_settings s = {3, -1, -1, 0, 0};
@@ -298,7 +305,9 @@ static void fill_with_runs(void) { fill_and_drain_with(3u << 20); }
 #define BUT_3 (ID(4) | ID(5) | ID(6))
 #define REST ID(OTHERS)
 
+#define IN_PARTS .chunks = 14, .bytes = LONG
 #define SINGLE {-1, -1, -1, 0, SB_QUEUE_SINGLE_ACTIVE}
+#define KEEPING {-1, -1, -1, 0, SB_QUEUE_KEEPS}
 #define RING(n) {(n), -1, -1, 0, 0}
 #define LENGTH(n, overflow) {-1, (n), -1, (overflow), 0}
 #define BYTES(n, overflow) {-1, -1, (n), (overflow), 0}
@@ -320,6 +329,9 @@ const operation OPERATIONS[] = {
     {"put expiring", FREELY, SETUP, nothing, put_expiring, PUTS(NEW)},
     {"put 5 MiB", FREELY, SETUP, write_long_body, put_long, PUTS(NEW), .slow = true},
     {"put, ring of 6", RING(6), SETUP, nothing, put_one, REPLACES},
+    {"put, ring of 6, looked at", RING(6), SETUP, nothing, put_one, REPLACES, .next = NEXT_LOOKS},
+    {"put, ring of 6, next put", RING(6), SETUP, nothing, put_one, UNDER_WAY(BUT_2 | REST, ALL | NEW | REST),
+     AFTER(BUT_2 | NEW | REST, ALL | NEW | REST), .exactly = 6, .next = NEXT_PUTS},
     {"put, drop head by bytes", BYTES(6 * 64, 2), SETUP, nothing, put_one, REPLACES},
     {"put, block by bytes", BYTES(7 * 64, 0), SETUP, nothing, put_one, PUTS(NEW)},
     {"put, block by length", LENGTH(7, 0), SETUP, nothing, put_one, PUTS(NEW)},
@@ -333,6 +345,8 @@ const operation OPERATIONS[] = {
 
     {"get", FREELY, SETUP, nothing, get_one, UNCHANGED},
     {"get, ring of 6", RING(6), SETUP, nothing, get_one, UNCHANGED, .exactly = 6},
+    {"get, ring of 6, next put", RING(6), SETUP, nothing, get_one, UNDER_WAY(BUT_1 | REST, ALL | REST),
+     AFTER(BUT_1 | REST, ALL | REST), .exactly = 6, .next = NEXT_PUTS},
     {"get with ack", FREELY, SETUP, nothing, get_acked, LEAVES(BUT_1)},
     {"get long with ack", FREELY, SETUP, nothing, get_acked, LEAVES(BUT_1), .bytes = LONG},
     {"get returned", FREELY, SETUP, get_one, consume_and_cancel, UNCHANGED},
@@ -359,12 +373,22 @@ const operation OPERATIONS[] = {
     {"purge", FREELY, SETUP, nothing, purge, LEAVES(0)},
     {"move", FREELY, SETUP, nothing, move, UNCHANGED},
     {"move, limited", LENGTH(6, 0), SETUP, nothing, move, UNCHANGED},
+    {"lease", FREELY, SETUP, nothing, move, UNCHANGED, .leases = true},
+    {"lease what was leased", KEEPING, SETUP, move, move_back, UNCHANGED, .leases = true},
+    {"give back a lease", FREELY, SETUP, move, move_back, UNCHANGED, .leases = true},
+    {"reap a lease, linked", FREELY, SETUP, nothing, reap, UNCHANGED, .leases = true, .reaps = true,
+     .dies_at = "ring.append.done"},
+    {"reap a lease, described", FREELY, SETUP, nothing, reap, UNCHANGED, .leases = true, .reaps = true,
+     .dies_at = "queue.move.described"},
+    {"reap a lease, settled", FREELY, SETUP, nothing, reap, UNCHANGED, .leases = true, .reaps = true,
+     .dies_at = "queue.move.settled"},
     {"delete", FREELY, SETUP, get_one, delete_queue, LEAVES(0), .deletes = true},
     {"delete if empty", FREELY, SETUP, nothing, delete_if_empty, UNCHANGED, .deletes_beside = true},
     {"delete, empty", FREELY, 0, nothing, delete_if_empty, EMPTY, .deletes = true},
     {"declare", FREELY, SETUP, nothing, declare_new, UNCHANGED},
     {"open", FREELY, SETUP, nothing, open_again, UNCHANGED},
     {"leave", FREELY, SETUP, nothing, leave, UNCHANGED},
+    {"let go", FREELY, SETUP, delete_queue, let_go, EMPTY, .deletes = true},
     {"shrink to 3", FREELY, SETUP, nothing, shrink_lazily, UNCHANGED, .must_beside = BUT_3, .resizes = true},
     {"trim to 3", FREELY, SETUP, nothing, trim, LEAVES(BUT_3), .resizes = true},
 
@@ -460,7 +484,33 @@ const operation OPERATIONS[] = {
      AFTER(ALL | NEW, ALL | NEW)},
     {"drain small chunks", FREELY, SETUP, fill_and_drain, put_middle, PUTS(NEW), .chunks = 12, .slow = true},
     {"drain runs", FREELY, SETUP, fill_with_runs, put_middle, PUTS(NEW), .chunks = 14},
+    {"consume, out of the reserve", FREELY, SETUP, fill_and_drain, consume_one, UNCHANGED, .chunks = 12, .slow = true},
     {"drain for a run", FREELY, SETUP, fill_and_drain_for_long, put_long, UNDER_WAY(ALL, ALL | NEW),
      AFTER(ALL, ALL | NEW), .chunks = 12},
+
+    {"put in parts", FREELY, SETUP, crowd, put_in_parts, UNDER_WAY(ALL | REST, ALL | REST | NEW),
+     AFTER(ALL | REST | NEW, ALL | REST | NEW), IN_PARTS},
+    {"put, too few parts", FREELY, SETUP, crowd, put_what_does_not_fit, UNDER_WAY(ALL | REST, ALL | REST),
+     AFTER(ALL | REST, ALL | REST), .takes_all = true, IN_PARTS},
+    {"commit in parts", FREELY, SETUP, crowd, commit_in_parts, UNDER_WAY(ALL | REST, ALL | REST | NEW),
+     AFTER(ALL | REST | NEW, ALL | REST | NEW), .both = NEW, IN_PARTS},
+    {"reserve in parts, commit", FREELY, SETUP, crowd, reserve_in_parts_and_commit,
+     UNDER_WAY(ALL | REST, ALL | REST | NEW), AFTER(ALL | REST | NEW, ALL | REST | NEW), IN_PARTS},
+    {"commit a copy, in parts", FREELY, SETUP, reserve_in_parts, commit_copy_of_parts,
+     UNDER_WAY(ALL | REST, ALL | REST | NEW), AFTER(ALL | REST | NEW, ALL | REST | NEW), IN_PARTS},
+    {"copy parts", FREELY, 0, have_parts, copy_parts, UNDER_WAY(REST | NEW, REST | NEW), AFTER(REST | NEW, REST | NEW),
+     IN_PARTS},
+    {"get parts with ack", FREELY, 0, have_parts, get_acked, UNDER_WAY(REST, REST | NEW), AFTER(REST, REST), IN_PARTS},
+    {"ack parts", FREELY, 0, hold_parts, ack, UNDER_WAY(REST, REST | NEW), AFTER(REST, REST), IN_PARTS},
+    {"view parts, ack", FREELY, 0, hold_parts, ack_viewed, UNDER_WAY(REST, REST | NEW), AFTER(REST, REST), IN_PARTS},
+    {"move parts", FREELY, 0, have_parts, move, UNDER_WAY(REST | NEW, REST | NEW), AFTER(REST | NEW, REST | NEW),
+     IN_PARTS},
+    {"purge parts", FREELY, 0, have_parts, purge, UNDER_WAY(REST, REST | NEW), AFTER(REST, REST), IN_PARTS},
+    {"reap a put in parts", FREELY, 0, nothing, reap, UNDER_WAY(REST, REST), AFTER(REST, REST), .reaps = true,
+     .dies_at = "parts.named", .dies_in = die_putting, IN_PARTS},
+    {"reap a put, parts begun", FREELY, 0, nothing, reap, UNDER_WAY(REST, REST), AFTER(REST, REST), .reaps = true,
+     .dies_at = "parts.begun", .dies_in = die_putting, IN_PARTS},
+    {"reap an ack of parts", FREELY, 0, nothing, reap, UNDER_WAY(REST, REST), AFTER(REST, REST), .reaps = true,
+     .dies_at = "parts.freed", .dies_in = die_acknowledging, IN_PARTS},
 };
 const size_t OPERATION_COUNT = sizeof OPERATIONS / sizeof OPERATIONS[0];

@@ -12,10 +12,14 @@
 
 #define SETUP 6u
 #define OTHERS 7u
+#define FINISHED \
+  2u /* of an operation that leases: so many were put and taken before, so the sequence of id i is i + 1 */
 #define FRESH 8u
 #define MANY 10u
 #define LONG 5000u /* bytes of a body that is read in place */
 #define ID(i) (UINT64_C(1) << (i))
+
+enum { NO_NEXT, NEXT_LOOKS, NEXT_PUTS };
 
 typedef struct {
   const char *name;
@@ -25,20 +29,24 @@ typedef struct {
   void (*run)(void);
   /* Ids (bit i: id i) that must be left, and that may be left, while the operation is under way and after it came back. */
   uint64_t must, may, must_done, may_done;
-  uint64_t must_beside; /* must_done, where others had the messages in their hands meanwhile; 0: the same */
-  uint64_t exactly;     /* so many messages must be left in "q", 0: the sets say enough */
-  uint64_t both;        /* ids that are left in both queues or in none */
-  uint64_t instead;     /* ids that are left exactly if those are not */
-  uint32_t many;        /* so many queues more there are, "t0" and so on, that have what is in both */
-  uint64_t twice;       /* ids that may be left in both queues */
-  uint64_t bytes;       /* of each message that lies there before, 0: 64 */
-  uint32_t chunks;      /* of memory, 0: plenty */
-  bool reaps;           /* somebody was killed before, whom the operation clears up after */
-  const char *dies_at;  /* in a transaction, at that crash point: a build without hooks leaves the operation out */
-  bool resizes;         /* the operation changes the limits of the queue */
-  bool deletes;         /* it may delete the queue */
-  bool deletes_beside;  /* the same, where others had the messages in their hands meanwhile: what is held counts not */
-  bool slow;            /* a hundred thousand instructions, or nearly what another one does */
+  uint64_t must_beside;  /* must_done, where others had the messages in their hands meanwhile; 0: the same */
+  uint64_t exactly;      /* so many messages must be left in "q", 0: the sets say enough */
+  uint64_t both;         /* ids that are left in both queues or in none */
+  uint64_t instead;      /* ids that are left exactly if those are not */
+  uint32_t many;         /* so many queues more there are, "t0" and so on, that have what is in both */
+  uint64_t twice;        /* ids that may be left in both queues */
+  uint64_t bytes;        /* of each message that lies there before, 0: 64 */
+  uint32_t chunks;       /* of memory, 0: plenty */
+  bool reaps;            /* somebody was killed before, whom the operation clears up after */
+  const char *dies_at;   /* at that crash point: a build without hooks leaves the operation out */
+  void (*dies_in)(void); /* doing this, NULL: in a transaction */
+  unsigned next;         /* before anybody is reaped another process looks, or puts: the bound holds */
+  bool leases;           /* "other" KEEPS; who was killed before was moving messages there */
+  bool resizes;          /* the operation changes the limits of the queue */
+  bool deletes;          /* it may delete the queue */
+  bool deletes_beside;   /* the same, where others had the messages in their hands meanwhile: what is held counts not */
+  bool takes_all;        /* while it is under way there may be no memory left for a put */
+  bool slow;             /* a hundred thousand instructions, or nearly what another one does */
 } operation;
 
 extern const operation OPERATIONS[];

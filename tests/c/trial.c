@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
+
 #define PROGRAM "kill"
 #define PLENTY 32u /* chunks of memory */
 
@@ -20,7 +22,11 @@ static void have_somebody_killed(const test_broker *t, const operation *o) {
   if (pid == 0) {
     become_child(t);
     die_at = o->dies_at;
-    if (o->dies_at != NULL)
+    if (o->dies_in != NULL)
+      o->dies_in();
+    else if (o->leases)
+      move();
+    else if (o->dies_at != NULL)
       take_part_in_a_transaction(o->many != 0);
     else
       take_all_sorts_of_things();
@@ -42,8 +48,14 @@ void trial_begin(trial *t, const operation *o) {
   b->c = connect_to(b);
   sb_broker_describe(b->b, &f, true);
   t->memory = f.memory_used;
-  if (declare(b, "q", o->settings) != SB_OK || declare(b, "other", (sb_settings)FREELY) != SB_OK) die("declare", 0);
+  sb_settings of_other = FREELY;
+  if (o->leases) of_other.flags = SB_QUEUE_KEEPS;
+  if (declare(b, "q", o->settings) != SB_OK || declare(b, "other", of_other) != SB_OK) die("declare", 0);
   sb_queue *here = open_queue(b, "q");
+  for (unsigned i = 0; o->leases && i < FINISHED; i++) {
+    (void)put(b, here, OTHERS);
+    (void)get(b, here, spare, true);
+  }
   for (uint64_t id = 1; id <= o->messages; id++)
     (void)put_sized(b, here, id <= SETUP ? id : OTHERS, o->bytes != 0 ? o->bytes : 64, &none);
   (void)sb_leave(here);

@@ -29,6 +29,7 @@ def main() -> int:
         "--seed", type=int, help="of what the director and the processes choose; when is left to chance"
     )
     parser.add_argument("--broker", help="its name")
+    parser.add_argument("--memory", default=MEMORY, help="of the broker; with 64M it is full at times")
     parser.add_argument("--logs", type=Path, help="an empty folder for the journals; kept")
     parser.add_argument("--keep-memory", action="store_true", help="on a failure the broker's memory stays as it is")
     parser.add_argument("--spare-housekeeper", action="store_true", help="it is neither killed nor stopped")
@@ -39,9 +40,9 @@ def main() -> int:
     seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
     folder = arguments.logs or Path(tempfile.mkdtemp(prefix="shmbroker-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
-    _say(f"seed {seed}, {arguments.seconds:.0f} seconds, journals in {folder}")
+    _say(f"seed {seed}, {arguments.seconds:.0f} seconds, {arguments.memory}, journals in {folder}")
     faulthandler.dump_traceback_later(arguments.seconds + SECONDS_TO_CLEAR_UP, exit=True)
-    broker = shmbroker.Broker(arguments.broker or f"chaos-{secrets.token_hex(6)}", memory=MEMORY)
+    broker = shmbroker.Broker(arguments.broker or f"chaos-{secrets.token_hex(6)}", memory=arguments.memory)
     failed = True
     try:
         facts = Facts(seed, arguments.seconds)

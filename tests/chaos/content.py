@@ -11,7 +11,17 @@ import binascii
 
 UNIT = 8
 COUNT_BITS = 32
-SIZES = ((550, UNIT), (900, 1024), (996, 64 * 1024), (1000, 1024 * 1024))  # up to which thousandth, how long
+SIZES = (  # up to which thousandth, how long: every size class has its share
+    (350, UNIT),
+    (500, 104),
+    (600, 304),
+    (750, 1024),
+    (850, 5_000),
+    (930, 20_000),
+    (985, 64 * 1024),
+    (996, 300_000),
+    (1000, 1024 * 1024),
+)
 
 
 class TornError(Exception):

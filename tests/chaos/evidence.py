@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 ACK, REJECT, AUTO = "ack", "reject", "auto"
 FINAL = frozenset({ACK, REJECT, AUTO})
 DIED, RETURNED = "died", "returned"
+DEADLY = frozenset({"kill", "interrupt"})  # of what was under way anything may be true
+ENDS = frozenset({"bye", "exec", "interrupted"})
 NOT_OF_ACTORS = frozenset({"director", "facts.json"})
 
 
@@ -93,7 +95,7 @@ def gather(folder: Path) -> Evidence:
             evidence.end_ns = line.ns
         else:
             evidence.counts[f"{line.event} {line.words[0].partition('-')[0]}"] += 1
-            if line.event == "kill":
+            if line.event in DEADLY:
                 evidence.killed[line.words[0]] = line.ns
     for path in sorted(folder.iterdir()):
         if path.name not in NOT_OF_ACTORS:
@@ -121,10 +123,10 @@ class _Reader:
             getattr(self, f"_{line.event}")(line)
         if self._mine:
             self._all.by_holder[self._name] = self._mine
-        killed_ns = self._all.killed.get(self._name)
+        killed_ns = self._all.killed.get(self._name.partition(".")[0])  # nobody outlives its parent
         if killed_ns is not None:
             self._died(killed_ns)
-        elif last is None or last.event != "bye":
+        elif last is None or last.event not in ENDS:
             self._all.troubles.append(f"{self._name} ended, and nobody killed it; its last line: {last}")
 
     def _died(self, ns: int) -> None:
@@ -145,6 +147,8 @@ class _Reader:
             self._all.moves_unsure += most
             self._all.moves_cut_short.append(Allowance(began_ns, 1))
             self._all.unwritten.append(Allowance(ns, 1))  # what was on its way comes marked
+        self._held, self._taking, self._row, self._auto = {}, 0, 0, False
+        self._putting, self._committing, self._moving = None, {}, None
 
     # ---- connections ----
 
@@ -155,6 +159,12 @@ class _Reader:
         self._returns(line.ns)
 
     def _bye(self, _line: Line) -> None:
+        pass
+
+    def _exec(self, line: Line) -> None:
+        self._died(line.ns)
+
+    def _interrupted(self, _line: Line) -> None:
         pass
 
     def _returns(self, ns: int) -> None:

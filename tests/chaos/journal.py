@@ -18,8 +18,10 @@ written in hexadecimal.
 | move, moved | queue, target, most; how many | |
 | saw | queue, messages | what the mover found where only it puts: these were moved |
 | browsed | how many | |
+| exec | | another program is about to run in its place |
+| interrupted | | it ended in order after a SIGINT |
 | torn, error | in words | what must not be |
-| start, kill, stop, cont, end | process | the director: about to be done; nobody is disturbed any more |
+| start, kill, interrupt, stop, cont, end | process | the director: about to be done; nobody is disturbed any more |
 """
 
 from __future__ import annotations
@@ -45,7 +47,12 @@ class Journal:
     """Writes the journal of a process, each line with one write(2)."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+
+    def beside(self, name: str) -> Path:
+        """Return the path of the journal of somebody who belongs to this one: a child, or a thread."""
+        return self._path.with_name(f"{self._path.name}.{name}")
 
     def write(self, event: str, *words: object) -> None:
         """Adds a line."""

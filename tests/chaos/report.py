@@ -39,7 +39,7 @@ def _rows(evidence: Evidence, facts: Facts, judgement: Judgement) -> Iterator[tu
     yield "  redelivered", f"{sum(delivery.marked for delivery in deliveries):,}"
     yield "  moved", f"{evidence.moved:,}"
     yield "  browsed", f"{evidence.browsed:,}"
-    for act in ("kill", "stop"):
+    for act in ("kill", "interrupt", "stop"):
         by_kind = {key.partition(" ")[2]: count for key, count in evidence.counts.items() if key.startswith(act)}
         by = ", ".join(f"{kind} {count}" for kind, count in sorted(by_kind.items()))
         yield f"{act}s", f"{sum(by_kind.values()):,} ({by})"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PLAIN, LIMITED, SECOND = "plain", "limited", "second"
 SECONDS_TO_DIE = 60.0
+INTERRUPTS = 6
 HOUSEKEEPER = "housekeeper"
 
 
@@ -49,6 +50,7 @@ CAST = (
     Role("mover", (PLAIN, SECOND)),
     Role("visitor", (PLAIN, LIMITED)),
     Role("visitor", (PLAIN, LIMITED)),
+    Role("forker", (PLAIN, LIMITED)),
 )
 
 
@@ -84,10 +86,15 @@ class Player:
 class Actor(Player):
     """A player of the cast."""
 
-    def __init__(self, role: Role, number: int, process: ForkServerProcess) -> None:
+    def __init__(self, role: Role, number: int, process: ForkServerProcess, journal: Path) -> None:
         assert process.pid is not None
         super().__init__(f"{role.kind}-{number}", process.pid)
-        self.role, self.process = role, process
+        self.role, self.process, self._journal = role, process, journal
+
+    @property
+    def has_begun(self) -> bool:
+        """Is it connected? Before that nothing of its own answers to an interrupt."""
+        return self._journal.exists() and self._journal.stat().st_size > 0
 
 
 class EndedByItselfError(Exception):
@@ -127,13 +134,35 @@ class Stage:
             },
         )
         process.start()
-        return Actor(role, number, process)
+        return Actor(role, number, process, self._folder / name)
 
     # ---- what is done to them ----
 
     def kill(self, actor: Actor) -> None:
         """SIGKILL, and another one in its place."""
         self._end(actor)
+        self.cast[self.cast.index(actor)] = self._start(actor.role)
+
+    def interrupt(self, actor: Actor) -> None:
+        """SIGINT, as Ctrl-C sends it, until it ends by itself in order; another one comes in its place.
+
+        Python drops an interrupt that comes while a destructor runs: so would a user press once more.
+
+        Raises:
+            EndedByItselfError: it ended before, or does not end, or not in order.
+        """
+        self._check_there(actor)
+        self._note("interrupt", actor)
+        for _ in range(INTERRUPTS):
+            actor.send(signal.SIGINT)
+            actor.process.join(SECONDS_TO_DIE / INTERRUPTS)
+            if actor.process.exitcode is not None:
+                break
+        if actor.process.exitcode != 0:
+            text = f"{actor.name} was interrupted, and its status is {actor.process.exitcode}: {actor.state()}"
+            raise EndedByItselfError(text)
+        actor.process.close()
+        actor.close()
         self.cast[self.cast.index(actor)] = self._start(actor.role)
 
     def stop(self, player: Player, seconds: float) -> None:
@@ -176,9 +205,7 @@ class Stage:
         housekeeper.send(signal.SIGKILL)
 
     def _end(self, actor: Actor) -> None:
-        if actor.process.exitcode is not None:
-            text = f"{actor.name} ended by itself with status {actor.process.exitcode}"
-            raise EndedByItselfError(text)
+        self._check_there(actor)
         self._note("kill", actor)
         actor.send(signal.SIGKILL)
         actor.process.join(SECONDS_TO_DIE)
@@ -199,9 +226,12 @@ class Stage:
             EndedByItselfError: somebody did.
         """
         for actor in self.cast:
-            if actor.process.exitcode is not None:
-                text = f"{actor.name} ended by itself with status {actor.process.exitcode}"
-                raise EndedByItselfError(text)
+            self._check_there(actor)
+
+    def _check_there(self, actor: Actor) -> None:
+        if actor.process.exitcode is not None:
+            text = f"{actor.name} ended by itself with status {actor.process.exitcode}"
+            raise EndedByItselfError(text)
 
     def may_stop(self, actor: Actor) -> bool:
         """Does each queue keep a producer and a consumer of its own that run?"""

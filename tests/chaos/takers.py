@@ -257,15 +257,17 @@ def _until_enough(actor: Actor, called: Called, prefetch: int, *, commits: bool)
     queues = actor.for_consumers
     actor.journal.write("open", prefetch * len(queues), "hold")
     with actor.connection.channel() as channel:
-        channel.basic_qos(prefetch_count=prefetch)
-        if commits:
-            channel.tx_select()
-        for queue in queues:
-            channel.basic_consume(queue.name, called)
-        called.enough.wait(actor.chance.uniform(0, 1))
-        with called.lock:
-            called.closing = True
-            actor.journal.write("close", prefetch * len(queues))
+        try:
+            channel.basic_qos(prefetch_count=prefetch)
+            if commits:
+                channel.tx_select()
+            for queue in queues:
+                channel.basic_consume(queue.name, called)
+            called.enough.wait(actor.chance.uniform(0, 1))
+        finally:  # an interrupt too ends the callbacks before the channel is closed
+            with called.lock:
+                called.closing = True
+                actor.journal.write("close", prefetch * len(queues))
 
 
 def take_and_keep(actor: Actor) -> None:

@@ -24,8 +24,10 @@ OTHERS = f"{TAKEN_B}\n{TAKEN_C}"
 SOUND = Facts(seed=0, seconds=0)
 
 
-def found(folder: Path, director: str = "", facts: Facts = SOUND, **journals: str) -> list[str]:
-    """What the oracle finds; `bye` ends each journal whose process is not killed."""
+def found(folder: Path, director: str = "", facts: Facts = SOUND, child: str = "", **journals: str) -> list[str]:
+    """What the oracle finds; `bye` ends each journal whose process is not killed. ``child`` is one of `three`."""
+    if child:
+        (folder / "three.1").write_text(f"{child}\n", encoding="utf-8")
     for name, text in {"director": director, **journals}.items():
         (folder / name).write_text(f"{text}\n" if text else "", encoding="utf-8")
     return judge(gather(folder), facts).findings
@@ -193,10 +195,36 @@ def test_a_put_that_was_cut_short_left_a_beginning(tmp_path: Path, there: str, e
     assert [finding.partition(":")[0] for finding in findings] == expected
 
 
+HAD_A = f"20 take q 1 hold\n21 got q {A}:0:0"
+CAME_AGAIN = taken("50 take q 1 hold", f"51 got q {A}:0:1", f"52 ack {A}", "53 done")
+
+
+def test_what_one_had_in_hand_who_was_interrupted_comes_again(tmp_path: Path) -> None:
+    """It ended in order, wherever it was."""
+    three = f"{HAD_A}\n31 interrupted"
+    assert found(tmp_path, "30 interrupt three", one=PUT, two=CAME_AGAIN, three=three) == []
+
+
+@pytest.mark.parametrize(
+    ("director", "last"),
+    [("", "30 exec"), ("30 kill three", "")],
+    ids=["another program", "its parent is killed"],
+)
+def test_what_a_child_had_in_hand_comes_again(tmp_path: Path, director: str, last: str) -> None:
+    """Another program in its place is an end, and the death of its parent."""
+    assert found(tmp_path, director, one=PUT, two=CAME_AGAIN, child=f"{HAD_A}\n{last}".rstrip()) == []
+
+
+def test_a_child_that_ends_without_a_reason_is_a_finding(tmp_path: Path) -> None:
+    """Nobody killed its parent, and it neither left nor ran another program."""
+    findings = found(tmp_path, one=PUT, two=CAME_AGAIN, child=HAD_A)
+    assert any("three.1 ended, and nobody killed it" in finding for finding in findings)
+
+
 def test_a_torn_body() -> None:
     """A byte that differs, a piece that is missing, and another message's end are seen, whatever the size."""
     by_size = {len(content.body_of(message)): message for message in range(4000)}
-    assert sorted(by_size) == [8, 1024, 64 * 1024, 1024 * 1024]
+    assert sorted(by_size) == sorted(size for _, size in content.SIZES)
     for message in by_size.values():
         body = content.body_of(message)
         assert content.message_in(body) == message
@@ -243,6 +271,6 @@ def test_statistics_are_compared_with_the_journals(tmp_path: Path, counters: dic
 
 def test_facts_of_the_director_are_findings(tmp_path: Path) -> None:
     """A stall, what the doctor says, and memory that did not come back."""
-    facts = dataclasses.replace(SOUND, troubles=["stall"], doctor=["leak"], memory_after=1, queues={"q": RIGHT})
+    facts = dataclasses.replace(SOUND, troubles=["stall"], doctor=["leak"], memory_after=8193, queues={"q": RIGHT})
     two = taken(f"20 got q {A}:0:0", f"21 ack {A}", "22 done")
     assert len(found(tmp_path, facts=facts, one=PUT, two=two)) == 3

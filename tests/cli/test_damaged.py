@@ -174,5 +174,5 @@ def test_the_broker_of_somebody_else_is_left_alone(
 ) -> None:
     """It is refused in one line, and stays."""
     os.chown(segment(resting, 0), NOBODY, NOBODY)
-    assert cli(*arguments).is_refused("ACCESS_REFUSED", resting, "belongs to somebody else")
+    assert cli(*arguments).is_refused("ACCESS_REFUSED", resting, "belongs to user 65534")
     assert segment(resting, 0).exists()

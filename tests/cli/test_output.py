@@ -21,3 +21,18 @@ def test_a_narrow_terminal_cuts_no_number_and_hides_no_name(
     assert heading == ["queue", "number", "0", "number", "1", "number", "2", "number", "3"]
     assert first == ["orders-of-the-ea", *["1,234,567"] * 4]
     assert second == ["st"]
+
+
+def test_many_rows_look_like_few(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long table is printed in another way, since rich takes half a minute for tens of thousands of rows."""
+    rows = [("caf\u00e9", 1, "x"), ("\u4e2d\u6587", 1234567, None), ("a\x1b", None, "longer")]
+    columns: list[Column[tuple[str, int | None, str | None]]] = [
+        Column("name", lambda row: row[0]),
+        Column("count of them", lambda row: row[1]),
+        Column("text", lambda row: row[2]),
+    ]
+    print_table(rows, columns, empty="none")
+    few = capsys.readouterr().out
+    monkeypatch.setattr(output, "MANY", 2)
+    print_table(rows, columns, empty="none")
+    assert capsys.readouterr().out == few

@@ -285,7 +285,6 @@ def test_the_living_do_not_wait_for_the_reaping(broker_name: str, tmp_path: Path
                 jobs.put(f"9:{number}".encode())
             while jobs.statistics().ready > 0:  # what the dead held is still `delivering`
                 time.sleep(0.01)
-            assert broker.statistics().reaped == 0
         finally:
             os.kill(housekeeper, signal.SIGCONT)
         while (found := jobs.statistics()).acked < found.added:

@@ -7,6 +7,7 @@ Each test runs a program in a mount namespace of its own, with a tmpfs of a few 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -170,14 +171,13 @@ CREATED = """
 """
 
 
-@pytest.mark.parametrize("mebibytes", [0.5, 8], ids=["no room for the first segment", "no room for the second segment"])
+@pytest.mark.parametrize("mebibytes", [0.5, 8, 18.5, 34])
 def test_no_broker_where_there_is_no_room(mebibytes: float) -> None:
-    """A broker that would have no memory is not made, in none of the three ways; nothing is left behind."""
+    """A broker in which no message would fit is not made, in none of the three ways; nothing is left behind."""
     found = run(CREATED, mebibytes)
     assert sorted(found["said"]) == ["connect", "start"]
-    number = 0 if mebibytes < 1 else 1
     for said in (*found["said"].values(), found["served"]):
-        assert f"{SHM} has no room for segment {number} of broker 'small'" in said
+        assert re.search(rf"{SHM} has no room for segment 0 to [12] of broker 'small', \d+ bytes: 0 of \d+ bytes", said)
         assert f"of {int(mebibytes * MIB)} bytes are used" in said
     assert (found["code"], found["served"].count("\n")) == (1, 1)
     assert found["left"] == []
@@ -248,3 +248,17 @@ def test_a_full_broker_says_who_has_it(broker_name: str, size: int) -> None:
         hoard.get().ack()
         hoard.put(bytes(size), timeout=30)
         assert connection.doctor() == []
+
+
+JUST_ENOUGH = """
+    with shmbroker.connect("small") as connection:
+        queue = connection.queue("q")
+        queue.put(b"x", timeout=0)
+        report(bodies=[bytes(queue.get(auto_ack=True)).decode()])
+    shmbroker.Broker("small").stop(purge=True)
+"""
+
+
+def test_a_shm_in_which_a_message_fits() -> None:
+    """What is not refused works."""
+    assert run(JUST_ENOUGH, 36) == {"bodies": ["x"]}

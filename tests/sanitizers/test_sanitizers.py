@@ -4,43 +4,29 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.building import built
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 STEPS = 97  # a kill at one step of so many
 SEEDS = 150
-
-
-def tool(name: str) -> str:
-    """The build tool of the environment that runs the tests."""
-    return str(Path(sys.executable).with_name(name))
-
-
-def built(preset: str, *programs: str) -> Path:
-    """The folder with these programs, built as a preset of cffi_src/CMakePresets.json says."""
-    ninja = f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}"
-    for command in (
-        [tool("cmake"), "-S", str(ROOT / "cffi_src"), "--preset", preset, ninja],
-        [tool("cmake"), "--build", str(ROOT / "build" / preset), "--target", *programs],
-    ):
-        made = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
-        assert made.returncode == 0, made.stdout + made.stderr
-    return ROOT / "build" / preset / "tests"
 
 
 @pytest.fixture(scope="session")
 def asan() -> Path:
     """The programs that see reads and writes out of bounds, use after free and undefined behaviour."""
-    return built("asan", "kill_at_step", "interleavings", "stress", "segments", "fuzz")
+    return built("asan", ["--preset", "asan"], "kill_at_step", "interleavings", "stress", "segments", "fuzz")
 
 
 @pytest.fixture(scope="session")
 def tsan() -> Path:
     """The programs that see data races."""
-    return built("tsan", "stress")
+    return built("tsan", ["--preset", "tsan"], "stress")
 
 
 def run(*command: str | Path) -> str:

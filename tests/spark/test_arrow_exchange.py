@@ -16,10 +16,12 @@ import pyarrow as pa
 import pytest
 
 import shmbroker
+from shmbroker.spark import serve
 from shmbroker.spark.batches import Encoder
 from shmbroker.spark.handover import protocol
 from shmbroker.spark.handover.client import hand_over
 from shmbroker.spark.handover.plan import Handover
+from shmbroker.spark.handover.unserved import unserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -320,7 +322,7 @@ class Forger(threading.Thread):
     def run(self) -> None:
         """Answer until the consumer is closed."""
         for request in self._consumer:
-            number, answers = protocol.read_request(request.key)
+            number, answers = protocol.read_request(request.key) or ("", "")
             self.seen += 1
             with contextlib.suppress(shmbroker.NotFound):  # who has all his answers goes, whatever comes twice
                 target = self.connection.queue(answers, passive=True)
@@ -353,10 +355,9 @@ def test_each_request_has_one_answer(
 
 
 def test_what_is_no_request_does_not_stop_a_server(broker: shmbroker.Broker, servers: Servers) -> None:
-    """One that cannot be read is answered by an error, and one without a queue for the answer is dropped."""
+    """A request that cannot be read is answered by an error."""
     servers.start("echo")
     with broker.connect() as connection, connection.queue("answers") as answers, connection.queue("requests") as to:
-        to.put(b"neither batch nor key")
         for body in (b"no batch", bytes(Encoder().encoded([batch(1)]).body)[:-20]):
             to.put(body, key=protocol.request_key(7, "answers"))
             with answers.get() as message:
@@ -365,6 +366,62 @@ def test_what_is_no_request_does_not_stop_a_server(broker: shmbroker.Broker, ser
         answers.delete()
     assert list(asked(broker, [batch(8)])) == [batch(8)]
     at_rest(broker)
+
+
+STRAYS: list[tuple[bytes, dict[str, Any]]] = [
+    (b"neither batch nor key", {}),
+    (b"x" * 5000, {"key": "order"}),
+    (b"", {"key": "7 answers", "headers": {"number": 5}, "priority": 3}),
+    (b"no number", {"key": "exchange x answers"}),
+    (b"no queue", {"key": "exchange 7 "}),
+    (b"timed", {"ttl": 3600, "properties": shmbroker.BasicProperties(correlation_id="c")}),
+]
+
+
+def shown(queue: shmbroker.Queue) -> list[tuple[Any, ...]]:
+    """What its messages are."""
+    return [
+        (bytes(one), one.key, one.properties, one.priority, one.expires_at and round(one.expires_at, -1))
+        for one in queue.browse()
+    ]
+
+
+def test_messages_that_are_no_requests_are_set_aside(
+    broker: shmbroker.Broker, servers: Servers, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They go to a queue beside, as they were put; a line in the log names them and that queue. Requests are served."""
+    with broker.connect() as connection, connection.queue("requests") as to:
+        for body, options in STRAYS:
+            to.put(body, **options)
+        put = shown(to)
+        servers.start("echo")
+        assert list(asked(broker, [batch(8)])) == [batch(8)]
+        with connection.queue("unserved.requests", passive=True) as aside:
+            assert shown(aside) == put
+        assert len(to) == 0
+    said = capfd.readouterr().err
+    assert "queue 'requests': message 0 is no request of exchange(): it was moved to queue 'unserved.requests'" in said
+    assert said.count("is no request") == len(STRAYS)
+
+
+def test_a_message_that_cannot_be_set_aside_stays(broker: shmbroker.Broker) -> None:
+    """The server ends with what is in the way, and the message is in its place, as if it had not been taken."""
+    with broker.connect() as connection, connection.queue("requests") as to:
+        connection.queue("unserved.requests", max_length=1).put(b"there before")
+        to.put(b"order")
+        with pytest.raises(standard_queue.Full) as full:
+            serve("requests", lambda one: one, broker=broker.name)
+        (note,) = full.value.__notes__
+        assert note.startswith("queue 'requests': message 0 is no request of exchange(), and cannot be moved to queue")
+        with to.get(timeout=0) as message:
+            assert (bytes(message), message.sequence, message.delivery_count) == (b"order", 0, 1)
+
+
+@pytest.mark.parametrize("name", ["q", "ä" * 127, "amq.gen-1"])
+def test_names_of_queues_beside(name: str) -> None:
+    """Each queue of requests has one whose name is allowed."""
+    assert len(unserved(name).encode()) <= 255
+    assert unserved(name).startswith("unserved." + name[:9])
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import shmbroker  # noqa: E402 - pyspark may be missing
-from shmbroker.spark.options import write_options  # noqa: E402
-from shmbroker.spark.sink import BatchWriter  # noqa: E402
+from shmbroker.spark.options import stream_write_options, write_options  # noqa: E402
+from shmbroker.spark.sink import BatchWriter, StreamWriter  # noqa: E402
 from shmbroker.staging import stages  # noqa: E402
 
 MOUNT = 'mount -t tmpfs -o size=40m tmpfs /dev/shm && exec "$@"'
@@ -80,6 +80,23 @@ def test_rows_are_not_left_out_where_there_is_no_room(connection: shmbroker.Conn
     with pytest.raises(standard_queue.Full):
         writer_to(connection, delivery="at-least-once").write(iter([rows]))
     assert [bytes(message) for message in queue.browse()] == [b"A", b"B"]
+
+
+@pytest.mark.parametrize("count", [2, 1500], ids=["at once", "begun"])
+def test_publishing_a_numbered_batch_ends_at_the_timeout(connection: shmbroker.Connection, count: int) -> None:
+    """With an error of the queue; the batch that comes again then is published once, as far as it was not."""
+    queue = connection.queue("q", max_length=count)
+    queue.put(b"in the way")
+    options = {"queue": "q", "broker": connection.broker_name, "timeout": "0.2"}
+    writer = StreamWriter(stream_write_options(options))
+    rows = pa.record_batch({"value": [b"%d" % n for n in range(count)]})
+    for _ in range(2):
+        with pytest.raises(standard_queue.Full, match="queue 'q'"):
+            writer.commit([writer._stage([rows], "query.x", 7)], 7)  # noqa: SLF001 - Spark's tasks do that
+    assert bytes(queue.get(auto_ack=True)) == b"in the way"
+    writer.commit([writer._stage([rows], "query.x", 7)], 7)  # noqa: SLF001
+    assert [int(bytes(message)) for message in queue.browse()] == list(range(count))
+    assert stages(connection) == []
 
 
 def test_a_small_shm() -> None:

@@ -37,6 +37,21 @@ def test_a_number_is_published_once(spark: Any, broker: shmbroker.Broker, queue:
     assert numbers(queue.connection, "more") == [0]
 
 
+def test_a_queue_that_is_made_anew_remembers_nothing(
+    spark: Any,  # noqa: ANN401
+    broker: shmbroker.Broker,
+    queue: shmbroker.Queue,
+) -> None:
+    """Its first batch is published, whatever number the deleted queue of its name had come to."""
+    table = spark.sql("SELECT '7' AS value")
+    write(table, broker, "q", 5)
+    queue.delete()
+    queue.connection.queue("q")
+    for version in (0, 0):
+        write(table, broker, "q", version)
+    assert numbers(queue.connection, "q") == [7]
+
+
 def test_a_number_that_failed_may_come_again(spark: Any, broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:  # noqa: ANN401
     """A write that failed has published nothing, so that its number is free."""
     table = spark.range(0, 4, 1, 1)

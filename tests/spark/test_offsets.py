@@ -114,6 +114,38 @@ def test_two_queries_of_one_group(connection: shmbroker.Connection, queue: shmbr
     assert read(later, first, second) == [b"C", b"D"]
 
 
+@pytest.mark.parametrize(("limit", "sizes"), [("1", [1, 1, 1]), ("2", [1, 1, 1]), ("3", [2, 1]), ("4", [2, 1])])
+def test_a_limit_of_bytes(
+    connection: shmbroker.Connection, queue: shmbroker.Queue, limit: str, sizes: list[int]
+) -> None:
+    """The message that reaches it is the last one of the micro-batch."""
+    queue.put_many([b"AA", b"BB", b"CC"])
+    stream = LeaseReader(
+        stream_options({"queue": "q", "broker": connection.broker_name, "group": "g", "maxBytesPerTrigger": limit})
+    )
+    start, found = stream.initialOffset(), []
+    while (end := stream.latestOffset(start)) != start:
+        found.append(len(read(stream, start, end)))
+        start = end
+    assert found == sizes
+
+
+def test_what_was_not_finished_is_not_acknowledged(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """Of several leases those are, up to the one that Spark has finished: the others come, whatever is asked when."""
+    queue.put_many([b"A", b"B", b"C", b"D", b"E", b"F"])
+    first, second, third = (reader(connection.broker_name).latestOffset() for _ in range(3))  # acknowledges nothing
+    stream = reader(connection.broker_name)
+    assert stream.latestOffset(first) == second
+    assert [one.acked for one in shmbroker.groups(connection)] == [first["lease"]]
+    assert read(stream, first, second) == [b"C", b"D"]
+    stream.commit(first)
+    assert read(stream, first, third) == [b"C", b"D", b"E", b"F"]
+    stream.commit(second)
+    assert [one.acked for one in shmbroker.groups(connection)] == [second["lease"]]
+    assert stream.latestOffset(second) == third
+    assert read(stream, second, third) == [b"E", b"F"]
+
+
 def test_spark_that_does_not_say_where_it_was(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
     """As 4.0 and 4.1: it is at the first lease, and then at the last one; asking again acknowledges that."""
     queue.put_many([b"A", b"B", b"C"])

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import shmbroker
+from shmbroker.spark import use_session
 from shmbroker.staging import stages
 
 if TYPE_CHECKING:
@@ -48,6 +50,80 @@ def test_keys_and_headers(spark: Any, broker: shmbroker.Broker, queue: shmbroker
     assert [(bytes(one), one.key, one.headers) for one in queue.browse()] == [(b"v", None, {}), (b"v", "k", {"a": "b"})]
 
 
+def test_a_table_is_written_as_it_was_read(spark: Any, broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:  # noqa: ANN401
+    """And inserted, by place; what the read added is left out."""
+    queue.put(b"v", key="k", headers={"a": "b"})
+    out = queue.connection.queue("out")
+    table = spark.read.format("shmbroker").option("broker", broker.name).load("q")
+    write(table, broker, queue="out")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW target USING shmbroker OPTIONS (broker '{broker.name}', queue 'out')")
+    try:
+        table.write.insertInto("target")
+    finally:
+        spark.sql("DROP VIEW target")
+    assert [(bytes(one), one.key, one.headers) for one in out.browse()] == 2 * [(b"v", "k", {"a": "b"})]
+
+
+def test_another_thread_writes(
+    spark: Any,  # noqa: ANN401
+    broker: shmbroker.Broker,
+    queue: shmbroker.Queue,
+    tmp_path: Path,
+) -> None:
+    """A table, and a stream, when it has said which session is its own."""
+    out, failed = queue.connection.queue("out"), []
+    queue.put(b"streamed")
+
+    def job() -> None:
+        try:
+            use_session(spark)
+            write(spark.sql("SELECT 'written' AS value"), broker, queue="out")
+            stream = spark.readStream.format("shmbroker").option("broker", broker.name).load("q")
+            sink = stream.writeStream.format("shmbroker").option("broker", broker.name).option("queue", "out")
+            sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+            sink.start().awaitTermination()
+        except Exception as error:  # noqa: BLE001 - Spark has many
+            failed.append(error)
+
+    thread = threading.Thread(target=job)
+    thread.start()
+    thread.join()
+    assert failed == []
+    assert bodies(out) == [b"written", b"streamed"]
+    with pytest.raises(TypeError, match="spark=5: a SparkSession is needed"):
+        use_session(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.timeout(300)
+def test_a_query_that_waits_for_room_is_stopped(
+    spark: Any,  # noqa: ANN401
+    broker: shmbroker.Broker,
+    queue: shmbroker.Queue,
+    tmp_path: Path,
+    until_true: Callable[[Callable[[], Any]], None],
+) -> None:
+    """It ends with the timeout of its sink; started again when there is room, it writes each message once."""
+    queue.put_many([b"%d" % n for n in range(5)])
+    out = queue.connection.queue("out", max_length=5)
+    out.put(b"in the way")
+
+    def query() -> Any:  # noqa: ANN401
+        table = spark.readStream.format("shmbroker").option("broker", broker.name).option("group", "g").load("q")
+        sink = table.writeStream.format("shmbroker").option("broker", broker.name).option("queue", "out")
+        sink = sink.option("timeout", "2").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return sink.start()
+
+    waits = query()
+    until_true(lambda: not waits.isActive or sum(one.count for one in stages(queue.connection)) == 5)
+    waits.stop()
+    assert not waits.isActive
+    assert bytes(out.get(auto_ack=True)) == b"in the way"
+    again = query()
+    until_true(lambda: not again.isActive or len(out) == 5)
+    again.stop()
+    assert bodies(out) == [b"%d" % n for n in range(5)]
+
+
 def test_a_task_that_fails_publishes_nothing(
     spark: Any,  # noqa: ANN401
     broker: shmbroker.Broker,
@@ -67,7 +143,7 @@ def test_a_task_that_fails_publishes_nothing(
     [
         (["id"], {}, "there is no column 'value' among id"),
         (["id AS value"], {}, "column 'value' is bigint, not binary or string"),
-        (["'v' AS value", "id"], {}, "column 'id' is none of value, key, headers"),
+        (["'v' AS value", "id"], {}, "column 'id' is none of value, key, headers, sequence, queue"),
         (["'v' AS value", "map('a', 1) AS headers"], {}, "column 'headers' is map<string,int>"),
         (["CAST(NULL AS STRING) AS value"], {}, "column 'value' has a null"),
         (["'v' AS value"], {"queue": "missing"}, "no queue 'missing'"),

@@ -131,6 +131,30 @@ def test_a_stream_takes_everything_once(streaming: Streaming, queue: shmbroker.Q
     assert streaming.seen[4:] == [(4, [*range(25, 30)])]
 
 
+def test_sequences_tell_the_messages_of_a_stream_apart(
+    spark: Any,  # noqa: ANN401
+    queue: shmbroker.Queue,
+    tmp_path: Path,
+) -> None:
+    """Over micro-batches: each message passes `dropDuplicates` once, under the sequence that it has in its queue."""
+    queue.put_many([str(n).encode() for n in range(25)])
+    seen: list[tuple[int, int]] = []
+    source = spark.readStream.format("shmbroker").option("broker", queue.connection.broker_name)
+    query = (
+        source.option("maxRowsPerTrigger", 10)
+        .load("q")
+        .dropDuplicates(["sequence"])
+        .writeStream.foreachBatch(
+            lambda batch, _: seen.extend((int(row.value), row.sequence) for row in batch.collect())
+        )
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert sorted(seen) == [(n, n) for n in range(25)]
+
+
 def test_a_batch_that_failed_comes_again(streaming: Streaming, queue: shmbroker.Queue) -> None:
     """With the same messages, though others were put meanwhile; nothing is lost, nothing comes twice."""
     queue.put_many([str(n).encode() for n in range(20)])

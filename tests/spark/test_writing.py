@@ -14,8 +14,9 @@ from pyspark.sql import types  # noqa: E402 - it, and pyarrow, may be missing
 
 import shmbroker  # noqa: E402
 from shmbroker import columns  # noqa: E402
-from shmbroker.spark import ShmBrokerDataSource  # noqa: E402
-from shmbroker.spark.messages import columns_of  # noqa: E402
+from shmbroker.columns import Ready  # noqa: E402
+from shmbroker.spark import ShmBrokerDataSource, rows  # noqa: E402
+from shmbroker.spark.messages import columns_of, record_batches  # noqa: E402
 from shmbroker.staging import Stage  # noqa: E402
 
 PAIRS = pa.map_(pa.string(), pa.string())
@@ -66,6 +67,37 @@ def test_rows_that_are_no_messages(given: dict[str, Any], words: str) -> None:
     """The error names the column."""
     with pytest.raises(shmbroker.SchemaMismatch, match=words):
         columns_of(pa.record_batch(given))
+
+
+def test_what_a_read_adds_is_left_out(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """A table is written as it was read, in whatever order its columns are, also row by row."""
+    out = connection.queue("out")
+    queue.put(b"A", key="k", headers={"h": "v"})
+    queue.put(b"B")
+    (table,) = rows.batches(Ready(queue).fill, "q", rows.WITH_BODIES[::-1])
+    source = ShmBrokerDataSource({"broker": connection.broker_name, "queue": "out"})
+    writer = source.writer(rows.schema_of(rows.WITH_BODIES[::-1]), overwrite=False)
+    writer.commit([writer.write(iter([table]))])
+    given = [types.Row(**(row | {"headers": dict(row["headers"])})) for row in table.to_pylist()]
+    (again,) = record_batches(given)
+    assert columns.put(out, columns_of(again), len(again)) == 2
+    assert [(bytes(one), one.key, one.headers) for one in out.browse()] == 2 * [
+        (b"A", "k", {"h": "v"}),
+        (b"B", None, {}),
+    ]
+
+
+@pytest.mark.parametrize("name", ["sequence", "queue", "timestamp", "redelivered"])
+def test_a_column_of_that_name_of_another_type(connection: shmbroker.Connection, name: str) -> None:
+    """It is not what a read adds, so it is refused rather than left out."""
+    connection.queue("out")
+    given = {"value": types.BinaryType(), name: types.DoubleType()}
+    schema = types.StructType([types.StructField(field, kind) for field, kind in given.items()])
+    source = ShmBrokerDataSource({"broker": connection.broker_name, "queue": "out"})
+    with pytest.raises(
+        shmbroker.SchemaMismatch, match=f"column '{name}' is double, not .*: so it is not that of a read"
+    ):
+        source.writer(schema, overwrite=False)
 
 
 @pytest.mark.parametrize("start", ["q", "ä", "\N{ROCKET}"])

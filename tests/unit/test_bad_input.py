@@ -313,3 +313,21 @@ def test_used_after_it_was_closed(broker: shmbroker.Broker, queue: shmbroker.Que
     for use in uses:
         refused(use, ConnectionClosed, "closed")
     assert listing(queue) == ["A", "B"]
+
+
+@pytest.mark.parametrize("timeout", ["1", math.nan, -1, -0.5, True, b"1", [1]])
+@pytest.mark.parametrize("call", ["put", "put_many", "get", "get_many", "consumer.get"])
+def test_a_timeout_that_is_none(place: Place, call: str, timeout: Any) -> None:  # noqa: ANN401
+    """Also where there is room, or a message, and nothing has to be waited for."""
+    consumer = place.connection.queue("other").consume()
+    calls: dict[str, Callable[[], object]] = {
+        "put": lambda: place.jobs.put(b"x", timeout=timeout),
+        "put_many": lambda: place.jobs.put_many([b"x"], timeout=timeout),
+        "get": lambda: place.jobs.get(timeout=timeout),
+        "get_many": lambda: place.jobs.get_many(2, timeout=timeout),
+        "consumer.get": lambda: consumer.get(timeout=timeout),
+    }
+    with pytest.raises(ValueError, match="seconds >= 0"):
+        calls[call]()
+    consumer.close()
+    place.connection.queue("other").delete()

@@ -445,6 +445,7 @@ def test_a_purge_waits_for_who_makes_a_segment(broker_name: str, monkeypatch: py
             assert purge.is_alive()
         allocate(*arguments)  # type: ignore[arg-type] # what it was called with
 
+    monkeypatch.setattr(segments, "_PATIENCE_SECONDS", 100.0)  # however slow the machine is
     monkeypatch.setattr(segments, "_allocate", allocated_beside_it)
     monkeypatch.setattr("shmbroker._core.segments.time.sleep", lambda seconds: (waiting.set(), sleep(seconds)))
     attached = attachment.acquire(path)

@@ -16,6 +16,7 @@ from shmbroker import BasicProperties, _native_message
 from shmbroker._core import library
 from shmbroker.channel.dispatch import BATCH
 from shmbroker.message import ACK
+from shmbroker.topology import changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,6 +131,25 @@ def test_a_binding_that_looks_at_headers_comes_between(
     channel.basic_publish("x", "key", b"some", BasicProperties(headers={"n": 1}))
     assert [bytes(one(channel, "plain")) for _ in range(2)] == [b"none", b"some"]
     assert bytes(one(channel, "counted")) == b"some"
+
+
+@pytest.mark.parametrize("queues", [1, 3])
+def test_a_route_does_not_reach_the_next_queue_of_a_name(
+    channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch, queues: int
+) -> None:
+    """A binding is of one queue: left over by a process that was killed while it deleted that, it leads nowhere."""
+    fan_out(channel, queues)
+    channel.basic_publish("x", "known", b"before")
+    with monkeypatch.context() as killed:
+        killed.setattr(changes, "queue_gone", lambda *_: b"")
+        channel.queue_delete("q0")
+    channel.queue_declare("q0")
+    assert any(one.destination == "q0" for one in channel.connection.bindings() if one.source == "x")
+    for key in ("known", "unknown"):
+        channel.basic_publish("x", key, b"after")
+    assert channel.basic_get("q0") is None
+    for number in range(1, queues):
+        assert [bytes(one(channel, f"q{number}").body) for _ in range(3)] == [b"before", b"after", b"after"]
 
 
 def test_a_queue_that_limits_the_life_of_messages_limits_that_of_its_own(channel: shmbroker.Channel) -> None:

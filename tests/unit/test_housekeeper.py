@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import types
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ from scenario_support.observing import take
 from scenario_support.waiting import becomes, eventually
 
 from shmbroker import housekeeper
+from shmbroker._core import library
 from shmbroker._core.connection import CoreConnection
+from shmbroker.housekeeper import EndFlag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -232,3 +235,45 @@ def test_a_timer_that_comes_just_before_it_sleeps_is_seen(
 
     serve_while(broker, take_it)
     assert len(connection.queue("new")) == 0
+
+
+class Counting(housekeeper.Housekeeper):
+    """Does nothing in its turns but count them, and is told to end after so many."""
+
+    def __init__(self, broker: str, ended: EndFlag) -> None:
+        super().__init__(broker, "counting")
+        self.turns, self._ended = 0, ended
+
+    def _turn(self) -> None:
+        self.turns += 1
+        self._turns = self.turns
+        if self.turns == TURNS:
+            self._ended.set()
+
+    def _wait(self) -> int:
+        return library.OK
+
+
+TURNS = 100
+
+
+@pytest.mark.parametrize(
+    ("processes", "linger", "turns"),
+    [
+        (3, 0.0, TURNS),
+        (2, 0.0, TURNS),
+        (1, 0.0, housekeeper._WATCH_TURNS),  # noqa: SLF001
+        (1, 3600.0, TURNS),
+        (1, None, TURNS),
+    ],
+)
+def test_it_stays_as_long_as_there_are_clients(
+    broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch, processes: int, linger: float | None, turns: int
+) -> None:
+    """And, where nobody is left but itself, for the time that it was told to linger."""
+    ended = EndFlag()
+    keeper = Counting(broker.name, ended)
+    facts = types.SimpleNamespace(processes=processes)
+    monkeypatch.setattr(keeper._connection.attachment, "facts", lambda: facts)  # noqa: SLF001
+    keeper.run(ended, linger=linger)
+    assert keeper.turns == turns

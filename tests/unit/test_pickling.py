@@ -68,7 +68,7 @@ def test_a_copy_after_the_broker_was_made_anew(broker_name: str) -> None:
             assert bytes(queue.get(auto_ack=True)) == body
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
 def test_a_queue_as_argument_of_a_process(connection: shmbroker.Connection, method: str) -> None:
     """A queue passed to a process of multiprocessing works there."""
     requests, replies = connection.queue("requests"), connection.queue("replies")

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+import shmbroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import shmbroker
 
 JOBS = """
 import multiprocessing, os, pathlib, signal
@@ -30,6 +31,18 @@ def fail_once(message):
 def settle_and_fail_once(message):
     message.ack()
     fail_once(message)
+
+def die_of_poison(message):
+    if bytes(message) == b"poison":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def raise_of_poison(message):
+    if bytes(message) == b"poison":
+        raise ValueError("poison")
+
+def exit_of_poison(message):
+    if bytes(message) == b"poison":
+        raise SystemExit(0)
 
 def look_at_signals(message):
     assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
@@ -107,3 +120,120 @@ def test_workers_of_a_queue_that_is_not_there(
     assert queue.connection.queue_names() == ["q", "work"]
     assert (done.returncode, done.stdout) == (0, "2\n")
     assert all("no queue 'nowhere'" in line for line in done.stderr.splitlines())
+
+
+POISONED = """
+import sys
+import shmbroker, jobs
+
+if __name__ == "__main__":
+    name, function, prefetch = sys.argv[1:]
+    with shmbroker.connect(name, create=False) as connection:
+        work = connection.queue("work")
+        with shmbroker.WorkerPool(
+            getattr(jobs, function), "work", broker=name, processes=2, prefetch=int(prefetch), attempts=2
+        ) as pool:
+            while work.statistics().message_count:
+                pass
+        print(pool.restarts)
+"""
+
+
+@pytest.mark.usefixtures("broker")
+@pytest.mark.parametrize(
+    ("function", "prefetch"),
+    [("die_of_poison", 1), ("die_of_poison", 8), ("raise_of_poison", 1), ("exit_of_poison", 8)],
+)
+def test_poison_is_set_aside(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    queue: shmbroker.Queue,
+    function: str,
+    prefetch: int,
+) -> None:
+    """Messages that end each worker which gets them do not stop the others, nor take them along."""
+    work = queue.connection.queue("work")
+    work.put_many([b"poison"] * 2, key="k", headers={"a": 1})
+    work.put_many([b"good"] * 20)
+    (tmp_path / "main.py").write_text(POISONED)
+    done = run(function, str(prefetch))
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) <= 4  # one that was prefetched behind another counts as delivered
+    aside = queue.connection.queue("work.set-aside", passive=True)
+    found = [(bytes(one), one.key, one.headers) for one in aside.browse()]
+    assert found == [(b"poison", "k", {"a": 1, "x-shmbroker-queue": "work", "x-shmbroker-attempts": 2})] * 2
+    assert done.stderr.count("was tried 2 times: it is in queue 'work.set-aside' now") == 2
+    assert work.statistics().acked == 22
+
+
+NOT_IMPORTABLE = """
+import sys
+import shmbroker
+
+def fits(message):
+    pass
+
+pools = {
+    "local": lambda: (lambda message: None),
+    "gone": lambda: fits,
+    "no guard": lambda: fits,
+}
+made = pools[sys.argv[2]]()
+if sys.argv[2] == "gone":  # as in an interactive session
+    sys.modules["__main__"].__file__ = None
+    del sys.modules["__main__"].__file__
+    sys.modules["__main__"].__spec__ = None
+if sys.argv[2] == "no guard" or __name__ == "__main__":
+    try:
+        shmbroker.WorkerPool(made, "q", broker=sys.argv[1], processes=2).start()
+    except shmbroker.WorkerError as error:
+        print("refused:", error)
+"""
+
+
+@pytest.mark.usefixtures("broker")
+@pytest.mark.parametrize("form", ["local", "gone", "no guard"])
+def test_a_function_that_workers_cannot_import(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, form: str
+) -> None:
+    """`start` says so, and starts nothing again and again."""
+    (tmp_path / "main.py").write_text(NOT_IMPORTABLE)
+    done = run(form, "")
+    assert done.returncode == 0, done.stderr
+    assert "refused: 541 " in done.stdout
+    assert ("fits of module" in done.stdout) == (form != "local")
+
+
+NEVER_STOPPED = """
+import sys
+import shmbroker, jobs
+
+if __name__ == "__main__":
+    pool = shmbroker.WorkerPool(jobs.look_at_signals, "work", broker=sys.argv[1], processes=2).start()
+    print(*pool.pids)
+    if sys.argv[2] == "raise":
+        raise RuntimeError("the main program dies")
+"""
+
+
+@pytest.mark.usefixtures("broker")
+@pytest.mark.parametrize("end", ["return", "raise"])
+def test_a_pool_that_nobody_stops(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, queue: shmbroker.Queue, end: str
+) -> None:
+    """It does not keep the program from ending, and its workers end with it."""
+    queue.connection.queue("work")
+    (tmp_path / "main.py").write_text(NEVER_STOPPED)
+    done = run(end, "")
+    assert done.returncode == (end == "raise")
+    assert len(done.stdout.split()) == 2
+    for pid in done.stdout.split():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
+
+
+@pytest.mark.parametrize("given", [{"attempts": 0}, {"attempts": True}, {"attempts": 2.5}, {"set_aside": ""}])
+def test_what_a_pool_is_not_given(given: dict[str, Any]) -> None:
+    """The value and what is allowed are named."""
+    with pytest.raises(ValueError, match="allowed"):
+        shmbroker.WorkerPool(print, "q", **given)

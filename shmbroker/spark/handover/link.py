@@ -59,6 +59,7 @@ class Link:
         with contextlib.suppress(standard_queue.Empty, shmbroker.NotFound):
             batch = self.requests.get_many(max(1, ready), timeout=0)
             for message in batch:
-                if protocol.read_request(message.key)[1] == self.answers.name:
+                asked = protocol.read_request(message.key)
+                if asked is not None and asked[1] == self.answers.name:
                     message.ack()
             batch.give_back()

@@ -27,11 +27,11 @@ from __future__ import annotations
 import bisect
 import contextlib
 import secrets
-import threading
 import time
 from typing import TYPE_CHECKING
 
 import shmbroker
+from shmbroker import locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -92,7 +92,7 @@ class Share:
         return self.limit // _PIECES
 
 
-_turns = threading.Lock()
+_turns = locks.lock()
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from shmbroker.putting import can_never_fit
 from shmbroker.spark.attachment import broker_name
 from shmbroker.spark.batches import Decoder, Encoded, Encoder
 from shmbroker.spark.handover import protocol
+from shmbroker.spark.handover.unserved import ROOM_SECONDS, set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 MOST_DEATHS = 3
 _LOOK_SECONDS = 0.25
-_ROOM_SECONDS = 0.2
 _MOST_TEXT = 2000
 _HANDLES = 64
 
@@ -44,7 +44,8 @@ def serve(
     """Answers the requests of :func:`exchange` until SIGTERM, which lets it finish the one it is at.
 
     Several processes may serve one queue: each request goes to one of them, and to another one if that dies. A function
-    that raises is the error of the task that asked, with the function's text; the server goes on.
+    that raises is the error of the task that asked, with the function's text; the server goes on. A message that is no
+    request stays as it is: it is moved to the queue "unserved." with the queue's name behind, and a warning is logged.
 
     Args:
         queue: the name of the queue of requests; made if there is none.
@@ -55,6 +56,8 @@ def serve(
     Raises:
         ConnectionClosedByBroker: the broker is purged.
         NotFound: the queue is deleted.
+        queue.Full: there is no room for a message that is no request in the other queue, or (``OutOfMemory``) no
+            memory; it stays where it was.
     """
     if not callable(function):
         msg = f"function={function!r}: something callable is needed"
@@ -101,21 +104,24 @@ class _Server:
         self._targets: dict[str, shmbroker.Queue] = {}
 
     def answer(self, request: shmbroker.Message) -> None:
-        """Answers a request and acknowledges it; one whose asker is gone is dropped."""
-        with request:
-            number, answers = protocol.read_request(request.key)
-            with contextlib.suppress(shmbroker.NotFound):  # the asker is gone
-                target = self._target(answers)
-                try:
-                    self._put(target, number, self._outcome(request))
-                except _Refused as refused:
-                    self._tell(target, protocol.answer_key(number, refused.kind), refused.text)
+        """Answers a request and acknowledges it; drops one whose asker is gone. Sets aside what is no request."""
+        asked = protocol.read_request(request.key)
+        if asked is None:
+            set_aside(self._connection, request)
+            return
+        number, answers = asked
+        with request, contextlib.suppress(shmbroker.NotFound):  # the asker is gone
+            target = self._target(answers)
+            try:
+                self._put(target, number, self._outcome(request))
+            except _Refused as refused:
+                self._tell(target, protocol.answer_key(number, refused.kind), refused.text)
 
     def _target(self, name: str) -> shmbroker.Queue:
         """The queue for an answer."""
         found = self._targets.pop(name, None)
         if found is None:
-            found = self._connection.queue(name, passive=True) if name else _nobody()
+            found = self._connection.queue(name, passive=True)
         try:
             len(found)
         except shmbroker.NotFound:
@@ -143,7 +149,7 @@ class _Server:
 
     def _put(self, target: shmbroker.Queue, number: str, answer: Encoded) -> None:
         try:
-            answer.put(target, protocol.answer_key(number), _ROOM_SECONDS)
+            answer.put(target, protocol.answer_key(number), ROOM_SECONDS)
         except (standard_queue.Full, ValueError) as error:
             never = can_never_fit(error) or isinstance(error, ValueError)  # more than a body may ever have
             raise _Refused(protocol.TOO_LARGE if never else protocol.NO_ROOM, f"for the answer: {error}") from None
@@ -152,12 +158,8 @@ class _Server:
         """Sends a text, which has room sooner or later."""
         while True:
             with contextlib.suppress(standard_queue.Full):
-                target.put(text.encode(errors="backslashreplace"), timeout=_ROOM_SECONDS, key=key)
+                target.put(text.encode(errors="backslashreplace"), timeout=ROOM_SECONDS, key=key)
                 return
-
-
-def _nobody() -> shmbroker.Queue:
-    raise shmbroker.NotFound(text="the request names no queue for its answer")
 
 
 def _batches_of(made: object) -> Iterator[pa.RecordBatch]:

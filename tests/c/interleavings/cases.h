@@ -16,6 +16,6 @@ typedef struct {
   unsigned count;
 } subject;
 
-extern const subject LIMIT_CASES, MEMORY_CASES, TOLD_CASES;
+extern const subject ACCOUNT_CASES, BATON_CASES, LEASE_CASES, LIMIT_CASES, MEMORY_CASES, TOLD_CASES, WAKE_CASES;
 
 #endif

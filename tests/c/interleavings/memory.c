@@ -3,6 +3,7 @@
 #include "actors.h"
 #include "cases.h"
 #include "plan.h"
+#include "sb_scatter.h"
 #include "sb_slab.h"
 
 static uint32_t slots[2];
@@ -29,7 +30,192 @@ static void first_leaf(void) {
   for (int i = 0; i < 2; i++) sb_slab_free_now(t.b, slots[i]);
 }
 
+/* ---- the reserve ---- */
+
+/* Of bytes that only one slot of a chunk holds: a class each. */
+#define HALF (UINT64_C(1) << 20)
+static uint32_t filler[64], fillers;
+static sb_status came_to[2];
+
+static sb_status take_chunk(const actor *a, unsigned use, uint64_t bytes, uint32_t *slot) {
+  uint64_t gen;
+  a->c->use = use;
+  sb_status status = sb_slab_alloc(a->c, sb_class_for(t.b, bytes), SB_TOKEN_BOOT, slot, &gen);
+  a->c->use = SB_USE_DRAIN;
+  return status;
+}
+static void take_the_last_too(void) { came_to[1] = take_chunk(&two, SB_USE_PLAIN, HALF + HALF / 2, &slots[1]); }
+
+/* Fills the broker until so many chunks are left. */
+static void fill_up_to(uint32_t left) {
+  while (grow(t.b, t.path)) {
+  }
+  while (sb_chunk_spare(t.b) > left && fillers < 64) {
+    expect(take_chunk(&keeper, SB_USE_DRAIN, SB_CHUNK_BYTES, &filler[fillers]) == SB_OK, "no chunk to fill with");
+    fillers++;
+  }
+}
+static void empty(void) {
+  for (int i = 0; i < 2; i++) {
+    if (came_to[i] == SB_OK) sb_slab_free_now(t.b, slots[i]);
+  }
+  while (fillers > 0) sb_slab_free_now(t.b, filler[--fillers]);
+  while (sb_chunk_drain_any(keeper.c, SB_TOKEN_BOOT)) {
+  }
+}
+
+static void last_but_the_reserve(void) {
+  uint32_t reserve = sb_reserve_chunks(t.b);
+  fill_up_to(reserve + 1);
+  meanwhile("sb_chunk.c", take_the_last_too);
+  came_to[0] = take_chunk(&one, SB_USE_PLAIN, HALF - 4096, &slots[0]);
+  afterwards();
+  expect(sb_chunk_spare(t.b) == reserve, "%d chunks are left of a reserve of %d", (int)sb_chunk_spare(t.b),
+         (int)reserve);
+  expect((came_to[0] == SB_OK) != (came_to[1] == SB_OK), "one came to %d, the other to %d", (int)came_to[0],
+         (int)came_to[1]);
+  empty();
+}
+
+/* What is opened for objects never goes back: none of them is left to the broker by mistake. */
+static void gives_way(void) {
+  uint64_t gen;
+  uint32_t reserve = sb_reserve_chunks(t.b);
+  unsigned level = sb_class_of_kind(t.b, SB_KIND_LEVEL);
+  fill_up_to(reserve + 1);
+  expect(SB_LOAD(&t.b->classes[level].chunks, SB_SEQ_CST) == 0, "there is a chunk for levels already");
+  meanwhile("slab.chunk.counted", take_the_last_too);
+  one.c->use = SB_USE_PLAIN;
+  came_to[0] = sb_slab_alloc(one.c, level, SB_TOKEN_BOOT, &slots[0], &gen);
+  one.c->use = SB_USE_DRAIN;
+  afterwards();
+  expect(came_to[1] == SB_OK, "the first one has nothing: status %d", (int)came_to[1]);
+  expect(came_to[0] == SB_NO_MEMORY, "the second one came to %d", (int)came_to[0]);
+  expect(sb_chunk_spare(t.b) == reserve, "%d chunks are left of a reserve of %d", (int)sb_chunk_spare(t.b),
+         (int)reserve);
+  empty();
+}
+
+static void drained_meanwhile(void) {
+  uint32_t other;
+  fill_up_to(sb_reserve_chunks(t.b));
+  came_to[0] = came_to[1] = SB_NO_MEMORY;
+  expect(take_chunk(&one, SB_USE_PLAIN, HALF, &other) == SB_NO_MEMORY, "a plain put took of the reserve");
+  came_to[1] = take_chunk(&two, SB_USE_DRAIN, HALF / 2 - 4096, &slots[1]);
+  expect(came_to[1] == SB_OK, "what drains the broker has no memory: status %d", (int)came_to[1]);
+  expect(take_chunk(&one, SB_USE_PLAIN, HALF / 2 - 4096, &other) == SB_NO_MEMORY,
+         "a plain put took a slot of a chunk that was opened out of the reserve");
+  came_to[0] = take_chunk(&one, SB_USE_BOOKS, HALF / 2 - 4096, &slots[0]);
+  expect(came_to[0] == SB_OK, "another use has no slot of the reserve: status %d", (int)came_to[0]);
+  empty();
+}
+
+/* ---- a chunk that is drained ---- */
+
+static void pass_one(void) {
+  put_by(&two, 2);
+  got = take(&two);
+}
+
+/* Who drains it finds a slot that was taken, and gives up; what was taken is a message like any other meanwhile. */
+static void drained_beside(void) {
+  uint32_t chunk = 1, n = sb_chunk_count(t.b);
+  unsigned shortest = sb_class_for(t.b, 1);
+  put_by(&two, 1);
+  (void)take(&two);
+  sb_slab_flush_freed(two.c);
+  while (chunk < n && SB_LOAD(&t.b->chunks[chunk], SB_SEQ_CST) != sb_chunk_word(SB_CHUNK_CLASS, 0, shortest, 0))
+    chunk++;
+  expect(chunk < n, "there is no chunk of short slots");
+  meanwhile("slab.chunk.draining", pass_one);
+  (void)sb_chunk_drain(one.c, SB_TOKEN_BOOT, chunk);
+  afterwards();
+  expect(got == 2, "message 2 was put, and %d was got", (int)got);
+}
+
+/* ---- parts ---- */
+
+#define BYTES 1000u /* of parts of 256 bytes */
+static uint64_t head_gen;
+
+static uint64_t used(void) { return sb_slab_used(t.b); }
+static void sweep_parts(void) { sb_parts_sweep(t.b); }
+static void scatter(void) {
+  sb_status status = sb_scatter_alloc(one.c, sizeof(sb_message_shm), BYTES, SB_TOKEN_BOOT, &slots[0], &head_gen);
+  expect(status == SB_OK, "no parts: status %d", (int)status);
+}
+static void expect_parts(void) {
+  int room = (int)sb_parts_room(t.b, slots[0]);
+  expect(room >= (int)BYTES, "the parts hold %d bytes", room);
+}
+
+static void sweep_beside_making(void) {
+  uint64_t before = used();
+  meanwhile(ANYWHERE, sweep_parts);
+  scatter();
+  afterwards();
+  expect_parts();
+  (void)sb_slab_free_gen(t.b, slots[0], head_gen);
+  expect(used() == before, "%d bytes are left", (int)(used() - before));
+}
+
+static void sweep_beside_freeing(void) {
+  uint64_t before = used();
+  scatter();
+  meanwhile(ANYWHERE, sweep_parts);
+  (void)sb_slab_free_gen(t.b, slots[0], head_gen);
+  afterwards();
+  expect(used() == before, "%d bytes are left", (int)(used() - before));
+}
+
+/* A sweep that passed the others while their head lived frees the second one, which leads to them. */
+static void free_the_second(void) {
+  const sb_part_shm *first = sb_slot_at(t.b, slots[1]);
+  sb_word *header = sb_slot_header(t.b, first->next);
+  uint64_t gen = sb_slot_gen(SB_LOAD(header, SB_SEQ_CST));
+  SB_STORE(header, sb_slot_word(SB_SLOT_FREE, 0, gen + 1), SB_SEQ_CST);
+}
+
+static void broken_row(void) {
+  uint64_t before = used();
+  scatter();
+  slots[1] = sb_parts_first(t.b, slots[0]);
+  meanwhile("slab.freed", free_the_second);
+  (void)sb_slab_free_gen(t.b, slots[0], head_gen);
+  afterwards();
+  expect(used() == before, "%d bytes are left", (int)(used() - before));
+}
+
+/* Who was killed when the head was free left its parts. */
+static void two_sweep(void) {
+  uint64_t before = used();
+  scatter();
+  sb_word *header = sb_slot_header(t.b, slots[0]);
+  SB_STORE(header, sb_slot_word(SB_SLOT_FREE, 0, head_gen + 1), SB_SEQ_CST);
+  meanwhile(ANYWHERE, sweep_parts);
+  sweep_parts();
+  afterwards();
+  expect(used() == before, "%d bytes are left", (int)(used() - before));
+}
+
 static const test_case CASES[] = {
     {"first leaf", "two need the first slot of a kind at once: one chunk is opened", {-1, -1, -1, 0, 0}, first_leaf},
+    {"last but the reserve",
+     "two puts see the last chunk that is not reserved: one of them takes it",
+     {-1, -1, -1, 0, 0},
+     last_but_the_reserve},
+    {"gives way",
+     "the one of two that claims later, and would leave less than the reserve, opens no chunk",
+     {-1, -1, -1, 0, 0},
+     gives_way},
+    {"out of the reserve",
+     "what drains takes of the reserve, and a plain put no slot of that",
+     {-1, -1, -1, 0, 0},
+     drained_meanwhile},
+    {"drained beside", "a message in a chunk that somebody drains is whole", {-1, -1, -1, 0, 0}, drained_beside},
+    {"parts, made", "a sweep beside who gathers parts takes none of them", {-1, -1, -1, 0, 0}, sweep_beside_making},
+    {"parts, freed", "a sweep beside who frees a row: all parts are free", {-1, -1, -1, 0, 0}, sweep_beside_freeing},
+    {"parts, broken row", "who finds a row broken frees the rest of it", {-1, -1, -1, 0, 0}, broken_row},
+    {"parts, swept", "two who sweep: all parts are free", {-1, -1, -1, 0, 0}, two_sweep},
 };
 const subject MEMORY_CASES = {CASES, sizeof CASES / sizeof CASES[0]};

@@ -143,6 +143,7 @@ static void be_halted_putting(void) {
 static void notifier_halted(int by) {
   int status;
   halting = by;
+  uint64_t stopped_before = t.b->header->stopped_rescues;
   waiting = consume(&two, 0);
   expect(asleep(waiting), "there is no message, and the consumer is told");
   pid_t pid = fork();
@@ -156,6 +157,7 @@ static void notifier_halted(int by) {
   bool was_told = told(waiting);
   expect(next(waiting) == 0 || was_told, "the consumer sleeps beside a message");
   expect(t.b->header->rescues == 0, "what somebody halted did not do counts as a defect");
+  expect(keeper.q->shm->rescues == t.b->header->stopped_rescues - stopped_before, "a rescue is not counted");
   if (WIFSTOPPED(status)) {
     kill(pid, SIGKILL);
     (void)waitpid(pid, &status, 0);

@@ -65,14 +65,61 @@ def test_a_lease_has_the_oldest_messages(connection: shmbroker.Connection, queue
 def test_a_part_of_a_lease(
     connection: shmbroker.Connection, queue: shmbroker.Queue, span: tuple[int, ...], expected: str
 ) -> None:
-    """By place in the lease, as slices are; the sequence of a message is its place."""
+    """By place in the lease, as slices are."""
     put_each(queue, "ABCD")
     group = attached(connection)
     group.lease(0)
     assert content(group, 1, *span) == expected
     assert bodies_by_column(connection, group, *span) == expected
     assert bodies_by_column(connection, group, *span, dense=False) == expected
-    assert [message.sequence for message in group.messages(1, 1)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_a_message_keeps_its_sequence(connection: shmbroker.Connection, queue: shmbroker.Queue, *, dense: bool) -> None:
+    """In a lease it is what it was in the queue, however it is read; no two messages of a group have the same one."""
+    put_each(queue, "ABCDE")
+    queue.get(auto_ack=True)
+    group = attached(connection)
+    group.lease(0, max_messages=2)
+    group.lease(1)
+    assert [[one.sequence for one in group.messages(number)] for number in (1, 2)] == [[1, 2], [3, 4]]
+    assert [one.sequence for one, _ in group.places(2)] == [3, 4]
+    lease, rows = group._find(2)[1]._replace(dense=dense), array.array("q", [0] * 2)  # noqa: SLF001
+    core, columns = reading.opened(connection.core, 2, lease), Columns()
+    columns.set_row("sequence", rows)
+    with reading.reading(core, 2, lease):
+        assert reading.ByColumn(core, 2, lease, range(2)).fill(columns, 2) == (2, False)
+    assert list(rows) == [3, 4]
+
+
+def test_a_message_keeps_its_sequence_from_lease_to_lease(
+    connection: shmbroker.Connection, queue: shmbroker.Queue
+) -> None:
+    """What an earlier user had begun to lease is leased again under its old sequence; released, it gets a new one."""
+    put_each(queue, "ABCD")
+    queue.get(auto_ack=True)
+    earlier = attached(connection)
+    assert queue.move(connection.queue(earlier._mine().filling, passive=True), limit=2) == 2  # noqa: SLF001
+    group = attached(connection)
+    group.lease(0)
+    assert [(bytes(one), one.sequence) for one in group.messages(1)] == [(b"B", 1), (b"C", 2), (b"D", 3)]
+    group.release()
+    assert [(bytes(one), one.sequence) for one in queue.browse()] == [(b"B", 4), (b"C", 5), (b"D", 6)]
+
+
+def test_leases_of_many_pages_keep_sequences(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """Also where pages are used again for other leases, and where messages are not leased in their order."""
+    queue.put_many([b"%d" % at for at in range(1000)])
+    held = queue.get_many(200)
+    group, found = attached(connection), []
+    for number in range(10):
+        group.lease(number, max_messages=100)
+        found += [(int(bytes(one)), one.sequence) for one in group.messages(number + 1)]
+        group.ack(number + 1)
+        if number == 3:
+            held.nack()
+    assert [one for one, _ in found] == [*range(200, 600), *range(200), *range(600, 1000)]
+    assert all(one == sequence for one, sequence in found)
 
 
 def test_a_lease_that_is_there_is_returned_as_it_is(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
@@ -92,6 +139,32 @@ def test_a_limit_on_bytes(connection: shmbroker.Connection, queue: shmbroker.Que
     group = attached(connection)
     assert group.lease(0, max_bytes=size) == 1
     assert content(group, 1) == expected
+
+
+@pytest.mark.parametrize(("size", "expected"), [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (6, 4), (7, 5), (9, 5)])
+def test_a_limit_on_bytes_with_what_was_begun(
+    connection: shmbroker.Connection, queue: shmbroker.Queue, size: int, expected: int
+) -> None:
+    """What an earlier user had begun to lease counts, as the messages behind it do."""
+    put_each(queue, ["AA", "BB", "C", "D", "E"])
+    earlier = attached(connection)
+    assert queue.move(connection.queue(earlier._mine().filling, passive=True), limit=2) == 2  # noqa: SLF001
+    group = attached(connection)
+    group.lease(0, max_bytes=size)
+    assert content(group, 1) == "".join(["AA", "BB", "C", "D", "E"][:expected])
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4])
+def test_a_limit_on_messages_with_what_was_begun(
+    connection: shmbroker.Connection, queue: shmbroker.Queue, most: int
+) -> None:
+    """The same of their number."""
+    put_each(queue, "ABCDE")
+    earlier = attached(connection)
+    assert queue.move(connection.queue(earlier._mine().filling, passive=True), limit=2) == 2  # noqa: SLF001
+    group = attached(connection)
+    group.lease(0, max_messages=most)
+    assert content(group, 1) == "ABCDE"[:most]
 
 
 def test_nothing_is_leased_of_a_queue_that_is_empty_or_paused(

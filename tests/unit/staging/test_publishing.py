@@ -51,6 +51,41 @@ def test_a_batch_is_published_once(
     assert stages(connection) == []
 
 
+@pytest.mark.parametrize("settings", LARGE)
+def test_numbers_that_hold_for_a_target(
+    connection: shmbroker.Connection, out: shmbroker.Queue, settings: dict[str, Any]
+) -> None:
+    """A queue that is deleted and made anew gets its batches from the first one on; others of the name did not."""
+    stage, plain = Stage(connection, "query", **settings, per_target=True), Stage(connection, "plain", **settings)
+    for life in range(2):
+        for one in (stage, plain):
+            for batch in (0, 1, 1, 0):
+                one.publish(batch, [staged(one, batch, 0, b"%d" % batch)], "out")
+        assert bodies(connection.queue("out", passive=True)) == [b"0", b"1"] * (2 - life)
+        assert stages(connection) == []
+        out.delete()
+        with pytest.raises(shmbroker.NotFound, match="no queue 'out'"):
+            stage.publish(1, [staged(stage, 1, 0, b"1")], "out")
+        stage.drop(1)
+        out = connection.queue("out")
+
+
+def test_a_batch_that_was_begun_for_a_queue_that_is_gone(
+    connection: shmbroker.Connection, out: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next queue of the name does not get the rest of it, where numbers hold for the target."""
+    stage = Stage(connection, "query", at_once=1, per_target=True)
+    receipt = staged(stage, 0, 0, b"a", b"b")
+    with monkeypatch.context() as killed:
+        killed.setattr(staging.publishing.Publisher, "finish", lambda *_: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            stage.publish(0, [receipt], "out")
+    out.delete()
+    out = connection.queue("out")
+    assert stage.publish(0, [staged(stage, 0, 0, b"c", b"d")], "out") == 2
+    assert bodies(out) == [b"c", b"d"]
+
+
 def test_batches_of_a_stream_grow(stage: Stage, out: shmbroker.Queue, connection: shmbroker.Connection) -> None:
     """One that is not above the last one was published; what is left of it is dropped, later ones and jobs are not."""
     assert stage.published is None

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The bound of a queue that evicts, which each call restores that finds it exceeded by somebody who was killed. */
+#include <time.h>
+
+#include "sb_api.h"
+
+#define DEAD_AT_ONCE 16u
+#define BESIDE_ANOTHER_NS UINT64_C(20000000) /* somebody else reaps it; that one may be stopped */
+
+static bool was_killed(sb_broker *b, unsigned connection) {
+  uint64_t word = SB_LOAD(&b->connections[connection], SB_ACQUIRE);
+  return sb_conn_state(word) == SB_CONN_LIVE && sb_liveness_is_dead(b, sb_conn_process(word));
+}
+
+/* Without the lock. */
+static void reap(sb_connection *c, uint32_t process) {
+  uint64_t until = sb_now_ns() + BESIDE_ANOTHER_NS;
+  while (sb_liveness_is_dead(c->b, process) && !sb_recover_process(c, process) && sb_now_ns() < until) {
+    struct timespec pause = {0, 100000};
+    nanosleep(&pause, NULL);
+  }
+}
+
+static void enforce(sb_queue *q) {
+  if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
+}
+
+void sb_api_keep_bound(sb_queue *q) {
+  sb_connection *c = q->c;
+  enforce(q);
+  for (unsigned n = 0; n < DEAD_AT_ONCE && !sb_closed(c) && sb_queue_is_open(q) && sb_limits_in_doubt(q); n++) {
+    unsigned dead = sb_ledger_stuck(c->b, q->shm, c->id, was_killed);
+    if (dead == 0) {
+      return;
+    }
+    q->busy++; /* I60 */
+    sb_api_leave(c);
+    reap(c, sb_conn_process(SB_LOAD(&c->b->connections[dead], SB_ACQUIRE)));
+    sb_lock(&c->lock);
+    q->busy--;
+    if (!sb_closed(c) && sb_queue_is_open(q)) enforce(q);
+  }
+}
+
+void sb_api_look_at_bound(sb_queue *q) {
+  if (sb_queue_is_open(q) && sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm)) {
+    (void)sb_ring_exact_tail(q->c->b, &q->ring); /* somebody may have been killed before it was advanced */
+    sb_api_keep_bound(q);
+  }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_handles.h"
+
+#include <stdlib.h>
+
+#include "sb_wait.h"
+
+#define LOOKS_AT_ONCE 64u /* deletions are found by a later call if a connection has many queues open */
+#define AGAIN_NS UINT64_C(250000000)
+
+void sb_handle_add(sb_queue *q) {
+  sb_connection *c = q->c;
+  q->previous = NULL;
+  q->next = c->queues;
+  if (q->next != NULL) q->next->previous = q;
+  c->queues = q;
+  c->handle_count++;
+}
+
+static void take_out(sb_queue *q) {
+  sb_connection *c = q->c;
+  if (c->handles_next == q) c->handles_next = q->next;
+  *(q->previous != NULL ? &q->previous->next : &c->queues) = q->next;
+  if (q->next != NULL) q->next->previous = q->previous;
+  c->handle_count--;
+}
+
+static bool consumed(const sb_connection *c, const sb_queue *q) {
+  for (const sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
+    const sb_consumer *k = t->kind->is_consumer ? (const sb_consumer *)(const void *)t : NULL; /* others: see `busy` */
+    for (uint32_t i = 0; k != NULL && i < k->subscription_count; i++) {
+      if (k->subscriptions[i].q == q) return true;
+    }
+  }
+  return false;
+}
+
+bool sb_handle_is_idle(const sb_queue *q) {
+  return (uint32_t)SB_LOAD(&q->ledger->holding, SB_RELAXED) == 0 && q->busy == 0 && !consumed(q->c, q);
+}
+
+void sb_handle_leave(sb_queue *q) {
+  take_out(q);
+  sb_waiter_close(q);
+  sb_queue_leave(q);
+  q->state = 0; /* no queue is ever in this state: later calls find it deleted */
+  if (q->orphaned) {
+    free(q);
+  }
+}
+
+void sb_handles_look(sb_connection *c) {
+  uint32_t closed = SB_LOAD(&c->b->header->queues_closed, SB_ACQUIRE); /* P17 acquire */
+  if (c->handles_stay) {
+    return;
+  }
+  if (closed != c->handles_seen || (c->handles_again_ns != 0 && sb_now_ns() >= c->handles_again_ns)) {
+    c->handles_seen = closed;
+    c->handles_again_ns = 0;
+    c->handles_due = c->handle_count;
+  }
+  for (uint32_t n = 0; n < LOOKS_AT_ONCE && c->handles_due > 0; n++) {
+    sb_queue *q = c->handles_next != NULL ? c->handles_next : c->queues;
+    if (q == NULL) {
+      c->handles_due = 0;
+      return;
+    }
+    c->handles_due--;
+    c->handles_next = q->next;
+    if (sb_queue_is_open(q)) {
+      continue;
+    }
+    if (sb_handle_is_idle(q)) {
+      sb_handle_leave(q);
+    } else if (c->handles_again_ns == 0) {
+      c->handles_again_ns = sb_now_ns() + AGAIN_NS; /* what is held of it will be settled some time */
+    }
+  }
+}
+
+void sb_handles_look_at_all(sb_connection *c) {
+  sb_handles_renew(c);
+  while (c->handles_due > 0 && !c->handles_stay) sb_handles_look(c);
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_reserve.h"
+
+#define CHUNKS_A_STEP 64u
+
+uint32_t sb_chunk_count(sb_broker *b) {
+  uint64_t n = (uint64_t)SB_LOAD(&b->header->segments, SB_ACQUIRE) * b->chunks_per_segment;
+  return n < b->chunk_limit ? (uint32_t)n : b->chunk_limit;
+}
+
+uint32_t sb_chunk_spare(sb_broker *b) {
+  uint32_t n = sb_chunk_count(b), unused = 0;
+  for (uint32_t chunk = 0; chunk < n; chunk++) {
+    unused += sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) == SB_CHUNK_FREE;
+  }
+  return unused;
+}
+
+uint32_t sb_reserve_chunks(const sb_broker *b) {
+  uint32_t more = b->chunk_limit > CHUNKS_A_STEP ? (b->chunk_limit - 1) / CHUNKS_A_STEP : 0;
+  uint32_t chunks = SB_RESERVE_LEAST + more;
+  return chunks < SB_RESERVE_MOST ? chunks : SB_RESERVE_MOST;
+}
+
+uint32_t sb_reserve_leave(const sb_broker *b, unsigned use) {
+  switch (use) {
+    case SB_USE_PLAIN: return sb_reserve_chunks(b);
+    case SB_USE_STAGE:
+    case SB_USE_BOOKS: return 1;
+    default: return 0;
+  }
+}
+
+uint32_t sb_reserve_left(sb_broker *b, uint32_t claimed) {
+  uint32_t n = sb_chunk_count(b), left = 0;
+  for (uint32_t chunk = 0; chunk < n; chunk++) {
+    unsigned state = sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_SEQ_CST)); /* P20 */
+    left += state == SB_CHUNK_FREE || (state == SB_CHUNK_CLAIMED && chunk > claimed);
+  }
+  return left;
+}
+
+static uint32_t hinted(sb_broker *b, uint32_t chunk) {
+  const sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
+  uint32_t bits = 0;
+  for (unsigned w = 0; w < SB_CHUNK_UNITS / 64; w++) {
+    bits += (uint32_t)__builtin_popcountll(SB_LOAD(&meta->hints[w], SB_RELAXED));
+  }
+  return bits;
+}
+
+bool sb_reserve_allows(sb_connection *c, uint32_t chunk, uint32_t slots) {
+  sb_broker *b = c->b;
+  if (c->use < SB_USE_STAGE) {
+    return true;
+  }
+  if (sb_chunk_spare(b) > sb_reserve_chunks(b)) { /* the reserve is whole without it */
+    uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
+    return sb_chunk_state(word) != SB_CHUNK_CLASS ||
+           SB_CAS(&b->chunks[chunk], &word, word & ~SB_CHUNK_OF_RESERVE, SB_ACQ_REL);
+  }
+  return c->use == SB_USE_STAGE && hinted(b, chunk) > slots / 8; /* the others are left to the broker's notes */
+}

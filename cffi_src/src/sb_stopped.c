@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_stopped.h"
+
+#include "sb_liveness.h"
+
+#define MAX_LEVELS 4096u
+
+/* The process that was looked at last: many consumers are often of one. */
+typedef struct {
+  uint32_t process;
+  bool stopped;
+} look;
+
+static bool is_stopped(sb_broker *b, uint32_t node, look *last) {
+  unsigned owner = sb_node_conn(SB_LOAD(&((sb_node_shm *)sb_slot_at(b, node))->word, SB_ACQUIRE));
+  uint64_t word = SB_LOAD(&b->connections[owner], SB_ACQUIRE);
+  uint32_t process = sb_conn_process(word);
+  if (sb_conn_state(word) != SB_CONN_LIVE || process == b->process) {
+    return false;
+  }
+  if (process != last->process) *last = (look){process, sb_liveness_is_stopped(b, process)};
+  return last->stopped;
+}
+
+/* Visits the consumers that a queue counts on; how many of them are stopped or not, or were parked. */
+typedef enum { COUNT_RUNNING, PARK_STOPPED } purpose;
+
+static uint32_t visit(sb_connection *by, uint32_t level, uint32_t id, unsigned state, look *last, purpose why) {
+  sb_ring list;
+  uint64_t position = 0;
+  uint32_t node, found = 0;
+  if (!sb_ring_open(by->b, level, id, &list)) {
+    return 0;
+  }
+  while ((node = sb_nodes_next(by, &list, state, &position)) != 0) {
+    bool stopped = is_stopped(by->b, node, last);
+    if (why == COUNT_RUNNING) {
+      found += !stopped;
+    } else if (stopped && sb_node_move(by, node, SB_IN(state), SB_NODE_NOT_INTERESTED)) {
+      SB_CRASHPOINT("stopped.parked");
+      notify_work(by->b, node); /* I61 */
+      found++;
+    }
+  }
+  return found;
+}
+
+static uint32_t visit_all(sb_connection *by, uint32_t queue, look *last, purpose why) {
+  uint32_t level = SB_LOAD(&((sb_queue_shm *)sb_slot_at(by->b, queue))->levels, SB_ACQUIRE), found = 0;
+  for (uint32_t n = 0; n < MAX_LEVELS && sb_level_at(by->b, level) != NULL; n++) {
+    found += visit(by, level, SB_RING_INTERESTED, SB_NODE_INTERESTED, last, why);
+    found += visit(by, level, SB_RING_NOTIFIED, SB_NODE_NOTIFIED, last, why);
+    level = SB_LOAD(&sb_level_at(by->b, level)->next, SB_ACQUIRE);
+  }
+  return found;
+}
+
+uint32_t sb_stopped_park(sb_connection *by, uint32_t queue) {
+  look last = {UINT32_MAX, false};
+  return visit_all(by, queue, &last, COUNT_RUNNING) > 0 ? visit_all(by, queue, &last, PARK_STOPPED) : 0;
+}

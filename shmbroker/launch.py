@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting housekeepers: with which interpreter, and how that finds this package."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from shmbroker import exceptions
+from shmbroker._core import attachment, segments
+
+MARK = "SHMBROKER_HOUSEKEEPER_OF"
+"""In the environment of what is started as a housekeeper. A program that finds it there starts none."""
+_PYTHON = re.compile(r"(python|pypy|graalpy)[\d.]*\w?(-\w+)*", re.IGNORECASE)
+_RUN = (
+    "import json, sys\n"
+    "sys.path[:] = json.loads(sys.argv.pop(1))\n"
+    "from shmbroker import housekeeper\n"
+    "sys.exit(housekeeper.main(sys.argv[1:]))"
+)
+_ORDERED = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL, 0, 1}  # 1: it was not needed
+_log = logging.getLogger("shmbroker")
+_told: set[tuple[str, str]] = set()
+
+
+class CannotStartError(Exception):
+    """There is no way to start a housekeeper; the text says why."""
+
+
+def interpreter() -> str:
+    """The Python that runs us, or one that belongs to it.
+
+    Raises:
+        CannotStartError: this is a frozen program, or one that embeds Python and brings no interpreter.
+    """
+    if getattr(sys, "frozen", False) or hasattr(sys.modules.get("__main__"), "__compiled__"):
+        msg = "this program is frozen, so it has no Python interpreter beside it"
+        raise CannotStartError(msg)
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    beside = [f"{prefix}/bin/{name}" for prefix in (sys.exec_prefix, sys.base_exec_prefix)]
+    for path in [sys.executable or "", *beside, os.path.realpath("/proc/self/exe")]:
+        if _PYTHON.fullmatch(Path(path).name) and os.access(path, os.X_OK):
+            return path
+    msg = f"no Python interpreter was found, sys.executable is {sys.executable!r}"
+    raise CannotStartError(msg)
+
+
+def _path() -> list[str]:
+    """Where we find modules; relative places are meant from here. The script's own folder comes last.
+
+    So what lies beside the script is not taken for a module of the standard library that the script does not use.
+    """
+    path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100 - an entry may be no path at all
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    if script is not None and path and path[0] == os.path.dirname(os.path.abspath(script)):  # noqa: PTH100, PTH120
+        path.append(path.pop(0))
+    return path
+
+
+def command(name: str, *, automatic: bool) -> list[str]:
+    """The command line of a housekeeper.
+
+    Raises:
+        CannotStartError: there is no interpreter.
+    """
+    flags = ["-P"]
+    for wanted, flag in (
+        (sys.flags.isolated, "-I"),
+        (sys.flags.ignore_environment, "-E"),
+        (sys.flags.no_user_site, "-s"),
+        (sys.flags.no_site and "site" not in sys.modules, "-S"),
+        (sys.dont_write_bytecode, "-B"),
+    ):
+        flags += [flag] if wanted else []
+    return [interpreter(), *flags, "-c", _RUN, json.dumps(_path()), name, *(["--automatic"] if automatic else [])]
+
+
+def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
+    """Starts a housekeeper process. A detached one outlives us. What it says is logged.
+
+    Raises:
+        CannotStartError: it cannot be started; the text says why.
+    """
+    if MARK in os.environ:
+        msg = f"this program was started itself in the place of a housekeeper of broker {os.environ[MARK]!r}"
+        raise CannotStartError(msg)
+    line = command(name, automatic=detached)
+    try:
+        child = subprocess.Popen(  # noqa: S603 - our own module
+            line,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,  # not ours: whoever reads that to its end would wait for it
+            start_new_session=detached,
+            cwd="/",
+            env={**os.environ, MARK: name},
+        )
+    except OSError as error:
+        msg = f"{line[0]}: {error.strerror}"
+        raise CannotStartError(msg) from error
+    # somebody else may stop it, or purge its broker: it must not stay behind as a zombie then
+    threading.Thread(target=_follow, args=(name, child), name="shmbroker-reap-housekeeper", daemon=True).start()
+    return child
+
+
+def _follow(name: str, child: subprocess.Popen[bytes]) -> None:
+    assert child.stderr is not None  # noqa: S101
+    with child.stderr as said:
+        for line in said:
+            _log.warning("the housekeeper of broker %r says: %s", name, line.decode(errors="replace").rstrip())
+    status = child.wait()
+    level = logging.INFO if status in _ORDERED else logging.WARNING
+    _log.log(level, "the housekeeper of broker %r, process %d, ended with status %d", name, child.pid, status)
+
+
+def ensure_housekeeper(name: str) -> None:
+    """Starts a detached housekeeper if none runs and none was ended on purpose. Returns immediately.
+
+    Beside one whose process is stopped, it does the work until that one goes on.
+    Where it cannot be started, that is logged, once for each reason: messages flow without one.
+    """
+    with contextlib.suppress(exceptions.BrokerNotFound):
+        found = attachment.acquire(segments.path_of(name))
+        try:
+            facts = found.facts()
+            unserved = found.housekeeper_missing() or found.housekeeper_stopped()
+            if unserved and not facts.stopped and not facts.closing:
+                start_housekeeper(name, detached=True)
+        except CannotStartError as error:
+            if (name, str(error)) not in _told:
+                _told.add((name, str(error)))
+                text = (
+                    "no housekeeper can be started for broker %r: %s. Messages flow without one, but nothing comes "
+                    "back from processes that die, and nothing expires: run `shmbroker serve %s`"
+                )
+                _log.warning(text, name, error, name)
+        finally:
+            attachment.release(found)

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks that survive a fork and signal handlers.
+
+A fork copies a lock as it is: one that another thread of the parent holds is held in the child for ever. A signal
+handler runs inside the code that it interrupts, in the same thread: a lock that is not reentrant waits there for
+itself.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Any
+
+_made: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def lock() -> Any:  # noqa: ANN401 - the type of a reentrant lock has no public name
+    """A reentrant lock that is free in every forked child."""
+    made = threading.RLock()
+    _made.add(made)
+    return made
+
+
+def condition() -> threading.Condition:
+    """A condition whose lock is free in every forked child."""
+    return threading.Condition(lock())
+
+
+def _after_fork() -> None:
+    for made in _made:
+        made._at_fork_reinit()  # noqa: SLF001 - as the standard library does with its own locks
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages in a queue of requests that are no requests: a server sets them aside, in a queue beside it.
+
+They come from a mistake in a name, so their owner is to find them again, as they were. A message is acknowledged when
+its copy is in that queue: of a server that is killed in between it is in both.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue as standard_queue
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import shmbroker
+
+_log = logging.getLogger(__name__)
+_PREFIX = "unserved."
+_MOST_BYTES = 255
+_LEAST_SECONDS = 1e-9
+ROOM_SECONDS = 0.2
+
+
+def unserved(queue: str) -> str:
+    """The queue for what is no request, of a queue of requests.
+
+    >>> unserved("score")
+    'unserved.score'
+    """
+    return (_PREFIX + queue).encode()[:_MOST_BYTES].decode(errors="ignore")
+
+
+def set_aside(connection: shmbroker.Connection, stray: shmbroker.Message) -> None:
+    """Moves such a message there, with its key, properties and time to live, and says so in the log.
+
+    Raises:
+        queue.Full: there is no room for it, or (``OutOfMemory``) no memory; it is back in its place.
+    """
+    to = unserved(stray.queue)
+    text = f"queue {stray.queue!r}: message {stray.sequence} is no request of exchange()"
+    try:
+        with connection.queue(to) as aside:
+            aside.put(
+                stray.body,
+                timeout=ROOM_SECONDS,
+                priority=stray.priority or None,
+                ttl=None if stray.expires_at is None else max(stray.expires_at - time.time(), _LEAST_SECONDS),
+                key=stray.key,
+                properties=stray.properties,
+            )
+    except standard_queue.Full as full:
+        stray.give_back()
+        full.add_note(f"{text}, and cannot be moved to queue {to!r}: it is in its place again")
+        raise
+    except BaseException:
+        stray.give_back()
+        raise
+    stray.ack()
+    _log.warning("%s: it was moved to queue %r", text, to)

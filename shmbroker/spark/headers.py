@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Headers in the columns of a table: a text for each value, of a stated form for each type that AMQP has.
+
+A header that is text is that text, and one without a value is null. Everything else is JSON: numbers and truth values
+are JSON's own, arrays and tables are lists and objects of such values. What JSON has no form for is an object with one
+field, whose name says the type.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import functools
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BYTES, _DECIMAL, _TIMESTAMP, _TABLE = _TYPES = ("bytes", "decimal", "timestamp", "table")
+
+
+def written(value: object) -> str | None:
+    r"""A header for a table; :func:`header_value` is the way back.
+
+    >>> written("text"), written(None), written(5), written([True, "x"])
+    ('text', None, '5', '[true, "x"]')
+    >>> written(b"\xff"), written(decimal.Decimal("1.50")), written({"bytes": 5})
+    ('{"bytes": "/w=="}', '{"decimal": "1.50"}', '{"table": {"bytes": 5}}')
+    """
+    return value if isinstance(value, str | None) else json.dumps(_plain(value))
+
+
+def _plain(value: object) -> object:
+    found = value
+    match value:
+        case bytes():
+            found = {_BYTES: base64.b64encode(value).decode()}
+        case decimal.Decimal():
+            found = {_DECIMAL: str(value)}
+        case dt.datetime():
+            found = {_TIMESTAMP: value.isoformat()}
+        case list():
+            found = [_plain(one) for one in value]
+        case dict():
+            table = {name: _plain(one) for name, one in value.items()}
+            found = {_TABLE: table} if len(table) == 1 and not table.keys().isdisjoint(_TYPES) else table
+    return found
+
+
+def header_value(text: str) -> Any:  # noqa: ANN401 - of any type that AMQP has
+    r"""The value of a header that is no text, from the column ``headers`` of a table.
+
+    A header that is text, such as ``"5"``, cannot be told from the number by its form: whoever reads it knows which of
+    them it is.
+
+    Args:
+        text: as a row has it.
+
+    Raises:
+        ValueError: no header of another type than text has that form.
+
+    >>> header_value("5"), header_value('{"bytes": "/w=="}'), header_value('{"table": {"bytes": 5}}')
+    (5, b'\xff', {'bytes': 5})
+    """
+    try:
+        return _value(json.loads(text))
+    except (ValueError, TypeError, AttributeError, ArithmeticError):
+        msg = f"header {text!r}: the JSON of a number, truth value, array, table, decimal, timestamp or bytes is needed"
+        raise ValueError(msg) from None
+
+
+def _value(plain: Any) -> Any:  # noqa: ANN401
+    if isinstance(plain, list):
+        return [_value(one) for one in plain]
+    if not isinstance(plain, dict):
+        return plain
+    kind = next(iter(plain)) if len(plain) == 1 else ""
+    if kind in _READ:
+        return _READ[kind](plain[kind])
+    return _table(plain[kind] if kind == _TABLE else plain)
+
+
+def _table(plain: dict[str, Any]) -> dict[str, Any]:
+    return {name: _value(one) for name, one in plain.items()}
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    _BYTES: functools.partial(base64.b64decode, validate=True),
+    _DECIMAL: decimal.Decimal,
+    _TIMESTAMP: dt.datetime.fromisoformat,
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Cases of leases: what a reader sees of a message beside whoever moves it. */
+#include <string.h>
+
+#include "actors.h"
+#include "cases.h"
+#include "plan.h"
+
+static sb_queue *lease, *next_lease; /* of the one who moves */
+static sb_queue *watched;            /* of the one who looks on */
+static uint64_t seen;
+
+/* Messages are numbered as they are put, so each one's sequence is one less than its number. */
+static void look_into(sb_queue *keeps) {
+  uint64_t position = 0, id;
+  int64_t size;
+  while ((size = sb_browse(keeps, &position, held_b, BUFFER)) > 0) {
+    sb_record r;
+    memcpy(&r, held_b, sizeof r);
+    memcpy(&id, held_b + size - r.body_length, sizeof id);
+    expect(r.sequence == id - 1, "message %d has sequence %d", (int)id, (int)r.sequence);
+    seen = seen * 10 + id;
+  }
+}
+static void look(void) { look_into(watched); }
+
+static sb_queue *made(const char *name) {
+  sb_settings keeps = {-1, -1, -1, 0, SB_QUEUE_KEEPS};
+  t.c = one.c;
+  if (declare(&t, name, keeps) != SB_OK) die("sb_declare", 0);
+  return open_queue(&t, name);
+}
+static void watch(const char *name) {
+  t.c = two.c;
+  watched = open_queue(&t, name);
+}
+
+static void removed(sb_queue *gone) {
+  int32_t holder;
+  uint64_t count;
+  (void)sb_delete(gone, false, false, FOREVER, &holder, &count);
+  (void)sb_leave(gone);
+}
+
+static void looked_away(void) { (void)sb_leave(watched); }
+
+static void move_two(sb_queue *from, sb_queue *to) {
+  sb_status status;
+  uint64_t bytes = UINT64_MAX;
+  int64_t moved = sb_move(from, to, 2, &bytes, &status);
+  expect(moved == 2, "%d were moved, status %d", (int)moved, (int)status);
+}
+
+static void leased(void) {
+  lease = made("lease");
+  watch("lease");
+  for (uint64_t id = 1; id <= 3; id++) put_by(&three, id);
+  expect(take(&three) == 1, "the oldest was not taken");
+  meanwhile(ANYWHERE, look);
+  move_two(one.q, lease);
+  afterwards();
+  seen = 0;
+  look();
+  expect(seen == 23, "left in the lease are %d, not 23", (int)seen);
+  looked_away();
+  removed(lease);
+}
+
+static void leased_again(void) {
+  lease = made("lease");
+  next_lease = made("next");
+  watch("next");
+  for (uint64_t id = 1; id <= 3; id++) put_by(&three, id);
+  expect(take(&three) == 1, "the oldest was not taken");
+  move_two(one.q, lease);
+  meanwhile(ANYWHERE, look);
+  move_two(lease, next_lease);
+  afterwards();
+  seen = 0;
+  look();
+  expect(seen == 23, "left in the next lease are %d, not 23", (int)seen);
+  looked_away();
+  removed(next_lease);
+  removed(lease);
+}
+
+static const test_case CASES[] = {
+    {"leased", "a reader of a lease never sees a message without its sequence", FREELY, leased},
+    {"leased again", "the same where it comes from a lease", FREELY, leased_again},
+};
+const subject LEASE_CASES = {CASES, sizeof CASES / sizeof CASES[0]};

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has become of each fault, and the score of each file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tests.mutations.core.points import Point
+
+OUTCOMES = ("killed", "survived", "unreached", "equivalent", "untried")
+PAGE = """# Mutation score
+
+`make mutation` puts small faults into the C core, one at a time, and runs the evidence that reaches each. A fault is
+*killed* if some evidence fails or does not end; it *survived* if all that was run passes; it is *unreached* if no
+evidence that was run comes to its place. An *equivalent* one changes nothing but speed:
+`tests/mutations/core/equivalent.toml` says why. *Untried* ones were not run yet. The score is the part that was killed
+of all that were tried or unreached and are not equivalent. `tests/mutations/core/README.md` says what the faults are.
+
+A run spends at most `--budget` seconds on a fault, so one that survived may not have met all evidence yet.
+Stages of evidence that were run: {stages}. `make mutation ARGS="--page"` writes this page.
+
+{table}
+"""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of faults, by key.
+
+    Args:
+        killed: The evidence that found each.
+        passed: The evidence that passes in spite of each.
+        equivalent: The reason for each.
+        unreached: Keys of those that no evidence reached when they were tried.
+    """
+
+    killed: Mapping[str, str]
+    passed: Mapping[str, set[str]]
+    equivalent: Mapping[str, str]
+    unreached: set[str]
+
+    def outcome(self, point: Point) -> str:
+        """One of OUTCOMES."""
+        if point.key in self.killed:
+            return "killed"
+        if point.key in self.equivalent:
+            return "equivalent"
+        if point.key in self.passed:
+            return "survived"
+        return "unreached" if point.key in self.unreached else "untried"
+
+
+def table(points: Iterable[Point], known: Known, *, all_files: bool) -> list[str]:
+    """A line for each file, and the sum: Markdown."""
+    counts: dict[str, Counter[str]] = {}
+    for point in points:
+        counts.setdefault(point.file, Counter())[known.outcome(point)] += 1
+    if not all_files:  # a file whose evidence was never run says nothing
+        counts = {name: count for name, count in counts.items() if count["killed"] or count["survived"]}
+    total: Counter[str] = sum(counts.values(), Counter())
+    lines = ["| file | score | " + " | ".join(OUTCOMES) + " |", "|---|---:" + "|---:" * len(OUTCOMES) + "|"]
+    for name, count in [*sorted(counts.items()), ("all of these", total)]:
+        lines.append(f"| {name} | {score(count)} | " + " | ".join(str(count[o]) for o in OUTCOMES) + " |")
+    return lines
+
+
+def score(count: Counter[str]) -> str:
+    """The part that was killed, in per cent."""
+    judged = count["killed"] + count["survived"] + count["unreached"]
+    return f"{100 * count['killed'] / judged:.1f} %" if judged else "-"
+
+
+def survivors(points: Iterable[Point], known: Known) -> list[str]:
+    """Each fault that was not found, in the form of equivalent.toml, without a reason."""
+    lines = []
+    for point in points:
+        outcome = known.outcome(point)
+        if outcome in {"survived", "unreached"}:
+            tried = len(known.passed.get(point.key, ()))
+            lines += [f"# line {point.line}: {outcome}, {tried} tried", "[[equivalent]]", f'file = "{point.file}"']
+            lines += [f'function = "{point.function}"', f"fault = {_literal(str(point))}", 'because = ""', ""]
+    return lines
+
+
+def _literal(text: str) -> str:
+    return f"'{text}'" if "'" not in text else f"'''{text}'''"

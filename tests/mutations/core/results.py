@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results in an SQLite file: what reaches which fault, what was tried on it, and what found it.
+
+A fault is known by its key, which depends on its function's text. So results outlive edits of other functions. That a
+fault was found is not tried again, nor is evidence that did not find it; `forget` makes both be tried.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS reached (core TEXT, evidence TEXT, seconds REAL, numbers BLOB, PRIMARY KEY (core, evidence));
+CREATE TABLE IF NOT EXISTS passed (key TEXT, evidence TEXT, PRIMARY KEY (key, evidence));
+CREATE TABLE IF NOT EXISTS killed (key TEXT PRIMARY KEY, evidence TEXT);
+CREATE TABLE IF NOT EXISTS unreached (key TEXT PRIMARY KEY);
+"""
+
+
+class Results:
+    """The file of results.
+
+    Args:
+        path: Where it is; it is made if it is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = sqlite3.connect(path, isolation_level=None)
+        self._file.executescript(TABLES)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def reach(self, core: str, evidence: str) -> tuple[float, bytes] | None:
+        """How long this evidence takes without a fault, and one byte for each number: 1 if it is reached."""
+        query = "SELECT seconds, numbers FROM reached WHERE core = ? AND evidence = ?"
+        row: tuple[float, bytes] | None = self._file.execute(query, (core, evidence)).fetchone()
+        return row
+
+    def set_reach(self, core: str, evidence: str, seconds: float, numbers: bytes) -> None:
+        """Keeps what `reach` returns; what is known of other states of the core goes."""
+        self._file.execute("DELETE FROM reached WHERE core <> ?", (core,))
+        self._file.execute("INSERT OR REPLACE INTO reached VALUES (?, ?, ?, ?)", (core, evidence, seconds, numbers))
+
+    def killed_by(self) -> dict[str, str]:
+        """The evidence that found each fault, by key."""
+        return dict(self._file.execute("SELECT key, evidence FROM killed"))
+
+    def passed(self) -> dict[str, set[str]]:
+        """The evidence that passes in spite of each fault, by key."""
+        found: dict[str, set[str]] = {}
+        for key, evidence in self._file.execute("SELECT key, evidence FROM passed"):
+            found.setdefault(key, set()).add(evidence)
+        return found
+
+    def add(self, key: str, evidence: str, *, found: bool) -> None:
+        """Keeps that this evidence found the fault, or passed in spite of it."""
+        killed, passed = "INSERT OR REPLACE INTO killed VALUES (?, ?)", "INSERT OR REPLACE INTO passed VALUES (?, ?)"
+        self._file.execute(killed if found else passed, (key, evidence))
+
+    def unreached(self) -> set[str]:
+        """Keys of the faults that nothing reached when they were tried last."""
+        return {key for (key,) in self._file.execute("SELECT key FROM unreached")}
+
+    def add_unreached(self, key: str) -> None:
+        """Keeps that nothing reaches the fault."""
+        self._file.execute("INSERT OR REPLACE INTO unreached VALUES (?)", (key,))
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Drops all results of these faults."""
+        for key in keys:
+            self._file.execute("DELETE FROM killed WHERE key = ?", (key,))
+            self._file.execute("DELETE FROM passed WHERE key = ?", (key,))
+            self._file.execute("DELETE FROM unreached WHERE key = ?", (key,))

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that are stopped (SIGSTOP): they are not dead, keep what they hold, and hold nobody up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from scenario_support.observing import await_counts, numbered, texts
+from scenario_support.processes import actors
+from scenario_support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import shmbroker
+
+MESSAGES = 100
+RESCUES = 5
+"""Of one stop: the first message waits for the housekeeper's look, the others do not."""
+
+CHANNEL = """
+import sys, shmbroker
+channel = shmbroker.connect(sys.argv[1], create=False).channel()
+def show(channel, method, properties, body):
+    channel.basic_ack(method.delivery_tag)
+    print(body.decode(), flush=True)
+channel.basic_consume("q", show, arguments={"x-priority": 10})
+print("ready", flush=True)
+sys.stdin.read()
+"""
+WAITING = """
+import sys, shmbroker
+queue = shmbroker.connect(sys.argv[1], create=False).queue("q")
+print("ready", flush=True)
+for message in iter(lambda: queue.get(auto_ack=True), None):
+    print(bytes(message.body).decode(), flush=True)
+"""
+
+
+def stop(pid: int) -> None:
+    """Stops a process, and waits until it is."""
+    os.kill(pid, signal.SIGSTOP)
+    eventually(
+        lambda: Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] == "T",
+        "the process stopped",
+    )
+
+
+@contextlib.contextmanager
+def running(code: str, broker: str) -> Iterator[subprocess.Popen[str]]:
+    """A program that says that it is ready, then which messages it gets."""
+    program = subprocess.Popen(
+        [sys.executable, "-c", code, broker], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert line_of(program) == "ready"
+        yield program
+    finally:
+        program.kill()
+        program.communicate()
+
+
+def line_of(program: subprocess.Popen[str]) -> str:
+    """The next line that it prints."""
+    assert program.stdout is not None
+    return program.stdout.readline().strip()
+
+
+@pytest.mark.parametrize("priority", [0, 10], ids=["the same priority", "a higher priority"])
+def test_a_stopped_consumer_starves_nobody(broker: shmbroker.Broker, queue: shmbroker.Queue, priority: int) -> None:
+    """After one look of the housekeeper all messages go to the others; when it goes on, it gets its share again."""
+    bodies = numbered(MESSAGES)
+    with actors(broker.name, 2) as (running_one, stopped):
+        running_one.do("consume", queue="q", priority=0, prefetch=1)
+        stopped.do("consume", queue="q", priority=priority, prefetch=1)
+        await_counts(queue, interested=2)
+        stopped.stop()
+        for body in bodies:
+            queue.put(body.encode())
+            received = running_one.do("receive", count=1, timeout=None, settle="ack")
+            assert [one["body"] for one in received] == [body]
+        counted = broker.statistics()
+        assert counted.rescues == 0
+        assert counted.stopped_rescues <= RESCUES
+        stopped.resume()
+        await_counts(queue, interested=2, notified=0, message_count=0)
+        sharers = (stopped,) if priority else (running_one, stopped)
+        queue.put_many([b"last"] * len(sharers))
+        await_counts(queue, delivering=len(sharers))
+        for actor in sharers:
+            actor.do("receive", count=1, timeout=None, settle="ack")
+        await_counts(queue, message_count=0, acked=MESSAGES + len(sharers))
+
+
+@pytest.mark.parametrize("code", [CHANNEL, WAITING], ids=["a channel", "a call of get"])
+def test_whoever_it_is_goes_on(broker: shmbroker.Broker, queue: shmbroker.Queue, code: str) -> None:
+    """A consumer of a channel, or a call that waits, is passed over while it is stopped, and then gets messages."""
+    with running(code, broker.name) as program:
+        eventually(lambda: queue.statistics().interested == 1)
+        for number in range(3):
+            stop(program.pid)
+            with queue.consume(prefetch=10) as other:
+                queue.put_many([b"A", b"B", b"C"])
+                received = [other.get(timeout=60) for _ in range(3)]
+                assert texts(received) == ["A", "B", "C"]
+                for message in received:
+                    message.ack()
+            os.kill(program.pid, signal.SIGCONT)
+            queue.put(b"%d" % number)
+            assert line_of(program) == str(number)
+
+
+def test_a_stopped_housekeeper(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
+    """Another process does its work beside it: the dead are reaped, timers run. When it goes on it is alone."""
+    queue = connection.queue("q")
+    keeper = eventually(lambda: broker.statistics().housekeeper_pid)
+    assert not broker.statistics().housekeeper_stopped
+    before = broker.statistics().process_count
+    with actors(broker.name, 1) as (victim,):
+        queue.put(b"A")
+        victim.do("consume", queue="q")
+        await_counts(queue, delivering=1)
+        stop(keeper)
+        try:
+            assert broker.statistics().housekeeper_stopped
+            assert broker.statistics().housekeeper_pid == keeper
+            victim.kill()
+            message = queue.get(timeout=60)
+            assert message.redelivered
+            message.ack()
+            for _ in range(3):
+                queue.put(b"late", delay=0.05)
+                queue.get(timeout=60).ack()
+            assert broker.statistics().housekeeper_pid == keeper
+        finally:
+            os.kill(keeper, signal.SIGCONT)
+    eventually(lambda: broker.statistics().process_count == before, "the one who stood in has ended")
+    assert not broker.statistics().housekeeper_stopped
+    queue.put(b"late", delay=0.05)
+    queue.get(timeout=60).ack()
+
+
+def test_a_stopped_housekeeper_that_dies(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
+    """The one who stands in takes its place."""
+    queue = connection.queue("q")
+    keeper = eventually(lambda: broker.statistics().housekeeper_pid)
+    stop(keeper)
+    queue.put(b"late", delay=0.05)
+    queue.get(timeout=60).ack()
+    os.kill(keeper, signal.SIGKILL)
+    eventually(lambda: broker.statistics().housekeeper_pid not in {0, keeper}, "another housekeeper")
+    queue.put(b"late", delay=0.05)
+    queue.get(timeout=60).ack()

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signal handlers that run in the middle of `connect` and `close`: they may raise, and connect."""
+
+from __future__ import annotations
+
+import json
+
+from scenario_support.processes import run_python
+
+import shmbroker.testing
+
+# Raises before the n-th instruction of the package, for each n there is: a handler may run before some of them.
+AT_EVERY_INSTRUCTION = """
+    import gc, json, os, sys
+    import shmbroker
+
+    name, kept = sys.argv[1:]
+    package = os.path.dirname(shmbroker.__file__)
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupted_at(number, deed):
+        left = number
+
+        def trace(frame, event, _):
+            nonlocal left
+            if not frame.f_code.co_filename.startswith(package):
+                return None
+            frame.f_trace_lines, frame.f_trace_opcodes = False, True
+            if event == "opcode":
+                left -= 1
+                if left < 0:
+                    sys.settrace(None)
+                    raise Interrupted
+            return trace
+
+        sys.settrace(trace)
+        try:
+            deed()
+        except Interrupted:
+            pass
+        finally:
+            sys.settrace(None)
+        return left < 0
+
+    def connect():
+        shmbroker.connect(name, create=False)
+
+    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
+    first = shmbroker.connect(name, create=False) if kept == "kept" else None
+    broker = shmbroker.Broker(name)
+    before = broker.statistics()
+    descriptors, number = len(os.listdir("/proc/self/fd")), 0
+    while interrupted_at(number, connect):
+        number += 1
+    gc.collect()  # a connection refers to itself
+    after = broker.statistics()
+    more = len(os.listdir("/proc/self/fd")) - descriptors
+    print(json.dumps([number, after.connection_count - before.connection_count, more <= 2 * (kept != "kept")]))
+"""
+
+
+def interrupted(broker_name: str, kept: str) -> tuple[int, int, bool]:
+    """Interrupts `connect` everywhere; at how many places, how many connections that left, and whether descriptors."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(AT_EVERY_INSTRUCTION, broker.name, kept)
+    assert done.returncode == 0, done.stderr
+    number, connections, few = json.loads(done.stdout)
+    return number, connections, few
+
+
+def test_an_interrupted_connect_leaves_no_connection(broker_name: str) -> None:
+    """Wherever a signal handler raises, in the first connection of a process as well."""
+    number, connections, few = interrupted(broker_name, "none")
+    assert number > 100
+    assert (connections, few) == (0, True)
+
+
+def test_an_interrupted_connect_beside_another_connection(broker_name: str) -> None:
+    """The connections of one process share what they attach; that of the other one goes on."""
+    number, connections, few = interrupted(broker_name, "kept")
+    assert number > 100
+    assert (connections, few) == (0, True)
+
+
+# Runs a handler before the n-th line of what is interrupted, for each n there is.
+AT_EVERY_LINE = """
+    import gc, json, os, pickle, sys, threading
+    import shmbroker
+
+    name = sys.argv[1]
+    package = os.path.dirname(shmbroker.__file__)
+
+    def handled_at(number, deed, handler):
+        left = number
+
+        def trace(frame, event, _):
+            nonlocal left
+            if not frame.f_code.co_filename.startswith(package):
+                return None
+            if event == "line":
+                left -= 1
+                if left < 0:
+                    sys.settrace(None)
+                    handler()
+            return trace
+
+        sys.settrace(trace)
+        try:
+            deed()
+        finally:
+            sys.settrace(None)
+        return left < 0
+
+    broker = shmbroker.Broker(name)
+    with broker.connect() as connection:
+        queue = connection.queue("q")
+        queue.put(b"A")
+        pickled = pickle.dumps(queue)
+
+    def connect_and_stay():
+        kept.append(shmbroker.connect(name, create=False))
+        kept[-1].queue("q", passive=True)
+
+    def connect_and_close():
+        with shmbroker.connect(name, create=False) as connection:
+            assert len(connection.queue("q", passive=True)) == 1
+
+    def load():
+        assert len(pickle.loads(pickled)) == 1
+
+    def load_anew():
+        from shmbroker.connection import _process_connections
+        for connection in _process_connections.values():
+            connection.close()
+        load()
+
+    numbers = []
+    for deed in (connect_and_close, load_anew):
+        for handler in (connect_and_stay, connect_and_close, load):
+            number, more = 0, True
+            while more:
+                kept = []
+                more = handled_at(number, deed, handler)
+                for connection in kept:
+                    assert len(connection.queue("q", passive=True)) == 1
+                    connection.close()
+                number += 11  # of several hundred
+            numbers.append(number)
+    load_anew()
+    gc.collect()
+    print(json.dumps([numbers, broker.statistics().connection_count, broker.statistics().process_count]))
+"""
+
+
+def test_a_signal_handler_that_connects_or_loads_a_queue(broker_name: str) -> None:
+    """It may run anywhere in `connect`, and in the loading of a queue; neither hangs or harms the other."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(AT_EVERY_LINE, broker.name)
+    assert done.returncode == 0, done.stderr
+    numbers, connections, processes = json.loads(done.stdout)
+    assert min(numbers) > 100
+    assert (connections, processes) == (2, 2)  # the housekeeper's, and that of the queues that were loaded

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that have the names of a broker's, and are another user's, or open to others, are refused with a reason."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import shmbroker
+from shmbroker.exceptions import AccessRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STRANGER = 65534
+ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to others")
+FILES = ("0", "1", "lock", "journal-0", "journal-1")
+
+
+def file_of(broker: str, suffix: str) -> Path:
+    """Where a file of a broker of ours lies."""
+    return Path(f"/dev/shm/shmbroker-{os.getuid()}.{broker}.{suffix}")  # noqa: S108
+
+
+def use(broker: str) -> None:
+    """Connects, and declares what needs every file."""
+    with shmbroker.connect(broker, create=False) as connection, connection.channel() as channel:
+        channel.exchange_declare("e", "fanout")
+        channel.exchange_delete("e")
+        connection.bindings()
+
+
+def in_its_place(path: Path, what: Callable[[Path], object]) -> None:
+    """Puts something else where a file is, under another name first, as who renames a file does."""
+    fresh = path.with_name(path.name + "-fresh")
+    fresh.write_bytes(path.read_bytes())
+    fresh.chmod(0o600)
+    what(fresh)
+    fresh.rename(path)
+
+
+@ROOT
+@pytest.mark.damaged
+@pytest.mark.parametrize("suffix", FILES)
+def test_a_file_of_another_user(broker_name: str, suffix: str) -> None:
+    """It is named, with its owner, and not used."""
+    shmbroker.Broker(broker_name, memory="32M").create()
+    if suffix == "journal-0":  # which one is used depends on how often it was written anew
+        in_its_place(file_of(broker_name, "journal-1"), lambda path: os.chown(path, STRANGER, STRANGER))
+    in_its_place(file_of(broker_name, suffix), lambda path: os.chown(path, STRANGER, STRANGER))
+    if suffix == "journal-1":
+        os.chown(file_of(broker_name, "journal-0"), STRANGER, STRANGER)
+    with pytest.raises(AccessRefused, match=f"{broker_name}.* belongs to user {STRANGER}, not to user 0"):
+        use(broker_name)
+    assert broker_name in shmbroker.brokers()  # so that who looks is told
+    for each in FILES:
+        os.chown(file_of(broker_name, each), 0, 0)
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize("mode", [0o666, 0o606, 0o640, 0o620])
+@pytest.mark.parametrize("suffix", ["0", "1", "lock"])
+def test_a_file_that_others_may_open(broker_name: str, suffix: str, mode: int) -> None:
+    """Its mode is named; right again, the broker is used."""
+    shmbroker.Broker(broker_name, memory="32M").create()
+    file_of(broker_name, suffix).chmod(mode)
+    with pytest.raises(AccessRefused, match=f"{broker_name}.{suffix} has mode {mode:04o}: 0600, or 0660 for a group"):
+        use(broker_name)
+    file_of(broker_name, suffix).chmod(0o600)
+    use(broker_name)
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize("suffix", ["0", "lock"])
+def test_what_is_no_file(broker_name: str, suffix: str) -> None:
+    """A symbolic link is not followed, and a pipe does not stop who opens it."""
+    shmbroker.Broker(broker_name, memory="32M").create()
+    path = file_of(broker_name, suffix)
+    kept = path.with_name(path.name + "-kept")
+    path.rename(kept)
+    for make in (lambda: path.symlink_to(kept), lambda: os.mkfifo(path, 0o600)):
+        make()
+        with pytest.raises(AccessRefused, match=f"{broker_name}.{suffix} is no regular file"):
+            use(broker_name)
+        path.unlink()
+    kept.rename(path)
+    use(broker_name)
+
+
+@ROOT
+@pytest.mark.parametrize("suffix", ["lock", "journal-0", "journal-1"])
+def test_a_file_that_was_there_before_the_broker(broker_name: str, suffix: str) -> None:
+    """Nothing is made beside another user's file; it is named."""
+    path = file_of(broker_name, suffix)
+    path.write_bytes(b"garbage")
+    os.chown(path, STRANGER, STRANGER)
+    with pytest.raises(AccessRefused, match=f"{broker_name}.{suffix} belongs to user {STRANGER}"):
+        shmbroker.Broker(broker_name, memory="32M").start()
+    assert [file.name for file in path.parent.glob(f"*{broker_name}*")] == [path.name]
+    path.unlink()
+
+
+@ROOT
+@pytest.mark.damaged
+def test_a_broker_of_a_stranger_under_our_name(broker_name: str) -> None:
+    """Root does not attach to what `nobody` put there, neither to read nor to stop it."""
+    shmbroker.Broker(broker_name, memory="32M").create()
+    for suffix in FILES:
+        os.chown(file_of(broker_name, suffix), STRANGER, STRANGER)
+    for deed in (
+        lambda: shmbroker.connect(broker_name),
+        lambda: shmbroker.Broker(broker_name).start(),
+        lambda: shmbroker.Broker(broker_name).stop(purge=True),
+    ):
+        with pytest.raises(AccessRefused, match=f"belongs to user {STRANGER}"):
+            deed()
+    for suffix in FILES:
+        os.chown(file_of(broker_name, suffix), 0, 0)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Housekeepers are started by programs of all kinds: with the right interpreter, or not at all, and that is logged."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from scenario_support.waiting import eventually
+
+import shmbroker
+from shmbroker import launch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CONNECTS = """
+    import sys
+    broker = sys.argv[1]
+    import shmbroker
+    with shmbroker.connect(broker) as connection:
+        connection.queue("q").put(b"A")
+"""
+
+
+def run(source: str, broker: str, *flags: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """Runs a program."""
+    command = [sys.executable, *flags, "-c", textwrap.dedent(source), broker]
+    return subprocess.run(command, capture_output=True, text=True, check=True, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def is_served(broker: str) -> bool:
+    """Whether a housekeeper runs."""
+    return shmbroker.Broker(broker).statistics().housekeeper_pid != 0
+
+
+FROZEN = """
+import sys
+with open({count!r}, "a") as file:
+    file.write("x")
+sys.executable = {app!r}
+{frozen}
+import shmbroker
+with shmbroker.connect({broker!r}) as connection:
+    connection.queue("q").put(b"A")
+"""
+
+
+@pytest.mark.parametrize("frozen", ["sys.frozen = True", "__compiled__ = True"])
+def test_a_frozen_program_is_started_once(tmp_path: Path, broker_name: str, frozen: str) -> None:
+    """It says that it can start no housekeeper, and does not start itself; messages flow."""
+    count, app = tmp_path / "count", tmp_path / "python"
+    source = FROZEN.format(count=str(count), app=str(app), frozen=frozen, broker=broker_name)
+    (tmp_path / "frozen.py").write_text(source)
+    app.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path}/frozen.py "$@"\n')
+    app.chmod(0o755)
+    done = subprocess.run([app], capture_output=True, text=True, check=True)
+    assert count.read_text() == "x"
+    assert f"no housekeeper can be started for broker '{broker_name}': this program is frozen" in done.stderr
+    with shmbroker.connect(broker_name, create=False) as connection:
+        assert len(connection.queue("q")) == 1
+
+
+def test_a_program_that_is_started_in_the_place_of_a_housekeeper(tmp_path: Path, broker_name: str) -> None:
+    """It looks like an interpreter and is none: it starts no further one."""
+    count, app = tmp_path / "count", tmp_path / "python"
+    (tmp_path / "app.py").write_text(FROZEN.format(count=str(count), app=str(app), frozen="", broker=broker_name))
+    app.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path}/app.py "$@"\n')
+    app.chmod(0o755)
+    done = subprocess.run([app], capture_output=True, text=True, check=True, env={**os.environ, launch.MARK: "other"})
+    assert count.read_text() == "x"
+    assert "was started itself in the place of a housekeeper of broker 'other'" in done.stderr
+
+
+@pytest.mark.parametrize("executable", ["''", "None", "'/bin/true'"], ids=["empty", "none", "another program"])
+def test_an_embedded_interpreter(broker_name: str, executable: str) -> None:
+    """Without `sys.executable`, or with that of the program that embeds it, the interpreter beside it serves."""
+    source = textwrap.dedent(CONNECTS).replace(
+        "import shmbroker", f"sys.executable = {executable}\nimport shmbroker", 1
+    )
+    run(source, broker_name)
+    eventually(lambda: is_served(broker_name), "a housekeeper to serve")
+    shmbroker.Broker(broker_name).stop()
+
+
+@pytest.mark.parametrize("flags", [("-I",), ("-E", "-s"), ("-B", "-P")])
+def test_flags_of_the_interpreter(broker_name: str, flags: tuple[str, ...]) -> None:
+    """The housekeeper of an isolated program is isolated, too, and finds the package."""
+    run(CONNECTS, broker_name, *flags)
+    eventually(lambda: is_served(broker_name), "a housekeeper to serve")
+    pid = shmbroker.Broker(broker_name).statistics().housekeeper_pid
+    assert set(flags) <= set(Path(f"/proc/{pid}/cmdline").read_text().split("\0"))
+    shmbroker.Broker(broker_name).stop()
+
+
+def test_without_site(broker_name: str) -> None:
+    """With `-S` the package is found where the program found it."""
+    run(textwrap.dedent(CONNECTS).replace("import sys\n", "import sys, site; site.main()\n", 1), broker_name, "-S")
+    eventually(lambda: is_served(broker_name), "a housekeeper to serve")
+    shmbroker.Broker(broker_name).stop()
+
+
+def test_another_folder_and_no_environment(broker_name: str, tmp_path: Path) -> None:
+    """What the program finds in places that are relative, its housekeeper finds there; a bare environment is enough."""
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "signal.py").write_text("raise SystemExit('the folder of the script is not searched first')")
+    source = textwrap.dedent(CONNECTS).replace(
+        "import shmbroker", "import signal; sys.path.insert(0, 'modules')\nimport shmbroker", 1
+    )
+    run(source, broker_name, "-P", cwd=tmp_path, env={})
+    eventually(lambda: is_served(broker_name), "a housekeeper to serve")
+    pid = shmbroker.Broker(broker_name).statistics().housekeeper_pid
+    assert str(tmp_path / "modules") in Path(f"/proc/{pid}/cmdline").read_text()
+    shmbroker.Broker(broker_name).stop()
+
+
+def test_what_a_housekeeper_says_is_logged(
+    broker_name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its lines come to the logger `shmbroker` of the process that started it."""
+    monkeypatch.setattr(launch, "_RUN", "import sys; print('what it\\nsays', file=sys.stderr); sys.exit(3)")
+    with caplog.at_level(logging.WARNING, "shmbroker"):
+        with pytest.raises(shmbroker.BrokerError, match="ended at once, with status 3"):
+            shmbroker.Broker(broker_name, memory="32M").start()
+        eventually(lambda: len(caplog.records) == 3, "all to be logged")
+    says = f"the housekeeper of broker '{broker_name}' says: "
+    assert [record.getMessage() for record in caplog.records[:2]] == [f"{says}what it", f"{says}says"]
+    assert "ended with status 3" in caplog.records[2].getMessage()
+
+
+def nothing_found() -> str:
+    """In the place of the search for an interpreter."""
+    msg = "there is none"
+    raise launch.CannotStartError(msg)
+
+
+def no_process(*_: object, **__: object) -> None:
+    """In the place of the start of a process."""
+    raise OSError(11, "Resource temporarily unavailable")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("interpreter", nothing_found, "there is none"),
+        ("subprocess.Popen", no_process, "Resource temporarily unavailable"),
+    ],
+)
+def test_a_housekeeper_that_cannot_be_started(
+    broker_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    case: tuple[str, Callable[..., object], str],
+) -> None:
+    """A client goes on without one and logs why, once; who starts a broker is told."""
+    where, what, why = case
+    monkeypatch.setattr(f"shmbroker.launch.{where}", what)
+    with caplog.at_level(logging.WARNING, "shmbroker"):
+        for _ in range(3):
+            with shmbroker.connect(broker_name) as connection:
+                connection.queue("q").put(b"A")
+    (record,) = caplog.records
+    assert why in record.getMessage()
+    with pytest.raises(shmbroker.BrokerError, match=f"cannot be started: .*{why}"):
+        shmbroker.Broker(broker_name).start()

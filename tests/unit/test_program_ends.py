@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program that ends while callbacks run: the one in hand is the last one, and what others would get goes back."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+from scenario_support.observing import await_counts, put_each
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import shmbroker
+
+# A callback takes as long as its message's author wants: until a byte comes.
+CONSUMES = """
+    import concurrent.futures, os, signal, sys, threading
+    import shmbroker
+
+    def callback(channel, method, properties, body):
+        os.write(1, b"begun\\n")
+        os.read(0, 1)
+        channel.basic_ack(method.delivery_tag)
+        os.write(1, b"done\\n")
+
+    def consume(**options):
+        global connection, channel
+        connection = shmbroker.connect(sys.argv[1], create=False, **options)
+        channel = connection.channel()
+        channel.basic_consume("q", callback)
+        os.write(1, b"consuming\\n")
+"""
+FORMS = {
+    "tutorial": """
+        try:
+            consume()
+            channel.start_consuming()
+        except KeyboardInterrupt:
+            os.write(1, b"Interrupted\\n")
+            sys.exit(0)
+    """,
+    "no handling": """
+        consume()
+        channel.start_consuming()
+    """,
+    "executor": """
+        consume(executor=concurrent.futures.ThreadPoolExecutor(1))
+        channel.start_consuming()
+    """,
+    "exception": """
+        signal.signal(signal.SIGINT, lambda *_: 1 / 0)
+        consume()
+        channel.start_consuming()
+    """,
+    "end of the main program": """
+        ended = threading.Event()
+        signal.signal(signal.SIGINT, lambda *_: ended.set())
+        consume()
+        ended.wait()
+    """,
+    "SIGTERM": """
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        consume()
+        channel.start_consuming()
+    """,
+}
+STATUS = {"tutorial": 0, "end of the main program": 0, "SIGTERM": 0, "exception": 1}
+
+
+@contextlib.contextmanager
+def running(program: str, broker: str) -> Iterator[subprocess.Popen[str]]:
+    """Runs a program to its end, or kills it."""
+    command = [sys.executable, "-c", program, broker]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_callback_in_hand_is_the_last_one(broker: shmbroker.Broker, queue: shmbroker.Queue, form: str) -> None:
+    """What was prefetched goes back as if nobody had taken it; the program ends when the callback in hand returns."""
+    put_each(queue, "ABCD")
+    program = textwrap.dedent(CONSUMES) + textwrap.dedent(FORMS[form])
+    with running(program, broker.name) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert {process.stdout.readline(), process.stdout.readline()} == {"begun\n", "consuming\n"}
+        await_counts(queue, delivering=4)
+        process.send_signal(signal.SIGTERM if form == "SIGTERM" else signal.SIGINT)
+        await_counts(queue, delivering=1, ready=3, acked=0)
+        process.stdin.write("x")
+        process.stdin.flush()
+        written, _ = process.communicate()
+        assert written.splitlines()[-1] == "done"
+        assert process.returncode == STATUS.get(form, -signal.SIGINT)
+    await_counts(queue, delivering=0, ready=3, acked=1)
+    message = queue.get(auto_ack=True)
+    assert (bytes(message), message.redelivered, message.delivery_count) == (b"B", True, 1)
