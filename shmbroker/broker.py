@@ -276,6 +276,7 @@ def connect(
     Raises:
         BrokerNotFound: ``create`` is off, and there was none in time; or it is another user's.
         LayoutMismatch: it was made by another version.
+        NotAllowed: it has as many connections, or processes, as are possible.
         Timeout: one of that name is being purged, and does not go.
         ValueError: an option is none of the values that are allowed.
     """
@@ -303,6 +304,8 @@ def connect(
         except exceptions.BrokerNotFound:
             if time.monotonic_ns() >= until and not (create and segments.uid_of(path) == os.getuid()):
                 raise
+        except exceptions.NotAllowed:  # a limit: waiting does not help
+            raise
         except exceptions.ConnectionClosedByBroker:
             if time.monotonic_ns() >= purged_until:
                 text = (

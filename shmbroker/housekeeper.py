@@ -283,10 +283,10 @@ def main(arguments: list[str], on_ready: Callable[[], None] = lambda: None) -> i
         signal.signal(number, lambda *_: ended.set())
     try:
         keeper = Housekeeper(arguments[0], segments.AUTOMATIC if "--automatic" in arguments else "housekeeper")
-    except (exceptions.BrokerNotFound, exceptions.ConnectionClosedByBroker):
-        return 1  # purged meanwhile
     except (exceptions.BrokerError, exceptions.OutOfMemory) as error:
-        print(error, file=sys.stderr)  # noqa: T201 - who started it logs that
+        purged = isinstance(error, (exceptions.BrokerNotFound, exceptions.ConnectionClosedByBroker))
+        if not purged or isinstance(error, exceptions.NotAllowed):
+            print(error, file=sys.stderr)  # noqa: T201 - the process that started it logs that
         return 1
     if not keeper.begin() and not keeper.stand_in():
         keeper.close()

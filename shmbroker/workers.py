@@ -239,9 +239,9 @@ def _work(pickled: bytes, options: _Options, answer: Any) -> None:  # noqa: ANN4
         raise SystemExit(1)
     try:
         _serve(function, options, lambda: bool(ended) or os.getppid() != parent)
-    except exceptions.ConnectionClosedByBroker:
-        pass  # purged
     except exceptions.BrokerError as error:
+        if isinstance(error, exceptions.ConnectionClosedByBroker) and not isinstance(error, exceptions.NotAllowed):
+            return  # purged
         _log.error("worker of queue %r of broker %r: %s", options.queue, options.broker, error)
         raise SystemExit(1) from None
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from shmbroker.statistics import ConnectionInfo
 
 ffi, slow = library.ffi, library.slow
-_MAX_CONNECTIONS = 4096
+_MAX_CONNECTIONS = 4096  # the number 0 is no connection's
+_MAX_PROCESSES = 4096
 _GROWTH_PAUSE_NS = 100_000_000
 _lock = locks.lock()  # a view may end, by the garbage collector, while we hold it
 _attached: dict[str, Attachment] = {}
@@ -62,6 +63,12 @@ class Attachment:
             raise exceptions.LayoutMismatch(text=text)
         if status == slow.SB_ACCESS:
             raise segments.refused(self.path)
+        if status == slow.SB_LIMIT:
+            text = (
+                f"NOT_ALLOWED - process {os.getpid()} refused: the limit of broker {self.name!r}, {_MAX_PROCESSES} "
+                "processes, is reached: all of these places are taken"
+            )
+            raise exceptions.NotAllowed(530, text)
         if status == slow.SB_CORRUPT:
             text = (
                 f"broker {self.name!r}: its shared memory contradicts itself: it tells of segments that are not there"
@@ -122,6 +129,20 @@ class Attachment:
         number, reason = self._no_growth
         outside = f"; {reason}" if number == facts.segments + 1 else ""
         return exceptions.OutOfMemory(text + holder + outside)
+
+    def all_connected(self, name: str) -> exceptions.NotAllowed:
+        """The error of a broker that has no number for another connection: the limit, and whose the connections are.
+
+        Args:
+            name: of the connection that was to be.
+        """
+        open_now = self.connections()
+        own = sum(one.pid == os.getpid() for one in open_now)
+        text = (
+            f"NOT_ALLOWED - connection {name!r} refused: the limit of broker {self.name!r}, {_MAX_CONNECTIONS - 1} "
+            f"connections, is reached: {len(open_now)} are open, {own} of them in this process"
+        )
+        return exceptions.NotAllowed(530, text)
 
     def facts(self, *, with_memory: bool = False) -> Any:  # noqa: ANN401
         """The core's own description."""

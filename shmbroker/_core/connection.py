@@ -105,6 +105,8 @@ class CoreConnection:
             if status == library.NO_MEMORY:
                 what = f" for connection {name!r}"
                 raise self.attachment.full(what)
+            if status == slow.SB_LIMIT:
+                raise self.attachment.all_connected(name)
             if status != library.GROW:
                 library.raise_for(int(status), f"connection {name!r}")
             self.attachment.grow()
