@@ -49,6 +49,18 @@ typedef struct sb_consumer sb_consumer;
 typedef struct sb_channel sb_channel;
 typedef struct sb_watch sb_watch;
 
+/* What keeps chunks of 2 MiB: slots of one size, or (slot_bytes 0) bodies that have chunks to themselves. */
+enum { SB_KEPT_FACTS = 64 };
+typedef struct {
+  uint64_t slot_bytes;
+  uint64_t slots, used; /* that there are, and those in use */
+  uint64_t held;        /* by messages of one queue, which has most */
+  uint32_t queue;       /* its slot; 0: no queue has any */
+  uint32_t whole;       /* 0: that queue has more messages than were looked at */
+  uint32_t chunks;
+  uint32_t kind; /* of the broker's own objects; 0 = messages */
+} sb_kept_facts;
+
 /* What a get writes in front of exchange, key, properties and body. 64 bytes. */
 typedef struct {
   uint64_t tag; /* holding token, consumer's place << 40 */
@@ -283,6 +295,8 @@ sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadlin
                     uint64_t *removed);
 sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *facts);
 uint32_t sb_next_queue(sb_connection *c, uint32_t *index);
+/* Fills SB_KEPT_FACTS of them. */
+sb_status sb_kept(sb_connection *c, uint64_t looks, sb_kept_facts *facts);
 int64_t sb_length(sb_queue *q);
 int64_t sb_purge(sb_queue *q);
 /* At most `limit` messages, and none after the one with which *bytes are reached; *bytes is lowered by what was moved. */

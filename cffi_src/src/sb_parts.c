@@ -140,6 +140,13 @@ uint32_t sb_parts_first(sb_broker *b, uint32_t head) {
   return bytes != 0 ? SB_LOAD(&parts_of(b, head, bytes)->first, SB_ACQUIRE) : 0;
 }
 
+bool sb_parts_next(sb_broker *b, uint32_t head, uint64_t gen, uint32_t slot, uint32_t *following) {
+  part p;
+  bool good = is_part_of(b, slot, head, gen, &p);
+  if (good) *following = p.names.next;
+  return good;
+}
+
 static void free_part(sb_broker *b, uint32_t slot, uint64_t header) {
   uint64_t freed = sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(header) + 1);
   if (SB_CAS(sb_slot_header(b, slot), &header, freed, SB_ACQ_REL)) {

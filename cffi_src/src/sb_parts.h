@@ -48,6 +48,8 @@ uint64_t sb_parts_room(sb_broker *b, uint32_t head);
 
 /* Where the row of a head begins. */
 uint32_t sb_parts_first(sb_broker *b, uint32_t head);
+/* What follows a part of the row, 0 = nothing. False: it is none of that head, in that generation. */
+bool sb_parts_next(sb_broker *b, uint32_t head, uint64_t gen, uint32_t slot, uint32_t *following);
 /* The row of a head that was freed. */
 void sb_parts_free(sb_broker *b, uint32_t head, uint64_t gen, uint32_t first);
 /* Is it a part whose head is gone? */

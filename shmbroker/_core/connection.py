@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from shmbroker import exceptions, locks, statistics
-from shmbroker._core import attachment, library, segments, wording
+from shmbroker._core import attachment, kept, library, segments, wording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -340,6 +340,11 @@ class CoreConnection:
             library.raise_for(status, "queue")
         return facts
 
+    @guarded
+    def kept(self) -> str:
+        """What keeps the chunks of the broker, as the end of a sentence."""
+        return kept.in_words(self.handle, self.queue_name)
+
     def queue_statistics(self, slot: int) -> statistics.QueueStatistics | None:
         """A snapshot of a queue, ``None`` when it is gone."""
         facts = self.queue_facts(slot)
@@ -421,7 +426,7 @@ class CoreConnection:
         if findings:  # what was only under way is not found a second time
             again = set(self._check()[1])
             findings = [finding for finding in findings if finding in again]
-        words = [finding.words(self._name_in(finding.queue)) for finding in findings]
+        words = [finding.words(self.queue_name(finding.queue)) for finding in findings]
         return words + ([f"... and {count - _FINDINGS} more"] if count > _FINDINGS else [])
 
     def _check(self) -> tuple[int, list[wording.Finding]]:
@@ -435,7 +440,8 @@ class CoreConnection:
             library.raise_for(findings[0].found, "the connection")
         return count, findings
 
-    def _name_in(self, slot: int) -> str | None:
+    def queue_name(self, slot: int) -> str | None:
+        """The name of the queue in a slot; ``None``: there is none that can be read."""
         try:
             facts = self.queue_facts(slot) if slot else None
         except exceptions.BrokerError:
@@ -465,4 +471,4 @@ def out_of_memory(connection: CoreConnection, size: int) -> exceptions.OutOfMemo
         if queue is not None and queue.bytes > most:
             most, name = int(queue.bytes), _name_of(queue)
     holder = f"; queue {name!r} holds most, {most} bytes" if name is not None else "; no queue holds bodies"
-    return connection.attachment.full(f" for a body of {size} bytes" if size else "", holder)
+    return connection.attachment.full(f" for a body of {size} bytes" if size else "", holder + connection.kept())

@@ -63,6 +63,7 @@ LAYERS = (
         "sb_api_get",
         "sb_api_browse",
         "sb_api_housekeeper",
+        "sb_api_kept",
         "sb_api_put",
         "sb_api_queues",
         "sb_api_readers",

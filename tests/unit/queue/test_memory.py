@@ -68,6 +68,65 @@ def test_out_of_memory_says_who_has_it(broker_name: str) -> None:
         assert connection.doctor() == []
 
 
+SHORT_SLOTS = re.compile(
+    r"(?P<chunks>\d+) (?:is|are) kept by slots of 256 bytes "
+    r"\((?P<used>\d+) of \d+ in use, (?P<least>at least |)(?P<held>\d+) of them by queue '(?P<queue>\w+)'\)"
+)
+
+
+def kept_by_short_slots(said: str) -> tuple[int, int, int, str, str]:
+    """Return what an error says of slots of 256 bytes: chunks, slots in use, those of a queue, which, "at least"."""
+    found = SHORT_SLOTS.search(said)
+    assert found is not None, said
+    return int(found["chunks"]), int(found["used"]), int(found["held"]), found["queue"], found["least"]
+
+
+def fill_by_turns(*queues: shmbroker.Queue) -> tuple[str, int]:
+    """Put empty bodies until memory is full; return what the error said, and how many."""
+    put = 0
+    try:
+        while True:
+            queues[put % len(queues)].put(b"", timeout=0)
+            put += 1
+    except OutOfMemory as full:
+        return str(full), put
+
+
+def test_out_of_memory_says_what_keeps_it(broker_name: str) -> None:
+    """A few short messages that stay of many keep most chunks: their size, how many, and their queue are named."""
+    with running(broker_name, "32M") as broker, broker.connect() as connection:
+        goes, stays = connection.queue("goes"), connection.queue("stays")
+        said, put = fill_by_turns(stays, *[goes] * 4095)
+        chunks, used, held, name, least = kept_by_short_slots(said)
+        assert (used, name, least) == (put, "goes", "at least ")  # it looks at so many cells, and no more
+        assert 10_000 < held < put
+        goes.purge()
+        left = stays.statistics().ready
+        stays.get()  # what is being delivered is kept too
+        said, _ = filled(goes, 12_500_000)
+        again, *others = kept_by_short_slots(said)
+        assert others == [left, left, "stays", ""]
+        assert chunks - 1 <= again <= chunks  # a chunk of which nothing is left may go
+        assert " kept for pages of queues" in said
+
+
+def test_out_of_memory_counts_bodies_in_parts_and_in_chunks_of_their_own(broker_name: str) -> None:
+    """A body in short slots keeps all of them; one that is longer than any slot keeps chunks."""
+    with running(broker_name, "32M") as broker, broker.connect() as connection:
+        parts, whole, goes = connection.queue("parts"), connection.queue("whole"), connection.queue("goes")
+        whole.put(bytes(5 << 20))
+        stays = connection.queue("stays")
+        fill_by_turns(stays, goes)
+        goes.purge()
+        parts.put(bytes(1_000_000), timeout=0)
+        stays.purge()
+        said, _ = filled(goes, 10_000_000)
+        _, used, held, name, least = kept_by_short_slots(said)
+        assert (name, least) == ("parts", "")
+        assert used == held > 1_000_000 // 256
+        assert "3 are kept by 1 bodies in chunks of their own, 1 of them by queue 'whole'" in said
+
+
 def test_a_put_that_waits_for_memory_goes_on(broker_name: str) -> None:
     """overflow="block" waits for memory too: it goes on when messages are acked."""
     with running(broker_name, "32M") as broker, broker.connect() as connection:

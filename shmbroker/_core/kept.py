@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps the memory of a broker that is full, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shmbroker._core import library
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ffi, slow = library.ffi, library.slow
+_LOOKS = 32_768  # at cells of queues
+_GROUPS = 3
+_STRUCTURES = ("messages", "pages of queues", "inner pages of queues", "queues", "consumers", "priorities", "ledgers",
+               "connections", "tables of what connections hold", "pages of leases")  # fmt: skip
+
+
+def in_words(handle: Any, name_of: Callable[[int], str | None]) -> str:  # noqa: ANN401 - cffi has no types
+    """What keeps most chunks: the size of the slots, how many are in use, and the queue that has most of them.
+
+    A chunk changes the size of its slots only when none of them is in use.
+
+    Args:
+        handle: of a connection.
+        name_of: the name of the queue in a slot, ``None`` when it is gone.
+
+    Returns:
+        The end of a sentence, empty if nothing is kept.
+    """
+    facts = ffi.new("sb_kept_facts[]", slow.SB_KEPT_FACTS)
+    if slow.sb_kept(handle, _LOOKS, facts) != library.OK:
+        return ""
+    most = sorted((fact for fact in facts if fact.used), key=lambda fact: -fact.chunks)[:_GROUPS]
+    said = ", ".join(_group(fact, name_of(fact.queue) if fact.queue else None) for fact in most)
+    return f"; of its chunks of 2 MiB {said}" if said else ""
+
+
+def _group(fact: Any, queue: str | None) -> str:  # noqa: ANN401
+    verb = "is" if fact.chunks == 1 else "are"
+    if fact.kind:
+        structure = _STRUCTURES[fact.kind] if fact.kind < len(_STRUCTURES) else f"structures of kind {fact.kind}"
+        return f"{fact.chunks} {verb} kept for {structure}"
+    holder = ""
+    if queue is not None:
+        holder = f", {'' if fact.whole else 'at least '}{fact.held} of them by queue {queue!r}"
+    if not fact.slot_bytes:
+        return f"{fact.chunks} {verb} kept by {fact.used} bodies in chunks of their own{holder}"
+    return f"{fact.chunks} {verb} kept by slots of {fact.slot_bytes} bytes ({fact.used} of {fact.slots} in use{holder})"
