@@ -9,11 +9,13 @@
 #define PATIENCE_TICKS 3u
 #define REST_TICKS 16u
 
-/* Is its process stopped, or dead and not reaped yet? */
+/* May it be in the middle of what it owes? Its process is stopped, or dead and not reaped yet, or a thread of it runs, or
+ * would if the machine let it: a busy machine, or the host of a virtual one, may hold it up for longer than a tick. */
 static bool is_halted(sb_broker *b, unsigned connection) {
   uint64_t word = SB_LOAD(&b->connections[connection], SB_ACQUIRE);
   uint32_t process = sb_conn_process(word);
-  return sb_conn_state(word) == SB_CONN_LIVE && (sb_liveness_is_stopped(b, process) || sb_liveness_is_dead(b, process));
+  return sb_conn_state(word) == SB_CONN_LIVE &&
+         (sb_liveness_is_stopped(b, process) || sb_liveness_is_awake(b, process) || sb_liveness_is_dead(b, process));
 }
 
 /* Rings those who were notified and did nothing. */
@@ -158,6 +160,9 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   }
   bool because_halted =
       sb_ledger_any_owner(by->b, q, is_halted); /* whoever may owe a notification has the queue open */
+  if (!sb_upkeep_has_ready(by->b, &r, known)) {
+    return; /* it was done while we asked: who sleeps now does so by right */
+  }
   if (sb_consumer_notify_one(by, slot, true)) count_rescue(by->b, q, because_halted);
 }
 

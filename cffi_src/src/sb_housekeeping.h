@@ -6,7 +6,7 @@
  *
  * Invariants: I37 a queue where for a whole tick something was ready, the same consumer slept, and nothing was acquired has
  *  one more notified, whatever `notified` says; that is counted as a rescue, apart when one of those who have the queue
- *  open is stopped, or dead and not reaped yet. How long a tick is at least is the caller's.
+ *  open is stopped, or dead and not reaped yet, or does not sleep. How long a tick is at least is the caller's.
  *
  * Ordering pairs: none of its own.
  *

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "sb_wait.h"
@@ -61,37 +62,84 @@ bool sb_liveness_has_housekeeper(sb_broker *b) {
   return SB_LOAD(&b->keeps_house, SB_RELAXED) != 0 || sb_byte_holder(b->lock_fd, SB_LOCK_HOUSEKEEPER) != 0;
 }
 
-sb_process_facts sb_process_look(int32_t pid) {
-  sb_process_facts facts = {0, 0, 0};
-  char path[32] = "/proc/", text[1024];
-  size_t n = 6;
+#define PATH_BYTES 48u
+
+/* Writes "/proc/", the number of a process, and what follows. */
+static void path_of(int32_t pid, const char *what, char path[PATH_BYTES]) {
   char digits[12];
+  size_t n = sizeof "/proc/" - 1;
   int k = 0;
+  memcpy(path, "/proc/", n);
   for (int32_t rest = pid; rest > 0; rest /= 10) digits[k++] = (char)('0' + rest % 10);
   while (k > 0) path[n++] = digits[--k];
-  memcpy(path + n, "/stat", 6);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  memcpy(path + n, what, strlen(what) + 1);
+}
+
+/* Reads a `stat` file; where its fields from the state on begin, or NULL. */
+static const char *read_stat(int folder, const char *path, char *text, size_t room) {
+  int fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    return facts;
+    return NULL;
   }
-  ssize_t got = read(fd, text, sizeof text - 1);
+  ssize_t got = read(fd, text, room - 1);
   close(fd);
   if (got <= 0) {
-    return facts;
+    return NULL;
   }
   text[got] = 0;
-  char *at = strrchr(text, ')'); /* the command may contain anything, parentheses too */
-  if (at == NULL || at[1] != ' ') {
+  const char *at = strrchr(text, ')'); /* the command may contain anything, parentheses too */
+  return at == NULL || at[1] != ' ' ? NULL : at + 2;
+}
+
+sb_process_facts sb_process_look(int32_t pid) {
+  sb_process_facts facts = {0, 0, 0};
+  char path[PATH_BYTES], text[1024];
+  path_of(pid, "/stat", path);
+  const char *at = read_stat(AT_FDCWD, path, text, sizeof text);
+  if (at == NULL) {
     return facts;
   }
-  facts.state = at[2];
-  at += 2;
+  facts.state = *at;
   for (int field = 3; field <= 28 && at != NULL; field++) {
     if (field == 22) facts.start_ticks = strtoull(at, NULL, 10);
     if (field == 28) facts.stack = strtoull(at, NULL, 10);
     at = strchr(at + 1, ' ');
   }
   return facts;
+}
+
+/* As the kernel gives them. */
+typedef struct {
+  uint64_t inode;
+  int64_t next;
+  uint16_t bytes;
+  uint8_t type;
+  char name[];
+} entry;
+
+/* Does a thread run, or wait for a processor or a disk? */
+static bool is_awake(int32_t pid) {
+  char path[PATH_BYTES], text[1024];
+  _Alignas(8) char entries[2048];
+  bool awake = false;
+  long got = 0;
+  path_of(pid, "/task", path);
+  int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  while (folder >= 0 && !awake && (got = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0) {
+    for (long at = 0; at < got && !awake; at += ((const entry *)(entries + at))->bytes) {
+      const char *name = ((const entry *)(entries + at))->name;
+      size_t length = strlen(name);
+      if (name[0] == '.' || length + sizeof "/stat" > sizeof path) {
+        continue;
+      }
+      memcpy(path, name, length);
+      memcpy(path + length, "/stat", sizeof "/stat");
+      const char *state = read_stat(folder, path, text, sizeof text);
+      awake = state != NULL && (*state == 'R' || *state == 'D');
+    }
+  }
+  if (folder >= 0) close(folder);
+  return awake;
 }
 
 static uint64_t own_pid_namespace(void) {
@@ -182,15 +230,25 @@ bool sb_liveness_is_dead(sb_broker *b, uint32_t process) {
   return sb_byte_holder(b->lock_fd, SB_LOCK_PROCESS + (long)process) == 0 && !proc_shows(b, p);
 }
 
-bool sb_liveness_is_stopped(sb_broker *b, uint32_t process) {
+/* The state of a process that is not ours, as /proc says; 0 if that does not show it. */
+static char state_of_other(sb_broker *b, uint32_t process) {
   const sb_process_shm *p = &b->processes[process];
   if (process >= SB_MAX_PROCESSES || process == b->process ||
       SB_BITS(SB_LOAD(&p->word, SB_ACQUIRE), 0, 2) != SB_PROC_LIVE ||
       SB_LOAD(&p->pid_namespace, SB_RELAXED) != own_pid_namespace()) {
-    return false;
+    return 0;
   }
   sb_process_facts now = sb_process_look(SB_LOAD(&p->pid, SB_RELAXED));
-  return now.start_ticks == SB_LOAD(&p->start_ticks, SB_RELAXED) && (now.state == 'T' || now.state == 't');
+  return now.start_ticks == SB_LOAD(&p->start_ticks, SB_RELAXED) ? now.state : 0;
+}
+
+bool sb_liveness_is_stopped(sb_broker *b, uint32_t process) {
+  char state = state_of_other(b, process);
+  return state == 'T' || state == 't';
+}
+
+bool sb_liveness_is_awake(sb_broker *b, uint32_t process) {
+  return state_of_other(b, process) != 0 && is_awake(SB_LOAD(&b->processes[process].pid, SB_RELAXED));
 }
 
 bool sb_liveness_housekeeper_stopped(sb_broker *b) {

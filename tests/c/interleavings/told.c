@@ -2,6 +2,7 @@
 /* Cases of who is told: consumers and producers that wait, what others did not tell, and what the housekeeper finds. */
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include "cases.h"
 #include "plan.h"
 #include "sb_housekeeping.h"
+#include "sb_liveness.h"
 
 #define PRODUCERS 16
 #define COMES_BACK_AT_MOST 200
@@ -127,41 +129,64 @@ static void tick_in_between(void) {
 }
 
 /* A producer that is halted before it has told anybody of its message, and is not reaped yet. */
-static int halting;
+enum { SLEEPS = 0, SPINS = -1 }; /* or a signal that halts it */
+static int halting, reached[2];
 static void halt_here(void) {
-  kill(getpid(), halting);
+  if (halting > 0) kill(getpid(), halting);
+  ssize_t written = write(reached[1], "!", 1);
+  (void)written;
+  while (halting == SPINS) {
+  }
   for (;;) pause();
 }
 static void be_halted_putting(void) {
   actor victim = {0};
+  (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+  (void)close(reached[0]);
   attach(&t);
   join(&victim);
-  meanwhile("sb_consumer.c", halt_here);
+  meanwhile("sb_notify.c", halt_here);
   put_by(&victim, 7);
   _exit(0);
 }
-static void notifier_halted(int by) {
+static bool sleeps(pid_t pid) {
+  while (sb_process_look(pid).state != 'S') (void)usleep(1000);
+  return true;
+}
+/* Whether the child is where it stays: otherwise it has ended, and so the place in the plan was not reached. */
+static bool is_halted(pid_t pid) {
   int status;
+  char byte;
+  if (halting > 0) return waitpid(pid, &status, WUNTRACED) == pid && !WIFEXITED(status);
+  bool there = read(reached[0], &byte, 1) == 1;
+  return there ? halting == SPINS || sleeps(pid) : (void)waitpid(pid, &status, 0), there;
+}
+static void notifier_halted(int by) {
   halting = by;
-  uint64_t stopped_before = t.b->header->stopped_rescues;
+  uint64_t defects = t.b->header->rescues, explained = t.b->header->stopped_rescues;
   waiting = consume(&two, 0);
   expect(asleep(waiting), "there is no message, and the consumer is told");
+  if (pipe(reached) != 0) die("pipe", 0);
   pid_t pid = fork();
   if (pid == 0) be_halted_putting();
-  (void)waitpid(pid, &status, WUNTRACED);
-  meanwhile("sb_consumer.c", halt_here); /* as the child did */
+  (void)close(reached[1]);
+  bool halted = is_halted(pid);
+  meanwhile("sb_notify.c", halt_here); /* as the child did */
   plan.what = NULL;
-  plan.reached[0] = !WIFEXITED(status);
+  plan.reached[0] = halted;
   plan.sites[0] = "a step of the one that was halted";
   for (int i = 0; i < 4; i++) tick();
   bool was_told = told(waiting);
   expect(next(waiting) == 0 || was_told, "the consumer sleeps beside a message");
-  expect(t.b->header->rescues == 0, "what somebody halted did not do counts as a defect");
-  expect(keeper.q->shm->rescues == t.b->header->stopped_rescues - stopped_before, "a rescue is not counted");
-  if (WIFSTOPPED(status)) {
+  uint64_t rescues = keeper.q->shm->rescues;
+  expect(t.b->header->rescues - defects == (by == SLEEPS ? rescues : 0),
+         "a rescue is no defect just if somebody could not tell");
+  expect(t.b->header->stopped_rescues - explained == (by == SLEEPS ? 0 : rescues), "a rescue is not counted");
+  if (halted && by != SIGKILL) {
     kill(pid, SIGKILL);
-    (void)waitpid(pid, &status, 0);
+    (void)waitpid(pid, NULL, 0);
   }
+  (void)close(reached[0]);
   while (sb_recover(keeper.c) > 0) {
   }
   sb_consumer_cancel(waiting, true);
@@ -169,6 +194,8 @@ static void notifier_halted(int by) {
 }
 static void notifier_killed(void) { notifier_halted(SIGKILL); }
 static void notifier_stopped(void) { notifier_halted(SIGSTOP); }
+static void notifier_held_up(void) { notifier_halted(SPINS); }
+static void notifier_forgot(void) { notifier_halted(SLEEPS); }
 
 static sb_subscription be_interested(actor *a) { /* and not have looked yet */
   sb_subscription s = {a->q, 0, 0};
@@ -265,6 +292,8 @@ static const test_case CASES[] = {
     {"tick in between", "a tick between a message and its notification is no rescue", FREELY, tick_in_between},
     {"notifier killed", "what a dead producer did not tell is told, and no sign of a defect", FREELY, notifier_killed},
     {"notifier stopped", "the same of a stopped one", FREELY, notifier_stopped},
+    {"notifier held up", "the same of one that runs, or would if the machine let it", FREELY, notifier_held_up},
+    {"notifier forgot", "what one did not tell that sleeps is a sign of a defect", FREELY, notifier_forgot},
     {"came since", "only who has slept for a whole tick is rescued", FREELY, came_since},
     {"used again", "a queue in the memory of another one has no timers to look for", FREELY, used_again},
     {"scanned meanwhile", "a scan for lost timers goes on when a page is used again", FREELY, scanned_meanwhile},
