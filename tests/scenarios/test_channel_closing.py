@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.channels import Inbox, Rounds, count, exists, publish
-from scenario_support.processes import run_python
+from scenario_support.processes import OUTCOME_OF_A_USE, run_python
 from scenario_support.waiting import WATCHDOG_SECONDS, eventually
 
 if TYPE_CHECKING:
@@ -71,7 +71,6 @@ def test_b07_a_connection_may_be_closed_among_callbacks(broker: shmbroker.Broker
 FORKS = """
     import json, os, sys, threading
     import shmbroker
-    from shmbroker.exceptions import ForkedConnectionError
 
     name, end = sys.argv[1:]
     connection = shmbroker.connect(name, create=False)
@@ -113,15 +112,6 @@ FORKS = """
         "exchange_declare": lambda: channel.exchange_declare("x"),
     }
 
-    def outcome(use):
-        try:
-            use()
-        except ForkedConnectionError as error:
-            return "forked"
-        except BaseException as error:
-            return repr(error)
-        return "no error"
-
     pid = os.fork()
     if pid == 0:
         seen = {use: outcome(uses[use]) for use in uses}
@@ -150,7 +140,7 @@ FORKS = """
 @pytest.mark.parametrize("end", ["exit", "_exit"])
 def test_b11_a_forked_child_cannot_use_a_channel(broker: shmbroker.Broker, end: str) -> None:
     """In the child every use raises ForkedConnectionError; the parent's deliveries go on."""
-    done = run_python(FORKS, broker.name, end)
+    done = run_python(OUTCOME_OF_A_USE + FORKS, broker.name, end)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     seen = report["seen"]

@@ -152,6 +152,21 @@ def actors(broker: str, count: int) -> Iterator[list[Actor]]:
         yield [stack.enter_context(Actor(broker)) for _ in range(count)]
 
 
+OUTCOME_OF_A_USE = """
+    from shmbroker.exceptions import ForkedConnectionError
+
+    def outcome(use):
+        try:
+            use()
+        except ForkedConnectionError as error:
+            return "forked"
+        except BaseException as error:
+            return repr(error)
+        return "no error"
+"""
+"""The beginning of a program for :func:`run_python`: ``outcome(use)`` calls a function and says how that ended."""
+
+
 def run_python(source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a fresh Python process to its end and return what it printed.
 

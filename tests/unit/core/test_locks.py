@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from scenario_support.processes import run_python
+from scenario_support.processes import OUTCOME_OF_A_USE, run_python
 
 from shmbroker import locks
 
@@ -111,7 +111,6 @@ def test_a_child_connects_that_was_forked_in_the_middle_of_a_connect(broker_name
 USES_IN_CHILD = """
     import json, os, sys, threading
     import shmbroker
-    from shmbroker.exceptions import ForkedConnectionError
 
     connection = shmbroker.connect(sys.argv[1], create=False)
     queue, channel = connection.queue("q"), connection.channel()
@@ -132,15 +131,6 @@ USES_IN_CHILD = """
     thread = threading.Thread(target=hold)
     thread.start()
     taken.acquire()
-
-    def outcome(use):
-        try:
-            use()
-        except ForkedConnectionError as error:
-            return "forked"
-        except BaseException as error:
-            return repr(error)
-        return "no error"
 
     uses = {
         "queue": lambda: connection.queue("new"),
@@ -171,7 +161,7 @@ def test_what_a_child_inherits_does_not_hang(broker_name: str) -> None:
 
     with shmbroker.testing.broker(broker_name, memory="32M") as broker, broker.connect() as connection:
         connection.queue("q")
-        done = run_python(USES_IN_CHILD, broker.name)
+        done = run_python(OUTCOME_OF_A_USE + USES_IN_CHILD, broker.name)
         assert done.returncode == 0, done.stderr
         seen = json.loads(done.stdout)
     quiet = {"close", "close channel"}
