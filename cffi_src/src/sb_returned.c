@@ -101,6 +101,17 @@ void sb_returned_clear(sb_broker *b, const sb_leaf_ref *ref, uint64_t position) 
   clear_bit(b, &p, (unsigned)(position % SB_PAGE_CELLS));
 }
 
+/* Relaxed: the bit was set before the flip that the caller's CAS has seen (P5). Nobody else can make the cell AVAILABLE
+ * now, and the leaf stays. */
+void sb_returned_took(const sb_leaf_ref *ref, uint64_t position) {
+  sb_word *bits = &ref->leaf->page.returned;
+  uint64_t bit = UINT64_C(1) << (position % SB_PAGE_CELLS);
+  if ((SB_LOAD(bits, SB_RELAXED) & bit) != 0) {
+    (void)SB_AND(bits, ~bit, SB_SEQ_CST);
+    SB_CRASHPOINT("queue.take.unmarked");
+  }
+}
+
 /* *again: a bit was cleared in vain, and given back. */
 static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_t from, sb_leaf_ref *ref,
                    uint64_t *position, bool *again) {

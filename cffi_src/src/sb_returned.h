@@ -6,7 +6,8 @@
  *
  * Invariants:
  *  I18 whoever makes an old cell AVAILABLE sets the bits from the leaf to the root first; a bit is cleared only when its
- *      cell is not owned, and the cell (or child) is looked at again after clearing.
+ *      cell is not owned, and the cell (or child) is looked at again after clearing; or by the owner of the cell, right after
+ *      it took it: until the owner itself sets the bit again, the cell is not AVAILABLE.
  *  I41 who cleared a bit in vain hid what lies below it meanwhile: he gives it back with all those above it, up to
  *      `returned`, since others may have cleared these; and looks once more himself.
  *
@@ -18,8 +19,12 @@
  * it is there, and looks for a new root when he looks back; a searcher looks at the leaf's generation after all bits.
  * A bit that is read as set (seq_cst) is as good as one that is set again.
  *
+ * A cell that was moved here is AVAILABLE with its bits set, and mostly taken by a cursor that comes to it. Its new owner clears
+ * the leaf's bit then: else each search passes the cell until it is settled.
+ *
  * Death: bits set, not flipped -> still owned -> the reaper releases it. Cleared, not looked again -> the cell is among
- *  the holdings, and its reaper marks it; an inner bit -> the next look of the housekeeper (sb_upkeep_resurface).
+ *  the holdings, and its reaper marks it; an inner bit -> the next look of the housekeeper (sb_upkeep_resurface). Taken,
+ *  bit cleared or not -> owned by the dead -> its reaper marks the cell before it flips it.
  *
  * Concurrency: anybody, at any time; nobody waits.
  */
@@ -37,6 +42,8 @@ typedef struct {
 
 void sb_returned_mark(sb_broker *b, const sb_ring *r, uint64_t position);
 void sb_returned_clear(sb_broker *b, const sb_leaf_ref *ref, uint64_t position);
+/* The caller has just taken that cell: no searcher need look at it. Those above it are cleared by the next search. */
+void sb_returned_took(const sb_leaf_ref *ref, uint64_t position);
 bool sb_returned_is_marked(sb_broker *b, const sb_ring *r, uint64_t position);
 /* The same for a cell that the caller owns, or owned when it marked it: with the way that it keeps. */
 void sb_returned_mark_owned(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position,

@@ -9,83 +9,15 @@
 #include "commit_operations.h"
 #include "lease_operations.h"
 #include "parts_operations.h"
+#include "put_operations.h"
 
 const char *die_at;
 
 static sb_consumer *consumer;
-static sb_reservation reservation;
 static uint32_t index_of_many[3 * 8 + 1];
 static const sb_put_options NO_OPTIONS;
 
 static void nothing(void) {}
-
-/* ---- putting ---- */
-
-static void put_one(void) { (void)put(&kid, q, FRESH); }
-static void put_options(uint64_t bytes, uint64_t ttl, uint64_t delay) {
-  sb_put_options o = {.ttl_ns = ttl, .delay_ns = delay, .key = "key", .key_length = 3};
-  (void)put_sized(&kid, q, FRESH, bytes, &o);
-}
-static void put_delayed(void) { put_options(64, 0, 3600000000000u); }
-static void put_expiring(void) { put_options(64, 3600000000000u, 0); }
-static void put_middle(void) { put_options(3000, 0, 0); }
-static uint64_t long_body[(5u << 20) / sizeof(uint64_t)];
-static void write_long_body(void) {
-  for (size_t i = 0; i < sizeof long_body / sizeof *long_body; i++) long_body[i] = FRESH;
-}
-static void put_long(void) {
-  while (again(sb_put(q, (const char *)long_body, sizeof long_body))) {
-  }
-}
-static void put_due(void) {
-  put_options(64, 0, 1);
-  usleep(10);
-}
-static void put_expired(void) {
-  put_options(64, 1, 0);
-  usleep(10);
-}
-static void put_three(void) {
-  uint64_t bodies[3] = {FRESH, FRESH + 1, FRESH + 2};
-  sb_piece pieces[3];
-  for (int i = 0; i < 3; i++) pieces[i] = (sb_piece){(const char *)&bodies[i], sizeof bodies[i]};
-  int64_t done = 0;
-  sb_status status;
-  do {
-    done += sb_put_many(q, pieces + done, (uint32_t)(3 - done), &NO_OPTIONS, &status);
-  } while (again(status));
-}
-static void reserve(void) {
-  while (again(sb_reserve(q, 64, &NO_OPTIONS, &reservation))) {
-  }
-  uint64_t *body = reservation.body;
-  for (int i = 0; i < 8; i++) body[i] = FRESH;
-}
-static void commit(void) {
-  while (again(sb_commit(q, &reservation))) {
-  }
-}
-static void reserve_and_commit(void) {
-  reserve();
-  commit();
-}
-static void reserve_and_abandon(void) {
-  reserve();
-  sb_abandon(q, &reservation, false);
-}
-/* Somebody still looks at the memory that was reserved: a copy is put, and the memory given back when he looks away. */
-static void commit_copy(void) {
-  sb_reservation viewed = reservation;
-  while (again(sb_reserve_copy(q, &viewed, &reservation))) {
-  }
-  commit();
-  sb_end_reserved_view(kid.c, &viewed);
-}
-static void abandon_viewed(void) {
-  sb_abandon(q, &reservation, true);
-  sb_end_reserved_view(kid.c, &reservation);
-}
-static void wait_for_room(void) { (void)sb_wait_for_room(q, false, 64, 1); }
 
 /* ---- getting and settling ---- */
 
@@ -98,6 +30,9 @@ static void get_three(void) { get_three_more(false); }
 static void get_three_acked(void) { get_three_more(true); }
 static void take_three(void) {
   for (int i = 0; i < 3; i++) (void)get(&kid, q, spare, false);
+}
+static void get_five(void) {
+  for (int i = 0; i < 5; i++) get_one();
 }
 static void take_page(void) { /* all but the last cell of the first page are finished */
   for (int i = 0; i < 63; i++) (void)get(&kid, q, spare, true);
@@ -155,6 +90,10 @@ static void read_what_is_acked(void) { read_in_place(get_and_ack); }
 /* ---- the queue as a whole ---- */
 
 static void purge(void) { (void)sb_purge(q); }
+static void move_there_and_back(void) {
+  move();
+  move_back();
+}
 static void move_viewed(void) {
   nack_viewed();
   get_one();
@@ -225,7 +164,7 @@ void take_all_sorts_of_things(void) {
     consumer = sb_consume(kid.c, &q, 1, 4, 0, 1, 3600000000000u, &status);
   } while (again(status));
   (void)sb_consumer_next(consumer, spare, false);
-  (void)sb_reserve(q, 100, &NO_OPTIONS, &reservation);
+  reserve_more();
 }
 
 /* ---- consumers ---- */
@@ -350,6 +289,7 @@ const operation OPERATIONS[] = {
     {"get with ack", FREELY, SETUP, nothing, get_acked, LEAVES(BUT_1)},
     {"get long with ack", FREELY, SETUP, nothing, get_acked, LEAVES(BUT_1), .bytes = LONG},
     {"get returned", FREELY, SETUP, get_one, consume_and_cancel, UNCHANGED},
+    {"get moved", FREELY, SETUP, move_there_and_back, get_five, UNCHANGED},
     {"get expired", FREELY, 0, put_expired, get_one, EMPTY},
     {"get many", FREELY, SETUP, nothing, get_three, UNCHANGED},
     {"get many with ack", FREELY, SETUP, nothing, get_three_acked, LEAVES(BUT_3)},

@@ -84,8 +84,32 @@ static void leased_again(void) {
   removed(lease);
 }
 
+/* Takes as many as a page has cells, and keeps them. */
+static uint64_t steps_of_a_page(sb_queue *from) {
+  uint64_t before = steps_so_far;
+  t.c = one.c;
+  for (unsigned i = 0; i < SB_PAGE_CELLS; i++) expect(get(&t, from, held_a, false) != 0, "nothing is left to take");
+  return steps_so_far - before;
+}
+
+static void taken_and_kept(void) {
+  lease = made("lease");
+  sb_status status;
+  uint64_t bytes = UINT64_MAX, first, last = 0;
+  for (uint64_t id = 1; id <= 12u * SB_PAGE_CELLS; id++) put_by(&three, id);
+  (void)sb_move(one.q, lease, UINT64_MAX, &bytes, &status);
+  (void)steps_of_a_page(lease); /* opens what all of them need */
+  first = steps_of_a_page(lease);
+  for (unsigned page = 2; page < 12; page++) last = steps_of_a_page(lease);
+  expect(last < first + first / 4, "a page of moved messages takes %d steps, and with ten others in hand %d",
+         (int)first, (int)last);
+  removed(lease);
+}
+
 static const test_case CASES[] = {
     {"leased", "a reader of a lease never sees a message without its sequence", FREELY, leased},
+    {"taken and kept", "messages that were moved are taken in as many steps however many are in hand", FREELY,
+     taken_and_kept},
     {"leased again", "the same where it comes from a lease", FREELY, leased_again},
 };
 const subject LEASE_CASES = {CASES, sizeof CASES / sizeof CASES[0]};

@@ -49,7 +49,10 @@ static void happen(void) {
   plan.inside = before;
 }
 
+uint64_t steps_so_far;
+
 void sb_test_step(const char *site) {
+  steps_so_far++;
   if (plan.what == NULL || plan.inside) return;
   unsigned last = plan.depth - 1;
   if (plan.anywhere[last] ? strstr(site, plan.where) == NULL || plan.skip-- > 0 : strcmp(site, plan.where) != 0) return;

@@ -25,6 +25,7 @@ extern struct plan {
   const char *sites[PLANS];
 } plan;
 
+extern uint64_t steps_so_far; /* of this process */
 /* Else that is the complaint, and where the step was interrupted. */
 __attribute__((format(printf, 2, 3))) void expect(bool holds, const char *format, ...);
 /* At the next such step, once, that happens. One thing is planned at a time; what happens may plan the next one. */

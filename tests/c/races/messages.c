@@ -10,6 +10,15 @@
 
 /* ---- before ---- */
 
+/* By way of the other queue: each has its bits, and no cursor has come to it yet. */
+static void two_moved(void) {
+  sb_status status;
+  uint64_t bytes = UINT64_MAX;
+  two_ready();
+  any_order();
+  if (sb_move(me()->q, me()->other, 2, &bytes, &status) != 2) die("sb_move", (int)status);
+  if (sb_move(me()->other, me()->q, 2, &bytes, &status) != 2) die("sb_move", (int)status);
+}
 static void three_ready(void) { put_by_keeper(1, 3); }
 /* One came back before, so that searchers know of it, and find in the end that nothing is left. */
 static void other_came_back(void) {
@@ -108,6 +117,9 @@ static void take_thrice(void) {
 static void nack_both(void) {
   nack_held();
   nack(me()->q, me()->second);
+}
+static void take_then_nack(void) {
+  if (get_message(me()->q, me()->first) != 0) nack_held();
 }
 static void put_9_then_take_all(void) {
   (void)put_message(9);
@@ -249,6 +261,8 @@ static const scenario SCENARIOS[] = {
      first_holds_one_of_a_full_page,
      {{"nack", nack_held, 0, "returned"},
       {"put", put_9_then_take_all, 1, "put got acked got acked got acked got acked"}}, KEEPS_ALL},
+    {"moved, take, nack", "what was moved here, taken and returned is found", FREELY, two_moved,
+     {{"nack", take_then_nack, 0, "got returned"}, {"take", take_twice, 1, "got acked got acked"}}, KEEPS_ALL},
     {"two acks", "acknowledged once each", FREELY, both_hold,
      {{"a", ack_held, 0, "acked"}, {"b", ack_held, 1, "acked"}}, KEEPS_ALL},
     {"ack, put", "a slot is freed and taken again", FREELY, only_one_held,
