@@ -41,6 +41,6 @@ def built(folder: str, configuration: list[str], *targets: str) -> Path:
             [tool("cmake"), "-G", "Ninja", "-S", str(ROOT / "cffi_src"), "-B", str(build), *configuration, ninja],
             [tool("cmake"), "--build", str(build), *(["--target", *targets] if targets else [])],
         ):
-            made = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+            made = subprocess.run(command, check=False, capture_output=True, text=True, timeout=1700)
             assert made.returncode == 0, made.stdout + made.stderr
     return build / "tests"

@@ -306,7 +306,7 @@ def spark_is_there() -> None:
         pytest.skip(str(missing))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("spark_is_there")
 def test_a_run_loses_and_doubles_nothing(cli: Callable[..., Any], small_library: Path) -> None:
     """The driver is killed half-way; what Spark and the scorer find out is what Python does, however odd a file is."""

@@ -16,7 +16,7 @@ CHECK = Path(__file__).with_name("check.py")
 MODELS = sorted(path.name for path in CHECK.parent.glob("*.pml"))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(shutil.which("spin") is None, reason="there is no spin (on Debian: apt install spin)")
 @pytest.mark.parametrize("model", MODELS)
 def test_model(model: str) -> None:

@@ -26,7 +26,7 @@ SIZES = (10, 4_000, 1 << 20)
 FANNED_OUT = 0  # tiny messages in many queues: pages take the memory, and not bodies
 QUEUES = 50
 AT_ONCE = 256
-PATIENCE = 60.0  # not a maximum time of the product: only a guard
+PATIENCE = 240.0  # not a maximum time of the product: only a guard
 LEASES = 2_000  # more than there is memory for their queues
 HOLDER = """
 import sys, shmbroker

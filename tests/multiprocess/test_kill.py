@@ -75,7 +75,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_killing_everybody_during_a_million_messages(broker_name: str, tmp_path: Path) -> None:
     """Housekeeper, producers and consumers are killed with SIGKILL again and again while a million messages flow.
 

@@ -16,14 +16,14 @@ SAMPLE = 17  # one place of so many, other ones for each operation
 NOT_PERMITTED = 77
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_process_may_end_or_stop_after_any_instruction(plain_programs: Path) -> None:
     """A kill loses, keeps and damages nothing; others work on beside a stopped process, which finishes in the end."""
     program = plain_programs / "kill_at_instruction"
     if not program.exists():
         pytest.skip("it steps through x86-64 code only")
     run = subprocess.run(
-        [str(program), "-short", "-every", str(SAMPLE)], check=False, capture_output=True, text=True, timeout=880
+        [str(program), "-short", "-every", str(SAMPLE)], check=False, capture_output=True, text=True, timeout=1780
     )
     if run.returncode == NOT_PERMITTED:
         pytest.skip(run.stdout.strip())

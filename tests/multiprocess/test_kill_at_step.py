@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SAMPLE = 9  # one step of so many, other ones for each operation
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_kill_before_any_step_loses_nothing(programs: Path) -> None:
     """After a kill, and reaping: structures are sound, messages there as often as they may be, all memory is back."""
     run = subprocess.run(
@@ -23,7 +23,7 @@ def test_a_kill_before_any_step_loses_nothing(programs: Path) -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=580,
+        timeout=1780,
     )
     counts = re.search(r"(\d+) passed, (\d+) failed", run.stdout)
     assert counts, run.stdout + run.stderr

@@ -51,7 +51,7 @@ def assert_healthy(connection: shmbroker.Connection) -> None:
     assert words == []
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("count", "kills", "lines"), [(3, 20, 200), (100, 12, 20)])
 def test_killed_commits_happened_or_not(broker_name: str, tmp_path: Path, count: int, kills: int, lines: int) -> None:
     """Two processes publish to some queues, and acknowledge in transactions; again and again one is killed.

@@ -67,7 +67,7 @@ def check_killed(connection: shmbroker.Connection, log: Path) -> None:
     assert len(own(connection)) <= 1  # one that was made, and not named in the register yet
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_killed_at_a_line(broker_name: str, tmp_path: Path) -> None:
     """One user attaches, leases, acknowledges and releases; it is killed at lines from the first to the last."""
     chance = random.Random(5)
@@ -114,7 +114,7 @@ def run(broker: shmbroker.Broker, notes: Path, turn: int, *, until: int) -> subp
     return process
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_killed_queries_write_everything_once(broker_name: str, tmp_path: Path) -> None:
     """A query is killed at any time, and started again from its notes."""
     chance = random.Random(7)
@@ -147,7 +147,7 @@ def stop(process: subprocess.Popen[bytes], broker: shmbroker.Broker) -> None:
                 return
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_stopped_queries_that_go_on_change_nothing(broker_name: str, tmp_path: Path) -> None:
     """A query is stopped at any time, another one takes over, then the first goes on: it is fenced."""
     chance = random.Random(11)

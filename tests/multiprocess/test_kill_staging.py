@@ -59,7 +59,7 @@ def assert_complete(connection: shmbroker.Connection, stage: Stage) -> int:
     return batches
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("same", [False, True])
 @pytest.mark.parametrize("how", list(actors.AT_ONCE))
 def test_killed_drivers(broker_name: str, tmp_path: Path, how: str, same: bool) -> None:  # noqa: FBT001
@@ -126,7 +126,7 @@ def publish_next(stage: Stage) -> None:
     stage.publish(batch, actors.staged(stage, batch, 99, {}), actors.OUT)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("how", "what"),
     [("at once", "found"), ("at once", "publish"), ("moved", "publish"), ("timed", "publish"), ("timed", "stage")],

@@ -59,7 +59,7 @@ def missing_queues(connection: shmbroker.Connection) -> list[str]:
     return [to.name for to in topology.bound_queues() if connection.core.queue_slot(to.name) == 0]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_killed_in_the_middle_of_changes(broker_name: str) -> None:
     """Others publish by the bindings that stay, change on, and see what a newcomer sees; nothing of it piles up."""
     chance = random.Random(7)

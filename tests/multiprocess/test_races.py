@@ -28,13 +28,13 @@ def runs(programs: Path) -> Iterator[dict[str, Future[subprocess.CompletedProces
 
     def run(kind: str) -> subprocess.CompletedProcess[str]:
         command = [str(programs / "races"), "-most", str(MOST), "-kind", kind]
-        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=580)
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=1780)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield {kind: pool.submit(run, kind) for kind in KINDS}
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_lost_in_any_order(runs: dict[str, Future[subprocess.CompletedProcess[str]]], kind: str) -> None:
     """Whatever comes between two shared steps: messages are there as often as they may be, and nobody sleeps on.

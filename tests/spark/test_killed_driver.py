@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spark_support.killed_drivers import KilledDrivers
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_each_message_is_there_once_however_the_driver_dies(killed_drivers: KilledDrivers) -> None:
     """Killed between lease and log, in a task, before the sink's commit and after it; the last run ends by itself."""
     killed_drivers.join()

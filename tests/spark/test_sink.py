@@ -94,7 +94,7 @@ def test_another_thread_writes(
         use_session(5)  # type: ignore[arg-type]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_query_that_waits_for_room_is_stopped(
     spark: Any,  # noqa: ANN401
     broker: shmbroker.Broker,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DRIVER = str(Path(__file__).with_name("spark_support") / "cluster_driver.py")
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 class Run(NamedTuple):

@@ -60,7 +60,7 @@ def test_the_report_says_what_became_of_each(tmp_path: Path) -> None:
     assert "fault = 'delete j();'" in survivors(points, known)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_fault_is_found_and_the_core_without_it_is_not() -> None:
     """A ring that evicts nobody is found by a case about rings; what was found is kept."""
     tree, core = Tree(ROOT / "build" / "mutation-test"), find()

@@ -25,8 +25,8 @@ from shmbroker._core.channel import EXCLUSIVE, CoreChannel
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LIFETIME_SECONDS = 240
-GIVE_UP_SECONDS = 50.0
+LIFETIME_SECONDS = 900
+GIVE_UP_SECONDS = 240.0
 
 
 def described(message: shmbroker.Message) -> dict[str, Any]:

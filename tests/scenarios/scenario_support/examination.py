@@ -12,7 +12,7 @@ import shmbroker
 if TYPE_CHECKING:
     import pytest
 
-SECONDS_OF_PATIENCE = 30.0
+SECONDS_OF_PATIENCE = 240.0
 PAUSE_SECONDS = 0.01
 
 

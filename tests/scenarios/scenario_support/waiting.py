@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-WATCHDOG_SECONDS = 60.0
+WATCHDOG_SECONDS = 240.0
 """How long a condition may take. Not a maximum time of the product: only a guard."""
 
 PAUSE_SECONDS = 0.002
