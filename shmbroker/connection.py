@@ -20,8 +20,9 @@ from shmbroker.channel.state import callable_of
 from shmbroker.consumer import Consumer
 from shmbroker.numbers import Numbers
 from shmbroker.publishing import Publishing
-from shmbroker.queue import Queue, check_name
+from shmbroker.queue import Queue
 from shmbroker.statistics import channel_infos
+from shmbroker.text import check_queue_name
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -179,7 +180,7 @@ class Connection:
             ValueError: a setting's value is not allowed.
         """
         wanted = queue_settings.validate(given)
-        check_name(name)
+        check_queue_name(name)
         with self.lock:
             if self._core.closed:
                 library.raise_for(library.CLOSED, "the connection")
@@ -363,7 +364,7 @@ class Connection:
     def consumers(self, queue: str | None = None) -> list[ConsumerInfo]:
         """The consumers of one queue, or of all, and the calls that wait there."""
         if queue is not None:
-            slot = self._core.queue_slot(check_name(queue))
+            slot = self._core.queue_slot(check_queue_name(queue))
             if slot == 0:
                 library.raise_for(library.NOT_FOUND, f"queue {queue!r}")
             return self._core.consumers(slot, queue)

@@ -15,7 +15,6 @@ from shmbroker._core import library
 from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions
 from shmbroker.message import OPEN, Message, MessageBatch, browsed
 from shmbroker.putting import body_of, check_size, fields_of, options_of
-from shmbroker.text import size_in_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,22 +29,6 @@ if TYPE_CHECKING:
 
 _MAX_BATCH = 65536
 _COUNT = 2**32 - 1
-
-
-def check_name(name: object) -> str:
-    """A queue's name: 1 to 255 bytes of UTF-8 without NUL.
-
-    Raises:
-        TypeError: it is no string.
-        ValueError: it breaks the rule.
-    """
-    if not isinstance(name, str):
-        msg = f"queue name {name!r}: a string is needed"
-        raise TypeError(msg)
-    if not 1 <= (size_in_utf8(name) or 0) <= 255 or "\0" in name:  # noqa: PLR2004
-        msg = f"queue name {name!r}: 1 to 255 bytes of UTF-8 without NUL are allowed"
-        raise ValueError(msg)
-    return name
 
 
 class Queue:

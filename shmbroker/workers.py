@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions, locks
 from shmbroker.broker import connect
-from shmbroker.queue import check_name
+from shmbroker.text import check_queue_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,7 @@ class WorkerPool:
         if attempts is not None and not (number and 1 <= attempts <= _MAX_ATTEMPTS):
             msg = f"attempts={attempts!r}: an integer from 1 to {_MAX_ATTEMPTS}, or None for no limit, is allowed"
             raise ValueError(msg)
-        self.set_aside = check_name(f"{queue}.set-aside" if set_aside is None else set_aside)
+        self.set_aside = check_queue_name(f"{queue}.set-aside" if set_aside is None else set_aside)
         self._function, self._queue, self._broker = function, queue, broker
         self._count = count
         self._options = _Options(queue, broker, prefetch, attempts, self.set_aside)

@@ -12,8 +12,9 @@ from shmbroker import exceptions, internal, locks
 from shmbroker._core import journal
 from shmbroker.leasing import reading
 from shmbroker.leasing.state import Lease, State, lease_of, look, new_token, opened, process_of, register_of, state_of
-from shmbroker.queue import Queue, check_name
+from shmbroker.queue import Queue
 from shmbroker.register import Register
+from shmbroker.text import check_queue_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,7 @@ class Group:
             msg = f"group name {name!r}: 1 to 64 of A-Z a-z 0-9 _ . - are allowed"
             raise ValueError(msg)
         self.name = name
-        self.queue_name = queue.name if isinstance(queue, Queue) else check_name(queue)
+        self.queue_name = queue.name if isinstance(queue, Queue) else check_queue_name(queue)
         self._connection = connection
         self._lock = locks.lock()
         self._register: Register | None = None
