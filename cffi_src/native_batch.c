@@ -193,9 +193,10 @@ static PyObject *finish(Taker *self, PyObject *source, Room *room, int64_t got, 
   return result;
 }
 
+/* take_many(source, count, auto_ack, timeout): without waiting. */
 PyObject *sb_take_many(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Taker *self = (Taker *)object;
-  int auto_ack = sb_expect(count, 3) ? PyObject_IsTrue(arguments[2]) : -1;
+  int auto_ack = sb_expect_timeout(arguments, count, 3) ? PyObject_IsTrue(arguments[2]) : -1;
   Room room;
   if (auto_ack < 0 || !make_room(&room, arguments[1])) {
     return NULL;

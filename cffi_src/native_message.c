@@ -231,8 +231,34 @@ int sb_expect(Py_ssize_t count, Py_ssize_t wanted) {
   return count == wanted;
 }
 
+PyObject *sb_good_timeout;
+
+int sb_is_timeout(PyObject *timeout) {
+  bool good = timeout == Py_None;
+  if (PyLong_CheckExact(timeout) || (PyLong_Check(timeout) && !PyBool_Check(timeout))) {
+    int beyond;
+    good = PyLong_AsLongAndOverflow(timeout, &beyond) >= 0 || beyond > 0;
+  } else if (PyFloat_Check(timeout)) {
+    good = PyFloat_AsDouble(timeout) >= 0;
+  }
+  if (!good) {
+    PyErr_Format(PyExc_ValueError, "timeout=%R: seconds >= 0, or None to wait for ever, are allowed", timeout);
+  } else if (PyLong_CheckExact(timeout) || PyFloat_CheckExact(timeout)) {
+    PyObject *before = sb_good_timeout;
+    sb_good_timeout = Py_NewRef(timeout);
+    Py_XDECREF(before);
+  }
+  return good;
+}
+
+static PyObject *check_timeout(PyObject *module, PyObject *timeout) {
+  (void)module;
+  return sb_is_timeout(timeout) ? Py_NewRef(Py_None) : NULL;
+}
+
+/* take(source, auto_ack, timeout): without waiting. */
 static PyObject *taker_take(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
-  int auto_ack = sb_expect(count, 2) ? PyObject_IsTrue(arguments[1]) : -1;
+  int auto_ack = sb_expect_timeout(arguments, count, 2) ? PyObject_IsTrue(arguments[1]) : -1;
   return auto_ack < 0 ? NULL : take((Taker *)object, arguments[0], auto_ack, FRESH);
 }
 
@@ -346,12 +372,12 @@ static void taker_dealloc(PyObject *object) {
 }
 
 static PyMethodDef taker_methods[] = {
-    {"take", (PyCFunction)(void (*)(void))taker_take, METH_FASTCALL, "take(source, auto_ack, /)\n--\n\n"},
+    {"take", (PyCFunction)(void (*)(void))taker_take, METH_FASTCALL, "take(source, auto_ack, timeout=None, /)\n--\n\n"},
     {"soon", (PyCFunction)(void (*)(void))taker_soon, METH_FASTCALL, "soon(source, auto_ack, /)\n--\n\n"},
     {"wait", (PyCFunction)(void (*)(void))taker_wait, METH_FASTCALL, "wait(source, auto_ack, until, /)\n--\n\n"},
     {"message", (PyCFunction)(void (*)(void))taker_message, METH_FASTCALL, "message(source, record, state, /)\n--\n\n"},
     {"take_many", (PyCFunction)(void (*)(void))sb_take_many, METH_FASTCALL,
-     "take_many(source, count, auto_ack, /)\n--\n\n"},
+     "take_many(source, count, auto_ack, timeout=None, /)\n--\n\n"},
     {"wait_many", (PyCFunction)(void (*)(void))sb_wait_many, METH_FASTCALL,
      "wait_many(source, count, auto_ack, until, /)\n--\n\n"},
     {"get", (PyCFunction)(void (*)(void))sb_channel_taker_get, METH_FASTCALL,
@@ -458,6 +484,8 @@ static int execute(PyObject *module) {
 }
 
 static PyMethodDef functions[] = {
+    {"check_timeout", check_timeout, METH_O,
+     "check_timeout(timeout, /)\n--\n\nRaises:\n    ValueError: it is neither None nor seconds >= 0."},
     {"read_in_place", (PyCFunction)(void (*)(void))sb_read_in_place, METH_FASTCALL,
      "read_in_place(connection, slot, generation, length, /)\n--\n\n"},
     {NULL, NULL, 0, NULL},

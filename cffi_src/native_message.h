@@ -64,6 +64,15 @@ void sb_know_routes(PyTypeObject *type);
 
 /* Raises TypeError for another number of arguments. */
 int sb_expect(Py_ssize_t count, Py_ssize_t wanted);
+/* Whether that is a timeout: None, or seconds >= 0. Raises ValueError. */
+int sb_is_timeout(PyObject *timeout);
+extern PyObject *sb_good_timeout; /* the number that was found good last: most callers pass the same again */
+/* So many arguments, and perhaps a timeout behind them, which is checked for calls that may have to wait afterwards. */
+static inline int sb_expect_timeout(PyObject *const *arguments, Py_ssize_t count, Py_ssize_t wanted) {
+  return count == wanted + 1
+             ? arguments[wanted] == Py_None || arguments[wanted] == sb_good_timeout || sb_is_timeout(arguments[wanted])
+             : sb_expect(count, wanted);
+}
 /* A record that was taken goes back to its place. */
 void sb_give_back(Taker *self, const char *record);
 /* Waits without the GIL; handlers of signals run in between, and what they raise ends the wait. Length, or number of

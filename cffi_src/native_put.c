@@ -9,18 +9,26 @@ typedef struct {
 #define SHORT_BATCH 131072
 #define PIECES 256
 
-/* The status of the put; -1 for anything but bytes of a short body. */
-static PyObject *putter_put(PyObject *object, PyObject *body) {
+/* None of what was put; else the status. */
+static PyObject *outcome(sb_status status) {
+  return status == SB_OK ? Py_NewRef(Py_None) : PyLong_FromLong((long)status);
+}
+
+/* put(body, timeout): without waiting. None, or the status; -1 for anything but bytes of a short body. */
+static PyObject *putter_put(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
+  if (!sb_expect_timeout(arguments, given, 1)) {
+    return NULL;
+  }
+  PyObject *body = arguments[0];
   if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY) {
     return PyLong_FromLong(-1);
   }
-  return PyLong_FromLong(
-      (long)sb_put(((Putter *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body)));
+  return outcome(sb_put(((Putter *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body)));
 }
 
-/* put_with(body, (ttl, delay, priority, key, properties)): the same with options, the times in seconds, 0 = none. */
+/* put_with(body, (ttl, delay, priority, key, properties), timeout): the same with options, the times in seconds, 0 = none. */
 static PyObject *putter_put_with(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
-  if (!sb_expect(given, 2)) {
+  if (!sb_expect_timeout(arguments, given, 2)) {
     return NULL;
   }
   PyObject *body = arguments[0], *key, *properties;
@@ -39,8 +47,8 @@ static PyObject *putter_put_with(PyObject *object, PyObject *const *arguments, P
                             .key_length = (uint32_t)PyBytes_Size(key),
                             .properties = PyBytes_AsString(properties),
                             .properties_length = (uint32_t)PyBytes_Size(properties)};
-  return PyLong_FromLong(
-      (long)sb_put_with(((Putter *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body), &options));
+  return outcome(
+      sb_put_with(((Putter *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body), &options));
 }
 
 /* Up to PIECES of them; *total bytes. False: one is not bytes. */
@@ -120,8 +128,9 @@ static void putter_dealloc(PyObject *object) {
 }
 
 static PyMethodDef putter_methods[] = {
-    {"put", putter_put, METH_O, "put(body, /)\n--\n\n"},
-    {"put_with", (PyCFunction)(void (*)(void))putter_put_with, METH_FASTCALL, "put_with(body, options, /)\n--\n\n"},
+    {"put", (PyCFunction)(void (*)(void))putter_put, METH_FASTCALL, "put(body, timeout=None, /)\n--\n\n"},
+    {"put_with", (PyCFunction)(void (*)(void))putter_put_with, METH_FASTCALL,
+     "put_with(body, options, timeout=None, /)\n--\n\n"},
     {"put_many", (PyCFunction)(void (*)(void))putter_put_many, METH_FASTCALL,
      "put_many(bodies, first, options, drop, /)\n--\n\n"},
     {NULL, NULL, 0, NULL},

@@ -93,9 +93,7 @@ class Consumer:
             queue.Empty: none came in time.
             ConnectionClosed: the consumer or its connection is closed.
         """
-        if timeout is not None and not (timeout.__class__ in library.NUMBERS and timeout >= 0):
-            library.deadline(timeout)  # also where nothing has to be waited for
-        message = self.taker.take(self, self.auto_ack)
+        message = self.taker.take(self, self.auto_ack, timeout)
         if message is None:
             until = library.deadline(timeout)
             if timeout == 0 and self._acks_at_once and self.taker.status == library.EMPTY:

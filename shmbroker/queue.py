@@ -92,18 +92,19 @@ class Queue:
             NotFound: the queue was deleted.
             TypeError: the body is a ``str`` or not bytes-like.
         """
-        if timeout is not None and not (timeout.__class__ in library.NUMBERS and timeout >= 0):
-            library.deadline(timeout)  # also where nothing has to be waited for
         if (
             priority is None and ttl is None and delay is None
             and key is None and headers is None and properties is None
         ):  # fmt: skip
-            status, fields = self._put(body), None
+            status = self._put(body, timeout)
+            if status is None:
+                return
+            fields = None
         else:
             fields = fields_of(priority, ttl, delay, key, headers, properties)
-            status = self._put_with(body, fields)
-        if not status:
-            return
+            status = self._put_with(body, fields, timeout)
+            if status is None:
+                return
         data, size = body_of(body)
         until = library.deadline(timeout)
         if size > library.MAX_BODY:
@@ -220,9 +221,7 @@ class Queue:
             queue.Empty: none came in time.
             NotFound: the queue was deleted.
         """
-        if timeout is not None and not (timeout.__class__ in library.NUMBERS and timeout >= 0):
-            library.deadline(timeout)  # also where nothing has to be waited for
-        message = self._take(self, auto_ack)
+        message = self._take(self, auto_ack, timeout)
         if message is None:
             message = self._get_slowly(self.taker.status, timeout, auto_ack=auto_ack)
         if not auto_ack:
@@ -267,9 +266,7 @@ class Queue:
         if not isinstance(max_messages, int) or isinstance(max_messages, bool) or not 1 <= max_messages <= _MAX_BATCH:
             msg = f"max_messages={max_messages!r}: an integer from 1 to {_MAX_BATCH} is allowed"
             raise ValueError(msg)
-        if timeout is not None and not (timeout.__class__ in library.NUMBERS and timeout >= 0):
-            library.deadline(timeout)  # also where nothing has to be waited for
-        batch = self._take_many(self, max_messages, auto_ack)
+        batch = self._take_many(self, max_messages, auto_ack, timeout)
         if isinstance(batch, int):
             batch = self._get_many_slowly(batch, max_messages, timeout, auto_ack=auto_ack)
         if auto_ack:
@@ -434,12 +431,12 @@ class Queue:
         if self._left is None:
             self._left = self._core  # a thread may wait in it
             self._core = cast("CoreQueue", _Closed(self._core.what))
-            self._put = lambda _body: library.CLOSED
-            self._put_with = lambda _body, _fields: library.CLOSED
-            self._put_many = lambda _bodies, _first, _options, _drop: library.CLOSED << 32
-            self._take = lambda _source, _auto_ack: None
+            self._put = lambda *_: library.CLOSED
+            self._put_with = lambda *_: library.CLOSED
+            self._put_many = lambda *_: library.CLOSED << 32
+            self._take = lambda *_: None
             self.taker.status = library.CLOSED
-            self._take_many = lambda _source, _room, _auto_ack: library.CLOSED
+            self._take_many = lambda *_: library.CLOSED
             self._length = lambda: -library.CLOSED
             self._connection.queue_closed(self, self._left)
 

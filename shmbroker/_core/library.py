@@ -34,6 +34,7 @@ from shmbroker._native_message import Putter as Putter  # noqa: PLC0414 - for th
 from shmbroker._native_message import Record as Record  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Route as Route  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import Taker as Taker  # noqa: PLC0414 - for the layers above
+from shmbroker._native_message import check_timeout as check_timeout  # noqa: PLC0414 - for the layers above
 from shmbroker._native_message import read_in_place as read_in_place  # noqa: PLC0414 - for the layers above
 
 if TYPE_CHECKING:
@@ -75,10 +76,6 @@ READY: int = slow.SB_READY
 OF_QUEUE, OF_CONSUMER, OF_CHANNEL = range(3)  # what a Taker is given the address of
 
 
-NUMBERS = frozenset({int, float})
-"""A timeout of these types that is not negative needs no other check."""
-
-
 def deadline(timeout: float | None) -> int:
     """The CLOCK_MONOTONIC nanosecond at which a timeout in seconds ends; ``None`` = never.
 
@@ -87,9 +84,7 @@ def deadline(timeout: float | None) -> int:
     """
     if timeout is None:
         return FOR_EVER
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
-        msg = f"timeout={timeout!r}: seconds >= 0, or None to wait for ever, are allowed"
-        raise ValueError(msg)
+    check_timeout(timeout)
     return min(time.monotonic_ns() + int(timeout * NANOSECONDS), FOR_EVER) if timeout < 10**9 else FOR_EVER
 
 
