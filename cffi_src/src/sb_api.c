@@ -149,6 +149,11 @@ uint32_t sb_process_pids(sb_broker *b, int32_t *pids, uint32_t room) {
 
 /* ---- connection ---- */
 
+SB_COLD sb_status look_at_handles(sb_connection *c) {
+  sb_handles_look(c);
+  return SB_OK;
+}
+
 sb_status sb_api_enter(sb_connection *c) {
   sb_status status = sb_usable(c);
   if (status == SB_OK) {
@@ -156,8 +161,8 @@ sb_status sb_api_enter(sb_connection *c) {
     if (sb_closed(c)) {
       sb_unlock(&c->lock);
       status = SB_CLOSED;
-    } else {
-      sb_handles_renew(c);
+    } else if (sb_handles_stir(c)) {
+      return look_at_handles(c);
     }
   }
   return status;

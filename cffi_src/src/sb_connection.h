@@ -53,6 +53,7 @@ struct sb_connection {
   struct sb_queue *queues;                          /* open handles, see sb_handles.h */
   struct sb_queue *handles_next;                    /* which is looked at next, NULL = the first */
   uint32_t handle_count, handles_seen, handles_due; /* how many; `queues_closed` as it was seen; how many to look at */
+  uint64_t handles_calm;                            /* the `queues_closed` with which there is nothing to look at */
   uint64_t handles_again_ns;                        /* something of a deleted queue is held: look again then, 0 = no */
   uint64_t stand_in_asked_ns; /* when the IO thread asked last for somebody who stands in for a stopped housekeeper */
   uint32_t stands_for;        /* the node of the housekeeper that this connection stands in for */

@@ -7,6 +7,7 @@
 
 #define LOOKS_AT_ONCE 64u /* deletions are found by a later call if a connection has many queues open */
 #define AGAIN_NS UINT64_C(250000000)
+#define NEVER_CALM UINT64_MAX /* no value of `queues_closed` */
 
 void sb_handle_add(sb_queue *q) {
   sb_connection *c = q->c;
@@ -49,11 +50,7 @@ void sb_handle_leave(sb_queue *q) {
   }
 }
 
-void sb_handles_look(sb_connection *c) {
-  uint32_t closed = SB_LOAD(&c->b->header->queues_closed, SB_ACQUIRE); /* P17 acquire */
-  if (c->handles_stay) {
-    return;
-  }
+static void look(sb_connection *c, uint32_t closed) {
   if (closed != c->handles_seen || (c->handles_again_ns != 0 && sb_now_ns() >= c->handles_again_ns)) {
     c->handles_seen = closed;
     c->handles_again_ns = 0;
@@ -78,7 +75,13 @@ void sb_handles_look(sb_connection *c) {
   }
 }
 
+void sb_handles_look(sb_connection *c) {
+  uint32_t closed = SB_LOAD(&c->b->header->queues_closed, SB_ACQUIRE); /* P17 acquire */
+  if (!c->handles_stay) look(c, closed);
+  c->handles_calm = c->handles_due == 0 && c->handles_again_ns == 0 ? closed : NEVER_CALM;
+}
+
 void sb_handles_look_at_all(sb_connection *c) {
-  sb_handles_renew(c);
+  if (sb_handles_stir(c)) sb_handles_look(c);
   while (c->handles_due > 0 && !c->handles_stay) sb_handles_look(c);
 }

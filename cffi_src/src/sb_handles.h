@@ -38,10 +38,9 @@ void sb_handles_look(sb_connection *c);
 /* The same until each was looked at. */
 void sb_handles_look_at_all(sb_connection *c);
 
-/* Before every operation: one load, unless queues were deleted. */
-static inline void sb_handles_renew(sb_connection *c) {
-  uint32_t closed = SB_LOAD(&c->b->header->queues_closed, SB_ACQUIRE); /* P17 acquire */
-  if (closed != c->handles_seen || c->handles_due != 0 || c->handles_again_ns != 0) sb_handles_look(c);
+/* Before every operation: may there be handles to let go? One load and one comparison. */
+static inline bool sb_handles_stir(const sb_connection *c) {
+  return SB_LOAD(&c->b->header->queues_closed, SB_ACQUIRE) != c->handles_calm; /* P17 acquire */
 }
 
 #endif
