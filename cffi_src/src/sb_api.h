@@ -72,8 +72,8 @@ bool sb_api_plausible(sb_broker *b, const sb_taken *t);
 void sb_api_returned(sb_queue *q);
 /* Lock held, but not while somebody is reaped who was killed. Evicts what a queue that evicts has too many. */
 void sb_api_keep_bound(sb_queue *q);
-/* The same of any queue, for calls that put nothing. */
-void sb_api_look_at_bound(sb_queue *q);
+/* The same of any queue, for calls that put nothing. False: the connection was closed meanwhile. */
+bool sb_api_look_at_bound(sb_queue *q);
 /* Lock held. Ends a consumer; with `return_everything` also what the application holds goes back. */
 void sb_api_cancel(sb_consumer *k, bool return_everything);
 sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how);

@@ -21,13 +21,15 @@ static void reap(sb_connection *c, uint32_t process) {
   }
 }
 
-static void enforce(sb_queue *q) {
-  if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
+static bool enforce(sb_queue *q) {
+  uint64_t removed = 0;
+  bool sure = sb_limits_keep(q, &removed);
+  if (removed > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
+  return sure;
 }
 
-void sb_api_keep_bound(sb_queue *q) {
+SB_COLD void look_for_dead(sb_queue *q) {
   sb_connection *c = q->c;
-  enforce(q);
   for (unsigned n = 0; n < DEAD_AT_ONCE && !sb_closed(c) && sb_queue_is_open(q) && sb_limits_in_doubt(q); n++) {
     unsigned dead = sb_ledger_stuck(c->b, q->shm, c->id, was_killed);
     if (dead == 0) {
@@ -38,13 +40,19 @@ void sb_api_keep_bound(sb_queue *q) {
     reap(c, sb_conn_process(SB_LOAD(&c->b->connections[dead], SB_ACQUIRE)));
     sb_lock(&c->lock);
     q->busy--;
-    if (!sb_closed(c) && sb_queue_is_open(q)) enforce(q);
+    if (!sb_closed(c) && sb_queue_is_open(q)) (void)enforce(q);
   }
 }
 
-void sb_api_look_at_bound(sb_queue *q) {
-  if (sb_queue_is_open(q) && sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm)) {
-    (void)sb_ring_exact_tail(q->c->b, &q->ring); /* somebody may have been killed before it was advanced */
+void sb_api_keep_bound(sb_queue *q) {
+  if (!enforce(q)) look_for_dead(q);
+}
+
+bool sb_api_look_at_bound(sb_queue *q) {
+  if (sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm) && sb_queue_is_open(q)) {
+    /* a producer may have been killed before it advanced the tail */
+    (void)sb_ring_exact_tail_near(q->c->b, &q->ring, &q->tail_leaf);
     sb_api_keep_bound(q);
   }
+  return !sb_closed(q->c);
 }

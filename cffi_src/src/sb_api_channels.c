@@ -280,7 +280,7 @@ int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack)
   if (status != SB_OK) {
     return -(int64_t)status;
   }
-  if (sb_queue_is_open(q)) sb_lifetime_used(q->shm);
+  sb_lifetime_consumed(q);
   status = sb_holding_take(q->c, &token);
   if (status == SB_OK) {
     status = sb_take_for_consumer(q, token, &t);

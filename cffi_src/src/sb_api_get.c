@@ -4,19 +4,19 @@
 
 #include "sb_api.h"
 
-SB_COLD bool plausible_in_parts(sb_broker *b, const sb_taken *t, uint64_t front) {
+SB_COLD bool plausible_in_parts(sb_broker *b, const sb_taken *t) {
   const sb_message_shm *m = t->message;
+  uint64_t front = sizeof *m + sb_api_names(m);
   return front <= SB_MAX_FRONT && m->exchange_length <= SB_NAME_MAX && m->body_length <= SB_MAX_BODY &&
          sb_parts_room(b, t->slot) >= front - sizeof *m + m->body_length;
 }
 
 bool sb_api_plausible(sb_broker *b, const sb_taken *t) {
-  uint64_t room = sb_slab_slot_bytes(b, t->slot);
   const sb_message_shm *m = t->message;
-  uint64_t front = sizeof *m + (uint64_t)m->exchange_length + m->key_length + m->properties_length;
   if ((m->flags & SB_MESSAGE_IN_PARTS) != 0) {
-    return plausible_in_parts(b, t, front);
+    return plausible_in_parts(b, t);
   }
+  uint64_t room = sb_slab_slot_bytes(b, t->slot), front = sizeof *m + sb_api_names(m);
   return front <= SB_MAX_FRONT && m->exchange_length <= SB_NAME_MAX && front <= m->body_offset &&
          m->body_offset >= sizeof *m && m->body_offset <= room && m->body_length <= room - m->body_offset;
 }
@@ -85,7 +85,7 @@ SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) 
 SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
   uint64_t token;
   sb_taken t;
-  if (sb_queue_is_open(q)) sb_lifetime_used(q->shm);
+  sb_lifetime_consumed(q);
   sb_status status = sb_holding_take(q->c, &token);
   if (status == SB_OK) {
     status = sb_take_for_consumer(q, token, &t);
@@ -104,8 +104,8 @@ int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack) {
   if (status != SB_OK) {
     return -(int64_t)status;
   }
-  sb_api_look_at_bound(q);
-  int64_t length = sb_closed(q->c) ? -(int64_t)SB_CLOSED : get_one(q, buffer, auto_ack);
+  bool usable = !sb_queue_tracks(q->shm) || sb_api_look_at_bound(q);
+  int64_t length = usable ? get_one(q, buffer, auto_ack) : -(int64_t)SB_CLOSED;
   sb_api_leave(q->c);
   return length;
 }
@@ -178,8 +178,8 @@ int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, ui
   if (status != SB_OK) {
     return -(int64_t)status;
   }
-  sb_api_look_at_bound(q);
-  int64_t n = sb_closed(q->c) ? -(int64_t)SB_CLOSED : many(q, NULL, count, auto_ack, buffer, size, index, used);
+  bool usable = !sb_queue_tracks(q->shm) || sb_api_look_at_bound(q);
+  int64_t n = usable ? many(q, NULL, count, auto_ack, buffer, size, index, used) : -(int64_t)SB_CLOSED;
   sb_api_leave(q->c);
   return n;
 }

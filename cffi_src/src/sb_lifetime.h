@@ -32,6 +32,10 @@ static inline void sb_lifetime_used(sb_queue_shm *q) {
     SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* relaxed: a time */
   }
 }
+/* The same of a handle whose queue may be gone. */
+static inline void sb_lifetime_consumed(const sb_queue *q) {
+  if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) != 0 && sb_queue_is_open(q)) sb_lifetime_used(q->shm);
+}
 /* Notes whose it is. Before anybody can find it. */
 void sb_lifetime_own(sb_queue_shm *q, const sb_connection *owner);
 /* Is it an exclusive queue of somebody else who lives? */

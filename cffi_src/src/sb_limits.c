@@ -174,21 +174,38 @@ static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
   return outcome != NONE_FOUND;
 }
 
-uint64_t sb_limits_enforce(sb_queue *q) {
-  uint64_t removed = 0;
-  if (!sb_queue_tracks(q->shm)) {
-    return 0;
-  }
-  sb_queue_lower_bound(q);
-  while (enforce_length(q, &removed) || enforce_bytes(q, &removed)) {
-  }
-  return removed;
-}
-
 /* Nothing below it is AVAILABLE, but for what `returned` bits lead to. */
 static uint64_t lowest(const sb_queue *q) {
   uint64_t head = SB_LOAD(&q->shm->head, SB_ACQUIRE);
   return head > q->cursor ? head : q->cursor;
+}
+
+/* At most as many are AVAILABLE as there are positions from the lowest one to the tail. */
+static bool fits(sb_queue *q, int64_t limit) {
+  return SB_LOAD(&q->shm->returned, SB_SEQ_CST) == 0 &&
+         (int64_t)(SB_LOAD(&q->shm->tail, SB_SEQ_CST) - lowest(q)) <= limit;
+}
+
+/* Whether the cells themselves say that nothing is too many: then the counts, which cost more, are not asked. */
+static bool surely_fits(sb_queue *q) {
+  unsigned counter;
+  return (SB_LOAD(&q->shm->max_bytes, SB_RELAXED) < 0 || refuses(q->shm)) && fits(q, bound(q, &counter));
+}
+
+bool sb_limits_keep(sb_queue *q, uint64_t *removed) {
+  if (!sb_queue_tracks(q->shm)) {
+    return true;
+  }
+  sb_queue_lower_bound(q);
+  bool sure = surely_fits(q);
+  while (!sure && (enforce_length(q, removed) || enforce_bytes(q, removed))) sure = surely_fits(q);
+  return sure;
+}
+
+uint64_t sb_limits_enforce(sb_queue *q) {
+  uint64_t removed = 0;
+  (void)sb_limits_keep(q, &removed);
+  return removed;
 }
 
 /* Moves the cursor past what was taken, as a search would. */
@@ -210,12 +227,6 @@ static void pass_taken(sb_queue *q) {
     at++;
   }
   q->cursor = at;
-}
-
-/* At most as many are AVAILABLE as there are positions from the lowest one to the tail. */
-static bool fits(sb_queue *q, int64_t limit) {
-  return SB_LOAD(&q->shm->returned, SB_SEQ_CST) == 0 &&
-         (int64_t)(SB_LOAD(&q->shm->tail, SB_SEQ_CST) - lowest(q)) <= limit;
 }
 
 bool sb_limits_in_doubt(sb_queue *q) {

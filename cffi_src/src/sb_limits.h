@@ -30,6 +30,8 @@ void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes);
 bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes);
 /* Evicts while pending > bound; the number of messages removed. */
 uint64_t sb_limits_enforce(sb_queue *q);
+/* The same, which adds to *removed. True if there is no doubt that the queue keeps its bound, as in sb_limits_in_doubt. */
+bool sb_limits_keep(sb_queue *q, uint64_t *removed);
 /* Whether more may be pending than the bound, although the counts say otherwise: somebody may have been killed between two
  * changes of them. Costs a few loads, unless somebody puts or takes at this moment. */
 bool sb_limits_in_doubt(sb_queue *q);

@@ -52,8 +52,6 @@ void sb_queue_leave(sb_queue *q) {
   }
 }
 
-bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->tracking, SB_RELAXED) != 0; }
-
 bool sb_queue_evicts(const sb_queue_shm *q) {
   return SB_LOAD(&q->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD;
 }

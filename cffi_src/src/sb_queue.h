@@ -79,7 +79,7 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
 void sb_queue_schedule(sb_queue *q, uint64_t position);
 
 /* Does the queue keep `taken`, `admitted` and the byte hints? Only one with limits or a ring size does. */
-bool sb_queue_tracks(const sb_queue_shm *q);
+static inline bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->tracking, SB_RELAXED) != 0; }
 /* Does it evict what is too many? Else it refuses. */
 bool sb_queue_evicts(const sb_queue_shm *q);
 int64_t sb_queue_ready(sb_broker *b,

@@ -57,24 +57,23 @@ void sb_ring_advance(sb_word *hint, uint64_t from, uint64_t to) {
   }
 }
 
-uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r) {
+uint64_t sb_ring_exact_tail_near(sb_broker *b, const sb_ring *r, sb_leaf_ref *cache) {
   uint64_t start = SB_LOAD(r->tail, SB_SEQ_CST), at = start;
   unsigned strange = 0;
-  sb_leaf_ref ref = SB_NO_LEAF;
   for (;;) {
-    if (!sb_leaf_covers(&ref, at)) {
-      sb_status status = sb_ring_locate(b, NULL, r, at, &ref);
+    if (!sb_leaf_covers(cache, at)) {
+      sb_status status = sb_ring_locate(b, NULL, r, at, cache);
       if (status == SB_DONE) {
-        at = ref.first;
+        at = cache->first;
         continue;
       }
       if (status != SB_OK) {
         break;
       }
     }
-    uint64_t word = SB_LOAD(&sb_leaf_cell(&ref, at)->word, SB_SEQ_CST);
-    if (!sb_cell_of(word, ref.gen)) {
-      ref = SB_NO_LEAF;
+    uint64_t word = SB_LOAD(&sb_leaf_cell(cache, at)->word, SB_SEQ_CST);
+    if (!sb_cell_of(word, cache->gen)) {
+      *cache = SB_NO_LEAF;
       if (++strange > SB_MAX_STRANGE) break;
       continue;
     }
@@ -86,6 +85,11 @@ uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r) {
   }
   sb_ring_advance(r->tail, start, at);
   return at;
+}
+
+uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r) {
+  sb_leaf_ref leaf = SB_NO_LEAF;
+  return sb_ring_exact_tail_near(b, r, &leaf);
 }
 
 /* ---- appending ---- */

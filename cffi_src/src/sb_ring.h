@@ -62,6 +62,8 @@ bool sb_ring_next_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_re
 /* Is there such a cell before `end`? A look: beside traffic it may come or go. */
 bool sb_ring_has(sb_broker *b, const sb_ring *r, uint64_t end, bool (*is)(uint64_t word));
 uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r);
+/* The same, where `cache` is the leaf of the tail most of the time; it is kept so. */
+uint64_t sb_ring_exact_tail_near(sb_broker *b, const sb_ring *r, sb_leaf_ref *cache);
 void sb_ring_advance(sb_word *hint, uint64_t from, uint64_t to);
 /* Frees every page; the ring must be unreachable for others by then (cells may still be CASed: they fail). */
 void sb_ring_destroy(sb_connection *c, const sb_ring *r);
