@@ -24,20 +24,20 @@ static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
   return o->ttl_ns != 0 && o->ttl_ns < most ? o->ttl_ns : most;
 }
 
-/* Room under the queue's limits and in memory: an ALLOC slot with its message header filled in. */
+/* Room under the queue's limits and in memory: an ALLOC slot with its message header filled in. The caller has said what
+ * memory is used for, which holds until this fails. */
 SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_connection *c = q->c;
   uint64_t need = sb_api_body_offset(length, o, 0) + length;
   sb_status status = sb_api_front(o) > SB_MAX_FRONT ? SB_INVALID : check(q, length);
   if (status == SB_OK) status = sb_limits_admit(q, 1, length);
   if (status == SB_OK) {
-    c->use = q->use;
     status = sb_api_claim_slot(c, need, r);
     if (status != SB_OK) status = sb_api_claim_elsewhere(c, status, length, o, 0, r);
-    c->use = SB_USE_DRAIN;
     if (status != SB_OK) sb_limits_unadmit(q, 1, length);
   }
   if (status != SB_OK) {
+    c->use = SB_USE_DRAIN;
     sb_consumer_room_in(c, q->shm, q->slot); /* for whoever found taken what we had for a moment */
     return status;
   }
@@ -52,11 +52,11 @@ static void take_back(sb_queue *q, sb_reservation *r) {
   sb_consumer_room_in(q->c, q->shm, q->slot); /* as in prepare */
 }
 
+/* The caller has said what memory is used for; from the insertion on that holds no more. */
 SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
   uint64_t position, timer = m->due_ns | m->expires_ns;
   sb_message_shm timed = timer != 0 ? *m : (sb_message_shm){0};
-  q->c->use = q->use;
   sb_status status = sb_queue_enqueue(q, r->slot, r->gen, r->size, timer != 0 && m->due_ns != 0, &position);
   q->c->use = SB_USE_DRAIN;
   if (status != SB_OK) {
@@ -66,10 +66,11 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   sb_limits_published(q);
   SB_CRASHPOINT("api.put.enqueued");
   if (timer != 0) sb_api_ring_housekeeper(q->c, &timed);
-  if (SB_LOAD(&q->shm->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->shm->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD) {
+  if (sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm)) {
     sb_api_keep_bound(q);
+    if (sb_closed(q->c)) return SB_OK;
   }
-  if (!sb_closed(q->c)) sb_consumer_work_arrived(q);
+  sb_consumer_work_arrived(q);
   return SB_OK;
 }
 
@@ -93,21 +94,27 @@ SB_HOT sb_status write(const sb_queue *q, const sb_reservation *r, const char *b
 /* Lock held; it is dropped while a long body is copied. */
 SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
   sb_reservation r;
+  sb_connection *c = q->c;
+  c->use = q->use;
   sb_status status = prepare(q, length, o, &r);
   if (status != SB_OK) {
     return drop_new(q, status);
   }
   if (length > SB_UNLOCKED_COPY) {
     q->busy++;
-    sb_api_leave(q->c);
+    c->use = SB_USE_DRAIN;
+    sb_api_leave(c);
     status = write(q, &r, body, length);
-    sb_lock(&q->c->lock);
+    sb_lock(&c->lock);
+    c->use = q->use;
     q->busy--;
+    if (status == SB_OK && sb_closed(c)) status = SB_CLOSED;
   } else {
     status = write(q, &r, body, length);
   }
-  if (status == SB_OK) status = sb_closed(q->c) ? SB_CLOSED : publish(q, &r);
+  if (status == SB_OK) status = publish(q, &r);
   if (status != SB_OK) {
+    c->use = SB_USE_DRAIN;
     take_back(q, &r);
   }
   return status;
@@ -175,7 +182,9 @@ static void give_back(sb_reservation *r) {
 sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
+    q->c->use = q->use;
     status = prepare(q, length, o, r);
+    q->c->use = SB_USE_DRAIN;
     if (status == SB_OK && (status = borrow(r)) != SB_OK) take_back(q, r);
     q->busy += status == SB_OK;
     sb_api_leave(q->c);
@@ -187,6 +196,7 @@ sb_status sb_commit(sb_queue *q, sb_reservation *r) {
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
     if (r->scattered && !sb_api_write_parts(q->c, r, r->body)) status = SB_CORRUPT;
+    if (status == SB_OK) q->c->use = q->use;
     if (status == SB_OK) status = publish(q, r);
     if (status == SB_OK) give_back(r);
     q->busy -= status == SB_OK;

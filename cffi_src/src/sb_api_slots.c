@@ -69,10 +69,9 @@ static void fill_names(sb_connection *c, const sb_reservation *r, const sb_put_o
   (void)sb_parts_write(c->b, r->slot, properties, o->properties, o->properties_length);
 }
 
-void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_put_options *o, uint64_t ttl_ns,
-                 uint64_t more) {
-  sb_message_shm *m = sb_slot_at(c->b, r->slot);
-  uint64_t now = ttl_ns != 0 || o->delay_ns != 0 ? sb_now_ns() : 0, offset = sb_api_body_offset(length, o, more);
+SB_HOT void fill_header(const sb_connection *c, sb_message_shm *m, uint64_t length, uint64_t offset,
+                        const sb_put_options *o, uint64_t ttl_ns) {
+  uint64_t now = ttl_ns != 0 || o->delay_ns != 0 ? sb_now_ns() : 0;
   *m = (sb_message_shm){.body_length = length,
                         .body_offset = (uint32_t)offset,
                         .properties_length = o->properties_length,
@@ -83,14 +82,28 @@ void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_
                         .publisher = (uint16_t)c->id,
                         .priority = o->priority,
                         .exchange_length = o->exchange_length};
+}
+
+SB_COLD void fill_scattered(sb_connection *c, sb_reservation *r, uint64_t length, const sb_put_options *o,
+                            uint64_t ttl_ns, uint64_t more) {
+  sb_message_shm *m = sb_slot_at(c->b, r->slot);
+  fill_header(c, m, length, head_bytes(length, more), o, ttl_ns);
+  m->flags = SB_MESSAGE_IN_PARTS;
   r->size = length;
+  r->body = NULL;
+  fill_names(c, r, o);
+}
+
+void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_put_options *o, uint64_t ttl_ns,
+                 uint64_t more) {
   if (r->scattered) {
-    m->flags = SB_MESSAGE_IN_PARTS;
-    m->body_offset = (uint32_t)head_bytes(length, more);
-    r->body = NULL;
-    fill_names(c, r, o);
+    fill_scattered(c, r, length, o, ttl_ns, more);
     return;
   }
+  sb_message_shm *m = sb_slot_at(c->b, r->slot);
+  uint64_t offset = sb_api_body_offset(length, o, more);
+  fill_header(c, m, length, offset, o, ttl_ns);
+  r->size = length;
   uint8_t *at = (uint8_t *)(m + 1);
   if (o->exchange_length != 0) at = (uint8_t *)memcpy(at, o->exchange, o->exchange_length) + o->exchange_length;
   if (o->key_length != 0) memcpy(at, o->key, o->key_length);
