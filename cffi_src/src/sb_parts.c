@@ -49,6 +49,11 @@ static sb_parts_shm *parts_of(sb_broker *b, uint32_t head, uint64_t bytes) {
   return (sb_parts_shm *)(void *)((uint8_t *)sb_slot_at(b, head) + bytes - sizeof(sb_parts_shm));
 }
 
+bool sb_parts_is_head(sb_broker *b, uint32_t slot, uint64_t header) {
+  return sb_slot_in_parts(header) && (sb_slot_state(header) == SB_SLOT_ALLOC ||
+                                      (sb_peek_message(b, slot).flags & SB_MESSAGE_IN_PARTS) != 0); /* a guess (I43) */
+}
+
 /* ---- making ---- */
 
 void sb_parts_begin(sb_connection *c, uint32_t head, uint64_t gen) {

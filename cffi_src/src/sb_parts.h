@@ -36,6 +36,8 @@
 static inline uint64_t sb_parts_room_in(unsigned cls) {
   return (uint64_t)sb_class_units(cls) * SB_UNIT - sizeof(sb_part_shm);
 }
+/* Does that header say that the body lies in parts? Of a published body in one piece, SB_PARTS_REF is a reference like the others. */
+bool sb_parts_is_head(sb_broker *b, uint32_t slot, uint64_t header);
 /* The head, of which nothing is in parts yet; the caller owns it. */
 void sb_parts_begin(sb_connection *c, uint32_t head, uint64_t gen);
 /* A slot that the caller owns becomes the first part of his head. */

@@ -200,7 +200,7 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
 /* ---- freeing ---- */
 
 bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected) {
-  bool in_parts = sb_slot_in_parts(expected);
+  bool in_parts = sb_parts_is_head(b, slot, expected);
   uint32_t part = in_parts ? sb_parts_first(b, slot) : 0; /* true if the CAS finds the header unchanged (I43) */
   if (!SB_CAS(sb_slot_header(b, slot), &expected, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(expected) + 1),
               SB_ACQ_REL)) {
@@ -259,7 +259,8 @@ bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool 
   uint64_t h = SB_LOAD(header, SB_ACQUIRE), bit = UINT64_C(1) << ref;
   *freed = false;
   while (sb_slot_gen(h) == (gen & SB_GEN_MASK) && sb_slot_is_published(h) && (sb_slot_refs(h) & bit) != 0) {
-    uint64_t others = sb_slot_refs(h) & ~bit & ~(UINT64_C(1) << SB_PARTS_REF); /* READ has none of so high a number */
+    uint64_t others = sb_slot_refs(h) & ~bit; /* true if the CAS finds the header unchanged (I43) */
+    if (others == UINT64_C(1) << SB_PARTS_REF && sb_parts_is_head(b, slot, h)) others = 0;
     if (others == 0 && sb_slot_state(h) == SB_SLOT_PUBLISHED) {
       if (sb_slab_free(b, slot, h)) {
         *freed = true;

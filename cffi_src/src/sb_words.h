@@ -26,7 +26,8 @@
 enum { SB_SLOT_FREE = 0, SB_SLOT_ALLOC = 1, SB_SLOT_READ = 2, SB_SLOT_PUBLISHED = 3 };
 #define SB_MAX_REFS 24u
 #define SB_READ_REFS 12u /* those that a slot may have that is READ */
-#define SB_PARTS_REF 23u /* of a slot whose body lies in parts: set from its ALLOC on, and no holder's (sb_parts.h) */
+#define SB_PARTS_REF \
+  23u /* of a slot whose body lies in parts: set from its ALLOC on, and there no holder's (sb_parts.h) */
 #define SB_GEN_MASK ((UINT64_C(1) << 38) - 1u)
 static inline unsigned sb_slot_state(uint64_t h) { return (unsigned)SB_BITS(h, 0, 2); }
 static inline bool sb_slot_is_published(uint64_t h) { return sb_slot_state(h) >= SB_SLOT_READ; }
@@ -36,7 +37,7 @@ static inline uint64_t sb_slot_refs(uint64_t h) {
 static inline unsigned sb_slot_owner(uint64_t h) { return (unsigned)SB_BITS(h, 2, 12); }
 static inline unsigned sb_slot_reader(uint64_t h) { return (unsigned)SB_BITS(h, 14, 12); }
 static inline uint64_t sb_slot_gen(uint64_t h) { return h >> 26; }
-/* A head: its body lies in other slots. A slot that is READ has a reader's number there. */
+/* Perhaps a head, whose body lies in other slots (sb_parts_is_head). A slot that is READ has a reader's number there. */
 static inline bool sb_slot_in_parts(uint64_t h) {
   unsigned state = sb_slot_state(h);
   return (state == SB_SLOT_ALLOC || state == SB_SLOT_PUBLISHED) && SB_BITS(h, 2 + SB_PARTS_REF, 1) != 0;

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import time
@@ -293,6 +294,32 @@ def test_the_memory_of_a_view_comes_back(broker: shmbroker.Broker, queue: shmbro
     assert broker.statistics().memory_used >= before + 9 * 2**20
     views.clear()
     eventually(lambda: broker.statistics().memory_used <= before + 64 * 1024)
+
+
+@pytest.mark.parametrize("queues", [1, 2, 8])
+def test_each_view_that_one_body_can_have_keeps_it(connection: shmbroker.Connection, queues: int) -> None:
+    """Each delivery looks at the body and returns the message, as often as that goes: the last view keeps the body."""
+    body, channel = patterned(8_000), connection.channel()
+    channel.exchange_declare("all", "fanout")
+    copies = [connection.queue(f"copy-{number}") for number in range(queues)]
+    for number in range(queues):
+        channel.queue_bind(f"copy-{number}", "all")
+    channel.basic_publish("all", "", body)
+    views: list[memoryview] = []
+    for queue in copies:
+        with contextlib.suppress(BrokerError):  # all references are in use
+            while True:
+                message = queue.get()
+                views.append(message.body)
+                message.nack()
+        message.nack()
+        assert queue.purge() == 1
+    del message
+    last = views.pop()
+    views.clear()
+    for _ in range(20):
+        copies[0].put(b"\xff" * len(body))
+    assert last == body
 
 
 @pytest.mark.parametrize("take", ["get", "get and view", "get_many", "consume"])
