@@ -226,8 +226,8 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
     sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), chunk);
     if (sb_chunk_claim(c, chunk, cls, 0)) {
       SB_CRASHPOINT("slab.chunk.claimed");
-      uint32_t left = sb_reserve_left(b, chunk);
-      if (left < leave) { /* another one claimed the last that we may have */
+      uint32_t left;
+      if (!sb_reserve_is_left(b, chunk, leave, &left)) { /* another one claimed the last that we may have */
         SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
         return false;
       }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_reserve.h"
 
+#include "sb_wait.h"
+
 #define CHUNKS_A_STEP 64u
+#define PATIENCE 100u /* looks at those who claimed a higher chunk: they may be stopped */
 
 uint32_t sb_chunk_count(sb_broker *b) {
   uint64_t n = (uint64_t)SB_LOAD(&b->header->segments, SB_ACQUIRE) * b->chunks_per_segment;
@@ -31,13 +34,20 @@ uint32_t sb_reserve_leave(const sb_broker *b, unsigned use) {
   }
 }
 
-uint32_t sb_reserve_left(sb_broker *b, uint32_t claimed) {
-  uint32_t n = sb_chunk_count(b), left = 0;
-  for (uint32_t chunk = 0; chunk < n; chunk++) {
-    unsigned state = sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_SEQ_CST)); /* P20 */
-    left += state == SB_CHUNK_FREE || (state == SB_CHUNK_CLAIMED && chunk > claimed);
+bool sb_reserve_is_left(sb_broker *b, uint32_t claimed, uint32_t leave, uint32_t *left) {
+  for (unsigned looks = 0;; looks++) {
+    uint32_t n = sb_chunk_count(b), undecided = 0;
+    *left = 0;
+    for (uint32_t chunk = 0; chunk < n; chunk++) {
+      unsigned state = sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_SEQ_CST)); /* P20 */
+      *left += state == SB_CHUNK_FREE;
+      undecided += state == SB_CHUNK_CLAIMED && chunk > claimed;
+    }
+    if (*left >= leave || *left + undecided < leave || looks == PATIENCE) {
+      return *left >= leave;
+    }
+    sb_pause(); /* the owners of higher chunks give way, if they count too few as well */
   }
-  return left;
 }
 
 static uint32_t hinted(sb_broker *b, uint32_t chunk) {

@@ -18,10 +18,11 @@
  *  I66 a plain put takes no slot of a chunk OF_RESERVE, unless a hint was read before the chunk was opened.
  *
  * Ordering pairs:
- *  P20 a chunk is claimed (seq_cst), then the FREE ones are counted (seq_cst), both by each claimant: of two that race, one
- *   sees the other's claim. A claimant counts claims of higher chunks as FREE: the owner of those gives way, it does not.
+ *  P20 a chunk is claimed (seq_cst), then the FREE ones are counted (seq_cst), both by each claimant: the last of all who
+ *   claimed sees the claims of the others. A chunk is opened after a count of enough that are FREE, and no other claim counts
+ *   as FREE. Of two that both count too few, the owner of the higher chunk gives way; the other one counts again, for a while.
  *
- * Death: a claim of the dead counts as taken, or as FREE, until it is FREE again (sb_chunk.h). The mark is part of the
+ * Death: a claim of the dead counts as taken until it is FREE again (sb_chunk.h). The mark is part of the
  *  word that opens the chunk.
  *
  * Concurrency: under the connection's lock, as the slab. The mark is removed by whoever finds the reserve whole (CAS).
@@ -43,8 +44,8 @@ uint32_t sb_chunk_spare(sb_broker *b);
 uint32_t sb_reserve_chunks(const sb_broker *b);
 /* How many chunks must be FREE after one was opened for that use. */
 uint32_t sb_reserve_leave(const sb_broker *b, unsigned use);
-/* How many are FREE, beside what was claimed up to that chunk. */
-uint32_t sb_reserve_left(sb_broker *b, uint32_t claimed);
+/* After a claim of chunks up to that one: are so many FREE? *left: how many are. */
+bool sb_reserve_is_left(sb_broker *b, uint32_t claimed, uint32_t leave, uint32_t *left);
 /* May slots of a chunk OF_RESERVE be taken for what this connection does? `slots`: how many it has. */
 bool sb_reserve_allows(sb_connection *c, uint32_t chunk, uint32_t slots);
 

@@ -126,9 +126,9 @@ bool sb_slab_alloc_spare(sb_connection *c, unsigned cls, bool thoroughly, uint64
 static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t token, uint32_t *slot, uint64_t *gen) {
   sb_broker *b = c->b;
   sb_holding_set(b, token, sb_holding_what(SB_HOLD_CHUNK, 0, 0), first);
-  uint32_t claimed = 0;
+  uint32_t claimed = 0, left;
   while (claimed < run && sb_chunk_claim(c, first + claimed, 0, claimed == 0 ? run : 0)) claimed++;
-  if (claimed < run || sb_reserve_left(b, first + run - 1) < sb_reserve_leave(b, c->use)) {
+  if (claimed < run || !sb_reserve_is_left(b, first + run - 1, sb_reserve_leave(b, c->use), &left)) {
     while (claimed-- > 0) {
       SB_STORE(&b->chunks[first + claimed], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
     }

@@ -108,12 +108,13 @@ static double seconds(void) {
 
 static int try_it(const scenario *s, const way *w) {
   set_up(s);
-  const bounds *b = actors_of(s) > 2 || s->reaped ? &w->three : &w->two;
+  bounds b = actors_of(s) > 2 || s->reaped ? w->three : w->two;
+  b.deep = s->deep;
   double begin = seconds();
   if (w->runs > 0) {
-    scheduler_try_random(b, seed, w->runs);
+    scheduler_try_random(&b, seed, w->runs);
   } else {
-    scheduler_try_all(b);
+    scheduler_try_all(&b);
   }
   uint64_t limit = most != 0 ? most : w->most;
   bool more;
@@ -133,7 +134,7 @@ static int try_it(const scenario *s, const way *w) {
 }
 
 static int plainly(const scenario *s) {
-  const bounds none = {0, 0, false};
+  const bounds none = {0};
   set_up(s);
   scheduler_replay(&none, "-");
   one_run();
@@ -180,8 +181,8 @@ static bool guarded(const scenario *s, const way *w, const char *schedule) {
 
 /* NULL behind the last one. */
 static const scenario *scenario_at(unsigned i) {
-  static const subject *const subjects[] = {&MESSAGE_SCENARIOS, &CONSUMER_SCENARIOS, &COMMIT_SCENARIOS,
-                                            &HOUSEKEEPING_SCENARIOS, &CHANNEL_SCENARIOS};
+  static const subject *const subjects[] = {&MESSAGE_SCENARIOS,      &CONSUMER_SCENARIOS, &COMMIT_SCENARIOS,
+                                            &HOUSEKEEPING_SCENARIOS, &CHANNEL_SCENARIOS,  &MEMORY_SCENARIOS};
   for (unsigned k = 0; k < sizeof subjects / sizeof subjects[0]; k++) {
     if (i < subjects[k]->count) return &subjects[k]->scenarios[i];
     i -= subjects[k]->count;

@@ -21,6 +21,7 @@ typedef struct {
   int64_t bound;          /* messages ready at most, -1: any number */
   bool idle;              /* somebody may sleep beside ready messages */
   bool reaped;            /* somebody died before, and one of the roles is his reaper */
+  bool deep;              /* as many preemptions where very many words are shared */
 } scenario;
 
 #define KEEPS_ALL .bound = -1
@@ -30,6 +31,7 @@ typedef struct {
   unsigned count;
 } subject;
 
-extern const subject MESSAGE_SCENARIOS, CONSUMER_SCENARIOS, COMMIT_SCENARIOS, HOUSEKEEPING_SCENARIOS, CHANNEL_SCENARIOS;
+extern const subject MESSAGE_SCENARIOS, CONSUMER_SCENARIOS, COMMIT_SCENARIOS, HOUSEKEEPING_SCENARIOS, CHANNEL_SCENARIOS,
+    MEMORY_SCENARIOS;
 
 #endif

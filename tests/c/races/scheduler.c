@@ -419,7 +419,7 @@ bool scheduler_next(void) {
     if (!then_all) return false;
     how = TRY_ALL;
     then_all = false;
-    if (words_shared() > MANY_WORDS && limit.preemptions > 1) limit.preemptions--;
+    if (words_shared() > MANY_WORDS && limit.preemptions > 1 && !limit.deep) limit.preemptions--;
     return true;
   }
   while (choice_count > 0 && choices[choice_count - 1].picked + 1u == choices[choice_count - 1].options) choice_count--;
@@ -448,7 +448,7 @@ const char *scheduler_schedule(void) {
 
 void scheduler_replay(const bounds *b, const char *schedule) {
   begin_trying(b, TRY_GIVEN);
-  limit = (bounds){UINT32_MAX, UINT32_MAX, b->delays};
+  limit = (bounds){UINT32_MAX, UINT32_MAX, b->delays, false};
   for (const char *at = schedule; *at != 0 && *at != '-' && exception_count < EXCEPTIONS; exception_count++) {
     char *end;
     action *a = &exceptions[exception_count];

@@ -24,6 +24,7 @@ typedef enum { ACTOR_ABSENT, ACTOR_LATER, ACTOR_READY, ACTOR_ASLEEP, ACTOR_DONE,
 typedef struct {
   unsigned preemptions, kills;
   bool delays; /* stores may be seen late */
+  bool deep;   /* as many preemptions where very many words are shared */
 } bounds;
 
 /* `later`: it begins when somebody died. */
