@@ -181,7 +181,7 @@ sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_st
       *status = sb_io_prepare(c);
       sb_slab_return_cache(c); /* the other slots of its kinds are for other connections */
     }
-    if (*status != SB_OK && c->shm != NULL && c->record != 0) {
+    if (*status != SB_OK && c->shm != NULL) {
       (void)sb_recover_close(c);
     }
     pthread_mutex_unlock(&sb_connect_mutex);

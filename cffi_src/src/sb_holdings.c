@@ -88,16 +88,21 @@ sb_status sb_connection_open(sb_broker *b, sb_connection *c, const char *name, u
   c->shm = &scratch;
   sb_status status = take_id(c);
   if (status != SB_OK) {
+    c->shm = NULL;
     return status;
   }
   SB_CRASHPOINT("connection.id.taken");
+  uint32_t record;
   uint64_t gen;
-  status = sb_slab_alloc(c, sb_class_of_kind(b, SB_KIND_CONNECTION), SB_TOKEN_BOOT, &c->record, &gen);
+  status = sb_slab_alloc(c, sb_class_of_kind(b, SB_KIND_CONNECTION), SB_TOKEN_BOOT, &record, &gen);
   uint64_t word = SB_LOAD(&b->connections[c->id], SB_RELAXED);
   if (status != SB_OK) {
     SB_STORE(&b->connections[c->id], sb_conn_word(SB_CONN_FREE, 0, 0, sb_conn_epoch(word)), SB_RELEASE);
+    SB_CRASHPOINT("connection.id.freed");
+    c->shm = NULL; /* there is nothing that its end could give back: the number may be another one's by now */
     return status;
   }
+  c->record = record;
   sb_connection_shm *shm = sb_slot_at(b, c->record);
   memset(shm, 0, sizeof *shm);
   SB_STORE(&shm->id, c->id, SB_RELAXED);

@@ -110,6 +110,37 @@ static void drained_meanwhile(void) {
   empty();
 }
 
+/* ---- a connection for which there is no memory ---- */
+
+static uint32_t records[4096], record_count;
+static uint64_t another_ones;
+static sb_word *number_word(void) {
+  uint32_t id = (SB_LOAD(&t.b->header->next_connection, SB_SEQ_CST) - 1) % SB_MAX_CONNECTIONS;
+  return &t.b->connections[id];
+}
+static void take_the_number(void) {
+  another_ones = sb_conn_word(SB_CONN_LIVE, t.b->process, 0, sb_conn_epoch(SB_LOAD(number_word(), SB_SEQ_CST)) + 1);
+  SB_STORE(number_word(), another_ones, SB_SEQ_CST);
+}
+/* A hint leads to a slot that is taken, and there is none for the record of the connection. */
+static void no_record(void) {
+  sb_status status = SB_OK;
+  uint64_t gen;
+  unsigned cls = sb_class_of_kind(t.b, SB_KIND_CONNECTION);
+  fill_up_to(0);
+  while (sb_slab_alloc(keeper.c, cls, SB_TOKEN_BOOT, &records[record_count], &gen) == SB_OK) record_count++;
+  expect(record_count > 0, "no record was free");
+  uint32_t index = records[0] % SB_CHUNK_UNITS / sb_class_units(cls);
+  sb_hint_set(t.b, cls, records[0] / SB_CHUNK_UNITS, index / 64, UINT64_C(1) << (index % 64));
+  meanwhile("connection.id.freed", take_the_number);
+  expect(sb_connect(t.b, "", 0, &status) == NULL && status == SB_NO_MEMORY, "it came to %d", (int)status);
+  afterwards();
+  expect(SB_LOAD(number_word(), SB_SEQ_CST) == another_ones, "the number of another connection was given back");
+  SB_STORE(number_word(), sb_conn_word(SB_CONN_FREE, 0, 0, sb_conn_epoch(another_ones)), SB_SEQ_CST);
+  while (record_count > 0) sb_slab_free_now(t.b, records[--record_count]);
+  empty();
+}
+
 /* ---- a chunk that is drained ---- */
 
 static void pass_one(void) {
@@ -212,6 +243,10 @@ static const test_case CASES[] = {
      "what drains takes of the reserve, and a plain put no slot of that",
      {-1, -1, -1, 0, 0},
      drained_meanwhile},
+    {"no record",
+     "a connection that has no memory gives back what it took, and nothing else",
+     {-1, -1, -1, 0, 0},
+     no_record},
     {"drained beside", "a message in a chunk that somebody drains is whole", {-1, -1, -1, 0, 0}, drained_beside},
     {"parts, made", "a sweep beside who gathers parts takes none of them", {-1, -1, -1, 0, 0}, sweep_beside_making},
     {"parts, freed", "a sweep beside who frees a row: all parts are free", {-1, -1, -1, 0, 0}, sweep_beside_freeing},
