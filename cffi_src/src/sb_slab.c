@@ -30,7 +30,8 @@ static bool take(sb_connection *c, uint32_t slot, unsigned cls, unsigned run, ui
   if (!right) {
     (void)sb_slab_free(c->b, slot, mine);
   }
-  return right;
+  bool kept = SB_LOAD(header, SB_RELAXED) == mine; /* I14: who filled the chunk in stored over it, before its word */
+  return right && kept;
 }
 
 SB_HOT bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {

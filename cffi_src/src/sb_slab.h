@@ -11,7 +11,9 @@
  *  I12 FREE -> ALLOC(owner) by CAS, announced in the owner's holdings; ALLOC -> PUBLISHED(refs) by the owner's store;
  *      PUBLISHED -> fewer references by generation-checked CAS; the CAS that clears the last bit frees, unless it is READ.
  *  I13 hints may be wrong both ways: an allocation believes only the header; a sweep of the headers finds what hints lost.
- *  I14 a chunk changes class only when all its slots are taken by the one who drains it.
+ *  I14 a chunk changes class only when all its slots are taken by the one who drains it. Headers of a chunk that was given back
+ *      as soon as it was filled in say FREE: who took such a slot by an old hint finds, after the chunk's word is right, its
+ *      own word in the header no more.
  *
  * Ordering pairs:
  *  P1 the body is written before PUBLISHED (release); a reader reads it after an acquire of the cell that names the slot.

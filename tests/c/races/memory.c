@@ -7,6 +7,12 @@
 /* Of bytes that only one slot of a chunk holds: a class each. */
 #define HALF (UINT64_C(1) << 20)
 
+typedef struct {
+  uint64_t token, gen;
+  uint32_t slot; /* 0: none */
+} taken;
+static taken *taken_by(player *p) { return (taken *)(void *)p->first; }
+
 /* ---- before ---- */
 
 static uint64_t opener(void) {
@@ -25,21 +31,49 @@ static void open_chunk(uint64_t bytes, unsigned use) {
   scheduler_note(opened ? "opened" : "left-it");
 }
 
-/* Two see the last chunk that plain puts may open: the first one finds the highest that is FREE, the second the lowest. */
-static void one_beside_the_reserve(void) {
-  sb_broker *b = players[KEEPER].t.b;
+static void drain_all(void) {
   act_as(KEEPER);
   uint64_t token = opener();
   while (sb_chunk_drain_any(me()->t.c, token)) {
   }
   sb_holding_give(me()->t.c, token);
+}
+
+/* Two see the last chunk that plain puts may open: the first one finds the highest that is FREE, the second the lowest. */
+static void one_beside_the_reserve(void) {
+  sb_broker *b = players[KEEPER].t.b;
+  drain_all();
   SB_STORE(&b->header->chunk_hint, 0u, SB_RELAXED);
   while (sb_chunk_spare(b) > sb_reserve_chunks(b) + 1) open_chunk(SB_CHUNK_BYTES, SB_USE_DRAIN);
   SB_STORE(&b->header->chunk_hint, b->chunk_limit - 1, SB_RELAXED);
 }
 
+/* A chunk was given back by who had filled it in for pages; the first player knows of a slot of the class before that. */
+static void once_filled_for_pages(void) {
+  sb_broker *b = players[KEEPER].t.b;
+  unsigned half = sb_class_for(b, HALF - 4096);
+  uint32_t chunk = 1;
+  while (sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) != SB_CHUNK_FREE) chunk++;
+  sb_word *header = &sb_chunk_meta(b, chunk)->headers[0];
+  SB_STORE(header, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(SB_LOAD(header, SB_RELAXED)) + 1), SB_RELAXED);
+  SB_STORE(&b->header->chunk_hint, chunk, SB_RELAXED);
+  players[0].t.c->cache[half] = (sb_slab_cache){1, chunk, 0};
+}
+static void drained_and_filled(void) {
+  drain_all();
+  once_filled_for_pages();
+}
+
 /* ---- roles ---- */
 
+static void take_half(void) {
+  sb_connection *c = me()->t.c;
+  taken *t = taken_by(me());
+  t->token = opener();
+  sb_status status = sb_slab_alloc(c, sb_class_for(c->b, HALF - 4096), t->token, &t->slot, &t->gen);
+  if (status != SB_OK) t->slot = 0;
+  scheduler_note(status == SB_OK ? "took" : "found-no-memory");
+}
 static void open_for_one(void) { open_chunk(HALF - 4096, SB_USE_PLAIN); }
 static void open_for_another(void) { open_chunk(HALF + HALF / 2, SB_USE_PLAIN); }
 
@@ -50,12 +84,26 @@ static void the_reserve_is_whole(void) {
   if (sb_chunk_spare(b) < sb_reserve_chunks(b))
     complain("%u chunks are left of a reserve of %u", sb_chunk_spare(b), sb_reserve_chunks(b));
 }
+static void give_back(player *p) {
+  taken *t = taken_by(p);
+  if (t->slot == 0 || player_is_dead((unsigned)(p - players))) return;
+  (void)sb_slab_free_gen(p->t.b, t->slot, t->gen);
+  sb_holding_give(p->t.c, t->token);
+}
+static void each_has_its_own(void) {
+  const taken *a = taken_by(&players[0]), *b = taken_by(&players[1]);
+  if (a->slot != 0 && a->slot == b->slot && !scheduler_somebody_died()) complain("both have slot %u", a->slot);
+  give_back(&players[0]);
+  give_back(&players[1]);
+}
 /* A table, a line or two for each. */
 /* clang-format off */
 static const scenario SCENARIOS[] = {
     {"two open a chunk", "puts leave the reserve, in whatever order they claim", FREELY, one_beside_the_reserve,
      {{"a", open_for_one, 0, "opened"}, {"b", open_for_another, 1, "left-it"}}, the_reserve_is_whole, KEEPS_ALL,
      .deep = true},
+    {"take, open", "a slot whose chunk was given back, and is opened again, has one owner", FREELY, drained_and_filled,
+     {{"open", take_half, 1, "took"}, {"take", take_half, 0, "took"}}, each_has_its_own, KEEPS_ALL, .deep = true},
 };
 /* clang-format on */
 const subject MEMORY_SCENARIOS = {SCENARIOS, sizeof SCENARIOS / sizeof SCENARIOS[0]};
