@@ -8,8 +8,8 @@
  * Layout, Invariants, Ordering pairs, Death: those of sb_slab.h and sb_parts.h. The head is listed in the holding of the
  *  caller, and each part, while it is taken, in one of its own.
  *
- * Concurrency: under the connection's lock. Two who gather at once may both find too little; each gives back what it took,
- *  and wakes who waits for memory.
+ * Concurrency: under the connection's lock. Two who gather at once may both find too little; each gives back what it took.
+ *  Who waits for memory is not told of that, and looks again every 50 ms (sb_waiter.c).
  */
 #ifndef SB_SCATTER_H
 #define SB_SCATTER_H

@@ -22,8 +22,8 @@ static bool is_stopped(sb_broker *b, uint32_t node, look *last) {
   return last->stopped;
 }
 
-/* Visits the consumers that a queue counts on; how many of them are stopped or not, or were parked. */
-typedef enum { COUNT_RUNNING, PARK_STOPPED } purpose;
+/* Visits the consumers that a queue counts on: until one of them runs, or all; how many were found, or parked. */
+typedef enum { FIND_RUNNING, PARK_STOPPED } purpose;
 
 static uint32_t visit(sb_connection *by, uint32_t level, uint32_t id, unsigned state, look *last, purpose why) {
   sb_ring list;
@@ -32,10 +32,12 @@ static uint32_t visit(sb_connection *by, uint32_t level, uint32_t id, unsigned s
   if (!sb_ring_open(by->b, level, id, &list)) {
     return 0;
   }
-  while ((node = sb_nodes_next(by, &list, state, &position)) != 0) {
+  uint64_t end = sb_ring_exact_tail(by->b, &list); /* who comes back meanwhile runs: else this may never end */
+  while ((node = sb_nodes_next(by, &list, state, &position)) != 0 && position <= end) {
+    SB_CRASHPOINT("stopped.visited");
     bool stopped = is_stopped(by->b, node, last);
-    if (why == COUNT_RUNNING) {
-      found += !stopped;
+    if (why == FIND_RUNNING) {
+      if (!stopped) return 1;
     } else if (stopped && sb_node_move(by, node, SB_IN(state), SB_NODE_NOT_INTERESTED)) {
       SB_CRASHPOINT("stopped.parked");
       notify_work(by->b, node); /* I61 */
@@ -48,6 +50,7 @@ static uint32_t visit(sb_connection *by, uint32_t level, uint32_t id, unsigned s
 static uint32_t visit_all(sb_connection *by, uint32_t queue, look *last, purpose why) {
   uint32_t level = SB_LOAD(&((sb_queue_shm *)sb_slot_at(by->b, queue))->levels, SB_ACQUIRE), found = 0;
   for (uint32_t n = 0; n < MAX_LEVELS && sb_level_at(by->b, level) != NULL; n++) {
+    if (why == FIND_RUNNING && found > 0) break;
     found += visit(by, level, SB_RING_INTERESTED, SB_NODE_INTERESTED, last, why);
     found += visit(by, level, SB_RING_NOTIFIED, SB_NODE_NOTIFIED, last, why);
     level = SB_LOAD(&sb_level_at(by->b, level)->next, SB_ACQUIRE);
@@ -57,5 +60,5 @@ static uint32_t visit_all(sb_connection *by, uint32_t queue, look *last, purpose
 
 uint32_t sb_stopped_park(sb_connection *by, uint32_t queue) {
   look last = {UINT32_MAX, false};
-  return visit_all(by, queue, &last, COUNT_RUNNING) > 0 ? visit_all(by, queue, &last, PARK_STOPPED) : 0;
+  return visit_all(by, queue, &last, FIND_RUNNING) > 0 ? visit_all(by, queue, &last, PARK_STOPPED) : 0;
 }

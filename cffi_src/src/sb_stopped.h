@@ -16,7 +16,8 @@
  * Death (after -> state, repaired): parked, not rung -> NOT_INTERESTED with credit -> the owner's bounded sleep: it reads the
  *  words of its nodes.  parked, others not told -> the next look after the queue.
  *
- * Concurrency: anybody, beside the owner, at any step of it: the epoch of the word decides (I27).
+ * Concurrency: anybody, beside the owner, at any step of it: the epoch of the word decides (I27). A visit ends where the list
+ *  ended when it began: consumers at work would lead it on for ever.
  */
 #ifndef SB_STOPPED_H
 #define SB_STOPPED_H

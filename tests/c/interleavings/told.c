@@ -11,6 +11,7 @@
 #include "plan.h"
 #include "sb_housekeeping.h"
 #include "sb_liveness.h"
+#include "sb_stopped.h"
 
 #define PRODUCERS 16
 #define COMES_BACK_AT_MOST 200
@@ -113,6 +114,33 @@ static void configured(void) {
     stop_waiting(&two, i);
   }
   expect_left(1);
+}
+
+/* Two consumers that run take what comes as fast as it comes: each is a new entry of its list whenever somebody looks. */
+static sb_consumer *busy_ones[2];
+static unsigned visits;
+static void be_told_and_done(void) {
+  const actor *owners[] = {&two, &three};
+  for (unsigned i = 0; i < 2; i++) {
+    uint32_t node = busy_ones[i]->subscriptions[0].node;
+    (void)sb_node_move(owners[i]->c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
+    (void)sb_node_move(owners[i]->c, node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED);
+  }
+  if (++visits < COMES_BACK_AT_MOST) {
+    plan.depth = 0;
+    meanwhile("stopped.visited", be_told_and_done);
+  }
+}
+static void parked_beside_traffic(void) {
+  busy_ones[0] = consume(&two, 0);
+  busy_ones[1] = consume(&three, 0);
+  for (unsigned i = 0; i < 2; i++) (void)next(busy_ones[i]);
+  visits = 0;
+  meanwhile("stopped.visited", be_told_and_done);
+  expect(sb_stopped_park(keeper.c, keeper.q->slot) == 0, "somebody is parked who runs");
+  plan.what = NULL;
+  expect(visits <= 3, "%u visits to two consumers", visits);
+  for (unsigned i = 0; i < 2; i++) sb_consumer_cancel(busy_ones[i], true);
 }
 
 static void tick_in_between(void) {
@@ -290,6 +318,8 @@ static const test_case CASES[] = {
     {"count too high", "the count of a level that a death left too high holds nobody back", FREELY, count_too_high},
     {"configured", "configuring wakes each producer that waits for room once", {-1, 1, -1, 0, 0}, configured},
     {"tick in between", "a tick between a message and its notification is no rescue", FREELY, tick_in_between},
+    {"parked beside traffic", "who looks for consumers of stopped processes comes to an end", FREELY,
+     parked_beside_traffic},
     {"notifier killed", "what a dead producer did not tell is told, and no sign of a defect", FREELY, notifier_killed},
     {"notifier stopped", "the same of a stopped one", FREELY, notifier_stopped},
     {"notifier held up", "the same of one that runs, or would if the machine let it", FREELY, notifier_held_up},
