@@ -16,6 +16,7 @@ void sb_handle_add(sb_queue *q) {
   if (q->next != NULL) q->next->previous = q;
   c->queues = q;
   c->handle_count++;
+  c->handles_due += c->handles_due > 0; /* it may be looked at in the place of one that is due */
 }
 
 static void take_out(sb_queue *q) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Cases of memory: who opens a chunk, and what he does with it when it is not needed any more. */
+#include <stdio.h>
+
 #include "actors.h"
 #include "cases.h"
 #include "plan.h"
@@ -141,6 +143,59 @@ static void no_record(void) {
   empty();
 }
 
+/* ---- handles of deleted queues ---- */
+
+#define HANDLES 300u
+#define DELETED 10u
+static sb_queue *handles[HANDLES + DELETED];
+
+static sb_queue *open_number(const actor *a, unsigned i) {
+  char name[16];
+  snprintf(name, sizeof name, "q%u", i);
+  t.c = a->c;
+  return open_queue(&t, name);
+}
+static void have_handle(unsigned i) {
+  char name[16];
+  snprintf(name, sizeof name, "q%u", i);
+  t.c = keeper.c;
+  if (declare(&t, name, (sb_settings)FREELY) != SB_OK) die("sb_declare", (int)i);
+  handles[i] = open_number(&one, i);
+}
+static void delete_number(unsigned i) {
+  int32_t holder;
+  uint64_t removed;
+  sb_queue *q = open_number(&keeper, i);
+  (void)sb_delete(q, false, false, FOREVER, &holder, &removed);
+  (void)sb_leave(q);
+}
+static void look_at_all(void) {
+  do (void)sb_get(one.q, buffer, true);
+  while (one.c->handles_due > 0);
+}
+
+/* The look begins in the middle; what is opened meanwhile is looked at before those that come last. */
+static void opened_meanwhile(void) {
+  unsigned held = 0;
+  for (unsigned i = 0; i < HANDLES; i++) have_handle(i);
+  delete_number(0);
+  (void)sb_get(one.q, buffer, true);
+  delete_number(1);
+  look_at_all();
+  unsigned last = 2; /* the one before the next */
+  while (last < HANDLES && (handles[last]->ledger == NULL || handles[last]->next != one.c->handles_next)) last++;
+  for (unsigned i = 0; i < DELETED; i++) delete_number(last + i);
+  (void)sb_get(one.q, buffer, true);
+  for (unsigned i = 0; i < DELETED; i++) have_handle(HANDLES + i);
+  look_at_all();
+  for (unsigned i = 0; i < DELETED; i++) held += handles[last + i]->ledger != NULL;
+  expect(held == 0, "%u of %u handles of deleted queues are kept", held, DELETED);
+  for (unsigned i = 0; i < HANDLES + DELETED; i++) {
+    (void)sb_leave(handles[i]);
+    if ((i > 1 && i < last) || i >= last + DELETED) delete_number(i);
+  }
+}
+
 /* ---- a chunk that is drained ---- */
 
 static void pass_one(void) {
@@ -247,6 +302,10 @@ static const test_case CASES[] = {
      "a connection that has no memory gives back what it took, and nothing else",
      {-1, -1, -1, 0, 0},
      no_record},
+    {"opened meanwhile",
+     "handles of deleted queues are let go, although others are opened",
+     {-1, -1, -1, 0, 0},
+     opened_meanwhile},
     {"drained beside", "a message in a chunk that somebody drains is whole", {-1, -1, -1, 0, 0}, drained_beside},
     {"parts, made", "a sweep beside who gathers parts takes none of them", {-1, -1, -1, 0, 0}, sweep_beside_making},
     {"parts, freed", "a sweep beside who frees a row: all parts are free", {-1, -1, -1, 0, 0}, sweep_beside_freeing},
