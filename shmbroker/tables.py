@@ -241,9 +241,7 @@ def _value(value: object, depth: int, *, as_given: bool = False) -> bytes:
         return b"S" + _counted(value.encode())
     if isinstance(value, dict):
         return b"F" + _table(value, depth, as_given=as_given)
-    if isinstance(value, (dt.datetime, time.struct_time)):  # the latter is a tuple, too
-        return b"T" + encode_time(value)
-    if isinstance(value, (list, tuple) if as_given else list):
+    if isinstance(value, (list, tuple) if as_given else list) and not isinstance(value, time.struct_time):
         return b"A" + _counted(b"".join(_value(one, depth + 1, as_given=as_given) for one in value))
     if isinstance(value, (bytes, bytearray)):
         return b"x" + _counted(value)
@@ -251,6 +249,8 @@ def _value(value: object, depth: int, *, as_given: bool = False) -> bytes:
 
 
 def _other(value: object) -> bytes:
+    if not isinstance(value, int) and isinstance(value, (dt.datetime, time.struct_time)):
+        return b"T" + encode_time(value)
     from pamqp import encode as wire  # noqa: PLC0415
 
     try:
