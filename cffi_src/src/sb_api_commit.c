@@ -96,7 +96,7 @@ static sb_status check_all(request *r) {
   return status;
 }
 
-/* ---- process-local memory of one call ---- */
+/* ---- process-local memory of one call, in one piece ---- */
 
 static uint32_t most_targets(const request *r) {
   uint32_t most = 0;
@@ -118,13 +118,14 @@ static sb_status make_plan(request *r) {
   if (cells >= NO_ONE) {
     return SB_LIMIT;
   }
-  p->bodies = calloc((size_t)r->count + 1, sizeof *p->bodies);
-  p->cells = calloc((size_t)cells + 1, sizeof *p->cells);
-  p->ends = calloc((size_t)r->settlement_count + 1, sizeof *p->ends);
-  r->slots = calloc((size_t)most_targets(r) + 1, sizeof *r->slots);
-  if (r->slots == NULL || p->bodies == NULL || p->cells == NULL || p->ends == NULL) {
+  p->bodies = calloc(1, ((size_t)r->count + 1) * sizeof *p->bodies + (size_t)cells * sizeof *p->cells +
+                            (size_t)r->settlement_count * sizeof *p->ends + (size_t)most_targets(r) * sizeof *r->slots);
+  if (p->bodies == NULL) {
     return SB_SYSTEM;
   }
+  p->cells = (sb_commit_cell *)(void *)(p->bodies + r->count + 1); /* the least aligned ones come last */
+  p->ends = (sb_commit_end *)(void *)(p->cells + cells);
+  r->slots = (uint32_t *)(void *)(p->ends + r->settlement_count);
   p->body_count = r->count;
   p->cell_count = (uint32_t)cells;
   for (uint32_t i = 0; i < r->count; i++) {
@@ -144,12 +145,7 @@ static sb_status make_plan(request *r) {
   return SB_OK;
 }
 
-static void free_plan(request *r) {
-  free(r->plan.bodies);
-  free(r->plan.cells);
-  free(r->plan.ends);
-  free(r->slots);
-}
+static void free_plan(request *r) { free(r->plan.bodies); }
 
 /* ---- places and bodies ---- */
 
@@ -272,7 +268,7 @@ static void look_after(sb_queue *q) {
     (void)sb_upkeep_dispose(q);
     return;
   }
-  if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
+  if (sb_queue_tracks(q->shm) && sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
   sb_consumer_work_arrived(q);
 }
 
@@ -283,11 +279,20 @@ static void settle_others(request *r) {
   }
 }
 
+static void keep_bounds(request *r) {
+  bool usable = true;
+  keep_queues(r, true);
+  for (uint32_t i = 0; usable && i < r->plan.cell_count; i++) usable = sb_api_look_at_bound(r->plan.cells[i].q);
+  keep_queues(r, false);
+}
+
 static void happened(request *r) {
   sb_connection *c = r->plan.c;
+  bool bounded = false;
   for (uint32_t i = 0; i < r->plan.cell_count; i++) {
     sb_commit_cell *cell = &r->plan.cells[i];
     if (cell->refused) sb_ledger_count(cell->q->ledger, SB_COUNT_REFUSED, 1);
+    bounded = bounded || sb_queue_tracks(cell->q->shm);
     if (cell->token != SB_COMMIT_NO_TOKEN) look_after(cell->q);
   }
   for (uint32_t i = 0; i < r->count; i++) {
@@ -296,9 +301,7 @@ static void happened(request *r) {
   }
   settle_others(r);
   if (r->settlement_count > 0) sb_consumer_room_made(c, NULL, 0);
-  keep_queues(r, true);
-  for (uint32_t i = 0; i < r->plan.cell_count && !sb_closed(c); i++) sb_api_look_at_bound(r->plan.cells[i].q);
-  keep_queues(r, false);
+  if (bounded) keep_bounds(r);
 }
 
 static void happened_not(request *r) {
