@@ -21,7 +21,7 @@ static void reap(sb_connection *c, uint32_t process) {
   }
 }
 
-static bool enforce(sb_queue *q) {
+SB_HOT bool enforce(sb_queue *q) {
   uint64_t removed = 0;
   bool sure = sb_limits_keep(q, &removed);
   if (removed > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
@@ -50,8 +50,9 @@ void sb_api_keep_bound(sb_queue *q) {
 
 bool sb_api_look_at_bound(sb_queue *q) {
   if (sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm) && sb_queue_is_open(q)) {
-    /* a producer may have been killed before it advanced the tail */
-    (void)sb_ring_exact_tail_near(q->c->b, &q->ring, &q->tail_leaf);
+    if (!sb_ring_tail_is_exact(&q->ring, &q->tail_leaf)) { /* a producer may have been killed before it advanced it */
+      (void)sb_ring_exact_tail_near(q->c->b, &q->ring, &q->tail_leaf);
+    }
     sb_api_keep_bound(q);
   }
   return !sb_closed(q->c);

@@ -175,31 +175,41 @@ static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
 }
 
 /* Nothing below it is AVAILABLE, but for what `returned` bits lead to. */
-static uint64_t lowest(const sb_queue *q) {
+SB_HOT uint64_t lowest(const sb_queue *q) {
   uint64_t head = SB_LOAD(&q->shm->head, SB_ACQUIRE);
   return head > q->cursor ? head : q->cursor;
 }
 
 /* At most as many are AVAILABLE as there are positions from the lowest one to the tail. */
-static bool fits(sb_queue *q, int64_t limit) {
+SB_HOT bool fits(const sb_queue *q, int64_t limit) {
   return SB_LOAD(&q->shm->returned, SB_SEQ_CST) == 0 &&
          (int64_t)(SB_LOAD(&q->shm->tail, SB_SEQ_CST) - lowest(q)) <= limit;
 }
 
-/* Whether the cells themselves say that nothing is too many: then the counts, which cost more, are not asked. */
-static bool surely_fits(sb_queue *q) {
-  unsigned counter;
-  return (SB_LOAD(&q->shm->max_bytes, SB_RELAXED) < 0 || refuses(q->shm)) && fits(q, bound(q, &counter));
+/* Whether the cells themselves say that nothing is too many: then the counts, which cost more, are not asked. They are
+ * where bytes count, and while the bound of a ring that was shrunk is to fall. */
+SB_HOT bool surely_fits(sb_queue *q) {
+  int64_t ring = SB_LOAD(&q->shm->ring_size, SB_RELAXED), limit = ring >= 0 ? ring : UNBOUNDED;
+  if (ring >= 0 && (int64_t)SB_LOAD(&q->shm->bound, SB_RELAXED) > ring) {
+    return false;
+  }
+  if (!refuses(q->shm)) {
+    int64_t max = SB_LOAD(&q->shm->max_length, SB_RELAXED);
+    if (SB_LOAD(&q->shm->max_bytes, SB_RELAXED) >= 0) return false;
+    if (max >= 0 && max < limit) limit = max;
+  }
+  return fits(q, limit);
 }
 
 bool sb_limits_keep(sb_queue *q, uint64_t *removed) {
-  if (!sb_queue_tracks(q->shm)) {
+  if (!sb_queue_tracks(q->shm) || surely_fits(q)) {
     return true;
   }
   sb_queue_lower_bound(q);
-  bool sure = surely_fits(q);
-  while (!sure && (enforce_length(q, removed) || enforce_bytes(q, removed))) sure = surely_fits(q);
-  return sure;
+  while (enforce_length(q, removed) || enforce_bytes(q, removed)) {
+    if (surely_fits(q)) return true;
+  }
+  return false;
 }
 
 uint64_t sb_limits_enforce(sb_queue *q) {

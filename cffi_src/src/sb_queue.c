@@ -52,10 +52,6 @@ void sb_queue_leave(sb_queue *q) {
   }
 }
 
-bool sb_queue_evicts(const sb_queue_shm *q) {
-  return SB_LOAD(&q->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD;
-}
-
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q) {
   static const unsigned out[] = {SB_COUNT_ACKED,   SB_COUNT_EXPIRED,       SB_COUNT_KILLED, SB_COUNT_REPLACED,
                                  SB_COUNT_DROPPED, SB_COUNT_DEAD_LETTERED, SB_COUNT_MOVED,  SB_COUNT_SCHEDULED};

@@ -81,7 +81,9 @@ void sb_queue_schedule(sb_queue *q, uint64_t position);
 /* Does the queue keep `taken`, `admitted` and the byte hints? Only one with limits or a ring size does. */
 static inline bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->tracking, SB_RELAXED) != 0; }
 /* Does it evict what is too many? Else it refuses. */
-bool sb_queue_evicts(const sb_queue_shm *q);
+static inline bool sb_queue_evicts(const sb_queue_shm *q) {
+  return SB_LOAD(&q->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD;
+}
 int64_t sb_queue_ready(sb_broker *b,
                        const sb_queue_shm *q); /* how many are ready: from hints if it tracks, else from the ledgers */
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q);

@@ -81,5 +81,11 @@ static inline sb_cell_shm *sb_leaf_cell(const sb_leaf_ref *ref, uint64_t positio
 static inline bool sb_leaf_covers(const sb_leaf_ref *ref, uint64_t position) {
   return ref->leaf != NULL && position - ref->first < SB_PAGE_CELLS;
 }
+/* Whether that leaf shows that the shared tail is exact. */
+static inline bool sb_ring_tail_is_exact(const sb_ring *r, const sb_leaf_ref *ref) {
+  uint64_t tail = SB_LOAD(r->tail, SB_SEQ_CST);
+  return sb_leaf_covers(ref, tail) &&
+         SB_LOAD(&sb_leaf_cell(ref, tail)->word, SB_SEQ_CST) == sb_cell_bare(SB_CELL_FREE, ref->gen);
+}
 
 #endif
