@@ -47,6 +47,13 @@ class Ran:
         return self.code == code and one_line and told and not self.out
 
 
+@pytest.fixture(autouse=True)
+def plain_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's terminal, and wishes about colours, count."""
+    for name in ("FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE", "PY_COLORS", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
 def broker(broker_name: str) -> Iterator[shmbroker.Broker]:
     """Start a broker, and purge it afterwards."""

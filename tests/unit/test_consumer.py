@@ -307,7 +307,7 @@ def test_a_consumer_that_has_ended_has_no_descriptor(queue: shmbroker.Queue) -> 
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(ConnectionClosed, match="consumer"):
         consumer.fileno()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before  # that of another test may be closed meanwhile
 
 
 def test_statistics_of_a_consumer(queue: shmbroker.Queue) -> None:

@@ -247,7 +247,7 @@ def test_an_interrupt_while_the_thread_of_the_connection_starts(
     broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """Whether the thread had begun or not: the next call that waits is told of its message, and closing ends all."""
-    start = threading.Thread.start
+    start, before = threading.Thread.start, set(threading.enumerate())
 
     def interrupted(thread: threading.Thread) -> None:
         monkeypatch.setattr(threading.Thread, "start", start)
@@ -263,4 +263,5 @@ def test_an_interrupt_while_the_thread_of_the_connection_starts(
         with queue.consume() as consumer:
             queue.put(b"A")
             consumer.get(timeout=None).ack()
-    assert [thread for thread in threading.enumerate() if thread.name.startswith("shmbroker-io")] == []
+    fresh = set(threading.enumerate()) - before
+    assert [thread for thread in fresh if thread.name.startswith("shmbroker-io")] == []
