@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 import time
 from typing import TYPE_CHECKING
@@ -374,13 +376,30 @@ def test_b24_a_consumer_that_cancels_hears_nothing(channel: shmbroker.Channel) -
 EXPIRES_SECONDS = 1.0
 GONE_BY_SECONDS = 2.0
 ALMOST_SECONDS = 0.75
+ATTEMPTS = 10
 
 
-def watch_it_go(connection: shmbroker.Connection, queue: str, since: float) -> None:
-    """See that a queue goes after its time, and by that of the scenario; to look is no use of the queue."""
-    eventually(lambda: queue not in connection.queue_names(), "the queue to expire")
-    seconds = time.monotonic() - since
-    assert EXPIRES_SECONDS <= seconds < GONE_BY_SECONDS, seconds
+class TooLateError(Exception):
+    """The machine was busy: the queue had expired before it was used again."""
+
+
+def goes_in_time(connection: shmbroker.Connection, attempt: Callable[[shmbroker.Channel], float]) -> None:
+    """See that a queue goes after its time, and by that of the scenario; to look is no use of the queue.
+
+    The maximum is the scenario's. On a busy machine the best of several attempts counts; each returns a moment before
+    the last use of the queue.
+    """
+    seconds: list[float] = []
+    while len(seconds) < ATTEMPTS and not any(one < GONE_BY_SECONDS for one in seconds):
+        with connection.channel() as channel:
+            try:
+                since = attempt(channel)
+            except TooLateError:
+                since = -math.inf
+        eventually(lambda: "q" not in connection.queue_names(), "the queue to expire")
+        seconds.append(time.monotonic() - since)
+        assert seconds[-1] >= EXPIRES_SECONDS, seconds
+    assert min(seconds) < GONE_BY_SECONDS, seconds
 
 
 def declared_to_expire(channel: shmbroker.Channel) -> float:
@@ -390,53 +409,82 @@ def declared_to_expire(channel: shmbroker.Channel) -> float:
     return before
 
 
-def test_b25_an_unused_queue_expires(connection: shmbroker.Connection, channel: shmbroker.Channel) -> None:
+def nearly_expired(before: float, use: Callable[[], object]) -> float:
+    """Do something with the queue shortly before it expires; return a moment before that."""
+    until_clock(before + ALMOST_SECONDS)
+    again = time.monotonic()
+    try:
+        use()
+    except NotFound:
+        if time.monotonic() < before + EXPIRES_SECONDS:
+            raise
+    if time.monotonic() >= before + EXPIRES_SECONDS:
+        raise TooLateError
+    return again
+
+
+def test_b25_an_unused_queue_expires(connection: shmbroker.Connection) -> None:
     """x-expires 1000: a queue that nobody uses is gone by 2 s, with what is in it."""
-    before = declared_to_expire(channel)
-    publish(channel, "q", "A")
-    watch_it_go(connection, "q", before)
+
+    def unused(channel: shmbroker.Channel) -> float:
+        before = declared_to_expire(channel)
+        publish(channel, "q", "A")
+        return before
+
+    goes_in_time(connection, unused)
     assert not exists(connection, queue="q")
 
 
 @pytest.mark.parametrize("passive", [False, True])
-def test_b25_a_declare_extends_the_life_of_a_queue(
-    connection: shmbroker.Connection, channel: shmbroker.Channel, *, passive: bool
-) -> None:
+def test_b25_a_declare_extends_the_life_of_a_queue(connection: shmbroker.Connection, *, passive: bool) -> None:
     """Declared again after 0.75 s, passively or not, it lives for a second more."""
-    before = declared_to_expire(channel)
-    until_clock(before + ALMOST_SECONDS)
-    again = time.monotonic()
-    channel.queue_declare("q", passive=passive, arguments=None if passive else {"x-expires": 1000})
-    watch_it_go(connection, "q", again)
+
+    def declared_again(channel: shmbroker.Channel) -> float:
+        arguments = None if passive else {"x-expires": 1000}
+        again = functools.partial(channel.queue_declare, "q", passive=passive, arguments=arguments)
+        return nearly_expired(declared_to_expire(channel), again)
+
+    goes_in_time(connection, declared_again)
 
 
-def test_b25_a_get_extends_the_life_of_a_queue(connection: shmbroker.Connection, channel: shmbroker.Channel) -> None:
+def test_b25_a_get_extends_the_life_of_a_queue(connection: shmbroker.Connection) -> None:
     """A get is a use, whether it finds something or not."""
-    before = declared_to_expire(channel)
-    until_clock(before + ALMOST_SECONDS)
-    again = time.monotonic()
-    assert channel.basic_get("q") is None
-    watch_it_go(connection, "q", again)
+
+    def asked(channel: shmbroker.Channel) -> float:
+        found: list[object] = []
+        again = nearly_expired(declared_to_expire(channel), lambda: found.append(channel.basic_get("q")))
+        assert found == [None]
+        return again
+
+    goes_in_time(connection, asked)
 
 
-def test_b25_a_publish_does_not_extend_the_life_of_a_queue(
-    connection: shmbroker.Connection, channel: shmbroker.Channel
-) -> None:
+def test_b25_a_publish_does_not_extend_the_life_of_a_queue(connection: shmbroker.Connection) -> None:
     """Publishes are no use of a queue."""
-    before = declared_to_expire(channel)
-    until_clock(before + ALMOST_SECONDS)
-    publish(channel, "q", "A")
-    watch_it_go(connection, "q", before)
+
+    def published(channel: shmbroker.Channel) -> float:
+        before = declared_to_expire(channel)
+        nearly_expired(before, lambda: publish(channel, "q", "A"))
+        return before
+
+    goes_in_time(connection, published)
 
 
-def test_b25_a_queue_with_a_consumer_does_not_expire(
-    connection: shmbroker.Connection, channel: shmbroker.Channel
-) -> None:
+def test_b25_a_queue_with_a_consumer_does_not_expire(connection: shmbroker.Connection) -> None:
     """As long as there is a consumer; when it has gone the time runs."""
-    before = declared_to_expire(channel)
-    tag = channel.basic_consume("q", Inbox())
-    until_clock(before + GONE_BY_SECONDS)
-    assert "q" in connection.queue_names()
-    cancelled = time.monotonic()
-    channel.basic_cancel(tag)
-    watch_it_go(connection, "q", cancelled)
+
+    def consumed(channel: shmbroker.Channel) -> float:
+        before = declared_to_expire(channel)
+        try:
+            tag = channel.basic_consume("q", Inbox())
+        except NotFound:
+            if time.monotonic() < before + EXPIRES_SECONDS:
+                raise
+            raise TooLateError from None
+        until_clock(before + GONE_BY_SECONDS)
+        assert "q" in connection.queue_names()
+        cancelled = time.monotonic()
+        channel.basic_cancel(tag)
+        return cancelled
+
+    goes_in_time(connection, consumed)
