@@ -20,6 +20,7 @@ _STATES = {0: "removed", 1: "not_interested", 2: "interested", 3: "notified", 4:
 _COUNTED, _DIRECT = 1, 2
 _FINDINGS = 1000
 _LET_GO_SECONDS = 0.25
+_POLL_SECONDS = 0.5
 _uncleared = ffi.new_allocator(should_clear_after_alloc=False)
 
 
@@ -78,7 +79,7 @@ class CoreConnection:
         self.buffers: list[tuple[Any, Any]] = []
         self._calls_lock = locks.lock()  # a view may end, by the garbage collector, while we hold it
         self._io: threading.Thread | None = None
-        self._let_go_at = 0.0
+        self._let_go_at = self._polled_at = 0.0
         self.on_stopping: Callable[[], None] = lambda: None
         self.on_housekeeper_missing: Callable[[], None] = lambda: None
         self.on_ready: Callable[[int], None] = lambda _: None  # a channel is to be handed over: what it was opened with
@@ -163,6 +164,19 @@ class CoreConnection:
         return True
 
     # ---- IO thread ----
+
+    def polled(self) -> None:
+        """A call found no message, and does not wait for one.
+
+        A client that polls for half a second gets an IO thread, as one that waits: that notices a housekeeper that
+        died or is stopped.
+        """
+        if self._io is None:
+            now = time.monotonic()
+            if not self._polled_at:
+                self._polled_at = now
+            elif now - self._polled_at > _POLL_SECONDS:
+                self.start_io()
 
     def start_io(self) -> None:
         """Starts the IO thread, unless there is one: it lives in the core without the GIL."""

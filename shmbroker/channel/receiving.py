@@ -60,6 +60,7 @@ class Receiving(Sending):
         found: Any = self.taker.get(self, source.address, auto_ack)
         while isinstance(found, int):
             if found == library.EMPTY and until <= time.monotonic_ns():
+                self.core_connection.polled()
                 return None
             if found == library.CLOSED:
                 self.check_open()  # if it is the channel, it says why

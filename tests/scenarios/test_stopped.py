@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue as standard_queue
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from scenario_support.processes import actors
 from scenario_support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import shmbroker
 
@@ -145,6 +146,48 @@ def test_a_stopped_housekeeper(broker: shmbroker.Broker, connection: shmbroker.C
     assert not broker.statistics().housekeeper_stopped
     queue.put(b"late", delay=0.05)
     queue.get(timeout=60).ack()
+
+
+def polls_of(connection: shmbroker.Connection) -> dict[str, Callable[[], object]]:
+    """Calls that look for a message in the queue "q", and do not wait."""
+    queue, channel = connection.queue("q"), connection.channel()
+
+    def quietly(get: Callable[[], object]) -> object:
+        try:
+            return get()
+        except standard_queue.Empty:
+            return None
+
+    return {
+        "get": lambda: quietly(lambda: queue.get(timeout=0, auto_ack=True)),
+        "get_nowait": lambda: quietly(lambda: queue.get_nowait(auto_ack=True)),
+        "get_many": lambda: quietly(lambda: queue.get_many(1, timeout=0, auto_ack=True)),
+        "basic_get": lambda: channel.basic_get("q", auto_ack=True),
+    }
+
+
+@pytest.mark.parametrize("how", ["get", "get_nowait", "get_many", "basic_get"])
+@pytest.mark.parametrize("end", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
+def test_a_client_that_only_polls_misses_a_housekeeper(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, how: str, end: signal.Signals
+) -> None:
+    """One that is stopped or killed is replaced, and what the dead held comes, though no client waits."""
+    poll = polls_of(connection)[how]
+    keeper = eventually(lambda: broker.statistics().housekeeper_pid)
+    with actors(broker.name, 1) as (victim,):
+        connection.queue("q").put(b"A")
+        victim.do("consume", queue="q")
+        await_counts(connection.queue("q"), delivering=1)
+        if end == signal.SIGSTOP:
+            stop(keeper)
+        else:
+            os.kill(keeper, end)
+        try:
+            victim.kill()
+            assert eventually(poll, "the message of the dead")
+        finally:
+            if end == signal.SIGSTOP:
+                os.kill(keeper, signal.SIGCONT)
 
 
 def test_a_stopped_housekeeper_that_dies(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
