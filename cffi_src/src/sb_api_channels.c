@@ -149,6 +149,7 @@ sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int
   } else {
     free(m);
   }
+  sb_slab_return_cache(connection_of(ch)); /* as in sb_open */
   leave(ch);
   return status;
 }

@@ -169,6 +169,7 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
   sb_status status = (flags & SB_NODE_ROOM) != 0 ? SB_OK : sb_level_of(c, queue, priority, &level);
   if (status == SB_OK) {
     status = sb_holding_object(c, SB_KIND_NODE, token, slot, &gen);
+    sb_slab_return_class(c, sb_class_of_kind(b, SB_KIND_NODE)); /* few are made: not a word of slots, 16 KiB */
   }
   if (status != SB_OK) {
     return status;

@@ -286,17 +286,19 @@ bool sb_slab_add(sb_broker *b, uint32_t slot, unsigned ref) {
   return false;
 }
 
+void sb_slab_return_class(sb_connection *c, unsigned cls) {
+  sb_slab_cache *cache = &c->cache[cls];
+  if (cache->mask != 0) {
+    sb_hint_set(c->b, cls, cache->chunk, cache->word, cache->mask);
+    cache->mask = 0;
+  }
+  SB_STORE(&c->shm->claims[cls], 0, SB_RELAXED);
+}
+
 void sb_slab_return_cache(sb_connection *c) {
   sb_slab_flush_freed(c);
   SB_STORE(&c->shm->claims[0], 0, SB_RELAXED);
-  for (unsigned cls = 1; cls < SB_MESSAGE_CLASSES + SB_KIND_COUNT; cls++) {
-    sb_slab_cache *cache = &c->cache[cls];
-    if (cache->mask != 0) {
-      sb_hint_set(c->b, cls, cache->chunk, cache->word, cache->mask);
-      cache->mask = 0;
-    }
-    SB_STORE(&c->shm->claims[cls], 0, SB_RELAXED);
-  }
+  for (unsigned cls = 1; cls < SB_MESSAGE_CLASSES + SB_KIND_COUNT; cls++) sb_slab_return_class(c, cls);
 }
 
 void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead) {

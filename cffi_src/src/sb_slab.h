@@ -53,6 +53,8 @@ void sb_slab_free_now(sb_broker *b, uint32_t slot);
 /* The object of that kind in a slot whose number was read from shared memory; NULL when there cannot be one. */
 void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind);
 void sb_slab_return_cache(sb_connection *c);
+/* The same of one class. */
+void sb_slab_return_class(sb_connection *c, unsigned cls);
 void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead);
 /* Bytes of chunks that are in use; *slots_used counts slots that are not FREE when it is not NULL. */
 uint64_t sb_slab_used(sb_broker *b);

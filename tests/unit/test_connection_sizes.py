@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import queue as standard_queue
 from typing import TYPE_CHECKING
 
+import pytest
 from scenario_support.waiting import becomes, eventually
+
+from shmbroker._core.library import OK, ffi, slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,3 +55,46 @@ def test_what_each_takes(broker: shmbroker.Broker, connection: shmbroker.Connect
     broker.start()
     eventually(lambda: broker.statistics().memory_used <= used - MANY * 5 * KIB, "the memory of the connections")
     becomes(lambda: broker.statistics().connection_count, 2)
+
+
+NODE = 4
+"""The kind of what consumers, and calls that wait, have in a queue."""
+
+
+def chunks_of(connection: shmbroker.Connection, kind: int) -> int:
+    """How many chunks have slots for that kind of structure."""
+    facts = ffi.new("sb_kept_facts[]", slow.SB_KEPT_FACTS)
+    assert slow.sb_kept(connection.core.handle, 0, facts) == OK
+    return sum(fact.chunks for fact in facts if fact.kind == kind)
+
+
+def consumes(connection: shmbroker.Connection) -> None:
+    """A consumer of a channel."""
+    connection.channel().basic_consume("q", lambda *_: None)
+
+
+def waits_for_a_message(connection: shmbroker.Connection) -> None:
+    """A call that waits."""
+    with pytest.raises(standard_queue.Empty):
+        connection.queue("q").get(timeout=0.001)
+
+
+def waits_for_room(connection: shmbroker.Connection) -> None:
+    """The same of a producer."""
+    with pytest.raises(standard_queue.Full):
+        connection.queue("full").put(b"x", timeout=0.001)
+
+
+@pytest.mark.parametrize("use", [consumes, waits_for_a_message, waits_for_room])
+def test_who_has_a_node_leaves_its_neighbours_to_others(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, use: Callable[[shmbroker.Connection], None]
+) -> None:
+    """Nodes of many connections share a chunk: none keeps the other slots of a word, 16 KiB, for itself."""
+    connection.queue("q")
+    connection.queue("full", max_length=1).put(b"x")
+    connections = [broker.connect() for _ in range(MANY)]
+    for one in connections:
+        use(one)
+    assert chunks_of(connection, NODE) == 1
+    for one in connections:
+        one.close()
