@@ -154,6 +154,35 @@ class Marker:
         return queue
 
 
+def forget_gone(connection: Connection) -> int:
+    """Deletes the markers that hold for a queue that is gone: what they say holds for no other one.
+
+    One that another publisher holds is left alone.
+
+    Returns:
+        How many there were.
+    """
+    there, gone = _targets(connection), 0
+    for name in filter(names.is_marker, connection.queue_names(all=True)):
+        with contextlib.suppress(exceptions.NotFound, exceptions.Timeout, exceptions.OutOfMemory, standard_queue.Empty):
+            queue = connection.queue(name, passive=True)
+            looked_at = next(iter(queue.browse()), None)
+            if looked_at is None or decode(bytes(looked_at)).target in {0, *there}:
+                continue
+            held = Held(queue, queue.get(timeout=0))
+            try:
+                if held.state.target not in {0, *_targets(connection)}:  # whose queue is made before it is held
+                    queue.delete()
+                    gone += 1
+            finally:
+                held.give_back()
+    return gone
+
+
+def _targets(connection: Connection) -> set[int]:
+    return set(connection.core.queue_incarnations().values())
+
+
 def _seconds_to(until: int) -> float | None:
     if until >= library.FOR_EVER:
         return None

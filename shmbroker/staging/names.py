@@ -77,6 +77,11 @@ def declare(connection: Connection, name: str, **given: Any) -> bool:  # noqa: A
     return core_queue.declare(connection.core, name, wanted, connection.operation_deadline(), core_queue.STAGE)
 
 
+def is_marker(queue: str) -> bool:
+    """Whether that is the queue of a marker."""
+    return queue.startswith(_MARKER)
+
+
 def marker_name(publication: str) -> str:
     """The queue of the marker."""
     return _MARKER + publication

@@ -12,7 +12,7 @@ from shmbroker import exceptions, settings
 from shmbroker._core import library
 from shmbroker.internal import is_internal
 from shmbroker.staging import names
-from shmbroker.staging.marker import Marker
+from shmbroker.staging.marker import Marker, forget_gone
 from shmbroker.staging.part import Limits
 from shmbroker.staging.publishing import Publisher
 from shmbroker.staging.state import Begun, State
@@ -57,7 +57,8 @@ class Stage:
         at_once: a batch of up to so many messages is published all at once.
         bytes_at_once: ... if its bodies together have so many bytes; ``None``: a quarter of the broker's memory.
         per_target: what was published holds as long as the target lives: a queue that is deleted and made anew gets
-            its batches from the first one on.
+            its batches from the first one on. What is left of such publications, whose targets are gone, is deleted by
+            the first batch of the next one.
     """
 
     def __init__(
@@ -122,11 +123,12 @@ class Stage:
         wanted = Begun(names.check_batch(batch), _checked_target(to), _checked_winners(batch, winners))
         until, published = library.deadline(timeout), 0
         publisher = Publisher(self._connection, self.publication, self._limits, until)
-        state = State()
+        state, is_first = State(), False
         while not state.has(batch):
             with self._marker.held(until) as held:
                 target = self._target(held, wanted.to)
                 state, begun = held.state, held.state.begun
+                is_first = is_first or (self._per_target and state.last is None)
                 if state.has(batch):
                     break
                 if begun is None:
@@ -135,6 +137,8 @@ class Stage:
                     state, count = publisher.finish(held, begun, target)
                 published += count if begun is None or begun.batch == batch else 0
         self._sweep(lambda one: state.is_over(one.batch))
+        if is_first:  # not with each batch: all markers are looked at
+            forget_gone(self._connection)
         return published
 
     def _target(self, held: Held, to: str) -> Queue | None:
@@ -142,7 +146,7 @@ class Stage:
         if not self._per_target:
             return None
         target = self._connection.queue(to, passive=True)
-        held.state = held.state.of(int(target.core.facts().created_ns))
+        held.state = held.state.of(target.core.incarnation)
         return target
 
     def _sweep(self, is_done: Callable[[Attempt], bool]) -> int:

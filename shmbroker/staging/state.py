@@ -48,7 +48,7 @@ class State:
         jobs: the last jobs that were published.
         dropped: the last jobs that were dropped. A batch with a number may come again, a job does not.
         begun: what may be published in part.
-        target: when the queue was made, in nanoseconds since 1970, that all this holds for; 0: for any queue.
+        target: the incarnation of the queue that all this holds for; 0: for any queue.
     """
 
     last: int | None = None
@@ -58,7 +58,7 @@ class State:
     target: int = 0
 
     def of(self, target: int) -> State:
-        """What holds for the queue that was made then: nothing, if it is another one than before."""
+        """What holds for the queue of that incarnation: nothing, if it is another one than before."""
         return self if self.target == target else State(target=target)
 
     def has(self, batch: Batch) -> bool:

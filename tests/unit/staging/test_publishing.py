@@ -70,6 +70,36 @@ def test_numbers_that_hold_for_a_target(
         out = connection.queue("out")
 
 
+def test_what_holds_for_a_queue_ends_with_it(connection: shmbroker.Connection, out: shmbroker.Queue) -> None:
+    """The next publication of that kind deletes what says what was published to queues that are gone, and only that."""
+
+    def publish(name: str, to: str, *, per_target: bool = True) -> None:
+        one = Stage(connection, name, per_target=per_target)
+        one.publish(one.published or 0, [staged(one, 0, 0, b"x")], to)
+
+    def markers() -> set[str]:
+        found = (name for name in internal(connection) if ".marker." in name)
+        return {name.rpartition(".")[2] for name in found}
+
+    connection.queue("stays")
+    publish("first", "out")
+    publish("second", "stays")
+    publish("busy", "out")
+    publish("any", "out", per_target=False)
+    assert markers() == {"first", "second", "busy", "any"}
+    out.delete()
+    held = connection.queue("amq.stage.marker.busy", passive=True).get(timeout=0)
+    publish("second", "stays")
+    assert markers() == {"first", "second", "busy", "any"}  # not with each batch
+    publish("third", "stays")
+    assert markers() == {"second", "third", "busy", "any"}
+    held.give_back()
+    connection.queue("out")
+    publish("second", "out")
+    assert markers() == {"second", "third", "any"}
+    assert Stage(connection, "third").published == 0
+
+
 def test_a_batch_that_was_begun_for_a_queue_that_is_gone(
     connection: shmbroker.Connection, out: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
