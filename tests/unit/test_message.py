@@ -296,7 +296,7 @@ def test_the_memory_of_a_view_comes_back(broker: shmbroker.Broker, queue: shmbro
     eventually(lambda: broker.statistics().memory_used <= before + 64 * 1024)
 
 
-@pytest.mark.parametrize("queues", [1, 2, 8])
+@pytest.mark.parametrize("queues", [1, 2, 7, 8])
 def test_each_view_that_one_body_can_have_keeps_it(connection: shmbroker.Connection, queues: int) -> None:
     """Each delivery looks at the body and returns the message, as often as that goes: the last view keeps the body."""
     body, channel = patterned(8_000), connection.channel()

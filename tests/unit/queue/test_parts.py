@@ -143,6 +143,20 @@ def test_a_body_of_several_queues(connection: shmbroker.Connection, targets: int
             assert message.body == content(50_000)
 
 
+@pytest.mark.usefixtures("pinned")
+@pytest.mark.parametrize("targets", [2, 7])
+def test_a_body_of_several_queues_is_moved_on_and_back(connection: shmbroker.Connection, targets: int) -> None:
+    """As a lease does it that ends: from each of the queues to another one, and back, as often as it comes to that."""
+    queues, other = [connection.queue(f"t{number}") for number in range(targets)], connection.queue("other")
+    commit(connection.core, [Publication(content(50_000), [one.core for one in queues])])
+    for one in queues:
+        for _ in range(3):
+            assert one.move(other) == 1
+            assert other.move(one) == 1
+        with one.get(timeout=0) as message:
+            assert message.body == content(50_000)
+
+
 def test_places(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
     """Who knows where it lies is given a copy; nothing, when it is gone."""
     queue.put(content(50_000), key="key", timeout=0)
