@@ -25,7 +25,7 @@ requirements = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("py
 .PHONY: test demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs models races mutants mutation chaos fuzz memcheck clean
 
 test: $(PACKAGE) $(STAMPS)/test $(STAMPS)/mutation $(SPARK)
-	$(BIN)/python -m pytest tests --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest tests --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 $(ARGS)
 
 demo: $(PACKAGE)
 	$(BIN)/shmbroker demo $(ARGS)
