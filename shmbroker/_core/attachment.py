@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 ffi, slow = library.ffi, library.slow
 _MAX_CONNECTIONS = 4096  # the number 0 is no connection's
 _MAX_PROCESSES = 4096
+_MAX_QUEUES = 49_152
 _GROWTH_PAUSE_NS = 100_000_000
 _lock = locks.lock()  # a view may end, by the garbage collector, while we hold it
 _attached: dict[str, Attachment] = {}
@@ -141,6 +142,18 @@ class Attachment:
         text = (
             f"NOT_ALLOWED - connection {name!r} refused: the limit of broker {self.name!r}, {_MAX_CONNECTIONS - 1} "
             f"connections, is reached: {len(open_now)} are open, {own} of them in this process"
+        )
+        return exceptions.NotAllowed(530, text)
+
+    def all_declared(self, name: str) -> exceptions.NotAllowed:
+        """The error of a broker that has as many queues as it can.
+
+        Args:
+            name: of the queue that was to be.
+        """
+        text = (
+            f"NOT_ALLOWED - queue {name!r} refused: the limit of broker {self.name!r}, {_MAX_QUEUES} queues, is reached"
+            f": there are {self.facts().queues}, with those of the broker's own"
         )
         return exceptions.NotAllowed(530, text)
 

@@ -132,6 +132,8 @@ def declare(connection: CoreConnection, name: str, settings: QueueSettings, unti
         return False
     if status == library.NO_MEMORY:
         raise out_of_memory(connection, 0)
+    if status == slow.SB_LIMIT:
+        raise connection.attachment.all_declared(name)
     locked(status, holder[0], f"queue {name!r}")
     return True
 

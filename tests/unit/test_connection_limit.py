@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker whose connections, or places of processes, are all taken says so."""
+"""A broker whose connections, places of processes, or queues are all taken says so."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from shmbroker.exceptions import NotAllowed
 
 CONNECTIONS = 4095
 PROCESSES = 4096
+QUEUES = 49_152
 FIRST_PROCESS_LOCK = 64  # the byte of the first process slot in the lock file, see docs/reference/shm-format.md
 
 
@@ -66,3 +67,15 @@ def test_all_places_of_processes_are_taken(broker_name: str) -> None:
         with pytest.raises(NotAllowed, match=f"{broker_name}.* {PROCESSES} processes"):
             shmbroker.connect(broker_name, create=False)
     shmbroker.connect(broker_name, create=False).close()
+
+
+def test_all_queues_are_declared(broker_name: str) -> None:
+    """A queue more is refused with the limit and how many there are; after a deletion there is room for one."""
+    with shmbroker.Broker(broker_name, memory="512M").create().connect() as connection:
+        for number in range(QUEUES):
+            queue = connection.queue(f"q{number}")
+        with pytest.raises(NotAllowed, match=f"queue 'more' refused.* {QUEUES} queues, .* there are {QUEUES}") as error:
+            connection.queue("more")
+        assert error.value.code == 530
+        queue.delete()
+        connection.queue("more")
