@@ -85,7 +85,7 @@ static sb_place place_of(const sight *s) {
 
 /* Of exchange, key, properties and body, which follow each other. What cannot be copied is not there any more, see the
  * second look; or it is corrupt, and what was copied says so. */
-static void copy(const sight *s, uint64_t from, char *to, uint64_t length) {
+static __attribute__((noinline)) void copy(const sight *s, uint64_t from, char *to, uint64_t length) {
   sb_broker *b = s->queue->c->b;
   const sb_message_shm *m = &s->message;
   const uint8_t *slot = sb_slot_at(b, s->taken.slot);
@@ -161,9 +161,14 @@ static bool fits(sb_column *column, uint32_t row, uint64_t length) {
   return column->needed <= column->room;
 }
 
-static void fill(const sight *s, sb_column *column, uint32_t row, uint64_t from, uint64_t length) {
+/* `at`: where it lies in a slot that has all of it; `from`: where it begins as `copy` counts. */
+SB_HOT void fill(const sight *s, sb_column *column, uint32_t row, const uint8_t *at, uint64_t from, uint64_t length) {
   if (column->ends == NULL) return;
-  copy(s, from, column->bytes + column->ends[row], length);
+  if ((s->message.flags & SB_MESSAGE_IN_PARTS) != 0) {
+    copy(s, from, column->bytes + column->ends[row], length);
+  } else {
+    sb_peek_bytes(column->bytes + column->ends[row], at, length);
+  }
   column->ends[row + 1] = (int32_t)column->needed;
 }
 
@@ -176,13 +181,15 @@ static void set_bit(uint8_t *bits, uint32_t row, bool value) {
 /* Copies what was seen into a row. False: some column has no room for it. */
 static bool to_row(const sight *s, sb_columns *c, uint32_t row) {
   const sb_message_shm *m = &s->message;
+  const uint8_t *slot = sb_slot_at(s->queue->c->b, s->taken.slot), *names = slot + sizeof *m;
+  uint64_t properties = (uint64_t)m->exchange_length + m->key_length;
   bool key_fits = fits(&c->key, row, m->key_length), properties_fit = fits(&c->properties, row, m->properties_length);
   if (!fits(&c->body, row, m->body_length) || !key_fits || !properties_fit) {
     return false;
   }
-  fill(s, &c->key, row, m->exchange_length, m->key_length);
-  fill(s, &c->properties, row, (uint64_t)m->exchange_length + m->key_length, m->properties_length);
-  fill(s, &c->body, row, sb_api_names(m), m->body_length);
+  fill(s, &c->key, row, names + m->exchange_length, m->exchange_length, m->key_length);
+  fill(s, &c->properties, row, names + properties, properties, m->properties_length);
+  fill(s, &c->body, row, slot + m->body_offset, sb_api_names(m), m->body_length);
   if (c->sequence != NULL) c->sequence[row] = (int64_t)sequence_of(s);
   if (c->timestamp_us != NULL) c->timestamp_us[row] = (int64_t)(m->timestamp_ns / 1000);
   if (c->place != NULL) c->place[row] = place_of(s);
