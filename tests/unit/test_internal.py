@@ -51,10 +51,10 @@ def test_messages_do_not_expire_in_one_that_keeps(connection: shmbroker.Connecti
     """They can be browsed for as long as they are there, and expire when they are moved out."""
     queue, other = connection.queue("q"), connection.queue("other")
     keeps = internal.make(connection, LEASE, keeps=True)
-    queue.put(b"A", ttl=0.05)
+    queue.put(b"A", ttl=3.0)
     queue.put(b"B")
     assert queue.move(keeps) == 2
-    queue.put(b"sentinel", ttl=0.06)
+    queue.put(b"sentinel", ttl=3.0)
     becomes(lambda: queue.statistics().expired, 1)  # so A is over its time, and the housekeeper was here
     assert listing(keeps) == ["A", "B"]
     keeps.pause()

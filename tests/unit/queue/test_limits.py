@@ -63,7 +63,7 @@ def test_a_blocked_put_goes_on_when_there_is_room(
     """A put that waits for room is woken by whatever makes some."""
     queue = connection.queue("q", max_length=1)
     connection.queue("other")
-    queue.put(b"A", ttl=1.0 if room == "expire" else None)
+    queue.put(b"A", ttl=3.0 if room == "expire" else None)
     done = threading.Event()
     with broker.connect() as second:
         producer = second.queue("q")

@@ -154,7 +154,7 @@ def test_what_a_publisher_kept_from_being_looked_at_is_dropped_later(
 
 def test_expiring_attempts(connection: shmbroker.Connection, out: shmbroker.Queue) -> None:
     """An attempt that nobody publishes goes by itself, if the stage says so; publishing what is gone is refused."""
-    stage = Stage(connection, "query", expires=0.05)
+    stage = Stage(connection, "query", expires=2.0)
     receipt = staged(stage, 0, 0, b"a")
     until = threading.Event()
     while stages(connection):
