@@ -19,7 +19,6 @@ static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t 
   t->side = sb_side_word(t->gen, count, side & SB_SIDE_REDELIVERED);
   SB_STORE(&cell->side, t->side, SB_RELEASE);
   sb_ledger_hold(q->ledger, 1);
-  if (SB_LOAD(&q->shm->returned, SB_RELAXED) != 0) sb_returned_took(leaf, position);
   if (state == SB_CELL_ACQUIRED) SB_STORE(&q->shm->last_take, position, SB_RELAXED); /* an eviction serves nobody */
 }
 
@@ -55,6 +54,7 @@ SB_HOT bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint
   }
   SB_CRASHPOINT("queue.take.done");
   took(q, state, leaf, position, mine, token, t);
+  if (SB_LOAD(&q->shm->returned, SB_RELAXED) != 0) sb_returned_took(leaf, position);
   return true;
 }
 
