@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 TICK_SECONDS = 0.25
 REST_SECONDS = 1.0  # between ticks while nothing happens in any queue
+RECLAIM_SECONDS = 1.0  # memory of structures that was not used for so long may serve bodies
 REAP_SECONDS = 4.0  # an end is told by the process's descriptor; what has to be looked for is an exec
 LINGER_SECONDS = 10.0
 _TRIM_TURNS = 40
@@ -66,6 +67,7 @@ class Housekeeper:
         self._positions = ffi.new("uint64_t[]", _POSITIONS)
         self._changes, self._unfreed, self._attached = -1, 0, -1
         self._busy, self._tick_due = True, 0
+        self._reclaim_due = 0.0
         self._timers: list[tuple[int, int, int]] = []
         self._turns = 0
         self._serves, self._stands_in = False, False
@@ -155,6 +157,7 @@ class Housekeeper:
         self._new_timers()
         self._run_timers()
         self._tick()
+        self._reclaim()
         if self._turns % _TRIM_TURNS == 0:
             for queue in self._watched:
                 slow.sb_housekeeper_trim(queue.handle)
@@ -166,6 +169,12 @@ class Housekeeper:
             self._busy = bool(slow.sb_housekeeper_ticks(self._handle, self._handles, self._memories, count))
             seconds = TICK_SECONDS if self._busy else REST_SECONDS
             self._tick_due = time.monotonic_ns() + int(seconds * library.NANOSECONDS)
+
+    def _reclaim(self) -> None:
+        """Takes the next step to make memory of structures free for bodies."""
+        if time.monotonic() >= self._reclaim_due:
+            more = slow.sb_housekeeper_reclaim(self._handle)
+            self._reclaim_due = time.monotonic() + (TICK_SECONDS if more else RECLAIM_SECONDS)
 
     def _watch(self) -> None:
         """Opens what is new, leaves what is gone, and has the memory of deleted queues freed."""

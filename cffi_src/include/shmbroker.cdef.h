@@ -37,7 +37,7 @@ typedef enum {
 } sb_status;
 
 /* The layout of the shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 4 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 5 };
 
 /* The address of a body that cannot be read in place. */
 enum { SB_IN_PARTS = 1 };
@@ -446,6 +446,7 @@ int64_t sb_housekeeper_timers(sb_queue *q, uint64_t *cursor, uint64_t *positions
 uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position);
 void sb_housekeeper_trim(sb_queue *q);
 uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns);
+bool sb_housekeeper_reclaim(sb_connection *c);
 bool sb_housekeeper_missing(sb_broker *b);
 uint32_t sb_recover(sb_connection *c);
 bool sb_recover_one(sb_connection *c, uint32_t process);

@@ -157,9 +157,9 @@ SB_COLD sb_status look_at_handles(sb_connection *c) {
 sb_status sb_api_enter(sb_connection *c) {
   sb_status status = sb_usable(c);
   if (status == SB_OK) {
-    sb_lock(&c->lock);
+    sb_lock(c);
     if (sb_closed(c)) {
-      sb_unlock(&c->lock);
+      sb_unlock(c);
       status = SB_CLOSED;
     } else if (sb_handles_stir(c)) {
       return look_at_handles(c);
@@ -176,6 +176,7 @@ sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_st
     pthread_mutex_lock(&sb_connect_mutex);
     *status = sb_connection_open(b, c, name, length);
     c->targets = targets;
+    c->renew = sb_handles_forget_pages;
     SB_STORE(&c->handles, 1u, SB_RELAXED);
     if (*status == SB_OK) {
       *status = sb_io_prepare(c);
@@ -239,7 +240,7 @@ sb_status sb_disconnect(sb_connection *c) {
   if (sb_forked(c->b)) {
     return SB_FORKED;
   }
-  sb_lock(&c->lock);
+  sb_lock(c);
   if (!sb_closed(c)) {
     for (sb_target *t; (t = sb_target_after(c, NULL)) != NULL;) {
       t->kind->end(t);
@@ -250,7 +251,7 @@ sb_status sb_disconnect(sb_connection *c) {
       if (q->ledger != NULL) (void)sb_lifetime_end(q, c->id);
     }
   }
-  sb_unlock(&c->lock);
+  sb_unlock(c);
   ring_own(c);
   return SB_OK;
 }
@@ -260,15 +261,16 @@ bool sb_forget(sb_connection *c) {
   if (c->forgotten || sb_forked(c->b)) { /* in this order: afterwards the broker may not be mapped any more */
     return true;
   }
-  sb_lock(&c->lock);
+  sb_lock(c);
   SB_STORE(&c->shm->waiter, 0u, SB_RELEASE);
   while (c->queues != NULL) sb_handle_leave(c->queues);
   if (c->io_node != 0) {
     sb_node_destroy(c, c->io_node, c->io_token);
     c->io_node = 0;
   }
+  sb_grace_give_up(c);
   c->forgotten = sb_recover_close(c);
-  sb_unlock(&c->lock);
+  sb_unlock(c);
   return c->forgotten;
 }
 
@@ -290,6 +292,7 @@ void sb_connection_dropped(sb_connection **place) {
 void sb_free_connection(sb_connection *c) {
   if (SB_SUB(&c->handles, 1u, SB_ACQ_REL) == 1) {
     free((void *)c->targets);
+    free(c->grace);
     free(c);
   }
 }
@@ -301,10 +304,10 @@ void sb_free_queue(sb_queue *q) {
     return; /* in a child the lock may be taken for ever */
   }
   (void)sb_leave(q);
-  sb_lock(&c->lock);
+  sb_lock(c);
   bool stays = q->ledger != NULL;
   q->orphaned = stays;
-  sb_unlock(&c->lock);
+  sb_unlock(c);
   if (!stays) {
     free(q);
   }

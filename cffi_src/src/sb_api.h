@@ -12,6 +12,7 @@
 #define SB_API_H
 
 #include "sb_directory.h"
+#include "sb_grace.h"
 #include "sb_handles.h"
 #include "sb_housekeeping.h"
 #include "sb_io.h"
@@ -36,7 +37,7 @@ static inline sb_status sb_usable(const sb_connection *c) {
   return sb_forked(c->b) ? SB_FORKED : SB_LOAD(&c->b->header->closing, SB_RELAXED) != 0 ? SB_STOPPING : SB_OK;
 }
 sb_status sb_api_enter(sb_connection *c); /* usable, and its lock taken */
-static inline void sb_api_leave(sb_connection *c) { sb_unlock(&c->lock); }
+static inline void sb_api_leave(sb_connection *c) { sb_unlock(c); }
 /* What stands in front of a body: message header, exchange, key, properties. */
 static inline uint64_t sb_api_front(const sb_put_options *o) {
   return sizeof(sb_message_shm) + o->exchange_length + o->key_length + (uint64_t)o->properties_length;

@@ -38,7 +38,7 @@ SB_COLD void look_for_dead(sb_queue *q) {
     q->busy++; /* I60 */
     sb_api_leave(c);
     reap(c, sb_conn_process(SB_LOAD(&c->b->connections[dead], SB_ACQUIRE)));
-    sb_lock(&c->lock);
+    sb_lock(c);
     q->busy--;
     if (!sb_closed(c) && sb_queue_is_open(q)) (void)enforce(q);
   }

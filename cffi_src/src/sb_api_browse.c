@@ -37,9 +37,9 @@ static sb_status begin(sight *s, sb_queue *q, uint64_t position) {
 /* After `begin` went well. */
 static void finish(const sight *s) {
   sb_connection *c = s->queue->c;
-  sb_lock(&c->lock);
+  sb_lock(c);
   s->queue->busy--;
-  sb_unlock(&c->lock);
+  sb_unlock(c);
 }
 
 /* The first look: at the next message, from the position on. SB_EMPTY: there is none. */

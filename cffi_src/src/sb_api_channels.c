@@ -49,9 +49,9 @@ sb_channel *sb_channel_open(sb_connection *c, uint64_t user, sb_status *status) 
 void sb_channel_close(sb_channel *ch) {
   sb_connection *c = connection_of(ch);
   if (!sb_closed(c) && !sb_forked(c->b)) {
-    sb_lock(&c->lock);
+    sb_lock(c);
     sb_channel_close_all(ch);
-    sb_unlock(&c->lock);
+    sb_unlock(c);
   }
 }
 
@@ -323,13 +323,13 @@ int64_t sb_channel_get_wait(sb_channel *ch, sb_queue *q, char *buffer, bool auto
   link_wait(ch, &w);
   sb_api_leave(c);
   status = sb_waiter_get(q, wait, &ch->closed, &t);
-  sb_lock(&c->lock);
+  sb_lock(c);
   unlink_wait(ch, &w);
   bool closed = sb_closed(c) || SB_LOAD(&ch->closed, SB_RELAXED) != 0;
   int64_t length = closed            ? not_wanted(ch, q, status, &t, wait)
                    : status == SB_OK ? got(ch, q, &t, buffer, auto_ack)
                                      : -(int64_t)status;
-  sb_unlock(&c->lock);
+  sb_unlock(c);
   return length;
 }
 

@@ -192,7 +192,7 @@ static bool copy(request *r, const sb_reservation *to, const sb_publication *p) 
   keep_queues(r, true);
   sb_api_leave(r->plan.c);
   bool written = write(r->plan.c, to, p);
-  sb_lock(&r->plan.c->lock);
+  sb_lock(r->plan.c);
   keep_queues(r, false);
   return written;
 }

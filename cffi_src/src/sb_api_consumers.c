@@ -117,9 +117,9 @@ void sb_consumer_cancel(sb_consumer *k, bool return_everything) {
 static void forget(sb_consumer *k) {
   sb_connection *c = k->c;
   if (!sb_closed(c) && !sb_forked(c->b)) {
-    sb_lock(&c->lock);
+    sb_lock(c);
     if (!sb_closed(c)) sb_api_cancel(k, true);
-    sb_unlock(&c->lock);
+    sb_unlock(c);
   }
 }
 
@@ -183,9 +183,9 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
 
 void sb_consumer_send_acks(sb_consumer *k) {
   if (k->ack_batch > 1 && !sb_closed(k->c) && !sb_forked(k->c->b)) {
-    sb_lock(&k->c->lock);
+    sb_lock(k->c);
     if (!sb_closed(k->c)) sb_consumer_flush(k);
-    sb_unlock(&k->c->lock);
+    sb_unlock(k->c);
   }
 }
 
@@ -253,9 +253,9 @@ bool sb_consumer_arm_event(sb_consumer *k) {
   if (sb_forked(k->c->b)) {
     return true; /* the lock may be taken for ever; the next call says why */
   }
-  sb_lock(&k->c->lock); /* the IO thread fills the row under it */
+  sb_lock(k->c); /* the IO thread fills the row under it */
   SB_STORE(&k->event_armed, 1u, SB_SEQ_CST);
   bool there = k->row_first != k->row_end;
-  sb_unlock(&k->c->lock);
+  sb_unlock(k->c);
   return there;
 }

@@ -114,9 +114,9 @@ static int64_t hand_over_waited(sb_queue *q, sb_status status, sb_taken *t, char
   if (status != SB_OK) {
     return -(int64_t)status;
   }
-  sb_lock(&q->c->lock);
+  sb_lock(q->c);
   int64_t length = sb_closed(q->c) ? -(int64_t)SB_CLOSED : hand_over(q, t, auto_ack, buffer); /* closing returned it */
-  sb_unlock(&q->c->lock);
+  sb_unlock(q->c);
   return length;
 }
 
@@ -136,9 +136,9 @@ int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait) {
 
 void sb_end_wait(sb_queue *q, sb_wait *wait) {
   if (!sb_forked(q->c->b)) {
-    sb_lock(&q->c->lock);
+    sb_lock(q->c);
     sb_waiter_end(q, wait);
-    sb_unlock(&q->c->lock);
+    sb_unlock(q->c);
   }
 }
 
@@ -192,8 +192,8 @@ int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffe
   if (status != SB_OK) {
     return -(int64_t)status;
   }
-  sb_lock(&q->c->lock);
+  sb_lock(q->c);
   int64_t n = sb_closed(q->c) ? -(int64_t)SB_CLOSED : many(q, &t, count, auto_ack, buffer, size, index, used);
-  sb_unlock(&q->c->lock);
+  sb_unlock(q->c);
   return n;
 }

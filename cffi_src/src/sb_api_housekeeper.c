@@ -2,6 +2,8 @@
 /* Public calls: the housekeeper, and reaping. */
 #include "sb_api.h"
 
+#include <stdlib.h>
+
 sb_status sb_housekeeper_begin(sb_connection *c) {
   uint32_t nobody = 0;
   if (!SB_CAS(&c->b->keeps_house, &nobody, 1u, SB_ACQUIRE)) { /* one thread of this process */
@@ -144,13 +146,24 @@ uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns) {
   int32_t holder;
   uint32_t left = 0;
   if (sb_usable(c) == SB_OK && sb_topology_lock(c->b, deadline_ns, &holder) == SB_OK) {
-    sb_lock(&c->lock);
+    sb_lock(c);
     sb_topology_finish(c);
     left = sb_directory_sweep(c);
-    sb_unlock(&c->lock);
+    sb_unlock(c);
     sb_topology_unlock(c->b, false); /* nobody could find what went */
   }
   return left;
+}
+
+/* Memory of structures that nobody uses any more: on its way to serve bodies. True: there is some under way. */
+bool sb_housekeeper_reclaim(sb_connection *c) {
+  bool more = false;
+  if (sb_api_enter(c) == SB_OK) {
+    if (c->grace == NULL) c->grace = calloc(1, sizeof *c->grace + c->b->chunk_limit * sizeof(uint64_t));
+    more = c->grace != NULL && sb_grace_step(c);
+    sb_api_leave(c);
+  }
+  return more;
 }
 
 bool sb_housekeeper_missing(sb_broker *b) { return !sb_liveness_has_housekeeper(b); }

@@ -105,7 +105,7 @@ SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const s
     c->use = SB_USE_DRAIN;
     sb_api_leave(c);
     status = write(q, &r, body, length);
-    sb_lock(&c->lock);
+    sb_lock(c);
     c->use = q->use;
     q->busy--;
     if (status == SB_OK && sb_closed(c)) status = SB_CLOSED;
@@ -254,7 +254,7 @@ sb_status sb_reserve_copy(sb_queue *q, const sb_reservation *r, sb_reservation *
 
 void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
   if (!sb_forked(q->c->b)) {
-    sb_lock(&q->c->lock);
+    sb_lock(q->c);
     if (viewed) {
       sb_limits_unadmit(q, 1, r->size);
     } else {
@@ -263,17 +263,17 @@ void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
     }
     q->busy--;
     sb_consumer_room_made(q->c, q->shm, q->slot);
-    sb_unlock(&q->c->lock);
+    sb_unlock(q->c);
   }
 }
 
 void sb_end_reserved_view(sb_connection *c, sb_reservation *r) {
   if (!sb_forked(c->b)) {
-    sb_lock(&c->lock);
+    sb_lock(c);
     sb_api_give_slot(c, r);
     give_back(r);
     sb_consumer_room_made(c, NULL, 0);
-    sb_unlock(&c->lock);
+    sb_unlock(c);
   }
 }
 

@@ -35,11 +35,11 @@ sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const 
   if (status != SB_OK || (status = sb_topology_lock(c->b, deadline_ns, holder)) != SB_OK) {
     return status;
   }
-  sb_lock(&c->lock);
+  sb_lock(c);
   sb_topology_finish(c);
   *slot = sb_directory_find(c->b, name, length);
   status = *slot != 0 ? SB_EXISTS : create(c, name, length, settings, slot);
-  sb_unlock(&c->lock);
+  sb_unlock(c);
   sb_topology_unlock(c->b, true);
   return status;
 }
@@ -69,8 +69,11 @@ uint32_t sb_queues_ended(sb_connection *c) {
 }
 
 void sb_touch(sb_connection *c, uint32_t slot) {
-  sb_queue_shm *q = sb_usable(c) == SB_OK ? sb_slab_object(c->b, slot, SB_KIND_QUEUE) : NULL;
-  if (q != NULL) sb_lifetime_used(q);
+  if (sb_api_enter(c) == SB_OK) {
+    sb_queue_shm *q = sb_slab_object(c->b, slot, SB_KIND_QUEUE);
+    if (q != NULL) sb_lifetime_used(q);
+    sb_api_leave(c);
+  }
 }
 
 sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
@@ -85,10 +88,10 @@ sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
     free(q);
     return NULL;
   }
-  sb_lock(&c->lock);
+  sb_lock(c);
   sb_handle_add(q);
   (void)SB_ADD(&c->handles, 1u, SB_RELAXED);
-  sb_unlock(&c->lock);
+  sb_unlock(c);
   return q;
 }
 
@@ -111,14 +114,14 @@ sb_status sb_configure(sb_queue *q, const sb_settings *settings, bool trim, uint
   if (status != SB_OK || (status = sb_topology_lock(q->c->b, deadline_ns, holder)) != SB_OK) {
     return status;
   }
-  sb_lock(&q->c->lock);
+  sb_lock(q->c);
   sb_topology_finish(q->c);
   if (!sb_queue_is_open(q)) {
     status = SB_DELETED;
   } else {
     sb_directory_configure(q, settings, trim);
   }
-  sb_unlock(&q->c->lock);
+  sb_unlock(q->c);
   sb_topology_unlock(q->c->b, true);
   return status;
 }
@@ -130,7 +133,7 @@ sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadlin
   if (status != SB_OK || (status = sb_topology_lock(q->c->b, deadline_ns, holder)) != SB_OK) {
     return status;
   }
-  sb_lock(&q->c->lock);
+  sb_lock(q->c);
   sb_topology_finish(q->c);
   SB_STORE(&q->c->b->header->topology_intent, sb_topology_word(SB_CHANGE_DELETE, q->slot), SB_RELEASE);
   status = sb_queue_is_open(q) ? sb_upkeep_close(q, if_unused, if_empty, removed) : SB_DELETED;
@@ -140,7 +143,7 @@ sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadlin
     sb_consumer_wake_all(q->c, q->slot);
     sb_consumer_room_made(q->c, NULL, 0);
   }
-  sb_unlock(&q->c->lock);
+  sb_unlock(q->c);
   sb_topology_unlock(q->c->b, true);
   return status;
 }
@@ -149,13 +152,12 @@ uint32_t sb_next_queue(sb_connection *c, uint32_t *index) {
   return sb_usable(c) == SB_OK ? sb_directory_next(c->b, index, false) : 0;
 }
 
-sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
-  sb_status status = sb_usable(c);
+/* Lock held: what is read stays a queue (I70). */
+static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   sb_broker *b = c->b;
-  memset(f, 0, sizeof *f);
-  sb_queue_shm *q = status == SB_OK ? sb_slab_object(b, slot, SB_KIND_QUEUE) : NULL;
+  sb_queue_shm *q = sb_slab_object(b, slot, SB_KIND_QUEUE);
   if (q == NULL) {
-    return status != SB_OK ? status : SB_CORRUPT;
+    return sb_slot_in_range(b, slot) ? SB_DELETED : SB_CORRUPT; /* it may be memory for bodies by now */
   }
   f->incarnation = SB_LOAD(&q->state, SB_ACQUIRE);
   f->name_length = SB_LOAD(&q->name_length, SB_RELAXED) % (SB_NAME_MAX + 1);
@@ -199,6 +201,16 @@ sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   f->non_acquiring = SB_LOAD(&q->non_acquiring, SB_RELAXED);
   f->room_waiting = SB_LOAD(&q->room_waiting, SB_RELAXED);
   return SB_BITS(f->incarnation, 0, 2) == SB_QUEUE_OPEN ? SB_OK : SB_DELETED;
+}
+
+sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
+  memset(f, 0, sizeof *f);
+  sb_status status = sb_api_enter(c);
+  if (status == SB_OK) {
+    status = describe(c, slot, f);
+    sb_api_leave(c);
+  }
+  return status;
 }
 
 int64_t sb_length(sb_queue *q) {

@@ -59,7 +59,7 @@ sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint6
   if (sb_closed(c) || sb_forked(c->b)) {
     return sb_closed(c) ? SB_CLOSED : SB_FORKED;
   }
-  sb_lock(&c->lock); /* also while the broker is being stopped */
+  sb_lock(c); /* also while the broker is being stopped */
   uint64_t token = tag & SB_TAG_TOKEN;
   sb_taken t;
   sb_leaf_ref leaf;
@@ -71,7 +71,7 @@ sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint6
         q != NULL && t.position - SB_LOAD(&q->base, SB_RELAXED) == sequence && sb_api_address(t.message) == address;
     if (same) status = sb_view_take(c, &t, view);
   }
-  sb_unlock(&c->lock);
+  sb_unlock(c);
   return status;
 }
 
@@ -79,9 +79,9 @@ sb_status sb_copy_view(sb_connection *c, uint64_t view, char *to, uint64_t lengt
   if (sb_forked(c->b)) {
     return SB_FORKED;
   }
-  sb_lock(&c->lock);
+  sb_lock(c);
   uint32_t slot = sb_view_slot(c, view);
-  sb_unlock(&c->lock); /* the view keeps the slot, and nobody writes what is published */
+  sb_unlock(c); /* the view keeps the slot, and nobody writes what is published */
   const sb_message_shm *m = slot != 0 ? sb_slot_at(c->b, slot) : NULL;
   bool copied = m != NULL && m->body_length == length && (m->flags & SB_MESSAGE_IN_PARTS) != 0 &&
                 sb_parts_copy(c->b, slot, sb_api_names(m), to, length);
@@ -93,10 +93,10 @@ bool sb_end_view(sb_connection *c, uint64_t view) {
   if (sb_forked(c->b)) {
     return false;
   }
-  sb_lock(&c->lock);
+  sb_lock(c);
   sb_view_end(c, view);
   sb_consumer_room_made(c, NULL, 0);
   bool closed = sb_closed(c);
-  sb_unlock(&c->lock);
+  sb_unlock(c);
   return closed;
 }

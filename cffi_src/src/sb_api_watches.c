@@ -52,9 +52,9 @@ void sb_watch_disarm(sb_watch *w) {
 void sb_watch_close(sb_watch *w) {
   sb_connection *c = w->target.c;
   if (!sb_closed(c) && !sb_forked(c->b)) {
-    sb_lock(&c->lock);
+    sb_lock(c);
     if (!sb_closed(c)) sb_watch_end(w);
-    sb_unlock(&c->lock);
+    sb_unlock(c);
   }
 }
 

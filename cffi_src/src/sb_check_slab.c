@@ -131,7 +131,10 @@ static void check_slot(sb_checkup *k, uint32_t slot, unsigned kind) {
       if (sb_slot_refs(header) != 0) sb_check_found(k, (sb_finding){SB_BAD_SLOT, 0, slot, 0, kind, 0, header, 0});
       break;
     case SB_SLOT_ALLOC:
-      if (slot == 0) break;
+      if (slot == 0 ||
+          (kind != SB_KIND_MESSAGE && sb_slot_is_drained(header) && sb_check_lives(k, sb_slot_owner(header)))) {
+        break; /* nobody's, or of one who is about to drain the chunk */
+      }
       if (kind == SB_KIND_MESSAGE && sb_slot_is_part(header)) { /* nobody's but its head's */
         if (sb_parts_is_orphan(k->b, slot)) sb_check_found(k, (sb_finding){SB_LEAKED_SLOT, 0, slot, 0, kind, 0, 0, 0});
         break;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "sb_floors.h"
 #include "sb_wait.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -172,8 +173,10 @@ void sb_chunk_populate(sb_broker *b, uint32_t chunk) {
 
 static void chunk_fill(sb_broker *b, unsigned cls, uint32_t chunk) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
-  if (cls > SB_MESSAGE_CLASSES) { /* objects trust words of their earlier lives: old bodies are no such thing */
+  if (cls >
+      SB_MESSAGE_CLASSES) { /* objects trust words of their earlier lives: old bodies are no such thing, floors are */
     memset(b->arena + chunk * SB_CHUNK_BYTES, 0, SB_CHUNK_BYTES);
+    sb_floors_apply(b, chunk, cls - SB_MESSAGE_CLASSES, sb_class_units(cls));
   }
   unsigned units = sb_class_units(cls), slots = SB_CHUNK_UNITS / units;
   for (unsigned i = 0; i < slots; i++) {
@@ -233,7 +236,7 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
       }
       sb_chunk_populate(b, chunk);
       chunk_fill(b, cls, chunk);
-      if (cls > SB_MESSAGE_CLASSES && sb_hint_search(c, cls)) { /* what is opened for objects never goes back */
+      if (cls > SB_MESSAGE_CLASSES && sb_hint_search(c, cls)) { /* what is opened for objects goes back late */
         SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
         return true;
       }
@@ -246,7 +249,7 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
   return false;
 }
 
-static void chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units) {
+void sb_chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
   for (uint32_t u = 0; u < SB_CHUNK_UNITS; u += slots_units) { /* owner 0: not the start of a slot */
     uint64_t h = SB_LOAD(&meta->headers[u], SB_RELAXED);
@@ -310,7 +313,7 @@ bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk) {
         return false;
       }
     }
-    chunk_scrub(b, chunk, units);
+    sb_chunk_scrub(b, chunk, units);
     (void)SB_SUB(&b->classes[cls].chunks, 1, SB_RELAXED);
     SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
     return true;
@@ -364,7 +367,7 @@ void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
   }
   if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0 &&
       (sb_chunk_class(word) < 1 || sb_chunk_class(word) > SB_MESSAGE_CLASSES)) {
-    return;
+    return; /* see sb_drained_recover */
   }
   if (sb_chunk_state(word) == SB_CHUNK_DRAINING && run == 0) {
     undrain(b, owner, chunk, sb_chunk_class(word), word & SB_CHUNK_OF_RESERVE);

@@ -7,7 +7,7 @@
  * Invariants: I13 and I14 of sb_slab.h.
  *
  * Two who need the first slot of a class at once would open two chunks, and what is opened for the broker's own objects is
- * theirs for ever. So whoever has filled in a chunk for objects looks once more for a slot, and gives the chunk back if
+ * theirs as long as one of them stays. So whoever has filled in a chunk for objects looks once more for a slot, and gives the chunk back if
  * there is one: two chunks are opened only if the other one opens his between that look and the store after it.
  *
  * Ordering pairs: P20 of sb_reserve.h. A chunk is filled in before its word says CLASS or RUN (release); whoever takes a slot of it reads the
@@ -39,6 +39,8 @@ bool sb_hint_search(sb_connection *c, unsigned cls);
 bool sb_chunk_may_grow(sb_broker *b);
 /* Maps all pages of a chunk at once, instead of one by one when they are touched first. */
 void sb_chunk_populate(sb_broker *b, uint32_t chunk);
+/* Its headers become those of no slot; the caller has all of them. */
+void sb_chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units);
 /* A slot of that chunk's class was freed: its hint is set. */
 void sb_chunk_freed(sb_broker *b, uint32_t slot);
 /* FREE -> CLAIMED by us, as the first of `run` chunks if that is not 0. */

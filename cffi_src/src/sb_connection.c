@@ -18,3 +18,16 @@ void sb_lock_contended(sb_half *lock) {
     }
   }
 }
+
+void sb_gate_renew(sb_connection *c) {
+  if (c->renew != NULL) c->renew(c);
+}
+
+void sb_gate_leave_record(sb_connection *c) {
+  if (c->gate != &c->own_gate) {
+    sb_word *shared = c->gate;
+    SB_STORE(&c->own_gate, SB_GATE_INSIDE, SB_RELAXED); /* of this process, and under the lock */
+    c->gate = &c->own_gate;
+    SB_STORE(shared, 0, SB_RELEASE); /* P21 release */
+  }
+}

@@ -31,20 +31,13 @@ typedef struct {
   uint32_t chunk, word;
 } sb_slab_cache;
 
-/* The lock of a connection: among the threads of one process, held for a microsecond. One atomic operation a pair. */
-void sb_lock_contended(sb_half *lock);
-static inline void sb_lock(sb_half *lock) {
-  uint32_t unlocked = 0;
-  if (!SB_CAS(lock, &unlocked, 1u, SB_ACQUIRE)) {
-    sb_lock_contended(lock);
-  }
-}
-static inline void sb_unlock(sb_half *lock) { SB_STORE(lock, 0u, SB_RELEASE); }
+struct sb_connection;
 
 struct sb_target;
 struct sb_channel;
 struct sb_deal;
 struct sb_queue;
+struct sb_grace;
 
 #define SB_DEALS 64u
 
@@ -77,18 +70,44 @@ struct sb_connection {
   uint32_t tables;            /* how many chunks its holdings have */
   sb_connection_shm *shm;
   uint32_t id, record;
-  bool forgotten;        /* all that was shared is given back: its broker may not be mapped any more */
-  sb_half closed;        /* process-local: no further use. Set under the lock, see sb_closed */
-  sb_half handles;       /* handles that point here: itself, queues, consumers; the last one to go frees it */
-  sb_half lock;          /* see sb_lock */
-  uint64_t free_holding; /* token of the first free entry, 0 = none */
-  uint64_t page_token;   /* kept aside for retiring pages: an ack must never fail for want of memory */
+  bool forgotten;  /* all that was shared is given back: its broker may not be mapped any more */
+  sb_half closed;  /* process-local: no further use. Set under the lock, see sb_closed */
+  sb_half handles; /* handles that point here: itself, queues, consumers; the last one to go frees it */
+  sb_half lock;    /* see sb_lock */
+  sb_word *gate;   /* of its record; its own one before it has a record, and when it has none any more */
+  sb_word own_gate;
+  void (*renew)(struct sb_connection *c); /* forgets what handles remember of pages, NULL: there are no handles */
+  struct sb_grace *grace;                 /* what it drains, NULL: nothing, see sb_grace.h */
+  uint64_t free_holding;                  /* token of the first free entry, 0 = none */
+  uint64_t page_token;                    /* kept aside for retiring pages: an ack must never fail for want of memory */
   sb_holdings_shm *last;
   uint64_t swept_ns[SB_MAX_CLASSES];
   sb_slab_cache cache[SB_MAX_CLASSES];
   sb_slab_cache freed; /* slots of one hint word that were freed and are not hinted at yet */
   unsigned freed_class;
 };
+
+/* The lock of a connection: among the threads of one process, held for a microsecond. Who has it is inside the core, which the
+ * gate tells the others (sb_grace.h). */
+#define SB_GATE_INSIDE 1u
+#define SB_GATE_RENEW 2u
+void sb_lock_contended(sb_half *lock);
+void sb_gate_renew(sb_connection *c);
+/* The record goes: nothing that is shared is touched from here on but the connection's own word, and headers of slots. */
+void sb_gate_leave_record(sb_connection *c);
+static inline void sb_lock(sb_connection *c) {
+  uint32_t unlocked = 0;
+  if (!SB_CAS(&c->lock, &unlocked, 1u, SB_ACQUIRE)) {
+    sb_lock_contended(&c->lock);
+  }
+  if (SB_SWAP(c->gate, SB_GATE_INSIDE, SB_ACQUIRE) != 0) { /* P21 acquire */
+    sb_gate_renew(c);
+  }
+}
+static inline void sb_unlock(sb_connection *c) {
+  SB_STORE(c->gate, 0, SB_RELEASE); /* P21 release */
+  SB_STORE(&c->lock, 0u, SB_RELEASE);
+}
 
 /* Is also asked without the lock: by whoever armed a wake word (P6, seq_cst), or will ask again with it. */
 static inline bool sb_closed(const sb_connection *c) { return SB_LOAD(&c->closed, SB_SEQ_CST) != 0; }

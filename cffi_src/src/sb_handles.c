@@ -19,6 +19,18 @@ void sb_handle_add(sb_queue *q) {
   c->handles_due += c->handles_due > 0; /* it may be looked at in the place of one that is due */
 }
 
+/* The queue of a handle that was let go: never open. What it was may be a body by now. */
+static sb_queue_shm no_queue;
+
+static void forget_pages(sb_queue *q) {
+  q->tail_leaf = q->head_leaf = SB_NO_LEAF;
+  q->way = (sb_returned_way){.leaf = SB_NO_LEAF};
+}
+
+void sb_handles_forget_pages(sb_connection *c) {
+  for (sb_queue *q = c->queues; q != NULL; q = q->next) forget_pages(q);
+}
+
 static void take_out(sb_queue *q) {
   sb_connection *c = q->c;
   if (c->handles_next == q) c->handles_next = q->next;
@@ -45,7 +57,9 @@ void sb_handle_leave(sb_queue *q) {
   take_out(q);
   sb_waiter_close(q);
   sb_queue_leave(q);
-  q->state = 0; /* no queue is ever in this state: later calls find it deleted */
+  q->shm = &no_queue;
+  q->state = UINT64_MAX; /* no queue is ever in this state: later calls find it deleted */
+  forget_pages(q);
   if (q->orphaned) {
     free(q);
   }

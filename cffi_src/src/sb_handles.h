@@ -33,6 +33,8 @@ void sb_handle_add(sb_queue *q);
 bool sb_handle_is_idle(const sb_queue *q);
 /* Gives up what the handle has in the shared memory; frees it if nobody calls with it any more. */
 void sb_handle_leave(sb_queue *q);
+/* What they remember of pages may be memory for bodies by now (P21). */
+void sb_handles_forget_pages(sb_connection *c);
 /* Looks at some handles, and lets go those of deleted queues. */
 void sb_handles_look(sb_connection *c);
 /* The same until each was looked at. */

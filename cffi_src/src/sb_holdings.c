@@ -83,6 +83,7 @@ static sb_status take_id(sb_connection *c) {
 sb_status sb_connection_open(sb_broker *b, sb_connection *c, const char *name, uint32_t name_length) {
   memset(c, 0, sizeof *c);
   c->b = b;
+  c->gate = &c->own_gate;
   sb_connection_shm scratch; /* claims are noted in the record: until it exists they are noted here, and lost with us */
   memset(&scratch, 0, sizeof scratch);
   c->shm = &scratch;
@@ -111,6 +112,7 @@ sb_status sb_connection_open(sb_broker *b, sb_connection *c, const char *name, u
   memcpy(shm->name, name, name_length < SB_NAME_MAX ? name_length : SB_NAME_MAX);
   memcpy((void *)shm->claims, (const void *)scratch.claims, sizeof shm->claims);
   c->shm = shm;
+  c->gate = &shm->gate;
   SB_STORE(&b->connections[c->id], sb_conn_word(SB_CONN_LIVE, b->process, c->record, sb_conn_epoch(word)), SB_RELEASE);
   SB_CRASHPOINT("connection.record.linked");
   status = add_chunk(c);

@@ -123,9 +123,9 @@ static void send_old_acks(sb_connection *c) {
 static bool stand_in(sb_connection *c, uint64_t now) {
   uint32_t index = 0, slot;
   (void)sb_recover_all(c);
-  sb_lock(&c->lock);
+  sb_lock(c);
   while ((slot = sb_directory_next(c->b, &index, false)) != 0) (void)sb_housekeeping_pass_stopped(c, slot);
-  sb_unlock(&c->lock);
+  sb_unlock(c);
   if (SB_LOAD(&c->b->header->stopped, SB_ACQUIRE) != 0 || sb_byte_holder(c->b->lock_fd, SB_LOCK_STAND_IN) != 0 ||
       now - c->stand_in_asked_ns < SLEEP_NS) {
     return false;
@@ -145,14 +145,14 @@ sb_status sb_io_run(sb_connection *c) {
   bool lowest = is_lowest(c->b);
   uint64_t looked = sb_now_ns(), present = looked; /* when we looked last, and when a housekeeper was there */
   for (;;) {
-    sb_lock(&c->lock);
+    sb_lock(c);
     if (!sb_closed(c)) sb_handles_look_at_all(c);
     bool more = !sb_closed(c) && some_turns(c);
     if (!sb_closed(c) && c->acks_tick_ns != 0) send_old_acks(c);
     uint64_t tick = c->acks_tick_ns;
     bool ready = c->ready_first != NULL, must_grow = c->must_grow;
     c->must_grow = false;
-    sb_unlock(&c->lock);
+    sb_unlock(c);
     if (sb_closed(c)) {
       return SB_CLOSED;
     }
@@ -169,11 +169,11 @@ sb_status sb_io_run(sb_connection *c) {
     }
     if (SB_LOAD(&c->b->header->closing, SB_ACQUIRE) != 0) {
       sb_wake_disarm(wake);
-      sb_lock(&c->lock);
+      sb_lock(c);
       for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
         if (t->kind->signal != NULL) t->kind->signal(t);
       }
-      sb_unlock(&c->lock);
+      sb_unlock(c);
       return SB_STOPPING;
     }
     uint64_t now = sb_now_ns(), until = now + (lowest ? LOWEST_SLEEP_NS : SLEEP_NS);
@@ -194,9 +194,9 @@ sb_status sb_io_run(sb_connection *c) {
           return SB_NO_HOUSEKEEPER;
         }
       }
-      sb_lock(&c->lock);
+      sb_lock(c);
       look_everywhere(c);
-      sb_unlock(&c->lock);
+      sb_unlock(c);
     }
   }
 }

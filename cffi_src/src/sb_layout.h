@@ -11,7 +11,8 @@
  * Invariants:
  *  I1 an object's one authoritative word decides its state; every other field is a hint or is guarded by that word.
  *  I2 the owner of a slot or cell is written by the CAS that takes it.
- *  I3 a structural slot (page, node, ledger ...) keeps its kind of memory for ever, and its generation never repeats.
+ *  I3 a structural slot (page, ledger ...) keeps its kind of memory as long as any call may know it (sb_grace.h), a node for
+ *      ever; and its generation never repeats.
  *  I4 positions of a ring never repeat, not even when its queue object is used again: see `base`.
  *
  * Ordering pairs are declared in the header of the module that owns them.
@@ -155,7 +156,8 @@ typedef struct {
   sb_word hints[SB_CHUNK_UNITS / 64]; /* bit set: the slot of that index may be free */
   sb_word summary[2];                 /* bit set: that hint word may have a bit */
   sb_word parts;                      /* 1: it may have parts, whose owner is to be looked for (sb_parts.h) */
-  sb_word reserved[381];
+  sb_word floors[2];                  /* where objects begin that are opened here, see sb_floors.h */
+  sb_word reserved[379];
 } sb_chunk_meta_shm;
 _Static_assert(sizeof(sb_chunk_meta_shm) == SB_CHUNK_META_BYTES, "chunk metadata");
 
@@ -405,6 +407,7 @@ typedef struct {
   sb_word delivered, published;
   sb_word commit; /* 1: what its holdings say of a commit happens, whoever does it (sb_commit.h) */
   sb_word reserved0;
+  alignas(64) sb_word gate; /* whether a call of it is inside, see sb_grace.h */
   alignas(64) sb_word work; /* bit w: work_targets[w] has a bit; the connection's flag */
   alignas(64) sb_word work_targets[SB_MAX_TARGETS / 64];
   sb_half claims[SB_MAX_CLASSES]; /* chunk*128+word whose hints this connection took, plus one; [0] whose it owes */

@@ -7,7 +7,7 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   sb_broker *b = c->b;
   *q = (sb_queue){.c = c, .slot = slot, .tail_leaf = SB_NO_LEAF, .head_leaf = SB_NO_LEAF, .spin_ns = 50000};
   if (!sb_ring_open(b, slot, SB_RING_CELLS, &q->ring)) {
-    return SB_CORRUPT;
+    return sb_slot_in_range(b, slot) ? SB_DELETED : SB_CORRUPT; /* it may be memory for bodies by now */
   }
   q->shm = sb_slot_at(b, slot);
   q->state = SB_LOAD(&q->shm->state, SB_ACQUIRE);

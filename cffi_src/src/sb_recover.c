@@ -4,6 +4,7 @@
 #include "sb_closing.h"
 #include "sb_commit.h"
 #include "sb_directory.h"
+#include "sb_drained.h"
 #include "sb_judge.h"
 #include "sb_lifetime.h"
 #include "sb_liveness.h"
@@ -130,6 +131,7 @@ static void settle_slot(sb_walk *w, uint32_t slot, uint32_t gen) {
 static void visit_slots(sb_walk *w, uint64_t what, uint64_t where) {
   uint32_t slot = sb_holding_slot(what);
   if (sb_holding_kind(what) == SB_HOLD_CHUNK && where < w->b->chunk_limit) {
+    sb_drained_recover(w->b, w->id, (uint32_t)where);
     sb_chunk_recover(w->b, w->id, (uint32_t)where);
   }
   if (!sb_slot_in_range(w->b, slot) || !sb_slot_ready(w->b, slot)) {
@@ -257,6 +259,7 @@ static void end_connection(sb_walk *w, sb_connection_shm *shm, const sb_holding_
   uint64_t word = SB_LOAD(&w->b->connections[w->id], SB_ACQUIRE);
   uint64_t booted = SB_LOAD(&boot->what, SB_ACQUIRE);
   if (sb_holding_kind(booted) == SB_HOLD_CHUNK) {
+    sb_drained_recover(w->b, w->id, (uint32_t)SB_LOAD(&boot->where, SB_ACQUIRE));
     sb_chunk_recover(w->b, w->id, (uint32_t)SB_LOAD(&boot->where, SB_ACQUIRE));
   }
   free_stray(w, shm, booted);
@@ -267,6 +270,7 @@ static void end_connection(sb_walk *w, sb_connection_shm *shm, const sb_holding_
     }
     sb_slab_restore_claims(w->b, shm);
     free_holdings(w, shm);
+    if (w->by->id == w->id) sb_gate_leave_record(w->by);
     sb_slab_free_now(w->b, sb_slot_of(w->b, shm));
   }
   SB_CRASHPOINT("recover.connection.freed");
@@ -306,7 +310,7 @@ bool sb_recover_process(sb_connection *by, uint32_t process) {
     return false;
   }
   SB_CRASHPOINT("recover.begun");
-  sb_lock(&by->lock);
+  sb_lock(by);
   for (unsigned id = 1; id < SB_MAX_CONNECTIONS; id++) {
     uint64_t word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
     if (sb_conn_state(word) == SB_CONN_LIVE && sb_conn_process(word) == process) {
@@ -316,7 +320,7 @@ bool sb_recover_process(sb_connection *by, uint32_t process) {
   SB_STORE(&b->processes[process].boot.what, SB_HOLD_NONE, SB_RELEASE);
   (void)SB_ADD(&b->header->reaped, 1, SB_RELAXED);
   sb_consumer_room_made(by, NULL, 0);
-  sb_unlock(&by->lock);
+  sb_unlock(by);
   sb_liveness_end_reaping(b, process, true);
   return true;
 }

@@ -39,6 +39,7 @@ uint64_t sb_segment_layout_hash(void) {
                             offsetof(sb_node_shm, wake),
                             offsetof(sb_connection_shm, work),
                             offsetof(sb_connection_shm, commit),
+                            offsetof(sb_connection_shm, gate),
                             offsetof(sb_message_shm, targets),
                             offsetof(sb_header_shm, segments),
                             offsetof(sb_header_shm, queues_closed),

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "sb_drained.h"
 #include "sb_parts.h"
 #include "sb_wait.h"
 
@@ -25,8 +26,9 @@ static bool take(sb_connection *c, uint32_t slot, unsigned cls, unsigned run, ui
   }
   uint64_t chunk = SB_LOAD(&c->b->chunks[slot / SB_CHUNK_UNITS], SB_SEQ_CST);
   unsigned state = sb_chunk_state(chunk);
-  bool right = cls != 0 ? (state == SB_CHUNK_CLASS || state == SB_CHUNK_DRAINING) && sb_chunk_class(chunk) == cls
-                        : state == SB_CHUNK_RUN && sb_chunk_run(chunk) == run;
+  bool with_slots = state == SB_CHUNK_CLASS || (state == SB_CHUNK_DRAINING && cls <= SB_MESSAGE_CLASSES); /* I68 */
+  bool right =
+      cls != 0 ? with_slots && sb_chunk_class(chunk) == cls : state == SB_CHUNK_RUN && sb_chunk_run(chunk) == run;
   if (!right) {
     (void)sb_slab_free(c->b, slot, mine);
   }
@@ -109,7 +111,12 @@ sb_status sb_slab_alloc(sb_connection *c, unsigned cls, uint64_t token, uint32_t
     if (sb_chunk_drain_any(c, token)) {
       continue;
     }
-    return sweep(c, cls, token, slot, gen) ? SB_OK : SB_NO_MEMORY;
+    if (sweep(c, cls, token, slot, gen)) {
+      return SB_OK;
+    }
+    if (!sb_drained_take_over(c, cls, token)) {
+      return SB_NO_MEMORY;
+    }
   }
 }
 
@@ -150,19 +157,19 @@ static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t t
   return true;
 }
 
-/* Chunks of the broker's own objects never become anything else: is there room for the run beside them, in one piece or
- * in parts? These take a chunk more for what names them, and perhaps one for their own names. */
+/* A chunk of the broker's own objects becomes something else only when all of them are gone: is there room for the run beside
+ * those in use, wherever they come to lie? */
 static bool may_ever_fit(const sb_connection *c, uint32_t run) {
-  const sb_broker *b = c->b;
-  uint32_t usable = 0, piece = 0, longest = 0;
+  sb_broker *b = c->b;
+  uint64_t used;
+  uint32_t usable = 0;
   for (uint32_t chunk = 1; chunk < b->chunk_limit; chunk++) { /* slot 0 is nobody's */
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
-    bool kept = sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) > SB_MESSAGE_CLASSES;
+    bool kept = sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) > SB_MESSAGE_CLASSES &&
+                !sb_drained_may_begin(b, chunk, &used);
     usable += !kept;
-    piece = kept ? 0 : piece + 1;
-    longest = piece > longest ? piece : longest;
   }
-  return usable >= run + sb_reserve_leave(b, c->use) + (longest >= run ? 0u : 2u);
+  return usable >= run + sb_reserve_leave(b, c->use);
 }
 
 sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, uint32_t *slot, uint64_t *gen) {

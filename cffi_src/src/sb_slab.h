@@ -3,7 +3,7 @@
  *
  * What: slots of fixed classes (256 B to 2 MiB) in 2 MiB chunks; larger bodies take a run of chunks. Truth is the slot
  * header (an array apart from the bodies); hint bits say where a free slot may be. Structural kinds have classes of
- * their own whose chunks never change class.
+ * their own, whose chunks change class after a grace period only (sb_drained.h).
  *
  * Layout: header: state, 24 reference bits or owner, 38-bit generation, which every freeing moves on.
  *

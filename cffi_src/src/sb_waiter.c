@@ -154,27 +154,27 @@ sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t) {
       !look_until(q, message_there, 0, sb_now_ns() + limit_ns)) { /* too short to count us among those who spin */
     return SB_EMPTY;
   }
-  sb_lock(&q->c->lock);
+  sb_lock(q->c);
   sb_status status = try_take(q, NULL, t);
-  sb_unlock(&q->c->lock);
+  sb_unlock(q->c);
   return status;
 }
 
 sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken *t) {
   sb_connection *c = q->c;
   if (w->node == 0 && !others_wait(q) && spin_for_message(q, w->deadline_ns)) {
-    sb_lock(&c->lock);
+    sb_lock(c);
     sb_status status = try_take(q, ended, t);
-    sb_unlock(&c->lock);
+    sb_unlock(c);
     if (status != SB_EMPTY) {
       return status;
     }
   }
-  sb_lock(&c->lock);
+  sb_lock(c);
   sb_status status = w->node == 0 ? borrow(q, 0, 1, &w->node, &w->token) : SB_OK;
   if (status != SB_OK) {
     w->node = 0;
-    sb_unlock(&c->lock);
+    sb_unlock(c);
     return status;
   }
   uint32_t node = w->node;
@@ -198,13 +198,13 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken 
     if (status != SB_EMPTY) {
       break;
     }
-    sb_unlock(&c->lock);
+    sb_unlock(c);
     (void)sb_wake_sleep(wake, armed, sleep_until(until), &interrupted);
-    sb_lock(&c->lock);
+    sb_lock(c);
   }
   sb_wake_disarm(wake);
   if (status != SB_TICK) sb_waiter_end(q, w);
-  sb_unlock(&c->lock);
+  sb_unlock(c);
   return status;
 }
 
@@ -221,10 +221,10 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   sb_connection *c = q->c;
   uint32_t node, flags = SB_NODE_ROOM | (memory ? SB_NODE_MEMORY : 0);
   uint64_t token;
-  sb_lock(&c->lock);
+  sb_lock(c);
   sb_status status = borrow(q, flags, (uint32_t)bytes, &node, &token); /* at most SB_MAX_BODY */
   if (status != SB_OK) {
-    sb_unlock(&c->lock);
+    sb_unlock(c);
     if (status == SB_NO_MEMORY && sb_now_ns() < deadline_ns) { /* no memory even to wait with: look again in a while */
       struct timespec pause = {0, 2000000};
       nanosleep(&pause, NULL);
@@ -239,11 +239,11 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   uint64_t until = sleep_until(deadline_ns), soon = sb_now_ns() + UINT64_C(50000000);
   if (memory && soon < until) until = soon; /* slots that hints lost are found by trying again */
   bool room = !memory && sb_limits_room(q->shm, 1, bytes);
-  sb_unlock(&c->lock);
+  sb_unlock(c);
   if (!room && sb_queue_is_open(q) && !sb_closed(c)) {
     (void)sb_wake_sleep(wake, armed, until, &interrupted);
   }
-  sb_lock(&c->lock);
+  sb_lock(c);
   sb_wake_disarm(wake);
   bool told = sb_node_state(SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node))->word, SB_SEQ_CST)) == SB_NODE_NOTIFIED;
   sb_waiter_leave(q, node, flags);
@@ -257,7 +257,7 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   if (memory && told && status != SB_OK) {
     sb_consumer_room_made(c, NULL, 0); /* we cannot use what we were told of; whoever tries again does not pass it on */
   }
-  sb_unlock(&c->lock);
+  sb_unlock(c);
   return status;
 }
 
@@ -269,20 +269,20 @@ static void spin_for_row(sb_consumer *k, uint64_t deadline_ns) {
     return;
   }
   sb_subscription *s = &k->subscriptions[0];
-  sb_lock(&c->lock);
+  sb_lock(c);
   bool at_work = SB_LOAD(&s->q->shm->interested, SB_SEQ_CST) <= 1 && !k->closed && !sb_closed(c) &&
                  spin_ns(s->q) >= SPIN_MIN_NS && cores() >= 2 && !k->suspended && !k->starved &&
                  k->row_first == k->row_end && !sb_consumer_higher_wants(c->b, s->q->shm, k->priority) &&
                  sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
-  sb_unlock(&c->lock);
+  sb_unlock(c);
   if (!at_work) {
     spin_next(s->q, spin_ns(s->q) + 32);
   } else {
     (void)spin_for_message(s->q, deadline_ns);
-    sb_lock(&c->lock);
+    sb_lock(c);
     if (!k->closed && !sb_closed(c))
       sb_consumer_pull(k); /* takes what is there; else it is INTERESTED, and looks again (P3) */
-    sb_unlock(&c->lock);
+    sb_unlock(c);
   }
 }
 
@@ -290,10 +290,10 @@ sb_status sb_waiter_row(sb_consumer *k, uint64_t deadline_ns) {
   spin_for_row(k, deadline_ns);
   for (;;) {
     uint32_t word = SB_OR(&k->local, 1u, SB_SEQ_CST) | 1u; /* odd: somebody sleeps */
-    sb_lock(&k->c->lock);
+    sb_lock(k->c);
     bool ready = k->row_first != k->row_end || sb_consumer_orphaned(k), closed = k->closed || sb_closed(k->c);
     bool stopping = SB_LOAD(&k->c->b->header->closing, SB_ACQUIRE) != 0;
-    sb_unlock(&k->c->lock);
+    sb_unlock(k->c);
     if (ready || closed || stopping) {
       return ready ? SB_OK : closed ? SB_CLOSED : SB_STOPPING;
     }

@@ -21,7 +21,7 @@
 #define SB_BITS(value, shift, width) (((uint64_t)(value) >> (shift)) & ((UINT64_C(1) << (width)) - 1u))
 #define SB_PUT(value, shift) ((uint64_t)(value) << (shift))
 
-/* ---- slot header: 2 state | 24 references, or 12 owner, 10 spare, part, in parts | 38 generation;
+/* ---- slot header: 2 state | 24 references, or 12 owner, 9 spare, drained, part, in parts | 38 generation;
  *      READ, which is published too: 2 state | 12 references | 12 reader | 38 generation ---- */
 enum { SB_SLOT_FREE = 0, SB_SLOT_ALLOC = 1, SB_SLOT_READ = 2, SB_SLOT_PUBLISHED = 3 };
 #define SB_MAX_REFS 24u
@@ -46,6 +46,11 @@ static inline bool sb_slot_in_parts(uint64_t h) {
 #define SB_SLOT_PART (UINT64_C(1) << 22)
 static inline bool sb_slot_is_part(uint64_t h) {
   return sb_slot_state(h) == SB_SLOT_ALLOC && SB_BITS(h, 2, SB_MAX_REFS) == SB_SLOT_PART;
+}
+/* ALLOC of one who drains the chunk of structures that it lies in: owner and this (sb_drained.h). */
+#define SB_SLOT_DRAINED (UINT64_C(1) << 21)
+static inline bool sb_slot_is_drained(uint64_t h) {
+  return sb_slot_state(h) == SB_SLOT_ALLOC && SB_BITS(h, 14, 12) == SB_SLOT_DRAINED >> 12;
 }
 static inline uint64_t sb_slot_word(unsigned state, uint64_t field, uint64_t gen) {
   return (uint64_t)state | SB_PUT(field, 2) | SB_PUT(gen & SB_GEN_MASK, 26);
@@ -154,7 +159,8 @@ static inline uint64_t sb_conn_word(unsigned state, unsigned process, uint32_t s
   return (uint64_t)state | SB_PUT(process, 2) | SB_PUT(slot, 14) | SB_PUT(epoch, 42);
 }
 
-/* ---- chunk: 3 state | 12 owner (while draining or claiming) | 6 class | 16 run length | 1 opened out of the reserve ---- */
+/* ---- chunk: 3 state | 12 owner (while draining or claiming) | 6 class | 16 run length | 1 opened out of the reserve |
+ *      1 taken over while draining ---- */
 enum {
   SB_CHUNK_FREE = 0,
   SB_CHUNK_CLASS = 1,
@@ -168,6 +174,7 @@ static inline unsigned sb_chunk_owner(uint64_t w) { return (unsigned)SB_BITS(w, 
 static inline unsigned sb_chunk_class(uint64_t w) { return (unsigned)SB_BITS(w, 15, 6); }
 static inline unsigned sb_chunk_run(uint64_t w) { return (unsigned)SB_BITS(w, 21, 16); }
 #define SB_CHUNK_OF_RESERVE (UINT64_C(1) << 37) /* plain puts take no slots of it */
+#define SB_CHUNK_TAKEN_OVER (UINT64_C(1) << 38) /* see sb_drained.h */
 /* Slots of a class: also while somebody tries to drain it, who may find that one of them was taken meanwhile. */
 static inline bool sb_chunk_has_slots(uint64_t w) {
   return sb_chunk_state(w) == SB_CHUNK_CLASS || (sb_chunk_state(w) == SB_CHUNK_DRAINING && sb_chunk_run(w) == 0);

@@ -7,6 +7,7 @@
 #include "channel_operations.h"
 #include "child.h"
 #include "commit_operations.h"
+#include "grace_operations.h"
 #include "lease_operations.h"
 #include "parts_operations.h"
 #include "put_operations.h"
@@ -408,6 +409,12 @@ const operation OPERATIONS[] = {
      .many = MANY, .dies_at = "commit.published", .slow = true},
     {"reap a commit to twelve, decided", FREELY, SETUP, nothing, reap, PUTS_DONE, .reaps = true, .both = NEW,
      .many = MANY, .dies_at = "commit.decided", .slow = true},
+    {"reclaim", FREELY, SETUP, rest_pages, reclaim, UNCHANGED},
+    {"reclaim, and use", FREELY, SETUP, rest_pages, reclaim_and_use, UNCHANGED},
+    {"reclaim beside the dead", FREELY, SETUP, rest_pages, reclaim_beside_the_dead, UNCHANGED, .reaps = true,
+     .dies_at = "api.put.allocated", .dies_in = die_inside},
+    {"reclaim, given up", FREELY, SETUP, rest_pages, reclaim_and_give_up, UNCHANGED, .reaps = true,
+     .dies_at = "api.put.allocated", .dies_in = die_inside},
     {"reap a commit, prepared", FREELY, SETUP, nothing, reap, UNCHANGED, .reaps = true, .dies_at = "commit.published"},
     {"reap a commit, decided", FREELY, SETUP, nothing, reap, HAPPENED, .dies_at = "commit.decided"},
     {"reap a commit, one flipped", FREELY, SETUP, nothing, reap, HAPPENED, .dies_at = "commit.flip.done"},

@@ -2,11 +2,12 @@
  *
  * A chunk of structures that becomes FREE for any kind, beside calls that are inside the core.
  *
- * Mirrors: sb_chunk.c sb_chunk_claim, chunk_fill, all_free, undrain, sb_chunk_recover; sb_slab.c take, sb_slab_object,
- *   sb_slab_free; sb_nodes.c judge.
- * Abstracted: what the core does not do yet is decided in docs/adr/0022-grace.md. A chunk of one slot. Three ways lead to it: `link`, a word that is cleared before the slot is freed (a page's
- *   link, the chain of ledgers); `entry`, which nobody clears (an entry of a list), and which is judged by the kind of the
- *   chunk and the epoch in the slot; `cached`, what a handle of a connection remembers of a leaf. A call of a connection is
+ * Mirrors: sb_connection.h sb_lock, sb_unlock; sb_handles.c sb_handles_forget_pages; sb_grace.c begin_one, ask, ask_all,
+ *   ask_again, end_all; sb_drained.c take_all, sb_drained_begin, sb_drained_end, take_over, back_to_class, sb_drained_recover;
+ *   sb_floors.c sb_floors_raise, sb_floors_apply; sb_chunk.c sb_chunk_claim, chunk_fill; sb_slab.c take, sb_slab_object.
+ * Abstracted: a chunk of one slot. Three ways lead to it: `link`, a word that is cleared before the slot is freed (a page's link,
+ *   the chain of ledgers); `entry`, which nobody clears (of the directory, a holding of the dead), and which is judged by the kind
+ *   of the chunk and the incarnation in the slot; `cached`, what a handle of a connection remembers of a leaf. A call of a connection is
  *   what lies between its entering and leaving the gate; which thread of the connection runs it is left out. A body is
  *   written, and its chunk goes to structures again. What a dead connection has in the slot is freed by its reaper, which
  *   has a gate of its own.

@@ -16,6 +16,7 @@ typedef struct {
   unsigned count;
 } subject;
 
-extern const subject ACCOUNT_CASES, BATON_CASES, LEASE_CASES, LIMIT_CASES, MEMORY_CASES, TOLD_CASES, WAKE_CASES;
+extern const subject ACCOUNT_CASES, BATON_CASES, GRACE_CASES, LEASE_CASES, LIMIT_CASES, MEMORY_CASES, TOLD_CASES,
+    WAKE_CASES;
 
 #endif

@@ -134,9 +134,9 @@ static void take_again_later(void) {
 /* And others are told at once that the slot is free. */
 static void ack_and_hint(void) {
   ack(me()->q, me()->first);
-  sb_lock(&me()->t.c->lock);
+  sb_lock(me()->t.c);
   sb_slab_flush_freed(me()->t.c);
-  sb_unlock(&me()->t.c->lock);
+  sb_unlock(me()->t.c);
 }
 static void put_9_when_room(void) { put_when_there_is_room(9); }
 static void put_2_or_give_up(void) {

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Cases of memory of structures that becomes memory of bodies, in the middle of what others do. */
+#include <stdio.h>
+#include <string.h>
+
+#include "actors.h"
+#include "cases.h"
+#include "plan.h"
+#include "sb_slab.h"
+
+#define PAGES 128u /* messages that fill two leaves */
+static uint32_t filler[64], fillers, pin, body, taken;
+static uint8_t was[SB_CHUNK_BYTES];
+
+static unsigned class_of(unsigned kind) { return sb_class_of_kind(t.b, kind); }
+static int chunks_of(unsigned kind) {
+  int n = 0;
+  for (uint32_t i = 0; i < sb_chunk_count(t.b); i++) {
+    uint64_t word = SB_LOAD(&t.b->chunks[i], SB_SEQ_CST);
+    n += sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) == class_of(kind);
+  }
+  return n;
+}
+static bool take_chunk(const actor *a, uint32_t *slot) {
+  uint64_t gen;
+  return sb_slab_alloc(a->c, sb_class_for(t.b, SB_CHUNK_BYTES), SB_TOKEN_BOOT, slot, &gen) == SB_OK;
+}
+static void fill_all(void) {
+  while (grow(t.b, t.path)) {
+  }
+  while (fillers < 64 && take_chunk(&keeper, &filler[fillers])) fillers++;
+  body = taken = 0;
+}
+static void empty(void) {
+  if (body != 0) sb_slab_free_now(t.b, body);
+  if (taken != 0) sb_slab_free_now(t.b, taken);
+  if (pin != 0) sb_slab_free_now(t.b, pin);
+  pin = 0;
+  while (fillers > 0) sb_slab_free_now(t.b, filler[--fillers]);
+  while (sb_chunk_drain_any(keeper.c, SB_TOKEN_BOOT)) {
+  }
+}
+
+/* The first look finds what is free, the second one drains it, the third one asks again. */
+static void reclaim(void) {
+  for (int i = 0; i < 3; i++) (void)sb_housekeeper_reclaim(keeper.c);
+}
+static void expect_body(void) {
+  bool whole = body == 0 || memcmp(was, sb_slot_at(t.b, body), sizeof was) == 0;
+  expect(whole, "a body was written into");
+}
+static void reclaim_and_fill(void) {
+  sb_page_sweep(keeper.c, &keeper.q->ring);
+  reclaim();
+  if (body == 0 && take_chunk(&three, &body)) memcpy(was, sb_slot_at(t.b, body), sizeof was);
+}
+
+/* All messages of two leaves were acknowledged but the last. The chunk of their bodies stays what it is. */
+static void come_to_the_last(void) {
+  uint64_t gen;
+  unsigned shortest = sb_class_for(t.b, 1);
+  expect(sb_slab_alloc(keeper.c, shortest, SB_TOKEN_BOOT, &pin, &gen) == SB_OK, "no slot to keep");
+  for (unsigned i = 0; i < PAGES; i++) put_small_by(&one, 1);
+  for (unsigned i = 0; i + 1 < PAGES; i++) (void)take(&one);
+  (void)get(&t, two.q, held_a, false);
+  fill_all();
+}
+
+/* Who settles the last one has finished the cell, and writes into its page once more: that is freed by a sweep meanwhile. */
+static void settled_last(void) {
+  come_to_the_last();
+  expect(chunks_of(SB_KIND_LEAF) == 1, "%d chunks have leaves", chunks_of(SB_KIND_LEAF));
+  meanwhile(ANYWHERE, reclaim_and_fill);
+  (void)sb_settle(two.q, held_a, 0);
+  afterwards();
+  expect_body();
+  reclaim_and_fill();
+  expect(body != 0, "the memory of the leaves did not come back");
+  empty();
+}
+
+static void take_leaf(void) {
+  uint64_t gen;
+  if (sb_slab_alloc(three.c, class_of(SB_KIND_LEAF), SB_TOKEN_BOOT, &taken, &gen) != SB_OK) {
+    taken = 0;
+  } else {
+    expect(sb_slab_object(t.b, taken, SB_KIND_LEAF) != NULL, "slot %d is no leaf", (int)taken);
+  }
+}
+
+/* A leaf is needed while the chunk of leaves is being drained, and there is no other memory. */
+static void needed_at(const char *step) {
+  come_to_the_last();
+  (void)sb_settle(two.q, held_a, 0);
+  sb_page_sweep(keeper.c, &keeper.q->ring);
+  (void)sb_housekeeper_reclaim(keeper.c);
+  meanwhile(step, take_leaf);
+  (void)sb_housekeeper_reclaim(keeper.c);
+  afterwards();
+  reclaim();
+  if (taken != 0)
+    expect(sb_slab_object(t.b, taken, SB_KIND_LEAF) != NULL, "at %s: the chunk of slot %d has another kind", step,
+           (int)taken);
+  else
+    take_leaf(); /* between two steps of the one who drains it there is none */
+  expect(taken != 0, "at %s: there is no leaf", step);
+  empty();
+}
+static void needed_when_taken(void) { needed_at("drained.slots_taken"); }
+static void needed_when_begun(void) { needed_at("drained.begun"); }
+static void needed_when_asked(void) { needed_at("grace.asked"); }
+static void needed_before_end(void) { needed_at("drained.floors"); }
+static void needed_at_end(void) { needed_at("drained.claimed"); }
+
+/* The chunk is given back for one who needs a leaf; another one who needs one finds its slots before it is of its class again. */
+static void take_over(void) {
+  uint32_t slot;
+  uint64_t gen;
+  expect(sb_slab_alloc(one.c, class_of(SB_KIND_LEAF), SB_TOKEN_BOOT, &slot, &gen) == SB_OK, "there is no leaf");
+  sb_slab_free_now(t.b, slot);
+}
+static void taken_over(void) {
+  come_to_the_last();
+  take_leaf(); /* it knows of others that are free from now on */
+  sb_slab_free_now(t.b, taken);
+  taken = 0;
+  (void)sb_settle(two.q, held_a, 0);
+  sb_page_sweep(keeper.c, &keeper.q->ring);
+  sb_lock(two.c); /* it is inside: the chunk stays drained */
+  reclaim();
+  expect(chunks_of(SB_KIND_LEAF) == 0, "%d chunks have leaves", chunks_of(SB_KIND_LEAF));
+  meanwhile("drained.freed", take_leaf);
+  take_over();
+  afterwards();
+  sb_unlock(two.c);
+  if (taken == 0) take_leaf();
+  expect(taken != 0 && sb_slab_object(t.b, taken, SB_KIND_LEAF) != NULL, "slot %d is no leaf", (int)taken);
+  empty();
+}
+
+/* What a handle remembers of a page is forgotten by the call that enters after the page was drained. */
+static void pages_forgotten(void) {
+  come_to_the_last();
+  (void)sb_settle(two.q, held_a, 0);
+  expect(one.q->tail_leaf.leaf != NULL, "nothing is remembered");
+  reclaim();
+  (void)take(&one);
+  expect(chunks_of(SB_KIND_LEAF) == 0, "%d chunks have leaves", chunks_of(SB_KIND_LEAF));
+  expect(one.q->tail_leaf.leaf == NULL, "a page that was drained is remembered");
+  empty();
+}
+
+/* Who drains goes, while somebody is inside: the chunk is of its class again. */
+static void give_up(void) {
+  sb_connection *leaver = connect_to(&t);
+  sb_page_sweep(keeper.c, &keeper.q->ring);
+  for (int i = 0; i < 2; i++) (void)sb_housekeeper_reclaim(leaver);
+  (void)sb_disconnect(leaver);
+  expect(sb_forget(leaver), "the connection stays");
+  sb_free_connection(leaver);
+}
+static void given_up(void) {
+  come_to_the_last();
+  for (unsigned i = 0; i < 3; i++) sb_slab_free_now(t.b, filler[--fillers]); /* it needs a little memory itself */
+  while (sb_chunk_drain_any(keeper.c, SB_TOKEN_BOOT)) {
+  }
+  meanwhile("ring.tombstone", give_up);
+  (void)sb_settle(two.q, held_a, 0);
+  afterwards();
+  expect(chunks_of(SB_KIND_LEAF) == 1, "%d chunks have leaves", chunks_of(SB_KIND_LEAF));
+  take_leaf();
+  expect(taken != 0, "there is no leaf");
+  empty();
+}
+
+/* A queue that is made where another one was begins behind it: no position, and no state, comes again. */
+static uint32_t place_of(const char *name) {
+  uint32_t slot = 0;
+  if (declare(&t, name, (sb_settings)FREELY) != SB_OK ||
+      sb_find(keeper.c, name, (uint32_t)strlen(name), &slot) != SB_OK)
+    die("declare", 0);
+  return slot;
+}
+static void remove_queue(const char *name) {
+  int32_t holder;
+  uint64_t removed;
+  sb_queue *gone = open_queue(&t, name);
+  (void)sb_delete(gone, false, false, FOREVER, &holder, &removed);
+  (void)sb_leave(gone);
+}
+static void goes_on(void) {
+  enum { QUEUES = 2800 }; /* more than a chunk has */
+  static uint64_t states[SB_CHUNK_UNITS], bases[SB_CHUNK_UNITS];
+  uint32_t last = 0, before = 0;
+  char name[16];
+  t.c = keeper.c;
+  for (unsigned life = 0; life < 2; life++) {
+    for (unsigned i = 0; i < QUEUES; i++) {
+      snprintf(name, sizeof name, "n%u", i);
+      uint32_t slot = place_of(name), unit = slot % SB_CHUNK_UNITS;
+      const sb_queue_shm *shm = sb_slot_at(t.b, slot);
+      last = slot / SB_CHUNK_UNITS;
+      if (life == 1 && last == before) {
+        expect(SB_LOAD(&shm->state, SB_SEQ_CST) > states[unit], "a queue has the state of an earlier one");
+        expect(SB_LOAD(&shm->base, SB_SEQ_CST) >= bases[unit], "positions begin anew");
+      }
+      if (life == 0) {
+        states[unit] = SB_LOAD(&shm->state, SB_SEQ_CST);
+        t.c = one.c;
+        sb_queue *used = open_queue(&t, name);
+        put_small_by(&(actor){one.c, used}, 1);
+        (void)get(&t, used, buffer, true);
+        (void)sb_leave(used);
+        t.c = keeper.c;
+        bases[unit] = SB_LOAD(&shm->base, SB_SEQ_CST) + 1;
+      }
+    }
+    before = last;
+    for (unsigned i = 0; i < QUEUES; i++) {
+      snprintf(name, sizeof name, "n%u", i);
+      remove_queue(name);
+    }
+    for (int i = 0; i < 2; i++) (void)sb_housekeeper_sweep(keeper.c, FOREVER);
+    reclaim();
+    expect(chunks_of(SB_KIND_QUEUE) == 1, "%d chunks have queues", chunks_of(SB_KIND_QUEUE));
+    fill_all(); /* with what is not zero */
+    for (unsigned i = 0; i < fillers; i++) memset(sb_slot_at(t.b, filler[i]), 0xff, SB_CHUNK_BYTES);
+    empty();
+    SB_STORE(&t.b->header->chunk_hint, before, SB_RELAXED); /* it is the next one to be opened */
+  }
+}
+
+static const test_case CASES[] = {
+    {"grace, settled", "who is inside writes into no body", {-1, -1, -1, 0, 0}, settled_last},
+    {"grace, taken", "a slot of a chunk that is drained is got whole, or not", {-1, -1, -1, 0, 0}, needed_when_taken},
+    {"grace, begun", "a slot of a drained chunk is got whole, or not", {-1, -1, -1, 0, 0}, needed_when_begun},
+    {"grace, asked", "the same when all others are outside", {-1, -1, -1, 0, 0}, needed_when_asked},
+    {"grace, before the end", "the same when the floors are raised", {-1, -1, -1, 0, 0}, needed_before_end},
+    {"grace, end", "the same when the chunk is nearly free", {-1, -1, -1, 0, 0}, needed_at_end},
+    {"grace, taken over",
+     "who comes while a chunk is given back gets a slot whole, or not",
+     {-1, -1, -1, 0, 0},
+     taken_over},
+    {"grace, forgotten", "a handle forgets pages that were drained", {-1, -1, -1, 0, 0}, pages_forgotten},
+    {"grace, given up", "what was drained is of its class again when its drainer goes", {-1, -1, -1, 0, 0}, given_up},
+    {"grace, goes on", "states and positions go on behind those of an earlier life", {-1, -1, -1, 0, 0}, goes_on},
+};
+const subject GRACE_CASES = {CASES, sizeof CASES / sizeof CASES[0]};
