@@ -7,7 +7,6 @@ Messages flow without it. It holds a lock that the kernel frees when it dies; cl
 from __future__ import annotations
 
 import contextlib
-import heapq
 import os
 import select
 import signal
@@ -20,6 +19,7 @@ from shmbroker import exceptions
 from shmbroker._core import library, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
+from shmbroker.timers import Timers
 from shmbroker.topology.shared import exchanges_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Housekeeper:
         self._changes, self._unfreed, self._attached = -1, 0, -1
         self._busy, self._tick_due = True, 0
         self._reclaim_due = 0.0
-        self._timers: list[tuple[int, int, int]] = []
+        self._timers = Timers(self._look_at)
         self._turns = 0
         self._serves, self._stands_in = False, False
         self._wake_reaper = os.eventfd(0, os.EFD_CLOEXEC)
@@ -132,10 +132,11 @@ class Housekeeper:
             self.close()
 
     def _wait(self) -> int:
-        due = self._timers[0][0] if self._timers else library.FOR_EVER
+        due = self._timers.due
         slow.sb_housekeeper_next_due(self._handle, due)
         armed = slow.sb_housekeeper_arm(self._handle)
-        if self._new_timers() or self._has_changed():  # looked again when we can be woken: nothing falls in between
+        # Looked again when we can be woken: nothing falls in between.
+        if self._new_timers() or self._has_changed() or self._timers.asks:
             due = 0
         return int(slow.sb_housekeeper_wait(self._handle, armed, min(self._tick_due, due)))
 
@@ -155,7 +156,7 @@ class Housekeeper:
             os.eventfd_write(self._wake_reaper, 1)
         self._watch()
         self._new_timers()
-        self._run_timers()
+        self._timers.run(time.monotonic_ns())
         self._tick()
         self._reclaim()
         if self._turns % _TRIM_TURNS == 0:
@@ -222,8 +223,7 @@ class Housekeeper:
             return False
         for at, queue in enumerate(self._watched):
             if self._memories[at * _WORDS + _NEW_TIMERS]:
-                for position in self._positions_of(queue, self._memories + at * _WORDS + _CURSORS):
-                    heapq.heappush(self._timers, (0, queue.slot, position))
+                self._timers.add(queue.slot, self._positions_of(queue, self._memories + at * _WORDS + _CURSORS))
         return True
 
     def _positions_of(self, queue: CoreQueue, cursors: Any) -> list[int]:  # noqa: ANN401
@@ -234,16 +234,9 @@ class Housekeeper:
             if count < _POSITIONS:
                 return found
 
-    def _run_timers(self) -> None:
-        now = time.monotonic_ns()
-        while self._timers and self._timers[0][0] <= now:
-            _, slot, position = heapq.heappop(self._timers)
-            queue = self._places.get(slot)
-            if queue is None:
-                continue
-            again = slow.sb_housekeeper_look_at(queue.handle, position)
-            if again:
-                heapq.heappush(self._timers, (max(again, now + 1) if again > now else now + 1_000_000, slot, position))
+    def _look_at(self, slot: int, position: int) -> int:
+        queue = self._places.get(slot)
+        return 0 if queue is None else int(slow.sb_housekeeper_look_at(queue.handle, position))
 
     # ---- the dead ----
 

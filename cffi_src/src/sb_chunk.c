@@ -173,8 +173,8 @@ void sb_chunk_populate(sb_broker *b, uint32_t chunk) {
 
 static void chunk_fill(sb_broker *b, unsigned cls, uint32_t chunk) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
-  if (cls >
-      SB_MESSAGE_CLASSES) { /* objects trust words of their earlier lives: old bodies are no such thing, floors are */
+  if (cls > SB_MESSAGE_CLASSES) {
+    /* Objects trust words of their earlier lives: old bodies are no such thing, floors are. */
     memset(b->arena + chunk * SB_CHUNK_BYTES, 0, SB_CHUNK_BYTES);
     sb_floors_apply(b, chunk, cls - SB_MESSAGE_CLASSES, sb_class_units(cls));
   }

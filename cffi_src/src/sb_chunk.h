@@ -7,8 +7,9 @@
  * Invariants: I13 and I14 of sb_slab.h.
  *
  * Two who need the first slot of a class at once would open two chunks, and what is opened for the broker's own objects is
- * theirs as long as one of them stays. So whoever has filled in a chunk for objects looks once more for a slot, and gives the chunk back if
- * there is one: two chunks are opened only if the other one opens his between that look and the store after it.
+ * theirs as long as one of them stays. So whoever has filled in a chunk for objects looks once more for a slot, and gives
+ * the chunk back if there is one: two chunks are opened only if the other one opens his between that look and the store
+ * after it.
  *
  * Ordering pairs: P20 of sb_reserve.h. A chunk is filled in before its word says CLASS or RUN (release); whoever takes a slot of it reads the
  *  word again afterwards, since the hint that led there may be older than the class.

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When the housekeeper looks at which message, the earliest first."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from shmbroker._core import library
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+LEAST_TO_FORGET = 4096
+FORGOTTEN_AT_ONCE = 1024
+_RETRY_NANOSECONDS = 1_000_000
+
+
+class Timers:
+    """Positions of messages by the time at which each is to be looked at, in nanoseconds of the monotonic clock.
+
+    Whoever acknowledges a message says nothing of its timer. So the timers that are kept are asked now and then whether
+    they are still wanted: all of them, some at a time, when there are twice as many as after the last time.
+    """
+
+    def __init__(self, look: Callable[[int, int], int]) -> None:
+        """There are none yet.
+
+        Args:
+            look: is given a queue's slot and a position, does what is due there, and returns when to look again;
+                0: never.
+        """
+        self._look = look
+        self._kept: list[tuple[int, int, int]] = []
+        self._asked: list[tuple[int, int, int]] = []  # those that are still to be asked; a heap, too
+        self._wanted = 0  # of those that were asked the last time
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._kept) + len(self._asked)
+
+    @property
+    def due(self) -> int:
+        """The earliest time; nobody needs to call :meth:`run` before it, unless :attr:`asks`."""
+        return min((timers[0][0] for timers in (self._kept, self._asked) if timers), default=library.FOR_EVER)
+
+    @property
+    def asks(self) -> bool:
+        """Whether some are still to be asked."""
+        return bool(self._asked)
+
+    def add(self, slot: int, positions: Iterable[int]) -> None:
+        """Have these positions looked at as soon as possible."""
+        for position in positions:
+            heapq.heappush(self._kept, (0, slot, position))
+
+    def run(self, now: int) -> None:
+        """Look at what is due, and ask some of the others."""
+        for timers in (self._kept, self._asked):
+            while timers and timers[0][0] <= now:
+                _, slot, position = heapq.heappop(timers)
+                self._look_at(slot, position, now)
+        self._forget(now)
+
+    def _look_at(self, slot: int, position: int, now: int) -> bool:
+        again = self._look(slot, position)
+        if again:
+            due = max(again, now + 1) if again > now else now + _RETRY_NANOSECONDS
+            heapq.heappush(self._kept, (due, slot, position))
+        return bool(again)
+
+    def _forget(self, now: int) -> None:
+        if not self._asked and len(self._kept) > max(LEAST_TO_FORGET, 2 * self._wanted):
+            self._asked, self._kept, self._wanted = self._kept, [], 0
+        for _ in range(min(FORGOTTEN_AT_ONCE, len(self._asked))):
+            _, slot, position = self._asked.pop()  # the last one of a heap: what stays is one
+            self._wanted += self._look_at(slot, position, now)
