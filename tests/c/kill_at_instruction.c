@@ -30,9 +30,10 @@
 #include "bystanders.h"
 #include "stepper.h"
 
-#define SECONDS 30u          /* for one trial */
+#define SECONDS 120u         /* for one trial */
 #define SECONDS_TO_LOOK 600u /* for a survey */
 #define TRIES 5
+#define SURVEYS 4
 #define TRIAL_NOWHERE 3 /* the child went another way */
 #define TRIAL_AFTER_END 4
 #define SKIPPED 77
@@ -154,9 +155,17 @@ static int try_instruction(const operation *o, void *which) {
 
 /* ---- an operation ---- */
 
+/* A survey may have gone a way that is rarely taken: then another one is made. */
 static int try_again(const operation *o, uint32_t place) {
   int result = TRIAL_NOWHERE;
-  for (int i = 0; i < TRIES && result == TRIAL_NOWHERE; i++) result = trial_run(try_state, o, &place, SECONDS);
+  for (int i = 0; i < SURVEYS * TRIES && result == TRIAL_NOWHERE; i++) {
+    if (i > 0 && i % TRIES == 0) {
+      result = trial_run(look, o, NULL, SECONDS_TO_LOOK);
+      if (result != TRIAL_PASSED) return result;
+      place %= stopping ? 2 * survey->count : survey->count;
+    }
+    result = trial_run(try_state, o, &place, SECONDS);
+  }
   if (result == TRIAL_NOWHERE) printf("FAIL %s, place %u: never found again\n", o->name, place);
   return result;
 }

@@ -6,6 +6,8 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import threading
+import time
 
 import pytest
 from scenario_support.brokers import segment
@@ -23,13 +25,17 @@ FIRST_PROCESS_LOCK = 64  # the byte of the first process slot in the lock file, 
 
 @pytest.fixture
 def no_second_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has connect fail where it would wait before it tries again."""
+    """Has connect fail where it would wait before it tries again; other threads, py4j's among them, sleep as ever."""
+    here, sleep = threading.get_ident(), time.sleep
 
-    def fail(seconds: float) -> None:
+    def fail_here(seconds: float) -> None:
+        if threading.get_ident() != here:
+            sleep(seconds)
+            return
         message = f"connect sleeps for {seconds} s, to try again"
         raise AssertionError(message)
 
-    monkeypatch.setattr(broker_module.time, "sleep", fail)
+    monkeypatch.setattr(broker_module.time, "sleep", fail_here)
 
 
 @pytest.mark.usefixtures("no_second_try")
