@@ -6,10 +6,10 @@ from __future__ import annotations
 import itertools
 import time
 import types
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.brokers import serve_while
 from scenario_support.memory import Memory
 from scenario_support.observing import take
 from scenario_support.waiting import becomes, eventually
@@ -70,21 +70,6 @@ def test_a_queue_that_comes_while_it_looks_for_queues_is_watched(
     assert [queue.slot for queue in keeper._watched] == look()  # noqa: SLF001
     assert not keeper._has_changed()  # noqa: SLF001
     keeper.close()
-
-
-def serve_while(broker: shmbroker.Broker, deed: Callable[[], object]) -> None:
-    """Keeps house here until a deed is done in another thread; raises what it raises."""
-
-    def do_then_stop() -> None:
-        try:
-            deed()
-        finally:
-            broker.stop()
-
-    doing: list[Future[None]] = []
-    with ThreadPoolExecutor(1) as client:
-        broker.serve_forever(on_ready=lambda: doing.append(client.submit(do_then_stop)))
-    doing[0].result()
 
 
 def tick_never(monkeypatch: pytest.MonkeyPatch) -> None:

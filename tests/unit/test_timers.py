@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
+from scenario_support.brokers import serve_while
 from scenario_support.waiting import eventually
 
 import shmbroker
@@ -122,21 +122,15 @@ def test_a_housekeeper_forgets_messages_that_were_acknowledged(
         return keepers[0]._timers  # noqa: SLF001
 
     def use() -> None:
-        try:
-            with broker.connect() as connection:
-                queue = connection.queue("q")
-                for burst in range(1, 13):
-                    for _ in range(LEAST_TO_FORGET):
-                        queue.put(b"x", ttl=3600)
-                    many = burst * LEAST_TO_FORGET
-                    eventually(lambda many=many: len(seen) >= many and timers().due > 0, "all to be looked at")
-                    for message in queue.get_many(LEAST_TO_FORGET, timeout=0):
-                        message.ack()
-                    eventually(lambda: len(timers()) <= 2 * LEAST_TO_FORGET, "what is gone to be forgotten")
-        finally:
-            broker.stop()
+        with broker.connect() as connection:
+            queue = connection.queue("q")
+            for burst in range(1, 13):
+                for _ in range(LEAST_TO_FORGET):
+                    queue.put(b"x", ttl=3600)
+                many = burst * LEAST_TO_FORGET
+                eventually(lambda many=many: len(seen) >= many and timers().due > 0, "all to be looked at")
+                for message in queue.get_many(LEAST_TO_FORGET, timeout=0):
+                    message.ack()
+                eventually(lambda: len(timers()) <= 2 * LEAST_TO_FORGET, "what is gone to be forgotten")
 
-    using: list[Future[None]] = []
-    with ThreadPoolExecutor(1) as client:
-        broker.serve_forever(on_ready=lambda: using.append(client.submit(use)))
-    using[0].result()
+    serve_while(broker, use)

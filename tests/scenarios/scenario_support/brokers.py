@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import shmbroker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 (where POSIX shared memory lies on Linux)
 
@@ -26,6 +27,21 @@ def running(name: str, memory: str) -> Iterator[shmbroker.Broker]:
     finally:
         broker.stop(purge=True)
     assert files(name) == []
+
+
+def serve_while(broker: shmbroker.Broker, deed: Callable[[], object]) -> None:
+    """Keep house here until a deed is done in another thread; raise what it raises."""
+
+    def do_then_stop() -> None:
+        try:
+            deed()
+        finally:
+            broker.stop()
+
+    doing: list[Future[None]] = []
+    with ThreadPoolExecutor(1) as client:
+        broker.serve_forever(on_ready=lambda: doing.append(client.submit(do_then_stop)))
+    doing[0].result()
 
 
 def segment(name: str, number: int) -> Path:
