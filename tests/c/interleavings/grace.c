@@ -3,47 +3,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "actors.h"
 #include "cases.h"
+#include "chunks.h"
 #include "plan.h"
 #include "sb_slab.h"
 
 #define PAGES 128u /* messages that fill two leaves */
-static uint32_t filler[64], fillers, pin, body, taken;
+static uint32_t taken;
 static uint8_t was[SB_CHUNK_BYTES];
 
-static unsigned class_of(unsigned kind) { return sb_class_of_kind(t.b, kind); }
-static int chunks_of(unsigned kind) {
-  int n = 0;
-  for (uint32_t i = 0; i < sb_chunk_count(t.b); i++) {
-    uint64_t word = SB_LOAD(&t.b->chunks[i], SB_SEQ_CST);
-    n += sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) == class_of(kind);
-  }
-  return n;
-}
-static bool take_chunk(const actor *a, uint32_t *slot) {
-  uint64_t gen;
-  return sb_slab_alloc(a->c, sb_class_for(t.b, SB_CHUNK_BYTES), SB_TOKEN_BOOT, slot, &gen) == SB_OK;
-}
-static void fill_all(void) {
-  while (grow(t.b, t.path)) {
-  }
-  while (fillers < 64 && take_chunk(&keeper, &filler[fillers])) fillers++;
-  body = taken = 0;
-}
-static void empty(void) {
-  if (body != 0) sb_slab_free_now(t.b, body);
+static void clear(void) {
   if (taken != 0) sb_slab_free_now(t.b, taken);
-  if (pin != 0) sb_slab_free_now(t.b, pin);
-  pin = 0;
-  while (fillers > 0) sb_slab_free_now(t.b, filler[--fillers]);
-  while (sb_chunk_drain_any(keeper.c, SB_TOKEN_BOOT)) {
-  }
-}
-
-/* The first look finds what is free, the second one drains it, the third one asks again. */
-static void reclaim(void) {
-  for (int i = 0; i < 3; i++) (void)sb_housekeeper_reclaim(keeper.c);
+  taken = 0;
+  empty();
 }
 static void expect_body(void) {
   bool whole = body == 0 || memcmp(was, sb_slot_at(t.b, body), sizeof was) == 0;
@@ -52,14 +24,12 @@ static void expect_body(void) {
 static void reclaim_and_fill(void) {
   sb_page_sweep(keeper.c, &keeper.q->ring);
   reclaim();
-  if (body == 0 && take_chunk(&three, &body)) memcpy(was, sb_slot_at(t.b, body), sizeof was);
+  if (body == 0 && take_body()) memcpy(was, sb_slot_at(t.b, body), sizeof was);
 }
 
 /* All messages of two leaves were acknowledged but the last. The chunk of their bodies stays what it is. */
 static void come_to_the_last(void) {
-  uint64_t gen;
-  unsigned shortest = sb_class_for(t.b, 1);
-  expect(sb_slab_alloc(keeper.c, shortest, SB_TOKEN_BOOT, &pin, &gen) == SB_OK, "no slot to keep");
+  pin_short_bodies();
   for (unsigned i = 0; i < PAGES; i++) put_small_by(&one, 1);
   for (unsigned i = 0; i + 1 < PAGES; i++) (void)take(&one);
   (void)get(&t, two.q, held_a, false);
@@ -76,7 +46,7 @@ static void settled_last(void) {
   expect_body();
   reclaim_and_fill();
   expect(body != 0, "the memory of the leaves did not come back");
-  empty();
+  clear();
 }
 
 static void take_leaf(void) {
@@ -104,7 +74,7 @@ static void needed_at(const char *step) {
   else
     take_leaf(); /* between two steps of the one who drains it there is none */
   expect(taken != 0, "at %s: there is no leaf", step);
-  empty();
+  clear();
 }
 static void needed_when_taken(void) { needed_at("drained.slots_taken"); }
 static void needed_when_begun(void) { needed_at("drained.begun"); }
@@ -119,11 +89,21 @@ static void take_over(void) {
   expect(sb_slab_alloc(one.c, class_of(SB_KIND_LEAF), SB_TOKEN_BOOT, &slot, &gen) == SB_OK, "there is no leaf");
   sb_slab_free_now(t.b, slot);
 }
+/* It has hints of others that are free from now on: the first word of hints may have had no more than one. */
+static void learn_of_leaves(void) {
+  uint32_t leaves[64], count = 0;
+  do {
+    take_leaf();
+    expect(taken != 0, "there is no leaf");
+    if (taken != 0) leaves[count++] = taken;
+  } while (taken != 0 && count < 64 && three.c->cache[class_of(SB_KIND_LEAF)].mask == 0);
+  expect(three.c->cache[class_of(SB_KIND_LEAF)].mask != 0, "it knows of no other leaf");
+  while (count > 0) sb_slab_free_now(t.b, leaves[--count]);
+  taken = 0;
+}
 static void taken_over(void) {
   come_to_the_last();
-  take_leaf(); /* it knows of others that are free from now on */
-  sb_slab_free_now(t.b, taken);
-  taken = 0;
+  learn_of_leaves();
   (void)sb_settle(two.q, held_a, 0);
   sb_page_sweep(keeper.c, &keeper.q->ring);
   sb_lock(two.c); /* it is inside: the chunk stays drained */
@@ -135,7 +115,7 @@ static void taken_over(void) {
   sb_unlock(two.c);
   if (taken == 0) take_leaf();
   expect(taken != 0 && sb_slab_object(t.b, taken, SB_KIND_LEAF) != NULL, "slot %d is no leaf", (int)taken);
-  empty();
+  clear();
 }
 
 /* What a handle remembers of a page is forgotten by the call that enters after the page was drained. */
@@ -147,7 +127,7 @@ static void pages_forgotten(void) {
   (void)take(&one);
   expect(chunks_of(SB_KIND_LEAF) == 0, "%d chunks have leaves", chunks_of(SB_KIND_LEAF));
   expect(one.q->tail_leaf.leaf == NULL, "a page that was drained is remembered");
-  empty();
+  clear();
 }
 
 /* Who drains goes, while somebody is inside: the chunk is of its class again. */
@@ -161,7 +141,7 @@ static void give_up(void) {
 }
 static void given_up(void) {
   come_to_the_last();
-  for (unsigned i = 0; i < 3; i++) sb_slab_free_now(t.b, filler[--fillers]); /* it needs a little memory itself */
+  for (unsigned i = 0; i < 3; i++) free_one(); /* it needs a little memory itself */
   while (sb_chunk_drain_any(keeper.c, SB_TOKEN_BOOT)) {
   }
   meanwhile("ring.tombstone", give_up);
@@ -170,7 +150,7 @@ static void given_up(void) {
   expect(chunks_of(SB_KIND_LEAF) == 1, "%d chunks have leaves", chunks_of(SB_KIND_LEAF));
   take_leaf();
   expect(taken != 0, "there is no leaf");
-  empty();
+  clear();
 }
 
 /* A queue that is made where another one was begins behind it: no position, and no state, comes again. */
@@ -224,7 +204,7 @@ static void goes_on(void) {
     reclaim();
     expect(chunks_of(SB_KIND_QUEUE) == 1, "%d chunks have queues", chunks_of(SB_KIND_QUEUE));
     fill_all(); /* with what is not zero */
-    for (unsigned i = 0; i < fillers; i++) memset(sb_slot_at(t.b, filler[i]), 0xff, SB_CHUNK_BYTES);
+    write_into_fillers(0xff);
     empty();
     SB_STORE(&t.b->header->chunk_hint, before, SB_RELAXED); /* it is the next one to be opened */
   }
