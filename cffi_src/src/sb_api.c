@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sb_peek.h"
+
 /* ---- broker ---- */
 
 uint64_t sb_layout_hash(void) { return sb_segment_layout_hash(); }
@@ -344,14 +346,9 @@ static bool counts_as_consumer(sb_broker *b, uint64_t what, uint64_t *targets) {
   return (before & bit) == 0;
 }
 
-sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *f) {
+static void describe(sb_broker *b, uint32_t id, sb_connection_shm *shm, sb_connection_facts *f) {
   uint64_t targets[SB_MAX_TARGETS / 64] = {0};
-  sb_connection_shm *shm = sb_connection_record(b, id);
-  memset(f, 0, sizeof *f);
-  if (shm == NULL) {
-    return SB_NOT_FOUND;
-  }
-  memcpy(f->name, shm->name, sizeof f->name);
+  sb_peek_bytes(f->name, (const uint8_t *)shm->name, sizeof f->name);
   f->name[sizeof f->name - 1] = 0;
   f->id = id;
   f->created_ns = SB_LOAD(&shm->created_ns, SB_RELAXED);
@@ -366,5 +363,21 @@ sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts 
       f->consumers += counts_as_consumer(b, what, targets);
     }
   }
-  return SB_OK;
+}
+
+/* The caller need not have a connection, so it is not inside: the record may be freed meanwhile, and be a body. What was read
+ * is true if it is the same connection's afterwards, in the same life of the slot (I43). */
+sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *f) {
+  memset(f, 0, sizeof *f);
+  sb_connection_shm *shm = sb_connection_record(b, id);
+  if (shm == NULL) {
+    return SB_NOT_FOUND;
+  }
+  sb_word *header = sb_slot_header(b, sb_slot_of(b, shm));
+  uint64_t before = SB_LOAD(header, SB_ACQUIRE), word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
+  if (sb_connection_record(b, id) == shm) describe(b, id, shm, f);
+  bool same = sb_connection_record(b, id) == shm && SB_LOAD(header, SB_ACQUIRE) == before &&
+              SB_LOAD(&b->connections[id], SB_ACQUIRE) == word;
+  if (!same) memset(f, 0, sizeof *f);
+  return same ? SB_OK : SB_NOT_FOUND;
 }

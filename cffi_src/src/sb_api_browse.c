@@ -4,8 +4,9 @@
 
 #include "sb_api.h"
 
-/* Where somebody looks, and what he saw there. It is true if the cell, and the generation in the slot's header, have not
- * changed since (I43). */
+/* Where a browser looks, and what it saw there. It is inside only at the beginning and at the end (sb_grace.h): pages may be
+ * retired meanwhile, and be memory for bodies. So what was seen is true if the cell and the generation in the slot's header have
+ * not changed since, and the cell's page has not been freed (I43). */
 typedef struct {
   sb_queue *queue;
   sb_leaf_ref leaf;
@@ -42,6 +43,11 @@ static void finish(const sight *s) {
   sb_unlock(c);
 }
 
+/* Asked after what was read from it. Of a page that was freed all messages are gone. */
+static bool leaf_is_there(const sight *s) {
+  return sb_slot_gen(SB_LOAD(sb_slot_header(s->queue->c->b, s->leaf.slot), SB_SEQ_CST)) == s->leaf.gen;
+}
+
 /* The first look: at the next message, from the position on. SB_EMPTY: there is none. */
 static sb_status look(sight *s) {
   sb_broker *b = s->queue->c->b;
@@ -53,7 +59,11 @@ static sb_status look(sight *s) {
     s->cell = sb_leaf_cell(&s->leaf, s->at);
     s->word = SB_LOAD(&s->cell->word, SB_ACQUIRE);
     uint32_t state = sb_cell_state(s->word), slot = sb_cell_slot(s->word);
-    if (!sb_cell_of(s->word, s->leaf.gen) || state == SB_CELL_FREE || state == SB_CELL_CLOSED) return SB_EMPTY;
+    if (!sb_cell_of(s->word, s->leaf.gen) || state == SB_CELL_FREE || state == SB_CELL_CLOSED) {
+      if (leaf_is_there(s)) return SB_EMPTY;
+      s->in_leaf = false;
+      continue;
+    }
     if (state != SB_CELL_AVAILABLE || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) continue;
     s->taken = (sb_taken){.position = s->at, .slot = slot, .side = SB_LOAD(&s->cell->side, SB_ACQUIRE)};
     s->gen = sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE));
@@ -64,10 +74,11 @@ static sb_status look(sight *s) {
   }
 }
 
-/* The second look, when everything was copied. */
-static bool still_there(const sight *s) {
-  return SB_LOAD(&s->cell->word, SB_SEQ_CST) == s->word &&
-         sb_slot_gen(SB_LOAD(sb_slot_header(s->queue->c->b, s->taken.slot), SB_SEQ_CST)) == s->gen;
+/* The second look, when everything was copied. After it failed the page is looked up anew: it may be another one. */
+static bool still_there(sight *s) {
+  uint64_t header = SB_LOAD(sb_slot_header(s->queue->c->b, s->taken.slot), SB_SEQ_CST);
+  s->in_leaf = SB_LOAD(&s->cell->word, SB_SEQ_CST) == s->word && sb_slot_gen(header) == s->gen && leaf_is_there(s);
+  return s->in_leaf;
 }
 
 static bool expired(const sight *s) {
@@ -120,7 +131,7 @@ static int64_t browse_on(sight *s, uint64_t *position, char *buffer, uint64_t si
       memcpy(buffer, &record, sizeof record);
       copy(s, 0, buffer + sizeof record, front + copied);
     }
-    if (!still_there(s)) continue; /* it changed while we copied: look at this cell again */
+    if (!still_there(s)) continue; /* it changed while we copied: look at this position again */
     if (!s->sound) return -(int64_t)SB_CORRUPT;
     if (expired(s)) {
       s->at++;

@@ -12,7 +12,10 @@
  *  I40 nothing shared is written, and nothing is believed that was not bounds-checked: a slot number is used after
  *      sb_check_kind() knows what begins there. No walk is longer than the memory it walks.
  *
- * Ordering pairs: none.   Death: nothing shared is written.
+ * Ordering pairs: P21 of sb_grace.h: an examination is one call, which is inside from its first look to its last. A chunk of
+ *  structures that it saw is none of bodies before its end, whatever is drained meanwhile.
+ *
+ * Death: nothing shared is written.
  * Concurrency: beside traffic it may report what is only under way. The segments must be complete (I5).
  */
 #ifndef SB_CHECK_H

@@ -7,7 +7,8 @@
  * Layout: sb_message_shm of sb_layout.h.
  *
  * Invariants:
- *  I43 what was peeked at is used after the word that named the slot (its cell, or its header) was found unchanged; or as a
+ *  I43 what was peeked at is used after the word that named the slot (its cell, or its header) was found unchanged, and, by
+ *      who is in no call (sb_grace.h), after the page or record with that word was found not to have been freed; or as a
  *      guess that may be wrong, never as an address or a length that was not checked against the slot.
  *
  * Ordering pairs: the copy is loaded with acquire, so before the second look. A slot is filled after its old message left the
