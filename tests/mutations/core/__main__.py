@@ -9,18 +9,23 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.mutations.core.equivalents import equivalents
 from tests.mutations.core.evidence import STAGES, Evidence, Runner, all_evidence, go_apart
-from tests.mutations.core.report import PAGE, Known, survivors, table
-from tests.mutations.core.results import Results
-from tests.mutations.core.tree import ROOT, Core, Tree, find
+from tests.mutations.core.tree import HERE, ROOT, Core, Tree, find
+from tests.mutations.equivalents import equivalents
+from tests.mutations.report import SCORE, Known, survivors, table, write_section
+from tests.mutations.results import Results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.mutations.core.points import Point
+    from tests.mutations.point import Point
 
-SCORE = ROOT / "docs" / "explanation" / "mutation-score.md"
+EQUIVALENT = HERE / "equivalent.toml"
+SECTION = """`make mutation` puts the faults into `cffi_src/src`, and runs the C tests that come to each place.
+`tests/mutations/core/README.md` says what the faults are. A run spends at most `--budget` seconds on a fault, so one
+that survived may not have met all evidence yet. Stages of evidence that were run: {stages}.
+
+{table}"""
 
 
 def say(text: str) -> None:
@@ -43,7 +48,7 @@ class Hunt:
         self.numbers = {point.key: number for number, point in enumerate(core.points, 1)}
         self.runner = Runner(tree)
         self.results = Results(tree.folder / "results.sqlite")
-        self.equivalent = equivalents(core.points)
+        self.equivalent = equivalents(core.points, EQUIVALENT)
         self.reach: dict[str, tuple[float, bytes]] = {}
         files = {point.key: point.file for point in core.points}
         found_in = [(files.get(key), name) for key, name in self.results.killed_by().items()]
@@ -161,7 +166,7 @@ def write_page(hunt: Hunt) -> None:
     run = set(known.killed.values()).union(*known.passed.values())
     stages = [stage for stage in STAGES if any(one.stage == stage for one in hunt.evidence if one.name in run)]
     lines = "\n".join(table(hunt.core.points, known, all_files=False))
-    SCORE.write_text(PAGE.format(stages=", ".join(stages), table=lines), encoding="utf-8")
+    write_section(SCORE, "The C core", SECTION.format(stages=", ".join(stages), table=lines))
 
 
 def main(arguments: Sequence[str]) -> int:

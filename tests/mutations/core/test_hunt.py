@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("tree_sitter_c", reason="the group `mutation` of pyproject.toml is not installed")
 
 from tests.mutations.core.__main__ import Hunt
-from tests.mutations.core.equivalents import equivalents
 from tests.mutations.core.evidence import STAGES, all_evidence
 from tests.mutations.core.points import points_of
-from tests.mutations.core.report import Known, survivors, table
-from tests.mutations.core.tree import ROOT, Tree, find
+from tests.mutations.core.tree import HERE, ROOT, Tree, find
+from tests.mutations.equivalents import equivalents
+from tests.mutations.report import Known, survivors, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ def test_evidence_of_each_stage_is_there() -> None:
 
 def test_equivalents_fit_the_core_of_today() -> None:
     """Each entry of the table names one fault and has a reason."""
-    equivalents(find().points)
+    equivalents(find().points, HERE / "equivalent.toml")
 
 
 @pytest.mark.parametrize(("function", "because", "error"), [("g", "so", "there is no fault"), ("f", " ", "no reason")])

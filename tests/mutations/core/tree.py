@@ -14,11 +14,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.mutations.core.points import Point, points_of, specifiers
+from tests.mutations.core.points import points_of, specifiers
 from tests.mutations.core.schemata import with_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.mutations.point import Point
 
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent
