@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import subprocess
 import sys
@@ -53,14 +52,9 @@ class Row:
 
         >>> Row("put", "ns", [100.0], [110.0]).ratio
         1.1
-        >>> Row("processor time", "ms", [0.0], [0.0]).ratio, Row("processor time", "ms", [0.0], [1.0]).ratio
-        (1.0, inf)
         """
         here, there = median(self.here), median(self.there)
-        if here == there:
-            return 1.0
-        better, worse = (here, there) if self.unit == BETTER_IF_MORE else (there, here)
-        return better / worse if worse else math.inf
+        return here / there if self.unit == BETTER_IF_MORE else there / here
 
     @property
     def spread(self) -> float:
@@ -72,7 +66,6 @@ class Row:
         return sum(
             median(abs(value - median(values)) for value in values) / median(values)
             for values in (self.here, self.there)
-            if median(values)
         )
 
     @property

@@ -34,9 +34,9 @@ _TRIM_TURNS = 40
 _WATCH_TURNS = 8  # queues, and clients, are looked for that often even if nothing says that there are others
 _PROCESSES = 4096
 _POSITIONS = 1024
-_WORDS, _CURSORS, _NEW_TIMERS = 10, 4, 7  # of sb_queue_memory
 
 slow, ffi = library.slow, library.ffi
+_WORDS, _CURSORS, _NEW_TIMERS = slow.SB_MEMORY_WORDS, 4, 7  # of sb_queue_memory
 
 
 class EndFlag:

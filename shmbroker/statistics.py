@@ -17,10 +17,9 @@ class QueueStatistics:
     At rest added == acked + expired + killed + replaced + dropped + dead_lettered + moved + message_count.
 
     ``message_count`` is the number of distinct live messages: ``ready + delivering + scheduled``. ``bytes`` are those
-    of their bodies. ``killed`` counts purge and delete, ``replaced`` the victims of a ring, ``dropped`` overflow,
-    reject, and what cannot be read. ``interested``, ``notified`` and ``not_interested`` are the consumer lists of seed
-    002; ``non_acquiring`` the browsers. ``rescues`` counts notifications that only the housekeeper's check brought
-    about.
+    of their bodies. ``killed`` counts purge and delete, ``replaced`` the victims of a ring, ``dropped`` overflow and
+    reject. ``interested``, ``notified`` and ``not_interested`` are the consumer lists of seed 002; ``non_acquiring``
+    the browsers. ``rescues`` counts notifications that only the housekeeper's check brought about.
     """
 
     name: str
@@ -47,11 +46,40 @@ class QueueStatistics:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Repairs:
+    """How often upkeep has mended something, by kind.
+
+    ``notifications``: a consumer, or a call that waits, slept beside a message that it had been chosen for. ``room``: a
+    producer slept beside room. ``counts``: those of a queue's consumer lists were wrong. ``accounts``: those of what a
+    queue with limits holds. ``marks``: no consumer would have found a message that had come back. ``ends``: a queue
+    should have been gone.
+    """
+
+    notifications: int = 0
+    room: int = 0
+    counts: int = 0
+    accounts: int = 0
+    marks: int = 0
+    ends: int = 0
+
+    @property
+    def total(self) -> int:
+        """Of all kinds."""
+        return sum(dataclasses.astuple(self))
+
+    def __str__(self) -> str:
+        """The kinds that there were, with their numbers."""
+        found = (f"{number} {kind}" for kind, number in dataclasses.asdict(self).items() if number)
+        return ", ".join(found) or "none"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class BrokerStatistics:
     """A broker at one moment.
 
     Sizes in bytes, ``created_at`` in POSIX seconds, ``housekeeper_pid`` 0 when there is none. ``housekeeper_stopped``:
-    its process is stopped (SIGSTOP, a debugger); another one does its work meanwhile.
+    its process is stopped (SIGSTOP, a debugger); another one does its work meanwhile. ``repairs`` are those that
+    nothing explains; ``explained_repairs`` those of what a process left that was killed, stopped, or got no processor.
     """
 
     name: str
@@ -69,6 +97,8 @@ class BrokerStatistics:
     reaped: int
     memory_structures: int
     memory_bodies: int
+    repairs: Repairs
+    explained_repairs: Repairs
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
-from typing import TYPE_CHECKING
 
+import pytest
 from scenario_support import examination
 from scenario_support.brokers import files
 from scenario_support.memory import Memory
 from scenario_support.processes import Actor
+from scenario_support.waiting import becomes
 
 import shmbroker
+import shmbroker.statistics
 import shmbroker.testing
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_damage_is_reported_and_the_broker_is_purged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +50,39 @@ def test_what_is_not_there_is_not_examined(monkeypatch: pytest.MonkeyPatch) -> N
     with shmbroker.testing.broker() as broker:
         broker.stop(purge=True)
     assert findings == []
+
+
+@pytest.mark.parametrize("kind", [field.name for field in dataclasses.fields(shmbroker.statistics.Repairs)])
+def test_a_repair_that_nothing_explains_is_reported(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Each kind is a finding, unless the test may bring it about, or a death or a stop explains it."""
+    allowed = examination.before_purging(monkeypatch, repairs=True)
+    reported = examination.before_purging(monkeypatch)
+    number = [field.name for field in dataclasses.fields(shmbroker.statistics.Repairs)].index(kind)
+    with shmbroker.testing.broker() as broker, broker.connect() as connection:
+        connection.queue("jobs")
+        memory = Memory(broker.name)
+        memory.header.explained_repairs[number] += 1
+        assert getattr(broker.statistics().explained_repairs, kind) == 1
+        memory.header.repairs[number] += 2
+        assert broker.statistics().repairs.total == 2
+    assert reported == [f"{broker.name}: upkeep mended what nobody should have left so: 2 {kind}"]
+    assert allowed == []
+
+
+def test_upkeep_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count that was wrong is right again when the doctor looks, and is a finding all the same."""
+    findings = examination.before_purging(monkeypatch)
+    with shmbroker.testing.broker() as broker:
+        with broker.connect() as connection:
+            connection.queue("jobs")
+        with Actor(broker.name) as client:
+            client.do("consume", queue="jobs", prefetch=1)
+            memory = Memory(broker.name)
+            queue = memory.queue("jobs")
+            while not broker.statistics().repairs.counts:  # unless the client was awake when it was looked at
+                queue.interested -= 1
+                becomes(lambda: queue.interested, 1)
+    assert findings == [f"{broker.name}: upkeep mended what nobody should have left so: 1 counts"]
 
 
 def test_a_rescue_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,6 +174,7 @@ typedef struct {
   uint64_t memory_limit, memory_used, memory_structures, memory_bodies; /* the last two: whole chunks */
   uint64_t memory_room;                                                 /* the longest body that would find room now */
   uint64_t instance, created_ns, rescues, stopped_rescues, reaped, ticks;
+  uint32_t repairs[6], explained_repairs[6]; /* by kind: notifications, room, counts, accounts, marks, ends */
   uint32_t segments, segments_limit, chunks_per_segment, queues, stopped, connections, processes, housekeeper_pid,
       closing, mode, housekeeper_stopped;
 } sb_broker_facts;
@@ -249,8 +250,7 @@ void sb_broker_detach(sb_broker *b);
 sb_status sb_broker_attach_at(const char *path, sb_broker **place, uint32_t *major, uint32_t *minor);
 sb_status sb_broker_grown(sb_broker *b, uint32_t number);
 void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns);
-void sb_broker_describe(sb_broker *b, sb_broker_facts *facts, bool in_full);
-bool sb_broker_is_closing(sb_broker *b);
+void sb_broker_describe(sb_broker *b, sb_broker_facts *facts, bool with_memory);
 void sb_broker_set_closing(sb_broker *b, uint32_t closing);
 void sb_broker_set_stopped(sb_broker *b, uint32_t stopped);
 uint64_t sb_layout_hash(void);
@@ -439,6 +439,8 @@ bool sb_housekeeper_stopped(sb_broker *b);
 uint32_t sb_housekeeper_arm(sb_connection *c);
 sb_status sb_housekeeper_wait(sb_connection *c, uint32_t armed, uint64_t deadline_ns);
 void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns);
+/* `memory`: SB_MEMORY_WORDS for each queue, zero at first. */
+enum { SB_MEMORY_WORDS = 11 };
 void sb_housekeeper_tick(sb_connection *c, uint32_t slot, uint64_t *memory);
 uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, uint64_t *memories, uint32_t count);
 uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, uint64_t *memories, uint32_t count);

@@ -269,6 +269,18 @@ bool sb_channel_wants_work(sb_channel *ch) {
   return wants;
 }
 
+uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q) {
+  uint64_t entry = 0;
+  for (uint32_t i = 0; i < ch->room && entry == 0; i++) {
+    const sb_member *m = ch->members[i];
+    if (m != NULL && m->willing && !m->busy && !m->no_local) {
+      entry = sb_subscription_overlooked(&m->s);
+      *q = m->s.q;
+    }
+  }
+  return entry;
+}
+
 /* ---- credit that comes back ---- */
 
 static void pull_all(sb_channel *ch) {

@@ -77,6 +77,7 @@ bool sb_channel_turn(sb_channel *ch);
 sb_status sb_channel_pull(sb_channel *ch);
 /* Believes no flag: is there a node with something to do? */
 bool sb_channel_wants_work(sb_channel *ch);
+uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q); /* see sb_target.h */
 
 /* ---- deliveries ---- */
 /* The first of the row is given to the application; its tag. One for an auto-ack member is not held any more: the caller

@@ -49,6 +49,7 @@ struct sb_connection {
   uint64_t handles_calm;                            /* the `queues_closed` with which there is nothing to look at */
   uint64_t handles_again_ns;                        /* something of a deleted queue is held: look again then, 0 = no */
   uint64_t stand_in_asked_ns; /* when the IO thread asked last for somebody who stands in for a stopped housekeeper */
+  uint64_t looked_deaths;     /* of processes, when the IO thread looked last at what nobody told it of */
   uint32_t stands_for;        /* the node of the housekeeper that this connection stands in for */
   bool handles_stay;          /* its owner lets go itself */
   struct sb_target **targets; /* SB_MAX_TARGETS chains, see sb_target.h */

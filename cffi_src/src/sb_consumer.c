@@ -68,6 +68,15 @@ bool sb_consumer_wants_work(sb_consumer *k) {
   return false;
 }
 
+uint64_t sb_consumer_overlooked(const sb_consumer *k, const sb_queue **q) {
+  uint64_t entry = 0;
+  for (uint32_t i = 0; i < k->subscription_count && entry == 0; i++) {
+    entry = sb_subscription_overlooked(&k->subscriptions[i]);
+    *q = k->subscriptions[i].q;
+  }
+  return entry;
+}
+
 bool sb_consumer_orphaned(const sb_consumer *k) {
   for (uint32_t i = 0; i < k->subscription_count; i++) {
     if (sb_queue_is_open(k->subscriptions[i].q)) return false;

@@ -65,6 +65,7 @@ sb_status sb_consumer_ack(sb_consumer *k, uint32_t place);
 /* Settles what was acknowledged so far. */
 void sb_consumer_flush(sb_consumer *k);
 bool sb_consumer_wants_work(sb_consumer *k);
+uint64_t sb_consumer_overlooked(const sb_consumer *k, const sb_queue **q); /* see sb_target.h */
 /* Wakes the application's threads that wait for the row. */
 void sb_consumer_signal(sb_consumer *k);
 /* Are all its queues deleted? */

@@ -175,6 +175,7 @@ static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t 
   SB_STORE(&q->created_ns, sb_wall_ns(), SB_RELAXED);
   SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED);
   SB_STORE(&q->had_consumer, 0u, SB_RELAXED);
+  SB_STORE(&q->room_watched, 0u, SB_RELAXED);
   memset(q->name, 0, sizeof q->name);
   memcpy(q->name, name, length);
   SB_STORE(&q->name_length, length, SB_RELAXED);
@@ -241,11 +242,7 @@ void sb_directory_remove(sb_broker *b, uint32_t slot) {
 }
 
 uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed) {
-  return sb_directory_next_before(b, index, SB_DIRECTORY_SIZE, closed);
-}
-
-uint32_t sb_directory_next_before(sb_broker *b, uint32_t *index, uint32_t end, bool closed) {
-  while (*index < end) {
+  while (*index < SB_DIRECTORY_SIZE) {
     uint64_t entry = SB_LOAD(&b->directory[(*index)++], SB_ACQUIRE);
     if (entry_state(entry) == (closed ? SB_DIR_CLOSED : SB_DIR_LIVE) &&
         sb_slab_object(b, entry_slot(entry), SB_KIND_QUEUE) != NULL) {

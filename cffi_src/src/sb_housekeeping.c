@@ -8,14 +8,31 @@
 
 #define PATIENCE_TICKS 3u
 #define REST_TICKS 16u
+#define LOOKS 4u
 
-/* May it be in the middle of what it owes? Its process is stopped, or dead and not reaped yet, or a thread of it runs, or
- * would if the machine let it: a busy machine, or the host of a virtual one, may hold it up for longer than a tick. */
-static bool is_halted(sb_broker *b, unsigned connection) {
-  uint64_t word = SB_LOAD(&b->connections[connection], SB_ACQUIRE);
-  uint32_t process = sb_conn_process(word);
-  return sb_conn_state(word) == SB_CONN_LIVE &&
-         (sb_liveness_is_stopped(b, process) || sb_liveness_is_awake(b, process) || sb_liveness_is_dead(b, process));
+/* A consumer, or a call that waits in the core: told, it acts without its program. A watch only tells that. */
+static bool acts_by_itself(const sb_node_shm *n) {
+  return (SB_LOAD(&n->flags, SB_RELAXED) & (SB_NODE_DIRECT | SB_NODE_COUNTED)) != 0;
+}
+
+static uint64_t entry_of(const sb_node_shm *n, uint32_t node) {
+  return sb_entry_word(node, sb_node_epoch(SB_LOAD(&n->word, SB_SEQ_CST)));
+}
+
+/* The first who was notified and would act by itself, as the entry of a list: whoever comes back has another epoch. 0: nobody. */
+static uint64_t first_notified(sb_connection *by, sb_queue_shm *q) {
+  uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
+  for (uint32_t n = 0; n < 4096u && sb_level_at(by->b, level) != NULL; n++) {
+    sb_ring list;
+    uint64_t position = 0;
+    uint32_t node;
+    while (sb_ring_open(by->b, level, SB_RING_NOTIFIED, &list) &&
+           (node = sb_nodes_next(by, &list, SB_NODE_NOTIFIED, &position)) != 0) {
+      if (acts_by_itself(sb_slot_at(by->b, node))) return entry_of(sb_slot_at(by->b, node), node);
+    }
+    level = SB_LOAD(&sb_level_at(by->b, level)->next, SB_ACQUIRE);
+  }
+  return 0;
 }
 
 /* Rings those who were notified and did nothing. */
@@ -32,7 +49,7 @@ static void ring_notified(sb_connection *by, sb_queue_shm *q) {
   }
 }
 
-/* Who would be told next, as the entry of a list: whoever wakes up, or comes anew, has another epoch. 0: nobody. */
+/* Who would be told next, as the entry of a list. 0: nobody. */
 static uint64_t next_sleeper(sb_connection *by, const sb_queue_shm *q) {
   uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
   for (uint32_t n = 0; n < 4096u && sb_level_at(by->b, level) != NULL; n++) {
@@ -43,8 +60,7 @@ static uint64_t next_sleeper(sb_connection *by, const sb_queue_shm *q) {
       node = sb_nodes_next(by, &list, SB_NODE_INTERESTED, &position);
     }
     if (node != 0) {
-      uint64_t word = SB_LOAD(&((sb_node_shm *)sb_slot_at(by->b, node))->word, SB_SEQ_CST);
-      return sb_entry_word(node, sb_node_epoch(word));
+      return entry_of(sb_slot_at(by->b, node), node);
     }
     level = SB_LOAD(&sb_level_at(by->b, level)->next, SB_ACQUIRE);
   }
@@ -80,15 +96,89 @@ bool sb_housekeeping_rests(const sb_queue_memory *memory) {
   return memory->quiet_ticks >= REST_TICKS && memory->wrong_ticks == 0;
 }
 
+static bool over_unseen(sb_broker *b, const sb_queue_shm *q) {
+  return (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) == 0 && sb_lifetime_over(b, q, 0) &&
+         SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_OPEN;
+}
+
 /* Whoever should have ended it was killed before; or it expired. */
-static bool end_if_over(sb_connection *by, uint32_t slot, const sb_queue_shm *shm) {
+static bool end_if_over(sb_connection *by, uint32_t slot, const sb_queue_shm *shm, uint64_t deaths_before) {
   sb_queue q;
   bool ended = false;
-  if (sb_lifetime_over(by->b, shm, 0) && sb_queue_open(by, slot, &q, false) == SB_OK) {
+  if (!sb_lifetime_over(by->b, shm, 0)) {
+    return false;
+  }
+  bool before = over_unseen(by->b, shm), explained = sb_repairs_explained(by->b, shm, deaths_before);
+  bool unseen = before && over_unseen(by->b, shm); /* I72 */
+  if (sb_queue_open(by, slot, &q, false) == SB_OK) {
     ended = sb_lifetime_end(&q, 0);
     sb_queue_leave(&q);
   }
+  if (ended && unseen) sb_repairs_count(by->b, SB_REPAIR_END, explained);
   return ended;
+}
+
+/* The first producer that waits although there is room for it, as the entry of a list; 0: nobody. */
+static uint64_t waits_beside_room(sb_connection *by, sb_queue_shm *q, uint32_t slot) {
+  sb_ring list;
+  uint64_t position = 0;
+  uint32_t node;
+  while (sb_ring_open(by->b, slot, SB_RING_ROOM, &list) &&
+         (node = sb_nodes_next(by, &list, SB_NODE_INTERESTED, &position)) != 0) {
+    const sb_node_shm *n = sb_slot_at(by->b, node);
+    uint64_t entry = entry_of(n, node);
+    if (sb_limits_room(q, 1, SB_LOAD(&n->prefetch, SB_RELAXED))) return entry;
+  }
+  return 0;
+}
+
+static void look_for_room(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_t deaths_before) {
+  if (SB_LOAD(&q->room_waiting, SB_SEQ_CST) <= 0 || !sb_limits_room(q, 1, 0)) {
+    return;
+  }
+  uint64_t waiting = waits_beside_room(by, q, slot);
+  if (waiting != 0) {
+    bool explained = SB_LOAD(&q->room_watched, SB_RELAXED) != 0 || sb_repairs_explained(by->b, q, deaths_before);
+    if (waits_beside_room(by, q, slot) == waiting) sb_repairs_count(by->b, SB_REPAIR_ROOM, explained); /* I72 */
+  }
+  sb_consumer_room_made(by, q, slot); /* whoever was told of it may be stopped */
+}
+
+/* Recounts the lists; true if they were right. What was counted while nodes moved is wrong itself, and not believed unless that
+ * goes on for ticks. */
+static bool recount(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_queue_memory *memory) {
+  sb_recounted found = sb_nodes_recount(by->b, slot, SB_RECOUNT_LOOK);
+  bool steady = false, explained = false, patient = memory->wrong_ticks >= PATIENCE_TICKS;
+  for (unsigned looks = 0; !found.right && !steady && looks < LOOKS; looks++) {
+    uint64_t before = found.seen;
+    explained = sb_repairs_explained(by->b, q, memory->deaths);
+    found = sb_nodes_recount(by->b, slot, SB_RECOUNT_LOOK);
+    steady = found.seen == before;
+  }
+  memory->wrong_ticks = found.right ? 0 : memory->wrong_ticks + 1;
+  if (found.right || (!steady && !patient)) {
+    return found.right;
+  }
+  if (sb_nodes_recount(by->b, slot, patient ? SB_RECOUNT_ALL : SB_RECOUNT_HARMFUL).mended) {
+    if (steady)
+      sb_repairs_count(by->b, SB_REPAIR_COUNT, explained); /* I72 */
+    else
+      memory->deaths = SB_DEATHS_UNKNOWN;
+  }
+  return false;
+}
+
+/* Sets the accounts right; true if they are by now. */
+static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_t deaths_before) {
+  int32_t unsure = SB_TRACKING_UNSURE;
+  sb_hints found = sb_upkeep_reconcile(by->b, q);
+  if (found == SB_HINTS_SET_RIGHT) {
+    bool explained = SB_LOAD(&q->tracking, SB_SEQ_CST) == unsure || sb_repairs_deaths(by->b) != deaths_before;
+    sb_repairs_count(by->b, SB_REPAIR_ACCOUNT, explained); /* I72: nobody was `hinting` */
+    sb_recover_queue(by, slot);                            /* somebody may have relied on what was wrong (I42) */
+  }
+  if (found != SB_HINTS_BUSY) (void)SB_CAS(&q->tracking, &unsure, 1, SB_SEQ_CST);
+  return found != SB_HINTS_BUSY;
 }
 
 static void count_rescue(sb_broker *b, sb_queue_shm *q, bool because_halted) {
@@ -107,37 +197,9 @@ bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot) {
   return true;
 }
 
-void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory) {
-  sb_queue_shm *q = sb_slab_object(by->b, slot, SB_KIND_QUEUE);
-  sb_ring r;
-  if (q == NULL || !sb_ring_open(by->b, slot, SB_RING_CELLS, &r) ||
-      SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_OPEN) {
-    return;
-  }
-  if (end_if_over(by, slot, q)) {
-    return;
-  }
-  uint64_t last_take = SB_LOAD(&q->last_take, SB_RELAXED), tail = SB_LOAD(&q->tail, SB_RELAXED);
-  bool quiet = last_take == memory->last_take && tail == memory->tail;
-  memory->quiet_ticks = quiet ? memory->quiet_ticks + 1 : 0;
-  bool idle = last_take == memory->last_take;
-  memory->last_take = last_take;
-  memory->tail = tail;
-  if (memory->quiet_ticks == 2) { /* traffic rests: set right what deaths left */
-    if (sb_upkeep_reconcile(by->b, q))
-      sb_recover_queue(by, slot); /* somebody may have relied on what was wrong (I42) */
-    sb_page_sweep(by, &r);
-  }
-  if (SB_LOAD(&q->room_waiting, SB_SEQ_CST) > 0 && sb_limits_room(q, 1, 0)) {
-    sb_consumer_room_made(by, q, slot); /* whoever was told of it may be stopped */
-  }
-  bool due = memory->quiet_ticks < REST_TICKS || memory->quiet_ticks % REST_TICKS == 0 || memory->wrong_ticks > 0;
-  bool anybody = SB_LOAD(&q->levels, SB_RELAXED) != 0 || SB_LOAD(&q->room_waiting, SB_RELAXED) != 0;
-  if (due && anybody) {
-    scrub_lists(by, slot);
-    bool right = sb_nodes_recount(by->b, slot, memory->wrong_ticks >= PATIENCE_TICKS);
-    memory->wrong_ticks = right ? 0 : memory->wrong_ticks + 1;
-  }
+/* Rings, and tells, whoever should be awake. */
+static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, const sb_ring *r,
+                             sb_queue_memory *memory, bool idle) {
   bool paused = (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0;
   if (!idle || paused || (SB_LOAD(&q->interested, SB_SEQ_CST) <= 0 && SB_LOAD(&q->notified, SB_SEQ_CST) <= 0)) {
     return;
@@ -146,24 +208,61 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
     return;
   }
   uint64_t known = memory->known_tail, sleeper = memory->sleeper;
-  memory->known_tail = sb_ring_exact_tail(by->b, &r);
+  memory->known_tail = sb_ring_exact_tail(by->b, r);
   memory->sleeper = next_sleeper(by, q);
   if (sb_queue_ready(by->b, q) > 0 || memory->quiet_ticks % REST_TICKS == 2) { /* the accounts may be wrong */
-    (void)sb_upkeep_resurface(by->b, &r);
+    (void)sb_upkeep_resurface(by->b, q, r, memory->deaths);
   }
-  if (!sb_upkeep_has_ready(by->b, &r, known)) {
+  if (!sb_upkeep_has_ready(by->b, r, known)) {
     return;
+  }
+  uint64_t told = first_notified(by, q);
+  if (told != 0) {
+    bool explained = sb_repairs_explained(by->b, q, memory->deaths);
+    if (sb_upkeep_has_ready(by->b, r, known) && first_notified(by, q) == told)
+      sb_repairs_count(by->b, SB_REPAIR_NOTIFICATION, explained); /* I72 */
   }
   ring_notified(by, q);
   if (sleeper == 0 || memory->sleeper != sleeper) {
     return; /* who has been interested for less than a tick looks for itself */
   }
-  bool because_halted =
-      sb_ledger_any_owner(by->b, q, is_halted); /* whoever may owe a notification has the queue open */
-  if (!sb_upkeep_has_ready(by->b, &r, known)) {
+  bool because_halted = sb_repairs_somebody_halted(by->b, q);
+  if (!sb_upkeep_has_ready(by->b, r, known)) {
     return; /* it was done while we asked: who sleeps now does so by right */
   }
   if (sb_consumer_notify_one(by, slot, true)) count_rescue(by->b, q, because_halted);
+}
+
+void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory) {
+  sb_queue_shm *q = sb_slab_object(by->b, slot, SB_KIND_QUEUE);
+  sb_ring r;
+  if (q == NULL || !sb_ring_open(by->b, slot, SB_RING_CELLS, &r) ||
+      SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_OPEN) {
+    return;
+  }
+  uint64_t deaths = sb_repairs_deaths(by->b);
+  if (end_if_over(by, slot, q, memory->deaths)) {
+    return;
+  }
+  uint64_t last_take = SB_LOAD(&q->last_take, SB_RELAXED), tail = SB_LOAD(&q->tail, SB_RELAXED);
+  bool quiet = last_take == memory->last_take && tail == memory->tail, right = false;
+  memory->quiet_ticks = quiet ? memory->quiet_ticks + 1 : 0;
+  bool idle = last_take == memory->last_take;
+  memory->last_take = last_take;
+  memory->tail = tail;
+  if (memory->quiet_ticks == 2) { /* traffic rests: set right what deaths left */
+    right = reconcile(by, q, slot, memory->deaths);
+    sb_page_sweep(by, &r);
+  }
+  look_for_room(by, q, slot, memory->deaths);
+  bool due = memory->quiet_ticks < REST_TICKS || memory->quiet_ticks % REST_TICKS == 0 || memory->wrong_ticks > 0;
+  bool anybody = SB_LOAD(&q->levels, SB_RELAXED) != 0 || SB_LOAD(&q->room_waiting, SB_RELAXED) != 0;
+  if (due && anybody) {
+    scrub_lists(by, slot);
+    right = recount(by, q, slot, memory) && right;
+  }
+  notify_forgotten(by, q, slot, &r, memory, idle);
+  if (right && !sb_upkeep_hides(by->b, &r)) memory->deaths = deaths; /* what was wrong before is mended */
 }
 
 static bool has_timer(sb_broker *b, uint64_t word) {

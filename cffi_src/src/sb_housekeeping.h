@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Housekeeping: what the housekeeper does for each queue at each tick.
  *
- * What: the missed-notification check, setting hints right when traffic rests, timers. It holds the housekeeper's byte
+ * What: the missed-notification check, setting hints right when traffic rests, timers. What it mends is counted (I72). It holds the housekeeper's byte
  * lock while it serves; clients notice a free byte and start another.
  *
  * Invariants: I37 a queue where for a whole tick something was ready, the same consumer slept, and nothing was acquired has
@@ -20,15 +20,16 @@
 #include "sb_directory.h"
 #include "sb_recover.h"
 
-/* What the housekeeper remembers of a queue from tick to tick; ten words, which its caller keeps. */
+/* What the housekeeper remembers of a queue from tick to tick, which its caller keeps. */
 typedef struct {
   uint64_t last_take, tail, quiet_ticks, wrong_ticks;
   uint64_t cursors[3]; /* how far its timers are known, see sb_housekeeping_timers */
   uint64_t new_timers; /* 1: there are more */
   uint64_t known_tail; /* at the last tick: what came since, its producer may be about to tell of */
   uint64_t sleeper;    /* who would have been told then */
+  uint64_t deaths; /* of processes, when all of the queue was right; SB_DEATHS_UNKNOWN: what we mended may be wrong */
 } sb_queue_memory;
-_Static_assert(sizeof(sb_queue_memory) == 10 * sizeof(uint64_t), "memory of a queue");
+_Static_assert(sizeof(sb_queue_memory) == SB_MEMORY_WORDS * sizeof(uint64_t), "memory of a queue");
 
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory);
 /* Where something is ready: parks the consumers of stopped processes (sb_stopped.h), and tells another one, which is a rescue of

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_io.h"
 
-#include <sched.h>
 #include <signal.h>
 
 #include "sb_housekeeping.h"
@@ -10,8 +9,6 @@
 #include "sb_wait.h"
 
 #define TURNS_PER_LOCK 16u
-#define QUEUES_PER_LOCK 16u
-#define ENTRIES_PER_LOCK 1024u
 #define SLEEP_NS UINT64_C(5000000000)
 #define LOWEST_SLEEP_NS UINT64_C(500000000)
 #define WORDS (SB_MAX_TARGETS / 64)
@@ -82,14 +79,29 @@ static bool some_turns(sb_connection *c) {
   return more;
 }
 
+/* Its work was told to nobody: that hides what whoever should have told forgot. */
+static void judge(sb_connection *c, sb_target *t) {
+  const sb_queue *q = NULL, *same = NULL;
+  uint64_t entry = t->kind->overlooked(t, &q);
+  if (entry != 0) {
+    bool explained = sb_repairs_explained(c->b, q->shm, c->looked_deaths);
+    if (t->kind->overlooked(t, &same) == entry && same == q && SB_LOAD(&c->shm->work, SB_SEQ_CST) == 0)
+      sb_repairs_count(c->b, SB_REPAIR_NOTIFICATION, explained); /* I72 */
+  }
+}
+
 /* A sleeper whose wait timed out believes no flag: it reads node words and queues. */
 static void look_everywhere(sb_connection *c) {
+  uint64_t deaths = sb_repairs_deaths(c->b);
   for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
     uint32_t bit = t->number % SB_MAX_TARGETS;
+    bool has_turn = (c->pending[bit / 64] >> (bit % 64) & 1) != 0;
+    if (!has_turn && t->kind->overlooked != NULL) judge(c, t);
     if (t->kind->wants_work(t)) {
       c->pending[bit / 64] |= UINT64_C(1) << (bit % 64);
     }
   }
+  c->looked_deaths = deaths;
 }
 
 static bool is_lowest(sb_broker *b) {
@@ -122,30 +134,13 @@ static void send_old_acks(sb_connection *c) {
   }
 }
 
-/* Visits the next queues of the directory, from *index on; false: there are no more. */
-static bool visit_some(sb_connection *c, uint32_t *index) {
-  uint32_t end = *index + ENTRIES_PER_LOCK < SB_DIRECTORY_SIZE ? *index + ENTRIES_PER_LOCK : SB_DIRECTORY_SIZE, slot;
-  sb_lock(c);
-  for (unsigned n = 0; n < QUEUES_PER_LOCK && !sb_closed(c); n++) {
-    if ((slot = sb_directory_next_before(c->b, index, end, false)) == 0) break;
-    (void)sb_housekeeping_pass_stopped(c, slot);
-  }
-  bool more = *index < SB_DIRECTORY_SIZE && !sb_closed(c);
-  sb_unlock(c);
-  return more;
-}
-
-void sb_io_visit_stopped(sb_connection *c) {
-  uint32_t index = 0;
-  while (visit_some(c, &index)) {
-    (void)sched_yield(); /* a thread that waits for the lock looks for it in between */
-  }
-}
-
 /* Does what cannot wait until somebody stands in for the housekeeper; true if such a one is to be started. */
 static bool stand_in(sb_connection *c, uint64_t now) {
+  uint32_t index = 0, slot;
   (void)sb_recover_all(c);
-  sb_io_visit_stopped(c);
+  sb_lock(c);
+  while ((slot = sb_directory_next(c->b, &index, false)) != 0) (void)sb_housekeeping_pass_stopped(c, slot);
+  sb_unlock(c);
   if (SB_LOAD(&c->b->header->stopped, SB_ACQUIRE) != 0 || sb_byte_holder(c->b->lock_fd, SB_LOCK_STAND_IN) != 0 ||
       now - c->stand_in_asked_ns < SLEEP_NS) {
     return false;

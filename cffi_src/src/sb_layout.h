@@ -42,6 +42,7 @@
 #define SB_PAGE_CELLS 64u
 #define SB_MAX_TARGETS 4096u
 #define SB_MAX_CLASSES 64u
+#define SB_REPAIRS 6u /* kinds of them, see sb_repairs.h */
 
 /* Lock file: byte 0 is the topology lock, byte 1 the housekeeper's, 2 that of one who stands in for a stopped housekeeper, 64+i
  * that of process slot i. */
@@ -138,6 +139,7 @@ typedef struct {
   sb_half spinners,
       scattered; /* scattered: 1 = a body was stored in parts. spinners changes often: not in a line that every call reads */
   char name[SB_BROKER_NAME_MAX + 64];
+  sb_half repairs[SB_REPAIRS], explained_repairs[SB_REPAIRS]; /* by kind, see sb_repairs.h */
   alignas(64) sb_word
       new_settings[8]; /* of the queue being configured: ring_size, max_length, max_bytes, overflow, flags, trim,
                           message_ttl_ms, expires_ms */
@@ -283,7 +285,7 @@ typedef struct {
   alignas(64) _Atomic int32_t interested;
   _Atomic int32_t notified, not_interested, non_acquiring, consumers, room_waiting;
   _Atomic int32_t timers_lost,
-      tracking; /* tracking: `taken`, `admitted` and the byte hints are kept. timers_lost: how often a message with a timer got no schedule entry: each housekeeper scans the cells then */
+      tracking; /* tracking: `taken`, `admitted` and the byte hints are kept; 2: and are to be set right. timers_lost: how often a message with a timer got no schedule entry: each housekeeper scans the cells then */
   sb_word rescues;
   sb_word exclusive; /* whose the queue is, see sb_claim.h: 28 node slot | bit 31: tentative | 32 its registration */
   alignas(64) sb_ring_shm all;
@@ -293,7 +295,8 @@ typedef struct {
   sb_word owner_epoch;
   sb_word message_ttl_ms, expires_ms; /* count if their flags say so */
   sb_word used_ns;                    /* CLOCK_MONOTONIC: when it was last declared, read or consumed */
-  sb_half had_consumer, reserved2;
+  sb_half had_consumer;
+  sb_half room_watched; /* 1: a watch has waited for room: told of it, its program may do nothing for long */
   char name[SB_NAME_MAX + 1];
 } sb_queue_shm;
 _Static_assert(sizeof(sb_queue_shm) <= 3 * SB_UNIT, "queue");

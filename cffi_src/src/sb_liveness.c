@@ -117,12 +117,12 @@ typedef struct {
   char name[];
 } entry;
 
-/* Does a thread run, or wait for a processor or a disk? */
+/* Does a thread, but for the caller, run, or wait for a processor or a disk? */
 static bool is_awake(int32_t pid) {
   char path[PATH_BYTES], text[1024];
   _Alignas(8) char entries[2048];
-  bool awake = false;
-  long got = 0;
+  bool awake = false, ours = pid == getpid();
+  long got = 0, us = syscall(SYS_gettid);
   path_of(pid, "/task", path);
   int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   while (folder >= 0 && !awake && (got = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0) {
@@ -130,6 +130,9 @@ static bool is_awake(int32_t pid) {
       const char *name = ((const entry *)(entries + at))->name;
       size_t length = strlen(name);
       if (name[0] == '.' || length + sizeof "/stat" > sizeof path) {
+        continue;
+      }
+      if (ours && strtol(name, NULL, 10) == us) {
         continue;
       }
       memcpy(path, name, length);
@@ -248,7 +251,8 @@ bool sb_liveness_is_stopped(sb_broker *b, uint32_t process) {
 }
 
 bool sb_liveness_is_awake(sb_broker *b, uint32_t process) {
-  return state_of_other(b, process) != 0 && is_awake(SB_LOAD(&b->processes[process].pid, SB_RELAXED));
+  return process < SB_MAX_PROCESSES && ((process != b->process && state_of_other(b, process) == 0) ||
+                                        is_awake(SB_LOAD(&b->processes[process].pid, SB_RELAXED)));
 }
 
 bool sb_liveness_housekeeper_stopped(sb_broker *b) {

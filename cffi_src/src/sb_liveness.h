@@ -32,7 +32,8 @@ void sb_liveness_detach(sb_broker *b); /* gives the slot back; everything it own
 bool sb_liveness_is_dead(sb_broker *b, uint32_t process);
 /* Whether it is stopped, or in the hands of a debugger, as /proc of the same pid namespace says. A hint: it may go on. */
 bool sb_liveness_is_stopped(sb_broker *b, uint32_t process);
-/* Whether a thread of it runs, or waits for a processor or a disk: it may be in the middle of something. A hint, too. */
+/* Whether a thread of it, but for the caller, runs, or waits for a processor or a disk: it may be in the middle of something;
+ * so may one that /proc does not show us. A hint, too. */
 bool sb_liveness_is_awake(sb_broker *b, uint32_t process);
 /* Whether there is a housekeeper, and its process is stopped. */
 bool sb_liveness_housekeeper_stopped(sb_broker *b);

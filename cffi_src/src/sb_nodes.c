@@ -327,17 +327,30 @@ uint32_t sb_nodes_count(sb_broker *b, const sb_ring *list, unsigned state) {
   return n;
 }
 
-/* Hints are set to what the lists hold. One that may only cost an extra wake waits until the difference has lasted
- * (`patient`): somebody may be between raising it and moving the node. One that could suppress a wake is mended at once. */
-static bool correct(_Atomic int32_t *hint, int32_t counted, bool high_is_harmless, bool patient) {
+static uint64_t mixed(uint64_t seen, uint64_t value) { return (seen ^ value) * UINT64_C(0x9e3779b97f4a7c15); }
+
+static uint64_t mixed_words(sb_broker *b, uint32_t queue, uint32_t id, unsigned state, uint64_t seen) {
+  sb_ring list;
+  uint64_t at = 0;
+  uint32_t slot;
+  while (sb_ring_open(b, queue, id, &list) && (slot = next_live(b, &list, state, &at)) != 0) {
+    seen = mixed(seen, SB_LOAD(&((sb_node_shm *)sb_slot_at(b, slot))->word, SB_SEQ_CST));
+  }
+  return seen;
+}
+
+/* Hints are set to what the lists hold. One that may only cost an extra wake is left to the patient: somebody may be
+ * between raising it and moving the node. One that could suppress a wake is mended at once. */
+static void correct(_Atomic int32_t *hint, int32_t counted, bool high_is_harmless, sb_recount how, sb_recounted *n) {
   int32_t is = SB_LOAD(hint, SB_SEQ_CST);
+  n->seen = mixed(mixed(n->seen, (uint32_t)is), (uint32_t)counted);
   if (is == counted) {
-    return true;
+    return;
   }
-  if (patient || (is < counted) == high_is_harmless) {
-    (void)SB_CAS(hint, &is, counted, SB_SEQ_CST);
+  n->right = false;
+  if (how == SB_RECOUNT_ALL || (how == SB_RECOUNT_HARMFUL && (is < counted) == high_is_harmless)) {
+    n->mended = SB_CAS(hint, &is, counted, SB_SEQ_CST) || n->mended;
   }
-  return false;
 }
 
 /* Nodes of a queue in that state, by their words (a list may name one twice); level 0 = any, counted = those that count only. */
@@ -355,15 +368,16 @@ static int32_t nodes_in(sb_broker *b, uint32_t queue, uint32_t level, unsigned s
   return n;
 }
 
-bool sb_nodes_recount(sb_broker *b, uint32_t queue, bool patient) {
+sb_recounted sb_nodes_recount(sb_broker *b, uint32_t queue, sb_recount how) {
   sb_queue_shm *q = sb_slot_at(b, queue);
   sb_ring list;
   uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
-  bool right = true; /* of the levels too: a count that is too high there holds all lower priorities off (I32) */
+  sb_recounted found = {.right = true};
+  /* Of the levels too: a count that is too high there holds all lower priorities off (I32). */
   for (uint32_t n = 0; n < MAX_LEVELS && sb_level_at(b, level) != NULL; n++) {
     sb_level_shm *l = sb_slot_at(b, level);
-    right = correct(&l->interested_count, nodes_in(b, queue, level, SB_NODE_INTERESTED, false), true, patient) && right;
-    right = correct(&l->notified_count, nodes_in(b, queue, level, SB_NODE_NOTIFIED, false), false, patient) && right;
+    correct(&l->interested_count, nodes_in(b, queue, level, SB_NODE_INTERESTED, false), true, how, &found);
+    correct(&l->notified_count, nodes_in(b, queue, level, SB_NODE_NOTIFIED, false), false, how, &found);
     level = SB_LOAD(&l->next, SB_ACQUIRE);
   }
   struct {
@@ -379,7 +393,9 @@ bool sb_nodes_recount(sb_broker *b, uint32_t queue, bool patient) {
                 sb_ring_open(b, queue, SB_RING_ROOM, &list) ? (int32_t)sb_nodes_count(b, &list, SB_NODE_INTERESTED) : 0,
                 true}};
   for (unsigned i = 0; i < sizeof hints / sizeof hints[0]; i++) {
-    right = correct(hints[i].hint, hints[i].is, hints[i].high_is_harmless, patient) && right;
+    correct(hints[i].hint, hints[i].is, hints[i].high_is_harmless, how, &found);
   }
-  return right;
+  found.seen = mixed_words(b, queue, SB_RING_ALL, SB_STATE_ALL, found.seen);
+  found.seen = mixed_words(b, queue, SB_RING_ROOM, SB_NODE_INTERESTED, found.seen);
+  return found;
 }

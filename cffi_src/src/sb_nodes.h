@@ -36,9 +36,14 @@ uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, ui
 /* Live entries, counted. */
 uint32_t sb_nodes_count(sb_broker *b, const sb_ring *list, unsigned state);
 sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32_t *slot);
-/* Sets interested, notified ... right from the lists; at once where a wake could be lost, else when `patient`.
- * True if they were right. */
-bool sb_nodes_recount(sb_broker *b, uint32_t queue, bool patient);
+/* Sets interested, notified ... right from the lists: none of them, those that could suppress a wake, or all. */
+typedef enum { SB_RECOUNT_LOOK, SB_RECOUNT_HARMFUL, SB_RECOUNT_ALL } sb_recount;
+typedef struct {
+  bool right; /* they were */
+  bool mended;
+  uint64_t seen; /* of the counts, and then of all nodes: the same twice means that no node was moved in between */
+} sb_recounted;
+sb_recounted sb_nodes_recount(sb_broker *b, uint32_t queue, sb_recount how);
 
 #define SB_IN(state) (1u << (state))
 #define SB_ANY_STATE \

@@ -60,8 +60,8 @@ struct sb_queue {
     uint32_t node;
   } waiters[SB_WAITERS_KEPT];
   uint32_t waiter_count;
-  sb_half spin_ns; /* relaxed: a guess, which threads that wait share */
-  uint64_t rescanned_ns;
+  sb_half spin_ns;                         /* relaxed: a guess, which threads that wait share */
+  uint64_t rescanned_ns, rescanned_deaths; /* when it was looked last for messages no bit leads to */
 };
 
 /* Takes a ledger, so the object stays. A closed one is opened only for clearing up. */
@@ -78,6 +78,7 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
 /* A message with a timer gets an entry in the schedule list (I26). */
 void sb_queue_schedule(sb_queue *q, uint64_t position);
 
+#define SB_TRACKING_UNSURE 2 /* beside traffic they could not be counted: the housekeeper does it */
 /* Does the queue keep `taken`, `admitted` and the byte hints? Only one with limits or a ring size does. */
 static inline bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->tracking, SB_RELAXED) != 0; }
 /* Does it evict what is too many? Else it refuses. */

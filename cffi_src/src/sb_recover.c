@@ -172,7 +172,7 @@ static void recover(sb_queue *q, unsigned dead) {
   sb_connection *by = q->c;
   (void)sb_closing_resolve(by->b, by, q->shm, &q->ring, sb_ring_exact_tail(by->b, &q->ring)); /* of a killed deleter */
   (void)sb_upkeep_reconcile(by->b, q->shm);
-  (void)sb_nodes_recount(by->b, q->slot, false);
+  (void)sb_nodes_recount(by->b, q->slot, SB_RECOUNT_HARMFUL);
   if (SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) (void)sb_lifetime_end(q, dead);
   if (sb_queue_is_open(q) && SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) {
     (void)sb_limits_enforce(q); /* the debt of a producer killed between insert and eviction */

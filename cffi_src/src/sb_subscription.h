@@ -42,6 +42,10 @@ sb_status sb_subscription_take_foreign(sb_subscription *s, uint64_t *cursor, sb_
 /* Puts a message back that was pulled through it. */
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, unsigned how);
 
+/* Should it be awake, and nobody has flagged it: beside a ready message that is for it, or for nobody else who was told? As the
+ * entry of a list; 0: no. */
+uint64_t sb_subscription_overlooked(const sb_subscription *s);
+
 /* ---- on the way of every message ---- */
 
 /* Somebody of a higher priority seems to want messages: does it? */

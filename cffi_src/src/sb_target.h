@@ -25,8 +25,10 @@ struct sb_target;
 typedef struct {
   bool (*turn)(struct sb_target *t);       /* true: there may be more to do */
   bool (*wants_work)(struct sb_target *t); /* believes no flag */
-  void (*signal)(struct sb_target *t);     /* the broker is going: whoever waits has to be told; NULL = nobody does */
-  void (*end)(struct sb_target *t);        /* the connection is being closed */
+  /* A node of it that should be awake and was not flagged, as the entry of a list, and its queue; 0: none. NULL: it has none. */
+  uint64_t (*overlooked)(struct sb_target *t, const struct sb_queue **q);
+  void (*signal)(struct sb_target *t); /* the broker is going: whoever waits has to be told; NULL = nobody does */
+  void (*end)(struct sb_target *t);    /* the connection is being closed */
   bool is_channel, is_consumer;
 } sb_target_kind;
 

@@ -20,19 +20,23 @@
 #define SB_UPKEEP_H
 
 #include "sb_limits.h"
+#include "sb_repairs.h"
 
 /* Closes the queue; SB_IN_USE or SB_NOT_EMPTY when a condition does not hold. *removed: ready messages that went. */
 sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed);
 /* Removes what is left in a closed queue: ready and held messages. */
 uint64_t sb_upkeep_dispose(sb_queue *q);
-/* Marks AVAILABLE cells below the head that no bit leads to; returns how many. */
-uint64_t sb_upkeep_resurface(sb_broker *b, const sb_ring *r);
+/* Marks AVAILABLE cells below the head that no bit leads to, and counts that as a repair (sb_repairs.h); returns how many. */
+uint64_t sb_upkeep_resurface(sb_broker *b, const sb_queue_shm *q, const sb_ring *r, uint64_t deaths_before);
+/* Is there such a cell? */
+bool sb_upkeep_hides(sb_broker *b, const sb_ring *r);
 /* Is a message before `end` ready? Asks the cells, since the accounts may be wrong for as long as somebody is stopped. */
 bool sb_upkeep_has_ready(sb_broker *b, const sb_ring *r, uint64_t end);
 /* Resurfaces for a consumer that found nothing although the hints say there is something; at most once per tick. */
 uint64_t sb_upkeep_rescan(sb_queue *q);
-/* Sets `taken`, `admitted` and the byte hints right if two readings of the ledgers agree; true if it changed any. */
-bool sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q);
+/* Sets `taken`, `admitted` and the byte hints right if two readings of the ledgers agree; BUSY: somebody is changing them. */
+typedef enum { SB_HINTS_RIGHT, SB_HINTS_SET_RIGHT, SB_HINTS_BUSY } sb_hints;
+sb_hints sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q);
 /* After a queue got limits for the first time: its hints begin to mean something. */
 void sb_upkeep_start_tracking(sb_broker *b, sb_queue_shm *q);
 /* Turns a due message AVAILABLE (or removes an expired one). Returns when it wants to be looked at again, 0 = never. */

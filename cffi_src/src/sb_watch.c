@@ -19,7 +19,8 @@ sb_status sb_watch_begin(sb_watch *w) {
     sb_target_remove(&w->target);
     return status;
   }
-  q->busy++; /* the handle is not left meanwhile */
+  if (w->room) SB_STORE(&q->shm->room_watched, 1u, SB_RELAXED); /* relaxed: a hint, for whoever judges repairs */
+  q->busy++;                                                    /* the handle is not left meanwhile */
   return SB_OK;
 }
 

@@ -134,6 +134,8 @@ def status(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
             "housekeeper": _housekeeper(statistics),
             "rescues": statistics.rescues,
             "rescues of stopped": statistics.stopped_rescues,
+            "repairs": str(statistics.repairs),
+            "explained repairs": str(statistics.explained_repairs),
             "reaped": statistics.reaped,
         }
     )

@@ -120,7 +120,7 @@ class Attachment:
 
     def full(self, what: str = "", holder: str = "") -> exceptions.OutOfMemory:
         """The error of a broker that has no room for something: what is used, of how much, and why it does not grow."""
-        facts = self.facts(in_full=True)
+        facts = self.facts(with_memory=True)
         free = max(0, facts.memory_limit - facts.memory_structures - facts.memory_bodies)
         text = (
             f"broker {self.name!r} has no room{what}: {facts.memory_used} of {facts.memory_limit} bytes are used; "
@@ -157,19 +157,15 @@ class Attachment:
         )
         return exceptions.NotAllowed(530, text)
 
-    def facts(self, *, in_full: bool = False) -> Any:  # noqa: ANN401
-        """The core's own description.
-
-        Args:
-            in_full: with memory, and whether the housekeeper's process is stopped, which take time to find out.
-        """
+    def facts(self, *, with_memory: bool = False) -> Any:  # noqa: ANN401
+        """The core's own description."""
         facts = ffi.new("sb_broker_facts *")
-        slow.sb_broker_describe(self.handle, facts, in_full)
+        slow.sb_broker_describe(self.handle, facts, with_memory)
         return facts
 
     def statistics(self) -> statistics.BrokerStatistics:
         """A snapshot of the broker."""
-        facts = self.facts(in_full=True)
+        facts = self.facts(with_memory=True)
         return statistics.BrokerStatistics(
             name=self.name,
             memory_limit=facts.memory_limit,
@@ -186,6 +182,8 @@ class Attachment:
             reaped=facts.reaped,
             memory_structures=facts.memory_structures,
             memory_bodies=facts.memory_bodies,
+            repairs=statistics.Repairs(*facts.repairs),
+            explained_repairs=statistics.Repairs(*facts.explained_repairs),
         )
 
     def connections(self) -> list[ConnectionInfo]:
@@ -207,10 +205,6 @@ class Attachment:
                     )
                 )
         return found
-
-    def closing(self) -> bool:
-        """Is the broker being purged?"""
-        return bool(slow.sb_broker_is_closing(self.handle))
 
     def set_closing(self) -> None:
         """Tells every client that the broker is going: their calls raise ConnectionClosedByBroker."""

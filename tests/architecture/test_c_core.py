@@ -35,6 +35,7 @@ LAYERS = (
     {"sb_ring"},
     {"sb_returned", "sb_closing"},
     {"sb_ledger"},
+    {"sb_repairs"},
     {"sb_queue"},
     {"sb_settle"},
     {"sb_take"},

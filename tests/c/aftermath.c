@@ -166,7 +166,7 @@ static void live_on(test_broker *t) {
 void housekeep(test_broker *t) {
   uint32_t index = 0, slot;
   while ((slot = sb_next_queue(t->c, &index)) != 0) {
-    uint64_t memory[10] = {0};
+    uint64_t memory[SB_MEMORY_WORDS] = {0};
     for (int i = 0; i < 8; i++) sb_housekeeper_tick(t->c, slot, memory);
   }
 }
@@ -192,11 +192,15 @@ void verify(test_broker *t, const operation *o, bool done, uint64_t memory) {
   if (o->next != NO_NEXT) expect_bound(t, o);
   while (sb_recover(t->c) > 0) {
   }
+  uint64_t repairs = repairs_of(t->b);
   housekeep(t);
+  if (done && repairs_of(t->b) != repairs) complain("upkeep mends what an operation left that had come back");
   (void)sb_housekeeper_sweep(t->c, FOREVER); /* the next holder of the topology lock finishes what the last one began */
   expect_sound(t, "after reaping");
   expect_content(t, o, done);
+  repairs = repairs_of(t->b);
   housekeep(t);
+  if (repairs_of(t->b) != repairs) complain("upkeep mends what no death explains");
   expect_sound(t, "after use");
   expect_nothing_kept(t, memory);
   live_on(t);

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "sb_layout.h"
+
 void die(const char *what, int status) {
   fprintf(stderr, "%s failed: %d\n", what, status);
   abort();
@@ -169,6 +171,14 @@ uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack) {
       r->body_address == SB_IN_PARTS ? id_in_parts(t, r, auto_ack) : id_at(body_of(buffer, n), r->body_length);
   if (auto_ack && r->body_address != 0) sb_end_view(t->c, r->tag);
   return id;
+}
+
+uint64_t repairs_of(sb_broker *b) {
+  sb_broker_facts f;
+  sb_broker_describe(b, &f, false);
+  uint64_t all = f.rescues + f.stopped_rescues;
+  for (unsigned kind = 0; kind < SB_REPAIRS; kind++) all += f.repairs[kind] + f.explained_repairs[kind];
+  return all;
 }
 
 const char *findings(sb_connection *c) {

@@ -50,6 +50,8 @@ uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack);
 const char *body_of(const char *record, int64_t length);
 /* The number a body consists of, UINT64_MAX if it is not the same everywhere. */
 uint64_t id_at(const char *body, uint64_t bytes);
+/* How often upkeep has mended something, explained or not; rescues too. */
+uint64_t repairs_of(sb_broker *b);
 /* What the doctor finds, as text: how much, and the first of it; NULL when it finds nothing. */
 const char *findings(sb_connection *c);
 

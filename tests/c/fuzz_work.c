@@ -209,7 +209,7 @@ static void cancel(session *s) {
 }
 
 static void keep_house(session *s) {
-  uint64_t memory[10] = {0}, positions[16];
+  uint64_t memory[SB_MEMORY_WORDS] = {0}, positions[16];
   sb_queue *q = any(s);
   uint32_t index = (uint32_t)choose(SB_DIRECTORY_SIZE), slot = sb_next_queue(s->t.c, &index);
   for (int i = 0; i < 5; i++) sb_housekeeper_tick(s->t.c, q != NULL ? q->slot : slot, memory);

@@ -212,7 +212,7 @@ static void due(void) { (void)sb_housekeeper_look_at(q, SETUP); }
 static uint32_t slot_of_q;
 static void find_q(void) { (void)sb_find(kid.c, "q", 1, &slot_of_q); }
 static void tick(void) {
-  uint64_t memory[10] = {0};
+  uint64_t memory[SB_MEMORY_WORDS] = {0};
   sb_housekeeper_tick(kid.c, slot_of_q, memory);
 }
 static void become_due(void) {

@@ -84,13 +84,19 @@ static void check_accounts(int kind, uint32_t slot) {
 
 static void check_all(uint64_t memory_before) {
   worker last = {.t = keeper, .buffer = malloc(BUFFER)};
-  uint64_t memories[QUEUES][10] = {0}, removed;
+  uint64_t memories[QUEUES][SB_MEMORY_WORDS] = {0}, removed;
   int32_t holder;
   sb_broker_facts f;
   join_all(&last);
   while (get(&last.t, last.q[RING], last.buffer, true) != 0) {
   }
   for (int i = 0; i < 24; i++) keep_house_of(&last, memories);
+  sb_broker_describe(keeper.b, &f, false);
+  for (unsigned kind = 0; kind < SB_REPAIRS;
+       kind++) { /* nobody died, was stopped, or is in the middle of anything now */
+    if (f.repairs[kind] != 0) fail("%u repairs of kind %u, which nothing explains", f.repairs[kind], kind);
+  }
+  if (f.rescues != 0) fail("%llu rescues, which nothing explains", (unsigned long long)f.rescues);
   const char *found = findings(keeper.c);
   if (found != NULL) fail("%s", found);
   for (int kind = 0; kind < QUEUES; kind++) {

@@ -376,7 +376,7 @@ void configure(worker *w) {
   (void)atomic_fetch_sub(&producing, 1);
 }
 
-void keep_house_of(worker *w, uint64_t memories[QUEUES][10]) {
+void keep_house_of(worker *w, uint64_t memories[QUEUES][SB_MEMORY_WORDS]) {
   uint64_t positions[MOST];
   (void)sb_housekeeper_ticks(w->t.c, w->q, &memories[0][0], QUEUES);
   for (int kind = 0; kind < QUEUES; kind++) {
@@ -393,7 +393,7 @@ void keep_house_of(worker *w, uint64_t memories[QUEUES][10]) {
 }
 
 void keep_house(worker *w) {
-  uint64_t memories[QUEUES][10] = {0};
+  uint64_t memories[QUEUES][SB_MEMORY_WORDS] = {0};
   (void)sb_housekeeper_begin(w->t.c);
   while (!over()) {
     keep_house_of(w, memories);

@@ -47,6 +47,6 @@ void move(worker *w);
 void browse(worker *w);
 void examine(worker *w); /* what the doctor finds beside traffic may be under way: it only reads */
 void keep_house(worker *w);
-void keep_house_of(worker *w, uint64_t memories[QUEUES][10]); /* once */
+void keep_house_of(worker *w, uint64_t memories[QUEUES][SB_MEMORY_WORDS]); /* once */
 
 #endif

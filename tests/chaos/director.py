@@ -54,6 +54,8 @@ class Facts:
     memory_after: int = 0
     rescues: int = 0
     stopped_rescues: int = 0
+    repairs: dict[str, int] = dataclasses.field(default_factory=dict)  # by kind, those that the broker cannot explain
+    explained_repairs: dict[str, int] = dataclasses.field(default_factory=dict)
     reaped: int = 0
     longest_sleep: float = 0.0  # of the director, who means to sleep for two milliseconds: the machine had no time
 
@@ -194,6 +196,8 @@ class Director:
             facts.queues[name] = {key: value for key, value in found.items() if isinstance(value, int)}
         broker = self._broker.statistics()
         facts.rescues, facts.stopped_rescues, facts.reaped = broker.rescues, broker.stopped_rescues, broker.reaped
+        facts.repairs = dataclasses.asdict(broker.repairs)
+        facts.explained_repairs = dataclasses.asdict(broker.explained_repairs)
         if not facts.doctor:
             for name in connection.queue_names():
                 connection.queue(name).delete()

@@ -48,6 +48,7 @@ def judge(evidence: Evidence, facts: Facts) -> Judgement:
         *_out_of_place(evidence, known, explained),
         *_out_of_order(evidence, known, explained),
         *_miscounted(evidence, facts, known, may_exist),
+        *_repaired(evidence, facts, explained),
     ]
     if facts.queues and facts.memory_kept > LIST_OF_WAITERS:
         findings.append(f"memory: {facts.memory_before} bytes used before, {facts.memory_after} after")
@@ -182,6 +183,19 @@ def _miscounted(evidence: Evidence, facts: Facts, known: dict[int, str], may_exi
     ):
         if not least <= found_in_all <= most:
             yield f"statistics: {found_in_all} messages {what}; the journals say {least} to {most}"
+
+
+def _repaired(evidence: Evidence, facts: Facts, explained: dict[str, tuple[int, int]]) -> Iterator[str]:
+    """Upkeep hides nothing that a death or a stop does not explain.
+
+    The broker itself tells the repairs apart by what it sees of the processes. A rescue of one that was stopped, and
+    that went on and fell asleep just before it was looked at, it cannot tell: there is at most one for each stop.
+    """
+    stops = sum(count for act, count in evidence.counts.items() if act.startswith("stop"))
+    explained["rescues of those who went on"] = min(facts.rescues, stops), stops
+    if facts.rescues > stops:
+        yield f"{facts.rescues} rescues, and {stops} stops"
+    yield from (f"repairs that nothing explains: {number} {kind}" for kind, number in facts.repairs.items() if number)
 
 
 # ---- tools ----

@@ -49,6 +49,8 @@ def _rows(evidence: Evidence, facts: Facts, judgement: Judgement) -> Iterator[tu
     pause = f"{_longest_pause(evidence) / 1e9:.3f} s"
     yield "longest pause", f"{pause}; when the machine did not run the director, {facts.longest_sleep:.3f} s"
     yield "rescues", f"{facts.rescues} ({facts.stopped_rescues} for stopped processes)"
+    for kind, number in facts.repairs.items():
+        yield f"repairs, {kind}", f"{number}, and {facts.explained_repairs[kind]} explained by deaths and stops"
     yield "memory used before and after", f"{facts.memory_before:,} and {facts.memory_after:,} bytes"
     for why, (count, most) in judgement.explained.items():
         yield why, f"{count:,}, at most {most:,}"

@@ -274,3 +274,18 @@ def test_facts_of_the_director_are_findings(tmp_path: Path) -> None:
     facts = dataclasses.replace(SOUND, troubles=["stall"], doctor=["leak"], memory_after=8193, queues={"q": RIGHT})
     two = taken(f"20 got q {A}:0:0", f"21 ack {A}", "22 done")
     assert len(found(tmp_path, facts=facts, one=PUT, two=two)) == 3
+
+
+def test_a_repair_that_nothing_explains(tmp_path: Path) -> None:
+    """Upkeep has mended what no death and no stop left so, as far as the broker saw."""
+    facts = dataclasses.replace(SOUND, repairs={"room": 0, "marks": 2}, explained_repairs={"room": 7, "marks": 0})
+    one = taken("20 take q 1 hold", f"21 got q {A}:0:0", f"22 ack {A}", "23 done")
+    assert found(tmp_path, facts=facts, one=PUT, two=one) == ["repairs that nothing explains: 2 marks"]
+
+
+@pytest.mark.parametrize(("director", "expected"), [("40 stop two", []), ("", ["1 rescues, and 0 stops"])])
+def test_a_rescue_is_explained_by_a_stop(tmp_path: Path, director: str, expected: list[str]) -> None:
+    """Who was stopped, and went on just before it was looked at, cannot be told from one who forgot."""
+    facts = dataclasses.replace(SOUND, rescues=1)
+    one = taken("20 take q 1 hold", f"21 got q {A}:0:0", f"22 ack {A}", "23 done")
+    assert found(tmp_path, director, facts, one=PUT, two=one) == expected

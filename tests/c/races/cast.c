@@ -470,6 +470,15 @@ uint64_t ready_messages(void) {
   return n;
 }
 
+/* Everybody has ended, or sleeps: whatever is mended now was left so, and a death alone explains that. */
+static void expect_no_repairs(void) {
+  sb_broker *b = players[KEEPER].t.b;
+  uint64_t before = repairs_of(b);
+  if (scheduler_somebody_died() || !sb_queue_is_open(players[KEEPER].q)) return;
+  have_ticks();
+  if (repairs_of(b) != before) complain("upkeep mends what somebody left who lives");
+}
+
 void cast_settle(void (*verify)(void), int64_t bound, bool idle) {
   player *keeper = &players[KEEPER];
   bool there[MESSAGES] = {false};
@@ -481,6 +490,7 @@ void cast_settle(void (*verify)(void), int64_t bound, bool idle) {
   if (bound >= 0 && !returned && ready > (uint64_t)bound)
     complain("%u messages are ready, not %d", (unsigned)ready, (int)bound);
   check_memory("when nobody acts");
+  expect_no_repairs();
   for (unsigned i = 0; i < KEEPER; i++) {
     if (!dead[i]) (void)sb_disconnect(players[i].t.c);
   }

@@ -41,7 +41,8 @@ CONSTANTS = """
 STRUCTS = """
     typedef struct { uint64_t magic, layout_hash, memory_limit; uint32_t layout_major, layout_minor;
                      uint32_t chunks_per_segment, chunk_limit, segments, housekeeper_waiter, queue_count;
-                     uint32_t memory_waiting; uint64_t housekeeper_ticks, rescues; ...; } sb_header_shm;
+                     uint32_t memory_waiting; uint64_t housekeeper_ticks, rescues;
+                     uint32_t repairs[...], explained_repairs[...]; ...; } sb_header_shm;
     typedef struct { uint32_t units, kind, hint_chunk; ...; } sb_class_shm;
     typedef struct { uint64_t word; int32_t pid; ...; } sb_process_shm;
     typedef struct { uint64_t headers[...]; uint64_t hints[...]; uint64_t summary[...]; ...; } sb_chunk_meta_shm;
