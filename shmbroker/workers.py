@@ -231,14 +231,15 @@ def _work(pickled: bytes, options: _Options, answer: Any) -> None:  # noqa: ANN4
     signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # for the processes that the function starts
-    parent = os.getppid()
+    parent = multiprocessing.parent_process()  # not os.getppid(): it may be gone by now
+    assert parent is not None  # noqa: S101
     function, problem = _loaded(pickled)
     with contextlib.suppress(OSError), answer:  # the pool asks the first one only
         answer.send(problem)
     if problem:
         raise SystemExit(1)
     try:
-        _serve(function, options, lambda: bool(ended) or os.getppid() != parent)
+        _serve(function, options, lambda: bool(ended) or os.getppid() != parent.pid)
     except exceptions.BrokerError as error:
         if isinstance(error, exceptions.ConnectionClosedByBroker) and not isinstance(error, exceptions.NotAllowed):
             return  # purged

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.waiting import eventually
 
 import shmbroker
 
@@ -46,14 +48,34 @@ def test_list_tells_what_is_wrong_with_a_broker_and_leaves_out_one_that_has_gone
     assert "gone" not in shown.out
 
 
-@pytest.mark.usefixtures("jobs")
-def test_status_tells_what_a_broker_holds(cli: Callable[..., Any], broker_name: str) -> None:
-    """For people in words, for programs as JSON."""
+def test_status_tells_what_a_broker_holds(cli: Callable[..., Any], jobs: shmbroker.Queue, broker_name: str) -> None:
+    """For people in words, for programs as JSON; also what is kept for structures, and what for bodies."""
+    jobs.put(bytes(3 << 20))
     facts = cli("status", "--json").facts
     assert facts["name"] == broker_name
     assert facts["queue_count"] == 1
     assert facts["memory_limit"] == 32 << 20
-    assert broker_name in cli("status").out
+    assert 3 << 20 <= facts["memory_bodies"] < facts["memory_limit"]
+    assert 2 << 20 <= facts["memory_structures"] <= facts["memory_limit"] - facts["memory_bodies"]
+    shown = cli("status").out
+    assert broker_name in shown
+    assert re.search(r"kept for structures +[\d.]+ MiB", shown)
+    assert re.search(r"kept for bodies +[\d.]+ MiB", shown)
+
+
+def test_a_stopped_housekeeper_is_shown_as_stopped(
+    cli: Callable[..., Any], broker: shmbroker.Broker, broker_name: str
+) -> None:
+    """In the list of brokers, and in what is told of one."""
+    keeper = broker.statistics().housekeeper_pid
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        eventually(lambda: broker.statistics().housekeeper_stopped, "the housekeeper stopped")
+        (listed,) = (line for line in cli("list").lines if line.split()[:1] == [broker_name])
+        for shown in (listed, cli("status").out):
+            assert f"{keeper} (stopped)" in shown
+    finally:
+        os.kill(keeper, signal.SIGCONT)
 
 
 def test_the_broker_can_be_named_in_three_ways(
@@ -101,6 +123,13 @@ def test_stop_with_clients_attached(
     assert consumer.stdout.readline() == "still flowing\n"
     assert cli("stop", "--purge").code == 0
     assert finish(consumer).is_refused("320", "CONNECTION_FORCED")
+
+
+@pytest.mark.usefixtures("broker")
+@pytest.mark.parametrize("purge", [False, True])
+def test_stop_as_json(cli: Callable[..., Any], broker_name: str, *, purge: bool) -> None:
+    """Which broker it was, and whether its memory went."""
+    assert cli("stop", *["--purge"] * purge, "--json").facts == {"broker": broker_name, "purged": purge}
 
 
 @pytest.mark.usefixtures("broker")

@@ -34,5 +34,6 @@ def test_many_rows_look_like_few(capsys: pytest.CaptureFixture[str], monkeypatch
     print_table(rows, columns, empty="none")
     few = capsys.readouterr().out
     monkeypatch.setattr(output, "MANY", 2)
+    monkeypatch.setattr(output, "Table", lambda **_: pytest.fail("a table of rich is made for many rows"))
     print_table(rows, columns, empty="none")
     assert capsys.readouterr().out == few

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shmbroker
+from shmbroker._core import segments
 from shmbroker.exceptions import AccessRefused
 
 if TYPE_CHECKING:
@@ -44,15 +45,17 @@ def in_its_place(path: Path, what: Callable[[Path], object]) -> None:
 
 @ROOT
 @pytest.mark.damaged
+@pytest.mark.parametrize("mode", [0o600, 0o660])
 @pytest.mark.parametrize("suffix", FILES)
-def test_a_file_of_another_user(broker_name: str, suffix: str) -> None:
-    """It is named, with its owner, and not used."""
+def test_a_file_of_another_user(broker_name: str, suffix: str, mode: int) -> None:
+    """It is named, with its owner, and not used, whether it is shared with a group or not."""
     shmbroker.Broker(broker_name, memory="32M").create()
     if suffix == "journal-0":  # which one is used depends on how often it was written anew
         in_its_place(file_of(broker_name, "journal-1"), lambda path: os.chown(path, STRANGER, STRANGER))
     in_its_place(file_of(broker_name, suffix), lambda path: os.chown(path, STRANGER, STRANGER))
     if suffix == "journal-1":
         os.chown(file_of(broker_name, "journal-0"), STRANGER, STRANGER)
+    file_of(broker_name, suffix).chmod(mode)
     with pytest.raises(AccessRefused, match=f"{broker_name}.* belongs to user {STRANGER}, not to user 0"):
         use(broker_name)
     assert broker_name in shmbroker.brokers()  # so that who looks is told
@@ -87,6 +90,22 @@ def test_what_is_no_file(broker_name: str, suffix: str) -> None:
             use(broker_name)
         path.unlink()
     kept.rename(path)
+    use(broker_name)
+
+
+@pytest.mark.parametrize("suffix", ["lock", "journal-0", "journal-1"])
+def test_what_was_opened_is_looked_at(broker_name: str, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    """Not what has the name before or afterwards: another user may rename files meanwhile."""
+    shmbroker.Broker(broker_name, memory="32M").create()
+    path, opened = file_of(broker_name, suffix), os.open
+    meanwhile = path.with_name(path.name + "-meanwhile")
+    meanwhile.touch()
+    meanwhile.chmod(0o666)
+    with monkeypatch.context() as renamed:
+        renamed.setattr(os, "open", lambda name, *how: opened(meanwhile if name == path else name, *how))
+        with pytest.raises(AccessRefused):
+            segments.open_file(segments.path_of(broker_name), suffix, os.O_RDWR)
+    meanwhile.unlink()
     use(broker_name)
 
 

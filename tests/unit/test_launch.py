@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import cffi
 import pytest
 from scenario_support.waiting import eventually
 
 import shmbroker
-from shmbroker import launch
+from shmbroker import _native_message, launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,6 +85,21 @@ def test_a_program_that_is_started_in_the_place_of_a_housekeeper(tmp_path: Path,
     assert "was started itself in the place of a housekeeper of broker 'other'" in done.stderr
 
 
+def test_a_program_that_looks_like_an_interpreter(tmp_path: Path, broker_name: str) -> None:
+    """It is started once, in the place of a housekeeper, and says so then: it starts no further one."""
+    count, said, app = tmp_path / "count", tmp_path / "said", tmp_path / "python"
+    source = FROZEN.format(count=str(count), app=str(app), frozen="", broker=broker_name)
+    (tmp_path / "app.py").write_text(
+        f"import logging, os\nlogging.basicConfig(filename={str(said)!r})\n"
+        f"if os.path.exists({str(count)!r}) and os.path.getsize({str(count)!r}) == 3:\n    raise SystemExit\n{source}"
+    )
+    app.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path}/app.py "$@"\n')
+    app.chmod(0o755)
+    subprocess.run([app], check=True)
+    eventually(lambda: "started itself in the place of a housekeeper" in said.read_text(), "the second one to say so")
+    assert count.read_text() == "xx"
+
+
 @pytest.mark.parametrize("executable", ["''", "None", "'/bin/true'"], ids=["empty", "none", "another program"])
 def test_an_embedded_interpreter(broker_name: str, executable: str) -> None:
     """Without `sys.executable`, or with that of the program that embeds it, the interpreter beside it serves."""
@@ -104,10 +121,63 @@ def test_flags_of_the_interpreter(broker_name: str, flags: tuple[str, ...]) -> N
     shmbroker.Broker(broker_name).stop()
 
 
+def test_where_an_interpreter_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs us; else the one beside the environment, that of the installation, and what the process runs."""
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    places = [tmp_path / where / "bin" / name for where in ("runs", "environment", "installation", "process")]
+    for place in places:
+        place.parent.mkdir(parents=True)
+        place.touch(mode=0o755)
+    found = []
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(sys, "executable", str(places[0]))
+        elsewhere.setattr(sys, "exec_prefix", str(tmp_path / "environment"))
+        elsewhere.setattr(sys, "base_exec_prefix", str(tmp_path / "installation"))
+        elsewhere.setattr(launch.os.path, "realpath", lambda path: str(places[3]) if path == "/proc/self/exe" else path)
+        for place in places:
+            found.append(launch.interpreter())
+            place.unlink()
+        with pytest.raises(launch.CannotStartError, match=r"no Python interpreter was found, sys\.executable is "):
+            launch.interpreter()
+    assert found == list(map(str, places))
+
+
+def test_what_lies_beside_a_script(broker_name: str, tmp_path: Path) -> None:
+    """It is no module of the standard library for the housekeeper, though the script's folder is searched."""
+    (tmp_path / "signal.py").write_text("raise SystemExit('the folder of the script is searched first')")
+    (tmp_path / "main.py").write_text(
+        textwrap.dedent(CONNECTS)
+        .replace("import shmbroker", "here = sys.path.pop(0)\nimport shmbroker", 1)
+        .replace("with ", "sys.path.insert(0, here)\nwith ", 1)
+    )
+    subprocess.run([sys.executable, tmp_path / "main.py", broker_name], check=True)
+    eventually(lambda: is_served(broker_name), "a housekeeper to serve")
+    pid = shmbroker.Broker(broker_name).statistics().housekeeper_pid
+    assert str(tmp_path) in Path(f"/proc/{pid}/cmdline").read_text()
+    shmbroker.Broker(broker_name).stop()
+
+
 def test_without_site(broker_name: str) -> None:
     """With `-S` the package is found where the program found it."""
     run(textwrap.dedent(CONNECTS).replace("import sys\n", "import sys, site; site.main()\n", 1), broker_name, "-S")
     eventually(lambda: is_served(broker_name), "a housekeeper to serve")
+    shmbroker.Broker(broker_name).stop()
+
+
+def test_a_package_that_only_the_program_finds(broker_name: str, tmp_path: Path) -> None:
+    """Without `site` the housekeeper does without it, too, and finds the package in the places of the program."""
+    shutil.copytree(Path(shmbroker.__file__).parent, tmp_path / "shmbroker")
+    built = Path(_native_message.__file__).parent
+    for extension in built.rglob("*.so"):
+        shutil.copy(extension, tmp_path / "shmbroker" / extension.relative_to(built))
+    places = (
+        f"import sys; sys.path[:0] = [{str(tmp_path)!r}]; sys.path.append({str(Path(cffi.__file__).parents[1])!r})\n"
+    )
+    run(textwrap.dedent(CONNECTS).replace("import sys\n", places, 1), broker_name, "-S")
+    eventually(lambda: is_served(broker_name), "a housekeeper to serve")
+    pid = shmbroker.Broker(broker_name).statistics().housekeeper_pid
+    assert "-S" in Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    assert str(tmp_path) in Path(f"/proc/{pid}/maps").read_text()
     shmbroker.Broker(broker_name).stop()
 
 

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.waiting import becomes
 
 import shmbroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 JOBS = """
 import multiprocessing, os, pathlib, signal
@@ -153,17 +155,76 @@ def test_poison_is_set_aside(
 ) -> None:
     """Messages that end each worker which gets them do not stop the others, nor take them along."""
     work = queue.connection.queue("work")
-    work.put_many([b"poison"] * 2, key="k", headers={"a": 1})
+    mortal = shmbroker.BasicProperties(headers={"a": 1}, expiration="3600000")
+    work.put_many([b"poison"] * 2, key="k", properties=mortal)
     work.put_many([b"good"] * 20)
     (tmp_path / "main.py").write_text(POISONED)
     done = run(function, str(prefetch))
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) <= 4  # one that was prefetched behind another counts as delivered
     aside = queue.connection.queue("work.set-aside", passive=True)
-    found = [(bytes(one), one.key, one.headers) for one in aside.browse()]
-    assert found == [(b"poison", "k", {"a": 1, "x-shmbroker-queue": "work", "x-shmbroker-attempts": 2})] * 2
+    found = [(bytes(one), one.key, one.headers, one.expires_at) for one in aside.browse()]
+    assert found == [(b"poison", "k", {"a": 1, "x-shmbroker-queue": "work", "x-shmbroker-attempts": 2}, None)] * 2
     assert done.stderr.count("was tried 2 times: it is in queue 'work.set-aside' now") == 2
     assert work.statistics().acked == 22
+
+
+NO_ROOM_ASIDE = """
+import sys
+import shmbroker, jobs
+
+if __name__ == "__main__":
+    with shmbroker.WorkerPool(jobs.raise_of_poison, "work", broker=sys.argv[1], processes=1, attempts=1) as pool:
+        while pool.restarts < 3:
+            pass
+"""
+
+
+@pytest.mark.usefixtures("broker")
+def test_poison_that_cannot_be_set_aside(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, queue: shmbroker.Queue
+) -> None:
+    """It stays where it is, and a line for each try says why; a look at it is no attempt."""
+    work, aside = queue.connection.queue("work"), queue.connection.queue("work.set-aside", max_length=1)
+    aside.put(b"there before")
+    work.put(b"poison")
+    (tmp_path / "main.py").write_text(NO_ROOM_ASIDE)
+    done = run("", "")
+    assert done.returncode == 0, done.stderr
+    first, *others = done.stderr.splitlines()
+    assert "ValueError: poison" in first
+    assert len(others) >= 2
+    for line in others:
+        assert "was tried 1 times, and queue 'work.set-aside' has no room for it: " in line
+    assert bytes(work.get(auto_ack=True, timeout=0)) == b"poison"
+    assert [bytes(one) for one in aside.browse()] == [b"there before"]
+
+
+FORKS = """
+import os, sys
+import shmbroker, jobs
+
+if __name__ == "__main__":
+    with shmbroker.WorkerPool(jobs.look_at_signals, "work", broker=sys.argv[1], processes=2) as pool:
+        before = pool.pids
+        child = os.fork()
+        if child == 0:
+            sys.exit(0)  # it knows nothing of a pool, and ends as programs do
+        _, status = os.waitpid(child, 0)
+        print(status, pool.pids == before, pool.restarts)
+"""
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_child_that_is_forked_beside_a_pool(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, queue: shmbroker.Queue
+) -> None:
+    """Its end leaves its parent's workers alone."""
+    queue.connection.queue("work")
+    (tmp_path / "main.py").write_text(FORKS)
+    done = run("", "")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "0 True 0\n"
 
 
 NOT_IMPORTABLE = """
@@ -204,20 +265,31 @@ def test_a_function_that_workers_cannot_import(
     assert ("fits of module" in done.stdout) == (form != "local")
 
 
+def runs(pid: int) -> bool:
+    """Whether a process has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 NEVER_STOPPED = """
-import sys
+import os, signal, sys
 import shmbroker, jobs
 
 if __name__ == "__main__":
     pool = shmbroker.WorkerPool(jobs.look_at_signals, "work", broker=sys.argv[1], processes=2).start()
     print(*pool.pids)
+    sys.stdout.flush()
+    if sys.argv[2] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
     if sys.argv[2] == "raise":
         raise RuntimeError("the main program dies")
 """
 
 
 @pytest.mark.usefixtures("broker")
-@pytest.mark.parametrize("end", ["return", "raise"])
+@pytest.mark.parametrize("end", ["return", "raise", "killed"])
 def test_a_pool_that_nobody_stops(
     run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, queue: shmbroker.Queue, end: str
 ) -> None:
@@ -225,11 +297,13 @@ def test_a_pool_that_nobody_stops(
     queue.connection.queue("work")
     (tmp_path / "main.py").write_text(NEVER_STOPPED)
     done = run(end, "")
-    assert done.returncode == (end == "raise")
-    assert len(done.stdout.split()) == 2
-    for pid in done.stdout.split():
+    assert done.returncode == {"return": 0, "raise": 1, "killed": -signal.SIGKILL}[end]
+    workers = [int(pid) for pid in done.stdout.split()]
+    assert len(workers) == 2
+    for pid in workers if end != "killed" else ():
         with pytest.raises(ProcessLookupError):
-            os.kill(int(pid), 0)
+            os.kill(pid, 0)
+    becomes(lambda: any(map(runs, workers)), False)  # noqa: FBT003 - what it becomes
 
 
 @pytest.mark.parametrize("given", [{"attempts": 0}, {"attempts": True}, {"attempts": 2.5}, {"set_aside": ""}])
