@@ -143,6 +143,44 @@ static void parked_beside_traffic(void) {
   for (unsigned i = 0; i < 2; i++) sb_consumer_cancel(busy_ones[i], true);
 }
 
+/* A consumer of a higher priority, whose process is stopped. */
+static void be_stopped_consuming(int announce) {
+  actor victim = {0};
+  (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+  attach(&t);
+  join(&victim);
+  sb_consumer *high = consume(&victim, 5);
+  (void)next(high);
+  uint32_t node = high->subscriptions[0].node;
+  ssize_t written = write(announce, &node, sizeof node);
+  (void)written;
+  for (;;) kill(getpid(), SIGSTOP);
+}
+static void parked_and_told(void) {
+  uint32_t node = 0;
+  int status, announced[2];
+  if (pipe(announced) != 0) die("pipe", 0);
+  pid_t pid = fork();
+  if (pid == 0) be_stopped_consuming(announced[1]);
+  (void)close(announced[1]);
+  if (read(announced[0], &node, sizeof node) != sizeof node || waitpid(pid, &status, WUNTRACED) != pid)
+    die("the consumer did not stop", 0);
+  (void)close(announced[0]);
+  const sb_node_shm *n = sb_slot_at(t.b, node);
+  uint64_t wakes = n->wakes;
+  expect(sb_stopped_park(keeper.c, keeper.q->slot) == 0, "the only consumer is parked");
+  waiting = consume(&two, 0);
+  expect(asleep(waiting), "there is no message, and the consumer is told");
+  expect(sb_stopped_park(keeper.c, keeper.q->slot) == 1, "the one that is stopped is not parked");
+  expect(state_of(node) == SB_NODE_NOT_INTERESTED, "the one that is parked is in state %u", state_of(node));
+  expect(n->wakes == wakes + 1 && n->flagged == 1, "the one that is parked is not told");
+  (void)kill(pid, SIGKILL);
+  (void)waitpid(pid, NULL, 0);
+  while (sb_recover(keeper.c) > 0) {
+  }
+  sb_consumer_cancel(waiting, true);
+}
+
 static void tick_in_between(void) {
   waiting = consume(&two, 0);
   for (int i = 0; i < 3; i++) tick();
@@ -320,6 +358,8 @@ static const test_case CASES[] = {
     {"tick in between", "a tick between a message and its notification is no rescue", FREELY, tick_in_between},
     {"parked beside traffic", "who looks for consumers of stopped processes comes to an end", FREELY,
      parked_beside_traffic},
+    {"parked, told", "a consumer of a stopped process is parked, and told of it, if there is another one", FREELY,
+     parked_and_told},
     {"notifier killed", "what a dead producer did not tell is told, and no sign of a defect", FREELY, notifier_killed},
     {"notifier stopped", "the same of a stopped one", FREELY, notifier_stopped},
     {"notifier held up", "the same of one that runs, or would if the machine let it", FREELY, notifier_held_up},
