@@ -22,7 +22,7 @@ SPARK := $(if $(JAVA_HOME)$(shell command -v java),$(STAMPS)/spark)
 # Requirements out of pyproject.toml, for example $(call requirements,["build-system"]["requires"]).
 requirements = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))$(1))')
 
-.PHONY: test demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs models races mutants mutation chaos fuzz memcheck clean
+.PHONY: test demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs models races mutants mutation mutation-package chaos fuzz memcheck clean
 
 # Where a registry does not have what the tests of `make mutation` read C with, they say so and are skipped.
 test: $(PACKAGE) $(STAMPS)/test $(SPARK)
@@ -80,6 +80,10 @@ mutants: $(STAMPS)/venv
 # All small faults that the C core can have: a night's work, which goes on where it was. ARGS="sb_ring.c --stage quick".
 mutation: $(STAMPS)/venv $(STAMPS)/mutation
 	$(BIN)/python -m tests.mutations.core $(ARGS)
+
+# The same for the Python package: ARGS="'shmbroker/leasing/*' --stage unit".
+mutation-package: $(PACKAGE) $(STAMPS)/test $(STAMPS)/mutation $(SPARK)
+	$(BIN)/python -m tests.mutations.package $(ARGS)
 
 chaos: $(PACKAGE) $(STAMPS)/test
 	$(BIN)/python -m tests.chaos --seconds 600 $(ARGS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -52,9 +53,14 @@ class Row:
 
         >>> Row("put", "ns", [100.0], [110.0]).ratio
         1.1
+        >>> Row("processor time", "ms", [0.0], [0.0]).ratio, Row("processor time", "ms", [0.0], [1.0]).ratio
+        (1.0, inf)
         """
         here, there = median(self.here), median(self.there)
-        return here / there if self.unit == BETTER_IF_MORE else there / here
+        if here == there:
+            return 1.0
+        better, worse = (here, there) if self.unit == BETTER_IF_MORE else (there, here)
+        return better / worse if worse else math.inf
 
     @property
     def spread(self) -> float:
@@ -66,6 +72,7 @@ class Row:
         return sum(
             median(abs(value - median(values)) for value in values) / median(values)
             for values in (self.here, self.there)
+            if median(values)
         )
 
     @property

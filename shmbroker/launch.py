@@ -130,10 +130,10 @@ def ensure_housekeeper(name: str) -> None:
     with contextlib.suppress(exceptions.BrokerNotFound):
         found = attachment.acquire(segments.path_of(name))
         try:
-            facts = found.facts()
-            unserved = found.housekeeper_missing() or found.housekeeper_stopped()
-            if unserved and not facts.stopped and not facts.closing:
-                start_housekeeper(name, detached=True)
+            if found.housekeeper_missing() or found.housekeeper_stopped():
+                facts = found.facts()
+                if not facts.stopped and not facts.closing:
+                    start_housekeeper(name, detached=True)
         except CannotStartError as error:
             if (name, str(error)) not in _told:
                 _told.add((name, str(error)))

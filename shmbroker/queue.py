@@ -233,7 +233,8 @@ class Queue:
             self._core.get_failed(status)
         until = library.deadline(timeout)
         if until <= time.monotonic_ns():
-            self.core_connection.polled()
+            if not self.core_connection.has_io:
+                self.core_connection.polled()
             raise standard_queue.Empty
         found = self.taker.soon(self, auto_ack)
         if isinstance(found, int):
@@ -253,7 +254,8 @@ class Queue:
         if message is None:
             if self.taker.status != library.EMPTY:
                 return self.get(timeout=0, auto_ack=auto_ack)
-            self.core_connection.polled()
+            if not self.core_connection.has_io:
+                self.core_connection.polled()
             raise standard_queue.Empty
         if not auto_ack:
             message._state = OPEN  # noqa: SLF001 - see `get`
@@ -282,7 +284,8 @@ class Queue:
         if status != library.EMPTY:
             self._core.get_failed(status)
         elif until <= time.monotonic_ns():
-            self.core_connection.polled()
+            if not self.core_connection.has_io:
+                self.core_connection.polled()
             raise standard_queue.Empty
         self._core.connection.start_io()  # somebody of this process should notice a housekeeper that died
         with self._core.connection.call():

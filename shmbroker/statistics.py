@@ -17,9 +17,10 @@ class QueueStatistics:
     At rest added == acked + expired + killed + replaced + dropped + dead_lettered + moved + message_count.
 
     ``message_count`` is the number of distinct live messages: ``ready + delivering + scheduled``. ``bytes`` are those
-    of their bodies. ``killed`` counts purge and delete, ``replaced`` the victims of a ring, ``dropped`` overflow and
-    reject. ``interested``, ``notified`` and ``not_interested`` are the consumer lists of seed 002; ``non_acquiring``
-    the browsers. ``rescues`` counts notifications that only the housekeeper's check brought about.
+    of their bodies. ``killed`` counts purge and delete, ``replaced`` the victims of a ring, ``dropped`` overflow,
+    reject, and what cannot be read. ``interested``, ``notified`` and ``not_interested`` are the consumer lists of seed
+    002; ``non_acquiring`` the browsers. ``rescues`` counts notifications that only the housekeeper's check brought
+    about.
     """
 
     name: str

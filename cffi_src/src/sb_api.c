@@ -96,13 +96,15 @@ void sb_broker_set_stopped(sb_broker *b, uint32_t stopped) {
   if (keeper != NULL) (void)sb_wake_ring(&keeper->wake);
 }
 
-void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool with_memory) {
+bool sb_broker_is_closing(sb_broker *b) { return SB_LOAD(&b->header->closing, SB_ACQUIRE) != 0; }
+
+void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool in_full) {
   sb_header_shm *h = b->header;
   memset(f, 0, sizeof *f);
   memcpy(f->name, h->name, sizeof f->name);
   f->name[sizeof f->name - 1] = 0;
   f->memory_limit = SB_LOAD(&h->memory_limit, SB_RELAXED);
-  if (with_memory && sb_segment_map(b) == SB_OK) {
+  if (in_full && sb_segment_map(b) == SB_OK) {
     f->memory_used = sb_slab_used(b);
     sb_slab_kept(b, &f->memory_structures, &f->memory_bodies);
     f->memory_room = sb_scatter_room(b);
@@ -125,7 +127,7 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool with_memory) {
   f->stopped = SB_LOAD(&h->stopped, SB_ACQUIRE);
   f->mode = SB_LOAD(&h->mode, SB_RELAXED);
   f->housekeeper_pid = sb_liveness_has_housekeeper(b) ? SB_LOAD(&h->housekeeper_pid, SB_RELAXED) : 0;
-  f->housekeeper_stopped = sb_liveness_housekeeper_stopped(b);
+  f->housekeeper_stopped = in_full && sb_liveness_housekeeper_stopped(b);
   for (unsigned id = 1; id < SB_MAX_CONNECTIONS; id++) {
     f->connections += sb_conn_state(SB_LOAD(&b->connections[id], SB_RELAXED)) == SB_CONN_LIVE;
   }

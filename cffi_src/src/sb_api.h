@@ -69,6 +69,9 @@ uint64_t sb_api_address(const sb_message_shm *m);
 int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer);
 /* Does the message header fit its slot, and a caller's buffer? */
 bool sb_api_plausible(sb_broker *b, const sb_taken *t);
+/* Lock held. A message that was taken, and whose record cannot be believed: it ends as one that is rejected. Nobody could
+ * ever read it, and at its place it would be the next one again. SB_CORRUPT. */
+sb_status sb_api_drop_corrupt(sb_queue *q, uint64_t token);
 /* A released or removed message: enforce limits, wake who waits. */
 void sb_api_returned(sb_queue *q);
 /* Lock held, but not while somebody is reaped who was killed. Evicts what a queue that evicts has too many. */

@@ -26,8 +26,8 @@ static sb_status begin(sight *s, sb_queue *q, uint64_t position) {
   if (sb_queue_is_open(q)) {
     *s = (sight){.queue = q, .at = position + q->base};
     s->keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
-    q->busy++; /* I60: it is looked at without the lock */
-    if (position == 0) sb_api_look_at_bound(q);
+    if (position == 0 && !sb_api_look_at_bound(q)) status = SB_CLOSED;
+    q->busy += status == SB_OK; /* I60: it is looked at without the lock */
   } else {
     status = SB_DELETED;
   }

@@ -223,6 +223,12 @@ static int64_t hand_over(sb_queue *q, const sb_taken *t, uint64_t delivery_tag, 
   return length;
 }
 
+/* What a delivery says cannot be read: it ends, and so does the message. */
+static int64_t drop_corrupt(sb_channel *ch, sb_held *h, sb_queue *q, uint64_t token) {
+  if (h != NULL) sb_channel_drop(ch, h);
+  return -(int64_t)sb_api_drop_corrupt(q, token);
+}
+
 /* The row is not empty. */
 static int64_t give(sb_channel *ch, char *buffer) {
   sb_connection *c = connection_of(ch);
@@ -230,18 +236,23 @@ static int64_t give(sb_channel *ch, char *buffer) {
   bool auto_ack = h->of->auto_ack;
   uint32_t number = h->of->number;
   sb_queue *q = h->q;
-  uint64_t tag;
+  uint64_t tag, token = h->token;
   sb_leaf_ref leaf;
   sb_taken t;
-  if (!sb_settle_find(c, h->token, &t, &leaf) || !sb_api_plausible(c->b, &t)) {
-    sb_channel_drop(ch, h);
-    return -(int64_t)SB_CORRUPT;
+  if (!sb_settle_find(c, token, &t, &leaf) || !sb_api_plausible(c->b, &t)) {
+    return drop_corrupt(ch, h, q, token);
   }
   sb_status status = view_of(c, &t, auto_ack, &tag);
-  if (status != SB_OK) {
-    return -(int64_t)status; /* it stays the next one */
+  if (status != SB_OK) { /* it stays the next one, unless nobody can read it */
+    return status == SB_CORRUPT ? drop_corrupt(ch, h, q, token) : -(int64_t)status;
   }
-  return hand_over(q, &t, sb_channel_give(ch), number, auto_ack, tag, buffer);
+  int64_t length = hand_over(q, &t, sb_channel_give(ch), number, auto_ack, tag, buffer);
+  if (length < 0) {
+    if (tag != token) sb_view_end(c, tag);
+    if (!auto_ack) sb_channel_take_back(ch, h);
+    length = drop_corrupt(ch, auto_ack ? NULL : h, q, token);
+  }
+  return length;
 }
 
 int64_t sb_channel_next(sb_channel *ch, char *buffer) {
@@ -261,16 +272,23 @@ static int64_t got(sb_channel *ch, sb_queue *q, const sb_taken *t, char *buffer,
   sb_connection *c = connection_of(ch);
   uint64_t tag;
   if (!sb_api_plausible(c->b, t)) {
-    return -(int64_t)SB_CORRUPT;
+    return drop_corrupt(ch, NULL, q, t->token);
   }
   sb_status status = auto_ack || sb_deliveries_reserve(&ch->deliveries) ? SB_OK : SB_SYSTEM;
   if (status == SB_OK) status = view_of(c, t, auto_ack, &tag);
+  if (status == SB_CORRUPT) {
+    return drop_corrupt(ch, NULL, q, t->token);
+  }
   if (status != SB_OK) {
     (void)sb_subscription_return(q, t->token, SB_RELEASE_CLEAN);
     return -(int64_t)status;
   }
   uint64_t delivery_tag = auto_ack ? ++ch->deliveries.last_tag : sb_deliveries_got(&ch->deliveries, t->token, q);
   int64_t length = hand_over(q, t, delivery_tag, SB_BY_GET, auto_ack, tag, buffer);
+  if (length < 0) {
+    if (tag != t->token) sb_view_end(c, tag);
+    length = drop_corrupt(ch, sb_deliveries_find(&ch->deliveries, auto_ack ? 0 : delivery_tag), q, t->token);
+  }
   sb_subscription_took(c, q, t);
   if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) sb_consumer_work_arrived(q); /* I41, as in sb_get */
   return length;

@@ -140,6 +140,42 @@ void sb_free_consumer(sb_consumer *k) {
   free(k);
 }
 
+/* The first of the row, which is not empty. What cannot be read ends, and its place is free again. */
+static int64_t give(sb_consumer *k, char *buffer, bool auto_ack) {
+  sb_connection *c = k->c;
+  uint32_t place = k->row[k->row_first % k->prefetch];
+  sb_delivery *d = &k->places[place];
+  sb_queue *q = k->subscriptions[d->subscription].q;
+  sb_leaf_ref leaf;
+  sb_taken t;
+  bool readable = sb_settle_find(c, d->token, &t, &leaf) && sb_api_plausible(c->b, &t);
+  uint64_t tag = d->token | SB_PUT(place, SB_TAG_PLACE), view = 0;
+  sb_status status = readable ? SB_OK : SB_CORRUPT;
+  if (readable && auto_ack && t.message->body_length > SB_INLINE_BODY) {
+    status = sb_view_take(c, &t, &view);
+    if (status == SB_OK) tag = view;
+    if (status != SB_OK && status != SB_CORRUPT) {
+      return -(int64_t)status; /* it stays the next one */
+    }
+  }
+  k->row_first++;
+  int64_t length = status == SB_OK ? sb_api_record(q, &t, tag, d->subscription, buffer) : -(int64_t)status;
+  if (length < 0) {
+    if (view != 0) sb_view_end(c, view);
+    length = -(int64_t)sb_api_drop_corrupt(q, d->token);
+    sb_consumer_free_place(k, place);
+    return length;
+  }
+  sb_node_shm *n = sb_slot_at(c->b, k->subscriptions[d->subscription].node);
+  k->delivered++;
+  SB_STORE(&n->delivered, SB_LOAD(&n->delivered, SB_RELAXED) + 1, SB_RELAXED);
+  if (auto_ack) {
+    (void)sb_settle_message(q, d->token, SB_COUNT_ACKED);
+    sb_consumer_free_place(k, place);
+  }
+  return length;
+}
+
 /* The next pulled message; runs a turn itself when the row is empty. */
 int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
   sb_status status = sb_api_enter(k->c);
@@ -153,30 +189,7 @@ int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
   }
   int64_t length = -(int64_t)SB_EMPTY;
   if (k->row_first != k->row_end) {
-    uint32_t place = k->row[k->row_first % k->prefetch];
-    sb_delivery *d = &k->places[place];
-    sb_queue *q = k->subscriptions[d->subscription].q;
-    sb_leaf_ref leaf;
-    sb_taken t;
-    k->row_first++;
-    if (!sb_settle_find(k->c, d->token, &t, &leaf) || !sb_api_plausible(k->c->b, &t)) {
-      length = -(int64_t)SB_CORRUPT;
-    } else {
-      uint64_t tag = d->token | SB_PUT(place, SB_TAG_PLACE);
-      if (auto_ack && t.message->body_length > SB_INLINE_BODY && (status = sb_view_take(k->c, &t, &tag)) != SB_OK) {
-        k->row_first--; /* it stays the next one */
-        sb_api_leave(k->c);
-        return -(int64_t)status;
-      }
-      length = sb_api_record(q, &t, tag, d->subscription, buffer);
-      sb_node_shm *n = sb_slot_at(k->c->b, k->subscriptions[d->subscription].node);
-      k->delivered++;
-      SB_STORE(&n->delivered, SB_LOAD(&n->delivered, SB_RELAXED) + 1, SB_RELAXED);
-      if (auto_ack && length >= 0) {
-        (void)sb_settle_message(q, d->token, SB_COUNT_ACKED);
-        sb_consumer_free_place(k, place);
-      }
-    }
+    length = give(k, buffer, auto_ack);
   } else if (k->closed) {
     length = -(int64_t)SB_CLOSED;
   } else if (sb_consumer_orphaned(k)) {

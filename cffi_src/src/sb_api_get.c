@@ -60,29 +60,42 @@ int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32
   return (int64_t)(sizeof *record + front_length + (inside ? m->body_length : 0));
 }
 
-/* Lock held. A taken message becomes a record; with auto_ack it is settled on the way. */
-SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer) {
+/* Lock held. It was not handed over: what cannot be read ends here, unless it is one of several, of which the next call has
+ * to say so; all else goes back to its place. */
+SB_COLD int64_t keep_none(sb_queue *q, const sb_taken *t, sb_status status, bool first) {
+  if (status == SB_CORRUPT && first) {
+    return -(int64_t)sb_api_drop_corrupt(q, t->token);
+  }
+  (void)sb_release_message(q, t->token, SB_RELEASE_CLEAN);
+  sb_api_returned(q);
+  return -(int64_t)status;
+}
+
+/* Lock held. A taken message becomes a record; with auto_ack it is settled on the way. `first`: of the call. */
+SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer, bool first) {
   if (!sb_api_plausible(q->c->b, t)) {
-    return -(int64_t)SB_CORRUPT;
+    return keep_none(q, t, SB_CORRUPT, first);
   }
   uint64_t tag = t->token;
   if (auto_ack && t->message->body_length > SB_INLINE_BODY) { /* what is settled is read through a view */
     sb_status status = sb_view_take(q->c, t, &tag);
     if (status != SB_OK) {
-      (void)sb_release_message(q, t->token, SB_RELEASE_CLEAN);
-      sb_api_returned(q);
-      return -(int64_t)status;
+      return keep_none(q, t, status, first);
     }
+  }
+  int64_t length = sb_api_record(q, t, tag, 0, buffer);
+  if (length < 0) {
+    if (tag != t->token) sb_view_end(q->c, tag);
+    return keep_none(q, t, SB_CORRUPT, first);
   }
   if ((t->side & SB_SIDE_REDELIVERED) != 0) sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);
   sb_ledger_count(q->ledger, SB_COUNT_DELIVERED, 1);
-  int64_t length = sb_api_record(q, t, tag, 0, buffer);
-  if (auto_ack && length >= 0) (void)sb_settle_message(q, t->token, SB_COUNT_ACKED);
+  if (auto_ack) (void)sb_settle_message(q, t->token, SB_COUNT_ACKED);
   sb_consumer_room_made(q->c, q->shm, q->slot);
   return length;
 }
 
-SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
+SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack, bool first) {
   uint64_t token;
   sb_taken t;
   sb_lifetime_consumed(q);
@@ -96,7 +109,7 @@ SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack) {
   if (status == SB_OK && SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
     sb_consumer_work_arrived(q); /* more came back; while we searched, others may have seen no bit (I41) */
   }
-  return status == SB_OK ? hand_over(q, &t, auto_ack, buffer) : -(int64_t)status;
+  return status == SB_OK ? hand_over(q, &t, auto_ack, buffer, first) : -(int64_t)status;
 }
 
 int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack) {
@@ -105,7 +118,7 @@ int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack) {
     return -(int64_t)status;
   }
   bool usable = !sb_queue_tracks(q->shm) || sb_api_look_at_bound(q);
-  int64_t length = usable ? get_one(q, buffer, auto_ack) : -(int64_t)SB_CLOSED;
+  int64_t length = usable ? get_one(q, buffer, auto_ack, true) : -(int64_t)SB_CLOSED;
   sb_api_leave(q->c);
   return length;
 }
@@ -115,7 +128,8 @@ static int64_t hand_over_waited(sb_queue *q, sb_status status, sb_taken *t, char
     return -(int64_t)status;
   }
   sb_lock(q->c);
-  int64_t length = sb_closed(q->c) ? -(int64_t)SB_CLOSED : hand_over(q, t, auto_ack, buffer); /* closing returned it */
+  int64_t length =
+      sb_closed(q->c) ? -(int64_t)SB_CLOSED : hand_over(q, t, auto_ack, buffer, true); /* closing returned it */
   sb_unlock(q->c);
   return length;
 }
@@ -154,8 +168,8 @@ static int64_t many(sb_queue *q, sb_taken *first, uint32_t count, bool auto_ack,
     if (*used + SB_INLINE_BODY + 65536u + sizeof(sb_record) > size) {
       break;
     }
-    int64_t length =
-        n == 0 && first != NULL ? hand_over(q, first, auto_ack, buffer) : get_one(q, buffer + *used, auto_ack);
+    int64_t length = n == 0 && first != NULL ? hand_over(q, first, auto_ack, buffer, true)
+                                             : get_one(q, buffer + *used, auto_ack, n == 0);
     if (length < 0) {
       status = length;
       break;

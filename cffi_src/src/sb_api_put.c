@@ -131,13 +131,18 @@ sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_p
 
 sb_status sb_put(sb_queue *q, const char *body, uint64_t length) { return sb_put_with(q, body, length, &NO_OPTIONS); }
 
+/* One of several: while the bound was kept, or a long body copied, the lock was dropped, and the connection may have closed. */
+static sb_status put_next(sb_queue *q, uint32_t done, const char *body, uint64_t length, const sb_put_options *o) {
+  return done > 0 && sb_closed(q->c) ? SB_CLOSED : put_one(q, body, length, o);
+}
+
 int64_t sb_put_many(sb_queue *q, const sb_piece *pieces, uint32_t count, const sb_put_options *o, sb_status *status) {
   uint32_t done = 0;
   *status = sb_api_enter(q->c);
   if (*status != SB_OK) {
     return 0;
   }
-  while (done < count && (*status = put_one(q, pieces[done].data, pieces[done].length, o)) == SB_OK) done++;
+  while (done < count && (*status = put_next(q, done, pieces[done].data, pieces[done].length, o)) == SB_OK) done++;
   sb_api_leave(q->c);
   return done;
 }
@@ -160,7 +165,7 @@ int64_t sb_put_columns(sb_queue *q, const sb_columns *columns, uint32_t row, uin
     uint32_t at = row + done, length = text_at(&columns->body, at, &body);
     o.key_length = text_at(&columns->key, at, &o.key);
     o.properties_length = text_at(&columns->properties, at, &o.properties);
-    *status = put_one(q, body, length, &o);
+    *status = put_next(q, done, body, length, &o);
     if (*status != SB_OK) break;
   }
   sb_api_leave(q->c);

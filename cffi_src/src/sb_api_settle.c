@@ -25,6 +25,12 @@ sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how) {
   return status;
 }
 
+sb_status sb_api_drop_corrupt(sb_queue *q, uint64_t token) {
+  (void)sb_settle_message(q, token, SB_COUNT_DROPPED);
+  sb_consumer_room_made(q->c, q->shm, q->slot);
+  return SB_CORRUPT;
+}
+
 static uint64_t token_of(const char *record) {
   uint64_t tag;
   memcpy(&tag, record, sizeof tag);

@@ -242,7 +242,11 @@ void sb_directory_remove(sb_broker *b, uint32_t slot) {
 }
 
 uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed) {
-  while (*index < SB_DIRECTORY_SIZE) {
+  return sb_directory_next_before(b, index, SB_DIRECTORY_SIZE, closed);
+}
+
+uint32_t sb_directory_next_before(sb_broker *b, uint32_t *index, uint32_t end, bool closed) {
+  while (*index < end) {
     uint64_t entry = SB_LOAD(&b->directory[(*index)++], SB_ACQUIRE);
     if (entry_state(entry) == (closed ? SB_DIR_CLOSED : SB_DIR_LIVE) &&
         sb_slab_object(b, entry_slot(entry), SB_KIND_QUEUE) != NULL) {

@@ -36,6 +36,8 @@ void sb_directory_remove(sb_broker *b, uint32_t slot);
 bool sb_directory_links(sb_broker *b, uint32_t slot);
 /* The next queue at or after *index, open ones or deleted ones; 0 at the end. */
 uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed);
+/* The same, of the entries before that one. */
+uint32_t sb_directory_next_before(sb_broker *b, uint32_t *index, uint32_t end, bool closed);
 /* Frees deleted queues that nobody has open any more; how many are left. Under the topology lock. */
 uint32_t sb_directory_sweep(sb_connection *c);
 

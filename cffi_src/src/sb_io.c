@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_io.h"
 
+#include <sched.h>
 #include <signal.h>
 
 #include "sb_housekeeping.h"
@@ -9,6 +10,8 @@
 #include "sb_wait.h"
 
 #define TURNS_PER_LOCK 16u
+#define QUEUES_PER_LOCK 16u
+#define ENTRIES_PER_LOCK 1024u
 #define SLEEP_NS UINT64_C(5000000000)
 #define LOWEST_SLEEP_NS UINT64_C(500000000)
 #define WORDS (SB_MAX_TARGETS / 64)
@@ -134,13 +137,30 @@ static void send_old_acks(sb_connection *c) {
   }
 }
 
+/* Visits the next queues of the directory, from *index on; false: there are no more. */
+static bool visit_some(sb_connection *c, uint32_t *index) {
+  uint32_t end = *index + ENTRIES_PER_LOCK < SB_DIRECTORY_SIZE ? *index + ENTRIES_PER_LOCK : SB_DIRECTORY_SIZE, slot;
+  sb_lock(c);
+  for (unsigned n = 0; n < QUEUES_PER_LOCK && !sb_closed(c); n++) {
+    if ((slot = sb_directory_next_before(c->b, index, end, false)) == 0) break;
+    (void)sb_housekeeping_pass_stopped(c, slot);
+  }
+  bool more = *index < SB_DIRECTORY_SIZE && !sb_closed(c);
+  sb_unlock(c);
+  return more;
+}
+
+void sb_io_visit_stopped(sb_connection *c) {
+  uint32_t index = 0;
+  while (visit_some(c, &index)) {
+    (void)sched_yield(); /* a thread that waits for the lock looks for it in between */
+  }
+}
+
 /* Does what cannot wait until somebody stands in for the housekeeper; true if such a one is to be started. */
 static bool stand_in(sb_connection *c, uint64_t now) {
-  uint32_t index = 0, slot;
   (void)sb_recover_all(c);
-  sb_lock(c);
-  while ((slot = sb_directory_next(c->b, &index, false)) != 0) (void)sb_housekeeping_pass_stopped(c, slot);
-  sb_unlock(c);
+  sb_io_visit_stopped(c);
   if (SB_LOAD(&c->b->header->stopped, SB_ACQUIRE) != 0 || sb_byte_holder(c->b->lock_fd, SB_LOCK_STAND_IN) != 0 ||
       now - c->stand_in_asked_ns < SLEEP_NS) {
     return false;

@@ -14,7 +14,8 @@
  *
  * Death: nothing here is shared but the flags; a dead connection's flags go with its record.
  *
- * Concurrency: one thread per connection; it takes the connection's lock for a few turns at a time.
+ * Concurrency: one thread per connection; it takes the connection's lock for a few turns at a time, or for a few queues when
+ *  it does the work of a stopped housekeeper.
  */
 #ifndef SB_IO_H
 #define SB_IO_H
@@ -27,6 +28,8 @@ sb_status sb_io_prepare(sb_connection *c);
 /* Runs until the connection closes (SB_CLOSED), the broker is being stopped (SB_STOPPING), its housekeeper is missing or stopped
  * (SB_NO_HOUSEKEEPER), a channel is to be handed over (SB_READY), or there is no room for what a channel is to pull (SB_GROW). */
 sb_status sb_io_run(sb_connection *c);
+/* In all queues: parks the consumers of stopped processes, a few queues for each hold of the lock. */
+void sb_io_visit_stopped(sb_connection *c);
 bool sb_io_housekeeper_missing(sb_connection *c);
 
 #endif

@@ -159,7 +159,7 @@ unsigned sb_reference_clear(sb_broker *b, uint32_t slot, unsigned cell_ref, unsi
     return claim(b, slot, connection);
   }
   uint64_t refs = sb_slot_refs(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE));
-  for (unsigned ref = cell_ref % n + n; ref < SB_MAX_REFS; ref += n) {
+  for (unsigned ref = cell_ref % n + (n == 1); ref < SB_MAX_REFS; ref += n) { /* I38: of one queue not the first */
     if ((refs >> ref & 1) == 0) {
       return ref;
     }

@@ -14,9 +14,9 @@
  *  I48 bits of a block are set by the committer before the slot is published, and then by the holder of that queue's cell.
  *      Whoever cleared the last bit of a word looks at all of them, and drops bit 0 of the header if none is left. He may
  *      be killed between the two: who finds the reference gone in his place looks again.
- *  I49 a bit of the header that is not a cell's from the beginning is added by one who can be told: up to SB_PLAIN_TARGETS
- *      queues, the others are shared out (to the cell r of n those that leave r when divided by n); with a block, he claims
- *      it there before, once for the life of the message.
+ *  I49 a bit of the header that is not a cell's is added by one who can be told: up to SB_PLAIN_TARGETS queues, they are shared
+ *      out (to the cell r of n those that leave r when divided by n); with a block, he claims it there before, once for the
+ *      life of the message.
  *
  * Ordering pairs:
  *  P14 a bit of a block is cleared (seq_cst) before all are looked at: of two that clear the last two, one sees none.

@@ -9,8 +9,9 @@
  * it, one 16-bit word for each reference: the connection that took it as a view.
  *
  * Invariants:
- *  I38 only the holder of a cell adds references to its slot, one that is clear and never that of a cell from the beginning: the
- *      intents of sb_ledger.h read from a reference that is gone that it was dropped. No two holders add the same (I49).
+ *  I38 only the holder of a cell adds references to its slot, one that is clear; of a message of one queue never the first: the
+ *      intent of its put reads from that being gone that the put happened. Commits and moves are judged by cells, and after
+ *      an ack nobody has the cell. No two holders add the same (I49).
  *  I39 the viewer's word is written before the reference is added (0 by a cell that takes it). A set reference whose word names a connection is that
  *      connection's view; it is the proof a reaper needs, since a dropped reference may be another one's view by now.
  *

@@ -120,7 +120,7 @@ class Attachment:
 
     def full(self, what: str = "", holder: str = "") -> exceptions.OutOfMemory:
         """The error of a broker that has no room for something: what is used, of how much, and why it does not grow."""
-        facts = self.facts(with_memory=True)
+        facts = self.facts(in_full=True)
         free = max(0, facts.memory_limit - facts.memory_structures - facts.memory_bodies)
         text = (
             f"broker {self.name!r} has no room{what}: {facts.memory_used} of {facts.memory_limit} bytes are used; "
@@ -157,15 +157,19 @@ class Attachment:
         )
         return exceptions.NotAllowed(530, text)
 
-    def facts(self, *, with_memory: bool = False) -> Any:  # noqa: ANN401
-        """The core's own description."""
+    def facts(self, *, in_full: bool = False) -> Any:  # noqa: ANN401
+        """The core's own description.
+
+        Args:
+            in_full: with memory, and whether the housekeeper's process is stopped, which take time to find out.
+        """
         facts = ffi.new("sb_broker_facts *")
-        slow.sb_broker_describe(self.handle, facts, with_memory)
+        slow.sb_broker_describe(self.handle, facts, in_full)
         return facts
 
     def statistics(self) -> statistics.BrokerStatistics:
         """A snapshot of the broker."""
-        facts = self.facts(with_memory=True)
+        facts = self.facts(in_full=True)
         return statistics.BrokerStatistics(
             name=self.name,
             memory_limit=facts.memory_limit,
@@ -205,6 +209,10 @@ class Attachment:
                     )
                 )
         return found
+
+    def closing(self) -> bool:
+        """Is the broker being purged?"""
+        return bool(slow.sb_broker_is_closing(self.handle))
 
     def set_closing(self) -> None:
         """Tells every client that the broker is going: their calls raise ConnectionClosedByBroker."""

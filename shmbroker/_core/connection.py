@@ -79,6 +79,7 @@ class CoreConnection:
         self.buffers: list[tuple[Any, Any]] = []
         self._calls_lock = locks.lock()  # a view may end, by the garbage collector, while we hold it
         self._io: threading.Thread | None = None
+        self.has_io = False  # once there was a thread; whoever polls asks for that, each time
         self._let_go_at = self._polled_at = 0.0
         self.on_stopping: Callable[[], None] = lambda: None
         self.on_housekeeper_missing: Callable[[], None] = lambda: None
@@ -86,7 +87,7 @@ class CoreConnection:
         self.attachment = attachment.acquire(path)
         self._attached = True
         try:
-            if self.attachment.facts().closing:
+            if self.attachment.closing():
                 library.raise_for(library.STOPPING)
             self._open(name)
             self.mapping: attachment.Use | None = attachment.Use(self.attachment)  # views keep it longer
@@ -169,14 +170,15 @@ class CoreConnection:
         """A call found no message, and does not wait for one.
 
         A client that polls for half a second gets an IO thread, as one that waits: that notices a housekeeper that
-        died or is stopped.
+        died or is stopped. Where there is one, nobody needs to call this.
         """
-        if self._io is None:
-            now = time.monotonic()
-            if not self._polled_at:
-                self._polled_at = now
-            elif now - self._polled_at > _POLL_SECONDS:
-                self.start_io()
+        if self.has_io:
+            return
+        now = time.monotonic()
+        if not self._polled_at:
+            self._polled_at = now
+        elif now - self._polled_at > _POLL_SECONDS:
+            self.start_io()
 
     def start_io(self) -> None:
         """Starts the IO thread, unless there is one: it lives in the core without the GIL."""
@@ -188,6 +190,7 @@ class CoreConnection:
             if self._io is not None or self.closed:
                 return
             self._io = threading.current_thread()
+            self.has_io = True
             self._calls += 1
         try:
             while True:

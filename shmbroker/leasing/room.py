@@ -26,7 +26,7 @@ def scarce_bytes(connection: shmbroker.Connection) -> int | None:
     facts = attachment.facts()
     if facts.segments < facts.segments_limit:
         return None
-    facts = attachment.facts(with_memory=True)
+    facts = attachment.facts(in_full=True)
     used = min(facts.memory_bodies, facts.memory_used)
     room = max(0, int(facts.memory_limit - facts.memory_structures - used))
     return max(min(_LEAST, int(facts.memory_limit) // _PART_OF_MEMORY), room // _PART_OF_ROOM)

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Cases of leases: what a reader sees of a message beside whoever moves it. */
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "actors.h"
 #include "cases.h"
@@ -106,7 +109,38 @@ static void taken_and_kept(void) {
   removed(lease);
 }
 
+static void end_here(void) {
+  kill(getpid(), SIGKILL);
+  for (;;) pause();
+}
+static void be_killed_putting(void) {
+  actor victim = {0};
+  attach(&t);
+  join(&victim);
+  meanwhile("ring.append.done", end_here);
+  put_by(&victim, 1);
+  _exit(0);
+}
+static void put_moved_twice(void) {
+  int status;
+  sb_status moved;
+  uint64_t bytes = UINT64_MAX;
+  lease = made("lease");
+  pid_t pid = fork();
+  if (pid == 0) be_killed_putting();
+  (void)waitpid(pid, &status, 0);
+  expect(WIFSIGNALED(status), "the producer was not killed");
+  expect(sb_move(one.q, lease, 1, &bytes, &moved) == 1, "it was not moved, status %d", (int)moved);
+  expect(sb_move(lease, one.q, 1, &bytes, &moved) == 1, "it was not moved back, status %d", (int)moved);
+  while (sb_recover(keeper.c) > 0) {
+  }
+  expect_left(1);
+  removed(lease);
+}
+
 static const test_case CASES[] = {
+    {"put, moved twice", "a message whose producer was killed may be moved on and back before that is reaped", FREELY,
+     put_moved_twice},
     {"leased", "a reader of a lease never sees a message without its sequence", FREELY, leased},
     {"taken and kept", "messages that were moved are taken in as many steps however many are in hand", FREELY,
      taken_and_kept},

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Cases of limits: what is counted, admitted and evicted. */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "actors.h"
 #include "cases.h"
 #include "plan.h"
@@ -154,7 +158,64 @@ static void shrunk_lazily(void) {
   expect(is == 3456 || is == 23456, "left are %d, not 3456", (int)is);
 }
 
+/* A producer that was killed when it had paid for an eviction: the ring seems to hold one less than it does. */
+static void end_here(void) {
+  kill(getpid(), SIGKILL);
+  for (;;) pause();
+}
+static void be_killed_evicting(void) {
+  actor victim = {0};
+  attach(&t);
+  join(&victim);
+  meanwhile("limits.evict.paid", end_here);
+  put_by(&victim, 2);
+  _exit(0);
+}
+static void exceed(void) {
+  int status;
+  put_by(&two, 1);
+  pid_t pid = fork();
+  if (pid == 0) be_killed_evicting();
+  (void)waitpid(pid, &status, 0);
+  expect(WIFSIGNALED(status), "the producer was not killed");
+}
+
+static actor closing;
+static void close_it(void) { (void)sb_disconnect(closing.c); }
+static int64_t put_pieces(sb_status *status) {
+  static const char body[8] = "";
+  const sb_piece pieces[] = {{body, sizeof body}, {body, sizeof body}, {body, sizeof body}};
+  const sb_put_options none = {0};
+  return sb_put_many(closing.q, pieces, 3, &none, status);
+}
+static int64_t put_rows(sb_status *status) {
+  char bodies[] = "345";
+  int32_t ends[] = {0, 1, 2, 3};
+  sb_columns columns = {.body = {.bytes = bodies, .ends = ends}};
+  return sb_put_columns(closing.q, &columns, 0, 3, status);
+}
+static void closed_beside(int64_t (*put_three)(sb_status *status)) {
+  sb_status status;
+  exceed();
+  closing = (actor){0};
+  join(&closing);
+  meanwhile("recover.begun", close_it);
+  int64_t done = put_three(&status);
+  expect(plan.what == NULL, "nobody was reaped");
+  expect(done == 1 && status == SB_CLOSED, "%d were put, status %d", (int)done, (int)status);
+  expect(sb_forget(closing.c), "the connection keeps something");
+  while (sb_recover(keeper.c) > 0) {
+  }
+  expect_at_most(1);
+  (void)left();
+}
+static void closed_beside_many(void) { closed_beside(put_pieces); }
+static void closed_beside_columns(void) { closed_beside(put_rows); }
+
 static const test_case CASES[] = {
+    {"closed beside many", "a batch ends where its connection was closed while the bound was restored", RING(1),
+     closed_beside_many},
+    {"closed beside columns", "the same of columns", RING(1), closed_beside_columns},
     {"reconciled", "hints are set right beside a payer: the newest message stays", RING(1), reconciled},
     {"none found", "the payer finds none, and others put: the bound holds", RING(1), none_found},
     {"empty take", "a take finds none, and others put: the bound holds", RING(1), empty_take},

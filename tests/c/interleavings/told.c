@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Cases of who is told: consumers and producers that wait, what others did not tell, and what the housekeeper finds. */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -10,6 +11,7 @@
 #include "cases.h"
 #include "plan.h"
 #include "sb_housekeeping.h"
+#include "sb_io.h"
 #include "sb_liveness.h"
 #include "sb_stopped.h"
 
@@ -179,6 +181,32 @@ static void parked_and_told(void) {
   while (sb_recover(keeper.c) > 0) {
   }
   sb_consumer_cancel(waiting, true);
+}
+
+/* How many steps the lock was held at most, without a break. */
+static uint64_t held_for, held_longest;
+static void look_at_lock(void) {
+  held_for = SB_LOAD(&keeper.c->lock, SB_RELAXED) != 0 ? held_for + 1 : 0;
+  if (held_for > held_longest) held_longest = held_for;
+  plan.depth = 0;
+  meanwhile(ANYWHERE, look_at_lock);
+}
+static void visited_in_steps(void) {
+  sb_settings freely = FREELY;
+  char name[16];
+  for (int i = 0; i < 300; i++) {
+    snprintf(name, sizeof name, "many%d", i);
+    if (declare(&t, name, freely) != SB_OK) die("sb_declare", i);
+  }
+  held_for = held_longest = 0;
+  uint64_t before = steps_so_far;
+  meanwhile(ANYWHERE, look_at_lock);
+  sb_io_visit_stopped(keeper.c);
+  plan.what = NULL;
+  plan.depth = 0;
+  uint64_t all = steps_so_far - before;
+  expect(held_longest > 0 && held_longest * 16 < all, "the lock is held for %d of %d steps", (int)held_longest,
+         (int)all);
 }
 
 static void tick_in_between(void) {
@@ -361,6 +389,7 @@ static const test_case CASES[] = {
     {"parked, told", "a consumer of a stopped process is parked, and told of it, if there is another one", FREELY,
      parked_and_told},
     {"notifier killed", "what a dead producer did not tell is told, and no sign of a defect", FREELY, notifier_killed},
+    {"visited in steps", "who visits all queues gives the lock back after a few", FREELY, visited_in_steps},
     {"notifier stopped", "the same of a stopped one", FREELY, notifier_stopped},
     {"notifier held up", "the same of one that runs, or would if the machine let it", FREELY, notifier_held_up},
     {"notifier forgot", "what one did not tell that sleeps is a sign of a defect", FREELY, notifier_forgot},

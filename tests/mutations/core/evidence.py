@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import os
 import re
-import resource
-import signal
-import subprocess
 import sys
-import time
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.mutations.apart import Run, clear, found, run_limited
 from tests.mutations.core.tree import ROOT, Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 STAGES = ("quick", "kills", "orders", "long", "python")
 TABLE = re.compile(
@@ -29,9 +27,6 @@ NO_STEP = "100000"  # the operation comes back before: what it leaves is looked 
 SAMPLE = "29"  # one step of so many is killed
 MOST = "300"  # schedules of a scenario
 RUNS = "100"  # random ones
-SHM = Path("/dev/shm")  # noqa: S108 -- the runner has mounted one of its own
-APART = "SHMBROKER_MUTATION_APART"
-CONTROL_FACTOR, CONTROL_SECONDS = 8, 6.0
 
 
 @dataclass(frozen=True)
@@ -82,17 +77,8 @@ def all_evidence() -> Iterator[Evidence]:
             yield Evidence(name, "python", (name,))
 
 
-@dataclass(frozen=True)
-class Run:
-    """How a run ended: `passed`, or it failed, or took longer than `limit` seconds."""
-
-    passed: bool
-    hung: bool
-    seconds: float
-
-
 class Runner:
-    """Runs evidence on the mutated core, in the namespace of this process.
+    """Runs evidence on the mutated core, with the /dev/shm of this process.
 
     Args:
         tree: The folder that holds the programs.
@@ -101,9 +87,11 @@ class Runner:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
 
-    def run(self, evidence: Evidence, *, mutant: int = 0, seen: Path | None = None, limit: float = 600.0) -> Run:
-        """Runs it once, with this fault or none; what it leaves is removed."""
-        environment = os.environ | {"SB_MUTANT": str(mutant)}
+    def run(
+        self, evidence: Evidence, *, mutants: Sequence[int] = (), seen: Path | None = None, limit: float = 600.0
+    ) -> Run:
+        """Runs it once, with these faults in force; what it leaves is removed."""
+        environment = os.environ | {"SB_MUTANT": " ".join(map(str, mutants))}
         if seen is not None:
             environment["SB_MUTANT_SEEN"] = str(seen)
         command = [str(self.tree.programs / evidence.command[0]), *evidence.command[1:]]
@@ -111,71 +99,27 @@ class Runner:
             environment["LD_LIBRARY_PATH"] = str(self.tree.library.parent)
             command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
             command += evidence.command
-        begin, hung = time.monotonic(), False
-        with subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            preexec_fn=_limit,  # noqa: PLW1509 -- this process has one thread
-        ) as process:
-            try:
-                process.wait(timeout=limit)
-            except subprocess.TimeoutExpired:
-                hung = True
-            _end(process.pid)
-        _clear()
-        return Run(process.returncode == 0 and not hung, hung, time.monotonic() - begin)
+        run = run_limited(command, limit, cwd=ROOT, environment=environment)
+        clear()
+        return run
 
-    def finds(self, evidence: Evidence, mutant: int, seconds: float) -> bool:
-        """Whether it fails with this fault, or does not end.
+    def survey(self, evidence: Evidence) -> tuple[Run, bytes]:
+        """Runs it once without a fault; one byte for each fault comes with it, 1 if the run reached its place."""
+        with tempfile.NamedTemporaryFile() as seen:
+            return self.run(evidence, seen=Path(seen.name)), Path(seen.name).read_bytes()
+
+    def finds(self, evidence: Evidence, mutants: Sequence[int], seconds: float) -> bool:
+        """Whether it fails with these faults, or does not end.
 
         A run that takes too long is compared with one without a fault, so that a busy machine finds nothing.
 
         Args:
             evidence: What is run.
-            mutant: The number of the fault.
+            mutants: The numbers of the faults.
             seconds: How long it took without a fault.
         """
-        limit = CONTROL_FACTOR * seconds + CONTROL_SECONDS
-        run = self.run(evidence, mutant=mutant, limit=limit)
-        while run.hung and self.run(evidence, limit=limit).seconds > limit / 2:
-            limit *= 4
-            run = self.run(evidence, mutant=mutant, limit=limit)
-        return not run.passed
-
-
-def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _end(group: int) -> None:
-    """Ends what a run has started, stopped processes too."""
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-def _clear() -> None:
-    if os.environ.get(APART):
-        for path in SHM.iterdir():
-            path.unlink(missing_ok=True)
-
-
-def go_apart(arguments: list[str]) -> None:
-    """Starts this program again with a /dev/shm of its own, at the lowest priority; returns there.
-
-    Raises:
-        OSError: The system has no `unshare`.
-    """
-    if os.environ.get(APART):
-        return
-    os.environ[APART] = "1"
-    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    mount = f'mount -t tmpfs -o size=2g tmpfs {SHM} && exec nice -n 19 "$@"'
-    command = ["unshare", "--mount", *user, "sh", "-c", mount, "sh", sys.executable, "-m", "tests.mutations.core"]
-    os.execvp("unshare", [*command, *arguments])  # noqa: S606, S607
+        return not found(
+            lambda limit: self.run(evidence, mutants=mutants, limit=limit),
+            lambda limit: self.run(evidence, limit=limit),
+            seconds,
+        ).passed

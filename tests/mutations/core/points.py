@@ -9,13 +9,13 @@ condition is found that always holds, or never.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from functools import cache
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import tree_sitter_c
 from tree_sitter import Language, Parser
+
+from tests.mutations.point import Point, identified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,46 +28,6 @@ SHIFTED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 NEGATED = {"==": "!=", "!=": "=="}
 CONSTANT = re.compile(r"SB_[A-Z_]+|true|false|NULL|\w*\d\w*")
 TOOL_CALLS = {"SB_CRASHPOINT", "_Static_assert", "static_assert"}
-
-
-@dataclass(frozen=True)
-class Point:
-    """One fault: the text from `start` to `end` is replaced by `after`.
-
-    Args:
-        file: Name of the source file.
-        function: The function that the fault is in.
-        line: Number of the line, from 1.
-        start: Where the replaced text begins, in bytes.
-        end: Where it ends.
-        kind: What is done to it, in a word.
-        before: The replaced text.
-        after: What stands there instead; nothing, if a statement is left out.
-        truth: Whether only the truth of the replaced expression counts.
-        key: The same as long as the function's text and the fault are the same.
-        nth: Tells apart faults of a function that read the same, from 1.
-    """
-
-    file: str
-    function: str
-    line: int
-    start: int
-    end: int
-    kind: str
-    before: str
-    after: str
-    truth: bool = False
-    key: str = ""
-    nth: int = 1
-
-    def __str__(self) -> str:
-        before = " ".join(self.before.split())
-        text = f"{self.kind} {before}" if self.kind == "delete" else f"{self.kind} {before} => {self.shown()}"
-        return text if self.nth == 1 else f"{text} #{self.nth}"
-
-    def shown(self) -> str:
-        """What stands there instead, on one line and without the text it repeats."""
-        return " ".join(self.after.split()).replace(f"((void)({' '.join(self.before.split())}), ", "(")
 
 
 @cache
@@ -104,7 +64,7 @@ def points_of(file: str, text: str, known_specifiers: set[str] | None = None) ->
             raise ValueError(message)
         finder = _Finder(file, name, _type(function), source)
         finder.visit(body)
-        found += _identified(finder.found, source[function.start_byte : function.end_byte])
+        found += identified(finder.found, source[function.start_byte : function.end_byte])
     return sorted(found, key=lambda point: (point.start, -point.end))
 
 
@@ -127,18 +87,6 @@ def _type(function: Node) -> str:
     declarator, node = function.child_by_field_name("declarator"), function.child_by_field_name("type")
     pointer = declarator is not None and declarator.type == "pointer_declarator"
     return "*" if pointer or node is None else (node.text or b"").decode()
-
-
-def _identified(found: list[Point], function: bytes) -> list[Point]:
-    seen: dict[str, int] = {}
-    unique = {(p.start, p.end, p.after): p for p in found}
-    result = []
-    for point in sorted(unique.values(), key=lambda p: (p.start, -p.end)):
-        nth = seen[str(point)] = seen.get(str(point), 0) + 1
-        numbered = replace(point, nth=nth)
-        digest = sha256(function + f"\0{numbered.file}\0{numbered}".encode()).hexdigest()
-        result.append(replace(numbered, key=digest[:20]))
-    return result
 
 
 class _Finder:

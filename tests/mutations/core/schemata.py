@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.mutations.core.points import Point
+    from tests.mutations.point import Point
 
 
 @dataclass

@@ -3,20 +3,26 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("tree_sitter_c", reason="the group `mutation` of pyproject.toml is not installed")
 
-from tests.mutations.core.__main__ import Hunt
-from tests.mutations.core.equivalents import equivalents
-from tests.mutations.core.evidence import STAGES, all_evidence
+from tests.mutations.apart import alone
+from tests.mutations.core.evidence import STAGES, Evidence, Runner, all_evidence
+from tests.mutations.core.hunt import Hunt, sift
 from tests.mutations.core.points import points_of
-from tests.mutations.core.report import Known, survivors, table
-from tests.mutations.core.tree import ROOT, Tree, find
+from tests.mutations.core.tree import EQUIVALENT, ROOT, Tree, find
+from tests.mutations.equivalents import equivalents
+from tests.mutations.report import Known, survivors, table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 TEXT = "void f(int a) { g(); h(); i(); j(); }"
@@ -36,7 +42,7 @@ def test_evidence_of_each_stage_is_there() -> None:
 
 def test_equivalents_fit_the_core_of_today() -> None:
     """Each entry of the table names one fault and has a reason."""
-    equivalents(find().points)
+    equivalents(find().points, EQUIVALENT)
 
 
 @pytest.mark.parametrize(("function", "because", "error"), [("g", "so", "there is no fault"), ("f", " ", "no reason")])
@@ -60,22 +66,61 @@ def test_the_report_says_what_became_of_each(tmp_path: Path) -> None:
     assert "fault = 'delete j();'" in survivors(points, known)
 
 
+class Claims(Runner):
+    """Says that evidence fails if `fails` is true of the faults in force, and counts its runs."""
+
+    def __init__(self, fails: Callable[[set[int]], object]) -> None:
+        self.fails, self.runs = fails, 0
+
+    def finds(self, _evidence: Evidence, mutants: Sequence[int], _seconds: float) -> bool:
+        """Whether these faults fail."""
+        self.runs += 1
+        return bool(self.fails(set(mutants)))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_faults_that_fail_are_sifted_from_a_group(count: int) -> None:
+    """Those that fail alone are found, all and no others, wherever they stand; a clean group costs one run."""
+    case, group = Evidence("case", "kills", ("case",)), range(1, 10)
+    for bad in combinations(group, count):
+        runner = Claims(set(bad).intersection)
+        assert sift(runner, case, 0.0, list(group)) == set(bad)
+        assert runner.runs == 1 or bad
+
+
+def test_faults_that_fail_only_together_are_not_found() -> None:
+    """A group that fails without any of its faults failing alone clears all of them: the score is not raised by it."""
+    assert sift(Claims({1, 4}.issubset), Evidence("case", "kills", ("case",)), 0.0, [1, 2, 3, 4]) == set()
+
+
 @pytest.mark.timeout(1800)
 def test_a_fault_is_found_and_the_core_without_it_is_not() -> None:
     """A ring that evicts nobody is found by a case about rings; what was found is kept."""
     tree, core = Tree(ROOT / "build" / "mutation-test"), find()
-    with tree.alone():
+    with alone(tree.folder):
         tree.write(core)
         tree.build_programs("interleavings")
         case = next(one for one in all_evidence() if one.name == "interleavings 'newest spared'")
-        hunt = Hunt(tree, core, [case])
+        hunt = Hunt(tree, core, [case], ThreadPoolExecutor(1))
         hunt.look()
         point = next(p for p in core.points if p.function == "enforce_length" and p.kind == "true")
         hunt.results.forget([point.key])
-        hunt.hunt([point], 600)
+        hunt.hunt([point])
         assert hunt.results.killed_by()[point.key] == case.name
         assert hunt.known().outcome(point) == "killed"
         unreached = next(p for p in core.points if p.file == "sb_commit.c")
-        hunt.hunt([unreached], 600)
+        hunt.hunt([unreached])
         assert hunt.known().outcome(unreached) == "unreached"
         hunt.results.close()
+        other = next(p for p in core.points if p.file == "sb_commit.c" and p != unreached)
+        both = [hunt.numbers[other.key], hunt.numbers[point.key]]
+        assert hunt.runner.finds(case, both, 1.0)
+        assert not hunt.runner.finds(case, both[:1], 1.0)
+        strange = subprocess.run(
+            [tree.programs / "interleavings"],
+            env=os.environ | {"SB_MUTANT": "1 x"},
+            capture_output=True,
+            check=False,
+        )
+        assert strange.returncode != 0
+        assert b"there is no fault  x" in strange.stderr

@@ -3,25 +3,24 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.mutations.core.points import Point, points_of, specifiers
+from tests.mutations.core.points import points_of, specifiers
 from tests.mutations.core.schemata import with_faults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.mutations.point import Point
 
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent
+EQUIVALENT = HERE / "equivalent.toml"
 BUILD_SECONDS = 1800
 
 
@@ -66,14 +65,6 @@ class Tree:
         self.copy = folder / "tree"
         self.programs = folder / "hooks" / "tests"
         self.library = folder / "plain" / "libshmbroker_core.so"
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Waits until no other process works in this folder."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "lock").open("w", encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
     def write(self, core: Core) -> None:
         """Writes the copy. A file that is the same keeps its time, so that little is built anew."""

@@ -144,7 +144,7 @@ def test_a_body_of_several_queues(connection: shmbroker.Connection, targets: int
 
 
 @pytest.mark.usefixtures("pinned")
-@pytest.mark.parametrize("targets", [2, 7])
+@pytest.mark.parametrize("targets", [2, 7, 8])
 def test_a_body_of_several_queues_is_moved_on_and_back(connection: shmbroker.Connection, targets: int) -> None:
     """As a lease does it that ends: from each of the queues to another one, and back, as often as it comes to that."""
     queues, other = [connection.queue(f"t{number}") for number in range(targets)], connection.queue("other")

@@ -30,51 +30,57 @@ class Results:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = sqlite3.connect(path, isolation_level=None)
-        self._file.executescript(TABLES)
+        self.file = sqlite3.connect(path, isolation_level=None)
+        self.file.executescript(TABLES)
 
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        self.file.close()
 
     def reach(self, core: str, evidence: str) -> tuple[float, bytes] | None:
         """How long this evidence takes without a fault, and one byte for each number: 1 if it is reached."""
         query = "SELECT seconds, numbers FROM reached WHERE core = ? AND evidence = ?"
-        row: tuple[float, bytes] | None = self._file.execute(query, (core, evidence)).fetchone()
+        row: tuple[float, bytes] | None = self.file.execute(query, (core, evidence)).fetchone()
         return row
 
     def set_reach(self, core: str, evidence: str, seconds: float, numbers: bytes) -> None:
         """Keeps what `reach` returns; what is known of other states of the core goes."""
-        self._file.execute("DELETE FROM reached WHERE core <> ?", (core,))
-        self._file.execute("INSERT OR REPLACE INTO reached VALUES (?, ?, ?, ?)", (core, evidence, seconds, numbers))
+        self.file.execute("DELETE FROM reached WHERE core <> ?", (core,))
+        self.file.execute("INSERT OR REPLACE INTO reached VALUES (?, ?, ?, ?)", (core, evidence, seconds, numbers))
 
     def killed_by(self) -> dict[str, str]:
         """The evidence that found each fault, by key."""
-        return dict(self._file.execute("SELECT key, evidence FROM killed"))
+        return dict(self.file.execute("SELECT key, evidence FROM killed"))
 
     def passed(self) -> dict[str, set[str]]:
         """The evidence that passes in spite of each fault, by key."""
         found: dict[str, set[str]] = {}
-        for key, evidence in self._file.execute("SELECT key, evidence FROM passed"):
+        for key, evidence in self.file.execute("SELECT key, evidence FROM passed"):
             found.setdefault(key, set()).add(evidence)
         return found
 
     def add(self, key: str, evidence: str, *, found: bool) -> None:
         """Keeps that this evidence found the fault, or passed in spite of it."""
         killed, passed = "INSERT OR REPLACE INTO killed VALUES (?, ?)", "INSERT OR REPLACE INTO passed VALUES (?, ?)"
-        self._file.execute(killed if found else passed, (key, evidence))
+        self.file.execute(killed if found else passed, (key, evidence))
+
+    def add_passed(self, key: str, evidence: Iterable[str]) -> None:
+        """Keeps that all this evidence passed in spite of the fault."""
+        self.file.execute("BEGIN")
+        self.file.executemany("INSERT OR REPLACE INTO passed VALUES (?, ?)", [(key, name) for name in evidence])
+        self.file.execute("COMMIT")
 
     def unreached(self) -> set[str]:
         """Keys of the faults that nothing reached when they were tried last."""
-        return {key for (key,) in self._file.execute("SELECT key FROM unreached")}
+        return {key for (key,) in self.file.execute("SELECT key FROM unreached")}
 
     def add_unreached(self, key: str) -> None:
         """Keeps that nothing reaches the fault."""
-        self._file.execute("INSERT OR REPLACE INTO unreached VALUES (?)", (key,))
+        self.file.execute("INSERT OR REPLACE INTO unreached VALUES (?)", (key,))
 
     def forget(self, keys: Iterable[str]) -> None:
         """Drops all results of these faults."""
         for key in keys:
-            self._file.execute("DELETE FROM killed WHERE key = ?", (key,))
-            self._file.execute("DELETE FROM passed WHERE key = ?", (key,))
-            self._file.execute("DELETE FROM unreached WHERE key = ?", (key,))
+            self.file.execute("DELETE FROM killed WHERE key = ?", (key,))
+            self.file.execute("DELETE FROM passed WHERE key = ?", (key,))
+            self.file.execute("DELETE FROM unreached WHERE key = ?", (key,))

@@ -5,27 +5,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tests.mutations.core.points import Point
+    from tests.mutations.point import Point
 
 OUTCOMES = ("killed", "survived", "unreached", "equivalent", "untried")
-PAGE = """# Mutation score
-
-`make mutation` puts small faults into the C core, one at a time, and runs the evidence that reaches each. A fault is
-*killed* if some evidence fails or does not end; it *survived* if all that was run passes; it is *unreached* if no
-evidence that was run comes to its place. An *equivalent* one changes nothing but speed:
-`tests/mutations/core/equivalent.toml` says why. *Untried* ones were not run yet. The score is the part that was killed
-of all that were tried or unreached and are not equivalent. `tests/mutations/core/README.md` says what the faults are.
-
-A run spends at most `--budget` seconds on a fault, so one that survived may not have met all evidence yet.
-Stages of evidence that were run: {stages}. `make mutation ARGS="--page"` writes this page.
-
-{table}
-"""
+SCORE = Path(__file__).parents[2] / "docs" / "explanation" / "mutation-score.md"
 
 
 @dataclass(frozen=True)
@@ -89,3 +78,21 @@ def survivors(points: Iterable[Point], known: Known) -> list[str]:
 
 def _literal(text: str) -> str:
     return f"'{text}'" if "'" not in text else f"'''{text}'''"
+
+
+def write_section(page: Path, heading: str, text: str) -> None:
+    """Writes the part of a page below a heading of the second level; other parts stay.
+
+    Args:
+        page: The page.
+        heading: The heading; it is added at the end if it is not there.
+        text: What stands below it.
+    """
+    parts = page.read_text(encoding="utf-8").split("\n## ")
+    fresh = f"{heading}\n\n{text.strip()}\n"
+    kept = [fresh if part.startswith(f"{heading}\n") else part for part in parts[1:]]
+    if fresh not in kept:
+        kept.append(fresh)
+    page.write_text(
+        "\n## ".join([parts[0].rstrip("\n") + "\n", *(part.rstrip("\n") + "\n" for part in kept)]), encoding="utf-8"
+    )

@@ -4,26 +4,31 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
+    from pathlib import Path
 
-    from tests.mutations.core.points import Point
-
-TABLE = Path(__file__).with_name("equivalent.toml")
+    from tests.mutations.point import Point
 
 
-def equivalents(points: Iterable[Point], path: Path = TABLE) -> dict[str, str]:
+def equivalents(points: Iterable[Point], path: Path, files: Container[str] | None = None) -> dict[str, str]:
     """The reason for each of them, by key.
 
+    Args:
+        points: All faults.
+        path: The table of those that change nothing.
+        files: Those that the points are of; all, if it is None.
+
     Raises:
-        ValueError: An entry has no reason, or fits no fault of the core as it is; the message names it.
+        ValueError: An entry has no reason, or fits no fault of the source as it is; the message names it.
     """
     places = {(point.file, point.function, str(point)): point.key for point in points}
     found = {}
     for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("equivalent", []):
+        if files is not None and entry["file"] not in files:
+            continue
         place = (entry["file"], entry["function"], entry["fault"])
         if place not in places:
             message = f"{path.name}: there is no fault {entry['fault']!r} in {entry['function']} of {entry['file']}"

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hunt: which evidence meets which faults, in what order, and what is learnt from it.
+
+At first each fault meets the few quick programs that are likely to find it: most are found so. What is left goes
+evidence by evidence, many faults in force at once: a run that passes clears all of them, and one that fails is halved
+until the faults are found that fail alone. Faults that hide each other count as not found: the score can be
+too low for that, never too high.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from tests.mutations.core.evidence import STAGES, Evidence, Runner
+from tests.mutations.core.tree import EQUIVALENT
+from tests.mutations.equivalents import equivalents
+from tests.mutations.pool import flow, say
+from tests.mutations.report import Known
+from tests.mutations.results import Results
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from concurrent.futures import Executor
+
+    from tests.mutations.core.tree import Core, Tree
+    from tests.mutations.point import Point
+
+LIKELY, LIKELY_SECONDS = 8, 0.3  # programs that a fault meets alone, and how long they take at most
+LARGEST, BEST = 32, 0.7  # of a group: the most, and how many of its faults are expected to be found
+PRIOR_FAULTS, PRIOR_FOUND = 40, 4  # what a stage's rate is before it has begun
+WEIGHT = 10  # of the stage's rate beside what this evidence has shown
+
+
+def seek(runner: Runner, number: int, able: Sequence[tuple[Evidence, float]]) -> tuple[list[str], str | None]:
+    """Runs evidence on one fault until some finds it.
+
+    Args:
+        runner: Runs it.
+        number: The fault.
+        able: What reaches it, and how many seconds each takes.
+
+    Returns:
+        What passed, and what found it.
+    """
+    passed: list[str] = []
+    for one, seconds in able:
+        if runner.finds(one, [number], seconds):
+            return passed, one.name
+        passed.append(one.name)
+    return passed, None
+
+
+def sift(runner: Runner, one: Evidence, seconds: float, numbers: Sequence[int], *, fails: bool = False) -> set[int]:
+    """Finds those of these faults that fail alone.
+
+    Args:
+        runner: Runs the evidence.
+        one: The evidence.
+        seconds: How long it takes without a fault.
+        numbers: The faults.
+        fails: Whether it is known that all of them together fail.
+    """
+    if (len(numbers) == 1 or not fails) and not runner.finds(one, numbers, seconds):
+        return set()
+    if len(numbers) == 1:
+        return set(numbers)
+    middle = len(numbers) // 2
+    first = sift(runner, one, seconds, numbers[:middle])
+    return first | sift(runner, one, seconds, numbers[middle:], fails=not first)
+
+
+def survey(runner: Runner, one: Evidence) -> tuple[float, bytes]:
+    """Runs evidence without a fault: how many seconds it takes, and one byte for each fault, 1 if it is reached.
+
+    Raises:
+        RuntimeError: It fails without any fault.
+    """
+    run, seen = runner.survey(one)
+    if not run.passed:
+        message = f"{one.name} fails without any fault"
+        raise RuntimeError(message)
+    return run.seconds, seen
+
+
+class Hunt:
+    """Faults, the evidence that reaches each, and what is known of them.
+
+    Args:
+        tree: Where programs and results are.
+        core: All faults.
+        evidence: What is run.
+        pool: Where it is run.
+        width: How many processes the pool has.
+    """
+
+    def __init__(self, tree: Tree, core: Core, evidence: Sequence[Evidence], pool: Executor, width: int = 1) -> None:
+        self.core, self.evidence, self.pool, self.width = core, evidence, pool, width
+        self.numbers = {point.key: number for number, point in enumerate(core.points, 1)}
+        self.runner = Runner(tree)
+        self.results = Results(tree.folder / "results.sqlite")
+        self.equivalent = equivalents(core.points, EQUIVALENT)
+        self.reach: dict[str, tuple[float, bytes]] = {}
+        files = {point.key: point.file for point in core.points}
+        found_in = [(files.get(key), name) for key, name in self.results.killed_by().items()]
+        self.merits = Counter(found_in)  # how much this evidence found in this file
+        for one in evidence:
+            found = self.results.reach(core.digest, one.name)
+            if found is not None:
+                self.reach[one.name] = found
+
+    def known(self) -> Known:
+        """What is known by now."""
+        results = self.results
+        return Known(results.killed_by(), results.passed(), self.equivalent, results.unreached())
+
+    def look(self) -> None:
+        """Runs all evidence once without a fault, to see what it reaches and how long it takes.
+
+        Raises:
+            RuntimeError: It fails without any fault.
+        """
+        calls = ((one, survey, self.runner, one) for one in self.evidence if one.name not in self.reach)
+        for one, found in flow(self.pool, self.width, calls):
+            self.reach[one.name] = found
+            self.results.set_reach(self.core.digest, one.name, *found)
+
+    def hunt(self, points: Sequence[Point]) -> None:
+        """Tries those of these faults that were not found yet, stage by stage."""
+        for stage in STAGES:
+            evidence = [one for one in self.evidence if one.stage == stage]
+            if stage == STAGES[0]:
+                self._fault_by_fault([one for one in evidence if self.reach[one.name][0] <= LIKELY_SECONDS], points)
+            self._evidence_by_evidence(evidence, points)
+        known = self.known()
+        for point in points:
+            if known.outcome(point) == "untried":
+                self.results.add_unreached(point.key)
+
+    def _open(self, points: Sequence[Point]) -> list[Point]:
+        killed = self.results.killed_by()
+        return [point for point in points if point.key not in killed and point.key not in self.equivalent]
+
+    def _reaches(self, one: Evidence, point: Point) -> bool:
+        return bool(self.reach[one.name][1][self.numbers[point.key]])
+
+    def _fault_by_fault(self, evidence: Sequence[Evidence], points: Sequence[Point]) -> None:
+        passed = self.results.passed()
+        width = {one.name: sum(self.reach[one.name][1]) for one in evidence}
+
+        def price(one: Evidence, point: Point) -> float:
+            """The cheapest first, for what it found in this file; of those that are alike the one that reaches less."""
+            return self.reach[one.name][0] * width[one.name] / (1 + self.merits[point.file, one.name])
+
+        def calls() -> Iterator[tuple[Any, ...]]:
+            for point in self._open(points):
+                done = passed.get(point.key, set())
+                able = [one for one in evidence if one.name not in done and self._reaches(one, point)]
+                able.sort(key=lambda one: price(one, point))
+                if able and len(done) < LIKELY:
+                    timed = [(one, self.reach[one.name][0]) for one in able[: LIKELY - len(done)]]
+                    yield point, seek, self.runner, self.numbers[point.key], timed
+
+        for point, (names, finder) in flow(self.pool, self.width, calls()):
+            self._keep(point, names, finder)
+            if finder:
+                say(f"{point.file}:{point.line} {point.function}: {point}: killed by {finder}")
+
+    def _evidence_by_evidence(self, evidence: Sequence[Evidence], points: Sequence[Point]) -> None:
+        open_ = self._open(points)
+        reached = {one.name: sum(self._reaches(one, point) for point in open_) for one in evidence}
+        faults, found = PRIOR_FAULTS, PRIOR_FOUND
+        for one in sorted(evidence, key=lambda one: self.reach[one.name][0] / (1 + reached[one.name])):
+            passed = self.results.passed()
+            able = [p for p in self._open(points) if self._reaches(one, p) and one.name not in passed.get(p.key, ())]
+            if able:
+                begin = time.monotonic()
+                here = self._sift(one, able, found / faults)
+                faults, found = faults + len(able), found + here
+                say(f"{one.name}: {len(able)} faults, {here} found, {time.monotonic() - begin:.0f} s")
+
+    def _sift(self, one: Evidence, able: Sequence[Point], rate: float) -> int:
+        """Tries this evidence on these faults, in groups; returns how many it found.
+
+        Args:
+            one: The evidence.
+            able: The faults.
+            rate: The part of the faults that evidence of this stage finds.
+        """
+        seconds = self.reach[one.name][0]
+        begun, ended, found = 0, 0, 0
+
+        def calls() -> Iterator[tuple[Any, ...]]:
+            nonlocal begun
+            while begun < len(able):
+                expected = (found + WEIGHT * rate) / (ended + WEIGHT)
+                size = max(1, min(LARGEST, int(BEST / expected)))
+                group = able[begun : begun + size]
+                begun += size
+                yield group, sift, self.runner, one, seconds, [self.numbers[point.key] for point in group]
+
+        for group, numbers in flow(self.pool, self.width, calls()):
+            ended, found = ended + len(group), found + len(numbers)
+            for point in group:
+                hit = self.numbers[point.key] in numbers
+                self._keep(point, [] if hit else [one.name], one.name if hit else None)
+                if hit:
+                    say(f"{point.file}:{point.line} {point.function}: {point}: killed by {one.name}")
+        return found
+
+    def _keep(self, point: Point, passed: Sequence[str], finder: str | None) -> None:
+        for name in passed:
+            self.results.add(point.key, name, found=False)
+        if finder is not None:
+            self.results.add(point.key, finder, found=True)
+            self.merits[point.file, finder] += 1

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runner finds a fault that a test finds, in all processes of the test, and leaves the checkout as it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zlib
+from concurrent.futures import Executor, Future
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("mutmut", reason="the group `mutation` of pyproject.toml is not installed")
+
+from tests.mutations.equivalents import equivalents
+from tests.mutations.package.__main__ import EQUIVALENT, chosen
+from tests.mutations.package.hunt import Hunt
+from tests.mutations.package.marking import Places
+from tests.mutations.package.points import points_of
+from tests.mutations.package.survey import STAGES, Surveys, files_of
+from tests.mutations.package.trial import Batch, Verdict
+from tests.mutations.package.workshop import ROOT, Reach, texts
+from tests.mutations.report import write_section
+from tests.mutations.results import Results
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.mutations.point import Point
+
+FILE = "shmbroker/text.py"
+TESTS = ["tests/unit/test_times.py", "tests/scenarios/test_ring.py", "tests/unit/test_text.py"]
+NAMESPACES = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
+PROGRAM = """
+import subprocess, sys
+from pathlib import Path
+from tests.mutations.package import workshop
+folder = Path(sys.argv[1])
+workshop.snapshot(folder / "copy")
+workshop.begin(folder / "copy")
+here = workshop.workshop()
+text = here.original["shmbroker/text.py"]
+command = [sys.executable, "-I", "-c", "from shmbroker import text; print(text.size_in_utf8('abc'))"]
+for changed in (text.replace("len(text.encode())", "7"), text.replace("len(text.encode())", "8"), text):
+    here.write({"shmbroker/text.py": changed})
+    subprocess.run(command, env={}, check=True)
+"""
+
+
+class Told(Executor):
+    """Answers calls of the runner instead of a pool.
+
+    Args:
+        answer: What an attempt returns.
+    """
+
+    def __init__(self, answer: Callable[[Point, list[Batch]], Verdict]) -> None:
+        self.answer = answer
+        self.batches: list[list[Batch]] = []
+
+    def submit(self, _function: Callable[..., Any], /, *arguments: Any, **_names: Any) -> Future[Any]:  # noqa: ANN401
+        """Answer."""
+        point, batches = arguments
+        self.batches.append(batches)
+        future: Future[Any] = Future()
+        future.set_result(self.answer(point, batches))
+        return future
+
+
+@pytest.fixture
+def points() -> list[Point]:
+    """Give the faults of a small module."""
+    return points_of(FILE, texts()[FILE])
+
+
+@pytest.fixture
+def hunt(tmp_path: Path, points: list[Point], monkeypatch: pytest.MonkeyPatch) -> Hunt:
+    """Give a hunt in which three tests come to the first fault, and none to the last."""
+    package = {FILE: texts()[FILE]}
+    places = Places.of(package)
+    results = Results(tmp_path / "results.sqlite")
+    surveys = Surveys(results.file, package)
+    monkeypatch.setattr(surveys, "text", lambda name: f"text of {name}")
+    monkeypatch.setattr(surveys, "state", lambda name: f"state of {name}")
+    seen = bytearray(places.size)
+    for point in points[:-1]:
+        seen[places.first[FILE] + point.place] = point.place != points[-1].place
+    for name, seconds in zip(TESTS, (1.5, 0.1, 1.0), strict=True):
+        surveys.add(name, {f"{name}::test_a": Reach(seconds, zlib.compress(seen))})
+    return Hunt(places, surveys, results, {}, TESTS)
+
+
+def test_tests_that_come_to_a_fault_meet_it_stage_by_stage(hunt: Hunt, points: list[Point]) -> None:
+    """The cheapest of a stage is first, in batches that grow; scenarios come later; a fault nothing reaches is said."""
+    pool = Told(lambda _point, batches: Verdict(tuple(test for batch in batches for test in batch.tests), None))
+    hunt.hunt([points[0], points[-1]], pool, 1, 60.0)
+    (batches,) = pool.batches
+    assert [[test.partition("::")[0] for test in batch.tests] for batch in batches] == [TESTS[2:], [TESTS[0], TESTS[1]]]
+    assert hunt.known().outcome(points[0]) == "survived"
+    assert hunt.known().outcome(points[-1]) == "unreached"
+
+
+def test_what_is_known_is_not_tried_again(hunt: Hunt, points: list[Point], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a fault that was found, nor a test that passed, until its file changes."""
+    first, second = points[:2]
+    pool = Told(
+        lambda point, batches: Verdict((), "x::y") if point is first else Verdict(batches[0].tests, None),
+    )
+    hunt.hunt([first, second], pool, 1, 1.0)
+    assert hunt.known().outcome(first) == "killed"
+    pool.batches.clear()
+    hunt.hunt([first, second], pool, 1, 60.0)
+    (batches,) = pool.batches
+    assert [test for batch in batches for test in batch.tests] == [f"{TESTS[0]}::test_a", f"{TESTS[1]}::test_a"]
+    pool.batches.clear()
+    monkeypatch.setattr(hunt.surveys, "text", lambda name: f"new text of {name}")
+    hunt.hunt([first, second], pool, 1, 60.0)
+    assert sum(len(batch.tests) for batch in pool.batches[0]) == 3
+
+
+def test_a_budget_bounds_what_a_fault_meets(hunt: Hunt, points: list[Point]) -> None:
+    """The first batch is run in any case, so that each fault meets something."""
+    pool = Told(lambda _point, _batches: Verdict((), None))
+    hunt.hunt(points[:1], pool, 1, 0.5)
+    assert [batch.tests for batch in pool.batches[0]] == [(f"{TESTS[2]}::test_a",)]
+
+
+def test_files_of_tests_are_found_by_stage() -> None:
+    """Each stage has some, and each has one stage."""
+    found = [name for stage in STAGES for name in files_of(stage)]
+    assert all(files_of(stage) for stage in STAGES)
+    assert len(found) == len(set(found))
+    assert chosen(found, ["tests/unit/test_l*", "tests/unit/test_launch.py"]) == ["tests/unit/test_launch.py"]
+    with pytest.raises(SystemExit, match="there is no tests/unit/x"):
+        chosen(found, ["tests/unit/x"])
+
+
+def test_equivalents_fit_the_package_of_today() -> None:
+    """Each entry of the table names one fault and has a reason."""
+    named = {
+        line.partition('"')[2].rstrip('"')
+        for line in EQUIVALENT.read_text(encoding="utf-8").splitlines()
+        if line.startswith("file = ")
+    }
+    package = texts()
+    assert named <= set(package)
+    equivalents([point for name in named for point in points_of(name, package[name])], EQUIVALENT)
+
+
+def test_a_section_of_the_page_is_written_anew(tmp_path: Path) -> None:
+    """The others stay as they are; one that is not there is added."""
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\nText.\n\n## A\n\nold\n\n## B\n\nkept\n", encoding="utf-8")
+    write_section(page, "A", "new\n")
+    write_section(page, "C", "added")
+    expected = "# Page\n\nText.\n\n## A\n\nnew\n\n## B\n\nkept\n\n## C\n\nadded\n"
+    assert page.read_text(encoding="utf-8") == expected
+
+
+@pytest.fixture
+def namespaces() -> None:
+    """Leave a test out where programs may not mount what only they see."""
+    if subprocess.run([*NAMESPACES, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("the system allows no mount namespace")
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_a_process_without_environment_has_the_fault(tmp_path: Path) -> None:
+    """Each text counts from the moment when it is written, and the checkout has its own all the time."""
+    before = (ROOT / FILE).stat()
+    command = [*NAMESPACES, sys.executable, "-c", PROGRAM, str(tmp_path)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert run.stdout.split() == ["7", "8", "3"], run.stderr
+    assert (ROOT / FILE).stat() == before
+
+
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.timeout(1800)
+def test_a_fault_is_found_and_the_next_run_knows_it(tmp_path: Path) -> None:
+    """That names are reserved is held by a test; the second run tries nothing."""
+    command = [sys.executable, "-m", "tests.mutations.package", "shmbroker/internal.py", "--fault", "delete raise"]
+    command += ["--tests", "tests/unit/test_internal.py", "--folder", str(tmp_path), "--jobs", "1"]
+    for lines in (1, 0):
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1700)
+        assert run.stdout.count(": killed by tests/unit/test_internal.py::") == lines, run.stdout + run.stderr
+        assert run.returncode == 0
+        assert "| all of these | 100.0 % | 1 | 0 | 0 | 0 | 0 |" in run.stdout
