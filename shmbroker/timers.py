@@ -65,7 +65,7 @@ class Timers:
     def _look_at(self, slot: int, position: int, now: int) -> bool:
         again = self._look(slot, position)
         if again:
-            due = max(again, now + 1) if again > now else now + _RETRY_NANOSECONDS
+            due = again if again > now else now + _RETRY_NANOSECONDS
             heapq.heappush(self._kept, (due, slot, position))
         return bool(again)
 

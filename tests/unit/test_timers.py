@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scenario_support.brokers import serve_while
@@ -16,8 +17,6 @@ from shmbroker.timers import FORGOTTEN_AT_ONCE, LEAST_TO_FORGET, Timers
 
 if TYPE_CHECKING:
     import random
-
-    import pytest
 
 SLOT = 7
 
@@ -96,6 +95,37 @@ def test_forgetting_takes_little_time_at_once() -> None:
         assert min(messages.due.values()) > messages.now
     assert turns <= many // FORGOTTEN_AT_ONCE + 1
     assert len(timers) == len(messages.due)
+
+
+def test_all_are_asked_when_there_are_twice_as_many_as_were_wanted() -> None:
+    """Not before, and not while there are few: each timer is asked a few times at most, however many there are."""
+    messages = Messages()
+    timers = Timers(messages.look)
+
+    def add(many: int) -> bool:
+        fresh = range(len(messages.due), len(messages.due) + many)
+        messages.due |= dict.fromkeys(fresh, 10**18)
+        timers.add(SLOT, fresh)
+        timers.run(0)
+        return timers.asks
+
+    assert not add(LEAST_TO_FORGET)
+    assert add(1)
+    while timers.asks:
+        timers.run(0)
+    assert not add(LEAST_TO_FORGET + 1)
+    assert add(1)
+
+
+@pytest.mark.parametrize("before", [0, 5])
+def test_one_that_is_over_and_still_there_is_looked_at_again_soon(before: int) -> None:
+    """The core could not end it yet: the next look is within a millisecond, and not in the same turn."""
+    now = 10**9
+    looks = iter([now - before])
+    timers = Timers(lambda _slot, _position: next(looks))
+    timers.add(SLOT, [1])
+    timers.run(now)
+    assert now < timers.due <= now + 1_000_000
 
 
 def test_a_housekeeper_forgets_messages_that_were_acknowledged(

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from tests.mutations.apart import alone, go_apart
 from tests.mutations.equivalents import equivalents
 from tests.mutations.package.hunt import Hunt
-from tests.mutations.package.marking import Places
 from tests.mutations.package.points import points_of
 from tests.mutations.package.survey import STAGES, Surveys, files_of
 from tests.mutations.package.workshop import ROOT, begin, left_behind, snapshot, texts
@@ -99,8 +98,8 @@ def main(arguments: Sequence[str]) -> int:
     stages = options.stage or list(STAGES)[:2]
     tests = [name for stage in STAGES if stage in stages for name in files_of(stage)]
     tests = chosen(tests, options.tests) if options.tests else tests
-    surveys = Surveys(results.file, package)
-    hunt = Hunt(Places.of(package), surveys, results, equivalents(every, EQUIVALENT, files), tests)
+    surveys = Surveys(results.file, package, files)
+    hunt = Hunt(surveys, results, equivalents(every, EQUIVALENT, files), tests)
     if options.page:
         lines = "\n".join(table(every, hunt.known(), all_files=False))
         write_section(SCORE, "The package", SECTION.format(table=lines))

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from typing import Any
 
-    from tests.mutations.package.marking import Places
     from tests.mutations.point import Point
     from tests.mutations.results import Results
 
@@ -28,19 +27,17 @@ class Hunt:
     """Faults, the tests that reach each, and what is known of them.
 
     Args:
-        places: The bytes of the surveys.
         surveys: What tests reach.
         results: What is known of faults.
         equivalent: Those that change nothing, with the reason for each.
         tests: The files of tests that are run.
     """
 
-    def __init__(
-        self, places: Places, surveys: Surveys, results: Results, equivalent: Mapping[str, str], tests: Sequence[str]
-    ) -> None:
-        self.places, self.surveys, self.results, self.equivalent = places, surveys, results, equivalent
+    def __init__(self, surveys: Surveys, results: Results, equivalent: Mapping[str, str], tests: Sequence[str]) -> None:
+        self.surveys, self.results, self.equivalent = surveys, results, equivalent
         self.stage = {name: stage_of(name) for name in tests}
         self.merits: Counter[tuple[str, str]] = Counter()  # how many faults of a file this test has found
+        self.breadth: dict[str, int] = {}  # how many statements this test comes to
 
     def known(self) -> Known:
         """What is known by now."""
@@ -70,7 +67,7 @@ class Hunt:
 
         def calls() -> Iterator[tuple[Any, ...]]:
             for point in open_:
-                tests = reaching[self._place(point)]
+                tests = reaching[(point.file, point.place)]
                 if not tests:
                     self.results.add_unreached(point.key)
                     say(f"{_named(point)}: UNREACHED")
@@ -85,29 +82,31 @@ class Hunt:
             self._keep(point, verdict)
             say(f"{_named(point)}: {f'killed by {verdict.finder}' if verdict.finder else 'SURVIVED'}")
 
-    def _reaching(self, points: Sequence[Point]) -> dict[int, dict[str, float]]:
+    def _reaching(self, points: Sequence[Point]) -> dict[tuple[str, int], dict[str, float]]:
         """For the place of each fault the tests that come to it, and how long each takes."""
-        wanted = {self._place(point) for point in points}
-        found: dict[int, dict[str, float]] = defaultdict(dict)
+        wanted = {(point.file, point.place) for point in points}
+        found: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
         for file in self.stage:
-            for test, (seconds, seen) in self.surveys.reaching(file).items():
+            for one in self.surveys.reaching(file):
+                self.breadth[one.test] = one.seen.count(1)
                 for place in wanted:
-                    if seen[place]:
-                        found[place][test] = seconds
+                    if one.to(*place):
+                        found[place][one.test] = one.seconds
         return found
-
-    def _place(self, point: Point) -> int:
-        return self.places.first[point.file] + point.place
 
     def _evidence(self, test: str) -> str:
         """What results call a test that passes: when its file changes, it is tried again."""
         return f"{test} {self.surveys.text(test_file(test))}"
 
     def _batches(self, point: Point, tests: Mapping[str, float], budget: float) -> list[Batch]:
-        """The tests in the order of their trial: first the cheap ones and those that found much in this file."""
+        """The tests in the order of their trial.
+
+        The first are cheap, come to little besides, as a test of one module does, and found much in this file.
+        """
 
         def price(test: str) -> tuple[int, float]:
-            return self.stage[test_file(test)], (START_SECONDS / 10 + tests[test]) / (1 + self.merits[point.file, test])
+            seconds = (START_SECONDS / 10 + tests[test]) * self.breadth[test]
+            return self.stage[test_file(test)], seconds / (1 + self.merits[point.file, test])
 
         batches: list[Batch] = []
         batch: list[str] = []
@@ -117,7 +116,7 @@ class Hunt:
                 batches.append(Batch(tuple(batch), spent))
                 budget, batch, spent, most = budget - spent, [], 0.0, 3 * most
             if batches and tests[test] > budget - spent:
-                break
+                continue
             batch.append(test)
             spent += tests[test]
         return [*batches, Batch(tuple(batch), spent)] if batch else batches

@@ -82,15 +82,14 @@ def hunt(tmp_path: Path, points: list[Point], monkeypatch: pytest.MonkeyPatch) -
     package = {FILE: texts()[FILE]}
     places = Places.of(package)
     results = Results(tmp_path / "results.sqlite")
-    surveys = Surveys(results.file, package)
+    surveys = Surveys(results.file, package, [FILE])
     monkeypatch.setattr(surveys, "text", lambda name: f"text of {name}")
-    monkeypatch.setattr(surveys, "state", lambda name: f"state of {name}")
     seen = bytearray(places.size)
     for point in points[:-1]:
         seen[places.first[FILE] + point.place] = point.place != points[-1].place
     for name, seconds in zip(TESTS, (1.5, 0.1, 1.0), strict=True):
         surveys.add(name, {f"{name}::test_a": Reach(seconds, zlib.compress(seen))})
-    return Hunt(places, surveys, results, {}, TESTS)
+    return Hunt(surveys, results, {}, TESTS)
 
 
 def test_tests_that_come_to_a_fault_meet_it_stage_by_stage(hunt: Hunt, points: list[Point]) -> None:
@@ -117,8 +116,39 @@ def test_what_is_known_is_not_tried_again(hunt: Hunt, points: list[Point], monke
     assert [test for batch in batches for test in batch.tests] == [f"{TESTS[0]}::test_a", f"{TESTS[1]}::test_a"]
     pool.batches.clear()
     monkeypatch.setattr(hunt.surveys, "text", lambda name: f"new text of {name}")
+    everything = zlib.compress(b"\1" * Places.of({FILE: texts()[FILE]}).size)
+    for name in TESTS:
+        hunt.surveys.add(name, {f"{name}::test_a": Reach(1.0, everything)})
     hunt.hunt([first, second], pool, 1, 60.0)
     assert sum(len(batch.tests) for batch in pool.batches[0]) == 3
+
+
+def test_a_test_that_comes_to_little_besides_is_first(hunt: Hunt, points: list[Point]) -> None:
+    """It is the one that was written for the module, even if others take less time."""
+    places = Places.of({FILE: texts()[FILE]})
+    place = places.first[FILE] + points[0].place
+    narrow = bytes(nth == place for nth in range(places.size))
+    hunt.surveys.add(TESTS[0], {f"{TESTS[0]}::test_a": Reach(1.5, zlib.compress(narrow))})
+    pool = Told(lambda _point, _batches: Verdict((), None))
+    hunt.hunt(points[:1], pool, 1, 60.0)
+    assert pool.batches[0][0].tests == (f"{TESTS[0]}::test_a",)
+
+
+def test_a_survey_holds_while_the_module_and_the_test_are_the_same(tmp_path: Path) -> None:
+    """Edits of other modules move its lines; an edit of the module itself makes another survey necessary."""
+    file, test = Results(tmp_path / "results.sqlite").file, "tests/unit/test_times.py"
+    before = {"a.py": "1\n", "b.py": "2\n", "c.py": "3\n"}
+    places = Places.of(before)
+    seen = bytes(nth == places.first["b.py"] + 1 for nth in range(places.size))
+    Surveys(file, before, ["b.py"]).add(test, {"x": Reach(1.0, zlib.compress(seen))})
+    longer = before | {"a.py": "1\n1\n1\n"}
+    (comes,) = Surveys(file, longer, ["b.py"]).reaching(test)
+    assert comes.to("b.py", 1)
+    assert not comes.to("c.py", 1)
+    assert not Surveys(file, longer, ["a.py", "b.py"]).has(test)
+    edited = Surveys(file, before | {"b.py": "4\n"}, ["b.py"])
+    assert not edited.has(test)
+    assert list(edited.reaching(test)) == []
 
 
 def test_a_budget_bounds_what_a_fault_meets(hunt: Hunt, points: list[Point]) -> None:
