@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.observing import assert_balanced, assert_counts, listing, put_each, take
+from scenario_support.waiting import becomes
 
 from shmbroker.exceptions import OutOfMemory
 
@@ -60,7 +61,7 @@ def test_a_full_queue_refuses_by_bytes(connection: shmbroker.Connection) -> None
 def test_a_blocked_put_goes_on_when_there_is_room(
     broker: shmbroker.Broker, connection: shmbroker.Connection, room: str
 ) -> None:
-    """A put that waits for room is woken by whatever makes some."""
+    """A put that waits for room is woken by whatever makes some, not by upkeep alone, as the broker's fixture sees."""
     queue = connection.queue("q", max_length=1)
     connection.queue("other")
     queue.put(b"A", ttl=3.0 if room == "expire" else None)
@@ -74,6 +75,7 @@ def test_a_blocked_put_goes_on_when_there_is_room(
 
         thread = threading.Thread(target=put)
         thread.start()
+        becomes(lambda: producer.core.facts().room_waiting, 1)
         assert not done.is_set()
         if room == "get":
             queue.get()
