@@ -4,6 +4,7 @@
 
 #include "sb_api.h"
 
+#define CROWDED_NS UINT64_C(20000000)
 #define NOTE_BYTES 4096u /* slots for notes of any length: so that all have one chunk of the reserve together */
 
 /* A note of the broker's own queues: as any body while there is memory for that; then in a longer slot that is free. */
@@ -18,11 +19,24 @@ static __attribute__((noinline, cold)) sb_status claim_for_note(sb_connection *c
   return status == SB_NO_MEMORY ? sb_slab_alloc(c, cls < common ? common : cls, r->token, &r->slot, &r->gen) : status;
 }
 
+/* A body of a nearly full broker: where no chunk could be opened or drained a moment ago, a slot that hints lead to spares it
+ * the look at all chunks. Only what finds none that way looks. */
+static __attribute__((noinline, cold)) bool claim_by_hints(sb_connection *c, unsigned cls, sb_reservation *r) {
+  if (sb_now_ns() >= c->crowded_until_ns) {
+    c->crowded_until_ns = 0;
+    return false;
+  }
+  return cls != 0 && c->use != SB_USE_BOOKS && sb_scatter_by_hints(c, cls, r->token, &r->slot, &r->gen);
+}
+
 sb_status sb_api_claim_slot(sb_connection *c, uint64_t need, sb_reservation *r) {
   sb_status status = sb_holding_take(c, &r->token);
   r->scattered = false;
   if (status == SB_OK) {
     unsigned cls = sb_class_for(c->b, need);
+    if (c->crowded_until_ns != 0 && claim_by_hints(c, cls, r)) {
+      return SB_OK;
+    }
     status = cls == 0                 ? sb_slab_alloc_run(c, need, r->token, &r->slot, &r->gen)
              : c->use == SB_USE_BOOKS ? claim_for_note(c, cls, r)
                                       : sb_slab_alloc(c, cls, r->token, &r->slot, &r->gen);
@@ -43,6 +57,7 @@ sb_status sb_api_claim_elsewhere(sb_connection *c, sb_status status, uint64_t le
     return status;
   }
   if (cls != 0 && sb_scatter_larger(c, cls, r->token, &r->slot, &r->gen)) {
+    c->crowded_until_ns = sb_now_ns() + CROWDED_NS;
     return SB_OK;
   }
   uint64_t names = sb_api_front(o) - sizeof(sb_message_shm);

@@ -83,6 +83,8 @@ struct sb_connection {
   uint64_t page_token;                    /* kept aside for retiring pages: an ack must never fail for want of memory */
   sb_holdings_shm *last;
   uint64_t swept_ns[SB_MAX_CLASSES];
+  uint64_t
+      crowded_until_ns; /* no chunk could be opened or drained for a body: until then longer slots come first, 0 = no */
   sb_slab_cache cache[SB_MAX_CLASSES];
   sb_slab_cache freed; /* slots of one hint word that were freed and are not hinted at yet */
   unsigned freed_class;

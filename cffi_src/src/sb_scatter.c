@@ -32,6 +32,14 @@ static bool take_from(search *s, unsigned cls) {
   return false;
 }
 
+bool sb_scatter_by_hints(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
+  search s = {.c = c, .token = token};
+  bool found = take_from(&s, cls);
+  *slot = s.slot;
+  *gen = s.gen;
+  return found;
+}
+
 bool sb_scatter_larger(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
   search s = {.c = c, .token = token};
   bool found = take_from(&s, cls);

@@ -17,7 +17,8 @@
 #include "sb_holdings.h"
 #include "sb_parts.h"
 
-/* A free slot of the class or of a larger one, in the holding `token`. */
+/* A free slot of the class or of a larger one, in the holding `token`, that hints lead to; and one, whatever hints say. */
+bool sb_scatter_by_hints(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
 bool sb_scatter_larger(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
 /* A head with room for `front` bytes, and parts for `bytes`. SB_NO_MEMORY: there is not so much, and nothing was taken. */
 sb_status sb_scatter_alloc(sb_connection *c, uint64_t front, uint64_t bytes, uint64_t token, uint32_t *slot,

@@ -284,7 +284,34 @@ static void two_sweep(void) {
   expect(used() == before, "%d bytes are left", (int)(used() - before));
 }
 
+/* Steps of a put and a get. */
+static int steps_of_a_cycle(void) {
+  enum { CYCLES = 200 };
+  put_by(&one, 1);
+  (void)take(&one);
+  uint64_t before = steps_so_far;
+  for (int i = 0; i < CYCLES; i++) {
+    put_by(&one, 1);
+    expect(take(&one) == 1, "what was put is not there");
+  }
+  return (int)((steps_so_far - before) / CYCLES);
+}
+static void crowded(void) {
+  sb_settings freely = FREELY;
+  sb_put_options none = {0};
+  int before = steps_of_a_cycle();
+  t.c = keeper.c;
+  if (declare(&t, "filler", freely) != SB_OK) die("sb_declare", 0);
+  sb_queue *full = open_queue(&t, "filler");
+  while (put_sized(&t, full, 1, 8000, &none) == SB_OK) {
+  }
+  for (int i = 0; i < 5; i++) expect(get(&t, full, held_a, true) == 1, "nothing is left to take");
+  int after = steps_of_a_cycle();
+  expect(after <= 2 * before, "put and get take %d steps, in a nearly full broker %d", before, after);
+}
+
 static const test_case CASES[] = {
+    {"crowded", "a put does not look at all chunks each time where all are in use", FREELY, crowded},
     {"first leaf", "two need the first slot of a kind at once: one chunk is opened", {-1, -1, -1, 0, 0}, first_leaf},
     {"last but the reserve",
      "two puts see the last chunk that is not reserved: one of them takes it",
