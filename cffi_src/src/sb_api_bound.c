@@ -5,20 +5,27 @@
 #include "sb_api.h"
 
 #define DEAD_AT_ONCE 16u
-#define BESIDE_ANOTHER_NS UINT64_C(20000000) /* somebody else reaps it; that one may be stopped */
+/* Another thread of this process may be reaping somebody. The caller may keep the interpreter's lock, so it does not wait long,
+ * and if that was in vain the next ones do not wait at all. */
+#define BESIDE_ANOTHER_NS UINT64_C(1000000)
+#define AFTER_IN_VAIN_NS UINT64_C(50000000)
 
 static bool was_killed(sb_broker *b, unsigned connection) {
   uint64_t word = SB_LOAD(&b->connections[connection], SB_ACQUIRE);
   return sb_conn_state(word) == SB_CONN_LIVE && sb_liveness_is_dead(b, sb_conn_process(word));
 }
 
-/* Without the lock. */
-static void reap(sb_connection *c, uint32_t process) {
-  uint64_t until = sb_now_ns() + BESIDE_ANOTHER_NS;
-  while (sb_liveness_is_dead(c->b, process) && !sb_recover_process(c, process) && sb_now_ns() < until) {
+/* Without the lock. False: another thread reaps, for longer than we wait. */
+static bool reap(sb_connection *c, uint32_t process, uint64_t until) {
+  while (sb_liveness_is_dead(c->b, process) && !sb_recover_process(c, process)) {
+    if (sb_now_ns() >= until) {
+      return false;
+    }
+    SB_CRASHPOINT("bound.beside");
     struct timespec pause = {0, 100000};
     nanosleep(&pause, NULL);
   }
+  return true;
 }
 
 SB_HOT bool enforce(sb_queue *q) {
@@ -30,16 +37,20 @@ SB_HOT bool enforce(sb_queue *q) {
 
 SB_COLD void look_for_dead(sb_queue *q) {
   sb_connection *c = q->c;
-  for (unsigned n = 0; n < DEAD_AT_ONCE && !sb_closed(c) && sb_queue_is_open(q) && sb_limits_in_doubt(q); n++) {
+  uint64_t now = sb_now_ns();
+  bool alone = now >= q->reap_again_ns;
+  for (unsigned n = 0; alone && n < DEAD_AT_ONCE && !sb_closed(c) && sb_queue_is_open(q) && sb_limits_in_doubt(q);
+       n++) {
     unsigned dead = sb_ledger_stuck(c->b, q->shm, c->id, was_killed);
     if (dead == 0) {
       return;
     }
     q->busy++; /* I60 */
     sb_api_leave(c);
-    reap(c, sb_conn_process(SB_LOAD(&c->b->connections[dead], SB_ACQUIRE)));
+    alone = reap(c, sb_conn_process(SB_LOAD(&c->b->connections[dead], SB_ACQUIRE)), now + BESIDE_ANOTHER_NS);
     sb_lock(c);
     q->busy--;
+    if (!alone) q->reap_again_ns = sb_now_ns() + AFTER_IN_VAIN_NS;
     if (!sb_closed(c) && sb_queue_is_open(q)) (void)enforce(q);
   }
 }

@@ -10,8 +10,8 @@
  * Ordering pairs: none of its own; every step is one seq_cst operation on one word.
  *
  * Death (after -> state, repaired): places admitted, not published -> the limit is that much lower -> reconciled.
- *  `taken` raised for a victim that was not taken -> the ring may hold one more -> the next put, get, look or commit is in
- *  doubt, finds the dead by its ledger, and reaps it (sb_api_bound.c).
+ *  `taken` raised for a victim that was not taken -> the ring may hold one more -> the next put, get without a wait, look,
+ *  count or commit is in doubt, finds the dead by its ledger, and reaps it (sb_api_bound.c).
  *  published, not enforced -> pending > bound -> the same pays; what consumers and waiting gets take before counts as taken.
  *
  * Concurrency: anybody, with the connection's lock.

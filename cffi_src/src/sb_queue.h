@@ -62,6 +62,7 @@ struct sb_queue {
   uint32_t waiter_count;
   sb_half spin_ns;                         /* relaxed: a guess, which threads that wait share */
   uint64_t rescanned_ns, rescanned_deaths; /* when it was looked last for messages no bit leads to */
+  uint64_t reap_again_ns;                  /* another thread reaps, for long: no call waits for that before */
 };
 
 /* Takes a ledger, so the object stays. A closed one is opened only for clearing up. */

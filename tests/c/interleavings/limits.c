@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Cases of limits: what is counted, admitted and evicted. */
 #include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -180,6 +181,29 @@ static void exceed(void) {
   expect(WIFSIGNALED(status), "the producer was not killed");
 }
 
+/* Another thread of this process reaps somebody, and is held up: nobody waits for that with each call. */
+static unsigned waits;
+static void count_wait(void) {
+  waits++;
+  plan.depth = 0;
+  meanwhile("bound.beside", count_wait);
+}
+static void beside_another_reaper(void) {
+  exceed();
+  pthread_mutex_lock(&t.b->reap_lock);
+  waits = 0;
+  meanwhile("bound.beside", count_wait);
+  for (int i = 0; i < 100; i++) put_by(&one, 3);
+  plan.what = NULL;
+  plan.depth = 0;
+  pthread_mutex_unlock(&t.b->reap_lock);
+  expect(waits > 0 && waits < 1000, "100 puts waited %u times", waits);
+  while (sb_recover(keeper.c) > 0) {
+  }
+  expect_at_most(1);
+  expect_left(3);
+}
+
 static actor closing;
 static void close_it(void) { (void)sb_disconnect(closing.c); }
 static int64_t put_pieces(sb_status *status) {
@@ -215,6 +239,8 @@ static void closed_beside_columns(void) { closed_beside(put_rows); }
 static const test_case CASES[] = {
     {"closed beside many", "a batch ends where its connection was closed while the bound was restored", RING(1),
      closed_beside_many},
+    {"beside another reaper", "puts do not wait, each, for a thread of their process that reaps", RING(1),
+     beside_another_reaper},
     {"closed beside columns", "the same of columns", RING(1), closed_beside_columns},
     {"reconciled", "hints are set right beside a payer: the newest message stays", RING(1), reconciled},
     {"none found", "the payer finds none, and others put: the bound holds", RING(1), none_found},
