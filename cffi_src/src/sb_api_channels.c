@@ -301,6 +301,10 @@ int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack)
   if (status != SB_OK) {
     return -(int64_t)status;
   }
+  if (sb_queue_tracks(q->shm) && (!sb_api_look_at_bound(q) || SB_LOAD(&ch->closed, SB_RELAXED) != 0)) {
+    leave(ch);
+    return -(int64_t)SB_CLOSED; /* meanwhile */
+  }
   sb_lifetime_consumed(q);
   status = sb_holding_take(q->c, &token);
   if (status == SB_OK) {

@@ -204,6 +204,20 @@ static void beside_another_reaper(void) {
   expect_left(3);
 }
 
+static void got_by_a_channel(void) {
+  sb_status status;
+  uint64_t id = 0;
+  exceed();
+  sb_channel *ch = sb_channel_open(one.c, 0, &status);
+  expect(ch != NULL && sb_channel_get(ch, one.q, buffer, true) > 0, "the channel gets nothing");
+  memcpy(&id, buffer + sizeof(sb_record), sizeof id);
+  expect(id == 2, "the channel gets message %d, which is too many", (int)id);
+  sb_free_channel(ch);
+  while (sb_recover(keeper.c) > 0) {
+  }
+  expect_left(0);
+}
+
 static actor closing;
 static void close_it(void) { (void)sb_disconnect(closing.c); }
 static int64_t put_pieces(sb_status *status) {
@@ -241,6 +255,7 @@ static const test_case CASES[] = {
      closed_beside_many},
     {"beside another reaper", "puts do not wait, each, for a thread of their process that reaps", RING(1),
      beside_another_reaper},
+    {"got by a channel", "a get of a channel restores the bound, too", RING(1), got_by_a_channel},
     {"closed beside columns", "the same of columns", RING(1), closed_beside_columns},
     {"reconciled", "hints are set right beside a payer: the newest message stays", RING(1), reconciled},
     {"none found", "the payer finds none, and others put: the bound holds", RING(1), none_found},
