@@ -117,6 +117,21 @@ def test_all_are_asked_when_there_are_twice_as_many_as_were_wanted() -> None:
     assert add(1)
 
 
+def test_those_that_come_while_others_are_asked_displace_none() -> None:
+    """However many they are: the next round begins when the others were asked."""
+    messages = Messages()
+    timers = Timers(messages.look)
+    for first in (0, 20 * FORGOTTEN_AT_ONCE):
+        fresh = range(first, first + 20 * FORGOTTEN_AT_ONCE)
+        messages.due |= dict.fromkeys(fresh, 10**18)
+        timers.add(SLOT, fresh)
+        timers.run(0)
+        assert timers.asks
+    while timers.asks:
+        timers.run(0)
+    assert len(timers) == len(messages.due)
+
+
 @pytest.mark.parametrize("before", [0, 5])
 def test_one_that_is_over_and_still_there_is_looked_at_again_soon(before: int) -> None:
     """The core could not end it yet: the next look is within a millisecond, and not in the same turn."""

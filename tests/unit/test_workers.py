@@ -311,3 +311,12 @@ def test_what_a_pool_is_not_given(given: dict[str, Any]) -> None:
     """The value and what is allowed are named."""
     with pytest.raises(ValueError, match="allowed"):
         shmbroker.WorkerPool(print, "q", **given)
+
+
+@pytest.mark.parametrize(("cores", "processes", "count"), [(3, None, 3), (None, None, 1), (3, 1024, 1024)])
+def test_how_many_workers_a_pool_has(
+    monkeypatch: pytest.MonkeyPatch, cores: int | None, processes: int | None, count: int
+) -> None:
+    """One for each core, or one where the system does not say; as many as are asked for."""
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert repr(shmbroker.WorkerPool(print, "q", processes=processes)) == f"<WorkerPool of {count} at 'q', stopped>"

@@ -35,9 +35,9 @@ def test_a_full_broker_leaves_what_its_reserve_has_for_leases(broker_name: str, 
         queue = connection.queue("q")
         fill(queue)
         scarce = scarce_bytes(connection)
-        assert scarce is not None
+        assert isinstance(scarce, int)
         assert least <= scarce <= 3 * MIB
         queue.purge()
         free = scarce_bytes(connection)
-        assert free is not None
+        assert isinstance(free, int)
         assert scarce < free <= broker.statistics().memory_limit // 3
