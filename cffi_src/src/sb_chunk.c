@@ -134,7 +134,9 @@ bool sb_hint_search(sb_connection *c, unsigned cls) {
   sb_broker *b = c->b;
   sb_class_shm *k = &b->classes[cls];
   uint32_t hint = SB_LOAD(&k->hint_chunk, SB_RELAXED);
-  if (hint != 0 && hint - 1 < b->chunk_limit && hint_take(c, cls, hint - 1)) {
+  bool anywhere =
+      cls <= SB_MESSAGE_CLASSES; /* structures come from the first chunk that has a slot, so that others rest */
+  if (anywhere && hint != 0 && hint - 1 < b->chunk_limit && hint_take(c, cls, hint - 1)) {
     return true;
   }
   uint64_t groups = SB_LOAD(&k->groups, SB_ACQUIRE);
@@ -214,15 +216,15 @@ bool sb_chunk_claim(sb_connection *c, uint32_t chunk, unsigned cls, unsigned run
 
 bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
   sb_broker *b = c->b;
-  uint32_t n = sb_chunk_count(b), start = SB_LOAD(&b->header->chunk_hint, SB_RELAXED);
-  bool growing = sb_chunk_may_grow(b);
-  uint32_t leave = growing && cls > SB_MESSAGE_CLASSES ? 0 : sb_reserve_leave(b, c->use);
+  uint32_t n = sb_chunk_count(b);
+  bool growing = sb_chunk_may_grow(b), objects = cls > SB_MESSAGE_CLASSES;
+  uint32_t leave = growing && objects ? 0 : sb_reserve_leave(b, c->use);
   if (sb_chunk_spare(b) <= leave) {
     return false; /* left to those who make room */
   }
   SB_CRASHPOINT("slab.chunk.counted");
   for (uint32_t k = 0; k < n; k++) {
-    uint32_t chunk = (start + k) % n;
+    uint32_t chunk = objects || growing ? k : n - 1 - k;
     if (sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) != SB_CHUNK_FREE || !sb_chunk_ready(b, chunk)) {
       continue;
     }
@@ -241,7 +243,6 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
         return true;
       }
       chunk_open(b, cls, chunk, !growing && left < sb_reserve_chunks(b) ? SB_CHUNK_OF_RESERVE : 0);
-      SB_STORE(&b->header->chunk_hint, chunk + 1, SB_RELAXED);
       SB_STORE(&b->classes[cls].hint_chunk, chunk + 1, SB_RELAXED);
       return true;
     }

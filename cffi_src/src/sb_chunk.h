@@ -4,6 +4,10 @@
  * What: the part of the slab that hands out whole chunks. A chunk is FREE, of a CLASS, the head or the tail of a RUN, or
  * in the hands of somebody who claims it or drains it.
  *
+ * Structures are opened at the first chunk that is FREE, bodies and runs at the last: of what stays, each lies at an end, and
+ * what is FREE lies side by side between them, where long bodies need it. While segments may be added the last chunk is not
+ * the end: there bodies begin at the first one too, so that what is added continues what is FREE.
+ *
  * Invariants: I13 and I14 of sb_slab.h.
  *
  * Two who need the first slot of a class at once would open two chunks, and what is opened for the broker's own objects is

@@ -176,8 +176,10 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
   sb_broker *b = c->b;
   uint32_t run = (uint32_t)((bytes + SB_CHUNK_BYTES - 1) / SB_CHUNK_BYTES);
   for (unsigned pass = 0; pass < 2; pass++) {
+    bool growing = sb_chunk_may_grow(b);
     uint32_t n = sb_chunk_count(b), free_run = 0;
-    for (uint32_t chunk = 0; chunk < n; chunk++) {
+    for (uint32_t k = 0; k < n; k++) {
+      uint32_t chunk = growing ? k : n - 1 - k;
       uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
       if (sb_chunk_state(word) == SB_CHUNK_RUN && sb_chunk_run(word) == run && sb_chunk_ready(b, chunk + run - 1) &&
           take(c, chunk * SB_CHUNK_UNITS, 0, run, token, gen)) {
@@ -185,8 +187,10 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
         return SB_OK;
       }
       free_run = sb_chunk_state(word) == SB_CHUNK_FREE && chunk > 0 ? free_run + 1 : 0; /* slot 0 is nobody's */
-      if (free_run == run && sb_chunk_ready(b, chunk) && sb_chunk_spare(b) >= run + sb_reserve_leave(b, c->use)) {
-        if (claim_run(c, chunk + 1 - run, run, token, slot, gen)) {
+      uint32_t first = growing ? chunk + 1 - run : chunk;
+      if (free_run == run && sb_chunk_ready(b, first + run - 1) &&
+          sb_chunk_spare(b) >= run + sb_reserve_leave(b, c->use)) {
+        if (claim_run(c, first, run, token, slot, gen)) {
           return SB_OK;
         }
         free_run = 0;

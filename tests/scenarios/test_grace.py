@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import queue as standard
 import signal
@@ -95,6 +96,28 @@ def test_memory_of_structures_serves_bodies_again(
         eventually(lambda: broker.statistics().memory_structures <= kept, "the memory of structures came back")
         eventually(lambda: fits(connection) >= before, "as many bodies fit as before")
         assert connection.doctor() == []
+
+
+def longest_row(memory: Memory) -> int:
+    """How many chunks side by side hold no structures: those of bodies are free as soon as the bodies are gone."""
+    words = [memory.chunks[chunk] for chunk in range(memory.header.chunk_limit)]
+    kept = [memory.classes[memory.lib.sb_chunk_class(word)].kind != 0 for word in words]
+    return max(len(list(row)) for is_kept, row in itertools.groupby(kept) if not is_kept)
+
+
+def test_structures_that_stay_do_not_split_the_memory(broker_name: str) -> None:
+    """However often pages came and went beside bodies, and a queue with a timer stayed: two thirds are in one piece."""
+    with running(broker_name, "64M") as broker, broker.connect() as connection:
+        flow = connection.queue("flow")
+        for number in range(6):
+            flow.put_many([BODY] * (1 + number % 4))  # they end elsewhere each time
+            pages(connection, broker)
+            connection.queue(f"stays {number}").put(b"", ttl=3600)
+            flow.purge()
+            memory = Memory(broker.name)
+            eventually(lambda memory=memory: longest_row(memory) >= 21, "the pages went, all but those at one end")
+            if number > 0:
+                connection.queue(f"stays {number - 1}").delete()
 
 
 def is_stopped(pid: int) -> bool:

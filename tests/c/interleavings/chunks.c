@@ -7,9 +7,10 @@
 #include "sb_slab.h"
 
 #define FILLERS 64u
+#define HELD (8 * SB_CHUNK_UNITS)
 
 uint32_t body, pin;
-static uint32_t filler[FILLERS], fillers, held[2 * SB_CHUNK_UNITS], held_count;
+static uint32_t filler[FILLERS], fillers, held[HELD], held_count;
 
 unsigned class_of(unsigned kind) { return sb_class_of_kind(t.b, kind); }
 
@@ -46,13 +47,23 @@ void write_into_fillers(int byte) {
 
 void free_one(void) { sb_slab_free_now(t.b, filler[--fillers]); }
 
+void block_up_to(uint32_t chunk) {
+  uint64_t blocked = sb_chunk_word(SB_CHUNK_CLAIMED, keeper.c->id, 0, 0),
+           unused = sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0);
+  for (uint32_t i = 0; i < sb_chunk_count(t.b); i++) {
+    uint64_t word = SB_LOAD(&t.b->chunks[i], SB_SEQ_CST);
+    if (word == blocked && i >= chunk) SB_STORE(&t.b->chunks[i], unused, SB_SEQ_CST);
+    if (sb_chunk_state(word) == SB_CHUNK_FREE && i < chunk) SB_STORE(&t.b->chunks[i], blocked, SB_SEQ_CST);
+  }
+}
+
 uint32_t hold_up_to_a_new_chunk(unsigned kind) {
   int chunks = chunks_of(kind);
   while (chunks_of(kind) == chunks) {
     uint64_t gen;
     sb_status status = sb_slab_alloc(keeper.c, class_of(kind), SB_TOKEN_BOOT, &held[held_count], &gen);
     if (status == SB_OK) {
-      held_count++;
+      if (++held_count == HELD) die("more is free than can be held", (int)held_count);
     } else if (status != SB_GROW || !grow(t.b, t.path)) {
       die("no slot", (int)status);
     }

@@ -171,7 +171,7 @@ static void remove_queue(const char *name) {
 static void goes_on(void) {
   enum { QUEUES = 2800 }; /* more than a chunk has */
   static uint64_t states[SB_CHUNK_UNITS], bases[SB_CHUNK_UNITS];
-  uint32_t last = 0, before = 0;
+  uint32_t last = 0, before = 0, compared = 0;
   char name[16];
   t.c = keeper.c;
   for (unsigned life = 0; life < 2; life++) {
@@ -181,6 +181,7 @@ static void goes_on(void) {
       const sb_queue_shm *shm = sb_slot_at(t.b, slot);
       last = slot / SB_CHUNK_UNITS;
       if (life == 1 && last == before) {
+        compared++;
         expect(SB_LOAD(&shm->state, SB_SEQ_CST) > states[unit], "a queue has the state of an earlier one");
         expect(SB_LOAD(&shm->base, SB_SEQ_CST) >= bases[unit], "positions begin anew");
       }
@@ -206,8 +207,51 @@ static void goes_on(void) {
     fill_all(); /* with what is not zero */
     write_into_fillers(0xff);
     empty();
-    SB_STORE(&t.b->header->chunk_hint, before, SB_RELAXED); /* it is the next one to be opened */
+    block_up_to(before); /* it is the next one to be opened */
   }
+  block_up_to(0);
+  expect(compared > 0, "no queue was made where another one was");
+}
+
+/* Structures of a few kinds come in such numbers that each opens a chunk, beside bodies. The bodies go, and all the structures
+ * but one of each new chunk; those of the round before go too. */
+static const unsigned KINDS[] = {SB_KIND_QUEUE, SB_KIND_LEDGER, SB_KIND_LEAF, SB_KIND_INNER};
+#define KIND_COUNT (sizeof KINDS / sizeof KINDS[0])
+static void come_and_go(uint32_t *stays) {
+  enum { BODIES = 9 };
+  uint32_t bodies[BODIES], fresh[KIND_COUNT];
+  for (unsigned i = 0; i < BODIES; i++) expect(take_chunk(&keeper, &bodies[i]), "no memory for body %u", i);
+  for (unsigned k = 0; k < KIND_COUNT; k++) fresh[k] = hold_up_to_a_new_chunk(KINDS[k]);
+  give_held();
+  for (unsigned k = 0; k < KIND_COUNT; k++) {
+    if (stays[k] != 0) sb_slab_free_now(t.b, stays[k]);
+    stays[k] = fresh[k];
+  }
+  for (unsigned i = 0; i < BODIES; i++) sb_slab_free_now(t.b, bodies[i]);
+  reclaim();
+}
+static uint32_t longest_run(void) {
+  uint32_t longest = 0, run = 0;
+  while (sb_chunk_drain_any(keeper.c, SB_TOKEN_BOOT)) {
+  }
+  for (uint32_t i = 0; i < sb_chunk_count(t.b); i++) {
+    run = sb_chunk_state(SB_LOAD(&t.b->chunks[i], SB_SEQ_CST)) == SB_CHUNK_FREE ? run + 1 : 0;
+    if (run > longest) longest = run;
+  }
+  return longest;
+}
+static void runs_stay_long(void) {
+  enum { ROUNDS = 12 };
+  uint32_t stays[KIND_COUNT] = {0};
+  while (grow(t.b, t.path)) {
+  }
+  for (unsigned round = 0; round < ROUNDS; round++) {
+    come_and_go(stays);
+    uint32_t longest = longest_run(), spare = sb_chunk_spare(t.b);
+    expect(longest + KIND_COUNT >= spare, "in round %u %u chunks are free, and %u of them in a row", round, spare,
+           longest);
+  }
+  for (unsigned k = 0; k < KIND_COUNT; k++) sb_slab_free_now(t.b, stays[k]);
 }
 
 static const test_case CASES[] = {
@@ -223,6 +267,7 @@ static const test_case CASES[] = {
      taken_over},
     {"grace, forgotten", "a handle forgets pages that were drained", {-1, -1, -1, 0, 0}, pages_forgotten},
     {"grace, given up", "what was drained is of its class again when its drainer goes", {-1, -1, -1, 0, 0}, given_up},
+    {"grace, runs", "chunks that are free stay side by side", {-1, -1, -1, 0, 0}, runs_stay_long},
     {"grace, goes on", "states and positions go on behind those of an earlier life", {-1, -1, -1, 0, 0}, goes_on},
 };
 const subject GRACE_CASES = {CASES, sizeof CASES / sizeof CASES[0]};

@@ -39,24 +39,28 @@ static void drain_all(void) {
   sb_holding_give(me()->t.c, token);
 }
 
-/* Two see the last chunk that plain puts may open: the first one finds the highest that is FREE, the second the lowest. */
+/* Two see the last chunk that plain puts may open: the second one to claim finds another one that is FREE. */
 static void one_beside_the_reserve(void) {
   sb_broker *b = players[KEEPER].t.b;
   drain_all();
-  SB_STORE(&b->header->chunk_hint, 0u, SB_RELAXED);
   while (sb_chunk_spare(b) > sb_reserve_chunks(b) + 1) open_chunk(SB_CHUNK_BYTES, SB_USE_DRAIN);
-  SB_STORE(&b->header->chunk_hint, b->chunk_limit - 1, SB_RELAXED);
+}
+
+/* The chunk that is opened for the next body. */
+static uint32_t next_chunk(sb_broker *b) {
+  bool growing = sb_chunk_may_grow(b);
+  uint32_t chunk = growing ? 0 : b->chunk_limit - 1;
+  while (sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) != SB_CHUNK_FREE) chunk += growing ? 1 : UINT32_MAX;
+  return chunk;
 }
 
 /* A chunk was given back by who had filled it in for pages; the first player knows of a slot of the class before that. */
 static void once_filled_for_pages(void) {
   sb_broker *b = players[KEEPER].t.b;
   unsigned half = sb_class_for(b, HALF - 4096);
-  uint32_t chunk = 1;
-  while (sb_chunk_state(SB_LOAD(&b->chunks[chunk], SB_RELAXED)) != SB_CHUNK_FREE) chunk++;
+  uint32_t chunk = next_chunk(b);
   sb_word *header = &sb_chunk_meta(b, chunk)->headers[0];
   SB_STORE(header, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(SB_LOAD(header, SB_RELAXED)) + 1), SB_RELAXED);
-  SB_STORE(&b->header->chunk_hint, chunk, SB_RELAXED);
   players[0].t.c->cache[half] = (sb_slab_cache){1, chunk, 0};
 }
 static void drained_and_filled(void) {
