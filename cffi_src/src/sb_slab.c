@@ -350,7 +350,7 @@ void sb_slab_kept(sb_broker *b, uint64_t *structures, uint64_t *bodies) {
   uint32_t reserve = sb_reserve_chunks(b), reserved = spare < reserve ? spare : reserve, kept = reserved;
   for (uint32_t chunk = 0; chunk < n; chunk++) {
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
-    kept += sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) > SB_MESSAGE_CLASSES;
+    kept += sb_chunk_has_slots(word) && sb_chunk_class(word) > SB_MESSAGE_CLASSES;
   }
   uint32_t taken = n - spare + reserved;
   *structures = kept * SB_CHUNK_BYTES;

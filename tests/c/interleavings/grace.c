@@ -213,6 +213,29 @@ static void goes_on(void) {
   expect(compared > 0, "no queue was made where another one was");
 }
 
+/* A chunk that is drained counts as one of structures until bodies can have it. */
+static uint64_t kept_for_structures(void) {
+  sb_broker_facts facts;
+  sb_broker_describe(t.b, &facts, true);
+  return facts.memory_structures;
+}
+static void counted(void) {
+  come_to_the_last();
+  (void)sb_settle(two.q, held_a, 0);
+  sb_page_sweep(keeper.c, &keeper.q->ring);
+  uint64_t before = kept_for_structures();
+  sb_lock(two.c);
+  reclaim();
+  expect(chunks_of(SB_KIND_LEAF) == 0, "%d chunks have leaves", chunks_of(SB_KIND_LEAF));
+  expect(kept_for_structures() == before, "%d bytes that somebody may know count as bodies",
+         (int)(before - kept_for_structures()));
+  sb_unlock(two.c);
+  reclaim();
+  expect(take_body(), "the memory of the leaves did not come back");
+  expect(kept_for_structures() < before, "it still counts as structures");
+  clear();
+}
+
 /* Structures of a few kinds come in such numbers that each opens a chunk, beside bodies. The bodies go, and all the structures
  * but one of each new chunk; those of the round before go too. */
 static const unsigned KINDS[] = {SB_KIND_QUEUE, SB_KIND_LEDGER, SB_KIND_LEAF, SB_KIND_INNER};
@@ -267,6 +290,7 @@ static const test_case CASES[] = {
      taken_over},
     {"grace, forgotten", "a handle forgets pages that were drained", {-1, -1, -1, 0, 0}, pages_forgotten},
     {"grace, given up", "what was drained is of its class again when its drainer goes", {-1, -1, -1, 0, 0}, given_up},
+    {"grace, counted", "what is drained counts as structures", {-1, -1, -1, 0, 0}, counted},
     {"grace, runs", "chunks that are free stay side by side", {-1, -1, -1, 0, 0}, runs_stay_long},
     {"grace, goes on", "states and positions go on behind those of an earlier life", {-1, -1, -1, 0, 0}, goes_on},
 };
