@@ -34,7 +34,7 @@ static const role ROLES[] = {{produce_jobs, false, true},  {produce_jobs, true, 
                              {take_waiting, false, false}, {take_waiting, true, false}, {consume, false, false},
                              {consume, false, false},      {move, false, false},        {browse, false, false},
                              {examine, false, false},      {come_and_go, false, true},  {come_and_go, false, true},
-                             {configure, false, true},     {keep_house, false, false}};
+                             {configure, false, true},     {swell, false, false},       {keep_house, false, false}};
 #define WORKERS (sizeof ROLES / sizeof ROLES[0])
 
 static test_broker keeper;
@@ -105,6 +105,7 @@ static void check_all(uint64_t memory_before) {
     sb_free_queue(last.q[kind]);
   }
   for (int i = 0; i < 3; i++) (void)sb_housekeeper_sweep(keeper.c, FOREVER);
+  for (int i = 0; i < 3; i++) (void)sb_housekeeper_reclaim(keeper.c);
   sb_broker_describe(keeper.b, &f, true);
   if (f.memory_used != memory_before)
     fail("memory: %llu bytes in use, %llu before", (unsigned long long)f.memory_used,

@@ -5,8 +5,10 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "sb_holdings.h"
 #include "sb_queue.h"
 #include "sb_wait.h"
 
@@ -389,7 +391,38 @@ void keep_house_of(worker *w, uint64_t memories[QUEUES][SB_MEMORY_WORDS]) {
     sb_housekeeper_trim(w->q[kind]);
   }
   (void)sb_housekeeper_sweep(w->t.c, sb_now_ns() + MILLISECOND);
+  (void)sb_housekeeper_reclaim(w->t.c);
   (void)sb_recover(w->t.c);
+}
+
+/* All leaves that are free, and some of another chunk: pages of others come to lie there, too. When they are gone the chunk goes to
+ * bodies, beside all who looked at them. */
+void swell(worker *w) {
+  enum { LEAVES = SB_CHUNK_UNITS / SB_LEAF_UNITS + 64 };
+  sb_connection *c = w->t.c;
+  uint32_t *leaves = calloc(LEAVES, sizeof *leaves);
+  while (!over()) {
+    uint32_t count = 0;
+    uint64_t token, gen;
+    bool more = true;
+    while (more && count < LEAVES) { /* in steps, as calls do */
+      sb_lock(c);
+      more = sb_holding_take(c, &token) == SB_OK;
+      for (uint32_t i = 0; more && i < MOST && count < LEAVES; i++) {
+        more = sb_slab_alloc(c, sb_class_of_kind(c->b, SB_KIND_LEAF), token, &leaves[count], &gen) == SB_OK;
+        count += more;
+      }
+      sb_holding_give(c, token);
+      sb_unlock(c);
+    }
+    for (int i = 0; i < MOST && !over(); i++) rest();
+    sb_lock(c);
+    while (count > 0) sb_slab_free_now(c->b, leaves[--count]);
+    sb_slab_return_cache(c);
+    sb_unlock(c);
+    for (int i = 0; i < 4 * MOST && !over(); i++) rest();
+  }
+  free(leaves);
 }
 
 void keep_house(worker *w) {
