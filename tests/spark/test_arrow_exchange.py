@@ -372,6 +372,7 @@ STRAYS: list[tuple[bytes, dict[str, Any]]] = [
     (b"neither batch nor key", {}),
     (b"x" * 5000, {"key": "order"}),
     (b"", {"key": "7 answers", "headers": {"number": 5}, "priority": 3}),
+    (b"no mark", {"key": "order 7 answers"}),
     (b"no number", {"key": "exchange x answers"}),
     (b"no queue", {"key": "exchange 7 "}),
     (b"timed", {"ttl": 3600, "properties": shmbroker.BasicProperties(correlation_id="c")}),
