@@ -63,7 +63,7 @@ class Bodies:
 
     def half_is_free(self) -> bool:
         """Whether at least half of what is for bodies is free."""
-        facts = self.connection._core.attachment.facts(with_memory=True)  # noqa: SLF001 (no statistic tells the two apart)
+        facts = self.connection._core.attachment.facts(in_full=True)  # noqa: SLF001 (no statistic tells the two apart)
         return bool(facts.memory_used <= (facts.memory_limit - facts.memory_structures) / 2)
 
     def forget_some(self) -> None:

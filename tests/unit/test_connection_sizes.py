@@ -24,7 +24,7 @@ CHUNKS = 4 * 2048 * KIB
 
 def kept_for_structures(connection: shmbroker.Connection) -> int:
     """The bytes of chunks that are the structures' own, used or not."""
-    return int(connection.core.attachment.facts(with_memory=True).memory_structures)
+    return int(connection.core.attachment.facts(in_full=True).memory_structures)
 
 
 def test_what_each_takes(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:

@@ -70,14 +70,14 @@ def test_a_body_is_stored_once(connection: shmbroker.Connection, count: int) -> 
     targets = queues(connection, count)
     body = bytes(1_000_000)
     assert publish(connection, b"first", targets) == DONE  # pages and structures exist from here on
-    before = CORE(connection).attachment.facts(with_memory=True).memory_used
+    before = CORE(connection).attachment.facts(in_full=True).memory_used
     assert publish(connection, body, targets) == DONE
-    used = CORE(connection).attachment.facts(with_memory=True).memory_used - before
+    used = CORE(connection).attachment.facts(in_full=True).memory_used - before
     assert len(body) <= used < 2 * len(body)
     for target in targets:
         target.get(timeout=0).ack()
         target.get(timeout=0).ack()
-    assert CORE(connection).attachment.facts(with_memory=True).memory_used < before + len(body)
+    assert CORE(connection).attachment.facts(in_full=True).memory_used < before + len(body)
 
 
 def test_4096_queues_get_a_body(connection: shmbroker.Connection) -> None:
