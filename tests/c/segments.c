@@ -20,7 +20,7 @@ int main(void) {
   char name[64], *buffer = malloc(BUFFER);
   sb_put_options none = {0};
   unsigned crossed = 0, wrong = 0;
-  alarm(100);
+  alarm(600);
   snprintf(name, sizeof name, "segments-%d", (int)getpid());
   make_broker(&writer, name, 48);
   attach(&writer);

@@ -16,6 +16,7 @@
 #include "plan.h"
 
 #define PROGRAM "interleave"
+#define WATCHDOG_SECONDS 600 /* the longest case takes ten on a machine with nothing else to do */
 
 static bool verbose;
 
@@ -70,7 +71,7 @@ static int run_case(void *which) {
 }
 
 static bool guarded(test_case k) {
-  int signal_number, result = apart(PROGRAM, 100, run_case, &k, &signal_number);
+  int signal_number, result = apart(PROGRAM, WATCHDOG_SECONDS, run_case, &k, &signal_number);
   if (signal_number != 0) printf("FAIL %s: %s: signal %d\n", k.name, k.holds, signal_number);
   return result == 0;
 }
