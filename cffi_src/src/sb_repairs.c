@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_repairs.h"
 
+#include "sb_chunk.h"
+
 static bool is_halted(sb_broker *b, unsigned connection) {
   uint64_t word = SB_LOAD(&b->connections[connection], SB_ACQUIRE);
   uint32_t process = sb_conn_process(word);
@@ -12,8 +14,11 @@ bool sb_repairs_somebody_halted(sb_broker *b, const sb_queue_shm *q) { return sb
 
 uint64_t sb_repairs_deaths(const sb_broker *b) { return SB_LOAD(&b->header->reaped, SB_ACQUIRE); }
 
+/* Who was told may find no room for a note of what it takes: it sleeps until something is acknowledged. */
+static bool memory_is_short(sb_broker *b) { return !sb_chunk_may_grow(b) && sb_chunk_spare(b) <= sb_reserve_chunks(b); }
+
 bool sb_repairs_explained(sb_broker *b, const sb_queue_shm *q, uint64_t deaths_before) {
-  return sb_repairs_deaths(b) != deaths_before || sb_repairs_somebody_halted(b, q);
+  return sb_repairs_deaths(b) != deaths_before || memory_is_short(b) || sb_repairs_somebody_halted(b, q);
 }
 
 void sb_repairs_count(sb_broker *b, unsigned kind, bool explained) {

@@ -16,6 +16,9 @@
  * Death: counted after it was mended, or not at all. What a death may have left behind is explained until a tick has found
  *  all of the queue right since.
  *
+ * Memory: in a broker that has nothing left but its reserve whoever was told may find no room for what it owes. That explains
+ *  all repairs there.
+ *
  * Concurrency: anybody, at any time; nobody waits.
  */
 #ifndef SB_REPAIRS_H

@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sb_layout.h"
-
 void die(const char *what, int status) {
   fprintf(stderr, "%s failed: %d\n", what, status);
   abort();
@@ -177,7 +175,8 @@ uint64_t repairs_of(sb_broker *b) {
   sb_broker_facts f;
   sb_broker_describe(b, &f, false);
   uint64_t all = f.rescues + f.stopped_rescues;
-  for (unsigned kind = 0; kind < SB_REPAIRS; kind++) all += f.repairs[kind] + f.explained_repairs[kind];
+  for (size_t kind = 0; kind < sizeof f.repairs / sizeof f.repairs[0]; kind++)
+    all += f.repairs[kind] + f.explained_repairs[kind];
   return all;
 }
 

@@ -56,3 +56,23 @@ bool told(const sb_consumer *k) { return state_of(k->subscriptions[0].node) == S
 bool asleep(sb_consumer *k) { return next(k) == 0 && !told(k); }
 
 void tick(void) { sb_housekeeper_tick(keeper.c, keeper.q->slot, memory); }
+
+static uint32_t filler[64], fillers;
+
+void fill_up_to(uint32_t left) {
+  uint64_t gen;
+  while (grow(t.b, t.path)) {
+  }
+  while (sb_chunk_spare(t.b) > left && fillers < 64) {
+    sb_status status =
+        sb_slab_alloc(keeper.c, sb_class_for(t.b, SB_CHUNK_BYTES), SB_TOKEN_BOOT, &filler[fillers], &gen);
+    expect(status == SB_OK, "no chunk to fill with");
+    fillers++;
+  }
+}
+
+void empty_again(void) {
+  while (fillers > 0) sb_slab_free_now(t.b, filler[--fillers]);
+  while (sb_chunk_drain_any(keeper.c, SB_TOKEN_BOOT)) {
+  }
+}

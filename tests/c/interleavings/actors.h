@@ -35,4 +35,8 @@ bool told(const sb_consumer *k);
 bool asleep(sb_consumer *k);
 void tick(void);
 
+/* Fills the broker until so many chunks are left; and takes what fills it away. */
+void fill_up_to(uint32_t left);
+void empty_again(void);
+
 #endif

@@ -36,7 +36,6 @@ static void first_leaf(void) {
 
 /* Of bytes that only one slot of a chunk holds: a class each. */
 #define HALF (UINT64_C(1) << 20)
-static uint32_t filler[64], fillers;
 static sb_status came_to[2];
 
 static sb_status take_chunk(const actor *a, unsigned use, uint64_t bytes, uint32_t *slot) {
@@ -48,22 +47,11 @@ static sb_status take_chunk(const actor *a, unsigned use, uint64_t bytes, uint32
 }
 static void take_the_last_too(void) { came_to[1] = take_chunk(&two, SB_USE_PLAIN, HALF + HALF / 2, &slots[1]); }
 
-/* Fills the broker until so many chunks are left. */
-static void fill_up_to(uint32_t left) {
-  while (grow(t.b, t.path)) {
-  }
-  while (sb_chunk_spare(t.b) > left && fillers < 64) {
-    expect(take_chunk(&keeper, SB_USE_DRAIN, SB_CHUNK_BYTES, &filler[fillers]) == SB_OK, "no chunk to fill with");
-    fillers++;
-  }
-}
 static void empty(void) {
   for (int i = 0; i < 2; i++) {
     if (came_to[i] == SB_OK) sb_slab_free_now(t.b, slots[i]);
   }
-  while (fillers > 0) sb_slab_free_now(t.b, filler[--fillers]);
-  while (sb_chunk_drain_any(keeper.c, SB_TOKEN_BOOT)) {
-  }
+  empty_again();
 }
 
 static void last_but_the_reserve(void) {

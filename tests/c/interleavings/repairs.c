@@ -171,6 +171,14 @@ static void not_rung_beside_work(void) {
   it_ends();
 }
 
+static void not_rung_without_memory(void) {
+  put_by(&two, 1); /* there is a slot for the next one */
+  (void)take(&two);
+  fill_up_to(sb_reserve_chunks(t.b));
+  chosen_and_not_rung(true);
+  empty_again();
+}
+
 static void beside_room(bool watched) {
   uint32_t node;
   uint64_t token;
@@ -210,6 +218,7 @@ static const test_case CASES[] = {
     {"mark lost", "a message that no bit leads to is found, and a defect", FREELY, mark_lost},
     {"not rung", "a consumer that was chosen and is not rung is rung, and a defect", FREELY, not_rung},
     {"not rung beside work", "is explained by somebody who runs", FREELY, not_rung_beside_work},
+    {"not rung without memory", "is explained by a broker that is full", FREELY, not_rung_without_memory},
     {"slept beside room", "a producer is told of room, and a defect", {-1, 1, -1, 0, 0}, slept_beside_room},
     {"slept beside a watch", "room that a watch was told of may lie there", {-1, 1, -1, 0, 0}, slept_beside_a_watch},
     {"not ended", "a queue whose life is over is ended, and a defect", FREELY, not_ended},
