@@ -101,6 +101,7 @@ static int look(const operation *o, void *unused) {
 
 static operation beside_others(const operation *o) {
   operation beside = *o;
+  beside.disturbed = true;
   if (o->must_beside != 0) beside.must_done = o->must_beside;
   if (o->deletes_beside) {
     beside.must_done = 0;
