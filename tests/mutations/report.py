@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tests.mutations.point import Point
 
@@ -96,3 +96,22 @@ def write_section(page: Path, heading: str, text: str) -> None:
     page.write_text(
         "\n## ".join([parts[0].rstrip("\n") + "\n", *(part.rstrip("\n") + "\n" for part in kept)]), encoding="utf-8"
     )
+
+
+def account(points: Sequence[Point], known: Known) -> list[str]:
+    """What a run ends with: the survivors, the table, and what is called equivalent although something finds it."""
+    wrong = [
+        f"{point.file} {point.function}: {point} is no equivalent: {known.killed[point.key]} finds it"
+        for point in _refuted(points, known)
+    ]
+    return [*survivors(points, known), *table(points, known, all_files=True), *wrong]
+
+
+def all_found(points: Sequence[Point], known: Known) -> bool:
+    """Whether no fault that was tried survived, and no equivalent one was found."""
+    open_ = any(known.outcome(point) in {"survived", "unreached"} for point in points)
+    return not open_ and not _refuted(points, known)
+
+
+def _refuted(points: Sequence[Point], known: Known) -> list[Point]:
+    return [point for point in points if point.key in known.equivalent and point.key in known.killed]

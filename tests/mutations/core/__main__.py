@@ -15,7 +15,7 @@ from tests.mutations.core.evidence import STAGES, all_evidence
 from tests.mutations.core.hunt import Hunt
 from tests.mutations.core.tree import ROOT, Core, Tree, find
 from tests.mutations.pool import say
-from tests.mutations.report import SCORE, survivors, table, write_section
+from tests.mutations.report import SCORE, account, all_found, table, write_section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,12 +96,8 @@ def main(arguments: Sequence[str]) -> int:
             with alone(tree.folder):
                 try_all(hunt, tree, points, options)
     known = hunt.known()
-    say("\n".join(survivors(points, known)))
-    say("\n".join(table(points, known, all_files=True)))
-    refuted = [point for point in points if point.key in known.equivalent and point.key in known.killed]
-    for point in refuted:
-        say(f"{point.file} {point.function}: {point} is no equivalent: {known.killed[point.key]} finds it")
-    return bool(refuted) or any(known.outcome(point) in {"survived", "unreached"} for point in points)
+    say("\n".join(account(points, known)))
+    return not all_found(points, known)
 
 
 if __name__ == "__main__":

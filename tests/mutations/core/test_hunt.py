@@ -19,7 +19,7 @@ from tests.mutations.core.hunt import Hunt, sift
 from tests.mutations.core.points import points_of
 from tests.mutations.core.tree import EQUIVALENT, ROOT, Tree, find
 from tests.mutations.equivalents import equivalents
-from tests.mutations.report import Known, survivors, table
+from tests.mutations.report import Known, account, all_found, survivors, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,6 +64,21 @@ def test_the_report_says_what_became_of_each(tmp_path: Path) -> None:
     assert table(points, known, all_files=True)[-1] == "| all of these | 33.3 % | 1 | 1 | 1 | 1 | 0 |"
     assert "# line 1: survived, 2 tried" in survivors(points, known)
     assert "fault = 'delete j();'" in survivors(points, known)
+
+
+def test_an_equivalent_fault_that_is_found_is_told(tmp_path: Path) -> None:
+    """Something finds what the table calls equivalent: the run ends badly and names it; else it ends well."""
+    points = points_of("a.c", TEXT)
+    path = tmp_path / "equivalent.toml"
+    path.write_text(ENTRY.format(function="f", because="pure speed: g() only warms a cache"), encoding="utf-8")
+    first, *others = points
+    killed = {point.key: "x" for point in others}
+    good = Known(killed, {}, equivalents(points, path), set())
+    assert all_found(points, good)
+    wrong = Known(killed | {first.key: "y"}, {}, good.equivalent, set())
+    assert not all_found(points, wrong)
+    assert account(points, wrong)[-1] == "a.c f: delete g(); is no equivalent: y finds it"
+    assert not all_found(points, Known({}, {}, good.equivalent, {others[0].key}))
 
 
 class Claims(Runner):

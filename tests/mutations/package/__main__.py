@@ -19,7 +19,7 @@ from tests.mutations.package.points import points_of
 from tests.mutations.package.survey import STAGES, Surveys, files_of
 from tests.mutations.package.workshop import ROOT, begin, left_behind, snapshot, texts
 from tests.mutations.pool import say
-from tests.mutations.report import SCORE, survivors, table, write_section
+from tests.mutations.report import SCORE, account, all_found, table, write_section
 from tests.mutations.results import Results
 
 if TYPE_CHECKING:
@@ -110,12 +110,8 @@ def main(arguments: Sequence[str]) -> int:
                 results.forget(point.key for point in points)
             try_all(hunt, points, options)
     known = hunt.known()
-    say("\n".join(survivors(points, known)))
-    say("\n".join(table(points, known, all_files=True)))
-    refuted = [point for point in points if point.key in known.equivalent and point.key in known.killed]
-    for point in refuted:
-        say(f"{point.file} {point.function}: {point} is no equivalent: {known.killed[point.key]} finds it")
-    return bool(refuted) or any(known.outcome(point) in {"survived", "unreached"} for point in points)
+    say("\n".join(account(points, known)))
+    return not all_found(points, known)
 
 
 if __name__ == "__main__":
