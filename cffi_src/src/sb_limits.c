@@ -86,34 +86,34 @@ static int64_t bound(const sb_queue *q, unsigned *counter) {
   return limit;
 }
 
-/* I24: a consumer may have taken the older one before we took the victim. A limit of 0 keeps nothing, whoever takes. */
-static bool still_too_many(const sb_taken *t, int64_t limit) { return limit == 0 || t->pending >= limit; }
+/* I24: with one paid for, as many as the limit remain, unless a consumer took the older one meanwhile. */
+static sb_excess too_many(int64_t limit) { return (sb_excess){true, limit, INT64_MIN}; }
 
-static bool still_too_large(const sb_queue *q, uint64_t paid, const sb_taken *t) {
+/* The same of bytes, with a guess of the victim's paid for. Nothing is too large for a limit that is gone. */
+static sb_excess too_large(const sb_queue *q, uint64_t paid) {
   int64_t max = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
-  return max >= 0 && t->ready_bytes > max - (int64_t)paid;
+  return (sb_excess){false, INT64_MIN, max >= 0 ? max - (int64_t)paid + 1 : INT64_MAX};
 }
 
-enum outcome { NONE_FOUND, SPARED, EVICTED };
-#define BY_BYTES INT64_MAX
+/* PASSED_OVER: the victim was put back, with what was paid for it in `taken`. */
+enum outcome { NONE_FOUND, STAYED, PASSED_OVER, EVICTED };
 
-/* Takes one victim: paid for in `taken` because of that limit, or with a guess of its bytes; an expired one counts as
- * expired. */
-static enum outcome evict(sb_queue *q, int64_t limit, uint64_t paid_bytes, unsigned counter) {
+/* Takes one victim; an expired one counts as expired. */
+static enum outcome evict(sb_queue *q, const sb_excess *excess, unsigned counter) {
   uint64_t token;
   sb_taken t;
   if (sb_holding_take(q->c, &token) != SB_OK) {
     return NONE_FOUND;
   }
-  if (sb_take_oldest(q, SB_CELL_REMOVING, limit != BY_BYTES, SB_ANY_POSITION, token, &t) != SB_OK) {
+  sb_status status = sb_take_victim(q, excess, token, &t);
+  if (status != SB_OK) {
     sb_holding_give(q->c, token);
-    return NONE_FOUND;
+    return status == SB_DONE ? STAYED : NONE_FOUND;
   }
-  bool still = limit != BY_BYTES ? still_too_many(&t, limit) : still_too_large(q, paid_bytes, &t);
-  if (!still || sb_queue_older_ready(q, t.position)) {
+  if (sb_queue_older_ready(q, t.position)) {
     SB_CRASHPOINT("limits.evict.spared");
-    (void)sb_release_message(q, token, SB_RELEASE_UNMARKED); /* which takes back what was paid in `taken` */
-    return SPARED;
+    (void)sb_release_message(q, token, SB_RELEASE_UNMARKED);
+    return PASSED_OVER;
   }
   bool expired = t.message->expires_ns != 0 && t.message->expires_ns <= sb_now_ns();
   (void)sb_settle_message(q, token, expired ? SB_COUNT_EXPIRED : counter);
@@ -153,8 +153,9 @@ static bool enforce_length(sb_queue *q, uint64_t *removed) {
     return true;
   }
   SB_CRASHPOINT("limits.evict.paid");
-  enum outcome outcome = evict(q, limit, 0, counter);
-  if (outcome == NONE_FOUND) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+  sb_excess excess = too_many(limit);
+  enum outcome outcome = evict(q, &excess, counter);
+  if (outcome == NONE_FOUND || outcome == STAYED) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   sb_hinting(q->ledger, -1);
   *removed += outcome == EVICTED;
   return outcome != NONE_FOUND || SB_LOAD(&q->shm->tail, SB_SEQ_CST) != tail; /* I42 */
@@ -167,7 +168,8 @@ static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
     return false;
   }
   SB_CRASHPOINT("limits.evict.paid_bytes");
-  enum outcome outcome = evict(q, BY_BYTES, paid, SB_COUNT_DROPPED);
+  sb_excess excess = too_large(q, paid);
+  enum outcome outcome = evict(q, &excess, SB_COUNT_DROPPED);
   (void)SB_SUB(&q->shm->bytes_out, paid, SB_SEQ_CST);
   sb_hinting(q->ledger, -1);
   *removed += outcome == EVICTED;
@@ -261,7 +263,7 @@ uint64_t sb_limits_remove(sb_queue *q, unsigned counter, uint64_t end, uint64_t 
     if (sb_holding_take(q->c, &token) != SB_OK) {
       break;
     }
-    if (sb_take_oldest(q, SB_CELL_REMOVING, false, end, token, &t) != SB_OK) {
+    if (sb_take_oldest(q, SB_CELL_REMOVING, end, token, &t) != SB_OK) {
       sb_holding_give(q->c, token);
       (void)sb_limits_enforce(q); /* I42 */
       break;

@@ -27,8 +27,7 @@ typedef struct {
   sb_message_shm *message;
   uint32_t slot;
   unsigned ref;
-  int64_t pending, ready_bytes; /* of an eviction: what the hints said just before it was taken */
-  bool bytes_paid;              /* its bytes were counted as gone before it was taken */
+  bool bytes_paid; /* its bytes were counted as gone before it was taken */
 } sb_taken;
 
 /* What a holding names; false when it is not a held message of this connection. */

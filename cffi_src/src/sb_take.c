@@ -22,13 +22,21 @@ static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t 
   if (state == SB_CELL_ACQUIRED) SB_STORE(&q->shm->last_take, position, SB_RELAXED); /* an eviction serves nobody */
 }
 
-/* The CAS that takes a cell. The holding is written before it, so that a reaper finds the cell. */
-SB_HOT bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word,
-                      uint64_t token, sb_taken *t) {
+/* Is it still there? What came is read before what went: else more seem to remain than ever did. */
+static bool is_excess(const sb_queue_shm *q, const sb_excess *excess) {
+  uint64_t tail = SB_LOAD(&q->tail, SB_SEQ_CST), in = SB_LOAD(&q->bytes_in, SB_SEQ_CST);
+  int64_t ready = (int64_t)(tail - SB_LOAD(&q->base, SB_RELAXED) - SB_LOAD(&q->taken, SB_SEQ_CST));
+  return ready >= excess->least_ready && (int64_t)(in - SB_LOAD(&q->bytes_out, SB_SEQ_CST)) >= excess->least_bytes;
+}
+
+/* The CAS that takes a cell. The holding is written before it, so that a reaper finds the cell. SB_OK; SB_EMPTY: somebody
+ * else changed it; SB_DONE: it is no victim any more. */
+SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
+                           uint64_t position, uint64_t word, uint64_t token, sb_taken *t) {
   sb_broker *b = q->c->b;
   uint32_t slot = sb_cell_slot(word);
   if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) { /* map the body before we own it */
-    return false;
+    return SB_EMPTY;
   }
   sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position);
   SB_CRASHPOINT("queue.take.announced");
@@ -36,52 +44,53 @@ SB_HOT bool take_cell(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint
   sb_cell_shm *cell = sb_leaf_cell(leaf, position);
   uint64_t bytes = 0; /* I23: counted before in a queue that evicts, so that nobody evicts for what is taken already */
   t->bytes_paid = sb_cell_state(word) == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm);
-  if (state == SB_CELL_REMOVING) { /* what came is read before what went: else more seem to remain than ever did */
-    uint64_t tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST), in = SB_LOAD(&q->shm->bytes_in, SB_SEQ_CST);
-    t->pending = (int64_t)(tail - SB_LOAD(&q->shm->base, SB_RELAXED) - SB_LOAD(&q->shm->taken, SB_SEQ_CST));
-    t->ready_bytes = (int64_t)(in - SB_LOAD(&q->shm->bytes_out, SB_SEQ_CST));
+  if (excess != NULL && !is_excess(q->shm, excess)) {
+    return SB_DONE;
   }
   if (t->bytes_paid) {
     bytes = sb_peek_length(b, slot);
     if (SB_LOAD(&cell->word, SB_ACQUIRE) != word) {
-      return false; /* what we read was perhaps another message's */
+      return SB_EMPTY; /* what we read was perhaps another message's */
     }
     (void)SB_ADD(&q->shm->bytes_out, bytes, SB_SEQ_CST);
   }
   if (!SB_CAS(&cell->word, &word, mine, SB_ACQ_REL)) { /* the linearisation point */
     if (t->bytes_paid) (void)SB_SUB(&q->shm->bytes_out, bytes, SB_SEQ_CST);
-    return false;
+    return SB_EMPTY;
   }
   SB_CRASHPOINT("queue.take.done");
   took(q, state, leaf, position, mine, token, t);
   if (SB_LOAD(&q->shm->returned, SB_RELAXED) != 0) sb_returned_took(leaf, position);
-  return true;
+  return SB_OK;
 }
 
-/* A cell whose return was announced. */
-static bool take_returned_at(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t token,
-                             sb_taken *t) {
+/* A cell whose return was announced. Whether it is a victim is asked before its bit goes: it is seen by all or taken. */
+static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
+                                  uint64_t position, uint64_t token, sb_taken *t) {
   sb_broker *b = q->c->b;
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
   if (!sb_cell_of(word, leaf->gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_HELD) {
-    return false; /* its holder may be about to return it: the bit must stay */
+    return SB_EMPTY; /* its holder may be about to return it: the bit must stay */
   }
   if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
+    if (excess != NULL && !is_excess(q->shm, excess)) {
+      return SB_DONE;
+    }
     sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position); /* before the bit is gone */
   }
   sb_returned_clear(b, leaf, position);
   SB_CRASHPOINT("queue.take.cleared");
   word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST); /* P5: look a second time after clearing */
   if (sb_cell_of(word, leaf->gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
-    if (take_cell(q, state, leaf, position, word, token, t)) {
-      return true;
+    if (take_cell(q, state, NULL, leaf, position, word, token, t) == SB_OK) {
+      return SB_OK;
     }
     word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
     if (sb_cell_of(word, leaf->gen) && !(sb_cell_state(word) == SB_CELL_TOMBSTONE)) {
       sb_returned_mark(b, &q->ring, position); /* somebody else has it now, and may return it */
     }
   }
-  return false;
+  return SB_EMPTY;
 }
 
 /* What stands there; FREE also when its page is gone, or another one. */
@@ -91,7 +100,8 @@ static unsigned look_at(const sb_leaf_ref *leaf, uint64_t position) {
 }
 
 /* Tries the cells before that one whose return was announced, the oldest first. What lies behind it comes in its turn. */
-static bool take_returned(sb_queue *q, unsigned state, uint64_t end, uint64_t token, sb_taken *t) {
+static sb_status take_returned(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t end, uint64_t token,
+                               sb_taken *t) {
   uint64_t from = 0, position, known = SB_ANY_POSITION;
   sb_leaf_ref leaf;
   bool commits = SB_LOAD(&q->shm->staged, SB_RELAXED) != 0, staged = false; /* one of those before it is */
@@ -104,11 +114,12 @@ static bool take_returned(sb_queue *q, unsigned state, uint64_t end, uint64_t to
       known = position; /* I53: look again at those before it */
       staged = false;
       from = 0;
-    } else if (take_returned_at(q, state, &leaf, position, token, t)) {
-      return true;
+    } else {
+      sb_status status = take_returned_at(q, state, excess, &leaf, position, token, t);
+      if (status != SB_EMPTY) return status;
     }
   }
-  return false;
+  return SB_EMPTY;
 }
 
 /* The next message comes from its producer: fetch it while this one is looked at. */
@@ -135,7 +146,8 @@ bool sb_take_passed_some(const sb_queue *q) {
          SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* set before it was */
 }
 
-static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
+static sb_status take_next(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before, uint64_t token,
+                           sb_taken *t) {
   sb_broker *b = q->c->b;
   uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), at = hint > q->cursor ? hint : q->cursor;
   sb_leaf_ref *leaf = &q->head_leaf;
@@ -162,16 +174,16 @@ static sb_status take_next(sb_queue *q, unsigned state, uint64_t before, uint64_
       if (!sb_slot_in_range(b, sb_cell_slot(word)) || !sb_slot_ready(b, sb_cell_slot(word))) {
         return SB_CORRUPT;
       }
-      if (sb_take_passed_some(q) && take_returned(q, state, at, token, t)) { /* I53 */
-        status = SB_OK;
-        break;
+      if (sb_take_passed_some(q)) { /* I53 */
+        status = take_returned(q, state, excess, at, token, t);
+        if (status != SB_EMPTY) break;
       }
-      if (take_cell(q, state, leaf, at, word, token, t)) {
+      status = take_cell(q, state, excess, leaf, at, word, token, t);
+      if (status == SB_OK) {
         at++;
-        status = SB_OK;
         fetch_ahead(q, leaf, at);
-        break;
       }
+      if (status != SB_EMPTY) break;
     } else if (found == SB_CELL_FREE) {
       break;
     } else if (found == SB_CELL_STAGED) {
@@ -201,22 +213,24 @@ SB_HOT void count_taken(sb_queue *q, bool counted, const sb_taken *t) {
   if (!t->bytes_paid) (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
 }
 
-SB_HOT sb_status find_and_take(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
-  bool found = false;
+SB_HOT sb_status find_and_take(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before, uint64_t token,
+                               sb_taken *t) {
+  sb_status status = SB_EMPTY;
   if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
     uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), end = hint > q->cursor ? hint : q->cursor;
-    found = take_returned(q, state, end < before ? end : before, token, t);
+    status = take_returned(q, state, excess, end < before ? end : before, token, t);
   }
-  return found ? SB_OK : take_next(q, state, before, token, t);
+  return status != SB_EMPTY ? status : take_next(q, state, excess, before, token, t);
 }
 
 /* I23: `taken` is raised before. Somebody may have put meanwhile and seen too few pending: then we take again (I42);
  * who wants none that came later evicts instead. */
-static sb_status take_counted_before(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
+static sb_status take_counted_before(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before,
+                                     uint64_t token, sb_taken *t) {
   for (;;) {
     uint64_t tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST);
     (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
-    sb_status status = find_and_take(q, state, before, token, t);
+    sb_status status = find_and_take(q, state, excess, before, token, t);
     if (status == SB_OK) {
       return status;
     }
@@ -227,20 +241,29 @@ static sb_status take_counted_before(sb_queue *q, unsigned state, uint64_t befor
   }
 }
 
-sb_status sb_take_oldest(sb_queue *q, unsigned state, bool paid, uint64_t before, uint64_t token, sb_taken *t) {
+SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before, uint64_t token,
+                             sb_taken *t) {
   if (!sb_queue_tracks(q->shm)) {
-    return find_and_take(q, state, before, token, t);
+    return find_and_take(q, state, excess, before, token, t);
   }
-  bool counted = !paid && sb_queue_evicts(q->shm);
+  bool paid = excess != NULL && excess->paid, counted = !paid && sb_queue_evicts(q->shm);
   sb_hinting(q->ledger, 1);
-  sb_status status =
-      counted ? take_counted_before(q, state, before, token, t) : find_and_take(q, state, before, token, t);
+  sb_status status = counted ? take_counted_before(q, state, excess, before, token, t)
+                             : find_and_take(q, state, excess, before, token, t);
   if (status == SB_OK) {
     count_taken(q, counted || paid, t);
     if (!paid) sb_queue_lower_bound(q); /* what is pending includes a payment that may be taken back */
   }
   sb_hinting(q->ledger, -1);
   return status;
+}
+
+sb_status sb_take_oldest(sb_queue *q, unsigned state, uint64_t before, uint64_t token, sb_taken *t) {
+  return take_oldest(q, state, NULL, before, token, t);
+}
+
+sb_status sb_take_victim(sb_queue *q, const sb_excess *excess, uint64_t token, sb_taken *t) {
+  return take_oldest(q, SB_CELL_REMOVING, excess, SB_ANY_POSITION, token, t);
 }
 
 sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t) {
@@ -251,7 +274,7 @@ sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t) {
     return SB_EMPTY;
   }
   for (;;) {
-    sb_status status = sb_take_oldest(q, SB_CELL_ACQUIRED, false, SB_ANY_POSITION, token, t);
+    sb_status status = sb_take_oldest(q, SB_CELL_ACQUIRED, SB_ANY_POSITION, token, t);
     if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
       return status;
     }
@@ -267,7 +290,7 @@ static bool take_in_state(sb_queue *q, const sb_leaf_ref *leaf, uint64_t positio
                           uint64_t token, sb_taken *t) {
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_ACQUIRE);
   return sb_cell_of(word, leaf->gen) && sb_cell_state(word) == from &&
-         take_cell(q, state, leaf, position, word, token, t);
+         take_cell(q, state, NULL, leaf, position, word, token, t) == SB_OK;
 }
 
 sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t) {
@@ -289,7 +312,7 @@ sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool returned,
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
   sb_leaf_ref leaf;
   bool took_it = sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) == SB_OK &&
-                 (returned ? take_returned_at(q, SB_CELL_ACQUIRED, &leaf, position, token, t)
+                 (returned ? take_returned_at(q, SB_CELL_ACQUIRED, NULL, &leaf, position, token, t) == SB_OK
                            : take_in_state(q, &leaf, position, SB_CELL_AVAILABLE, SB_CELL_ACQUIRED, token, t));
   if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   if (took_it && tracked) {

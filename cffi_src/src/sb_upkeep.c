@@ -354,7 +354,7 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64
   status = sb_holding_take(c, &target_token);
   sb_taken t;
   if (status == SB_OK) {
-    status = sb_take_oldest(q, SB_CELL_REMOVING, false, end, token, &t);
+    status = sb_take_oldest(q, SB_CELL_REMOVING, end, token, &t);
     if (status != SB_OK) sb_holding_give(c, target_token);
   }
   if (status != SB_OK) {

@@ -3,8 +3,8 @@
  * Messages of one queue: slab slot and ring cell together.
  *
  * Mirrors: sb_slab.c take, sb_slab_free, sb_slab_drop, sb_slab_drop_last; sb_queue.c sb_queue_enqueue; sb_take.c
- *   take_cell, took, sb_take_oldest (paid and before); sb_settle.c finish, sb_settle_as; sb_release.c sb_release_message; sb_view.c sb_view_end; sb_limits.c
- *   sb_limits_enforce, evict, still_too_many, sb_limits_remove (purge); sb_upkeep.c sb_upkeep_reconcile; sb_ledger.h
+ *   take_cell, is_excess, took, sb_take_oldest, sb_take_victim; sb_settle.c finish, sb_settle_as; sb_release.c sb_release_message; sb_view.c sb_view_end; sb_limits.c
+ *   sb_limits_enforce, evict, sb_limits_remove (purge); sb_upkeep.c sb_upkeep_reconcile; sb_ledger.h
  *   sb_hinting; sb_ledger.c sb_ledger_hints_rest, sb_ledger_inherit; sb_judge.c judge_enqueue, judge_settle, sb_judge_cell; sb_recover.c settle_slot,
  *   visit_slots, visit_cells, visit_ledgers, recover.
  * Abstracted: pages and hints (any AVAILABLE cell may be found, see pages.pml), notification (notify.pml), bytes,
@@ -14,7 +14,8 @@
  *   slot published and its payload unchanged; a message whose put returned is there, ended, or in the hands of somebody
  *   stopped; after reaping no slot and no cell is owned by the dead, and added = ended + there, exactly. With EVICT=n: never
  *   is anything evicted when less than n remain, and at rest no more than n are pending; `taken` is never too low, and
- *   exact at rest, if nobody was killed.
+ *   exact at rest, if nobody was killed. A consumer passes no message over that comes back from an eviction afterwards,
+ *   unless somebody returned an older one.
  *
  * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=1 -DSTOPS=1 -DVIEWS
  * quick: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=2 -DSLOTS=1 -DVIEWS
@@ -44,6 +45,7 @@
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DKILLS=2 -DFAULT_FREE_AT_ONCE
  * fault: -DPRODUCERS=1 -DCONSUMERS=2 -DMESSAGES=2 -DEVICT=1 -DFAULT_NO_SECOND_LOOK
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DFAULT_TAKEN_FIRST
+ * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DFAULT_TAKE_THEN_SPARE
  * full fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DFAULT_IGNORE_MARKS
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKILLS=2 -DFAULT_GIVE_UP_FIRST
  * fault: -DPRODUCERS=1 -DCONSUMERS=1 -DMESSAGES=2 -DEVICT=1 -DNACKS=0 -DPOLLS=0 -DKEEPER -DFAULT_MARKS_AFTER
@@ -108,6 +110,7 @@ byte reaper_halted;
 byte made, nacks, cell_body[MESSAGES], ends[MESSAGES];
 bool returned_[MESSAGES];
 #ifdef EVICT
+bool passed[MESSAGES]; /* a consumer took a newer one while this one was taken to be evicted */
 #define TAIL ((cell_state[0] != EMPTY) + (MESSAGES > 1 && cell_state[1 % MESSAGES] != EMPTY) + (MESSAGES > 2 && cell_state[2 % MESSAGES] != EMPTY))
 #define READY ((cell_state[0] == AVAILABLE) + (MESSAGES > 1 && cell_state[1 % MESSAGES] == AVAILABLE) + (MESSAGES > 2 && cell_state[2 % MESSAGES] == AVAILABLE))
 short taken; /* the hint; the tail is counted from the cells */
@@ -214,6 +217,10 @@ inline take(to) {
     if
     :: cell_state[p] == AVAILABLE ->
        cell_state[p] = to; cell_owner[p] = me; got = true; s = cell_slot[p];
+#ifdef EVICT
+       passed[0] = passed[0] || (to == ACQUIRED && p > 0 && cell_state[0] == REMOVING);
+       passed[1 % MESSAGES] = passed[1 % MESSAGES] || (to == ACQUIRED && p > 1 && cell_state[1 % MESSAGES] == REMOVING);
+#endif
        assert(ends[cell_body[p]] == 0)
     :: else -> got = false
     fi
@@ -289,9 +296,9 @@ inline oldest() { /* any cell may be the first AVAILABLE one for somebody: curso
 
 #ifdef EVICT
 /* sb_limits_enforce: pay, then take the victim. What was seen when it was paid for may be over: a consumer took the older one.
- * So the evictor looks again just before it takes the victim (still_too_many), and puts it back if that was not too many, or if
- * an older one came back meanwhile; and begins anew, since somebody may have relied on what was paid. An eviction is right if
- * as many as the limit remained when it was decided. */
+ * So the evictor looks again just before it takes the victim (is_excess), and leaves it if that was not too many. It puts it
+ * back if an older one came back meanwhile. In both cases it begins anew, since somebody may have relied on what was paid. An
+ * eviction is right if as many as the limit remained when it was decided. */
 #define DECIDED right = READY - (cell_state[p] == AVAILABLE) >= EVICT
 inline enforce() {
   do
@@ -331,17 +338,23 @@ inline enforce() {
            :: else ->
 #ifdef FAULT_TAKEN_FIRST /* a message that comes, and one that goes, between the two: more seem to remain than ever did */
               atomic { FATE; before = taken }
-              atomic { FATE; fast = EVICT == 0 || TAIL - before >= EVICT; DECIDED }
+              atomic { FATE; fast = TAIL - before >= EVICT; DECIDED }
 #else
               atomic { FATE; before = TAIL }
               atomic {
                 FATE;
-                fast = EVICT == 0 || before - taken >= EVICT;
+                fast = before - taken >= EVICT;
 #ifdef FAULT_NO_SECOND_LOOK /* 1 of 2 is paid for, a consumer takes the older one, and the newer one is the victim */
                 fast = true;
 #endif
                 DECIDED
               }
+#endif
+#ifndef FAULT_TAKE_THEN_SPARE /* while it is taken, a consumer takes a newer one, and gets this one afterwards */
+              if
+              :: !fast -> got = false; break
+              :: else
+              fi;
 #endif
               take(REMOVING);
               if
@@ -358,6 +371,7 @@ inline enforce() {
            :: fast -> settle()
            :: else ->
               MARK_INSIDE;
+              atomic { assert(!passed[p] || nacks > 0); passed[p] = false } /* I24 */
               release(false);
               UNMARK_INSIDE
            fi

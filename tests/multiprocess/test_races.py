@@ -46,3 +46,13 @@ def test_nothing_is_lost_in_any_order(runs: dict[str, Future[subprocess.Complete
     counts = re.search(r"(\d+) passed, 0 failed", run.stdout)
     assert counts, run.stdout
     assert int(counts[1]) > 40
+
+
+def test_what_is_not_evicted_after_all_is_not_passed_over(programs: Path) -> None:
+    """A ring keeps its order: a consumer never gets a message behind a newer one because an eviction had begun to take it.
+
+    That takes three preemptions, one more than the other scenarios are tried with.
+    """
+    command = [str(programs / "races"), "-full", "-most", "60000", "-kind", "orders", "ring, put, wait"]
+    run = subprocess.run(command, check=False, capture_output=True, text=True, timeout=1780)
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -19,7 +19,7 @@ static void third_died_with_the_only_one(void) {
 }
 static void third_died_in_a_ring(void) {
   third_died_with_the_only_one();
-  in_a_ring();
+  everything_may_go();
 }
 static uint64_t due_position;
 static void some_are_due(uint64_t count) {

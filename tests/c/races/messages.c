@@ -160,7 +160,7 @@ static void move_all(void) { move_some(8); }
 static void shrink(void) {
   int32_t holder;
   sb_settings smaller = RING(1);
-  in_a_ring();
+  everything_may_go();
   if (sb_configure(me()->q, &smaller, true, UINT64_MAX, &holder) == SB_OK) scheduler_note("shrunk");
 }
 static void view_then_end(void) {
@@ -282,6 +282,8 @@ static const scenario SCENARIOS[] = {
      page_is_left_if_empty, KEEPS_ALL},
     {"ring, put, take", "never more than one, and never the newest lost", RING(1), one_in_a_ring,
      {{"put", put_2_3, 0, "put put"}, {"take", take_then_ack, 1, "got acked"}}, newest_is_there, .bound = 1},
+    {"ring, put, wait", "what is not evicted after all is not passed over", RING(1), one_in_a_ring,
+     {{"put", put_2, 0, "put"}, {"take", wait_then_ack, 1, "got acked"}}, newest_is_there, .bound = 1},
     {"ring, two puts", "one of the two newest stays", RING(1), one_in_a_ring,
      {{"a", put_2, 0, "put"}, {"b", put_9, 1, "put"}}, newest_is_there, .bound = 1},
     {"ring, nack", "what comes back to a full ring is evicted", RING(1), first_holds_one_of_a_ring,

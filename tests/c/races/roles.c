@@ -14,13 +14,9 @@ void put_by_keeper(uint64_t first, uint64_t last) {
 }
 void one_ready(void) { put_by_keeper(1, 1); }
 void two_ready(void) { put_by_keeper(1, 2); }
-void in_a_ring(void) {
-  everything_may_go();
-  any_order();
-}
 void one_in_a_ring(void) {
   one_ready();
-  in_a_ring();
+  everything_may_go();
 }
 void first_holds_one(void) {
   two_ready();
@@ -55,7 +51,7 @@ void consume_as(unsigned player, uint32_t prefetch, int32_t priority) {
 void second_consumes(void) { consume_as(1, 4, 0); }
 void first_holds_one_of_a_ring(void) {
   first_holds_one();
-  in_a_ring();
+  everything_may_go();
 }
 void hint_is_wrong(void) {
   one_in_a_ring();

@@ -15,8 +15,6 @@ void nothing(void);
 void put_by_keeper(uint64_t first, uint64_t last);
 void one_ready(void);
 void two_ready(void);
-/* An eviction that is taken back lets a newer message pass (known gap): a ring keeps no order then. */
-void in_a_ring(void);
 void one_in_a_ring(void);
 void first_holds_one(void);
 /* The second has passed that place: it finds what comes back by its bit only. */
