@@ -8,17 +8,20 @@ fault was found is not tried again, nor is evidence that did not find it; `forge
 from __future__ import annotations
 
 import sqlite3
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+RESULTS = "results.sqlite"
 TABLES = """
 CREATE TABLE IF NOT EXISTS reached (core TEXT, evidence TEXT, seconds REAL, numbers BLOB, PRIMARY KEY (core, evidence));
 CREATE TABLE IF NOT EXISTS passed (key TEXT, evidence TEXT, PRIMARY KEY (key, evidence));
 CREATE TABLE IF NOT EXISTS killed (key TEXT PRIMARY KEY, evidence TEXT);
 CREATE TABLE IF NOT EXISTS unreached (key TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS read (digest TEXT PRIMARY KEY);
 """
 
 
@@ -64,11 +67,17 @@ class Results:
         killed, passed = "INSERT OR REPLACE INTO killed VALUES (?, ?)", "INSERT OR REPLACE INTO passed VALUES (?, ?)"
         self.file.execute(killed if found else passed, (key, evidence))
 
-    def add_passed(self, key: str, evidence: Iterable[str]) -> None:
-        """Keeps that all this evidence passed in spite of the fault."""
+    def add_all(self, rows: Iterable[tuple[str, str]], *, found: bool) -> None:
+        """Keeps the same of many, each a key and its evidence; what is known already stays."""
         self.file.execute("BEGIN")
-        self.file.executemany("INSERT OR REPLACE INTO passed VALUES (?, ?)", [(key, name) for name in evidence])
+        killed, passed = "INSERT OR IGNORE INTO killed VALUES (?, ?)", "INSERT OR IGNORE INTO passed VALUES (?, ?)"
+        self.file.executemany(killed if found else passed, rows)
         self.file.execute("COMMIT")
+
+    def is_new(self, text: str) -> bool:
+        """Whether this text is seen for the first time."""
+        digest = sha256(text.encode()).hexdigest()
+        return self.file.execute("INSERT OR IGNORE INTO read VALUES (?)", (digest,)).rowcount == 1
 
     def unreached(self) -> set[str]:
         """Keys of the faults that nothing reached when they were tried last."""

@@ -10,12 +10,14 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING
 
+from tests.mutations import kept
 from tests.mutations.apart import alone, go_apart, own_shm
 from tests.mutations.core.evidence import STAGES, all_evidence
 from tests.mutations.core.hunt import Hunt
-from tests.mutations.core.tree import ROOT, Core, Tree, find
+from tests.mutations.core.tree import KEPT, ROOT, Core, Tree, find
 from tests.mutations.pool import say
 from tests.mutations.report import SCORE, account, all_found, table, write_section
+from tests.mutations.results import RESULTS, Results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from tests.mutations.point import Point
 
 SECTION = """`make mutation` puts the faults into `cffi_src/src`, and runs the C tests that come to each place.
-`tests/mutations/core/README.md` says what the faults are. A run spends at most `--budget` seconds on a fault, so one
-that survived may not have met all evidence yet. Stages of evidence that were run: {stages}.
+`tests/mutations/core/README.md` says what the faults are. A fault that survived may not have met all
+evidence yet: the runner can be ended at any time, and goes on later. Stages of evidence that were run: {stages}.
 
 {table}"""
 
@@ -40,7 +42,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--fault", default="", help="only faults whose text contains this, or whose function is this")
     parser.add_argument("--again", action="store_true", help="forget the results of these faults first")
     parser.add_argument("--report", action="store_true", help="print what is known, and try nothing")
-    parser.add_argument("--page", action="store_true", help=f"write {SCORE.relative_to(ROOT)}, and try nothing")
+    parser.add_argument("--page", action="store_true", help=f"write {SCORE.relative_to(ROOT)} and {KEPT.name}")
     return parser.parse_args(arguments)
 
 
@@ -73,22 +75,26 @@ def try_all(hunt: Hunt, tree: Tree, points: Sequence[Point], options: argparse.N
 
 
 def write_page(hunt: Hunt) -> None:
-    """Writes the page of the documentation."""
+    """Writes the page of the documentation, and what is known for the next checkout."""
     known = hunt.known()
     run = set(known.killed.values()).union(*known.passed.values())
     stages = [stage for stage in STAGES if any(one.stage == stage for one in hunt.evidence if one.name in run)]
     lines = "\n".join(table(hunt.core.points, known, all_files=False))
     write_section(SCORE, "The C core", SECTION.format(stages=", ".join(stages), table=lines))
+    kept.write(KEPT, hunt.core.points, known, hunt.passed_by_all())
 
 
 def main(arguments: Sequence[str]) -> int:
     """Does what the command line says. Exit code 0 if no fault that was tried survived."""
     options, tree, core = parse(arguments), Tree(), find()
-    points = chosen(core, options.files, options.fault)
+    points, evidence = chosen(core, options.files, options.fault), list(all_evidence())
     tree.folder.mkdir(parents=True, exist_ok=True)
+    results = Results(tree.folder / RESULTS)
+    kept.read(KEPT, results, {one.name for one in evidence})
+    results.close()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.jobs, mp_context=context, initializer=own_shm) as pool:
-        hunt = Hunt(tree, core, list(all_evidence()), pool, options.jobs)
+        hunt = Hunt(tree, core, evidence, pool, options.jobs)
         if options.page:
             write_page(hunt)
             return 0

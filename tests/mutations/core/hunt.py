@@ -18,7 +18,7 @@ from tests.mutations.core.tree import EQUIVALENT
 from tests.mutations.equivalents import equivalents
 from tests.mutations.pool import flow, say
 from tests.mutations.report import Known
-from tests.mutations.results import Results
+from tests.mutations.results import RESULTS, Results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,7 +99,7 @@ class Hunt:
         self.core, self.evidence, self.pool, self.width = core, evidence, pool, width
         self.numbers = {point.key: number for number, point in enumerate(core.points, 1)}
         self.runner = Runner(tree)
-        self.results = Results(tree.folder / "results.sqlite")
+        self.results = Results(tree.folder / RESULTS)
         self.equivalent = equivalents(core.points, EQUIVALENT)
         self.reach: dict[str, tuple[float, bytes]] = {}
         files = {point.key: point.file for point in core.points}
@@ -114,6 +114,13 @@ class Hunt:
         """What is known by now."""
         results = self.results
         return Known(results.killed_by(), results.passed(), self.equivalent, results.unreached())
+
+    def passed_by_all(self) -> list[str]:
+        """The evidence that each of the survivors passes which it reaches."""
+        known, passed = self.known(), self.results.passed()
+        left = [point for point in self.core.points if known.outcome(point) == "survived"]
+        looked = [one for one in self.evidence if one.name in self.reach]
+        return [one.name for one in looked if all(one.name in passed[p.key] for p in left if self._reaches(one, p))]
 
     def look(self) -> None:
         """Runs all evidence once without a fault, to see what it reaches and how long it takes.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent
 EQUIVALENT = HERE / "equivalent.toml"
+KEPT = HERE / "known.txt"
 BUILD_SECONDS = 1800
 
 

@@ -12,6 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.mutations import kept
 from tests.mutations.apart import alone, go_apart
 from tests.mutations.equivalents import equivalents
 from tests.mutations.package.hunt import Hunt
@@ -20,7 +21,7 @@ from tests.mutations.package.survey import STAGES, Surveys, files_of
 from tests.mutations.package.workshop import ROOT, begin, left_behind, snapshot, texts
 from tests.mutations.pool import say
 from tests.mutations.report import SCORE, account, all_found, table, write_section
-from tests.mutations.results import Results
+from tests.mutations.results import RESULTS, Results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 FOLDER = ROOT / "build" / "mutation-package"
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
+KEPT = Path(__file__).with_name("known.txt")
 SECTION = """`make mutation-package` puts the faults into `shmbroker/`, `cli/` and `pyspark_shmbroker/`, and runs the
 tests that come to the statement. A fault that survived has met tests of at most `--budget` seconds, the cheapest first.
 `tests/mutations/package/README.md` says what the faults are.
@@ -54,7 +56,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--fault", default="", help="only faults whose text contains this, or whose function is this")
     parser.add_argument("--again", action="store_true", help="forget the results of these faults first")
     parser.add_argument("--report", action="store_true", help="print what is known, and try nothing")
-    parser.add_argument("--page", action="store_true", help=f"write {SCORE.relative_to(ROOT)}, and try nothing")
+    parser.add_argument("--page", action="store_true", help=f"write {SCORE.relative_to(ROOT)} and {KEPT.name}")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where results are (default: %(default)s)")
     return parser.parse_args(arguments)
 
@@ -94,7 +96,8 @@ def main(arguments: Sequence[str]) -> int:
     every = [point for name in files for point in points_of(name, package[name])]
     points = [p for p in every if options.fault in str(p) or options.fault == p.function]
     options.folder.mkdir(parents=True, exist_ok=True)
-    results = Results(options.folder / "results.sqlite")
+    results = Results(options.folder / RESULTS)
+    kept.read(KEPT, results)
     stages = options.stage or list(STAGES)[:2]
     tests = [name for stage in STAGES if stage in stages for name in files_of(stage)]
     tests = chosen(tests, options.tests) if options.tests else tests
@@ -103,6 +106,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.page:
         lines = "\n".join(table(every, hunt.known(), all_files=False))
         write_section(SCORE, "The package", SECTION.format(table=lines))
+        kept.write(KEPT, every, hunt.known())
         return 0
     if not options.report:
         with alone(options.folder):

@@ -122,7 +122,7 @@ class Hunt:
         return [*batches, Batch(tuple(batch), spent)] if batch else batches
 
     def _keep(self, point: Point, verdict: Verdict) -> None:
-        self.results.add_passed(point.key, [self._evidence(test) for test in verdict.passed])
+        self.results.add_all(((point.key, self._evidence(test)) for test in verdict.passed), found=False)
         if verdict.finder is not None:
             self.results.add(point.key, verdict.finder, found=True)
             self.merits[point.file, verdict.finder] += 1

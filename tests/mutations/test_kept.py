@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of faults goes from one checkout to the next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("tree_sitter_c", reason="the group `mutation` of pyproject.toml is not installed")
+
+from tests.mutations import kept
+from tests.mutations.core.points import points_of
+from tests.mutations.report import Known
+from tests.mutations.results import RESULTS, Results
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+POINTS = points_of("a.c", "void f(int a) { g(); h(); i(); j(); k(); l(); m(); }")
+FOUND, ALSO_FOUND, SURVIVES, UNREACHED, EQUIVALENT, UNTRIED, *_ = (point.key for point in POINTS)
+KNOWN = Known(
+    {FOUND: "one 'x'", ALSO_FOUND: "two"}, {SURVIVES: {"one 'x'", "three"}}, {EQUIVALENT: "speed"}, {UNREACHED}
+)
+
+
+def read(path: Path, folder: Path, evidence: set[str] | None = None) -> Results:
+    """Results of a new checkout that has read that file."""
+    results = Results(folder / RESULTS)
+    kept.read(path, results, evidence)
+    return results
+
+
+def test_another_checkout_knows_the_same(tmp_path: Path) -> None:
+    """What was found, what survived and what nothing reaches is read as it was written; the others are not named."""
+    kept.write(tmp_path / "known.txt", POINTS, KNOWN, ["one 'x'"])
+    results = read(tmp_path / "known.txt", tmp_path)
+    assert results.killed_by() == {FOUND: "one 'x'", ALSO_FOUND: "two"}
+    assert results.passed() == {SURVIVES: {"one 'x'"}}
+    assert results.unreached() == {UNREACHED}
+    assert UNTRIED not in (tmp_path / "known.txt").read_text(encoding="utf-8")
+
+
+def test_what_evidence_found_that_is_gone_is_open_again(tmp_path: Path) -> None:
+    """A fault that only a test found which is no more counts as untried."""
+    kept.write(tmp_path / "known.txt", POINTS, KNOWN, ["one 'x'"])
+    results = read(tmp_path / "known.txt", tmp_path, {"two"})
+    assert results.killed_by() == {ALSO_FOUND: "two"}
+    assert results.passed() == {}
+
+
+def test_what_is_forgotten_stays_so(tmp_path: Path) -> None:
+    """A text is read once: faults that are to be tried again are tried, although it names them."""
+    kept.write(tmp_path / "known.txt", POINTS, KNOWN)
+    read(tmp_path / "known.txt", tmp_path).forget([FOUND])
+    assert FOUND not in read(tmp_path / "known.txt", tmp_path).killed_by()
+
+
+def test_a_checkout_without_such_a_file_knows_nothing(tmp_path: Path) -> None:
+    """That is no error."""
+    assert read(tmp_path / "known.txt", tmp_path).killed_by() == {}
