@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is known of faults, as a text beside the runner: a new checkout goes on where an earlier one was.
 
-The text has a block for each outcome. Its first line is the outcome, and for "killed" the evidence; below, indented,
-stand the keys of the faults. "passed" names evidence alone: each of the survivors that it reaches passes it.
+The text has a block for each outcome. Its first line is the outcome, and for "killed" and "passed" the evidence; below,
+indented, stand the keys of the faults. A block "passed" without keys: each of the survivors that it reaches passes it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from tests.mutations.point import Point
@@ -24,7 +24,9 @@ INDENT = "  "
 KEYS = 5  # on a line
 
 
-def write(path: Path, points: Sequence[Point], known: Known, passed: Iterable[str] = ()) -> None:
+def write(
+    path: Path, points: Sequence[Point], known: Known, passed: Iterable[str] = (), passed_by_some: Iterable[str] = ()
+) -> None:
     """Writes what is known of these faults.
 
     Args:
@@ -32,6 +34,7 @@ def write(path: Path, points: Sequence[Point], known: Known, passed: Iterable[st
         points: All faults of the source as it is, in its order.
         known: What is known.
         passed: Evidence that each of the survivors passes which it reaches.
+        passed_by_some: Evidence that some of them pass; the text names them.
     """
     blocks: dict[str, list[str]] = {}
     for point in points:
@@ -41,6 +44,8 @@ def write(path: Path, points: Sequence[Point], known: Known, passed: Iterable[st
         elif outcome in {"survived", "unreached"}:
             blocks.setdefault(outcome, []).append(point.key)
     blocks |= {f"passed {name}": [] for name in passed}
+    survivors = blocks.get("survived", [])
+    blocks |= {f"passed {name}": [key for key in survivors if name in known.passed[key]] for name in passed_by_some}
     lines = [HEADING]
     for title, keys in sorted(blocks.items()):
         lines.append(title)
@@ -48,13 +53,13 @@ def write(path: Path, points: Sequence[Point], known: Known, passed: Iterable[st
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def read(path: Path, results: Results, evidence: Container[str] | None = None) -> None:
+def read(path: Path, results: Results, is_there: Callable[[str], bool] = bool) -> None:
     """Adds what the file says to the results, once for each text of it. Keys of faults that are no more do no harm.
 
     Args:
         path: The file; without it nothing happens.
         results: What is known here.
-        evidence: What there is today: what other evidence found is open again. None: all that the file names.
+        is_there: Is that evidence there today? What other evidence found is open again.
     """
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     if not text or not results.is_new(text):
@@ -63,14 +68,14 @@ def read(path: Path, results: Results, evidence: Container[str] | None = None) -
     survivors = blocks.pop("survived", [])
     for title, keys in blocks.items():
         outcome, _, name = title.partition(" ")
-        if evidence is not None and name and name not in evidence:
+        if name and not is_there(name):
             continue
         if outcome == "unreached":
             for key in keys:
                 results.add_unreached(key)
         else:
             found = outcome == "killed"
-            results.add_all(((key, name) for key in (keys if found else survivors)), found=found)
+            results.add_all(((key, name) for key in keys or ([] if found else survivors)), found=found)
 
 
 def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:

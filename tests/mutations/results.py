@@ -46,6 +46,11 @@ class Results:
         row: tuple[float, bytes] | None = self.file.execute(query, (core, evidence)).fetchone()
         return row
 
+    def evidence_of(self, core: str, begins: str) -> list[str]:
+        """The evidence whose reach is known and whose name begins so."""
+        query = "SELECT evidence FROM reached WHERE core = ? AND substr(evidence, 1, ?) = ?"
+        return [name for (name,) in self.file.execute(query, (core, len(begins), begins))]
+
     def set_reach(self, core: str, evidence: str, seconds: float, numbers: bytes) -> None:
         """Keeps what `reach` returns; what is known of other states of the core goes."""
         self.file.execute("DELETE FROM reached WHERE core <> ?", (core,))

@@ -15,6 +15,7 @@ from tests.mutations.report import Known
 from tests.mutations.results import RESULTS, Results
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 POINTS = points_of("a.c", "void f(int a) { g(); h(); i(); j(); k(); l(); m(); }")
@@ -24,10 +25,10 @@ KNOWN = Known(
 )
 
 
-def read(path: Path, folder: Path, evidence: set[str] | None = None) -> Results:
+def read(path: Path, folder: Path, is_there: Callable[[str], bool] = bool) -> Results:
     """Results of a new checkout that has read that file."""
     results = Results(folder / RESULTS)
-    kept.read(path, results, evidence)
+    kept.read(path, results, is_there)
     return results
 
 
@@ -41,10 +42,17 @@ def test_another_checkout_knows_the_same(tmp_path: Path) -> None:
     assert UNTRIED not in (tmp_path / "known.txt").read_text(encoding="utf-8")
 
 
+def test_what_some_survivors_pass_is_known_of_these(tmp_path: Path) -> None:
+    """Evidence that only some of them met is read for these alone."""
+    known = Known({}, {FOUND: {"one 'x'"}, SURVIVES: {"three"}}, {}, set())
+    kept.write(tmp_path / "known.txt", POINTS, known, [], ["three"])
+    assert read(tmp_path / "known.txt", tmp_path).passed() == {SURVIVES: {"three"}}
+
+
 def test_what_evidence_found_that_is_gone_is_open_again(tmp_path: Path) -> None:
     """A fault that only a test found which is no more counts as untried."""
     kept.write(tmp_path / "known.txt", POINTS, KNOWN, ["one 'x'"])
-    results = read(tmp_path / "known.txt", tmp_path, {"two"})
+    results = read(tmp_path / "known.txt", tmp_path, "two".__eq__)
     assert results.killed_by() == {ALSO_FOUND: "two"}
     assert results.passed() == {}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from tests.mutations.apart import Run, clear, found, run_limited
 from tests.mutations.core.tree import ROOT, Tree
+from tests.mutations.core.warm import Warm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-STAGES = ("quick", "kills", "orders", "long", "python")
+PYTHON = "python"
+STAGES = ("quick", "kills", "orders", "long", PYTHON)
 TABLE = re.compile(
     r"^(?:static )?const (?:test_case CASES|operation OPERATIONS|scenario SCENARIOS)\[\] = \{(.*?)^\};",
     re.DOTALL | re.MULTILINE,
@@ -27,6 +28,7 @@ NO_STEP = "100000"  # the operation comes back before: what it leaves is looked 
 SAMPLE = "29"  # one step of so many is killed
 MOST = "300"  # schedules of a scenario
 RUNS = "100"  # random ones
+FORK_SECONDS, SURVEY_SECONDS = 0.5, 1800.0
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Evidence:
     Args:
         name: What the results call it.
         stage: One of STAGES.
-        command: The program of the C tests and its arguments, or a file of Python tests.
+        command: The program of the C tests and its arguments; or a file of Python tests, or one of them by its id.
     """
 
     name: str
@@ -71,10 +73,17 @@ def all_evidence() -> Iterator[Evidence]:
     yield Evidence("segments", "long", ("segments",))
     yield Evidence("stress 100", "long", ("stress", "100"))
     yield Evidence("fuzz -count 20", "long", ("fuzz", "-count", "20"))
-    for folder in ("unit", "scenarios", "property"):
-        for path in sorted((ROOT / "tests" / folder).rglob("test_*.py")):
-            name = str(path.relative_to(ROOT))
-            yield Evidence(name, "python", (name,))
+    for name in python_files():
+        yield Evidence(name, PYTHON, (name,))
+
+
+def python_files() -> list[str]:
+    """The files of Python tests."""
+    folders = [ROOT / "tests" / name for name in ("unit", "scenarios", "property")]
+    return [str(path.relative_to(ROOT)) for folder in folders for path in sorted(folder.rglob("test_*.py"))]
+
+
+_warm: list[Warm] = []  # of this process
 
 
 class Runner:
@@ -95,10 +104,6 @@ class Runner:
         if seen is not None:
             environment["SB_MUTANT_SEEN"] = str(seen)
         command = [str(self.tree.programs / evidence.command[0]), *evidence.command[1:]]
-        if evidence.stage == "python":
-            environment["LD_LIBRARY_PATH"] = str(self.tree.library.parent)
-            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
-            command += evidence.command
         run = run_limited(command, limit, cwd=ROOT, environment=environment)
         clear()
         return run
@@ -107,6 +112,42 @@ class Runner:
         """Runs it once without a fault; one byte for each fault comes with it, 1 if the run reached its place."""
         with tempfile.NamedTemporaryFile() as seen:
             return self.run(evidence, seen=Path(seen.name)), Path(seen.name).read_bytes()
+
+    @property
+    def warm(self) -> Warm:
+        """The pytest of this process, with all tests of Python."""
+        if not _warm:
+            _warm.append(Warm(self.tree, python_files(), ROOT))
+        return _warm[0]
+
+    def survey_tests(self, file: str, count: int) -> dict[str, tuple[float, bytes]]:
+        """What each test of a file comes to without a fault, and how long it takes.
+
+        Args:
+            file: Of Python tests.
+            count: How many faults there are.
+        """
+        tests = [name for name in self.warm.tests if name.startswith(f"{file}::")]
+        return self.warm.survey(tests, count, SURVEY_SECONDS) if tests else {}
+
+    def first_that_finds(self, tests: Sequence[str], mutants: Sequence[int], seconds: float) -> str | None:
+        """The first of these Python tests that fails with these faults, or does not end, and passes without them.
+
+        Args:
+            tests: By their ids.
+            mutants: The numbers of the faults.
+            seconds: How long all of them took without a fault.
+        """
+        last = ""
+
+        def trial(limit: float) -> Run:
+            nonlocal last
+            run, last = self.warm.run(tests, mutants, limit)
+            return run
+
+        if found(trial, lambda limit: self.warm.run(tests, (), limit)[0], seconds + FORK_SECONDS).passed:
+            return None
+        return last if self.warm.run([last], (), SURVEY_SECONDS)[0].passed else None
 
     def finds(self, evidence: Evidence, mutants: Sequence[int], seconds: float) -> bool:
         """Whether it fails with these faults, or does not end.

@@ -10,10 +10,12 @@ too low for that, never too high.
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections import Counter
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from tests.mutations.core.evidence import STAGES, Evidence, Runner
+from tests.mutations.core.evidence import PYTHON, STAGES, Evidence, Runner
 from tests.mutations.core.tree import EQUIVALENT
 from tests.mutations.equivalents import equivalents
 from tests.mutations.pool import flow, say
@@ -21,13 +23,15 @@ from tests.mutations.report import Known
 from tests.mutations.results import RESULTS, Results
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from tests.mutations.core.tree import Core, Tree
     from tests.mutations.point import Point
 
 LIKELY, LIKELY_SECONDS = 8, 0.3  # programs that a fault meets alone, and how long they take at most
+TESTS, TESTS_SECONDS = 16, 8.0  # of Python that a fault meets in one process: how many, and how long they take at most
+SOME_TESTS = "some tests of Python"  # as evidence: those that a fault met in that process
 LARGEST, BEST = 32, 0.7  # of a group: the most, and how many of its faults are expected to be found
 PRIOR_FAULTS, PRIOR_FOUND = 40, 4  # what a stage's rate is before it has begun
 WEIGHT = 10  # of the stage's rate beside what this evidence has shown
@@ -50,6 +54,13 @@ def seek(runner: Runner, number: int, able: Sequence[tuple[Evidence, float]]) ->
             return passed, one.name
         passed.append(one.name)
     return passed, None
+
+
+def seek_tests(runner: Runner, number: int, able: Sequence[tuple[Evidence, float]]) -> tuple[list[str], str | None]:
+    """Runs tests of Python on one fault, all in one process, until some finds it; returns what `seek` does."""
+    tests = [one.name for one, _ in able]
+    finder = runner.first_that_finds(tests, [number], sum(seconds for _, seconds in able))
+    return tests if finder is None else tests[: tests.index(finder)], finder
 
 
 def sift(runner: Runner, one: Evidence, seconds: float, numbers: Sequence[int], *, fails: bool = False) -> set[int]:
@@ -84,6 +95,17 @@ def survey(runner: Runner, one: Evidence) -> tuple[float, bytes]:
     return run.seconds, seen
 
 
+def survey_tests(runner: Runner, one: Evidence, count: int) -> dict[str, tuple[float, bytes]]:
+    """The same of each test in a file of Python tests; those that fail without any fault are left out."""
+    return runner.survey_tests(one.name, count)
+
+
+def _within(timed: list[tuple[Evidence, float]]) -> list[tuple[Evidence, float]]:
+    """As many of them, from the first on, as take no longer than TESTS_SECONDS; one at least."""
+    sums = list(accumulate(seconds for _, seconds in timed))
+    return timed[: max(1, bisect_right(sums, TESTS_SECONDS))]
+
+
 class Hunt:
     """Faults, the evidence that reaches each, and what is known of them.
 
@@ -102,6 +124,7 @@ class Hunt:
         self.results = Results(tree.folder / RESULTS)
         self.equivalent = equivalents(core.points, EQUIVALENT)
         self.reach: dict[str, tuple[float, bytes]] = {}
+        self.tests: list[Evidence] = []  # of Python
         files = {point.key: point.file for point in core.points}
         found_in = [(files.get(key), name) for key, name in self.results.killed_by().items()]
         self.merits = Counter(found_in)  # how much this evidence found in this file
@@ -119,7 +142,7 @@ class Hunt:
         """The evidence that each of the survivors passes which it reaches."""
         known, passed = self.known(), self.results.passed()
         left = [point for point in self.core.points if known.outcome(point) == "survived"]
-        looked = [one for one in self.evidence if one.name in self.reach]
+        looked = [one for one in self.evidence if one.stage != PYTHON and one.name in self.reach]
         return [one.name for one in looked if all(one.name in passed[p.key] for p in left if self._reaches(one, p))]
 
     def look(self) -> None:
@@ -128,18 +151,45 @@ class Hunt:
         Raises:
             RuntimeError: It fails without any fault.
         """
-        calls = ((one, survey, self.runner, one) for one in self.evidence if one.name not in self.reach)
+        programs = [one for one in self.evidence if one.stage != PYTHON]
+        calls: Iterator[tuple[Any, ...]]
+        calls = ((one, survey, self.runner, one) for one in programs if one.name not in self.reach)
         for one, found in flow(self.pool, self.width, calls):
-            self.reach[one.name] = found
-            self.results.set_reach(self.core.digest, one.name, *found)
+            self._keep_reach(one.name, *found)
+        files = [one for one in self.evidence if one.stage == PYTHON]
+        count = len(self.core.points)
+        calls = ((one, survey_tests, self.runner, one, count) for one in files if one.name not in self.reach)
+        for one, tests in flow(self.pool, self.width, calls):
+            for name, found in tests.items():
+                self._keep_reach(name, *found)
+            self._keep_reach(one.name, 0.0, b"")
+            say(f"{one.name}: {len(tests)} tests")
+        self._find_tests(files)
+
+    def _find_tests(self, files: Sequence[Evidence]) -> None:
+        for file in files:
+            for name in self.results.evidence_of(self.core.digest, f"{file.name}::"):
+                found = self.results.reach(self.core.digest, name)
+                if found is not None:
+                    self.reach[name] = found
+                    self.tests.append(Evidence(name, PYTHON, (name,)))
+
+    def _keep_reach(self, name: str, seconds: float, numbers: bytes) -> None:
+        self.reach[name] = (seconds, numbers)
+        self.results.set_reach(self.core.digest, name, seconds, numbers)
 
     def hunt(self, points: Sequence[Point]) -> None:
         """Tries those of these faults that were not found yet, stage by stage."""
         for stage in STAGES:
-            evidence = [one for one in self.evidence if one.stage == stage]
+            evidence = self.tests if stage == PYTHON else [one for one in self.evidence if one.stage == stage]
             if stage == STAGES[0]:
-                self._fault_by_fault([one for one in evidence if self.reach[one.name][0] <= LIKELY_SECONDS], points)
-            self._evidence_by_evidence(evidence, points)
+                quick = [one for one in evidence if self.reach[one.name][0] <= LIKELY_SECONDS]
+                self._fault_by_fault(quick, points, seek, LIKELY)
+            if stage == PYTHON:
+                quick = [one for one in evidence if self.reach[one.name][0] <= TESTS_SECONDS / 2]
+                self._fault_by_fault(quick, points, seek_tests, TESTS)
+            else:
+                self._evidence_by_evidence(evidence, points)
         known = self.known()
         for point in points:
             if known.outcome(point) == "untried":
@@ -152,7 +202,9 @@ class Hunt:
     def _reaches(self, one: Evidence, point: Point) -> bool:
         return bool(self.reach[one.name][1][self.numbers[point.key]])
 
-    def _fault_by_fault(self, evidence: Sequence[Evidence], points: Sequence[Point]) -> None:
+    def _fault_by_fault(
+        self, evidence: Sequence[Evidence], points: Sequence[Point], seeks: Callable[..., Any], most: int
+    ) -> None:
         passed = self.results.passed()
         width = {one.name: sum(self.reach[one.name][1]) for one in evidence}
 
@@ -162,15 +214,17 @@ class Hunt:
 
         def calls() -> Iterator[tuple[Any, ...]]:
             for point in self._open(points):
-                done = passed.get(point.key, set())
+                done = passed.get(point.key, set()) & width.keys()
+                if seeks is seek_tests and SOME_TESTS in passed.get(point.key, ()):
+                    continue
                 able = [one for one in evidence if one.name not in done and self._reaches(one, point)]
                 able.sort(key=lambda one: price(one, point))
-                if able and len(done) < LIKELY:
-                    timed = [(one, self.reach[one.name][0]) for one in able[: LIKELY - len(done)]]
-                    yield point, seek, self.runner, self.numbers[point.key], timed
+                if able and len(done) < most:
+                    timed = [(one, self.reach[one.name][0]) for one in able[: most - len(done)]]
+                    yield point, seeks, self.runner, self.numbers[point.key], _within(timed)
 
         for point, (names, finder) in flow(self.pool, self.width, calls()):
-            self._keep(point, names, finder)
+            self._keep(point, [*names, *([SOME_TESTS] if seeks is seek_tests else [])], finder)
             if finder:
                 say(f"{point.file}:{point.line} {point.function}: {point}: killed by {finder}")
 
