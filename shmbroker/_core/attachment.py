@@ -28,6 +28,9 @@ class Attachment:
     Counted: the last connection that leaves detaches.
     """
 
+    handle: Any = None  # for `__del__`, also where a signal's handler raises before `__init__` has begun
+    known = False
+
     def __init__(self, path: str) -> None:
         self.path = path
         self.name = segments.name_of(path)
@@ -37,8 +40,6 @@ class Attachment:
         self._no_growth = 0, ""  # the segment there was no room for, although the limit allows it, and why
         self._grow_lock = locks.lock()
         self._process = os.getpid()
-        self.handle: Any = None
-        self.known = False
         self._attach()
 
     def _attach(self) -> None:
@@ -279,13 +280,16 @@ def release(attachment: Attachment) -> None:
 class Use:
     """Keeps an attachment, and with it the mapping, as long as it lives."""
 
+    _attachment: Attachment | None = None
+
     def __init__(self, attachment: Attachment) -> None:
         with _lock:
-            attachment.users += 1
-        self._attachment = attachment
+            # A single line, without a call: a signal handler finds both or neither.
+            attachment.users, self._attachment = attachment.users + 1, attachment
 
     def __del__(self) -> None:
-        release(self._attachment)
+        if self._attachment is not None:
+            release(self._attachment)
 
 
 def _after_fork() -> None:

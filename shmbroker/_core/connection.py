@@ -68,8 +68,9 @@ class Place(NamedTuple):
 class CoreConnection:
     """One connection id of a broker. Calls in flight are counted, so that closing frees nothing under their feet."""
 
+    handle: Any = None  # for `__del__`, also where a signal's handler raises before `__init__` has begun
+
     def __init__(self, path: str, name: str) -> None:
-        self.handle: Any = None
         # The core puts its handle there before any signal handler can raise. What is lost then ends with this.
         self._place = ffi.gc(ffi.new("sb_connection *[1]"), slow.sb_connection_dropped)
         self.closed = False

@@ -49,7 +49,7 @@ def test_nothing_is_lost_in_any_order(runs: dict[str, Future[subprocess.Complete
 
 
 def test_what_is_not_evicted_after_all_is_not_passed_over(programs: Path) -> None:
-    """A ring keeps its order: a consumer never gets a message behind a newer one because an eviction had begun to take it.
+    """A ring keeps its order: no consumer gets a message behind a newer one since an eviction had begun to take it.
 
     That takes three preemptions, one more than the other scenarios are tried with.
     """
