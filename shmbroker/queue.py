@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from shmbroker import exceptions, settings
 from shmbroker._core import library
-from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions
+from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions, Reservation
 from shmbroker.message import OPEN, Message, MessageBatch, browsed
 from shmbroker.putting import body_of, check_size, fields_of, options_of
 
@@ -199,14 +199,12 @@ class Queue:
         check_size(size)
         until = library.deadline(timeout)
         options = options_of(priority, ttl, delay, key=key, headers=headers, properties=properties)
-        reservation = self._core.reserve(size, options, until)
+        reservation = Reservation(self._core, size, until)
         try:
-            assert reservation.memory is not None  # noqa: S101
-            yield reservation.memory
-        except BaseException:
-            reservation.abandon()
-            raise
-        reservation.commit()
+            yield reservation.begin(options)
+            reservation.commit()
+        finally:
+            reservation.end()
 
     # ---- getting ----
 

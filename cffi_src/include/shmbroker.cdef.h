@@ -159,6 +159,8 @@ typedef struct {
   uint64_t token, gen, size;
   uint32_t slot;
   bool scattered; /* there is no such piece: the body goes into several, and to write it there is private memory */
+  bool placed;    /* it has a place in the queue; from its commit on, or when it was abandoned, no more */
+  bool kept;      /* it has its slot: from its commit on that is the message's */
   void *body;
 } sb_reservation;
 
@@ -315,9 +317,10 @@ int64_t sb_put_many(sb_queue *q, const sb_piece *pieces, uint32_t count, const s
 int64_t sb_put_columns(sb_queue *q, const sb_columns *columns, uint32_t row, uint32_t count, sb_status *status);
 sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *options, sb_reservation *r);
 sb_status sb_commit(sb_queue *q, sb_reservation *r);
-/* Somebody kept a view to write with: the copy is what is committed, in place of the reservation. */
-sb_status sb_reserve_copy(sb_queue *q, const sb_reservation *r, sb_reservation *copy);
-/* viewed: the slot stays until sb_end_reserved_view. */
+/* Somebody kept a view to write with: the copy is what is committed, in place of the reservation, and has its place. */
+sb_status sb_reserve_copy(sb_queue *q, sb_reservation *r, sb_reservation *copy);
+/* viewed: the slot stays until sb_end_reserved_view. What was committed, or abandoned before, stays as it is: who was
+   interrupted may call either without knowing how far it went. */
 void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed);
 void sb_end_reserved_view(sb_connection *c, sb_reservation *r);
 sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);

@@ -192,6 +192,7 @@ sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *o, sb_r
     q->c->use = SB_USE_DRAIN;
     if (status == SB_OK && (status = borrow(r)) != SB_OK) take_back(q, r);
     q->busy += status == SB_OK;
+    r->placed = r->kept = status == SB_OK;
     sb_api_leave(q->c);
   }
   return status;
@@ -200,11 +201,15 @@ sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *o, sb_r
 sb_status sb_commit(sb_queue *q, sb_reservation *r) {
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
-    if (r->scattered && !sb_api_write_parts(q->c, r, r->body)) status = SB_CORRUPT;
+    if (!r->placed || !r->kept) status = SB_INVALID;
+    if (status == SB_OK && r->scattered && !sb_api_write_parts(q->c, r, r->body)) status = SB_CORRUPT;
     if (status == SB_OK) q->c->use = q->use;
     if (status == SB_OK) status = publish(q, r);
-    if (status == SB_OK) give_back(r);
-    q->busy -= status == SB_OK;
+    if (status == SB_OK) {
+      give_back(r);
+      r->placed = r->kept = false;
+      q->busy--;
+    }
     sb_api_leave(q->c);
   }
   return status;
@@ -229,7 +234,7 @@ static sb_status read_names(const sb_queue *q, const sb_reservation *r, char *na
   return good ? SB_OK : SB_CORRUPT;
 }
 
-sb_status sb_reserve_copy(sb_queue *q, const sb_reservation *r, sb_reservation *copy) {
+sb_status sb_reserve_copy(sb_queue *q, sb_reservation *r, sb_reservation *copy) {
   const sb_message_shm *from = sb_slot_at(q->c->b, r->slot);
   sb_put_options o;
   char *names = malloc(sb_api_names(from) + 1);
@@ -251,22 +256,35 @@ sb_status sb_reserve_copy(sb_queue *q, const sb_reservation *r, sb_reservation *
     m->timestamp_ns = from->timestamp_ns;
     if ((status = borrow(copy)) != SB_OK) sb_api_give_slot(q->c, copy);
   }
+  if (status == SB_OK) {
+    copy->placed = r->placed;
+    copy->kept = true;
+    r->placed = false;
+  }
   sb_api_leave(q->c);
   free(names);
   if (status == SB_OK && r->size > 0) memcpy(copy->body, r->body, r->size);
   return status;
 }
 
+/* Lock held. */
+static void end_keeping(sb_connection *c, sb_reservation *r) {
+  if (r->kept) {
+    sb_api_give_slot(c, r);
+    give_back(r);
+    r->kept = false;
+  }
+}
+
 void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
   if (!sb_forked(q->c->b)) {
     sb_lock(q->c);
-    if (viewed) {
+    if (r->placed) {
       sb_limits_unadmit(q, 1, r->size);
-    } else {
-      take_back(q, r);
-      give_back(r);
+      q->busy--;
+      r->placed = false;
     }
-    q->busy--;
+    if (!viewed) end_keeping(q->c, r);
     sb_consumer_room_made(q->c, q->shm, q->slot);
     sb_unlock(q->c);
   }
@@ -275,8 +293,7 @@ void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
 void sb_end_reserved_view(sb_connection *c, sb_reservation *r) {
   if (!sb_forked(c->b)) {
     sb_lock(c);
-    sb_api_give_slot(c, r);
-    give_back(r);
+    end_keeping(c, r);
     sb_consumer_room_made(c, NULL, 0);
     sb_unlock(c);
   }

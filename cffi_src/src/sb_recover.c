@@ -337,9 +337,11 @@ uint32_t sb_recover_all(sb_connection *by) {
 
 /* ---- a connection that closes ---- */
 
+/* A body that is looked at, or a slot that is written into: they are given back by who does so, or when the process ends. */
 static void find_views(sb_walk *w, uint64_t what, uint64_t where) {
   (void)where;
-  w->views_live = w->views_live || sb_holding_kind(what) == SB_HOLD_VIEW;
+  unsigned kind = sb_holding_kind(what);
+  w->views_live = w->views_live || kind == SB_HOLD_VIEW || kind == SB_HOLD_SLOT;
 }
 
 bool sb_recover_close(sb_connection *c) {

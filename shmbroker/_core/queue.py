@@ -246,16 +246,6 @@ class CoreQueue:
                 return
             self.put_failed(status, size, until)
 
-    @guarded
-    def reserve(self, size: int, options: PutOptions, until: int) -> Reservation:
-        """A slot of our own to write a body into."""
-        pointer = ffi.new("sb_reservation *")
-        while True:
-            status = slow.sb_reserve(self.handle, size, options.pointer, pointer)
-            if status == library.OK:
-                return Reservation(self, pointer, size, until)
-            self.put_failed(status, size, until)
-
     # ---- getting ----
 
     def get_failed(self, status: int) -> None:
@@ -415,61 +405,78 @@ class _Written:
 
 
 class Reservation:
-    """A slot that is being written; published by :meth:`commit` or given back by :meth:`abandon`.
+    """A slot that is being written: :meth:`begin`, then perhaps :meth:`commit`, and :meth:`end` in any case.
 
-    What is published is never written again: if views of ``memory`` were kept, it is a copy, and the slot that they
+    What is published is never written again: if views of the memory were kept, it is a copy, and the slot that they
     write into is given back with the last of them.
+
+    A signal's handler may raise between any two instructions, also when the core has published the message and this has
+    not noted it yet. So :meth:`end` goes by what the core has noted, and may be called whatever happened before.
     """
 
-    def __init__(self, queue: CoreQueue, pointer: Any, size: int, until: int) -> None:  # noqa: ANN401
-        self._queue, self._pointer, self._size, self._until = queue, pointer, size, until
+    _entered = False
+
+    def __init__(self, queue: CoreQueue, size: int, until: int) -> None:
+        self._queue, self._size, self._until = queue, size, until
+        self._pointer, self._copy = ffi.new("sb_reservation *"), ffi.new("sb_reservation *")
+        self._written: _Written | None = None
+        self._exporter: Callable[[], object] = lambda: None
+        self._memory: memoryview | None = None
+
+    def begin(self, options: PutOptions) -> memoryview:
+        """The slot's memory to write the body into.
+
+        Raises:
+            queue.Full: no room in time.
+            OutOfMemory: no memory in time, or it can never fit.
+        """
+        queue = self._queue
         queue.connection.enter()  # a reservation is a call: closing waits for its end before memory goes
-        self._written = _Written(queue.connection, pointer)
-        exporter = ffi.gc(ffi.cast("char *", pointer.body), self._written.ended, size)
+        self._entered = True
+        while (status := slow.sb_reserve(queue.handle, self._size, options.pointer, self._pointer)) != library.OK:
+            queue.put_failed(status, self._size, self._until)
+        self._written = _Written(queue.connection, self._pointer)
+        exporter = ffi.gc(ffi.cast("char *", self._pointer.body), self._written.ended, self._size)
         self._exporter = weakref.ref(exporter)
-        self.memory: memoryview | None = memoryview(ffi.buffer(exporter, size)).cast("B")
+        self._memory = memoryview(ffi.buffer(exporter, self._size)).cast("B")
+        return self._memory
 
     def commit(self) -> None:
-        """Publishes the message."""
-        viewed = self._release()
-        try:
-            self._publish(self._copied() if viewed else self._pointer)
-        finally:
-            self._end(viewed=viewed)
+        """Publishes the message.
 
-    def _copied(self) -> Any:  # noqa: ANN401
-        copy = ffi.new("sb_reservation *")
-        try:
-            while (status := slow.sb_reserve_copy(self._queue.handle, self._pointer, copy)) != library.OK:
+        Raises:
+            queue.Full: no room in time.
+            OutOfMemory: there is none for the copy.
+        """
+        reservation = self._pointer
+        if self._is_viewed():
+            reservation = self._copy
+            while (status := slow.sb_reserve_copy(self._queue.handle, self._pointer, self._copy)) != library.OK:
                 self._queue.put_failed(status, self._size, 0)  # what it would wait for may be what it holds itself
-        except BaseException:
-            slow.sb_abandon(self._queue.handle, self._pointer, True)  # noqa: FBT003 - viewed
-            raise
-        return copy
+        while (status := slow.sb_commit(self._queue.handle, reservation)) != library.OK:
+            self._queue.put_failed(status, self._size, self._until)
 
-    def _publish(self, pointer: Any) -> None:  # noqa: ANN401
-        try:
-            while (status := slow.sb_commit(self._queue.handle, pointer)) != library.OK:
-                self._queue.put_failed(status, self._size, self._until)
-        except BaseException:
-            slow.sb_abandon(self._queue.handle, pointer, False)  # noqa: FBT003 - not viewed
-            raise
-
-    def abandon(self) -> None:
-        """Gives the slot back."""
-        viewed = self._release()
-        slow.sb_abandon(self._queue.handle, self._pointer, viewed)
-        self._end(viewed=viewed)
-
-    def _end(self, *, viewed: bool) -> None:
-        if viewed:
+    def end(self) -> None:
+        """Gives back what was not published."""
+        if not self._entered:
+            return
+        queue, viewed = self._queue, self._is_viewed()
+        if self._copy.kept:
+            slow.sb_abandon(queue.handle, self._copy, False)  # noqa: FBT003 - not viewed
+        if self._pointer.placed or (self._pointer.kept and not viewed):
+            slow.sb_abandon(queue.handle, self._pointer, viewed)
+        self._entered = False
+        if viewed and self._written is not None:
             self._written.outlives()
         else:
-            self._queue.connection.leave()
+            queue.connection.leave()
 
-    def _release(self) -> bool:
+    def __del__(self) -> None:
+        self.end()  # where a signal's handler raised in there, or before there was anybody to call it
+
+    def _is_viewed(self) -> bool:
         """Ends our own view; True while others look, and may write."""
-        memory, self.memory = self.memory, None
+        memory, self._memory = self._memory, None
         if memory is not None:
             with contextlib.suppress(BufferError):  # something was made of it, such as an array, which keeps it
                 memory.release()

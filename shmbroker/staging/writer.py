@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from shmbroker import exceptions
 from shmbroker._core import library
 from shmbroker._core.columns import BODY
-from shmbroker._core.queue import NO_OPTIONS
+from shmbroker._core.queue import NO_OPTIONS, Reservation
 from shmbroker.putting import body_of, check_size, options_of
 from shmbroker.staging.kept import is_timed, kept
 from shmbroker.staging.names import declare
@@ -232,16 +232,15 @@ class Writer:
         """
         options = self._kept(options_of(**given))
         queue = self._open()
-        with self._there():
-            reservation = queue.core.reserve(check_size(size), options, library.deadline(timeout))
+        reservation = Reservation(queue.core, check_size(size), library.deadline(timeout))
         try:
-            assert reservation.memory is not None  # noqa: S101
-            yield reservation.memory
-        except BaseException:
-            reservation.abandon()
-            raise
-        with self._there():
-            reservation.commit()
+            with self._there():
+                memory = reservation.begin(options)
+            yield memory
+            with self._there():
+                reservation.commit()
+        finally:
+            reservation.end()
         self._staged(1, size)
 
     def __repr__(self) -> str:

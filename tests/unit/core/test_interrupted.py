@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from scenario_support.processes import run_python
 
 import shmbroker.testing
@@ -162,3 +163,99 @@ def test_a_signal_handler_that_connects_or_loads_a_queue(broker_name: str) -> No
     numbers, connections, processes = json.loads(done.stdout)
     assert min(numbers) > 100
     assert (connections, processes) == (2, 2)  # the housekeeper's, and that of the queues that were loaded
+
+
+# Puts a message, interrupted before the n-th instruction of the package, for each n there is, and looks what is there.
+PUT_AT_EVERY_INSTRUCTION = """
+    import gc, json, os, sys
+    import shmbroker
+
+    name, way, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    package = os.path.dirname(shmbroker.__file__)
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupted_at(number, deed):
+        left = number
+
+        def trace(frame, event, _):
+            nonlocal left
+            if not frame.f_code.co_filename.startswith(package):
+                return None
+            frame.f_trace_lines, frame.f_trace_opcodes = False, True
+            if event == "opcode":
+                left -= 1
+                if left < 0:
+                    sys.settrace(None)
+                    raise Interrupted
+            return trace
+
+        sys.settrace(trace)
+        try:
+            deed()
+        except Interrupted:
+            pass
+        finally:
+            sys.settrace(None)
+        return left < 0
+
+    def reserved():
+        with queue.reserve(size, key="k") as memory:
+            memory[:] = body
+
+    def viewed():
+        with queue.reserve(size, key="k") as memory:
+            memory[:] = body
+            kept.append(memory[:1])
+
+    def put():
+        queue.put(body, key="k", timeout=0)
+
+    def put_many():
+        queue.put_many([body], key="k", timeout=0)
+
+    def publish():
+        channel.basic_publish("", "q", body, shmbroker.BasicProperties(headers={"a": 1}))
+
+    def commit():
+        other.basic_publish("", "q", body)
+        other.tx_commit()
+
+    sys.unraisablehook = lambda _: None  # finalizers are interrupted, too
+    deed, body, kept, number, wrong = globals()[way], b"x" * size, [], 0, []
+    connection = shmbroker.connect(name, create=False)
+    queue, channel, other = connection.queue("q", max_length=2), connection.channel(), connection.channel()
+    other.tx_select()
+    while interrupted_at(number, deed):
+        other.tx_rollback()  # what was published and not committed
+        gc.collect()
+        junk = [connection.queue("junk") for _ in range(2)]
+        for one in junk:
+            one.put(b"!" * size, timeout=0)  # it has what was given back
+        found = [bytes(message) for message in queue.browse()]
+        if found not in ([], [body]):
+            wrong.append([number, len(found), [one[:9].decode() for one in found]])
+        queue.put(b"y", timeout=0)  # there is room for two: nothing else is counted
+        queue.purge()
+        junk[0].purge()
+        kept.clear()
+        number += 1
+    wrong += connection.doctor()
+    print(json.dumps([number, [str(one) for one in wrong]]))
+"""
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+@pytest.mark.parametrize("way", ["reserved", "viewed", "put", "put_many", "publish", "commit"])
+def test_what_is_put_is_there_whole_or_not_at_all(broker_name: str, way: str, size: int) -> None:
+    """Wherever a signal's handler raises: the message is in the queue as it was put, or its place is free.
+
+    In memory that was given back another message lies by then.
+    """
+    with shmbroker.testing.broker(broker_name, memory="64M") as broker:
+        done = run_python(PUT_AT_EVERY_INSTRUCTION, broker.name, way, str(size))
+    assert done.returncode == 0, done.stderr
+    number, wrong = json.loads(done.stdout)
+    assert wrong == []
+    assert number > 10
