@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
+from shmbroker._core import library
 from shmbroker.channel.deliveries import Delivery
 from shmbroker.channel.state import callable_of
 from shmbroker.putting import can_never_fit
@@ -157,6 +158,7 @@ class Channel:
         timeout: float | None = 0,  # noqa: ASYNC109
     ) -> Delivery | None:
         """The oldest ready message; ``None``: there is none in time."""
+        library.check_timeout(timeout)
         found = self.sync.basic_get(queue, auto_ack)
         if found is not None or timeout == 0:
             return found
@@ -293,6 +295,7 @@ async def _with_room(publish: Callable[..., Any], given: tuple[Any, ...], timeou
 
 async def _until(attempt: Callable[[], Any], again: type[Exception], timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109
     """What an attempt brings that does not raise ``again``, made with growing pauses up to 20 ms."""
+    library.check_timeout(timeout)
     until = None if timeout is None else time.monotonic() + timeout
     pause = _PAUSE_SECONDS
     while True:

@@ -8,6 +8,7 @@ import queue as standard_queue
 from typing import TYPE_CHECKING, Self
 
 from shmbroker import exceptions
+from shmbroker._core import library
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -43,6 +44,7 @@ class Consumer:
             queue.Empty: none came in time.
             ConnectionClosed: the consumer or its connection is closed.
         """
+        library.check_timeout(timeout)
         try:
             async with asyncio.timeout(timeout):
                 return await self._next()

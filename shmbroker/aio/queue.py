@@ -7,6 +7,7 @@ import queue as standard_queue
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
+from shmbroker._core import library
 from shmbroker._core.watch import CoreWatch
 from shmbroker.aio.waiters import Waiters
 from shmbroker.putting import can_never_fit
@@ -36,6 +37,7 @@ class Queue:
 
     async def put(self, body: Any, *, timeout: float | None = None, **options: Any) -> None:  # noqa: ANN401, ASYNC109
         """Puts a message at the end, waiting for room up to ``timeout`` seconds."""
+        library.check_timeout(timeout)
         try:
             self.sync.put(body, timeout=0, **options)
         except standard_queue.Full as full:
@@ -65,6 +67,7 @@ class Queue:
 
     async def put_many(self, bodies: Iterable[Any], *, timeout: float | None = None, **options: Any) -> int:  # noqa: ANN401, ASYNC109
         """Puts messages in order; returns how many found room in time."""
+        library.check_timeout(timeout)
         given = list(bodies)
         done = 0
         while done < len(given):
@@ -90,6 +93,7 @@ class Queue:
 
     async def get(self, *, timeout: float | None = None, auto_ack: bool = False) -> Message:  # noqa: ASYNC109
         """Takes the oldest ready message, waiting for one up to ``timeout`` seconds."""
+        library.check_timeout(timeout)
         try:
             return self.sync.get_nowait(auto_ack=auto_ack)
         except standard_queue.Empty:
@@ -125,6 +129,7 @@ class Queue:
         auto_ack: bool = False,
     ) -> MessageBatch:
         """Waits for one message, then takes what is there, up to ``max_messages``."""
+        library.check_timeout(timeout)
         try:
             return self.sync.get_many(max_messages, timeout=0, auto_ack=auto_ack)
         except standard_queue.Empty:

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import queue as standard_queue
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.loops import ready, run, until_waiting
@@ -14,6 +16,9 @@ from scenario_support.waiting import eventually
 
 import shmbroker
 from shmbroker import aio, exceptions
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 
 def test_a_get_waits_for_a_put(broker: shmbroker.Broker) -> None:
@@ -268,3 +273,29 @@ def test_nothing_is_left_of_waits(broker: shmbroker.Broker) -> None:
 
     run(main, broker)
     eventually(lambda: len(list(descriptors.iterdir())) <= before, "descriptors to be closed")
+
+
+@pytest.mark.parametrize("timeout", ["1", math.nan, -1, True])
+def test_a_timeout_that_is_none(broker: shmbroker.Broker, timeout: Any) -> None:  # noqa: ANN401
+    """It is refused also where there is room, or a message, and no call has to wait; nothing happens."""
+
+    async def main(connection: aio.Connection) -> None:
+        jobs = await connection.queue("jobs")
+        channel = await connection.channel()
+        await jobs.put_many([b"A", b"B"])
+        async with (await connection.queue("other")).consume() as consumer:
+            calls: list[Callable[[], Awaitable[object]]] = [
+                lambda: jobs.put(b"x", timeout=timeout),
+                lambda: jobs.put_many([b"x"], timeout=timeout),
+                lambda: jobs.get(timeout=timeout),
+                lambda: jobs.get_many(2, timeout=timeout),
+                lambda: consumer.get(timeout=timeout),
+                lambda: channel.basic_publish("", "jobs", b"x", timeout=timeout),
+                lambda: channel.basic_get("jobs", timeout=timeout),
+            ]
+            for call in calls:
+                with pytest.raises(ValueError, match="seconds >= 0"):
+                    await call()
+        assert [bytes(message) for message in jobs.browse()] == [b"A", b"B"]
+
+    run(main, broker)
