@@ -4,19 +4,23 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import shmbroker
-from shmbroker._core import segments
+from shmbroker._core import attachment, segments
 from shmbroker.exceptions import AccessRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 STRANGER = 65534
+ATTEMPTS = 2000
 ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to others")
 FILES = ("0", "1", "lock", "journal-0", "journal-1")
 
@@ -138,3 +142,79 @@ def test_a_broker_of_a_stranger_under_our_name(broker_name: str) -> None:
             deed()
     for suffix in FILES:
         os.chown(file_of(broker_name, suffix), 0, 0)
+
+
+SWAPS = """
+    import os, sys
+
+    path, good, bad = sys.argv[1:]
+    print("swaps", flush=True)
+    while True:
+        for one in (bad, good):
+            os.link(one, path + "-next")
+            os.rename(path + "-next", path)
+"""
+
+
+@pytest.mark.damaged
+def test_the_core_looks_at_what_it_opened(broker_name: str) -> None:
+    """Another process renames files all the time: the core attaches to none that others may open."""
+    shmbroker.Broker(broker_name, memory="32M").create()
+    path = file_of(broker_name, "0")
+    good, bad = path.with_name(path.name + "-good"), path.with_name(path.name + "-bad")
+    attached = attachment.acquire(segments.path_of(broker_name))
+    created = int(attached.facts().created_ns)
+    attachment.release(attached)
+    content = path.read_bytes()
+    bad.write_bytes(content.replace(created.to_bytes(8, "little"), (created + 1).to_bytes(8, "little"), 1))
+    assert bad.read_bytes() != content
+    bad.chmod(0o666)
+    good.hardlink_to(path)
+    seen = {"attached": 0, "refused": 0}
+    command = [sys.executable, "-c", textwrap.dedent(SWAPS), path, good, bad]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as swapper:
+        assert swapper.stdout is not None
+        assert swapper.stdout.readline() == "swaps\n"
+        try:
+            while min(seen.values()) < ATTEMPTS:
+                try:
+                    attached = attachment.acquire(segments.path_of(broker_name))
+                except AccessRefused:
+                    seen["refused"] += 1
+                    continue
+                found = int(attached.facts().created_ns)
+                attachment.release(attached)
+                assert found == created
+                seen["attached"] += 1
+        finally:
+            swapper.kill()
+    path.unlink()  # a file is not renamed to another name of itself
+    good.rename(path)
+    bad.unlink()
+    path.with_name(path.name + "-next").unlink(missing_ok=True)
+    use(broker_name)
+
+
+LEASES = """
+    import fcntl, os, signal, sys
+
+    signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel asks for the lease back
+    file = os.open(sys.argv[1], os.O_RDWR)
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    print("leased", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("suffix", ["0", "lock"])
+def test_the_core_does_not_wait_for_a_file(broker_name: str, suffix: str) -> None:
+    """The owner of a file can hold a lease of it, which keeps an open for 45 seconds: the core gives an error."""
+    shmbroker.Broker(broker_name, memory="32M").create()
+    command = [sys.executable, "-c", textwrap.dedent(LEASES), file_of(broker_name, suffix)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "leased\n"
+        with pytest.raises(shmbroker.BrokerError):
+            attachment.acquire(segments.path_of(broker_name))
+        holder.communicate()
+    use(broker_name)
