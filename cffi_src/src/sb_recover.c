@@ -337,11 +337,18 @@ uint32_t sb_recover_all(sb_connection *by) {
 
 /* ---- a connection that closes ---- */
 
-/* A body that is looked at, or a slot that is written into: they are given back by who does so, or when the process ends. */
+/* Is it the slot of a reservation? Who wrote into it has still a view of it. */
+static bool is_written(const sb_walk *w, uint64_t what) {
+  uint32_t slot = sb_holding_slot(what);
+  bool is_slot = sb_holding_kind(what) == SB_HOLD_SLOT && sb_slot_in_range(w->b, slot) && sb_slot_ready(w->b, slot);
+  uint64_t h = is_slot ? SB_LOAD(sb_slot_header(w->b, slot), SB_ACQUIRE) : 0;
+  return is_slot && sb_slot_state(h) == SB_SLOT_ALLOC && sb_slot_owner(h) == w->id &&
+         (uint32_t)sb_slot_gen(h) == sb_holding_gen(what) && kind_of(w->b, slot) == SB_KIND_MESSAGE;
+}
+
 static void find_views(sb_walk *w, uint64_t what, uint64_t where) {
   (void)where;
-  unsigned kind = sb_holding_kind(what);
-  w->views_live = w->views_live || kind == SB_HOLD_VIEW || kind == SB_HOLD_SLOT;
+  w->views_live = w->views_live || sb_holding_kind(what) == SB_HOLD_VIEW || is_written(w, what);
 }
 
 bool sb_recover_close(sb_connection *c) {
