@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tests.mutations import kept
 from tests.mutations.apart import alone, go_apart, own_shm
 from tests.mutations.core.evidence import STAGES, all_evidence
-from tests.mutations.core.hunt import SOME_TESTS, Hunt
+from tests.mutations.core.hunt import SOME_PROGRAMS, SOME_TESTS, Hunt
 from tests.mutations.core.tree import KEPT, ROOT, Core, Tree, find
 from tests.mutations.pool import say
 from tests.mutations.report import SCORE, account, all_found, table, write_section
@@ -81,7 +81,7 @@ def write_page(hunt: Hunt) -> None:
     stages = [stage for stage in STAGES if any(one.stage == stage for one in hunt.evidence if one.name in run)]
     lines = "\n".join(table(hunt.core.points, known, all_files=False))
     write_section(SCORE, "The C core", SECTION.format(stages=", ".join(stages), table=lines))
-    kept.write(KEPT, hunt.core.points, known, hunt.passed_by_all(), [SOME_TESTS])
+    kept.write(KEPT, hunt.core.points, known, hunt.passed_by_all(), [SOME_PROGRAMS, SOME_TESTS])
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str]) -> int:
     points, evidence = chosen(core, options.files, options.fault), list(all_evidence())
     tree.folder.mkdir(parents=True, exist_ok=True)
     results = Results(tree.folder / RESULTS)
-    names = {one.name for one in evidence} | {SOME_TESTS}
+    names = {one.name for one in evidence} | {SOME_PROGRAMS, SOME_TESTS}
     kept.read(KEPT, results, lambda name: name in names or name.partition("::")[0] in names)
     results.close()
     context = multiprocessing.get_context("spawn")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LIKELY, LIKELY_SECONDS = 8, 0.3  # programs that a fault meets alone, and how long they take at most
 TESTS, TESTS_SECONDS = 16, 8.0  # of Python that a fault meets in one process: how many, and how long they take at most
-SOME_TESTS = "some tests of Python"  # as evidence: those that a fault met in that process
+SOME_PROGRAMS, SOME_TESTS = "some programs", "some tests of Python"  # as evidence: those that a fault met alone
 LARGEST, BEST = 32, 0.7  # of a group: the most, and how many of its faults are expected to be found
 PRIOR_FAULTS, PRIOR_FOUND = 40, 4  # what a stage's rate is before it has begun
 WEIGHT = 10  # of the stage's rate beside what this evidence has shown
@@ -205,7 +205,7 @@ class Hunt:
     def _fault_by_fault(
         self, evidence: Sequence[Evidence], points: Sequence[Point], seeks: Callable[..., Any], most: int
     ) -> None:
-        passed = self.results.passed()
+        passed, some = self.results.passed(), SOME_TESTS if seeks is seek_tests else SOME_PROGRAMS
         width = {one.name: sum(self.reach[one.name][1]) for one in evidence}
 
         def price(one: Evidence, point: Point) -> float:
@@ -215,7 +215,7 @@ class Hunt:
         def calls() -> Iterator[tuple[Any, ...]]:
             for point in self._open(points):
                 done = passed.get(point.key, set()) & width.keys()
-                if seeks is seek_tests and SOME_TESTS in passed.get(point.key, ()):
+                if some in passed.get(point.key, ()):
                     continue
                 able = [one for one in evidence if one.name not in done and self._reaches(one, point)]
                 able.sort(key=lambda one: price(one, point))
@@ -224,7 +224,7 @@ class Hunt:
                     yield point, seeks, self.runner, self.numbers[point.key], _within(timed)
 
         for point, (names, finder) in flow(self.pool, self.width, calls()):
-            self._keep(point, [*names, *([SOME_TESTS] if seeks is seek_tests else [])], finder)
+            self._keep(point, [*names, some], finder)
             if finder:
                 say(f"{point.file}:{point.line} {point.function}: {point}: killed by {finder}")
 
