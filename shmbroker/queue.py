@@ -191,6 +191,7 @@ class Queue:
 
         Published when the block ends, dropped when it raises. If a slice of it, or an array made of it, lives on then,
         a copy is published, so that nobody writes into a message: delete them before the block ends to save that.
+        A signal's handler that raises when the block has ended may do so after the message was published: it stays.
 
         Raises:
             queue.Full: no room in time (overflow="block").
