@@ -161,6 +161,11 @@ def test_a_storm_of_interrupts_loses_nothing(
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
             put_each(queue, interrupted_by(process, bodies))
+            await_counts(queue, message_count=0)
+            if way.startswith("get"):
+                await_counts(queue, interested=1)
+            eventually(lambda: in_a_system_call(process.pid))
+            os.kill(process.pid, signal.SIGINT)  # where it had no processor, all the others came before its first call
             put_each(queue, ["end"])
             report = json.loads(process.stdout.readline())
             process.wait(WATCHDOG_SECONDS)
