@@ -190,19 +190,20 @@ def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None
     """Makes one file whole and links it into place; False when somebody else was first, or removes the broker."""
     target = file_of(path, suffix)
     temporary = f"{path}.tmp-{secrets.token_hex(8)}"
-    memory = posix_ipc.SharedMemory(temporary, posix_ipc.O_CREX, mode=mode & 0o777)
+    memory = None
     try:
+        memory = posix_ipc.SharedMemory(temporary, posix_ipc.O_CREX, mode=mode & 0o777)
         os.fchmod(memory.fd, mode)
         if size:
             _allocate(path, suffix, memory.fd, size)
         if fill is not None:
             os.pwrite(memory.fd, fill, 0)
-        try:
-            os.link(DIRECTORY / temporary[1:], target)
-        except (FileExistsError, FileNotFoundError):
-            return False
+        os.link(DIRECTORY / temporary[1:], target)
+    except (FileExistsError, FileNotFoundError):
+        return False
     finally:
-        memory.close_fd()
+        if memory is not None:
+            memory.close_fd()
         (DIRECTORY / temporary[1:]).unlink(missing_ok=True)
     return True
 
@@ -227,63 +228,83 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
     One that is shared with a group has all its segments from the beginning: only who made a file in /dev/shm may remove
     it, so clients of other users must not make any.
     """
-    chunks, per_segment = plan(memory)
-    if exists(path):
-        return False
+    plan(memory)
     made: list[int | str] = []
+    try:
+        while not exists(path):
+            _make_noted(path, "lock", 0, mode, made)
+            with _one_at_a_time(path) as alone:
+                if alone and not exists(path):
+                    return _make_all(path, name, memory, mode, made)
+    except BaseException:  # an interrupt, too, wherever it meets us
+        if made:
+            _take_back(path, made)
+        raise
+    return False
+
+
+def _make_noted(path: str, suffix: int | str, size: int, mode: int, made: list[int | str]) -> None:
+    """Makes one file unless it is there; it is noted before, since an interrupt may come at once after."""
+    if not file_of(path, suffix).exists():
+        made.append(suffix)
+        _make(path, suffix, size, mode)
+
+
+def _make_all(path: str, name: str, memory: int, mode: int, made: list[int | str]) -> bool:
+    chunks, per_segment = plan(memory)
     size, least = int(library.slow.sb_segment_bytes(1, per_segment)), -(-MINIMUM_CHUNKS // per_segment)
     # With less there would be room for the broker's structures, and for no message.
     _expect_room(path, f"0 to {least}", int(library.slow.sb_segment_bytes(0, 0)) + least * size)
-    try:
-        if mode & _GROUP:
-            count = -(-chunks // per_segment)
-            _expect_room(path, f"1 to {count}", size * count)  # before we take what others need
-            made.extend(n for n in range(1, count + 1) if _make(path, n, size, mode))
-        made.extend(suffix for suffix in JOURNALS if _make(path, suffix, 0, mode))
-        if _make(path, "lock", 0, mode):
-            made.append("lock")
-        for suffix in ("lock", *JOURNALS):  # one that was there before may be another user's
-            with contextlib.suppress(FileNotFoundError):  # somebody else purges
-                os.close(open_file(path, suffix, os.O_RDWR))
-        return _make_first(path, name, chunks, per_segment, mode)
-    except BaseException:
-        for number in made:
-            file_of(path, number).unlink(missing_ok=True)
-        raise
+    if mode & _GROUP:
+        count = -(-chunks // per_segment)
+        _expect_room(path, f"1 to {count}", size * count)  # before we take what others need
+        for number in range(1, count + 1):
+            _make_noted(path, number, size, mode, made)
+    for suffix in JOURNALS:
+        _make_noted(path, suffix, 0, mode, made)
+        with contextlib.suppress(FileNotFoundError):  # somebody else purges
+            os.close(open_file(path, suffix, os.O_RDWR))  # one that was there before may be another user's
+    return _make_first(path, name, chunks, per_segment, mode)
+
+
+def _take_back(path: str, made: list[int | str]) -> None:
+    """Removes what was made for a broker, unless it is one by now: another process may have gone on with our files.
+
+    What is not linked into place goes in any case. The lock goes last: as long as it is there, who makes the broker
+    beside us waits for it.
+    """
+    with _one_at_a_time(path) as alone:
+        for file in DIRECTORY.glob(f"{path[1:]}.tmp-*") if alone else ():
+            file.unlink(missing_ok=True)
+        if alone and not exists(path):
+            for suffix in sorted(made, key=lambda suffix: suffix == "lock"):
+                file_of(path, suffix).unlink(missing_ok=True)
 
 
 def _make_first(path: str, name: str, chunks: int, per_segment: int, mode: int) -> bool:
     size = library.slow.sb_segment_bytes(0, 0)
     _expect_room(path, 0, size)
     head = mmap.mmap(-1, size)
-    with contextlib.closing(head):
-        view = library.ffi.from_buffer(head)
-        status = library.slow.sb_broker_format(
-            view,
-            size,
-            name.encode(),
-            chunks * CHUNK,
-            per_segment,
-            mode,
-            secrets.randbits(63) | 1,
-        )
-        library.ffi.release(view)
-        if status != library.OK:
-            library.raise_for(status, f"broker {name!r}")
-        return _make(path, 0, size, mode, head[:])
+    view = library.ffi.from_buffer(head)
+    seed = secrets.randbits(63) | 1
+    status = library.slow.sb_broker_format(view, size, name.encode(), chunks * CHUNK, per_segment, mode, seed)
+    if status != library.OK:
+        library.raise_for(status, f"broker {name!r}")
+    return _make(path, 0, size, mode, head[:])
 
 
 @contextlib.contextmanager
-def _one_at_a_time(path: str) -> Iterator[None]:
+def _one_at_a_time(path: str) -> Iterator[bool]:
     """Keeps two processes from making the same segment: where room is short, both would fail for want of room for two.
 
     And from making one where another one removes them all. The kernel ends it with the process that holds it; if that
-    one is stopped, others go on after a second, and if the file is gone already, at once.
+    one is stopped, others go on after a second, and if the file is gone already, at once. True: the file is there, so
+    that those who come later wait for us.
     """
     try:
         descriptor = open_file(path, "lock", os.O_RDWR)
     except FileNotFoundError:
-        yield
+        yield False
         return
     until = time.monotonic() + _PATIENCE_SECONDS
     try:
@@ -293,7 +314,7 @@ def _one_at_a_time(path: str) -> Iterator[None]:
                 break
             except BlockingIOError:
                 time.sleep(0.001)
-        yield
+        yield os.fstat(descriptor).st_nlink > 0
     finally:
         fcntl.flock(descriptor, fcntl.LOCK_UN)  # also if a fork has made another descriptor of it
         os.close(descriptor)

@@ -6,44 +6,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from scenario_support.interrupting import INTERRUPTED_AT
 from scenario_support.processes import run_python
 
 import shmbroker.testing
 
 # Raises before the n-th instruction of the package, for each n there is: a handler may run before some of them.
-AT_EVERY_INSTRUCTION = """
-    import gc, json, os, sys
-    import shmbroker
-
+AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
     name, kept = sys.argv[1:]
-    package = os.path.dirname(shmbroker.__file__)
-
-    class Interrupted(Exception):
-        pass
-
-    def interrupted_at(number, deed):
-        left = number
-
-        def trace(frame, event, _):
-            nonlocal left
-            if not frame.f_code.co_filename.startswith(package):
-                return None
-            frame.f_trace_lines, frame.f_trace_opcodes = False, True
-            if event == "opcode":
-                left -= 1
-                if left < 0:
-                    sys.settrace(None)
-                    raise Interrupted
-            return trace
-
-        sys.settrace(trace)
-        try:
-            deed()
-        except Interrupted:
-            pass
-        finally:
-            sys.settrace(None)
-        return left < 0
 
     def connect():
         shmbroker.connect(name, create=False)
@@ -166,39 +136,8 @@ def test_a_signal_handler_that_connects_or_loads_a_queue(broker_name: str) -> No
 
 
 # Puts a message, interrupted before the n-th instruction of the package, for each n there is, and looks what is there.
-PUT_AT_EVERY_INSTRUCTION = """
-    import gc, json, os, sys
-    import shmbroker
-
+PUT_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
     name, way, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    package = os.path.dirname(shmbroker.__file__)
-
-    class Interrupted(Exception):
-        pass
-
-    def interrupted_at(number, deed):
-        left = number
-
-        def trace(frame, event, _):
-            nonlocal left
-            if not frame.f_code.co_filename.startswith(package):
-                return None
-            frame.f_trace_lines, frame.f_trace_opcodes = False, True
-            if event == "opcode":
-                left -= 1
-                if left < 0:
-                    sys.settrace(None)
-                    raise Interrupted
-            return trace
-
-        sys.settrace(trace)
-        try:
-            deed()
-        except Interrupted:
-            pass
-        finally:
-            sys.settrace(None)
-        return left < 0
 
     def reserved():
         with queue.reserve(size, key="k") as memory:
@@ -216,7 +155,7 @@ PUT_AT_EVERY_INSTRUCTION = """
         queue.put_many([body], key="k", timeout=0)
 
     def publish():
-        channel.basic_publish("", "q", body, shmbroker.BasicProperties(headers={"a": 1}))
+        channel.basic_publish("", "q", body, shmbroker.BasicProperties(headers=dict(a=1)))
 
     def commit():
         other.basic_publish("", "q", body)

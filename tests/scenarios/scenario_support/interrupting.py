@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that are interrupted at one place after the other, as a signal's handler that raises does it."""
+
+from __future__ import annotations
+
+# Calls `deed`, and raises before the n-th instruction of the package; false, if it has fewer.
+INTERRUPTED_AT = """
+    import gc, json, os, sys
+    import shmbroker
+
+    package = os.path.dirname(shmbroker.__file__)
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupted_at(number, deed):
+        left = number
+
+        def trace(frame, event, _):
+            nonlocal left
+            if not frame.f_code.co_filename.startswith(package):
+                return None
+            frame.f_trace_lines, frame.f_trace_opcodes = False, True
+            if event == "opcode":
+                left -= 1
+                if left < 0:
+                    sys.settrace(None)
+                    raise Interrupted
+            return trace
+
+        sys.settrace(trace)
+        try:
+            deed()
+        except Interrupted:
+            pass
+        finally:
+            sys.settrace(None)
+        return left < 0
+"""
