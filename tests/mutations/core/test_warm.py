@@ -21,7 +21,6 @@ PROGRAM = f"""
 import json, sys
 from pathlib import Path
 from tests.mutations.apart import own_shm
-from tests.mutations.core.evidence import Runner
 from tests.mutations.core.tree import ROOT, Tree
 from tests.mutations.core.warm import Warm
 number, count = int(sys.argv[1]), int(sys.argv[2])
