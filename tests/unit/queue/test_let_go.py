@@ -13,6 +13,7 @@ from scenario_support.memory import Memory
 from scenario_support.waiting import becomes, eventually
 
 import shmbroker
+from shmbroker._core.queue import CoreQueue
 from shmbroker.exceptions import NotFound
 
 if TYPE_CHECKING:
@@ -104,6 +105,41 @@ def test_a_channel_lets_go(broker: shmbroker.Broker, connection: shmbroker.Conne
     gc.collect()
     queues = [one for one in gc.get_objects() if type(one) is shmbroker.Queue]  # isinstance would ask dead proxies, too
     assert sum(one.connection is connection for one in queues) < QUEUES
+
+
+def published_to(other: shmbroker.Connection) -> Callable[[str], None]:
+    """A channel of the connection publishes to a queue, of which it needs no handle."""
+    channel = other.channel()
+    return lambda name: channel.basic_publish("", name, b"x")
+
+
+def closed_while_held(other: shmbroker.Connection) -> Callable[[str], None]:
+    """The connection closes its handle of a queue before it settles what it took through it."""
+
+    def use(name: str) -> None:
+        with other.queue(name, passive=True) as queue:
+            queue.put(b"x")
+            message = queue.get(timeout=0)
+        message.ack()
+
+    return use
+
+
+@pytest.mark.parametrize("way", [published_to, closed_while_held])
+def test_a_process_forgets_what_is_gone(
+    connection: shmbroker.Connection,
+    other: shmbroker.Connection,
+    way: Callable[[shmbroker.Connection], Callable[[str], None]],
+) -> None:
+    """A connection keeps no object in the memory of its process for each queue that it used and another one deleted."""
+    use = way(other)
+    for number in range(QUEUES):
+        with connection.queue(f"gone-{number}") as queue:
+            use(queue.name)
+            queue.delete()
+    gc.collect()
+    kept = [one for one in gc.get_objects() if type(one) is CoreQueue and one.connection is other.core]
+    assert len(kept) < QUEUES
 
 
 def test_what_is_held_keeps_the_handle(
