@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import struct
@@ -14,6 +15,9 @@ from scenario_support.observing import put_each
 from scenario_support.processes import run_python
 
 import shmbroker
+from shmbroker._core import segments
+from shmbroker._core.library import slow
+from shmbroker.exceptions import LayoutMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 LAYOUT_MAJOR_OFFSET = 8
 """Magic, then the layout's version, major and minor, then its hash (shm-format.md)."""
 
+LAYOUT = f"{slow.SB_LAYOUT_MAJOR}.{slow.SB_LAYOUT_MINOR}"
 NOBODY = 65534
 PAGE = 4096
 
@@ -133,6 +138,38 @@ def test_a_truncated_second_segment_is_refused(resting: str, size: int) -> None:
     whole = path.stat().st_size
     os.truncate(path, size if size >= 0 else whole + size)
     refused(resting, "attach")
+
+
+@pytest.mark.damaged
+def test_a_segment_that_is_cut_short_when_it_comes_is_refused(broker_name: str) -> None:
+    """A process that is attached maps a new segment when it needs it: the error names the broker and the layout."""
+    shmbroker.Broker(broker_name, memory="64M").create()
+    with shmbroker.connect(broker_name, create=False) as connection:
+        facts, path = connection.core.attachment.facts(), segments.path_of(broker_name)
+        segments.grow(path, facts.segments + 1, facts.chunks_per_segment, facts.mode, lambda: False)
+        os.truncate(segment(broker_name, facts.segments + 1), PAGE)
+        with pytest.raises(LayoutMismatch, match=f"{broker_name}.* shorter than its layout, {LAYOUT}, has it"):
+            connection.queue("q").put_many([bytes(1 << 20)] * 64)
+
+
+NO_DESCRIPTORS = """
+    import os, resource, sys
+    import shmbroker
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    broker = shmbroker.Broker(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, most))
+    try:
+        broker.connect()
+    except shmbroker.BrokerError as error:
+        print(error)
+"""
+
+
+def test_a_system_call_that_fails_is_told(resting: str) -> None:
+    """A process that may open no more files is told so in the words of the system, with the name of the broker."""
+    done = run_python(NO_DESCRIPTORS, resting)
+    assert done.stdout == f"541 broker {resting!r}: a system call failed: {os.strerror(errno.EMFILE)}\n", done.stderr
 
 
 def test_a_missing_second_segment_is_refused(resting: str) -> None:
