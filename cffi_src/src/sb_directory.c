@@ -245,15 +245,22 @@ uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed) {
   return sb_directory_next_before(b, index, SB_DIRECTORY_SIZE, closed);
 }
 
+/* The first entry of that state, or `end`. A housekeeper looks at all 65,536 in each of its rounds: most are empty. */
+static uint32_t next_of(const sb_word *directory, uint32_t index, uint32_t end, unsigned state) {
+  while (index < end && entry_state(SB_LOAD(&directory[index], SB_RELAXED)) != state) index++; /* relaxed: a guess */
+  return index;
+}
+
 uint32_t sb_directory_next_before(sb_broker *b, uint32_t *index, uint32_t end, bool closed) {
-  while (*index < end) {
+  unsigned wanted = closed ? SB_DIR_CLOSED : SB_DIR_LIVE;
+  uint32_t found = 0;
+  while (found == 0 && (*index = next_of(b->directory, *index, end, wanted)) < end) {
     uint64_t entry = SB_LOAD(&b->directory[(*index)++], SB_ACQUIRE);
-    if (entry_state(entry) == (closed ? SB_DIR_CLOSED : SB_DIR_LIVE) &&
-        sb_slab_object(b, entry_slot(entry), SB_KIND_QUEUE) != NULL) {
-      return entry_slot(entry);
+    if (entry_state(entry) == wanted && sb_slab_object(b, entry_slot(entry), SB_KIND_QUEUE) != NULL) {
+      found = entry_slot(entry);
     }
   }
-  return 0;
+  return found;
 }
 
 static unsigned queue_state(sb_broker *b, uint32_t slot) {

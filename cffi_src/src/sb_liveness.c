@@ -162,6 +162,7 @@ sb_status sb_liveness_attach(sb_broker *b) {
     return SB_SYSTEM;
   }
   SB_STORE(b->guard, 1u, SB_RELAXED);
+  b->pid_namespace = own_pid_namespace(); /* a process stays in its own */
   uint32_t start = SB_ADD(&b->header->next_process, 1u, SB_RELAXED);
   for (uint32_t k = 0; k < SB_MAX_PROCESSES; k++) {
     uint32_t i = (start + k) % SB_MAX_PROCESSES;
@@ -179,7 +180,7 @@ sb_status sb_liveness_attach(sb_broker *b) {
     sb_process_facts us = sb_process_look((int32_t)getpid());
     SB_STORE(&p->start_ticks, us.start_ticks, SB_RELAXED);
     SB_STORE(&p->stack, us.stack, SB_RELAXED);
-    SB_STORE(&p->pid_namespace, own_pid_namespace(), SB_RELAXED);
+    SB_STORE(&p->pid_namespace, b->pid_namespace, SB_RELAXED);
     SB_STORE(&p->attached_ns, sb_wall_ns(), SB_RELAXED);
     SB_STORE(&p->flags, 0u, SB_RELAXED);
     SB_STORE(&p->word, SB_PROC_LIVE | SB_PUT((word >> 2) + 1, 2), SB_RELEASE);
@@ -212,9 +213,8 @@ void sb_liveness_detach(sb_broker *b) {
   b->guard = NULL;
 }
 
-static bool proc_shows(sb_broker *b, const sb_process_shm *p) {
-  (void)b;
-  if (SB_LOAD(&p->pid_namespace, SB_RELAXED) != own_pid_namespace()) {
+static bool proc_shows(const sb_broker *b, const sb_process_shm *p) {
+  if (SB_LOAD(&p->pid_namespace, SB_RELAXED) != b->pid_namespace) {
     return false; /* its /proc is not ours: the lock alone decides */
   }
   sb_process_facts now = sb_process_look(SB_LOAD(&p->pid, SB_RELAXED));
@@ -238,7 +238,7 @@ static char state_of_other(sb_broker *b, uint32_t process) {
   const sb_process_shm *p = &b->processes[process];
   if (process >= SB_MAX_PROCESSES || process == b->process ||
       SB_BITS(SB_LOAD(&p->word, SB_ACQUIRE), 0, 2) != SB_PROC_LIVE ||
-      SB_LOAD(&p->pid_namespace, SB_RELAXED) != own_pid_namespace()) {
+      SB_LOAD(&p->pid_namespace, SB_RELAXED) != b->pid_namespace) {
     return 0;
   }
   sb_process_facts now = sb_process_look(SB_LOAD(&p->pid, SB_RELAXED));

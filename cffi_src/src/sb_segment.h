@@ -49,8 +49,9 @@ struct sb_broker {
   int lock_fd;     /* open file description of the process slot */
   int topology_fd; /* a description of its own for the topology lock */
   uint32_t process;
-  sb_half keeps_house; /* this process is the housekeeper: its own lock does not show */
-  sb_half *guard;      /* on a page that a fork wipes: 1 while this is the process that attached */
+  uint64_t pid_namespace; /* of this process; 0: /proc does not say */
+  sb_half keeps_house;    /* this process is the housekeeper: its own lock does not show */
+  sb_half *guard;         /* on a page that a fork wipes: 1 while this is the process that attached */
   sb_word populated[SB_MAX_CHUNKS / 64];
   char path[160]; /* "/shmbroker-<uid>.<name>" */
 };
