@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue as standard_queue
 import subprocess
 import sys
@@ -149,6 +150,27 @@ def test_a_stage_that_is_too_large_says_so(full: Full) -> None:
     stage = Stage(full.connection, "query")
     with pytest.raises(shmbroker.OutOfMemory, match="has no room"), stage.attempt(1, 0, 0) as writer:
         writer.put_many([bytes(300_000)] * 64, timeout=0)
+    assert drain(full) == full.count
+
+
+def test_plain_puts_take_nothing_of_what_staging_opened(full: Full) -> None:
+    """Beside a staged body there are free slots of its length in the reserve: they are not for producers."""
+    more, body = full.connection.queue("more"), bytes(300_000)
+    fill(more, body)
+    with Stage(full.connection, "query").attempt(1, 0, 0) as writer:
+        writer.put(body, timeout=0)
+    with pytest.raises(shmbroker.OutOfMemory):
+        more.put(body, timeout=0)
+
+
+def test_what_stays_staged_leaves_memory_to_a_consumer(full: Full) -> None:
+    """Attempts of all sizes, complete and not published, have all memory that staging may have: consuming goes on."""
+    stage, batch = Stage(full.connection, "query"), itertools.count()
+    for size in (600_000, 70_000, 5_000, 300, 1):
+        with contextlib.suppress(shmbroker.OutOfMemory):
+            while True:
+                with stage.attempt(next(batch), 0, 0) as writer:
+                    writer.put_many([bytes(size)] * min(100, (1 << 20) // size), timeout=0)
     assert drain(full) == full.count
 
 
