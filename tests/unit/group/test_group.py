@@ -323,3 +323,22 @@ def test_a_lease_that_found_no_memory_is_tried_again(
     assert len(queue) == 0
     assert group.lease(0) == 1
     assert content(group, 1) == "AB"
+
+
+def test_without_memory_for_the_next_queue_a_lease_is_made(
+    connection: shmbroker.Connection, queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue of the lease after it is made when that is needed."""
+
+    def fail(*_: object, **__: object) -> None:
+        text = "none is left"
+        raise exceptions.OutOfMemory(text)
+
+    put_each(queue, "ABC")
+    group = attached(connection)
+    with monkeypatch.context() as full:
+        full.setattr(internal, "make", fail)
+        assert group.lease(0, max_messages=2) == 1
+    assert content(group, 1) == "AB"
+    assert group.lease(1) == 2
+    assert content(group, 2) == "C"
