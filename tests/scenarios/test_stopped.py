@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.memory import Memory
 from scenario_support.observing import await_counts, numbered, texts
 from scenario_support.processes import actors
-from scenario_support.waiting import eventually
+from scenario_support.waiting import becomes, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,6 +44,13 @@ print("ready", flush=True)
 for message in iter(lambda: queue.get(auto_ack=True), None):
     print(bytes(message.body).decode(), flush=True)
 """
+HOUSEKEEPER = """
+import sys
+from shmbroker import housekeeper
+housekeeper.TICK_SECONDS = housekeeper.REST_SECONDS = 3600.0
+sys.exit(housekeeper.main([sys.argv[1]], lambda: print("ready", flush=True)))
+"""
+"""It has one tick: what it does later it does because another process woke it."""
 
 
 def stop(pid: int) -> None:
@@ -201,3 +209,45 @@ def test_a_stopped_housekeeper_that_dies(broker: shmbroker.Broker, connection: s
     eventually(lambda: broker.statistics().housekeeper_pid not in {0, keeper}, "another housekeeper")
     queue.put(b"late", delay=0.05)
     queue.get(timeout=60).ack()
+
+
+@contextlib.contextmanager
+def stopped_housekeeper(broker: shmbroker.Broker) -> Iterator[int]:
+    """Stops the housekeeper; gives its process, which goes on afterwards, if it is still there."""
+    keeper = eventually(lambda: broker.statistics().housekeeper_pid)
+    stop(keeper)
+    try:
+        yield keeper
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(keeper, signal.SIGCONT)
+
+
+def end(program: subprocess.Popen[str], how: signal.Signals) -> None:
+    """Ends a program; one that is about to sleep does not see the first signal until it has slept."""
+    eventually(lambda: program.send_signal(how) or program.poll() is not None, "the program ended")
+
+
+def test_who_stands_in_is_woken(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
+    """A timer wakes the one who stands in for a stopped housekeeper, which else would see it at its next tick."""
+    memory = Memory(broker.name)
+    with stopped_housekeeper(broker):
+        turns = memory.header.housekeeper_ticks
+        with running(HOUSEKEEPER, broker.name) as program:
+            eventually(lambda: memory.header.housekeeper_ticks > turns, "a turn of the one who stands in")
+            for _ in range(3):
+                queue.put(b"late", delay=0.05)
+                queue.get(timeout=60).ack()
+            end(program, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["ended", "killed"])
+def test_a_housekeeper_is_woken_again(broker: shmbroker.Broker, how: signal.Signals) -> None:
+    """When it goes on it is told of timers again, also if the one who stood in was killed."""
+    memory = Memory(broker.name)
+    node = eventually(lambda: memory.header.housekeeper_waiter)
+    with stopped_housekeeper(broker), running(HOUSEKEEPER, broker.name) as program:
+        assert memory.header.housekeeper_waiter != node
+        end(program, how)
+        assert (memory.header.housekeeper_waiter == node) == (how == signal.SIGTERM)
+    becomes(lambda: memory.header.housekeeper_waiter, node)

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import signal
 import time
 import types
 from typing import TYPE_CHECKING, Any
@@ -70,6 +73,30 @@ def test_a_queue_that_comes_while_it_looks_for_queues_is_watched(
     assert [queue.slot for queue in keeper._watched] == look()  # noqa: SLF001
     assert not keeper._has_changed()  # noqa: SLF001
     keeper.close()
+
+
+def test_who_stands_in_takes_the_place_of_one_that_died_while_it_was_stopped(
+    broker: shmbroker.Broker, connection: shmbroker.Connection
+) -> None:
+    """It goes on, as the housekeeper, which another process can stand in for; no other one has to be started."""
+    keeper = eventually(lambda: broker.statistics().housekeeper_pid)
+    os.kill(keeper, signal.SIGSTOP)
+    eventually(lambda: broker.statistics().housekeeper_stopped, "it is stopped")
+    substitute = housekeeper.Housekeeper(broker.name)
+    try:
+        assert not substitute.begin()
+        assert substitute.stand_in()
+        assert not substitute._is_relieved()  # noqa: SLF001
+        assert broker.statistics().housekeeper_pid == keeper
+        os.kill(keeper, signal.SIGKILL)
+        eventually(connection._core.attachment.housekeeper_missing, "it is dead")  # noqa: SLF001
+        assert not substitute._is_relieved()  # noqa: SLF001
+        assert broker.statistics().housekeeper_pid == os.getpid()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(keeper, signal.SIGKILL)
+        substitute.close()
+    broker.start()
 
 
 def tick_never(monkeypatch: pytest.MonkeyPatch) -> None:
