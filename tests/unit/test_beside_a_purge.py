@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.brokers import files, segment
@@ -14,6 +16,9 @@ from scenario_support.brokers import files, segment
 import shmbroker
 from shmbroker._core import attachment, segments
 from shmbroker.exceptions import ConnectionClosedByBroker, CorruptSegment, Timeout
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.damaged
@@ -40,6 +45,79 @@ def test_the_journal_is_gone_already(broker_name: str) -> None:
         segments.remove(segments.path_of(broker_name), segments.identity(segments.path_of(broker_name)))
         with pytest.raises(ConnectionClosedByBroker):
             channel.exchange_declare("e", "fanout")
+
+
+def purge_files(name: str, but: Path | None) -> None:
+    """Removes the files of a broker, as another process does that purges it; all but one that comes later."""
+    for file in map(segments.DIRECTORY.joinpath, files(name)):
+        if file != but:
+            file.unlink()
+
+
+@pytest.mark.parametrize("suffix", ["lock", "journal-0", "journal-1", "0"])
+def test_what_is_being_made_goes(broker_name: str, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    """A purge removes files that are not linked into place yet: `connect` goes on, and makes the broker."""
+    link, purged = os.link, []
+
+    def purged_before(source: Path, target: Path) -> None:
+        if target == segments.file_of(segments.path_of(broker_name), suffix) and not purged:
+            purged.append(target)
+            source.unlink()
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", purged_before)
+    with shmbroker.connect(broker_name) as connection:
+        connection.queue("q").put(b"A")
+    assert len(purged) == 1
+    shmbroker.Broker(broker_name).stop(purge=True)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["begun", "not begun"])
+def test_a_segment_that_is_being_made_goes(broker_name: str, monkeypatch: pytest.MonkeyPatch, later: bool) -> None:  # noqa: FBT001
+    """Who makes one for a call that needs more memory is told that the broker is gone, and leaves nothing."""
+    shmbroker.Broker(broker_name, memory="32M").create()
+    attached = attachment.acquire(segments.path_of(broker_name))
+    link = os.link
+
+    def purged_before(source: Path, target: Path) -> None:
+        purge_files(broker_name, source if later else None)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", purged_before)
+    with pytest.raises(ConnectionClosedByBroker):
+        attached.grow()
+    assert files(broker_name) == []
+    attachment.release(attached)
+
+
+@pytest.mark.parametrize("suffix", ["lock", "journal-0", "journal-1"])
+def test_a_file_goes_before_it_is_looked_at(broker_name: str, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    """Who makes a broker looks whose files it found there; a purge may have removed one of them meanwhile."""
+    open_file, looks = segments.open_file, []
+
+    def purged_before(path: str, wanted: int | str, flags: int) -> int:
+        if wanted == suffix and not looks:
+            looks.append(wanted)
+            segments.file_of(path, wanted).unlink()
+        return open_file(path, wanted, flags)
+
+    monkeypatch.setattr(segments, "open_file", purged_before)
+    shmbroker.Broker(broker_name, memory="32M").create()
+    assert looks == [suffix]
+
+
+def test_a_purge_without_a_lock_file(broker_name: str) -> None:
+    """Another purge has removed it, and was killed: this one removes the rest."""
+    broker = shmbroker.Broker(broker_name, memory="32M").create()
+    segments.file_of(segments.path_of(broker_name), "lock").unlink()
+    broker.stop(purge=True)
+    assert files(broker_name) == []
+
+
+def test_a_broker_of_others_goes_while_brokers_are_listed(broker_name: str) -> None:
+    """It is none that can be used."""
+    path = f"/shmbroker-{os.getuid() + 1}.{broker_name}"
+    assert not segments._is_usable(path, segments.file_of(path, 0))  # noqa: SLF001
 
 
 HOLDS = """
