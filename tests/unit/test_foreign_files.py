@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from shmbroker._core import attachment, segments
 from shmbroker.exceptions import AccessRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 STRANGER = 65534
 ATTEMPTS = 2000
@@ -206,15 +207,30 @@ LEASES = """
 """
 
 
-@pytest.mark.parametrize("suffix", ["0", "lock"])
-def test_the_core_does_not_wait_for_a_file(broker_name: str, suffix: str) -> None:
-    """The owner of a file can hold a lease of it, which keeps an open for 45 seconds: the core gives an error."""
-    shmbroker.Broker(broker_name, memory="32M").create()
-    command = [sys.executable, "-c", textwrap.dedent(LEASES), file_of(broker_name, suffix)]
+@contextlib.contextmanager
+def leased(name: str, suffix: str) -> Iterator[None]:
+    """Have another process hold a lease of a broker's file, which keeps an open for 45 seconds."""
+    command = [sys.executable, "-c", textwrap.dedent(LEASES), file_of(name, suffix)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "leased\n"
-        with pytest.raises(shmbroker.BrokerError):
-            attachment.acquire(segments.path_of(broker_name))
+        yield
         holder.communicate()
+
+
+@pytest.mark.parametrize("suffix", ["0", "lock"])
+def test_the_core_does_not_wait_for_a_file(broker_name: str, suffix: str) -> None:
+    """The owner of a file can hold a lease of it: the core gives an error."""
+    shmbroker.Broker(broker_name, memory="32M").create()
+    with leased(broker_name, suffix), pytest.raises(shmbroker.BrokerError):
+        attachment.acquire(segments.path_of(broker_name))
+    use(broker_name)
+
+
+@pytest.mark.parametrize("suffix", ["lock", "journal-0"])
+def test_nobody_waits_for_a_file(broker_name: str, suffix: str) -> None:
+    """Nor does what Python opens."""
+    shmbroker.Broker(broker_name, memory="32M").create()
+    with leased(broker_name, suffix), pytest.raises(BlockingIOError):
+        segments.open_file(segments.path_of(broker_name), suffix, os.O_RDWR)
     use(broker_name)
