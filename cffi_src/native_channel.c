@@ -44,11 +44,23 @@ PyObject *sb_channel_taker_get_wait(PyObject *taker, PyObject *const *arguments,
 
 enum { NAMES = 0, CALLBACK = 1 }; /* of a Subscription, see shmbroker/channel/deliveries.py */
 
+/* There is no body. It may be that the message went back just now, which is no error. */
+static PyObject *not_handed_over(PyObject *channel) {
+  PyObject *type, *error, *traceback;
+  PyErr_Fetch(&type, &error, &traceback);
+  PyErr_NormalizeException(&type, &error, &traceback);
+  PyObject *result = PyObject_CallMethod(channel, "not_handed_over", "O", error);
+  Py_XDECREF(type);
+  Py_XDECREF(error);
+  Py_XDECREF(traceback);
+  return result;
+}
+
 /* The message has reached the application: it is not FRESH any more. */
 static PyObject *call(Record *message, PyObject *callback, PyObject *properties) {
   PyObject *body = sb_record_bytes((PyObject *)message, NULL);
   if (body == NULL) {
-    return NULL;
+    return not_handed_over(message->source);
   }
   if (message->state == FRESH) message->state = OPEN;
   PyObject *result =

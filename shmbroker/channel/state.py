@@ -242,6 +242,14 @@ class ChannelState:
         """How many callbacks the last `work` called, with the one that raised."""
         return self.taker.delivered
 
+    def not_handed_over(self, error: Exception) -> None:
+        """Raises why a message has no body, unless it was settled before its callback began, or all is over.
+
+        Another thread may close the channel, or return what it holds, at any time.
+        """
+        if not isinstance(error, (exceptions.MessageSettled, *_OVER)):
+            raise error
+
     def deliver_late(self, delivery: Delivery) -> None:
         """Calls back for a message whose consumer was not known: it is being registered, or was cancelled just now."""
         with self._registry:
@@ -251,7 +259,12 @@ class ChannelState:
         delivery._consumer = consumer.names  # noqa: SLF001
         if delivery._state == FRESH:  # noqa: SLF001
             delivery._state = OPEN  # noqa: SLF001 - it has reached us
-        consumer.callback(self, delivery, delivery.properties, bytes(delivery))
+        try:
+            body = bytes(delivery)
+        except exceptions.BrokerError as error:
+            self.not_handed_over(error)
+            return
+        consumer.callback(self, delivery, delivery.properties, body)
 
     def _was_cancelled(self, subscription: int) -> None:
         with self._registry:

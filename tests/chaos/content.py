@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bodies that tell which message they are, and whether they are whole.
 
-A message is a number of 48 bits: 16 of its producer, 32 of the producer's count. Its body is eight bytes, the number
-and a checksum, repeated up to a size that follows from the checksum.
+A message is a number of 48 bits: 18 of its producer, enough for some hours, and 30 of the producer's count. Its body is
+eight bytes, the number and a checksum, repeated up to a size that follows from the checksum.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import binascii
 
 UNIT = 8
-COUNT_BITS = 32
+COUNT_BITS = 30
 SIZES = (  # up to which thousandth, how long: every size class has its share
     (350, UNIT),
     (500, 104),

@@ -139,6 +139,60 @@ def test_a_closed_channel_says_so_to_its_deliveries(connection: shmbroker.Connec
     assert queue.statistics().ready == 1
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_what_goes_back_before_its_callback_begins_is_no_error(
+    broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch, *, late: bool
+) -> None:
+    """Another thread may return a long message, or close the channel, just then: the callback is not called.
+
+    So it is with a message that comes before its consumer is registered.
+    """
+    errors: list[BaseException] = []
+    called, done = [], threading.Event()
+    bytes_of = shmbroker.Delivery.__bytes__
+
+    def went_back(delivery: shmbroker.Delivery) -> None:
+        if len(delivery) > 1000:
+            channel.basic_nack(delivery.delivery_tag, requeue=False)
+
+    def read_properties(delivery: shmbroker.Delivery) -> BasicProperties:
+        went_back(delivery)
+        return BasicProperties()
+
+    def read_bytes(delivery: shmbroker.Delivery) -> bytes:
+        went_back(delivery)
+        return bytes_of(delivery)
+
+    def callback(_channel: shmbroker.Channel, _method: object, _properties: object, body: bytes) -> None:
+        called.append(len(body))
+        done.set()
+
+    with shmbroker.connect(broker.name, on_callback_error=errors.append) as connection:
+        channel = connection.channel()
+        channel.queue_declare("q")
+        if late:
+            monkeypatch.setattr(shmbroker.Delivery, "__bytes__", read_bytes)
+            monkeypatch.setattr(channel, "_subscriptions", NotAtOnce())
+        else:
+            monkeypatch.setattr(shmbroker.Delivery, "properties", property(read_properties))
+        for body in (bytes(100_000), b"short"):
+            connection.queue("q").put(body, headers={"a": 1})
+        channel.basic_consume("q", callback)
+        assert done.wait(WATCHDOG_SECONDS)
+    assert (called, errors) == ([5], [])
+
+
+class NotAtOnce(dict[int, Any]):
+    """Consumers that are not known when their messages come, but a moment later: the native code looks past `get`."""
+
+    def __setitem__(self, number: int, consumer: Any) -> None:  # noqa: ANN401
+        self.later = {**getattr(self, "later", {}), number: consumer}
+
+    def get(self, number: int, default: Any = None) -> Any:  # noqa: ANN401
+        """Finds them."""
+        return self.later.get(number, default)
+
+
 def test_a_purge_ends_start_consuming_with_its_error(broker_name: str) -> None:
     """Who waits in start_consuming when the broker is purged is told so: 320."""
     with shmbroker.connect(broker_name) as connection:
