@@ -152,14 +152,17 @@ class CoreConnection:
         finally:
             self.leave()
 
-    def let_go(self) -> bool:
+    def let_go(self, *, at_once: bool = False) -> bool:
         """Frees what deleted queues still have, as a housekeeper does; for a call that finds no memory.
+
+        Args:
+            at_once: however short ago it looked.
 
         Returns:
             Whether it looked: not more often than a few times a second.
         """
         now = time.monotonic()
-        if now < self._let_go_at:
+        if now < self._let_go_at and not at_once:
             return False
         self._let_go_at = now + _LET_GO_SECONDS
         slow.sb_housekeeper_sweep(self.handle, 0)

@@ -318,12 +318,15 @@ class CoreQueue:
     @guarded
     def delete(self, *, if_unused: bool, if_empty: bool, until: int) -> int:
         """Deletes the queue; returns the messages that went with it."""
-        holder, removed = ffi.new("int32_t *"), ffi.new("uint64_t *")
+        holder, removed, has_let_go = ffi.new("int32_t *"), ffi.new("uint64_t *"), False
         while True:
             status = slow.sb_delete(self.handle, if_unused, if_empty, until, holder, removed)
-            if status != library.GROW:
+            if status == library.GROW:
+                self.connection.attachment.grow()
+            elif status == library.NO_MEMORY and not has_let_go:  # what was deleted before may have all that is needed
+                has_let_go = self.connection.let_go(at_once=True)
+            else:
                 break
-            self.connection.attachment.grow()
         if status in {library.IN_USE, library.NOT_EMPTY}:
             reason = "in use" if status == library.IN_USE else "not empty"
             raise exceptions.PreconditionFailed(406, f"PRECONDITION_FAILED - {self.what} in vhost '/' {reason}")

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.brokers import running
 from scenario_support.observing import await_counts, listing, put_each, take, text
 from scenario_support.waiting import becomes, eventually, until_clock
 
-from shmbroker.exceptions import NotFound, PreconditionFailed
+from shmbroker.exceptions import NotFound, OutOfMemory, PreconditionFailed
 
 if TYPE_CHECKING:
     import shmbroker
@@ -114,3 +116,18 @@ def test_delete_while_a_message_is_held(broker: shmbroker.Broker, connection: sh
         held.ack()
         eventually(lambda: broker.statistics().memory_used <= before + 64 * 1024)
         assert observer.doctor() == []
+
+
+def test_any_number_of_queues_can_be_deleted_in_a_full_broker(broker_name: str) -> None:
+    """A deletion may need memory: it has that of those that were deleted before, also where no housekeeper runs."""
+    with running(broker_name, "64M") as broker, broker.connect() as connection:
+        queues = [connection.queue(f"q{number}") for number in range(20_000)]
+        hoard = connection.queue("hoard")
+        for size in (900_000, 100_000, 4000, 100, 0):
+            with contextlib.suppress(OutOfMemory):
+                while True:
+                    hoard.put(bytes(size), timeout=0)
+        broker.stop()
+        for queue in queues:
+            queue.delete()
+        assert broker.statistics().queue_count == 1
