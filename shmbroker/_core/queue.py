@@ -324,7 +324,8 @@ class CoreQueue:
             if status == library.GROW:
                 self.connection.attachment.grow()
             elif status == library.NO_MEMORY and not has_let_go:  # what was deleted before may have all that is needed
-                has_let_go = self.connection.let_go(at_once=True)
+                has_let_go = True
+                self.connection.let_go(at_once=True)
             else:
                 break
         if status in {library.IN_USE, library.NOT_EMPTY}:
