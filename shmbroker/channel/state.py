@@ -87,7 +87,7 @@ class ChannelState:
         self.connection, self.number = connection, number
         self.core_connection: CoreConnection = connection.core
         self._open = True
-        self._turn = locks.lock()
+        self._turn = locks.unnoted()  # no child takes it, nor those below: see `check_open` and `_forked`
         self._core: CoreChannel | None = None
         self._error: exceptions.BrokerError | None = None
         self._reported = False
@@ -110,8 +110,8 @@ class ChannelState:
         if self._core is None:
             with self._turn:
                 if self._core is None:
-                    self._registry = locks.lock()
-                    self._consumers_changed = locks.condition()
+                    self._registry = locks.unnoted()
+                    self._consumers_changed = locks.unnoted_condition()
                     self._stopping = self._over = False
                     self._dispatcher = self.connection.make_dispatcher(self)
                     core = CoreChannel(self.core_connection, self.number)
@@ -139,11 +139,16 @@ class ChannelState:
         """Can it be used?"""
         return self._open and self.connection.is_open
 
+    @property
+    def _forked(self) -> bool:
+        """Is it the parent's? Asked before any lock is taken: in a child nobody gives one back, or ends a wait."""
+        return self.core_connection.attachment.forked
+
     def check_open(self) -> None:
         """Raises what closed the channel, if it is closed."""
         if not self._open:
             raise self._closed_error()
-        if self.core_connection.attachment.forked:  # in a child nobody gives a turn back, or ends a wait
+        if self._forked:
             library.raise_for(library.FORKED)
 
     def _closed_error(self) -> exceptions.BrokerError:
@@ -188,6 +193,8 @@ class ChannelState:
         self._end(error)
 
     def _end(self, error: exceptions.BrokerError | None) -> None:
+        if self._forked:
+            return
         with self.connection.lock:
             if not self._open:
                 return

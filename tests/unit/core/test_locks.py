@@ -116,7 +116,11 @@ USES_IN_CHILD = """
     queue, channel = connection.queue("q"), connection.channel()
     channel.queue_bind("q", "amq.fanout")
     channel.confirm_delivery()
-    held, taken, done = [connection.lock, channel._turn], threading.Semaphore(0), threading.Event()
+    _ = channel.core
+    used = connection.channel()
+    used.basic_consume("q", print)
+    held, taken, done = [connection.lock], threading.Semaphore(0), threading.Event()
+    held += [lock for one in (channel, used) for lock in (one._turn, one._registry, one._consumers_changed)]
     exchanges = __import__("shmbroker.topology.shared").topology.shared.exchanges_of(connection.core)
     held += [exchanges._lock, connection.publishing._lock, connection.core._calls_lock, connection.callbacks._lock]
 
@@ -141,6 +145,10 @@ USES_IN_CHILD = """
         "declare": lambda: channel.queue_declare("new"),
         "unbind": lambda: channel.queue_unbind("q", "amq.fanout"),
         "get": lambda: channel.basic_get("q"),
+        "start": channel.start_consuming,
+        "stop one in use": used.stop_consuming,
+        "iterate": lambda: next(channel.consume("q")),
+        "stop": channel.stop_consuming,
         "close channel": channel.close,
     }
     readable, writable = os.pipe()
@@ -164,6 +172,6 @@ def test_what_a_child_inherits_does_not_hang(broker_name: str) -> None:
         done = run_python(OUTCOME_OF_A_USE + USES_IN_CHILD, broker.name)
         assert done.returncode == 0, done.stderr
         seen = json.loads(done.stdout)
-    quiet = {"close", "close channel"}
+    quiet = {"close", "close channel", "stop"}
     assert {use: what for use, what in seen.items() if use not in quiet} == dict.fromkeys(seen.keys() - quiet, "forked")
     assert {seen[use] for use in quiet} <= {"no error", "forked"}
