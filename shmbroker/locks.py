@@ -8,6 +8,7 @@ itself.
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
 import weakref
@@ -23,23 +24,14 @@ def lock() -> Any:  # noqa: ANN401 - the type of a reentrant lock has no public 
     return made
 
 
-def condition() -> threading.Condition:
-    """A condition whose lock is free in every forked child."""
-    return threading.Condition(lock())
+def condition(of: Any = None) -> threading.Condition:  # noqa: ANN401
+    """A condition of this lock; without one, of a new one that is free in every forked child."""
+    return threading.Condition(lock() if of is None else of)
 
 
-def unnoted() -> Any:  # noqa: ANN401
-    """A reentrant lock that may be taken for ever in a child: its owner never takes it there.
-
-    It is made in less than half of the time. For what a program makes by the thousand, and whose every method finds
-    out first whether it was forked.
-    """
-    return threading.RLock()
-
-
-def unnoted_condition() -> threading.Condition:
-    """A condition with such a lock."""
-    return threading.Condition(unnoted())
+# A reentrant lock that may be taken for ever in a child: its owner never takes it there. For what a program makes by
+# the thousand, and whose every method finds out first whether it was forked.
+unnoted = _thread.RLock
 
 
 def _after_fork() -> None:

@@ -121,7 +121,7 @@ class Dispatcher:
 
     def __init__(self, executor: Executor, work: Work) -> None:
         self._executor, self._work = executor, work
-        self._lock = locks.lock()
+        self._lock = locks.unnoted()  # in a child nobody wakes it: there is no thread of the executor
         self._ready = False
         self._thread: int | None = None  # which is in progress
 

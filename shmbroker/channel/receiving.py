@@ -180,7 +180,7 @@ class Receiving(Sending):
     def stop_consuming(self) -> None:
         """Ends :meth:`start_consuming`, and all consumers of the channel."""
         self.cancel_consumers()
-        if self._core is not None and not self._forked:
+        if self._core is not None and not self.core_connection.attachment.forked:
             with self._consumers_changed:
                 self._stopping = True
                 self._consumers_changed.notify_all()

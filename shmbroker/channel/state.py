@@ -87,7 +87,7 @@ class ChannelState:
         self.connection, self.number = connection, number
         self.core_connection: CoreConnection = connection.core
         self._open = True
-        self._turn = locks.unnoted()  # no child takes it, nor those below: see `check_open` and `_forked`
+        self._turn = locks.unnoted()  # no child takes it, nor those below: see `check_open`
         self._core: CoreChannel | None = None
         self._error: exceptions.BrokerError | None = None
         self._reported = False
@@ -111,7 +111,7 @@ class ChannelState:
             with self._turn:
                 if self._core is None:
                     self._registry = locks.unnoted()
-                    self._consumers_changed = locks.unnoted_condition()
+                    self._consumers_changed = locks.condition(locks.unnoted())
                     self._stopping = self._over = False
                     self._dispatcher = self.connection.make_dispatcher(self)
                     core = CoreChannel(self.core_connection, self.number)
@@ -139,16 +139,11 @@ class ChannelState:
         """Can it be used?"""
         return self._open and self.connection.is_open
 
-    @property
-    def _forked(self) -> bool:
-        """Is it the parent's? Asked before any lock is taken: in a child nobody gives one back, or ends a wait."""
-        return self.core_connection.attachment.forked
-
     def check_open(self) -> None:
         """Raises what closed the channel, if it is closed."""
         if not self._open:
             raise self._closed_error()
-        if self._forked:
+        if self.core_connection.attachment.forked:  # before any lock is taken: in a child nobody gives one back
             library.raise_for(library.FORKED)
 
     def _closed_error(self) -> exceptions.BrokerError:
@@ -193,7 +188,7 @@ class ChannelState:
         self._end(error)
 
     def _end(self, error: exceptions.BrokerError | None) -> None:
-        if self._forked:
+        if self.core_connection.attachment.forked:
             return
         with self.connection.lock:
             if not self._open:
