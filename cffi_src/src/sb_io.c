@@ -16,6 +16,9 @@
 #define LOWEST_SLEEP_NS UINT64_C(500000000)
 #define WORDS (SB_MAX_TARGETS / 64)
 #define IDLE_TICKS 50u
+#define BEAT_SHIFT 20     /* nanoseconds to beats */
+#define FRESH_BEATS 1024u /* a second */
+#define RESTING_LOOKS 2u  /* with the same ticks: one at rest has a tick each second */
 
 sb_status sb_io_prepare(sb_connection *c) {
   uint64_t gen;
@@ -171,14 +174,58 @@ static bool stand_in(sb_connection *c, uint64_t now) {
 
 bool sb_io_housekeeper_missing(sb_connection *c) { return !sb_liveness_has_housekeeper(c->b); }
 
+/* What an IO thread knows of those who look after the broker. */
+typedef struct {
+  bool lowest;              /* its process is the one that looks often */
+  uint64_t looked, present; /* when it looked last, and when a housekeeper was there */
+  uint64_t ticks;           /* of the housekeeper, at the last look */
+  unsigned same_ticks;      /* looks in a row that found them so */
+} watch;
+
+static uint32_t beat_of(uint64_t now) { return (uint32_t)(now >> BEAT_SHIFT); }
+
+/* The lowest process looked a moment ago: so it runs, and looks whether the housekeeper does. Saves the others the system calls
+ * of looking for the lowest one. A hint: if that died since, its beat is old at the next look. */
+static bool is_watched(const sb_broker *b, uint64_t now) {
+  return beat_of(now) - SB_LOAD(&b->header->watched, SB_RELAXED) < FRESH_BEATS;
+}
+
+static void begin_watch(sb_connection *c, watch *w) {
+  w->lowest = is_lowest(c->b);
+  if (w->lowest) SB_STORE(&c->b->header->watched, beat_of(w->looked), SB_RELAXED);
+}
+
+/* Looks whether a housekeeper is there, and runs; true if one is to be started. */
+static bool look_after(sb_connection *c, watch *w) {
+  bool missing = sb_io_housekeeper_missing(c);
+  if (!missing) w->present = w->looked;
+  if (!missing && !w->lowest && is_watched(c->b, w->looked)) {
+    return false;
+  }
+  begin_watch(c, w);
+  if (!missing) {
+    uint64_t before = w->ticks;
+    w->ticks = SB_LOAD(&c->b->header->housekeeper_ticks, SB_RELAXED);
+    w->same_ticks = w->ticks == before ? w->same_ticks + 1 : 0;
+    return w->lowest && w->same_ticks >= RESTING_LOOKS && sb_liveness_housekeeper_stopped(c->b) &&
+           stand_in(c, w->looked);
+  }
+  if (!w->lowest && w->looked - w->present <= SLEEP_NS) {
+    return false; /* the lowest one may be stopped: that is known by then */
+  }
+  (void)sb_recover_all(c);
+  return SB_LOAD(&c->b->header->stopped, SB_ACQUIRE) == 0;
+}
+
 sb_status sb_io_run(sb_connection *c) {
   sigset_t all;
   sigfillset(&all);
   (void)pthread_sigmask(SIG_BLOCK, &all, NULL); /* signals belong to the application's threads */
   sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake;
   (void)SB_OR(&c->b->processes[c->b->process].flags, SB_PROC_WATCHES, SB_RELAXED);
-  bool lowest = is_lowest(c->b);
-  uint64_t looked = sb_now_ns(), present = looked; /* when we looked last, and when a housekeeper was there */
+  watch w = {.looked = sb_now_ns()};
+  w.present = w.looked;
+  begin_watch(c, &w);
   for (;;) {
     sb_lock(c);
     if (!sb_closed(c)) sb_handles_look_at_all(c);
@@ -211,23 +258,15 @@ sb_status sb_io_run(sb_connection *c) {
       sb_unlock(c);
       return SB_STOPPING;
     }
-    uint64_t now = sb_now_ns(), until = now + (lowest ? LOWEST_SLEEP_NS : SLEEP_NS);
+    uint64_t now = sb_now_ns(), until = now + (w.lowest ? LOWEST_SLEEP_NS : SLEEP_NS);
     bool interrupted, ticking = tick != 0 && now + tick < until;
     bool woken = sb_wake_sleep(wake, armed, ticking ? now + tick : until, &interrupted);
     sb_wake_disarm(wake);
-    if ((!woken && !ticking) || sb_now_ns() - looked > LOWEST_SLEEP_NS) { /* whoever is busy all the time looks, too */
-      looked = sb_now_ns();
-      lowest = is_lowest(c->b);
-      if (!sb_io_housekeeper_missing(c)) {
-        present = looked;
-        if (lowest && sb_liveness_housekeeper_stopped(c->b) && stand_in(c, looked)) {
-          return SB_NO_HOUSEKEEPER;
-        }
-      } else if (lowest || looked - present > SLEEP_NS) { /* the lowest one may be stopped */
-        (void)sb_recover_all(c);
-        if (SB_LOAD(&c->b->header->stopped, SB_ACQUIRE) == 0) {
-          return SB_NO_HOUSEKEEPER;
-        }
+    if ((!woken && !ticking) ||
+        sb_now_ns() - w.looked > LOWEST_SLEEP_NS) { /* whoever is busy all the time looks, too */
+      w.looked = sb_now_ns();
+      if (look_after(c, &w)) {
+        return SB_NO_HOUSEKEEPER;
       }
       sb_lock(c);
       look_everywhere(c);

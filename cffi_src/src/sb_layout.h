@@ -134,7 +134,9 @@ typedef struct {
   alignas(64) sb_word memory_root;      /* list of nodes that wait for memory */
   sb_word memory_tail, memory_head, memory_base;
   sb_half next_connection, next_process;
-  sb_half reserved0, stopped; /* stopped: 1 = somebody asked for no housekeeper */
+  sb_half
+      watched; /* hint: when the lowest process with an IO thread looked last, in units of 2^20 ns of CLOCK_MONOTONIC */
+  sb_half stopped; /* 1 = somebody asked for no housekeeper */
   sb_word rescues, stopped_rescues, reaped;
   sb_half spinners,
       scattered; /* scattered: 1 = a body was stored in parts. spinners changes often: not in a line that every call reads */

@@ -156,6 +156,23 @@ def test_a_stopped_housekeeper(broker: shmbroker.Broker, connection: shmbroker.C
     queue.get(timeout=60).ack()
 
 
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_the_process_that_looks_after_the_housekeeper_is_gone(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, how: str
+) -> None:
+    """The lowest process with an IO thread looks often; the others notice that it does not any more, and one does."""
+    memory = Memory(broker.name)
+    with actors(broker.name, 2) as both, stopped_housekeeper(broker):
+        queues = {actor.pid: connection.queue(f"of {actor.pid}") for actor in both}
+        for actor in both:
+            actor.do("consume", queue=queues[actor.pid].name)
+        slots = {memory.processes[slot].pid: slot for slot in range(8)}
+        lowest, other = sorted(both, key=lambda actor: slots[actor.pid])
+        lowest.stop() if how == "stop" else lowest.kill()
+        queues[other.pid].put(b"late", delay=0.05)
+        assert other.do("receive", count=1, timeout=None, settle="ack")
+
+
 def polls_of(connection: shmbroker.Connection) -> dict[str, Callable[[], object]]:
     """Calls that look for a message in the queue "q", and do not wait."""
     queue, channel = connection.queue("q"), connection.channel()
