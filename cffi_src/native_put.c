@@ -19,11 +19,13 @@ static PyObject *putter_put(PyObject *object, PyObject *const *arguments, Py_ssi
   if (!sb_expect_timeout(arguments, given, 1)) {
     return NULL;
   }
-  PyObject *body = arguments[0];
-  if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY) {
+  char *bytes;
+  Py_ssize_t length;
+  if (!PyBytes_CheckExact(arguments[0]) || PyBytes_AsStringAndSize(arguments[0], &bytes, &length) < 0 ||
+      length > SHORT_BODY) {
     return PyLong_FromLong(-1);
   }
-  return outcome(sb_put(((Putter *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body)));
+  return outcome(sb_put(((Putter *)object)->handle, bytes, (uint64_t)length));
 }
 
 /* put_with(body, (ttl, delay, priority, key, properties), timeout): the same with options, the times in seconds, 0 = none. */
