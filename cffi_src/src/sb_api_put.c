@@ -56,7 +56,8 @@ static void take_back(sb_queue *q, sb_reservation *r) {
 SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
   uint64_t position, timer = m->due_ns | m->expires_ns;
-  sb_message_shm timed = timer != 0 ? *m : (sb_message_shm){0};
+  sb_message_shm timed; /* once enqueued it is not ours */
+  if (timer != 0) timed = *m;
   sb_status status = sb_queue_enqueue(q, r->slot, r->gen, r->size, timer != 0 && m->due_ns != 0, &position);
   q->c->use = SB_USE_DRAIN;
   if (status != SB_OK) {
