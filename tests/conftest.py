@@ -108,6 +108,7 @@ class Watchdog:
 def pytest_configure(config: pytest.Config) -> None:
     """Start the watchdog; interrupt programs also if a shell in the background has us ignore that signal."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ["PYTHONFAULTHANDLER"] = "1"  # a process that a test starts and that crashes says where it did
     config.stash[WATCHDOG] = Watchdog()
 
 

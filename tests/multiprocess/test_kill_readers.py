@@ -46,21 +46,24 @@ def test_readers_are_killed_while_messages_come_and_go(broker_name: str) -> None
     """Whoever reads finds the bodies that he was told of, or that they are gone; nothing is kept in the end."""
     with shmbroker.testing.broker(broker_name, memory="64M") as broker, broker.connect() as connection:
         queue = connection.queue("jobs")
-        readers: list[subprocess.Popen[bytes]] = []
         for number in range(12):
+            sent = signal.SIGKILL if number % 2 else signal.SIGTERM
             command = [sys.executable, str(ACTORS), "read_for_ever", broker_name, "jobs", "-"]
-            readers.append(subprocess.Popen(command, stdout=subprocess.PIPE))
-            stdout = readers[-1].stdout
-            assert stdout is not None
-            for turn in range(200):
-                queue.put_many([bytes([turn]) * (5000 + number)] * 20)
-                if turn >= 2:
-                    queue.get_many(20, timeout=0).ack()
-                if turn == 0:
-                    assert stdout.readline() == b"reading\n"
-            readers[-1].kill() if number % 2 else readers[-1].terminate()
-            assert readers[-1].wait() in {-signal.SIGKILL, 0}, "it found another body"
-            stdout.close()
+            with subprocess.Popen(command, stdout=subprocess.PIPE) as reader:
+                assert reader.stdout is not None
+                try:
+                    for turn in range(200):
+                        queue.put_many([bytes([turn]) * (5000 + number)] * 20)
+                        if turn >= 2:
+                            queue.get_many(20, timeout=0).ack()
+                        if turn == 0:
+                            assert reader.stdout.readline() == b"reading\n"
+                    reader.send_signal(sent)
+                    ended = reader.wait()
+                finally:
+                    reader.kill()  # if the test failed; a reader that has ended gets no signal
+            said = f"reader {number}, to which {sent.name} was sent, ended with {ended}; 1: it found another body"
+            assert ended == (-sent if sent is signal.SIGKILL else 0), said
         queue.purge()
         while connection.doctor():
             time.sleep(0.01)
