@@ -72,7 +72,8 @@ class CoreConnection:
 
     def __init__(self, path: str, name: str) -> None:
         # The core puts its handle there before any signal handler can raise. What is lost then ends with this.
-        self._place = ffi.gc(ffi.new("sb_connection *[1]"), slow.sb_connection_dropped)
+        self._handles = ffi.new("sb_connection *[1]")  # the core clears it when it drops the connection
+        self._place = ffi.gc(self._handles, slow.sb_connection_dropped)
         self.closed = False
         self._forgotten = False
         self._attached = False  # counts as a user of the attachment
@@ -232,7 +233,7 @@ class CoreConnection:
         inside = False
         try:
             with self._calls_lock:
-                if self._forgotten:
+                if self._is_over():
                     return
                 self._calls += 1
                 inside = self.closed = True
@@ -245,9 +246,18 @@ class CoreConnection:
             if inside:
                 self.leave()
 
+    def _is_over(self) -> bool:
+        """Whether there is nothing left to give back, and the handle must not be used.
+
+        A garbage collector finalizes the objects of a cycle in any order: `_place` may have freed the handle before
+        another finalizer closes the connection. That happens to a connection that was closed and not forgotten, because
+        a signal's handler raised inside a call, which is counted for ever then.
+        """
+        return self._forgotten or not self._handles[0]
+
     def _forget(self) -> None:
         with self._calls_lock:
-            if self._forgotten:
+            if self._is_over():
                 return
             self._forgotten = gone = bool(slow.sb_forget(self.handle))
         if gone:
