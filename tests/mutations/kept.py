@@ -73,9 +73,10 @@ def read(path: Path, results: Results, is_there: Callable[[str], bool] = bool) -
         if outcome == "unreached":
             for key in keys:
                 results.add_unreached(key)
+        elif keys:
+            results.add_all(((key, name) for key in keys), found=outcome == "killed")
         else:
-            found = outcome == "killed"
-            results.add_all(((key, name) for key in keys or ([] if found else survivors)), found=found)
+            results.add_met(name, survivors)
 
 
 def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:

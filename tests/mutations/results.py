@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RESULTS = "results.sqlite"
+KEY = 20  # hexadecimal digits
 TABLES = """
 CREATE TABLE IF NOT EXISTS reached (core TEXT, evidence TEXT, seconds REAL, numbers BLOB, PRIMARY KEY (core, evidence));
 CREATE TABLE IF NOT EXISTS passed (key TEXT, evidence TEXT, PRIMARY KEY (key, evidence));
 CREATE TABLE IF NOT EXISTS killed (key TEXT PRIMARY KEY, evidence TEXT);
+CREATE TABLE IF NOT EXISTS met (evidence TEXT PRIMARY KEY, keys BLOB);
 CREATE TABLE IF NOT EXISTS unreached (key TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS read (digest TEXT PRIMARY KEY);
 """
@@ -79,6 +81,19 @@ class Results:
         self.file.executemany(killed if found else passed, rows)
         self.file.execute("COMMIT")
 
+    def met(self, evidence: str) -> set[str]:
+        """Keys of the faults that this evidence passed in spite of: alone, or in a group."""
+        row = self.file.execute("SELECT keys FROM met WHERE evidence = ?", (evidence,)).fetchone()
+        keys = row[0].hex() if row else ""
+        alone = self.file.execute("SELECT key FROM passed WHERE evidence = ?", (evidence,))
+        return {key for (key,) in alone}.union(keys[at : at + KEY] for at in range(0, len(keys), KEY))
+
+    def add_met(self, evidence: str, keys: Iterable[str]) -> None:
+        """Keeps that this evidence passed in spite of these faults; a row for each would be a million."""
+        more = bytes.fromhex("".join(keys))
+        add = "INSERT INTO met VALUES (?, ?) ON CONFLICT (evidence) DO UPDATE SET keys = keys || excluded.keys"
+        self.file.execute(add, (evidence, more))
+
     def is_new(self, text: str) -> bool:
         """Whether this text is seen for the first time."""
         digest = sha256(text.encode()).hexdigest()
@@ -94,7 +109,12 @@ class Results:
 
     def forget(self, keys: Iterable[str]) -> None:
         """Drops all results of these faults."""
-        for key in keys:
+        gone = set(keys)
+        for (evidence,) in self.file.execute("SELECT evidence FROM met").fetchall():
+            left = self.met(evidence) - gone
+            self.file.execute("DELETE FROM met WHERE evidence = ?", (evidence,))
+            self.add_met(evidence, left)
+        for key in gone:
             self.file.execute("DELETE FROM killed WHERE key = ?", (key,))
             self.file.execute("DELETE FROM passed WHERE key = ?", (key,))
             self.file.execute("DELETE FROM unreached WHERE key = ?", (key,))

@@ -159,6 +159,8 @@ class Runner:
             mutants: The numbers of the faults.
             seconds: How long it took without a fault.
         """
+        if evidence.stage == PYTHON:
+            return self.first_that_finds([evidence.name], mutants, seconds) is not None
         return not found(
             lambda limit: self.run(evidence, mutants=mutants, limit=limit),
             lambda limit: self.run(evidence, limit=limit),

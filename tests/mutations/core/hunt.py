@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hunt: which evidence meets which faults, in what order, and what is learnt from it.
 
-At first each fault meets the few quick programs that are likely to find it: most are found so. What is left goes
-evidence by evidence, many faults in force at once: a run that passes clears all of them, and one that fails is halved
-until the faults are found that fail alone. Faults that hide each other count as not found: the score can be
-too low for that, never too high.
+At first each fault meets the few quick programs, or tests, that are likely to find it: most are found so. What is left
+goes evidence by evidence, many faults in force at once: a run that passes clears all of them, and one that fails is
+halved until the faults are found that fail alone. Faults that hide each other count as not found: the score can be too
+low for that, never too high.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from tests.mutations.point import Point
 
 LIKELY, LIKELY_SECONDS = 8, 0.3  # programs that a fault meets alone, and how long they take at most
-TESTS, TESTS_SECONDS = 16, 8.0  # of Python that a fault meets in one process: how many, and how long they take at most
+TESTS, TESTS_SECONDS = 6, 4.0  # of Python that a fault meets alone, in one process; seconds that they take at most
 SOME_PROGRAMS, SOME_TESTS = "some programs", "some tests of Python"  # as evidence: those that a fault met alone
-LARGEST, BEST = 32, 0.7  # of a group: the most, and how many of its faults are expected to be found
+LARGEST, BEST = 64, 0.7  # of a group: the most, and how many of its faults are expected to be found
 PRIOR_FAULTS, PRIOR_FOUND = 40, 4  # what a stage's rate is before it has begun
 WEIGHT = 10  # of the stage's rate beside what this evidence has shown
 
@@ -140,10 +140,13 @@ class Hunt:
 
     def passed_by_all(self) -> list[str]:
         """The evidence that each of the survivors passes which it reaches."""
-        known, passed = self.known(), self.results.passed()
+        known, found = self.known(), []
         left = [point for point in self.core.points if known.outcome(point) == "survived"]
-        looked = [one for one in self.evidence if one.stage != PYTHON and one.name in self.reach]
-        return [one.name for one in looked if all(one.name in passed[p.key] for p in left if self._reaches(one, p))]
+        for one in [*(one for one in self.evidence if one.stage != PYTHON and one.name in self.reach), *self.tests]:
+            met = self.results.met(one.name)
+            if all(point.key in met for point in left if self._reaches(one, point)):
+                found.append(one.name)
+        return found
 
     def look(self) -> None:
         """Runs all evidence once without a fault, to see what it reaches and how long it takes.
@@ -188,8 +191,7 @@ class Hunt:
             if stage == PYTHON:
                 quick = [one for one in evidence if self.reach[one.name][0] <= TESTS_SECONDS / 2]
                 self._fault_by_fault(quick, points, seek_tests, TESTS)
-            else:
-                self._evidence_by_evidence(evidence, points)
+            self._evidence_by_evidence(evidence, points)
         known = self.known()
         for point in points:
             if known.outcome(point) == "untried":
@@ -233,8 +235,8 @@ class Hunt:
         reached = {one.name: sum(self._reaches(one, point) for point in open_) for one in evidence}
         faults, found = PRIOR_FAULTS, PRIOR_FOUND
         for one in sorted(evidence, key=lambda one: self.reach[one.name][0] / (1 + reached[one.name])):
-            passed = self.results.passed()
-            able = [p for p in self._open(points) if self._reaches(one, p) and one.name not in passed.get(p.key, ())]
+            met = self.results.met(one.name)
+            able = [point for point in self._open(points) if self._reaches(one, point) and point.key not in met]
             if able:
                 begin = time.monotonic()
                 here = self._sift(one, able, found / faults)
@@ -261,13 +263,16 @@ class Hunt:
                 begun += size
                 yield group, sift, self.runner, one, seconds, [self.numbers[point.key] for point in group]
 
+        some = SOME_TESTS if one.stage == PYTHON else SOME_PROGRAMS
         for group, numbers in flow(self.pool, self.width, calls()):
             ended, found = ended + len(group), found + len(numbers)
-            for point in group:
-                hit = self.numbers[point.key] in numbers
-                self._keep(point, [] if hit else [one.name], one.name if hit else None)
-                if hit:
-                    say(f"{point.file}:{point.line} {point.function}: {point}: killed by {one.name}")
+            hits = [point for point in group if self.numbers[point.key] in numbers]
+            passed = [point.key for point in group if self.numbers[point.key] not in numbers]
+            self.results.add_met(one.name, passed)
+            self.results.add_all(((key, some) for key in passed), found=False)
+            for point in hits:
+                self._keep(point, [], one.name)
+                say(f"{point.file}:{point.line} {point.function}: {point}: killed by {one.name}")
         return found
 
     def _keep(self, point: Point, passed: Sequence[str], finder: str | None) -> None:
