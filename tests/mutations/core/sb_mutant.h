@@ -14,4 +14,11 @@ static inline __attribute__((unused)) _Bool sb_mutant(unsigned number) {
   return sb_mutant_chosen[number];
 }
 
+static inline __attribute__((unused)) _Bool sb_chosen(unsigned number) { return sb_mutant_chosen[number]; }
+
+/* Reached is what gives another value. */
+static inline __attribute__((unused)) void sb_differs(unsigned number, _Bool differs) {
+  if (differs) sb_mutant_seen[number] = 1;
+}
+
 #endif

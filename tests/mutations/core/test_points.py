@@ -14,7 +14,7 @@ from tests.mutations.core.points import points_of
 from tests.mutations.core.schemata import with_faults
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 
 def faults(body: str, kind: str = "void") -> list[str]:
@@ -115,32 +115,69 @@ PROGRAM = """
 #include <stdio.h>
 #include <stdlib.h>
 static unsigned chosen;
-static bool sb_mutant(unsigned number) { return number == chosen; }
+static bool seen[64];
+static bool sb_chosen(unsigned number) { return number == chosen; }
+static void sb_differs(unsigned number, bool differs) { seen[number] = seen[number] || differs; }
+static bool sb_mutant(unsigned number) { sb_differs(number, true); return sb_chosen(number); }
 %s
 int main(int count, char **arguments) {
   (void)count;
   chosen = (unsigned)atoi(arguments[1]);
-  printf("%%d", f(2, 2));
+  printf("%%d", f(atoi(arguments[2]), atoi(arguments[3])));
+  for (unsigned i = 0; i < 64; i++) if (seen[i]) printf(" %%u", i);
 }
 """
+TEXT = "static int f(int a, int b) {\n  if (a == 2 && b < 3) a = b + 5; else if (b > 2) a = 9;\n  return a - 1;\n}"
 
 
-def test_each_number_is_one_fault(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[int]]:
+    """Compiles TEXT with its faults; gives what `f` returns with a fault in force, and the numbers that it reached."""
+    points, folder = points_of("a.c", TEXT), tmp_path_factory.mktemp("schemata")
+    source = folder / "a.c"
+    source.write_text(PROGRAM % with_faults(TEXT, list(enumerate(points, 1))), encoding="utf-8")
+    subprocess.run(["cc", "-o", str(folder / "a"), str(source)], check=True)  # noqa: S607
+
+    def run_it(number: int, a: int, b: int) -> list[int]:
+        command = [str(folder / "a"), str(number), str(a), str(b)]
+        return [int(text) for text in subprocess.run(command, check=True, capture_output=True).stdout.split()]
+
+    return run_it
+
+
+def test_each_number_is_one_fault(run: Callable[..., list[int]]) -> None:
     """The text with all faults compiles, does what the original does, and with a number what that fault does."""
-    text = "static int f(int a, int b) {\n  if (a == 2 && b < 3) a = b + 5; else if (b > 2) a = 9;\n  return a - 1;\n}"
-    points = points_of("a.c", text)
-    source = tmp_path / "a.c"
-    source.write_text(PROGRAM % with_faults(text, list(enumerate(points, 1))), encoding="utf-8")
-    subprocess.run(["cc", "-o", str(tmp_path / "a"), str(source)], check=True)  # noqa: S607
-
-    def result(number: int) -> int:
-        run = subprocess.run([str(tmp_path / "a"), str(number)], check=True, capture_output=True)
-        return int(run.stdout)
-
-    by_fault = {str(point): result(number) for number, point in enumerate(points, 1)}
-    assert result(0) == 6
+    by_fault = {str(point): run(number, 2, 2)[0] for number, point in enumerate(points_of("a.c", TEXT), 1)}
+    assert run(0, 2, 2)[0] == 6
     assert by_fault["delete a = b + 5;"] == 1
     assert by_fault["offset b + 5 => (b)"] == 1
     assert by_fault["offset a - 1 => (a)"] == 7
     assert by_fault["false a == 2 && b < 3 => (false)"] == 1
     assert by_fault["bound b < 3 => b <= 3"] == 6
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "reached"),
+    [
+        (2, 2, {"false a == 2 && b < 3 => (false)"}),
+        (2, 3, {"left a == 2 && b < 3 => (a == 2)", "bound b < 3 => b <= 3", "false b > 2 => (false)"}),
+        (1, 2, {"right a == 2 && b < 3 => (b < 3)", "true b > 2 => (true)", "bound b > 2 => b >= 2"}),
+    ],
+)
+def test_a_fault_in_a_condition_is_reached_where_it_would_differ(
+    run: Callable[..., list[int]], a: int, b: int, reached: set[str]
+) -> None:
+    """Coming to its place is not enough; other faults are reached where their place is."""
+    points = points_of("a.c", TEXT)
+    seen = [points[number - 1] for number in run(0, a, b)[1:]]
+    assert {str(point) for point in seen if point.kind not in {"delete", "offset", "negate"}} == reached
+    assert "offset a - 1 => (a)" in {str(point) for point in seen}
+
+
+def test_two_operators_in_a_comparison() -> None:
+    """What is compared may hold another operator: the one that the fault replaces is found."""
+    text = "static int f(int a, int b) { return (a < b) < (b <= a); }"
+    numbered = list(enumerate(points_of("a.c", text), 1))
+    bounds = [number for number, point in numbered if point.kind == "bound"]
+    assert len(bounds) == 3
+    assert all(f"sb_chosen({number})" in with_faults(text, numbered) for number in bounds)
