@@ -30,6 +30,8 @@ REST_SECONDS = 1.0  # between ticks while nothing happens in any queue
 RECLAIM_SECONDS = 1.0  # memory of structures that was not used for so long may serve bodies
 REAP_SECONDS = 4.0  # an end is told by the process's descriptor; what has to be looked for is an exec
 LINGER_SECONDS = 10.0
+_DYING_SECONDS = 1.0  # who stands in asks for the housekeeper's place that long
+_ASK_SECONDS = 0.01
 _TRIM_TURNS = 40
 _WATCH_TURNS = 8  # queues, and clients, are looked for that often even if nothing says that there are others
 _PROCESSES = 4096
@@ -93,7 +95,16 @@ class Housekeeper:
         if not self._stands_in or not slow.sb_housekeeper_is_relieved(self._handle):
             return False
         self._step_down()
-        return not self.begin()
+        return not self._succeeds()
+
+    def _succeeds(self) -> bool:
+        """Whether it became the housekeeper: one that is being killed is not stopped, and has its lock for a moment."""
+        until = time.monotonic() + _DYING_SECONDS
+        while not self.begin():
+            if time.monotonic() > until:
+                return False
+            time.sleep(_ASK_SECONDS)
+        return True
 
     def close(self) -> None:
         """Makes room for another one; :meth:`run` does so at its end."""

@@ -99,6 +99,47 @@ def test_who_stands_in_takes_the_place_of_one_that_died_while_it_was_stopped(
     broker.start()
 
 
+def test_who_stands_in_takes_the_place_of_one_that_is_dying(
+    broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed is no longer stopped, and holds its lock for a moment: it is asked for again."""
+    keeper = eventually(lambda: broker.statistics().housekeeper_pid)
+    os.kill(keeper, signal.SIGSTOP)
+    eventually(lambda: broker.statistics().housekeeper_stopped, "it is stopped")
+    substitute = housekeeper.Housekeeper(broker.name)
+    try:
+        assert substitute.stand_in()
+        begin, refusals = substitute.begin, iter([False] * 3)
+        monkeypatch.setattr(substitute, "begin", lambda: next(refusals, True) and begin())
+        os.kill(keeper, signal.SIGKILL)
+        eventually(lambda: not broker.statistics().housekeeper_stopped, "it is dead, or dying")
+        assert not substitute._is_relieved()  # noqa: SLF001
+        assert broker.statistics().housekeeper_pid == os.getpid()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(keeper, signal.SIGKILL)
+        substitute.close()
+    broker.start()
+
+
+def test_who_stands_in_ends_when_the_housekeeper_goes_on(broker: shmbroker.Broker) -> None:
+    """One that holds its lock for longer than a process takes to die does its work itself."""
+    keeper = eventually(lambda: broker.statistics().housekeeper_pid)
+    os.kill(keeper, signal.SIGSTOP)
+    eventually(lambda: broker.statistics().housekeeper_stopped, "it is stopped")
+    substitute = housekeeper.Housekeeper(broker.name)
+    try:
+        assert substitute.stand_in()
+        os.kill(keeper, signal.SIGCONT)
+        eventually(lambda: not broker.statistics().housekeeper_stopped, "it goes on")
+        assert substitute._is_relieved()  # noqa: SLF001
+        assert broker.statistics().housekeeper_pid == keeper
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(keeper, signal.SIGCONT)
+        substitute.close()
+
+
 def tick_never(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first tick is the last: what is done after it is done because somebody said so."""
     for interval in ("TICK_SECONDS", "REST_SECONDS"):
