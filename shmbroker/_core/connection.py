@@ -7,7 +7,7 @@ import contextlib
 import functools
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamSpec, Protocol, TypeVar
 
 from shmbroker import exceptions, locks, statistics
 from shmbroker._core import attachment, kept, library, segments, wording
@@ -42,11 +42,16 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
     @functools.wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         connection = self.connection
-        connection.enter()
+        if connection.attachment.forked or connection.closed:
+            connection.refuse()
+        # From here into the `try` without a call: neither a signal handler nor another thread comes in between.
+        connection.calls += 1
         try:
             return method(self, *args, **kwargs)
         finally:
-            connection.leave()
+            connection.calls -= 1
+            if connection.closed and not connection.calls:
+                connection.forget()
 
     return call
 
@@ -77,7 +82,7 @@ class CoreConnection:
         self.closed = False
         self._forgotten = False
         self._attached = False  # counts as a user of the attachment
-        self._calls = 0
+        self.calls = 0  # under way; each change is a single line, without a call
         self.buffers: list[tuple[Any, Any]] = []
         self._calls_lock = locks.lock()  # a view may end, by the garbage collector, while we hold it
         self._io: threading.Thread | None = None
@@ -129,29 +134,34 @@ class CoreConnection:
 
     def enter(self) -> None:
         """Notes that a call uses the handle; :meth:`leave` must follow."""
-        if self.attachment.forked:  # before the lock: in a child it may be taken for ever
+        if self.attachment.forked or self.closed:
+            self.refuse()
+        self.calls += 1
+
+    def refuse(self) -> NoReturn:
+        """Says why no call can be made."""
+        if self.attachment.forked:
             library.raise_for(library.FORKED)
-        with self._calls_lock:
-            if self.closed:
-                library.raise_for(library.CLOSED, "the connection")
-            self._calls += 1
+        library.raise_for(library.CLOSED, "the connection")
 
     def leave(self) -> None:
         """Ends a call; the last one after a close frees the handle."""
-        with self._calls_lock:
-            self._calls -= 1
-            last = self.closed and self._calls == 0
-        if last:
-            self._forget()
+        self.calls -= 1
+        if self.closed and not self.calls:
+            self.forget()
 
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
         """A call without the GIL that is not made with cffi; see :func:`guarded`."""
-        self.enter()
+        if self.attachment.forked or self.closed:
+            self.refuse()
+        self.calls += 1
         try:
             yield
         finally:
-            self.leave()
+            self.calls -= 1
+            if self.closed and not self.calls:
+                self.forget()
 
     def let_go(self, *, at_once: bool = False) -> bool:
         """Frees what deleted queues still have, as a housekeeper does; for a call that finds no memory.
@@ -196,7 +206,7 @@ class CoreConnection:
                 return
             self._io = threading.current_thread()
             self.has_io = True
-            self._calls += 1
+            self.calls += 1
         try:
             while True:
                 status = int(slow.sb_connection_run_io(self.handle))
@@ -235,7 +245,7 @@ class CoreConnection:
             with self._calls_lock:
                 if self._is_over():
                     return
-                self._calls += 1
+                self.calls += 1
                 inside = self.closed = True
             self.mapping = None
             slow.sb_disconnect(self.handle)
@@ -244,7 +254,9 @@ class CoreConnection:
                 io.join()
         finally:
             if inside:
-                self.leave()
+                self.calls -= 1
+                if not self.calls:
+                    self.forget()
 
     def _is_over(self) -> bool:
         """Whether there is nothing left to give back, and the handle must not be used.
@@ -255,7 +267,8 @@ class CoreConnection:
         """
         return self._forgotten or not self._handles[0]
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Frees the handle, after the last call; or the end of the last view does."""
         with self._calls_lock:
             if self._is_over():
                 return
@@ -310,8 +323,7 @@ class CoreConnection:
 
     def view_ended(self) -> None:
         """A view ended after closing: was it the last one? Also from wherever the garbage collector runs."""
-        with self._calls_lock:
-            self._calls += 1
+        self.calls += 1
         self.leave()
 
     def __del__(self) -> None:

@@ -37,3 +37,35 @@ INTERRUPTED_AT = """
             sys.settrace(None)
         return left < 0
 """
+
+# Calls `deed`, and raises at the n-th place where Python runs a signal's handler; false, if it has fewer. These are the
+# beginning of a function and the end of a call of C, as part of the calling instruction. (There are loops, too.)
+SIGNALLED_AT = """
+    import gc, json, os, sys
+    import shmbroker
+
+    package = os.path.dirname(shmbroker.__file__)
+
+    class Signalled(Exception):
+        pass
+
+    def signalled_at(number, deed):
+        left = number
+
+        def look(frame, event, _):
+            nonlocal left
+            if event in ("call", "c_return") and frame.f_code.co_filename.startswith(package):
+                left -= 1
+                if left < 0:
+                    sys.setprofile(None)
+                    raise Signalled
+
+        sys.setprofile(look)
+        try:
+            deed()
+        except Signalled:
+            pass
+        finally:
+            sys.setprofile(None)
+        return left < 0
+"""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from scenario_support.interrupting import INTERRUPTED_AT
+from scenario_support.interrupting import INTERRUPTED_AT, SIGNALLED_AT
 from scenario_support.processes import run_python
 
 import shmbroker.testing
@@ -236,3 +236,34 @@ def test_a_connection_with_an_interrupted_call_is_finalized_in_any_order(
     number, connections = json.loads(done.stdout)
     assert number > 20
     assert connections == 1  # the housekeeper's
+
+
+# Interrupts a call of a connection wherever a signal's handler may raise, and closes the connection.
+CALL_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    def through_with(core):
+        with core.call():
+            core.attachment.closing()
+
+    deeds = dict(guarded=lambda core: core.queue_slots(), call=through_with)
+    name, deed, number, more, kept, counts = sys.argv[1], deeds[sys.argv[2]], 0, True, [], []
+    while more:
+        connection = shmbroker.connect(name, create=False)
+        more = signalled_at(number, lambda: deed(connection.core))
+        connection.close()
+        kept.append(connection)
+        counts.append(shmbroker.Broker(name).statistics().connection_count)
+        number += 1
+    print(json.dumps([number, [one.core.calls for one in kept], counts]))
+"""
+
+
+@pytest.mark.parametrize("way", ["guarded", "call"])
+def test_a_call_that_a_signal_interrupts_is_over(broker_name: str, way: str) -> None:
+    """Closing gives back what the connection has, although the object lives on."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(CALL_WHERE_SIGNALS_COME, broker.name, way)
+    assert done.returncode == 0, done.stderr
+    number, calls, connections = json.loads(done.stdout)
+    assert number > 3
+    assert set(calls) == {0}
+    assert set(connections) == {1}  # the housekeeper's
