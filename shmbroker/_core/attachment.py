@@ -247,29 +247,49 @@ class Attachment:
         return bool(self.facts().closing)
 
 
-def acquire(path: str) -> Attachment:
-    """This process's attachment to a broker; to be given back with :func:`release`."""
+class User:
+    """What uses an attachment, and gives it back, however it ends."""
+
+    attachment: Attachment
+    attached = False
+
+
+def acquire(path: str, user: User | None = None) -> Attachment:
+    """This process's attachment to a broker; to be given back with :func:`release`.
+
+    Args:
+        path: of the broker.
+        user: notes it, so that it can be given back wherever a signal's handler raises.
+    """
+    user = user or User()
     with _lock:
         found = _attached.get(path)
         if found is not None:
-            found.users += 1  # before we look at it: a view that ends meanwhile may be its last user
+            # Before we look at it: a view that ends meanwhile may be its last user.
+            # A single line, without a call: a signal handler finds both or neither.
+            found.users, user.attachment, user.attached = found.users + 1, found, True
             if found.handle is not None and not found.forked and not found.removed:
                 return found
             if _attached.get(path) is found:  # of our parent, or of a broker that was purged
                 _attached.pop(path, None)  # its users keep it as long as they live
             if found.handle is not None and not found.forked:
-                release(found)
-        found = _attached[path] = Attachment(path)
-        found.known = True
+                release(found, user)
+            user.attached = False
+        found = Attachment(path)
+        # A single line, without a call, as above: until then it detaches by itself.
+        found.known, _attached[path], user.attachment, user.attached = True, found, found, True
         return found
 
 
-def release(attachment: Attachment) -> None:
+def release(attachment: Attachment, user: User | None = None) -> None:
     """Gives an attachment back; the last one detaches."""
+    user = user or User()
     with _lock:
         one = attachment
         # A single line, without a call: a signal handler finds a user more, or no handle.
-        one.users, one.handle, gone = (one.users - 1, one.handle, None) if one.users > 1 else (0, None, one.handle)
+        one.users, one.handle, user.attached, gone = (
+            (one.users - 1, one.handle, False, None) if one.users > 1 else (0, None, False, one.handle)
+        )
         if gone is not None:
             if _attached.get(attachment.path) is attachment:
                 _attached.pop(attachment.path, None)

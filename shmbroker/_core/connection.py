@@ -70,7 +70,7 @@ class Place(NamedTuple):
     length: int
 
 
-class CoreConnection:
+class CoreConnection(attachment.User):
     """One connection id of a broker. Calls in flight are counted, so that closing frees nothing under their feet."""
 
     handle: Any = None  # for `__del__`, also where a signal's handler raises before `__init__` has begun
@@ -81,7 +81,6 @@ class CoreConnection:
         self._place = ffi.gc(self._handles, slow.sb_connection_dropped)
         self.closed = False
         self._forgotten = False
-        self._attached = False  # counts as a user of the attachment
         self.calls = 0  # under way; each change is a single line, without a call
         self.buffers: list[tuple[Any, Any]] = []
         self._calls_lock = locks.lock()  # a view may end, by the garbage collector, while we hold it
@@ -91,8 +90,7 @@ class CoreConnection:
         self.on_stopping: Callable[[], None] = lambda: None
         self.on_housekeeper_missing: Callable[[], None] = lambda: None
         self.on_ready: Callable[[int], None] = lambda _: None  # a channel is to be handed over: what it was opened with
-        self.attachment = attachment.acquire(path)
-        self._attached = True
+        attachment.acquire(path, self)
         try:
             if self.attachment.closing():
                 library.raise_for(library.STOPPING)
@@ -121,9 +119,8 @@ class CoreConnection:
             self.attachment.grow()
 
     def _detach(self) -> None:
-        attached, self._attached = self._attached, False
-        if attached:
-            attachment.release(self.attachment)
+        if self.attached:
+            attachment.release(self.attachment, self)
 
     # ---- calls ----
 
@@ -327,7 +324,14 @@ class CoreConnection:
         self.leave()
 
     def __del__(self) -> None:
-        if self.handle is not None and not self._forgotten and not self.attachment.forked:
+        if not self.attached or self.attachment.forked:
+            return
+        if self.handle is None:  # a signal's handler raised in `__init__`
+            slow.sb_connection_dropped(self._handles)
+            self._detach()
+        elif self._forgotten:  # or between that and `_detach`
+            self._detach()
+        else:
             self.close()  # nobody can use it any more; the handle goes after this, see `_place`
 
     # ---- facts ----

@@ -267,3 +267,31 @@ def test_a_call_that_a_signal_interrupts_is_over(broker_name: str, way: str) -> 
     assert number > 3
     assert set(calls) == {0}
     assert set(connections) == {1}  # the housekeeper's
+
+
+# Interrupts the making of a connection wherever a signal's handler may raise, and looks who is attached then.
+ATTACHED_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
+    from shmbroker._core import attachment, connection, segments
+
+    path, kept = segments.path_of(sys.argv[1]), sys.argv[2] == "kept"
+    number, more, users, made = 0, True, [], []  # finalizers run when nothing is interrupted: they get no second turn
+    first = connection.CoreConnection(path, "first") if kept else None
+    while more:
+        more = signalled_at(number, lambda: made.append(connection.CoreConnection(path, "one")))
+        made.clear()
+        gc.collect()
+        users.append(attachment._attached[path].users if path in attachment._attached else 0)
+        number += 1
+    print(json.dumps([number, users]))
+"""
+
+
+@pytest.mark.parametrize(("kept", "users"), [("none", 0), ("kept", 2)])
+def test_an_interrupted_connect_gives_back_the_attachment(broker_name: str, kept: str, users: int) -> None:
+    """Else the process stays attached until it ends; another connection of it keeps the two uses that it has."""
+    with shmbroker.testing.broker(broker_name, memory="32M") as broker:
+        done = run_python(ATTACHED_WHERE_SIGNALS_COME, broker.name, kept)
+    assert done.returncode == 0, done.stderr
+    number, found = json.loads(done.stdout)
+    assert number > 20
+    assert [(at, count) for at, count in enumerate(found) if count != users] == []
