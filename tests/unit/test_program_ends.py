@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -105,3 +106,16 @@ def test_the_callback_in_hand_is_the_last_one(broker: shmbroker.Broker, queue: s
     await_counts(queue, delivering=0, ready=3, acked=1)
     message = queue.get(auto_ack=True)
     assert (bytes(message), message.redelivered, message.delivery_count) == (b"B", True, 1)
+
+
+def test_the_threads_of_callbacks_are_told_to_end(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """The standard library does so only for those that it knows: not if a signal's handler interrupted their start."""
+    called = threading.Event()
+    connection.channel().basic_consume(queue.name, lambda *_: called.set())
+    queue.put(b"A")
+    called.wait()
+    pool = connection.callbacks._own  # noqa: SLF001
+    assert pool is not None
+    connection.stop_callbacks()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        pool.submit(int)
