@@ -91,7 +91,10 @@ class Results:
     def add_met(self, evidence: str, keys: Iterable[str]) -> None:
         """Keeps that this evidence passed in spite of these faults; a row for each would be a million."""
         more = bytes.fromhex("".join(keys))
-        add = "INSERT INTO met VALUES (?, ?) ON CONFLICT (evidence) DO UPDATE SET keys = keys || excluded.keys"
+        add = (
+            "INSERT INTO met VALUES (?, ?) ON CONFLICT (evidence) "
+            "DO UPDATE SET keys = CAST(keys || excluded.keys AS BLOB)"  # joined they are a text, which is read as UTF-8
+        )
         self.file.execute(add, (evidence, more))
 
     def is_new(self, text: str) -> bool:

@@ -65,6 +65,16 @@ def test_what_is_forgotten_stays_so(tmp_path: Path) -> None:
     assert FOUND not in read(tmp_path / "known.txt", tmp_path).killed_by()
 
 
+def test_what_evidence_has_met_adds_up(tmp_path: Path) -> None:
+    """Group by group; keys that are no text as bytes, too. What is forgotten is not met."""
+    results, keys = Results(tmp_path / RESULTS), ["ff" * 10, "80" * 10, "00" * 10]
+    for key in keys:
+        results.add_met("one", [key])
+    assert results.met("one") == set(keys)
+    results.forget(keys[:1])
+    assert results.met("one") == set(keys[1:])
+
+
 def test_a_checkout_without_such_a_file_knows_nothing(tmp_path: Path) -> None:
     """That is no error."""
     assert read(tmp_path / "known.txt", tmp_path).killed_by() == {}
