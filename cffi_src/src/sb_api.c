@@ -284,16 +284,16 @@ bool sb_forget(sb_connection *c) {
 
 void sb_connection_dropped(sb_connection **place) {
   sb_connection *c = *place;
-  *place = NULL;
   if (c == NULL) {
     return;
   }
   if (!c->forgotten && !sb_forked(c->b)) {
     (void)sb_disconnect(c);
     if (!sb_forget(c)) {
-      return; /* views of its messages live on: so does its record, until the process ends */
+      return; /* views of its messages live on: so does its record, until the caller forgets it, or the process ends */
     }
   }
+  *place = NULL;
   sb_free_connection(c);
 }
 

@@ -281,7 +281,7 @@ void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
   if (!sb_forked(q->c->b)) {
     sb_lock(q->c);
     if (r->placed) {
-      sb_limits_unadmit(q, 1, r->size);
+      if (q->ledger != NULL) sb_limits_unadmit(q, 1, r->size); /* else the connection was dropped before */
       q->busy--;
       r->placed = false;
     }

@@ -379,6 +379,7 @@ class CoreQueue:
     def __del__(self) -> None:
         handle = getattr(self, "handle", None)
         if handle is not None:
+            self.handle = None  # the garbage collector may finalize a reservation of this queue later
             slow.sb_free_queue(handle)
 
 
@@ -466,14 +467,22 @@ class Reservation:
             return
         queue, viewed = self._queue, self._is_viewed()
         if self._copy.kept:
-            slow.sb_abandon(queue.handle, self._copy, False)  # noqa: FBT003 - not viewed
+            self._abandon(self._copy, viewed=False)
         if self._pointer.placed or (self._pointer.kept and not viewed):
-            slow.sb_abandon(queue.handle, self._pointer, viewed)
+            self._abandon(self._pointer, viewed=viewed)
         self._entered = False
         if viewed and self._written is not None:
             self._written.outlives()
         else:
             queue.connection.leave()
+
+    def _abandon(self, reservation: Any, *, viewed: bool) -> None:  # noqa: ANN401
+        """Gives back the place in the queue, and the slot unless it is viewed."""
+        queue = self._queue
+        if queue.handle is not None:
+            slow.sb_abandon(queue.handle, reservation, viewed)
+        elif not viewed:  # the garbage collector has finalized the queue; its housekeeper counts the places anew
+            slow.sb_end_reserved_view(queue.connection.handle, reservation)
 
     def __del__(self) -> None:
         self.end()  # where a signal's handler raised in there, or before there was anybody to call it

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import pickle
 from queue import Full
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import cffi
 import pytest
 from scenario_support.brokers import running
 from scenario_support.observing import assert_balanced, assert_counts, take
+from scenario_support.processes import run_python
 from scenario_support.waiting import eventually
 
 from shmbroker.exceptions import OutOfMemory
@@ -132,3 +134,37 @@ def test_a_kept_view_outlives_its_connection(broker: shmbroker.Broker) -> None:
         assert bytes(other.queue("q").get(auto_ack=True)) == bytes(100_000)
     del kept
     eventually(lambda: broker.statistics().connection_count == before.connection_count)
+
+
+# Drops a reservation together with its connection, as a program does that ends neither.
+DROPPED = """
+    import contextlib, gc, json, sys
+    import shmbroker
+    from shmbroker._core import library
+
+    name, first = sys.argv[1:]
+    gc.disable()
+    connection, stack = shmbroker.connect(name, create=False), contextlib.ExitStack()
+    memory = stack.enter_context(connection.queue("q").reserve(10_000))
+    if first == "connection":
+        library.ffi.release(connection.core._place)  # as the collector does
+        with contextlib.suppress(shmbroker.ConnectionClosed):
+            stack.close()
+    dropped = [connection, stack, memory]
+    dropped.append(dropped)
+    del connection, stack, memory, dropped
+    gc.collect()  # finalizes in the order in which they were made
+    print(json.dumps(shmbroker.Broker(name).statistics().connection_count))
+"""
+
+
+@pytest.mark.parametrize("first", ["queue", "connection"])
+def test_a_reservation_is_dropped_with_its_connection(
+    broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """The garbage collector may finalize the queue or the connection first: the slot and the connection go back."""
+    monkeypatch.setenv("MALLOC_PERTURB_", "90")  # the C library overwrites what is freed: a use of it crashes
+    before = broker.statistics().connection_count
+    done = run_python(DROPPED, broker.name, first)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == before
