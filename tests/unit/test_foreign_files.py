@@ -98,6 +98,21 @@ def test_what_is_no_file(broker_name: str, suffix: str) -> None:
     use(broker_name)
 
 
+@pytest.mark.parametrize("suffix", ["0", "lock", "journal-0", "journal-1"])
+def test_a_link_to_a_file_of_ours(broker_name: str, suffix: str) -> None:
+    """It is refused where it is opened, though owner and mode of what it leads to are right."""
+    shmbroker.Broker(broker_name, memory="32M").create()
+    path = file_of(broker_name, suffix)
+    kept = path.with_name(path.name + "-kept")
+    path.rename(kept)
+    path.symlink_to(kept)
+    with pytest.raises(AccessRefused, match=f"{broker_name}.{suffix} is no regular file"):
+        segments.open_file(segments.path_of(broker_name), suffix, os.O_RDWR)
+    path.unlink()
+    kept.rename(path)
+    use(broker_name)
+
+
 @pytest.mark.parametrize("suffix", ["lock", "journal-0", "journal-1"])
 def test_what_was_opened_is_looked_at(broker_name: str, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
     """Not what has the name before or afterwards: another user may rename files meanwhile."""

@@ -192,6 +192,7 @@ def test_another_folder_and_no_environment(broker_name: str, tmp_path: Path) -> 
     eventually(lambda: is_served(broker_name), "a housekeeper to serve")
     pid = shmbroker.Broker(broker_name).statistics().housekeeper_pid
     assert str(tmp_path / "modules") in Path(f"/proc/{pid}/cmdline").read_text()
+    assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")  # so that the folder's file system can be unmounted
     shmbroker.Broker(broker_name).stop()
 
 
