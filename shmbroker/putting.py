@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import dataclasses
 import queue as standard_queue
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from shmbroker import properties as basic
 from shmbroker._core import library
-from shmbroker._core.queue import NO_OPTIONS, PutFields, PutOptions
+from shmbroker._core.queue import NO_OPTIONS, PutOptions
 
 if TYPE_CHECKING:
+    from shmbroker._core.queue import PutFields
     from shmbroker.properties import BasicProperties
 
 _MAX_PRIORITY = 255
@@ -65,36 +66,31 @@ class PutKeywords(TypedDict, total=False):
     properties: BasicProperties | None
 
 
-def options_of(
-    priority: int | None = None,
-    ttl: float | None = None,
-    delay: float | None = None,
-    *,
-    key: str | None = None,
-    headers: dict[str, Any] | None = None,
-    properties: BasicProperties | None = None,
-) -> PutOptions:
+_KEYWORDS = frozenset(PutKeywords.__annotations__)
+
+
+def options_of(**given: Unpack[PutKeywords]) -> PutOptions:
     """The options of a put, as the core takes them; see ``Queue.put``, and :func:`fields_of` for what it raises."""
-    if all(given is None for given in (priority, ttl, delay, key, headers, properties)):
-        return NO_OPTIONS
-    return PutOptions(*fields_of(priority, ttl, delay, key, headers, properties))
+    if given and any(value is not None for value in given.values()):
+        return PutOptions(*fields_of(given))
+    return NO_OPTIONS
 
 
-def fields_of(  # noqa: PLR0917 - what `Queue.put` was given
-    priority: int | None,
-    ttl: float | None,
-    delay: float | None,
-    key: str | None,
-    headers: dict[str, Any] | None,
-    properties: BasicProperties | None,
-) -> PutFields:
+def fields_of(given: PutKeywords) -> PutFields:
     """The same, before they are made a structure.
 
     Raises:
-        TypeError: the key is no string, or the properties are none.
+        TypeError: the key is no string, the properties are none, or there is no such keyword.
         ValueError: a number is out of its range, or the key is too long or no text.
         PreconditionFailed: the expiration among the properties is no number of milliseconds, or too large.
     """
+    if not _KEYWORDS.issuperset(given):
+        unknown = next(name for name in given if name not in _KEYWORDS)
+        allowed = ", ".join(("timeout", *PutKeywords.__annotations__))
+        msg = f"a put has no keyword {unknown!r}: {allowed} are allowed"
+        raise TypeError(msg)
+    priority, ttl, delay = given.get("priority"), given.get("ttl"), given.get("delay")
+    key, headers, properties = given.get("key"), given.get("headers"), given.get("properties")
     if priority is not None:
         _check_priority(priority)
     encoded_key = b"" if key is None else _key(key)
@@ -103,14 +99,14 @@ def fields_of(  # noqa: PLR0917 - what `Queue.put` was given
         raise TypeError(msg)
     ttl_seconds, delay_seconds = _seconds("ttl", ttl, zero=False), _seconds("delay", delay, zero=True)
     if headers is None and properties is None:
-        return PutFields(ttl_seconds, delay_seconds, priority or 0, encoded_key, b"")
+        return ttl_seconds, delay_seconds, priority or 0, encoded_key, b""
     if properties is None:
-        given = basic.BasicProperties(headers=headers, priority=priority)
+        merged = basic.BasicProperties(headers=headers, priority=priority)
     else:
-        given = _merged(properties, headers, priority)
-    if ttl is None and given.expiration is not None:
-        ttl_seconds = basic.seconds_of(given.expiration)
-    return PutFields(ttl_seconds, delay_seconds, given.priority or 0, encoded_key, basic.encode(given))
+        merged = _merged(properties, headers, priority)
+    if ttl is None and merged.expiration is not None:
+        ttl_seconds = basic.seconds_of(merged.expiration)
+    return ttl_seconds, delay_seconds, merged.priority or 0, encoded_key, basic.encode(merged)
 
 
 def _merged(given: BasicProperties, headers: dict[str, Any] | None, priority: int | None) -> BasicProperties:

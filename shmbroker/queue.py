@@ -8,13 +8,13 @@ import dataclasses
 import itertools
 import queue as standard_queue
 import time
-from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast
 
 from shmbroker import exceptions, settings
 from shmbroker._core import library
 from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions, Reservation
 from shmbroker.message import OPEN, Message, MessageBatch, browsed
-from shmbroker.putting import body_of, check_size, fields_of, options_of
+from shmbroker.putting import PutKeywords, body_of, check_size, fields_of, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
     from shmbroker.connection import Connection
     from shmbroker.consumer import Consumer
-    from shmbroker.properties import BasicProperties
     from shmbroker.statistics import QueueStatistics
 
 _MAX_BATCH = 65536
@@ -67,41 +66,35 @@ class Queue:
         body: Any,  # noqa: ANN401 - anything bytes-like
         *,
         timeout: float | None = None,
-        priority: int | None = None,
-        ttl: float | None = None,
-        delay: float | None = None,
-        key: str | None = None,
-        headers: dict[str, Any] | None = None,
-        properties: BasicProperties | None = None,
+        **options: Unpack[PutKeywords],  # by name they would cost a look into a dictionary each: a sixth of a put
     ) -> None:
         """Puts a message at the end of the queue.
 
         Args:
             body: bytes-like, up to 1 GiB.
             timeout: seconds to wait for room in the queue and in memory; ``None`` = for ever, 0 = not at all.
-            priority: 0 to 255; kept with the message.
-            ttl: seconds after which it expires.
-            delay: seconds before it may be delivered.
-            key: up to 255 bytes of UTF-8, kept with the message.
-            headers: AMQP headers; they replace those of ``properties``.
-            properties: AMQP properties; the keywords above win over them.
+            options: These keywords:
+
+                - ``priority``: 0 to 255; kept with the message.
+                - ``ttl``: seconds after which it expires.
+                - ``delay``: seconds before it may be delivered.
+                - ``key``: up to 255 bytes of UTF-8, kept with the message.
+                - ``headers``: AMQP headers; they replace those of ``properties``.
+                - ``properties``: AMQP properties; the keywords above win over them.
 
         Raises:
             queue.Full: no room in time (overflow="block").
             OutOfMemory: no memory in time, or it can never fit.
             NotFound: the queue was deleted.
-            TypeError: the body is a ``str`` or not bytes-like.
+            TypeError: the body is a ``str`` or not bytes-like, or there is no such keyword.
         """
-        if (
-            priority is None and ttl is None and delay is None
-            and key is None and headers is None and properties is None
-        ):  # fmt: skip
+        if not options:
             status = self._put(body, timeout)
             if status is None:
                 return
             fields = None
         else:
-            fields = fields_of(priority, ttl, delay, key, headers, properties)
+            fields = fields_of(options)
             status = self._put_with(body, fields, timeout)
             if status is None:
                 return
@@ -124,12 +117,7 @@ class Queue:
         bodies: Iterable[Any],
         *,
         timeout: float | None = None,
-        priority: int | None = None,
-        ttl: float | None = None,
-        delay: float | None = None,
-        key: str | None = None,
-        headers: dict[str, Any] | None = None,
-        properties: BasicProperties | None = None,
+        **given: Unpack[PutKeywords],
     ) -> int:
         """Puts messages in order, in as few calls as possible, with the same options.
 
@@ -139,11 +127,11 @@ class Queue:
         Raises:
             queue.Full: none found room in time.
         """
-        given = tuple(bodies)
-        options = options_of(priority, ttl, delay, key=key, headers=headers, properties=properties)
+        wanted = tuple(bodies)
+        options = options_of(**given)
         until = library.deadline(timeout)
-        done = self._put_many(given, 0, options.address, False)  # noqa: FBT003 - without dropping the GIL
-        return len(given) if done == len(given) else self._put_many_slowly(given, done, options, until)
+        done = self._put_many(wanted, 0, options.address, False)  # noqa: FBT003 - without dropping the GIL
+        return len(wanted) if done == len(wanted) else self._put_many_slowly(wanted, done, options, until)
 
     def _put_many_slowly(self, given: tuple[Any, ...], result: int, options: PutOptions, until: int) -> int:
         plain = given if result >= 0 else tuple(body if type(body) is bytes else body_of(body)[0] for body in given)
@@ -180,12 +168,7 @@ class Queue:
         size: int,
         *,
         timeout: float | None = None,
-        priority: int | None = None,
-        ttl: float | None = None,
-        delay: float | None = None,
-        key: str | None = None,
-        headers: dict[str, Any] | None = None,
-        properties: BasicProperties | None = None,
+        **given: Unpack[PutKeywords],
     ) -> Iterator[memoryview]:
         """A writable memoryview of ``size`` bytes in the slab.
 
@@ -199,7 +182,7 @@ class Queue:
         """
         check_size(size)
         until = library.deadline(timeout)
-        options = options_of(priority, ttl, delay, key=key, headers=headers, properties=properties)
+        options = options_of(**given)
         reservation = Reservation(self._core, size, until)
         try:
             yield reservation.begin(options)
