@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.mutations import kept
 from tests.mutations.apart import alone, go_apart, own_shm
-from tests.mutations.core.evidence import STAGES, all_evidence
+from tests.mutations.core.evidence import PYTHON, STAGES, all_evidence
 from tests.mutations.core.hunt import SOME_PROGRAMS, SOME_TESTS, Hunt
 from tests.mutations.core.tree import KEPT, ROOT, Core, Tree, find
 from tests.mutations.pool import say
@@ -40,6 +40,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--stage", action="append", choices=STAGES, help="evidence to run; can be given more than once")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side (default: %(default)s)")
     parser.add_argument("--fault", default="", help="only faults whose text contains this, or whose function is this")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only evidence whose name contains this")
     parser.add_argument("--again", action="store_true", help="forget the results of these faults first")
     parser.add_argument("--report", action="store_true", help="print what is known, and try nothing")
     parser.add_argument("--page", action="store_true", help=f"write {SCORE.relative_to(ROOT)} and {KEPT.name}")
@@ -63,10 +64,12 @@ def chosen(core: Core, files: Sequence[str], fault: str) -> list[Point]:
 def try_all(hunt: Hunt, tree: Tree, points: Sequence[Point], options: argparse.Namespace) -> None:
     """Builds the mutated core and tries these faults."""
     stages = set(options.stage or STAGES[:-1])
-    hunt.evidence = [one for one in hunt.evidence if one.stage in stages]
+    hunt.evidence = [one for one in hunt.evidence if one.stage in stages and options.only in one.name]
     tree.write(hunt.core)
-    tree.build_programs()
-    if "python" in stages:
+    programs = {one.command[0] for one in hunt.evidence if one.stage != PYTHON}
+    if programs:
+        tree.build_programs(*sorted(programs))
+    if any(one.stage == PYTHON for one in hunt.evidence):
         tree.build_library()
     hunt.look()
     if options.again:

@@ -58,6 +58,8 @@ def _entries(*patterns: str) -> list[str]:
 def all_evidence() -> Iterator[Evidence]:
     """All there is, stage by stage."""
     cases, operations, scenarios = _entries("interleavings/*.c"), _entries("operations.c"), _entries("races/*.c")
+    for name in _entries("units/*.c"):
+        yield Evidence(f"units '{name}'", "quick", ("units", name))
     for name in scenarios:
         yield Evidence(f"races -kind plain '{name}'", "quick", ("races", "-kind", "plain", name))
     for name in operations:

@@ -3,8 +3,8 @@
 
 At first each fault meets the few quick programs, or tests, that are likely to find it: most are found so. What is left
 goes evidence by evidence, many faults in force at once: a run that passes clears all of them, and one that fails is
-halved until the faults are found that fail alone. Faults that hide each other count as not found: the score can be too
-low for that, never too high.
+halved until the faults are found that fail alone. A group has one fault of each function at most. Faults that hide each
+other all the same count as not found: the score can be too low for that, never too high.
 """
 
 from __future__ import annotations
@@ -80,6 +80,22 @@ def sift(runner: Runner, one: Evidence, seconds: float, numbers: Sequence[int], 
     middle = len(numbers) // 2
     first = sift(runner, one, seconds, numbers[:middle])
     return first | sift(runner, one, seconds, numbers[middle:], fails=not first)
+
+
+def of_one_each(points: Sequence[Point], most: int) -> tuple[list[Point], list[Point]]:
+    """A group of so many faults at most, none of them in the same function as another, and those that are left.
+
+    Faults of one function hide each other too often: a condition that always holds hides all that stands in it.
+    """
+    group: dict[tuple[str, str], Point] = {}
+    left = []
+    for point in points:
+        place = (point.file, point.function)
+        if len(group) < most and place not in group:
+            group[place] = point
+        else:
+            left.append(point)
+    return list(group.values()), left
 
 
 def survey(runner: Runner, one: Evidence) -> tuple[float, bytes]:
@@ -252,15 +268,13 @@ class Hunt:
             rate: The part of the faults that evidence of this stage finds.
         """
         seconds = self.reach[one.name][0]
-        begun, ended, found = 0, 0, 0
+        left, ended, found = list(able), 0, 0
 
         def calls() -> Iterator[tuple[Any, ...]]:
-            nonlocal begun
-            while begun < len(able):
+            nonlocal left
+            while left:
                 expected = (found + WEIGHT * rate) / (ended + WEIGHT)
-                size = max(1, min(LARGEST, int(BEST / expected)))
-                group = able[begun : begun + size]
-                begun += size
+                group, left = of_one_each(left, max(1, min(LARGEST, int(BEST / expected))))
                 yield group, sift, self.runner, one, seconds, [self.numbers[point.key] for point in group]
 
         some = SOME_TESTS if one.stage == PYTHON else SOME_PROGRAMS

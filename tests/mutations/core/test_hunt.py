@@ -15,7 +15,7 @@ pytest.importorskip("tree_sitter_c", reason="the group `mutation` of pyproject.t
 
 from tests.mutations.apart import alone
 from tests.mutations.core.evidence import STAGES, Evidence, Runner, all_evidence
-from tests.mutations.core.hunt import Hunt, sift
+from tests.mutations.core.hunt import Hunt, of_one_each, sift
 from tests.mutations.core.points import points_of
 from tests.mutations.core.tree import EQUIVALENT, ROOT, Tree, find
 from tests.mutations.equivalents import equivalents
@@ -36,6 +36,7 @@ def test_evidence_of_each_stage_is_there() -> None:
     assert len({one.name for one in found}) == len(found)
     programs = [one.command[0] for one in found if one.stage == "quick"]
     assert programs.count("interleavings") > 10
+    assert programs.count("units") > 5
     assert programs.count("kill_at_step") > 50
     assert programs.count("races") > 40
 
@@ -101,6 +102,23 @@ def test_faults_that_fail_are_sifted_from_a_group(count: int) -> None:
         runner = Claims(set(bad).intersection)
         assert sift(runner, case, 0.0, list(group)) == set(bad)
         assert runner.runs == 1 or bad
+
+
+def test_a_group_has_one_fault_of_each_function() -> None:
+    """They stand in their order; what is left makes further groups, until all were in one."""
+    left, groups = points_of("a.c", TEXT + TEXT.replace("f(", "k("), set()), []
+    while left:
+        group, left = of_one_each(left, 2)
+        groups.append([(point.function, point.before) for point in group])
+    assert groups == [[(name, text) for name in "fk"] for text in ("g();", "h();", "i();", "j();")]
+
+
+def test_a_group_has_no_more_faults_than_asked_for() -> None:
+    """One of each function, up to so many; the others are left, in their order."""
+    points = points_of("a.c", TEXT + TEXT.replace("f(", "k("), set())
+    group, left = of_one_each(points, 1)
+    assert group == points[:1]
+    assert left == points[1:]
 
 
 def test_faults_that_fail_only_together_are_not_found() -> None:

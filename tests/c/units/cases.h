@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What single functions of the core promise, at their bounds and where they refuse: cases of one process, one thread, no
+ * steps. A file for each file of the core, named after it. A case has a fresh broker, `t`, which nobody else knows.
+ *
+ * What several actors do to each other belongs to `interleavings`, what a death leaves to `kill_at_step`.
+ */
+#ifndef CASES_H
+#define CASES_H
+
+#include "../broker_fixture.h"
+#include "../harness.h"
+
+typedef struct {
+  const char *name, *holds;
+  void (*run)(void);
+} test_case;
+
+typedef struct subject {
+  const test_case *cases;
+  unsigned count;
+  struct subject *next;
+} subject;
+
+void add_subject(subject *s);
+/* At the end of a file: its cases are among those that are run. */
+#define SUBJECT(CASES) \
+  static subject own = {CASES, sizeof(CASES) / sizeof((CASES)[0]), NULL}; \
+  __attribute__((constructor)) static void enlist(void) { add_subject(&own); }
+
+#define BROKER_CHUNKS 48u
+
+extern test_broker t; /* attached, with one connection */
+
+#define expect(holds, ...) \
+  do { \
+    if (!(holds)) complain(__VA_ARGS__); \
+  } while (0)
+/* They are the same number; what it is of goes into the complaint. */
+#define expect_is(is, should, what) \
+  do { \
+    unsigned long long is_ = (unsigned long long)(is), should_ = (unsigned long long)(should); \
+    if (is_ != should_) complain("%s:%d: %s is %llu, not %llu", __FILE__, __LINE__, what, is_, should_); \
+  } while (0)
+
+/* The next chunk of the arena; segments are made as they are needed. */
+void grow_to(uint32_t chunk);
+
+#endif
