@@ -65,7 +65,7 @@ def score(count: Counter[str]) -> str:
 
 
 def survivors(points: Iterable[Point], known: Known) -> list[str]:
-    """Each fault that was not found, in the form of equivalent.toml, without a reason."""
+    """Each fault that was not found, as an entry of the table of equivalents, without a reason."""
     lines = []
     for point in points:
         outcome = known.outcome(point)

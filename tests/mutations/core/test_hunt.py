@@ -55,6 +55,15 @@ def test_an_equivalent_that_does_not_fit_is_refused(tmp_path: Path, function: st
         equivalents(points_of("a.c", TEXT), path)
 
 
+def test_a_folder_has_a_table_for_each_file(tmp_path: Path) -> None:
+    """An entry is of the file that its table is named after; several faults can have one reason."""
+    (tmp_path / "a.c.toml").write_text(
+        '[[equivalent]]\nfunction = "f"\nfaults = ["delete g();", "delete j();"]\nbecause = "so"\n', encoding="utf-8"
+    )
+    points = points_of("a.c", TEXT)
+    assert equivalents(points, tmp_path) == {points[0].key: "so", points[3].key: "so"}
+
+
 def test_the_report_says_what_became_of_each(tmp_path: Path) -> None:
     """The score is the killed part of those that are judged and not equivalent; survivors are printed as entries."""
     points = points_of("a.c", TEXT)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent
-EQUIVALENT = HERE / "equivalent.toml"
+EQUIVALENT = HERE / "equivalent"
 KEPT = HERE / "known.txt"
 BUILD_SECONDS = 1800
 
