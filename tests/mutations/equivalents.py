@@ -2,8 +2,8 @@
 """Faults that no evidence can find, since they change nothing but speed, each with the reason.
 
 They stand in tables: one file, whose entries name the file that is mutated, or a folder with a table for each mutated
-file, named after it. An entry names its function, its faults as the runner prints them (`fault`, or `faults` for several
-of one reason), and says why: a proof, or "pure speed: ...".
+file, named after it. An entry names its function, its faults as the runner prints them (`fault`, or `faults` for
+several of one reason), and says why: a proof, or "pure speed: ...".
 """
 
 from __future__ import annotations
