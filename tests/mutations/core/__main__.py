@@ -40,7 +40,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--stage", action="append", choices=STAGES, help="evidence to run; can be given more than once")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side (default: %(default)s)")
     parser.add_argument("--fault", default="", help="only faults whose text contains this, or whose function is this")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only evidence whose name contains this")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="only evidence whose name contains this, which may have changed"
+    )
     parser.add_argument("--again", action="store_true", help="forget the results of these faults first")
     parser.add_argument("--report", action="store_true", help="print what is known, and try nothing")
     parser.add_argument("--page", action="store_true", help=f"write {SCORE.relative_to(ROOT)} and {KEPT.name}")
@@ -71,7 +73,7 @@ def try_all(hunt: Hunt, tree: Tree, points: Sequence[Point], options: argparse.N
         tree.build_programs(*sorted(programs))
     if any(one.stage == PYTHON for one in hunt.evidence):
         tree.build_library()
-    hunt.look()
+    hunt.look(anew=bool(options.only))
     if options.again:
         hunt.results.forget(point.key for point in points)
     hunt.hunt(points)

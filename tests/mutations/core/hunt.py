@@ -164,12 +164,17 @@ class Hunt:
                 found.append(one.name)
         return found
 
-    def look(self) -> None:
+    def look(self, *, anew: bool = False) -> None:
         """Runs all evidence once without a fault, to see what it reaches and how long it takes.
+
+        Args:
+            anew: Also what was seen before: the evidence may have changed.
 
         Raises:
             RuntimeError: It fails without any fault.
         """
+        if anew:
+            self.reach.clear()
         programs = [one for one in self.evidence if one.stage != PYTHON]
         calls: Iterator[tuple[Any, ...]]
         calls = ((one, survey, self.runner, one) for one in programs if one.name not in self.reach)
