@@ -24,8 +24,8 @@ typedef struct subject {
 void add_subject(subject *s);
 /* At the end of a file: its cases are among those that are run. */
 #define SUBJECT(CASES) \
-  static subject own = {CASES, sizeof(CASES) / sizeof((CASES)[0]), NULL}; \
-  __attribute__((constructor)) static void enlist(void) { add_subject(&own); }
+  static subject subject_of_file = {CASES, sizeof(CASES) / sizeof((CASES)[0]), NULL}; \
+  __attribute__((constructor)) static void add_this_file(void) { add_subject(&subject_of_file); }
 
 #define BROKER_CHUNKS 48u
 
