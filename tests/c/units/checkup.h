@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A checkup of the doctor on memory that a case has made: all chunks are FREE but those it opens. */
+#ifndef CHECKUP_H
+#define CHECKUP_H
+
+#include "cases.h"
+#include "sb_check.h"
+
+#define CHECKED_CHUNKS 12u
+
+extern sb_checkup checkup;
+
+/* Nothing was seen or found yet. */
+void begin_checkup(void);
+/* Forgets what was found. */
+void found_nothing(void);
+/* One finding, just this one, and it is forgotten. */
+void expect_finding(sb_finding should, const char *what);
+/* None at all. */
+void expect_no_finding(const char *what);
+
+#endif
