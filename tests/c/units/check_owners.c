@@ -68,8 +68,7 @@ static void hold(unsigned kind, uint32_t slot, uint64_t gen, uint64_t where) {
   SB_STORE(&h->where, where, SB_RELAXED);
 }
 static void look(void) {
-  memset(checkup.seen, 0, CHECKED_CHUNKS * SB_CHUNK_UNITS * sizeof *checkup.seen);
-  checkup.named[ID] = 0;
+  forget_what_was_seen();
   sb_check_connections(&checkup);
 }
 static void expect_sound(const char *what) {

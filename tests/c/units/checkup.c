@@ -9,16 +9,25 @@
 sb_checkup checkup;
 static sb_finding all_found[FINDINGS];
 
-void begin_checkup(void) {
-  grow_to(CHECKED_CHUNKS - 1);
-  for (uint32_t i = 0; i < SB_MAX_CHUNKS; i++) SB_STORE(&t.b->chunks[i], 0, SB_RELAXED);
-  size_t slots = CHECKED_CHUNKS * SB_CHUNK_UNITS;
-  checkup = (sb_checkup){.b = t.b, .findings = all_found, .room = FINDINGS, .chunks = CHECKED_CHUNKS};
+void start_checkup(uint32_t chunks) {
+  size_t slots = BROKER_CHUNKS * SB_CHUNK_UNITS;
+  checkup = (sb_checkup){.b = t.b, .findings = all_found, .room = FINDINGS, .chunks = chunks};
   checkup.seen = calloc(slots, sizeof *checkup.seen);
   checkup.blocks = calloc(slots, sizeof *checkup.blocks);
   checkup.owned = calloc(2u * SB_MAX_CONNECTIONS, sizeof *checkup.owned);
   if (checkup.seen == NULL || checkup.blocks == NULL || checkup.owned == NULL) die("calloc", 0);
   checkup.named = checkup.owned + SB_MAX_CONNECTIONS;
+}
+
+void begin_checkup(void) {
+  grow_to(CHECKED_CHUNKS - 1);
+  for (uint32_t i = 0; i < SB_MAX_CHUNKS; i++) SB_STORE(&t.b->chunks[i], 0, SB_RELAXED);
+  start_checkup(CHECKED_CHUNKS);
+}
+
+void forget_what_was_seen(void) {
+  memset(checkup.seen, 0, BROKER_CHUNKS * SB_CHUNK_UNITS * sizeof *checkup.seen);
+  memset(checkup.owned, 0, 2u * SB_MAX_CONNECTIONS * sizeof *checkup.owned);
 }
 
 void found_nothing(void) {

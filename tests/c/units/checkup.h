@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A checkup of the doctor on memory that a case has made: all chunks are FREE but those it opens. */
+/* A checkup of the doctor: on the broker as it is, or on memory that a case has made. */
 #ifndef CHECKUP_H
 #define CHECKUP_H
 
@@ -10,8 +10,11 @@
 
 extern sb_checkup checkup;
 
-/* Nothing was seen or found yet. */
+/* Nothing was seen or found yet. So many chunks are looked at. */
+void start_checkup(uint32_t chunks);
+/* All chunks are FREE: a case opens what it needs. */
 void begin_checkup(void);
+void forget_what_was_seen(void);
 /* Forgets what was found. */
 void found_nothing(void);
 /* One finding, just this one, and it is forgotten. */
