@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sb_reserve: how many chunks there are, how many are left to those who make room, and who may take of them. */
+#include "sb_reserve.h"
+
+#include <string.h>
+
+#include "cases.h"
+
+#define CHUNK 20u
+#define FOUR 4u
+
+static uint64_t word_of(uint32_t chunk) { return SB_LOAD(&t.b->chunks[chunk], SB_RELAXED); }
+static void set_state(uint32_t chunk, unsigned state) {
+  SB_STORE(&t.b->chunks[chunk], sb_chunk_word(state, 1, 0, 0), SB_RELAXED);
+}
+static void all_taken(void) {
+  grow_to(BROKER_CHUNKS - 1);
+  for (uint32_t i = 0; i < BROKER_CHUNKS; i++) set_state(i, SB_CHUNK_TAIL);
+}
+static void free_chunks(uint32_t first, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) SB_STORE(&t.b->chunks[first + i], 0, SB_RELAXED);
+}
+
+/* Segments have twelve chunks here; the last one may have fewer. */
+static void how_many_chunks_there_are(void) {
+  sb_half *segments = &t.b->header->segments;
+  const uint32_t counts[][2] = {{0, 0}, {1, 12}, {3, 36}, {4, 48}, {5, 48}};
+  for (unsigned i = 0; i < 5; i++) {
+    SB_STORE(segments, counts[i][0], SB_RELAXED);
+    expect_is(sb_chunk_count(t.b), counts[i][1], "the number of chunks");
+  }
+  t.b->chunk_limit = 40;
+  SB_STORE(segments, 4u, SB_RELAXED);
+  expect_is(sb_chunk_count(t.b), 40, "the number of chunks up to the limit");
+}
+static void how_many_are_free(void) {
+  all_taken();
+  expect_is(sb_chunk_spare(t.b), 0, "the number of those that are FREE");
+  free_chunks(0, 1);
+  free_chunks(BROKER_CHUNKS - 1, 2); /* the second one is none */
+  expect_is(sb_chunk_spare(t.b), 2, "the first one and the last one");
+}
+static void how_many_the_reserve_has(void) {
+  const uint32_t limits[][2] = {{1, 3},    {64, 3},   {65, 4},   {128, 4},  {129, 5},
+                                {832, 15}, {833, 16}, {897, 16}, {4096, 16}};
+  for (unsigned i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+    t.b->chunk_limit = limits[i][0];
+    expect_is(sb_reserve_chunks(t.b), limits[i][1], "the chunks of the reserve");
+  }
+  t.b->chunk_limit = 64;
+  expect_is(sb_reserve_leave(t.b, SB_USE_PLAIN), 3, "what a plain put leaves");
+  expect_is(sb_reserve_leave(t.b, SB_USE_STAGE), 1, "what a stage leaves");
+  expect_is(sb_reserve_leave(t.b, SB_USE_BOOKS), 1, "what the books leave");
+  expect_is(sb_reserve_leave(t.b, SB_USE_DRAIN), 0, "what one leaves who makes room");
+}
+static void expect_left(uint32_t claimed, uint32_t leave, bool should, uint32_t count, const char *what) {
+  uint32_t left = 99;
+  expect(sb_reserve_is_left(t.b, claimed, leave, &left) == should, "%s: %s", what, should ? "too few" : "enough");
+  expect_is(left, count, what);
+}
+/* Who has claimed a higher chunk may give it back, but is not waited for without end. */
+static void what_is_left(void) {
+  all_taken();
+  free_chunks(30, 3);
+  set_state(CHUNK, SB_CHUNK_CLAIMED);
+  expect_left(CHUNK, 3, true, 3, "just enough");
+  expect_left(CHUNK, 2, true, 3, "more than enough");
+  expect_left(CHUNK, 4, false, 3, "one too few");
+  set_state(CHUNK + 1, SB_CHUNK_CLAIMED);
+  expect_left(CHUNK, 4, false, 3, "one too few, while another one has not decided");
+  set_state(CHUNK + 1, SB_CHUNK_TAIL);
+  free_chunks(BROKER_CHUNKS - 1, 2); /* the second one is none */
+  free_chunks(0, 1);
+  expect_left(CHUNK, 6, false, 5, "the first one and the last one");
+}
+
+/* ---- slots of the reserve ---- */
+
+static void open(uint32_t hints) {
+  sb_chunk_meta_shm *m = sb_chunk_meta(t.b, CHUNK);
+  SB_STORE(&t.b->chunks[CHUNK], sb_chunk_word(SB_CHUNK_CLASS, 0, FOUR, 0) | SB_CHUNK_OF_RESERVE, SB_RELAXED);
+  memset(m->hints, 0, sizeof m->hints);
+  m->summary[0] = UINT64_MAX; /* lies behind the hints */
+  for (uint32_t i = 0; i < hints; i++) m->hints[i % 2 == 0 ? 0 : 127] |= UINT64_C(1) << i / 2;
+}
+static bool marked(void) { return (word_of(CHUNK) & SB_CHUNK_OF_RESERVE) != 0; }
+static void expect_allowed(unsigned use, bool should, const char *what) {
+  t.c->use = use;
+  expect(sb_reserve_allows(t.c, CHUNK, 64) == should, "%s is%s allowed", what, should ? " not" : "");
+}
+/* Those who make room and the books take any; a stage leaves an eighth to the books; plain puts take none. */
+static void who_may_take_of_it(void) {
+  all_taken();
+  free_chunks(30, sb_reserve_chunks(t.b));
+  open(0);
+  expect_allowed(SB_USE_DRAIN, true, "one who makes room");
+  expect_allowed(SB_USE_BOOKS, true, "a note");
+  expect_allowed(SB_USE_STAGE, false, "a stage");
+  expect_allowed(SB_USE_PLAIN, false, "a plain put");
+  open(8);
+  expect_allowed(SB_USE_STAGE, false, "a stage of the last eighth");
+  open(9);
+  expect_allowed(SB_USE_STAGE, true, "a stage of more than an eighth");
+  expect_allowed(SB_USE_PLAIN, false, "a plain put of many");
+  expect(marked(), "the mark went");
+}
+/* Where the reserve is whole without it, the chunk is one like others. */
+static void a_chunk_beside_the_reserve(void) {
+  all_taken();
+  free_chunks(30, sb_reserve_chunks(t.b) + 1);
+  open(0);
+  expect_allowed(SB_USE_BOOKS, true, "a note");
+  expect(marked(), "a note has taken the mark");
+  expect_allowed(SB_USE_PLAIN, true, "a plain put");
+  expect_is(word_of(CHUNK), sb_chunk_word(SB_CHUNK_CLASS, 0, FOUR, 0), "the word of the chunk");
+  open(0);
+  expect_allowed(SB_USE_STAGE, true, "a stage");
+  expect(!marked(), "the mark stays");
+  uint64_t drained = sb_chunk_word(SB_CHUNK_DRAINING, 5, FOUR, 0) | SB_CHUNK_OF_RESERVE;
+  SB_STORE(&t.b->chunks[CHUNK], drained, SB_RELAXED);
+  expect_allowed(SB_USE_PLAIN, true, "a plain put of what is drained");
+  expect_is(word_of(CHUNK), drained, "the word of what is drained");
+}
+
+static const test_case CASES[] = {
+    {"reserve: chunks", "there are as many chunks as segments have, up to the limit", how_many_chunks_there_are},
+    {"reserve: spare", "those that are FREE are counted", how_many_are_free},
+    {"reserve: size", "the reserve grows with the limit, from three to sixteen", how_many_the_reserve_has},
+    {"reserve: left", "after a claim enough must be left, also if others give way", what_is_left},
+    {"reserve: allowed", "who makes room takes of the reserve, who fills does not", who_may_take_of_it},
+    {"reserve: whole", "a chunk that the reserve does not need is one like others", a_chunk_beside_the_reserve},
+};
+SUBJECT(CASES)
