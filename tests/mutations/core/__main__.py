@@ -83,6 +83,7 @@ def write_page(hunt: Hunt) -> None:
     """Writes the page of the documentation, and what is known for the next checkout."""
     known = hunt.known()
     run = set(known.killed.values()).union(*known.passed.values())
+    run |= {name.partition("::")[0] for name in run}  # of a test its file
     stages = [stage for stage in STAGES if any(one.stage == stage for one in hunt.evidence if one.name in run)]
     lines = "\n".join(table(hunt.core.points, known, all_files=False))
     write_section(SCORE, "The C core", SECTION.format(stages=", ".join(stages), table=lines))
