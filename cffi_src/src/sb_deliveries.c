@@ -134,7 +134,6 @@ static sb_held *take_place(sb_deliveries *d, uint64_t token, struct sb_queue *q,
   sb_held *h = sb_deliveries_at(d, d->free);
   d->free = h->next;
   h->token = token;
-  h->tag = 0;
   h->q = q;
   h->of = of;
   return h;
