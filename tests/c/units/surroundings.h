@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What surrounds a call: waiters that it may tell, memory that has come to an end, and something that happens in the middle
+ * of it. */
+#ifndef SURROUNDINGS_H
+#define SURROUNDINGS_H
+
+#include "cases.h"
+#include "sb_queue.h"
+
+/* ---- queues ---- */
+
+/* Declares it, and opens it with the connection of the case. */
+sb_queue *make_queue(const char *name, sb_settings settings);
+/* Closes it as a deletion does that was killed after its first step: cells are still open. */
+void close_queue(const sb_queue *q);
+uint64_t counted(const sb_queue *q, unsigned counter);
+
+/* ---- at rest ---- */
+
+/* Remembers what the connection holds, and how busy the queue is. */
+void note_rest(sb_queue *q);
+/* The same is held, nothing is locked or announced, memory is taken to make room, and the doctor finds nothing. */
+void expect_rest(const char *after);
+/* The same without the doctor: the case has made memory that he would not believe. */
+void expect_calm(const char *after);
+
+/* ---- waiters ---- */
+
+#define FOR_WORK 0u
+#define FOR_ROOM SB_NODE_ROOM
+#define FOR_MEMORY (SB_NODE_ROOM | SB_NODE_MEMORY)
+/* The node of a call that waits at a queue; `bytes`: of the room that it waits for. */
+uint32_t wait_at(sb_queue *q, uint32_t flags, uint32_t bytes);
+/* Whether it was told since the last look; then it waits again. */
+bool was_told(uint32_t node);
+
+/* ---- memory ---- */
+
+/* All segments exist, and all chunks are taken but so many. */
+void leave_chunks(uint32_t chunks);
+/* No slot of the class is free. A class that has no chunk gets none. */
+void take_slots(unsigned cls);
+/* The second part of a body no longer says that it belongs to that head. */
+void break_parts(uint32_t head);
+/* From here on malloc fails; a sanitizer would not let it: false. */
+bool malloc_fails(bool fails);
+/* Bytes that malloc has given away. */
+uint64_t malloc_used(void);
+
+/* ---- in the middle of a call ---- */
+
+/* Memory that nobody has touched yet. */
+char *untouched(size_t bytes);
+/* When somebody touches that page next, this happens, once. */
+void at_touch(const volatile void *address, void (*what)(void));
+/* How often it happened so far. */
+extern unsigned touches;
+
+#endif
