@@ -247,6 +247,29 @@ static void closed_beside(int64_t (*put_three)(sb_status *status)) {
   expect_at_most(1);
   (void)left();
 }
+/* A connection that was closed while its put restored the bound touches the queue no more: it tells no waiting consumer, which
+ * is left to the next actor. Another thread reaps, so that this put does not. */
+static void closed_and_not_told(void) {
+  uint32_t node;
+  uint64_t token;
+  exceed();
+  closing = (actor){0};
+  join(&closing);
+  if (sb_node_create(two.c, two.q->slot, 0, SB_NODE_DIRECT, 0, 1, &node, &token) != SB_OK) die("sb_node_create", 0);
+  (void)sb_node_move(two.c, node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
+  pthread_mutex_lock(&t.b->reap_lock);
+  meanwhile("bound.beside", close_it);
+  expect(sb_put(closing.q, "a body", 6) == SB_OK, "the put failed");
+  expect(plan.what == NULL, "the put waited for no reaper");
+  expect(state_of(node) == SB_NODE_INTERESTED, "a closed connection has told a consumer");
+  pthread_mutex_unlock(&t.b->reap_lock);
+  sb_node_destroy(two.c, node, token);
+  expect(sb_forget(closing.c), "the connection keeps something");
+  while (sb_recover(keeper.c) > 0) {
+  }
+  expect_at_most(1);
+  (void)left();
+}
 static void closed_beside_many(void) { closed_beside(put_pieces); }
 static void closed_beside_columns(void) { closed_beside(put_rows); }
 
@@ -256,6 +279,8 @@ static const test_case CASES[] = {
     {"beside another reaper", "puts do not wait, each, for a thread of their process that reaps", RING(1),
      beside_another_reaper},
     {"got by a channel", "a get of a channel restores the bound, too", RING(1), got_by_a_channel},
+    {"closed, not told", "a connection that was closed while it restored the bound tells no consumer", RING(1),
+     closed_and_not_told},
     {"closed beside columns", "the same of columns", RING(1), closed_beside_columns},
     {"reconciled", "hints are set right beside a payer: the newest message stays", RING(1), reconciled},
     {"none found", "the payer finds none, and others put: the bound holds", RING(1), none_found},
