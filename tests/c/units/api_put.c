@@ -32,7 +32,7 @@ static void expect_room_told(uint32_t node, const char *after) {
 static void a_closed_queue_is_refused(void) {
   q = make_queue("q", FREE_SETTINGS);
   note_rest(q);
-  close_queue(q);
+  mark_closed(q);
   expect_is(put_one_of(BYTES), SB_DELETED, "the status");
   expect_is(added(), 0, "the number of messages");
   expect_calm("a put into a closed queue");
@@ -172,7 +172,7 @@ static void rows_of_columns(void) {
   expect_rest("puts of rows");
   leave_chunks(0);
   take_slots(1);
-  close_queue(q);
+  mark_closed(q);
   expect_is(sb_put_columns(q, &c, 0, 2, &status), 0, "how many went into a closed queue");
   expect_is(status, SB_DELETED, "the status of a closed queue");
 }

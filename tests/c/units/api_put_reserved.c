@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cases.h"
+#include "calls.h"
 #include "sb_api.h"
 #include "surroundings.h"
 
@@ -125,13 +125,13 @@ static void a_place_without_a_slot(void) {
 }
 static void reservations_that_are_refused(void) {
   make(TEN);
-  close_queue(q);
+  mark_closed(q);
   expect_is(sb_reserve(q, BYTES, &NONE, &r), SB_DELETED, "the status of a closed queue");
   expect(!r.placed && !r.kept, "what was refused has a place or a slot");
   expect_calm("a reservation in a closed queue");
   SB_STORE(&q->shm->state, q->state, SB_RELAXED);
   reserve(BYTES, &NONE);
-  close_queue(q);
+  mark_closed(q);
   expect_is(sb_commit(q, &r), SB_OK, "the status of a commit before the queue's last cell is closed");
   SB_STORE(&t.c->closed, 1u, SB_RELAXED);
   sb_reservation other = r;
@@ -237,24 +237,24 @@ static void expect_body_in_parts(void) {
 /* Its body is private memory until it is committed. */
 static void a_reservation_in_parts(void) {
   make_with_short_slots();
-  uint64_t used = malloc_used();
+  uint64_t used = allocated_bytes();
   reserve(SCATTERED, &NONE);
   expect_reserved(&r, "the reservation");
   expect(r.scattered && r.body != NULL, "it is not in parts, or has no body");
   write_body(&r);
   expect_is(sb_commit(q, &r), SB_OK, "the status");
-  expect_is(malloc_used(), used, "the private memory");
+  expect_is(allocated_bytes(), used, "the private memory");
   expect_rest("a commit in parts");
   expect_is(sb_commit(q, &r), SB_INVALID, "the status of a second commit");
   expect_body_in_parts();
 }
 static void a_reservation_in_parts_is_abandoned(void) {
   make_with_short_slots();
-  uint64_t used = malloc_used();
+  uint64_t used = allocated_bytes();
   reserve(SCATTERED, &NONE);
   abandon(&r);
   expect(is_free(&r) && r.body == NULL, "it has its slot or its body still");
-  expect_is(malloc_used(), used, "the private memory");
+  expect_is(allocated_bytes(), used, "the private memory");
   expect_rest("an abandoned reservation in parts");
 }
 static void a_front_in_parts_without_a_body(void) {
@@ -307,9 +307,9 @@ static void a_copy_of_a_reservation(void) {
   reserve(BYTES, &NAMED);
   write_body(&r);
   message_of(&r)->timestamp_ns = 5; /* whatever clock there is: the time is copied, too */
-  uint64_t used = malloc_used();
+  uint64_t used = allocated_bytes();
   expect_is(sb_reserve_copy(q, &r, &copy), SB_OK, "the status");
-  expect_is(malloc_used(), used, "the private memory");
+  expect_is(allocated_bytes(), used, "the private memory");
   expect_copied(&NAMED);
   expect(memcmp(message_of(&copy) + 1, "exchangekey", 11) == 0, "it has other names");
   expect_is(sb_commit(q, &r), SB_INVALID, "the status of a commit of what was copied");
@@ -328,7 +328,7 @@ static void a_copy_without_a_body(void) {
 }
 static void a_copy_of_one_in_parts(void) {
   make_with_short_slots();
-  uint64_t used = malloc_used();
+  uint64_t used = allocated_bytes();
   reserve(SCATTERED, &NAMED);
   write_body(&r);
   expect_is(sb_reserve_copy(q, &r, &copy), SB_OK, "the status");
@@ -336,18 +336,18 @@ static void a_copy_of_one_in_parts(void) {
   message_of(&copy)->due_ns = 0; /* so that it can be taken */
   sb_end_reserved_view(t.c, &r);
   expect_is(sb_commit(q, &copy), SB_OK, "the status of a commit");
-  expect_is(malloc_used(), used, "the private memory");
+  expect_is(allocated_bytes(), used, "the private memory");
   expect_body_in_parts();
   expect(memcmp(record + sizeof(sb_record), "exchangekey", 11) == 0, "it has other names");
 }
 static void expect_no_copy(sb_status should, const char *what) {
   copy = (sb_reservation){0};
-  uint64_t used = malloc_used();
+  uint64_t used = allocated_bytes();
   expect_is(sb_reserve_copy(q, &r, &copy), should, what);
   expect(r.placed && r.kept, "%s: what was to be copied lost its place", what);
   expect(!copy.placed && !copy.kept, "%s: the copy has a place, or a slot", what);
   expect(q->busy == 1 && t.c->lock == 0 && t.c->use == SB_USE_DRAIN, "%s: something is left", what);
-  expect_is(malloc_used(), used, what);
+  expect_is(allocated_bytes(), used, what);
 }
 static void no_copy(void) {
   make(TEN);
@@ -369,36 +369,30 @@ static void no_copy_of_broken_parts(void) {
 
 /* ---- the process has no memory ---- */
 
-static void *kept[1u << 12];
-static unsigned kept_count;
-/* What malloc could give without more memory of the system. */
-static void use_up(size_t bytes) {
-  while (kept_count < sizeof kept / sizeof kept[0] && (kept[kept_count] = malloc(bytes)) != NULL) kept_count++;
+static const sb_put_options LONG_NAMES = {.properties = record, .properties_length = PROPERTIES};
+static void reserve_in_vain(void) {
+  expect_is(sb_reserve(q, SCATTERED, &LONG_NAMES, &r), SB_SYSTEM, "the status of a reservation");
+  expect(!r.placed && !r.kept, "it has a place, or a slot");
+  expect(was_told(producer), "a producer that waits for room is not told");
 }
-static void give_up(void) {
-  while (kept_count > 0) free(kept[--kept_count]);
+static void copy_in_vain(void) { expect_no_copy(SB_SYSTEM, "the status of a copy without memory for its names"); }
+/* There is memory for the names, and not for the body. */
+static void *names;
+static void copy_names_in_vain(void) {
+  free(names);
+  expect_no_copy(SB_SYSTEM, "the status of a copy without memory for its body");
 }
 static void no_memory_of_the_process(void) {
-  const sb_put_options o = {.properties = record, .properties_length = PROPERTIES};
   make_with_short_slots();
-  if (!malloc_fails(true)) return;
-  use_up(SCATTERED);
-  expect_is(sb_reserve(q, SCATTERED, &NONE, &r), SB_SYSTEM, "the status of a reservation");
-  expect(!r.placed && !r.kept, "it has a place, or a slot");
+  without_memory(reserve_in_vain);
+  abandon(&r);
   expect_is(admitted(), 1, "the number of places taken");
-  expect(was_told(producer), "a producer that waits for room is not told");
-  give_up();
-  (void)malloc_fails(false);
   expect_rest("a reservation without memory of the process");
-  reserve(SCATTERED, &o);
+  reserve(SCATTERED, &LONG_NAMES);
   uint64_t in_use = sb_slab_used(t.b);
-  (void)malloc_fails(true);
-  use_up(SCATTERED);
-  expect_no_copy(SB_SYSTEM, "the status of a copy without memory for its body");
-  use_up(o.properties_length);
-  expect_no_copy(SB_SYSTEM, "the status of a copy without memory for its names");
-  give_up();
-  (void)malloc_fails(false);
+  without_memory(copy_in_vain);
+  names = malloc(2 * PROPERTIES);
+  without_memory(copy_names_in_vain);
   expect_is(sb_slab_used(t.b), in_use, "the memory of the broker");
   abandon(&r);
   expect_rest("copies without memory of the process");

@@ -1,27 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "surroundings.h"
 
-#include <malloc.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "sb_nodes.h"
 #include "sb_parts.h"
 #include "sb_reserve.h"
-
-#ifdef __has_feature
-#define HAS_FEATURE(x) __has_feature(x)
-#else
-#define HAS_FEATURE(x) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || HAS_FEATURE(address_sanitizer)
-#define MALLOC_FAILS false
-#else
-#define MALLOC_FAILS true
-#endif
 
 /* ---- queues ---- */
 
@@ -31,7 +17,7 @@ sb_queue *make_queue(const char *name, sb_settings settings) {
   if (q == NULL) die("sb_open", 0);
   return q;
 }
-void close_queue(const sb_queue *q) {
+void mark_closed(const sb_queue *q) {
   SB_STORE(&q->shm->state, (q->state & ~UINT64_C(3)) | SB_QUEUE_CLOSED, SB_RELAXED);
 }
 uint64_t counted(const sb_queue *q, unsigned counter) { return sb_ledger_sum(t.b, q->shm, counter); }
@@ -112,22 +98,6 @@ void take_slots(unsigned cls) {
 void break_parts(uint32_t head) {
   const sb_part_shm *first = sb_slot_at(t.b, sb_parts_first(t.b, head));
   ((sb_part_shm *)sb_slot_at(t.b, first->next))->head = 0;
-}
-bool malloc_fails(bool fails) {
-  static struct rlimit before;
-  if (!MALLOC_FAILS) return false;
-  if (fails) {
-    if (getrlimit(RLIMIT_AS, &before) != 0) die("getrlimit", 0);
-    struct rlimit none = {0, before.rlim_max};
-    if (setrlimit(RLIMIT_AS, &none) != 0) die("setrlimit", 0);
-  } else if (setrlimit(RLIMIT_AS, &before) != 0) {
-    die("setrlimit", 0);
-  }
-  return true;
-}
-uint64_t malloc_used(void) {
-  struct mallinfo2 m = mallinfo2();
-  return m.uordblks + m.hblkhd;
 }
 
 /* ---- in the middle of a call ---- */

@@ -12,7 +12,7 @@
 /* Declares it, and opens it with the connection of the case. */
 sb_queue *make_queue(const char *name, sb_settings settings);
 /* Closes it as a deletion does that was killed after its first step: cells are still open. */
-void close_queue(const sb_queue *q);
+void mark_closed(const sb_queue *q);
 uint64_t counted(const sb_queue *q, unsigned counter);
 
 /* ---- at rest ---- */
@@ -42,10 +42,6 @@ void leave_chunks(uint32_t chunks);
 void take_slots(unsigned cls);
 /* The second part of a body no longer says that it belongs to that head. */
 void break_parts(uint32_t head);
-/* From here on malloc fails; a sanitizer would not let it: false. */
-bool malloc_fails(bool fails);
-/* Bytes that malloc has given away. */
-uint64_t malloc_used(void);
 
 /* ---- in the middle of a call ---- */
 
