@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The queue of a case: its cells by number, the first one is 0; and memory that runs out. */
+#ifndef QUEUES_H
+#define QUEUES_H
+
+#include "cases.h"
+#include "sb_take.h"
+
+extern sb_queue *q;
+
+/* A queue with that name; all memory of the broker is mapped, so no call asks for more. */
+sb_queue *make_queue(const char *name, sb_settings settings);
+/* The queue `q` of a case. */
+void begin_queue(sb_settings settings);
+
+sb_word *cell_of(const sb_queue *queue, uint64_t number);
+uint64_t cell_word(const sb_queue *queue, uint64_t number);
+unsigned cell_state(const sb_queue *queue, uint64_t number);
+void set_cell_word(const sb_queue *queue, uint64_t number, uint64_t word);
+/* An AVAILABLE or HELD cell of the leaf as it is, which names that slot. */
+uint64_t open_word(const sb_queue *queue, uint64_t number, unsigned state, uint32_t slot);
+/* Puts a message that is due, or expires, after so many seconds; 0 = not. */
+void put_with(sb_queue *queue, uint64_t id, uint64_t due_s, uint64_t expires_s);
+sb_message_shm *message_in(const sb_queue *queue, uint64_t number);
+/* The message is taken and settled. */
+void take_one(sb_queue *queue);
+/* A CLOSING cell of a process that did not go on. */
+void begin_to_close(sb_queue *queue, uint64_t flags);
+
+uint64_t counted(const sb_queue *queue, unsigned counter);
+/* How often `hinting` was raised, and how deep it is. */
+uint64_t hints_raised(const sb_queue *queue);
+uint64_t hinting_depth(const sb_queue *queue);
+/* How many intents there were. */
+uint64_t intents(const sb_queue *queue);
+
+/* No chunk can be opened any more. */
+void no_chunks(void);
+/* ... and so many holdings are left. */
+void leave_holdings(unsigned count);
+/* ... and no slot of that kind. */
+void no_slots(unsigned kind);
+/* The free holdings that were used before, as a number that changes with any of them. */
+uint64_t free_holdings(void);
+
+#endif

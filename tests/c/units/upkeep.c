@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sb_upkeep: how a queue is closed, emptied and freed, and what sets its hints right. */
+#include "sb_upkeep.h"
+
+#include <string.h>
+
+#include "queues.h"
+#include "sb_chunk.h"
+#include "sb_consumer.h"
+#include "sb_slab.h"
+#include "sb_wait.h"
+
+#define FREE_SETTINGS ((sb_settings)FREELY)
+#define RING_OF(n) ((sb_settings){(n), -1, -1, 0, 0})
+#define BODY 64u
+
+static uint64_t gen_of(const sb_queue *queue, uint64_t number) {
+  sb_leaf_ref leaf;
+  if (sb_ring_locate(t.b, NULL, &queue->ring, queue->base + number, &leaf) != SB_OK) die("sb_ring_locate", 0);
+  return leaf.gen;
+}
+static void put_up_to(sb_queue *queue, uint64_t last) {
+  for (uint64_t id = 1; id <= last; id++) (void)put(&t, queue, id);
+}
+static unsigned queue_state(void) { return (unsigned)SB_BITS(SB_LOAD(&q->shm->state, SB_RELAXED), 0, 2); }
+static void set_word(sb_word *word, uint64_t value) { SB_STORE(word, value, SB_RELAXED); }
+static uint64_t foreign_word(uint64_t number) {
+  return sb_cell_open(SB_CELL_AVAILABLE, sb_cell_slot(cell_word(q, 0)), 0, gen_of(q, number) + 1);
+}
+static uint64_t tombstone(uint64_t number) { return sb_cell_bare(SB_CELL_TOMBSTONE, gen_of(q, number)); }
+
+/* ---- closing ---- */
+
+static void expect_hints(uint64_t taken, uint64_t admitted, const char *when) {
+  expect_is(q->shm->taken, taken, when);
+  expect_is(q->shm->admitted, admitted, when);
+  expect_is(hinting_depth(q), 0, "how deep the hints are being changed");
+}
+static void a_queue_is_closed(void) {
+  uint64_t removed = 99;
+  begin_queue(RING_OF(10));
+  put_up_to(q, 3);
+  put_with(q, 4, 3600, 0);
+  uint64_t raised = hints_raised(q), begun = intents(q);
+  expect_is(sb_upkeep_close(q, false, false, &removed), SB_OK, "the status");
+  expect_is(removed, 4, "how many messages went");
+  expect_is(queue_state(), SB_QUEUE_CLOSED, "the state of the queue");
+  expect_is(cell_state(q, 4), SB_CELL_CLOSED, "the state of its last cell");
+  for (uint64_t i = 0; i < 4; i++) expect_is(cell_state(q, i), SB_CELL_TOMBSTONE, "the state of a message's cell");
+  expect_is(counted(q, SB_COUNT_KILLED), 4, "what was killed");
+  expect_is(counted(q, SB_COUNT_UNSCHEDULED), 1, "what left the schedule");
+  expect_hints(5, 5, "what is taken, or admitted: the closing cell is a place without a message");
+  expect_is(q->shm->bytes_out, 4 * BODY, "the bytes that went");
+  expect_is(hints_raised(q), raised + 4, "how often hints were changed: the closing, and three that were ready");
+  expect_is(intents(q), begun + 5, "the intents: four messages, and one that left the schedule");
+}
+static void closing_is_refused(void) {
+  uint64_t removed = 99;
+  begin_queue(RING_OF(10));
+  put_up_to(q, 2);
+  expect_is(sb_upkeep_close(q, false, true, &removed), SB_NOT_EMPTY, "the status of a queue with messages");
+  expect_is(removed, 0, "how many messages went");
+  expect_is(queue_state(), SB_QUEUE_OPEN, "the state of the queue");
+  expect_is(cell_state(q, 2), SB_CELL_TOMBSTONE, "the state of the closing cell");
+  expect_is(q->shm->tail, q->base + 3, "the tail, which passes the closing cell");
+  expect_hints(1, 3, "what is taken, or admitted, after the refusal");
+  SB_STORE(&q->shm->consumers, 1, SB_RELAXED);
+  expect_is(sb_upkeep_close(q, true, false, &removed), SB_IN_USE, "the status of a queue with a consumer");
+  expect_is(sb_upkeep_close(q, false, true, &removed), SB_NOT_EMPTY, "the status where consumers do not matter");
+  SB_STORE(&q->shm->consumers, 0, SB_RELAXED);
+  expect_is(sb_upkeep_close(q, true, true, &removed), SB_NOT_EMPTY, "the status without a consumer");
+  expect_is(sb_upkeep_close(q, true, false, &removed), SB_OK, "the status where messages do not matter");
+  expect_is(removed, 2, "how many messages went");
+}
+/* A closing cell that another process left is resolved first. */
+static void another_process_closes(void) {
+  uint64_t removed = 99;
+  begin_queue(FREE_SETTINGS);
+  put_up_to(q, 1);
+  begin_to_close(q, SB_CLOSING_IF_EMPTY);
+  expect_is(sb_upkeep_close(q, false, false, &removed), SB_OK, "the status behind a closing that is refused");
+  expect_is(cell_state(q, 1), SB_CELL_TOMBSTONE, "the state of the other closing cell");
+  expect_is(removed, 1, "how many messages went");
+  q = make_queue("other", RING_OF(10));
+  put_up_to(q, 1);
+  begin_to_close(q, 0);
+  expect_is(sb_upkeep_close(q, false, false, &removed), SB_DELETED, "the status behind a closing that holds");
+  expect_is(removed, 0, "how many messages went by it");
+  expect_is(queue_state(), SB_QUEUE_CLOSED, "the state of the queue");
+  expect_is(hinting_depth(q), 0, "how deep the hints are being changed");
+  q = make_queue("broken", RING_OF(10));
+  put_up_to(q, 1);
+  begin_to_close(q, 0);
+  set_word(q->ring.root, sb_link_empty(0)); /* the handle knows the leaf still */
+  expect_is(sb_upkeep_close(q, false, false, &removed), SB_CORRUPT, "the status without a root");
+  expect_is(hinting_depth(q), 0, "how deep the hints are being changed");
+}
+/* What was taken and admitted for the closing cell goes back; a put may have seen too little room meanwhile. */
+static void no_memory_to_close(void) {
+  uint64_t removed = 99;
+  begin_queue(RING_OF(100));
+  put_up_to(q, SB_PAGE_CELLS);
+  no_slots(SB_KIND_INNER);
+  SB_STORE(&q->shm->ring_size, 60, SB_RELAXED);
+  set_word(&q->shm->bound, 0);
+  expect_is(sb_upkeep_close(q, false, false, &removed), SB_NO_MEMORY, "the status");
+  expect_is(removed, 0, "how many messages went");
+  expect_is(queue_state(), SB_QUEUE_OPEN, "the state of the queue");
+  expect_is(counted(q, SB_COUNT_REPLACED), 4, "what the ring has too many");
+  expect_hints(4, SB_PAGE_CELLS, "what is taken, or admitted");
+}
+
+/* ---- what is left in a queue ---- */
+
+/* Between two messages that are ready. */
+static void expect_disposed(const char *name, uint64_t word, uint64_t should) {
+  expect_is(sb_upkeep_dispose(q), should, name);
+  expect_is(cell_word(q, 1), word, name);
+  expect_is(cell_state(q, 2), should == 1 ? SB_CELL_AVAILABLE : SB_CELL_TOMBSTONE, name);
+}
+static void three_messages(const char *name) {
+  q = make_queue(name, FREE_SETTINGS);
+  put_up_to(q, 3);
+}
+static void disposal_ends(void) {
+  for (unsigned i = 0; i < 3; i++) {
+    three_messages((const char *[]){"free", "closed", "foreign"}[i]);
+    uint64_t gen = gen_of(q, 1);
+    uint64_t words[] = {sb_cell_bare(SB_CELL_FREE, gen), sb_cell_bare(SB_CELL_CLOSED, gen), foreign_word(1)};
+    set_cell_word(q, 1, words[i]);
+    expect_disposed("what was removed before the end", words[i], 1);
+  }
+}
+static void disposal_passes_what_others_have(void) {
+  for (unsigned state = SB_CELL_ACQUIRED; state <= SB_CELL_STAGED; state++) {
+    three_messages((const char *[]){"acquired", "removing", "staged"}[state - SB_CELL_ACQUIRED]);
+    uint64_t word = sb_cell_owned(state, sb_cell_slot(cell_word(q, 1)), 0, 77, gen_of(q, 1));
+    set_cell_word(q, 1, word);
+    expect_disposed("what was removed beside another's", word, 2);
+  }
+  three_messages("tombstone");
+  set_cell_word(q, 1, tombstone(1));
+  expect_disposed("what was removed beside a finished cell", tombstone(1), 2);
+}
+/* A cell that cannot be taken: its holding goes back, and nothing is counted. */
+static void what_cannot_be_disposed_of(void) {
+  three_messages("held");
+  uint64_t word = open_word(q, 1, SB_CELL_HELD, t.b->chunk_limit * SB_CHUNK_UNITS), holdings = free_holdings();
+  set_cell_word(q, 1, word);
+  expect_disposed("what was removed beside a slot that does not exist", word, 2);
+  expect_is(counted(q, SB_COUNT_UNSCHEDULED), 0, "what left the schedule");
+  expect_is(free_holdings(), holdings, "the free holdings");
+  expect_is(q->ledger->kind & 0xffff, SB_INTENT_NONE, "the intent");
+  three_messages("without");
+  leave_holdings(0);
+  expect_is(sb_upkeep_dispose(q), 0, "what was removed without a holding");
+  expect_is(cell_state(q, 0), SB_CELL_AVAILABLE, "the state of the first cell");
+}
+
+/* ---- freeing ---- */
+
+static uint32_t levels[2], ledgers[2];
+static uint32_t slot;
+static sb_queue_shm *shm;
+static uint64_t gens[SB_CHUNK_UNITS];
+
+static uint64_t header_of(uint32_t of) { return SB_LOAD(sb_slot_header(t.b, of), SB_RELAXED); }
+static void expect_freed(uint32_t of, const char *what) {
+  expect_is(sb_slot_state(header_of(of)), SB_SLOT_FREE, what);
+  expect_is(sb_slot_gen(header_of(of)), gens[of % SB_CHUNK_UNITS] + 1, what);
+}
+static void expect_kept(uint32_t of, const char *what) {
+  expect(sb_slot_state(header_of(of)) != SB_SLOT_FREE, "%s was freed", what);
+}
+static void consume_with(int32_t priority) {
+  sb_status status;
+  sb_consumer *k = sb_consume(t.c, &q, 1, 10, priority, 0, 0, &status);
+  if (k == NULL) die("sb_consume", (int)status);
+  sb_consumer_cancel(k, true);
+}
+/* A queue with two levels and two ledgers, which was closed, and which nobody has open. */
+static void closed_queue(void) {
+  uint64_t removed;
+  sb_connection *mine = t.c;
+  begin_queue(FREE_SETTINGS);
+  slot = q->slot;
+  shm = q->shm;
+  put_with(q, 1, 0, 3600);
+  consume_with(1);
+  consume_with(2);
+  t.c = connect_to(&t);
+  sb_queue *others = open_queue(&t, "q");
+  (void)sb_leave(others);
+  t.c = mine;
+  levels[0] = shm->levels;
+  levels[1] = sb_level_at(t.b, levels[0])->next;
+  ledgers[0] = shm->ledgers;
+  ledgers[1] = sb_ledger_at(t.b, ledgers[0])->next;
+  for (unsigned i = 0; i < 2; i++) {
+    gens[levels[i] % SB_CHUNK_UNITS] = sb_slot_gen(header_of(levels[i]));
+    gens[ledgers[i] % SB_CHUNK_UNITS] = sb_slot_gen(header_of(ledgers[i]));
+  }
+  gens[slot % SB_CHUNK_UNITS] = sb_slot_gen(header_of(slot));
+  expect_is(sb_upkeep_close(q, false, false, &removed), SB_OK, "the status of closing");
+  (void)sb_leave(q);
+}
+static void a_queue_is_freed(void) {
+  closed_queue();
+  uint64_t state = shm->state;
+  expect(sb_upkeep_free(t.c, slot), "it was not freed");
+  const sb_word *bases[] = {&shm->base,
+                            &shm->all.base,
+                            &shm->non_acquiring_list.base,
+                            &shm->not_interested_list.base,
+                            &shm->room.base,
+                            &shm->schedule.base,
+                            &sb_level_at(t.b, levels[0])->interested.base,
+                            &sb_level_at(t.b, levels[1])->notified.base};
+  for (unsigned i = 0; i < sizeof bases / sizeof bases[0]; i++)
+    expect_is(*bases[i], SB_PAGE_CELLS, "where the next life of a ring begins");
+  expect_is(sb_link_state(shm->root), SB_LINK_EMPTY, "the root");
+  for (unsigned i = 0; i < 2; i++) {
+    expect_freed(levels[i], "the slot of a level");
+    expect_freed(ledgers[i], "the slot of a ledger");
+  }
+  expect_freed(slot, "the slot of the queue");
+  expect_is(shm->levels, 0, "its first level");
+  expect_is(shm->ledgers, 0, "its first ledger");
+  expect_is(shm->state, SB_QUEUE_NONE | ((state >> 2) + 1) << 2, "its state");
+  expect_is(sb_holding_at(t.b, t.c->page_token)->what, sb_holding_what(SB_HOLD_SLOT, slot, gens[slot % SB_CHUNK_UNITS]),
+            "what was announced last");
+}
+/* A chain in which a slot was freed already ends there. */
+static void chains_that_broke(void) {
+  closed_queue();
+  (void)sb_slab_free_gen(t.b, levels[0], gens[levels[0] % SB_CHUNK_UNITS]);
+  (void)sb_slab_free_gen(t.b, ledgers[0], gens[ledgers[0] % SB_CHUNK_UNITS]);
+  expect(sb_upkeep_free(t.c, slot), "it was not freed");
+  expect_is(shm->levels, levels[1], "the level behind one that was freed");
+  expect_is(shm->ledgers, ledgers[1], "the ledger behind one that was freed");
+  expect_kept(levels[1], "the level behind one that was freed");
+  expect_kept(ledgers[1], "the ledger behind one that was freed");
+}
+static void what_is_not_freed(void) {
+  uint64_t token, gen, removed;
+  uint32_t other;
+  closed_queue();
+  set_word(&shm->state, (shm->state & ~UINT64_C(3)) | SB_QUEUE_OPEN);
+  expect(!sb_upkeep_free(t.c, slot), "an open queue was freed");
+  q = make_queue("open", FREE_SETTINGS);
+  expect_is(sb_upkeep_close(q, false, false, &removed), SB_OK, "the status of closing");
+  expect(!sb_upkeep_free(t.c, q->slot), "a queue that a connection has open was freed");
+  q = make_queue("full", FREE_SETTINGS);
+  put_up_to(q, 1);
+  set_word(&q->shm->state, (q->shm->state & ~UINT64_C(3)) | SB_QUEUE_CLOSED);
+  slot = q->slot;
+  (void)sb_leave(q);
+  expect(!sb_upkeep_free(t.c, slot), "a queue with a message was freed");
+  if (sb_holding_take(t.c, &token) != SB_OK) die("sb_holding_take", 0);
+  if (sb_slab_alloc(t.c, sb_class_for(t.b, 3 * SB_UNIT), token, &other, &gen) != SB_OK) die("sb_slab_alloc", 0);
+  memset(sb_slot_at(t.b, other), 0, 3 * SB_UNIT);
+  *(uint64_t *)sb_slot_at(t.b, other) = SB_QUEUE_CLOSED;
+  expect(!sb_upkeep_free(t.c, other), "what is no queue was freed");
+  expect_kept(other, "a body");
+}
+
+/* ---- messages that no bit leads to ---- */
+
+/* Three messages below the head, and nothing says that one came back. */
+static void three_hidden(void) {
+  begin_queue(FREE_SETTINGS);
+  put_up_to(q, 4);
+  set_word(&q->shm->head, q->base + 3);
+}
+static void hidden_messages(void) {
+  three_hidden();
+  expect(sb_upkeep_hides(t.b, &q->ring), "none is hidden");
+  for (uint64_t i = 0; i < 3; i++) {
+    sb_returned_mark(t.b, &q->ring, q->base + i);
+    expect(sb_upkeep_hides(t.b, &q->ring) == (i < 2), "with %u marked", (unsigned)i + 1);
+  }
+  q = make_queue("finished", FREE_SETTINGS);
+  put_up_to(q, 3);
+  set_word(&q->shm->head, q->base + 2);
+  set_cell_word(q, 0, foreign_word(0));
+  expect(!sb_upkeep_hides(t.b, &q->ring), "one behind a cell of another page is hidden");
+  set_cell_word(q, 0, tombstone(0));
+  set_cell_word(q, 1, tombstone(1));
+  expect(!sb_upkeep_hides(t.b, &q->ring), "a finished cell is hidden");
+}
+static void hidden_messages_come_up(void) {
+  three_hidden();
+  uint64_t deaths = sb_repairs_deaths(t.b);
+  sb_returned_mark(t.b, &q->ring, q->base + 1);
+  expect_is(sb_upkeep_resurface(t.b, q->shm, &q->ring, deaths + 1), 2, "how many were found");
+  for (uint64_t i = 0; i < 3; i++)
+    expect(sb_returned_is_marked(t.b, &q->ring, q->base + i), "message %u is not marked", (unsigned)i);
+  expect(!sb_returned_is_marked(t.b, &q->ring, q->base + 3), "a message behind the head is marked");
+  expect_is(t.b->header->explained_repairs[SB_REPAIR_MARK], 1, "the repairs that a death explains");
+  expect_is(t.b->header->repairs[SB_REPAIR_MARK], 0, "the defects");
+  expect_is(sb_upkeep_resurface(t.b, q->shm, &q->ring, deaths + 1), 0, "how many are found again");
+  expect_is(t.b->header->explained_repairs[SB_REPAIR_MARK], 1, "the repairs when nothing was wrong");
+}
+static void a_rescan(void) {
+  three_hidden();
+  q->rescanned_ns = sb_now_ns();
+  q->rescanned_deaths = 77;
+  expect_is(sb_upkeep_rescan(q), 0, "what is found so soon");
+  expect_is(q->rescanned_deaths, 77, "the deaths at the last scan");
+  uint64_t before = sb_now_ns();
+  q->rescanned_ns = before - UINT64_C(300000000);
+  SB_STORE(&t.b->header->reaped, 5, SB_RELAXED);
+  expect_is(sb_upkeep_rescan(q), 3, "what is found later");
+  expect(q->rescanned_ns >= before, "the scan is not noted");
+  expect_is(q->rescanned_deaths, 5, "the deaths by then");
+  expect_is(t.b->header->explained_repairs[SB_REPAIR_MARK], 1, "the repairs that a death explains");
+}
+static void what_is_ready(void) {
+  begin_queue(FREE_SETTINGS);
+  put_up_to(q, 3);
+  uint64_t base = q->base;
+  expect(sb_upkeep_has_ready(t.b, &q->ring, base + 1), "the first message is not ready");
+  expect(!sb_upkeep_has_ready(t.b, &q->ring, base), "one is ready before the first");
+  set_cell_word(q, 0, tombstone(0));
+  expect(!sb_upkeep_has_ready(t.b, &q->ring, base + 1), "a finished cell is ready, or one behind the end");
+  set_cell_word(q, 0, foreign_word(0));
+  expect(!sb_upkeep_has_ready(t.b, &q->ring, base + 1), "a cell of another page is ready");
+  set_word(&q->shm->head, base + 3);
+  expect(!sb_upkeep_has_ready(t.b, &q->ring, base + 3), "one below the head is ready, and none came back");
+  set_word(&q->shm->returned, 1);
+  expect(sb_upkeep_has_ready(t.b, &q->ring, base + 3), "one that came back is not ready");
+}
+/* The page behind the last one is not there yet: its positions are not those of the last one. */
+static void what_is_ready_in_one_page(void) {
+  begin_queue(FREE_SETTINGS);
+  put_up_to(q, SB_PAGE_CELLS);
+  for (uint64_t i = 1; i < SB_PAGE_CELLS; i++) set_cell_word(q, i, tombstone(i));
+  set_word(&q->shm->head, q->base + 1);
+  expect(!sb_upkeep_has_ready(t.b, &q->ring, q->base + 2 * SB_PAGE_CELLS), "one is ready behind the page");
+}
+
+/* ---- hints ---- */
+
+static void expect_account(uint64_t taken, uint64_t admitted, uint64_t bytes_in) {
+  expect_is(q->shm->taken, taken, "what is taken");
+  expect_is(q->shm->admitted, admitted, "what is admitted");
+  expect_is(q->shm->bytes_in, bytes_in, "the bytes that came");
+}
+/* Two pages, of whose first only one cell is ready. */
+static void two_pages(void) {
+  begin_queue(RING_OF(1000));
+  put_up_to(q, SB_PAGE_CELLS + 3);
+  for (unsigned i = 0; i + 1 < SB_PAGE_CELLS; i++) take_one(q);
+}
+static void hints_are_set_right(void) {
+  two_pages();
+  uint64_t taken = SB_PAGE_CELLS - 1, admitted = SB_PAGE_CELLS + 3, in = admitted * BODY;
+  expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_RIGHT, "what was found right");
+  sb_word *hints[] = {&q->shm->taken, &q->shm->admitted, &q->shm->bytes_in};
+  for (unsigned i = 0; i < 3; i++) {
+    (void)SB_ADD(hints[i], 3, SB_RELAXED);
+    expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_SET_RIGHT, "what was found wrong");
+    expect_account(taken, admitted, in);
+  }
+  (void)SB_ADD(&q->shm->bytes_out, 3, SB_RELAXED);
+  expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_SET_RIGHT, "what was found beside other bytes that left");
+  expect_account(taken, admitted, in + 3);
+}
+static void hints_of_one_who_changes_them(void) {
+  two_pages();
+  (void)SB_ADD(&q->shm->taken, 1, SB_RELAXED);
+  sb_hinting(q->ledger, 1);
+  expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found while they are being changed");
+  sb_upkeep_start_tracking(t.b, q->shm);
+  expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether they are sure");
+  expect_account(SB_PAGE_CELLS, SB_PAGE_CELLS + 3, (SB_PAGE_CELLS + 3) * BODY);
+  sb_hinting(q->ledger, -1);
+  SB_STORE(&q->shm->tracking, 1, SB_RELAXED);
+  sb_upkeep_start_tracking(t.b, q->shm);
+  expect_is(q->shm->tracking, 1, "whether they are sure");
+  expect_is(q->shm->taken, SB_PAGE_CELLS - 1, "what is taken");
+  SB_STORE(&q->shm->tracking, 0, SB_RELAXED);
+  (void)SB_ADD(&q->shm->taken, 1, SB_RELAXED);
+  expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_RIGHT, "what was found where they do not count");
+  expect_is(q->shm->taken, SB_PAGE_CELLS, "what is taken there");
+}
+/* Cells that have no message of this page are not ready, nor is what lies behind the tail, or in no memory. */
+static void cells_that_do_not_count(void) {
+  if (declare(&t, "q", RING_OF(10)) != SB_OK) die("sb_declare", 0);
+  q = open_queue(&t, "q"); /* only the first segment exists */
+  put_up_to(q, 4);
+  uint64_t gen = gen_of(q, 0);
+  uint32_t behind = t.b->chunk_limit * SB_CHUNK_UNITS, slots[] = {behind, behind - SB_CHUNK_UNITS};
+  for (unsigned i = 0; i < 2; i++) {
+    set_cell_word(q, 1, open_word(q, 1, SB_CELL_AVAILABLE, slots[i]));
+    set_word(&q->shm->taken, 77);
+    expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_SET_RIGHT, "what was found wrong");
+    expect_is(q->shm->taken, 1, "what is taken beside a slot that does not exist, or is not mapped");
+  }
+  set_cell_word(q, 0, foreign_word(0)); /* the tail is known */
+  (void)sb_upkeep_reconcile(t.b, q->shm);
+  expect_is(q->shm->taken, 2, "what is taken beside a cell of another page");
+  set_cell_word(q, 2, sb_cell_bare(SB_CELL_CLOSED, gen));
+  set_word(&q->shm->tail, q->base + 1);
+  (void)sb_upkeep_reconcile(t.b, q->shm);
+  expect_is(q->shm->taken, 2, "what is taken before the end");
+  expect_is(q->shm->admitted, q->base + 2, "what is admitted before the end");
+}
+
+static const test_case CASES[] = {
+    {"upkeep: closed", "a queue that is closed loses its messages, each is counted", a_queue_is_closed},
+    {"upkeep: refused", "a condition that does not hold keeps the queue", closing_is_refused},
+    {"upkeep: two close", "a closing of another process is resolved first", another_process_closes},
+    {"upkeep: no memory", "a closing without memory takes back its hints", no_memory_to_close},
+    {"upkeep: end", "disposal ends at the end of the messages", disposal_ends},
+    {"upkeep: others'", "disposal leaves what other connections have", disposal_passes_what_others_have},
+    {"upkeep: stays", "disposal passes a cell that it cannot take", what_cannot_be_disposed_of},
+    {"upkeep: freed", "a closed queue gives back all its memory", a_queue_is_freed},
+    {"upkeep: broken", "freeing ends where a chain was freed already", chains_that_broke},
+    {"upkeep: kept", "a queue in use, or with messages, is not freed", what_is_not_freed},
+    {"upkeep: hidden", "a ready message below the head is hidden without a mark", hidden_messages},
+    {"upkeep: resurfaced", "hidden messages are marked and counted", hidden_messages_come_up},
+    {"upkeep: rescan", "a consumer looks for hidden messages once per interval", a_rescan},
+    {"upkeep: ready", "a message before the end is ready if its cell says so", what_is_ready},
+    {"upkeep: one page", "cells behind the last page are no messages", what_is_ready_in_one_page},
+    {"upkeep: hints", "hints are set right from the cells", hints_are_set_right},
+    {"upkeep: busy", "hints that are being changed are left alone", hints_of_one_who_changes_them},
+    {"upkeep: no message", "cells without a message here do not count", cells_that_do_not_count},
+};
+SUBJECT(CASES)
