@@ -89,10 +89,8 @@ void no_slots(unsigned kind) {
   sb_holding_give(t.c, token);
 }
 uint64_t free_holdings(void) {
-  uint64_t sum = 0;
-  for (uint64_t token = t.c->free_holding; token != 0;) {
-    sum = sum * 31 + token;
+  uint64_t count = SB_HOLDINGS_PER_CHUNK - SB_LOAD(&t.c->last->used, SB_RELAXED);
+  for (uint64_t token = t.c->free_holding; token != 0 && count <= SB_HOLDINGS_PER_CHUNK; count++)
     token = SB_LOAD(&sb_holding_at(t.b, token)->where, SB_RELAXED);
-  }
-  return sum + ((uint64_t)SB_LOAD(&t.c->last->used, SB_RELAXED) << 48);
+  return count;
 }

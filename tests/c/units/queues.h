@@ -40,7 +40,7 @@ void no_chunks(void);
 void leave_holdings(unsigned count);
 /* ... and no slot of that kind. */
 void no_slots(unsigned kind);
-/* The free holdings that were used before, as a number that changes with any of them. */
+/* How many holdings are free in the last chunk of them. */
 uint64_t free_holdings(void);
 
 #endif
