@@ -10,22 +10,22 @@ static bool nobodys_message(uint64_t word) {
 
 bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position) {
   sb_leaf_ref leaf;
-  if (sb_ring_locate(b, NULL, r, position, &leaf) != SB_OK) {
-    return false;
+  sb_status found = sb_ring_locate(b, NULL, r, position, &leaf);
+  if (found != SB_OK) {
+    return found == SB_DONE; /* another process resolved it, and its page went */
   }
   sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
-  uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
+  uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST), closed = sb_cell_bare(SB_CELL_CLOSED, leaf.gen);
   if (sb_cell_state(word) == SB_CELL_CLOSING && sb_cell_of(word, leaf.gen)) {
     bool refuse = ((word & SB_CLOSING_IF_UNUSED) != 0 && SB_LOAD(&shm->consumers, SB_SEQ_CST) > 0) ||
                   ((word & SB_CLOSING_IF_EMPTY) != 0 && sb_ring_has(b, r, position, nobodys_message));
-    uint64_t closed = sb_cell_bare(SB_CELL_CLOSED, leaf.gen);
     if (refuse) {
       (void)sb_ring_drop(c, r, &leaf, position, word);
       return true;
     }
     (void)SB_CAS(&cell->word, &word, closed, SB_SEQ_CST);
   }
-  if (sb_cell_state(SB_LOAD(&cell->word, SB_SEQ_CST)) == SB_CELL_CLOSED) {
+  if (SB_LOAD(&cell->word, SB_SEQ_CST) == closed) { /* not of another queue's page */
     uint64_t state = SB_LOAD(&shm->state, SB_ACQUIRE);
     if (SB_BITS(state, 0, 2) == SB_QUEUE_OPEN) {
       (void)SB_CAS(&shm->state, &state, (state & ~UINT64_C(3)) | SB_QUEUE_CLOSED, SB_SEQ_CST);
