@@ -5,8 +5,6 @@
 
 #define SECOND UINT64_C(1000000000)
 
-sb_queue *q;
-
 sb_queue *make_queue(const char *name, sb_settings settings) {
   grow_to(BROKER_CHUNKS - 1);
   if (declare(&t, name, settings) != SB_OK) die("sb_declare", 0);
@@ -14,7 +12,6 @@ sb_queue *make_queue(const char *name, sb_settings settings) {
   if (queue == NULL) die("sb_open", 0);
   return queue;
 }
-void begin_queue(sb_settings settings) { q = make_queue("q", settings); }
 
 sb_word *cell_of(const sb_queue *queue, uint64_t number) {
   sb_leaf_ref leaf;
@@ -22,8 +19,8 @@ sb_word *cell_of(const sb_queue *queue, uint64_t number) {
   if (sb_ring_locate(t.b, NULL, &queue->ring, position, &leaf) != SB_OK) die("sb_ring_locate", (int)number);
   return &sb_leaf_cell(&leaf, position)->word;
 }
-uint64_t cell_word(const sb_queue *queue, uint64_t number) { return SB_LOAD(cell_of(queue, number), SB_RELAXED); }
-unsigned cell_state(const sb_queue *queue, uint64_t number) { return sb_cell_state(cell_word(queue, number)); }
+uint64_t word_at(const sb_queue *queue, uint64_t number) { return SB_LOAD(cell_of(queue, number), SB_RELAXED); }
+unsigned cell_state(const sb_queue *queue, uint64_t number) { return sb_cell_state(word_at(queue, number)); }
 void set_cell_word(const sb_queue *queue, uint64_t number, uint64_t word) {
   SB_STORE(cell_of(queue, number), word, SB_RELAXED);
 }
@@ -38,7 +35,7 @@ void put_with(sb_queue *queue, uint64_t id, uint64_t due_s, uint64_t expires_s) 
   if (status != SB_OK) die("sb_put", (int)status);
 }
 sb_message_shm *message_in(const sb_queue *queue, uint64_t number) {
-  return sb_slot_at(t.b, sb_cell_slot(cell_word(queue, number)));
+  return sb_slot_at(t.b, sb_cell_slot(word_at(queue, number)));
 }
 void take_one(sb_queue *queue) {
   static char buffer[BUFFER];
@@ -55,7 +52,7 @@ uint64_t counted(const sb_queue *queue, unsigned counter) {
   return SB_LOAD(&queue->ledger->counters[counter], SB_RELAXED);
 }
 uint64_t hints_raised(const sb_queue *queue) { return SB_LOAD(&queue->ledger->hinting, SB_RELAXED) >> 32; }
-uint64_t hinting_depth(const sb_queue *queue) {
+uint64_t depth_of_hints(const sb_queue *queue) {
   return SB_LOAD(&queue->ledger->hinting, SB_RELAXED) & SB_HINTING_DEPTH;
 }
 uint64_t intents(const sb_queue *queue) { return SB_LOAD(&queue->ledger->kind, SB_RELAXED) >> 16; }

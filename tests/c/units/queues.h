@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The queue of a case: its cells by number, the first one is 0; and memory that runs out. */
+/* Queues of a case, several at a time: their cells by number, the first one is 0; and memory that runs out. */
 #ifndef QUEUES_H
 #define QUEUES_H
 
 #include "cases.h"
 #include "sb_take.h"
 
-extern sb_queue *q;
-
 /* A queue with that name; all memory of the broker is mapped, so no call asks for more. */
 sb_queue *make_queue(const char *name, sb_settings settings);
-/* The queue `q` of a case. */
-void begin_queue(sb_settings settings);
 
 sb_word *cell_of(const sb_queue *queue, uint64_t number);
-uint64_t cell_word(const sb_queue *queue, uint64_t number);
+uint64_t word_at(const sb_queue *queue, uint64_t number);
 unsigned cell_state(const sb_queue *queue, uint64_t number);
 void set_cell_word(const sb_queue *queue, uint64_t number, uint64_t word);
 /* An AVAILABLE or HELD cell of the leaf as it is, which names that slot. */
@@ -30,7 +26,7 @@ void begin_to_close(sb_queue *queue, uint64_t flags);
 uint64_t counted(const sb_queue *queue, unsigned counter);
 /* How often `hinting` was raised, and how deep it is. */
 uint64_t hints_raised(const sb_queue *queue);
-uint64_t hinting_depth(const sb_queue *queue);
+uint64_t depth_of_hints(const sb_queue *queue);
 /* How many intents there were. */
 uint64_t intents(const sb_queue *queue);
 

@@ -14,6 +14,9 @@
 #define RING_OF(n) ((sb_settings){(n), -1, -1, 0, 0})
 #define BODY 64u
 
+static sb_queue *q;
+static void begin_queue(sb_settings settings) { q = make_queue("q", settings); }
+
 static uint64_t gen_of(const sb_queue *queue, uint64_t number) {
   sb_leaf_ref leaf;
   if (sb_ring_locate(t.b, NULL, &queue->ring, queue->base + number, &leaf) != SB_OK) die("sb_ring_locate", 0);
@@ -25,7 +28,7 @@ static void put_up_to(sb_queue *queue, uint64_t last) {
 static unsigned queue_state(void) { return (unsigned)SB_BITS(SB_LOAD(&q->shm->state, SB_RELAXED), 0, 2); }
 static void set_word(sb_word *word, uint64_t value) { SB_STORE(word, value, SB_RELAXED); }
 static uint64_t foreign_word(uint64_t number) {
-  return sb_cell_open(SB_CELL_AVAILABLE, sb_cell_slot(cell_word(q, 0)), 0, gen_of(q, number) + 1);
+  return sb_cell_open(SB_CELL_AVAILABLE, sb_cell_slot(word_at(q, 0)), 0, gen_of(q, number) + 1);
 }
 static uint64_t tombstone(uint64_t number) { return sb_cell_bare(SB_CELL_TOMBSTONE, gen_of(q, number)); }
 
@@ -34,7 +37,7 @@ static uint64_t tombstone(uint64_t number) { return sb_cell_bare(SB_CELL_TOMBSTO
 static void expect_hints(uint64_t taken, uint64_t admitted, const char *when) {
   expect_is(q->shm->taken, taken, when);
   expect_is(q->shm->admitted, admitted, when);
-  expect_is(hinting_depth(q), 0, "how deep the hints are being changed");
+  expect_is(depth_of_hints(q), 0, "how deep the hints are being changed");
 }
 static void a_queue_is_closed(void) {
   uint64_t removed = 99;
@@ -87,13 +90,13 @@ static void another_process_closes(void) {
   expect_is(sb_upkeep_close(q, false, false, &removed), SB_DELETED, "the status behind a closing that holds");
   expect_is(removed, 0, "how many messages went by it");
   expect_is(queue_state(), SB_QUEUE_CLOSED, "the state of the queue");
-  expect_is(hinting_depth(q), 0, "how deep the hints are being changed");
+  expect_is(depth_of_hints(q), 0, "how deep the hints are being changed");
   q = make_queue("broken", RING_OF(10));
   put_up_to(q, 1);
   begin_to_close(q, 0);
   set_word(q->ring.root, sb_link_empty(0)); /* the handle knows the leaf still */
   expect_is(sb_upkeep_close(q, false, false, &removed), SB_CORRUPT, "the status without a root");
-  expect_is(hinting_depth(q), 0, "how deep the hints are being changed");
+  expect_is(depth_of_hints(q), 0, "how deep the hints are being changed");
 }
 /* What was taken and admitted for the closing cell goes back; a put may have seen too little room meanwhile. */
 static void no_memory_to_close(void) {
@@ -115,7 +118,7 @@ static void no_memory_to_close(void) {
 /* Between two messages that are ready. */
 static void expect_disposed(const char *name, uint64_t word, uint64_t should) {
   expect_is(sb_upkeep_dispose(q), should, name);
-  expect_is(cell_word(q, 1), word, name);
+  expect_is(word_at(q, 1), word, name);
   expect_is(cell_state(q, 2), should == 1 ? SB_CELL_AVAILABLE : SB_CELL_TOMBSTONE, name);
 }
 static void three_messages(const char *name) {
@@ -134,7 +137,7 @@ static void disposal_ends(void) {
 static void disposal_passes_what_others_have(void) {
   for (unsigned state = SB_CELL_ACQUIRED; state <= SB_CELL_STAGED; state++) {
     three_messages((const char *[]){"acquired", "removing", "staged"}[state - SB_CELL_ACQUIRED]);
-    uint64_t word = sb_cell_owned(state, sb_cell_slot(cell_word(q, 1)), 0, 77, gen_of(q, 1));
+    uint64_t word = sb_cell_owned(state, sb_cell_slot(word_at(q, 1)), 0, 77, gen_of(q, 1));
     set_cell_word(q, 1, word);
     expect_disposed("what was removed beside another's", word, 2);
   }

@@ -11,6 +11,9 @@
 #define NOW UINT64_C(1000)
 #define FAR (UINT64_MAX / 2)
 
+static sb_queue *q;
+static void begin_queue(sb_settings settings) { q = make_queue("q", settings); }
+
 static uint64_t header_of(uint32_t slot) { return SB_LOAD(sb_slot_header(t.b, slot), SB_RELAXED); }
 static void set_header(uint32_t slot, uint64_t word) { SB_STORE(sb_slot_header(t.b, slot), word, SB_RELAXED); }
 static sb_leaf_ref leaf_of(const sb_queue *queue, uint64_t number) {
@@ -32,10 +35,10 @@ static void set_times(uint64_t number, uint64_t due, uint64_t expires) {
 }
 /* It stays as it is, and is looked at again then. */
 static void expect_left(uint64_t number, uint64_t then, const char *what) {
-  uint64_t word = cell_word(q, number), begun = intents(q);
+  uint64_t word = word_at(q, number), begun = intents(q);
   expect_is(look(number), then, what);
   expect(!made_ready, "%s: it was made ready", what);
-  expect_is(cell_word(q, number), word, what);
+  expect_is(word_at(q, number), word, what);
   expect_is(intents(q), begun, what);
 }
 static void a_message_that_is_not_due(void) {
@@ -106,7 +109,7 @@ static void a_message_of_another(void) {
   begin_queue(FREE_SETTINGS);
   (void)put(&t, q, 1);
   for (unsigned state = SB_CELL_ACQUIRED; state <= SB_CELL_STAGED; state++) {
-    set_cell_word(q, 0, sb_cell_owned(state, sb_cell_slot(cell_word(q, 0)), 0, 77, leaf_of(q, 0).gen));
+    set_cell_word(q, 0, sb_cell_owned(state, sb_cell_slot(word_at(q, 0)), 0, 77, leaf_of(q, 0).gen));
     set_times(0, 0, NOW);
     expect_left(0, 0, "an expired message that another connection has");
     set_times(0, 0, NOW + 1);
@@ -127,7 +130,7 @@ static void what_is_no_message(void) {
   expect_is(look(0), 0, "a position without a page");
   expect(!made_ready, "what is not there was made ready");
   put_with(q, 1, 0, 3600);
-  uint32_t slot = sb_cell_slot(cell_word(q, 0)), behind = t.b->chunk_limit * SB_CHUNK_UNITS;
+  uint32_t slot = sb_cell_slot(word_at(q, 0)), behind = t.b->chunk_limit * SB_CHUNK_UNITS;
   uint64_t gen = leaf_of(q, 0).gen;
   set_times(0, 0, NOW);
   set_cell_word(q, 0, sb_cell_open(SB_CELL_AVAILABLE, slot, 0, gen + 1));
@@ -168,7 +171,7 @@ static void a_message_is_moved(void) {
   expect_is(move(), SB_OK, "the status of the first one");
   if (get(&t, q, buffer, false) != 2) die("sb_get", 0);
   (void)sb_settle(q, buffer, 1);
-  uint32_t slot = sb_cell_slot(cell_word(q, 1));
+  uint32_t slot = sb_cell_slot(word_at(q, 1));
   uint64_t gen = sb_slot_gen(header_of(slot)), begun = intents(q), holdings = free_holdings();
   size = 0;
   expect_is(move(), SB_OK, "the status");
@@ -176,7 +179,7 @@ static void a_message_is_moved(void) {
   expect_is(free_holdings(), holdings, "the free holdings");
   expect_is(cell_state(q, 1), SB_CELL_TOMBSTONE, "the state of its old cell");
   sb_leaf_ref leaf = leaf_of(target, 1);
-  expect_is(cell_word(target, 1), sb_cell_open(SB_CELL_AVAILABLE, slot, 1, leaf.gen), "its new cell");
+  expect_is(word_at(target, 1), sb_cell_open(SB_CELL_AVAILABLE, slot, 1, leaf.gen), "its new cell");
   expect_is(sb_leaf_cell(&leaf, target->base + 1)->side, sb_side_word(gen, 1, SB_SIDE_REDELIVERED), "what it says");
   expect_is(header_of(slot), sb_slot_word(SB_SLOT_PUBLISHED, 2, gen), "the header of its slot");
   const sb_ledger_shm *from = q->ledger, *to = target->ledger;
@@ -203,7 +206,7 @@ static void a_message_is_moved(void) {
   expect_is(target->shm->bytes_in, 2 * BODY, "the bytes that were admitted");
   expect_is(target->shm->taken | target->shm->bytes_out, 0, "what is taken there");
   expect_is(q->shm->taken, 2, "what was taken here");
-  expect_is(hinting_depth(q) | hinting_depth(target), 0, "how deep hints are being changed");
+  expect_is(depth_of_hints(q) | depth_of_hints(target), 0, "how deep hints are being changed");
   expect_is(target->shm->schedule.tail, 0, "the schedule");
 }
 static void a_message_is_moved_with_its_time(void) {
@@ -223,7 +226,7 @@ static void a_reference_that_was_a_view(void) {
   const sb_put_options none = {0};
   two_queues(FREE_SETTINGS);
   if (put_sized(&t, q, 1, SB_INLINE_BODY + 8, &none) != SB_OK) die("sb_put", 0);
-  _Atomic uint16_t *viewers = sb_view_words(t.b, sb_cell_slot(cell_word(q, 0)));
+  _Atomic uint16_t *viewers = sb_view_words(t.b, sb_cell_slot(word_at(q, 0)));
   SB_STORE(&viewers[1], 77, SB_RELAXED);
   expect_is(move(), SB_OK, "the status");
   expect_is(SB_LOAD(&viewers[1], SB_RELAXED), 0, "who views it");
@@ -231,7 +234,7 @@ static void a_reference_that_was_a_view(void) {
 
 /* The message is ready where it was, and nothing of the try is left. */
 static void expect_refused(sb_status should, const char *what) {
-  uint32_t slot = sb_cell_slot(cell_word(q, 0));
+  uint32_t slot = sb_cell_slot(word_at(q, 0));
   uint64_t header = header_of(slot), holdings = free_holdings(), admitted = target->shm->admitted;
   uint64_t in = target->shm->bytes_in, out = target->shm->bytes_out, taken = target->shm->taken;
   expect_is(move(), should, what);
@@ -242,7 +245,7 @@ static void expect_refused(sb_status should, const char *what) {
   expect_is(target->shm->bytes_in, in, what);
   expect_is(target->shm->bytes_out, out, what);
   expect_is(target->shm->taken, taken, what);
-  expect_is(hinting_depth(q) | hinting_depth(target), 0, what);
+  expect_is(depth_of_hints(q) | depth_of_hints(target), 0, what);
   expect_is(q->ledger->kind & 0xffff, SB_INTENT_NONE, what);
   expect_is((uint32_t)q->ledger->holding | (uint32_t)target->ledger->holding, 0, what);
   expect_is(counted(q, SB_COUNT_MOVED), 0, what);
@@ -276,7 +279,7 @@ static void no_room_for_a_move(void) {
 static void no_reference_for_a_move(void) {
   two_queues(RING_OF(100));
   (void)put(&t, q, 1);
-  uint32_t slot = sb_cell_slot(cell_word(q, 0));
+  uint32_t slot = sb_cell_slot(word_at(q, 0));
   uint64_t gen = sb_slot_gen(header_of(slot));
   set_header(slot, sb_slot_word(SB_SLOT_PUBLISHED, (1u << SB_MAX_REFS) - 1, gen));
   expect_refused(SB_LIMIT, "a move of a message with all references");
