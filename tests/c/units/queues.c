@@ -5,7 +5,7 @@
 
 #define SECOND UINT64_C(1000000000)
 
-sb_queue *make_queue(const char *name, sb_settings settings) {
+sb_queue *queue_named(const char *name, sb_settings settings) {
   grow_to(BROKER_CHUNKS - 1);
   if (declare(&t, name, settings) != SB_OK) die("sb_declare", 0);
   sb_queue *queue = open_queue(&t, name);
@@ -13,16 +13,16 @@ sb_queue *make_queue(const char *name, sb_settings settings) {
   return queue;
 }
 
-sb_word *cell_of(const sb_queue *queue, uint64_t number) {
+sb_word *cell_at(const sb_queue *queue, uint64_t number) {
   sb_leaf_ref leaf;
   uint64_t position = queue->base + number;
   if (sb_ring_locate(t.b, NULL, &queue->ring, position, &leaf) != SB_OK) die("sb_ring_locate", (int)number);
   return &sb_leaf_cell(&leaf, position)->word;
 }
-uint64_t word_at(const sb_queue *queue, uint64_t number) { return SB_LOAD(cell_of(queue, number), SB_RELAXED); }
+uint64_t word_at(const sb_queue *queue, uint64_t number) { return SB_LOAD(cell_at(queue, number), SB_RELAXED); }
 unsigned cell_state(const sb_queue *queue, uint64_t number) { return sb_cell_state(word_at(queue, number)); }
 void set_cell_word(const sb_queue *queue, uint64_t number, uint64_t word) {
-  SB_STORE(cell_of(queue, number), word, SB_RELAXED);
+  SB_STORE(cell_at(queue, number), word, SB_RELAXED);
 }
 uint64_t open_word(const sb_queue *queue, uint64_t number, unsigned state, uint32_t slot) {
   sb_leaf_ref leaf;
@@ -34,10 +34,10 @@ void put_with(sb_queue *queue, uint64_t id, uint64_t due_s, uint64_t expires_s) 
   sb_status status = put_sized(&t, queue, id, 64, &options);
   if (status != SB_OK) die("sb_put", (int)status);
 }
-sb_message_shm *message_in(const sb_queue *queue, uint64_t number) {
+sb_message_shm *message_at(const sb_queue *queue, uint64_t number) {
   return sb_slot_at(t.b, sb_cell_slot(word_at(queue, number)));
 }
-void take_one(sb_queue *queue) {
+void take_from(sb_queue *queue) {
   static char buffer[BUFFER];
   if (get(&t, queue, buffer, true) == 0) die("sb_get", 0);
 }
@@ -48,16 +48,16 @@ void begin_to_close(sb_queue *queue, uint64_t flags) {
   if (status != SB_OK) die("sb_ring_append", (int)status);
 }
 
-uint64_t counted(const sb_queue *queue, unsigned counter) {
+uint64_t counter_in(const sb_queue *queue, unsigned counter) {
   return SB_LOAD(&queue->ledger->counters[counter], SB_RELAXED);
 }
 uint64_t hints_raised(const sb_queue *queue) { return SB_LOAD(&queue->ledger->hinting, SB_RELAXED) >> 32; }
 uint64_t depth_of_hints(const sb_queue *queue) {
   return SB_LOAD(&queue->ledger->hinting, SB_RELAXED) & SB_HINTING_DEPTH;
 }
-uint64_t intents(const sb_queue *queue) { return SB_LOAD(&queue->ledger->kind, SB_RELAXED) >> 16; }
+uint64_t intents_of(const sb_queue *queue) { return SB_LOAD(&queue->ledger->kind, SB_RELAXED) >> 16; }
 
-void no_chunks(void) {
+void use_all_chunks(void) {
   sb_slab_return_cache(t.c);
   grow_to(BROKER_CHUNKS - 1);
   for (uint32_t i = 0; i < BROKER_CHUNKS; i++) {
@@ -71,15 +71,15 @@ void leave_holdings(unsigned count) {
   for (unsigned i = 0; i < count; i++) {
     if (sb_holding_take(t.c, &tokens[i]) != SB_OK) die("sb_holding_take", 0);
   }
-  no_chunks();
+  use_all_chunks();
   while (sb_holding_take(t.c, &token) == SB_OK) {
   }
   while (count > 0) sb_holding_give(t.c, tokens[--count]);
 }
-void no_slots(unsigned kind) {
+void use_all_slots(unsigned kind) {
   uint64_t token, gen;
   uint32_t slot;
-  no_chunks();
+  use_all_chunks();
   if (sb_holding_take(t.c, &token) != SB_OK) die("sb_holding_take", 0);
   while (sb_slab_alloc(t.c, sb_class_of_kind(t.b, kind), token, &slot, &gen) == SB_OK) {
   }

@@ -15,7 +15,7 @@
 #define BODY 64u
 
 static sb_queue *q;
-static void begin_queue(sb_settings settings) { q = make_queue("q", settings); }
+static void begin_queue(sb_settings settings) { q = queue_named("q", settings); }
 
 static uint64_t gen_of(const sb_queue *queue, uint64_t number) {
   sb_leaf_ref leaf;
@@ -44,18 +44,18 @@ static void a_queue_is_closed(void) {
   begin_queue(RING_OF(10));
   put_up_to(q, 3);
   put_with(q, 4, 3600, 0);
-  uint64_t raised = hints_raised(q), begun = intents(q);
+  uint64_t raised = hints_raised(q), begun = intents_of(q);
   expect_is(sb_upkeep_close(q, false, false, &removed), SB_OK, "the status");
   expect_is(removed, 4, "how many messages went");
   expect_is(queue_state(), SB_QUEUE_CLOSED, "the state of the queue");
   expect_is(cell_state(q, 4), SB_CELL_CLOSED, "the state of its last cell");
   for (uint64_t i = 0; i < 4; i++) expect_is(cell_state(q, i), SB_CELL_TOMBSTONE, "the state of a message's cell");
-  expect_is(counted(q, SB_COUNT_KILLED), 4, "what was killed");
-  expect_is(counted(q, SB_COUNT_UNSCHEDULED), 1, "what left the schedule");
+  expect_is(counter_in(q, SB_COUNT_KILLED), 4, "what was killed");
+  expect_is(counter_in(q, SB_COUNT_UNSCHEDULED), 1, "what left the schedule");
   expect_hints(5, 5, "what is taken, or admitted: the closing cell is a place without a message");
   expect_is(q->shm->bytes_out, 4 * BODY, "the bytes that went");
   expect_is(hints_raised(q), raised + 4, "how often hints were changed: the closing, and three that were ready");
-  expect_is(intents(q), begun + 5, "the intents: four messages, and one that left the schedule");
+  expect_is(intents_of(q), begun + 5, "the intents_of: four messages, and one that left the schedule");
 }
 static void closing_is_refused(void) {
   uint64_t removed = 99;
@@ -84,14 +84,14 @@ static void another_process_closes(void) {
   expect_is(sb_upkeep_close(q, false, false, &removed), SB_OK, "the status behind a closing that is refused");
   expect_is(cell_state(q, 1), SB_CELL_TOMBSTONE, "the state of the other closing cell");
   expect_is(removed, 1, "how many messages went");
-  q = make_queue("other", RING_OF(10));
+  q = queue_named("other", RING_OF(10));
   put_up_to(q, 1);
   begin_to_close(q, 0);
   expect_is(sb_upkeep_close(q, false, false, &removed), SB_DELETED, "the status behind a closing that holds");
   expect_is(removed, 0, "how many messages went by it");
   expect_is(queue_state(), SB_QUEUE_CLOSED, "the state of the queue");
   expect_is(depth_of_hints(q), 0, "how deep the hints are being changed");
-  q = make_queue("broken", RING_OF(10));
+  q = queue_named("broken", RING_OF(10));
   put_up_to(q, 1);
   begin_to_close(q, 0);
   set_word(q->ring.root, sb_link_empty(0)); /* the handle knows the leaf still */
@@ -103,13 +103,13 @@ static void no_memory_to_close(void) {
   uint64_t removed = 99;
   begin_queue(RING_OF(100));
   put_up_to(q, SB_PAGE_CELLS);
-  no_slots(SB_KIND_INNER);
+  use_all_slots(SB_KIND_INNER);
   SB_STORE(&q->shm->ring_size, 60, SB_RELAXED);
   set_word(&q->shm->bound, 0);
   expect_is(sb_upkeep_close(q, false, false, &removed), SB_NO_MEMORY, "the status");
   expect_is(removed, 0, "how many messages went");
   expect_is(queue_state(), SB_QUEUE_OPEN, "the state of the queue");
-  expect_is(counted(q, SB_COUNT_REPLACED), 4, "what the ring has too many");
+  expect_is(counter_in(q, SB_COUNT_REPLACED), 4, "what the ring has too many");
   expect_hints(4, SB_PAGE_CELLS, "what is taken, or admitted");
 }
 
@@ -122,7 +122,7 @@ static void expect_disposed(const char *name, uint64_t word, uint64_t should) {
   expect_is(cell_state(q, 2), should == 1 ? SB_CELL_AVAILABLE : SB_CELL_TOMBSTONE, name);
 }
 static void three_messages(const char *name) {
-  q = make_queue(name, FREE_SETTINGS);
+  q = queue_named(name, FREE_SETTINGS);
   put_up_to(q, 3);
 }
 static void disposal_ends(void) {
@@ -145,13 +145,13 @@ static void disposal_passes_what_others_have(void) {
   set_cell_word(q, 1, tombstone(1));
   expect_disposed("what was removed beside a finished cell", tombstone(1), 2);
 }
-/* A cell that cannot be taken: its holding goes back, and nothing is counted. */
+/* A cell that cannot be taken: its holding goes back, and nothing is counter_in. */
 static void what_cannot_be_disposed_of(void) {
   three_messages("held");
   uint64_t word = open_word(q, 1, SB_CELL_HELD, t.b->chunk_limit * SB_CHUNK_UNITS), holdings = free_holdings();
   set_cell_word(q, 1, word);
   expect_disposed("what was removed beside a slot that does not exist", word, 2);
-  expect_is(counted(q, SB_COUNT_UNSCHEDULED), 0, "what left the schedule");
+  expect_is(counter_in(q, SB_COUNT_UNSCHEDULED), 0, "what left the schedule");
   expect_is(free_holdings(), holdings, "the free holdings");
   expect_is(q->ledger->kind & 0xffff, SB_INTENT_NONE, "the intent");
   three_messages("without");
@@ -250,10 +250,10 @@ static void what_is_not_freed(void) {
   closed_queue();
   set_word(&shm->state, (shm->state & ~UINT64_C(3)) | SB_QUEUE_OPEN);
   expect(!sb_upkeep_free(t.c, slot), "an open queue was freed");
-  q = make_queue("open", FREE_SETTINGS);
+  q = queue_named("open", FREE_SETTINGS);
   expect_is(sb_upkeep_close(q, false, false, &removed), SB_OK, "the status of closing");
   expect(!sb_upkeep_free(t.c, q->slot), "a queue that a connection has open was freed");
-  q = make_queue("full", FREE_SETTINGS);
+  q = queue_named("full", FREE_SETTINGS);
   put_up_to(q, 1);
   set_word(&q->shm->state, (q->shm->state & ~UINT64_C(3)) | SB_QUEUE_CLOSED);
   slot = q->slot;
@@ -282,7 +282,7 @@ static void hidden_messages(void) {
     sb_returned_mark(t.b, &q->ring, q->base + i);
     expect(sb_upkeep_hides(t.b, &q->ring) == (i < 2), "with %u marked", (unsigned)i + 1);
   }
-  q = make_queue("finished", FREE_SETTINGS);
+  q = queue_named("finished", FREE_SETTINGS);
   put_up_to(q, 3);
   set_word(&q->shm->head, q->base + 2);
   set_cell_word(q, 0, foreign_word(0));
@@ -353,7 +353,7 @@ static void expect_account(uint64_t taken, uint64_t admitted, uint64_t bytes_in)
 static void two_pages(void) {
   begin_queue(RING_OF(1000));
   put_up_to(q, SB_PAGE_CELLS + 3);
-  for (unsigned i = 0; i + 1 < SB_PAGE_CELLS; i++) take_one(q);
+  for (unsigned i = 0; i + 1 < SB_PAGE_CELLS; i++) take_from(q);
 }
 static void hints_are_set_right(void) {
   two_pages();
@@ -411,7 +411,7 @@ static void cells_that_do_not_count(void) {
 }
 
 static const test_case CASES[] = {
-    {"upkeep: closed", "a queue that is closed loses its messages, each is counted", a_queue_is_closed},
+    {"upkeep: closed", "a queue that is closed loses its messages, each is counter_in", a_queue_is_closed},
     {"upkeep: refused", "a condition that does not hold keeps the queue", closing_is_refused},
     {"upkeep: two close", "a closing of another process is resolved first", another_process_closes},
     {"upkeep: no memory", "a closing without memory takes back its hints", no_memory_to_close},
@@ -422,7 +422,7 @@ static const test_case CASES[] = {
     {"upkeep: broken", "freeing ends where a chain was freed already", chains_that_broke},
     {"upkeep: kept", "a queue in use, or with messages, is not freed", what_is_not_freed},
     {"upkeep: hidden", "a ready message below the head is hidden without a mark", hidden_messages},
-    {"upkeep: resurfaced", "hidden messages are marked and counted", hidden_messages_come_up},
+    {"upkeep: resurfaced", "hidden messages are marked and counter_in", hidden_messages_come_up},
     {"upkeep: rescan", "a consumer looks for hidden messages once per interval", a_rescan},
     {"upkeep: ready", "a message before the end is ready if its cell says so", what_is_ready},
     {"upkeep: one page", "cells behind the last page are no messages", what_is_ready_in_one_page},

@@ -12,7 +12,7 @@
 #define FAR (UINT64_MAX / 2)
 
 static sb_queue *q;
-static void begin_queue(sb_settings settings) { q = make_queue("q", settings); }
+static void begin_queue(sb_settings settings) { q = queue_named("q", settings); }
 
 static uint64_t header_of(uint32_t slot) { return SB_LOAD(sb_slot_header(t.b, slot), SB_RELAXED); }
 static void set_header(uint32_t slot, uint64_t word) { SB_STORE(sb_slot_header(t.b, slot), word, SB_RELAXED); }
@@ -30,16 +30,16 @@ static uint64_t look(uint64_t number) {
   return sb_upkeep_look_at(q, q->base + number, NOW, &made_ready);
 }
 static void set_times(uint64_t number, uint64_t due, uint64_t expires) {
-  message_in(q, number)->due_ns = due;
-  message_in(q, number)->expires_ns = expires;
+  message_at(q, number)->due_ns = due;
+  message_at(q, number)->expires_ns = expires;
 }
 /* It stays as it is, and is looked at again then. */
 static void expect_left(uint64_t number, uint64_t then, const char *what) {
-  uint64_t word = word_at(q, number), begun = intents(q);
+  uint64_t word = word_at(q, number), begun = intents_of(q);
   expect_is(look(number), then, what);
   expect(!made_ready, "%s: it was made ready", what);
   expect_is(word_at(q, number), word, what);
-  expect_is(intents(q), begun, what);
+  expect_is(intents_of(q), begun, what);
 }
 static void a_message_that_is_not_due(void) {
   begin_queue(FREE_SETTINGS);
@@ -59,8 +59,8 @@ static void a_message_that_is_due(void) {
   expect(made_ready, "it was not made ready");
   expect_is(cell_state(q, 0), SB_CELL_AVAILABLE, "the state of its cell");
   expect(sb_returned_is_marked(t.b, &q->ring, q->base), "no bit leads to it");
-  expect_is(counted(q, SB_COUNT_UNSCHEDULED), 1, "what left the schedule");
-  expect_is(counted(q, SB_COUNT_EXPIRED), 0, "what expired");
+  expect_is(counter_in(q, SB_COUNT_UNSCHEDULED), 1, "what left the schedule");
+  expect_is(counter_in(q, SB_COUNT_EXPIRED), 0, "what expired");
 }
 /* It loses by age: the ring keeps the newer message. */
 static void a_message_that_is_due_in_a_full_ring(void) {
@@ -69,7 +69,7 @@ static void a_message_that_is_due_in_a_full_ring(void) {
   put_with(q, 2, 3600, 0);
   set_times(1, NOW, 0);
   expect_is(look(1), 0, "when it expires");
-  expect_is(counted(q, SB_COUNT_REPLACED), 1, "what was replaced");
+  expect_is(counter_in(q, SB_COUNT_REPLACED), 1, "what was replaced");
   expect_is(cell_state(q, 0), SB_CELL_TOMBSTONE, "the state of the older cell");
   expect_is(cell_state(q, 1), SB_CELL_AVAILABLE, "the state of the newer cell");
 }
@@ -87,8 +87,8 @@ static void a_message_that_expires(void) {
     expect_is(look(i), 0, "when an expired message is looked at again");
     expect(!made_ready, "an expired message was made ready");
     expect_is(cell_state(q, i), SB_CELL_TOMBSTONE, "the state of its cell");
-    expect_is(counted(q, SB_COUNT_EXPIRED), i + 1, "what expired");
-    expect_is(counted(q, SB_COUNT_UNSCHEDULED), i, "what left the schedule");
+    expect_is(counter_in(q, SB_COUNT_EXPIRED), i + 1, "what expired");
+    expect_is(counter_in(q, SB_COUNT_UNSCHEDULED), i, "what left the schedule");
   }
 }
 /* In a queue that keeps its messages time counts only for what is scheduled. */
@@ -160,7 +160,7 @@ static uint64_t size;
 static sb_status move(void) { return sb_upkeep_move_one(q, target, SB_ANY_POSITION, &size); }
 static void two_queues(sb_settings of_target) {
   begin_queue(RING_OF(100));
-  target = make_queue("target", of_target);
+  target = queue_named("target", of_target);
 }
 
 static void a_message_is_moved(void) {
@@ -172,7 +172,7 @@ static void a_message_is_moved(void) {
   if (get(&t, q, buffer, false) != 2) die("sb_get", 0);
   (void)sb_settle(q, buffer, 1);
   uint32_t slot = sb_cell_slot(word_at(q, 1));
-  uint64_t gen = sb_slot_gen(header_of(slot)), begun = intents(q), holdings = free_holdings();
+  uint64_t gen = sb_slot_gen(header_of(slot)), begun = intents_of(q), holdings = free_holdings();
   size = 0;
   expect_is(move(), SB_OK, "the status");
   expect_is(size, BODY, "the size of the message");
@@ -197,10 +197,10 @@ static void a_message_is_moved(void) {
   const uint64_t should[] = {(begun + 1) << 16, q->base + 1,      slot | UINT64_C(1) << 40, gen, 1,   BODY,
                              target->slot,      target->base + 1, sb_slot_of(t.b, to),      1,   BODY};
   for (unsigned i = 0; i < sizeof is / sizeof is[0]; i++) expect_is(is[i], should[i], "a field of the intent");
-  expect_is(counted(q, SB_COUNT_MOVED), 2, "what was moved");
-  expect_is(counted(q, SB_COUNT_REMOVED_BYTES), 2 * BODY, "the bytes that went");
-  expect_is(counted(target, SB_COUNT_ADDED), 2, "what came");
-  expect_is(counted(target, SB_COUNT_ADDED_BYTES), 2 * BODY, "the bytes that came");
+  expect_is(counter_in(q, SB_COUNT_MOVED), 2, "what was moved");
+  expect_is(counter_in(q, SB_COUNT_REMOVED_BYTES), 2 * BODY, "the bytes that went");
+  expect_is(counter_in(target, SB_COUNT_ADDED), 2, "what came");
+  expect_is(counter_in(target, SB_COUNT_ADDED_BYTES), 2 * BODY, "the bytes that came");
   expect_is((uint32_t)from->holding | (uint32_t)to->holding, 0, "the cells that are held");
   expect_is(target->shm->admitted, 2, "what was admitted");
   expect_is(target->shm->bytes_in, 2 * BODY, "the bytes that were admitted");
@@ -248,7 +248,7 @@ static void expect_refused(sb_status should, const char *what) {
   expect_is(depth_of_hints(q) | depth_of_hints(target), 0, what);
   expect_is(q->ledger->kind & 0xffff, SB_INTENT_NONE, what);
   expect_is((uint32_t)q->ledger->holding | (uint32_t)target->ledger->holding, 0, what);
-  expect_is(counted(q, SB_COUNT_MOVED), 0, what);
+  expect_is(counter_in(q, SB_COUNT_MOVED), 0, what);
   expect_is(q->shm->taken | q->shm->bytes_out, 0, what);
 }
 static void no_holdings_for_a_move(void) {
@@ -268,7 +268,7 @@ static void nothing_to_move(void) {
   SB_STORE(&q->shm->bound, 0, SB_RELAXED);
   expect_is(sb_upkeep_move_one(q, target, q->base, &size), SB_EMPTY, "the status where nothing is old enough");
   expect_is(free_holdings(), holdings, "the free holdings");
-  expect_is(counted(q, SB_COUNT_REPLACED), 2, "what the ring had too many");
+  expect_is(counter_in(q, SB_COUNT_REPLACED), 2, "what the ring had too many");
 }
 static void no_room_for_a_move(void) {
   two_queues((sb_settings){-1, 1, -1, SB_OVERFLOW_REJECT, 0});
@@ -288,13 +288,13 @@ static void no_reference_for_a_move(void) {
 }
 static void no_memory_for_a_move(void) {
   for (unsigned tracked = 0; tracked < 2; tracked++) {
-    q = make_queue(tracked ? "from tracked" : "from", RING_OF(100));
-    target = make_queue(tracked ? "to tracked" : "to", tracked ? RING_OF(100) : FREE_SETTINGS);
+    q = queue_named(tracked ? "from tracked" : "from", RING_OF(100));
+    target = queue_named(tracked ? "to tracked" : "to", tracked ? RING_OF(100) : FREE_SETTINGS);
     (void)put(&t, q, 1);
     for (uint64_t i = 0; i < SB_PAGE_CELLS; i++) (void)put(&t, target, i + 2);
-    if (tracked == 0) no_chunks();
+    if (tracked == 0) use_all_chunks();
   }
-  no_slots(SB_KIND_INNER);
+  use_all_slots(SB_KIND_INNER);
   SB_STORE(&q->ledger->target_position, 99, SB_RELAXED);
   expect_refused(SB_NO_MEMORY, "a move without memory, to a queue that counts");
   expect_is(q->ledger->target_position, UINT64_MAX, "where the message was about to go");
@@ -309,12 +309,12 @@ static void a_target_that_is_being_closed(void) {
   begin_to_close(target, SB_CLOSING_IF_EMPTY);
   expect_is(move(), SB_OK, "the status behind a closing that is refused");
   expect_is(cell_state(target, 2), SB_CELL_AVAILABLE, "the state of the cell behind it");
-  q = make_queue("other", RING_OF(100));
+  q = queue_named("other", RING_OF(100));
   (void)put(&t, q, 1);
-  target = make_queue("other target", RING_OF(100));
+  target = queue_named("other target", RING_OF(100));
   begin_to_close(target, 0);
   expect_refused(SB_DELETED, "a move to a queue that is closed");
-  target = make_queue("broken", RING_OF(100));
+  target = queue_named("broken", RING_OF(100));
   (void)put(&t, target, 1);
   begin_to_close(target, 0);
   SB_STORE(target->ring.root, sb_link_empty(0), SB_RELAXED); /* the handle knows the leaf still */
@@ -330,7 +330,7 @@ static const test_case CASES[] = {
     {"schedule: others'", "a message that another connection has is left to it", a_message_of_another},
     {"schedule: none", "a cell without a message is not looked at again", what_is_no_message},
     {"schedule: no holding", "a look without a holding comes again", no_holding_for_a_look},
-    {"move: whole", "a moved message is counted, and its intent is complete", a_message_is_moved},
+    {"move: whole", "a moved message is counter_in, and its intent is complete", a_message_is_moved},
     {"move: time", "a moved message that expires is scheduled there", a_message_is_moved_with_its_time},
     {"move: view", "a moved message has a reference that no view has", a_reference_that_was_a_view},
     {"move: no holding", "a move without holdings changes nothing", no_holdings_for_a_move},
