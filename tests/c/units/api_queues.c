@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_queues: names, handles and settings of queues, and the lock of the topology. What is in a queue: api_queues_facts.c. */
+/* sb_api_queues: names, handles and settings of queues, and the lock of the topology. What is in a queue: api_queues_facts.c, and
+ * moves: api_queues_moved.c. */
 #include <string.h>
 #include <unistd.h>
 
 #include "calls.h"
 #include "sb_api.h"
 
-#define GEN_OF_STRANGER 9u
-
-static sb_queue *queue(const char *name) {
-  if (declare(&t, name, UNLIMITED) != SB_OK) die("declare", 0);
-  sb_queue *q = open_queue(&t, name);
-  if (q == NULL) die("open", 0);
-  return q;
-}
 static uint32_t slot_of(const char *name) {
   uint32_t slot = 77;
   if (sb_find(t.c, name, (uint32_t)strlen(name), &slot) != SB_OK) return 0;
@@ -22,9 +15,6 @@ static uint32_t slot_of(const char *name) {
 static sb_status declare_now(const char *name, uint64_t deadline_ns, uint32_t *slot, int32_t *holder) {
   const sb_settings free_settings = FREELY;
   return sb_declare(t.c, name, (uint32_t)strlen(name), &free_settings, deadline_ns, slot, holder);
-}
-static void set_state(const sb_queue *q, unsigned state) {
-  SB_STORE(&q->shm->state, (q->state & ~UINT64_C(3)) | state, SB_SEQ_CST);
 }
 /* As a process leaves it that was killed in the middle of a change of settings. */
 static void leave_configuring(const sb_queue *q, uint64_t ring_size) {
@@ -37,7 +27,7 @@ static void leave_configuring(const sb_queue *q, uint64_t ring_size) {
 
 static void a_name_is_looked_up(void) {
   uint32_t slot = 77;
-  sb_queue *q = queue("a");
+  sb_queue *q = open_new("a", UNLIMITED);
   expect_is(sb_find(t.c, "a", 1, &slot), SB_OK, "the status of a name");
   expect_is(slot, q->slot, "its slot");
   expect_is(sb_find(t.c, "b", 1, &slot), SB_NOT_FOUND, "the status of a name that no queue has");
@@ -51,7 +41,7 @@ static void a_name_is_looked_up(void) {
 }
 static void queues_are_listed(void) {
   uint32_t index = 0;
-  sb_queue *q = queue("a");
+  sb_queue *q = open_new("a", UNLIMITED);
   expect_is(sb_next_queue(t.c, &index), q->slot, "the first queue");
   expect_is(sb_next_queue(t.c, &index), 0, "what follows the last one");
   for (unsigned i = 0; i < REFUSALS; i++) {
@@ -68,7 +58,7 @@ static void a_queue_is_declared(void) {
   uint32_t slot = 77, again = 77;
   int32_t holder = 5;
   uint64_t epoch = t.b->header->topology_epoch;
-  sb_queue *other = queue("other");
+  sb_queue *other = open_new("other", UNLIMITED);
   leave_configuring(other, 7);
   begin_watching(t.c);
   expect_is(declare_now("a", AT_ONCE, &slot, &holder), SB_OK, "the status");
@@ -102,18 +92,6 @@ static void who_cannot_declare(void) {
   close(fd);
   expect_is(slot_of("a"), 0, "a queue that was not declared");
 }
-/* So many chunks are FREE; all others are in use. */
-static void leave_free(uint32_t chunks) {
-  grow_to(BROKER_CHUNKS - 1);
-  for (uint32_t i = 0; i < BROKER_CHUNKS; i++) {
-    if (sb_chunk_state(SB_LOAD(&t.b->chunks[i], SB_RELAXED)) != SB_CHUNK_FREE) continue;
-    if (chunks > 0) {
-      chunks--;
-    } else {
-      SB_STORE(&t.b->chunks[i], sb_chunk_word(SB_CHUNK_TAIL, 0, 0, 1), SB_RELAXED);
-    }
-  }
-}
 /* The last chunk is left to calls that drain the broker. */
 static void a_queue_takes_no_last_chunk(void) {
   uint32_t slot = 77;
@@ -134,17 +112,12 @@ static void a_queue_takes_the_slot_of_a_deleted_one(void) {
   uint32_t slot = 77;
   int32_t holder;
   uint64_t removed;
-  sb_queue *q = queue("a");
+  sb_queue *q = open_new("a", UNLIMITED);
   uint32_t was = q->slot, chunk = was / SB_CHUNK_UNITS;
   put(&t, q, 1); /* the deletion needs no more memory than the page of that one */
   leave_free(0);
   sb_slab_return_cache(t.c);
-  for (uint32_t i = 0; i < SB_CHUNK_UNITS; i++) {
-    sb_word *header = &sb_chunk_meta(t.b, chunk)->headers[i];
-    if (sb_slot_state(SB_LOAD(header, SB_RELAXED)) == SB_SLOT_FREE)
-      SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, GEN_OF_STRANGER), SB_RELAXED);
-  }
-  memset(sb_chunk_meta(t.b, chunk)->hints, 0, sizeof sb_chunk_meta(t.b, chunk)->hints);
+  use_up(chunk);
   expect_is(sb_delete(q, false, false, AT_ONCE, &holder, &removed), SB_OK, "the status of the deletion");
   expect(sb_leave(q), "the handle of a deleted queue stays");
   expect_is(declare_now("b", AT_ONCE, &slot, &holder), SB_OK, "the status");
@@ -191,7 +164,7 @@ static void what_moves_on(void) {
   }
 }
 static void a_queue_is_used(void) {
-  sb_queue *q = queue("a");
+  sb_queue *q = open_new("a", UNLIMITED);
   SB_STORE(&q->shm->flags, (uint32_t)SB_QUEUE_EXPIRES, SB_RELAXED);
   SB_STORE(&q->shm->used_ns, 0, SB_RELAXED);
   for (unsigned i = 0; i < REFUSALS; i++) {
@@ -213,7 +186,7 @@ static void a_queue_is_used(void) {
 
 static void a_queue_is_opened(void) {
   sb_status status = SB_SYSTEM;
-  sb_queue *first = queue("a");
+  sb_queue *first = open_new("a", UNLIMITED);
   uint32_t handles = t.c->handles, slot = first->slot;
   expect_locked_in(t.c, "sb_api_queues.c");
   sb_queue *q = sb_open(t.c, slot, &status);
@@ -243,8 +216,8 @@ static void open_without_memory(void) {
 }
 static void a_queue_that_is_gone_is_not_opened(void) {
   sb_status status = SB_OK;
-  sb_queue *q = queue("a");
-  set_state(q, SB_QUEUE_CLOSED);
+  sb_queue *q = open_new("a", UNLIMITED);
+  close_by_hand(q);
   uint64_t before = 0;
   for (unsigned i = 0; i < 40; i++) {
     if (i == 20) before = allocated_bytes(); /* the first ones fill lists of malloc */
@@ -253,14 +226,14 @@ static void a_queue_that_is_gone_is_not_opened(void) {
   }
   expect_is(allocated_bytes(), before, "the bytes that failed calls keep");
   expect_is(t.c->handle_count, 1, "how many queues are open");
-  set_state(q, SB_QUEUE_OPEN);
+  SB_STORE(&q->shm->state, q->state, SB_SEQ_CST);
   wanted_slot = q->slot;
   begin_watching(t.c);
   without_memory(open_without_memory);
 }
 static void a_handle_is_left(void) {
   char record[4096];
-  sb_queue *q = queue("a");
+  sb_queue *q = open_new("a", UNLIMITED);
   put(&t, q, 1);
   (void)get(&t, q, record, false);
   expect(!sb_leave(q), "a handle was left whose message is held");
@@ -291,7 +264,7 @@ static sb_status configure(sb_queue *q, int64_t ring_size, int32_t *holder) {
 }
 static void a_queue_is_configured(void) {
   int32_t holder = 5;
-  sb_queue *other = queue("other"), *q = queue("a");
+  sb_queue *other = open_new("other", UNLIMITED), *q = open_new("a", UNLIMITED);
   uint64_t epoch = t.b->header->topology_epoch;
   leave_configuring(other, 7);
   begin_watching(t.c);
@@ -311,14 +284,14 @@ static void a_queue_is_configured(void) {
   expect_is(configure(q, 4, &holder), SB_TIMEOUT, "the status while another process has the lock");
   expect_untouched(t.c, "settings without the lock of the topology");
   close(fd);
-  set_state(q, SB_QUEUE_CLOSED);
+  close_by_hand(q);
   expect_is(configure(q, 4, &holder), SB_DELETED, "the status of a deleted queue");
   expect_is(q->shm->ring_size, 3, "the size after all refusals");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
 }
 static void who_cannot_delete(void) {
   int32_t holder = 5;
-  sb_queue *q = queue("a");
+  sb_queue *q = open_new("a", UNLIMITED);
   for (unsigned i = 0; i < REFUSALS; i++) {
     uint64_t removed = 77;
     refuse(t.c, REFUSAL[i]);
@@ -335,7 +308,7 @@ static void who_cannot_delete(void) {
   expect_untouched(t.c, "a deletion without the lock of the topology");
   close(fd);
   expect_is(slot_of("a"), q->slot, "a queue that was not deleted");
-  set_state(q, SB_QUEUE_CLOSED);
+  close_by_hand(q);
   expect_is(sb_delete(q, false, false, AT_ONCE, &holder, &removed), SB_DELETED, "the status of a deleted queue");
 }
 /* Killed between the end of the queue and that of its name, the next holder of the lock finds what was announced. */
@@ -347,7 +320,7 @@ static void look_at_intent(const char *site) {
 static void a_queue_is_deleted(void) {
   int32_t holder = 5;
   uint64_t removed = 77;
-  sb_queue *other = queue("other"), *q = queue("a");
+  sb_queue *other = open_new("other", UNLIMITED), *q = open_new("a", UNLIMITED);
   uint64_t epoch = t.b->header->topology_epoch;
   put(&t, q, 1);
   put(&t, q, 2);

@@ -3,9 +3,13 @@
 
 #include <fcntl.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "sb_handles.h"
 
@@ -53,6 +57,32 @@ int hold_byte(long byte) {
   return fd;
 }
 
+/* ---- another process ---- */
+
+static void keep_house_and_stop(void) {
+  test_broker own = t;
+  (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+  attach(&own);
+  if (!sb_lock_byte(own.b->lock_fd, SB_LOCK_HOUSEKEEPER)) _exit(1);
+  SB_STORE(&own.b->header->housekeeper_process, own.b->process + 1, SB_SEQ_CST);
+  SB_STORE(&own.b->header->housekeeper_pid, (uint32_t)getpid(), SB_SEQ_CST);
+  (void)raise(SIGSTOP);
+  _exit(0);
+}
+
+pid_t stop_a_housekeeper(void) {
+  int status = 0;
+  pid_t pid = fork();
+  if (pid == 0) keep_house_and_stop();
+  if (pid < 0 || waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status)) die("stopping a housekeeper", status);
+  return pid;
+}
+
+void end_process(pid_t pid) {
+  (void)kill(pid, SIGKILL);
+  (void)waitpid(pid, NULL, 0);
+}
+
 /* ---- memory of the process ---- */
 
 static void *hoard;
@@ -79,6 +109,19 @@ void without_memory(void (*what)(void)) {
     hoard = *(void **)block;
     free(block);
   }
+}
+
+void allow_a_mapping(uint64_t bytes) {
+  struct rlimit limit;
+  unsigned long pages = 0;
+  char text[64] = "";
+  int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || read(fd, text, sizeof text - 1) <= 0) die("reading statm", fd);
+  close(fd);
+  pages = strtoul(text, NULL, 10);
+  (void)getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = pages * (unsigned long)sysconf(_SC_PAGESIZE) + bytes;
+  (void)setrlimit(RLIMIT_AS, &limit);
 }
 
 uint64_t allocated_bytes(void) { return OWN_MALLOC ? mallinfo2().uordblks + mallinfo2().hblkhd : 0; }
@@ -130,3 +173,60 @@ unsigned node_state(uint32_t node) {
   return sb_node_state(SB_LOAD(&((sb_node_shm *)sb_slot_at(t.b, node))->word, SB_SEQ_CST));
 }
 uint64_t node_wakes(uint32_t node) { return SB_LOAD(&((sb_node_shm *)sb_slot_at(t.b, node))->wakes, SB_RELAXED); }
+
+/* ---- memory of the broker ---- */
+
+void leave_free(uint32_t chunks) {
+  grow_to(BROKER_CHUNKS - 1);
+  for (uint32_t i = 0; i < BROKER_CHUNKS; i++) {
+    if (sb_chunk_state(SB_LOAD(&t.b->chunks[i], SB_RELAXED)) != SB_CHUNK_FREE) continue;
+    if (chunks > 0) {
+      chunks--;
+    } else {
+      SB_STORE(&t.b->chunks[i], sb_chunk_word(SB_CHUNK_TAIL, 0, 0, 1), SB_RELAXED);
+    }
+  }
+}
+
+void use_up(uint32_t chunk) {
+  sb_chunk_meta_shm *meta = sb_chunk_meta(t.b, chunk);
+  for (uint32_t i = 0; i < SB_CHUNK_UNITS; i++) {
+    uint64_t header = SB_LOAD(&meta->headers[i], SB_RELAXED);
+    if (sb_slot_state(header) == SB_SLOT_FREE)
+      SB_STORE(&meta->headers[i], sb_slot_word(SB_SLOT_PUBLISHED, 1, sb_slot_gen(header)), SB_RELAXED);
+  }
+  memset(meta->hints, 0, sizeof meta->hints);
+}
+
+/* ---- queues and watches ---- */
+
+sb_queue *open_new(const char *name, sb_settings settings) {
+  if (declare(&t, name, settings) != SB_OK) die("declare", 0);
+  sb_queue *q = open_queue(&t, name);
+  if (q == NULL) die("open", 0);
+  return q;
+}
+
+void close_by_hand(const sb_queue *q) {
+  SB_STORE(&q->shm->state, (q->state & ~UINT64_C(3)) | SB_QUEUE_CLOSED, SB_SEQ_CST);
+}
+/* A watch that waits in the queue, for a message or for room. */
+sb_watch *armed_watch(sb_queue *q, bool room) {
+  sb_status status;
+  sb_watch *w;
+  while ((w = sb_watch_open(q, room, -1, &status)) == NULL) {
+    if (status != SB_GROW || !grow(t.b, t.path)) die("watch", (int)status);
+  }
+  while ((status = sb_watch_arm(w, A_MESSAGE)) == SB_GROW) (void)grow(t.b, t.path);
+  expect_is(status, SB_OK, "the status of a watch that is armed");
+  expect_is(node_state(w->node), SB_NODE_INTERESTED, "the state of a watch that is armed");
+  return w;
+}
+void expect_told(const sb_watch *w, const char *what) {
+  expect(node_state(w->node) == SB_NODE_NOTIFIED && node_wakes(w->node) == 1, "%s: state %u, told %u times", what,
+         node_state(w->node), (unsigned)node_wakes(w->node));
+}
+void expect_not_told(const sb_watch *w, const char *what) {
+  expect(node_state(w->node) == SB_NODE_INTERESTED && node_wakes(w->node) == 0, "%s: state %u, told %u times", what,
+         node_state(w->node), (unsigned)node_wakes(w->node));
+}
