@@ -3,48 +3,20 @@
  * case opens. */
 #include <string.h>
 
-#include "cases.h"
+#include "meanwhile.h"
 #include "sb_holdings.h"
 #include "sb_parts.h"
 #include "sb_reserve.h"
-#include "sb_slab.h"
+#include "slabs.h"
 
-#define CHUNK 20u
-#define FOUR 4u
-#define SLOT (CHUNK * SB_CHUNK_UNITS + 4 * 70) /* number 70 of its chunk */
-#define LONGEST SB_MESSAGE_CLASSES
-#define CLASSES (SB_MESSAGE_CLASSES + SB_KIND_COUNT)
-#define GEN 7u
 #define HIGH (UINT64_C(1) << SB_PARTS_REF)
-
-static uint64_t header_of(uint32_t slot) { return SB_LOAD(sb_slot_header(t.b, slot), SB_RELAXED); }
-static void set_header(uint32_t slot, unsigned state, uint64_t field) {
-  SB_STORE(sb_slot_header(t.b, slot), sb_slot_word(state, field, GEN), SB_RELAXED);
-}
-static void set_chunk(uint32_t chunk, unsigned state, unsigned cls, unsigned run) {
-  SB_STORE(&t.b->chunks[chunk], sb_chunk_word(state, 0, cls, run), SB_RELAXED);
-}
-static uint64_t hints(uint32_t word) { return SB_LOAD(&sb_chunk_meta(t.b, CHUNK)->hints[word], SB_RELAXED); }
-static void no_hints(void) { memset(sb_chunk_meta(t.b, CHUNK)->hints, 0, sizeof sb_chunk_meta(t.b, CHUNK)->hints); }
-static void begin(void) {
-  grow_to(BROKER_CHUNKS - 1);
-  for (uint32_t i = 0; i < SB_MAX_CHUNKS; i++) SB_STORE(&t.b->chunks[i], 0, SB_RELAXED);
-  memset(t.c->cache, 0, sizeof t.c->cache);
-  memset(&t.c->freed, 0, sizeof t.c->freed);
-}
-static void open(unsigned cls) {
-  set_chunk(CHUNK, SB_CHUNK_CLASS, cls, 0);
-  memset(sb_slot_at(t.b, CHUNK * SB_CHUNK_UNITS), 0, SB_CHUNK_BYTES);
-  for (uint32_t i = 0; i < SB_CHUNK_UNITS; i++) set_header(CHUNK * SB_CHUNK_UNITS + i, SB_SLOT_FREE, 0);
-  no_hints();
-}
 #define FREED sb_slot_word(SB_SLOT_FREE, 0, GEN + 1)
 
 /* ---- freeing ---- */
 
 static void a_slot_is_freed_once(void) {
-  begin();
-  open(FOUR);
+  begin_slab();
+  open_chunk(FOUR);
   set_header(SLOT, SB_SLOT_ALLOC, 9);
   uint64_t is = header_of(SLOT);
   expect(!sb_slab_free(t.b, SLOT, is + 4), "a slot of another header was freed");
@@ -65,8 +37,8 @@ static void a_slot_is_freed_once(void) {
 /* With a head go its parts. */
 static void a_head_is_freed(void) {
   uint32_t part = SLOT + 4;
-  begin();
-  open(FOUR);
+  begin_slab();
+  open_chunk(FOUR);
   sb_parts_begin(t.c, SLOT, GEN);
   sb_parts_add(t.b, SLOT, GEN, part, GEN);
   expect(sb_slab_free(t.b, SLOT, header_of(SLOT)), "it was not freed");
@@ -76,10 +48,18 @@ static void a_head_is_freed(void) {
   expect(sb_slab_free(t.b, SLOT, header_of(SLOT)), "a message was not freed");
   expect_is(header_of(part), sb_slot_word(SB_SLOT_ALLOC, SB_SLOT_PART, GEN), "the part of another head");
 }
+static void what_is_not_mapped_is_not_freed(void) {
+  begin_slab();
+  open_chunk(FOUR);
+  set_header(SLOT, SB_SLOT_ALLOC, 9);
+  SB_STORE(&t.b->mapped_chunks, CHUNK, SB_RELAXED);
+  sb_slab_free_now(t.b, SLOT);
+  expect_is(header_of(SLOT), sb_slot_word(SB_SLOT_ALLOC, 9, GEN), "its header");
+}
 static void references_are_dropped(void) {
   bool freed = true;
-  begin();
-  open(FOUR);
+  begin_slab();
+  open_chunk(FOUR);
   set_header(SLOT, SB_SLOT_PUBLISHED, 5);
   expect(!sb_slab_drop(t.b, SLOT, GEN, 1, &freed) && !freed, "a reference that is not there was dropped");
   expect(!sb_slab_drop(t.b, SLOT, GEN + 1, 0, &freed), "a reference of another message was dropped");
@@ -98,8 +78,8 @@ static void references_are_dropped(void) {
 static void references_of_a_head(void) {
   bool freed;
   sb_message_shm *m = sb_slot_at(t.b, SLOT);
-  begin();
-  open(FOUR);
+  begin_slab();
+  open_chunk(FOUR);
   set_header(SLOT, SB_SLOT_PUBLISHED, HIGH | 1);
   expect(sb_slab_drop(t.b, SLOT, GEN, 0, &freed) && !freed, "a message with a high reference was freed");
   expect_is(header_of(SLOT), sb_slot_word(SB_SLOT_PUBLISHED, HIGH, GEN), "its header");
@@ -109,8 +89,8 @@ static void references_of_a_head(void) {
   expect(sb_slab_drop(t.b, SLOT, GEN, 1, &freed) && freed, "a head without references was not freed");
 }
 static void references_are_added(void) {
-  begin();
-  open(FOUR);
+  begin_slab();
+  open_chunk(FOUR);
   set_header(SLOT, SB_SLOT_PUBLISHED, 1);
   expect(sb_slab_add(t.b, SLOT, SB_MAX_REFS - 1), "there is no room for the last one");
   expect_is(sb_slot_refs(header_of(SLOT)), 1 | 1u << (SB_MAX_REFS - 1), "the references");
@@ -119,6 +99,40 @@ static void references_are_added(void) {
   expect(sb_slab_add(t.b, SLOT, SB_READ_REFS - 1), "there is no room beside a reader");
   expect_is(header_of(SLOT), sb_slot_word(SB_SLOT_READ, 1 | 1u << (SB_READ_REFS - 1) | SB_PUT(9, SB_READ_REFS), GEN),
             "the header beside a reader");
+}
+
+/* Another connection changes the header between the look at it and the change. */
+static void drop_another(void) { set_header(SLOT, SB_SLOT_PUBLISHED, 3); }
+static void drop_this(void) { set_header(SLOT, SB_SLOT_PUBLISHED, 2); }
+static void free_it(void) { sb_slab_free_now(t.b, SLOT); }
+static void references_of_several(void) {
+  bool freed = true;
+  sb_word *header = sb_slot_header(t.b, SLOT);
+  begin_slab();
+  open_chunk(FOUR);
+  set_header(SLOT, SB_SLOT_PUBLISHED, 7);
+  meanwhile(header, BEFORE_CAS, 1, drop_another);
+  expect(sb_slab_drop(t.b, SLOT, GEN, 0, &freed) && !freed, "a reference was not dropped");
+  if (has_acted()) expect_is(header_of(SLOT), sb_slot_word(SB_SLOT_PUBLISHED, 2, GEN), "what is left of three");
+  set_header(SLOT, SB_SLOT_PUBLISHED, 3);
+  meanwhile(header, BEFORE_CAS, 1, drop_this);
+  bool dropped = sb_slab_drop(t.b, SLOT, GEN, 0, &freed);
+  expect(!has_acted() || !dropped, "a reference was dropped twice");
+  set_header(SLOT, SB_SLOT_PUBLISHED, 1);
+  meanwhile(header, BEFORE_CAS, 1, free_it);
+  dropped = sb_slab_drop(t.b, SLOT, GEN, 0, &freed);
+  expect(!has_acted() || (!dropped && !freed), "a slot was freed twice");
+  set_header(SLOT, SB_SLOT_PUBLISHED, 1);
+  meanwhile(header, BEFORE_CAS, 1, drop_another); /* which added one before */
+  expect(sb_slab_drop(t.b, SLOT, GEN, 0, &freed), "the reference was not dropped");
+  if (has_acted()) {
+    expect(!freed, "a slot with a reference was freed");
+    expect_is(header_of(SLOT), sb_slot_word(SB_SLOT_PUBLISHED, 2, GEN), "what is left of two");
+  }
+  set_header(SLOT, SB_SLOT_PUBLISHED, 1);
+  meanwhile(header, BEFORE_CAS, 1, drop_another);
+  expect(sb_slab_add(t.b, SLOT, 4), "no reference was added");
+  if (has_acted()) expect_is(header_of(SLOT), sb_slot_word(SB_SLOT_PUBLISHED, 19, GEN), "the references");
 }
 
 /* ---- hints of slots that were freed ---- */
@@ -130,8 +144,8 @@ static void drop_last(uint32_t slot) {
 }
 /* They are collected for a word, which the connection says it owes, and given when another word begins. */
 static void hints_are_collected(void) {
-  begin();
-  open(FOUR);
+  begin_slab();
+  open_chunk(FOUR);
   drop_last(SLOT);
   drop_last(SLOT + 4);
   expect_is(t.c->freed.mask, 192, "what was collected");
@@ -153,21 +167,31 @@ static void hints_are_collected(void) {
   for (uint32_t i = 0; i < 64; i++) drop_last(CHUNK * SB_CHUNK_UNITS + 4 * i);
   expect_is(hints(0), UINT64_MAX, "the hints of a whole word");
 }
+/* What it owed is settled, and forgotten: it says anew what it owes. */
+static void the_same_word_once_more(void) {
+  begin_slab();
+  open_chunk(FOUR);
+  drop_last(SLOT);
+  sb_slab_return_cache(t.c);
+  expect_is(t.c->shm->claims[0], 0, "the word that is owed when all is given");
+  drop_last(SLOT + 4);
+  expect_is(t.c->shm->claims[0], CHUNK * 128 + 2, "the word that is owed");
+}
 static void hints_of_long_slots_are_given_at_once(void) {
   const unsigned classes[] = {sb_class_for(t.b, SB_SINGLE_CLAIM_UNITS * SB_UNIT), LONGEST};
   for (unsigned i = 0; i < 2; i++) {
-    begin();
-    open(classes[i]);
+    begin_slab();
+    open_chunk(classes[i]);
     drop_last(CHUNK * SB_CHUNK_UNITS);
     expect_is(hints(0), 1, "the hint of a long slot");
     expect_is(t.c->freed.mask, 0, "what is collected");
   }
-  begin();
-  open(classes[0] - 1);
+  begin_slab();
+  open_chunk(classes[0] - 1);
   drop_last(CHUNK * SB_CHUNK_UNITS);
   expect_is(hints(0), 0, "the hint of a slot that is not long");
-  begin();
-  open(1);
+  begin_slab();
+  open_chunk(1);
   drop_last(CHUNK * SB_CHUNK_UNITS + 70);
   expect_is(t.c->freed.mask, 64, "what is collected of the shortest slots");
 }
@@ -177,8 +201,8 @@ static void slots_without_hints(void) {
                             sb_chunk_word(SB_CHUNK_DRAINING, 0, FOUR, 0), sb_chunk_word(SB_CHUNK_CLASS, 0, 0, 0),
                             sb_chunk_word(SB_CHUNK_CLASS, 0, LONGEST + 1, 0)};
   for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++) {
-    begin();
-    open(FOUR);
+    begin_slab();
+    open_chunk(FOUR);
     t.c->freed = (sb_slab_cache){8, CHUNK, 1};
     SB_STORE(&t.b->chunks[CHUNK], words[i], SB_RELAXED);
     drop_last(CHUNK * SB_CHUNK_UNITS);
@@ -186,15 +210,14 @@ static void slots_without_hints(void) {
   }
 }
 static void what_a_connection_took_goes_back(void) {
-  begin();
-  open(FOUR);
+  begin_slab();
+  open_chunk(FOUR);
   t.c->cache[FOUR] = (sb_slab_cache){5, CHUNK, 3};
   t.c->cache[CLASSES - 1] = (sb_slab_cache){6, CHUNK, 4};
   t.c->cache[1] = (sb_slab_cache){7, CHUNK, 5};
   t.c->freed = (sb_slab_cache){9, CHUNK, 6};
   t.c->freed_class = FOUR;
-  for (unsigned i = 0; i < CLASSES; i++) SB_STORE(&t.c->shm->claims[i], 77u, SB_RELAXED);
-  uint8_t behind = (uint8_t)t.c->shm->name[0];
+  for (unsigned i = 0; i <= CLASSES; i++) SB_STORE(&t.c->shm->claims[i], 77u, SB_RELAXED);
   sb_slab_return_class(t.c, FOUR);
   expect_is(hints(3), 5, "the hints of a class");
   expect_is(t.c->cache[FOUR].mask, 0, "the cache of a class");
@@ -208,7 +231,7 @@ static void what_a_connection_took_goes_back(void) {
     expect_is(t.c->shm->claims[i], 0, "a claim");
     expect_is(t.c->cache[i].mask, 0, "a cache");
   }
-  expect_is((uint8_t)t.c->shm->name[0], behind, "what lies behind the claims");
+  expect_is(t.c->shm->claims[CLASSES], 77, "the claim of no class");
   no_hints();
   uint64_t groups = t.b->classes[FOUR].groups = 0;
   sb_slab_return_cache(t.c);
@@ -216,8 +239,8 @@ static void what_a_connection_took_goes_back(void) {
 }
 /* The reaper sets all bits of a word that the dead had taken: too many cost a look. */
 static void what_the_dead_took(void) {
-  begin();
-  open(FOUR);
+  begin_slab();
+  open_chunk(FOUR);
   sb_connection_shm dead = {0};
   uint32_t last = SB_CHUNK_UNITS / 4 / 64 - 1;
   SB_STORE(&dead.claims[0], CHUNK * 128 + 3, SB_RELAXED);
@@ -228,18 +251,20 @@ static void what_the_dead_took(void) {
   expect_is(sb_chunk_meta(t.b, CHUNK)->summary[0] & 4, 4, "their summary");
   memset(&dead, 0, sizeof dead);
   unsigned few = sb_class_for(t.b, 224 * SB_UNIT); /* 36 slots */
-  open(few);
+  open_chunk(few);
   SB_STORE(&dead.claims[few], CHUNK * 128 + 1, SB_RELAXED);
+  SB_STORE(&dead.claims[1], CHUNK * 128 + 2, SB_RELAXED); /* behind the last slot */
   sb_slab_restore_claims(t.b, &dead);
   expect_is(hints(0), (UINT64_C(1) << 36) - 1, "the hints of few slots");
-  open(1);
+  expect_is(hints(1), 0, "the hints behind few slots");
+  open_chunk(1);
   SB_STORE(&dead.claims[few], CHUNK * 128 + 128, SB_RELAXED);
   sb_slab_restore_claims(t.b, &dead);
   expect_is(hints(127), UINT64_MAX, "the last word of hints");
 }
 static void what_the_dead_did_not_take(void) {
-  begin();
-  open(FOUR);
+  begin_slab();
+  open_chunk(FOUR);
   sb_connection_shm dead = {0};
   sb_slab_restore_claims(t.b, &dead);
   const uint64_t words[] = {sb_chunk_word(SB_CHUNK_FREE, 0, FOUR, 0), sb_chunk_word(SB_CHUNK_RUN, 0, FOUR, 1),
@@ -250,6 +275,15 @@ static void what_the_dead_did_not_take(void) {
     sb_slab_restore_claims(t.b, &dead);
     expect_is(hints(0), 0, "the hints of another chunk");
   }
+  open_chunk(FOUR);
+  SB_STORE(&t.b->mapped_chunks, CHUNK, SB_RELAXED);
+  sb_slab_restore_claims(t.b, &dead);
+  expect_is(hints(0), 0, "the hints of a chunk that is not mapped");
+  SB_STORE(&t.b->mapped_chunks, BROKER_CHUNKS, SB_RELAXED);
+  memset(&dead, 0, sizeof dead);
+  SB_STORE(&dead.claims[CLASSES], CHUNK * 128 + 1, SB_RELAXED);
+  sb_slab_restore_claims(t.b, &dead);
+  expect_is(hints(0), 0, "the hints of the claim of no class");
   SB_STORE(&t.b->chunks[BROKER_CHUNKS], sb_chunk_word(SB_CHUNK_CLASS, 0, FOUR, 0), SB_RELAXED);
   SB_STORE(&dead.claims[FOUR], BROKER_CHUNKS * 128 + 1, SB_RELAXED);
   SB_STORE(&t.b->classes[FOUR].hint_chunk, 0u, SB_RELAXED);
@@ -262,8 +296,8 @@ static void what_the_dead_did_not_take(void) {
 static void objects_and_slots(void) {
   unsigned kind = SB_KIND_INNER, cls = SB_MESSAGE_CLASSES + kind;
   uint32_t first = CHUNK * SB_CHUNK_UNITS;
-  begin();
-  open(cls);
+  begin_slab();
+  open_chunk(cls);
   expect(sb_slab_object(t.b, first + 3, kind) == sb_slot_at(t.b, first + 3), "an object is none");
   expect_is(sb_slab_slot_bytes(t.b, first + 3), 3 * SB_UNIT, "its bytes");
   const uint32_t none[] = {0, first + 1, first + SB_CHUNK_UNITS / 3 * 3, BROKER_CHUNKS * SB_CHUNK_UNITS, UINT32_MAX};
@@ -274,10 +308,13 @@ static void objects_and_slots(void) {
     if (i > 0) expect_is(sb_slab_slot_bytes(t.b, none[i]), 0, "the bytes of what is no slot");
   }
   expect(sb_slab_object(t.b, first, kind + 1) == NULL, "an object is of another kind");
+  SB_STORE(&t.b->mapped_chunks, CHUNK, SB_RELAXED);
+  expect(sb_slab_object(t.b, first, kind) == NULL, "what is not mapped is an object");
+  SB_STORE(&t.b->mapped_chunks, BROKER_CHUNKS, SB_RELAXED);
   set_chunk(CHUNK, SB_CHUNK_DRAINING, cls, 0);
   expect(sb_slab_object(t.b, first, kind) == NULL, "what is drained is an object");
   expect_is(sb_slab_slot_bytes(t.b, first), 3 * SB_UNIT, "the bytes of what is drained");
-  open(SB_MESSAGE_CLASSES + SB_KIND_NODE); /* whose last slot ends with the chunk */
+  open_chunk(SB_MESSAGE_CLASSES + SB_KIND_NODE); /* whose last slot ends with the chunk */
   expect(sb_slab_object(t.b, first + SB_CHUNK_UNITS - 1, SB_KIND_NODE) != NULL, "the last node is none");
   expect_is(sb_slab_slot_bytes(t.b, first + SB_CHUNK_UNITS - 1), SB_UNIT, "the bytes of the last node");
   const unsigned classes[][2] = {{0, 0}, {1, 1}, {CLASSES - 1, SB_LONG_LEAF_UNITS}, {CLASSES, 0}};
@@ -290,7 +327,7 @@ static void objects_and_slots(void) {
 }
 static void bytes_of_runs(void) {
   uint32_t first = CHUNK * SB_CHUNK_UNITS;
-  begin();
+  begin_slab();
   set_chunk(CHUNK, SB_CHUNK_RUN, FOUR, 3);
   expect_is(sb_slab_slot_bytes(t.b, first), 3 * SB_CHUNK_BYTES, "the bytes of a run");
   expect_is(sb_slab_slot_bytes(t.b, first + 4), 0, "the bytes in the middle of a run");
@@ -312,7 +349,7 @@ static void expect_kept(uint64_t structures, uint64_t bodies, const char *what) 
 }
 /* Chunks of structures, the reserve with them; all others that are in use are of bodies. */
 static void what_is_kept_for_what(void) {
-  begin();
+  begin_slab();
   uint32_t reserve = sb_reserve_chunks(t.b);
   expect_kept(reserve, 0, "an empty broker");
   set_chunk(0, SB_CHUNK_CLASS, FOUR, 0);
@@ -329,10 +366,21 @@ static void what_is_kept_for_what(void) {
   SB_STORE(&t.b->chunks[BROKER_CHUNKS], sb_chunk_word(SB_CHUNK_CLASS, 0, LONGEST + 1, 0), SB_RELAXED);
   expect_kept(1, BROKER_CHUNKS - 1, "a chunk behind the last");
 }
+/* A chunk is opened for structures while they are counted: no number falls below 0. */
+static void open_the_last_chunk(void) { set_chunk(BROKER_CHUNKS - 1, SB_CHUNK_CLASS, LONGEST + 1, 0); }
+static void what_is_kept_meanwhile(void) {
+  begin_slab();
+  meanwhile(&t.b->chunks[BROKER_CHUNKS - 1], AFTER_LOAD, 1, open_the_last_chunk);
+  uint64_t structures, bodies;
+  sb_slab_kept(t.b, &structures, &bodies);
+  if (!has_acted()) return;
+  expect_is(structures, (sb_reserve_chunks(t.b) + 1) * SB_CHUNK_BYTES, "the bytes of structures");
+  expect_is(bodies, 0, "the bytes of bodies");
+}
 static void what_is_used(void) {
-  begin();
+  begin_slab();
   expect_is(sb_slab_used(t.b), 0, "an empty broker");
-  open(FOUR);
+  open_chunk(FOUR);
   expect_is(sb_slab_used(t.b), 0, "free slots");
   set_header(CHUNK * SB_CHUNK_UNITS, SB_SLOT_PUBLISHED, 1);
   set_header(CHUNK * SB_CHUNK_UNITS + SB_CHUNK_UNITS - 4, SB_SLOT_ALLOC, 1);
@@ -351,23 +399,33 @@ static void what_is_used(void) {
   set_header(30 * SB_CHUNK_UNITS, SB_SLOT_FREE, 0);
   set_chunk(30, SB_CHUNK_RUN, 0, 0);
   expect_is(sb_slab_used(t.b), 8 * SB_UNIT + 2 * SB_CHUNK_BYTES, "a run of no chunk, before two tails");
-  begin();
+  begin_slab();
   const unsigned classes[] = {0, CLASSES, CLASSES - 1, 1};
   const uint64_t used[] = {0, 0, SB_LONG_LEAF_UNITS, 1};
   for (unsigned i = 0; i < 4; i++) {
-    open(classes[i]);
+    open_chunk(classes[i]);
     set_header(CHUNK * SB_CHUNK_UNITS, SB_SLOT_ALLOC, 1);
     expect_is(sb_slab_used(t.b), used[i] * SB_UNIT, "a slot of a class");
   }
-  begin();
+  begin_slab();
   set_chunk(BROKER_CHUNKS - 1, SB_CHUNK_CLAIMED, 0, 0);
   SB_STORE(&t.b->chunks[BROKER_CHUNKS], sb_chunk_word(SB_CHUNK_CLAIMED, 0, 0, 0), SB_RELAXED);
   expect_is(sb_slab_used(t.b), SB_CHUNK_BYTES, "the last chunk");
+  SB_STORE(&t.b->mapped_chunks, CHUNK, SB_RELAXED);
+  expect_is(sb_slab_used(t.b), 0, "a chunk that is not mapped");
+  SB_STORE(&t.b->mapped_chunks, BROKER_CHUNKS, SB_RELAXED);
+  SB_STORE(&t.b->header->segments, 1u, SB_RELAXED);
+  set_chunk(CHUNKS_PER_SEGMENT, SB_CHUNK_CLAIMED, 0, 0);
+  expect_is(sb_slab_used(t.b), 0, "a chunk behind the last of a broker that may grow");
 }
 
 static const test_case CASES[] = {
     {"slab_freed: once", "a slot is freed once, in its generation", a_slot_is_freed_once},
     {"slab_freed: head", "with a head its parts are freed", a_head_is_freed},
+    {"slab_freed: not mapped", "a slot that is not mapped is not freed", what_is_not_mapped_is_not_freed},
+    {"slab_freed: several", "references are dropped once, whoever else drops some", references_of_several},
+    {"slab_freed: once more", "a connection says anew what it owes", the_same_word_once_more},
+    {"slab_freed: meanwhile", "chunks that change while they are counted count as structures", what_is_kept_meanwhile},
     {"slab_freed: dropped", "the last reference frees a slot, beside a reader it does not", references_are_dropped},
     {"slab_freed: parts", "the reference of parts is nobody's", references_of_a_head},
     {"slab_freed: added", "references are added where there is room", references_are_added},

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A case that acts while the core is in the middle of a function, in the place of another process: at a given operation on a
+ * given word. Only in a build whose atomic operations are calls (SB_TEST_HOOKS). */
+#ifndef MEANWHILE_H
+#define MEANWHILE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+typedef enum { AFTER_LOAD, BEFORE_CAS, BEFORE_STORE, BEFORE_CHANGE } meanwhile_when;
+
+/* Whether this build has steps; without them a case of this kind ends. */
+bool has_steps(void);
+/* At the n-th operation of that kind on the word the case acts, once. One word is watched at a time. */
+void meanwhile(const volatile void *word, meanwhile_when when, unsigned nth, void (*act)(void));
+/* True if the case acted, as it must in a build with steps; no word is watched afterwards. */
+bool has_acted(void);
+/* The order of the next store to the word, once it happened; -1: there was none. */
+void note_order(const volatile void *word);
+int noted_order(void);
+
+#endif
