@@ -2,6 +2,7 @@
 /* The linker puts these calls in the place of the atomic operations of the core (--wrap). */
 #include "meanwhile.h"
 
+#include "calls.h"
 #include "cases.h"
 #include "sb_atomic.h"
 
@@ -34,8 +35,6 @@ int noted_order(void) {
 }
 
 #ifdef SB_TEST_HOOKS
-bool has_steps(void) { return true; }
-
 static void step(const volatile void *word, meanwhile_when when) {
   if (word == watched && when == kind && --left == 0) {
     watched = NULL;
@@ -76,6 +75,4 @@ bool __wrap_sb_test_cas(const char *site, volatile void *word, size_t size, void
   step(word, BEFORE_CAS);
   return __real_sb_test_cas(site, word, size, expected, desired);
 }
-#else
-bool has_steps(void) { return false; }
 #endif

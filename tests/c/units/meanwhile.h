@@ -4,13 +4,10 @@
 #ifndef MEANWHILE_H
 #define MEANWHILE_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
 typedef enum { AFTER_LOAD, BEFORE_CAS, BEFORE_STORE, BEFORE_CHANGE } meanwhile_when;
 
-/* Whether this build has steps; without them a case of this kind ends. */
-bool has_steps(void);
 /* At the n-th operation of that kind on the word the case acts, once. One word is watched at a time. */
 void meanwhile(const volatile void *word, meanwhile_when when, unsigned nth, void (*act)(void));
 /* True if the case acted, as it must in a build with steps; no word is watched afterwards. */

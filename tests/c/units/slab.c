@@ -3,6 +3,7 @@
  * use but those that a case makes. Runs of chunks have a file of their own. */
 #include <string.h>
 
+#include "calls.h"
 #include "meanwhile.h"
 #include "sb_holdings.h"
 #include "sb_reserve.h"
@@ -219,7 +220,7 @@ static void freed_slots_come_first(void) {
     t.c->freed_class = FOUR;
     expect(spare != 0 ? take(FOUR) : alloc() == SB_OK, "no slot was taken");
     expect_taken(SLOT, "the slot that was freed last");
-    expect_is(word_of(30), sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), "the chunk that is not needed");
+    expect_is(chunk_word(30), sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), "the chunk that is not needed");
   }
 }
 static void a_chunk_is_opened(void) {
@@ -227,7 +228,7 @@ static void a_chunk_is_opened(void) {
   set_chunk(30, SB_CHUNK_FREE, 0, 0);
   expect_is(alloc(), SB_OK, "the status");
   expect_is(slot, 30 * SB_CHUNK_UNITS, "the slot");
-  expect_is(sb_chunk_state(word_of(30)), SB_CHUNK_CLASS, "the state of the chunk");
+  expect_is(sb_chunk_state(chunk_word(30)), SB_CHUNK_CLASS, "the state of the chunk");
 }
 static void a_broker_that_may_grow(void) {
   begin_full();
@@ -241,7 +242,7 @@ static void a_chunk_is_drained(void) {
   fill_chunk(30, SB_SLOT_FREE, 0);
   expect_is(alloc(), SB_OK, "the status");
   expect_is(slot, 30 * SB_CHUNK_UNITS, "the slot");
-  expect_is(sb_chunk_class(word_of(30)), FOUR, "the class of the chunk");
+  expect_is(sb_chunk_class(chunk_word(30)), FOUR, "the class of the chunk");
 }
 static void the_last_slot_of_all(void) {
   begin_full();

@@ -28,12 +28,12 @@ static void claim_for_another(uint32_t chunk) { SB_STORE(&t.b->chunks[chunk], cl
 static bool is_populated(uint32_t chunk) {
   return (SB_LOAD(&t.b->populated[chunk / 64], SB_RELAXED) >> (chunk % 64) & 1) != 0;
 }
-static bool is_free(uint32_t chunk) { return word_of(chunk) == sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0); }
+static bool is_free(uint32_t chunk) { return chunk_word(chunk) == sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0); }
 static void expect_run(uint32_t first, const char *what) {
   expect_is(slot, first * SB_CHUNK_UNITS, what);
-  expect_is(word_of(first), sb_chunk_word(SB_CHUNK_RUN, 0, 0, RUN), "its head");
-  expect_is(word_of(first + 1), sb_chunk_word(SB_CHUNK_TAIL, 0, 0, 1), "its second chunk");
-  expect_is(word_of(first + 2), sb_chunk_word(SB_CHUNK_TAIL, 0, 0, 2), "its third chunk");
+  expect_is(chunk_word(first), sb_chunk_word(SB_CHUNK_RUN, 0, 0, RUN), "its head");
+  expect_is(chunk_word(first + 1), sb_chunk_word(SB_CHUNK_TAIL, 0, 0, 1), "its second chunk");
+  expect_is(chunk_word(first + 2), sb_chunk_word(SB_CHUNK_TAIL, 0, 0, 2), "its third chunk");
   expect_is(header_of(slot), sb_slot_word(SB_SLOT_ALLOC, t.c->id, gen), "its header");
 }
 
@@ -45,8 +45,8 @@ static void note_the_announcement(void) {
   where = sb_holding_at(t.b, token)->where;
 }
 static void note_the_claims(void) {
-  first_word = word_of(LAST - 2);
-  second_word = word_of(LAST - 1);
+  first_word = chunk_word(LAST - 2);
+  second_word = chunk_word(LAST - 1);
 }
 static void a_run_is_claimed(void) {
   begin();
@@ -90,7 +90,7 @@ static void bytes_of_a_run(void) {
     begin();
     free_chunks(1, BROKER_CHUNKS);
     expect_is(sb_slab_alloc_run(t.c, bytes[i], token, &slot, &gen), SB_OK, "the status");
-    expect_is(sb_chunk_run(word_of(slot / SB_CHUNK_UNITS)), i < 2 ? 3 : 4, "the chunks of a run");
+    expect_is(sb_chunk_run(chunk_word(slot / SB_CHUNK_UNITS)), i < 2 ? 3 : 4, "the chunks of a run");
   }
 }
 /* Slot 0 is nobody's. */
@@ -148,7 +148,7 @@ static void another_one_claims_a_chunk(void) {
   if (!has_acted()) return;
   expect_run(LAST - 5, "the run before the chunk of another connection");
   expect(is_free(LAST - 2), "the chunk that was claimed first is in use");
-  expect_is(word_of(LAST - 1), claimed(ANOTHER, 0), "the chunk of another connection");
+  expect_is(chunk_word(LAST - 1), claimed(ANOTHER, 0), "the chunk of another connection");
   expect(is_free(LAST), "the last chunk is in use");
 }
 static void claim_of_the_reserve(void) { claim_for_another(41); }
@@ -233,7 +233,7 @@ static void free_chunks_become_a_run(void) {
   set_chunk(CHUNKS_PER_SEGMENT, SB_CHUNK_CLASS, FOUR, 0);
   fill_chunk(CHUNKS_PER_SEGMENT, SB_SLOT_FREE, 0);
   expect_is(alloc(), SB_NO_MEMORY, "the status of a broker that does not grow now");
-  expect_is(sb_chunk_state(word_of(CHUNKS_PER_SEGMENT)), SB_CHUNK_CLASS, "the state of the chunk behind the last");
+  expect_is(sb_chunk_state(chunk_word(CHUNKS_PER_SEGMENT)), SB_CHUNK_CLASS, "the state of the chunk behind the last");
 }
 
 /* ---- what never fits ---- */

@@ -7,7 +7,7 @@ uint64_t header_of(uint32_t slot) { return SB_LOAD(sb_slot_header(t.b, slot), SB
 void set_header(uint32_t slot, unsigned state, uint64_t field) {
   SB_STORE(sb_slot_header(t.b, slot), sb_slot_word(state, field, GEN), SB_RELAXED);
 }
-uint64_t word_of(uint32_t chunk) { return SB_LOAD(&t.b->chunks[chunk], SB_RELAXED); }
+uint64_t chunk_word(uint32_t chunk) { return SB_LOAD(&t.b->chunks[chunk], SB_RELAXED); }
 void set_chunk(uint32_t chunk, unsigned state, unsigned cls, unsigned run) {
   SB_STORE(&t.b->chunks[chunk], sb_chunk_word(state, 0, cls, run), SB_RELAXED);
 }

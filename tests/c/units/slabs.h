@@ -17,7 +17,7 @@
 
 uint64_t header_of(uint32_t slot);
 void set_header(uint32_t slot, unsigned state, uint64_t field);
-uint64_t word_of(uint32_t chunk);
+uint64_t chunk_word(uint32_t chunk);
 void set_chunk(uint32_t chunk, unsigned state, unsigned cls, unsigned run);
 void set_chunks(uint32_t first, uint32_t end, unsigned state, unsigned cls);
 /* Hints of CHUNK. */
