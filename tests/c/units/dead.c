@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dead.h"
 
+#include <unistd.h>
+
+#include "sb_recover.h"
+
 test_broker d;
 sb_walk w;
 
@@ -8,6 +12,31 @@ void begin_dead(void) {
   d = t;
   d.c = connect_to(&d);
   w = (sb_walk){t.c, t.b, d.c->id, false};
+}
+
+sb_holding_shm *hold(uint64_t what, uint64_t where) {
+  uint64_t token;
+  sb_status status = sb_holding_take(d.c, &token);
+  if (status != SB_OK) die("sb_holding_take", (int)status);
+  sb_holding_set(t.b, token, what, where);
+  return sb_holding_at(t.b, token);
+}
+
+void process_is_gone(void) {
+  sb_process_shm *p = &t.b->processes[GONE];
+  uint64_t word = SB_LOAD(&t.b->connections[d.c->id], SB_RELAXED);
+  SB_STORE(&p->word, SB_PROC_LIVE | SB_PUT(3, 2), SB_RELAXED);
+  SB_STORE(&p->pid, (int32_t)getpid(), SB_RELAXED); /* which this process has now: it began at another time */
+  SB_STORE(&p->start_ticks, 1, SB_RELAXED);
+  SB_STORE(&p->pid_namespace, t.b->pid_namespace, SB_RELAXED);
+  SB_STORE(&d.c->shm->process, GONE, SB_RELAXED);
+  SB_STORE(&t.b->connections[d.c->id], sb_conn_word(sb_conn_state(word), GONE, sb_conn_slot(word), sb_conn_epoch(word)),
+           SB_RELAXED);
+}
+
+void recover_dead(void) {
+  process_is_gone();
+  expect(sb_recover_process(t.c, GONE), "the process was not recovered");
 }
 
 sb_queue *queue_of_dead(const char *name, sb_settings settings) {

@@ -6,11 +6,19 @@
 #include "cases.h"
 #include "sb_judge.h"
 
+#define GONE 76u /* the slot of a process that is gone */
+
 extern test_broker d; /* the same broker as `t`, with the dead connection */
 extern sb_walk w;     /* of the reaper `t.c` through the holdings of `d.c` */
 
 /* Connects it. */
 void begin_dead(void);
+/* An entry of its holdings. */
+sb_holding_shm *hold(uint64_t what, uint64_t where);
+/* From here on it belongs to process GONE, of which nothing is left but its slot. */
+void process_is_gone(void);
+/* The same, and `t.c` recovers that process. */
+void recover_dead(void);
 /* A queue of those settings, opened by the dead connection. */
 sb_queue *queue_of_dead(const char *name, sb_settings settings);
 /* The dead connection puts a message with a body of so many bytes, at position `base` + n of the queue; its slot. */
