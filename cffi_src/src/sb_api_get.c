@@ -18,7 +18,7 @@ bool sb_api_plausible(sb_broker *b, const sb_taken *t) {
   }
   uint64_t room = sb_slab_slot_bytes(b, t->slot), front = sizeof *m + sb_api_names(m);
   return front <= SB_MAX_FRONT && m->exchange_length <= SB_NAME_MAX && front <= m->body_offset &&
-         m->body_offset >= sizeof *m && m->body_offset <= room && m->body_length <= room - m->body_offset;
+         m->body_offset <= room && m->body_length <= room - m->body_offset;
 }
 
 uint64_t sb_api_address(const sb_message_shm *m) {

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "sb_nodes.h"
@@ -21,6 +22,19 @@ void mark_closed(const sb_queue *q) {
   SB_STORE(&q->shm->state, (q->state & ~UINT64_C(3)) | SB_QUEUE_CLOSED, SB_RELAXED);
 }
 uint64_t counted(const sb_queue *q, unsigned counter) { return sb_ledger_sum(t.b, q->shm, counter); }
+void die_in_debt(const char *queue) {
+  pid_t pid = fork();
+  if (pid == 0) {
+    test_broker other = t;
+    attach(&other);
+    other.c = connect_to(&other);
+    sb_queue *its = open_queue(&other, queue);
+    sb_hinting(its->ledger, 1);
+    (void)SB_ADD(&its->shm->taken, 1, SB_SEQ_CST);
+    _exit(0);
+  }
+  if (waitpid(pid, NULL, 0) != pid) die("waitpid", 0);
+}
 
 /* ---- at rest ---- */
 
@@ -30,13 +44,13 @@ static struct {
   uint64_t held;
 } rest;
 
+/* Holdings that were taken and not given back, whatever they say. */
 static uint64_t held(void) {
   uint64_t n = 0;
   sb_holdings_walk w;
-  for (sb_holdings_shm *k = sb_holdings_first(&w, t.b, t.c->shm, t.c->id); k != NULL; k = sb_holdings_next(&w, k)) {
-    for (uint32_t i = SB_HOLDINGS_FIRST; i < sb_holdings_used(k); i++)
-      n += sb_holding_kind(SB_LOAD(&k->entries[i].what, SB_RELAXED)) != SB_HOLD_NONE;
-  }
+  for (sb_holdings_shm *k = sb_holdings_first(&w, t.b, t.c->shm, t.c->id); k != NULL; k = sb_holdings_next(&w, k))
+    n += sb_holdings_used(k) - SB_HOLDINGS_FIRST;
+  for (uint64_t free = t.c->free_holding; free != 0; free = SB_LOAD(&sb_holding_at(t.b, free)->where, SB_RELAXED)) n--;
   return n;
 }
 void note_rest(sb_queue *q) {

@@ -14,6 +14,9 @@ sb_queue *make_queue(const char *name, sb_settings settings);
 /* Closes it as a deletion does that was killed after its first step: cells are still open. */
 void mark_closed(const sb_queue *q);
 uint64_t counted(const sb_queue *q, unsigned counter);
+/* A producer of another process counts a message of that ring as taken, and dies before it took it: the ring seems to hold one
+ * less. */
+void die_in_debt(const char *queue);
 
 /* ---- at rest ---- */
 
