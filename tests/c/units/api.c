@@ -107,6 +107,23 @@ static void no_slot_for_a_process(void) {
 static void attach_with_nothing(void) { (void)attach_again(SB_SYSTEM); }
 static void an_attachment_without_memory(void) { without_memory(attach_with_nothing); }
 
+/* ---- where a body lies ---- */
+
+static uint32_t offset_of(const char *name, uint64_t bytes) {
+  const sb_put_options none = {0};
+  sb_leaf_ref leaf;
+  sb_queue *q = open_new(name, UNLIMITED);
+  expect_is(put_sized(&t, q, 1, bytes, &none), SB_OK, "the status of a put");
+  expect_is(sb_ring_locate(t.b, NULL, &q->ring, q->base, &leaf), SB_OK, "the status of its cell");
+  uint32_t slot = sb_cell_slot(SB_LOAD(&sb_leaf_cell(&leaf, q->base)->word, SB_ACQUIRE));
+  return ((const sb_message_shm *)sb_slot_at(t.b, slot))->body_offset;
+}
+static void long_bodies_lie_behind_words_for_viewers(void) {
+  expect_is(offset_of("short", SB_INLINE_BODY), sizeof(sb_message_shm), "where a body lies that is copied");
+  expect_is(offset_of("long", SB_INLINE_BODY + 1), sizeof(sb_message_shm) + SB_VIEWERS_BYTES,
+            "where a body lies that is read in place");
+}
+
 /* ---- growing ---- */
 
 static void a_broker_grows(void) {
@@ -279,6 +296,8 @@ static const test_case CASES[] = {
     {"api: fails", "an attachment that fails keeps nothing", an_attachment_that_fails_keeps_nothing},
     {"api: processes", "a process too many takes no slot of another one", no_slot_for_a_process},
     {"api: memory", "without memory no broker is attached", an_attachment_without_memory},
+    {"api: offset", "bodies that are read in place have words for their viewers",
+     long_bodies_lie_behind_words_for_viewers},
     {"api: grow", "a segment is there, or the broker waits with the next one", a_broker_grows},
     {"api: closing", "a broker that closes rings each node", a_broker_that_closes_rings_all},
     {"api: stopped", "a housekeeper that is to end is rung", a_broker_without_housekeeper},
