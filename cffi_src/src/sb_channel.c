@@ -56,7 +56,7 @@ static bool enough(uint32_t used, uint32_t limit, bool row_is_empty) {
   return limit == 0 || credit >= half || (credit > 0 && row_is_empty);
 }
 
-static bool own_enough(const sb_member *m) { return m->auto_ack || enough(m->held, m->prefetch, m->waiting == 0); }
+static bool own_enough(const sb_member *m) { return enough(m->held, m->prefetch, m->waiting == 0); }
 static bool channel_enough(const sb_channel *ch) {
   return SB_LOAD(&ch->closed, SB_RELAXED) == 0 && enough(ch->deliveries.row.count, SB_ROW_MAX, false) &&
          enough(ch->unacked, ch->limit, ch->deliveries.row.count == 0);
@@ -73,7 +73,7 @@ static bool connection_enough(sb_connection *c) {
 
 static bool may_want(const sb_member *m) {
   const sb_channel *ch = m->channel;
-  return !m->ended && !m->starved && !ch->blocked && !connection_of(ch)->limited;
+  return !m->starved && !ch->blocked && !connection_of(ch)->limited;
 }
 
 static void unwant(sb_member *m) {
@@ -213,7 +213,7 @@ static sb_status pull(sb_member *m) {
 sb_status sb_channel_pull(sb_channel *ch) {
   sb_status status = SB_OK;
   for (uint32_t i = 0; i < ch->room; i++) {
-    sb_member *m = ch->room > 0 ? ch->members[(ch->rotation + i) % ch->room] : NULL;
+    sb_member *m = ch->members[(ch->rotation + i) % ch->room];
     sb_status one = m != NULL ? pull(m) : SB_OK;
     if (one != SB_OK) status = one;
   }
@@ -371,8 +371,9 @@ void sb_channel_take_back(sb_channel *ch, sb_held *h) {
   sb_deliveries_take_back(&ch->deliveries, h);
 }
 
+/* Of one that is ended. */
 static void free_if_over(sb_member *m) {
-  if (m->ended && m->held == 0 && !m->unreported) free(m);
+  if (m->held == 0 && !m->unreported) free(m);
 }
 
 void sb_channel_drop(sb_channel *ch, sb_held *h) {
@@ -397,7 +398,6 @@ void sb_channel_start(sb_member *m) {
   m->s.q->busy++;
   ch->members[m->number] = m;
   ch->member_count++;
-  if (is_full(ch)) block_channel(ch);
   m->cursor = SB_LOAD(&m->s.q->shm->head, SB_ACQUIRE);
   if (want(m) && sb_notify_looks_ready(m->s.q)) {
     m->busy = true;
