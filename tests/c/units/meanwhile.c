@@ -46,6 +46,7 @@ static void step(const volatile void *word, meanwhile_when when) {
 uint64_t __real_sb_test_load(const char *site, const volatile void *word, size_t size);
 uint64_t __wrap_sb_test_load(const char *site, const volatile void *word, size_t size);
 uint64_t __wrap_sb_test_load(const char *site, const volatile void *word, size_t size) {
+  step(word, BEFORE_LOAD);
   uint64_t value = __real_sb_test_load(site, word, size);
   step(word, AFTER_LOAD);
   return value;

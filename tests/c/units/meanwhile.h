@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-typedef enum { AFTER_LOAD, BEFORE_CAS, BEFORE_STORE, BEFORE_CHANGE } meanwhile_when;
+typedef enum { BEFORE_LOAD, AFTER_LOAD, BEFORE_CAS, BEFORE_STORE, BEFORE_CHANGE } meanwhile_when;
 
 /* At the n-th operation of that kind on the word the case acts, once. One word is watched at a time. */
 void meanwhile(const volatile void *word, meanwhile_when when, unsigned nth, void (*act)(void));

@@ -4,9 +4,7 @@
 #include "cells.h"
 #include "meanwhile.h"
 #include "sb_reserve.h"
-#include "system.h"
 
-#define TRACKED ((sb_settings){-1, 100, -1, SB_OVERFLOW_REJECT, 0})
 #define RING ((sb_settings){3, -1, -1, 0, 0})
 #define LEAF SB_PAGE_CELLS
 
