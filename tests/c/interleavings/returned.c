@@ -36,6 +36,7 @@ static void grow_and_search(void) {
 }
 static void mark_beside_growth(void) {
   (void)make_leaf(0);
+  SB_STORE(ring()->returned, 1, SB_SEQ_CST); /* else nothing is searched */
   meanwhile(ANYWHERE, grow_and_search);
   sb_returned_mark(t.b, ring(), at(0));
   afterwards();

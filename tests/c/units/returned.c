@@ -4,6 +4,7 @@
 #include "sb_returned.h"
 
 #include "cells.h"
+#include "meanwhile.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
 #define FAR 5000u
@@ -322,6 +323,8 @@ static void a_search_follows_the_way(void) {
   expect_next(0, &way, 70, "a lower one of the same leaf");
   expect_next(64, &way, 70, "the same from the first position of the leaf on");
   expect_next(71, &way, 75, "the one behind it");
+  mark(64);
+  expect_next(0, &way, 64, "the first of the leaf");
   mark(3);
   expect_next(0, &way, 3, "a lower one of another leaf");
   expect_way(&way, 3, "the way to it");
@@ -357,6 +360,41 @@ static void ways_that_are_not_followed(void) {
   expect_next(0, &stale, 3, "the one below another root");
 }
 
+/* ---- orders ---- */
+
+static void expect_order(const char *what) {
+  int order = noted_order(); /* -1: in a build without steps */
+  expect(order < 0 || order == SB_SEQ_CST, "%s is stored in order %d", what, order);
+}
+static void mark_and_note(void) {
+  mark(70);
+  note_order(&q->shm->returned);
+}
+/* P5: the flag is stored before the cell is looked at again, also by a search that clears it, and gives it back. */
+static void stores_that_all_see(void) {
+  sb_returned_way way = NO_WAY;
+  begin();
+  leaf = make_leaf(70);
+  note_order(&q->shm->returned);
+  mark(70);
+  expect_order("the flag of what is marked");
+  clear_all();
+  note_order(&q->shm->returned);
+  sb_returned_mark_owned(t.b, &q->ring, &leaf, 70, &way);
+  expect_order("the flag of what is marked by its way");
+  clear_all();
+  set_flag(1);
+  note_order(&q->shm->returned);
+  expect(!next(0, NULL), "one is found");
+  expect_order("the flag that is cleared");
+  clear_all();
+  set_flag(1);
+  meanwhile(q->ring.root, AFTER_LOAD, 2, mark_and_note);
+  bool found = next(0, NULL);
+  expect(found == has_acted(), "what was marked meanwhile is not found");
+  expect_order("the flag that is given back");
+}
+
 static const test_case CASES[] = {
     {"returned: set", "the bits from the leaf up to the root are set, and the flag", bits_are_set},
     {"returned: marked", "a position is marked while all its bits and the flag are set", what_is_marked},
@@ -372,6 +410,7 @@ static const test_case CASES[] = {
     {"returned: no more", "the search clears bits that lead nowhere, and the flag", bits_that_lead_nowhere},
     {"returned: no page", "a bit without a page below it is cleared", bits_without_a_page},
     {"returned: followed", "the search follows a way if nothing lies before its leaf", a_search_follows_the_way},
+    {"returned: orders", "the flag is stored so that all see it at once", stores_that_all_see},
     {"returned: not followed", "a way that leads to nothing is not followed", ways_that_are_not_followed},
 };
 SUBJECT(CASES)
