@@ -129,6 +129,16 @@ static void a_count_that_does_no_harm(void) {
   expect_is(q->shm->not_interested, 0, "the count after three ticks");
   expect_repairs(OF_COUNT, 0);
 }
+static void a_count_that_became_right(void) {
+  begin(FREE_SETTINGS);
+  (void)node_with(SB_NODE_DIRECT, 0);
+  set_deaths(DEATHS);
+  be_quiet(2);
+  remembered.wrong_ticks = 3;
+  tick_queue();
+  expect_is(remembered.wrong_ticks, 0, "the ticks at which it was wrong");
+  expect_is(remembered.deaths, DEATHS, "the deaths when it was found right");
+}
 /* Each look at the processes, of which a tick makes one itself, is one step after a death. */
 static unsigned looks;
 static void count_looks(const char *site) { looks += strstr(site, "sb_repairs.c") != NULL; }
@@ -173,6 +183,7 @@ static const test_case CASES[] = {
     {"tick: count", "a count that could suppress a wake is mended", a_count_is_mended},
     {"tick: count and deaths", "a wrong count keeps the explanation", deaths_beside_a_wrong_count},
     {"tick: harmless count", "a count that only costs wakes is mended after ticks", a_count_that_does_no_harm},
+    {"tick: right again", "counts that became right explain nothing any more", a_count_that_became_right},
     {"tick: no rest", "counts that go on changing are believed after ticks", lists_that_do_not_rest},
 };
 SUBJECT(CASES)
