@@ -284,7 +284,7 @@ static void a_producer_that_was_told(void) {
 
 static uint32_t their_node;
 /* Another process that has the queue open and a node there, which is not interested. */
-static pid_t another_process(void) {
+static pid_t another_one(void) {
   int from[2];
   if (pipe(from) != 0) die("pipe", 0);
   pid_t pid = fork();
@@ -302,7 +302,7 @@ static pid_t another_process(void) {
   (void)close(from[0]);
   return pid;
 }
-static void end_process(pid_t pid) {
+static void end_other(pid_t pid) {
   (void)kill(pid, SIGKILL);
   (void)waitpid(pid, NULL, 0);
 }
@@ -319,7 +319,7 @@ static void consumers_of_stopped_processes(void) {
   int status;
   q = begin_ticks(FREE_SETTINGS);
   first = node_in(SB_NODE_DIRECT, 0, SB_NODE_NOT_INTERESTED);
-  pid_t pid = another_process();
+  pid_t pid = another_one();
   (void)kill(pid, SIGSTOP);
   (void)waitpid(pid, &status, WUNTRACED);
   set_states(SB_NODE_INTERESTED, SB_NODE_INTERESTED);
@@ -345,12 +345,12 @@ static void consumers_of_stopped_processes(void) {
   expect_is(remembered.known_tail, UNTOUCHED, "the tail of a tick that parked one");
   expect_states(SB_NODE_NOTIFIED, SB_NODE_NOT_INTERESTED, "after a tick");
   expect_rescues(2, 2);
-  end_process(pid);
+  end_other(pid);
 }
 static void a_consumer_beside_a_dead_process(void) {
   begin(SB_NODE_DIRECT, SB_NODE_INTERESTED);
-  pid_t pid = another_process();
-  end_process(pid);
+  pid_t pid = another_one();
+  end_other(pid);
   tick_queue();
   tick_queue();
   expect_is(node_state(first), SB_NODE_NOTIFIED, "the state of its node");
