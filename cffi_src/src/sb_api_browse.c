@@ -64,7 +64,7 @@ static sb_status look(sight *s) {
       s->in_leaf = false;
       continue;
     }
-    if (state != SB_CELL_AVAILABLE || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) continue;
+    if (state != SB_CELL_AVAILABLE || !sb_slot_ready(b, slot)) continue;
     s->taken = (sb_taken){.position = s->at, .slot = slot, .side = SB_LOAD(&s->cell->side, SB_ACQUIRE)};
     s->gen = sb_slot_gen(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE));
     s->message = sb_peek_message(b, slot);
@@ -94,19 +94,19 @@ static sb_place place_of(const sight *s) {
   return (sb_place){.generation = s->gen, .length = s->message.body_length, .slot = s->taken.slot};
 }
 
-/* Of exchange, key, properties and body, which follow each other. What cannot be copied is not there any more, see the
- * second look; or it is corrupt, and what was copied says so. */
-static __attribute__((noinline)) void copy(const sight *s, uint64_t from, char *to, uint64_t length) {
+/* Exchange, key, properties, and of the body what is wanted too. What cannot be copied is not there any more, see the second
+ * look; or it is corrupt, and what was copied says so. */
+static __attribute__((noinline)) void copy(const sight *s, char *to, uint64_t length) {
   sb_broker *b = s->queue->c->b;
   const sb_message_shm *m = &s->message;
   const uint8_t *slot = sb_slot_at(b, s->taken.slot);
-  uint64_t names = sb_api_names(m), first = from >= names ? 0 : length < names - from ? length : names - from;
+  uint64_t names = sb_api_names(m);
   if ((m->flags & SB_MESSAGE_IN_PARTS) != 0) {
-    (void)sb_parts_copy(b, s->taken.slot, from, to, length);
+    (void)sb_parts_copy(b, s->taken.slot, 0, to, length);
     return;
   }
-  sb_peek_bytes(to, slot + sizeof *m + from, first);
-  if (length > first) sb_peek_bytes(to + first, slot + m->body_offset + (from + first - names), length - first);
+  sb_peek_bytes(to, slot + sizeof *m, names);
+  sb_peek_bytes(to + names, slot + m->body_offset, length - names);
 }
 
 /* A private copy of the next ready message at or after *position; or its place, and the copy is without the body. Minus
@@ -129,7 +129,7 @@ static int64_t browse_on(sight *s, uint64_t *position, char *buffer, uint64_t si
                           .priority = m->priority,
                           .redelivered = (s->taken.side & SB_SIDE_REDELIVERED) != 0};
       memcpy(buffer, &record, sizeof record);
-      copy(s, 0, buffer + sizeof record, front + copied);
+      copy(s, buffer + sizeof record, front + copied);
     }
     if (!still_there(s)) continue; /* it changed while we copied: look at this position again */
     if (!s->sound) return -(int64_t)SB_CORRUPT;
@@ -172,11 +172,11 @@ static bool fits(sb_column *column, uint32_t row, uint64_t length) {
   return column->needed <= column->room;
 }
 
-/* `at`: where it lies in a slot that has all of it; `from`: where it begins as `copy` counts. */
+/* `at`: where it lies in a slot that has all of it; `from`: where it begins in parts. */
 SB_HOT void fill(const sight *s, sb_column *column, uint32_t row, const uint8_t *at, uint64_t from, uint64_t length) {
   if (column->ends == NULL) return;
   if ((s->message.flags & SB_MESSAGE_IN_PARTS) != 0) {
-    copy(s, from, column->bytes + column->ends[row], length);
+    (void)sb_parts_copy(s->queue->c->b, s->taken.slot, from, column->bytes + column->ends[row], length);
   } else {
     sb_peek_bytes(column->bytes + column->ends[row], at, length);
   }
