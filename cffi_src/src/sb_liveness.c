@@ -157,8 +157,12 @@ sb_status sb_liveness_attach(sb_broker *b) {
   if (opened != SB_OK) {
     return opened;
   }
-  b->guard = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (b->guard == MAP_FAILED || madvise(b->guard, 4096, MADV_WIPEONFORK) != 0) {
+  void *guard = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (guard == MAP_FAILED) {
+    return SB_SYSTEM;
+  }
+  b->guard = guard;
+  if (madvise(b->guard, 4096, MADV_WIPEONFORK) != 0) {
     return SB_SYSTEM;
   }
   SB_STORE(b->guard, 1u, SB_RELAXED);
@@ -209,7 +213,7 @@ void sb_liveness_detach(sb_broker *b) {
   if (b->lock_fd >= 0) close(b->lock_fd);
   if (b->topology_fd >= 0) close(b->topology_fd);
   b->lock_fd = b->topology_fd = -1;
-  if (b->guard != NULL && (void *)b->guard != MAP_FAILED) munmap(b->guard, 4096);
+  if (b->guard != NULL) munmap(b->guard, 4096);
   b->guard = NULL;
 }
 
