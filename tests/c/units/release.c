@@ -90,7 +90,9 @@ static void what_ends_instead(void) {
   token = new_token();
   if (sb_take_oldest(q, SB_CELL_ACQUIRED, SB_ANY_POSITION, token, &taken) != SB_OK) die("sb_take_oldest", 0);
   q->state += 4;
+  SB_STORE(&q->shm->returned, 0, SB_RELAXED);
   expect_is(release(SB_RELEASE_NACK), SB_OK, "the status in a queue that was deleted");
+  expect_is(q->shm->returned, 0, "whether there are bits: it was not ready, not even for a moment");
   expect_is(word_of(1), cell_word(1, SB_CELL_TOMBSTONE, 0), "its cell");
   expect_is(count_of(SB_COUNT_KILLED), 1, "what was killed");
 }
