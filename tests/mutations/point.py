@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 @dataclass(frozen=True)
@@ -77,3 +77,19 @@ def identified(found: Iterable[Point], function: bytes) -> list[Point]:
         digest = sha256(function + f"\0{numbered.file}\0{numbered}".encode()).hexdigest()
         result.append(replace(numbered, key=digest[:20]))
     return result
+
+
+def of_one_each(points: Sequence[Point], most: int) -> tuple[list[Point], list[Point]]:
+    """A group of so many faults at most, none of them in the same function as another, and those that are left.
+
+    Faults of one function hide each other too often: a condition that always holds hides all that stands in it.
+    """
+    group: dict[tuple[str, str], Point] = {}
+    left = []
+    for point in points:
+        place = (point.file, point.function)
+        if len(group) < most and place not in group:
+            group[place] = point
+        else:
+            left.append(point)
+    return list(group.values()), left

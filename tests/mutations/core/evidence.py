@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from tests.mutations.apart import Run, clear, found, run_limited
 from tests.mutations.core.tree import ROOT, Tree
-from tests.mutations.core.warm import Warm
+from tests.mutations.core.warm import warm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from tests.mutations.warm import Warm
 
 PYTHON = "python"
 STAGES = ("quick", "kills", "orders", "long", PYTHON)
@@ -119,7 +121,7 @@ class Runner:
     def warm(self) -> Warm:
         """The pytest of this process, with all tests of Python."""
         if not _warm:
-            _warm.append(Warm(self.tree, python_files(), ROOT))
+            _warm.append(warm(self.tree, python_files(), ROOT))
         return _warm[0]
 
     def survey_tests(self, file: str, count: int) -> dict[str, tuple[float, bytes]]:

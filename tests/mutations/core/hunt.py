@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tests.mutations.core.evidence import PYTHON, STAGES, Evidence, Runner
 from tests.mutations.core.tree import EQUIVALENT
 from tests.mutations.equivalents import equivalents
+from tests.mutations.point import of_one_each
 from tests.mutations.pool import flow, say
 from tests.mutations.report import Known
 from tests.mutations.results import RESULTS, Results
@@ -80,22 +81,6 @@ def sift(runner: Runner, one: Evidence, seconds: float, numbers: Sequence[int], 
     middle = len(numbers) // 2
     first = sift(runner, one, seconds, numbers[:middle])
     return first | sift(runner, one, seconds, numbers[middle:], fails=not first)
-
-
-def of_one_each(points: Sequence[Point], most: int) -> tuple[list[Point], list[Point]]:
-    """A group of so many faults at most, none of them in the same function as another, and those that are left.
-
-    Faults of one function hide each other too often: a condition that always holds hides all that stands in it.
-    """
-    group: dict[tuple[str, str], Point] = {}
-    left = []
-    for point in points:
-        place = (point.file, point.function)
-        if len(group) < most and place not in group:
-            group[place] = point
-        else:
-            left.append(point)
-    return list(group.values()), left
 
 
 def survey(runner: Runner, one: Evidence) -> tuple[float, bytes]:

@@ -15,10 +15,11 @@ pytest.importorskip("tree_sitter_c", reason="the group `mutation` of pyproject.t
 
 from tests.mutations.apart import alone
 from tests.mutations.core.evidence import STAGES, Evidence, Runner, all_evidence
-from tests.mutations.core.hunt import Hunt, of_one_each, sift
+from tests.mutations.core.hunt import Hunt, sift
 from tests.mutations.core.points import points_of
 from tests.mutations.core.tree import EQUIVALENT, ROOT, Tree, find
 from tests.mutations.equivalents import equivalents
+from tests.mutations.point import of_one_each
 from tests.mutations.report import Known, account, all_found, survivors, table
 
 if TYPE_CHECKING:

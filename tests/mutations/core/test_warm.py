@@ -22,10 +22,10 @@ import json, sys
 from pathlib import Path
 from tests.mutations.apart import own_shm
 from tests.mutations.core.tree import ROOT, Tree
-from tests.mutations.core.warm import Warm
+from tests.mutations.core.warm import warm
 number, count = int(sys.argv[1]), int(sys.argv[2])
 own_shm()
-warm = Warm(Tree(Path(sys.argv[3])), [{FILE!r}], ROOT)
+warm = warm(Tree(Path(sys.argv[3])), [{FILE!r}], ROOT)
 fault, last = warm.run([{TEST!r}], [number], 600)
 plain, _ = warm.run([{TEST!r}], [], 600)
 hung, _ = warm.run([{TEST!r}], [], 0)

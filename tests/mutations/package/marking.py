@@ -58,11 +58,17 @@ def marked(text: str, first: int, path: Path) -> str:
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             node.body[:] = _marked(node.body, first)
-    at = 1 if ast.get_docstring(tree, clean=False) is not None else 0
-    while at < len(tree.body) and isinstance(tree.body[at], ast.ImportFrom) and _is_future(tree.body[at]):
-        at += 1
+    at = after_imports_of_the_future(tree)
     tree.body[at:at] = ast.parse(PREAMBLE.format(path=str(path))).body
     return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def after_imports_of_the_future(tree: ast.Module) -> int:
+    """The number of the first statement of a module that others may stand before."""
+    at = 1 if ast.get_docstring(tree, clean=False) is not None else 0
+    while at < len(tree.body) and _is_future(tree.body[at]):
+        at += 1
+    return at
 
 
 def _is_future(statement: ast.stmt) -> bool:

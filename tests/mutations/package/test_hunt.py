@@ -20,13 +20,14 @@ from tests.mutations.package.hunt import Hunt
 from tests.mutations.package.marking import Places
 from tests.mutations.package.points import points_of
 from tests.mutations.package.survey import STAGES, Surveys, files_of
-from tests.mutations.package.trial import Batch, Verdict
+from tests.mutations.package.survey import test_file as file_of
+from tests.mutations.package.trial import Batch, Verdict, attempt
 from tests.mutations.package.workshop import ROOT, Reach, texts
 from tests.mutations.report import write_section
 from tests.mutations.results import Results
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from tests.mutations.point import Point
@@ -54,20 +55,36 @@ class Told(Executor):
     """Answers calls of the runner instead of a pool.
 
     Args:
-        answer: What an attempt returns.
+        finders: For the key of a fault the test that finds it.
     """
 
-    def __init__(self, answer: Callable[[Point, list[Batch]], Verdict]) -> None:
-        self.answer = answer
-        self.batches: list[list[Batch]] = []
+    def __init__(self, finders: Mapping[str, str] | None = None) -> None:
+        self.finders = finders or {}
+        self.alone: dict[str, list[list[str]]] = {}  # for a fault the batches of tests that it met alone
+        self.together: list[tuple[list[str], list[str]]] = []  # the faults of each group, and the tests that they met
 
-    def submit(self, _function: Callable[..., Any], /, *arguments: Any, **_names: Any) -> Future[Any]:  # noqa: ANN401
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **_names: Any) -> Future[Any]:  # noqa: ANN401
         """Answer."""
-        point, batches = arguments
-        self.batches.append(batches)
         future: Future[Any] = Future()
-        future.set_result(self.answer(point, batches))
+        future.set_result((self._attempt if function is attempt else self._attempt_together)(*arguments))
         return future
+
+    def _attempt(self, point: Point, batches: Sequence[Batch], files: Collection[str]) -> Verdict:
+        self.alone[point.key] = [list(batch.tests) for batch in batches]
+        tests = [test for batch in batches for test in batch.tests]
+        assert {file_of(test) for test in tests} <= set(files)
+        finder = self.finders.get(point.key)
+        return Verdict(tuple(tests), finder if finder in tests else None)
+
+    def _attempt_together(self, points: Sequence[Point], batch: Batch) -> dict[str, str]:
+        keys = [point.key for point in points]
+        self.together.append((keys, list(batch.tests)))
+        return {key: self.finders[key] for key in keys if self.finders.get(key) in batch.tests}
+
+
+def id_of(nth: int) -> str:
+    """The id of the test in one of the files."""
+    return f"{TESTS[nth]}::test_a"
 
 
 @pytest.fixture
@@ -94,10 +111,10 @@ def hunt(tmp_path: Path, points: list[Point], monkeypatch: pytest.MonkeyPatch) -
 
 def test_tests_that_come_to_a_fault_meet_it_stage_by_stage(hunt: Hunt, points: list[Point]) -> None:
     """The cheapest of a stage is first, in batches that grow; scenarios come later; a fault nothing reaches is said."""
-    pool = Told(lambda _point, batches: Verdict(tuple(test for batch in batches for test in batch.tests), None))
+    pool = Told()
     hunt.hunt([points[0], points[-1]], pool, 1, 60.0)
-    (batches,) = pool.batches
-    assert [[test.partition("::")[0] for test in batch.tests] for batch in batches] == [TESTS[2:], [TESTS[0], TESTS[1]]]
+    assert pool.alone == {points[0].key: [[id_of(2)], [id_of(0), id_of(1)]]}
+    assert pool.together == []  # it has met all that reach it
     assert hunt.known().outcome(points[0]) == "survived"
     assert hunt.known().outcome(points[-1]) == "unreached"
 
@@ -105,22 +122,32 @@ def test_tests_that_come_to_a_fault_meet_it_stage_by_stage(hunt: Hunt, points: l
 def test_what_is_known_is_not_tried_again(hunt: Hunt, points: list[Point], monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a fault that was found, nor a test that passed, until its file changes."""
     first, second = points[:2]
-    pool = Told(
-        lambda point, batches: Verdict((), "x::y") if point is first else Verdict(batches[0].tests, None),
-    )
+    pool = Told({first.key: id_of(2)})
     hunt.hunt([first, second], pool, 1, 1.0)
     assert hunt.known().outcome(first) == "killed"
-    pool.batches.clear()
+    assert pool.together == [([second.key], [id_of(0), id_of(1)])]
+    pool = Told()
     hunt.hunt([first, second], pool, 1, 60.0)
-    (batches,) = pool.batches
-    assert [test for batch in batches for test in batch.tests] == [f"{TESTS[0]}::test_a", f"{TESTS[1]}::test_a"]
-    pool.batches.clear()
+    assert pool.alone == {}
+    assert pool.together == []
     monkeypatch.setattr(hunt.surveys, "text", lambda name: f"new text of {name}")
     everything = zlib.compress(b"\1" * Places.of({FILE: texts()[FILE]}).size)
     for name in TESTS:
         hunt.surveys.add(name, {f"{name}::test_a": Reach(1.0, everything)})
-    hunt.hunt([first, second], pool, 1, 60.0)
-    assert sum(len(batch.tests) for batch in pool.batches[0]) == 3
+    again = Hunt(hunt.surveys, hunt.results, {}, TESTS)
+    again.hunt([first, second], pool, 1, 60.0)
+    assert [(keys, len(tests)) for keys, tests in pool.together] == [([second.key], 3)]
+
+
+def test_what_is_left_meets_the_other_tests_in_groups(hunt: Hunt, points: list[Point]) -> None:
+    """A group has one fault of a function; what the fault has met alone is not run again."""
+    first, second = points[:2]
+    assert first.function == second.function
+    pool = Told({second.key: id_of(1)})
+    hunt.hunt([first, second], pool, 1, 1.0)
+    assert pool.alone == {point.key: [[id_of(2)]] for point in (first, second)}
+    assert pool.together == [([point.key], [id_of(0), id_of(1)]) for point in (first, second)]
+    assert [hunt.known().outcome(point) for point in (first, second)] == ["survived", "killed"]
 
 
 def test_a_test_that_comes_to_little_besides_is_first(hunt: Hunt, points: list[Point]) -> None:
@@ -128,10 +155,10 @@ def test_a_test_that_comes_to_little_besides_is_first(hunt: Hunt, points: list[P
     places = Places.of({FILE: texts()[FILE]})
     place = places.first[FILE] + points[0].place
     narrow = bytes(nth == place for nth in range(places.size))
-    hunt.surveys.add(TESTS[0], {f"{TESTS[0]}::test_a": Reach(1.5, zlib.compress(narrow))})
-    pool = Told(lambda _point, _batches: Verdict((), None))
+    hunt.surveys.add(TESTS[0], {id_of(0): Reach(1.5, zlib.compress(narrow))})
+    pool = Told()
     hunt.hunt(points[:1], pool, 1, 60.0)
-    assert pool.batches[0][0].tests == (f"{TESTS[0]}::test_a",)
+    assert pool.alone[points[0].key][0] == [id_of(0)]
 
 
 def test_a_survey_holds_while_the_module_and_the_test_are_the_same(tmp_path: Path) -> None:
@@ -153,9 +180,9 @@ def test_a_survey_holds_while_the_module_and_the_test_are_the_same(tmp_path: Pat
 
 def test_a_budget_bounds_what_a_fault_meets(hunt: Hunt, points: list[Point]) -> None:
     """The first batch is run in any case, so that each fault meets something."""
-    pool = Told(lambda _point, _batches: Verdict((), None))
+    pool = Told()
     hunt.hunt(points[:1], pool, 1, 0.5)
-    assert [batch.tests for batch in pool.batches[0]] == [(f"{TESTS[2]}::test_a",)]
+    assert pool.alone[points[0].key] == [[id_of(2)]]
 
 
 def test_files_of_tests_are_found_by_stage() -> None:

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING
 
 from tests.mutations.apart import Run, found
 from tests.mutations.package.points import with_fault
+from tests.mutations.package.survey import test_file
 from tests.mutations.package.workshop import Reach, workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+    from tests.mutations.package.bench import Bench
     from tests.mutations.point import Point
 
 SURVEY_SECONDS = 1800.0
 START_SECONDS = 2.0  # of pytest
+SIFTED_SECONDS = 2.0  # of one test, which has failed with others
 ENDED = {0, 1, 2}  # what pytest returns when the tests passed, failed or could not be imported
 
 
@@ -45,8 +48,73 @@ def survey(file: str) -> tuple[dict[str, Reach], bool]:
     return {name: Reach(seconds, b64decode(places)) for name, seconds, places in lines}, run.passed
 
 
-def attempt(point: Point, batches: Sequence[Batch]) -> Verdict:
-    """Runs batches of tests on a fault until one finds it."""
+def attempt(point: Point, batches: Sequence[Batch], files: Collection[str]) -> Verdict:
+    """Runs batches of tests on a fault until one finds it.
+
+    Args:
+        point: The fault.
+        batches: What is run.
+        files: The files of tests that other faults of its module need.
+    """
+    bench = workshop().bench(point.file, files)
+    if not bench.can_try(point.key):
+        return attempt_anew(point, batches)
+    passed = list[str]()
+    for batch in batches:
+        tests = bench.usable(batch.tests)
+        while tests:
+            run, last = bench.run(tests, batch.seconds, [point.key])
+            if run.passed:
+                break
+            if bench.is_evidence(last):
+                return Verdict(tuple(passed), last)
+            tests.remove(last)
+        passed += tests
+    return Verdict(tuple(passed), None)
+
+
+def attempt_together(points: Sequence[Point], batch: Batch) -> dict[str, str]:
+    """Runs tests on faults of several functions of a module, all in force.
+
+    A fault that is found is not in force any more when the other tests are run. Faults that hide each other are not
+    found.
+
+    Args:
+        points: Faults of one module, of each function one at most.
+        batch: What is run.
+
+    Returns:
+        For the key of each fault that makes a test fail alone, that test.
+    """
+    bench, found_by = workshop().bench(points[0].file, {test_file(test) for test in batch.tests}), dict[str, str]()
+    tests, keys = bench.usable(batch.tests), [point.key for point in points if bench.can_try(point.key)]
+    while tests and keys:
+        run, last = bench.run(tests, batch.seconds, keys)
+        if run.passed:
+            break
+        tests = tests[tests.index(last) :]
+        found_now = sift(bench, last, keys) if bench.is_evidence(last) else set[str]()
+        found_by |= dict.fromkeys(found_now, last)
+        keys = [key for key in keys if key not in found_now]
+        tests = tests if found_now else tests[1:]
+    return found_by
+
+
+def sift(bench: Bench, test: str, keys: Sequence[str]) -> set[str]:
+    """Those of these faults that fail this test alone. All of them together fail it."""
+    if len(keys) == 1:
+        return set(keys) if not bench.run([test], SIFTED_SECONDS, keys)[0].passed else set()
+    middle = len(keys) // 2
+    return {
+        key
+        for half in (keys[:middle], keys[middle:])
+        if len(half) == 1 or not bench.run([test], SIFTED_SECONDS, half)[0].passed
+        for key in sift(bench, test, half)
+    }
+
+
+def attempt_anew(point: Point, batches: Sequence[Batch]) -> Verdict:
+    """The same as `attempt`, with a pytest of its own for each batch, which imports the module with the fault."""
     here, passed = workshop(), list[str]()
     faulty = {point.file: with_fault(here.original[point.file], point)}
     for batch in batches:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 
 from tests.mutations.apart import Run, clear, own_shm, run_limited
 from tests.mutations.package import witness
+from tests.mutations.package.bench import Bench
 from tests.mutations.package.marking import Places, marked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("shmbroker", "cli/shmbroker_cli", "pyspark_shmbroker")
@@ -68,6 +69,7 @@ class Workshop:
     def __init__(self, original: Mapping[str, str], folder: Path) -> None:
         self.original, self.folder = original, folder
         self._written: dict[str, str] = {}  # what stands there instead of the original
+        self._bench: Bench | None = None
         self.places = Places.of(original)
 
     def write(self, changed: Mapping[str, str]) -> None:
@@ -87,6 +89,23 @@ class Workshop:
                 for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
                     compiled.unlink()
         self._written = dict(changed)
+
+    def bench(self, module: str, files: Collection[str]) -> Bench:
+        """The module with all its faults, written, and a pytest that has collected these files of tests.
+
+        Args:
+            module: Its path below the root.
+            files: Of tests; more of them may be there.
+        """
+        bench = self._bench
+        if bench is None or bench.module != module or not bench.files.issuperset(files):
+            if bench is not None:
+                bench.close()
+            bench = self._bench = Bench(module, self.original[module], files, ROOT, self.folder)
+            self.write({module: bench.text})
+            bench.begin()
+        self.write({module: bench.text})
+        return bench
 
     def run(
         self, tests: Sequence[str], limit: float, *, seen: Path | None = None, stop: bool = True
