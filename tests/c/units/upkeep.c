@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "calls.h"
+#include "meanwhile.h"
 #include "queues.h"
 #include "sb_chunk.h"
 #include "sb_consumer.h"
@@ -374,7 +376,9 @@ static void hints_of_one_who_changes_them(void) {
   (void)SB_ADD(&q->shm->taken, 1, SB_RELAXED);
   sb_hinting(q->ledger, 1);
   expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found while they are being changed");
+  note_order(&q->shm->tracking);
   sb_upkeep_start_tracking(t.b, q->shm);
+  if (has_steps()) expect_is(noted_order(), SB_SEQ_CST, "the order of the store that all must see");
   expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether they are sure");
   expect_account(SB_PAGE_CELLS, SB_PAGE_CELLS + 3, (SB_PAGE_CELLS + 3) * BODY);
   sb_hinting(q->ledger, -1);
