@@ -17,7 +17,9 @@ static sb_kept_facts facts[SB_KEPT_FACTS + 1];
 
 static void look(uint64_t looks) {
   memset(facts, 0xff, SB_KEPT_FACTS * sizeof facts[0]);
+  memset(&facts[SB_KEPT_FACTS], 0, sizeof facts[0]);
   expect_is(sb_kept(t.c, looks, facts), SB_OK, "the status");
+  expect_is(facts[SB_KEPT_FACTS].held + facts[SB_KEPT_FACTS].queue, 0, "what lies behind the rows");
 }
 static void set_chunk(uint32_t chunk, unsigned state, unsigned cls, unsigned run) {
   SB_STORE(&t.b->chunks[chunk], sb_chunk_word(state, 0, cls, run), SB_SEQ_CST);
@@ -88,22 +90,30 @@ static void chunks_of_long_bodies(void) {
   expect_is(facts[5].chunks + facts[CLASSES].chunks + facts[SB_MAX_CLASSES - 1].chunks, 0, "chunks of classes");
   for (unsigned i = 0; i < SB_KEPT_FACTS; i++) expect_is(facts[i].held + facts[i].queue, 0, "what a queue has of them");
 }
-/* A segment that comes meanwhile is mapped before its chunks are looked at. */
+/* A segment that comes meanwhile is mapped before its chunks are looked at; if it cannot be, they are not. */
 static test_broker another;
-static void grow_meanwhile(const char *site) {
+static void come_meanwhile(const char *site) {
   if (strstr(site, "sb_reserve.c") == NULL) return;
   at_step = NULL;
-  if (!grow(another.b, another.path)) die("grow", 0);
+  if (another.b != NULL && !grow(another.b, another.path)) die("grow", 0);
+  SB_STORE(&t.b->header->segments, 2u, SB_SEQ_CST);
   set_chunk(CHUNKS_PER_SEGMENT, SB_CHUNK_CLASS, sb_class_for(t.b, 4 * SB_UNIT), 0);
 }
 static void a_segment_that_comes_meanwhile(void) {
   if (!has_steps()) return;
   another = t;
   attach(&another);
-  at_step = grow_meanwhile;
+  at_step = come_meanwhile;
   look(A_LOT);
   expect(at_step == NULL, "nothing came meanwhile");
   expect_is(of_units(4)->chunks, 1, "chunks");
+}
+static void a_segment_that_is_not_there(void) {
+  if (!has_steps()) return;
+  at_step = come_meanwhile;
+  look(A_LOT);
+  expect(at_step == NULL, "nothing came meanwhile");
+  expect_is(of_units(4)->chunks, 0, "chunks");
 }
 
 /* ---- queues ---- */
@@ -246,6 +256,7 @@ static const test_case CASES[] = {
     {"api_kept: class", "slots of a class are counted, and those in use", chunks_of_a_class},
     {"api_kept: runs", "what has no class counts as long bodies", chunks_of_long_bodies},
     {"api_kept: grown", "a segment that comes meanwhile is mapped first", a_segment_that_comes_meanwhile},
+    {"api_kept: not there", "a segment that is not there has no chunks", a_segment_that_is_not_there},
     {"api_kept: most", "the first queue that holds most is named", the_queue_that_has_most},
     {"api_kept: cells", "cells that are not the queue's are not counted", cells_that_are_not_believed},
     {"api_kept: looks", "looks are bounded, but for a few at each queue", looks_are_bounded},

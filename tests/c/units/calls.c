@@ -83,6 +83,23 @@ void end_process(pid_t pid) {
   (void)waitpid(pid, NULL, 0);
 }
 
+static void attach_and_die(void (*before)(test_broker *own)) {
+  test_broker own = t;
+  at_step = NULL;
+  attach(&own);
+  own.c = connect_to(&own);
+  before(&own);
+  _exit((int)own.b->process);
+}
+
+uint32_t die_attached(void (*before)(test_broker *own)) {
+  int status = 0;
+  pid_t pid = fork();
+  if (pid == 0) attach_and_die(before);
+  if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status)) die("dying", status);
+  return (uint32_t)WEXITSTATUS(status);
+}
+
 /* ---- memory of the process ---- */
 
 static void *hoard;

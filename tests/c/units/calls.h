@@ -41,6 +41,8 @@ uint64_t allocated_bytes(void);
 /* Another process that says to be the housekeeper, holds its byte, and is stopped. */
 pid_t stop_a_housekeeper(void);
 void end_process(pid_t pid);
+/* A process that attaches, connects, does that, and dies. The number of its slot; it is not reaped. */
+uint32_t die_attached(void (*before)(test_broker *own));
 
 /* In a build with SB_TEST_HOOKS, before each atomic operation and at each crash point; NULL: nothing. */
 extern void (*at_step)(const char *site);

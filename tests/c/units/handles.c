@@ -76,6 +76,7 @@ static void pages_are_forgotten(void) {
 
 /* ---- idle ---- */
 
+static const sb_target_kind OF_ANOTHER_KIND = {.is_consumer = false};
 static void what_keeps_a_handle(void) {
   sb_status status;
   sb_queue *a = open_new("a", UNLIMITED), *b = open_new("b", UNLIMITED), *c = open_new("c", UNLIMITED);
@@ -94,6 +95,13 @@ static void what_keeps_a_handle(void) {
   expect(!sb_handle_is_idle(a), "a handle is idle that is consumed");
   expect(!sb_handle_is_idle(b), "a handle is idle that is consumed with another one");
   expect(sb_handle_is_idle(c), "a handle is in use that is not consumed");
+  sb_subscription of_c = {.q = c};
+  sb_consumer like = {.subscription_count = 1,
+                      .subscriptions = &of_c}; /* a target of another kind, whatever it looks like */
+  like.target = (sb_target){.c = t.c, .kind = &OF_ANOTHER_KIND};
+  sb_target_add(&like.target);
+  expect(sb_handle_is_idle(c), "a handle is in use for a target that is no consumer");
+  sb_target_remove(&like.target);
   uint32_t count = k->subscription_count;
   k->subscription_count = 1;
   expect(sb_handle_is_idle(b), "a handle is in use that is not consumed any more");
