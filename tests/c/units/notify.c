@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "consuming.h"
+#include "meanwhile.h"
 #include "sb_chunk.h"
 #include "sb_slab.h"
 #include "sb_wait.h"
@@ -50,7 +51,10 @@ static void a_node_is_told(void) {
   expect_is(word_state(&node_shm(direct)->wake), SB_WAKE_NOTIFIED, "its own wake word");
   expect_is(word_state(io_word()), SB_WAKE_ARMED, "the wake word of the IO thread, when a call was told");
   expect_bits(0, 0, "the bits of the connection, when a call was told");
+  note_order(&node_shm(node)->flagged);
   notify_work(t.b, node);
+  int order = noted_order();
+  expect(!has_steps() || order == SB_SEQ_CST, "the flag is stored with order %d: after the bits, perhaps", order);
   expect_is(node_wakes(node), 1, "how often a consumer was told");
   expect_is(SB_LOAD(&node_shm(node)->flagged, SB_RELAXED), 1, "the flag of its node");
   expect_bits(UINT64_C(1) << FAR / 64, UINT64_C(1) << FAR % 64, "the bits of its target");
