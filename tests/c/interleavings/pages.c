@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Cases of pages: what another actor makes, or destroys, between the steps of one that walks. The ring is a list of the queue in
- * which nobody has an entry; the cells do not matter. */
+ * which no consumer has an entry; the cells do not matter. */
 #include "actors.h"
 #include "cases.h"
 #include "plan.h"

@@ -289,7 +289,7 @@ static const test_case CASES[] = {
     {"place beside", "the same where one removes it from its place", EVICTING, place_beside},
     {"consumer beside", "the same where one takes it from its place", REFUSING, consumer_beside},
     {"returned beside", "the same where it came back", EVICTING, returned_beside},
-    {"next beside", "who comes too late takes the next message", EVICTING, next_beside},
+    {"next beside", "an actor that comes too late takes the next message", EVICTING, next_beside},
     {"bytes beside", "bytes of what another one took are not counted a second time", EVICTING, bytes_beside},
     {"bit after holding", "the holding names a message that came back before its bit goes", FREELY, bit_after_holding},
     {"put beside", "a message that is put when the bit goes is taken", FREELY, put_beside},

@@ -15,7 +15,7 @@
 static sb_queue *q;
 
 static void begin(sb_settings settings, unsigned messages) { q = begin_queue("q", settings, messages); }
-/* The settings become those of a small ring, although more messages are ready: nobody has evicted yet. */
+/* The settings become those of a small ring, although more messages are ready: no producer has evicted yet. */
 static void shrink(int64_t ring, uint64_t bound) {
   SB_STORE(&q->shm->ring_size, ring, SB_RELAXED);
   SB_STORE(&q->shm->bound, bound, SB_RELAXED);
@@ -209,7 +209,7 @@ static void no_holding(void) {
   grow_to(BROKER_CHUNKS - 1);
   for (uint32_t i = 0; i < BROKER_CHUNKS; i++) {
     uint64_t none = sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0);
-    (void)SB_CAS(&t.b->chunks[i], &none, sb_chunk_word(SB_CHUNK_CLAIMED, 0, 0, 0), SB_RELAXED);
+    (void)SB_CAS(&t.b->chunks[i], &none, sb_chunk_word(SB_CHUNK_CLAIMED, 0, 0, 0), SB_ACQ_REL);
   }
   while (sb_holding_take(t.c, &token) == SB_OK) {
   }
@@ -252,7 +252,7 @@ static void a_limit_that_is_gone(void) {
   expect_is(removed, 0, "how many were removed");
   expect_account(3, 3 * BYTES, 0, 0, "the account");
 }
-/* So many bytes are taken by a consumer that just as many as the limit are left: nothing is too many. */
+/* A consumer takes bytes until just the limit is left: nothing is too many. */
 static void take_bytes(void) { (void)SB_ADD(&q->shm->bytes_out, BYTES, SB_SEQ_CST); }
 static void just_enough_bytes(const volatile void *word, meanwhile_when when, unsigned nth) {
   limit_bytes(2 * BYTES);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sb_page: pages that are made, and the walk to them. The memory of a page that is made is dirty, as that of a slot which was
- * used before. What is retired has a file of its own. */
+ * used before. page_retired.c has the cases of pages that are retired. */
 #include "sb_page.h"
 
 #include <string.h>
@@ -197,7 +197,7 @@ static void use_up(unsigned kind) {
   grow_to(BROKER_CHUNKS - 1);
   for (uint32_t i = 0; i < BROKER_CHUNKS; i++) {
     uint64_t none = sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0);
-    (void)SB_CAS(&t.b->chunks[i], &none, sb_chunk_word(SB_CHUNK_CLAIMED, 0, 0, 0), SB_RELAXED);
+    (void)SB_CAS(&t.b->chunks[i], &none, sb_chunk_word(SB_CHUNK_CLAIMED, 0, 0, 0), SB_ACQ_REL);
   }
   while (sb_slab_alloc(t.c, class_of(kind), token, &slot, &gen) == SB_OK) {
   }

@@ -410,7 +410,7 @@ static const test_case CASES[] = {
     {"returned: no more", "the search clears bits that lead nowhere, and the flag", bits_that_lead_nowhere},
     {"returned: no page", "a bit without a page below it is cleared", bits_without_a_page},
     {"returned: followed", "the search follows a way if nothing lies before its leaf", a_search_follows_the_way},
-    {"returned: orders", "the flag is stored so that all see it at once", stores_that_all_see},
+    {"returned: orders", "the flag is stored so that all processes see it in order", stores_that_all_see},
     {"returned: not followed", "a way that leads to nothing is not followed", ways_that_are_not_followed},
 };
 SUBJECT(CASES)

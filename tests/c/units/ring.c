@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sb_ring: leaves that are found, the tail, and what is appended. The cells of the ring are set by the cases. What is finished and
- * destroyed has a file of its own. */
+ * destroyed: ring_finished.c. */
 #include "sb_ring.h"
 
 #include "cells.h"
@@ -89,7 +89,7 @@ static void a_hint_advances(void) {
   sb_word hint = 5;
   sb_ring_advance(&hint, 5, 9);
   expect_is(hint, 9, "the hint");
-  sb_ring_advance(&hint, 7, 12); /* somebody moved it since the caller saw it */
+  sb_ring_advance(&hint, 7, 12); /* another process moved it since the caller loaded it */
   expect_is(hint, 12, "the hint that was moved");
   sb_ring_advance(&hint, 12, 8);
   expect_is(hint, 12, "the hint of an earlier position");
@@ -241,7 +241,7 @@ static void no_memory_for_a_leaf(void) {
   grow_to(BROKER_CHUNKS - 1);
   for (uint32_t i = 0; i < BROKER_CHUNKS; i++) {
     uint64_t none = sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0);
-    (void)SB_CAS(&t.b->chunks[i], &none, sb_chunk_word(SB_CHUNK_CLAIMED, 0, 0, 0), SB_RELAXED);
+    (void)SB_CAS(&t.b->chunks[i], &none, sb_chunk_word(SB_CHUNK_CLAIMED, 0, 0, 0), SB_ACQ_REL);
   }
   token = new_token();
   while (sb_slab_alloc(t.c, sb_class_of_kind(t.b, SB_KIND_LEAF), token, &slot, &gen) == SB_OK) {

@@ -49,7 +49,8 @@ static void an_entry_is_dropped(void) {
   expect_is(word_of(9), tombstone(), "the cell");
   expect_is(finished(9), 1, "whether the cell is finished");
 }
-/* All cells are marked but so many of the first eight, and so many of the last ones; then cell 20 is finished. */
+/* Cells are marked, except `first` of the first eight, `own` of the eight that cell 20 belongs to, and the `last` ones; then cell
+ * 20 is finished. */
 static uint64_t done_with(unsigned first, unsigned own, unsigned last) {
   uint8_t *byte = (uint8_t *)leaf.leaf->finished;
   memset(byte, 1, SB_PAGE_CELLS);
@@ -103,7 +104,7 @@ static sb_page_ref page(uint64_t position, unsigned height) {
   return p;
 }
 static bool page_is_there(const sb_page_ref *p) { return is_there(&(sb_leaf_ref){.slot = p->slot, .gen = p->gen}); }
-/* Pages are freed; whoever has one still finds no free cell, and no page below it. The ring goes on behind all positions. */
+/* Pages are freed; an actor that remembers one finds no free cell and no page below it. The ring goes on behind all positions. */
 static void a_ring_is_destroyed(void) {
   begin();
   sb_leaf_ref far = make_leaf(5000), others;
@@ -164,13 +165,15 @@ static void where_rings_are(void) {
   sb_level_shm *level = sb_slot_at(t.b, l);
   expect_ring(object, SB_RING_CELLS, &q->shm->root, &q->shm->returned, "the cells");
   expect_ring(object, SB_RING_ALL, &q->shm->all.root, NULL, "all consumers");
-  expect_ring(object, SB_RING_NON_ACQUIRING, &q->shm->non_acquiring_list.root, NULL, "those that take nothing");
-  expect_ring(object, SB_RING_NOT_INTERESTED, &q->shm->not_interested_list.root, NULL, "those not interested");
-  expect_ring(object, SB_RING_ROOM, &q->shm->room.root, NULL, "those that wait for room");
+  expect_ring(object, SB_RING_NON_ACQUIRING, &q->shm->non_acquiring_list.root, NULL,
+              "the list of consumers that take nothing");
+  expect_ring(object, SB_RING_NOT_INTERESTED, &q->shm->not_interested_list.root, NULL,
+              "the list of consumers not interested");
+  expect_ring(object, SB_RING_ROOM, &q->shm->room.root, NULL, "the list of waiters for room");
   expect_ring(object, SB_RING_SCHEDULE, &q->shm->schedule.root, NULL, "the schedule");
-  expect_ring(l, SB_RING_INTERESTED, &level->interested.root, NULL, "those interested");
-  expect_ring(l, SB_RING_NOTIFIED, &level->notified.root, NULL, "those notified");
-  expect_ring(0, SB_RING_MEMORY, &t.b->header->memory_root, NULL, "those that wait for memory");
+  expect_ring(l, SB_RING_INTERESTED, &level->interested.root, NULL, "the list of interested consumers");
+  expect_ring(l, SB_RING_NOTIFIED, &level->notified.root, NULL, "the list of notified consumers");
+  expect_ring(0, SB_RING_MEMORY, &t.b->header->memory_root, NULL, "the list of waiters for memory");
   expect_no_ring(object, SB_RING_INTERESTED, "a list of a level in a queue");
   expect_no_ring(object, SB_RING_NOTIFIED, "another list of a level in a queue");
   expect_no_ring(l, SB_RING_CELLS, "cells in a level");

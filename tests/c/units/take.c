@@ -209,7 +209,7 @@ static void the_first_that_came_back(void) {
   expect_taken(7, SB_CELL_ACQUIRED, 0, "the last that came back");
   expect_is(bits_of(0), 1 | 4, "the bit of what was taken by the cursor");
 }
-/* Of a queue with commits the search looks at those before a ready one again, once. */
+/* In a queue with commits the search looks once more at the cells before a ready message. */
 static void beside_what_is_staged(void) {
   begin(FREE_SETTINGS, 6);
   search_from(6);
