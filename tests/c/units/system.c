@@ -87,3 +87,13 @@ long __wrap_syscall(long number, ...) {
   if (answers && sleeps) return sleep_of((const struct timespec *)(uintptr_t)a[3]);
   return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
+
+static unsigned failing;
+void fail_allocation(unsigned nth) { failing = nth; }
+
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes) {
+  bool fails = failing > 0 && --failing == 0;
+  return fails ? NULL : __real_calloc(count, bytes);
+}

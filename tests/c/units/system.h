@@ -20,5 +20,7 @@ typedef struct {
 extern system_answers says;
 /* From here on the case answers: two processors, a time that stands still, sleeps whose time is up. */
 void answer_for_the_system(void);
+/* The n-th calloc from here on finds no memory. */
+void fail_allocation(unsigned nth);
 
 #endif
