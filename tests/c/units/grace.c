@@ -89,17 +89,7 @@ static void no_holding_to_drain_with(void) {
   holdings = free_holdings();
   expect(!two_steps(), "something is under way without a holding");
   expect_at_rest(SB_CHUNK_CLASS);
-}
-static void last_is_taken(void) { set_header(CHUNK, 5 * 1637, SB_SLOT_ALLOC, 0); }
-static void a_slot_that_is_taken_meanwhile(void) {
-  if (!has_steps()) return;
-  begin();
-  open_chunk(CHUNK);
-  expect(!step(), "something is under way after the first look");
-  meanwhile(&sb_chunk_meta(t.b, CHUNK)->headers[5 * 1637], BEFORE_CAS, 1, last_is_taken);
-  expect(!step(), "something is under way");
-  (void)has_acted();
-  expect_at_rest(SB_CHUNK_CLASS);
+  expect_is(g->used[CHUNK], 1, "what is noted of a chunk that rests still");
 }
 /* As many as there is room for. The first ones are drained, the others at the next turn. */
 static void many_chunks(void) {
@@ -149,6 +139,19 @@ static void two_others(void) {
   t.c->renew = renew;
   open_chunk(CHUNK);
   holdings = free_holdings();
+}
+static void last_is_taken(void) { set_header(CHUNK, 5 * 1637, SB_SLOT_ALLOC, 0); }
+static void a_slot_that_is_taken_meanwhile(void) {
+  if (!has_steps()) return;
+  two_others();
+  sb_lock(others[0]);
+  expect(!step(), "something is under way after the first look");
+  meanwhile(&sb_chunk_meta(t.b, CHUNK)->headers[5 * 1637], BEFORE_CAS, 1, last_is_taken);
+  expect(!step(), "something is under way");
+  (void)has_acted();
+  expect_at_rest(SB_CHUNK_CLASS);
+  expect_is(g->used[CHUNK], 1, "what is noted of a chunk that was at rest");
+  sb_unlock(others[0]);
 }
 static void one_that_is_inside(void) {
   two_others();

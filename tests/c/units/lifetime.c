@@ -47,7 +47,7 @@ static void when_an_owner_lives(void) {
   } owners[] = {{OWNER, SB_CONN_LIVE, EPOCH, true},
                 {OWNER, SB_CONN_FREE, EPOCH, false},
                 {OWNER, SB_CONN_LIVE, EPOCH + 1, false},
-                {0, SB_CONN_LIVE, EPOCH, false}};
+                {0, SB_CONN_LIVE, EPOCH, false}}; /* number 0 is nobody's */
   begin(SB_QUEUE_EXCLUSIVE);
   for (unsigned i = 0; i < sizeof owners / sizeof owners[0]; i++) {
     set_owner(owners[i].id, EPOCH);
@@ -55,6 +55,7 @@ static void when_an_owner_lives(void) {
     expect(locked() == owners[i].lives, "owner %u: it is locked by %d", i, locked());
     expect(over(0) == !owners[i].lives, "owner %u: it is over by %d", i, over(0));
   }
+  expect(over(OWNER), "a queue of nobody stays when another connection ends");
   set_owner(OWNER, EPOCH);
   set_connection(OWNER, SB_CONN_LIVE, EPOCH);
   expect(over(OWNER), "it is not over with its owner");
@@ -68,6 +69,7 @@ static void when_an_owner_lives(void) {
 
 static void when_the_last_consumer_is_gone(void) {
   begin(SB_QUEUE_AUTO_DELETE);
+  set_owner(OWNER, EPOCH); /* who does not live, which matters to exclusive queues only */
   expect(!over(0), "it is over, and never had a consumer");
   had_consumer();
   expect(over(0), "it is not over without a consumer");
@@ -156,6 +158,7 @@ static void a_consumer_that_comes_meanwhile(void) {
   if (!has_steps()) return;
   for (unsigned i = 0; i < 2; i++) {
     q = queue_named(i == 0 ? "all" : "mine", (sb_settings){-1, -1, -1, 0, flags[i]});
+    set_owner(OWNER, EPOCH);
     if (i == 1) sb_lifetime_own(q->shm, t.c);
     had_consumer();
     meanwhile(&q->shm->consumers, AFTER_LOAD, 1, a_consumer_comes);

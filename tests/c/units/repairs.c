@@ -2,6 +2,9 @@
 /* sb_repairs: what explains a repair: a death, a broker without memory, a process that is halted. */
 #include "sb_repairs.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "halted.h"
 #include "queues.h"
 #include "sb_chunk.h"
@@ -14,6 +17,14 @@ static sb_queue *q;
 static void begin(void) {
   q = queue_named("q", (sb_settings)FREELY);
   SB_STORE(&q->ledger->owner, OTHER | UINT64_C(1) << 12, SB_RELAXED);
+}
+/* It has ended, and /proc shows it still. */
+static pid_t zombie(void) {
+  siginfo_t how;
+  pid_t pid = fork();
+  if (pid == 0) _exit(0);
+  if (waitid(P_PID, (id_t)pid, &how, WEXITED | WNOWAIT) != 0) die("waitid", 0);
+  return pid;
 }
 static void expect_explained(bool should, const char *what) {
   expect(sb_repairs_explained(t.b, q->shm, sb_repairs_deaths(t.b)) == should, "%s explains it by %d", what, !should);
@@ -34,6 +45,10 @@ static void processes_that_are_halted(void) {
   take_process_slot(PROCESS, ended_process(), 0);
   take_connection(OTHER, PROCESS);
   expect(sb_repairs_somebody_halted(t.b, q->shm), "a process that is dead is not halted");
+  pid = zombie();
+  take_process_slot(PROCESS, pid, 0);
+  expect(sb_repairs_somebody_halted(t.b, q->shm), "a process that its parent has not waited for is not halted");
+  (void)waitpid(pid, NULL, 0);
 }
 static void deaths_and_memory(void) {
   begin();

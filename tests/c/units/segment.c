@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -49,6 +51,17 @@ static void a_fresh_header(void) {
                              0};
   for (unsigned i = 0; i < sizeof is / sizeof is[0]; i++) expect_is(is[i], should[i], "a field of the header");
   expect(strcmp(fresh->name, "name") == 0, "its name is %s", fresh->name);
+}
+/* Another user makes it, in a process of its own. */
+static void the_header_of_another_user(void) {
+  int status;
+  if (geteuid() != 0) return;
+  fresh = calloc(1, SB_SEGMENT0_BYTES);
+  pid_t pid = fork();
+  if (pid == 0)
+    _exit(setuid(ANOTHER_USER) != 0 || format(SB_SEGMENT0_BYTES, "n", 1, 1) != SB_OK ? 255 : (int)fresh->uid);
+  if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status)) die("a child", status);
+  expect_is(WEXITSTATUS(status), ANOTHER_USER, "the user");
 }
 static void what_cannot_be_formatted(void) {
   char name[SB_BROKER_NAME_MAX + 2];
@@ -137,6 +150,23 @@ static void what_is_no_file(void) {
   if (mkdir(file, 0700) != 0) die("mkdir", errno);
   expect_is(open_as(t.path, 0), SB_SYSTEM, "the status of a folder");
   (void)rmdir(file);
+}
+/* Even root may not open such a file. */
+static void a_file_that_stays_as_it_is(void) {
+  int flags = 0;
+  file_name(file, sizeof file, t.path, "x");
+  int fd = open(file, O_RDWR | O_CREAT | O_EXCL, 0600);
+  if (fd < 0) die("a file", errno);
+  if (ioctl(fd, FS_IOC_GETFLAGS, &flags) == 0) {
+    int kept = flags | FS_IMMUTABLE_FL;
+    if (ioctl(fd, FS_IOC_SETFLAGS, &kept) == 0) {
+      sb_status status = open_as(t.path, 0);
+      (void)ioctl(fd, FS_IOC_SETFLAGS, &flags);
+      expect_is(status, SB_ACCESS, "the status of a file that nobody may change");
+    }
+  }
+  (void)close(fd);
+  (void)unlink(file);
 }
 /* The user in the name is the owner. */
 static void whose_files_are_trusted(void) {
@@ -313,6 +343,7 @@ static void no_address_space(void) {
       {4096, SB_SYSTEM},                                                                  /* less than segment 0 */
       {SB_SEGMENT0_BYTES + (UINT64_C(8) << 20), SB_ADDRESS_SPACE},                        /* without the arena */
       {SB_SEGMENT0_BYTES + 48 * SB_CHUNK_BYTES + (UINT64_C(1) << 20), SB_ADDRESS_SPACE}}; /* without metadata */
+  set_chunks(48, 12);
   for (unsigned i = 0; i < 3; i++) {
     if (!heap_limit(limits[i].room)) return;
     sb_status status = attach_path(t.path);
@@ -418,10 +449,12 @@ static void segments_are_announced(void) {
 
 static const test_case CASES[] = {
     {"segment: header", "a fresh header says what the broker is", a_fresh_header},
+    {"segment: user", "a header says whose the broker is", the_header_of_another_user},
     {"segment: refused", "sizes and names that do not fit are refused", what_cannot_be_formatted},
     {"segment: hash", "the sizes of the layout count in its hash", the_hash_of_the_layout},
     {"segment: modes", "a file that others may write or read is not trusted", which_modes_are_trusted},
     {"segment: no file", "only a regular file is opened", what_is_no_file},
+    {"segment: immutable", "a file that nobody may change cannot be opened", a_file_that_stays_as_it_is},
     {"segment: owners", "a file is trusted if its owner is the user in its name", whose_files_are_trusted},
     {"segment: names", "a name that is too long is refused", how_long_names_are},
     {"segment: descriptor", "descriptor 0 is one like others", the_first_descriptor},
