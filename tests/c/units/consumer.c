@@ -44,6 +44,19 @@ static void without_credit_nothing_is_taken(void) {
   expect_is(consumer_state(k, 0), SB_NODE_INTERESTED, "the state of a node that was told already");
   expect_is(ready_in(0), 2, "the messages in the queue");
 }
+static void how_much_credit_there_is(void) {
+  sb_consumer *k = consume(1, 4, 0, ALONE);
+  for (uint32_t unacked = 0; unacked <= 5; unacked++) {
+    k->unacked = unacked;
+    expect_is(sb_consumer_credit(k), unacked < 4 ? 4 - unacked : 0, "the credit that is left");
+  }
+  k->unacked = 1;
+  k->suspended = true;
+  expect_is(sb_consumer_credit(k), 0, "the credit of a suspended consumer");
+  k->suspended = false;
+  k->closed = true;
+  expect_is(sb_consumer_credit(k), 0, "the credit of a closed consumer");
+}
 static void threads_that_wait_for_the_row_are_woken(void) {
   sb_consumer *k = consume(1, 4, 0, ALONE);
   put_some(0, 1, 4);
@@ -276,6 +289,7 @@ static void a_place_is_used_again(void) {
 static const test_case CASES[] = {
     {"consumer: row", "a message goes to the row, and costs credit", a_message_goes_to_the_row},
     {"consumer: no credit", "without credit a consumer takes nothing", without_credit_nothing_is_taken},
+    {"consumer: credit", "credit is what the prefetch leaves, unless suspended or closed", how_much_credit_there_is},
     {"consumer: woken", "the first message of the row wakes its sleepers", threads_that_wait_for_the_row_are_woken},
     {"consumer: event", "the first message of the row is told once to an armed descriptor", an_event_is_told_once},
     {"consumer: wants", "a consumer wants a turn if a node of it has work", work_that_a_consumer_wants},
