@@ -5,9 +5,12 @@
 
 #include <string.h>
 
+#include "calls.h"
 #include "cases.h"
+#include "meanwhile.h"
 #include "sb_queue.h"
 #include "sb_slab.h"
+#include "system.h"
 
 #define ANOTHER 55u /* connections */
 #define THIRD 56u
@@ -271,6 +274,57 @@ static void how_deep_hints_are(void) {
   expect_is(l.holding, SB_PUT(9, 32), "three less");
 }
 
+/* ---- what other connections do meanwhile ---- */
+
+static sb_ledger_shm *raced;
+static void another_one_takes_it(void) { set_owner(raced, ANOTHER); }
+static void a_ledger_that_another_one_takes(void) {
+  make_queue();
+  raced = one_more();
+  sb_ledger_leave(t.c, raced, token);
+  meanwhile(&raced->owner, BEFORE_CAS, 1, another_one_takes_it);
+  sb_ledger_shm *l = one_more();
+  if (!has_acted()) return;
+  expect(l != raced, "a ledger was adopted twice");
+  expect_is(raced->owner, word_of(ANOTHER, 7), "the owner of the ledger of another connection");
+  expect_adopted(l, 1);
+  uint64_t next = next_holding();
+  set_owner(raced, THIRD);
+  meanwhile(&raced->owner, BEFORE_CAS, 1, another_one_takes_it);
+  sb_status status = sb_ledger_inherit(t.c, q->slot, raced, THIRD, &token);
+  if (!has_acted()) return;
+  expect_is(status, SB_SETTLED, "the status of an heir that comes late");
+  expect_is(next_holding(), next, "the next holding");
+}
+static void another_one_is_linked(void) {
+  SB_STORE(&raced->next, sb_slot_of(t.b, own), SB_RELAXED);
+  SB_STORE(&q->shm->ledgers, sb_slot_of(t.b, raced), SB_RELAXED);
+}
+static void a_ledger_is_linked_meanwhile(void) {
+  make_queue();
+  raced = one_more();
+  SB_STORE(&q->shm->ledgers, sb_slot_of(t.b, own), SB_RELAXED); /* as if it was not linked yet */
+  meanwhile(&q->shm->ledgers, BEFORE_CAS, 1, another_one_is_linked);
+  sb_ledger_shm *l = one_more();
+  if (!has_acted()) return;
+  expect_is(q->shm->ledgers, sb_slot_of(t.b, l), "the first ledger");
+  expect_is(l->next, sb_slot_of(t.b, raced), "the second ledger");
+}
+static void go_on(void) {
+  if (says.pauses == 4) set_hinting(three[1], 5, 1);
+}
+/* A connection that goes on while it is looked at is not stuck. */
+static void an_owner_that_goes_on(void) {
+  make_three();
+  answer_for_the_system();
+  for (unsigned i = 0; i < 3; i++) set_hinting(three[i], 4, 0);
+  set_hinting(three[1], 4, 1);
+  says.paused = go_on;
+  expect_is(sb_ledger_stuck(t.b, q->shm, 1, is_third), 0, "the connection that is stuck, of those that go on");
+  expect_is(says.pauses, 4, "how often it was looked at");
+  expect_is(sb_ledger_stuck(t.b, q->shm, 1, is_third), THIRD, "the connection that is stuck");
+}
+
 static const test_case CASES[] = {
     {"ledger: new", "a new ledger is empty, its owner's, and the first of its queue", a_new_ledger},
     {"ledger: free", "a ledger that is free goes on with its counters", a_ledger_that_is_free},
@@ -283,5 +337,8 @@ static const test_case CASES[] = {
     {"ledger: stuck", "who is stuck is in the middle of a change, and another one", who_is_stuck},
     {"ledger: intent", "an intent has all that its repair needs", an_intent_says_what_is_done},
     {"ledger: hinting", "changes of hints nest, and are counted", how_deep_hints_are},
+    {"ledger: race", "a ledger is taken by one connection", a_ledger_that_another_one_takes},
+    {"ledger: linked", "two ledgers that are linked at one time are both linked", a_ledger_is_linked_meanwhile},
+    {"ledger: goes on", "a connection that goes on is not stuck", an_owner_that_goes_on},
 };
 SUBJECT(CASES)

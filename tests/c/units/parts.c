@@ -5,7 +5,9 @@
 
 #include <string.h>
 
+#include "calls.h"
 #include "cases.h"
+#include "meanwhile.h"
 
 #define HEADS 8u /* chunk of slots of two units */
 #define PARTS 9u /* chunk of slots of four units */
@@ -277,6 +279,31 @@ static void a_sweep_of_the_longest_slots(void) {
   expect(is_free(part(0)), "an orphan of the longest class was not freed");
 }
 
+/* ---- what others must see at once ---- */
+
+static void a_sweep_sees_what_was_begun(void) {
+  open_chunks();
+  SB_STORE(&t.b->header->scattered, 0u, SB_RELAXED);
+  note_order(&t.b->header->scattered);
+  sb_parts_begin(t.c, HEAD, GEN);
+  if (!has_steps()) return;
+  expect_is(noted_order(), SB_SEQ_CST, "the order of `scattered`");
+  SB_STORE(&sb_chunk_meta(t.b, PARTS)->parts, 0, SB_RELAXED);
+  note_order(&sb_chunk_meta(t.b, PARTS)->parts);
+  add(0);
+  expect_is(noted_order(), SB_SEQ_CST, "the order of `parts`");
+}
+/* A row goes on in a slot that is no part: what was copied before it is not copied twice. */
+static void a_row_that_goes_on_in_no_part(void) {
+  static char to[2 * ROOM];
+  make_row(1);
+  names(0)->next = part(1);
+  set_header(part(1), sb_slot_word(SB_SLOT_PUBLISHED, 1, PART_GEN));
+  expect(sb_parts_copy(t.b, HEAD, 0, to, ROOM), "a part was not copied");
+  expect(!sb_parts_copy(t.b, HEAD, 0, to, ROOM + 1), "a row was copied that goes on in no part");
+  expect(!sb_parts_copy(t.b, HEAD, ROOM, to, 1), "what is no part was copied");
+}
+
 static const test_case CASES[] = {
     {"parts: begun", "a new head has its bit, and no part", a_head_begins},
     {"parts: added", "the newest part comes first, and its chunk says so", a_part_is_added},
@@ -292,5 +319,7 @@ static const test_case CASES[] = {
     {"parts: orphans", "a part is an orphan when its head is gone", which_parts_are_orphans},
     {"parts: swept", "a sweep frees orphans, where there can be some", what_a_sweep_frees},
     {"parts: longest", "a sweep looks at the longest slots, too", a_sweep_of_the_longest_slots},
+    {"parts: order", "a sweep sees parts that were begun before", a_sweep_sees_what_was_begun},
+    {"parts: no part", "a row ends before what is no part", a_row_that_goes_on_in_no_part},
 };
 SUBJECT(CASES)

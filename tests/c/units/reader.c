@@ -5,7 +5,9 @@
 
 #include <string.h>
 
+#include "calls.h"
 #include "cases.h"
+#include "meanwhile.h"
 #include "sb_parts.h"
 
 #define CHUNK 8u
@@ -191,6 +193,38 @@ static void a_body_in_parts_is_copied(void) {
   expect_copy(ROOM, SB_SETTLED, "a body whose parts end before");
 }
 
+/* ---- what other connections do meanwhile ---- */
+
+static void a_slot_that_is_not_mapped(void) {
+  publish(LONG);
+  SB_STORE(&t.b->mapped_chunks, CHUNK, SB_RELAXED);
+  expect_begin(SB_SETTLED, "the status of a slot that is not mapped");
+}
+static void drop_one_of_two(void) { set_header(SB_SLOT_PUBLISHED, 4); }
+static void drop_one_beside_the_reader(void) { set_header(SB_SLOT_READ, 4 | SB_PUT(t.c->id, SB_READ_REFS)); }
+static void references_that_are_dropped(void) {
+  publish(LONG);
+  set_header(SB_SLOT_PUBLISHED, 5);
+  meanwhile(sb_slot_header(t.b, SLOT), BEFORE_CAS, 1, drop_one_of_two);
+  expect_is(sb_reader_begin(t.c, SLOT, GEN, &token), SB_OK, "the status");
+  if (!has_acted()) return;
+  expect_is(header(), sb_slot_word(SB_SLOT_READ, 4 | SB_PUT(t.c->id, SB_READ_REFS), GEN), "the header");
+  set_header(SB_SLOT_READ, 5 | SB_PUT(t.c->id, SB_READ_REFS));
+  meanwhile(sb_slot_header(t.b, SLOT), BEFORE_CAS, 1, drop_one_beside_the_reader);
+  sb_reader_end(t.b, SLOT, GEN, t.c->id);
+  if (has_acted()) expect_is(header(), sb_slot_word(SB_SLOT_PUBLISHED, 4, GEN), "the header when it ended");
+}
+static void fill_it_anew(void) {
+  SB_STORE(sb_slot_header(t.b, SLOT), sb_slot_word(SB_SLOT_PUBLISHED, 1, GEN + 1), SB_RELAXED);
+}
+static void a_slot_that_is_filled_while_it_is_copied(void) {
+  static char to[LONG];
+  publish(LONG);
+  meanwhile(sb_slot_header(t.b, SLOT), AFTER_LOAD, 1, fill_it_anew);
+  sb_status status = sb_reader_copy(t.b, SLOT, GEN, to, LONG);
+  if (has_acted()) expect_is(status, SB_SETTLED, "the status");
+}
+
 static const test_case CASES[] = {
     {"reader: begun", "a reader has the slot, in its header and in a holding, until he ends", a_reader_has_the_slot},
     {"reader: last", "a reader frees what was settled meanwhile", the_last_one_frees},
@@ -201,5 +235,8 @@ static const test_case CASES[] = {
     {"reader: no holding", "without a holding nobody reads", no_holding_for_a_reader},
     {"reader: copy", "a copy is the whole body, or none", a_body_is_copied},
     {"reader: copy in parts", "of parts the body is copied, without what stands in front", a_body_in_parts_is_copied},
+    {"reader: not mapped", "a slot that is not mapped is not read", a_slot_that_is_not_mapped},
+    {"reader: dropped", "references are dropped beside a reader", references_that_are_dropped},
+    {"reader: filled", "a copy of another message is none", a_slot_that_is_filled_while_it_is_copied},
 };
 SUBJECT(CASES)

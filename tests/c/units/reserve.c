@@ -4,7 +4,10 @@
 
 #include <string.h>
 
+#include "calls.h"
 #include "cases.h"
+#include "meanwhile.h"
+#include "system.h"
 
 #define CHUNK 20u
 #define FOUR 4u
@@ -122,6 +125,41 @@ static void a_chunk_beside_the_reserve(void) {
   expect_is(word_of(CHUNK), drained, "the word of what is drained");
 }
 
+/* ---- what other connections do meanwhile ---- */
+
+static void give_it_back(void) {
+  if (says.pauses == 7) free_chunks(CHUNK + 1, 1);
+}
+/* The owner of a higher chunk is waited for, if that can help. */
+static void claims_that_are_undecided(void) {
+  answer_for_the_system();
+  all_taken();
+  free_chunks(30, 3);
+  set_state(CHUNK, SB_CHUNK_CLAIMED);
+  set_state(CHUNK - 1, SB_CHUNK_CLAIMED);
+  expect_left(CHUNK, 4, false, 3, "one too few beside a lower claim");
+  expect_is(says.pauses, 0, "the looks at a lower claim");
+  set_state(CHUNK + 1, SB_CHUNK_CLAIMED);
+  expect_left(CHUNK, 5, false, 3, "two too few beside a higher claim");
+  expect_is(says.pauses, 0, "the looks at a higher claim that is not enough");
+  expect_left(CHUNK, 4, false, 3, "one too few beside a higher claim");
+  expect_is(says.pauses, 100, "the looks at a higher claim");
+  says.pauses = 0;
+  says.paused = give_it_back;
+  expect_left(CHUNK, 4, true, 4, "enough, since the higher claim was given back");
+  expect_is(says.pauses, 7, "the looks until it was given back");
+}
+static void change_the_chunk(void) { set_state(CHUNK, SB_CHUNK_DRAINING); }
+static void a_chunk_that_changes(void) {
+  all_taken();
+  free_chunks(30, sb_reserve_chunks(t.b) + 1);
+  open(0);
+  t.c->use = SB_USE_PLAIN;
+  meanwhile(&t.b->chunks[CHUNK], BEFORE_CAS, 1, change_the_chunk);
+  bool allowed = sb_reserve_allows(t.c, CHUNK, 64);
+  expect(!has_acted() || !allowed, "slots of a chunk that is drained meanwhile are allowed");
+}
+
 static const test_case CASES[] = {
     {"reserve: chunks", "there are as many chunks as segments have, up to the limit", how_many_chunks_there_are},
     {"reserve: spare", "those that are FREE are counted", how_many_are_free},
@@ -129,5 +167,7 @@ static const test_case CASES[] = {
     {"reserve: left", "after a claim enough must be left, also if others give way", what_is_left},
     {"reserve: allowed", "who makes room takes of the reserve, who fills does not", who_may_take_of_it},
     {"reserve: whole", "a chunk that the reserve does not need is one like others", a_chunk_beside_the_reserve},
+    {"reserve: undecided", "a claim of a higher chunk is waited for, if it can help", claims_that_are_undecided},
+    {"reserve: changed", "a chunk that changes meanwhile is not taken of", a_chunk_that_changes},
 };
 SUBJECT(CASES)

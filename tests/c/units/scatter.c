@@ -289,6 +289,20 @@ static void the_longest_body_there_is(void) {
   expect_room(SB_MAX_BODY, "the longest body of all");
 }
 
+static void chunks_that_are_not_mapped(void) {
+  open_both();
+  free_slot(SMALL, small, 3, false);
+  uint64_t room = sb_scatter_room(t.b);
+  uint32_t last = BROKER_CHUNKS - 1;
+  set_chunk(last, SB_CHUNK_CLASS, LONGEST, 0);
+  free_slot(last, LONGEST, 0, false);
+  expect(sb_scatter_room(t.b) > room, "a free slot makes no room");
+  SB_STORE(&t.b->mapped_chunks, last, SB_RELAXED);
+  expect_is(sb_scatter_room(t.b), room, "the room beside a slot that is not mapped");
+  set_chunk(last, SB_CHUNK_RUN, 0, 1);
+  expect_is(sb_scatter_room(t.b), room, "the room beside a run that is not mapped");
+}
+
 static const test_case CASES[] = {
     {"scatter: larger", "a hint leads to a slot of the class, or of a larger one", a_larger_slot_by_hints},
     {"scatter: longest", "the longest slot serves any body", the_longest_slot_by_hints},
@@ -306,5 +320,6 @@ static const test_case CASES[] = {
      the_room_of_chunks},
     {"scatter: room to come", "segments that can be added count", the_room_of_segments_to_come},
     {"scatter: most", "no body is longer than the longest there may be", the_longest_body_there_is},
+    {"scatter: not mapped", "what is not mapped makes no room", chunks_that_are_not_mapped},
 };
 SUBJECT(CASES)
