@@ -74,14 +74,22 @@ static bool is_reserved(const sb_channel *ch, uint32_t number) {
   return m != NULL;
 }
 
+/* Numbers of its consumers, and of those that ended and were not reported yet. */
+static uint32_t reserved(const sb_channel *ch) {
+  uint32_t n = ch->member_count;
+  for (const sb_member *k = ch->cancelled_first; k != NULL; k = k->next) n++;
+  return n;
+}
+
+/* Afterwards a number is free. */
 static sb_status make_room(sb_channel *ch) {
-  uint32_t room = ch->room == 0 ? FIRST_ROOM : 2 * ch->room;
-  if (2 * ch->member_count < ch->room) {
+  uint32_t room = ch->room == 0 ? FIRST_ROOM : 2 * ch->room, used = reserved(ch);
+  if (2 * used < ch->room) {
     return SB_OK;
   }
   if (room > MOST_MEMBERS) room = MOST_MEMBERS;
   if (room == ch->room) {
-    return ch->member_count < room ? SB_OK : SB_LIMIT;
+    return used < room ? SB_OK : SB_LIMIT;
   }
   sb_member **members = calloc(room, sizeof *members);
   if (members == NULL) {
@@ -97,14 +105,14 @@ static sb_status make_room(sb_channel *ch) {
 /* The one after the last: so that a number is used again as late as possible. */
 static sb_status new_number(sb_channel *ch, uint32_t *number) {
   sb_status status = make_room(ch);
-  for (uint32_t i = 0; status == SB_OK && i < ch->room; i++) {
-    *number = (ch->next_number + i) % ch->room;
-    if (!is_reserved(ch, *number)) {
-      ch->next_number = *number + 1;
-      return SB_OK;
-    }
+  if (status != SB_OK) {
+    return status;
   }
-  return status != SB_OK ? status : SB_LIMIT;
+  do {
+    *number = ch->next_number % ch->room;
+    ch->next_number = *number + 1;
+  } while (is_reserved(ch, *number));
+  return SB_OK;
 }
 
 /* It has its node for a moment if it may not be here: others have to see it. */
@@ -371,18 +379,19 @@ static bool is_known(sb_channel *ch, uint64_t tag, bool multiple) {
   return (multiple && tag == 0) || sb_deliveries_find(&ch->deliveries, tag) != NULL;
 }
 
-static sb_status settle(sb_channel *ch, sb_held *h, uint32_t how) {
+/* One whose message is settled already, or went with its queue, is over like the others. */
+static void settle(sb_channel *ch, sb_held *h, uint32_t how) {
   sb_queue *q = h->q;
   uint64_t token = h->token;
   if (how == 3) {
     if (h->of != NULL && !h->of->ended) {
       sb_channel_take_back(ch, h);
-      return SB_OK;
+      return;
     }
     if (h->tag == ch->deliveries.last_tag) ch->deliveries.last_tag--;
   }
   sb_channel_drop(ch, h);
-  return sb_api_end(q, token, how);
+  (void)sb_api_end(q, token, how);
 }
 
 sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how) {
@@ -393,10 +402,9 @@ sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple
   if (!is_known(ch, delivery_tag, multiple)) status = SB_SETTLED;
   sb_held *h;
   for (uint32_t n = 1; status == SB_OK && (h = first_of(ch, delivery_tag, multiple)) != NULL; n++) {
-    sb_status one = settle(ch, h, how);
-    if (one != SB_OK && one != SB_SETTLED) status = one;
+    settle(ch, h, how);
     if (!multiple) break;
-    if (status == SB_OK && n % SETTLED_AT_ONCE == 0) {
+    if (n % SETTLED_AT_ONCE == 0) {
       leave(ch);
       status = enter(ch);
       if (status != SB_OK) return status;
