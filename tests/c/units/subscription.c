@@ -32,6 +32,7 @@ static sb_member *of_stranger(int32_t priority) {
   return join_channel(of, strangers_queue, 0, priority, 0);
 }
 static uint64_t delivered(void) { return SB_LOAD(&first_queue->ledger->counters[SB_COUNT_DELIVERED], SB_RELAXED); }
+static uint64_t redelivered(void) { return SB_LOAD(&first_queue->ledger->counters[SB_COUNT_REDELIVERED], SB_RELAXED); }
 static uint64_t held(void) { return (uint32_t)SB_LOAD(&first_queue->ledger->holding, SB_RELAXED); }
 static void let_one_wait_for_memory(void) {
   uint64_t token;
@@ -80,6 +81,11 @@ static void work_is_desired(void) {
   set_notify_work_desired(s, true);
   expect_is(member_state(m), SB_NODE_NOTIFIED, "the state beside a message");
   expect(flagged(m), "it is not told of a message");
+  unflag(m);
+  set_state(m, SB_NODE_INTERESTED);
+  expect(!sb_subscription_want(s), "it begins to want what it wants already");
+  set_notify_work_desired(s, true);
+  expect(member_state(m) == SB_NODE_INTERESTED && !flagged(m), "it is told of a message that it waits beside");
   sb_member *better = of_stranger(5);
   set_state(better, SB_NODE_INTERESTED);
   unflag(m);
@@ -93,6 +99,9 @@ static void work_is_desired(void) {
   set_state(same, SB_NODE_INTERESTED);
   set_notify_work_desired(s, false);
   expect_is(member_state(same), SB_NODE_NOTIFIED, "the state of the one that has the baton");
+  set_state(same, SB_NODE_INTERESTED);
+  set_notify_work_desired(s, false);
+  expect_is(member_state(same), SB_NODE_INTERESTED, "the state of another one when it did not want any more");
   set_state(same, SB_NODE_NOT_INTERESTED);
   meanwhile(&first_queue->shm->levels, AFTER_LOAD, 1, notified_meanwhile);
   set_notify_work_desired(s, true);
@@ -280,7 +289,9 @@ static void a_message_goes_back(void) {
   expect_is(member_state(another), SB_NODE_NOTIFIED, "the state of another one");
   expect(!told_of_room(), "there is room when one came back");
   set_state(m, SB_NODE_INTERESTED);
+  expect_is(redelivered(), 0, "what was delivered again");
   expect_is(sb_subscription_take(s, &taken), SB_OK, "the status of a second take");
+  expect_is(redelivered(), 1, "what was delivered again by a second take");
   (void)told_of_room();
   bound_to(2);
   expect_is(sb_subscription_return(first_queue, taken.token, SB_RELEASE_CLEAN), SB_OK, "the status above the bound");
