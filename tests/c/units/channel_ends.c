@@ -2,8 +2,10 @@
 /* sb_channel: consumers that come and go, and the end of a channel. */
 #include <string.h>
 
+#include "calls.h"
 #include "channels.h"
 #include "heap.h"
+#include "meanwhile.h"
 #include "sb_wait.h"
 
 #define UNTOUCHED 77u
@@ -227,7 +229,10 @@ static void a_channel_is_closed(void) {
   ch->armed = true;
   arm_wake(t.c->io_node);
   SB_STORE(of_nobody, SB_WAKE_ARMED, SB_RELAXED);
+  note_order(&ch->closed);
   sb_channel_close_all(ch);
+  int order = noted_order();
+  if (has_steps()) expect_is(order, SB_SEQ_CST, "the order of the store before the rings");
   expect_is(SB_LOAD(of_nobody, SB_RELAXED), SB_WAKE_ARMED, "the wake word of nobody");
   SB_STORE(of_nobody, was, SB_RELAXED);
   expect(was_rung(t.c->io_node), "a call that waits was not rung");

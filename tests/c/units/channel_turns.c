@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sb_channel: turns of the IO thread, pulls, whose message it is, and channels that are handed over. */
+#include "calls.h"
 #include "channels.h"
+#include "meanwhile.h"
 #include "sb_nodes.h"
 #include "sb_notify.h"
 #include "sb_wait.h"
@@ -38,7 +40,10 @@ static void a_channel_is_handed_over_once(void) {
   arm_wake(io);
   stranger_puts(first_queue, 1);
   arm_wake(io);
+  note_order(&t.c->ready);
   (void)sb_channel_pull(ch);
+  int order = noted_order();
+  if (has_steps()) expect_is(order, SB_SEQ_CST, "the order of the store before the ring");
   expect(sb_channel_has_something(ch), "there is nothing");
   expect(!ch->armed && ch->ready, "it is not handed over");
   expect_ready("the first", ch, ch);
@@ -242,6 +247,31 @@ static void a_rescue_goes_to_whose_turn_it_is(void) {
   expect_is(member_node(a)->flags, flags_a, "the flags of the one whose turn it was");
   expect_is(member_node(b)->flags, flags_b, "the flags of the one that was told");
 }
+static sb_member *whose, *told;
+static unsigned attempts;
+static void tell_again(void) {
+  attempts++;
+  (void)sb_node_move(t.c, told->s.node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
+  meanwhile(&member_node(whose)->flags, AFTER_LOAD, 1, tell_again);
+}
+/* The one whose turn it is gives way to a better one each time, and another process tells the first one anew. */
+static void attempts_have_an_end(void) {
+  sb_status status;
+  uint32_t number;
+  begin_channels();
+  sb_channel *better = sb_channel_open(stranger.c, 1, &status);
+  if (sb_channel_consume(better, strangers_queue, 1, 5, 0, &number) != SB_OK) die("sb_channel_consume", 0);
+  whose = join_channel(ch, first_queue, 0, 0, 0);
+  told = join_channel(ch, first_queue, 0, 0, 0);
+  stranger_puts(first_queue, 1);
+  if (!has_steps()) return;
+  told->busy = true;
+  meanwhile(&member_node(whose)->flags, AFTER_LOAD, 1, tell_again);
+  bool more = sb_channel_turn(ch);
+  meanwhile(NULL, AFTER_LOAD, 1, NULL);
+  expect(!more, "there is more for one that gave way");
+  expect_is(attempts, SB_MAX_STRANGE, "how often it tried");
+}
 /* Of a queue with a single active consumer. */
 static void what_stands_by_is_not_willing(void) {
   begin_channels();
@@ -326,6 +356,7 @@ static const test_case CASES[] = {
     {"channel_turns: parked", "a parked consumer looks once more", a_parked_one_goes_on},
     {"channel_turns: told", "the consumer that was told steps back", the_told_one_steps_back},
     {"channel_turns: rescue", "a rescue goes to the consumer whose turn it is", a_rescue_goes_to_whose_turn_it_is},
+    {"channel_turns: attempts", "attempts have an end", attempts_have_an_end},
     {"channel_turns: single", "what stands by is not willing", what_stands_by_is_not_willing},
     {"channel_turns: wants", "a look that believes no flag finds what has work", what_wants_work},
     {"channel_turns: overlooked", "a willing consumer beside a message was overlooked", what_was_overlooked},
