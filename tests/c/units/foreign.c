@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sb_foreign: a consumer that takes only what other connections published. `t.c` takes; a message is its own unless the case
+ * says otherwise. */
+#include "sb_foreign.h"
+
+#include "calls.h"
+#include "cells.h"
+#include "meanwhile.h"
+#include "sb_closing.h"
+#include "sb_wait.h"
+
+#define MESSAGES 5u
+#define UNMADE (BROKER_CHUNKS * SB_CHUNK_UNITS - 1u) /* a slot of a segment that was never made */
+
+static sb_queue *q;
+static sb_taken taken;
+static uint64_t cursor;
+
+static void make_foreign(uint64_t number) { message_of(number)->publisher = OTHER; }
+static void begin(void) {
+  q = begin_queue("q", UNLIMITED, MESSAGES);
+  cursor = 0;
+}
+/* Of the messages 0 to 4, 1, 2 and 4 were published by another connection. */
+static void begin_mixed(void) {
+  begin();
+  make_foreign(1);
+  make_foreign(2);
+  make_foreign(4);
+}
+static sb_status take(void) { return sb_foreign_take(q, &cursor, new_token(), &taken); }
+static void expect_taken(uint64_t number, uint64_t then, const char *what) {
+  sb_status status = take();
+  expect(status == SB_OK, "%s: the status is %d", what, (int)status);
+  expect(taken.position == at(number), "%s: number %llu was taken, not %llu", what,
+         (unsigned long long)(taken.position - q->base), (unsigned long long)number);
+  expect(cursor == at(then), "%s: the cursor is at %llu, not %llu", what, (unsigned long long)(cursor - q->base),
+         (unsigned long long)then);
+  expect(word_of(number) == cell_word(number, SB_CELL_ACQUIRED, t.c->id), "%s: the cell is not taken", what);
+}
+static void expect_status(sb_status should, uint64_t then, const char *what) {
+  sb_status status = take();
+  expect(status == should, "%s: the status is %d, not %d", what, (int)status, (int)should);
+  expect(cursor == at(then), "%s: the cursor is at %llu, not %llu", what, (unsigned long long)(cursor - q->base),
+         (unsigned long long)then);
+}
+
+/* ---- what comes next ---- */
+
+/* Neither the handle's cursor nor the queue's head moves: the own messages are there for others. */
+static void foreign_messages_in_turn(void) {
+  begin_mixed();
+  uint64_t handle = q->cursor, head = q->shm->head;
+  expect_taken(1, 2, "the first one");
+  expect_taken(2, 3, "the second one");
+  expect_taken(4, 5, "the third one");
+  expect_status(SB_EMPTY, 5, "behind all");
+  expect_is(q->cursor, handle, "the cursor of the handle");
+  expect_is(q->shm->head, head, "the head of the queue");
+  for (unsigned i = 0; i < 4; i += 3) {
+    expect_is(word_of(i), cell_word(i, SB_CELL_AVAILABLE, 0), "the word of an own message");
+    expect_is(bits_of(i) >> at(i) % SB_PAGE_CELLS & 1, 0, "the bit of an own message");
+  }
+}
+/* What is ready before the cursor, and no bit leads to, is nobody's business here. */
+static void a_search_begins_at_the_cursor(void) {
+  begin();
+  for (unsigned i = 0; i < MESSAGES; i++) make_foreign(i);
+  cursor = at(2);
+  expect_taken(2, 3, "at the cursor");
+}
+/* Page 0 is finished, and freed. */
+static void pages_that_are_gone(void) {
+  q = begin_queue("q", UNLIMITED, SB_PAGE_CELLS + 1);
+  sb_leaf_ref leaf = leaf_of(0);
+  for (uint64_t i = 0; i < SB_PAGE_CELLS; i++) sb_ring_finish(t.c, &q->ring, &leaf, at(i));
+  set_cell(SB_PAGE_CELLS, SB_CELL_FREE, 0);
+  cursor = 0;
+  expect_status(SB_EMPTY, SB_PAGE_CELLS, "a free cell behind a page that is gone");
+}
+static void cells_that_are_passed(void) {
+  begin();
+  make_foreign(3);
+  set_cell(0, SB_CELL_ACQUIRED, OTHER);
+  set_cell(1, SB_CELL_HELD, 0);
+  set_cell(2, SB_CELL_TOMBSTONE, 0);
+  expect_taken(3, 4, "behind cells that are not ready");
+  expect_is(q->shm->returned, 0, "`returned`");
+}
+static void cells_of_another_page(void) {
+  begin();
+  set_word(0, sb_cell_open(SB_CELL_AVAILABLE, slot_of(0), 0, leaf_of(0).gen + 1));
+  expect_status(SB_CORRUPT, 0, "a cell of another page");
+}
+static void a_message_that_lies_nowhere(void) {
+  begin();
+  set_word(0, sb_cell_open(SB_CELL_AVAILABLE, UNMADE, 0, leaf_of(0).gen));
+  expect_status(SB_CORRUPT, 0, "a message in memory that is not there");
+  set_word(0, sb_cell_open(SB_CELL_AVAILABLE, UNMADE + 1, 0, leaf_of(0).gen));
+  expect_status(SB_CORRUPT, 0, "a message behind the memory");
+}
+
+/* ---- ends ---- */
+
+static void a_queue_that_is_paused(void) {
+  begin_mixed();
+  SB_STORE(&q->shm->flags, SB_QUEUE_PAUSED, SB_RELAXED);
+  expect_status(SB_EMPTY, 0, "a queue that is paused");
+  expect_is(word_of(1), cell_word(1, SB_CELL_AVAILABLE, 0), "the word of its message");
+}
+static void a_queue_that_is_closed(void) {
+  begin_mixed();
+  SB_STORE(&q->shm->state, q->state + SB_QUEUE_CLOSED - SB_QUEUE_OPEN, SB_RELAXED);
+  expect_status(SB_DELETED, 0, "a queue that is closed");
+  expect_is(word_of(1), cell_word(1, SB_CELL_AVAILABLE, 0), "the word of its message");
+}
+static void a_closed_cell(void) {
+  begin();
+  set_cell(3, SB_CELL_CLOSED, 0);
+  expect_status(SB_DELETED, 3, "a closed cell");
+}
+static void a_deletion_is_decided(void) {
+  begin();
+  make_foreign(4);
+  set_word(3, cell_word(3, SB_CELL_CLOSING, 0) | SB_CLOSING_IF_EMPTY);
+  expect_taken(4, 5, "behind a deletion that is refused");
+  expect_is(word_of(3), cell_word(3, SB_CELL_TOMBSTONE, 0), "the word of a deletion that is refused");
+  cursor = 0;
+  set_cell(2, SB_CELL_CLOSING, 0);
+  expect_status(SB_DELETED, 2, "a deletion without conditions");
+  expect_is(word_of(2), cell_word(2, SB_CELL_CLOSED, 0), "the word of a deletion without conditions");
+}
+
+/* ---- what came back ---- */
+
+static void what_came_back_before_the_cursor(void) {
+  begin_mixed();
+  mark(0);
+  mark(1);
+  mark(4);
+  cursor = at(3);
+  expect_taken(1, 3, "what came back before the cursor, and is foreign");
+  expect_is(word_of(0), cell_word(0, SB_CELL_AVAILABLE, 0), "the word of an own message that came back");
+  expect_taken(4, 5, "what comes next");
+}
+/* What came back at the cursor, or behind it, comes in its turn. */
+static void what_came_back_behind_the_cursor(void) {
+  begin_mixed();
+  mark(2);
+  cursor = at(1);
+  expect_taken(1, 2, "before what came back");
+  expect_taken(2, 3, "what came back at the cursor");
+}
+static void marks_of_nothing(void) {
+  begin();
+  make_foreign(4);
+  for (unsigned i = 0; i < 4; i++) {
+    make_foreign(i);
+    mark(i);
+  }
+  set_cell(0, SB_CELL_TOMBSTONE, 0);
+  set_cell(1, SB_CELL_ACQUIRED, OTHER);
+  set_word(2, sb_cell_open(SB_CELL_AVAILABLE, slot_of(2), 0, leaf_of(0).gen + 1));
+  set_cell(3, SB_CELL_HELD, 0);
+  uint64_t bits = bits_of(0);
+  cursor = at(4);
+  expect_taken(4, 5, "behind marks of cells that are not ready");
+  expect_is(bits_of(0), bits, "the marks");
+}
+/* `returned` says that there is no bit, whatever a way says that was kept. */
+static void no_mark_at_all(void) {
+  begin_mixed();
+  mark(1);
+  mark(2);
+  cursor = at(4);
+  expect_taken(1, 4, "what came back");
+  SB_STORE(&q->shm->returned, 0, SB_RELAXED);
+  expect_taken(4, 5, "without a mark");
+}
+
+/* ---- commits ---- */
+
+static void stage_first(void) {
+  begin();
+  make_foreign(0);
+  make_foreign(2);
+  set_cell(0, SB_CELL_STAGED, OTHER);
+  SB_STORE(&q->shm->staged, 1, SB_RELAXED);
+}
+static void a_staged_cell_is_passed(void) {
+  stage_first();
+  expect_taken(2, 3, "behind a staged cell");
+  expect(sb_returned_is_marked(t.b, &q->ring, at(0)), "no bit leads back to a staged cell");
+}
+static void decide(void) { set_cell(0, SB_CELL_AVAILABLE, 0); }
+static void a_commit_is_decided_meanwhile(void) {
+  stage_first();
+  meanwhile(&cell(2)->word, AFTER_LOAD, 1, decide);
+  sb_status status = take();
+  bool acted = has_acted();
+  expect_is(status, SB_OK, "the status");
+  expect_is(taken.position, at(acted ? 0 : 2), "what was taken: the message of a commit that was decided meanwhile");
+}
+
+/* ---- races and timers ---- */
+
+static void take_it_away(void) { set_cell(1, SB_CELL_ACQUIRED, OTHER); }
+static void a_message_is_taken_meanwhile(void) {
+  begin_mixed();
+  meanwhile(&cell(1)->word, AFTER_LOAD, 1, take_it_away);
+  sb_status status = take();
+  bool acted = has_acted();
+  expect_is(status, SB_OK, "the status");
+  expect_is(taken.position, at(acted ? 2 : 1), "what was taken when another connection was faster");
+}
+static void messages_that_expire(void) {
+  begin_mixed();
+  uint64_t expired = q->ledger->counters[SB_COUNT_EXPIRED];
+  message_of(1)->expires_ns = 1;
+  message_of(2)->expires_ns = sb_now_ns() + UINT64_C(3600000000000);
+  expect_taken(2, 3, "behind a message that has expired");
+  expect_is(word_of(1), cell_word(1, SB_CELL_TOMBSTONE, 0), "the word of a message that has expired");
+  expect_is(q->ledger->counters[SB_COUNT_EXPIRED], expired + 1, "how many have expired");
+}
+/* The last one of all has expired. */
+static void nothing_but_what_expires(void) {
+  begin();
+  make_foreign(4);
+  message_of(4)->expires_ns = 1;
+  uint64_t token = new_token();
+  expect_is(sb_foreign_take(q, &cursor, token, &taken), SB_EMPTY, "the status");
+  expect_is(new_token(), token + 1, "the holding that is taken next");
+}
+
+static const test_case CASES[] = {
+    {"foreign: in turn", "a consumer takes what others published, and hides nothing", foreign_messages_in_turn},
+    {"foreign: cursor", "a search begins at the consumer's cursor", a_search_begins_at_the_cursor},
+    {"foreign: pages", "the cursor passes pages that are gone", pages_that_are_gone},
+    {"foreign: passed", "cells that are not ready are passed", cells_that_are_passed},
+    {"foreign: another page", "a cell of another page for ever is damage", cells_of_another_page},
+    {"foreign: nowhere", "a message that lies nowhere is damage", a_message_that_lies_nowhere},
+    {"foreign: paused", "a queue that is paused gives nothing", a_queue_that_is_paused},
+    {"foreign: closed", "a queue that is closed gives nothing", a_queue_that_is_closed},
+    {"foreign: closed cell", "a closed cell ends the search", a_closed_cell},
+    {"foreign: deletion", "a consumer decides about a deletion that it meets", a_deletion_is_decided},
+    {"foreign: came back", "what came back before the cursor is next, if it is foreign",
+     what_came_back_before_the_cursor},
+    {"foreign: came back behind", "what came back behind the cursor comes in its turn",
+     what_came_back_behind_the_cursor},
+    {"foreign: marks", "marks of cells that are not ready stay", marks_of_nothing},
+    {"foreign: no mark", "nothing is looked for where nothing came back", no_mark_at_all},
+    {"foreign: staged", "a staged cell is marked and passed", a_staged_cell_is_passed},
+    {"foreign: decided", "a message of a commit that is decided meanwhile is first", a_commit_is_decided_meanwhile},
+    {"foreign: faster", "a message that another connection takes meanwhile is passed", a_message_is_taken_meanwhile},
+    {"foreign: expired", "a message that has expired is removed on the way", messages_that_expire},
+    {"foreign: only expired", "a consumer keeps no holding of what has expired", nothing_but_what_expires},
+};
+SUBJECT(CASES)
