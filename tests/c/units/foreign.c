@@ -3,10 +3,13 @@
  * says otherwise. */
 #include "sb_foreign.h"
 
+#include <string.h>
+
 #include "calls.h"
 #include "cells.h"
 #include "meanwhile.h"
 #include "sb_closing.h"
+#include "system.h"
 #include "sb_wait.h"
 
 #define MESSAGES 5u
@@ -43,6 +46,32 @@ static void expect_status(sb_status should, uint64_t then, const char *what) {
   expect(status == should, "%s: the status is %d, not %d", what, (int)status, (int)should);
   expect(cursor == at(then), "%s: the cursor is at %llu, not %llu", what, (unsigned long long)(cursor - q->base),
          (unsigned long long)then);
+}
+
+/* How often the core came to that place of sb_foreign.c to which it came most. */
+#define SITES 16u
+static const char *sites[SITES];
+static unsigned counts[SITES];
+static void count_site(const char *site) {
+  unsigned i = 0;
+  if (strstr(site, "sb_foreign.c") == NULL) return;
+  while (i + 1 < SITES && sites[i] != NULL && strcmp(sites[i], site) != 0) i++;
+  sites[i] = site;
+  counts[i]++;
+}
+static unsigned most(void) {
+  unsigned n = 0;
+  for (unsigned i = 0; i < SITES; i++) n = counts[i] > n ? counts[i] : n;
+  return n;
+}
+/* Damage is told of after so many looks at the same cell. */
+static void expect_damage(uint64_t then, void (*step)(const char *site), const char *what) {
+  memset(sites, 0, sizeof sites);
+  memset(counts, 0, sizeof counts);
+  at_step = step;
+  expect_status(SB_CORRUPT, then, what);
+  at_step = NULL;
+  if (has_steps()) expect_is(most(), SB_MAX_STRANGE + 1, what);
 }
 
 /* ---- what comes next ---- */
@@ -90,12 +119,22 @@ static void cells_that_are_passed(void) {
 static void cells_of_another_page(void) {
   begin();
   set_word(0, sb_cell_open(SB_CELL_AVAILABLE, slot_of(0), 0, leaf_of(0).gen + 1));
-  expect_status(SB_CORRUPT, 0, "a cell of another page");
+  expect_damage(0, count_site, "a cell of another page");
+}
+/* The page was used again while it was looked at. */
+static void repair(void) { set_cell(0, SB_CELL_AVAILABLE, 0); }
+static void a_page_that_is_used_again(void) {
+  begin();
+  make_foreign(0);
+  set_word(0, sb_cell_open(SB_CELL_AVAILABLE, slot_of(0), 0, leaf_of(0).gen + 1));
+  meanwhile(&cell(0)->word, AFTER_LOAD, 1, repair);
+  sb_status status = take();
+  if (has_acted()) expect_is(status, SB_OK, "the status beside a page that is used again");
 }
 static void a_message_that_lies_nowhere(void) {
   begin();
   set_word(0, sb_cell_open(SB_CELL_AVAILABLE, UNMADE, 0, leaf_of(0).gen));
-  expect_status(SB_CORRUPT, 0, "a message in memory that is not there");
+  expect_damage(0, count_site, "a message in memory that is not there");
   set_word(0, sb_cell_open(SB_CELL_AVAILABLE, UNMADE + 1, 0, leaf_of(0).gen));
   expect_status(SB_CORRUPT, 0, "a message behind the memory");
 }
@@ -129,6 +168,21 @@ static void a_deletion_is_decided(void) {
   set_cell(2, SB_CELL_CLOSING, 0);
   expect_status(SB_DELETED, 2, "a deletion without conditions");
   expect_is(word_of(2), cell_word(2, SB_CELL_CLOSED, 0), "the word of a deletion without conditions");
+}
+
+/* Others begin a deletion again and again. */
+static void delete_again(const char *site) {
+  sb_word *word = &((sb_leaf_shm *)sb_slot_at(t.b, taken.slot))->cells[at(3) % SB_PAGE_CELLS].word;
+  atomic_store_explicit(word, taken.gen, memory_order_relaxed);
+  count_site(site);
+}
+static void a_deletion_that_is_never_decided(void) {
+  begin();
+  taken.slot = leaf_of(3).slot;
+  taken.gen = cell_word(3, SB_CELL_CLOSING, 0) | SB_CLOSING_IF_EMPTY;
+  set_word(3, taken.gen);
+  cursor = at(3);
+  if (has_steps()) expect_damage(3, delete_again, "a deletion that is never decided");
 }
 
 /* ---- what came back ---- */
@@ -213,6 +267,35 @@ static void a_message_is_taken_meanwhile(void) {
   expect_is(status, SB_OK, "the status");
   expect_is(taken.position, at(acted ? 2 : 1), "what was taken when another connection was faster");
 }
+static void come_back(void) { set_cell(1, SB_CELL_AVAILABLE, 0); }
+static void take_and_return(void) {
+  take_it_away();
+  meanwhile(&cell(1)->word, BEFORE_LOAD, 1, come_back);
+}
+static void a_message_is_taken_and_comes_back(void) {
+  begin_mixed();
+  meanwhile(&cell(1)->word, BEFORE_CAS, 1, take_and_return);
+  expect_taken(1, 2, "a message that came back");
+  (void)has_acted();
+}
+/* Other connections are faster, each time with another message: that is no damage. */
+#define RACES (SB_MAX_STRANGE + 100u)
+static unsigned races;
+static void be_faster(const char *site) {
+  if (strcmp(site, "queue.take.announced") != 0 || races == RACES) return;
+  races++;
+  at_step = NULL;
+  set_word(1, cell_word(races % 2 + 1, SB_CELL_AVAILABLE, 0));
+  at_step = be_faster;
+}
+static void many_races(void) {
+  begin_mixed();
+  at_step = be_faster;
+  sb_status status = take();
+  at_step = NULL;
+  expect_is(status, SB_OK, "the status after many races");
+  expect_is(races, has_steps() ? RACES : 0, "how often others were faster");
+}
 static void messages_that_expire(void) {
   begin_mixed();
   uint64_t expired = q->ledger->counters[SB_COUNT_EXPIRED];
@@ -221,6 +304,24 @@ static void messages_that_expire(void) {
   expect_taken(2, 3, "behind a message that has expired");
   expect_is(word_of(1), cell_word(1, SB_CELL_TOMBSTONE, 0), "the word of a message that has expired");
   expect_is(q->ledger->counters[SB_COUNT_EXPIRED], expired + 1, "how many have expired");
+}
+static void a_message_that_expires_now(void) {
+  begin_mixed();
+  answer_for_the_system();
+  message_of(1)->expires_ns = says.now_ns;
+  message_of(2)->expires_ns = says.now_ns + 1;
+  expect_taken(2, 3, "behind a message that expires now");
+}
+static void lose_the_arena(const char *site) {
+  if (strcmp(site, "queue.settle.dropped") == 0) t.b->arena_bytes = 0;
+}
+static void no_holding_is_left(void) {
+  begin_mixed();
+  message_of(1)->expires_ns = 1;
+  at_step = lose_the_arena;
+  sb_status status = take();
+  at_step = NULL;
+  if (has_steps()) expect_is(status, SB_CORRUPT, "the status without a holding");
 }
 /* The last one of all has expired. */
 static void nothing_but_what_expires(void) {
@@ -238,11 +339,13 @@ static const test_case CASES[] = {
     {"foreign: pages", "the cursor passes pages that are gone", pages_that_are_gone},
     {"foreign: passed", "cells that are not ready are passed", cells_that_are_passed},
     {"foreign: another page", "a cell of another page for ever is damage", cells_of_another_page},
+    {"foreign: used again", "a page that is used again is looked up anew", a_page_that_is_used_again},
     {"foreign: nowhere", "a message that lies nowhere is damage", a_message_that_lies_nowhere},
     {"foreign: paused", "a queue that is paused gives nothing", a_queue_that_is_paused},
     {"foreign: closed", "a queue that is closed gives nothing", a_queue_that_is_closed},
     {"foreign: closed cell", "a closed cell ends the search", a_closed_cell},
     {"foreign: deletion", "a consumer decides about a deletion that it meets", a_deletion_is_decided},
+    {"foreign: no decision", "a deletion that is never decided is damage", a_deletion_that_is_never_decided},
     {"foreign: came back", "what came back before the cursor is next, if it is foreign",
      what_came_back_before_the_cursor},
     {"foreign: came back behind", "what came back behind the cursor comes in its turn",
@@ -252,6 +355,10 @@ static const test_case CASES[] = {
     {"foreign: staged", "a staged cell is marked and passed", a_staged_cell_is_passed},
     {"foreign: decided", "a message of a commit that is decided meanwhile is first", a_commit_is_decided_meanwhile},
     {"foreign: faster", "a message that another connection takes meanwhile is passed", a_message_is_taken_meanwhile},
+    {"foreign: returned", "a message that was taken and came back is taken", a_message_is_taken_and_comes_back},
+    {"foreign: races", "a consumer may lose any number of races", many_races},
+    {"foreign: expires now", "a message expires at its time", a_message_that_expires_now},
+    {"foreign: no holding", "a consumer without a holding takes nothing", no_holding_is_left},
     {"foreign: expired", "a message that has expired is removed on the way", messages_that_expire},
     {"foreign: only expired", "a consumer keeps no holding of what has expired", nothing_but_what_expires},
 };
