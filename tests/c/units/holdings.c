@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cases.h"
+#include "meanwhile.h"
 #include "sb_reserve.h"
 
 #define HOLDINGS (SB_MESSAGE_CLASSES + SB_KIND_HOLDINGS)
@@ -78,8 +79,8 @@ static void a_table_is_added(void) {
 }
 static void damaged_entries(void) {
   uint64_t token, behind = t.b->arena_bytes / sizeof(sb_holding_shm);
-  const uint64_t bad[] = {behind, behind + 5, UINT64_MAX / 32, behind - 1};
-  for (unsigned i = 0; i < 4; i++) {
+  const uint64_t bad[] = {behind, behind + 5, UINT64_MAX / 32, behind - 1, UINT64_C(1) << 49};
+  for (unsigned i = 0; i < 5; i++) {
     t.c->free_holding = bad[i];
     expect_is(sb_holding_take(t.c, &token), SB_CORRUPT, "the status of an entry that lies nowhere");
   }
@@ -126,6 +127,19 @@ static void a_connection_with_many_tables(void) {
     }
   }
 }
+/* Of two chunks that are left a note may have one, an ordinary put may not: however many tables the connection has. */
+static void an_ordinary_use_with_many_tables(void) {
+  uint64_t token;
+  exhaust(HOLDINGS);
+  SB_STORE(&t.b->chunks[30], 0, SB_RELAXED);
+  SB_STORE(&t.b->chunks[31], 0, SB_RELAXED);
+  t.c->use = SB_USE_PLAIN;
+  t.c->tables = SB_TABLES_TO_DRAIN;
+  SB_STORE(&t.c->last->used, SB_HOLDINGS_PER_CHUNK, SB_RELAXED);
+  expect_is(sb_holding_take(t.c, &token), SB_NO_MEMORY, "the status of an ordinary use");
+  t.c->use = SB_USE_BOOKS;
+  expect_is(sb_holding_take(t.c, &token), SB_OK, "the status of a note");
+}
 static void an_object_is_listed(void) {
   uint64_t token, gen, next = take();
   uint32_t slot;
@@ -165,6 +179,10 @@ static void records_of_connections(void) {
   expect(sb_holding_owned(t.b, slot, SB_KIND_CONNECTION, id + 1) == NULL, "it is another one's");
   expect(sb_holding_owned(t.b, slot, SB_KIND_NODE, id) == NULL, "it is of another kind");
   expect(sb_holding_owned(t.b, 0, SB_KIND_CONNECTION, id) == NULL, "slot 0 is somebody's");
+  expect(sb_holding_owned(t.b, UINT32_MAX, SB_KIND_CONNECTION, id) == NULL, "what lies nowhere is somebody's");
+  expect(sb_connection_record(t.b, UINT32_MAX / 2) == NULL, "a number far too high has a record");
+  SB_STORE(header, sb_slot_word(SB_SLOT_ALLOC, 0, sb_slot_gen(was)), SB_RELAXED);
+  expect(sb_connection_record(t.b, 0) == NULL, "number 0 has a record of nobody");
   SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, id, sb_slot_gen(was)), SB_RELAXED);
   expect(sb_holding_owned(t.b, slot, SB_KIND_CONNECTION, id) == NULL, "what is published is its owner's");
   SB_STORE(&t.b->header->next_connection, SB_MAX_CONNECTIONS - 1, SB_RELAXED);
@@ -196,6 +214,42 @@ static void a_connection_is_opened(void) {
   expect_is(fresh.shm->name[SB_NAME_MAX - 1], 'n', "the last byte of the longest name");
   expect_is(fresh.shm->name[SB_NAME_MAX], 0, "the end of the longest name");
 }
+/* What lay in memory before shows up nowhere in a new record; what was taken while it was made is noted there. */
+static __attribute__((noinline)) void soil_the_stack(void) {
+  volatile uint8_t bytes[16384];
+  for (unsigned i = 0; i < sizeof bytes; i++) bytes[i] = 0xff;
+}
+static void a_new_record_is_clean(void) {
+  uint32_t slot;
+  uint64_t gen;
+  if (sb_slab_alloc(t.c, SB_MESSAGE_CLASSES + SB_KIND_CONNECTION, SB_TOKEN_BOOT, &slot, &gen) != SB_OK)
+    die("sb_slab_alloc", 0);
+  memset(sb_slot_at(t.b, slot), 0xff, sizeof(sb_connection_shm));
+  sb_slab_free_now(t.b, slot);
+  sb_slab_return_cache(t.c);
+  soil_the_stack();
+  expect_is(open_named("name, and more", 4), SB_OK, "the status");
+  const sb_connection_shm *shm = fresh.shm;
+  expect_is(shm->waiter | shm->channels | shm->delivered | shm->published | shm->commit | shm->work, 0, "its words");
+  expect(memcmp(shm->name, "name\0\0", 6) == 0, "its name is longer");
+  unsigned claims = 0;
+  for (unsigned i = 1; i < SB_MESSAGE_CLASSES + SB_KIND_COUNT; i++) {
+    if (fresh.cache[i].mask != 0)
+      expect_is(shm->claims[i], fresh.cache[i].chunk * 128 + fresh.cache[i].word + 1, "the claim of what it has taken");
+    expect(shm->claims[i] <= BROKER_CHUNKS * 128, "claim %u is %u", i, shm->claims[i]);
+    claims += shm->claims[i] != 0;
+  }
+  expect(claims > 0, "it has claimed nothing");
+}
+static void take_number_9(void) { SB_STORE(&t.b->connections[9], sb_conn_word(SB_CONN_LIVE, 3, 0, 1), SB_RELAXED); }
+static void another_process_takes_the_number(void) {
+  SB_STORE(&t.b->header->next_connection, 9u, SB_RELAXED);
+  meanwhile(&t.b->connections[9], AFTER_LOAD, 1, take_number_9);
+  sb_status status = open_named("name", 4);
+  bool acted = has_acted();
+  expect_is(status, SB_OK, "the status");
+  expect_is(fresh.id, acted ? 10 : 9, "the number when another process was faster");
+}
 /* Numbers rest as long as possible; number 0 is nobody's. */
 static void numbers_of_connections(void) {
   SB_STORE(&t.b->header->next_connection, SB_MAX_CONNECTIONS - 1, SB_RELAXED);
@@ -217,6 +271,7 @@ static void no_memory_for_a_connection(void) {
   before[0] = SB_LOAD(&t.b->connections[50], SB_RELAXED);
   expect_is(open_named("a", 1), SB_NO_MEMORY, "the status without a record");
   expect(fresh.shm == NULL, "there is a record");
+  expect(fresh.gate == &fresh.own_gate, "its gate is not its own");
   expect_is(SB_LOAD(&t.b->connections[50], SB_RELAXED), sb_conn_word(SB_CONN_FREE, 0, 0, sb_conn_epoch(before[0]) + 1),
             "the number that was given back");
 }
@@ -231,9 +286,12 @@ static const test_case CASES[] = {
     {"holdings: tables", "a table that is full is followed by another one", a_table_is_added},
     {"holdings: damaged", "what lies nowhere is no entry", damaged_entries},
     {"holdings: many", "who holds very much takes nothing of the reserve", a_connection_with_many_tables},
+    {"holdings: ordinary", "an ordinary use takes nothing of the reserve", an_ordinary_use_with_many_tables},
     {"holdings: objects", "an object is listed, or not taken", an_object_is_listed},
     {"holdings: records", "a record is its owner's while he lives", records_of_connections},
     {"holdings: opened", "a connection has a number, a record and holdings", a_connection_is_opened},
+    {"holdings: clean", "a new record says nothing of what lay there before", a_new_record_is_clean},
+    {"holdings: faster", "a number that another process takes meanwhile is passed", another_process_takes_the_number},
     {"holdings: numbers", "each connection has a number of its own", numbers_of_connections},
     {"holdings: no record", "without memory the number is given back", no_memory_for_a_connection},
     {"holdings: no table", "without memory for holdings there is no connection", no_memory_for_holdings},

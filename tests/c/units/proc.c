@@ -14,7 +14,7 @@ unsigned text_count, reads;
 ssize_t nothing_read;
 size_t read_size;
 bool no_mapping, no_advice, no_facts;
-unsigned opens_to_fail;
+unsigned opens_to_fail, yields;
 
 ssize_t __real_read(int fd, void *to, size_t size);
 ssize_t __wrap_read(int fd, void *to, size_t size);
@@ -54,4 +54,10 @@ int __wrap_open(const char *path, int flags, ...) {
   opens_to_fail--;
   errno = EMFILE;
   return -1;
+}
+int __real_sched_yield(void);
+int __wrap_sched_yield(void);
+int __wrap_sched_yield(void) {
+  yields++;
+  return __real_sched_yield();
 }
