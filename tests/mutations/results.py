@@ -110,6 +110,12 @@ class Results:
         """Keeps that nothing reaches the fault."""
         self.file.execute("INSERT OR REPLACE INTO unreached VALUES (?)", (key,))
 
+    def forget_passed(self, names: Iterable[str]) -> None:
+        """Drops what this evidence passed in spite of: it has changed."""
+        for name in names:
+            self.file.execute("DELETE FROM passed WHERE evidence = ?", (name,))
+            self.file.execute("DELETE FROM met WHERE evidence = ?", (name,))
+
     def forget(self, keys: Iterable[str]) -> None:
         """Drops all results of these faults."""
         gone = set(keys)

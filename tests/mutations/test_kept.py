@@ -78,3 +78,16 @@ def test_what_evidence_has_met_adds_up(tmp_path: Path) -> None:
 def test_a_checkout_without_such_a_file_knows_nothing(tmp_path: Path) -> None:
     """That is no error."""
     assert read(tmp_path / "known.txt", tmp_path).killed_by() == {}
+
+
+def test_evidence_that_changed_meets_its_faults_again(tmp_path: Path) -> None:
+    """What it passed in spite of is forgotten, alone or in a group; what others passed, and what it found, is not."""
+    results = Results(tmp_path / RESULTS)
+    for name in ("one 'x'", "two"):
+        results.add(SURVIVES, name, found=False)
+        results.add_met(name, [UNTRIED])
+    results.add(FOUND, "one 'x'", found=True)
+    results.forget_passed(["one 'x'"])
+    assert results.met("one 'x'") == set()
+    assert results.met("two") == {SURVIVES, UNTRIED}
+    assert results.killed_by() == {FOUND: "one 'x'"}

@@ -74,6 +74,8 @@ def try_all(hunt: Hunt, tree: Tree, points: Sequence[Point], options: argparse.N
     if any(one.stage == PYTHON for one in hunt.evidence):
         tree.build_library()
     hunt.look(anew=bool(options.only))
+    if options.only:
+        hunt.results.forget_passed(one.name for one in hunt.evidence)
     if options.again:
         hunt.results.forget(point.key for point in points)
     hunt.hunt(points)
