@@ -305,9 +305,15 @@ static void bits_without_a_page(void) {
   sb_leaf_ref far = make_leaf(FAR);
   sb_page_ref root = page(2, 0);
   mark(FAR);
+  uint64_t link = SB_LOAD(&sb_page_children(&root)[1], SB_RELAXED);
   SB_STORE(&sb_page_children(&root)[1], sb_link_word(0, far.slot, far.gen), SB_RELAXED);
   expect(!next(0, NULL), "one is found below a page of another height");
   expect_is(SB_LOAD(&root.page->returned, SB_RELAXED), 0, "the bits of the root");
+  SB_STORE(&sb_page_children(&root)[1], link, SB_RELAXED);
+  mark(70);
+  mark(FAR);
+  expect_next(0, NULL, 70, "the first, with links that are right");
+  expect_next(71, NULL, FAR, "the second, with links that are right");
   SB_STORE(q->ring.root, sb_link_empty(0), SB_RELAXED);
   set_flag(1);
   expect(!next(0, NULL), "one is found without a root");
