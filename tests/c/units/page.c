@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cells.h"
+#include "meanwhile.h"
 #include "sb_slab.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
@@ -189,6 +190,25 @@ static void a_finished_root_is_retired(void) {
   }
 }
 
+/* Two connections give the root a parent at one time: the one that comes too late uses the other's. */
+static void grow_too(void) {
+  sb_page_ref other;
+  expect_is(sb_page_descend(t.b, t.c, &q->ring, 64, 0, &other, &skip), SB_OK, "the status of the other one");
+}
+static void a_root_that_grows_meanwhile(void) {
+  begin(FREE_SETTINGS);
+  expect_is(make(0, 0), SB_OK, "the status of a leaf");
+  for (unsigned i = 0; i < SB_PAGE_CELLS; i++)
+    SB_STORE(&((sb_leaf_shm *)p.page)->cells[i].word, sb_cell_bare(SB_CELL_TOMBSTONE, p.gen), SB_RELAXED);
+  SB_STORE(&p.page->done, FULL, SB_RELAXED);
+  meanwhile(q->ring.root, BEFORE_CAS, 1, grow_too);
+  expect_is(make(64, 0), SB_OK, "the status of a second leaf");
+  (void)has_acted();
+  expect_is(walk(0, 0), SB_DONE, "the status of the first leaf");
+  expect_is(walk(64, 0), SB_OK, "the status of the second leaf");
+  expect_is(sb_link_height(root()), 1, "the height of the root");
+}
+
 /* ---- no memory ---- */
 
 static void use_up(unsigned kind) {
@@ -278,6 +298,7 @@ static const test_case CASES[] = {
     {"page: inner", "a new inner page has links that are empty, or done before the base", inner_pages_are_made},
     {"page: growth", "a root that grows has the old one as its first child", the_root_grows},
     {"page: old root", "an old root that is finished is retired when it gets a parent", a_finished_root_is_retired},
+    {"page: two roots", "of two roots that are made at one time one is used", a_root_that_grows_meanwhile},
     {"page: no leaf", "without memory for a leaf nothing changes", no_memory_for_pages},
     {"page: no root", "without memory for a root nothing changes", no_memory_for_the_root},
     {"page: walk", "a walk says where it ends", where_a_walk_ends},

@@ -418,7 +418,9 @@ static void expired_messages_are_passed(void) {
   expect_is(word_of(1), cell_word(1, SB_CELL_TOMBSTONE, 0), "the second that expired");
   expect_is(holding(), 1, "the messages that are held");
   message_of(3)->expires_ns = 1;
+  uint64_t used = token;
   token = new_token();
+  expect(token != used, "the holding of what was taken is free");
   expect_is(consume(), SB_EMPTY, "the status where all expired");
 }
 
