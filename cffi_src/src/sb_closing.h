@@ -22,7 +22,7 @@
 
 #include "sb_ring.h"
 
-/* Decides about a CLOSING cell; false when no such cell can be found there. */
+/* Decides about a CLOSING cell; true also if another process did, and the cell is gone since. False: no page can be found there. */
 bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const sb_ring *r, uint64_t position);
 
 #endif

@@ -184,7 +184,7 @@ static void a_slot_that_is_no_queue(void) {
   expect_is(sb_housekeeping_timers(&none, at, positions, ROOM), 0, "the timers of what is no queue");
   sb_word *entry = entry_at(0);
   sb_housekeeping_trim_schedule(q);
-  SB_STORE(entry, entry_of(1000), SB_RELAXED);
+  atomic_store_explicit(entry, entry_of(1000), memory_order_relaxed); /* no call comes between the two */
   sb_housekeeping_trim_schedule(&none);
   expect_is(*entry, entry_of(1000), "an entry of the queue");
 }

@@ -254,6 +254,7 @@ static void expect_refused(sb_status should, const char *what) {
 static void no_holdings_for_a_move(void) {
   two_queues(RING_OF(100));
   (void)put(&t, q, 1);
+  (void)put(&t, target, 2); /* it has a page */
   leave_holdings(1);
   expect_refused(SB_NO_MEMORY, "a move with one holding");
   leave_holdings(0);
