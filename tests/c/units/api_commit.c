@@ -75,6 +75,23 @@ static void settlements_out_of_order(void) {
   settling[1].token = target[0]->ledger_token;
   expect_is(commit_now(NULL, 0, 2), SB_SETTLED, "the status of what is no message");
   settling[1] = settling[0];
+  settling[0].how = REQUEUE;
+  settling[0].queue = target[1];
+  expect_is(commit_now(NULL, 0, 1), SB_SETTLED, "the status of a requeue to another queue");
+  settling[0].queue = target[0];
+  sb_word *what = &sb_holding_at(t.b, settling[0].token)->what;
+  uint64_t was = SB_LOAD(what, SB_RELAXED);
+  SB_STORE(what, was ^ SB_HOLD_CELL ^ SB_HOLD_SETTLING, SB_RELAXED);
+  expect_is(commit_now(NULL, 0, 1), SB_SETTLED, "the status of a requeue of what is being settled");
+  SB_STORE(what, was, SB_RELAXED);
+  sb_leaf_ref leaf;
+  sb_taken taken;
+  expect(sb_settle_find(t.c, settling[0].token, &taken, &leaf), "it is not held");
+  sb_word *cell = &sb_leaf_cell(&leaf, taken.position)->word;
+  SB_STORE(cell, SB_LOAD(cell, SB_RELAXED) ^ SB_PUT(1, 37), SB_RELAXED);
+  expect_is(commit_now(NULL, 0, 1), SB_SETTLED, "the status of a requeue of another one's message");
+  SB_STORE(cell, SB_LOAD(cell, SB_RELAXED) ^ SB_PUT(1, 37), SB_RELAXED);
+  settling[0].how = ACK;
   settling[0].token |= UINT64_C(3) << SB_TAG_PLACE;
   expect_is(commit_now(NULL, 0, 1), SB_OK, "the status of one that is held");
   expect_is(counted(target[0], SB_COUNT_ACKED), 1, "the number acknowledged at last");
@@ -139,6 +156,16 @@ static void targets_of_a_body(uint32_t count) {
 }
 static void a_body_for_eight(void) { targets_of_a_body(8); }
 static void a_body_for_nine(void) { targets_of_a_body(9); }
+/* The block names the queues of its own publication, not those of the next one; and what was sorted before does not count. */
+static void publications_beside_each_other(void) {
+  make_targets(MOST_TARGETS, UNLIMITED);
+  sb_publication p[3] = {first_targets(0, 9), first_targets(7, 2), first_targets(9, 1)};
+  expect_blamed(commit_now(p, 3, 0), SB_OK, NOBODY, NOBODY, "three publications");
+  for (uint32_t i = 0; i < 9; i++) {
+    expect(sb_get(target[i], got, true) > 0, "queue %u has no message", i);
+  }
+  expect_rest("the ends of messages that share a body");
+}
 static void a_body_for_one(void) { targets_of_a_body(1); }
 
 static void publications_and_settlements(void) {
@@ -148,6 +175,7 @@ static void publications_and_settlements(void) {
   const uint32_t how[] = {ACK, REJECT, REQUEUE, UNSEEN};
   for (unsigned i = 0; i < 4; i++) hold_for(0, i, how[i]);
   uint32_t node = wait_at(target[0], FOR_WORK, 0), memory = wait_at(target[0], FOR_MEMORY, BYTES);
+  uint32_t second = wait_at(target[0], FOR_MEMORY, BYTES);
   note_rest(target[1]);
   sb_publication p[3] = {first_targets(1, 2), first_targets(1, 0), first_targets(2, 1)};
   expect_blamed(commit_now(p, 3, 4), SB_OK, NOBODY, NOBODY, "a transaction");
@@ -157,6 +185,7 @@ static void publications_and_settlements(void) {
   expect_is(sb_length(target[0]), 2, "the number that came back");
   expect(was_told(node), "a consumer is not told of what came back");
   expect(was_told(memory), "a producer that waits for memory is not told");
+  expect(!was_told(second), "a second producer is told, too");
   p[0] = first_targets(1, 1);
   expect_is(commit_now(p, 1, 0), SB_OK, "the status without settlements");
   expect(!was_told(memory), "a producer is told of memory although nothing was settled");
@@ -168,8 +197,11 @@ static void targets_that_get_nothing(void) {
   put_into(2);
   note_rest(target[0]);
   sb_publication p[2] = {first_targets(0, 3), first_targets(2, 1)};
+  uint32_t node = wait_at(target[2], FOR_WORK, 0);
   mark_closed(target[0]);
+  note_rest(target[1]);
   expect_blamed(commit_now(p, 2, 0), SB_OK, NOBODY, NOBODY, "targets that get nothing");
+  expect(!was_told(node), "a consumer is told of what went nowhere");
   expect(added_to(0) == 0 && added_to(1) == 1 && added_to(2) == 1, "other queues got it");
   expect_is(counted(target[2], SB_COUNT_REFUSED), 2, "the number that went nowhere");
   SB_STORE(&target[0]->shm->state, target[0]->state, SB_RELAXED);
@@ -273,12 +305,17 @@ static void a_page_is_to_blame(void) {
     expect_is(sb_length(target[i]), i < 3, "the number ready");
   }
   expect_rest("a commit without a page");
+  p[1] = first_targets(3, 1);
+  expect_blamed(commit_now(p, 2, 0), SB_NO_MEMORY, 1, 0, "the first target of the second");
   p[0] = first_targets(3, 1);
   expect_blamed(commit_now(p, 1, 0), SB_NO_MEMORY, 0, 0, "the first target");
   sb_publication long_one = first_targets(0, 1);
   long_one.body = untouched(3 * SB_CHUNK_BYTES);
   long_one.length = 3 * SB_CHUNK_BYTES;
   expect_blamed(commit_now(&long_one, 1, 0), SB_NO_MEMORY, 0, NOBODY, "a body without a slot");
+  p[0] = long_one;
+  p[1] = first_targets(0, 1);
+  expect_blamed(commit_now(p, 2, 0), SB_NO_MEMORY, 0, NOBODY, "the first body, without a slot");
   expect_rest("a commit without a slot");
 }
 /* What is settled in one of the broker's own queues may be published with the memory that is kept for notes. */
@@ -307,6 +344,7 @@ static const test_case CASES[] = {
     {"api_commit: one", "a body for one queue", a_body_for_one},
     {"api_commit: eight", "a body for eight queues has eight references", a_body_for_eight},
     {"api_commit: nine", "a body for nine queues has a block", a_body_for_nine},
+    {"api_commit: three", "each publication has its own queues", publications_beside_each_other},
     {"api_commit: both", "publications and settlements happen together", publications_and_settlements},
     {"api_commit: nothing", "a closed queue and a full one get nothing", targets_that_get_nothing},
     {"api_commit: nowhere", "a body that goes nowhere is not made", a_body_that_goes_nowhere},

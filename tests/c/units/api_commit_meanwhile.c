@@ -136,7 +136,50 @@ static void debts_are_paid(void) {
   expect_rest("a commit that paid debts");
 }
 
+/* The first debt is paid while another thread closes the connection: nothing more is done. */
+static void close_while_reaping(const char *site) {
+  if (strcmp(site, "recover.begun") != 0) return;
+  at_step = NULL;
+  (void)sb_disconnect(t.c);
+}
+static void closed_while_debts_are_paid(void) {
+  if (!has_steps()) return;
+  make_targets(2, (sb_settings){3, -1, -1, 0, 0});
+  for (unsigned i = 0; i < 2; i++) {
+    for (int n = 0; n < 3; n++) put_into(i);
+    SB_STORE(&target[i]->shm->ring_size, 2, SB_RELAXED);
+    die_in_debt((char[]){(char)('a' + i), 0});
+  }
+  sb_publication p = first_targets(0, 2);
+  at_step = close_while_reaping;
+  expect_is(commit_now(&p, 1, 0), SB_OK, "the status");
+  expect_is(counted(target[1], SB_COUNT_REPLACED), 1, "the number replaced in the second ring");
+}
+/* The only target is deleted while the body is copied: it goes nowhere, and the housekeeper is told of no timer. */
+static void delete_meanwhile(void) {
+  int32_t holder;
+  uint64_t removed;
+  (void)sb_delete(target[0], false, false, FOREVER, &holder, &removed);
+}
+static void deleted_meanwhile(void) {
+  begin_long();
+  uint32_t keeper = wait_at(target[1], FOR_ROOM, 0);
+  sb_half *wake = &((sb_node_shm *)sb_slot_at(t.b, keeper))->wake;
+  sb_publication p = long_one(UNLOCKED);
+  const sb_put_options timed = {.ttl_ns = UINT64_C(1) << 50};
+  p.options = &timed;
+  note_rest(target[1]);
+  SB_STORE(&t.b->header->next_due_ns, UINT64_MAX, SB_RELAXED);
+  SB_STORE(&t.b->header->housekeeper_waiter, keeper, SB_RELAXED);
+  uint32_t armed = sb_wake_arm(wake);
+  at_touch(body, delete_meanwhile);
+  expect_is(commit_now(&p, 1, 0), SB_OK, "the status");
+  expect_is(*wake, armed, "the housekeeper's word");
+  expect_rest("a commit whose queue was deleted");
+}
 static const test_case CASES[] = {
+    {"api_commit_meanwhile: closed, debts", "a connection that closes pays no more debts", closed_while_debts_are_paid},
+    {"api_commit_meanwhile: deleted", "a body whose queue is deleted meanwhile goes nowhere", deleted_meanwhile},
     {"api_commit_meanwhile: lock", "a long body is copied without the lock", the_lock_while_a_body_is_copied},
     {"api_commit_meanwhile: lock again", "a commit is carried out with the lock", the_lock_after_it},
     {"api_commit_meanwhile: settled", "a message that was settled meanwhile ends the commit", settled_meanwhile},
