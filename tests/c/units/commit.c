@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sb_commit: the steps of a commit, one by one, and what a reaper makes of each. The reaper is another connection of this
+ * process; the commit is that of the case, which stops in the middle. */
+#include "sb_commit.h"
+
+#include <string.h>
+
+#include "committing.h"
+
+#define DONE SB_COUNT_ACKED
+
+static sb_commit_plan plan;
+static sb_commit_body bodies[2];
+static sb_commit_cell cells[3];
+static sb_commit_end finish[2];
+static sb_connection *reaper;
+static sb_walk walk;
+
+static sb_word *word_of(unsigned i) { return &sb_leaf_cell(&cells[i].leaf, cells[i].position)->word; }
+static unsigned state_of(unsigned i) { return sb_cell_state(SB_LOAD(word_of(i), SB_RELAXED)); }
+static uint64_t header_of(unsigned i) { return SB_LOAD(sb_slot_header(t.b, bodies[i].slot), SB_RELAXED); }
+/* One body for so many queues, which is filled in and listed. */
+static void begin(unsigned count, sb_settings settings, const sb_put_options *o) {
+  sb_reservation r;
+  reaper = connect_to(&t);
+  make_targets(count, settings);
+  for (unsigned i = 0; i < count; i++) put_into(i);
+  note_rest(target[0]);
+  expect_is(sb_api_claim_slot(t.c, 2 * BYTES + 64, &r), SB_OK, "the status of a slot");
+  sb_api_fill(t.c, &r, BYTES, o, o->ttl_ns, 0);
+  const sb_message_shm *m = sb_slot_at(t.b, r.slot);
+  bodies[0] = (sb_commit_body){.token = r.token, .gen = r.gen, .bytes = BYTES, .slot = r.slot, .held = m->due_ns != 0};
+  plan = (sb_commit_plan){
+      .c = t.c, .bodies = bodies, .cells = cells, .ends = finish, .body_count = 1, .cell_count = count};
+  sb_commit_list(t.c, bodies);
+  for (unsigned i = 0; i < count; i++) {
+    cells[i] = (sb_commit_cell){.q = target[i], .body = bodies, .ref = i};
+    cells[i].admitted = sb_limits_admit(target[i], 1, BYTES) == SB_OK;
+    expect(cells[i].admitted, "there is no room");
+  }
+  walk = (sb_walk){.by = reaper, .b = t.b, .id = t.c->id};
+}
+static const sb_put_options NONE, LATE = {.delay_ns = UINT64_C(1) << 50};
+static void stage_all(void) {
+  uint32_t failed = 99;
+  expect_is(sb_commit_stage(&plan, &failed), SB_OK, "the status of staging");
+}
+static void each(void (*visit)(sb_walk *w, uint64_t what, uint64_t where)) {
+  sb_holdings_walk h;
+  for (sb_holdings_shm *k = sb_holdings_first(&h, t.b, t.c->shm, t.c->id); k != NULL; k = sb_holdings_next(&h, k)) {
+    for (uint32_t i = SB_HOLDINGS_FIRST; i < sb_holdings_used(k); i++)
+      visit(&walk, SB_LOAD(&k->entries[i].what, SB_RELAXED), SB_LOAD(&k->entries[i].where, SB_RELAXED));
+  }
+}
+static int64_t taken_in(unsigned i) { return (int64_t)SB_LOAD(&target[i]->shm->taken, SB_RELAXED); }
+
+/* ---- by its owner ---- */
+
+static void a_body_is_staged(void) {
+  begin(2, UNLIMITED, &NONE);
+  expect_is(sb_holding_at(t.b, bodies[0].token)->what,
+            sb_holding_what(SB_HOLD_PUBLICATION, bodies[0].slot, bodies[0].gen), "the holding of the body");
+  stage_all();
+  for (unsigned i = 0; i < 2; i++) {
+    expect_is(state_of(i), SB_CELL_STAGED, "the state of the cell");
+    expect_is(cells[i].position, target[i]->base + 1, "its position");
+    expect_is(target[i]->tail_cursor, cells[i].position + 1, "where the next put looks first");
+    expect_is(sb_holding_at(t.b, cells[i].token)->what,
+              sb_holding_what(SB_HOLD_STAGED, target[i]->slot, cells[i].leaf.slot), "the holding of the cell");
+    expect_is(sb_holding_at(t.b, cells[i].token)->where, cells[i].position, "where it is");
+    expect_is(target[i]->shm->staged, 1, "whether commits put messages there");
+  }
+  expect_is(bodies[0].references, 3, "the references");
+  sb_commit_decide(&plan);
+  expect_is(t.c->shm->commit, 1, "the word of the commit");
+  expect_is(header_of(0), sb_slot_word(SB_SLOT_PUBLISHED, 3, bodies[0].gen), "the header");
+  expect(sb_commit_is_decided(t.c->shm), "it is not decided");
+  sb_commit_carry_out(&plan);
+  expect(!sb_commit_is_decided(t.c->shm), "it is decided still");
+  for (unsigned i = 0; i < 2; i++) expect_is(added_to(i), 2, "the number of messages");
+  expect_rest("a commit");
+}
+static void a_commit_is_undone(sb_settings settings, const sb_put_options *o) {
+  begin(3, settings, o);
+  stage_all();
+  for (unsigned i = 0; i < 3; i++) hold_for(i, i, ACK);
+  finish[0] = (sb_commit_end){target[0], settling[0].token, DONE};
+  plan.end_count = 1;
+  expect_is(sb_commit_mark(&plan), SB_OK, "the status of a mark");
+  expect_is(sb_holding_kind(sb_holding_at(t.b, settling[0].token)->what), SB_HOLD_SETTLING, "the mark");
+  sb_commit_undo(&plan);
+  expect_is(sb_holding_kind(sb_holding_at(t.b, settling[0].token)->what), SB_HOLD_CELL, "the mark, when it is undone");
+  for (unsigned i = 0; i < 3; i++) {
+    expect(cells[i].token == SB_COMMIT_NO_TOKEN && !cells[i].admitted, "cell %u is staged still", i);
+    expect(state_of(i) == SB_CELL_TOMBSTONE, "cell %u is in state %u", i, state_of(i));
+    expect_is(sb_settle(target[i], (const char *)&settling[i].token, REQUEUE), SB_OK, "the status of a requeue");
+    expect_is(added_to(i), 1, "the number of messages");
+    expect_is(sb_length(target[i]), 1, "the number ready");
+  }
+  expect_is(bodies[0].token, SB_COMMIT_NO_TOKEN, "the holding of the body");
+  expect_is(sb_slot_state(header_of(0)), SB_SLOT_FREE, "its slot");
+  expect_rest("a commit that was undone");
+}
+static void undone_freely(void) { a_commit_is_undone(UNLIMITED, &NONE); }
+static void undone_with_limits(void) { a_commit_is_undone((sb_settings){-1, 9, 999, 0, 0}, &NONE); }
+static void undone_in_rings(void) { a_commit_is_undone((sb_settings){9, -1, -1, 0, 0}, &NONE); }
+static void undone_with_timers(void) { a_commit_is_undone((sb_settings){-1, 9, 999, 0, 0}, &LATE); }
+
+/* ---- by a reaper ---- */
+
+static void rolled_back(sb_settings settings, const sb_put_options *o) {
+  begin(2, settings, o);
+  int64_t before = taken_in(0);
+  stage_all();
+  each(sb_commit_roll_back);
+  each(sb_commit_free_body);
+  bool tracked = settings.ring_size >= 0 || settings.max_length >= 0;
+  for (unsigned i = 0; i < 2; i++) {
+    expect_is(state_of(i), SB_CELL_TOMBSTONE, "the state of the cell");
+    expect_is(taken_in(i), before + tracked, "how many positions count as taken");
+    expect_is(target[i]->shm->bytes_out, tracked ? BYTES : 0, "how many bytes count as taken");
+    expect_is(added_to(i), 1, "the number of messages");
+  }
+  expect_is(sb_slot_state(header_of(0)), SB_SLOT_FREE, "the slot of the body");
+  each(sb_commit_roll_back); /* a reaper that died is followed by another one */
+  each(sb_commit_free_body);
+  expect_is(taken_in(0), before + tracked, "how many count as taken, after it was done twice");
+}
+static void rolled_back_freely(void) { rolled_back(UNLIMITED, &NONE); }
+static void rolled_back_with_limits(void) { rolled_back((sb_settings){-1, 9, 999, 0, 0}, &NONE); }
+static void rolled_back_in_rings(void) { rolled_back((sb_settings){9, -1, -1, 0, 0}, &NONE); }
+static void rolled_back_with_timers(void) { rolled_back((sb_settings){-1, 9, 999, 0, 0}, &LATE); }
+
+static void rolled_forward(sb_settings settings, const sb_put_options *o) {
+  begin(2, settings, o);
+  int64_t before = taken_in(0);
+  hold_for(1, 0, ACK);
+  finish[0] = (sb_commit_end){target[1], settling[0].token, DONE};
+  plan.end_count = 1;
+  stage_all();
+  expect_is(sb_commit_mark(&plan), SB_OK, "the status of a mark");
+  sb_commit_decide(&plan);
+  bool held = o->delay_ns != 0, tracked = settings.ring_size >= 0 || settings.max_length >= 0;
+  for (int twice = 0; twice < 2; twice++) { /* a reaper that died is followed by another one */
+    each(sb_commit_roll_forward);
+    for (unsigned i = 0; i < 2; i++) {
+      expect_is(state_of(i), held ? SB_CELL_HELD : SB_CELL_AVAILABLE, "the state of the cell");
+      expect_is(added_to(i), 2, "the number of messages");
+      expect_is(counted(target[i], SB_COUNT_ADDED_BYTES), 2 * BYTES, "the number of bytes");
+      expect_is(counted(target[i], SB_COUNT_SCHEDULED), held, "the number of messages that are not due");
+      expect_is(target[i]->shm->schedule.tail != 0 || held == 0, 1, "whether it is in the schedule");
+      expect_is(target[i]->ledger->kind & 0xff, SB_INTENT_NONE, "the intent");
+    }
+    expect_is(taken_in(0), before + (tracked && held), "how many positions count as taken");
+    expect_is(counted(target[1], DONE), 1, "the number acknowledged");
+    expect_is(counted(target[1], SB_COUNT_REMOVED_BYTES), BYTES, "the number of bytes that went");
+  }
+}
+static void rolled_forward_freely(void) { rolled_forward(UNLIMITED, &NONE); }
+static void rolled_forward_with_limits(void) { rolled_forward((sb_settings){-1, 9, 999, 0, 0}, &NONE); }
+static void rolled_forward_in_rings(void) { rolled_forward((sb_settings){9, -1, -1, 0, 0}, &NONE); }
+static void rolled_forward_with_timers(void) { rolled_forward((sb_settings){-1, 9, 999, 0, 0}, &LATE); }
+
+/* What is another one's by now, or leads nowhere, is left alone. */
+static void what_a_reaper_leaves_alone(void) {
+  begin(1, UNLIMITED, &NONE);
+  stage_all();
+  uint64_t word = SB_LOAD(word_of(0), SB_RELAXED), what = sb_holding_at(t.b, cells[0].token)->what;
+  const uint64_t nowhere = BROKER_CHUNKS * SB_CHUNK_UNITS, unmapped = nowhere - SB_CHUNK_UNITS;
+  const uint64_t words[] = {word ^ SB_PUT(1, 37), word ^ SB_PUT(1, 49),
+                            (word & ~SB_PUT((1u << 28) - 1, 4)) | SB_PUT(nowhere, 4),
+                            (word & ~SB_PUT((1u << 28) - 1, 4)) | SB_PUT(unmapped, 4)};
+  for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++) {
+    SB_STORE(word_of(0), words[i], SB_RELAXED);
+    sb_commit_roll_back(&walk, what, cells[0].position);
+    expect_is(SB_LOAD(word_of(0), SB_RELAXED), words[i], "a cell that is rolled back");
+    sb_commit_roll_forward(&walk, what, cells[0].position);
+    expect_is(SB_LOAD(word_of(0), SB_RELAXED), words[i], "a cell that is rolled forward");
+  }
+  SB_STORE(word_of(0), word, SB_RELAXED);
+  sb_commit_roll_back(&walk, what, UINT64_MAX);
+  sb_commit_roll_forward(&walk, what, UINT64_MAX);
+  sb_commit_roll_back(&walk, sb_holding_what(SB_HOLD_VIEW, target[0]->slot, 0), cells[0].position);
+  sb_commit_roll_forward(&walk, sb_holding_what(SB_HOLD_VIEW, target[0]->slot, 0), cells[0].position);
+  expect_is(SB_LOAD(word_of(0), SB_RELAXED), word, "a cell that no holding names");
+  uint64_t header = header_of(0);
+  sb_commit_free_body(&walk, sb_holding_what(SB_HOLD_SLOT, bodies[0].slot, bodies[0].gen), 0);
+  sb_commit_free_body(&walk, sb_holding_what(SB_HOLD_PUBLICATION, bodies[0].slot, bodies[0].gen + 1), 0);
+  sb_commit_free_body(&walk, sb_holding_what(SB_HOLD_PUBLICATION, (uint32_t)nowhere, bodies[0].gen), 0);
+  sb_commit_free_body(&walk, sb_holding_what(SB_HOLD_PUBLICATION, (uint32_t)unmapped, bodies[0].gen), 0);
+  walk.id++;
+  sb_commit_free_body(&walk, sb_holding_what(SB_HOLD_PUBLICATION, bodies[0].slot, bodies[0].gen), 0);
+  expect_is(header_of(0), header, "the header of a body that is another one's");
+  SB_STORE(sb_slot_header(t.b, bodies[0].slot), sb_slot_word(SB_SLOT_FREE, 0, bodies[0].gen), SB_RELAXED);
+  sb_commit_free_body(&walk, sb_holding_what(SB_HOLD_PUBLICATION, bodies[0].slot, bodies[0].gen), 0);
+  expect_is(header_of(0), sb_slot_word(SB_SLOT_FREE, 0, bodies[0].gen), "a header that is free");
+}
+
+static const test_case CASES[] = {
+    {"commit: steps", "each step of a commit leaves what the next one needs", a_body_is_staged},
+    {"commit: undone", "a commit that is undone leaves nothing", undone_freely},
+    {"commit: undone, limits", "nor does it in queues with limits", undone_with_limits},
+    {"commit: undone, rings", "nor in rings", undone_in_rings},
+    {"commit: undone, timers", "nor with a message that is not due", undone_with_timers},
+    {"commit: back", "a reaper rolls back what was not decided", rolled_back_freely},
+    {"commit: back, limits", "also in queues with limits", rolled_back_with_limits},
+    {"commit: back, rings", "and in rings", rolled_back_in_rings},
+    {"commit: back, timers", "and messages that are not due", rolled_back_with_timers},
+    {"commit: forward", "a reaper carries out what was decided, once", rolled_forward_freely},
+    {"commit: forward, limits", "also in queues with limits", rolled_forward_with_limits},
+    {"commit: forward, rings", "and in rings", rolled_forward_in_rings},
+    {"commit: forward, timers", "and messages that are not due", rolled_forward_with_timers},
+    {"commit: alone", "a reaper leaves alone what is another one's", what_a_reaper_leaves_alone},
+};
+SUBJECT(CASES)
