@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "calls.h"
+#include "meanwhile.h"
 #include "sb_api.h"
 #include "sb_wait.h"
 
@@ -154,7 +155,9 @@ static void a_broker_that_closes_rings_all(void) {
                        armed_at(first + 1, 0, SB_SLOT_ALLOC), armed_at(first + 2, 1, SB_SLOT_ALLOC)};
   SB_STORE(&sb_chunk_meta(t.b, first)->hints[0], sb_slot_word(SB_SLOT_ALLOC, 1, 5), SB_SEQ_CST);
   expect(!sb_broker_is_closing(t.b), "it closes already");
+  note_order(&t.b->header->closing);
   sb_broker_set_closing(t.b, 1);
+  expect_all_see("that it closes");
   for (unsigned i = 0; i < 3; i++) expect_is(wake_state(told[i]), SB_WAKE_NOTIFIED, "the wake word of a node");
   for (unsigned i = 0; i < 4; i++) expect_is(wake_state(others[i]), SB_WAKE_ARMED, "what is no wake word");
   expect(sb_broker_is_closing(t.b), "it does not close");
@@ -164,7 +167,9 @@ static void a_broker_that_closes_rings_all(void) {
 static void a_broker_without_housekeeper(void) {
   sb_half *wake = &((sb_node_shm *)sb_slot_at(t.b, t.c->io_node))->wake;
   (void)sb_wake_arm(wake);
+  note_order(&t.b->header->stopped);
   sb_broker_set_stopped(t.b, 1);
+  expect_all_see("that it is stopped");
   expect_is(t.b->header->stopped, 1, "whether it is stopped");
   expect_is(wake_state(wake), SB_WAKE_ARMED, "a node that is not the housekeeper's");
   SB_STORE(&t.b->header->housekeeper_waiter, t.c->io_node, SB_SEQ_CST);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "calls.h"
+#include "meanwhile.h"
 #include "sb_api.h"
 #include "sb_wait.h"
 
@@ -57,7 +58,9 @@ static void a_connection_that_closes_wakes_its_threads(void) {
   expect_untouched(t.c, "a child that closes");
   expect(!sb_closed(t.c) && wake_state(own) == SB_WAKE_ARMED, "a child closed it");
   refuse(t.c, SB_STOPPING);
+  note_order(&t.c->closed);
   expect_is(sb_disconnect(t.c), SB_OK, "the status");
+  expect_all_see("that it is closed");
   expect_is(times_locked(), 1, "how often the lock was taken");
   expect(sb_closed(t.c), "it is not closed");
   expect_is(wake_state(own), SB_WAKE_NOTIFIED, "the wake word of a thread that waits");

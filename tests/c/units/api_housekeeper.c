@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "calls.h"
+#include "meanwhile.h"
 #include "sb_api.h"
 #include "sb_wait.h"
 
@@ -23,7 +24,9 @@ static uint64_t first_position(const sb_queue *q) { return q->base; }
 static void a_housekeeper_begins_and_ends(void) {
   expect_is(sb_housekeeper_missing(t.b), 1, "whether one is missing");
   SB_STORE(&header()->next_due_ns, 5, SB_RELAXED);
+  note_order(&header()->next_due_ns);
   expect_is(sb_housekeeper_begin(t.c), SB_OK, "the status");
+  expect_all_see("the next timer that it knows");
   expect_is(header()->housekeeper_pid, (uint64_t)getpid(), "its pid");
   expect_is(header()->housekeeper_process, t.b->process + 1, "its process");
   expect_is(header()->housekeeper_waiter, t.c->io_node, "its node");
@@ -67,7 +70,9 @@ static void a_housekeeper_that_is_stopped(void) {
   expect(!t.c->handles_stay, "its handles stay");
   close(fd);
   SB_STORE(&header()->next_due_ns, 5, SB_RELAXED);
+  note_order(&header()->next_due_ns);
   expect_is(sb_housekeeper_stand_in(t.c), SB_OK, "the status");
+  expect_all_see("the next timer that it knows");
   expect_is(header()->next_due_ns, FOREVER, "the next timer that it knows");
   expect_is(header()->housekeeper_waiter, t.c->io_node, "the node that is woken in its place");
   expect_is(t.c->stands_for, 4711, "the node that was woken before");
@@ -92,9 +97,13 @@ static void a_housekeeper_arms(void) {
   expect_is(header()->housekeeper_waiter, 12, "the node that is woken when it only stands in");
   expect_is(sb_housekeeper_begin(t.c), SB_OK, "the status");
   SB_STORE(&header()->housekeeper_waiter, 12u, SB_RELAXED); /* of a process that stood in meanwhile */
+  note_order(&header()->housekeeper_waiter);
   (void)sb_housekeeper_arm(t.c);
+  expect_all_see("its node");
   expect_is(header()->housekeeper_waiter, t.c->io_node, "the node that is woken when it keeps house");
+  note_order(&header()->next_due_ns);
   sb_housekeeper_next_due(t.c, 78);
+  expect_all_see("the next timer");
   expect_is(header()->next_due_ns, 78, "the next timer");
 }
 static void a_housekeeper_waits(void) {

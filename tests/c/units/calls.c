@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calls.h"
+#include "meanwhile.h"
 
 #include <fcntl.h>
 #include <malloc.h>
@@ -190,6 +191,11 @@ unsigned node_state(uint32_t node) {
   return sb_node_state(SB_LOAD(&((sb_node_shm *)sb_slot_at(t.b, node))->word, SB_SEQ_CST));
 }
 uint64_t node_wakes(uint32_t node) { return SB_LOAD(&((sb_node_shm *)sb_slot_at(t.b, node))->wakes, SB_RELAXED); }
+
+void expect_all_see(const char *what) {
+  int order = noted_order();
+  expect(order < 0 || order == SB_SEQ_CST, "%s is stored in order %d", what, order);
+}
 
 /* ---- memory of the broker ---- */
 

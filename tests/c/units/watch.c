@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "calls.h"
+#include "meanwhile.h"
 #include "sb_api.h"
 
 #define HIGHEST 9u /* length of a limited queue */
@@ -164,7 +165,9 @@ static void a_watch_is_told(void) {
   w->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   SB_STORE(&node_of(w)->flagged, 1, SB_RELAXED);
   expect(!w->target.kind->wants_work(&w->target), "it wants a turn before");
+  note_order(&node_of(w)->flagged);
   sb_watch_tell(w);
+  expect_all_see("its flag");
   expect_is(node_of(w)->flagged, 0, "the flag of its node");
   expect(read(w->event_fd, &n, sizeof n) == sizeof n && n == 1, "its descriptor says %llu", (unsigned long long)n);
   SB_STORE(&node_of(w)->flagged, 1, SB_RELAXED);
