@@ -302,6 +302,25 @@ static void a_row_that_goes_on_in_no_part(void) {
   expect(sb_parts_copy(t.b, HEAD, 0, to, ROOM), "a part was not copied");
   expect(!sb_parts_copy(t.b, HEAD, 0, to, ROOM + 1), "a row was copied that goes on in no part");
   expect(!sb_parts_copy(t.b, HEAD, ROOM, to, 1), "what is no part was copied");
+  names(0)->next = BROKER_CHUNKS * SB_CHUNK_UNITS;
+  expect(!sb_parts_copy(t.b, HEAD, 0, to, ROOM + 1), "a row was copied that goes on behind the last slot");
+  expect_is(sb_parts_room(t.b, HEAD), ROOM, "the room of a row that goes on behind the last slot");
+  names(0)->next = part(1);
+  expect_is(sb_parts_room(t.b, HEAD), ROOM, "the room of a row that goes on in no part");
+  names(1)->head = HEAD;
+  names(1)->head_gen = GEN;
+  names(1)->next = 0;
+  set_header(part(1), sb_slot_word(SB_SLOT_ALLOC, SB_SLOT_PART, PART_GEN));
+  expect_is(sb_parts_room(t.b, HEAD + 2), 0, "the room of what is no head");
+}
+
+/* A word that was damaged names a class that does not exist. */
+static void a_sweep_of_no_class(void) {
+  make_row(1);
+  set_header(HEAD, sb_slot_word(SB_SLOT_FREE, 0, GEN + 1));
+  set_class(PARTS, SB_CHUNK_CLASS, SB_MAX_CLASSES - 1);
+  sb_parts_sweep(t.b);
+  expect_is(header_of(part(0)), sb_slot_word(SB_SLOT_ALLOC, SB_SLOT_PART, PART_GEN), "the header of a part");
 }
 
 static const test_case CASES[] = {
@@ -321,5 +340,6 @@ static const test_case CASES[] = {
     {"parts: longest", "a sweep looks at the longest slots, too", a_sweep_of_the_longest_slots},
     {"parts: order", "a sweep sees parts that were begun before", a_sweep_sees_what_was_begun},
     {"parts: no part", "a row ends before what is no part", a_row_that_goes_on_in_no_part},
+    {"parts: no class", "chunks of no class are not swept", a_sweep_of_no_class},
 };
 SUBJECT(CASES)

@@ -190,6 +190,10 @@ static void a_sweep_of_the_reserve(void) {
     expect(sweep() == ours, "use %u: the slot was %s", uses[i], ours ? "not found" : "found");
     expect_is(hints(1), ours ? 0 : 64, "the hints");
   }
+  begin_sweep();
+  fill_but(70);
+  t.c->use = SB_USE_PLAIN;
+  expect(sweep(), "a plain put found no slot of a chunk that is none of the reserve");
 }
 static void another_one_takes_70(void) { set_header(SLOT, SB_SLOT_ALLOC, ANOTHER); }
 static void another_one_is_faster_than_a_sweep(void) {
