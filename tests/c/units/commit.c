@@ -196,7 +196,73 @@ static void what_a_reaper_leaves_alone(void) {
   expect_is(header_of(0), sb_slot_word(SB_SLOT_FREE, 0, bodies[0].gen), "a header that is free");
 }
 
+/* What the intent of a flip and of a settlement said stays in the ledger. */
+static void the_intents_of_a_reaper(void) {
+  begin(1, UNLIMITED, &LATE);
+  sb_ledger_shm *l = target[0]->ledger;
+  stage_all();
+  sb_commit_decide(&plan);
+  uint64_t raised = l->kind >> 16;
+  SB_STORE(&l->target_position, 99, SB_RELAXED);
+  each(sb_commit_roll_forward);
+  expect_is(l->kind, SB_PUT(raised + 1, 16), "how often there was an intent");
+  expect_is(l->position, cells[0].position, "the position of the flip");
+  expect_is(l->slot, bodies[0].slot, "its slot");
+  expect_is(l->gen, bodies[0].gen, "its generation");
+  expect_is(l->target_queue, 1, "whether it is not due");
+  expect_is(l->target_position, 0, "how many were not due before");
+  hold_for(0, 0, ACK);
+  sb_taken taken;
+  sb_leaf_ref leaf;
+  expect(sb_settle_find(t.c, settling[0].token, &taken, &leaf), "nothing is held");
+  uint64_t what = sb_holding_what(SB_HOLD_SETTLING, target[0]->slot, (uint64_t)leaf.slot | SB_PUT(DONE, 28));
+  sb_word *word = &sb_leaf_cell(&leaf, taken.position)->word;
+  uint64_t was = SB_LOAD(word, SB_RELAXED);
+  raised = l->kind >> 16;
+  const uint64_t slots = SB_PUT((1u << 28) - 1, 4);
+  const uint64_t words[] = {was ^ SB_PUT(1, 37), was ^ SB_CELL_ACQUIRED ^ SB_CELL_REMOVING ^ SB_PUT(1, 37),
+                            (was & ~slots) | SB_PUT((BROKER_CHUNKS - 1) * SB_CHUNK_UNITS, 4)};
+  for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++) {
+    SB_STORE(word, words[i], SB_RELAXED);
+    sb_commit_roll_forward(&walk, what, taken.position);
+    expect_is(SB_LOAD(word, SB_RELAXED), words[i], "a cell that is not settled");
+    expect_is(l->kind, SB_PUT(raised, 16), "how often there was an intent, when nothing is settled");
+  }
+  SB_STORE(word, was, SB_RELAXED);
+  sb_commit_roll_forward(&walk, what, taken.position);
+  expect_is(l->kind, SB_PUT(raised + 1, 16), "how often there was an intent, when it is settled");
+  expect_is(l->position, taken.position, "the position of the settlement");
+  expect_is(l->slot, taken.slot, "its slot");
+  expect_is(l->gen, taken.gen, "its generation");
+}
+static void marks_that_are_refused(void) {
+  begin(2, UNLIMITED, &NONE);
+  hold_for(0, 0, ACK);
+  plan.end_count = 1;
+  finish[0] = (sb_commit_end){target[1], settling[0].token, DONE};
+  expect_is(sb_commit_mark(&plan), SB_SETTLED, "the status of a message of another queue");
+  finish[0] = (sb_commit_end){target[0], bodies[0].token, DONE};
+  expect_is(sb_commit_mark(&plan), SB_SETTLED, "the status of what is no message");
+  expect_is(plan.marked, 0, "how many were marked");
+}
+static void no_holding_for_a_cell(void) {
+  uint32_t failed = 99;
+  uint64_t token;
+  begin(2, UNLIMITED, &NONE);
+  leave_chunks(0);
+  take_slots(sb_class_of_kind(t.b, SB_KIND_HOLDINGS));
+  while (sb_holding_take(t.c, &token) == SB_OK) {
+  }
+  cells[0].token = 77;
+  expect_is(sb_commit_stage(&plan, &failed), SB_NO_MEMORY, "the status");
+  expect_is(failed, 0, "which cell failed");
+  expect_is(cells[0].token, SB_COMMIT_NO_TOKEN, "its holding");
+}
+
 static const test_case CASES[] = {
+    {"commit: intents", "a reaper announces each flip and each settlement", the_intents_of_a_reaper},
+    {"commit: no mark", "only a message of that queue is marked", marks_that_are_refused},
+    {"commit: no holding", "without a holding no cell is staged", no_holding_for_a_cell},
     {"commit: steps", "each step of a commit leaves what the next one needs", a_body_is_staged},
     {"commit: undone", "a commit that is undone leaves nothing", undone_freely},
     {"commit: undone, limits", "nor does it in queues with limits", undone_with_limits},
