@@ -37,14 +37,15 @@ static sb_status append(sb_connection *c, sb_commit_cell *cell) {
   uint64_t word = (uint64_t)SB_CELL_STAGED | SB_PUT(cell->body->slot, 4) | SB_PUT(cell->ref, 32) | SB_PUT(c->id, 37);
   sb_word *announce = &sb_holding_at(c->b, cell->token)->where; /* P8: each position before it is tried */
   sb_status status;
+  unsigned strange = 0; /* a broken link hides the cell from the resolver */
   sb_holding_set(c->b, cell->token, sb_holding_what(SB_HOLD_STAGED, q->slot, 0), NOWHERE);
   do {
     cell->position = q->tail_cursor;
     status =
         sb_ring_append(c, &q->ring, &q->tail_leaf, word,
                        SB_APPEND_OWNED | (cell->tracked ? 0u : (unsigned)SB_APPEND_LAZILY), announce, &cell->position);
-  } while (status == SB_CLOSED_CELL && sb_closing_resolve(c->b, c, q->shm, &q->ring, cell->position) &&
-           sb_queue_is_open(q));
+  } while (status == SB_CLOSED_CELL && strange++ < SB_MAX_STRANGE &&
+           sb_closing_resolve(c->b, c, q->shm, &q->ring, cell->position) && sb_queue_is_open(q));
   return status;
 }
 

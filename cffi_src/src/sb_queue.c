@@ -189,6 +189,7 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
   }
   uint64_t word = (uint64_t)(held ? SB_CELL_HELD : SB_CELL_AVAILABLE) | SB_PUT(slot, 4);
   sb_status status;
+  unsigned strange = 0; /* a broken link hides the cell from the resolver */
   for (;;) {
     *position = q->tail_cursor;
     status = sb_ring_append(c, &q->ring, &q->tail_leaf, word, SB_APPEND_OPEN | (tracked ? 0u : SB_APPEND_LAZILY),
@@ -197,8 +198,9 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
       break;
     }
     bool resolved = sb_closing_resolve(c->b, c, q->shm, &q->ring, *position);
-    if (!resolved || !sb_queue_is_open(q)) {
-      status = resolved ? SB_DELETED : SB_CORRUPT;
+    bool open = sb_queue_is_open(q);
+    if (!resolved || !open || ++strange > SB_MAX_STRANGE) {
+      status = resolved && !open ? SB_DELETED : SB_CORRUPT;
       break;
     }
   }

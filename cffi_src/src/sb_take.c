@@ -93,10 +93,12 @@ static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *
   return SB_EMPTY;
 }
 
-/* What stands there; FREE also when its page is gone, or another one. */
-static unsigned look_at(const sb_leaf_ref *leaf, uint64_t position) {
+/* The cell's state; FREE if its page was retired or reused, or if it names a slot that cannot be read here: a search that
+ * took such a cell for ready would look again at those before it for ever. */
+static unsigned look_at(sb_broker *b, const sb_leaf_ref *leaf, uint64_t position) {
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
-  return sb_cell_of(word, leaf->gen) ? sb_cell_state(word) : SB_CELL_FREE;
+  bool takeable = sb_cell_state(word) != SB_CELL_AVAILABLE || sb_slot_ready(b, sb_cell_slot(word));
+  return sb_cell_of(word, leaf->gen) && takeable ? sb_cell_state(word) : SB_CELL_FREE;
 }
 
 /* Tries the cells before that one whose return was announced, the oldest first. What lies behind it comes in its turn. */
@@ -106,7 +108,7 @@ static sb_status take_returned(sb_queue *q, unsigned state, const sb_excess *exc
   sb_leaf_ref leaf;
   bool commits = SB_LOAD(&q->shm->staged, SB_RELAXED) != 0, staged = false; /* one of those before it is */
   while (sb_returned_next(q->c->b, &q->ring, from, &q->way, &leaf, &position) && position < end) {
-    unsigned is = commits ? look_at(&leaf, position) : SB_CELL_FREE;
+    unsigned is = commits ? look_at(q->c->b, &leaf, position) : SB_CELL_FREE;
     from = position + 1;
     if (is == SB_CELL_STAGED) {
       staged = true;

@@ -16,12 +16,14 @@ sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *
   (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* the closing cell is a position without a message */
   (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST);
   sb_status status;
+  unsigned strange = 0; /* a broken link hides the cell from the resolver */
   while ((status = sb_ring_append(q->c, &q->ring, &q->tail_leaf, SB_CELL_CLOSING | flags, SB_APPEND_BARE, NULL,
                                   &position)) == SB_CLOSED_CELL) {
     bool resolved = sb_closing_resolve(q->c->b, q->c, q->shm, &q->ring, position);
-    if (!resolved || !sb_queue_is_open(q)) {
+    bool open = sb_queue_is_open(q);
+    if (!resolved || !open || ++strange > SB_MAX_STRANGE) {
       sb_hinting(q->ledger, -1);
-      return resolved ? SB_DELETED : SB_CORRUPT;
+      return resolved && !open ? SB_DELETED : SB_CORRUPT;
     }
   }
   if (status != SB_OK) {
@@ -392,11 +394,13 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64
     (void)SB_ADD(&target->shm->bytes_out, bytes, SB_RELAXED);
   }
   uint64_t word = (uint64_t)SB_CELL_REMOVING | SB_PUT(t.slot, 4) | SB_PUT(ref, 32) | SB_PUT(c->id, 37);
+  unsigned strange = 0; /* a broken link hides the cell from the resolver */
   while ((status = sb_ring_append(c, &target->ring, &target->tail_leaf, word, SB_APPEND_OWNED, &from->target_position,
                                   &position)) == SB_CLOSED_CELL) {
     bool resolved = sb_closing_resolve(b, c, target->shm, &target->ring, position);
-    if (!resolved || !sb_queue_is_open(target)) {
-      status = resolved ? SB_DELETED : SB_CORRUPT;
+    bool open = sb_queue_is_open(target);
+    if (!resolved || !open || ++strange > SB_MAX_STRANGE) {
+      status = resolved && !open ? SB_DELETED : SB_CORRUPT;
       break;
     }
   }

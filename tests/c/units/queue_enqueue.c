@@ -153,6 +153,18 @@ static void a_page_that_is_not_there(void) {
   expect_taken_back("what was taken back");
 }
 
+/* The link says that the leaf is gone, but the handle remembers it: its end is never decided, and the put ends. */
+static void an_end_below_a_link_that_is_done(void) {
+  begin(UNLIMITED, 66);
+  sb_page_ref parent;
+  unsigned skip;
+  set_word(66, sb_cell_bare(SB_CELL_CLOSING, leaf_of(66).gen));
+  q->tail_leaf = leaf_of(66);
+  if (sb_page_descend(t.b, NULL, &q->ring, at(66), 1, &parent, &skip) != SB_OK) die("sb_page_descend", 0);
+  SB_STORE(&sb_page_children(&parent)[sb_page_index(1, at(66))], SB_LINK_DONE, SB_RELAXED);
+  expect_is(enqueue(false), SB_CORRUPT, "the status");
+}
+
 static const test_case CASES[] = {
     {"queue_enqueue: appended", "an append announces, publishes, counts, and ends its intent", a_message_is_appended},
     {"queue_enqueue: held", "a message that is held has a schedule entry", a_message_that_is_held},
@@ -162,5 +174,6 @@ static const test_case CASES[] = {
     {"queue_enqueue: refused", "a closing that is refused is passed by", a_closing_that_is_refused},
     {"queue_enqueue: closed", "at a closed queue all is taken back", a_queue_that_is_closed},
     {"queue_enqueue: corrupt", "an end in a page that does not exist is an error", a_page_that_is_not_there},
+    {"queue_enqueue: end, link", "an end that the ring does not lead to is an error", an_end_below_a_link_that_is_done},
 };
 SUBJECT(CASES)

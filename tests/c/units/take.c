@@ -3,7 +3,9 @@
 #include "sb_take.h"
 
 #include "cells.h"
+#include "meanwhile.h"
 #include "sb_wait.h"
+#include "system.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
 #define EVICTING ((sb_settings){100, -1, -1, 0, 0})
@@ -424,6 +426,77 @@ static void expired_messages_are_passed(void) {
   expect_is(consume(), SB_EMPTY, "the status where all expired");
 }
 
+/* In the nanosecond that a message names it has expired. */
+static void a_message_expires_now(void) {
+  begin(FREE_SETTINGS, 1);
+  answer_for_the_system();
+  message_of(0)->expires_ns = sb_now_ns();
+  expect_is(consume(), SB_EMPTY, "the status");
+  expect_is(q->ledger->counters[SB_COUNT_EXPIRED], 1, "the messages that expired");
+}
+
+/* ---- damage beside what is staged, and below a broken link ---- */
+
+/* Behind a staged cell a ready one names a slot that is none: the search goes on to the next one, and ends. */
+static void no_slot_beside_what_is_staged(void) {
+  const char *names[] = {"held", "staged"};
+  for (unsigned staged = 0; staged < 2; staged++) {
+    q = begin_queue(names[staged], FREE_SETTINGS, 5);
+    token = new_token();
+    search_from(5);
+    SB_STORE(&q->shm->staged, 1, SB_RELAXED);
+    set_cell(0, staged ? SB_CELL_STAGED : SB_CELL_ACQUIRED, OTHER);
+    set_word(1, sb_cell_open(SB_CELL_AVAILABLE, BEHIND, 0, leaf_of(1).gen));
+    for (unsigned n = 0; n < 4; n++) mark(n);
+    expect_is(take(), SB_OK, "the status");
+    expect_taken(2, SB_CELL_ACQUIRED, 0, "the first that can be taken");
+  }
+}
+/* The handle remembers its leaf, so it needs no way to it. */
+static void a_leaf_below_a_broken_root(void) {
+  begin(FREE_SETTINGS, 3);
+  expect_is(take(), SB_OK, "the status");
+  uint64_t root = SB_LOAD(q->ring.root, SB_RELAXED);
+  SB_STORE(q->ring.root, sb_link_word(0, slot_of(0), 5), SB_RELAXED);
+  token = new_token();
+  expect_is(take(), SB_OK, "the status below a broken root");
+  SB_STORE(q->ring.root, root, SB_RELAXED);
+  expect_taken(1, SB_CELL_ACQUIRED, 0, "the next message of the leaf");
+}
+/* The link says that the leaf is gone, but the handle remembers it: its end is never decided, and the search ends. */
+static void an_end_below_a_link_that_is_done(void) {
+  begin(FREE_SETTINGS, 66);
+  expect_is(take(), SB_OK, "the status");
+  set_word(1, cell_word(1, SB_CELL_CLOSING, 0));
+  sb_page_ref parent;
+  unsigned skip;
+  if (sb_page_descend(t.b, NULL, &q->ring, at(0), 1, &parent, &skip) != SB_OK) die("sb_page_descend", 0);
+  SB_STORE(&sb_page_children(&parent)[sb_page_index(1, at(0))], SB_LINK_DONE, SB_RELAXED);
+  expect_is(take(), SB_CORRUPT, "the status of an end that cannot be decided");
+}
+
+/* ---- beside puts ---- */
+
+/* Another producer puts each time that the take counts itself back. */
+static unsigned counted_back;
+static void put_more(void) {
+  (void)SB_ADD(&q->shm->tail, 1, SB_SEQ_CST);
+  if (++counted_back < 5) meanwhile(&q->shm->taken, BEFORE_CHANGE, 2, put_more);
+}
+static void expect_one_try(sb_status should, uint64_t before, const char *what) {
+  counted_back = 0;
+  meanwhile(&q->shm->taken, BEFORE_CHANGE, 2, put_more);
+  expect_is(take_before(before), should, what);
+  expect(counted_back <= 1, "%s: it was tried %u times", what, counted_back);
+}
+/* What is put cannot help: the take ends, however fast the producers are. */
+static void a_take_ends_beside_puts(void) {
+  begin(EVICTING, 2);
+  expect_one_try(SB_EMPTY, at(0), "a take before the first message");
+  set_word(0, sb_cell_open(SB_CELL_AVAILABLE, slot_of(0), 0, leaf_of(0).gen + 1));
+  expect_one_try(SB_CORRUPT, SB_ANY_POSITION, "a take at a broken cell");
+}
+
 static const test_case CASES[] = {
     {"take: taken", "a taken message has its owner in its cell, and a delivery more", a_message_is_taken},
     {"take: removed", "a message that is removed counts no delivery", a_message_is_removed},
@@ -447,5 +520,11 @@ static const test_case CASES[] = {
     {"take: broken root", "a ring that cannot be walked ends the search", a_root_that_is_broken},
     {"take: paused", "a consumer gets nothing of a queue that is paused or deleted", a_queue_that_gives_nothing},
     {"take: expired", "a consumer's take settles expired messages on its way", expired_messages_are_passed},
+    {"take: now", "a message expires in the nanosecond that it names", a_message_expires_now},
+    {"take: staged, no slot", "behind what is staged a cell that names no slot is passed",
+     no_slot_beside_what_is_staged},
+    {"take: remembered", "a leaf that is remembered needs no way", a_leaf_below_a_broken_root},
+    {"take: end, link", "an end that the ring does not lead to is damage", an_end_below_a_link_that_is_done},
+    {"take: puts", "a take that puts cannot help is tried once", a_take_ends_beside_puts},
 };
 SUBJECT(CASES)
