@@ -419,6 +419,12 @@ static void two_do_not_open_two(void) {
   expect_claimed(LONGEST, 24, 0, "a chunk of bodies, beside a hint");
 }
 
+static void where_one_was_freed_last(void) {
+  grow_to(20);
+  sb_hint_set(t.b, 4, 20, 0, 1);
+  expect_is(t.b->classes[4].hint_chunk, 21, "the chunk, plus one");
+}
+
 static const test_case CASES[] = {
     {"chunk: classes", "each class has its units, its kind and its slots", classes_of_slots},
     {"chunk: class for", "the class for so many bytes is the shortest that is long enough",
@@ -442,5 +448,6 @@ static const test_case CASES[] = {
     {"chunk: reserve", "plain puts leave the reserve, and what is opened of it is marked", chunks_of_the_reserve},
     {"chunk: claimed", "a chunk that is free is claimed, once", a_chunk_is_claimed},
     {"chunk: two", "who finds a slot meanwhile gives the chunk back", two_do_not_open_two},
+    {"chunk: last", "the class knows where a slot was freed last", where_one_was_freed_last},
 };
 SUBJECT(CASES)

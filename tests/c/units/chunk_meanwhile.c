@@ -253,6 +253,31 @@ static void runs_of_the_dead(void) {
   expect_is(chunk_word(CHUNK + 1), of_another(SB_CHUNK_DRAINING), "a chunk that is none of it yet");
 }
 
+/* While long slots are taken one by one, no other connection finds their word without its bit in the summary. */
+static bool summary_changed;
+static void note_change(void) { summary_changed = true; }
+static void hints_that_are_left(void) {
+  begin();
+  open_chunk(24);
+  meta()->summary[0] = meta()->summary[1] = 0;
+  sb_hint_set(t.b, 24, CHUNK, 0, 5);
+  meanwhile(&meta()->summary[0], BEFORE_CHANGE, 1, note_change);
+  expect(sb_hint_search(t.c, 24), "no hint was taken");
+  expect(!summary_changed, "the summary was changed");
+  expect_is(hints(0), 4, "the hints that are left");
+}
+/* A plain put claims nothing where only the reserve is left, not even for a moment: others may need that chunk. */
+static void a_claim_of_the_reserve(void) {
+  for (uint32_t left = 0; left < 2; left++) {
+    begin();
+    set_chunks(20, 20 + sb_reserve_chunks(t.b) - left, SB_CHUNK_FREE, 0);
+    t.c->use = SB_USE_PLAIN;
+    SB_STORE(&sb_holding_at(t.b, token)->what, SB_HOLD_NONE, SB_RELAXED);
+    expect(!sb_chunk_claim_class(t.c, FOUR, token), "a chunk of the reserve was opened");
+    expect_is(SB_LOAD(&sb_holding_at(t.b, token)->what, SB_RELAXED), SB_HOLD_NONE, "the holding");
+  }
+}
+
 static const test_case CASES[] = {
     {"chunk_meanwhile: empty word", "a hint in an empty word is summed up anew", a_hint_in_an_empty_word},
     {"chunk_meanwhile: word", "a hint that comes while its word is taken is found",
@@ -273,5 +298,7 @@ static const test_case CASES[] = {
     {"chunk_meanwhile: claimed", "a drain goes on when its chunk was claimed", a_chunk_is_claimed_that_was_drained},
     {"chunk_meanwhile: dead", "chunks of the dead are given back", chunks_of_the_dead},
     {"chunk_meanwhile: dead run", "what is no chunk of a run stays", runs_of_the_dead},
+    {"chunk_meanwhile: left", "the summary keeps the bit of hints that are left", hints_that_are_left},
+    {"chunk_meanwhile: reserve", "where only the reserve is left nothing is claimed", a_claim_of_the_reserve},
 };
 SUBJECT(CASES)

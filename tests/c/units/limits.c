@@ -6,6 +6,7 @@
 #include "cells.h"
 #include "meanwhile.h"
 #include "sb_wait.h"
+#include "system.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
 #define OF_RING(n) ((sb_settings){(n), -1, -1, 0, 0})
@@ -362,6 +363,95 @@ static void what_is_removed(void) {
   expect_is(count_of(SB_COUNT_REPLACED), 1, "what was evicted afterwards");
 }
 
+/* ---- at the bounds, and where words are wrong ---- */
+
+static void a_victim_expires_now(void) {
+  begin(OF_RING(5), 2);
+  shrink(1, 0);
+  answer_for_the_system();
+  message_of(0)->expires_ns = sb_now_ns();
+  (void)keep();
+  expect_is(count_of(SB_COUNT_EXPIRED), 1, "what has expired");
+}
+/* No setting is 0, but a word may be: it is a limit, too. */
+static void limits_of_nothing(void) {
+  begin(REFUSING(9, 1000), 1);
+  SB_STORE(&q->shm->max_length, 0, SB_RELAXED);
+  expect(!sb_limits_room(q->shm, 1, 1), "there is room for a message");
+  admit(1, 1, SB_TOO_LARGE, "a message");
+  admit(0, 1, SB_FULL, "no message, beside one");
+  SB_STORE(&q->shm->max_length, -1, SB_RELAXED);
+  limit_bytes(0);
+  expect(!sb_limits_room(q->shm, 1, 1), "there is room for a byte");
+  admit(1, 1, SB_TOO_LARGE, "a byte");
+  admit(1, 0, SB_FULL, "no byte, beside some");
+  q = begin_queue("ring", OF_RING(9), 1);
+  shrink(0, 0);
+  (void)keep();
+  expect_is(removed, 1, "how many were removed from a ring of nothing");
+  shrink(0, 5);
+  at_tail();
+  (void)keep();
+  expect_is(q->shm->bound, 0, "the bound of a ring of nothing");
+  q = begin_queue("length", DROPPING(9, -1), 1);
+  SB_STORE(&q->shm->max_length, 0, SB_RELAXED);
+  (void)keep();
+  expect_is(removed, 1, "how many were removed from a queue for nothing");
+  q = begin_queue("bytes", DROPPING(-1, 1000), 1);
+  limit_bytes(0);
+  (void)keep();
+  expect_is(removed, 1, "how many were removed from a queue for no byte");
+}
+/* The count of what was taken is far too low, but the cells say that all fits: nothing is evicted. */
+static void all_fits(const char *name, sb_settings settings, uint64_t bound, const char *what) {
+  q = begin_queue(name, settings, 4);
+  SB_STORE(&q->shm->bound, bound, SB_RELAXED);
+  SB_STORE(&q->shm->taken, UINT64_C(0) - 100, SB_RELAXED);
+  expect(keep(), "%s: there is doubt", what);
+  expect_is(removed, 0, what);
+}
+static void cells_that_say_that_all_fits(void) {
+  all_fits("a", OF_RING(9), 0, "what was removed from a ring");
+  all_fits("b", OF_RING(9), 9, "what was removed from a ring at its bound");
+  all_fits("c", OF_RING(4), 0, "what was removed from a ring that is full");
+  all_fits("d", DROPPING(9, -1), 0, "what was removed from a queue with a length");
+  all_fits("e", (sb_settings){9, -1, -1, SB_OVERFLOW_DROP_HEAD, 0}, 0, "what was removed from a ring that drops");
+  all_fits("f", (sb_settings){9, -1, 1000, SB_OVERFLOW_REJECT, 0}, 0,
+           "what was removed from a ring that refuses bytes");
+}
+/* Nothing that is ready lies below the shared hint, nor below the cursor of the handle, whichever is later. */
+static void where_the_cells_begin(void) {
+  for (unsigned i = 0; i < 2; i++) {
+    q = begin_queue(i == 0 ? "hint" : "cursor", OF_RING(9), 4);
+    hold(0, 3);
+    SB_STORE(&q->shm->head, at(i == 0 ? 3 : 0), SB_RELAXED);
+    q->cursor = at(i == 0 ? 0 : 3);
+    shrink(1, 0);
+    expect(keep(), "there is doubt with one message in a ring of one");
+    expect_is(removed, 0, "how many were removed");
+  }
+}
+static void no_payment_below_the_limit(void) {
+  begin(DROPPING(-1, 1000), 2);
+  uint32_t raised = hinting_raised();
+  (void)keep();
+  expect_is(hinting_raised(), raised, "the changes of hints below the limit");
+  limit_bytes(2 * BYTES);
+  (void)keep();
+  expect_is(hinting_raised(), raised, "the changes of hints at the limit");
+}
+/* The handle remembers its leaf, so it needs no way to it. */
+static void no_doubt_below_a_broken_root(void) {
+  begin(OF_RING(9), 4);
+  hold(0, 2);
+  shrink(2, 0);
+  q->head_leaf = leaf_of(0);
+  uint64_t root = SB_LOAD(q->ring.root, SB_RELAXED);
+  SB_STORE(q->ring.root, sb_link_word(0, slot_of(0), 5), SB_RELAXED);
+  expect(!sb_limits_in_doubt(q), "there is doubt below a broken root");
+  SB_STORE(q->ring.root, root, SB_RELAXED);
+}
+
 static const test_case CASES[] = {
     {"limits: admitted", "a queue that refuses admits what fits", what_is_admitted},
     {"limits: uncounted", "nothing is counted in a queue without limits", what_is_not_counted},
@@ -387,5 +477,11 @@ static const test_case CASES[] = {
     {"limits: doubt, leaf", "leaves that were taken, or are gone, are passed", doubt_behind_a_leaf},
     {"limits: set", "the bound is what is ready, or nothing", a_bound_is_set},
     {"limits: removed", "what is ready before the end is removed", what_is_removed},
+    {"limits: now", "a victim expires in the nanosecond that it names", a_victim_expires_now},
+    {"limits: nothing", "a limit of 0 is a limit", limits_of_nothing},
+    {"limits: cells", "where the cells say that all fits, wrong counts evict nothing", cells_that_say_that_all_fits},
+    {"limits: begin", "the cells are counted from the cursor or the shared hint on", where_the_cells_begin},
+    {"limits: no payment", "no bytes are paid for while the limit is kept", no_payment_below_the_limit},
+    {"limits: remembered", "a leaf that is remembered needs no way", no_doubt_below_a_broken_root},
 };
 SUBJECT(CASES)

@@ -2,6 +2,7 @@
 /* sb_page: pages that are retired when all in them is finished: by the one that finished the last of it, by the reaper of one
  * that died over it, and by a sweep. The tree has three heights; its leaves begin at 0, 64 and 4096. */
 #include "cells.h"
+#include "sb_returned.h"
 #include "sb_page.h"
 #include "sb_slab.h"
 
@@ -220,6 +221,42 @@ static void a_sweep_does_not_go_upwards(void) {
   expect_retired(&far, &outer, 0, "a leaf beside links that lead upwards");
 }
 
+/* A root of the greatest height, which no position needs, but a broken word may claim. */
+static void the_highest_root(void) {
+  begin();
+  uint64_t link = SB_LOAD(q->ring.root, SB_RELAXED), token, gen;
+  uint32_t slot = 0;
+  for (unsigned height = 3; height <= SB_MAX_HEIGHT; height++) {
+    if (sb_holding_object(t.c, SB_KIND_INNER, &token, &slot, &gen) != SB_OK) die("sb_holding_object", (int)height);
+    sb_inner_shm *page = sb_slot_at(t.b, slot);
+    SB_STORE(&page->page.ring, SB_RING_CELLS | height << 8, SB_RELAXED);
+    SB_STORE(&page->page.first, 0, SB_RELAXED);
+    SB_STORE(&page->page.returned, 0, SB_RELAXED);
+    for (unsigned i = 1; i < SB_PAGE_CELLS; i++) SB_STORE(&page->children[i], sb_link_empty(gen), SB_RELAXED);
+    SB_STORE(&page->children[0], link, SB_RELAXED);
+    link = sb_link_word(height, slot, gen);
+  }
+  SB_STORE(q->ring.root, link, SB_RELAXED);
+  expect(sb_page_links(t.b, &q->ring, slot, gen), "it is not linked");
+  sb_returned_mark(t.b, &q->ring, 0);
+  expect_is(SB_LOAD(&((sb_page_shm *)sb_slot_at(t.b, slot))->returned, SB_RELAXED), 1, "its bits");
+  expect(sb_returned_is_marked(t.b, &q->ring, 0), "a position below it is not marked");
+  SB_STORE(&((sb_page_shm *)sb_slot_at(t.b, slot))->returned, 0, SB_RELAXED);
+  expect(!sb_returned_is_marked(t.b, &q->ring, 0), "a position is marked without its bit");
+  finish_cells(&far);
+  sb_page_sweep(t.c, &q->ring);
+  expect_retired(&far, &outer, 0, "a leaf below it");
+}
+/* The header of a page is damaged: its link stays as it is. */
+static void a_page_of_another_generation(void) {
+  begin();
+  finish_cells(&far);
+  uint64_t link = child(&outer, 0), header = SB_LOAD(sb_slot_header(t.b, far.slot), SB_RELAXED);
+  SB_STORE(sb_slot_header(t.b, far.slot), header + (UINT64_C(1) << 26), SB_RELAXED);
+  sb_page_retire(t.c, &q->ring, far);
+  expect_is(child(&outer, 0), link, "the link");
+}
+
 static const test_case CASES[] = {
     {"retired: page", "a page whose cells are finished is unlinked and freed", a_page_is_retired},
     {"retired: above", "pages above go with the last page below them, but the root stays", pages_above_are_retired},
@@ -232,5 +269,7 @@ static const test_case CASES[] = {
     {"retired: sweep", "a sweep retires all finished pages", a_sweep_retires_what_was_overlooked},
     {"retired: sweep above", "a sweep retires inner pages whose links are done", a_sweep_looks_at_inner_pages},
     {"retired: upwards", "a sweep follows no link upwards", a_sweep_does_not_go_upwards},
+    {"retired: highest", "a root of the greatest height is walked from, marked and swept", the_highest_root},
+    {"retired: generation", "a page of another generation is not unlinked", a_page_of_another_generation},
 };
 SUBJECT(CASES)

@@ -6,6 +6,7 @@
 #include "cells.h"
 #include "meanwhile.h"
 #include "sb_wait.h"
+#include "system.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
 #define EVICTING ((sb_settings){100, -1, -1, 0, 0})
@@ -170,6 +171,15 @@ static void closed_and_taken_meanwhile(void) {
   expect_is(next_holding(), token, "the next holding");
 }
 
+/* In the nanosecond that a message names it has expired. */
+static void a_message_expires_now(void) {
+  begin(FREE_SETTINGS);
+  answer_for_the_system();
+  taken.message->expires_ns = sb_now_ns();
+  expect_is(release(SB_RELEASE_NACK), SB_OK, "the status");
+  expect_is(count_of(SB_COUNT_EXPIRED), 1, "what has expired");
+}
+
 static const test_case CASES[] = {
     {"release: back", "a message that comes back is ready, and bits lead to it", a_message_comes_back},
     {"release: hints", "no hints change in a queue without limits", hints_stay_without_limits},
@@ -180,5 +190,6 @@ static const test_case CASES[] = {
     {"release: taken", "what another one took is not marked", what_was_taken_is_not_marked},
     {"release: closed", "what comes back to a queue that is deleted meanwhile ends", closed_meanwhile},
     {"release: closed, taken", "unless another one took it", closed_and_taken_meanwhile},
+    {"release: now", "a message expires in the nanosecond that it names", a_message_expires_now},
 };
 SUBJECT(CASES)

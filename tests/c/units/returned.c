@@ -406,6 +406,30 @@ static void stores_that_all_see(void) {
   expect_order("the flag that is given back");
 }
 
+/* A way that a handle keeps leads on although a link of the tree is broken. */
+static void a_way_beside_a_broken_link(void) {
+  begin();
+  leaf = make_leaf(70);
+  sb_returned_way way = NO_WAY;
+  clear_all();
+  sb_returned_mark_owned(t.b, &q->ring, &leaf, 70, &way);
+  sb_page_ref parent = page(1, 70);
+  sb_word *link = &sb_page_children(&parent)[1];
+  uint64_t right = SB_LOAD(link, SB_RELAXED);
+  clear_all();
+  SB_STORE(link, right + (UINT64_C(1) << 34), SB_RELAXED); /* of another generation */
+  sb_returned_mark_owned(t.b, &q->ring, &leaf, 70, &way);
+  expect_is(SB_LOAD(&leaf.leaf->page.returned, SB_RELAXED), 64, "the bits of the leaf");
+  expect(sb_returned_stays_marked(t.b, &q->ring, 70, &way), "the position does not stay marked");
+  for (uint64_t from = 0; from <= 64; from += 64) {
+    leaf = (sb_leaf_ref){0};
+    expect(sb_returned_next(t.b, &q->ring, from, &way, &leaf, &position), "nothing was found");
+    expect_is(position, 70, "the position");
+    expect(leaf.leaf == way.leaf.leaf, "another leaf was found");
+  }
+  SB_STORE(link, right, SB_RELAXED);
+}
+
 static const test_case CASES[] = {
     {"returned: set", "the bits from the leaf up to the root are set, and the flag", bits_are_set},
     {"returned: marked", "a position is marked while all its bits and the flag are set", what_is_marked},
@@ -423,5 +447,6 @@ static const test_case CASES[] = {
     {"returned: followed", "the search follows a way if nothing lies before its leaf", a_search_follows_the_way},
     {"returned: orders", "the flag is stored so that all processes see it in order", stores_that_all_see},
     {"returned: not followed", "a way that leads to nothing is not followed", ways_that_are_not_followed},
+    {"returned: broken link", "a way that is kept leads past a broken link", a_way_beside_a_broken_link},
 };
 SUBJECT(CASES)

@@ -251,6 +251,35 @@ static void no_memory_for_a_leaf(void) {
   expect_is(tail(), 64, "the tail");
 }
 
+/* ---- damage ---- */
+
+/* A leaf that the caller remembers needs no way to it. */
+static void leaves_below_a_broken_root(void) {
+  begin();
+  leaf = make_leaf(0);
+  fill(0, 2);
+  uint64_t root = SB_LOAD(q->ring.root, SB_RELAXED);
+  SB_STORE(q->ring.root, root + (UINT64_C(1) << 34), SB_RELAXED); /* of another generation */
+  set_tail(0);
+  expect_is(sb_ring_exact_tail_near(t.b, &q->ring, &leaf), 2, "the tail");
+  position = 0;
+  sb_leaf_ref cache = leaf;
+  expect_is(sb_ring_append(t.c, &q->ring, &cache, SB_CELL_AVAILABLE, SB_APPEND_OPEN, NULL, &position), SB_OK,
+            "the status of an append");
+  expect_is(position, 2, "its position");
+  SB_STORE(q->ring.root, root, SB_RELAXED);
+}
+/* What lies before the base belongs to an earlier life of the object. */
+static void leaves_before_the_base(void) {
+  begin();
+  (void)make_leaf(0);
+  (void)make_leaf(64);
+  SB_STORE(q->ring.base, 64, SB_RELAXED);
+  expect(sb_ring_next_leaf(t.b, &q->ring, 0, &leaf, &position), "no leaf was found");
+  expect_is(position, 64, "the position");
+  SB_STORE(q->ring.base, 0, SB_RELAXED);
+}
+
 static const test_case CASES[] = {
     {"ring: found", "a leaf is found by its position, or what lies behind it", leaves_are_found},
     {"ring: in turn", "the next leaf is found from the base on", leaves_in_turn},
@@ -267,5 +296,7 @@ static const test_case CASES[] = {
     {"ring: used again", "nothing is appended to a page that was used again", a_leaf_that_was_used_again},
     {"ring: two", "of two that append at one cell one goes on", two_that_append},
     {"ring: no memory", "without memory for a leaf nothing is appended", no_memory_for_a_leaf},
+    {"ring: remembered", "a leaf that is remembered needs no way", leaves_below_a_broken_root},
+    {"ring: base", "no leaf before the base is found", leaves_before_the_base},
 };
 SUBJECT(CASES)
