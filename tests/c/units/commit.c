@@ -3,66 +3,18 @@
  * process; the commit is that of the case, which stops in the middle. */
 #include "sb_commit.h"
 
-#include <string.h>
-
-#include "committing.h"
-
-#define DONE SB_COUNT_ACKED
-
-static sb_commit_plan plan;
-static sb_commit_body bodies[2];
-static sb_commit_cell cells[3];
-static sb_commit_end finish[2];
-static sb_connection *reaper;
-static sb_walk walk;
-
-static sb_word *word_of(unsigned i) { return &sb_leaf_cell(&cells[i].leaf, cells[i].position)->word; }
-static unsigned state_of(unsigned i) { return sb_cell_state(SB_LOAD(word_of(i), SB_RELAXED)); }
-static uint64_t header_of(unsigned i) { return SB_LOAD(sb_slot_header(t.b, bodies[i].slot), SB_RELAXED); }
-/* One body for so many queues, which is filled in and listed. */
-static void begin(unsigned count, sb_settings settings, const sb_put_options *o) {
-  sb_reservation r;
-  reaper = connect_to(&t);
-  make_targets(count, settings);
-  for (unsigned i = 0; i < count; i++) put_into(i);
-  note_rest(target[0]);
-  expect_is(sb_api_claim_slot(t.c, 2 * BYTES + 64, &r), SB_OK, "the status of a slot");
-  sb_api_fill(t.c, &r, BYTES, o, o->ttl_ns, 0);
-  const sb_message_shm *m = sb_slot_at(t.b, r.slot);
-  bodies[0] = (sb_commit_body){.token = r.token, .gen = r.gen, .bytes = BYTES, .slot = r.slot, .held = m->due_ns != 0};
-  plan = (sb_commit_plan){
-      .c = t.c, .bodies = bodies, .cells = cells, .ends = finish, .body_count = 1, .cell_count = count};
-  sb_commit_list(t.c, bodies);
-  for (unsigned i = 0; i < count; i++) {
-    cells[i] = (sb_commit_cell){.q = target[i], .body = bodies, .ref = i};
-    cells[i].admitted = sb_limits_admit(target[i], 1, BYTES) == SB_OK;
-    expect(cells[i].admitted, "there is no room");
-  }
-  walk = (sb_walk){.by = reaper, .b = t.b, .id = t.c->id};
-}
-static const sb_put_options NONE, LATE = {.delay_ns = UINT64_C(1) << 50};
-static void stage_all(void) {
-  uint32_t failed = 99;
-  expect_is(sb_commit_stage(&plan, &failed), SB_OK, "the status of staging");
-}
-static void each(void (*visit)(sb_walk *w, uint64_t what, uint64_t where)) {
-  sb_holdings_walk h;
-  for (sb_holdings_shm *k = sb_holdings_first(&h, t.b, t.c->shm, t.c->id); k != NULL; k = sb_holdings_next(&h, k)) {
-    for (uint32_t i = SB_HOLDINGS_FIRST; i < sb_holdings_used(k); i++)
-      visit(&walk, SB_LOAD(&k->entries[i].what, SB_RELAXED), SB_LOAD(&k->entries[i].where, SB_RELAXED));
-  }
-}
-static int64_t taken_in(unsigned i) { return (int64_t)SB_LOAD(&target[i]->shm->taken, SB_RELAXED); }
+#include "meanwhile.h"
+#include "staging.h"
 
 /* ---- by its owner ---- */
 
 static void a_body_is_staged(void) {
-  begin(2, UNLIMITED, &NONE);
+  begin_commit(2, UNLIMITED, &NONE);
   expect_is(sb_holding_at(t.b, bodies[0].token)->what,
             sb_holding_what(SB_HOLD_PUBLICATION, bodies[0].slot, bodies[0].gen), "the holding of the body");
   stage_all();
   for (unsigned i = 0; i < 2; i++) {
-    expect_is(state_of(i), SB_CELL_STAGED, "the state of the cell");
+    expect_is(staged_state(i), SB_CELL_STAGED, "the state of the cell");
     expect_is(cells[i].position, target[i]->base + 1, "its position");
     expect_is(target[i]->tail_cursor, cells[i].position + 1, "where the next put looks first");
     expect_is(sb_holding_at(t.b, cells[i].token)->what,
@@ -71,9 +23,11 @@ static void a_body_is_staged(void) {
     expect_is(target[i]->shm->staged, 1, "whether commits put messages there");
   }
   expect_is(bodies[0].references, 3, "the references");
+  note_order(&t.c->shm->commit);
   sb_commit_decide(&plan);
+  if (has_steps()) expect_is(noted_order(), SB_SEQ_CST, "the order of the store that decides");
   expect_is(t.c->shm->commit, 1, "the word of the commit");
-  expect_is(header_of(0), sb_slot_word(SB_SLOT_PUBLISHED, 3, bodies[0].gen), "the header");
+  expect_is(body_header(0), sb_slot_word(SB_SLOT_PUBLISHED, 3, bodies[0].gen), "the header");
   expect(sb_commit_is_decided(t.c->shm), "it is not decided");
   sb_commit_carry_out(&plan);
   expect(!sb_commit_is_decided(t.c->shm), "it is decided still");
@@ -81,7 +35,7 @@ static void a_body_is_staged(void) {
   expect_rest("a commit");
 }
 static void a_commit_is_undone(sb_settings settings, const sb_put_options *o) {
-  begin(3, settings, o);
+  begin_commit(3, settings, o);
   stage_all();
   for (unsigned i = 0; i < 3; i++) hold_for(i, i, ACK);
   finish[0] = (sb_commit_end){target[0], settling[0].token, DONE};
@@ -92,13 +46,13 @@ static void a_commit_is_undone(sb_settings settings, const sb_put_options *o) {
   expect_is(sb_holding_kind(sb_holding_at(t.b, settling[0].token)->what), SB_HOLD_CELL, "the mark, when it is undone");
   for (unsigned i = 0; i < 3; i++) {
     expect(cells[i].token == SB_COMMIT_NO_TOKEN && !cells[i].admitted, "cell %u is staged still", i);
-    expect(state_of(i) == SB_CELL_TOMBSTONE, "cell %u is in state %u", i, state_of(i));
+    expect(staged_state(i) == SB_CELL_TOMBSTONE, "cell %u is in state %u", i, staged_state(i));
     expect_is(sb_settle(target[i], (const char *)&settling[i].token, REQUEUE), SB_OK, "the status of a requeue");
     expect_is(added_to(i), 1, "the number of messages");
     expect_is(sb_length(target[i]), 1, "the number ready");
   }
   expect_is(bodies[0].token, SB_COMMIT_NO_TOKEN, "the holding of the body");
-  expect_is(sb_slot_state(header_of(0)), SB_SLOT_FREE, "its slot");
+  expect_is(sb_slot_state(body_header(0)), SB_SLOT_FREE, "its slot");
   expect_rest("a commit that was undone");
 }
 static void undone_freely(void) { a_commit_is_undone(UNLIMITED, &NONE); }
@@ -109,21 +63,21 @@ static void undone_with_timers(void) { a_commit_is_undone((sb_settings){-1, 9, 9
 /* ---- by a reaper ---- */
 
 static void rolled_back(sb_settings settings, const sb_put_options *o) {
-  begin(2, settings, o);
+  begin_commit(2, settings, o);
   int64_t before = taken_in(0);
   stage_all();
-  each(sb_commit_roll_back);
-  each(sb_commit_free_body);
+  each_holding(sb_commit_roll_back);
+  each_holding(sb_commit_free_body);
   bool tracked = settings.ring_size >= 0 || settings.max_length >= 0;
   for (unsigned i = 0; i < 2; i++) {
-    expect_is(state_of(i), SB_CELL_TOMBSTONE, "the state of the cell");
+    expect_is(staged_state(i), SB_CELL_TOMBSTONE, "the state of the cell");
     expect_is(taken_in(i), before + tracked, "how many positions count as taken");
     expect_is(target[i]->shm->bytes_out, tracked ? BYTES : 0, "how many bytes count as taken");
     expect_is(added_to(i), 1, "the number of messages");
   }
-  expect_is(sb_slot_state(header_of(0)), SB_SLOT_FREE, "the slot of the body");
-  each(sb_commit_roll_back); /* a reaper that died is followed by another one */
-  each(sb_commit_free_body);
+  expect_is(sb_slot_state(body_header(0)), SB_SLOT_FREE, "the slot of the body");
+  each_holding(sb_commit_roll_back); /* a reaper that died is followed by another one */
+  each_holding(sb_commit_free_body);
   expect_is(taken_in(0), before + tracked, "how many count as taken, after it was done twice");
 }
 static void rolled_back_freely(void) { rolled_back(UNLIMITED, &NONE); }
@@ -132,7 +86,7 @@ static void rolled_back_in_rings(void) { rolled_back((sb_settings){9, -1, -1, 0,
 static void rolled_back_with_timers(void) { rolled_back((sb_settings){-1, 9, 999, 0, 0}, &LATE); }
 
 static void rolled_forward(sb_settings settings, const sb_put_options *o) {
-  begin(2, settings, o);
+  begin_commit(2, settings, o);
   int64_t before = taken_in(0);
   hold_for(1, 0, ACK);
   finish[0] = (sb_commit_end){target[1], settling[0].token, DONE};
@@ -141,14 +95,16 @@ static void rolled_forward(sb_settings settings, const sb_put_options *o) {
   expect_is(sb_commit_mark(&plan), SB_OK, "the status of a mark");
   sb_commit_decide(&plan);
   bool held = o->delay_ns != 0, tracked = settings.ring_size >= 0 || settings.max_length >= 0;
+  bool timer = held || o->ttl_ns != 0;
+  uint64_t entries = target[0]->shm->schedule.tail;
   for (int twice = 0; twice < 2; twice++) { /* a reaper that died is followed by another one */
-    each(sb_commit_roll_forward);
+    each_holding(sb_commit_roll_forward);
     for (unsigned i = 0; i < 2; i++) {
-      expect_is(state_of(i), held ? SB_CELL_HELD : SB_CELL_AVAILABLE, "the state of the cell");
+      expect_is(staged_state(i), held ? SB_CELL_HELD : SB_CELL_AVAILABLE, "the state of the cell");
       expect_is(added_to(i), 2, "the number of messages");
       expect_is(counted(target[i], SB_COUNT_ADDED_BYTES), 2 * BYTES, "the number of bytes");
       expect_is(counted(target[i], SB_COUNT_SCHEDULED), held, "the number of messages that are not due");
-      expect_is(target[i]->shm->schedule.tail != 0 || held == 0, 1, "whether it is in the schedule");
+      expect_is(target[i]->shm->schedule.tail != entries, timer, "whether it is in the schedule");
       expect_is(target[i]->ledger->kind & 0xff, SB_INTENT_NONE, "the intent");
     }
     expect_is(taken_in(0), before + (tracked && held), "how many positions count as taken");
@@ -161,50 +117,54 @@ static void rolled_forward_with_limits(void) { rolled_forward((sb_settings){-1, 
 static void rolled_forward_in_rings(void) { rolled_forward((sb_settings){9, -1, -1, 0, 0}, &NONE); }
 static void rolled_forward_with_timers(void) { rolled_forward((sb_settings){-1, 9, 999, 0, 0}, &LATE); }
 
+static void rolled_forward_with_expiry(void) { rolled_forward(UNLIMITED, &EXPIRING); }
+static void rolled_forward_late(void) { rolled_forward(UNLIMITED, &LATE); }
+static void rolled_forward_while_evicting(void) { rolled_forward(EVICTING, &NONE); }
+
 /* What is another one's by now, or leads nowhere, is left alone. */
 static void what_a_reaper_leaves_alone(void) {
-  begin(1, UNLIMITED, &NONE);
+  begin_commit(1, UNLIMITED, &NONE);
   stage_all();
-  uint64_t word = SB_LOAD(word_of(0), SB_RELAXED), what = sb_holding_at(t.b, cells[0].token)->what;
+  uint64_t word = SB_LOAD(staged_word(0), SB_RELAXED), what = sb_holding_at(t.b, cells[0].token)->what;
   const uint64_t nowhere = BROKER_CHUNKS * SB_CHUNK_UNITS, unmapped = nowhere - SB_CHUNK_UNITS;
   const uint64_t words[] = {word ^ SB_PUT(1, 37), word ^ SB_PUT(1, 49),
                             (word & ~SB_PUT((1u << 28) - 1, 4)) | SB_PUT(nowhere, 4),
                             (word & ~SB_PUT((1u << 28) - 1, 4)) | SB_PUT(unmapped, 4)};
   for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++) {
-    SB_STORE(word_of(0), words[i], SB_RELAXED);
+    SB_STORE(staged_word(0), words[i], SB_RELAXED);
     sb_commit_roll_back(&walk, what, cells[0].position);
-    expect_is(SB_LOAD(word_of(0), SB_RELAXED), words[i], "a cell that is rolled back");
+    expect_is(SB_LOAD(staged_word(0), SB_RELAXED), words[i], "a cell that is rolled back");
     sb_commit_roll_forward(&walk, what, cells[0].position);
-    expect_is(SB_LOAD(word_of(0), SB_RELAXED), words[i], "a cell that is rolled forward");
+    expect_is(SB_LOAD(staged_word(0), SB_RELAXED), words[i], "a cell that is rolled forward");
   }
-  SB_STORE(word_of(0), word, SB_RELAXED);
+  SB_STORE(staged_word(0), word, SB_RELAXED);
   sb_commit_roll_back(&walk, what, UINT64_MAX);
   sb_commit_roll_forward(&walk, what, UINT64_MAX);
   sb_commit_roll_back(&walk, sb_holding_what(SB_HOLD_VIEW, target[0]->slot, 0), cells[0].position);
   sb_commit_roll_forward(&walk, sb_holding_what(SB_HOLD_VIEW, target[0]->slot, 0), cells[0].position);
-  expect_is(SB_LOAD(word_of(0), SB_RELAXED), word, "a cell that no holding names");
-  uint64_t header = header_of(0);
+  expect_is(SB_LOAD(staged_word(0), SB_RELAXED), word, "a cell that no holding names");
+  uint64_t header = body_header(0);
   sb_commit_free_body(&walk, sb_holding_what(SB_HOLD_SLOT, bodies[0].slot, bodies[0].gen), 0);
   sb_commit_free_body(&walk, sb_holding_what(SB_HOLD_PUBLICATION, bodies[0].slot, bodies[0].gen + 1), 0);
   sb_commit_free_body(&walk, sb_holding_what(SB_HOLD_PUBLICATION, (uint32_t)nowhere, bodies[0].gen), 0);
   sb_commit_free_body(&walk, sb_holding_what(SB_HOLD_PUBLICATION, (uint32_t)unmapped, bodies[0].gen), 0);
   walk.id++;
   sb_commit_free_body(&walk, sb_holding_what(SB_HOLD_PUBLICATION, bodies[0].slot, bodies[0].gen), 0);
-  expect_is(header_of(0), header, "the header of a body that is another one's");
+  expect_is(body_header(0), header, "the header of a body that is another one's");
   SB_STORE(sb_slot_header(t.b, bodies[0].slot), sb_slot_word(SB_SLOT_FREE, 0, bodies[0].gen), SB_RELAXED);
   sb_commit_free_body(&walk, sb_holding_what(SB_HOLD_PUBLICATION, bodies[0].slot, bodies[0].gen), 0);
-  expect_is(header_of(0), sb_slot_word(SB_SLOT_FREE, 0, bodies[0].gen), "a header that is free");
+  expect_is(body_header(0), sb_slot_word(SB_SLOT_FREE, 0, bodies[0].gen), "a header that is free");
 }
 
 /* What the intent of a flip and of a settlement said stays in the ledger. */
 static void the_intents_of_a_reaper(void) {
-  begin(1, UNLIMITED, &LATE);
+  begin_commit(1, UNLIMITED, &LATE);
   sb_ledger_shm *l = target[0]->ledger;
   stage_all();
   sb_commit_decide(&plan);
   uint64_t raised = l->kind >> 16;
   SB_STORE(&l->target_position, 99, SB_RELAXED);
-  each(sb_commit_roll_forward);
+  each_holding(sb_commit_roll_forward);
   expect_is(l->kind, SB_PUT(raised + 1, 16), "how often there was an intent");
   expect_is(l->position, cells[0].position, "the position of the flip");
   expect_is(l->slot, bodies[0].slot, "its slot");
@@ -236,7 +196,7 @@ static void the_intents_of_a_reaper(void) {
   expect_is(l->gen, taken.gen, "its generation");
 }
 static void marks_that_are_refused(void) {
-  begin(2, UNLIMITED, &NONE);
+  begin_commit(2, UNLIMITED, &NONE);
   hold_for(0, 0, ACK);
   plan.end_count = 1;
   finish[0] = (sb_commit_end){target[1], settling[0].token, DONE};
@@ -244,11 +204,16 @@ static void marks_that_are_refused(void) {
   finish[0] = (sb_commit_end){target[0], bodies[0].token, DONE};
   expect_is(sb_commit_mark(&plan), SB_SETTLED, "the status of what is no message");
   expect_is(plan.marked, 0, "how many were marked");
+  finish[0] = (sb_commit_end){target[0], settling[0].token, DONE};
+  sb_word *word = staged_cell(0, 0);
+  SB_STORE(word, SB_LOAD(word, SB_RELAXED) ^ SB_PUT(1, 37), SB_RELAXED);
+  expect_is(sb_commit_mark(&plan), SB_SETTLED, "the status of a message that another connection took");
+  expect_is(plan.marked, 0, "how many were marked");
 }
 static void no_holding_for_a_cell(void) {
   uint32_t failed = 99;
   uint64_t token;
-  begin(2, UNLIMITED, &NONE);
+  begin_commit(2, UNLIMITED, &NONE);
   leave_chunks(0);
   take_slots(sb_class_of_kind(t.b, SB_KIND_HOLDINGS));
   while (sb_holding_take(t.c, &token) == SB_OK) {
@@ -260,6 +225,9 @@ static void no_holding_for_a_cell(void) {
 }
 
 static const test_case CASES[] = {
+    {"commit: forward, expiry", "a message that expires is in the schedule", rolled_forward_with_expiry},
+    {"commit: forward, late", "without limits a message that is not due is not counted as taken", rolled_forward_late},
+    {"commit: forward, evicting", "without limits the reaper counts nothing as taken", rolled_forward_while_evicting},
     {"commit: intents", "a reaper announces each flip and each settlement", the_intents_of_a_reaper},
     {"commit: no mark", "only a message of that queue is marked", marks_that_are_refused},
     {"commit: no holding", "without a holding no cell is staged", no_holding_for_a_cell},

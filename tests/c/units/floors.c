@@ -5,7 +5,9 @@
 
 #include <string.h>
 
+#include "calls.h"
 #include "cases.h"
+#include "meanwhile.h"
 
 #define CHUNK 8u
 #define UNITS 4u /* the last slot ends with the chunk */
@@ -152,7 +154,24 @@ static void nothing_is_written(void) {
   expect(is_zero(), "leaves were written");
 }
 
+static void another_process_raises_it(void) {
+  SB_STORE(&sb_chunk_meta(t.b, CHUNK)->floors[POSITION], SB_PAGE_CELLS, SB_RELAXED);
+}
+static void a_floor_that_is_raised_meanwhile(void) {
+  if (!has_steps()) return;
+  grow_to(CHUNK);
+  clear();
+  sb_queue_shm *q = slot(0);
+  SB_STORE(&q->base, 3 * SB_PAGE_CELLS, SB_RELAXED);
+  meanwhile(&sb_chunk_meta(t.b, CHUNK)->floors[POSITION], BEFORE_CAS, 1, another_process_raises_it);
+  sb_floors_raise(t.b, CHUNK, SB_KIND_QUEUE, UNITS);
+  expect(has_acted(), "the floor was not raised");
+  expect_is(floor_of(POSITION), 3 * SB_PAGE_CELLS, "the floor");
+}
+
 static const test_case CASES[] = {
+    {"floors: meanwhile", "a floor that another process raises less is raised all the same",
+     a_floor_that_is_raised_meanwhile},
     {"floors: queues", "whichever place of a queue has gone furthest raises the floor, to the next page",
      the_furthest_place_of_queues},
     {"floors: levels", "either list of a level raises the floor, to the next page", the_furthest_place_of_levels},

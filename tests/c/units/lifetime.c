@@ -94,6 +94,27 @@ static void when_it_expires(void) {
   set_consumers(1);
   expect(!over(0), "it is over with a consumer");
 }
+static void expect_used(bool used, const char *what) {
+  expect_is(q->shm->used_ns, used ? says.now_ns : 7, what);
+  SB_STORE(&q->shm->used_ns, 7, SB_RELAXED);
+}
+static void when_a_queue_is_used(void) {
+  begin(SB_QUEUE_EXPIRES);
+  answer_for_the_system();
+  SB_STORE(&q->shm->used_ns, 7, SB_RELAXED);
+  sb_lifetime_used(q->shm);
+  expect_used(true, "the time of a use");
+  sb_lifetime_consumed(q);
+  expect_used(true, "the time of a consumer");
+  set_flags(SB_QUEUE_AUTO_DELETE);
+  sb_lifetime_used(q->shm);
+  sb_lifetime_consumed(q);
+  expect_used(false, "the time of a queue that does not expire");
+  set_flags(SB_QUEUE_EXPIRES);
+  SB_STORE(&q->shm->state, q->state + 1, SB_RELAXED);
+  sb_lifetime_consumed(q);
+  expect_used(false, "the time of a queue that is closed");
+}
 
 /* ---- the end ---- */
 
@@ -173,6 +194,7 @@ static const test_case CASES[] = {
     {"lifetime: lives", "an exclusive queue is locked, and stays, while its owner lives", when_an_owner_lives},
     {"lifetime: last consumer", "an auto-delete queue is over after its last consumer", when_the_last_consumer_is_gone},
     {"lifetime: expires", "a queue that expires is over when it was unused for that long", when_it_expires},
+    {"lifetime: used", "only an open queue that expires notes its last use", when_a_queue_is_used},
     {"lifetime: end", "an end is counted once, and told to all who wait", a_queue_ends},
     {"lifetime: closed", "a queue that was closed does not end", a_queue_that_was_closed},
     {"lifetime: orphan", "consumers do not keep a queue without its owner", a_queue_without_an_owner},

@@ -256,7 +256,22 @@ static void the_last_slot_of_all(void) {
   expect_is(alloc(), SB_NO_MEMORY, "the status when nothing is left");
 }
 
+/* A chain that leads into a circle, at once or after some slots. */
+static void chains_that_bite(void) {
+  for (uint32_t before = 0; before < 5; before++) {
+    for (uint32_t length = 1; length < 10; length++) {
+      sb_chain k = {0};
+      uint32_t steps = 0, slots = before + length;
+      while (!sb_chain_bites(&k, 100 + (steps < slots ? steps : before + (steps - before) % length)) &&
+             steps < 4 * slots)
+        steps++;
+      expect(steps >= slots && steps < 4 * slots, "a chain of %u and %u slots: %u steps", before, length, steps);
+    }
+  }
+}
+
 static const test_case CASES[] = {
+    {"slab: chain", "a chain that bites its own tail has an end", chains_that_bite},
     {"slab: hinted", "slots are taken that the connection has hints of", hinted_slots_are_taken},
     {"slab: wrong", "the header decides, not the hint", a_hint_that_is_wrong},
     {"slab: behind", "no slot is taken behind the last one of a chunk", hints_behind_the_last_slot},
