@@ -311,6 +311,18 @@ static void slots_that_are_held(void) {
   expect_sound("a body of a commit that is not there");
   expect_is(checkup.seen[message], 0, "what was seen of that body");
 }
+/* What an entry names counts for its own kind only. */
+static void entries_of_another_kind(void) {
+  make_connection();
+  set_leaf(leaf, SB_CELL_ACQUIRED, ID);
+  hold_cell(SB_HOLD_NONE, queue, leaf);
+  expect_sound("an entry without a kind");
+  expect_is(checkup.named[ID], 0, "how many cells an entry without a kind names");
+  set_header(message, SB_SLOT_ALLOC, ID);
+  hold(SB_HOLD_STAGED, message, GEN, POSITION);
+  expect_sound("a cell of a commit that names a body as its queue");
+  expect_is(checkup.seen[message], 0, "what was seen of that body");
+}
 static void pages_that_are_held(void) {
   make_connection();
   const uint32_t pages[] = {leaf, long_leaf, inner};
@@ -410,6 +422,7 @@ static const test_case CASES[] = {
     {"check_owners: dead", "what the dead announced may not be theirs", entries_of_the_dead},
     {"check_owners: cells", "a cell that is held is the connection's", cells_that_are_held},
     {"check_owners: slots", "a slot that is held is the connection's", slots_that_are_held},
+    {"check_owners: kinds", "what an entry names counts for its own kind only", entries_of_another_kind},
     {"check_owners: pages", "a page that is held is one", pages_that_are_held},
     {"check_owners: ledgers", "a ledger that is held is the connection's", ledgers_that_are_held},
     {"check_owners: views", "a view that is held has its reference", views_that_are_held},

@@ -190,6 +190,20 @@ static void damaged_roots(void) {
 
 /* ---- places ---- */
 
+/* The ring begins in the middle of its pages (I4), and a producer was killed after it had linked the root. */
+static void a_root_without_the_first_page(void) {
+  const uint64_t base = (SB_PAGE_CELLS + 2) * SB_PAGE_CELLS;
+  begin(MESSAGES);
+  uint32_t slot = sb_link_slot(root());
+  for (unsigned i = 0; i < SB_PAGE_CELLS; i++) set_child(i, i == 0 ? SB_LINK_DONE : sb_link_empty(gen_of(slot)));
+  SB_STORE(&inner()->page.ring, SB_RING_CELLS | 2u << 8, SB_RELAXED);
+  SB_STORE(&q->shm->root, sb_link_word(2, slot, gen_of(slot)), SB_RELAXED);
+  SB_STORE(&q->shm->base, base, SB_RELAXED);
+  SB_STORE(&q->shm->tail, base, SB_RELAXED);
+  SB_STORE(&q->shm->head, base, SB_RELAXED);
+  expect_sound(0, "a root without the first page");
+  expect_is(end, base, "the end of a ring without a cell");
+}
 static void damaged_places(void) {
   begin(MESSAGES);
   SB_STORE(&q->shm->tail, MESSAGES + 1, SB_RELAXED);
@@ -215,6 +229,7 @@ static const test_case CASES[] = {
     {"check_ring: links", "a link leads to a page of its kind and life", damaged_links},
     {"check_ring: pages", "a page is in its place, and in one", damaged_pages},
     {"check_ring: roots", "a root is a page, or nothing", damaged_roots},
+    {"check_ring: middle", "a ring ends where it begins, or behind", a_root_without_the_first_page},
     {"check_ring: places", "base, head and tail are within the ring", damaged_places},
 };
 SUBJECT(CASES)

@@ -258,6 +258,9 @@ static void references_are_there(void) {
   expect(!sb_check_has(&checkup, &cell), "a cell's reference is there");
   view.ref = SB_REF_VIEW + 1;
   expect(!sb_check_has(&checkup, &view), "a view's reference is there");
+  cell.ref = SB_MAX_REFS; /* what a damaged cell may say */
+  expect(!sb_check_has(&checkup, &cell), "a number that no reference has is there");
+  cell.ref = SB_REF_BLOCK;
   set_header(SLOT, SB_SLOT_PUBLISHED, 2);
   cell.queue = 30;
   expect(!sb_check_has(&checkup, &cell), "a reference is there without the block's own");
@@ -272,6 +275,23 @@ static void references_are_counted(void) {
   for (unsigned i = 0; i < 3; i++) expect(sb_check_count(&checkup, &r), "one of a block was there before");
   expect_is(checkup.blocks[SLOT], 3, "how many of a block were seen");
   expect_is(checkup.seen[SLOT], 1u << (SB_MAX_REFS - 1) | 1, "what was seen of the block");
+  r.ref = SB_MAX_REFS;
+  expect(sb_check_count(&checkup, &r), "a number that no reference has was there before");
+  expect_is(checkup.blocks[SLOT], 4, "how many were seen with a number behind those of the header");
+  expect_is(checkup.seen[SLOT], 1u << (SB_MAX_REFS - 1) | 1, "what was seen with it");
+}
+/* The words of a structure are anything: here they read like those of a message with a block. */
+static void a_structure_that_reads_like_a_block(void) {
+  sb_block k;
+  begin_checkup();
+  open(SB_KIND_QUEUE);
+  *(sb_message_shm *)sb_slot_at(t.b, SLOT) =
+      (sb_message_shm){.body_offset = (uint32_t)(sizeof(sb_message_shm) + sb_block_bytes(MANY, 0)), .targets = MANY};
+  expect(sb_block_of(t.b, SLOT, &k), "it does not read like a block");
+  sb_block_set(&k, 2, 0);
+  set_header(SLOT, SB_SLOT_PUBLISHED, 1);
+  checkup.seen[SLOT] = 1;
+  expect_clean("a queue");
 }
 /* A block has as many references as were found, no more and no less. */
 static void references_of_a_block(void) {
@@ -445,6 +465,7 @@ static const test_case CASES[] = {
     {"check_slab: has", "a reference is there with its bit, in its generation", references_are_there},
     {"check_slab: count", "references are counted, those of a block all together", references_are_counted},
     {"check_slab: block", "a block has as many references as were found", references_of_a_block},
+    {"check_slab: no block", "a structure has no block, whatever its words are", a_structure_that_reads_like_a_block},
     {"check_slab: consumers", "a consumer is in its list and in that of all", consumers_and_their_lists},
     {"check_slab: room", "who waits for room is in one list", those_who_wait_for_room},
     {"check_slab: states", "a chunk is in a state, of a class, and of somebody", states_of_chunks},

@@ -50,6 +50,12 @@ static void queues_are_found_by_name(void) {
   expect_is(t.b->header->queue_count, 3, "the number of queues");
   expect(index_of(a, SB_DIR_LIVE) != index_of(ab, SB_DIR_LIVE), "two names have one place");
 }
+/* The place and the hash of a name belong to the layout: processes of another version look for it there. */
+static void the_place_of_a_name(void) {
+  uint32_t a = create("a", &FREE_SETTINGS);
+  expect_is(index_of(a, SB_DIR_LIVE), 0x30c0, "the place of a name");
+  expect_is(entry(0x30c0) >> 30, 0x296230c0, "the hash of a name");
+}
 /* A name belongs to a queue that is open, has just that name, and whose entry has its hash. */
 static void what_is_not_found(void) {
   uint32_t a = create("a", &FREE_SETTINGS), i = index_of(a, SB_DIR_LIVE);
@@ -380,6 +386,7 @@ static void bounds_of_a_ring(void) {
 
 static const test_case CASES[] = {
     {"directory: names", "a queue is found by its name", queues_are_found_by_name},
+    {"directory: layout", "a name has the same place and hash in each version", the_place_of_a_name},
     {"directory: no name", "what is closed, or has another name, is not found", what_is_not_found},
     {"directory: between", "entries of others are passed over", entries_in_between},
     {"directory: place", "a new entry takes the first place that is free", a_new_entry_takes_the_first_place},

@@ -296,6 +296,16 @@ static void counts_that_change(void) {
   expect(shm->notified > 100, "the count that others change was mended");
 }
 
+/* Damage: the queue's chunk is none of queues any more. */
+static void counts_of_what_is_no_queue(void) {
+  begin(SB_RING_ROOM);
+  sb_queue_shm *q = sb_slot_at(t.b, queue);
+  SB_STORE(&t.b->chunks[queue / SB_CHUNK_UNITS], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELAXED);
+  SB_STORE(&q->room_waiting, 5, SB_RELAXED);
+  (void)sb_nodes_recount(t.b, queue, SB_RECOUNT_ALL);
+  expect_is(SB_LOAD(&q->room_waiting, SB_RELAXED), 0, "how many wait for room");
+}
+
 static const test_case CASES[] = {
     {"nodes_listed: state", "an entry is live, pending or dead by epoch and state", entries_of_a_state},
     {"nodes_listed: all", "an entry among all is live until its node is removed", entries_among_all},
@@ -308,5 +318,6 @@ static const test_case CASES[] = {
     {"nodes_listed: wrong", "counts that are wrong are set right, if that is asked for", counts_that_are_wrong},
     {"nodes_listed: seen", "two looks differ if something moved in between", what_a_recount_saw},
     {"nodes_listed: changing", "a count that others change is left to them", counts_that_change},
+    {"nodes_listed: no queue", "what is no queue any more has no lists", counts_of_what_is_no_queue},
 };
 SUBJECT(CASES)

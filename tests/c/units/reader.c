@@ -149,6 +149,7 @@ static void no_holding_for_a_reader(void) {
   while (sb_holding_take(t.c, &token) == SB_OK) {
   }
   expect_is(sb_reader_begin(t.c, SLOT, GEN, &token), SB_NO_MEMORY, "the status");
+  expect_is(sb_reader_begin(t.c, SLOT, GEN + 1, &token), SB_SETTLED, "the status of a message that is gone");
   expect_is(header(), sb_slot_word(SB_SLOT_PUBLISHED, 1, GEN), "the header");
 }
 

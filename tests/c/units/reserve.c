@@ -137,6 +137,8 @@ static void claims_that_are_undecided(void) {
   free_chunks(30, 3);
   set_state(CHUNK, SB_CHUNK_CLAIMED);
   set_state(CHUNK - 1, SB_CHUNK_CLAIMED);
+  expect_left(CHUNK, 3, true, 3, "just enough beside a lower claim");
+  expect_is(says.pauses, 0, "the looks where just enough are left");
   expect_left(CHUNK, 4, false, 3, "one too few beside a lower claim");
   expect_is(says.pauses, 0, "the looks at a lower claim");
   set_state(CHUNK + 1, SB_CHUNK_CLAIMED);
