@@ -147,6 +147,15 @@ static void what_has_expired(void) {
   expect_seen(browse_from(1), 2, 2);
   expect_is(record()->sequence, 1, "the sequence it was given when it was put");
   expect_seen(browse_from(0), 3, 1);
+  sb_leaf_ref leaf;
+  expect_is(sb_ring_locate(t.b, NULL, &q->ring, q->base + 1, &leaf), SB_OK, "the status of its leaf");
+  SB_STORE(sb_ring_origin(t.b, &leaf, q->base + 1), 77, SB_RELAXED);
+  expect_seen(browse_from(1), 2, 2);
+  expect_is(record()->sequence, 77, "the sequence of an origin");
+  SB_STORE(&q->shm->flags, 0u, SB_RELAXED); /* as another configuration may say */
+  message_of(1)->expires_ns = 0;
+  expect_seen(browse_from(1), 2, 2);
+  expect_is(record()->sequence, 1, "the sequence where no origins are kept");
 }
 static void a_damaged_message(void) {
   begin(UNLIMITED, 2);
