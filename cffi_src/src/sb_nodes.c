@@ -6,6 +6,8 @@
 #include "sb_wait.h"
 
 #define MAX_LEVELS 4096u
+#define MOST_LEVELS \
+  2048u /* of a queue; connections that add some at the same moment may exceed it, but not MAX_LEVELS */
 
 sb_node_shm *sb_node_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_NODE); }
 
@@ -109,6 +111,14 @@ bool sb_node_move(sb_connection *c, uint32_t slot, unsigned from, unsigned to) {
 
 /* ---- create, destroy ---- */
 
+/* Walks follow MAX_LEVELS: consumers of a level behind those would be told of nothing. */
+static bool has_most_levels(sb_broker *b, const sb_queue_shm *q) {
+  const sb_level_shm *level = sb_level_at(b, SB_LOAD(&q->levels, SB_ACQUIRE));
+  uint32_t n = 0;
+  for (; n < MOST_LEVELS && level != NULL; n++) level = sb_level_at(b, SB_LOAD(&level->next, SB_ACQUIRE));
+  return n == MOST_LEVELS;
+}
+
 sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32_t *slot) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slot_at(b, queue);
@@ -138,7 +148,7 @@ sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32
       return SB_OK;
     }
     if (fresh == 0) {
-      sb_status status = sb_holding_object(c, SB_KIND_LEVEL, &token, &fresh, &gen);
+      sb_status status = has_most_levels(b, q) ? SB_LIMIT : sb_holding_object(c, SB_KIND_LEVEL, &token, &fresh, &gen);
       if (status != SB_OK) {
         return status;
       }

@@ -35,6 +35,7 @@ sb_level_shm *sb_level_at(sb_broker *b, uint32_t slot);
 uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, uint64_t *position);
 /* Live entries, counted. */
 uint32_t sb_nodes_count(sb_broker *b, const sb_ring *list, unsigned state);
+/* The level of a priority, which is added if there is none. SB_LIMIT: the queue has 2,048. */
 sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32_t *slot);
 /* Sets interested, notified ... right from the lists: none of them, those that could suppress a wake, or all. */
 typedef enum { SB_RECOUNT_LOOK, SB_RECOUNT_HARMFUL, SB_RECOUNT_ALL } sb_recount;

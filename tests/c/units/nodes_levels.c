@@ -74,8 +74,22 @@ static void levels_in_a_circle(void) {
   begin();
   uint32_t nine = level(9), slot = 0;
   SB_STORE(&sb_level_at(t.b, nine)->next, nine, SB_RELAXED);
-  expect_is(sb_level_of(t.c, queue, 5, &slot), SB_OK, "the status of a level behind the circle");
-  expect_is(SB_LOAD(&sb_level_at(t.b, nine)->next, SB_RELAXED), slot, "the level behind the first");
+  expect_is(sb_level_of(t.c, queue, 5, &slot), SB_LIMIT, "the status of a level behind the circle");
+  expect_is(SB_LOAD(&sb_level_at(t.b, nine)->next, SB_RELAXED), nine, "the level behind the first");
+}
+/* Walks along the levels end after some number: no level may come to lie behind it. */
+static void as_many_levels_as_walks_follow(void) {
+  begin();
+  uint32_t slot = 7, first = level(0), last = 0;
+  for (int32_t i = 1; i < 2048; i++) last = level(-i);
+  uint64_t holding = next_holding();
+  expect_is(sb_level_of(t.c, queue, -2048, &slot), SB_LIMIT, "the status of one more at the end");
+  expect_is(sb_level_of(t.c, queue, 1, &slot), SB_LIMIT, "the status of one more at the beginning");
+  expect_is(slot, 7, "the slot");
+  expect_is(SB_LOAD(&shm->levels, SB_RELAXED), first, "the first level");
+  expect_is(SB_LOAD(&sb_level_at(t.b, last)->next, SB_RELAXED), 0, "the level behind the last");
+  expect_is(level(-2047), last, "the last level once more");
+  expect_is(next_holding(), holding, "the next holding: none was kept");
 }
 
 /* Another process adds a level between the look and the CAS. */
@@ -170,6 +184,7 @@ static const test_case CASES[] = {
     {"nodes_levels: no level", "a level is refused without memory, or in a damaged list",
      a_level_that_there_is_no_room_for},
     {"nodes_levels: circle", "a damaged list of levels has an end", levels_in_a_circle},
+    {"nodes_levels: most", "a queue has levels for 2,048 priorities", as_many_levels_as_walks_follow},
     {"nodes_levels: level beside", "a level is linked behind one that came meanwhile", a_level_beside_another},
     {"nodes_levels: same level", "of two equal levels the second is freed", the_same_level_beside_another},
     {"nodes_levels: changing", "a list of levels that changes all the time is given up", a_list_that_never_stays},
