@@ -258,7 +258,9 @@ static void numbers_of_connections(void) {
   expect_is(open_named("a", 1), SB_OK, "the status");
   expect(fresh.id != 0, "number 0 was taken");
   for (uint32_t i = 0; i < SB_MAX_CONNECTIONS; i++) SB_STORE(&t.b->connections[i], SB_CONN_LIVE, SB_RELAXED);
+  uint32_t next = SB_LOAD(&t.b->header->next_connection, SB_RELAXED);
   expect_is(open_named("a", 1), SB_LIMIT, "the status without a number");
+  expect_is(t.b->header->next_connection, next + SB_MAX_CONNECTIONS, "the next number: each was looked at once");
   expect(fresh.shm == NULL, "a connection without a number has a record");
   SB_STORE(&t.b->connections[77], SB_CONN_FREE, SB_RELAXED);
   expect_is(open_named("a", 1), SB_OK, "the status of the last number");

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "calls.h"
+#include "meanwhile.h"
 #include "sb_slab.h"
 #include "sb_upkeep.h"
 #include "ticks.h"
@@ -54,6 +55,21 @@ static void a_queue_that_is_not_open(void) {
   uint32_t slot = sb_cell_slot(word_at(q, 0));
   sb_housekeeping_queue(t.c, slot, &remembered);
   expect_is(remembered.quiet_ticks, 0, "the quiet ticks of what is no queue");
+}
+static sb_word *chunk_of_queue;
+static uint64_t chunk_was;
+static void chunk_is_given_back(void) { SB_STORE(chunk_of_queue, chunk_was, SB_RELAXED); }
+/* Its chunk was drained, and goes back to its class just after the first look. */
+static void a_queue_that_comes_back(void) {
+  begin(FREE_SETTINGS);
+  if (!has_steps()) return;
+  chunk_of_queue = &t.b->chunks[q->slot / SB_CHUNK_UNITS];
+  chunk_was = SB_LOAD(chunk_of_queue, SB_RELAXED);
+  SB_STORE(chunk_of_queue, sb_chunk_word(SB_CHUNK_DRAINING, 9, sb_chunk_class(chunk_was), 0), SB_RELAXED);
+  meanwhile(chunk_of_queue, AFTER_LOAD, 1, chunk_is_given_back);
+  sb_housekeeping_queue(t.c, q->slot, &remembered);
+  expect(has_acted(), "the chunk was not looked at");
+  expect_is(remembered.quiet_ticks, 0, "the quiet ticks of what was no queue");
 }
 /* What was wrong is known to be mended when all is right at the second quiet tick. */
 static void deaths_that_are_mended(void) {
@@ -273,6 +289,7 @@ static const test_case CASES[] = {
     {"tick: rests", "a queue rests after enough quiet ticks", when_a_queue_rests},
     {"tick: remembered", "a tick is quiet if nothing came or went", what_is_remembered},
     {"tick: not open", "a queue that is not open has no ticks", a_queue_that_is_not_open},
+    {"tick: comes back", "a tick does nothing for a slot that was no queue at the first look", a_queue_that_comes_back},
     {"tick: deaths", "a quiet queue that is right has no explanation for later", deaths_that_are_mended},
     {"tick: page", "a page that was overlooked goes when traffic rests", an_overlooked_page},
     {"tick: ended", "a queue whose life is over is ended, which counts as a defect", a_queue_is_ended},

@@ -266,9 +266,12 @@ static void a_producer_without_room(void) {
   tick_queue();
   expect_is(node_state(small), SB_NODE_INTERESTED, "the state of one that is not counted yet");
   SB_STORE(&q->shm->room_waiting, 2, SB_RELAXED);
+  uint32_t memory = node_with(SB_NODE_ROOM | SB_NODE_MEMORY | SB_NODE_DIRECT, 0);
+  move_to(memory, SB_NODE_INTERESTED);
   (void)put(&t, q, 1);
   tick_queue();
   expect_is(node_state(small), SB_NODE_INTERESTED, "the state of one beside a full queue");
+  expect_is(node_state(memory), SB_NODE_INTERESTED, "the state of one that waits for memory, beside a full queue");
   expect_repairs(0, 0);
 }
 static void first_is_told(void) { move_to(first, SB_NODE_NOTIFIED); }

@@ -98,6 +98,18 @@ static void slots_that_are_passed(void) {
   (void)close(fd);
   sb_liveness_detach(&x);
 }
+static bool held_meanwhile;
+static void who_holds_the_dead(void) { held_meanwhile = sb_byte_holder(t.b->lock_fd, SB_LOCK_PROCESS + FIRST) != 0; }
+/* An attaching process that is stopped keeps no reaper from a dead one: it never has the byte of a slot in use. */
+static void slots_of_the_dead(void) {
+  SB_STORE(&slot(FIRST)->word, SB_PROC_LIVE, SB_RELAXED);
+  meanwhile(&slot(FIRST)->word, AFTER_LOAD, 2, who_holds_the_dead);
+  attach_one(&x);
+  meanwhile(NULL, AFTER_LOAD, 0, NULL);
+  expect(!held_meanwhile, "the byte of a dead process was taken");
+  expect_is(x.process, FIRST + 1, "the slot");
+  sb_liveness_detach(&x);
+}
 static void no_slot_is_left(void) {
   for (uint32_t i = 0; i < SB_MAX_PROCESSES; i++) SB_STORE(&slot(i)->word, SB_PROC_LIVE, SB_RELAXED);
   begin_attachment(&x);
@@ -282,6 +294,7 @@ static const test_case CASES[] = {
     {"liveness: attached", "a process that attaches takes a free slot and says who it is", a_process_attaches},
     {"liveness: no namespace", "a process that does not know its namespace says 0", no_namespace},
     {"liveness: passed", "a process that attaches passes slots that others have", slots_that_are_passed},
+    {"liveness: slots of the dead", "a process that attaches never has the byte of a dead one", slots_of_the_dead},
     {"liveness: full", "a process attaches only where a slot is left", no_slot_is_left},
     {"liveness: no guard", "a process without a guard does not attach", no_guard},
     {"liveness: no file", "a process without a lock file does not attach", no_lock_file},

@@ -331,6 +331,61 @@ static void room_is_made_beside_another(void) {
   expect_wakes(next, SB_NODE_NOTIFIED, 1, "the next one");
 }
 
+/* The next one to move is another process's; the call has lost. */
+static void all_are_woken_beside_another(void) {
+  begin();
+  if (!has_steps()) return;
+  rival_node = waits_for_room(64);
+  at_step = rival_moves;
+  sb_consumer_wake_all(t.c, queue->slot);
+  at_step = NULL;
+  expect_wakes(rival_node, SB_NODE_NOT_INTERESTED, 0, "one that does not wait any more, at the end of the queue");
+}
+
+/* ---- counts and damage ---- */
+
+/* A node that was moved and is not counted yet looks for itself (P3). */
+static void those_that_are_not_counted(void) {
+  queue = queues[0] = new_queue("a", (sb_settings){-1, 10, 1000, 0, 0, 0, 0});
+  shm = queue->shm;
+  uint32_t sleeper = waiter(0, SB_NODE_INTERESTED), room = waits_for_room(64),
+           browser = make_node(queue->slot, 0, SB_NODE_BROWSER | SB_NODE_DIRECT, 0, SB_NODE_NON_ACQUIRING),
+           memory = make_node(0, 0, SB_NODE_ROOM | SB_NODE_MEMORY | SB_NODE_DIRECT, 1, SB_NODE_INTERESTED);
+  put_some(0, 1, 2);
+  uint64_t slept = node_wakes(sleeper), browsed = node_wakes(browser);
+  set_node_state(sleeper, SB_NODE_INTERESTED);
+  SB_STORE(&shm->interested, 0, SB_RELAXED);
+  SB_STORE(&shm->non_acquiring, 0, SB_RELAXED);
+  SB_STORE(&shm->room_waiting, 0, SB_RELAXED);
+  SB_STORE(&t.b->header->memory_waiting, 0u, SB_RELAXED);
+  sb_consumer_work_arrived(queue);
+  sb_consumer_backlog_arrived(queue);
+  sb_notify_pass_baton(queue);
+  sb_consumer_room_made(t.c, shm, queue->slot);
+  expect_wakes(sleeper, SB_NODE_INTERESTED, slept, "a consumer that is not counted yet");
+  expect_wakes(browser, SB_NODE_NON_ACQUIRING, browsed, "a browser that is not counted yet");
+  expect_wakes(room, SB_NODE_INTERESTED, 0, "a producer that is not counted yet, beside room");
+  expect_wakes(memory, SB_NODE_INTERESTED, 0, "a producer that is not counted yet, beside memory");
+}
+static __attribute__((noinline)) void spoil_the_stack(void) {
+  volatile unsigned char bytes[8192];
+  for (unsigned i = 0; i < sizeof bytes; i++) bytes[i] = 0xaa;
+}
+/* The word of its chunk is damaged: it has no lists. */
+static void a_queue_of_a_damaged_chunk(void) {
+  begin();
+  sb_word *chunk = &t.b->chunks[queue->slot / SB_CHUNK_UNITS];
+  uint64_t word = SB_LOAD(chunk, SB_RELAXED);
+  uint32_t node = waiter(0, SB_NODE_INTERESTED);
+  SB_STORE(chunk, SB_CHUNK_TAIL, SB_RELAXED);
+  spoil_the_stack();
+  sb_consumer_notify_browsers(t.c, queue->slot);
+  spoil_the_stack();
+  sb_consumer_wake_all(t.c, queue->slot);
+  SB_STORE(chunk, word, SB_RELAXED);
+  expect_wakes(node, SB_NODE_INTERESTED, 0, "one that waits at a queue of a damaged chunk");
+}
+
 static const test_case CASES[] = {
     {"notify: node", "a node is told by its own word, or by the bits of its target", a_node_is_told},
     {"notify: higher", "who wants messages at a higher priority, by counts and by lists",
@@ -349,5 +404,8 @@ static const test_case CASES[] = {
     {"notify: baton", "the baton goes to one that is interested, else to browsers", the_baton_is_passed},
     {"notify: room", "one is told of room that can use it", room_is_made},
     {"notify: room beside", "one that does not wait any more is not told of room", room_is_made_beside_another},
+    {"notify: all beside", "one that does not wait any more is not told of the end", all_are_woken_beside_another},
+    {"notify: not counted", "nobody is looked for where nobody is counted", those_that_are_not_counted},
+    {"notify: damaged chunk", "a queue whose chunk is damaged has nobody who is told", a_queue_of_a_damaged_chunk},
 };
 SUBJECT(CASES)

@@ -6,12 +6,15 @@
 
 #include "calls.h"
 #include "dead.h"
+#include "meanwhile.h"
+#include "sb_liveness.h"
 #include "sb_slab.h"
 
 #define BESIDE (d.c->id + 1) /* another connection */
 #define CHUNK 20u
 #define FOUR 4u
-#define OLD 99u /* the number of a connection without a record */
+#define FREE_SLOT 200u /* of no process */
+#define OLD 99u        /* the number of a connection without a record */
 
 static void set_chunk(uint32_t chunk, unsigned state, unsigned owner, unsigned cls) {
   grow_to(chunk);
@@ -62,6 +65,18 @@ static void all_processes_are_recovered(void) {
   expect_is(sb_recover_all(t.c), 1, "how many processes were recovered when one is gone");
   expect_is(sb_recover_all(t.c), 0, "how many processes were recovered then");
 }
+static bool byte_was_free;
+static void process_attaches(void) {
+  byte_was_free = sb_lock_byte(t.b->topology_fd, SB_LOCK_PROCESS + FREE_SLOT);
+  sb_unlock_byte(t.b->topology_fd, SB_LOCK_PROCESS + FREE_SLOT);
+}
+/* Another process attaches while the reaper looks for the dead. */
+static void slots_that_are_free(void) {
+  if (!has_steps()) return;
+  meanwhile(&t.b->processes[FREE_SLOT].word, AFTER_LOAD, 1, process_attaches);
+  (void)sb_recover_all(t.c);
+  if (has_acted()) expect(byte_was_free, "the reaper keeps another process from a slot that is free");
+}
 
 static void hints_are_given_back(void) {
   begin_dead();
@@ -103,6 +118,21 @@ static void tables_are_freed(void) {
   }
 }
 
+static uint64_t taken_again;
+static void table_is_taken(void) {
+  uint32_t last = tables[MANY - 1];
+  taken_again = sb_slot_word(SB_SLOT_ALLOC, d.c->id + 1, sb_slot_gen(slot_word(last)));
+  set_slot_word(last, taken_again);
+}
+/* Another process takes the table that was freed first, while the others are freed. */
+static void a_table_that_is_taken_again(void) {
+  begin_dead();
+  (void)fill_tables(MANY);
+  if (!has_steps()) return;
+  meanwhile(sb_slot_header(t.b, tables[MANY - 2]), BEFORE_CAS, 1, table_is_taken);
+  recover_dead();
+  if (has_acted()) expect_is(slot_word(tables[MANY - 1]), taken_again, "the header of a table that another one took");
+}
 static uint32_t allocated(unsigned kind, unsigned owner, uint64_t *gen) {
   uint64_t token;
   uint32_t slot;
@@ -269,8 +299,10 @@ static const test_case CASES[] = {
     {"recover: process", "the reaper frees the process and its connections, and nothing beside them",
      a_process_is_recovered},
     {"recover: all", "the reaper recovers each process that is gone", all_processes_are_recovered},
+    {"recover: free slots", "the reaper takes the byte of no process but the dead", slots_that_are_free},
     {"recover: hints", "the reaper gives hints back that the dead connection had taken", hints_are_given_back},
     {"recover: tables", "the reaper frees all tables of holdings", tables_are_freed},
+    {"recover: tables again", "the reaper frees each table once: others take it", a_table_that_is_taken_again},
     {"recover: stray table", "the reaper frees a table that was announced and not linked", a_table_that_was_not_linked},
     {"recover: no record", "the reaper frees what was announced for a connection without a record",
      a_connection_without_a_record},

@@ -280,9 +280,36 @@ static void what_a_sweep_had_unlinked(void) {
   expect_is(slot_word(open.at), published_word(open), "the header of a queue that is open");
 }
 
+/* A damaged chain of ledgers leads to the level: it is not taken for a ledger of the dead connection. */
+static void a_level_in_a_chain_of_ledgers(void) {
+  begin_dead();
+  sb_queue *q = queue_of_dead("q", FREE);
+  int32_t priority = (int32_t)d.c->id;
+  slot_of_dead level = linked(new_level(q, priority));
+  SB_STORE(&q->shm->ledgers, level.at, SB_RELAXED);
+  recover_dead();
+  expect_is(slot_word(level.at), published_word(level), "the header of the level");
+  expect_is(((sb_level_shm *)sb_slot_at(t.b, level.at))->priority, priority, "its priority");
+}
+
 /* ---- chunks and views ---- */
 
 #define CHUNK 20u
+/* The dead connection took a slot by an old hint (I14). Another process has filled in the chunk, and is stopped before it
+ * opens it. */
+static void slots_of_a_chunk_that_is_claimed(void) {
+  begin_dead();
+  grow_to(CHUNK);
+  unsigned cls = sb_class_of_kind(t.b, SB_KIND_NODE);
+  uint64_t word = sb_chunk_word(SB_CHUNK_CLAIMED, BESIDE, cls, 0);
+  SB_STORE(&t.b->chunks[CHUNK], word, SB_RELAXED);
+  slot_of_dead s = {CHUNK * SB_CHUNK_UNITS + 5, 7};
+  set_slot_word(s.at, allocated_word(s));
+  (void)hold(holding_of(SB_HOLD_SLOT, s), 0);
+  recover_dead();
+  expect_is(slot_word(s.at), free_word(s), "the header of a slot that was taken by an old hint");
+  expect_is(t.b->chunks[CHUNK], word, "the word of the chunk");
+}
 static uint64_t claimed(void) { return sb_chunk_word(SB_CHUNK_CLAIMED, d.c->id, 4, 0); }
 static void chunks_that_were_claimed(void) {
   begin_dead();
@@ -331,6 +358,10 @@ static const test_case CASES[] = {
     {"recover: levels", "the reaper publishes levels that are linked, and frees the others", levels_that_were_made},
     {"recover: damaged levels", "the reaper comes to the end of levels that are followed by themselves",
      levels_of_a_damaged_queue},
+    {"recover: level as ledger", "the reaper leaves a level alone to which a damaged chain of ledgers leads",
+     a_level_in_a_chain_of_ledgers},
+    {"recover: old hints", "the reaper frees a slot of a chunk that another process has claimed",
+     slots_of_a_chunk_that_is_claimed},
     {"recover: ledgers", "the reaper publishes and leaves ledgers that are linked, and frees the others",
      ledgers_that_were_made},
     {"recover: ledgers of others", "the reaper leaves a ledger to the connection that has taken it over",

@@ -257,6 +257,13 @@ static void what_the_dead_took(void) {
   sb_slab_restore_claims(t.b, &dead);
   expect_is(hints(0), (UINT64_C(1) << 36) - 1, "the hints of few slots");
   expect_is(hints(1), 0, "the hints behind few slots");
+  memset(&dead, 0, sizeof dead);
+  open_chunk(2); /* the word was taken when slots of one unit were there */
+  SB_STORE(&dead.claims[1], CHUNK * 128 + SB_CHUNK_UNITS / 2 / 64 + 1, SB_RELAXED);
+  SB_STORE(&t.b->classes[2].hint_chunk, 0u, SB_RELAXED);
+  sb_slab_restore_claims(t.b, &dead);
+  expect_is(t.b->classes[2].hint_chunk, 0, "where a slot is free, just behind the last slot");
+  expect_is(sb_chunk_meta(t.b, CHUNK)->summary[1], 0, "the summary of the words behind the last slot");
   open_chunk(1);
   SB_STORE(&dead.claims[few], CHUNK * 128 + 128, SB_RELAXED);
   sb_slab_restore_claims(t.b, &dead);
