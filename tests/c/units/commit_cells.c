@@ -70,6 +70,47 @@ static void a_closed_cell_without_a_way(void) {
   expect_is(stage_now(), SB_CORRUPT, "the status");
   expect(sb_queue_is_open(target[0]), "the queue is closed");
 }
+static uint64_t root_before;
+static void the_way_is_there_again(void) { SB_STORE(&target[0]->shm->root, root_before, SB_RELAXED); }
+static void a_way_that_comes_too_late(void) {
+  if (!has_steps()) return;
+  begin_commit(1, UNLIMITED, &NONE);
+  set_bare(1, SB_CELL_CLOSING, SB_CLOSING_IF_EMPTY);
+  root_before = target[0]->shm->root;
+  SB_STORE(&target[0]->shm->root, SB_LINK_DONE, SB_RELAXED);
+  meanwhile(&target[0]->shm->root, AFTER_LOAD, 2, the_way_is_there_again);
+  expect_is(stage_now(), SB_CORRUPT, "the status");
+  expect(has_acted(), "the root was not read twice");
+}
+/* The deletion of a queue that was closed otherwise is refused: the commit does not go on behind it. */
+static void a_refusal_in_a_closed_queue(void) {
+  begin_commit(1, UNLIMITED, &NONE);
+  mark_closed(target[0]);
+  set_bare(1, SB_CELL_CLOSING, SB_CLOSING_IF_EMPTY);
+  expect_is(stage_now(), SB_OK, "the status");
+  expect_is(cells[0].token, SB_COMMIT_NO_TOKEN, "the holding of the cell");
+  expect_is(sb_cell_state(SB_LOAD(staged_cell(0, 2), SB_RELAXED)), SB_CELL_FREE, "the cell behind the deletion");
+}
+/* The leaf that the connection knows of is not the one of the queue. Its cell is free again after the last try. */
+static sb_leaf_shm forged;
+static void the_cell_is_free(void) {
+  const sb_leaf_ref *known = &target[0]->tail_leaf;
+  SB_STORE(&sb_leaf_cell(known, target[0]->base + 1)->word, sb_cell_bare(SB_CELL_FREE, known->gen), SB_RELAXED);
+}
+static void a_leaf_that_stays_closed(void) {
+  if (!has_steps()) return;
+  begin_commit(1, UNLIMITED, &NONE);
+  sb_leaf_ref *known = &target[0]->tail_leaf;
+  *known = staged_leaf(0, 1);
+  known->leaf = &forged;
+  sb_word *word = &sb_leaf_cell(known, target[0]->base + 1)->word;
+  for (unsigned i = 0; i < SB_PAGE_CELLS; i++)
+    SB_STORE(&forged.cells[i].word, sb_cell_bare(SB_CELL_CLOSED, known->gen), SB_RELAXED);
+  meanwhile(word, AFTER_LOAD, SB_MAX_STRANGE + 1, the_cell_is_free);
+  expect_is(stage_now(), SB_CORRUPT, "the status");
+  expect(has_acted(), "the cell was not tried that often");
+  expect(sb_queue_is_open(target[0]), "the queue is closed");
+}
 static void a_closed_queue_that_is_broken(void) {
   begin_commit(1, UNLIMITED, &NONE);
   mark_closed(target[0]);
@@ -209,6 +250,9 @@ static const test_case CASES[] = {
     {"commit: closed, timers", "what counted as taken is taken back", closed_with_timers},
     {"commit: refused", "a deletion that is refused is passed", a_deletion_that_is_refused},
     {"commit: no way", "a closed cell that cannot be resolved is damage", a_closed_cell_without_a_way},
+    {"commit: late", "the way to a closed cell is looked for once", a_way_that_comes_too_late},
+    {"commit: refused, closed", "in a closed queue nothing is staged behind a deletion", a_refusal_in_a_closed_queue},
+    {"commit: stays closed", "a cell that stays closed in an open queue is damage", a_leaf_that_stays_closed},
     {"commit: broken", "damage to a closed queue is told", a_closed_queue_that_is_broken},
     {"commit: no flip", "only cells that the connection staged are flipped", changed_cells_are_not_flipped},
     {"commit: no unstaging", "only cells that the connection staged are unstaged", changed_cells_are_not_unstaged},
