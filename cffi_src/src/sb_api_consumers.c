@@ -76,8 +76,7 @@ sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uin
         set_notify_work_desired(&k->subscriptions[i], true);
       }
     } else {
-      sb_target_remove(&k->target);
-      sb_consumer_detach(k);
+      sb_api_cancel(k, false); /* an auto-delete queue may have had no other one meanwhile */
     }
     sb_slab_return_cache(c); /* as in sb_open */
     sb_api_leave(c);

@@ -96,6 +96,13 @@ static void what_its_table_does_not_list_stays(void) {
   expect_is(sb_disconnect(t.c), SB_OK, "the status");
   expect_is(sb_ledger_holding(t.b, q->shm), 1, "how many are held");
 }
+static void its_io_thread_wakes_beside_a_damaged_table(void) {
+  (void)armed_node(t.c, open_new("q", UNLIMITED));
+  SB_STORE(&((sb_node_shm *)sb_slot_at(t.b, t.c->io_node))->wake, SB_WAKE_ARMED, SB_RELAXED);
+  SB_STORE(&sb_holding_at(t.b, t.c->io_token)->what, 0, SB_RELAXED);
+  expect_is(sb_disconnect(t.c), SB_OK, "the status");
+  expect_is(wake_state(t.c->io_node), SB_WAKE_NOTIFIED, "the wake word of its IO thread");
+}
 /* The commit that it names does that, or whoever takes it back. */
 static void what_a_commit_settles_stays(void) {
   char record[4096];
@@ -296,6 +303,7 @@ static const test_case CASES[] = {
     {"api: disconnect", "a connection that closes wakes its own threads", a_connection_that_closes_wakes_its_threads},
     {"api: returned", "messages of a connection that closes go back, and others are told",
      what_a_connection_holds_goes_back},
+    {"api: IO thread", "its IO thread wakes although its table is damaged", its_io_thread_wakes_beside_a_damaged_table},
     {"api: unlisted", "what the table does not list does not go back", what_its_table_does_not_list_stays},
     {"api: settling", "what a commit is about to settle does not go back", what_a_commit_settles_stays},
     {"api: once", "a connection is closed once, and its threads are woken each time",

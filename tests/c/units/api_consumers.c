@@ -5,6 +5,7 @@
 
 #include "consuming.h"
 #include "heap.h"
+#include "meanwhile.h"
 #include "sb_api.h"
 #include "surroundings.h"
 
@@ -289,6 +290,43 @@ static void memory_is_freed(void) {
   expect_is(heap_kept_by(make_in_vain), 0, "the memory that is kept when there is none");
 }
 
+/* A row that goes back is for others: its own node does not count among those that want it. */
+static void others_are_told_of_what_goes_back(void) {
+  sb_consumer *k = consume(1, 4, 0, ALONE);
+  uint32_t waits[2];
+  put_some(0, 1, 1);
+  sb_consumer_pull(k);
+  set_consumer_state(k, 0, SB_NODE_NOT_INTERESTED);
+  for (unsigned i = 0; i < 2; i++) waits[i] = make_node(queues[0]->slot, 0, SB_NODE_DIRECT, 0, SB_NODE_INTERESTED);
+  set_consumer_state(k, 0, SB_NODE_INTERESTED);
+  sb_consumer_cancel(k, false);
+  expect_is(ready_in(0), 1, "the messages in the queue");
+  expect_is(node_state(waits[0]), SB_NODE_NOTIFIED, "the state of the first that waits");
+  expect_is(node_state(waits[1]), SB_NODE_INTERESTED, "the state of the second, for whom there is nothing");
+}
+/* An auto-delete queue that it was the last one of, for a moment. */
+static void a_queue_ends_with_one_that_is_refused(void) {
+  sb_status status;
+  queues[0] = new_queue("a", (sb_settings){-1, -1, -1, 0, SB_QUEUE_AUTO_DELETE});
+  remove_queue((open_queues(2), 1));
+  expect(make(2, 4, ALONE, &status) == NULL, "there is a consumer");
+  expect_is(status, SB_DELETED, "the status");
+  expect(!sb_queue_is_open(queues[0]), "a queue stays that ends with its last consumer");
+}
+static void close_the_connection(void) { (void)sb_disconnect(t.c); }
+/* It is over before the lock is given up: what closes the connection then does not find it. */
+static void one_that_is_refused_is_over_under_the_lock(void) {
+  sb_status status;
+  open_queues(2);
+  remove_queue(1);
+  uint32_t consumers = (uint32_t)queues[0]->shm->consumers;
+  sb_queue_shm *shm = queues[0]->shm;
+  meanwhile(&t.c->closed, BEFORE_LOAD, 3, close_the_connection);
+  expect(make(2, 4, ALONE, &status) == NULL, "there is a consumer");
+  (void)has_acted();
+  expect_is((uint32_t)shm->consumers, consumers, "the consumers of the queue");
+}
+
 static const test_case CASES[] = {
     {"api_consumers: new", "a new consumer has its nodes, and all its credit", a_new_consumer},
     {"api_consumers: batch", "a batch is no larger than the prefetch", a_batch_is_no_larger_than_the_prefetch},
@@ -307,6 +345,11 @@ static const test_case CASES[] = {
     {"api_consumers: auto-delete", "an auto-delete queue ends with its last consumer", its_queue_ends_with_it},
     {"api_consumers: not cancelled", "a cancel with a connection that cannot be used does nothing",
      a_cancel_that_is_refused},
+    {"api_consumers: for others", "what goes back is told to others only", others_are_told_of_what_goes_back},
+    {"api_consumers: for a moment", "an auto-delete queue ends with a consumer that is refused",
+     a_queue_ends_with_one_that_is_refused},
+    {"api_consumers: under the lock", "a consumer that is refused is over before others have the lock",
+     one_that_is_refused_is_over_under_the_lock},
     {"api_consumers: freed", "a consumer that is freed is cancelled, under the lock", a_handle_is_freed},
     {"api_consumers: stopped", "a consumer is cancelled while its broker stops", a_handle_of_a_stopped_broker_is_freed},
     {"api_consumers: unknown", "nothing is cancelled that is closed, or a parent's", a_handle_that_nobody_knows},

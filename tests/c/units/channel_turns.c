@@ -347,11 +347,44 @@ static void what_was_overlooked(void) {
   a->no_local = false;
 }
 
+/* Each attempt tells one better consumer at most. */
+static void a_pull_tells_one_better_consumer(void) {
+  begin_channels();
+  sb_channel *b = open_channel(2);
+  sb_member *m = join_channel(ch, first_queue, 0, 0, 0), *turn = join_channel(b, first_queue, 0, 0, 0);
+  uint32_t better[4], told = 0;
+  uint64_t token;
+  put(&t, first_queue, 1);
+  for (unsigned i = 0; i < 4; i++) {
+    if (sb_node_create(t.c, first_queue->slot, 5, SB_NODE_DIRECT, 0, 0, &better[i], &token) != SB_OK) die("node", 0);
+    (void)sb_node_move(t.c, better[i], SB_ANY_STATE, SB_NODE_INTERESTED);
+  }
+  untell(m);
+  untell(turn);
+  sb_deal_served(m); /* it is the other one's turn */
+  expect(sb_deal_next(m->rank->deal) == turn, "it is its own turn");
+  for (unsigned i = 0; i < 2; i++) (void)sb_channel_pull(i == 0 ? ch : b);
+  for (unsigned i = 0; i < 4; i++) told += node_state(better[i]) == SB_NODE_NOTIFIED;
+  expect_is(told, 2, "how many of the better ones were told by two pulls");
+}
+/* What lies before the head and is not marked is the rescan's. */
+static void foreign_messages_begin_at_the_head(void) {
+  begin_channels();
+  stranger_puts(first_queue, 3);
+  SB_STORE(&first_queue->shm->head, first_queue->base + 2, SB_RELAXED);
+  sb_member *m = join_channel(ch, first_queue, 0, 0, SB_CONSUME_NO_LOCAL);
+  expect_is(m->cursor, first_queue->base + 2, "where it begins");
+  (void)sb_channel_pull(ch);
+  expect_is(m->held, 1, "how many it took");
+}
+
 static const test_case CASES[] = {
     {"channel_turns: ready", "a channel that is armed is handed over once, in order", a_channel_is_handed_over_once},
     {"channel_turns: foreign", "foreign messages have their own way", foreign_messages_have_their_own_way},
     {"channel_turns: failed", "what a pull has no memory for is tried again", what_a_pull_cannot_do},
     {"channel_turns: pull", "a pull has an end", a_pull_has_an_end},
+    {"channel_turns: better", "a pull tells one better consumer", a_pull_tells_one_better_consumer},
+    {"channel_turns: head", "foreign messages begin at the head", foreign_messages_begin_at_the_head},
     {"channel_turns: turn", "a turn takes one message for each that was told", a_turn_takes_one_for_each_that_was_told},
     {"channel_turns: parked", "a parked consumer looks once more", a_parked_one_goes_on},
     {"channel_turns: told", "the consumer that was told steps back", the_told_one_steps_back},

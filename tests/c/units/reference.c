@@ -286,6 +286,20 @@ static void bits_that_are_claimed(void) {
   expect_is(sb_reference_clear(t.b, SLOT, SB_REF_BLOCK, 40), SB_MAX_REFS, "no bit without a block");
 }
 
+/* A damaged cell or holding may name a bit behind those of the header: it is gone, and the block is seen to. */
+static void a_number_that_no_reference_has(void) {
+  sb_reference r = {.slot = SLOT, .gen = GEN, .ref = SB_MAX_REFS, .queue = 10 * MANY + 5};
+  for (unsigned i = 0; i < 2; i++) {
+    sb_block k = block_of_many(0);
+    sb_block_set(&k, 3, 0);
+    expect(i == 0 ? !sb_reference_drop(t.b, &r) : sb_reference_gone(t.b, &r), "it is there");
+    expect_is(refs(), 1, "the references beside a bit of the block");
+    SB_STORE(&k.bits[0], 0, SB_RELAXED);
+    expect(i == 0 ? !sb_reference_drop(t.b, &r) : sb_reference_gone(t.b, &r), "it is there, in an empty block");
+    expect(is_free(), "the slot of an empty block stays");
+  }
+}
+
 static const test_case CASES[] = {
     {"reference: bytes", "a block has the bytes that its queues and viewers need, in whole lines", bytes_of_a_block},
     {"reference: places", "the parts of a block lie one behind the other, in front of the body", where_a_block_lies},
@@ -299,6 +313,7 @@ static const test_case CASES[] = {
     {"reference: last word", "a block with a bit in its last word is not dropped",
      a_bit_in_the_last_word_keeps_the_block},
     {"reference: header", "a reference in the header is there while its bit is set", references_in_the_header},
+    {"reference: no number", "a number that no reference has is one that is gone", a_number_that_no_reference_has},
     {"reference: added", "bits that views may add are shared out among the cells", bits_that_may_be_added},
     {"reference: claimed", "with a block, each bit is claimed once", bits_that_are_claimed},
 };

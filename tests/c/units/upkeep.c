@@ -11,6 +11,7 @@
 #include "sb_consumer.h"
 #include "sb_slab.h"
 #include "sb_wait.h"
+#include "system.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
 #define RING_OF(n) ((sb_settings){(n), -1, -1, 0, 0})
@@ -320,6 +321,24 @@ static void a_rescan(void) {
   expect_is(q->rescanned_deaths, 5, "the deaths by then");
   expect_is(t.b->header->explained_repairs[SB_REPAIR_MARK], 1, "the repairs that a death explains");
 }
+static void rescans_at_the_interval(void) {
+  three_hidden();
+  answer_for_the_system();
+  q->rescanned_ns = says.now_ns - UINT64_C(250000000);
+  expect_is(sb_upkeep_rescan(q), 3, "what is found when the interval is just over");
+}
+static bool looked_at_deaths;
+static void note_look(void) { looked_at_deaths = true; }
+/* It reads the state of each process that has the queue open. */
+static void nothing_hidden_asks_for_no_explanation(void) {
+  begin_queue(FREE_SETTINGS);
+  put_up_to(q, 3);
+  looked_at_deaths = false;
+  meanwhile(&t.b->header->reaped, BEFORE_LOAD, 1, note_look);
+  expect_is(sb_upkeep_resurface(t.b, q->shm, &q->ring, 0), 0, "how many were found");
+  meanwhile(NULL, BEFORE_LOAD, 0, NULL);
+  expect(!looked_at_deaths, "an explanation was looked for, and nothing was wrong");
+}
 static void what_is_ready(void) {
   begin_queue(FREE_SETTINGS);
   put_up_to(q, 3);
@@ -391,6 +410,26 @@ static void hints_of_one_who_changes_them(void) {
   expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_RIGHT, "what was found where they do not count");
   expect_is(q->shm->taken, SB_PAGE_CELLS, "what is taken there");
 }
+static void end_hinting(void) { SB_STORE(&q->ledger->hinting, 0, SB_RELAXED); }
+/* The count of what was raised goes round after 2^32 times: 0 is a number as any other. */
+static void hints_of_one_whose_count_went_round(void) {
+  two_pages();
+  (void)SB_ADD(&q->shm->taken, 1, SB_RELAXED);
+  SB_STORE(&q->ledger->hinting, 1, SB_RELAXED);
+  meanwhile(&q->shm->admitted, BEFORE_LOAD, 1, end_hinting);
+  expect_is(sb_upkeep_reconcile(t.b, q->shm), SB_HINTS_BUSY, "what was found while they are being changed");
+  meanwhile(NULL, BEFORE_LOAD, 0, NULL);
+  expect_is(q->shm->taken, SB_PAGE_CELLS, "what is taken");
+}
+/* Each try that finds another connection in the middle of a change reads its word once. */
+static void tracking_is_left_to_the_housekeeper(void) {
+  two_pages();
+  sb_hinting(q->ledger, 1);
+  meanwhile(&q->ledger->hinting, BEFORE_LOAD, 1001, end_hinting);
+  sb_upkeep_start_tracking(t.b, q->shm);
+  meanwhile(NULL, BEFORE_LOAD, 0, NULL);
+  expect_is(q->shm->tracking, SB_TRACKING_UNSURE, "whether they are sure after a thousand tries");
+}
 /* Cells that have no message of this page are not ready, nor is what lies behind the tail, or in no memory. */
 static void cells_that_do_not_count(void) {
   if (declare(&t, "q", RING_OF(10)) != SB_OK) die("sb_declare", 0);
@@ -428,10 +467,16 @@ static const test_case CASES[] = {
     {"upkeep: hidden", "a ready message below the head is hidden without a mark", hidden_messages},
     {"upkeep: resurfaced", "hidden messages are marked and counter_in", hidden_messages_come_up},
     {"upkeep: rescan", "a consumer looks for hidden messages once per interval", a_rescan},
+    {"upkeep: interval", "the next look may come when the interval is just over", rescans_at_the_interval},
+    {"upkeep: none hidden", "where nothing is hidden no process is looked at", nothing_hidden_asks_for_no_explanation},
     {"upkeep: ready", "a message before the end is ready if its cell says so", what_is_ready},
     {"upkeep: one page", "cells behind the last page are no messages", what_is_ready_in_one_page},
     {"upkeep: hints", "hints are set right from the cells", hints_are_set_right},
     {"upkeep: busy", "hints that are being changed are left alone", hints_of_one_who_changes_them},
+    {"upkeep: went round", "hints that are being changed are left alone, whatever the count says",
+     hints_of_one_whose_count_went_round},
+    {"upkeep: tries", "what cannot be counted after a thousand tries is left to the housekeeper",
+     tracking_is_left_to_the_housekeeper},
     {"upkeep: no message", "cells without a message here do not count", cells_that_do_not_count},
 };
 SUBJECT(CASES)

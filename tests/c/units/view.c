@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cases.h"
+#include "meanwhile.h"
 #include "sb_reader.h"
 
 #define CHUNK 8u
@@ -273,6 +274,31 @@ static void a_dead_one_s_view(void) {
   recover(GEN);
   expect(is_free(), "the last reference did not free the slot");
 }
+static bool added_meanwhile;
+/* As sb_view_take of the connection that holds the cell by now. */
+static void another_one_views(void) {
+  SB_STORE(&words()[1], REAPED + 1, SB_RELAXED);
+  set_header(SB_SLOT_PUBLISHED, 3);
+  added_meanwhile = true;
+}
+static void a_dead_one_s_view_that_another_one_takes(void) {
+  for (unsigned look = 1; look <= 4; look++) {
+    publish(1, LONG);
+    SB_STORE(&words()[1], REAPED, SB_RELAXED);
+    added_meanwhile = false;
+    meanwhile(sb_slot_header(t.b, SLOT), BEFORE_LOAD, look, another_one_views);
+    recover(GEN);
+    meanwhile(NULL, BEFORE_LOAD, 0, NULL);
+    expect_is(refs(), added_meanwhile ? 3 : 1, "the references, when the dead one's was gone before");
+  }
+}
+/* The bit of the cell was lost: it is no view's for all that. */
+static void a_view_beside_a_cell_that_lost_its_bit(void) {
+  sb_block k = hold_of_many(LONG);
+  SB_STORE(&k.bits[0], 0, SB_RELAXED);
+  expect_is(sb_view_take(t.c, &held, &view), SB_OK, "the status");
+  expect(sb_block_has(&k, PLACE, 1) && !sb_block_has(&k, PLACE, 0), "the view has the bit of the cell");
+}
 static void a_dead_reader_s_view(void) {
   publish(1, LONG);
   set_header(SB_SLOT_READ, 1 | SB_PUT(REAPED, SB_READ_REFS));
@@ -292,6 +318,9 @@ static const test_case CASES[] = {
     {"view: words", "only a long body that lies in its slot has viewers' words", which_bodies_are_viewed},
     {"view: taken", "a view has a bit, its word and a holding, until it ends", a_view_is_taken},
     {"view: block", "each queue of a block has three views", a_view_of_a_block},
+    {"view: lost bit", "a view never has the bit of the cell", a_view_beside_a_cell_that_lost_its_bit},
+    {"view: taken meanwhile", "a view that is taken in the place of a dead one's stays",
+     a_dead_one_s_view_that_another_one_takes},
     {"view: beside a block", "a cell with a bit of the header has views there", a_view_beside_a_block},
     {"view: refused", "what cannot be viewed keeps no holding", no_view_is_taken},
     {"view: no holding", "without a holding nothing is added", no_holding_for_a_view},
