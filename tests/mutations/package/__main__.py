@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tests.mutations import kept
 from tests.mutations.apart import alone, go_apart
 from tests.mutations.equivalents import equivalents
-from tests.mutations.package.hunt import Hunt
+from tests.mutations.package.hunt import SOME_TESTS, Hunt
 from tests.mutations.package.points import points_of
 from tests.mutations.package.survey import STAGES, Surveys, files_of
 from tests.mutations.package.workshop import ROOT, begin, left_behind, snapshot, texts
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.page:
         lines = "\n".join(table(every, hunt.known(), all_files=False))
         write_section(SCORE, "The package", SECTION.format(table=lines))
-        kept.write(KEPT, every, hunt.known())
+        kept.write(KEPT, every, hunt.known(), passed_by_some=[SOME_TESTS])
         return 0
     if not options.report:
         with alone(options.folder):
