@@ -447,7 +447,12 @@ def test_a_purge_waits_for_who_makes_a_segment(broker_name: str, monkeypatch: py
 
     monkeypatch.setattr(segments, "_PATIENCE_SECONDS", 100.0)  # however slow the machine is
     monkeypatch.setattr(segments, "_allocate", allocated_beside_it)
-    monkeypatch.setattr("shmbroker._core.segments.time.sleep", lambda seconds: (waiting.set(), sleep(seconds)))
+    def sleep_of_the_purge(seconds: float) -> None:
+        if threading.current_thread() is purge:  # other threads of the process sleep, too
+            waiting.set()
+        sleep(seconds)
+
+    monkeypatch.setattr("shmbroker._core.segments.time.sleep", sleep_of_the_purge)
     attached = attachment.acquire(path)
     before = attached.facts().segments
     attached.grow()
