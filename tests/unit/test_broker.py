@@ -447,6 +447,7 @@ def test_a_purge_waits_for_who_makes_a_segment(broker_name: str, monkeypatch: py
 
     monkeypatch.setattr(segments, "_PATIENCE_SECONDS", 100.0)  # however slow the machine is
     monkeypatch.setattr(segments, "_allocate", allocated_beside_it)
+
     def sleep_of_the_purge(seconds: float) -> None:
         if threading.current_thread() is purge:  # other threads of the process sleep, too
             waiting.set()
