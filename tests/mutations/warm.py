@@ -84,7 +84,7 @@ class Warm:
         Args:
             tests: By their ids.
             mutants: The numbers of the faults, as the plugin has them.
-            limit: Seconds until it counts as hung.
+            limit: Seconds until it counts as hung, from the beginning of a test; it may have twice as many.
         """
         answer = self._ask(tests, mutants, limit)
         run = Run(answer["code"] == PASSED, answer["code"] is None, answer["seconds"], answer["code"] or 0)
@@ -169,7 +169,7 @@ class _Server:
             if child == 0:
                 _begin_alone()
                 os._exit(_status(self._fork_run(tests, mutants, seen, notes)))
-            code = _wait(child, limit)
+            code = _wait(child, limit, notes.fileno())
             notes.seek(0)
             return {
                 "code": code,
@@ -220,11 +220,18 @@ def _begin_alone() -> None:
         raise OSError(ctypes.get_errno(), "unshare")
 
 
-def _wait(child: int, limit: float) -> int | None:
-    """How the child ended; None, if it took longer than that many seconds and was killed."""
-    descriptor = os.pidfd_open(child)
+def _wait(child: int, limit: float, notes: int) -> int | None:
+    """How the child ended; None, if it noted nothing for that many seconds and was killed.
+
+    Args:
+        child: Its process number.
+        limit: Seconds; a child that notes something has as many from the next look on.
+        notes: The descriptor of what it notes: a line when it begins a test.
+    """
+    descriptor, size = os.pidfd_open(child), -1
     try:
-        ended = select.select([descriptor], [], [], limit)[0]
+        while not (ended := select.select([descriptor], [], [], limit)[0]) and os.fstat(notes).st_size != size:
+            size = os.fstat(notes).st_size
     finally:
         os.close(descriptor)
     if not ended:

@@ -12,7 +12,7 @@ from tests.mutations.package.schemata import Schema
 from tests.mutations.warm import Warm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 FORK_SECONDS, CONTROL_SECONDS = 0.5, 600.0
@@ -47,22 +47,21 @@ class Bench:
         """Whether this fault is in force wherever a test meets it."""
         return key not in self._called
 
-    def run(self, tests: Sequence[str], seconds: float, keys: Sequence[str]) -> tuple[Run, str]:
+    def run(self, tests: Mapping[str, float], keys: Sequence[str]) -> tuple[Run, str]:
         """Runs these tests with these faults in force, until one fails; says which was the last, too.
 
         Args:
-            tests: By their ids.
-            seconds: How long they take without a fault.
+            tests: By their ids; for each how many seconds it takes without a fault.
             keys: The faults, of one function one at most.
         """
         last = ""
 
         def trial(limit: float) -> Run:
             nonlocal last
-            run, last = self._run(tests, limit, keys)
+            run, last = self._run(list(tests), limit, keys)
             return run
 
-        run = found(trial, lambda limit: self._run(tests, limit, [])[0], seconds + FORK_SECONDS)
+        run = found(trial, lambda limit: self._run([last], limit, [])[0], max(tests.values()) + FORK_SECONDS)
         return run, last
 
     def is_evidence(self, test: str) -> bool:
@@ -73,11 +72,11 @@ class Bench:
             self._passes[test] = good
         return self._passes[test]
 
-    def usable(self, tests: Iterable[str]) -> list[str]:
+    def usable(self, tests: Mapping[str, float]) -> dict[str, float]:
         """Those of these tests that were collected, and of which it is not known that they fail without a fault."""
         assert self._warm is not None
         collected = set(self._warm.tests)
-        return [test for test in tests if test in collected and self._passes.get(test, True)]
+        return {test: took for test, took in tests.items() if test in collected and self._passes.get(test, True)}
 
     def close(self) -> None:
         """Ends it."""

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from tests.mutations.point import Point
     from tests.mutations.results import Results
 
-BATCH_SECONDS = 2.0  # of tests in the first batch; each has three times as much as the one before
+BATCH_SECONDS = 0.7  # of tests in the first batch; each has three times as much as the one before
 BATCH_TESTS = 100
-ALONE_SECONDS = 6.0  # of tests that a fault meets alone
+ALONE_SECONDS = 2.0  # of tests that a fault meets alone; more cost less in groups
 LARGEST = 16  # of a group
 SOME_TESTS = "some tests"  # as evidence: those that a fault met alone
 Able: TypeAlias = "dict[Point, dict[str, float]]"  # for each fault the tests that it can meet, and how long each takes
@@ -120,8 +120,7 @@ class Hunt:
                 }
                 batches = self._batches(group[0].file, tests, budget)
                 if batches:
-                    chosen = tuple(chain.from_iterable(one.tests for one in batches))
-                    batch = Batch(chosen, sum(one.seconds for one in batches))
+                    batch = Batch(dict(chain.from_iterable(one.tests.items() for one in batches)))
                     yield (group, batch), attempt_together, group, batch
 
         for (group, batch), found_by in flow(pool, width, calls()):
@@ -160,17 +159,17 @@ class Hunt:
             return self.stage[test_file(test)], seconds / (1 + self.merits[module, test])
 
         batches: list[Batch] = []
-        batch: list[str] = []
+        batch: dict[str, float] = {}
         spent, most = 0.0, BATCH_SECONDS
         for test in sorted(tests, key=price):
             if batch and (spent + tests[test] > most or len(batch) >= BATCH_TESTS):
-                batches.append(Batch(tuple(batch), spent))
-                budget, batch, spent, most = budget - spent, [], 0.0, 3 * most
+                batches.append(Batch(batch))
+                budget, batch, spent, most = budget - spent, {}, 0.0, 3 * most
             if batches and tests[test] > budget - spent:
                 continue
-            batch.append(test)
+            batch[test] = tests[test]
             spent += tests[test]
-        return [*batches, Batch(tuple(batch), spent)] if batch else batches
+        return [*batches, Batch(batch)] if batch else batches
 
     def _keep(self, points: Sequence[Point], passed: Iterable[str], found_by: Mapping[str, str]) -> None:
         """Keeps what became of these faults: which tests all passed that are not found, and what found the others."""

@@ -16,9 +16,9 @@ from tests.mutations.package.trial import Batch, Verdict, attempt, attempt_toget
 from tests.mutations.point import Point
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Mapping
 
-TESTS = ("a.py::test_1", "a.py::test_2", "a.py::test_3")
+FIRST, SECOND, THIRD = TESTS = dict.fromkeys(["a.py::test_1", "a.py::test_2", "a.py::test_3"], 1.0)
 
 
 @dataclass
@@ -40,18 +40,18 @@ class Bench:
         """Whether imports do not call the function of the fault."""
         return key not in self.at_import
 
-    def usable(self, tests: Iterable[str]) -> list[str]:
+    def usable(self, tests: Mapping[str, float]) -> dict[str, float]:
         """Those that were collected."""
-        return [test for test in tests if test not in self.missing]
+        return {test: took for test, took in tests.items() if test not in self.missing}
 
     def is_evidence(self, test: str) -> bool:
         """Whether the test passes without a fault."""
         return not self.fails(test, set())
 
-    def run(self, tests: Sequence[str], _seconds: float, keys: Collection[str]) -> tuple[Run, str]:
+    def run(self, tests: Mapping[str, float], keys: Collection[str]) -> tuple[Run, str]:
         """Until one fails."""
         self.runs.append((list(tests), set(keys)))
-        last = next((test for test in tests if self.fails(test, set(keys))), tests[-1])
+        last = next((test for test in tests if self.fails(test, set(keys))), list(tests)[-1])
         failed = self.fails(last, set(keys))
         return Run(passed=not failed, hung=False, seconds=0.0, code=int(failed)), last
 
@@ -81,28 +81,28 @@ def fault(key: str) -> Point:
 
 def test_faults_are_told_apart_and_the_rest_goes_on(use: Callable[[Bench], Bench]) -> None:
     """Each is found by the first test that it fails alone; the other tests are run without it."""
-    found_by = {"p": TESTS[0], "q": TESTS[0], "r": TESTS[2]}
+    found_by = {"p": FIRST, "q": FIRST, "r": THIRD}
     bench = use(Bench(lambda test, keys: any(found_by.get(key) == test for key in keys)))
-    batch = Batch(TESTS, 1.0)
+    batch = Batch(TESTS)
     assert attempt_together([fault(key) for key in "opqrs"], batch) == found_by
-    assert bench.runs[-1] == ([TESTS[2]], {"o", "s"})
+    assert bench.runs[-1] == ([THIRD], {"o", "s"})
 
 
 def test_faults_that_fail_only_together_are_not_found(use: Callable[[Bench], Bench]) -> None:
     """The tests behind that one are run all the same."""
-    use(Bench(lambda test, keys: (test == TESTS[0] and {"p", "q"} <= keys) or (test == TESTS[1] and "r" in keys)))
-    assert attempt_together([fault(key) for key in "pqr"], Batch(TESTS, 1.0)) == {"r": TESTS[1]}
+    use(Bench(lambda test, keys: (test == FIRST and {"p", "q"} <= keys) or (test == SECOND and "r" in keys)))
+    assert attempt_together([fault(key) for key in "pqr"], Batch(TESTS)) == {"r": SECOND}
 
 
 def test_a_test_that_fails_without_a_fault_finds_none(use: Callable[[Bench], Bench]) -> None:
     """Neither of one fault nor of several; nor does one that was not collected, or a fault that is not in force."""
-    bench = Bench(lambda test, keys: test == TESTS[0] or (test == TESTS[1] and "p" in keys), missing={TESTS[2]})
+    bench = Bench(lambda test, keys: test == FIRST or (test == SECOND and "p" in keys), missing={THIRD})
     use(bench)
     bench.at_import.add("q")
-    assert attempt_together([fault(key) for key in "pq"], Batch(TESTS, 1.0)) == {"p": TESTS[1]}
+    assert attempt_together([fault(key) for key in "pq"], Batch(TESTS)) == {"p": SECOND}
     assert all("q" not in keys for _, keys in bench.runs)
-    assert attempt(fault("p"), [Batch(TESTS, 1.0)], {"a.py"}) == Verdict((), TESTS[1])
-    assert attempt(fault("s"), [Batch(TESTS, 1.0)], {"a.py"}) == Verdict((TESTS[1],), None)
+    assert attempt(fault("p"), [Batch(TESTS)], {"a.py"}) == Verdict((), SECOND)
+    assert attempt(fault("s"), [Batch(TESTS)], {"a.py"}) == Verdict((SECOND,), None)
 
 
 def test_a_fault_of_what_imports_call_is_imported(
@@ -111,5 +111,5 @@ def test_a_fault_of_what_imports_call_is_imported(
     """A pytest of its own runs the tests, since the one that is warm has imported the module without it."""
     bench = use(Bench(lambda _test, _keys: False, at_import={"p"}))
     monkeypatch.setattr(trial, "attempt_anew", lambda point, _batches: Verdict((), f"anew: {point.key}"))
-    assert attempt(fault("p"), [Batch(TESTS, 1.0)], {"a.py"}).finder == "anew: p"
+    assert attempt(fault("p"), [Batch(TESTS)], {"a.py"}).finder == "anew: p"
     assert bench.runs == []

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tests.mutations.apart import Run, found
@@ -14,23 +15,21 @@ from tests.mutations.package.survey import test_file
 from tests.mutations.package.workshop import Reach, workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tests.mutations.package.bench import Bench
     from tests.mutations.point import Point
 
 SURVEY_SECONDS = 1800.0
 START_SECONDS = 2.0  # of pytest
-SIFTED_SECONDS = 2.0  # of one test, which has failed with others
 ENDED = {0, 1, 2}  # what pytest returns when the tests passed, failed or could not be imported
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Tests that are run in one process, and how many seconds they take without a fault."""
+    """Tests that are run in one process, in this order, and how many seconds each takes without a fault."""
 
-    tests: tuple[str, ...]
-    seconds: float
+    tests: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -63,12 +62,12 @@ def attempt(point: Point, batches: Sequence[Batch], files: Collection[str]) -> V
     for batch in batches:
         tests = bench.usable(batch.tests)
         while tests:
-            run, last = bench.run(tests, batch.seconds, [point.key])
+            run, last = bench.run(tests, [point.key])
             if run.passed:
                 break
             if bench.is_evidence(last):
                 return Verdict(tuple(passed), last)
-            tests.remove(last)
+            del tests[last]
         passed += tests
     return Verdict(tuple(passed), None)
 
@@ -89,26 +88,26 @@ def attempt_together(points: Sequence[Point], batch: Batch) -> dict[str, str]:
     bench, found_by = workshop().bench(points[0].file, {test_file(test) for test in batch.tests}), dict[str, str]()
     tests, keys = bench.usable(batch.tests), [point.key for point in points if bench.can_try(point.key)]
     while tests and keys:
-        run, last = bench.run(tests, batch.seconds, keys)
+        run, last = bench.run(tests, keys)
         if run.passed:
             break
-        tests = tests[tests.index(last) :]
-        found_now = sift(bench, last, keys) if bench.is_evidence(last) else set[str]()
+        found_now = sift(bench, {last: tests[last]}, keys) if bench.is_evidence(last) else set[str]()
         found_by |= dict.fromkeys(found_now, last)
         keys = [key for key in keys if key not in found_now]
-        tests = tests if found_now else tests[1:]
+        following = islice(tests.items(), list(tests).index(last) + (not found_now), None)
+        tests = dict(following)
     return found_by
 
 
-def sift(bench: Bench, test: str, keys: Sequence[str]) -> set[str]:
+def sift(bench: Bench, test: Mapping[str, float], keys: Sequence[str]) -> set[str]:
     """Those of these faults that fail this test alone. All of them together fail it."""
     if len(keys) == 1:
-        return set(keys) if not bench.run([test], SIFTED_SECONDS, keys)[0].passed else set()
+        return set(keys) if not bench.run(test, keys)[0].passed else set()
     middle = len(keys) // 2
     return {
         key
         for half in (keys[:middle], keys[middle:])
-        if len(half) == 1 or not bench.run([test], SIFTED_SECONDS, half)[0].passed
+        if len(half) == 1 or not bench.run(test, half)[0].passed
         for key in sift(bench, test, half)
     }
 
@@ -118,21 +117,21 @@ def attempt_anew(point: Point, batches: Sequence[Batch]) -> Verdict:
     here, passed = workshop(), list[str]()
     faulty = {point.file: with_fault(here.original[point.file], point)}
     for batch in batches:
-        notes = ""
+        tests, notes = tuple(batch.tests), ""
 
-        def trial(limit: float, batch: Batch = batch) -> Run:
+        def trial(limit: float, tests: Sequence[str] = tests) -> Run:
             nonlocal notes
             here.write(faulty)
-            run, notes = here.run(batch.tests, limit)
+            run, notes = here.run(tests, limit)
             return run
 
-        def control(limit: float, batch: Batch = batch) -> Run:
+        def control(limit: float, tests: Sequence[str] = tests) -> Run:
             here.write({})
-            return here.run(batch.tests, limit)[0]
+            return here.run(tests, limit)[0]
 
-        run = found(trial, control, batch.seconds + START_SECONDS)
+        run = found(trial, control, sum(batch.tests.values()) + START_SECONDS)
         if run.passed:
-            passed += batch.tests
+            passed += tests
         elif run.hung or run.code in ENDED or control(SURVEY_SECONDS).passed:
-            return Verdict(tuple(passed), notes or batch.tests[0])
+            return Verdict(tuple(passed), notes or tests[0])
     return Verdict(tuple(passed), None)
