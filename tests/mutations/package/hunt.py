@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from tests.mutations.point import Point
     from tests.mutations.results import Results
 
-BATCH_SECONDS = 0.7  # of tests in the first batch; each has three times as much as the one before
+BATCH_SECONDS = 0.3  # of tests in the first batch; each has three times as much as the one before
 BATCH_TESTS = 100
-ALONE_SECONDS = 2.0  # of tests that a fault meets alone; more cost less in groups
+ALONE_SECONDS = 0.7  # of tests that a fault meets alone; more cost less in groups
 LARGEST = 16  # of a group
 SOME_TESTS = "some tests"  # as evidence: those that a fault met alone
 Able: TypeAlias = "dict[Point, dict[str, float]]"  # for each fault the tests that it can meet, and how long each takes

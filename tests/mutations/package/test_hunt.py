@@ -104,7 +104,7 @@ def hunt(tmp_path: Path, points: list[Point], monkeypatch: pytest.MonkeyPatch) -
     seen = bytearray(places.size)
     for point in points[:-1]:
         seen[places.first[FILE] + point.place] = point.place != points[-1].place
-    for name, seconds in zip(TESTS, (0.5, 0.15, 0.3), strict=True):
+    for name, seconds in zip(TESTS, (0.25, 0.04, 0.12), strict=True):
         surveys.add(name, {f"{name}::test_a": Reach(seconds, zlib.compress(seen))})
     return Hunt(surveys, results, {}, TESTS)
 
@@ -123,7 +123,7 @@ def test_what_is_known_is_not_tried_again(hunt: Hunt, points: list[Point], monke
     """Neither a fault that was found, nor a test that passed, until its file changes."""
     first, second = points[:2]
     pool = Told({first.key: id_of(2)})
-    hunt.hunt([first, second], pool, 1, 0.4)
+    hunt.hunt([first, second], pool, 1, 0.15)
     assert hunt.known().outcome(first) == "killed"
     assert pool.together == [([second.key], [id_of(0), id_of(1)])]
     pool = Told()
@@ -144,7 +144,7 @@ def test_what_is_left_meets_the_other_tests_in_groups(hunt: Hunt, points: list[P
     first, second = points[:2]
     assert first.function == second.function
     pool = Told({second.key: id_of(1)})
-    hunt.hunt([first, second], pool, 1, 0.4)
+    hunt.hunt([first, second], pool, 1, 0.15)
     assert pool.alone == {point.key: [[id_of(2)]] for point in (first, second)}
     assert pool.together == [([point.key], [id_of(0), id_of(1)]) for point in (first, second)]
     assert [hunt.known().outcome(point) for point in (first, second)] == ["survived", "killed"]
@@ -155,7 +155,7 @@ def test_a_test_that_comes_to_little_besides_is_first(hunt: Hunt, points: list[P
     places = Places.of({FILE: texts()[FILE]})
     place = places.first[FILE] + points[0].place
     narrow = bytes(nth == place for nth in range(places.size))
-    hunt.surveys.add(TESTS[0], {id_of(0): Reach(0.5, zlib.compress(narrow))})
+    hunt.surveys.add(TESTS[0], {id_of(0): Reach(0.25, zlib.compress(narrow))})
     pool = Told()
     hunt.hunt(points[:1], pool, 1, 60.0)
     assert pool.alone[points[0].key][0] == [id_of(0)]
@@ -181,7 +181,7 @@ def test_a_survey_holds_while_the_module_and_the_test_are_the_same(tmp_path: Pat
 def test_a_budget_bounds_what_a_fault_meets(hunt: Hunt, points: list[Point]) -> None:
     """The first batch is run in any case, so that each fault meets something."""
     pool = Told()
-    hunt.hunt(points[:1], pool, 1, 0.4)
+    hunt.hunt(points[:1], pool, 1, 0.15)
     assert pool.alone[points[0].key] == [[id_of(2)]]
 
 
