@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import weakref
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from shmbroker import exceptions, internal, locks, process
@@ -18,6 +17,7 @@ from shmbroker.channel import Channel
 from shmbroker.channel.dispatch import Dispatcher, Executor
 from shmbroker.channel.state import callable_of
 from shmbroker.consumer import Consumer
+from shmbroker.living import Living
 from shmbroker.numbers import Numbers
 from shmbroker.publishing import Publishing
 from shmbroker.queue import Queue
@@ -78,7 +78,7 @@ class Connection:
         self._queues: dict[str, Queue] = {}
         self._kept: dict[str, core_queue.CoreQueue] = {}
         self._look_at = _FIRST_LOOK
-        self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
+        self._consumers: Living[Consumer] = Living()
         self.lock = locks.lock()
         self._close_callbacks: list[Callable[[], None]] = []
         self._over = False
@@ -325,10 +325,6 @@ class Connection:
         self._core.start_io()
         return consumer
 
-    def consumer_ended(self, consumer: Consumer) -> None:
-        """A consumer was cancelled."""
-        self._consumers.discard(consumer)
-
     def start_io(self) -> None:
         """Starts the IO thread if it does not run."""
         self._core.start_io()
@@ -389,7 +385,7 @@ class Connection:
 
     def fileno(self) -> int:
         """A descriptor that is readable when a consumer of this connection has messages; for select and asyncio."""
-        consumers = list(self._consumers)
+        consumers = [consumer for consumer in self._consumers if not consumer.ended]
         if len(consumers) != 1:
             msg = f"this connection has {len(consumers)} consumers: use Consumer.fileno()"
             raise ValueError(msg)
@@ -420,7 +416,7 @@ class Connection:
         with self.lock:
             if self._over:
                 return
-            for consumer in list(self._consumers):
+            for consumer in self._consumers:
                 consumer.close()
             channels = list(self._channels.values())
         for channel in channels:

@@ -70,7 +70,7 @@ class Consumer:
         self.core_connection: CoreConnection = queues[0].core_connection
         self.prefetch, self.priority, self.auto_ack = prefetch, priority, auto_ack
         self._timeout, self._acks_at_once = timeout, ack_batch == 1
-        self._closed = self._cancelled = False
+        self._closed = self.ended = False
         self._descriptor = -1
         self._core = CoreConsumer(
             self.core_connection,
@@ -108,7 +108,7 @@ class Consumer:
         while True:
             status = self.taker.status
             if status != library.EMPTY:
-                if self._cancelled:
+                if self.ended:
                     library.raise_for(library.CLOSED, "the consumer")
                 self._queues[0].core.get_failed(status)
             if waited == library.TIMEOUT and until <= time.monotonic_ns():
@@ -124,14 +124,14 @@ class Consumer:
         return library.Messages(self.taker, self, self.auto_ack)
 
     def __next__(self) -> Message:
-        if self._cancelled:
+        if self.ended:
             raise StopIteration
         try:
             return self.get(self._timeout)
         except standard_queue.Empty:
             raise StopIteration from None
         except BaseException:
-            if self._cancelled:
+            if self.ended:
                 raise StopIteration from None
             raise
 
@@ -160,7 +160,7 @@ class Consumer:
             ConnectionClosed: the consumer has ended, and its descriptor with it.
         """
         if self._descriptor < 0:
-            if self._cancelled:
+            if self.ended:
                 library.raise_for(library.CLOSED, "the consumer")
             self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             self._core.event(self._descriptor)
@@ -195,12 +195,11 @@ class Consumer:
             self._end(return_everything=True)
 
     def _end(self, *, return_everything: bool) -> None:
-        if self._cancelled and not return_everything:
+        if self.ended and not return_everything:
             return
-        self._cancelled = True
+        self.ended = True
         if not self.core_connection.closed and not self.core_connection.attachment.forked:
             self._core.cancel(return_everything=return_everything)
-        self._connection.consumer_ended(self)
         if self._descriptor >= 0:
             self._core_event_off()
 
@@ -234,4 +233,4 @@ class Consumer:
 
     def __repr__(self) -> str:
         names = ", ".join(repr(queue.name) for queue in self._queues)
-        return f"<Consumer of {names}{', closed' if self._cancelled else ''}>"
+        return f"<Consumer of {names}{', closed' if self.ended else ''}>"

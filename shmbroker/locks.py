@@ -11,10 +11,11 @@ from __future__ import annotations
 import _thread
 import os
 import threading
-import weakref
 from typing import Any
 
-_made: weakref.WeakSet[Any] = weakref.WeakSet()
+from shmbroker.living import Living
+
+_made = Living[Any]()
 
 
 def lock() -> Any:  # noqa: ANN401 - the type of a reentrant lock has no public name

@@ -8,10 +8,10 @@ import concurrent.futures.thread  # noqa: F401 - what it does at the program's e
 import logging
 import os
 import threading
-import weakref
 from typing import TYPE_CHECKING, Protocol
 
 from shmbroker.inherited import inherit
+from shmbroker.living import Living
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ class ProcessConnection(Protocol):
         ...
 
 
-_connections: weakref.WeakSet[ProcessConnection] = weakref.WeakSet()
+_connections = Living[ProcessConnection]()
 
 
 def note(connection: ProcessConnection) -> None:

@@ -39,6 +39,7 @@ class Attachment:
         )
         self._no_growth = 0, ""  # the segment there was no room for, although the limit allows it, and why
         self._grow_lock = locks.lock()
+        self.exchanges: Any = None  # what `topology.shared` knows of them, as long as this is there
         self._process = os.getpid()
         self._attach()
 

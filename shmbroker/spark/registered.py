@@ -7,13 +7,13 @@ side needs Spark. A message is an IPC stream, see :mod:`shmbroker.spark.batches`
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 
 import shmbroker
 from shmbroker import locks, schemas
+from shmbroker.living import Beside
 from shmbroker.spark.batches import Decoder, Encoded, Encoder
 from shmbroker.spark.schema import difference, may_be_null, null_in
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shmbroker import Queue
 
 _lock = locks.lock()
-_known: weakref.WeakKeyDictionary[Queue, Writer] = weakref.WeakKeyDictionary()
+_known = Beside["Queue", "Writer"]()
 _NULLS = "columns differ in whether they may be null"
 
 
@@ -67,7 +67,7 @@ def put_batch(queue: Queue, batch: pa.RecordBatch, *, key: str = "", timeout: fl
         queue.Full: there was no room in time, or (``OutOfMemory``) no memory.
     """
     with _lock:
-        writer = _known.get(queue) or _known.setdefault(queue, Writer(queue.name, needed(queue)))
+        writer = _known.get(queue) or _known.set(queue, Writer(queue.name, needed(queue)))
         why = writer.difference(batch.schema)
         if why:
             refuse(queue.name, f"in the batch {why}")

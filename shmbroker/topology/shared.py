@@ -6,7 +6,6 @@ One table for all connections of a process to a broker: replayed from the journa
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import locks
@@ -19,7 +18,6 @@ from shmbroker.topology.state import Topology
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from shmbroker._core.attachment import Attachment
     from shmbroker._core.connection import CoreConnection
     from shmbroker.topology.binding import Binding, ToQueue
     from shmbroker.topology.exchange import Exchange
@@ -126,7 +124,6 @@ class Exchanges:
         self._ended = ended
 
 
-_known: weakref.WeakKeyDictionary[Attachment, Exchanges] = weakref.WeakKeyDictionary()
 _known_lock = locks.lock()
 
 
@@ -134,7 +131,7 @@ def exchanges_of(connection: CoreConnection) -> Exchanges:
     """What this process knows of the exchanges of a connection's broker."""
     attachment = connection.attachment
     with _known_lock:
-        found = _known.get(attachment)
-        if found is None:
-            found = _known[attachment] = Exchanges(attachment.path)
+        if attachment.exchanges is None:
+            attachment.exchanges = Exchanges(attachment.path)
+        found: Exchanges = attachment.exchanges
         return found

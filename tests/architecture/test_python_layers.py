@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 COMPILED = {"shmbroker._native", "shmbroker._native_fast", "shmbroker._native_message"}
 # Words that all layers share; they know nothing of the layers above.
-VOCABULARY = {"shmbroker.exceptions", "shmbroker.locks", "shmbroker.settings", "shmbroker.statistics"}
+VOCABULARY = {f"shmbroker.{name}" for name in ("exceptions", "living", "locks", "settings", "statistics")}
 FRONT_ENDS = ("shmbroker.spark", "shmbroker.amqp", "shmbroker.kombu")
 
 BOTTOM, CORE, PUBLIC, FRONT, PROGRAM = range(5)
