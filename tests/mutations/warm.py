@@ -181,6 +181,7 @@ class _Server:
         """Becomes the second process of the namespace, whose parent, the first, adopts what tests leave behind."""
         first = os.fork()
         if first == 0:
+            die_with_parent()
             subprocess.run(["mount", "-t", "proc", "proc", "/proc"], check=True)  # noqa: S607
             child = os.fork()
             if child == 0:
