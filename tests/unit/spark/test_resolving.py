@@ -6,8 +6,11 @@ from __future__ import annotations
 import dataclasses
 import struct
 
-import pyarrow as pa
 import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
 
 import shmbroker
 from shmbroker import places

@@ -8,8 +8,11 @@ import subprocess
 import sys
 from typing import Any
 
-import pyarrow as pa
 import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
 
 import shmbroker
 from shmbroker import internal
