@@ -271,11 +271,7 @@ def acquire(path: str, user: User | None = None) -> Attachment:
             found.users, user.attachment, user.attached = found.users + 1, found, True
             if found.handle is not None and not found.forked and not found.removed:
                 return found
-            if _attached.get(path) is found:  # of our parent, or of a broker that was purged
-                _attached.pop(path, None)  # its users keep it as long as they live
-            if found.handle is not None and not found.forked:
-                release(found, user)
-            user.attached = False
+            release(found, user)  # our parent's, or of a broker that was purged: its users keep it as long as they live
         found = Attachment(path)
         # A single line, without a call, as above: until then it detaches by itself.
         found.known, _attached[path], user.attachment, user.attached = True, found, found, True

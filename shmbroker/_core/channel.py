@@ -138,11 +138,9 @@ class CoreChannel:
 
     def close(self) -> None:
         """Ends its consumers, returns what it holds, ends waiting calls. From any thread, and again."""
-        if self.connection.attachment.forked:
-            return
-        slow.sb_channel_close(self.handle)
+        self.connection.end(slow.sb_channel_close, self.handle)
 
     def __del__(self) -> None:
         handle = getattr(self, "handle", None)
         if handle is not None:
-            slow.sb_free_channel(handle)
+            self.connection.end(slow.sb_free_channel, handle)

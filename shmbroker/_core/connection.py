@@ -147,6 +147,19 @@ class CoreConnection(attachment.User):
         if self.closed and not self.calls:
             self.forget()
 
+    def end(self, call: Callable[[Any], object], handle: Any) -> None:  # noqa: ANN401 - cffi has no types
+        """Ends what a handle stands for: the broker stays mapped meanwhile, whichever thread closes the connection.
+
+        Args:
+            call: of the core, that may be made after closing, and in a forked child, where it does nothing.
+            handle: its argument.
+        """
+        self.calls += 1
+        try:
+            call(handle)
+        finally:
+            self.leave()
+
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
         """A call without the GIL that is not made with cffi; see :func:`guarded`."""

@@ -95,4 +95,4 @@ class CoreConsumer:
     def __del__(self) -> None:
         handle = getattr(self, "handle", None)
         if handle is not None:
-            slow.sb_free_consumer(handle)
+            self.connection.end(slow.sb_free_consumer, handle)

@@ -375,7 +375,7 @@ class CoreQueue:
         handle = getattr(self, "handle", None)
         if handle is not None:
             self.handle = None  # the garbage collector may finalize a reservation of this queue later
-            slow.sb_free_queue(handle)
+            self.connection.end(slow.sb_free_queue, handle)
 
 
 class _Written:

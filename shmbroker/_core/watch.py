@@ -54,9 +54,9 @@ class CoreWatch:
 
     def close(self) -> None:
         """Ends it. Safe to call again."""
-        slow.sb_watch_close(self.handle)
+        self.connection.end(slow.sb_watch_close, self.handle)
 
     def __del__(self) -> None:
         handle = getattr(self, "handle", None)
         if handle is not None:
-            slow.sb_free_watch(handle)
+            self.connection.end(slow.sb_free_watch, handle)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.core_calls import Replaced
 
 import shmbroker
 from shmbroker._core import attachment, connection, library, segments
@@ -20,17 +21,6 @@ if TYPE_CHECKING:
 
 class InterruptError(BaseException):
     """What a signal's handler raises."""
-
-
-class Replaced:
-    """The calls of the core; in the place of one of them another one."""
-
-    def __init__(self, calls: Any, name: str, call: Callable[..., object]) -> None:  # noqa: ANN401
-        self._calls = calls
-        setattr(self, name, call)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return getattr(self._calls, name)
 
 
 def interrupted_after(call: Callable[..., object]) -> Callable[..., object]:
@@ -94,7 +84,7 @@ def test_the_broker_is_being_purged(path: str) -> None:
 
 def test_there_is_no_number_for_a_connection(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that has as many connections as it can refuses one, which detaches."""
-    refuses = Replaced(library.slow, "sb_connect_at", lambda *_: library.slow.SB_LIMIT)
+    refuses = Replaced(library.slow, sb_connect_at=lambda *_: library.slow.SB_LIMIT)
     with monkeypatch.context() as patched:
         patched.setattr(connection, "slow", refuses)
         with pytest.raises(NotAllowed):
@@ -107,7 +97,8 @@ def test_a_signal_after_a_call_of_the_core(path: str, monkeypatch: pytest.Monkey
     """What the core has made is there, and was given to nobody: it goes."""
     module = attachment if call == "sb_broker_attach_at" else connection
     with monkeypatch.context() as patched:
-        patched.setattr(module, "slow", Replaced(library.slow, call, interrupted_after(getattr(library.slow, call))))
+        other = {call: interrupted_after(getattr(library.slow, call))}
+        patched.setattr(module, "slow", Replaced(library.slow, **other))
         with pytest.raises(InterruptError):
             CoreConnection(path, "half-way")
     expect_nothing_left(path)

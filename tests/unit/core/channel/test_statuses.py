@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of the statuses of a channel: another try, or the error that says what it is about."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import TYPE_CHECKING
+
+import pytest
+from scenario_support.core_calls import Noted, Replaced, answering, telling
+from scenario_support.core_channel import Channel, put
+
+from shmbroker._core import channel as module
+from shmbroker._core import library
+from shmbroker._core.channel import CoreChannel
+from shmbroker._core.commit import ACK
+from shmbroker.exceptions import BrokerError, ConnectionClosed, NotAllowed, NotFound, OutOfMemory
+
+if TYPE_CHECKING:
+    import shmbroker
+
+CHANNEL_CLOSED = "the channel is closed"
+
+
+def test_a_channel_that_cannot_be_opened(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is that of the status, and names the channel."""
+    opened = telling(library.slow.sb_channel_open, library.slow.SB_LIMIT, result=library.ffi.NULL)
+    monkeypatch.setattr(module, "slow", Replaced(library.slow, sb_channel_open=opened))
+    with pytest.raises(NotAllowed, match="the channel"):
+        CoreChannel(connection.core, 1)
+    CoreChannel(connection.core, 1).close()
+
+
+def test_a_consumer_that_needs_another_segment(
+    queue: shmbroker.Queue, channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker grows, once for each time that the core asks for it; then the consumer is there."""
+    attached = channel.core.connection.attachment
+    before = attached.facts().segments
+    consume = answering(library.slow.sb_channel_consume, library.GROW, library.GROW)
+    monkeypatch.setattr(module, "slow", Replaced(library.slow, sb_channel_consume=consume))
+    number = channel.consume(queue)
+    assert attached.facts().segments == before + 2
+    assert channel.core.queues == {number: queue.core}
+    put(queue, 1)
+    assert channel.texts() == ["1"]
+
+
+def test_there_is_no_memory_for_a_consumer(
+    queue: shmbroker.Queue, channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says what the broker's memory is used for; there is no such consumer."""
+    consume = answering(library.slow.sb_channel_consume, library.NO_MEMORY)
+    monkeypatch.setattr(module, "slow", Replaced(library.slow, sb_channel_consume=consume))
+    with pytest.raises(OutOfMemory, match=r"has no room: \d+ of \d+ bytes are used"):
+        channel.consume(queue)
+    assert channel.core.queues == {}
+
+
+def test_a_channel_that_is_closed_consumes_nothing(
+    connection: shmbroker.Connection, queue: shmbroker.Queue, channel: Channel
+) -> None:
+    """The error names the channel; that of a queue that is gone names the queue."""
+    channel.core.close()
+    with pytest.raises(ConnectionClosed, match=CHANNEL_CLOSED):
+        channel.consume(queue)
+    other = Channel(connection)
+    queue.core.delete(if_unused=False, if_empty=False, until=library.FOR_EVER)
+    with pytest.raises(NotFound, match="no queue 'q'"):
+        other.consume(queue)
+    assert other.core.queues == {}
+
+
+@pytest.mark.parametrize("status", [library.OK, library.EMPTY, library.TIMEOUT, library.INTERRUPTED, library.TICK])
+def test_a_call_that_brought_nothing_is_made_again(channel: Channel, status: int) -> None:
+    """Nothing was wrong, and nothing is done."""
+    before = channel.core.connection.attachment.facts().segments
+    channel.core.failed(status)
+    assert channel.core.connection.attachment.facts().segments == before
+
+
+def test_a_call_that_needs_memory(channel: Channel) -> None:
+    """The broker grows, and the call is made again; where there is none, the error says so."""
+    attached = channel.core.connection.attachment
+    before = attached.facts().segments
+    channel.core.failed(library.GROW)
+    assert attached.facts().segments == before + 1
+    with pytest.raises(OutOfMemory, match=r"has no room: \d+ of \d+ bytes are used"):
+        channel.core.failed(library.NO_MEMORY)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "text"),
+    [
+        (library.CLOSED, ConnectionClosed, CHANNEL_CLOSED),
+        (library.SETTLED, BrokerError, "PRECONDITION_FAILED"),
+        (library.slow.SB_CORRUPT, BrokerError, "the channel: shared memory contradicts itself"),
+    ],
+)
+def test_a_call_that_failed(channel: Channel, status: int, error: type[BrokerError], text: str) -> None:
+    """The error is that of the status, and names the channel."""
+    with pytest.raises(error, match=text):
+        channel.core.failed(status)
+
+
+def test_what_would_be_settled_is_counted_first(
+    queue: shmbroker.Queue, channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are, all are told, and only those that the core has written."""
+    collect = Noted(library.slow.sb_channel_collect)
+    monkeypatch.setattr(module, "slow", Replaced(library.slow, sb_channel_collect=collect))
+    assert channel.core.collect(0, ACK, multiple=True) == []
+    assert len(collect.calls) == 1
+    put(queue, *range(5))
+    channel.consume(queue)
+    channel.drain()
+    found = channel.core.collect(0, ACK, multiple=True)
+    assert [one.delivery_tag for one in found] == [1, 2, 3, 4, 5]
+    assert {one.queue.address for one in found} == {queue.core.address}
+    assert len(collect.calls) == 3
+    assert [one.delivery_tag for one in channel.core.collect(2, ACK, multiple=False)] == [2]
+    assert len(collect.calls) == 4
+
+
+def test_a_channel_that_is_closed_has_nothing_to_settle(queue: shmbroker.Queue, channel: Channel) -> None:
+    """Minus a status is no number of settlements."""
+    put(queue, 1)
+    channel.consume(queue)
+    channel.drain()
+    channel.core.close()
+    assert channel.core.collect(0, ACK, multiple=True) == []
+
+
+def test_a_channel_that_nobody_has_gives_everything_back(
+    connection: shmbroker.Connection, queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is closed without being told to: what it held is ready again; and its memory in this process is freed."""
+    put(queue, 1, 2)
+    free = Noted(library.slow.sb_free_channel)
+    monkeypatch.setattr(module, "slow", Replaced(library.slow, sb_free_channel=free))
+    channel = Channel(connection)
+    channel.consume(queue, prefetch=1)
+    held = channel.next()
+    assert held is not None
+    assert queue.statistics().delivering == 1
+    gone, handle = weakref.ref(channel.core), channel.core.handle
+    del held, channel
+    gc.collect()
+    assert gone() is None
+    assert free.calls.count((handle,)) == 1
+    assert queue.statistics().ready == 2
+    assert queue.statistics().consumers == 0
+
+
+def test_consumers_keep_their_queues(connection: shmbroker.Connection, channel: Channel) -> None:
+    """The handle of a queue stays as long as a channel consumes from it, although nobody else has it."""
+    kept = weakref.ref(connection.queue("kept").core)
+    number = channel.consume(connection.queue("kept"))
+    assert channel.core.queues[number] is kept()
+    assert channel.queue_name(number) == "kept"
