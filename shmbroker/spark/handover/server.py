@@ -144,7 +144,7 @@ class _Server:
         try:
             return self._encoder.encoded([made for batch in batches for made in _batches_of(self._function(batch))])
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the asker's
-            _log.warning("%s of queue %r: %s", type(error).__name__, request.queue, error, exc_info=True)
+            _log.warning("%s of queue %r: %s", type(error).__name__, request.queue, _said(error), exc_info=True)
             raise _Refused(protocol.FAILED, _text_of(error)) from None
 
     def _put(self, target: shmbroker.Queue, number: str, answer: Encoded) -> None:
@@ -182,8 +182,11 @@ def _text_of(error: Exception) -> str:
     """What was raised, where, and on which host."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno}" if frames else " ("
+    return f"{type(error).__name__}: {_said(error)}"[:_MOST_TEXT] + f"{where}, host {socket.gethostname()})"
+
+
+def _said(error: Exception) -> str:
     try:
-        said = str(error)
+        return str(error)
     except Exception as other:  # noqa: BLE001 - it is the function's own
-        said = f"it has no text, since {type(other).__name__} is raised for it"
-    return f"{type(error).__name__}: {said}"[:_MOST_TEXT] + f"{where}, host {socket.gethostname()})"
+        return f"it has no text, since {type(other).__name__} is raised for it"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,7 @@ from scenario_support.nursery import nursery
 import shmbroker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture
@@ -34,3 +35,15 @@ def disconnect(broker: str) -> None:
     found = attachment._connections.pop((os.getpid(), broker), None)  # noqa: SLF001
     if found is not None:
         found.close()
+
+
+@pytest.fixture
+def until_true() -> Callable[[Callable[[], object]], None]:
+    """Waits for something that will be; the watchdog ends the test if it is not."""
+
+    def wait(what: Callable[[], object]) -> None:
+        pause = threading.Event()
+        while not what():
+            pause.wait(0.01)
+
+    return wait

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The side of a task: what it has under way, which answers it gives when, and what it leaves."""
+
+from __future__ import annotations
+
+import os
+import queue as standard_queue
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+
+import shmbroker
+from shmbroker.spark.batches import Decoder, Encoder
+from shmbroker.spark.handover import client as module
+from shmbroker.spark.handover import memory
+from shmbroker.spark.handover.client import Client, hand_over
+from shmbroker.spark.handover.plan import Handover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .conftest import ByHand
+
+SCHEMA = pa.schema({"id": pa.int64(), "text": pa.string()})
+
+
+def batch(number: int, rows: int = 3, width: int = 1) -> pa.RecordBatch:
+    """A batch that can be recognised."""
+    return pa.record_batch({"id": [number] * rows, "text": ["x" * width] * rows}, schema=SCHEMA)
+
+
+def plan(broker: shmbroker.Broker, **options: Any) -> Handover:  # noqa: ANN401
+    """To queue "requests" of that broker."""
+    return Handover("requests", "replies", **{"schema": SCHEMA, "broker": broker.name, **options})
+
+
+def at_rest(connection: shmbroker.Connection) -> bool:
+    """Is nothing left of what was asked?"""
+    requests = connection.queue("requests", passive=True).statistics()
+    return connection.queue_names() == ["requests"] and requests.message_count == 0
+
+
+def test_requests_are_under_way_together(broker: shmbroker.Broker, by_hand: ByHand) -> None:
+    """As many as the plan allows; an answer is waited for when there are so many, and given in the requests' order."""
+    sent = [batch(number) for number in range(5)]
+    with Client(plan(broker, inflight=3)) as asking:
+        for one in sent[:3]:
+            assert list(asking.send(one)) == []
+        requests = by_hand.taken()
+        assert [Decoder().batches(bytes(one)) for one in requests] == [[one] for one in sent[:3]]
+        (answers,) = {(one.key or "").split(" ")[2] for one in requests}
+        assert [(one.key or "").split(" ")[:2] for one in requests] == [["exchange", str(n)] for n in (1, 2, 3)]
+        assert answers.startswith(f"replies.{os.getpid()}.")
+        for one in reversed(requests):
+            by_hand.answer(one)
+        assert list(asking.send(sent[3])) == [sent[0]]
+        assert list(asking.send(sent[4])) == [sent[1]]
+        assert by_hand.answer_all() == 2
+        assert list(asking.rest()) == sent[2:]
+    assert [(key or "").split(" ")[1] for key in by_hand.keys] == ["1", "2", "3", "4", "5"]
+    assert at_rest(by_hand.connection)
+
+
+def test_an_answer_is_acknowledged_when_it_was_taken(broker: shmbroker.Broker, by_hand: ByHand) -> None:
+    """Not before: it lies in the broker while Spark looks at it."""
+    with Client(plan(broker)) as asking:
+        assert list(asking.send(batch(1))) == []
+        by_hand.answer_all()
+        (name,) = set(by_hand.connection.queue_names()) - {"requests"}
+        answers = by_hand.connection.queue(name, passive=True)
+        rest = asking.rest()
+        assert next(rest) == batch(1)
+        assert answers.statistics().message_count == 1
+        assert list(rest) == []
+        assert answers.statistics().message_count == 0
+        assert answers.settings.auto_delete
+        assert answers.settings.expires == 60.0
+        (consumer,) = [one for one in by_hand.connection.consumers() if one.queue == name]
+        assert consumer.prefetch == 5
+
+
+def test_a_second_answer_is_dropped(broker: shmbroker.Broker, by_hand: ByHand) -> None:
+    """Where a server died before it acknowledged the request; so is an answer to no request."""
+    with Client(plan(broker)) as asking:
+        for number in (1, 2):
+            assert list(asking.send(batch(number))) == []
+        first, second = by_hand.taken()
+        by_hand.answer(first, times=2)
+        target = by_hand.connection.queue((first.key or "").split(" ")[2], passive=True)
+        for key in ("9 ", "no number ", None):
+            target.put(b"", key=key)
+        by_hand.answer(second, Encoder().encoded([batch(8)]).body)
+        assert list(asking.rest()) == [batch(1), batch(8)]
+        assert target.statistics().message_count == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("failed", shmbroker.FunctionFailed),
+        ("refused", shmbroker.RequestRefused),
+        ("malformed", shmbroker.ExchangeError),
+        ("too-large", shmbroker.OutOfMemory),
+    ],
+)
+def test_an_answer_that_is_an_error(
+    broker: shmbroker.Broker, by_hand: ByHand, kind: str, error: type[Exception]
+) -> None:
+    """It is raised with the queue's name and the server's text; nothing stays."""
+    with Client(plan(broker)) as asking:
+        assert list(asking.send(batch(1))) == []
+        (request,) = by_hand.taken()
+        by_hand.answer(request, b"what was wrong", kind)
+        with pytest.raises(error, match="queue 'requests': what was wrong") as raised:
+            list(asking.rest())
+        assert type(raised.value) is error
+    assert at_rest(by_hand.connection)
+
+
+def test_an_answer_of_another_schema(broker: shmbroker.Broker, by_hand: ByHand) -> None:
+    """It is an error, if a schema was said."""
+    other = Encoder().encoded([pa.record_batch({"id": [1]})])
+    for schema in (SCHEMA, None):
+        with Client(plan(broker, schema=schema)) as asking:
+            assert list(asking.send(batch(1))) == []
+            (request,) = by_hand.taken()
+            by_hand.answer(request, other.body)
+            if schema is None:
+                assert list(asking.rest()) == [pa.record_batch({"id": [1]})]
+            else:
+                with pytest.raises(shmbroker.SchemaMismatch, match="in the server's answer column 'text' is missing"):
+                    list(asking.rest())
+
+
+def test_an_answer_that_does_not_come(
+    broker: shmbroker.Broker, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the timeout there is an error; waits are cut, and each time it looks whether there is a server."""
+    waits: list[float] = []
+    now = 100.0
+
+    class Clock:
+        monotonic = staticmethod(lambda: now)
+
+    with Client(plan(broker, timeout=0.5)) as asking:
+        assert list(asking.send(batch(1))) == []
+        looks = []
+        link: Any = asking._link  # noqa: SLF001
+        monkeypatch.setattr(module, "time", Clock)
+        monkeypatch.setattr(link.watch, "look", lambda: looks.append(now))
+
+        def get(timeout: float) -> shmbroker.Message:
+            nonlocal now
+            waits.append(timeout)
+            now += timeout
+            raise standard_queue.Empty
+
+        consumer = type("Consumer", (), {"get": staticmethod(get), "close": link.consumer.close})()
+        monkeypatch.setattr(link, "consumer", consumer)
+        with pytest.raises(shmbroker.Timeout, match=r"queue 'requests': no answer within 0\.5 seconds"):
+            list(asking.rest())
+        assert waits == pytest.approx([0.2, 0.2, 0.1])
+        assert looks == pytest.approx([100.2, 100.4, 100.5])
+    by_hand.taken()[0].ack()
+
+
+def test_there_is_no_limit_of_time(broker: shmbroker.Broker, by_hand: ByHand) -> None:
+    """Unless one is said: slices go on."""
+    with Client(plan(broker)) as asking:
+        assert asking._slice(-1e9) == 0.2  # noqa: SLF001
+    with Client(plan(broker, timeout=5)) as asking, pytest.raises(shmbroker.Timeout):
+        asking._slice(-1e9)  # noqa: SLF001
+    assert by_hand.taken() == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "pieces"), [(1_048_000, [1_048_000]), (5 << 18, [5 << 17] * 2), (5 << 19, [873_814, 873_814, 873_812])]
+)
+def test_a_large_batch_goes_in_pieces(
+    broker: shmbroker.Broker, serving: Callable[..., Any], rows: int, pieces: list[int]
+) -> None:
+    """Of an eighth of the memory each, at most; their answers come in order."""
+    seen: list[int] = []
+
+    def answer(server: ByHand, request: shmbroker.Message, _seen: int) -> None:
+        seen.append(Decoder().batches(bytes(request))[0].num_rows)
+        server.answer(request)
+
+    serving(answer)
+    large = pa.record_batch({"id": range(rows)})
+    found = list(hand_over(iter([large]), plan(broker, schema=None)))
+    assert pa.Table.from_batches(found).combine_chunks().to_batches() == [large]
+    assert seen == pieces
+
+
+def test_a_row_is_not_cut(broker: shmbroker.Broker, by_hand: ByHand) -> None:
+    """A batch without rows goes as it is; so does one row, however long."""
+    with Client(plan(broker)) as asking:
+        assert list(asking.send(batch(1, 0))) == []
+        assert list(asking.send(batch(1, 1, 100_000))) == []
+        first, second = by_hand.taken()
+        assert Decoder().batches(bytes(first)) == [batch(1, 0)]
+        assert Decoder().batches(bytes(second)) == [batch(1, 1, 100_000)]
+        for one in (first, second):
+            by_hand.answer(one)
+        assert list(asking.rest()) == [batch(1, 0), batch(1, 1, 100_000)]
+
+
+def test_no_room_for_an_answer(broker: shmbroker.Broker, serving: Callable[..., Any]) -> None:
+    """Then the request is made again, alone, after the answers to what is under way have come; nobody is overtaken."""
+    keys: list[str] = []
+
+    def answer(server: ByHand, request: shmbroker.Message, seen: int) -> None:
+        keys.append((request.key or "").split(" ")[1])
+        server.answer(request, kind="no-room" if seen in {2, 5} else "")
+
+    serving(answer)
+    sent = [batch(number) for number in range(5)]
+    assert list(hand_over(iter(sent), plan(broker, inflight=4))) == sent
+    assert sorted(map(int, keys)) == [*range(1, len(keys) + 1)]
+    assert len(keys) == 7
+
+
+def test_what_is_given_is_no_longer_in_the_broker(
+    broker: shmbroker.Broker, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If answers turn out too large for the share: those under way are copied, and their memory is free."""
+    with Client(plan(broker, inflight=4)) as asking:
+        for number in range(3):
+            assert list(asking.send(batch(number))) == []
+        by_hand.answer_all()
+        (name,) = set(by_hand.connection.queue_names()) - {"requests"}
+        answers = by_hand.connection.queue(name, passive=True)
+        share: Any = asking._link.share  # noqa: SLF001
+        asked: list[tuple[list[int], int]] = []
+        monkeypatch.setattr(share, "fits", lambda held, largest: asked.append((held, largest)))
+        rest = asking.rest()
+        size = Encoder().encoded([batch(0)]).size
+        assert next(rest) == batch(0)
+        assert asked == [([size] * 3, size)]
+        assert answers.statistics().message_count == 0
+        assert list(rest) == [batch(1), batch(2)]
+        assert asked == [([size] * 3, size), ([], size), ([], size)]
+
+
+def test_what_does_not_fit_the_share_goes_alone(
+    broker: shmbroker.Broker, serving: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the turn of the whole broker, which is over before the answer is given; nothing of that is in the broker."""
+    turns = []
+
+    def answer(server: ByHand, request: shmbroker.Message, _seen: int) -> None:
+        turns.append(memory.TURN in server.connection.queue_names())
+        server.answer(request)
+
+    serving(answer)
+    monkeypatch.setattr(memory.Share, "window", lambda *_: 0)
+    with Client(plan(broker)) as asking, broker.connect() as looking:
+        for number in range(2):
+            sending = asking.send(batch(number))
+            assert next(sending) == batch(number)
+            assert memory.TURN not in looking.queue_names()
+            assert [looking.queue(name, passive=True).statistics().message_count for name in looking.queue_names()] == [
+                0,
+                0,
+            ]
+            assert list(sending) == []
+    assert turns == [True, True]
+
+
+def test_a_request_finds_its_queue_full(broker: shmbroker.Broker, serving: Callable[..., Any]) -> None:
+    """It waits for the answers to others of its own, and then for room, alone."""
+    with broker.connect() as connection:
+        connection.queue("requests", max_length=1)
+    served = serving(lambda server, request, _seen: server.answer(request))
+    sent = [batch(number) for number in range(10)]
+    assert list(hand_over(iter(sent), plan(broker, inflight=4))) == sent
+    assert served.seen == 10
+
+
+def test_a_request_that_can_never_fit(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
+    """The error comes without waiting."""
+    requests = connection.queue("requests", max_bytes=2000)
+    with requests.consume(), pytest.raises(standard_queue.Full, match="can never fit max_bytes=2000"):
+        list(hand_over(iter([batch(1, 1, 2000)]), plan(broker)))
+    assert memory.TURN not in connection.queue_names()
+
+
+def test_patience_with_memory_ends(broker: shmbroker.Broker, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What finds no memory alone is an error after half a minute; what finds a full queue waits on."""
+    now, tries = 100.0, list[float]()
+    looks = []
+
+    class Clock:
+        monotonic = staticmethod(lambda: now)
+
+    with Client(plan(broker)) as asking:
+        link: Any = asking._link  # noqa: SLF001
+        monkeypatch.setattr(link.watch, "look", lambda: looks.append(now))
+        monkeypatch.setattr(module, "time", Clock)
+        encoded = Encoder().encoded([batch(1)])
+
+        def send(_batch: object, _encoded: object, timeout: float) -> int:
+            nonlocal now
+            tries.append(timeout)
+            now += 10
+            if len(tries) < 3:
+                raise standard_queue.Full
+            text = "no memory"
+            raise shmbroker.OutOfMemory(text)
+
+        monkeypatch.setattr(asking, "_send", send)
+        with pytest.raises(shmbroker.OutOfMemory, match="no memory"):
+            asking._send_alone(batch(1), encoded, until=145.0)  # noqa: SLF001
+        assert tries == [0.2] * 5
+        assert looks == [110.0, 120.0, 130.0, 140.0]
+    assert by_hand.taken() == []
+
+
+def test_no_room_for_an_answer_for_long(
+    broker: shmbroker.Broker, serving: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked again until patience ends: then that is the error."""
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "SLICE_SECONDS", 0.01)
+    served = serving(lambda server, request, _seen: server.answer(request, b"for the answer: full", "no-room"))
+    with pytest.raises(shmbroker.OutOfMemory, match="queue 'requests': for the answer: full"):
+        list(hand_over(iter([batch(1)]), plan(broker)))
+    assert served.seen == 2
+
+
+def test_a_generator_that_is_closed_early(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, serving: Callable[..., Any]
+) -> None:
+    """It leaves no queue of answers; requests are left to the server that there is."""
+    serving(lambda server, request, _seen: server.answer(request))
+    answers = hand_over(map(batch, range(9)), plan(broker, inflight=2))
+    assert next(answers) == batch(0)
+    answers.close()  # type: ignore[attr-defined] # it is a generator
+    assert connection.queue_names() == ["requests"]
+
+
+def test_requests_that_nobody_will_answer(broker: shmbroker.Broker, by_hand: ByHand) -> None:
+    """They are taken back when their task ends and no server is left; those of others stay, as they were put."""
+    requests = by_hand.connection.queue("requests")
+    with Client(plan(broker)) as asking:
+        for number in range(3):
+            assert list(asking.send(batch(number))) == []
+        requests.put(b"of another", key="exchange 1 others")
+        requests.put(b"of nobody")
+        first, *_ = by_hand.taken()
+        by_hand.answer(first)
+        assert next(asking.rest()) == batch(0)
+        by_hand.consumer.close()
+    assert [(bytes(one), one.key, one.delivery_count) for one in requests.get_many(9, timeout=0)] == [
+        (b"of another", "exchange 1 others", 1),
+        (b"of nobody", None, 1),
+    ]
+    asking.close()

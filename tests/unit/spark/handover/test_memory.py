@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How clients share a broker's memory: what bodies take, shares, and the turn of one client."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from shmbroker.spark.handover import memory
+from shmbroker.spark.handover.memory import Share, taken, turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import shmbroker
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("size", "takes"),
+    [
+        (0, 640),
+        (1000, 1890),
+        (80 * KIB - 512, 100 * KIB),
+        (80 * KIB - 511, 96 * KIB),
+        (96 * KIB - 512, 96 * KIB),
+        (96 * KIB - 511, 112 * KIB),
+        (MIB, 2 * MIB),
+        (2 * MIB - 512, 2 * MIB),
+        (2 * MIB - 511, 4 * MIB),
+        (4 * MIB - 512, 4 * MIB),
+        (4 * MIB - 511, 6 * MIB),
+    ],
+)
+def test_what_a_body_takes(size: int, takes: int) -> None:
+    """A short one a quarter more, others a slot of the next size; a long one whole chunks."""
+    assert taken(size) == takes
+
+
+def test_a_share_of_the_memory(broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of what there is for each connection, and one more; it is looked at twice a second."""
+    now = 100.0
+    clock = type("Clock", (), {"monotonic": staticmethod(lambda: now)})
+    monkeypatch.setattr(memory, "time", clock)
+    share = Share(broker.name)
+    assert share.limit == 64 * MIB
+    assert share.most_in_one == 8 * MIB
+    with broker.connect():
+        count = broker.statistics().connection_count
+        assert share.bytes == 64 * MIB // (4 * (count + 1))
+        with broker.connect():
+            now += 0.4
+            assert share.bytes == 64 * MIB // (4 * (count + 1))
+            now += 0.2
+            assert share.bytes == 64 * MIB // (4 * (count + 2))
+            now += 0.4
+        assert share.bytes == 64 * MIB // (4 * (count + 2))
+        now = 101.2
+        assert share.bytes == 64 * MIB // (4 * (count + 1))
+
+
+class Fixed(Share):
+    """A share of so many bytes."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    @property
+    def bytes(self) -> int:
+        """So many."""
+        return self._size
+
+
+def test_how_many_requests_may_be_under_way() -> None:
+    """As many as fit with their answers, beside the two answers that Spark looks at; an answer is like its request."""
+    one, two = taken(100 * KIB), taken(300 * KIB)
+    for count in range(4):
+        exact = Fixed(2 * one + count * (one + one))
+        assert exact.window(100 * KIB, 0, 10) == exact.window(100 * KIB, 100 * KIB, 10) == count
+        assert exact.window(100 * KIB, 0, 2) == min(count, 2)
+        assert Fixed(exact.bytes - 1).window(100 * KIB, 0, 10) == max(0, count - 1)
+        exact = Fixed(2 * two + count * (one + two))
+        assert exact.window(100 * KIB, 300 * KIB, 10) == count
+        assert Fixed(exact.bytes - 1).window(100 * KIB, 300 * KIB, 10) == max(0, count - 1)
+    assert Fixed(0).window(100 * KIB, 0, 10) == 0
+
+
+def test_what_fits_a_share() -> None:
+    """Requests, an answer to each of them, and the two that Spark looks at; exactly."""
+    sizes = [100 * KIB, 200 * KIB]
+    size = taken(100 * KIB) + taken(200 * KIB) + 4 * taken(300 * KIB)
+    assert Fixed(size).fits(sizes, 300 * KIB)
+    assert not Fixed(size - 1).fits(sizes, 300 * KIB)
+    assert Fixed(2 * taken(5)).fits([], 5)
+    assert not Fixed(2 * taken(5) - 1).fits([], 5)
+
+
+class EndedError(Exception):
+    """The wait ends."""
+
+
+def test_a_turn_is_of_one_client(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
+    """Another process waits, and looks now and then; with its end the next one has it."""
+    looks = []
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) == 3:
+            raise EndedError
+
+    with broker.connect() as other:
+        held = other.queue(memory.TURN, exclusive=True)
+        with pytest.raises(EndedError), turn(connection, look):
+            pytest.fail("others have the turn")
+        assert len(looks) == 3
+        held.delete()
+    with turn(connection, look):
+        assert memory.TURN in connection.queue_names()
+    assert memory.TURN not in connection.queue_names()
+
+
+def test_a_turn_ends_with_an_error(connection: shmbroker.Connection) -> None:
+    """Of what is done in it."""
+    for _ in range(2):
+        with pytest.raises(EndedError), turn(connection, lambda: pytest.fail("nobody has it")):
+            raise EndedError
+        assert memory.TURN not in connection.queue_names()
+
+
+def test_a_turn_is_given_on(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for another process's tries it again after a moment of 10 to 30 ms."""
+    found: list[Any] = [None, None, connection.queue("stands in")]
+    monkeypatch.setattr(memory, "_try", lambda _connection: found.pop(0))
+    pauses: list[float] = []
+    monkeypatch.setattr(memory.time, "sleep", pauses.append)
+    monkeypatch.setattr(memory.secrets, "randbelow", lambda most: most - 1)
+    looks = []
+    with turn(connection, lambda: looks.append(1)):
+        assert found == []
+    assert pauses == pytest.approx([0.0298, 0.0298])
+    assert len(looks) == 2
+    assert connection.queue_names() == []
+
+
+def test_threads_of_a_process_take_turns(
+    connection: shmbroker.Connection, until_true: Callable[[Callable[[], object]], None]
+) -> None:
+    """One waits for the other, and looks now and then."""
+    looks: list[int] = []
+    order: list[str] = []
+
+    def second() -> None:
+        with turn(connection, lambda: looks.append(1)):
+            order.append("second")
+
+    with turn(connection, lambda: None):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        until_true(lambda: len(looks) > 2)
+        order.append("first")
+    waiting.join()
+    assert order == ["first", "second"]
+    assert memory.TURN not in connection.queue_names()
