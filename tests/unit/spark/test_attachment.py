@@ -100,4 +100,4 @@ def test_the_data_source_is_an_attribute_of_the_package() -> None:
 
     assert shmbroker.spark.ShmBrokerDataSource is ShmBrokerDataSource
     with pytest.raises(AttributeError, match=r"module 'shmbroker\.spark' has no attribute 'SparkSession'"):
-        shmbroker.spark.SparkSession  # type: ignore[attr-defined] # noqa: B018
+        shmbroker.spark.SparkSession  # noqa: B018

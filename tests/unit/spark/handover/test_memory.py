@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -137,8 +139,8 @@ def test_a_turn_is_given_on(connection: shmbroker.Connection, monkeypatch: pytes
     found: list[Any] = [None, None, connection.queue("stands in")]
     monkeypatch.setattr(memory, "_try", lambda _connection: found.pop(0))
     pauses: list[float] = []
-    monkeypatch.setattr(memory.time, "sleep", pauses.append)
-    monkeypatch.setattr(memory.secrets, "randbelow", lambda most: most - 1)
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    monkeypatch.setattr(secrets, "randbelow", lambda most: most - 1)
     looks = []
     with turn(connection, lambda: looks.append(1)):
         assert found == []

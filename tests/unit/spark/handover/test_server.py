@@ -18,7 +18,7 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 
 import shmbroker
-from shmbroker.spark import serve
+from shmbroker.spark import batches, serve
 from shmbroker.spark.batches import Decoder, Encoder
 from shmbroker.spark.handover import protocol, server
 
@@ -161,7 +161,7 @@ def test_a_request_that_servers_died_of(connection: shmbroker.Connection, deaths
 
 def test_the_asker_is_gone(connection: shmbroker.Connection) -> None:
     """Its request is dropped, and the function not called; a queue of the name that is made later gets nothing."""
-    answers, calls = connection.queue("answers"), []
+    answers, calls = connection.queue("answers"), list[pa.RecordBatch]()
     served = server._Server(connection, calls.append)  # noqa: SLF001
     served.answer(request_of(connection, [BATCH]))
     assert (calls, len(answers)) == ([BATCH], 1)
@@ -232,7 +232,7 @@ def test_an_answer_longer_than_any_body(connection: shmbroker.Connection, monkey
         text = "size=99: 0 to 9 bytes are allowed"
         raise ValueError(text)
 
-    monkeypatch.setattr(server.Encoded, "put", put)
+    monkeypatch.setattr(batches.Encoded, "put", put)
     answer = answered(connection, lambda batch: batch)
     assert protocol.read_answer(answer.key) == (7, "too-large")
     assert bytes(answer) == b"for the answer: size=99: 0 to 9 bytes are allowed"
