@@ -24,6 +24,7 @@ _KEY, _HEADERS, _VALUE = WRITTEN = "key", "headers", "value"
 _OF_READS = ("sequence", "queue", "timestamp", "redelivered")
 """What a read adds, and a write leaves out, so that a table can be written as it was read."""
 _TEXT_OR_BYTES = (types.StringType, types.BinaryType)
+_PAIRS = tuple(types.MapType(types.StringType(), types.StringType(), nulls) for nulls in (True, False))
 _MAX_KEY = 255
 ROWS_AT_ONCE = 1000
 
@@ -46,7 +47,7 @@ def check_columns(schema: types.StructType) -> None:
                 refuse(f"column '{field.name}' is {has}, not {wants}: so it is not that of a read")
         elif field.name != _HEADERS:
             refuse(f"column '{field.name}' is none of {_VALUE}, {_KEY}, {_HEADERS}, {', '.join(_OF_READS)}")
-        elif field.dataType != types.MapType(types.StringType(), types.StringType(), field.dataType.valueContainsNull):
+        elif field.dataType not in _PAIRS:
             refuse(f"column '{_HEADERS}' is {field.dataType.simpleString()}, not map<string,string>")
 
 
