@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A queue in the core: options, settings and flags in its form, its facts, and what was deleted."""
+
+from __future__ import annotations
+
+import sys
+from queue import Full
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from shmbroker._core import queue as core_queue
+from shmbroker._core.library import FOR_EVER, ffi, slow
+from shmbroker._core.queue import CoreQueue, PutOptions
+from shmbroker.exceptions import NotFound
+from shmbroker.settings import OVERFLOWS, QueueSettings
+
+if TYPE_CHECKING:
+    import shmbroker
+
+NOTHING = {
+    "ttl_ns": 0,
+    "delay_ns": 0,
+    "priority": 0,
+    "key": None,
+    "properties": None,
+    "exchange": None,
+}
+
+
+def given(options: PutOptions) -> dict[str, Any]:
+    """What the structure says; None: no text is given."""
+    pointer = options.pointer
+    texts = {
+        name: None
+        if getattr(pointer, name) == ffi.NULL
+        else bytes(ffi.buffer(getattr(pointer, name), getattr(pointer, f"{name}_length")))
+        for name in ("key", "properties", "exchange")
+    }
+    return {name: getattr(pointer, name) for name in ("ttl_ns", "delay_ns", "priority")} | texts
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((0, 0, 0, b"", b""), {}),
+        ((1.5, 0, 0, b"", b""), {"ttl_ns": 1_500_000_000}),
+        ((0, 0.25, 0, b"", b""), {"delay_ns": 250_000_000}),
+        ((0, 0, 7, b"", b""), {"priority": 7}),
+        ((0, 0, 0, b"key", b""), {"key": b"key"}),
+        ((0, 0, 0, b"", b"some"), {"properties": b"some"}),
+        ((0, 0, 0, b"", b"", b"exchange"), {"exchange": b"exchange"}),
+        (
+            (2, 3, 255, b"k", b"pr", b"exc"),
+            {
+                "ttl_ns": 2_000_000_000,
+                "delay_ns": 3_000_000_000,
+                "priority": 255,
+                "key": b"k",
+                "properties": b"pr",
+                "exchange": b"exc",
+            },
+        ),
+    ],
+)
+def test_options_of_a_put_as_the_core_takes_them(options: tuple[Any, ...], expected: dict[str, Any]) -> None:
+    """Each is in its field, times in nanoseconds; of what is not given the structure says nothing."""
+    made = PutOptions(*options)
+    assert given(made) == NOTHING | expected
+    assert made.address == int(ffi.cast("uintptr_t", made.pointer))
+
+
+def test_options_keep_their_texts() -> None:
+    """The core reads them where they lie: they live as long as the options do, also the one that no attribute names."""
+    exchange = bytes(bytearray(b"an exchange"))  # no constant, which may live for ever
+    before = sys.getrefcount(exchange)
+    options = PutOptions(0, 0, 0, b"", b"", exchange)
+    assert sys.getrefcount(exchange) > before
+    del options
+    assert sys.getrefcount(exchange) == before
+
+
+def declared(connection: shmbroker.Connection, name: str, settings: QueueSettings, flags: int = 0) -> CoreQueue:
+    """Make a queue in the core, and open it."""
+    assert core_queue.declare(connection.core, name, settings, FOR_EVER, flags)
+    return CoreQueue(connection.core, name, connection.core.queue_slot(name))
+
+
+EVERYTHING = QueueSettings(
+    ring_size=5, max_length=6, max_bytes=7, overflow="drop-head", message_ttl=1.5, expires=100.25, durable=True,
+    exclusive=True, auto_delete=True, single_active_consumer=True,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        QueueSettings(),
+        QueueSettings(ring_size=5),
+        QueueSettings(max_length=6, overflow="drop"),
+        QueueSettings(max_bytes=7, overflow="drop-head"),
+        QueueSettings(message_ttl=0.0),
+        QueueSettings(message_ttl=0.002),
+        QueueSettings(expires=3600.0),
+        QueueSettings(durable=True),
+        QueueSettings(exclusive=True),
+        QueueSettings(auto_delete=True),
+        QueueSettings(single_active_consumer=True),
+        EVERYTHING,
+    ],
+    ids=str,
+)
+def test_settings_are_read_as_they_were_declared(connection: shmbroker.Connection, settings: QueueSettings) -> None:
+    """Each of them, with and without a flag beside them."""
+    for flag in (0, core_queue.PAUSED, core_queue.KEEPS):
+        queue = declared(connection, f"q{flag}", settings, flag)
+        assert core_queue.settings_of(queue.facts()) == (settings, flag)
+        assert (queue.exclusive, queue.has_ttl) == (settings.exclusive, settings.message_ttl is not None)
+        assert queue.message_ttl() == settings.message_ttl
+
+
+@pytest.mark.parametrize("settings", [QueueSettings(), EVERYTHING], ids=str)
+def test_settings_are_changed_as_they_are_declared(connection: shmbroker.Connection, settings: QueueSettings) -> None:
+    """Those that a queue may change, and the flags; a handle notices what it knew of the time to live."""
+    before = QueueSettings(durable=settings.durable, max_length=100, message_ttl=100.0)
+    queue = declared(connection, "q", before)
+    queue.configure(settings, core_queue.PAUSED, trim=False, until=FOR_EVER)
+    found, flags = core_queue.settings_of(queue.facts())
+    changed = ("ring_size", "max_length", "max_bytes", "overflow", "message_ttl", "expires")
+    assert {name: getattr(found, name) for name in changed} == {name: getattr(settings, name) for name in changed}
+    assert flags == core_queue.PAUSED
+    assert queue.has_ttl
+    queue.message_ttl()
+    assert queue.has_ttl == (settings.message_ttl is not None)
+
+
+def test_a_queue_expires_after_a_millisecond_at_least() -> None:
+    """None is no time to expire after: the shortest is what the core counts by."""
+    for seconds, expected in ((0.0001, 1), (0.0006, 1), (0.001, 1), (0.0016, 2), (5.0, 5000)):
+        pointer = core_queue._core_settings(QueueSettings(expires=seconds), 0)  # noqa: SLF001
+        assert (pointer.expires_ms, pointer.flags) == (expected, slow.SB_QUEUE_EXPIRES)
+
+
+@pytest.mark.parametrize("overflow", [*range(len(OVERFLOWS)), len(OVERFLOWS), 255])
+@pytest.mark.parametrize("flags", [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1023, 1024])
+def test_facts_with_numbers_nobody_wrote(overflow: int, flags: int) -> None:
+    """An overflow that is none counts as "block", so that the queue can be examined; of the flags each says its own."""
+    facts = ffi.new("sb_queue_facts *")
+    facts.settings.overflow, facts.settings.flags = overflow, flags
+    facts.settings.message_ttl_ms, facts.settings.expires_ms = 1500, 2500
+    settings, known = core_queue.settings_of(facts)
+    assert settings.overflow == (OVERFLOWS[overflow] if overflow < len(OVERFLOWS) else "block")
+    assert settings.message_ttl == (1.5 if flags & 32 else None)
+    assert settings.expires == (2.5 if flags & 64 else None)
+    assert [settings.durable, settings.exclusive, settings.auto_delete, settings.single_active_consumer] == [
+        bool(flags & flag) for flag in (2, 4, 8, 16)
+    ]
+    assert known == flags & (1 | 128 | 256 | 512)
+
+
+def test_a_queue_is_made_once(connection: shmbroker.Connection) -> None:
+    """The second declaration says that it was there, and changes nothing."""
+    assert core_queue.declare(connection.core, "q", QueueSettings(max_length=1), FOR_EVER)
+    assert not core_queue.declare(connection.core, "q", QueueSettings(max_length=2), FOR_EVER)
+    assert connection.queue("q", passive=True).settings.max_length == 1
+
+
+def test_a_handle_of_a_queue_that_was_deleted(connection: shmbroker.Connection) -> None:
+    """It says so, whatever is asked of it, with the name of the queue."""
+    queue, target = declared(connection, "q", QueueSettings()), declared(connection, "target", QueueSettings())
+    assert not queue.is_deleted()
+    assert queue.delete(if_unused=False, if_empty=False, until=FOR_EVER) == 0
+    assert queue.is_deleted()
+    uses = (
+        queue.facts,
+        queue.message_ttl,
+        queue.purge,
+        lambda: queue.browse(0),
+        lambda: queue.browse_place(0),
+        lambda: queue.move(target, 1, 1),
+        lambda: queue.put_with(b"A", 1, core_queue.NO_OPTIONS, 0),
+        lambda: queue.configure(QueueSettings(), 0, trim=False, until=FOR_EVER),
+        lambda: queue.delete(if_unused=False, if_empty=False, until=FOR_EVER),
+    )
+    for use in uses:
+        with pytest.raises(NotFound, match="no queue 'q' in vhost"):
+            use()
+
+
+def test_a_queue_that_ends_while_it_is_opened(
+    connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handle is made, and knows nothing of the queue: the next call says that there is none."""
+    core = connection.core
+    assert core_queue.declare(core, "q", EVERYTHING, FOR_EVER)
+    slot = core.queue_slot("q")
+    with monkeypatch.context() as ended:
+        ended.setattr(core, "queue_facts", lambda _: None)
+        queue = CoreQueue(core, "q", slot)
+    assert (queue.incarnation, queue.exclusive, queue.has_ttl) == (0, False, False)
+    assert (queue.name, queue.slot, queue.connection) == ("q", slot, core)
+    assert CoreQueue(core, "q", slot).incarnation == core.queue_incarnation("q") != 0
+
+
+def test_what_can_fit_an_empty_queue(connection: shmbroker.Connection) -> None:
+    """As many messages, and bytes, as its limits say; without limits everything can."""
+    limited = declared(connection, "limited", QueueSettings(max_length=2, max_bytes=10))
+    limited.check_can_fit(2, 10)
+    limited.check_can_fit(0, 0)
+    text = r"queue 'limited': {} messages of {} bytes can never fit at once \(max_length=2, max_bytes=10\)"
+    for count, size in ((3, 10), (2, 11), (3, 11)):
+        with pytest.raises(Full, match=text.format(count, size)):
+            limited.check_can_fit(count, size)
+    declared(connection, "free", QueueSettings()).check_can_fit(1 << 40, 1 << 50)
+
+
+def test_messages_are_browsed_with_their_positions(connection: shmbroker.Connection) -> None:
+    """From a position on; the one behind the message is where the next is looked for. A body of any length is whole."""
+    queue = connection.queue("q")
+    bodies = [b"A", b"B" * 5000, b"C" * 300_000, b"D"]
+    queue.put_many(bodies)
+    position, found = 0, list[bytes]()
+    while (one := queue.core.browse(position)) is not None:
+        data, position = one
+        found.append(data)
+    assert position == len(bodies)
+    assert [data[64:] for data in found] == bodies
+    again = queue.core.browse(2)
+    assert again is not None
+    assert (again[0][64:], again[1]) == (bodies[2], 3)
+    with pytest.raises(OverflowError):
+        queue.core.browse(-1)
+
+
+def test_messages_are_browsed_in_their_places(connection: shmbroker.Connection) -> None:
+    """In place of its body each has the place where that lies, from which it can be read."""
+    queue = connection.queue("q")
+    bodies = [b"A", b"B" * 300_000]
+    queue.put_many(bodies, key="key")
+    position, found = 0, list[bytes]()
+    while (one := queue.core.browse_place(position)) is not None:
+        data, position, place = one
+        assert (data[64:67], place.length) == (b"key", len(bodies[len(found)]))
+        memory = connection.core.body_at(place)
+        assert memory is not None
+        found.append(bytes(memory))
+        memory.release()
+    assert found == bodies
+    assert position == len(bodies)
+
+
+def test_a_handle_is_given_back_when_nothing_needs_it(connection: shmbroker.Connection) -> None:
+    """Not before what was taken through it is settled."""
+    queue = connection.queue("q")
+    queue.put(b"A")
+    message = queue.get()
+    assert queue.core.leave() is False
+    message.ack()
+    assert queue.core.leave() is True
