@@ -186,7 +186,7 @@ class Writer:
         options = options_of(**given)
         done, until, queue = 0, library.deadline(timeout), self._open()
         with self._there():
-            if wanted and not is_timed(options):
+            if not is_timed(options):
                 done = queue.put_many(wanted, timeout=timeout, **given)
             self._staged(done, sum(sizes[:done]))
             options = self._kept(options)
