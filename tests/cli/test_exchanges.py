@@ -249,3 +249,28 @@ def test_arguments_that_only_programs_give_can_be_shown(cli: Callable[..., Any],
     (one,) = cli("bindings", "--json").facts
     assert one["arguments"] == {"b": "\\xff", "d": "1.5", "t": "2026-01-02 00:00:00+00:00"}
     assert "2026-01-02" in cli("bindings").out
+
+
+def test_arguments_of_other_types_are_other_bindings(cli: Callable[..., Any], broker: shmbroker.Broker) -> None:
+    """A decimal of a program is not the float that is equal to it; the order of arguments does not matter."""
+    from decimal import Decimal  # noqa: PLC0415
+
+    with broker.connect() as connection:
+        connection.queue("jobs")
+        connection.channel().queue_bind("jobs", "amq.headers", "", {"n": Decimal("1.5")})
+    ran = cli("bind", "amq.headers", "jobs", "--argument", "n=1.5")
+    assert (ran.code, ran.lines) == (0, ["amq.headers -> jobs: bound"])
+    assert len(bound(broker)) == 2
+    assert cli("bind", "amq.headers", "jobs", "--argument", "a=1", "--argument", "b=2").lines[0].endswith(": bound")
+    ran = cli("bind", "amq.headers", "jobs", "--argument", "b=2", "--argument", "a=1")
+    assert ran.lines == ["amq.headers -> jobs: existed already"]
+
+
+def test_arguments_are_shown_as_they_are_given(cli: Callable[..., Any], broker: shmbroker.Broker) -> None:
+    """Truths and tables as JSON, text as it is."""
+    with broker.connect() as connection:
+        connection.queue("jobs")
+    given = ("t=x", "yes=true", 'deep={"a": [null]}')
+    cli("bind", "amq.headers", "jobs", *(word for one in given for word in ("--argument", one)))
+    (line,) = cli("bindings").lines[2:]
+    assert line.split(maxsplit=3) == ["amq.headers", "jobs", "queue", " ".join(given)]
