@@ -36,8 +36,8 @@ def find_function(target: str) -> Callable[[shmbroker.Message], Any]:
         ValueError: If the target is not of that form.
         Refused: If there is no such module or function, or importing it fails.
     """
-    module_name, colon, path = target.partition(":")
-    if not (module_name and colon and path):
+    module_name, _, path = target.partition(":")
+    if not (module_name and path):
         message = f"'{target}' is not of the form module:function"
         raise ValueError(message)
     see_working_directory()
