@@ -16,7 +16,6 @@ from shmbroker_cli.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 STATISTICS = shmbroker.BrokerStatistics(
     name="orders",
@@ -99,7 +98,9 @@ def test_the_list_of_brokers_with_a_problem(
     assert cli("list", "--json").facts == [{"name": "old", "problem": text}, dataclasses.asdict(STATISTICS)]
 
 
-def test_the_status_of_a_broker(cli: Callable[..., Any], known: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_of_a_broker(
+    cli: Callable[..., Any], known: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All that is known of it, with its creation in the time of this machine."""
     monkeypatch.setenv("TZ", "UTC-3")
     time.tzset()
@@ -136,7 +137,7 @@ def served(monkeypatch: pytest.MonkeyPatch, known: dict[str, Any]) -> list[tuple
     known["taken"] = STATISTICS
 
     class Recorded(true_broker):  # type: ignore[misc, valid-type] (the class as it is now)
-        def __init__(self, name: str, **given: Any) -> None:
+        def __init__(self, name: str, **given: Any) -> None:  # noqa: ANN401 - those of a broker
             super().__init__(name, **given)
             if given:
                 made.append((self.name, given))
