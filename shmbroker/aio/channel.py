@@ -219,7 +219,7 @@ class Channel:
                 self.sync.basic_cancel(tag)
             while not waiting.empty():
                 left = waiting.get_nowait()
-                if left is not None and self.sync.is_open and not left[0].settled:
+                if left is not None and self.sync.is_open:
                     left[0].give_back()
 
     # ---- acknowledging, flow ----

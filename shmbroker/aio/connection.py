@@ -111,10 +111,11 @@ class Connection:
 class _Connecting:
     """A connection that is being opened: to be awaited, or used in ``async with``."""
 
+    _opened: Connection
+
     def __init__(self, name: str, timeout: float | None, operation_timeout: float, options: dict[str, Any]) -> None:
         self._name, self._timeout, self._options = name, timeout, options
         self._operation_timeout = operation_timeout
-        self._opened: Connection | None = None
 
     async def _connect(self) -> Connection:
         until = time.monotonic() + (self._timeout or 0)
@@ -137,8 +138,7 @@ class _Connecting:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._opened is not None:
-            self._opened.close()
+        self._opened.close()
 
 
 def connect(

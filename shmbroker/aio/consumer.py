@@ -66,8 +66,6 @@ class Consumer:
         return self
 
     async def __anext__(self) -> Message:
-        if self._closed:
-            raise StopAsyncIteration
         try:
             return await self._next()
         except exceptions.ConnectionClosed:

@@ -24,7 +24,6 @@ class LoopDispatcher:
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Work, failed: Callable[[BaseException], None]) -> None:
         self._loop, self._work, self._failed = loop, work, failed
         self._task: asyncio.Task[None] | None = None
-        self._again = False
         self.awaited: collections.deque[Awaitable[object]] = collections.deque()
         """What the callbacks of now have returned, if that is to be awaited."""
 
@@ -39,21 +38,18 @@ class LoopDispatcher:
 
     def _start(self) -> None:
         if self._task is None:
-            self._task = self._loop.create_task(self._run())
-        else:
-            self._again = True
+            self._task = asyncio.Task(self._run(), loop=self._loop)  # a task factory may run it before it is known
 
     async def _run(self) -> None:
         turns = 0
         _calling.set(self)
         try:
             while True:
-                self._again = False
                 found = await self._do_one()
                 turns += 1
                 if turns % _TURNS == 0:
                     await asyncio.sleep(0)
-                if not found and not self._again and self._work.rest():
+                if not found and self._work.rest():
                     return
         finally:
             self._task = None

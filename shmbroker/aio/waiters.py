@@ -112,6 +112,7 @@ class Waiters:
             self._watch.close()
             os.close(self._descriptor)
             self._descriptor = -1
+            self._armed = self._wanted = False
         for _, future, _ in self._waiting:
             if not future.done():
                 future.set_exception(error)

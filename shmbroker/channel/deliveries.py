@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, cast
 
+from shmbroker import exceptions
 from shmbroker._core import library
 from shmbroker.message import ACK, OPEN, RETURN, SETTLED, Message, Source
 
@@ -67,6 +69,11 @@ class Delivery(Message):
             self._state = OPEN  # nothing happened
             cast("ChannelSource", self._source).check_open()  # if it is the channel that is closed, it says why
         super()._failed(status)
+
+    def give_back(self) -> None:
+        """Returns it as if nobody had taken it, unless it was settled by its tag."""
+        with contextlib.suppress(exceptions.MessageSettled):
+            super().give_back()
 
     @property
     def consumer_tag(self) -> str:

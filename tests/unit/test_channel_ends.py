@@ -350,3 +350,15 @@ def test_a_close_callback_that_raises_stops_nobody(broker_name: str, end: str) -
     assert called.wait(WATCHDOG_SECONDS)
     assert [type(error) for error in errors] == [ZeroDivisionError]
     connection.close()
+
+
+def test_what_is_settled_by_its_tag_does_not_go_back(channel: shmbroker.Channel) -> None:
+    """A loop that is left returns what it was handed; not what was acknowledged together with all others."""
+    channel.queue_declare("q")
+    publish(channel, "q", "ABC")
+    for _ in channel.consume("q"):
+        eventually(lambda: channel.core.delivered() == 3, "all to be handed over")
+        channel.basic_ack(0, multiple=True)
+        break
+    assert count(channel, "q") == 0
+    assert channel.is_open

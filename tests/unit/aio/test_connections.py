@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections of an event loop: how they are opened, what they keep, and how they wait for their turn."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scenario_support.loops import ready, run, until_waiting
+from scenario_support.turns import at_once, noted_options, noted_pauses, stopped_clock
+
+import shmbroker
+from shmbroker import aio, exceptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MODULE = "shmbroker.aio.connection"
+
+
+def after(refusals: int) -> Callable[[], str]:
+    """Return an operation that another process holds up so often."""
+    left = iter(range(refusals))
+
+    def operation() -> str:
+        for _ in left:
+            text = "it is another's turn"
+            raise exceptions.Timeout(text)
+        return "done"
+
+    return operation
+
+
+def test_a_change_pauses_longer_each_time(broker: shmbroker.Broker) -> None:
+    """The first pause is a millisecond, each other one twice as long, up to 20 ms; what it returns comes through."""
+
+    async def main(connection: aio.Connection) -> None:
+        pauses = noted_pauses()
+        assert await connection.change(after(7)) == "done"
+        assert pauses == [0.001, 0.002, 0.004, 0.008, 0.016, 0.02, 0.02]
+
+    run(main, broker)
+
+
+def test_a_change_has_a_time_limit(broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an operation timeout of 0 the first refusal is the answer; what needs no wait is done."""
+
+    async def main() -> None:
+        async with aio.connect(broker.name, create=False, operation_timeout=0) as connection:
+            stopped_clock(monkeypatch, MODULE)
+            with pytest.raises(exceptions.Timeout, match="another's turn"):
+                at_once(connection.change(after(1)))
+            assert at_once(connection.change(after(0))) == "done"
+
+    asyncio.run(main())
+
+
+def test_an_error_of_a_change_is_no_reason_to_wait(broker: shmbroker.Broker) -> None:
+    """Anything but a timeout is raised at once."""
+
+    async def main(connection: aio.Connection) -> None:
+        with pytest.raises(exceptions.NotFound, match="no queue 'nowhere'"):
+            at_once(connection.queue("nowhere", passive=True))
+        assert connection.sync.queue_names() == []
+
+    run(main, broker)
+
+
+def test_a_queue_has_one_handle(broker: shmbroker.Broker) -> None:
+    """Opened again it is the same object, until it is closed, or deleted and declared again."""
+
+    async def main(connection: aio.Connection) -> None:
+        first = await connection.queue("q", max_length=3)
+        assert await connection.queue("q") is first
+        first.close()
+        second = await connection.queue("q")
+        assert second is not first
+        await second.delete()
+        third = await connection.queue("q")
+        assert third is not second
+        second.close()  # it is of the queue that is gone
+        assert await connection.queue("q") is third
+        await third.put(b"A")
+        assert len(third) == 1
+        with pytest.raises(exceptions.PreconditionFailed):
+            await connection.queue("q", max_length=4)
+
+    run(main, broker)
+
+
+def test_a_closed_handle_is_forgotten(broker: shmbroker.Broker) -> None:
+    """The connection keeps nothing of it."""
+
+    async def main(connection: aio.Connection) -> None:
+        queue = await connection.queue("q")
+        known = weakref.ref(queue)
+        queue.close()
+        del queue
+        assert known() is None
+
+    run(main, broker)
+
+
+def test_closing_a_connection_closes_what_it_opened(broker: shmbroker.Broker) -> None:
+    """Queues and consumers that wait end with its error; descriptors go, and it can be closed again."""
+
+    async def main(connection: aio.Connection) -> None:
+        loop = asyncio.get_running_loop()
+        jobs, other = await connection.queue("jobs"), await connection.queue("other")
+        consumer = other.consume()
+        descriptor = consumer.sync.fileno()
+        getting, consuming = asyncio.create_task(jobs.get()), asyncio.create_task(consumer.get())
+        await until_waiting(jobs)
+        connection.close()
+        with pytest.raises(exceptions.ConnectionClosed, match="queue 'jobs' is closed"):
+            await ready(getting)
+        with pytest.raises(exceptions.ConnectionClosed, match="consumer"):
+            await ready(consuming)
+        assert not loop.remove_reader(descriptor)
+        assert not connection.is_open
+        connection.close()
+
+    run(main, broker)
+
+
+def test_a_connection_is_closed_by_with(broker: shmbroker.Broker) -> None:
+    """Awaited or in ``async with``, it is closed at the end of a block; its name and state can be seen."""
+
+    async def main() -> None:
+        connecting = aio.connect(broker.name, create=False, client_name="tester")
+        async with connecting as connection:
+            assert (connection.name, connection.is_open) == ("tester", True)
+            assert repr(connection) == f"<aio {connection.sync!r}>"
+        assert not connection.is_open
+        async with await aio.connect(broker.name, create=False) as connection:
+            assert connection.is_open
+        assert not connection.is_open
+
+    asyncio.run(main())
+
+
+def test_connecting_never_holds_up_the_loop(broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither opening nor the operations of the sync connection wait; its other options are handed on."""
+    calls = noted_options(monkeypatch, shmbroker.broker, "connect")
+
+    async def main() -> None:
+        connection = await aio.connect(broker.name, timeout=5, operation_timeout=3, create=False, client_name="tester")
+        assert calls == [("connect", {"timeout": 0, "operation_timeout": 0, "create": False, "client_name": "tester"})]
+        assert connection.sync.operation_timeout == 0
+        connection.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("options", [{}, {"timeout": 0}])
+def test_a_broker_that_is_missing_is_not_waited_for(
+    broker_name: str, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    """Without a timeout the error comes at once."""
+    stopped_clock(monkeypatch, MODULE)
+
+    async def connect() -> aio.Connection:
+        return await aio.connect(broker_name, create=False, **options)
+
+    async def main() -> None:
+        with pytest.raises(exceptions.BrokerNotFound):
+            at_once(connect())
+
+    asyncio.run(main())
+
+
+def test_a_broker_is_waited_for_until_the_time_is_up(broker_name: str) -> None:
+    """It is looked for every 20 ms."""
+
+    async def main() -> None:
+        pauses = noted_pauses()
+        connecting = asyncio.ensure_future(aio.connect(broker_name, create=False, timeout=0.001))
+        with pytest.raises(exceptions.BrokerNotFound):
+            await ready(connecting)
+        assert set(pauses) == {0.02}
+
+    asyncio.run(main())
