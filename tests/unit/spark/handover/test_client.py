@@ -197,6 +197,74 @@ def test_a_large_batch_goes_in_pieces(
     assert seen == pieces
 
 
+@pytest.mark.parametrize(("rows", "pieces"), [(0, [0]), (1, [1]), (2, [1, 1]), (3, [1, 1, 1]), (5, [2, 2, 1])])
+def test_pieces_are_rows(
+    broker: shmbroker.Broker, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch, rows: int, pieces: list[int]
+) -> None:
+    """None is empty but that of a batch without rows; all but the last one have the same number."""
+    encoded = Encoder().encoded([batch(1, rows)]).size
+    monkeypatch.setattr(memory.Share, "most_in_one", 100 if rows < 4 else encoded // 3 + 1)
+    with Client(plan(broker, inflight=9)) as asking:
+        assert list(asking.send(batch(1, rows))) == []
+        requests = by_hand.taken()
+        assert [Decoder().batches(bytes(one))[0].num_rows for one in requests] == pieces
+        for one in requests:
+            by_hand.answer(one, b"")
+        assert list(asking.rest()) == []
+
+
+def test_the_size_of_answers_is_learnt(
+    broker: shmbroker.Broker, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the largest one until now: what may be under way is asked with it."""
+    windows: list[tuple[int, int, int]] = []
+    fits: list[int] = []
+
+    def window(_self: memory.Share, request: int, answer: int, most: int) -> int:
+        windows.append((request, answer, most))
+        return 1
+
+    def does_fit(_self: memory.Share, _requests: list[int], answer: int) -> bool:
+        fits.append(answer)
+        return True
+
+    monkeypatch.setattr(memory.Share, "window", window)
+    monkeypatch.setattr(memory.Share, "fits", does_fit)
+    size = Encoder().encoded([batch(1)]).size
+    with Client(plan(broker, schema=None)) as asking:
+        for answer in (b"", Encoder().encoded([batch(1, 100)]).body, b"", b""):
+            list(asking.send(batch(1)))
+            (request,) = by_hand.taken()
+            by_hand.answer(request, answer)
+        list(asking.rest())
+    large = Encoder().encoded([batch(1, 100)]).size
+    assert fits == [0, large, large, large]
+    assert windows == [(size, answer, 4) for answer in (0, 0, 0, 0, large, large, large)]
+
+
+def test_a_request_does_not_wait_while_answers_may_come(
+    broker: shmbroker.Broker, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is put if there is room, and else the oldest answer goes first."""
+    puts = []
+    with Client(plan(broker)) as asking:
+        send = asking._send  # noqa: SLF001
+
+        def noted(one: pa.RecordBatch, encoded: Any, timeout: float) -> int:  # noqa: ANN401
+            puts.append(timeout)
+            if len(puts) == 2:
+                raise standard_queue.Full
+            return send(one, encoded, timeout)
+
+        monkeypatch.setattr(asking, "_send", noted)
+        assert list(asking.send(batch(1))) == []
+        by_hand.answer_all()
+        assert list(asking.send(batch(2))) == [batch(1)]
+        assert puts == [0, 0, 0]
+        by_hand.answer_all()
+        assert list(asking.rest()) == [batch(2)]
+
+
 def test_a_row_is_not_cut(broker: shmbroker.Broker, by_hand: ByHand) -> None:
     """A batch without rows goes as it is; so does one row, however long."""
     with Client(plan(broker)) as asking:
