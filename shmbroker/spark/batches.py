@@ -138,9 +138,9 @@ class Decoder:
 
 def _front_of(buffer: pa.Buffer) -> bytes:
     """The schema's part of a stream, as it is encoded."""
-    start = buffer.slice(0, min(_FRONT, buffer.size)).to_pybytes()
+    start = buffer.slice(0, min(_FRONT, buffer.size)).to_pybytes()  # of less than that, the size is too large
     size = _FRONT + int.from_bytes(start[4:], "little")
-    if len(start) < _FRONT or start[:4] != _CONTINUES or size > buffer.size:
+    if start[:4] != _CONTINUES or size > buffer.size:
         msg = f"a body of {buffer.size} bytes is no Arrow stream"
         raise pa.ArrowInvalid(msg)
     front: bytes = buffer.slice(0, size).to_pybytes()

@@ -65,7 +65,7 @@ def columns_of(batch: pa.RecordBatch) -> Columns:
     if _KEY in batch.schema.names:
         keys = batch.column(_KEY)
         _check_keys(keys)
-        _set(columns, KEY, keys.fill_null("" if pa.types.is_string(keys.type) else b"") if keys.null_count else keys)
+        _set(columns, KEY, keys.fill_null(b"") if keys.null_count else keys)
     if _HEADERS in batch.schema.names:
         _set(columns, PROPERTIES, pa.array(_encoded(batch.column(_HEADERS).to_pylist()), pa.binary()))
     return columns

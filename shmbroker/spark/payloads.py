@@ -176,7 +176,7 @@ def _fitted(batch: pa.RecordBatch, wanted: pa.Schema, where: str) -> pa.RecordBa
 
 def _at_most(batches: Iterator[pa.RecordBatch], most: int | None) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        yield batch if most is None else batch.slice(0, most)
+        yield batch.slice(0, most)
         if most is not None:
             most -= len(batch)
             if most <= 0:

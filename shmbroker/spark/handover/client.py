@@ -84,7 +84,7 @@ class Client:
     def send(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Sends a batch, cut where it is too large for the broker's memory to be shared; gives answers meanwhile."""
         encoded = self._encoder.encoded([batch])
-        count = min(max(1, batch.num_rows), -(-encoded.size // self._link.share.most_in_one) or 1)
+        count = min(max(1, batch.num_rows), -(-encoded.size // self._link.share.most_in_one))
         if count == 1:
             yield from self._request(batch, encoded)
             return

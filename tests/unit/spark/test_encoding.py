@@ -21,6 +21,7 @@ SHORT = pa.record_batch({"id": [1, 2, 3]})
 LONG = pa.record_batch({"id": range(100_000)})
 CODES = pa.array(["x", "y", "x"]).dictionary_encode()
 NESTED = [
+    pa.record_batch({"code": CODES, "id": [1, 2, 3]}),
     pa.record_batch({"id": [1, 2], "codes": pa.ListArray.from_arrays([0, 1, 3], CODES)}),
     pa.record_batch({"deep": pa.StructArray.from_arrays([pa.array([1, 2, 3]), CODES], ["number", "code"])}),
 ]
@@ -50,6 +51,7 @@ def test_no_batches_are_an_empty_message() -> None:
     """Which is no batches again."""
     assert Encoder().encoded([]) == Encoded(0, b"", None)
     assert Decoder().batches(b"") == []
+    assert Decoder().batches(SHORT.schema.serialize().to_pybytes()) == []
 
 
 def test_metadata_is_part_of_a_schema() -> None:

@@ -89,6 +89,14 @@ def test_keys_of_each_kind(queue: shmbroker.Queue, kind: pa.DataType) -> None:
     assert put(queue, batch.slice(0, 0)) == []
 
 
+def test_keys_that_are_null_and_have_bytes(queue: shmbroker.Queue) -> None:
+    """Arrow may keep something there; it is no key."""
+    ends = pa.py_buffer(b"".join(at.to_bytes(4, "little") for at in (0, 4, 8)))
+    keys = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\x02"), ends, pa.py_buffer(b"junkreal")])
+    assert keys.to_pylist() == [None, b"real"]
+    assert [key for _, key, _ in put(queue, pa.record_batch({"value": ["a", "b"], "key": keys}))] == [None, "real"]
+
+
 def test_no_keys_at_all(queue: shmbroker.Queue) -> None:
     """A column of nulls is none."""
     nothing = pa.array([None, None], pa.binary())
@@ -139,6 +147,19 @@ def test_rows_become_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     without = list(record_batches(iter([Row(value="a"), Row(value="b")])))
     assert without == [pa.record_batch({"value": ["a", "b"]})]
+
+
+def test_headers_of_rows_are_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For Arrow, since not each takes a dict for a map."""
+    array, seen = pa.array, []
+
+    def noted(values: Any, *kinds: Any) -> pa.Array:  # noqa: ANN401
+        seen.append((values, *kinds))
+        return array(values, *kinds)
+
+    monkeypatch.setattr(pa, "array", noted)
+    list(record_batches(iter([Row(value="a", headers={"h": "v"}), Row(value="b", headers=None)])))
+    assert seen == [(["a", "b"], None), ([[("h", "v")], None], PAIRS)]
 
 
 def test_batches_stay_batches() -> None:

@@ -86,15 +86,16 @@ def test_an_answer_is_acknowledged_when_it_was_taken(broker: shmbroker.Broker, b
 def test_a_second_answer_is_dropped(broker: shmbroker.Broker, by_hand: ByHand) -> None:
     """Where a server died before it acknowledged the request; so is an answer to no request."""
     with Client(plan(broker)) as asking:
-        for number in (1, 2):
+        for number in (1, 2, 3):
             assert list(asking.send(batch(number))) == []
-        first, second = by_hand.taken()
+        first, second, third = by_hand.taken()
+        by_hand.answer(third, times=2)
         by_hand.answer(first, times=2)
         target = by_hand.connection.queue((first.key or "").split(" ")[2], passive=True)
         for key in ("9 ", "no number ", None):
             target.put(b"", key=key)
         by_hand.answer(second, Encoder().encoded([batch(8)]).body)
-        assert list(asking.rest()) == [batch(1), batch(8)]
+        assert list(asking.rest()) == [batch(1), batch(8), batch(3)]
         assert target.statistics().message_count == 0
 
 
@@ -358,7 +359,10 @@ def test_a_request_that_can_never_fit(broker: shmbroker.Broker, connection: shmb
     assert memory.TURN not in connection.queue_names()
 
 
-def test_patience_with_memory_ends(broker: shmbroker.Broker, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("until", "ends"), [(125.0, 140.0), (140.0, 150.0), (165.0, 170.0)])
+def test_patience_with_memory_ends(
+    broker: shmbroker.Broker, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch, until: float, ends: float
+) -> None:
     """What finds no memory alone is an error after half a minute; what finds a full queue waits on."""
     now, tries = 100.0, list[float]()
     looks = []
@@ -376,29 +380,76 @@ def test_patience_with_memory_ends(broker: shmbroker.Broker, by_hand: ByHand, mo
             nonlocal now
             tries.append(timeout)
             now += 10
-            if len(tries) < 3:
+            if len(tries) < 4:
                 raise standard_queue.Full
             text = "no memory"
             raise shmbroker.OutOfMemory(text)
 
         monkeypatch.setattr(asking, "_send", send)
         with pytest.raises(shmbroker.OutOfMemory, match="no memory"):
-            asking._send_alone(batch(1), encoded, until=145.0)  # noqa: SLF001
-        assert tries == [0.2] * 5
-        assert looks == [110.0, 120.0, 130.0, 140.0]
+            asking._send_alone(batch(1), encoded, until=until)  # noqa: SLF001
+        assert tries == [0.2] * len(tries)
+        assert looks == [*range(110, int(now), 10)]
+        assert now == ends
     assert by_hand.taken() == []
+
+
+def test_room_for_a_request_is_waited_for(
+    broker: shmbroker.Broker, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For as long as for an answer."""
+    now = 100.0
+    with Client(plan(broker, timeout=0.5)) as asking:
+
+        def send(_batch: object, _encoded: object, timeout: float) -> int:
+            nonlocal now
+            now += timeout
+            raise standard_queue.Full
+
+        monkeypatch.setattr(asking._link.watch, "look", lambda: None)  # noqa: SLF001
+        monkeypatch.setattr(module, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now)}))
+        monkeypatch.setattr(asking, "_send", send)
+        encoded = Encoder().encoded([batch(1)])
+        with pytest.raises(shmbroker.Timeout, match="no answer within"):
+            asking._send_alone(batch(1), encoded, until=0.0)  # noqa: SLF001
+    assert now == pytest.approx(100.5)
+    assert by_hand.taken() == []
+
+
+def test_a_client_that_sends_nothing(broker_name: str) -> None:
+    """Needs neither broker nor server."""
+    assert list(hand_over(iter([]), Handover("requests", "replies", broker=broker_name))) == []
+
+
+def test_what_is_under_way_is_let_go(broker: shmbroker.Broker, by_hand: ByHand) -> None:
+    """When the client is closed, which it may be more than once."""
+    asking = Client(plan(broker))
+    assert list(asking.send(batch(1))) == []
+    asking.close()
+    asking.close()
+    assert asking._pending == {}  # noqa: SLF001
+    assert by_hand.connection.queue_names() == ["requests"]
+    assert len(by_hand.taken()) == 1
 
 
 def test_no_room_for_an_answer_for_long(
     broker: shmbroker.Broker, serving: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is asked again until patience ends: then that is the error."""
-    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "SLICE_SECONDS", 0.01)
+    """It is asked again for half a minute, with pauses: then that is the error."""
+    now, pauses = 100.0, list[float]()
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += 10
+        pauses.append(seconds)
+
+    clock = {"monotonic": staticmethod(lambda: now), "sleep": staticmethod(sleep)}
+    monkeypatch.setattr(module, "time", type("Clock", (), clock))
     served = serving(lambda server, request, _seen: server.answer(request, b"for the answer: full", "no-room"))
     with pytest.raises(shmbroker.OutOfMemory, match="queue 'requests': for the answer: full"):
         list(hand_over(iter([batch(1)]), plan(broker)))
-    assert served.seen == 2
+    assert pauses == [0.2] * 4
+    assert served.seen == 6
 
 
 def test_a_generator_that_is_closed_early(
