@@ -188,7 +188,7 @@ def _headers(encoded: pa.Array) -> pa.Array:
     found = []
     for properties in encoded.to_pylist():
         if properties not in known:
-            headers = basic.decode(properties).headers if properties else None
+            headers = basic.decode(properties).headers
             known[properties] = [(name, headers_of.written(value)) for name, value in (headers or {}).items()]
         found.append(known[properties])
     return pa.array(found, _PAIRS)

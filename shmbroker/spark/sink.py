@@ -127,13 +127,13 @@ class _Writing:
             done += put(queue, columns, count - done, self._options.timeout, row=done)
 
     def _publish(self, messages: Iterable[Any], batch: int | uuid.UUID) -> None:
-        staged = [message for message in messages if isinstance(message, Staged) and message.receipt is not None]
-        if staged:
+        staged = [message for message in messages if isinstance(message, Staged)]
+        receipts = [one.receipt for one in staged if one.receipt is not None]
+        if receipts:
             publication = staged[0].publication
             numbered = self._options.app is not None
             limits = {"at_once": _AT_ONCE, "bytes_at_once": _BYTES_AT_ONCE}
             stage = Stage(self._connection(), publication, **limits, per_target=numbered)
-            receipts = [one.receipt for one in staged if one.receipt is not None]
             # A job has no number by which a second try goes on with the first: once begun, it is not to be given up.
             timeout = None if isinstance(batch, uuid.UUID) else self._options.timeout
             stage.publish(batch, receipts, self._options.queue, timeout=timeout)

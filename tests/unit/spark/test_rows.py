@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent import futures
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -96,6 +97,7 @@ def test_the_next_batch_is_made_meanwhile(queue: shmbroker.Queue, monkeypatch: p
     assert set(others) == {"shmbroker-rows_0"}
     makers.clear()
     ready = Ready(queue, 2)
+    monkeypatch.setattr(futures, "ThreadPoolExecutor", lambda *_: pytest.fail("a thread"))
     assert len(list(rows.batches(fill, "q", ["value"]))) == 1
     assert set(makers) == {threading.current_thread().name}
 
@@ -158,3 +160,46 @@ def test_no_headers_at_all(queue: shmbroker.Queue) -> None:
     (batch,) = of(queue, "headers", "value")
     batch.validate(full=True)
     assert batch["headers"].to_pylist() == [[], [], []]
+
+
+def test_the_room_of_a_batch() -> None:
+    """Each column has what its rows need, and no more."""
+    texts = {core.KEY: 10, core.PROPERTIES: 20, core.BODY: 30}
+    names = ["key", "value", "headers", "redelivered", "timestamp", "queue", "handle"]
+    room = rows._Room(names, texts, None)  # noqa: SLF001
+    assert {name: buffer.size for name, buffer in room._buffers.items()} == {  # noqa: SLF001
+        core.KEY: 10,
+        core.PROPERTIES: 20,
+        core.BODY: 30,
+        core.KEY + ".ends": 40_004,
+        core.PROPERTIES + ".ends": 40_004,
+        core.BODY + ".ends": 40_004,
+        "has_key": 1250,
+        "redelivered": 1250,
+        "timestamp_us": 80_000,
+        "sequence": 80_000,
+        core.PLACE: 10_000 * core.PLACE_BYTES,
+    }
+    assert set(rows._Room(["value"], texts, None)._buffers) == {core.BODY, core.BODY + ".ends"}  # noqa: SLF001
+
+
+def test_memory_that_is_not_empty(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was in the buffers before does not matter; a column takes no more of them than it has bytes."""
+    allocate = pa.allocate_buffer
+
+    def used(size: int) -> pa.Buffer:
+        found = allocate(size)
+        memoryview(found).cast("B")[:] = b"\xff" * size
+        return found
+
+    monkeypatch.setattr(pa, "allocate_buffer", used)
+    for at in range(3):
+        queue.put(b"b%d" % at, key=None if at == 1 else f"k{at}", headers={"h": at} if at else None)
+    (batch,) = of(queue, *rows.WITH_BODIES)
+    batch.validate(full=True)
+    assert batch["value"].to_pylist() == [b"b0", b"b1", b"b2"]
+    assert batch["key"].to_pylist() == [b"k0", None, b"k2"]
+    assert [dict(one) for one in batch["headers"].to_pylist()] == [{}, {"h": "1"}, {"h": "2"}]
+    assert batch["redelivered"].to_pylist() == [False] * 3
+    assert batch["value"].buffers()[2].size == 6
+    assert batch["key"].buffers()[2].size == 4

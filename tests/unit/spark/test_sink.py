@@ -116,6 +116,14 @@ def test_a_job_that_fails_leaves_nothing(queue: shmbroker.Queue, monkeypatch: py
     assert stages(queue.connection) == []
 
 
+def test_what_is_no_task(queue: shmbroker.Queue) -> None:
+    """Its rows are those of the first attempt at the first partition."""
+    writer = batch_writer(queue)
+    writer.write(iter([rows("A")]))
+    assert [(one.partition, one.attempt) for one in stages(queue.connection)] == [(0, 0)]
+    writer.abort([])
+
+
 def test_a_write_of_nothing(queue: shmbroker.Queue) -> None:
     """Nothing is published, and no stage is left."""
     writer = batch_writer(queue)
@@ -164,8 +172,11 @@ def test_a_numbered_batch_is_of_its_queue(connection: shmbroker.Connection) -> N
         queue.delete()
 
 
-def test_what_is_put_as_it_comes(queue: shmbroker.Queue) -> None:
+def test_what_is_put_as_it_comes(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is there before the commit; commit and abort do nothing, and there is no broker to be planned for."""
+    BatchWriter(write_options({"queue": "q", "broker": "there is none", "delivery": "at-least-once"}))
+    for name in ("publish", "drop"):
+        monkeypatch.setattr(Stage, name, lambda *_, **__: pytest.fail("nothing was staged"))
     writer = batch_writer(queue, delivery="at-least-once")
     done = writer.write(iter([rows("A", "B"), rows("C")]))
     assert done == Staged("jobs.q", None)
@@ -265,12 +276,24 @@ def test_a_stream_writes_each_batch_once(queue: shmbroker.Queue, task: Any) -> N
     assert bodies(queue) == ["A", "a", "B", "b"]
 
 
-def test_a_stream_drops_what_failed(queue: shmbroker.Queue, task: Any) -> None:  # noqa: ANN401
-    """Of the tasks that have said what they staged; the batch can come again."""
+def test_a_stream_drops_what_failed(
+    queue: shmbroker.Queue,
+    task: Any,  # noqa: ANN401
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the tasks that have said what they staged, within ten seconds; the batch can come again."""
     writer = stream_writer(queue)
     task(0, 1, PLACE)
     staged = writer.write(iter([rows("A")]))
+    drop, waits = Stage.drop, []
+
+    def dropped(self: Stage, batch: int | uuid.UUID, *, timeout: float | None = None) -> Any:  # noqa: ANN401
+        waits.append((batch, timeout))
+        return drop(self, batch, timeout=timeout)
+
+    monkeypatch.setattr(Stage, "drop", dropped)
     writer.abort([staged, None], 7)
+    assert waits == [(7, 10.0)]
     assert stages(queue.connection) == []
     again = writer.write(iter([rows("B")]))
     writer.commit([again], 7)

@@ -59,7 +59,7 @@ def test_a_batch_read(queue: shmbroker.Queue) -> None:
     reader = found.reader(found.schema())
     assert isinstance(reader, BrowseReader)
     (part,) = reader.partitions()
-    assert part.home == Home.of(queue.connection)
+    assert part.home == part.value == Home.of(queue.connection)
     again, sent = pickle.loads(pickle.dumps((reader, part)))  # noqa: S301
     assert [batch.to_pydict() for batch in again.read(sent)] == [{"value": [b"A", b"B"]}]
     assert len(queue) == 3

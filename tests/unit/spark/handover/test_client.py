@@ -425,9 +425,12 @@ def test_what_is_under_way_is_let_go(broker: shmbroker.Broker, by_hand: ByHand) 
     """When the client is closed, which it may be more than once."""
     asking = Client(plan(broker))
     assert list(asking.send(batch(1))) == []
+    link: Any = asking._link  # noqa: SLF001
     asking.close()
     asking.close()
     assert asking._pending == {}  # noqa: SLF001
+    with pytest.raises(shmbroker.ConnectionClosed):
+        len(link.answers)
     assert by_hand.connection.queue_names() == ["requests"]
     assert len(by_hand.taken()) == 1
 
@@ -461,6 +464,26 @@ def test_a_generator_that_is_closed_early(
     assert next(answers) == batch(0)
     answers.close()  # type: ignore[attr-defined] # it is a generator
     assert connection.queue_names() == ["requests"]
+
+
+def test_requests_that_are_in_other_hands(
+    broker: shmbroker.Broker, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not waited for, when a task ends beside a server that is dying."""
+    requests, get_many, asked = by_hand.connection.queue("requests"), shmbroker.Queue.get_many, []
+
+    def noted(self: shmbroker.Queue, most: int, *, timeout: float | None = None) -> Any:  # noqa: ANN401
+        asked.append((self.name, timeout))
+        return get_many(self, most, timeout=timeout)
+
+    with Client(plan(broker)) as asking:
+        assert list(asking.send(batch(1))) == []
+        held = requests.get(timeout=0)
+        by_hand.consumer.close()
+        monkeypatch.setattr(shmbroker.Queue, "get_many", noted)
+    assert asked == [("requests", 0)]
+    assert not held.settled
+    held.ack()
 
 
 def test_requests_that_nobody_will_answer(broker: shmbroker.Broker, by_hand: ByHand) -> None:
