@@ -82,7 +82,6 @@ class Connection:
         self.lock = locks.lock()
         self._close_callbacks: list[Callable[[], None]] = []
         self._over = False
-        self._descriptor = -1
         self._core = CoreConnection(path, name)
         self._core.on_stopping = self._broker_stops
         self._core.on_ready = self._channel_ready
@@ -156,7 +155,7 @@ class Connection:
             return known
         with self.lock:
             self._routed.pop(name, None)
-            while name and (slot := self._core.queue_slot(name)):
+            while slot := self._core.queue_slot(name):
                 opened = self._open(name, slot)
                 if opened is not None:
                     self._routed[name] = opened.core
@@ -205,11 +204,11 @@ class Connection:
     def _open(self, name: str, slot: int) -> Queue | None:
         known = self._queues.get(name)
         if known is not None:
-            if known.core.slot == slot and self._core.queue_facts(slot) is not None and len_or_deleted(known) >= 0:
+            if known.core.length() >= 0:  # it is the one that has the name: there is no other as long as it is there
                 return known
             self.forget_queue(known)
         kept = self._kept.pop(name, None)
-        if kept is None or kept.slot != slot or kept.length() < 0:
+        if kept is None or kept.length() < 0:
             try:
                 kept = core_queue.CoreQueue(self._core, name, slot)
             except exceptions.NotFound:
@@ -457,11 +456,6 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"<Connection {self.name!r} to broker {self.broker_name!r}, {'open' if self.is_open else 'closed'}>"
-
-
-def len_or_deleted(queue: Queue) -> int:
-    """The length of a queue, negative when the handle is of one that was deleted."""
-    return queue.core.length()
 
 
 _process_connections: dict[tuple[int, str], Connection] = {}

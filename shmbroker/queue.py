@@ -416,17 +416,18 @@ class Queue:
         What was taken through it can still be settled, its consumers and calls that wait go on; other uses raise
         :exc:`ConnectionClosed`. ``connection.queue()`` opens another handle.
         """
-        if self._left is None:
-            self._left = self._core  # a thread may wait in it
-            self._core = cast("CoreQueue", _Closed(self._core.what))
-            self._put = lambda *_: library.CLOSED
-            self._put_with = lambda *_: library.CLOSED
-            self._put_many = lambda *_: library.CLOSED << 32
-            self._take = lambda *_: None
-            self.taker.status = library.CLOSED
-            self._take_many = lambda *_: library.CLOSED
-            self._length = lambda: -library.CLOSED
-            self._connection.queue_closed(self, self._left)
+        with self._connection.lock:  # else another thread could be given this handle in between
+            if self._left is None:
+                self._left = self._core  # a thread may wait in it
+                self._core = cast("CoreQueue", _Closed(self._core.what))
+                self._put = lambda *_: library.CLOSED
+                self._put_with = lambda *_: library.CLOSED
+                self._put_many = lambda *_: library.CLOSED << 32
+                self._take = lambda *_: None
+                self.taker.status = library.CLOSED
+                self._take_many = lambda *_: library.CLOSED
+                self._length = lambda: -library.CLOSED
+                self._connection.queue_closed(self, self._left)
 
     def __enter__(self) -> Self:
         return self

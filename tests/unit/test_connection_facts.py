@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a connection says of itself and of its broker, and what becomes of its parts when it ends."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import gc
+import os
+import pickle
+import select
+import weakref
+from typing import TYPE_CHECKING
+
+import pytest
+from scenario_support.observing import await_counts, put_each, text
+from scenario_support.waiting import becomes, eventually
+
+import shmbroker
+from shmbroker import exceptions, internal
+from shmbroker.connection import process_connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_what_a_connection_was_opened_with(broker: shmbroker.Broker) -> None:
+    """Its options, and the names of its broker: the full one is found by every user."""
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        connection = shmbroker.connect(
+            broker.name, client_name="tester", executor=executor, channel_max=3, operation_timeout=7.0,
+            on_callback_error=print,
+        )  # fmt: skip
+        with connection:
+            assert (connection.name, connection.broker_name) == ("tester", broker.name)
+            assert connection.broker_full_name == f"{os.getuid()}/{broker.name}"
+            assert (connection.executor, connection.channel_max) == (executor, 3)
+            assert (connection.operation_timeout, connection.on_callback_error) == (7.0, print)
+            assert repr(connection) == f"<Connection 'tester' to broker {broker.name!r}, open>"
+        assert repr(connection) == f"<Connection 'tester' to broker {broker.name!r}, closed>"
+
+
+# ---- channels ----
+
+
+def test_channels_are_numbered(broker: shmbroker.Broker) -> None:
+    """With the lowest number that is free, or the one that is asked for; there are as many as were allowed."""
+    with shmbroker.connect(broker.name, create=False, channel_max=3) as connection:
+        first, third, second = connection.channel(), connection.channel(3), connection.channel()
+        assert [one.number for one in (first, second, third)] == [1, 2, 3]
+        with pytest.raises(exceptions.NoFreeChannels, match="all 3 channels"):
+            connection.channel()
+        with pytest.raises(ValueError, match="3: it is open already"):
+            connection.channel(3)
+        second.close()
+        again = connection.channel()
+        assert again.number == 2
+        second.close()
+        with pytest.raises(exceptions.NoFreeChannels):
+            connection.channel()
+        connection.channel_closed(second)  # it has the number no more
+        assert again.is_open
+        with pytest.raises(exceptions.NoFreeChannels):
+            connection.channel()
+
+
+@pytest.mark.parametrize("number", [True, "1", 1.0])
+def test_a_channel_number_is_an_integer(connection: shmbroker.Connection, number: object) -> None:
+    """Anything else is refused."""
+    with pytest.raises(TypeError, match=f"number={number!r}: an integer is needed"):
+        connection.channel(number)  # type: ignore[arg-type]
+
+
+def test_a_closed_connection_opens_no_channel(broker: shmbroker.Broker) -> None:
+    """It says that it is closed, and what closed it if that was not the application."""
+    connection = broker.connect()
+    connection.close()
+    with pytest.raises(exceptions.ConnectionClosed) as closed:
+        connection.channel()
+    assert (closed.value.code, closed.value.text) == (504, "CHANNEL_ERROR - the connection is closed")
+    connection = broker.connect()
+    connection.fail(exceptions.NotImplementedByBroker(540, "NOT_IMPLEMENTED - that"))
+    with pytest.raises(exceptions.ConnectionClosed) as closed:
+        connection.channel()
+    assert closed.value.text == "CHANNEL_ERROR - the connection is closed: 540 NOT_IMPLEMENTED - that"
+
+
+def test_a_connection_limits_its_consumers(connection: shmbroker.Connection) -> None:
+    """What the consumers of all its channels hold; none is pulled beyond that."""
+    put_each(connection.queue("q"), "ABCDE")
+    connection.limit(2)
+    connection.channel().basic_consume("q", lambda *_: None)
+    await_counts(connection.queue("q"), delivering=2)
+    connection.limit(0)
+    await_counts(connection.queue("q"), delivering=5)
+
+
+# ---- what is in the broker ----
+
+
+def test_queues_are_listed_by_name(connection: shmbroker.Connection) -> None:
+    """Those that the broker keeps for itself only if they are asked for."""
+    own = internal.GROUP + "g"
+    internal.make(connection, own).put(b"AA")
+    connection.queue("b").put(b"A")
+    connection.queue("a")
+    assert connection.queue_names() == ["a", "b"]
+    assert connection.queue_names(all=True) == ["a", own, "b"]
+    assert [(one.name, one.ready) for one in connection.queue_statistics()] == [("a", 0), ("b", 1)]
+    assert [(one.name, one.bytes) for one in connection.queue_statistics(all=True)] == [("a", 0), (own, 2), ("b", 1)]
+
+
+def test_a_queue_that_goes_while_they_are_listed_is_left_out(
+    connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the queues, and of those whose consumers are asked for."""
+    connection.queue("gone")
+    slots = connection.core.queue_slots()
+    connection.queue("gone").delete()
+    with connection.queue("q").consume():
+        monkeypatch.setattr(connection.core, "queue_slots", lambda: [*slots, connection.queue("q").core.slot])
+        assert connection.queue_names() == ["q"]
+        assert [one.queue for one in connection.consumers()] == ["q"]
+
+
+def test_consumers_of_a_queue_and_of_all(connection: shmbroker.Connection, other: shmbroker.Connection) -> None:
+    """Anybody sees them, with the connection that they belong to."""
+    one, two = other.queue("one"), other.queue("two")
+    with one.consume(prefetch=3, priority=2), two.consume(), two.consume():
+        assert [(c.queue, c.connection, c.prefetch, c.priority) for c in connection.consumers("one")] == [
+            ("one", other.core.id, 3, 2)
+        ]
+        assert sorted(c.queue for c in connection.consumers()) == ["one", "two", "two"]
+    assert connection.consumers("one") == []
+    with pytest.raises(exceptions.NotFound, match="no queue 'missing' in vhost"):
+        connection.consumers("missing")
+    with pytest.raises(ValueError, match="queue name"):
+        connection.consumers("")
+
+
+def test_exchanges_and_bindings_are_listed(connection: shmbroker.Connection) -> None:
+    """Bindings of all exchanges, or those of one, from it and to it."""
+    channel = connection.channel()
+    channel.exchange_declare("one", "fanout")
+    channel.exchange_declare("two", "fanout")
+    channel.queue_declare("q")
+    channel.queue_bind("q", "one")
+    channel.queue_bind("q", "two")
+    channel.exchange_bind("two", "one")
+
+    def ends(exchange: str | None = None) -> list[tuple[str, str]]:
+        return [(one.source, one.destination) for one in connection.bindings(exchange)]
+
+    assert {"", "amq.direct", "one", "two"} < {one.name for one in connection.exchanges()}
+    assert ends() == [("one", "q"), ("one", "two"), ("two", "q")]
+    assert ends("one") == [("one", "q"), ("one", "two")]
+    assert ends("two") == [("one", "two"), ("two", "q")]
+    assert ends("two\n") == ends("two")
+    with pytest.raises(exceptions.NotFound, match="no exchange 'missing'"):
+        connection.bindings("missing")
+
+
+def test_channels_of_all_connections_are_listed(connection: shmbroker.Connection, other: shmbroker.Connection) -> None:
+    """Those with consumers one by one, the others of a connection together."""
+    connection.queue("q")
+    busy = other.channel(4)
+    busy.basic_consume("q", lambda *_: None)
+    assert other.channel().number == 1
+    assert connection.channel().number == 1
+    found = [(one.connection, one.number, one.count, one.consumers) for one in connection.channels()]
+    assert sorted(found) == sorted([(connection.core.id, 0, 1, 0), (other.core.id, 4, 1, 1), (other.core.id, 0, 1, 0)])
+
+
+def test_the_doctor_looks_at_memory_then_at_exchanges(
+    connection: shmbroker.Connection,
+) -> None:
+    """The exchanges of a broker whose memory is damaged are not looked at."""
+    assert connection.doctor() == []
+    with pytest.MonkeyPatch.context() as damaged:
+        damaged.setattr(connection.administration.exchanges, "problems", lambda _: ["an exchange"])
+        assert connection.doctor() == ["an exchange"]
+        damaged.setattr(connection.core, "doctor", lambda: ["memory"])
+        assert connection.doctor() == ["memory"]
+
+
+# ---- waiting for its consumer ----
+
+
+def test_a_connection_with_one_consumer_has_its_descriptor(connection: shmbroker.Connection) -> None:
+    """It is readable when that has messages; with several, or none, it is not clear whose is meant."""
+    queue = connection.queue("q")
+    with pytest.raises(ValueError, match=r"has 0 consumers: use Consumer\.fileno"):
+        connection.fileno()
+    with queue.consume() as consumer:
+        assert connection.fileno() == consumer.fileno()
+        queue.put(b"A")
+        assert select.select([connection], [], []) == ([connection], [], [])
+        with queue.consume(), pytest.raises(ValueError, match="has 2 consumers"):
+            connection.fileno()
+        assert connection.fileno() == consumer.fileno()
+
+
+# ---- its end ----
+
+
+def test_the_consumers_of_a_closed_connection_have_ended(broker: shmbroker.Broker) -> None:
+    """They say so, and their descriptors are closed."""
+    connection = broker.connect()
+    consumer, channel = connection.queue("q").consume(), connection.channel()
+    descriptor, ends = consumer.fileno(), list[str]()
+    channel.on_end = lambda: ends.append("channel")
+    connection.add_close_callback(lambda: ends.append("connection"))
+    connection.close()
+    connection.close()
+    assert repr(consumer) == "<Consumer of 'q', closed>"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    assert repr(channel).endswith("closed>")
+    assert ends == ["channel", "connection"]
+
+
+def test_a_consumer_that_was_cancelled_is_not_closed_again(broker: shmbroker.Broker) -> None:
+    """The connection knows it no more; what the application holds of it goes back all the same."""
+    with broker.connect() as observer:
+        connection = broker.connect()
+        put_each(observer.queue("q"), "AB")
+        consumer = connection.queue("q").consume(prefetch=1)
+        message = consumer.get()
+        consumer.cancel()
+        kept = weakref.ref(consumer)
+        del consumer
+        assert text(message) == "A"
+        del message
+        gc.collect()
+        assert kept() is None
+        connection.close()
+        await_counts(observer.queue("q"), ready=2, delivering=0)
+
+
+def test_a_stopped_broker_ends_its_channels(broker_name: str) -> None:
+    """With the error of a broker that shuts down; then the connection's callbacks are called, once."""
+    broker = shmbroker.Broker(broker_name).start()
+    connection, seen = broker.connect(), list[bool]()
+    channel = connection.channel()
+    connection.add_close_callback(lambda: seen.append(channel._open))  # noqa: SLF001
+    connection.start_io()
+    broker.stop(purge=True)
+    eventually(lambda: seen, "the callback")
+    with pytest.raises(exceptions.ConnectionClosedByBroker) as forced:
+        channel.queue_declare("q")
+    assert forced.value.code == 320
+    assert "broker forced connection closure" in forced.value.text
+    assert not connection.is_open
+    connection.close()
+    assert seen == [False]
+
+
+@pytest.mark.parametrize("use", [lambda _: None, lambda connection: connection.queue("q")])
+def test_a_connection_that_was_never_made_is_collected(
+    broker: shmbroker.Broker, use: Callable[[shmbroker.Connection], object]
+) -> None:
+    """As one is whose broker could not be attached to, or one that nobody has any more."""
+    forgotten = object.__new__(shmbroker.Connection)
+    del forgotten
+    with broker.connect() as observer:
+        connection = broker.connect(client_name="forgotten")
+        use(connection)
+        del connection
+        gc.collect()
+        becomes(lambda: [one.name for one in observer.connections() if one.name == "forgotten"], [])
+
+
+# ---- the connection of unpickled queues ----
+
+
+def test_unpickled_queues_have_one_connection_of_the_process(
+    broker: shmbroker.Broker, connection: shmbroker.Connection
+) -> None:
+    """It says what it is, and is made anew when it was closed."""
+    queue = connection.queue("q")
+    queue.put(b"A")
+    copy, again = (pickle.loads(pickle.dumps(queue)) for _ in range(2))  # noqa: S301 (our own)
+    assert copy is again
+    assert copy.connection is process_connection(connection.broker_full_name)
+    assert copy.connection is not connection
+    assert copy.connection.name == f"unpickled in {os.getpid()}"
+    copy.connection.close()
+    anew = pickle.loads(pickle.dumps(queue))  # noqa: S301
+    assert anew.connection is not copy.connection
+    assert text(anew.get(auto_ack=True)) == "A"
+    anew.connection.close()
+    assert broker.statistics().connection_count >= 1

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A connection's handles of queues: one for each, kept as long as something needs it, forgotten with its queue."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+import pytest
+from scenario_support.observing import put_each, text
+
+from shmbroker import connection as connection_module
+from shmbroker._core import queue as core_queue
+from shmbroker._core.queue import CoreQueue
+from shmbroker.exceptions import NotFound, PreconditionFailed, ResourceLocked
+from shmbroker.settings import QueueSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import shmbroker
+    from shmbroker._core.connection import CoreConnection
+
+LOOK = connection_module._FIRST_LOOK  # noqa: SLF001
+
+
+def is_there(one: object) -> Callable[[], bool]:
+    """Return a function that tells whether an object is kept by somebody else than its caller."""
+    known = weakref.ref(one)
+
+    def look() -> bool:
+        gc.collect()
+        return known() is not None
+
+    return look
+
+
+def names(connection: shmbroker.Connection) -> list[str]:
+    """The queues of which a connection has handles."""
+    return [queue.name for queue in connection.handed_out()]
+
+
+def test_a_connection_has_one_handle_of_a_queue(connection: shmbroker.Connection, other: shmbroker.Connection) -> None:
+    """It is handed out again, until the queue is deleted; one of the same name, in the same place, has another."""
+    queue = connection.queue("q")
+    assert connection.queue("q") is queue
+    queue.put(b"A")
+    assert connection.queue("q", passive=True) is queue
+    for _ in range(3):
+        other.queue("q").delete()
+        again = connection.queue("q")
+        assert again is not queue
+        assert again.put_many([b"B"]) == len(again) == 1
+        with pytest.raises(NotFound):
+            queue.put(b"C")
+        queue = again
+    assert names(connection) == ["q"]
+
+
+def test_the_handle_of_a_deleted_queue_is_given_back_when_its_name_is_opened(
+    connection: shmbroker.Connection, other: shmbroker.Connection
+) -> None:
+    """Its place in the broker is free at once, also while the application has the object."""
+    queue, left = connection.queue("q"), []
+    leave = queue.core.leave
+    queue.core.leave = lambda: left.append(leave()) or left[-1]  # type: ignore[method-assign,func-returns-value]
+    other.queue("q").delete()
+    other.queue("q")
+    assert connection.queue("q") is not queue
+    assert left == [True]
+
+
+def test_a_handle_that_is_closed_is_given_back(connection: shmbroker.Connection) -> None:
+    """Nothing of it stays, and the next one is new."""
+    queue = connection.queue("q")
+    kept = is_there(queue.core)
+    queue.close()
+    assert names(connection) == []
+    del queue
+    assert not kept()
+    connection.queue("q").put(b"A")
+
+
+def test_a_handle_goes_on_with_what_a_closed_one_holds(connection: shmbroker.Connection) -> None:
+    """A message that was taken through a closed handle is settled through it; the next handle shares its core."""
+    queue = connection.queue("q")
+    put_each(queue, "AB")
+    message, core = queue.get(), queue.core
+    queue.close()
+    again = connection.queue("q")
+    assert again.core is core
+    message.ack()
+    assert text(again.get(auto_ack=True)) == "B"
+    again.close()
+    assert connection.queue("q").core is not core
+
+
+def test_what_is_held_of_a_deleted_queue_is_not_gone_on_with(
+    connection: shmbroker.Connection, other: shmbroker.Connection
+) -> None:
+    """A handle is of the queue that has the name now."""
+    queue = connection.queue("q")
+    queue.put(b"A")
+    held = queue.get()
+    queue.close()
+    other.queue("q").delete()
+    other.queue("q").put(b"B")
+    assert bytes(held) == b"A"
+    assert text(connection.queue("q").get(auto_ack=True)) == "B"
+
+
+def test_no_thread_is_given_a_handle_that_is_being_closed(
+    connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes before the close, or after it."""
+    queue, given = connection.queue("q"), []
+    queue_closed = connection.queue_closed
+
+    def ask() -> None:
+        given.append(connection.lock.acquire(blocking=False))
+
+    def closed(handle: shmbroker.Queue, core: CoreQueue) -> None:
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join()
+        queue_closed(handle, core)
+
+    monkeypatch.setattr(connection, "queue_closed", closed)
+    queue.close()
+    assert given == [False]
+
+
+def test_a_handle_that_is_closed_while_its_connection_closes(
+    broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a callback, for whose end the connection waits: nothing is left to give back."""
+    connection = broker.connect()
+    queue, seen = connection.queue("q"), []
+
+    def close_in_between() -> None:
+        queue.close()
+        seen.append(connection.core.closed)
+
+    monkeypatch.setattr(connection.callbacks, "close", close_in_between)
+    connection.close()
+    assert seen == [True]
+
+
+def test_a_handle_that_is_closed_in_a_forked_child(connection: shmbroker.Connection) -> None:
+    """As by an ExitStack of the parent: it is not an error there, and the parent's handle stays."""
+    queue = connection.queue("q")
+    close = queue.close
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            close()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0) == (child, 0)
+    queue.put(b"A")
+    assert connection.queue("q") is queue
+
+
+def test_a_closed_connection_keeps_no_handle(broker: shmbroker.Broker) -> None:
+    """Neither one of the application, nor one of the channels, nor one with messages."""
+    connection = broker.connect()
+    queue, held = connection.queue("one"), connection.queue("two")
+    held.put(b"A")
+    message = held.get()
+    route = connection.routed_queue("three")
+    assert route is None
+    connection.queue("three")
+    kept = [is_there(one) for one in (queue, held.core, connection.routed_queue("three"))]
+    held.close()
+    del message, held, queue
+    assert [one() for one in kept] == [True] * 3
+    connection.close()
+    assert names(connection) == []
+    assert [one() for one in kept] == [False] * 3
+
+
+# ---- handles for channels ----
+
+
+def test_channels_have_a_handle_that_stays(connection: shmbroker.Connection, other: shmbroker.Connection) -> None:
+    """Whether the application closes its own one or not; until the queue is deleted."""
+    assert connection.routed_queue("q") is None
+    assert connection.routed_queue("") is None
+    other.queue("q").put(b"A")
+    core = connection.routed_queue("q")
+    assert core is not None
+    assert connection.queue("q").core is core
+    connection.queue("q").close()
+    assert connection.routed_queue("q") is core
+    assert core.length() == 1
+    other.queue("q").delete()
+    assert connection.routed_queue("q") is None
+    other.queue("q")
+    again = connection.routed_queue("q")
+    assert again is not None
+    assert again is not core
+    assert again.length() == 0
+
+
+def test_channels_forget_the_handle_of_a_deleted_queue(
+    connection: shmbroker.Connection, other: shmbroker.Connection
+) -> None:
+    """As soon as one of them asks for it."""
+    other.queue("q")
+    kept = is_there(connection.routed_queue("q"))
+    other.queue("q").delete()
+    assert connection.routed_queue("q") is None
+    for queue in connection.handed_out():
+        queue.close()
+    del queue
+    assert not kept()
+
+
+# ---- what others do meanwhile ----
+
+
+@pytest.fixture
+def deleted_first(monkeypatch: pytest.MonkeyPatch, other: shmbroker.Connection) -> list[str]:
+    """Have a queue deleted between the look for its name and its opening, once; return the names it had."""
+    gone: list[str] = []
+
+    class DeletedFirst(CoreQueue):
+        def __init__(self, connection: CoreConnection, name: str, slot: int) -> None:
+            if not gone:
+                gone.append(name)
+                other.queue(name).delete()
+            super().__init__(connection, name, slot)
+
+    monkeypatch.setattr(core_queue, "CoreQueue", DeletedFirst)
+    return gone
+
+
+def test_a_queue_that_is_deleted_while_it_is_declared(
+    connection: shmbroker.Connection, deleted_first: list[str]
+) -> None:
+    """It is declared again."""
+    connection.queue("q").put(b"A")
+    assert deleted_first == ["q"]
+    assert connection.queue_names() == ["q"]
+
+
+def test_a_queue_that_is_deleted_while_it_is_opened(connection: shmbroker.Connection, deleted_first: list[str]) -> None:
+    """It is not found, as if it had been deleted before."""
+    core_queue.declare(connection.core, "q", QueueSettings(), connection.operation_deadline())
+    with pytest.raises(NotFound, match="no queue 'q'"):
+        connection.queue("q", passive=True)
+    assert deleted_first == ["q"]
+
+
+def test_a_queue_that_is_deleted_while_a_channel_opens_it(
+    connection: shmbroker.Connection, deleted_first: list[str]
+) -> None:
+    """For a channel there is none, as if it had been deleted before."""
+    core_queue.declare(connection.core, "q", QueueSettings(), connection.operation_deadline())
+    assert connection.routed_queue("q") is None
+    assert deleted_first == ["q"]
+
+
+def test_handles_of_deleted_queues_are_looked_for_now_and_then(
+    connection: shmbroker.Connection, other: shmbroker.Connection
+) -> None:
+    """When there are 64 handles, and then twice as many as were left: each look goes over all of them."""
+    before = connection.queue("living"), connection.queue("held")
+    before[1].put(b"A")
+    message = before[1].get()
+    before[1].close()
+    kept = before[1].connection.queue("held").core
+    connection.queue("held").close()
+    routed = connection.queue("routed").core
+    assert connection.routed_queue("routed") is routed
+    declare_and_delete(connection, other, "early", LOOK - 3)
+    assert len(names(connection)) == LOOK - 1  # and one that is held
+    declare_and_delete(connection, other, "looks", 1)
+    assert names(connection) == ["living", "routed", "looks0"]
+    message.ack()
+    assert (connection.queue("held").core, connection.routed_queue("routed")) == (kept, routed)
+    assert connection.queue("living") is before[0]
+
+
+def test_where_many_handles_are_in_use_they_are_looked_at_less_often(
+    connection: shmbroker.Connection, other: shmbroker.Connection
+) -> None:
+    """When there are twice as many as the last look left, those that only keep messages counted."""
+    living = [f"living{number}" for number in range(LOOK)]
+    messages = []
+    for name in living:
+        queue = connection.queue(name)
+        queue.put(b"A")
+        if len(messages) < LOOK // 2:
+            messages.append(queue.get())
+            queue.close()
+    connection.queue("more")
+    declare_and_delete(connection, other, "gone", LOOK - 1)
+    assert len(names(connection)) == LOOK // 2 + LOOK
+    connection.queue("last")
+    assert names(connection) == [*living[LOOK // 2 :], "more", "last"]
+
+
+def declare_and_delete(connection: shmbroker.Connection, other: shmbroker.Connection, name: str, count: int) -> None:
+    """Have handles of queues that somebody else deletes."""
+    for number in range(count):
+        connection.queue(f"{name}{number}")
+        other.queue(f"{name}{number}").delete()
+
+
+# ---- what opening one tells the broker ----
+
+
+def test_a_declaration_is_a_use_of_the_queue(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of a queue that expires begins anew with each, also where the handle is open already."""
+    touched: list[int] = []
+    monkeypatch.setattr(connection.core, "touch", touched.append)
+    queue = connection.queue("q", expires=3600)
+    assert connection.queue("q") is queue
+    assert touched == [queue.core.slot] * 2
+
+
+def test_a_queue_of_another_connection_alone_is_not_opened(
+    connection: shmbroker.Connection, other: shmbroker.Connection
+) -> None:
+    """One that is exclusive serves its connection only; one that is not serves all."""
+    mine = connection.queue("mine", exclusive=True)
+    assert connection.queue("mine") is mine
+    for passive in (True, False):
+        with pytest.raises(ResourceLocked, match="'mine'"):
+            other.queue("mine", passive=passive)
+    connection.queue("ours")
+    other.queue("ours").put(b"A")
+
+
+def test_settings_are_compared_where_they_are_given(connection: shmbroker.Connection) -> None:
+    """A handle that is open already is no reason not to."""
+    queue = connection.queue("q", max_length=5)
+    assert connection.queue("q", max_length=5, overflow="block") is queue
+    for passive in (True, False):
+        with pytest.raises(PreconditionFailed, match=r"'x-max-length' for queue 'q'.* received '6' but current is '5'"):
+            connection.queue("q", passive=passive, overflow="block", max_length=6)
