@@ -66,6 +66,8 @@ def test_a_query_without_a_group(queue: shmbroker.Queue) -> None:
     assert start["group"].startswith("spark-")
     assert len(start["group"]) == len("spark-") + 32
     noted = planner.latestOffset(start)
+    planner.commit(noted)
+    assert planner.reportLatestOffset() is None
     assert noted == start | {"lease": 0}
     assert len(queue) == 2
     assert parts(planner, start, noted) == [(0, 0, 0)]
@@ -104,8 +106,15 @@ def test_spark_may_leave_out_the_start(queue: shmbroker.Queue) -> None:
     assert planner.latestOffset() == second
 
 
-def test_a_start_that_was_acknowledged_already(queue: shmbroker.Queue) -> None:
+def test_a_start_that_was_acknowledged_already(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Is acknowledged once."""
+    ack, calls = shmbroker.Group.ack, []
+
+    def noted(self: shmbroker.Group, lease: int) -> Any:  # noqa: ANN401
+        calls.append(lease)
+        return ack(self, lease)
+
+    monkeypatch.setattr(shmbroker.Group, "ack", noted)
     queue.put_many([b"A", b"B"])
     planner = reader(queue, maxRowsPerTrigger="1")
     start = planner.initialOffset()
@@ -115,7 +124,7 @@ def test_a_start_that_was_acknowledged_already(queue: shmbroker.Queue) -> None:
     last = planner.latestOffset(end)
     assert read(planner, end, last) == [b"B"]
     planner.commit(end)
-    assert acked(queue) == [("g", 1)]
+    assert (calls, acked(queue)) == ([1], [("g", 1)])
 
 
 def test_commits_of_others(queue: shmbroker.Queue) -> None:
@@ -161,8 +170,17 @@ def test_parts_of_several_leases(queue: shmbroker.Queue) -> None:
     assert parts(again, first, third) == [(2, 0, 1), (2, 1, 2), (3, 0, 1)]
     assert parts(again, first, second) == [(2, 0, 1), (2, 1, 2)]
     assert parts(again, first | {"lease": NOT_NOTED}, first) == [(1, 0, 1), (1, 1, 2)]
+    assert parts(again, first | {"broker": "another"}, first) == [(1, 0, 1), (1, 1, 2)]
     assert parts(again, first | {"losses": 1}, second) == [(1, 0, 1), (1, 1, 2), (2, 0, 1), (2, 1, 2)]
     assert parts(again, third, third) == [(3, 0, 0)]
+    (part,) = again.partitions(third, third)
+    assert part.value == ("g", 3, 0, 0)
+
+
+def test_an_empty_part_needs_no_broker(queue: shmbroker.Queue) -> None:
+    """Wherever it is read."""
+    nowhere = Home("there is none", "nowhere", "never", 0.0)
+    assert list(reader(queue).read(Part(nowhere, "g", 1, 4, 4))) == []
 
 
 @pytest.mark.parametrize(
@@ -178,7 +196,7 @@ def test_leases_where_memory_is_scarce(
     monkeypatch.setattr(
         group, "lease", lambda after, max_messages, max_bytes: seen.append((after, max_messages, max_bytes))
     )
-    monkeypatch.setattr(module, "BYTES_A_MESSAGE", 140)
+    monkeypatch.setattr(module, "BYTES_A_MESSAGE", 130)
     monkeypatch.setattr(module, "scarce_bytes", lambda _connection: 700)
     planner._leased(group, 4)  # noqa: SLF001
     monkeypatch.setattr(module, "scarce_bytes", lambda _connection: 100)
@@ -238,6 +256,36 @@ def test_progress(queue: shmbroker.Queue) -> None:
     assert planner.reportLatestOffset() == end | {"ready": 2, "leased": 0}
 
 
+def test_nothing_to_tell(queue: shmbroker.Queue) -> None:
+    """While nothing was leased; and a queue that is not there is not made."""
+    planner = reader(queue)
+    start = planner.initialOffset()
+    assert planner.latestOffset(start) == start
+    assert planner.reportLatestOffset() is None
+    queue.put(b"A")
+    assert planner.latestOffset(start) == start | {"lease": 1}
+    queue.delete()
+    for call in (planner.reportLatestOffset, reader(queue).prepareForTriggerAvailableNow):
+        with pytest.raises(shmbroker.NotFound):
+            call()
+    assert "q" not in queue.connection.queue_names()
+
+
+def test_a_loss_where_there_is_nothing(queue: shmbroker.Queue, caplog: pytest.LogCaptureFixture) -> None:
+    """The stream stays where it was until there is something to go on with."""
+    queue.put(b"A")
+    planner = reader(queue)
+    end = planner.latestOffset(planner.initialOffset())
+    assert planner.latestOffset(end) == end
+    far = end | {"lease": 9}
+    going_on = reader(queue, failOnDataLoss="false")
+    assert going_on.latestOffset(far) == far
+    assert going_on.reportLatestOffset() is None
+    queue.put(b"B")
+    assert going_on.latestOffset(far) == end | {"lease": 2, "losses": 1}
+    assert caplog.text.count("data loss") == 2
+
+
 def test_a_group_that_was_released(queue: shmbroker.Queue, caplog: pytest.LogCaptureFixture) -> None:
     """Its leases are gone: an error, or a warning and the place where the group is; each loss is counted."""
     caplog.set_level(logging.WARNING, "shmbroker")
@@ -274,12 +322,12 @@ def test_leases_that_are_gone(queue: shmbroker.Queue, caplog: pytest.LogCaptureF
 
 def test_a_group_of_another_name(queue: shmbroker.Queue) -> None:
     """A checkpoint's group counts: it is attached, and looked at, whatever the options say."""
-    queue.put_many([b"A", b"B"])
-    mine = reader(queue, group="mine", maxRowsPerTrigger="1")
+    queue.put_many([b"A", b"B", b"C"])
+    mine = reader(queue, group="mine", maxRowsPerTrigger="2")
     start = mine.initialOffset()
     end = mine.latestOffset(start)
     other = reader(queue)
     other.latestOffset(other.initialOffset())
-    assert read(other, start, end) == [b"A"]
+    assert read(other, start, end) == [b"A", b"B"]
     assert other.latestOffset(end) == end
     assert acked(queue) == [("g", 0), ("mine", 1)]

@@ -12,13 +12,12 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+import shmbroker
 from shmbroker.spark.handover import memory
 from shmbroker.spark.handover.memory import Share, taken, turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import shmbroker
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -28,6 +27,7 @@ KIB, MIB = 1 << 10, 1 << 20
     [
         (0, 640),
         (1000, 1890),
+        (1001, 1891),
         (80 * KIB - 512, 100 * KIB),
         (80 * KIB - 511, 96 * KIB),
         (96 * KIB - 512, 96 * KIB),
@@ -46,7 +46,7 @@ def test_what_a_body_takes(size: int, takes: int) -> None:
 
 def test_a_share_of_the_memory(broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quarter of what there is for each connection, and one more; it is looked at twice a second."""
-    now = 100.0
+    now = 0.5
     clock = type("Clock", (), {"monotonic": staticmethod(lambda: now)})
     monkeypatch.setattr(memory, "time", clock)
     share = Share(broker.name)
@@ -56,13 +56,13 @@ def test_a_share_of_the_memory(broker: shmbroker.Broker, monkeypatch: pytest.Mon
         count = broker.statistics().connection_count
         assert share.bytes == 64 * MIB // (4 * (count + 1))
         with broker.connect():
-            now += 0.4
+            now = 0.75
             assert share.bytes == 64 * MIB // (4 * (count + 1))
-            now += 0.2
+            now = 1.0
             assert share.bytes == 64 * MIB // (4 * (count + 2))
-            now += 0.4
+            now = 1.25
         assert share.bytes == 64 * MIB // (4 * (count + 2))
-        now = 101.2
+        now = 1.5
         assert share.bytes == 64 * MIB // (4 * (count + 1))
 
 
@@ -121,8 +121,10 @@ def test_a_turn_is_of_one_client(broker: shmbroker.Broker, connection: shmbroker
             pytest.fail("others have the turn")
         assert len(looks) == 3
         held.delete()
-    with turn(connection, look):
+    with turn(connection, look), broker.connect() as other:
         assert memory.TURN in connection.queue_names()
+        with pytest.raises(shmbroker.ResourceLocked):
+            other.queue(memory.TURN)
     assert memory.TURN not in connection.queue_names()
 
 
