@@ -89,8 +89,7 @@ def array_of(bodies: Sequence[memoryview | None]) -> pa.Array:
             views.append(_LONG.pack(len(body), bytes(body[:4]), len(buffers), 0))
             buffers.append(pa.py_buffer(body))
     missing = sum(body is None for body in bodies)
-    validity = pa.py_buffer(bytes(nulls)) if missing else None
-    every = [validity, pa.py_buffer(b"".join(views)), *buffers]
+    every = [pa.py_buffer(bytes(nulls)), pa.py_buffer(b"".join(views)), *buffers]
     return pa.Array.from_buffers(pa.binary_view(), len(bodies), every, missing)
 
 

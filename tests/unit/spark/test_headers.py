@@ -38,6 +38,8 @@ FORMS: list[tuple[Any, str | None]] = [
     ({"a": 1, "at": TIME}, '{"a": 1, "at": {"timestamp": "2026-01-02T03:04:05+00:00"}}'),
     ({"bytes": "no bytes"}, '{"table": {"bytes": "no bytes"}}'),
     ({"table": {"table": {}}}, '{"table": {"table": {"table": {"table": {}}}}}'),
+    ({"a": 1}, '{"a": 1}'),
+    ({"bytes": 1, "b": 2}, '{"bytes": 1, "b": 2}'),
     ({}, "{}"),
 ]
 SCALARS = (
