@@ -133,10 +133,9 @@ def test_the_status_of_a_broker(
 def served(monkeypatch: pytest.MonkeyPatch, known: dict[str, Any]) -> list[tuple[str, dict[str, object]]]:
     """Return what brokers are made with to be served; they are not, and `taken` is one that exists."""
     made: list[tuple[str, dict[str, object]]] = []
-    true_broker = shmbroker.Broker
     known["taken"] = STATISTICS
 
-    class Recorded(true_broker):  # type: ignore[misc, valid-type] (the class as it is now)
+    class Recorded(shmbroker.Broker):
         def __init__(self, name: str, **given: Any) -> None:  # noqa: ANN401 - those of a broker
             super().__init__(name, **given)
             if given:

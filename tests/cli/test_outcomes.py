@@ -123,11 +123,11 @@ def test_output_that_the_system_does_not_take_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A full disk is noticed when what was printed is written."""
-    with open("/dev/full", "w", encoding="utf-8") as stream:  # noqa: PTH123 (a device)
+    with Path("/dev/full").open("w", encoding="utf-8") as stream, Path(os.devnull).open("w") as sink:
         monkeypatch.setattr(sys, "stdout", stream)
         assert ended(lambda: stream.write("x")) == 1
         monkeypatch.undo()
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        os.dup2(sink.fileno(), stream.fileno())
     assert "No space left on device" in capsys.readouterr().err
 
 
