@@ -60,7 +60,7 @@ class Columns:
 
     def needed(self) -> dict[str, int]:
         """Of texts that had no room for the row behind the last one: how many bytes they would have needed."""
-        columns = {name: getattr(self._pointer, name) for name in TEXTS if name in self._kept}
+        columns = {name: getattr(self._pointer, name) for name in TEXTS}
         return {name: int(column.needed) for name, column in columns.items() if column.needed > column.room}
 
     def browse(self, queue: CoreQueue, position: int, most: int) -> tuple[int, int, bool]:

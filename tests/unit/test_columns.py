@@ -12,6 +12,8 @@ import pytest
 
 import shmbroker
 from shmbroker import columns as by_column
+from shmbroker import places
+from shmbroker._core import library
 from shmbroker.columns import Columns, Ready
 
 ROWS = 8
@@ -162,3 +164,79 @@ def test_putting_what_can_never_fit(connection: shmbroker.Connection) -> None:
     with pytest.raises(ValueError, match="64 KiB"):
         put_columns(queue, [(b"k" * 70_000, b"")])
     assert len(queue) == 1
+
+
+def test_places_of_rows(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """Each is that which a browse by place gives, and leads to the body."""
+    for size in (5, 70_000, 0):
+        queue.put(bytes([size % 251]) * size)
+    columns, data = Columns(), bytearray(4 * by_column.PLACE_BYTES)
+    columns.set_row(by_column.PLACE, data)
+    assert Ready(queue).fill(columns, 4) == (3, False)
+    found = by_column.places_in(memoryview(data)[: 3 * by_column.PLACE_BYTES])
+    assert found == [place for _, place in places.of_queue(queue)]
+    bodies = [places.body_at(connection, place) for place in found]
+    assert [bytes(body) for body in bodies if body is not None] == [b"\x05" * 5, bytes([222]) * 70_000, b""]
+
+
+@pytest.mark.parametrize("name", [*by_column.TEXTS, *by_column.NUMBERS, *by_column.BITS, by_column.PLACE])
+def test_the_memory_of_columns_is_kept(name: str) -> None:
+    """As long as there are columns that lie in it, it cannot get another size: the core would write elsewhere."""
+    columns, data, ends = Columns(), bytearray(24), array.array("i", [0, 0])
+    if name in by_column.TEXTS:
+        columns.set_text(name, ends, data)
+        with pytest.raises(BufferError):
+            ends.append(0)
+    else:
+        columns.set_row(name, data)
+    with pytest.raises(BufferError):
+        data.append(0)
+    del columns
+    data.append(0)
+
+
+def test_only_columns_without_room_need_more(queue: shmbroker.Queue) -> None:
+    """One that the next row would fill exactly is large enough, and one that is not there needs nothing."""
+    queue.put(b"12345678", key="1234")
+    columns, ends = Columns(), {name: array.array("i", [0, 0]) for name in ("key", "body")}
+    columns.set_text("key", ends["key"], bytearray(4))
+    columns.set_text("body", ends["body"], bytearray(7))
+    assert Ready(queue).fill(columns, 1) == (0, True)
+    assert columns.needed() == {"body": 8}
+    columns.set_text("body", ends["body"], bytearray(8))
+    assert Ready(queue).fill(columns, 1) == (1, True)
+    assert columns.needed() == {}
+    assert (columns.start("body", 0), columns.start("body", 1), columns.start("key", 1)) == (0, 8, 4)
+
+
+@pytest.mark.parametrize("row", [0, 2])
+def test_a_put_goes_on_where_it_waited(
+    connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch, row: int
+) -> None:
+    """Each row goes once, in order; whoever waits for room is told the size of the first body that has none."""
+    queue = connection.queue("small", max_length=2)
+    bodies, taken, waits = [b"x" * (size + 1) for size in range(7)], [], []
+    put_failed = queue.core.put_failed
+
+    def make_room(*failure: int) -> None:
+        if failure[0] == library.GROW:
+            put_failed(*failure)
+            return
+        waits.append(failure)
+        taken.append(bytes(queue.get(timeout=0, auto_ack=True)))
+
+    monkeypatch.setattr(queue.core, "put_failed", make_room)
+    columns, ends = Columns(), array.array("i", [0])
+    for body in bodies:
+        ends.append(ends[-1] + len(body))
+    columns.set_text("body", ends, b"".join(bodies))
+    assert columns.put(queue.core, row, 5, 4711) == 5
+    assert taken + [bytes(one) for one in queue.browse()] == bodies[row : row + 5]
+    assert waits == [(library.FULL, row + 3 + at, 4711) for at in range(3)]
+
+
+def test_a_put_without_any_row(connection: shmbroker.Connection) -> None:
+    """Nothing goes, and nothing is waited for."""
+    queue = connection.queue("small", max_length=1)
+    queue.put(b"A")
+    assert put_columns(queue, [], timeout=0) == 0

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commits that are long, that need memory, that wait, and that fail."""
+
+from __future__ import annotations
+
+import operator
+import queue as standard_queue
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scenario_support.core_calls import Noted, Replaced, answering
+
+from shmbroker._core import commit as module
+from shmbroker._core import library
+from shmbroker._core.commit import ACK, LONG, Outcome, Publication, Settlement, commit, commit_waiting
+from shmbroker._core.queue import PutOptions
+from shmbroker.exceptions import CorruptSegment, MessageSettled, OutOfMemory
+
+if TYPE_CHECKING:
+    import shmbroker
+
+CORE = operator.attrgetter("_core")
+DONE = Outcome(library.OK, None, None)
+NO_ROOM = r"has no room: \d+ of \d+ bytes are used"
+CELL = 256
+UNTIL, MEMORY_UNTIL = 4711, 1234
+
+
+def settlement_of(message: shmbroker.Message, queue: shmbroker.Queue) -> Settlement:
+    """The acknowledgement of a message that was taken from a queue."""
+    return Settlement(CORE(queue), int.from_bytes(message._record[:8], "little"), ACK)  # noqa: SLF001
+
+
+@pytest.fixture
+def modules(monkeypatch: pytest.MonkeyPatch) -> tuple[Noted, Noted]:
+    """Note the commits of the module that drops the GIL, and of the one that keeps it."""
+    slow, fast = Noted(library.slow.sb_commit_all), Noted(library.fast.sb_commit_all)
+    monkeypatch.setattr(library, "slow", Replaced(library.slow, sb_commit_all=slow))
+    monkeypatch.setattr(library, "fast", Replaced(library.fast, sb_commit_all=fast))
+    return slow, fast
+
+
+@pytest.mark.parametrize("targets", [1, 3])
+@pytest.mark.parametrize("settled", [0, 2])
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_long_commit_drops_the_gil(  # noqa: PLR0917 (fixtures and numbers)
+    connection: shmbroker.Connection,
+    queue: shmbroker.Queue,
+    modules: tuple[Noted, Noted],
+    targets: int,
+    settled: int,
+    more: int,
+) -> None:
+    """Its length is that of its bodies, and so much for each cell that it writes: of targets and of settlements."""
+    queue.put_many([b"A"] * settled)
+    ends = [settlement_of(message, queue) for message in [queue.get(timeout=0) for _ in range(settled)]]
+    cores = [CORE(connection.queue(f"q{number}")) for number in range(targets)]
+    first = Publication(b"", [CORE(connection.queue("other"))])
+    size = LONG - CELL * (settled + targets + 1) + more
+    body = bytes(size)
+    assert commit(connection.core, [first, Publication(body, cores)], ends) == DONE
+    slow, fast = modules
+    assert (bool(slow.calls), bool(fast.calls)) == (bool(more), not more)
+    for number in range(targets):
+        assert bytes(connection.queue(f"q{number}").get(timeout=0, auto_ack=True)) == body
+    assert queue.statistics().acked == settled
+
+
+def test_the_length_of_a_body_is_in_bytes(connection: shmbroker.Connection, modules: tuple[Noted, Noted]) -> None:
+    """Not in the items of its buffer."""
+    items = memoryview(bytes(LONG + 8)).cast("Q")
+    assert commit(connection.core, [Publication(items, [CORE(connection.queue("q"))])]) == DONE
+    slow, fast = modules
+    assert (bool(slow.calls), bool(fast.calls)) == (True, False)
+    assert len(connection.queue("q").get(timeout=0).body) == LONG + 8
+
+
+def test_publications_of_one_commit_may_differ(connection: shmbroker.Connection) -> None:
+    """Each has its own targets and options, or shares those of the one before it."""
+    one, two = connection.queue("one"), connection.queue("two")
+    both, only = [CORE(one), CORE(two)], [CORE(two)]
+    high, low = PutOptions(0, 0, 7, b"high", b""), PutOptions(0, 0, 0, b"low", b"")
+    given = [
+        Publication(b"1", both, high),
+        Publication(b"2", both, low),
+        Publication(b"3", only, low),
+        Publication(b"4", only),
+        Publication(b"5", both, high),
+    ]
+    assert commit(connection.core, given) == DONE
+    seen = [[(bytes(m), m.key, m.priority) for m in queue.browse()] for queue in (one, two)]
+    assert seen == [
+        [(b"1", "high", 7), (b"2", "low", 0), (b"5", "high", 7)],
+        [(b"1", "high", 7), (b"2", "low", 0), (b"3", "low", 0), (b"4", None, 0), (b"5", "high", 7)],
+    ]
+
+
+def test_settlements_of_several_queues(connection: shmbroker.Connection) -> None:
+    """Each message is acknowledged in the queue that it was taken from."""
+    queues = [connection.queue(name) for name in ("one", "two", "three")]
+    taken = []
+    for queue in (queues[0], queues[0], queues[1], queues[2], queues[1]):
+        queue.put(b"A")
+        taken.append(settlement_of(queue.get(timeout=0), queue))
+    assert commit(connection.core, [], taken) == DONE
+    assert [queue.statistics().acked for queue in queues] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("kind", ["library", "fast"])
+def test_the_memory_of_a_body_is_kept(kind: str) -> None:
+    """It cannot get another size while the core reads it, whichever module does."""
+    body = bytearray(10)
+    arrays = module._Arrays(library.ffi if kind == "library" else library.fast_ffi, [Publication(body, [])], [])  # noqa: SLF001
+    with pytest.raises(BufferError):
+        body.append(0)
+    del arrays
+    body.append(0)
+
+
+def test_a_commit_that_needs_another_segment(
+    connection: shmbroker.Connection, queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker grows each time that the core asks for it; the message is there once."""
+    before = connection.core.attachment.facts().segments
+    fast = answering(library.fast.sb_commit_all, library.GROW, library.GROW)
+    monkeypatch.setattr(library, "fast", Replaced(library.fast, sb_commit_all=fast))
+    assert commit(connection.core, [Publication(b"A", [CORE(queue)])]) == DONE
+    assert connection.core.attachment.facts().segments == before + 2
+    assert [bytes(message) for message in queue.browse()] == [b"A"]
+
+
+# ---- waiting ----
+
+
+class Outcomes:
+    """Commits whose outcomes are given, and waits that are noted."""
+
+    def __init__(self, *outcomes: Outcome) -> None:
+        """Give these, one each time."""
+        self.outcomes = list(outcomes)
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __call__(self, *arguments: Any) -> Outcome:  # noqa: ANN401
+        """Return the next one."""
+        self.calls.append(arguments)
+        return self.outcomes.pop(0)
+
+
+@pytest.fixture
+def targets(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Open two queues, which note what they were told of failures, and go on."""
+    opened = [CORE(connection.queue(name)) for name in ("one", "two")]
+    for one in opened:
+        monkeypatch.setattr(one, "put_failed", Noted(lambda *_: None))
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("status", "memory_until", "until"),
+    [
+        (library.FULL, None, UNTIL),
+        (library.FULL, MEMORY_UNTIL, UNTIL),
+        (library.NO_MEMORY, None, UNTIL),
+        (library.NO_MEMORY, MEMORY_UNTIL, MEMORY_UNTIL),
+        (library.TOO_LARGE, MEMORY_UNTIL, UNTIL),
+    ],
+)
+@pytest.mark.parametrize(("target", "blamed"), [(None, 0), (0, 0), (1, 1)])
+def test_the_queue_to_blame_waits_for_room_or_memory(  # noqa: PLR0917 (fixtures and cases)
+    connection: shmbroker.Connection,
+    targets: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    memory_until: int | None,
+    until: int,
+    target: int | None,
+    blamed: int,
+) -> None:
+    """It is told the status, the size of the body, and until when; then all is committed again, with the same."""
+    publications = [Publication(b"", [targets[0]]), Publication(b"body", targets)]
+    outcomes = Outcomes(Outcome(status, 1, target), DONE)
+    monkeypatch.setattr(module, "commit", outcomes)
+    commit_waiting(connection.core, publications, (), UNTIL, memory_until)
+    assert outcomes.calls == [(connection.core, publications, ())] * 2
+    assert targets[blamed].put_failed.calls == [(status, 4, until)]
+    assert targets[1 - blamed].put_failed.calls == []
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "text"),
+    [
+        (library.NO_MEMORY, OutOfMemory, NO_ROOM),
+        (library.SETTLED, MessageSettled, "PRECONDITION_FAILED"),
+        (library.slow.SB_CORRUPT, CorruptSegment, "the connection: shared memory contradicts itself"),
+    ],
+)
+def test_no_publication_is_to_blame(  # noqa: PLR0917 (fixtures and cases)
+    connection: shmbroker.Connection,
+    targets: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    error: type[Exception],
+    text: str,
+) -> None:
+    """The error is that of the status."""
+    monkeypatch.setattr(module, "commit", Outcomes(Outcome(status, None, None)))
+    with pytest.raises(error, match=text):
+        commit_waiting(connection.core, [Publication(b"A", targets)], (), UNTIL, MEMORY_UNTIL)
+    assert [one.put_failed.calls for one in targets] == [[], []]
+
+
+def test_what_never_fits_together_is_not_waited_for(connection: shmbroker.Connection) -> None:
+    """All that a commit puts into a queue counts, of its other publications, too; what goes elsewhere does not."""
+    small, other = connection.queue("small", max_bytes=10), connection.queue("other", max_bytes=10)
+    publications = [
+        Publication(bytes(6), [CORE(small)]),
+        Publication(bytes(9), [CORE(other)]),
+        Publication(bytes(6), [CORE(small)]),
+    ]
+    with pytest.raises(standard_queue.Full, match="2 messages of 12 bytes can never fit at once"):
+        commit_waiting(connection.core, publications, (), library.FOR_EVER)
+    assert (len(small), len(other)) == (0, 0)
+
+
+def test_a_full_queue_is_waited_for_until_time_is_up(connection: shmbroker.Connection) -> None:
+    """The error says what is there; nothing happened."""
+    small, other = connection.queue("small", max_length=1), connection.queue("other")
+    small.put(b"A")
+    with pytest.raises(standard_queue.Full, match="queue 'small' is full: 1 messages are ready"):
+        commit_waiting(connection.core, [Publication(b"B", [CORE(other), CORE(small)])], (), 1)
+    assert (len(small), len(other)) == (1, 0)
