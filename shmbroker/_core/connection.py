@@ -82,7 +82,6 @@ class CoreConnection(attachment.User):
         self.closed = False
         self._forgotten = False
         self.calls = 0  # under way; each change is a single line, without a call
-        self.buffers: list[tuple[Any, Any]] = []
         self._calls_lock = locks.lock()  # a view may end, by the garbage collector, while we hold it
         self._io: threading.Thread | None = None
         self.has_io = False  # once there was a thread; whoever polls asks for that, each time
@@ -119,8 +118,7 @@ class CoreConnection(attachment.User):
             self.attachment.grow()
 
     def _detach(self) -> None:
-        if self.attached:
-            attachment.release(self.attachment, self)
+        attachment.release(self.attachment, self)
 
     # ---- calls ----
 
@@ -342,7 +340,7 @@ class CoreConnection(attachment.User):
         if self.handle is None:  # a signal's handler raised in `__init__`
             slow.sb_connection_dropped(self._handles)
             self._detach()
-        elif self._forgotten:  # or between that and `_detach`
+        elif self._is_over():  # or between that and `_detach`
             self._detach()
         else:
             self.close()  # nobody can use it any more; the handle goes after this, see `_place`

@@ -63,7 +63,7 @@ class Noted:
         self._call = call
         self.calls: list[tuple[Any, ...]] = []
 
-    def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401
+    def __call__(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
         """Note the arguments, and make the call."""
         self.calls.append(arguments)
-        return self._call(*arguments)
+        return self._call(*arguments, **named)
