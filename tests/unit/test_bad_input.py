@@ -78,6 +78,11 @@ PUTS: list[tuple[Callable[[Place], object], type[Exception], tuple[str, ...]]] =
         ("queue 'jobs'", f"{(1 << 30) + 1} bytes can never fit", f"at most {1 << 30} bytes"),
     ),
     (
+        lambda p: p.jobs.put(endless(1 << 30)),
+        OutOfMemory,
+        ("queue 'jobs'", f"{1 << 30} bytes can never fit", f"at most {LIMIT} bytes"),
+    ),
+    (
         lambda p: p.jobs.put(endless(LIMIT - MIB)),
         OutOfMemory,
         ("queue 'jobs'", f"{LIMIT - MIB} bytes can never fit", f"own structures leave no such piece of its {LIMIT}"),

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.observing import assert_counts, listing, put_each
 
+from shmbroker import settings
 from shmbroker.exceptions import PreconditionFailed
 
 if TYPE_CHECKING:
@@ -110,3 +111,197 @@ def test_what_was_configured_counts_for_the_next_declaration(
         other.queue("q", ring_size=5)
         with pytest.raises(PreconditionFailed):
             other.queue("q", ring_size=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        (1, 1),
+        (2**40, 2**40),
+        ("1", 1),
+        ("10B", 10),
+        ("1k", 1024),
+        (" 64 K ", 65_536),
+        ("2kB", 2048),
+        ("3KiB", 3072),
+        ("5M", 5 << 20),
+        ("1g", 1 << 30),
+        ("1Gib", 1 << 30),
+    ],
+)
+def test_a_size(text: object, size: int) -> None:
+    """A size is a number of bytes, or has a unit in upper or lower case, with or without B."""
+    assert settings.parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, True, 1.5, None, b"1K", "", "K", "-1K", "1.5K", "1T", "1K2", "0", "0K", "1K\n2"]
+)
+def test_what_is_no_size(value: object) -> None:
+    """The error names what it is of, and what is allowed."""
+    with pytest.raises(ValueError, match="a positive number of bytes or a string such as '256M' is allowed") as refusal:
+        settings.parse_size(value)
+    assert str(refusal.value).startswith(f"memory={value!r}: ")
+    with pytest.raises(ValueError, match=r"^room="):
+        settings.parse_size(value, "room")
+
+
+def test_all_settings_that_are_allowed() -> None:
+    """The checked settings are those that were given, a size as bytes and times as floats."""
+    assert settings.validate({}) == {}
+    given = {
+        "ring_size": 1,
+        "max_length": -1,
+        "max_bytes": "2K",
+        "overflow": "drop-head",
+        "message_ttl": 0,
+        "expires": 0.001,
+        "durable": True,
+        "exclusive": False,
+        "auto_delete": True,
+        "single_active_consumer": False,
+    }
+    checked = settings.validate(given)
+    assert checked == given | {"max_bytes": 2048, "message_ttl": 0.0}
+    assert type(checked["message_ttl"]) is float
+    assert settings.validate({"message_ttl": None, "expires": None}) == {"message_ttl": None, "expires": None}
+    most = {"ring_size": (1 << 56) - 1, "max_bytes": (1 << 56) - 1, "message_ttl": 315_360_000, "expires": 315_360_000}
+    assert settings.validate(most) == most
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("ring_size", 1 << 56, "-1 (no limit) or an integer >= 1 is allowed"),
+        ("max_length", -2, "-1 (no limit) or an integer >= 1 is allowed"),
+        ("max_bytes", 0, "-1 (no limit) or an integer >= 1 is allowed"),
+        ("overflow", "DROP", "one of block, drop, drop-head is allowed"),
+        ("message_ttl", -0.001, "0 to 315360000 seconds, or None, are allowed"),
+        ("message_ttl", 315_360_000.001, "0 to 315360000 seconds, or None, are allowed"),
+        ("message_ttl", "1", "0 to 315360000 seconds, or None, are allowed"),
+        ("message_ttl", True, "0 to 315360000 seconds, or None, are allowed"),
+        ("message_ttl", float("nan"), "0 to 315360000 seconds, or None, are allowed"),
+        ("expires", 0, "0.001 to 315360000 seconds, or None, are allowed"),
+        ("expires", False, "0.001 to 315360000 seconds, or None, are allowed"),
+        ("durable", 1, "True or False is allowed"),
+        ("exclusive", None, "True or False is allowed"),
+        ("auto_delete", "yes", "True or False is allowed"),
+        ("single_active_consumer", 0, "True or False is allowed"),
+    ],
+)
+def test_a_setting_that_is_not_allowed(name: str, value: object, allowed: str) -> None:
+    """The error names the setting, the value and what is allowed."""
+    with pytest.raises(ValueError, match=r"allowed$") as refusal:
+        settings.validate({"durable": True, name: value})
+    assert str(refusal.value) == f"{name}={value!r}: {allowed}"
+
+
+def test_a_setting_that_there_is_not() -> None:
+    """The error names all that there are."""
+    with pytest.raises(
+        TypeError, match="no queue setting 'size'; there are ring_size, max_length, max_bytes, overflow"
+    ):
+        settings.validate({"ring_size": 1, "size": 1})
+
+
+def test_the_arguments_of_a_declaration() -> None:
+    """Each x- argument is a setting, times in milliseconds; what nobody knows is ignored."""
+    arguments = {
+        "x-ring-size": 5,
+        "x-max-length": -1,
+        "x-max-length-bytes": 7,
+        "x-overflow": "drop",
+        "x-message-ttl": 0,
+        "x-expires": 1,
+        "x-single-active-consumer": True,
+        "x-unknown": "?",
+    }
+    assert settings.from_arguments("q", arguments) == {
+        "ring_size": 5,
+        "max_length": -1,
+        "max_bytes": 7,
+        "overflow": "drop",
+        "message_ttl": 0.0,
+        "expires": 0.001,
+        "single_active_consumer": True,
+    }
+    most: dict[str, Any] = {"x-message-ttl": 315_360_000_000, "x-max-length": (1 << 56) - 1}
+    assert settings.from_arguments("q", most) == {"message_ttl": 315_360_000.0, "max_length": (1 << 56) - 1}
+    assert settings.from_arguments("q", {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "why"),
+    [
+        ("x-overflow", "reject-publish", '{invalid_overflow,<<"reject-publish">>}'),
+        ("x-overflow", 1, '{invalid_overflow,<<"1">>}'),
+        ("x-single-active-consumer", 1, "{unacceptable_type,long}"),
+        ("x-single-active-consumer", "true", "{unacceptable_type,longstr}"),
+        ("x-ring-size", "5", '"expected integer, got longstr"'),
+        ("x-ring-size", True, '"expected integer, got bool"'),
+        ("x-ring-size", 5.0, '"expected integer, got double"'),
+        ("x-ring-size", None, '"expected integer, got void"'),
+        ("x-ring-size", b"5", '"expected integer, got binary"'),
+        ("x-ring-size", {}, '"expected integer, got table"'),
+        ("x-ring-size", [], '"expected integer, got array"'),
+        ("x-ring-size", (), '"expected integer, got tuple"'),
+        ("x-max-length", -2, "{value_negative,-2}"),
+        ("x-message-ttl", -1, "{value_negative,-1}"),
+        ("x-expires", -1, "{value_negative,-1}"),
+        ("x-max-length-bytes", 0, "{value_zero,0}"),
+        ("x-expires", 0, "{value_zero,0}"),
+        ("x-max-length", 1 << 56, "{value_too_large,72057594037927936}"),
+        ("x-message-ttl", 315_360_000_001, "{value_too_large,315360000001}"),
+        ("x-expires", 315_360_000_001, "{value_too_large,315360000001}"),
+        ("x-max-priority", 5, "{not_supported_yet}"),
+    ],
+)
+def test_an_argument_that_is_not_allowed(argument: str, value: object, why: str) -> None:
+    """It is 406, and the text is RabbitMQ's."""
+    with pytest.raises(PreconditionFailed) as refusal:
+        settings.from_arguments("jobs", {"x-unknown": 1, argument: value})
+    assert refusal.value.code == 406
+    text = f"PRECONDITION_FAILED - invalid arg '{argument}' for queue 'jobs' in vhost '/': {why}"
+    assert str(refusal.value).endswith(text)
+
+
+@pytest.mark.parametrize(
+    ("setting", "received", "current", "words"),
+    [
+        ("durable", True, False, "arg 'durable' for queue 'q' in vhost '/': received 'true' but current is 'false'"),
+        (
+            "exclusive",
+            False,
+            True,
+            "arg 'exclusive' for queue 'q' in vhost '/': received 'false' but current is 'true'",
+        ),
+        ("ring_size", 5, -1, "'x-ring-size' for queue 'q' in vhost '/': received '5' but current is none"),
+        ("max_length", -1, 1, "'x-max-length' for queue 'q' in vhost '/': received none but current is '1'"),
+        (
+            "overflow",
+            "drop",
+            "block",
+            "'x-overflow' for queue 'q' in vhost '/': received 'drop' but current is 'block'",
+        ),
+        ("message_ttl", 1.5, None, "'x-message-ttl' for queue 'q' in vhost '/': received '1500' but current is none"),
+        ("expires", 2, 0.001, "'x-expires' for queue 'q' in vhost '/': received '2000' but current is '1'"),
+        (
+            "single_active_consumer",
+            True,
+            False,
+            "'x-single-active-consumer' for queue 'q' in vhost '/': received 'true' but current is 'false'",
+        ),
+    ],
+)
+def test_a_declaration_that_differs(setting: str, received: object, current: object, words: str) -> None:
+    """The error names the argument as the caller gives it, times in milliseconds, and both values."""
+    error = settings.inequivalent("q", setting, received, current)
+    assert error.code == 406
+    assert "PRECONDITION_FAILED - inequivalent arg" in str(error)
+    assert str(error).endswith(words)
+
+
+def test_how_a_declaration_calls_a_setting() -> None:
+    """An x- argument, or its own parameter."""
+    assert settings.argument_of("max_bytes") == "x-max-length-bytes"
+    assert settings.argument_of("durable") == "durable"

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import struct
+import time
 from decimal import Decimal
 from typing import Any
 
@@ -157,3 +159,192 @@ def test_a_time_that_no_calendar_has() -> None:
     """What has the right form may still be nothing."""
     with pytest.raises(ValueError, match="no table"):
         tables.decode(b"\0\0\0\x0b\1aT" + b"\xff" * 8)
+
+
+def test_what_is_no_dict_is_named() -> None:
+    """The error says what was to be encoded, and what was given."""
+    with pytest.raises(TypeError, match=r"arguments=\['a'\]: a dict is needed"):
+        tables.encode(["a"])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="filter='a': a dict is needed"):
+        tables.encode("a", "filter")  # type: ignore[arg-type]
+
+
+def test_a_table_takes_at_most_60000_bytes() -> None:
+    """The limit counts names and types too, and can be reached."""
+    frame = len(tables.encode({"a": ""}))
+    assert len(tables.encode({"a": "x" * (60_000 - frame)})) == 60_000
+    with pytest.raises(ValueError, match="filter take 60001 bytes encoded: at most 60000 are allowed"):
+        tables.encode({"a": "x" * (60_001 - frame)}, "filter")
+
+
+def test_what_is_read_back_as_another_value_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An identity is not made of a value that the decoder takes for another one."""
+    encoded = tables.encode({"a": 1})
+    monkeypatch.setattr("pamqp.decode.field_table", lambda data: (len(data), {"a": 2}))
+    with pytest.raises(TypeError, match=r"arguments=\{'a': 1\}: a value would be read back as another"):
+        tables.encode({"a": 1})
+    assert tables.encode_as_given({"a": 1}) == encoded
+
+
+def test_a_number_that_the_encoder_cannot_pack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a TypeError that names the value."""
+
+    def fail(_: object) -> bytes:
+        text = "out of range"
+        raise struct.error(text)
+
+    monkeypatch.setattr("pamqp.encode.encode_table_value", fail)
+    with pytest.raises(TypeError, match="5 in a table: out of range"):
+        tables.encode({"a": 5})
+
+
+def test_every_type_has_its_bytes() -> None:
+    """The letter of the type, then the value; names are sorted."""
+    at = dt.datetime(1970, 1, 1, 0, 0, 5, tzinfo=dt.UTC)
+    inner = {"d": b"\1", "c": bytearray(b"\2")}
+    table = {"b": [True, None, "é"], "a": inner, "f": 1.5, "e": at, "g": -1, "h": Decimal(5)}
+    assert tables.encode(table) == counted(
+        b"\1aF\0\0\0\x10\1cx\0\0\0\1\2\1dx\0\0\0\1\1"
+        b"\1bA\0\0\0\x0at\1VS\0\0\0\2\xc3\xa9"
+        b"\1eT\0\0\0\0\0\0\0\5"
+        b"\1fd\x3f\xf8\0\0\0\0\0\0"
+        b"\1gb\xff"
+        b"\1hD\0\0\0\0\5"
+    )
+
+
+def test_a_table_in_its_own_order() -> None:
+    """Headers keep the order of their names, in tables within them too; a tuple is a list there."""
+    table = {"b": 1, "a": {"d": (True,), "c": [{"z": 1, "y": 2}]}}
+    encoded = tables.encode_as_given(table)
+    assert [name for name, _ in tables.fields(encoded)] == ["b", "a"]
+    back = tables.decode(encoded)
+    assert list(back["a"]) == ["d", "c"]
+    assert list(back["a"]["c"][0]) == ["z", "y"]
+    assert back == {"b": 1, "a": {"d": [True], "c": [{"z": 1, "y": 2}]}}
+    assert tables.encode_as_given({}) == b"\0\0\0\0"
+
+
+@pytest.mark.parametrize("kind", ["dict", "list"])
+def test_the_limit_of_nesting_holds_for_headers_and_single_values(kind: str) -> None:
+    """A table is one level; a value alone may have as many levels as one in a table has with it."""
+    deepest = nested(tables.MAX_DEPTH - 1, kind)
+    assert tables.decode(tables.encode_as_given(deepest)) == deepest
+    assert tables.encode_value(deepest)
+    for encode in (tables.encode_as_given, tables.encode_value):
+        with pytest.raises(ValueError, match="nested more than 32 deep"):
+            encode(nested(tables.MAX_DEPTH, kind))
+
+
+@pytest.mark.parametrize("kind", ["dict", "list"])
+def test_nesting_is_limited_in_what_is_read(kind: str) -> None:
+    """Bytes that are nested deeper than a table can be are no table."""
+    value = b"V"
+    for depth in range(1, tables.MAX_DEPTH + 1):
+        encoded = counted(b"\1a" + value)
+        if depth < tables.MAX_DEPTH:
+            assert tables.fields(encoded) == [("a", value)]
+        value = b"F" + counted(b"\1a" + value) if kind == "dict" else b"A" + counted(value)
+    assert tables.fields(encoded)
+    with pytest.raises(ValueError, match="33 deep"):
+        tables.fields(counted(b"\1a" + value))
+
+
+def counted(content: bytes) -> bytes:
+    """Return it with the count of its bytes before it."""
+    return len(content).to_bytes(4, "big") + content
+
+
+def test_a_count_has_four_bytes() -> None:
+    """A string that is said to have 16 MiB more than there are is damage."""
+    with pytest.raises(ValueError, match=r"no value of type b'S' can be at 6, before 12, 1 deep"):
+        tables.fields(counted(b"\1aS\1\0\0\1x"))
+
+
+def test_no_bytes_have_no_fields() -> None:
+    """An empty table takes no bytes; one that has a count of nothing is empty too."""
+    assert tables.fields(b"") == tables.fields(b"\0\0\0\0") == []
+    assert tables.decode(b"\0\0\0\0") == {}
+
+
+SEVEN = (7).to_bytes(8, "big")
+
+
+@pytest.mark.parametrize(
+    ("value", "encoded"),
+    [
+        (7, SEVEN),
+        (0, bytes(8)),
+        (253_402_300_799, (253_402_300_799).to_bytes(8, "big")),
+        (time.gmtime(7), SEVEN),
+        (dt.datetime(1970, 1, 1, 0, 0, 7), SEVEN),  # noqa: DTZ001 - in UTC if it has no zone
+        (dt.datetime(1970, 1, 1, 0, 0, 7, 999_999, tzinfo=dt.UTC), SEVEN),
+        (dt.datetime(1970, 1, 1, 1, 0, 7, tzinfo=dt.timezone(dt.timedelta(hours=1))), SEVEN),
+    ],
+)
+def test_a_time_is_seconds_in_eight_bytes(value: object, encoded: bytes) -> None:
+    """A datetime, a struct_time or an integer; without a zone it is in UTC."""
+    assert tables.encode_time(value) == encoded
+    assert tables.encode_time(tables.time_of(encoded)) == encoded
+    assert tables.time_of(encoded).tzinfo is dt.UTC
+
+
+@pytest.mark.parametrize("value", [True, False, 1.5, "7", None, (1, 2)])
+def test_what_is_no_time(value: object) -> None:
+    """The error says what is one."""
+    with pytest.raises(TypeError, match="a datetime, a struct_time or an integer of seconds is needed"):
+        tables.encode_time(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        -1,
+        253_402_300_800,
+        dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=dt.UTC),
+        time.struct_time((1969, 12, 31, 23, 59, 59, 2, 365, 0)),
+    ],
+)
+def test_a_time_before_1970_or_after_9999(value: object) -> None:
+    """It has no form."""
+    with pytest.raises(TypeError, match="a time from 1970 to 9999 is allowed"):
+        tables.encode_time(value)
+
+
+def test_a_struct_time_in_a_table_is_a_time() -> None:
+    """It is a tuple, but no list, in headers too."""
+    for encode in (tables.encode, tables.encode_as_given):
+        assert tables.decode(encode({"a": time.gmtime(7)})) == {"a": tables.time_of(SEVEN)}
+
+
+def test_times_and_bytes_are_read_anew_wherever_they_are() -> None:
+    """Late times stay seconds, and bytes are bytes, in lists and tables beside other values."""
+    late = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
+    table = {"a": [1, "x", late, [late, {"b": late, "c": b"\1"}], b"\2"], "d": {"e": b"\3", "f": late, "g": 1.5}}
+    back = tables.decode(tables.encode(table))
+    assert back == table
+    assert [type(one) for one in (back["a"][4], back["a"][3][1]["c"], back["d"]["e"])] == [bytes] * 3
+
+
+def test_late_times_without_bytes_and_bytes_without_times() -> None:
+    """Each is read anew alone, too."""
+    late = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
+    assert tables.decode(tables.encode({"a": [late]})) == {"a": [late]}
+    (back,) = tables.decode(tables.encode({"a": [b"1"]}))["a"]
+    assert (back, type(back)) == (b"1", bytes)
+
+
+@pytest.mark.parametrize("name", [1, b"a", None])
+def test_a_name_is_a_string(name: Any) -> None:  # noqa: ANN401
+    """The error shows the name."""
+    with pytest.raises(TypeError) as refusal:
+        tables.encode({name: 1})
+    assert f"name {name!r} in a table: a string is needed" in str(refusal.value)
+
+
+def test_a_name_takes_at_most_128_bytes() -> None:
+    """Counted in UTF-8."""
+    longest = "é" * 64
+    assert tables.fields(tables.encode({longest: True})) == [(longest, b"t\1")]
+    with pytest.raises(ValueError, match=r"name 'é+x' in a table: at most 128 bytes of UTF-8 are allowed"):
+        tables.encode({longest + "x": True})
