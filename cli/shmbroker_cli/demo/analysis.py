@@ -107,6 +107,5 @@ def _is_elif(node: ast.AST, child: ast.AST) -> bool:
     return (
         isinstance(node, ast.If)
         and isinstance(child, ast.If)
-        and node.orelse == [child]
-        and node.col_offset == child.col_offset
+        and node.col_offset == child.col_offset  # what lies in it stands further right
     )
