@@ -89,7 +89,8 @@ def test_a_function_that_raises(connection: shmbroker.Connection, caplog: pytest
     (record,) = caplog.records
     assert record.getMessage() == "ValueError of queue 'requests': 3 is odd"
     assert record.levelno == logging.WARNING
-    assert record.exc_info is not None
+    assert record.exc_info
+    assert record.exc_info[0] is ValueError
 
 
 class UnspeakableError(Exception):
@@ -165,6 +166,7 @@ def test_the_asker_is_gone(connection: shmbroker.Connection) -> None:
     served = server._Server(connection, calls.append)  # noqa: SLF001
     served.answer(request_of(connection, [BATCH]))
     assert (calls, len(answers)) == ([BATCH], 1)
+    opened = served._targets["answers"]  # noqa: SLF001
     answers.delete()
     requests = [request_of(connection, [BATCH]), request_of(connection, [BATCH], "never made")]
     for request in requests:
@@ -172,6 +174,8 @@ def test_the_asker_is_gone(connection: shmbroker.Connection) -> None:
         assert request.settled
     assert calls == [BATCH]
     assert served._targets == {}  # noqa: SLF001
+    with pytest.raises(shmbroker.ConnectionClosed):
+        len(opened)
     again = connection.queue("answers")
     served.answer(request_of(connection, [BATCH]))
     assert len(again) == 1
