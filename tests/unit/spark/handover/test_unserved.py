@@ -53,6 +53,15 @@ def test_a_message_is_set_aside(
     ]
 
 
+def test_a_priority_is_kept(connection: shmbroker.Connection) -> None:
+    """Also that of a message without properties."""
+    requests = connection.queue("requests")
+    for priority in (0, 5):
+        requests.put(b"order", priority=priority)
+        set_aside(connection, requests.get(timeout=0))
+    assert [one.priority for one in connection.queue("unserved.requests", passive=True).browse()] == [0, 5]
+
+
 def test_a_message_that_expires_just_now(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is moved with the shortest time to live that there is, and no error."""
     requests = connection.queue("requests")
@@ -117,6 +126,7 @@ def test_a_queue_is_served(connection: shmbroker.Connection) -> None:
     """While it has a consumer; one that is deleted, or made anew, is looked for again."""
     watch = Watch(connection, "requests")
     assert not watch.is_served()
+    assert connection.queue_names() == []
     requests = connection.queue("requests")
     assert not watch.is_served()
     with requests.consume():
