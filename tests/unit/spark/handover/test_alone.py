@@ -75,6 +75,24 @@ def test_no_room_for_an_answer(broker: shmbroker.Broker, serving: Callable[..., 
     assert len(keys) == 7
 
 
+def test_nothing_is_under_way_beside_a_request_that_is_made_again(
+    broker: shmbroker.Broker, serving: Callable[..., Any]
+) -> None:
+    """The answers to the others have been copied, and are free."""
+    held = []
+
+    def answer(server: ByHand, request: shmbroker.Message, seen: int) -> None:
+        if seen == 5:
+            target = server.connection.queue((request.key or "").split(" ")[2], passive=True)
+            held.append(target.statistics().message_count)
+        server.answer(request, kind="no-room" if seen == 1 else "")
+
+    serving(answer)
+    sent = [batch(number) for number in range(4)]
+    assert list(hand_over(iter(sent), plan(broker, inflight=4))) == sent
+    assert held == [0]
+
+
 def test_what_does_not_fit_the_share_goes_alone(
     broker: shmbroker.Broker, serving: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -320,12 +320,24 @@ def test_requests_that_are_in_other_hands(
 
     with Client(plan(broker)) as asking:
         assert list(asking.send(batch(1))) == []
-        held = requests.get(timeout=0)
         by_hand.consumer.close()
+        held = requests.get()
         monkeypatch.setattr(shmbroker.Queue, "get_many", noted)
     assert asked == [("requests", 0)]
     assert not held.settled
     held.ack()
+
+
+def test_nothing_is_taken_back_where_all_was_answered(
+    broker: shmbroker.Broker, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others have asked is left alone, though no server is there any more."""
+    with Client(plan(broker)) as asking:
+        assert list(asking.send(batch(1))) == []
+        by_hand.answer_all()
+        assert list(asking.rest()) == [batch(1)]
+        by_hand.consumer.close()
+        monkeypatch.setattr(shmbroker.Queue, "get_many", lambda *_, **__: pytest.fail("taken"))
 
 
 def test_requests_that_nobody_will_answer(broker: shmbroker.Broker, by_hand: ByHand) -> None:
