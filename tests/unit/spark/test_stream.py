@@ -331,3 +331,35 @@ def test_a_group_of_another_name(queue: shmbroker.Queue) -> None:
     assert read(other, start, end) == [b"A", b"B"]
     assert other.latestOffset(end) == end
     assert acked(queue) == [("g", 0), ("mine", 1)]
+
+
+def test_a_query_that_does_not_say_where_it_begins(queue: shmbroker.Queue) -> None:
+    """Begins with its first offset, also if that has a group which we named."""
+    queue.put(b"A")
+    planner = reader(queue, group=None)
+    start = planner.initialOffset()
+    assert planner.latestOffset() == start | {"lease": 0}
+    assert planner.latestOffset() == start | {"lease": 1}
+
+
+def test_available_now_takes_leases_that_are_there(queue: shmbroker.Queue) -> None:
+    """Also if the queue was empty when it began."""
+    queue.put(b"A")
+    before = reader(queue)
+    start = before.initialOffset()
+    first = before.latestOffset(start)
+    planner = reader(queue)
+    planner.prepareForTriggerAvailableNow()
+    queue.put(b"B")
+    assert planner.latestOffset(start) == first
+    assert planner.latestOffset(first) == first
+    assert len(queue) == 1
+
+
+def test_a_spark_that_never_says_where_it_was(queue: shmbroker.Queue) -> None:
+    """Is told with the bounds of a batch that its checkpoint is of another broker."""
+    queue.put(b"A")
+    planner = reader(queue)
+    end = planner.latestOffset()
+    with pytest.raises(shmbroker.LeaseNotFound, match="the checkpoint is of broker another, this one is"):
+        planner.partitions(end | {"broker": "another"}, end)
