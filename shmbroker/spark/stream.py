@@ -142,7 +142,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Leases what the options allow, and less where memory is scarce: Spark runs a batch again as it was noted."""
         rows, size = self._options.max_rows, self._options.max_bytes
         if self._left is not None:
-            rows = min(self._left, rows or self._left)
+            rows = max(1, min(self._left, rows or self._left))  # with none left, the next lease is there already
         scarce = scarce_bytes(self._connection())
         if scarce is not None:
             most = max(1, scarce // BYTES_A_MESSAGE)
