@@ -292,7 +292,7 @@ def test_where_many_handles_are_in_use_they_are_looked_at_less_often(
 ) -> None:
     """When there are twice as many as the last look left, those that only keep messages counted."""
     living = [f"living{number}" for number in range(LOOK)]
-    messages = []
+    messages: list[shmbroker.Message] = []
     for name in living:
         queue = connection.queue(name)
         queue.put(b"A")

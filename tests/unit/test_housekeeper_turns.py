@@ -1,0 +1,474 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A housekeeper's turns, one by one: what is done in which, when the next one comes, and how it ends."""
+
+# ruff: noqa: SLF001 (its parts are what is tested)
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import types
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scenario_support.processes import Actor
+from scenario_support.waiting import eventually
+
+import shmbroker
+from shmbroker import exceptions, housekeeper
+from shmbroker._core import library
+from shmbroker.housekeeper import EndFlag, Housekeeper
+from shmbroker.topology.shared import exchanges_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Keeper = Any  # a Housekeeper, into which these tests look
+WORDS = housekeeper._WORDS
+DEEDS = {"sb_housekeeper_sweep": "sweep", "sb_housekeeper_ticks": "tick", "sb_housekeeper_reclaim": "reclaim",
+         "sb_housekeeper_trim": "trim"}  # fmt: skip
+
+
+class Noted:
+    """The calls of the core, noted, with other answers where they are given."""
+
+    def __init__(self) -> None:
+        self._core = library.slow
+        self.called: list[tuple[str, tuple[Any, ...]]] = []
+        self.answers: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        call = getattr(self._core, name)
+        if not callable(call):
+            return call
+
+        def noted(*arguments: Any) -> Any:  # noqa: ANN401
+            self.called.append((name, arguments))
+            return self.answers[name] if name in self.answers else call(*arguments)
+
+        return noted
+
+    def deeds(self) -> list[str]:
+        """What was done since the last time, in short."""
+        done = [DEEDS[name] for name, _ in self.called if name in DEEDS]
+        self.called.clear()
+        return done
+
+    def given(self, name: str) -> list[tuple[Any, ...]]:
+        """What a call was given, each time."""
+        return [arguments for called, arguments in self.called if called == name]
+
+
+class Clock:
+    """A time that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.now
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds."""
+        return round(self.now * library.NANOSECONDS)
+
+    def sleep(self, seconds: float) -> None:
+        """Lets time pass."""
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Noted:
+    """Note the calls that a housekeeper makes."""
+    noted = Noted()
+    monkeypatch.setattr(housekeeper, "slow", noted)
+    return noted
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Have a housekeeper see a clock that stands still."""
+    still = Clock()
+    monkeypatch.setattr(housekeeper, "time", still)
+    return still
+
+
+@pytest.fixture
+def keeper(broker: shmbroker.Broker, connection: shmbroker.Connection) -> Iterator[Keeper]:
+    """Be the housekeeper, whose turns the test makes."""
+    connection.queue("q")
+    broker.stop()
+    one: Keeper = Housekeeper(broker.name)
+    assert one.begin()
+    yield one
+    if one._wake_reaper >= 0:
+        one.close()
+    broker.start()
+
+
+@pytest.mark.parametrize(("busy", "seconds"), [(1, 0.25), (0, 1.0)])
+def test_a_tick_comes_sooner_where_something_happens(
+    keeper: Keeper, calls: Noted, clock: Clock, busy: int, seconds: float
+) -> None:
+    """A quarter of a second after one that saw something, a second after another, however often it is asked."""
+    calls.answers = {"sb_housekeeper_ticks": busy}
+    for elapsed, done in ((0.0, ["tick"]), (0.0, []), (seconds - 0.001, []), (seconds, ["tick"]), (seconds, [])):
+        clock.now = 1000.0 + elapsed
+        keeper._tick()
+        assert calls.deeds() == done
+        assert keeper._busy == bool(busy)
+    assert keeper._tick_due == round((1000.0 + 2 * seconds) * library.NANOSECONDS)
+
+
+@pytest.mark.parametrize(("more", "seconds"), [(1, 0.25), (0, 1.0)])
+def test_a_step_of_reclaiming_comes_sooner_where_there_is_more(
+    keeper: Keeper, calls: Noted, clock: Clock, more: int, seconds: float
+) -> None:
+    """The same of memory that becomes free for bodies step by step."""
+    calls.answers = {"sb_housekeeper_reclaim": more}
+    for elapsed, done in ((0.0, ["reclaim"]), (0.0, []), (seconds - 0.001, []), (seconds, ["reclaim"]), (seconds, [])):
+        clock.now = 1000.0 + elapsed
+        keeper._reclaim()
+        assert calls.deeds() == done
+
+
+def test_what_is_done_in_which_turn(keeper: Keeper, calls: Noted, clock: Clock) -> None:
+    """Queues are looked for in every eighth turn though nothing says so, and trimmed in every fortieth."""
+    assert clock.now == 1000.0
+    calls.answers = {"sb_housekeeper_changes": 7, "sb_housekeeper_sweep": 0}
+    done = []
+    for _ in range(80):
+        keeper._turn()
+        done.append(calls.deeds())
+    assert done[0] == ["sweep", "tick", "reclaim"]
+    assert {turn + 1: deeds for turn, deeds in enumerate(done) if deeds and turn} == {
+        **{turn: ["sweep"] for turn in range(8, 81, 8)},
+        40: ["sweep", "trim"],
+        80: ["sweep", "trim"],
+    }
+
+
+def test_a_change_or_memory_that_is_not_free_yet_has_it_look_again(keeper: Keeper, calls: Noted) -> None:
+    """In the next turn; what a sweep left is swept until nothing is left."""
+    calls.answers = {"sb_housekeeper_changes": 7, "sb_housekeeper_sweep": 0}
+    keeper._turns = 1
+    keeper._watch()
+    assert calls.deeds() == ["sweep"]
+    keeper._watch()
+    assert calls.deeds() == []
+    calls.answers["sb_housekeeper_changes"] = 8
+    assert keeper._has_changed()
+    calls.answers["sb_housekeeper_sweep"] = 3
+    keeper._watch()
+    assert calls.given("sb_housekeeper_sweep") == [(keeper._handle, 0)]
+    assert calls.deeds() == ["sweep"]
+    assert not keeper._has_changed()
+    calls.answers["sb_housekeeper_sweep"] = 0
+    keeper._watch()
+    keeper._watch()
+    assert calls.deeds() == ["sweep"]
+
+
+def test_bindings_of_deleted_queues_go(keeper: Keeper, connection: shmbroker.Connection) -> None:
+    """What it cannot do now, for want of the lock, of memory, or of a journal that can be read, is no error."""
+    pruned: list[tuple[object, ...]] = []
+    error: list[Exception] = [exceptions.Timeout(), exceptions.OutOfMemory(), exceptions.CorruptSegment()]
+
+    def prune(*given: object) -> None:
+        pruned.append(given)
+        if error:
+            raise error.pop()
+
+    exchanges = exchanges_of(keeper._connection)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exchanges, "prune", prune)
+        for number in range(4):
+            connection.queue(f"q{number}")
+            keeper._watch()
+    assert pruned == [(keeper._connection, 0)] * 4
+    assert len(keeper._watched) == 5
+
+
+def test_the_reaper_is_woken_for_each_process_that_comes(
+    keeper: Keeper, calls: Noted, broker: shmbroker.Broker
+) -> None:
+    """Once: in the first turn, and in the first one after another process attached."""
+    assert calls.called == []
+
+    def woken() -> int:
+        try:
+            return os.eventfd_read(keeper._wake_reaper)
+        except BlockingIOError:
+            return 0
+
+    os.set_blocking(keeper._wake_reaper, False)
+    keeper._turn()
+    assert woken() == 1
+    keeper._turn()
+    assert woken() == 0
+    with Actor(broker.name):
+        keeper._turn()
+        assert woken() == 1
+
+
+# ---- queues ----
+
+
+def notes(keeper: Keeper) -> list[list[int]]:
+    """What the core remembers of each queue that is watched, as the housekeeper keeps it."""
+    return [list(keeper._memories[at * WORDS : (at + 1) * WORDS]) for at in range(len(keeper._watched))]
+
+
+def test_what_is_remembered_of_a_queue_goes_where_the_queue_goes(
+    keeper: Keeper, connection: shmbroker.Connection, other: shmbroker.Connection
+) -> None:
+    """When others come, which have nothing yet, and when some are deleted."""
+    keeper._watch()
+    for name in "abc":
+        connection.queue(name)
+        keeper._watch()
+    assert [queue.name for queue in keeper._watched] == ["q", "a", "b", "c"]
+    for at in range(4 * WORDS):
+        keeper._memories[at] = at + 1
+    before = notes(keeper)
+    connection.queue("d")
+    keeper._turns = 0
+    keeper._watch()
+    assert [queue.name for queue in keeper._watched] == ["q", "a", "b", "c", "d"]
+    assert notes(keeper) == [*before, [0] * WORDS]
+    other.queue("q").delete()
+    other.queue("b").delete()
+    keeper._leave_deleted()
+    assert [queue.name for queue in keeper._watched] == ["a", "c", "d"]
+    assert notes(keeper) == [before[1], before[3], [0] * WORDS]
+    assert keeper._places == {queue.slot: queue for queue in keeper._watched}
+    assert list(keeper._handles) == [queue.handle for queue in keeper._watched]
+    memories = keeper._memories
+    keeper._leave_deleted()
+    assert keeper._memories is memories
+    for name in "acd":
+        other.queue(name).delete()
+    keeper._leave_deleted()
+    assert keeper._watched == []
+
+
+def test_a_queue_that_cannot_be_left_yet_is_watched_on(
+    keeper: Keeper, connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its handle is in use; one that is there is not left, however few messages it has."""
+    keeper._watch()
+    (queue,) = keeper._watched
+    left: list[bool] = []
+
+    def leave() -> bool:
+        left.append(False)
+        return False
+
+    monkeypatch.setattr(queue, "leave", leave)
+    keeper._leave_deleted()
+    assert left == []
+    connection.queue("q").delete()
+    keeper._leave_deleted()
+    assert (left, keeper._watched) == ([False], [queue])
+
+
+def test_a_queue_that_goes_before_it_is_opened_is_left_out(keeper: Keeper, connection: shmbroker.Connection) -> None:
+    """As one for whose handle there is no memory; the others are watched."""
+    gone = connection.queue("gone").core.slot
+    connection.queue("gone").delete()
+    there = connection.queue("q").core.slot
+    keeper._connection.queue_slots = lambda: [gone, there]
+    keeper._watch()
+    assert [(queue.name, queue.slot) for queue in keeper._watched] == [("q", there)]
+
+
+# ---- timers, and the sleep ----
+
+
+def test_positions_of_timers_are_asked_for_until_there_are_no_more(keeper: Keeper, calls: Noted) -> None:
+    """However many there are."""
+    keeper._watch()
+    counts = iter([1024, 1024, 3])
+    asked: list[int] = []
+
+    def timers(_queue: object, _cursors: object, positions: Any, room: int) -> int:  # noqa: ANN401
+        count = next(counts)
+        for at in range(count):
+            positions[at] = len(asked) * 10_000 + at
+        asked.append(room)
+        return count
+
+    calls.sb_housekeeper_timers = timers  # type: ignore[attr-defined]
+    found = keeper._positions_of(keeper._watched[0], None)
+    assert found == [*range(1024), *range(10_000, 11_024), *range(20_000, 20_003)]
+    assert asked == [1024] * 3
+
+
+def test_only_queues_with_new_timers_are_asked_for_them(
+    keeper: Keeper, calls: Noted, connection: shmbroker.Connection
+) -> None:
+    """Each with its own cursors; where there is none, none is asked."""
+    for name in ("q", "a", "b"):
+        connection.queue(name)
+        keeper._watch()
+    assert [queue.name for queue in keeper._watched] == ["q", "a", "b"]
+    calls.called.clear()
+    assert keeper._new_timers() is False
+    assert calls.given("sb_housekeeper_timers") == []
+    connection.queue("a").put(b"A", delay=3600)
+    assert keeper._new_timers() is True
+    queue = keeper._watched[1]
+    assert [given[:2] for given in calls.given("sb_housekeeper_timers")] == [
+        (queue.handle, keeper._memories + WORDS + housekeeper._CURSORS)
+    ]
+    assert len(keeper._timers) == 1
+    assert keeper._look_at(queue.slot + 1, 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("came", "due"),
+    [((0, 0, 0), 500), ((1, 0, 0), 0), ((0, 1, 0), 0), ((0, 0, 1), 0)],
+)
+def test_it_sleeps_until_something_is_due(
+    keeper: Keeper,
+    calls: Noted,
+    monkeypatch: pytest.MonkeyPatch,
+    came: tuple[int, int, int],
+    due: int,
+) -> None:
+    """A timer or a tick; not at all if something came meanwhile, or timers are still to be asked."""
+    new, changed, asks = came
+    keeper._tick_due, keeper._changes = 700, 0
+    monkeypatch.setattr(keeper, "_timers", types.SimpleNamespace(due=500, asks=bool(asks)))
+    monkeypatch.setattr(keeper, "_new_timers", lambda: bool(new))
+    calls.answers = {"sb_housekeeper_changes": changed, "sb_housekeeper_wait": library.STOPPING,
+                     "sb_housekeeper_arm": 9}  # fmt: skip
+    assert keeper._wait() == library.STOPPING
+    assert calls.given("sb_housekeeper_next_due") == [(keeper._handle, 500)]
+    assert calls.given("sb_housekeeper_wait") == [(keeper._handle, 9, due)]
+    keeper._tick_due = 300
+    keeper._wait()
+    assert calls.given("sb_housekeeper_wait")[1:] == [(keeper._handle, 9, min(due, 300))]
+
+
+# ---- clients, and the dead ----
+
+
+@pytest.mark.parametrize(("processes", "stands_in", "clients"), [(1, 0, 0), (2, 0, 1), (2, 1, 0), (3, 1, 1)])
+def test_clients_are_processes_that_keep_no_house(
+    keeper: Keeper,
+    monkeypatch: pytest.MonkeyPatch,
+    processes: int,
+    stands_in: int,
+    clients: int,
+) -> None:
+    """Neither itself, nor the one that it stands in for."""
+    facts = types.SimpleNamespace(processes=processes)
+    with monkeypatch.context() as patch:
+        patch.setattr(keeper._connection.attachment, "facts", lambda: facts)
+        patch.setattr(keeper, "_stands_in", bool(stands_in))
+        assert keeper._clients() is bool(clients)
+
+
+def test_each_process_is_watched_once(keeper: Keeper, broker: shmbroker.Broker) -> None:
+    """All but itself, by a descriptor that tells of its end."""
+    poll, watched = select.poll(), dict[int, int]()
+    with Actor(broker.name) as actor:
+        keeper._watch_processes(watched, poll)
+        keeper._watch_processes(watched, poll)
+        ((descriptor, pid),) = watched.items()
+        assert pid != os.getpid()
+        assert poll.poll(0) == []
+        actor.kill()
+        assert [one for one, _ in poll.poll()] == [descriptor]
+    os.close(descriptor)
+
+
+def test_the_reaper_clears_up_after_each_process_that_ends(
+    keeper: Keeper, calls: Noted, broker: shmbroker.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks when it is woken and when a process ends, and closes every descriptor that it opened."""
+    monkeypatch.setattr(housekeeper, "REAP_SECONDS", 3600.0)
+    opened: list[int] = []
+    pidfd_open = os.pidfd_open
+
+    def noted(pid: int) -> int:
+        opened.append(pidfd_open(pid))
+        return opened[-1]
+
+    monkeypatch.setattr(os, "pidfd_open", noted)
+
+    def recovered() -> int:
+        return len(calls.given("sb_recover"))
+
+    ended = EndFlag()
+    reaper = threading.Thread(target=keeper._reap, args=(ended,))
+    with Actor(broker.name) as first, Actor(broker.name):
+        reaper.start()
+        eventually(lambda: len(opened) >= 2 and recovered() >= 1, "two processes are watched")
+        before = recovered()
+        first.kill()
+        eventually(lambda: recovered() > before, "the dead one is cleared up after")
+        before = recovered()
+        os.eventfd_write(keeper._wake_reaper, 1)
+        eventually(lambda: recovered() > before, "it looks again")
+        ended.set()
+        os.eventfd_write(keeper._wake_reaper, 1)
+        reaper.join()
+    for descriptor in opened:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+
+
+# ---- its end ----
+
+
+def test_who_is_not_the_housekeeper_ends_nobodys_service(broker: shmbroker.Broker, calls: Noted) -> None:
+    """It gives back what it has: a connection, and a descriptor."""
+    keeper = eventually(lambda: broker.statistics().housekeeper_pid)
+    one = Housekeeper(broker.name)
+    assert not one.begin()
+    descriptor = one._wake_reaper
+    one.close()
+    assert calls.given("sb_housekeeper_end") == []
+    assert calls.given("sb_housekeeper_step_down") == []
+    assert one._connection.closed
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    assert broker.statistics().housekeeper_pid == keeper
+
+
+def test_the_place_of_one_that_was_stopped_is_asked_for_a_second_long(
+    keeper: Keeper, calls: Noted, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In steps; then the other one has it, and goes on."""
+    answers = iter([False, False, True])
+    monkeypatch.setattr(keeper, "begin", lambda: next(answers))
+    assert keeper._succeeds()
+    assert clock.slept == [0.01, 0.01]
+    monkeypatch.setattr(keeper, "begin", lambda: False)
+    clock.now, clock.slept = 0.0, []
+    assert not keeper._succeeds()
+    assert 99 <= len(clock.slept) <= 102
+    keeper._stands_in = True
+    calls.answers = {"sb_housekeeper_is_relieved": 1, "sb_housekeeper_step_down": 0}
+    assert keeper._is_relieved()
+    assert keeper._stands_in is False
+    assert calls.given("sb_housekeeper_step_down") == [(keeper._handle,)]
+    assert not keeper._is_relieved()
+    keeper._step_down()
+    assert len(calls.given("sb_housekeeper_step_down")) == 1
+
+
+def test_one_that_stands_in_steps_down_at_its_end(keeper: Keeper, calls: Noted) -> None:
+    """And one that serves makes room for another."""
+    calls.answers = {"sb_housekeeper_step_down": 0}
+    keeper._stands_in = True
+    keeper.close()
+    assert calls.given("sb_housekeeper_step_down") == [(keeper._handle,)]
+    assert calls.given("sb_housekeeper_end") == [(keeper._handle,)]
+    keeper._wake_reaper = -1
