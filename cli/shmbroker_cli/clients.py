@@ -72,8 +72,6 @@ def consumers(
 ) -> None:
     """List the consumers of a broker or of one queue."""
     with connected(broker) as connection:
-        if queue is not None:
-            connection.queue(queue, passive=True)
         found = list(connection.consumers(queue))
     columns: list[Column[shmbroker.ConsumerInfo]] = [
         Column("queue", lambda one: one.queue),

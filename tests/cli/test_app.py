@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +20,7 @@ import shmbroker_cli
 import shmbroker_cli.app
 import shmbroker_cli.bench
 from shmbroker_cli.errors import Refused
+from shmbroker_cli.options import Common, _common
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +46,8 @@ def observe():
 
 sys.modules["shmbroker_cli.app"] = types.SimpleNamespace(main=observe)
 import shmbroker_cli
+os.closerange(0, 3)
+sys.stdin = sys.stdout = sys.stderr = None
 shmbroker_cli.main()
 """
 
@@ -52,7 +56,6 @@ def test_closed_streams_are_replaced_by_the_null_device(tmp_path: Path) -> None:
     """All three numbers are its, and no other; what is written to them has UTF-8 whatever the locale."""
     words = [sys.executable, "-I", "-X", "utf8=0", "-c", OBSERVES, str(tmp_path / "found")]
     environment = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
-    words = ["/bin/sh", "-c", '"$@" <&- >&- 2>&-', "sh", *words]
     assert subprocess.run(words, check=False, capture_output=True, env=environment).returncode == 0
     found = json.loads((tmp_path / "found").read_text("ascii"))
     assert found == {
@@ -124,6 +127,12 @@ def test_an_empty_name_of_a_broker_is_the_default_one(cli: Callable[..., Any], m
     assert cli("--broker", "", "status").is_refused("asked for default")
     assert cli("--broker", "", "status", "--broker", "").is_refused("asked for default")
     assert cli("--broker", "other", "status", "--broker", "").is_refused("asked for other")
+
+
+def test_a_command_without_what_stands_before_it() -> None:
+    """It has the default broker, and prints no JSON."""
+    context: Any = SimpleNamespace(find_root=lambda: SimpleNamespace(obj=None))
+    assert _common(context) == Common("default", as_json=False)
 
 
 def test_help_is_not_printed_with_a_command(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

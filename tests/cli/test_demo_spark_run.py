@@ -276,8 +276,8 @@ def test_a_run(
 
 SAYS = """
 import json, os, sys
-with open("told.json", "w") as file:
-    told = [sys.argv[1:], os.getcwd(), os.environ["TMPDIR"], os.getsid(0) == os.getpid(), sys.flags.safe_path]
+with open(sys.argv[1], "w") as file:
+    told = [sys.argv[2:], os.getcwd(), os.environ["TMPDIR"], os.getsid(0) == os.getpid(), sys.flags.safe_path]
     json.dump(told, file)
 print("out")
 print("err", file=sys.stderr)
@@ -289,7 +289,7 @@ def test_how_a_process_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """In its folder, in a session of its own, with standard input that nobody writes; all that it says is kept."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "says.py").write_text(SAYS, encoding="ascii")
-    process = Process("says", "a", "b", folder=tmp_path)
+    process = Process("says", str(tmp_path / "told.json"), "a", "b", folder=tmp_path)
     while not (tmp_path / "says.log").stat().st_size:
         os.sched_yield()
     assert process.runs()

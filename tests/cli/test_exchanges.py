@@ -274,3 +274,16 @@ def test_arguments_are_shown_as_they_are_given(cli: Callable[..., Any], broker: 
     cli("bind", "amq.headers", "jobs", *(word for one in given for word in ("--argument", one)))
     (line,) = cli("bindings").lines[2:]
     assert line.split(maxsplit=3) == ["amq.headers", "jobs", "queue", " ".join(given)]
+
+
+def test_an_alternate_is_shown_and_a_dash_for_none(cli: Callable[..., Any], broker: shmbroker.Broker) -> None:
+    """Below the heading, as all names are."""
+
+    def shown() -> dict[str, str]:
+        heading, _, *lines = cli("exchange", "list").lines
+        return {line.split()[0]: line[heading.index("alternate") :].split()[0] for line in lines}
+
+    assert {*shown().values()} == {"-"}
+    with broker.connect() as connection:
+        connection.channel().exchange_declare("events", arguments={"alternate-exchange": "lost"})
+    assert {name: other for name, other in shown().items() if other != "-"} == {"events": "lost"}

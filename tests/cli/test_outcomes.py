@@ -166,6 +166,17 @@ def test_a_function_is_found_by_its_name() -> None:
     assert find_function("os:path.join") is find_function("os.path:join")
 
 
+def test_a_function_is_found_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `python -m` has it."""
+    name = f"found_{os.getpid()}"
+    (tmp_path / f"{name}.py").write_text("def f(message): return 5", encoding="ascii")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    function: Any = find_function(f"{name}:f")
+    monkeypatch.delitem(sys.modules, name)
+    assert function(None) == 5
+
+
 @pytest.mark.parametrize("target", ["json", "json:", ":dumps", ":", ""])
 def test_a_function_without_both_names_is_wrong_usage(target: str) -> None:
     """The text says what is needed."""

@@ -172,3 +172,14 @@ def test_a_consumer_that_waits_is_told_from_one_that_does_not(
         "q 1 - 2 not interested 4 5 6 7 no",
         "q 1 3 2 interested 4 5 6 7 yes",
     ]
+
+
+def test_consumers_of_a_queue_that_is_another_connection_s(cli: Callable[..., Any], broker: shmbroker.Broker) -> None:
+    """They can be looked at, as they can among all."""
+    with broker.connect() as connection:
+        channel = connection.channel()
+        channel.queue_declare("mine", exclusive=True)
+        channel.basic_consume("mine", print)
+        facts = cli("consumers", "--json").facts
+        assert len(facts) == 1
+        assert cli("consumers", "mine", "--json").facts == facts
