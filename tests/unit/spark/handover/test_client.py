@@ -283,8 +283,11 @@ def test_a_client_that_sends_nothing(broker_name: str) -> None:
     assert list(hand_over(iter([]), Handover("requests", "replies", broker=broker_name))) == []
 
 
-def test_what_is_under_way_is_let_go(broker: shmbroker.Broker, by_hand: ByHand) -> None:
-    """When the client is closed, which it may be more than once."""
+def test_what_is_under_way_is_let_go(
+    broker: shmbroker.Broker, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the client is closed, which it may be more than once; requests are left to the server that there is."""
+    monkeypatch.setattr(shmbroker.Queue, "get_many", lambda *_, **__: pytest.fail("taken"))
     asking = Client(plan(broker))
     assert list(asking.send(batch(1))) == []
     link: Any = asking._link  # noqa: SLF001
