@@ -281,7 +281,7 @@ def test_an_alternate_is_shown_and_a_dash_for_none(cli: Callable[..., Any], brok
 
     def shown() -> dict[str, str]:
         heading, _, *lines = cli("exchange", "list").lines
-        return {line.split()[0]: line[heading.index("alternate") :].split()[0] for line in lines}
+        return {line.split()[0]: line[heading.index("alternate") :].split(" ")[0] for line in lines}
 
     assert {*shown().values()} == {"-"}
     with broker.connect() as connection:

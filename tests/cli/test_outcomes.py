@@ -114,7 +114,7 @@ def test_output_that_nobody_reads_is_exit_code_1(monkeypatch: pytest.MonkeyPatch
     before = len([*Path("/proc/self/fd").iterdir()])
     with os.fdopen(write, "w", encoding="utf-8") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
-        assert ended(lambda: stream.write("x")) == 1
+        assert ended(lambda: [stream.write("x")]) == 1
         assert Path(f"/proc/self/fd/{write}").readlink() == Path(os.devnull)
         assert len([*Path("/proc/self/fd").iterdir()]) == before
 
