@@ -182,6 +182,28 @@ def test_the_doctor_looks_at_memory_then_at_exchanges(
         assert connection.doctor() == ["memory"]
 
 
+def test_a_consumer_opens_queues_by_name(connection: shmbroker.Connection, other: shmbroker.Connection) -> None:
+    """It declares none, and takes no handle of another connection."""
+    other.queue("q").put(b"A")
+    with connection.consumer(["q"]) as consumer:
+        assert text(consumer.get()) == "A"
+    with pytest.raises(exceptions.NotFound, match="no queue 'missing'"):
+        connection.consumer(["missing"])
+    with pytest.raises(ValueError, match="opened by another connection"):
+        connection.consumer([other.queue("q")])
+    assert connection.queue_names() == ["q"]
+
+
+def test_a_deleted_queue_has_no_handle(connection: shmbroker.Connection) -> None:
+    """The connection forgets it with the deletion, and not one of the same name that came since."""
+    queue = connection.queue("q")
+    queue.delete()
+    assert list(connection.handed_out()) == []
+    again = connection.queue("q")
+    connection.forget_queue(queue)
+    assert list(connection.handed_out()) == [again]
+
+
 # ---- waiting for its consumer ----
 
 
