@@ -260,6 +260,7 @@ def test_what_the_scorer_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = pa.RecordBatch.from_pydict({"path": ["a", "b"], "source": [b"a = a\n", b"'''\n"], "size": [6, 4]})
     answer = scorer.scored(batch)
     assert answer.schema == pa.schema([batch.schema.field("path"), batch.schema.field("size"), *scorer.SCORES])
+    assert scorer.scored(batch.slice(0, 0)).schema == answer.schema
     assert answer.to_pylist() == [
         {"path": "a", "size": 6, "tokens": 3, "vocabulary": 2, "volume": 3.0, "unread": 0},
         {"path": "b", "size": 4, "tokens": 0, "vocabulary": 0, "volume": 0.0, "unread": 1},

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import shmbroker
-from shmbroker_cli.top.fields import TABLES
+from shmbroker_cli.top.fields import TABLES, Field, _field
 from shmbroker_cli.top.model import ChannelRow, ExchangeRow, Row, Sample, Snapshot, compare, take_sample
 from shmbroker_cli.top.screen import Screen
 from shmbroker_cli.top.view import View
@@ -320,3 +320,9 @@ def test_the_order_of_rows() -> None:
     assert (names(), names(reverse=True)) == ("Cab", "baC")
     assert (names(sort=1), names(sort=1, reverse=True)) == ("Cab", "abC")
     assert (names(sort=4), names(text="c"), names(text="x")) == ("Cab", "C", "")
+
+
+def test_a_column() -> None:
+    """It is text only if that is said, and has a short heading and another attribute only if it is given them."""
+    assert _field("a b") == Field("a b", "a b", "a_b", text=False)
+    assert _field("a b", name="c", short="d", text=True) == Field("a b", "d", "c", text=True)
