@@ -240,3 +240,22 @@ def test_a_put_without_any_row(connection: shmbroker.Connection) -> None:
     queue = connection.queue("small", max_length=1)
     queue.put(b"A")
     assert put_columns(queue, [], timeout=0) == 0
+
+
+def test_rows_are_read_on_from_where_the_last_call_ended(queue: shmbroker.Queue) -> None:
+    """Up to the number that was asked for in all, and not one more."""
+    queue.put_many([b"%d" % at for at in range(9)])
+    ready, found = Ready(queue, most=5), []
+    for count, expected in ((2, (2, True)), (2, (2, True)), (2, (1, False)), (2, (0, False))):
+        arrays = Arrays()
+        assert ready.fill(arrays.columns, count) == expected
+        found += [arrays.text("body", at) for at in range(expected[0])]
+    assert found == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_rows_are_put_from_one_on(queue: shmbroker.Queue) -> None:
+    """As many as are said; those before it and behind them stay out."""
+    columns, texts = Columns(), [b"a", b"b", b"c", b"d"]
+    columns.set_text("body", array.array("i", range(5)), b"".join(texts))
+    assert by_column.put(queue, columns, 2, row=1) == 2
+    assert [bytes(one) for one in queue.browse()] == [b"b", b"c"]

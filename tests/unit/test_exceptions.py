@@ -64,3 +64,15 @@ def test_an_error_survives_the_way_to_another_process(
     copy = pickle.loads(pickle.dumps(error(404, "why")))  # noqa: S301 (our own)
     assert type(copy) is error
     assert (copy.code, copy.text) == (404, "why")
+
+
+def test_an_error_says_its_code_and_what_happened() -> None:
+    """Without a text, the code alone; without a code, that of its kind."""
+    for error, code, said in (
+        (exceptions.NotFound(), 404, "404"),
+        (exceptions.NotFound(text="none"), 404, "404 none"),
+        (exceptions.NotFound(0, "none"), 0, "0 none"),
+        (exceptions.BrokerError(599), 599, "599"),
+    ):
+        assert (error.code, str(error)) == (code, said)
+        assert error.args == (code, error.text)
