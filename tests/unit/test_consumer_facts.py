@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a consumer says of itself, the bounds of its options, its descriptor, and how it rests."""
+
+from __future__ import annotations
+
+import os
+import select
+from queue import Empty
+from typing import TYPE_CHECKING
+
+import pytest
+from scenario_support.observing import assert_counts, await_counts, put_each, take, text
+
+if TYPE_CHECKING:
+    import shmbroker
+
+
+@pytest.mark.parametrize(
+    ("option", "low", "high"),
+    [("prefetch", 1, 2**20), ("priority", 1 - 2**31, 2**31 - 1), ("ack_batch", 1, 2**20)],
+)
+def test_the_bounds_of_options(queue: shmbroker.Queue, option: str, low: int, high: int) -> None:
+    """The lowest and the highest value are allowed, and the next ones are not."""
+    for value in (low, high):
+        queue.consume(**{option: value}).close()
+    for value in (low - 1, high + 1):
+        with pytest.raises(ValueError, match=f"{option}={value}: an integer from {low} to {high} is allowed"):
+            queue.consume(**{option: value})
+    assert_counts(queue, consumers=0)
+
+
+def test_the_bounds_of_the_interval(queue: shmbroker.Queue) -> None:
+    """More than nothing, and at most an hour."""
+    for value in (1e-6, 3600):
+        queue.consume(ack_interval=value).close()
+    for bad in (0, 3600.1, "1"):
+        with pytest.raises(ValueError, match=r"ack_interval=.*: more than 0 and at most 3600 seconds"):
+            queue.consume(ack_interval=bad)  # type: ignore[arg-type]
+
+
+def test_a_consumer_needs_a_queue(connection: shmbroker.Connection) -> None:
+    """One at least."""
+    with pytest.raises(ValueError, match="at least one queue"):
+        connection.consumer([])
+
+
+def test_a_consumer_says_what_it_is(connection: shmbroker.Connection) -> None:
+    """Its queues by name, its options, and that it has ended."""
+    connection.queue("a")
+    connection.queue("b")
+    consumer = connection.consumer(["a", "b"], prefetch=3, priority=-2, auto_ack=True)
+    assert (consumer.prefetch, consumer.priority, consumer.auto_ack) == (3, -2, True)
+    assert repr(consumer) == "<Consumer of 'a', 'b'>"
+    assert [consumer.queue_name(number) for number in range(3)] == ["a", "b", ""]
+    assert [consumer.next_delivery_tag() for _ in range(3)] == [1, 2, 3]
+    consumer.cancel()
+    assert repr(consumer) == "<Consumer of 'a', 'b', closed>"
+    consumer.close()
+
+
+def test_a_consumer_that_rests_leaves_messages_to_others(queue: shmbroker.Queue) -> None:
+    """Until it is told to go on."""
+    with queue.consume() as consumer:
+        consumer.suspend()
+        put_each(queue, "AB")
+        assert take(queue, 1) == ["A"]
+        with pytest.raises(Empty):
+            consumer.get(timeout=0)
+        consumer.resume()
+        assert text(consumer.get()) == "B"
+
+
+def test_the_descriptor_of_a_consumer(queue: shmbroker.Queue) -> None:
+    """It is readable as long as a get would not wait; cleared, it becomes so again for what waits and what comes."""
+    with queue.consume() as consumer:
+        descriptor = consumer.fileno()
+        assert consumer.fileno() == descriptor
+        assert select.select([consumer], [], [], 0)[0] == []
+        put_each(queue, "AB")
+        assert select.select([consumer], [], [])[0] == [consumer]
+        await_counts(queue, delivering=2)
+        consumer.clear()
+        assert select.select([consumer], [], [], 0)[0] == [consumer]
+        consumer.get().ack()
+        consumer.get().ack()
+        consumer.clear()
+        assert select.select([consumer], [], [], 0)[0] == []
+        put_each(queue, "C")
+        assert select.select([consumer], [], [])[0] == [consumer]
+        await_counts(queue, delivering=1)
+        consumer.rearm()
+        assert select.select([consumer], [], [], 0)[0] == []
+        assert text(consumer.get()) == "C"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
