@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import select
 from queue import Empty
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.observing import assert_counts, await_counts, put_each, take, text
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 def test_the_bounds_of_options(queue: shmbroker.Queue, option: str, low: int, high: int) -> None:
     """The lowest and the highest value are allowed, and the next ones are not."""
     for value in (low, high):
-        queue.consume(**{option: value}).close()
+        options: dict[str, Any] = {option: value}
+        queue.consume(**options).close()
     for value in (low - 1, high + 1):
+        options = {option: value}
         with pytest.raises(ValueError, match=f"{option}={value}: an integer from {low} to {high} is allowed"):
-            queue.consume(**{option: value})
+            queue.consume(**options)
     assert_counts(queue, consumers=0)
 
 
