@@ -32,6 +32,11 @@ ALL_ENCODED = (
 )  # the flags from the highest bit, then the values in the order of AMQP 0-9-1
 
 
+def having(**given: Any) -> BasicProperties:  # noqa: ANN401
+    """Return properties by their names."""
+    return BasicProperties(**given)
+
+
 def test_all_properties_have_the_form_of_a_content_header() -> None:
     """Flags from the highest bit, then the values; the bytes are decoded to the same properties."""
     assert properties.encode(ALL) == ALL_ENCODED
@@ -41,7 +46,7 @@ def test_all_properties_have_the_form_of_a_content_header() -> None:
 @pytest.mark.parametrize("name", properties.NAMES)
 def test_each_property_alone(name: str) -> None:
     """A property needs no other one, and decoding sets no other one."""
-    one = BasicProperties(**{name: getattr(ALL, name)})
+    one = having(**{name: getattr(ALL, name)})
     encoded = properties.encode(one)
     assert encoded[:2] == (1 << 15 - properties.NAMES.index(name)).to_bytes(2, "big")
     assert properties.decode(encoded) == one
@@ -58,7 +63,7 @@ def test_a_late_timestamp_beside_no_letter_of_a_time() -> None:
     """A timestamp after 2106 is in seconds, whatever stands before it."""
     late = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
     for others in ({}, {"headers": {"a": b"x"}, "priority": 1, "message_id": "m"}):
-        given = BasicProperties(timestamp=late, **others)
+        given = having(timestamp=late, **others)
         encoded = properties.encode(given)
         assert b"T" not in encoded
         assert properties.decode(encoded) == given
@@ -90,9 +95,9 @@ def test_properties_take_at_most_60000_bytes() -> None:
 def test_a_short_string_takes_at_most_255_bytes(name: str) -> None:
     """The limit is on bytes of UTF-8."""
     longest = "é" * 127 + "x"
-    assert properties.encode(BasicProperties(**{name: longest}))[2:] == b"\xff" + longest.encode()
+    assert properties.encode(having(**{name: longest}))[2:] == b"\xff" + longest.encode()
     with pytest.raises(ValueError, match=f"{name} takes 256 bytes: at most 255 are allowed"):
-        properties.encode(BasicProperties(**{name: "é" * 128}))
+        properties.encode(having(**{name: "é" * 128}))
 
 
 @pytest.mark.parametrize("value", [1, b"x", True, ["x"]])
@@ -113,12 +118,12 @@ def test_a_short_string_can_be_written() -> None:
 def test_an_octet(name: str) -> None:
     """An octet is an integer from 0 to 255; a truth is none."""
     for value in (0, 1, 255):
-        encoded = properties.encode(BasicProperties(**{name: value}))
+        encoded = properties.encode(having(**{name: value}))
         assert encoded[2:] == bytes([value])
-        assert properties.decode(encoded) == BasicProperties(**{name: value})
+        assert properties.decode(encoded) == having(**{name: value})
     for wrong in (-1, 256, 1.0, "1", True, False):
         with pytest.raises(TypeError) as refusal:
-            properties.encode(BasicProperties(**{name: wrong}))
+            properties.encode(having(**{name: wrong}))
         assert f"{name}={wrong!r}: an integer from 0 to 255 is needed" in str(refusal.value)
 
 

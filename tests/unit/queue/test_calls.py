@@ -145,7 +145,7 @@ def test_a_limit_is_an_integer_that_is_not_negative(connection: shmbroker.Connec
         with pytest.raises(ValueError, match="an integer >= 0, or None for all, is allowed") as refusal:
             queue.move(target, **{option: wrong})  # type: ignore[arg-type]
         assert str(refusal.value).startswith(f"{option}={wrong!r}: ")
-    assert [queue.move(target, **{option: given}) for given in (0, 1, None)] == [0, 1, 2]  # type: ignore[arg-type]
+    assert [queue.move(target, **{option: given}) for given in (0, 1, None)] == [0, 1, 2]
 
 
 def test_a_move_to_the_handle_of_another_connection(
