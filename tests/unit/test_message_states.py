@@ -221,7 +221,7 @@ def test_a_batch_is_a_sequence(queue: shmbroker.Queue) -> None:
     ("how", "counts"),
     [
         ("ack", {"acked": 3, "ready": 1}),
-        ("nack", {"acked": 0, "ready": 4}),
+        ("nack", {"acked": 0, "ready": 4, "redelivered": 0}),
         ("drop", {"dropped": 3, "ready": 1}),
         ("give_back", {"acked": 0, "ready": 4}),
     ],

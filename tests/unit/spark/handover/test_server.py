@@ -111,9 +111,15 @@ class UnspeakableError(Exception):
     ids=["none", "no UTF-8", "long"],
 )
 def test_the_text_of_an_error(
-    connection: shmbroker.Connection, caplog: pytest.LogCaptureFixture, error: Exception, start: str
+    connection: shmbroker.Connection,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    start: str,
 ) -> None:
     """One that cannot be made says so, in the log, too; one that is no UTF-8 is escaped; one that is long is cut."""
+    for name, value in (("propagate", False), ("handlers", [caplog.handler])):  # a report of no UTF-8 cannot be sent
+        monkeypatch.setattr(server._log, name, value)  # noqa: SLF001 - its logger
     answer = answered(connection, raising(error))
     assert protocol.read_answer(answer.key) == (7, "failed")
     assert bytes(answer).decode().startswith(start + __file__)
