@@ -86,6 +86,11 @@ def declared(connection: shmbroker.Connection, name: str, settings: QueueSetting
     return CoreQueue(connection.core, name, connection.core.queue_slot(name))
 
 
+def delete(queue: CoreQueue) -> None:
+    """End a queue while it is open: one that is exclusive would end at a later tick, as a repair."""
+    queue.delete(if_unused=False, if_empty=False, until=FOR_EVER)
+
+
 EVERYTHING = QueueSettings(
     ring_size=5, max_length=6, max_bytes=7, overflow="drop-head", message_ttl=1.5, expires=100.25, durable=True,
     exclusive=True, auto_delete=True, single_active_consumer=True,
@@ -117,6 +122,7 @@ def test_settings_are_read_as_they_were_declared(connection: shmbroker.Connectio
         assert core_queue.settings_of(queue.facts()) == (settings, flag)
         assert (queue.exclusive, queue.has_ttl) == (settings.exclusive, settings.message_ttl is not None)
         assert queue.message_ttl() == settings.message_ttl
+        delete(queue)
 
 
 @pytest.mark.parametrize("settings", [QueueSettings(), EVERYTHING], ids=str)
@@ -199,7 +205,9 @@ def test_a_queue_that_ends_while_it_is_opened(
         queue = CoreQueue(core, "q", slot)
     assert (queue.incarnation, queue.exclusive, queue.has_ttl) == (0, False, False)
     assert (queue.name, queue.slot, queue.connection) == ("q", slot, core)
-    assert CoreQueue(core, "q", slot).incarnation == core.queue_incarnation("q") != 0
+    queue = CoreQueue(core, "q", slot)
+    assert queue.incarnation == core.queue_incarnation("q") != 0
+    delete(queue)
 
 
 def test_what_can_fit_an_empty_queue(connection: shmbroker.Connection) -> None:
