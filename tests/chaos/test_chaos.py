@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+# Python keeps threads, and children of `multiprocessing`, in a WeakSet each, whose callback drops an interrupt; the
+# director interrupts again. The package has no WeakSet: see `shmbroker/living.py`.
+DROPPED_BY_PYTHON = re.compile(
+    r"Exception ignored in: <function WeakSet\.__init__\.<locals>\._remove at 0x[0-9a-f]+>\n"
+    r"Traceback \(most recent call last\):\n(?: +.*\n|\n)*KeyboardInterrupt: \n"
+)
 
 
 @pytest.mark.timeout(1800)
@@ -24,4 +31,19 @@ def test_twenty_seconds_of_chaos(broker_name: str, tmp_path: Path, memory: str) 
         [*command, "--logs", str(tmp_path)], cwd=ROOT, check=False, capture_output=True, text=True, timeout=1780
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert run.stderr == ""
+    assert DROPPED_BY_PYTHON.sub("", run.stderr) == ""
+
+
+def test_only_what_python_says_of_its_own_sets_is_expected() -> None:
+    """An interrupt that a destructor of the package drops is a failure, and so is any other error in a callback."""
+    dropped = (
+        "Exception ignored in: <function WeakSet.__init__.<locals>._remove at 0x7f8439a76f20>\n"
+        "Traceback (most recent call last):\n"
+        '  File "/usr/lib/python3.11/_weakrefset.py", line 39, in _remove\n'
+        "    def _remove(item, selfref=ref(self)):\n"
+        "\n"
+        "KeyboardInterrupt: \n"
+    )
+    assert DROPPED_BY_PYTHON.sub("", f"{dropped}one\n{dropped}") == "one\n"
+    for other in (dropped.replace("KeyboardInterrupt", "ValueError"), dropped.replace("WeakSet.__init__", "Queue")):
+        assert DROPPED_BY_PYTHON.sub("", other) == other
