@@ -95,12 +95,9 @@ def test_faults_that_fail_only_together_are_not_found(use: Callable[[Bench], Ben
 
 
 def test_a_test_that_fails_without_a_fault_finds_none(use: Callable[[Bench], Bench]) -> None:
-    """Neither of one fault nor of several; nor does one that was not collected, or a fault that is not in force."""
-    bench = Bench(lambda test, keys: test == FIRST or (test == SECOND and "p" in keys), missing={THIRD})
-    use(bench)
-    bench.at_import.add("q")
+    """Neither of one fault nor of several; nor does one that was not collected."""
+    use(Bench(lambda test, keys: test == FIRST or (test == SECOND and "p" in keys), missing={THIRD}))
     assert attempt_together([fault(key) for key in "pq"], Batch(TESTS)) == {"p": SECOND}
-    assert all("q" not in keys for _, keys in bench.runs)
     assert attempt(fault("p"), [Batch(TESTS)], {"a.py"}) == Verdict((), SECOND)
     assert attempt(fault("s"), [Batch(TESTS)], {"a.py"}) == Verdict((SECOND,), None)
 
@@ -109,7 +106,10 @@ def test_a_fault_of_what_imports_call_is_imported(
     use: Callable[[Bench], Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pytest of its own runs the tests, since the one that is warm has imported the module without it."""
-    bench = use(Bench(lambda _test, _keys: False, at_import={"p"}))
-    monkeypatch.setattr(trial, "attempt_anew", lambda point, _batches: Verdict((), f"anew: {point.key}"))
+    bench = use(Bench(lambda _test, _keys: False, at_import={"p", "q"}))
+    finders = {"p": "anew: p", "q": None}
+    monkeypatch.setattr(trial, "attempt_anew", lambda point, _batches: Verdict((), finders[point.key]))
     assert attempt(fault("p"), [Batch(TESTS)], {"a.py"}).finder == "anew: p"
     assert bench.runs == []
+    assert attempt_together([fault(key) for key in "opq"], Batch(TESTS)) == {"p": "anew: p"}
+    assert [keys for _, keys in bench.runs] == [{"o"}]

@@ -76,7 +76,7 @@ def attempt_together(points: Sequence[Point], batch: Batch) -> dict[str, str]:
     """Runs tests on faults of several functions of a module, all in force.
 
     A fault that is found is not in force any more when the other tests are run. Faults that hide each other are not
-    found.
+    found. Those of functions that imports call are tried one by one.
 
     Args:
         points: Faults of one module, of each function one at most.
@@ -85,7 +85,13 @@ def attempt_together(points: Sequence[Point], batch: Batch) -> dict[str, str]:
     Returns:
         For the key of each fault that makes a test fail alone, that test.
     """
-    bench, found_by = workshop().bench(points[0].file, {test_file(test) for test in batch.tests}), dict[str, str]()
+    module, files, found_by = points[0].file, {test_file(test) for test in batch.tests}, dict[str, str]()
+    bench = workshop().bench(module, files)
+    for point in points:
+        finder = None if bench.can_try(point.key) else attempt_anew(point, [batch]).finder
+        if finder is not None:
+            found_by[point.key] = finder
+    bench = workshop().bench(module, files)  # its text stands there again
     tests, keys = bench.usable(batch.tests), [point.key for point in points if bench.can_try(point.key)]
     while tests and keys:
         run, last = bench.run(tests, keys)
