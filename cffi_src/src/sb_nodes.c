@@ -6,8 +6,8 @@
 #include "sb_wait.h"
 
 #define MAX_LEVELS 4096u
-#define MOST_LEVELS \
-  2048u /* of a queue; connections that add some at the same moment may exceed it, but not MAX_LEVELS */
+/* Of a queue. Connections that add some at the same moment may exceed it, but not MAX_LEVELS. */
+#define MOST_LEVELS 2048u
 
 sb_node_shm *sb_node_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_NODE); }
 

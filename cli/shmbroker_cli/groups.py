@@ -61,10 +61,14 @@ def release(
         taken = shmbroker.Group(connection, found.queue, group)
         taken.attach()
         count = taken.release()
-    line = f"{group}: {count} {'message' if count == 1 else 'messages'} given back to {found.queue}"
+    line = f"{group}: {_messages(count)} given back to {found.queue}"
     report({"group": group, "queue": found.queue, "released": count}, line, as_json=as_json)
 
 
 def _question(group: shmbroker.GroupInfo) -> str:
     who = f"; process {group.pid} has it" if group.pid else ""
-    return f"Give {group.messages} messages of group '{group.name}' back to queue '{group.queue}'{who}?"
+    return f"Give {_messages(group.messages)} of group '{group.name}' back to queue '{group.queue}'{who}?"
+
+
+def _messages(count: int) -> str:
+    return f"{count} {'message' if count == 1 else 'messages'}"

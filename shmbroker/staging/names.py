@@ -93,7 +93,7 @@ def founding_name(publication: str) -> str:
 
 
 def check_publication(name: object) -> str:
-    """A publication's name: 1 to 100 characters that take at most 160 bytes.
+    """A publication's name: 1 to 100 characters that take at most 150 bytes.
 
     Raises:
         TypeError: it is no string.

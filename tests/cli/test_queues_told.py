@@ -231,7 +231,7 @@ def test_a_group_without_a_process(cli: Callable[..., Any], jobs: shmbroker.Queu
         group.attach()
         group.lease(0, max_messages=1)
     ran = cli("groups", "release", "lost", given="y\n")
-    assert ran.err.startswith("Give 1 messages of group 'lost' back to queue 'jobs'? [y/N]:")
+    assert ran.err.startswith("Give 1 message of group 'lost' back to queue 'jobs'? [y/N]:")
     assert ran.lines[-1] == "lost: 1 message given back to jobs"
 
 
