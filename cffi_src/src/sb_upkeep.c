@@ -95,11 +95,13 @@ uint64_t sb_upkeep_dispose(sb_queue *q) {
   return removed;
 }
 
-/* Announces an object that is about to be unlinked: killed between that and freeing it, our reaper frees it. */
-static uint64_t let_go(sb_connection *c, uint32_t slot) {
-  uint64_t gen = sb_slot_gen(SB_LOAD(sb_slot_header(c->b, slot), SB_ACQUIRE));
-  sb_holding_set(c->b, c->page_token, sb_holding_what(SB_HOLD_SLOT, slot, gen), 0);
-  return gen;
+/* Announces an object that is about to be unlinked: killed between that and freeing it, our reaper frees it. So may that of
+ * somebody who was killed here before, once it is unlinked. One that is free while it is linked: the chain is broken. */
+static bool let_go(sb_connection *c, uint32_t slot, uint64_t *gen) {
+  uint64_t header = SB_LOAD(sb_slot_header(c->b, slot), SB_ACQUIRE);
+  *gen = sb_slot_gen(header);
+  sb_holding_set(c->b, c->page_token, sb_holding_what(SB_HOLD_SLOT, slot, *gen), 0);
+  return sb_slot_state(header) != SB_SLOT_FREE;
 }
 
 static bool any_message(uint64_t word) { return sb_cell_has_message(word); }
@@ -112,7 +114,7 @@ bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
       !sb_ring_open(b, slot, SB_RING_CELLS, &r) || sb_ring_has(b, &r, UINT64_MAX, any_message)) {
     return false;
   }
-  uint64_t incarnation = SB_LOAD(&q->state, SB_RELAXED) >> 2;
+  uint64_t gen, incarnation = SB_LOAD(&q->state, SB_RELAXED) >> 2;
   static const uint32_t rings[] = {SB_RING_CELLS,          SB_RING_ALL,  SB_RING_NON_ACQUIRING,
                                    SB_RING_NOT_INTERESTED, SB_RING_ROOM, SB_RING_SCHEDULE};
   for (unsigned i = 0; i < sizeof rings / sizeof rings[0]; i++) {
@@ -125,18 +127,20 @@ bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
     for (uint32_t id = SB_RING_INTERESTED; id <= SB_RING_NOTIFIED; id++) {
       if (sb_ring_open(b, level, id, &r)) sb_ring_destroy(c, &r);
     }
-    uint64_t gen = let_go(c, level);
-    SB_STORE(&q->levels, next, SB_RELEASE);             /* one by one: whoever goes on after a kill finds the others */
-    level = sb_slab_free_gen(b, level, gen) ? next : 0; /* one that is free already: the chain is broken */
+    bool whole = let_go(c, level, &gen);
+    SB_STORE(&q->levels, next, SB_RELEASE); /* one by one: whoever goes on after a kill finds the others */
+    (void)sb_slab_free_gen(b, level, gen);
+    level = whole ? next : 0;
   }
   uint32_t ledger = SB_LOAD(&q->ledgers, SB_ACQUIRE);
   while (sb_ledger_at(b, ledger) != NULL) {
     uint32_t next = SB_LOAD(&((sb_ledger_shm *)sb_slot_at(b, ledger))->next, SB_ACQUIRE);
-    uint64_t gen = let_go(c, ledger);
+    bool whole = let_go(c, ledger, &gen);
     SB_STORE(&q->ledgers, next, SB_RELEASE);
-    ledger = sb_slab_free_gen(b, ledger, gen) ? next : 0;
+    (void)sb_slab_free_gen(b, ledger, gen);
+    ledger = whole ? next : 0;
   }
-  uint64_t gen = let_go(c, slot);
+  (void)let_go(c, slot, &gen);
   SB_STORE(&q->state, SB_QUEUE_NONE | SB_PUT(incarnation + 1, 2), SB_RELEASE);
   (void)sb_slab_free_gen(b, slot, gen);
   return true;

@@ -247,6 +247,22 @@ static void chains_that_broke(void) {
   expect_kept(levels[1], "the level behind one that was freed");
   expect_kept(ledgers[1], "the ledger behind one that was freed");
 }
+static uint32_t freed_meanwhile;
+static void free_meanwhile(void) { (void)sb_slab_free_gen(t.b, freed_meanwhile, gens[freed_meanwhile % SB_CHUNK_UNITS]); }
+/* The reaper of somebody who was killed while he freed the same queue frees an object that we unlink. */
+static void a_reaper_frees_too(void) {
+  if (!has_steps()) return;
+  for (unsigned i = 0; i < 2; i++) {
+    const char *what = i == 0 ? "the level behind one that a reaper freed" : "the ledger behind one that a reaper freed";
+    closed_queue();
+    const uint32_t *chain = i == 0 ? levels : ledgers;
+    freed_meanwhile = chain[0];
+    meanwhile(i == 0 ? &shm->levels : &shm->ledgers, BEFORE_STORE, 1, free_meanwhile);
+    expect(sb_upkeep_free(t.c, slot), "it was not freed");
+    expect(has_acted(), "nobody freed the one before meanwhile");
+    expect_freed(chain[1], what);
+  }
+}
 static void what_is_not_freed(void) {
   uint64_t token, gen, removed;
   uint32_t other;
@@ -463,6 +479,7 @@ static const test_case CASES[] = {
     {"upkeep: stays", "disposal passes a cell that it cannot take", what_cannot_be_disposed_of},
     {"upkeep: freed", "a closed queue gives back all its memory", a_queue_is_freed},
     {"upkeep: broken", "freeing ends where a chain was freed already", chains_that_broke},
+    {"upkeep: two free", "freeing goes on behind what a reaper freed meanwhile", a_reaper_frees_too},
     {"upkeep: kept", "a queue in use, or with messages, is not freed", what_is_not_freed},
     {"upkeep: hidden", "a ready message below the head is hidden without a mark", hidden_messages},
     {"upkeep: resurfaced", "hidden messages are marked and counter_in", hidden_messages_come_up},
