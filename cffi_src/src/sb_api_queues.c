@@ -76,11 +76,22 @@ void sb_touch(sb_connection *c, uint32_t slot) {
   }
 }
 
+/* Its owner is gone (I73). It stays open only where its closing cell finds no memory. */
+static sb_status end_orphan(sb_queue *q) {
+  bool stays = !sb_lifetime_end(q, 0) && sb_queue_is_open(q);
+  sb_queue_leave(q);
+  if (!stays) {
+    return SB_DELETED;
+  }
+  return sb_chunk_may_grow(q->c->b) ? SB_GROW : SB_NO_MEMORY;
+}
+
 sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
   sb_queue *q = calloc(1, sizeof *q);
   *status = q == NULL ? SB_SYSTEM : sb_api_enter(c);
   if (*status == SB_OK) {
     *status = sb_queue_open(c, slot, q, false);
+    if (*status == SB_OK && sb_lifetime_orphaned(c->b, q->shm, 0)) *status = end_orphan(q);
     sb_slab_return_cache(c); /* it opens few, and none again: not a word of slots for itself */
     sb_api_leave(c);
   }
@@ -95,7 +106,7 @@ sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
   return q;
 }
 
-/* Leaves the queue unless messages of it are still held or consumed. */
+/* Leaves the queue unless messages of it are still held or consumed, or it is to end with the connection. */
 bool sb_leave(sb_queue *q) {
   sb_connection *c = q->c;
   sb_status status = sb_api_enter(c);
@@ -103,7 +114,7 @@ bool sb_leave(sb_queue *q) {
     if (status == SB_OK) sb_api_leave(c);
     return status != SB_OK || q->ledger == NULL;
   }
-  bool left = sb_handle_is_idle(q);
+  bool left = sb_handle_is_idle(q) && !sb_lifetime_owned(q);
   if (left) sb_handle_leave(q);
   sb_api_leave(c);
   return left;

@@ -16,9 +16,20 @@ static bool owner_lives(sb_broker *b, const sb_queue_shm *q, unsigned dead) {
          sb_conn_epoch(word) == SB_LOAD(&q->owner_epoch, SB_RELAXED);
 }
 
+static bool owned_by(const sb_queue_shm *q, unsigned connection) {
+  return has_flag(q, SB_QUEUE_EXCLUSIVE) && SB_LOAD(&q->owner_connection, SB_RELAXED) == connection;
+}
+
 bool sb_lifetime_locked(sb_broker *b, const sb_queue_shm *q, unsigned connection) {
-  return has_flag(q, SB_QUEUE_EXCLUSIVE) && SB_LOAD(&q->owner_connection, SB_RELAXED) != connection &&
-         owner_lives(b, q, 0);
+  return has_flag(q, SB_QUEUE_EXCLUSIVE) && !owned_by(q, connection) && owner_lives(b, q, 0);
+}
+
+bool sb_lifetime_owned(const sb_queue *q) {
+  return sb_queue_is_open(q) && owned_by(q->shm, q->c->id) && owner_lives(q->c->b, q->shm, 0);
+}
+
+bool sb_lifetime_orphaned(sb_broker *b, const sb_queue_shm *q, unsigned dead) {
+  return has_flag(q, SB_QUEUE_EXCLUSIVE) && !owner_lives(b, q, dead);
 }
 
 static bool unused(const sb_queue_shm *q) { return SB_LOAD(&q->consumers, SB_SEQ_CST) <= 0; }
@@ -32,7 +43,7 @@ bool sb_lifetime_over(sb_broker *b, const sb_queue_shm *q, unsigned dead) {
   if (!sb_lifetime_limited(q)) {
     return false;
   }
-  if ((flags & SB_QUEUE_EXCLUSIVE) != 0 && !owner_lives(b, q, dead)) {
+  if (sb_lifetime_orphaned(b, q, dead)) {
     return true;
   }
   if ((flags & SB_QUEUE_AUTO_DELETE) != 0 && SB_LOAD(&q->had_consumer, SB_ACQUIRE) != 0 && unused(q)) {
@@ -47,7 +58,7 @@ bool sb_lifetime_end(sb_queue *q, unsigned dead) {
   if (!sb_queue_is_open(q) || !sb_lifetime_over(q->c->b, q->shm, dead)) {
     return false;
   }
-  bool orphaned = has_flag(q->shm, SB_QUEUE_EXCLUSIVE) && !owner_lives(q->c->b, q->shm, dead);
+  bool orphaned = sb_lifetime_orphaned(q->c->b, q->shm, dead);
   if (sb_upkeep_close(q, !orphaned, false, &removed) != SB_OK) {
     return false; /* a consumer came, or there is no memory for the closing cell: the housekeeper looks again */
   }

@@ -12,6 +12,11 @@
  *      last consumer, who closes its owner, the reaper of either, the housekeeper. Its name goes with the next sweep,
  *      which the housekeeper is told of, and until then nobody finds a closed queue by it.
  *
+ *  I73 whoever declared an exclusive queue and used it has a handle of it, and so a ledger, until it disconnects or the
+ *      queue is deleted: so its disconnecting, or the reaper of its death, ends the queue. Whoever opens one that
+ *      outlived its owner all the same (killed before it had a handle) ends it first: nobody puts into a queue that is
+ *      about to go.
+ *
  * Ordering pairs: a node is gone, and counted out (seq_cst), before its queue's time is looked at; a consumer is counted
  *  (seq_cst) before it looks whether the queue is open. So of a last consumer and a new one, one sees the other.
  *
@@ -40,6 +45,10 @@ static inline void sb_lifetime_consumed(const sb_queue *q) {
 void sb_lifetime_own(sb_queue_shm *q, const sb_connection *owner);
 /* Is it an exclusive queue of somebody else who lives? */
 bool sb_lifetime_locked(sb_broker *b, const sb_queue_shm *q, unsigned connection);
+/* Is it an exclusive queue of ours? Then a handle of it stays until the connection ends, and the queue with it (I73). */
+bool sb_lifetime_owned(const sb_queue *q);
+/* Is it an exclusive queue whose owner is gone, or is `dead`? Nobody opens it any more: who tries ends it. */
+bool sb_lifetime_orphaned(sb_broker *b, const sb_queue_shm *q, unsigned dead);
 /* May it end by itself? */
 bool sb_lifetime_limited(const sb_queue_shm *q);
 /* Has its time come? `dead`: a connection that is ending, 0 = none. */

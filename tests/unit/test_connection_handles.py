@@ -338,6 +338,30 @@ def test_a_queue_of_another_connection_alone_is_not_opened(
     other.queue("ours").put(b"A")
 
 
+def test_an_exclusive_queue_ends_with_its_connection_though_its_handle_was_closed(broker: shmbroker.Broker) -> None:
+    """At once, not by a housekeeper later: whoever has the name next has a queue that stays."""
+    with broker.connect() as connection, broker.connect() as other:
+        connection.queue("mine", exclusive=True).put(b"A")
+        core = connection.queue("mine").core
+        connection.queue("mine").close()
+        assert connection.queue("mine").core is core
+        connection.queue("mine").close()
+        connection.close()
+        assert other.queue_names() == []
+        assert len(other.queue("mine", exclusive=True)) == 0
+
+
+def test_who_opens_an_exclusive_queue_whose_owner_is_gone_has_another_one(broker: shmbroker.Broker) -> None:
+    """Its owner went between declaring and opening it: nothing is put into a queue that is about to end."""
+    with broker.connect() as owner, broker.connect() as other:
+        core_queue.declare(owner.core, "mine", QueueSettings(exclusive=True), owner.operation_deadline())
+        incarnation = other.core.queue_incarnation("mine")
+        owner.close()
+        queue = other.queue("mine", exclusive=True)
+        assert queue.core.incarnation != incarnation
+        queue.put(b"A")
+
+
 def test_settings_are_compared_where_they_are_given(connection: shmbroker.Connection) -> None:
     """A handle that is open already is no reason not to."""
     queue = connection.queue("q", max_length=5)

@@ -255,6 +255,49 @@ static void a_handle_is_left(void) {
   refuse(t.c, SB_CLOSED);
   expect(sb_leave(q), "a handle that was left is in use when the connection is closed");
 }
+/* Else nobody would end it in time (I73). */
+static void a_handle_of_an_exclusive_queue_stays(void) {
+  sb_queue *q = open_new("own", ((sb_settings){-1, -1, -1, 0, SB_QUEUE_EXCLUSIVE}));
+  expect(!sb_leave(q), "the owner left it");
+  expect(q->ledger != NULL && t.c->queues == q, "the handle is gone");
+  sb_half *owner = &q->shm->owner_epoch;
+  uint32_t epoch = SB_LOAD(owner, SB_RELAXED);
+  SB_STORE(owner, epoch + 1, SB_RELAXED);
+  sb_queue *others = open_new("other", ((sb_settings){-1, -1, -1, 0, SB_QUEUE_EXCLUSIVE}));
+  SB_STORE(&others->shm->owner_connection, t.c->id + 1, SB_RELAXED);
+  expect(sb_leave(q), "a handle of an earlier connection's queue stays");
+  expect(sb_leave(others), "a handle of somebody else's queue stays");
+  sb_queue *deleted = open_new("deleted", ((sb_settings){-1, -1, -1, 0, SB_QUEUE_EXCLUSIVE}));
+  close_by_hand(deleted);
+  expect(sb_leave(deleted), "a handle of a deleted queue stays");
+}
+static sb_queue *without_its_owner(const char *name) {
+  sb_queue *q = open_new(name, ((sb_settings){-1, -1, -1, 0, SB_QUEUE_EXCLUSIVE}));
+  SB_STORE(&q->shm->owner_epoch, SB_LOAD(&q->shm->owner_epoch, SB_RELAXED) + 1, SB_RELAXED);
+  return q;
+}
+static void a_queue_without_its_owner_is_not_opened(void) {
+  sb_status status = SB_OK;
+  sb_queue *q = without_its_owner("a");
+  sb_queue_shm *shm = q->shm;
+  uint32_t ended = t.b->header->queues_ended;
+  put(&t, q, 1);
+  expect(sb_open(t.c, q->slot, &status) == NULL, "it was opened");
+  expect_is(status, SB_DELETED, "the status");
+  expect(!sb_queue_is_open(q), "it has not ended");
+  expect_is(t.b->header->queues_ended, ended + 1, "how many queues ended");
+  expect_is(t.c->handle_count, 1, "how many queues are open");
+  expect(sb_leave(q), "the handle that was open stays");
+  expect(!sb_ledger_owned(t.b, shm), "somebody has it open");
+  expect_is(slot_of("a"), 0, "the queue that is found by the name");
+  q = without_its_owner("b");
+  for (uint64_t i = 0; i < SB_PAGE_CELLS; i++) put(&t, q, 1);
+  use_all_slots(SB_KIND_INNER); /* of which its closing cell needs one */
+  expect(sb_open(t.c, q->slot, &status) == NULL, "it was opened without memory");
+  expect_is(status, SB_NO_MEMORY, "the status without memory");
+  expect(sb_queue_is_open(q), "it has ended without memory");
+  expect_is(t.c->handle_count, 1, "how many queues are open");
+}
 
 /* ---- settings, and the end ---- */
 
@@ -355,6 +398,9 @@ static const test_case CASES[] = {
     {"api_queues: no open", "a queue that is gone has no handle, and a failed call keeps no memory",
      a_queue_that_is_gone_is_not_opened},
     {"api_queues: leave", "a handle is left when nothing of it is held", a_handle_is_left},
+    {"api_queues: exclusive", "a handle of an exclusive queue stays with its owner",
+     a_handle_of_an_exclusive_queue_stays},
+    {"api_queues: orphan", "who would open a queue whose owner is gone ends it", a_queue_without_its_owner_is_not_opened},
     {"api_queues: configure", "settings change under the lock of the topology, or not at all", a_queue_is_configured},
     {"api_queues: no delete", "a deletion that is refused changes nothing", who_cannot_delete},
     {"api_queues: delete", "a deletion is announced, and the name ends with the queue", a_queue_is_deleted},
