@@ -248,12 +248,15 @@ static void chains_that_broke(void) {
   expect_kept(ledgers[1], "the ledger behind one that was freed");
 }
 static uint32_t freed_meanwhile;
-static void free_meanwhile(void) { (void)sb_slab_free_gen(t.b, freed_meanwhile, gens[freed_meanwhile % SB_CHUNK_UNITS]); }
+static void free_meanwhile(void) {
+  (void)sb_slab_free_gen(t.b, freed_meanwhile, gens[freed_meanwhile % SB_CHUNK_UNITS]);
+}
 /* The reaper of somebody who was killed while he freed the same queue frees an object that we unlink. */
 static void a_reaper_frees_too(void) {
   if (!has_steps()) return;
   for (unsigned i = 0; i < 2; i++) {
-    const char *what = i == 0 ? "the level behind one that a reaper freed" : "the ledger behind one that a reaper freed";
+    const char *what =
+        i == 0 ? "the level behind one that a reaper freed" : "the ledger behind one that a reaper freed";
     closed_queue();
     const uint32_t *chain = i == 0 ? levels : ledgers;
     freed_meanwhile = chain[0];
