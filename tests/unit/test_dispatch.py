@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from scenario_support.waiting import WATCHDOG_SECONDS
 
 from shmbroker.channel.dispatch import BATCH, Dispatcher, Executor
 
@@ -39,10 +41,15 @@ class Things:
     def __init__(self, left: int, *, at_once: int = BATCH, bad: tuple[int, ...] = ()) -> None:
         self.left, self.at_once, self.bad = left, at_once, bad
         self.did = self.done = 0
+        self.asked: list[int] = []
+        self.meanwhile: list[Callable[[], None]] = []
 
     def work(self, most: int = 1) -> int:
         """Does some."""
         self.done = 0
+        self.asked.append(most)
+        for do in self.meanwhile:
+            do()
         for _ in range(min(most, self.at_once, self.left)):
             self.left, self.did, self.done = self.left - 1, self.did + 1, self.done + 1
             if self.did in self.bad:
@@ -100,3 +107,91 @@ def test_what_raises_is_told_and_counts() -> None:
     assert (things.did, things.left) == (BATCH, 2)
     submitted.run_one()
     assert (things.did, submitted.runnables) == (BATCH + 2, [])
+
+
+def test_a_runnable_is_asked_for_what_is_left_of_its_batch() -> None:
+    """What raised counts; a look that found nothing counts as one thing, so that it comes to an end."""
+    things = Things(BATCH + 1, at_once=100, bad=(150,))
+    dispatch, submitted = dispatcher(things)
+    dispatch.wake()
+    submitted.run_one()
+    assert (things.asked, things.left) == ([BATCH, BATCH - 100, BATCH - 150, BATCH - 250], 1)
+    submitted.run_one()
+    assert things.asked[4:] == [BATCH, BATCH - 1]
+
+
+class Restless(Things):
+    """Nothing to do, and no rest either: something comes again and again that turns out to be nothing."""
+
+    def rest(self) -> bool:
+        """Never."""
+        return False
+
+
+def test_looks_that_find_nothing_end_with_the_batch() -> None:
+    """The others get their turn after so many of them."""
+    things = Restless(0)
+    dispatch, submitted = dispatcher(things)
+    dispatch.wake()
+    submitted.run_one()
+    assert things.asked == list(range(BATCH, 0, -1))
+    assert len(submitted.runnables) == 1
+
+
+def test_what_comes_while_it_would_rest_is_done() -> None:
+    """A channel that does not rest because something came is asked again by the same runnable."""
+
+    class Late(Things):
+        def rest(self) -> bool:
+            """Something comes just then, the first time."""
+            if self.did == 1:
+                self.left = 1
+            return super().rest()
+
+    things = Late(1)
+    dispatch, submitted = dispatcher(things)
+    dispatch.wake()
+    submitted.run_one()
+    assert (things.did, submitted.runnables) == (2, [])
+
+
+def test_only_the_thread_in_progress_is_inside() -> None:
+    """From its first thing to its last one; not while it waits for the next batch, and not when it rests."""
+    seen: list[tuple[bool, bool]] = []
+
+    def look() -> None:
+        with ThreadPoolExecutor(1) as other:
+            seen.append((dispatch.is_inside(), other.submit(dispatch.is_inside).result(WATCHDOG_SECONDS)))
+
+    things = Things(BATCH + 1)
+    things.meanwhile.append(look)
+    dispatch, submitted = dispatcher(things)
+    assert not dispatch.is_inside()
+    dispatch.wake()
+    assert not dispatch.is_inside()
+    submitted.run_one()
+    assert (things.left, dispatch.is_inside()) == (1, False)
+    submitted.run_one()
+    assert not dispatch.is_inside()
+    assert seen == [(True, False)] * 3
+
+
+def test_an_error_of_what_rests_is_told() -> None:
+    """It counts as one thing, and the channel is looked at again."""
+
+    class Failing(Things):
+        raises = True
+
+        def rest(self) -> bool:
+            """The first time it cannot be said."""
+            if self.raises:
+                self.raises = False
+                raise LookupError
+            return super().rest()
+
+    things = Failing(0)
+    dispatch, submitted = dispatcher(things)
+    dispatch.wake()
+    submitted.run_one()
+    assert [type(error) for error in submitted.errors] == [LookupError]
+    assert (things.asked, submitted.runnables) == ([BATCH, BATCH - 1], [])

@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Consumers of a channel: what the core is asked for, how many messages come, and waiting for the end of consumers."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scenario_support.channels import Inbox, assert_closed, count, publish, refused, taken
+from scenario_support.core_calls import Noted
+from scenario_support.waiting import becomes, eventually
+
+from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL
+from shmbroker.channel.receiving import Waiting
+from shmbroker.exceptions import NotFound, PreconditionFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import shmbroker
+
+    Operation = Callable[[shmbroker.Channel], object]
+
+HIGHEST = 2**31 - 1
+MOST = 65535
+
+
+def ignore(*_delivery: object) -> None:
+    """Leave a message unacknowledged."""
+
+
+@pytest.fixture
+def channel(connection: shmbroker.Connection) -> shmbroker.Channel:
+    """Open a channel, and declare its queue."""
+    opened = connection.channel()
+    opened.queue_declare("q")
+    return opened
+
+
+def asked(channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch, consume: Operation) -> tuple[int, int, int]:
+    """Return the prefetch, priority and flags that the core is asked for by a consumer."""
+    noted = Noted(channel.core.consume)
+    monkeypatch.setattr(channel.core, "consume", noted)
+    consume(channel)
+    ((_queue, prefetch, priority, flags),) = noted.calls
+    return prefetch, priority, flags
+
+
+# ---- starting ----
+
+
+@pytest.mark.parametrize("how", ["basic_consume", "consume", "consume_until"])
+@pytest.mark.parametrize(
+    ("given", "flags"),
+    [
+        ({}, 0),
+        ({"exclusive": True}, EXCLUSIVE),
+        ({"no_local": True}, NO_LOCAL),
+        ({"exclusive": 1, "no_local": "yes"}, EXCLUSIVE | NO_LOCAL),
+        ({"arguments": {"x-priority": 5}}, 0),
+    ],
+)
+def test_a_consumer_is_what_was_asked_for(
+    channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch, how: str, given: dict[str, Any], flags: int
+) -> None:
+    """Exclusive, without what its connection published, of a priority; nothing of it if it is not said."""
+    more = {"basic_consume": (ignore,), "consume": (), "consume_until": (ignore, lambda: None)}[how]
+    kept = []  # a loop that nobody has ends its consumer
+    wanted = (64, 5 if "arguments" in given else 0, flags)
+    assert asked(channel, monkeypatch, lambda c: kept.append(getattr(c, how)("q", *more, **given))) == wanted
+    (tag,) = channel.consumer_tags
+    assert tag.startswith("amq.ctag-")
+    (consumer,) = channel.connection.consumers("q")
+    assert (consumer.priority, consumer.channel) == (wanted[1], channel.number)
+
+
+@pytest.mark.parametrize(
+    ("given", "flags"),
+    [
+        ({"auto_ack": True}, AUTO_ACK),
+        ({"auto_ack": 1, "exclusive": True}, AUTO_ACK | EXCLUSIVE),
+        ({"auto_ack": True, "exclusive": True, "no_local": True}, AUTO_ACK | EXCLUSIVE | NO_LOCAL),
+    ],
+)
+def test_a_consumer_may_settle_what_it_gets(
+    channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], flags: int
+) -> None:
+    """Beside everything else that it is."""
+    assert asked(channel, monkeypatch, lambda c: c.basic_consume("q", ignore, **given)) == (64, 0, flags)
+
+
+@pytest.mark.parametrize(("given", "starts"), [(None, "amq.ctag-"), ("", "amq.ctag-"), ("a\r\nb", "ab")])
+def test_a_consumer_has_a_tag(channel: shmbroker.Channel, given: str | None, starts: str) -> None:
+    """The one that was given, without line ends, or one that is made up."""
+    channel.basic_consume("q", ignore, consumer_tag="another")
+    tag = channel.basic_consume("q", ignore, consumer_tag=given)
+    assert tag.startswith(starts)
+    assert channel.consumer_tags == ["another", tag]
+
+
+@pytest.mark.parametrize("priority", [HIGHEST, -HIGHEST, 0, 1])
+def test_a_priority_has_31_bits(channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch, priority: int) -> None:
+    """And a sign."""
+    arguments = {"x-priority": priority}
+    assert asked(channel, monkeypatch, lambda c: c.basic_consume("q", ignore, arguments=arguments))[1] == priority
+
+
+@pytest.mark.parametrize("priority", [HIGHEST + 1, -HIGHEST - 1, True, False, 1.0, "1", None])
+def test_everything_else_is_no_priority(channel: shmbroker.Channel, priority: object) -> None:
+    """It closes the channel, and there is no consumer."""
+    with pytest.raises(PreconditionFailed, match="invalid arg 'x-priority' for queue 'q' in vhost '/'"):
+        channel.basic_consume("q", ignore, arguments={"x-priority": priority})
+    assert not channel.is_open
+    assert channel.connection.consumers("q") == []
+
+
+def test_the_first_consumer_starts_the_io_thread(channel: shmbroker.Channel) -> None:
+    """Which wakes the channel for what comes later."""
+    name = f"shmbroker-io-{channel.core_connection.id}"
+    assert name not in {one.name for one in threading.enumerate()}
+    channel.basic_consume("q", ignore)
+    assert name in {one.name for one in threading.enumerate()}
+
+
+def test_what_is_there_comes_to_the_first_consumer(channel: shmbroker.Channel) -> None:
+    """The channel looks when a consumer was started, with the names of that one."""
+    publish(channel, "q", "A")
+    inbox = Inbox()
+    channel.basic_consume("q", inbox, consumer_tag="tag")
+    (delivery,) = inbox.wait(1)
+    assert (delivery.text, delivery.consumer_tag, delivery.delivery_tag) == ("A", "tag", 1)
+
+
+# ---- cancelling, and waiting for the end of consumers ----
+
+
+class Waited(threading.Condition):
+    """A condition that is never waited for: what another thread would do meanwhile is done in the waiting one.
+
+    An act must call those that wait if what they wait for is so by then; when no act is left they would wait for ever.
+    """
+
+    def __init__(self) -> None:
+        """Without any act."""
+        super().__init__(threading.RLock())
+        self.acts: list[Callable[[], object]] = []
+        self.called = False
+
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:  # noqa: ANN401 (as its base has it)
+        """Do one act after the other until it is so."""
+        assert timeout is None
+        self.predicate = predicate
+        while not predicate():
+            assert self.acts, "it waits for ever"
+            self.called = False
+            self.release()
+            self.acts.pop(0)()
+            self.acquire()
+            assert self.called == bool(predicate())
+        return True
+
+    def notify_all(self) -> None:
+        """Call those that wait: do they find that it is so?"""
+        self.called = self.called or bool(self.predicate())
+
+    def predicate(self) -> Any:  # noqa: ANN401 (nobody waits)
+        """It is not so."""
+
+
+@pytest.fixture
+def waited(channel: shmbroker.Channel) -> Waited:
+    """Have the channel wait for its consumers in the thread of the test."""
+    assert channel.core.unacked() == 0
+    channel._consumers_changed = Waited()  # noqa: SLF001 (else a thread that waits cannot be told from one that will)
+    return channel._consumers_changed  # noqa: SLF001
+
+
+def test_without_consumers_nobody_waits(connection: shmbroker.Connection) -> None:
+    """Also on a channel that never had one, where there is nothing to stop either."""
+    channel = connection.channel()
+    channel.stop_consuming()
+    channel.start_consuming()
+    channel.stop_consuming()
+    assert channel.consumer_tags == []
+
+
+def test_start_consuming_waits_for_the_end_of_each_consumer(channel: shmbroker.Channel, waited: Waited) -> None:
+    """The first one that is cancelled leaves the others at work; so does a tag that there is not."""
+    for tag in ("a", "b", "c"):
+        channel.basic_consume("q", ignore, consumer_tag=tag)
+    left = []
+    for tag in ("b", "missing", "a", "c"):
+        waited.acts.append(lambda tag=tag: channel.basic_cancel(tag) or left.append(channel.consumer_tags))  # type: ignore[misc]
+    channel.start_consuming()
+    assert waited.acts == []
+    assert left == [["a", "c"], ["a", "c"], ["c"], []]
+    assert channel.connection.consumers("q") == []
+
+
+def test_start_consuming_waits_for_a_queue_that_is_deleted(channel: shmbroker.Channel, waited: Waited) -> None:
+    """Its consumer ends with it, which the dispatcher of the channel finds."""
+    cancelled: list[str] = []
+    channel.add_on_cancel_callback(cancelled.append)
+    channel.basic_consume("q", ignore, consumer_tag="tag")
+
+    def delete() -> None:
+        channel.queue_delete("q")
+        eventually(lambda: waited.called)
+
+    waited.acts.append(delete)
+    channel.start_consuming()
+    becomes(lambda: cancelled, ["tag"])
+
+
+def test_stop_consuming_ends_the_wait_and_the_consumers(channel: shmbroker.Channel, waited: Waited) -> None:
+    """It ends the wait also if another consumer is started just then; the next wait is a wait again."""
+    channel.consume_until("q", ignore, lambda: channel.basic_consume("q", ignore, consumer_tag="late"))
+    waited.acts.append(channel.stop_consuming)
+    channel.start_consuming()
+    assert channel.consumer_tags == ["late"]
+    waited.acts.append(channel.stop_consuming)
+    channel.start_consuming()
+    assert (waited.acts, channel.consumer_tags) == ([], [])
+
+
+def test_closing_the_channel_ends_the_wait(channel: shmbroker.Channel, waited: Waited) -> None:
+    """It is no error, if no error has closed it."""
+    channel.basic_consume("q", ignore)
+    waited.acts.append(channel.close)
+    channel.start_consuming()
+    assert not channel.is_open
+
+
+def test_an_error_ends_the_wait_and_is_told(channel: shmbroker.Channel, waited: Waited) -> None:
+    """If it was not told yet, as that of a publish; else ChannelClosed says that it was."""
+    channel.basic_consume("q", ignore)
+    waited.acts.append(lambda: channel.basic_publish("missing", "k", b""))
+    with refused(NotFound):
+        channel.start_consuming()
+    assert_closed(channel, because="no exchange 'missing'")
+
+
+def test_a_cancelled_consumer_gets_nothing_more(channel: shmbroker.Channel) -> None:
+    """The others of its queue get the rest; what it holds can be acknowledged."""
+    first, second = Inbox(), Inbox()
+    tag = channel.basic_consume("q", first)
+    publish(channel, "q", "A")
+    (delivery,) = first.wait(1)
+    channel.basic_consume("q", second)
+    channel.basic_cancel(tag)
+    publish(channel, "q", "BC")
+    second.wait(2)
+    channel.basic_ack(delivery.delivery_tag)
+    assert (first.texts(), second.texts(), len(channel.consumer_tags)) == (["A"], ["B", "C"], 1)
+
+
+# ---- iterating ----
+
+
+@pytest.mark.parametrize(("timeout", "kind"), [("soon", TypeError), (True, TypeError), (-1, ValueError)])
+def test_an_iteration_with_a_wrong_timeout_is_not_begun(
+    channel: shmbroker.Channel,
+    timeout: Any,  # noqa: ANN401
+    kind: type[Exception],
+) -> None:
+    """It starts no consumer."""
+    with pytest.raises(kind, match="timeout"):
+        channel.consume("q", inactivity_timeout=timeout)
+    assert channel.consumer_tags == []
+
+
+@pytest.mark.parametrize("auto_ack", [False, True])
+def test_an_iteration_hands_out_messages_and_pauses(channel: shmbroker.Channel, *, auto_ack: bool) -> None:
+    """Three times nothing when none came; what it hands out is settled only if that was asked for."""
+    publish(channel, "q", "AB")
+    deliveries = channel.consume("q", auto_ack, inactivity_timeout=0.001)
+    nothing = (None, None, None)
+    found = [next(one for one in deliveries if one != nothing) for _ in range(2)]
+    assert [(body, method is not None and method.settled) for method, _, body in found] == [
+        (b"A", auto_ack),
+        (b"B", auto_ack),
+    ]
+    assert next(deliveries) == nothing
+    channel.stop_consuming()
+    assert [one for one in deliveries if one != nothing] == []
+    channel.close()
+    assert channel.connection.queue("q").statistics().ready == (0 if auto_ack else 2)
+
+
+def test_what_a_consumer_hands_over_waits_for_the_loop(channel: shmbroker.Channel) -> None:
+    """In order; when the loop was left it goes back, and so does what comes after that."""
+    publish(channel, "q", "ABC")
+    messages = taken(channel, "q", 3)
+    waiting = Waiting()
+    assert waiting.next(0) == (None, None, None)
+    for message in messages[:2]:
+        waiting.put(channel, message, None, b"")
+    waiting.end()
+    assert waiting.next(0)[0] is messages[0]
+    assert channel.core.unacked() == 3
+    waiting.give_back()
+    assert (channel.core.unacked(), count(channel, "q")) == (2, 1)
+    waiting.put(channel, messages[2], None, b"")
+    assert (channel.core.unacked(), count(channel, "q")) == (1, 2)
+    waiting.end()
+    assert waiting.next(0) is None
+
+
+# ---- how many ----
+
+
+@pytest.mark.parametrize("count_of", [0, 1, MOST])
+def test_a_prefetch_is_for_the_consumers_that_follow(
+    channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch, count_of: int
+) -> None:
+    """Of any number up to 65,535."""
+    channel.basic_qos(prefetch_count=count_of)
+    assert asked(channel, monkeypatch, lambda c: c.basic_consume("q", ignore)) == (count_of, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "text"),
+    [
+        ({"prefetch_count": MOST + 1}, ValueError, "prefetch_count=65536: 0 to 65535 is allowed"),
+        ({"prefetch_count": -1}, ValueError, "prefetch_count=-1: 0 to 65535 is allowed"),
+        ({"prefetch_count": True}, TypeError, "prefetch_count=True: an integer is needed"),
+        ({"prefetch_count": "5"}, TypeError, "prefetch_count='5': an integer is needed"),
+        ({"prefetch_size": None}, TypeError, "prefetch_size=None: an integer is needed"),
+        ({"scope": "queue"}, ValueError, "scope='queue': consumer, channel or connection is allowed"),
+        ({"scope": ""}, ValueError, "scope='': consumer, channel or connection is allowed"),
+    ],
+)
+def test_a_wrong_prefetch_is_refused(
+    channel: shmbroker.Channel,
+    monkeypatch: pytest.MonkeyPatch,
+    given: dict[str, Any],
+    kind: type[Exception],
+    text: str,
+) -> None:
+    """The channel goes on, with the prefetch that it had."""
+    with pytest.raises(kind) as caught:
+        channel.basic_qos(**given)
+    assert str(caught.value) == text
+    assert asked(channel, monkeypatch, lambda c: c.basic_consume("q", ignore)) == (64, 0, 0)
+
+
+def test_a_limit_is_set_where_it_is_meant(channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the channel, for the connection, or for consumers: that ends the channel's, once."""
+    of_channel, of_connection = Noted(channel.core.limit), Noted(channel.core_connection.limit)
+    monkeypatch.setattr(channel.core, "limit", of_channel)
+    monkeypatch.setattr(channel.core_connection, "limit", of_connection)
+    channel.basic_qos(prefetch_count=1)
+    channel.basic_qos(prefetch_count=2, scope="connection")
+    channel.basic_qos(prefetch_count=3, scope="connection", global_qos=True)
+    channel.basic_qos(prefetch_count=4, scope="consumer", global_qos=True)
+    assert (of_channel.calls, of_connection.calls) == ([], [(2,), (3,)])
+    channel.basic_qos(prefetch_count=5, global_qos=True)
+    channel.basic_qos(prefetch_count=6, scope="channel")
+    assert asked(channel, monkeypatch, lambda c: c.basic_consume("q", ignore))[0] == 4
+    channel.basic_qos(prefetch_count=7)
+    channel.basic_qos(prefetch_count=8)
+    assert of_channel.calls == [(5,), (6,), (0,)]
+    assert len(of_connection.calls) == 2
+
+
+def test_a_prefetch_of_consumers_needs_no_channel_in_the_core(connection: shmbroker.Connection) -> None:
+    """It is made by the first thing that does."""
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=1)
+    assert channel._core is None  # noqa: SLF001 (nothing else shows it)
+
+
+def test_flow_is_on(channel: shmbroker.Channel) -> None:
+    """The answer says so."""
+    assert channel.flow(active=True) is True
