@@ -13,7 +13,7 @@ from scenario_support.waiting import becomes, eventually
 
 from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL
 from shmbroker.channel.receiving import Waiting
-from shmbroker.exceptions import NotFound, PreconditionFailed
+from shmbroker.exceptions import ChannelClosed, NotFound, PreconditionFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -183,6 +183,17 @@ def test_without_consumers_nobody_waits(connection: shmbroker.Connection) -> Non
     channel.start_consuming()
     channel.stop_consuming()
     assert channel.consumer_tags == []
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_closed_channel_consumes_nothing(channel: shmbroker.Channel, *, used: bool) -> None:
+    """To wait for its consumers is an error; to stop them is none."""
+    if used:
+        channel.basic_consume("q", ignore)
+    channel.close()
+    channel.stop_consuming()
+    with pytest.raises(ChannelClosed):
+        channel.start_consuming()
 
 
 def test_start_consuming_waits_for_the_end_of_each_consumer(channel: shmbroker.Channel, waited: Waited) -> None:

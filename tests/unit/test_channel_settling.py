@@ -97,6 +97,38 @@ def test_a_get_goes_on_when_memory_was_added(channel: shmbroker.Channel, monkeyp
     assert (bytes(message), len(grown.calls)) == (b"A", 1)
 
 
+def test_a_get_that_waited_in_vain_ends(channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When its time is up; it does not wait a second time."""
+    times = [time.monotonic_ns()]
+    monkeypatch.setattr(time, "monotonic_ns", lambda: times[-1])
+
+    def wait(*arguments: Any) -> int:  # noqa: ANN401
+        assert len(times) == 1
+        times.append(arguments[-1])
+        return library.TIMEOUT
+
+    taker = channel.core and channel.taker
+    channel.taker = Replaced(taker, get_wait=wait)  # type: ignore[assignment]
+    assert channel.basic_get("q", timeout=60) is None
+    assert times[1] - times[0] == 60_000_000_000
+
+
+@pytest.mark.parametrize("end", ["channel", "core"])
+def test_a_get_that_finds_it_closed_says_what_was(channel: shmbroker.Channel, end: str) -> None:
+    """The channel with its error, or else the connection."""
+    assert channel.core.unacked() == 0
+
+    def close(*_: object) -> int:
+        if end == "channel":
+            channel.close(200, "over")
+        return library.CLOSED
+
+    channel.taker = Replaced(channel.taker, get=close)  # type: ignore[assignment]
+    with pytest.raises(ChannelClosed if end == "channel" else ConnectionClosed) as caught:
+        channel.basic_get("q")
+    assert ("over" in caught.value.text) == (end == "channel")
+
+
 def test_a_get_whose_queue_was_deleted_says_so(channel: shmbroker.Channel) -> None:
     """Also if the channel is closed just then."""
     assert channel.core.unacked() == 0

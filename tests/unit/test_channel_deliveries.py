@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a channel hands out: where it came from, and how it is settled by itself, now or at the commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scenario_support.channels import content, count, publish, taken
+
+from shmbroker.channel.deliveries import Names, Subscription, TransactionalDelivery
+from shmbroker.exceptions import ChannelClosed, ConnectionClosed, MessageSettled
+from shmbroker.message import OPEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import shmbroker
+
+    Settle = Callable[[Any], object]
+
+
+@pytest.fixture
+def channel(connection: shmbroker.Connection) -> shmbroker.Channel:
+    """Open a channel, and declare its queue."""
+    opened = connection.channel()
+    opened.queue_declare("q")
+    return opened
+
+
+def got(channel: shmbroker.Channel) -> Any:  # noqa: ANN401
+    """Publish a message, and get it."""
+    publish(channel, "q", "A")
+    if channel._transaction is not None:  # noqa: SLF001
+        channel.tx_commit()
+    (message,) = taken(channel, "q", 1)
+    return message
+
+
+def test_a_delivery_knows_its_consumer_and_its_queue(channel: shmbroker.Channel) -> None:
+    """One that was got has no consumer; one that no consumer was found for has no queue."""
+    publish(channel, "q", "ABC")
+    (by_get,) = taken(channel, "q", 1)
+    unknown: Any = channel.taker.get(channel, channel.connection.routed_queue("q").address, True)  # type: ignore[union-attr]
+    loop = channel.consume("q")
+    by_consumer = next(loop)[0]
+    assert by_consumer is not None
+    (tag,) = channel.consumer_tags
+    found = [(one.consumer_tag, one.queue) for one in (by_get, unknown, by_consumer)]
+    assert found == [("", "q"), ("", ""), (tag, "q")]
+    assert repr(by_consumer) == "<Message 2 of 'q', 1 bytes, unsettled>"
+    loop.close()
+
+
+SETTLE: dict[str, tuple[Settle, list[str]]] = {
+    "ack": (lambda one: one.ack(), []),
+    "nack": (lambda one: one.nack(), ["AR"]),
+    "drop": (lambda one: one.nack(requeue=False), []),
+    "reject": (lambda one: one.reject(), []),
+    "give back": (lambda one: one.give_back(), ["AR"]),
+}
+
+
+@pytest.mark.parametrize("how", SETTLE)
+def test_a_delivery_is_settled_by_itself(channel: shmbroker.Channel, how: str) -> None:
+    """Once; its tag is unknown after that. To give back what is settled is no error."""
+    settle, left = SETTLE[how]
+    message = got(channel)
+    settle(message)
+    assert (message.settled, channel.core.unacked()) == (True, 0)
+    for again in (message.ack, message.nack, message.reject):
+        with pytest.raises(MessageSettled):
+            again()
+    message.give_back()
+    assert content(channel, "q") == left
+
+
+@pytest.mark.parametrize("how", SETTLE)
+def test_a_delivery_may_be_settled_by_its_tag(channel: shmbroker.Channel, how: str) -> None:
+    """What settles it then says so, and it is settled; only to give it back is no error."""
+    settle, _ = SETTLE[how]
+    message = got(channel)
+    channel.basic_nack(message.delivery_tag, requeue=False)
+    if how == "give back":
+        settle(message)
+    else:
+        with pytest.raises(MessageSettled):
+            settle(message)
+    assert message.settled
+    assert channel.is_open
+    assert count(channel, "q") == 0
+
+
+@pytest.mark.parametrize("how", SETTLE)
+@pytest.mark.parametrize("end", ["channel", "connection"])
+def test_a_delivery_outlives_its_channel(broker: shmbroker.Broker, how: str, end: str) -> None:
+    """Then it is not settled, says what was closed, and has gone back."""
+    settle, _ = SETTLE[how]
+    with broker.connect() as connection:
+        channel = connection.channel()
+        channel.queue_declare("q")
+        message = got(channel)
+        if end == "channel":
+            channel.close()
+        else:
+            connection.core.close()  # the channel does not know it yet
+        with pytest.raises(ChannelClosed if end == "channel" else ConnectionClosed):
+            settle(message)
+        assert not message.settled
+    with broker.connect() as connection, connection.channel() as channel:
+        assert content(channel, "q") == ["AR"]
+
+
+# ---- transactions ----
+
+
+@pytest.fixture
+def transactional(channel: shmbroker.Channel) -> shmbroker.Channel:
+    """Have the channel do everything at a commit."""
+    channel.tx_select()
+    return channel
+
+
+@pytest.mark.parametrize("how", ["ack", "nack", "drop", "reject"])
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_a_delivery_is_settled_at_the_commit(transactional: shmbroker.Channel, how: str, end: str) -> None:
+    """It says that it is settled, and cannot be settled twice; a rollback takes that back."""
+    settle, left = SETTLE[how]
+    message = got(transactional)
+    assert type(message) is TransactionalDelivery
+    settle(message)
+    assert (message.settled, transactional.core.unacked(), count(transactional, "q")) == (True, 1, 0)
+    for again in (message.ack, message.nack, message.reject):
+        with pytest.raises(MessageSettled):
+            again()
+    if end == "commit":
+        transactional.tx_commit()
+        assert (message.settled, transactional.core.unacked()) == (True, 0)
+    else:
+        transactional.tx_rollback()
+        assert (message.settled, transactional.core.unacked()) == (False, 1)
+        settle(message)
+        transactional.tx_commit()
+    assert content(transactional, "q") == left
+
+
+def test_what_is_given_back_waits_for_no_commit(transactional: shmbroker.Channel) -> None:
+    """Nobody had it. What was settled stays with the transaction."""
+    message = got(transactional)
+    message.give_back()
+    assert (message.settled, count(transactional, "q")) == (True, 1)
+    transactional.tx_rollback()
+    again = taken(transactional, "q", 1)[0]
+    assert again.delivery_count == 1
+    again.ack()
+    again.give_back()
+    assert (count(transactional, "q"), transactional.core.unacked()) == (0, 1)
+
+
+def test_a_mark_says_whether_it_is_settled(transactional: shmbroker.Channel) -> None:
+    """And back."""
+    message = got(transactional)
+    for settled in (True, False):
+        message.mark(settled=settled)
+        assert message.settled is settled
+    assert message._state == OPEN  # noqa: SLF001
+
+
+# ---- consumers ----
+
+
+def test_a_consumer_says_that_it_has_ended() -> None:
+    """If anything wants to know."""
+    told: list[str] = []
+    names = Names("tag", "q")
+    Subscription(names, print, None).ended()
+    assert told == []
+    Subscription(names, print, lambda: told.append("ended")).ended()
+    assert told == ["ended"]

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The work of a channel, step by step: an executor keeps what is submitted, and the test does it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scenario_support.channels import Inbox, count, publish
+from scenario_support.core_calls import Noted, Replaced
+from scenario_support.waiting import becomes
+
+import shmbroker
+from shmbroker import BasicProperties
+from shmbroker._core import library
+from shmbroker.channel.deliveries import Names, Subscription
+from shmbroker.exceptions import (
+    ChannelClosed,
+    ConnectionClosed,
+    CorruptSegment,
+    MessageSettled,
+    NotFound,
+    OutOfMemory,
+    UnroutableError,
+)
+from shmbroker.message import FRESH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CLOSED = "CHANNEL_ERROR - channel 1 is closed"
+TAG, QUEUE = "tag", "q"
+
+
+class Kept(concurrent.futures.Executor):
+    """Keeps what is submitted."""
+
+    def __init__(self) -> None:
+        """With nothing."""
+        self.runnables: list[Any] = []
+
+    def submit(self, fn: Any, /, *args: Any, **_: Any) -> Any:  # noqa: ANN401 (as its base has it)
+        """Keep it."""
+        self.runnables.append((fn, args))
+
+    def run(self) -> None:
+        """Do all of it."""
+        while self.runnables:
+            fn, args = self.runnables.pop(0)
+            fn(*args)
+
+
+@pytest.fixture
+def kept() -> Kept:
+    """Have callbacks wait for the test."""
+    return Kept()
+
+
+@pytest.fixture
+def told() -> list[BaseException]:
+    """What the hook for errors of callbacks is told."""
+    return []
+
+
+@pytest.fixture
+def channel(broker: shmbroker.Broker, kept: Kept, told: list[BaseException]) -> Iterator[shmbroker.Channel]:
+    """Open a channel, declare its queue, and see at the end that the hook was told of nothing more."""
+    with broker.connect(executor=kept, on_callback_error=told.append) as connection:
+        opened = connection.channel()
+        opened.queue_declare(QUEUE)
+        yield opened
+    assert told == []
+
+
+def with_status(channel: shmbroker.Channel, *statuses: int, meanwhile: Any = None) -> None:  # noqa: ANN401
+    """Have the channel find no message, for these reasons, one each time."""
+    assert channel.core.unacked() == 0
+    left = list(statuses)
+
+    class Taker(Replaced):
+        status = library.EMPTY
+
+        def deliver(self, *_: object) -> int:
+            if meanwhile is not None:
+                meanwhile()
+            self.status = left.pop(0) if left else library.EMPTY
+            return 0
+
+    channel.taker = Taker(channel.taker)  # type: ignore[assignment]
+
+
+# ---- looking ----
+
+
+def test_messages_are_handed_over_as_many_as_are_wanted(channel: shmbroker.Channel) -> None:
+    """The number says how many; 0 that there is nothing."""
+    inbox = Inbox()
+    channel.basic_consume(QUEUE, inbox)
+    publish(channel, QUEUE, "ABC")
+    assert (channel.work(2), channel.done, inbox.texts()) == (2, 2, ["A", "B"])
+    assert (channel.work(), channel.done, inbox.texts()) == (1, 1, ["A", "B", "C"])
+    assert (channel.work(2), channel.done) == (0, 0)
+
+
+def test_a_channel_rests_when_nothing_is_there(channel: shmbroker.Channel, kept: Kept) -> None:
+    """A message that comes wakes it; before that it was asked again by nobody."""
+    channel.basic_consume(QUEUE, Inbox())
+    kept.run()
+    assert channel.rest()
+    publish(channel, QUEUE, "A")
+    becomes(lambda: len(kept.runnables), 1)
+    assert not channel.rest()
+    assert channel.work() == 1
+    assert channel.rest()
+
+
+def test_an_event_comes_before_messages(channel: shmbroker.Channel, kept: Kept) -> None:
+    """It is one thing; until it is done the channel does not rest."""
+    returned: list[bytes] = []
+    inbox = Inbox()
+    channel.add_on_return_callback(lambda _channel, _method, _properties, body: returned.append(body))
+    channel.basic_consume(QUEUE, inbox)
+    kept.run()
+    channel.basic_publish("", "nowhere", b"B", mandatory=True)
+    assert len(kept.runnables) == 1
+    assert not channel.rest()
+    publish(channel, QUEUE, "A")
+    assert (channel.work(5), channel.done, returned, inbox.texts()) == (1, 1, [b"B"], [])
+    assert (channel.work(5), channel.done, inbox.texts()) == (1, 1, ["A"])
+    assert channel.rest()
+
+
+def test_an_event_that_raises_counts(channel: shmbroker.Channel) -> None:
+    """As one thing, whatever was done before it."""
+
+    def stop(*_: object) -> None:
+        raise SystemExit
+
+    channel.basic_consume(QUEUE, Inbox())
+    publish(channel, QUEUE, "ABC")
+    assert channel.work(3) == 3
+    channel.add_on_return_callback(stop)
+    channel.basic_publish("", "nowhere", b"", mandatory=True)
+    with pytest.raises(SystemExit):
+        channel.work(3)
+    assert channel.done == 1
+    assert channel.work(3) == 0
+
+
+def test_a_broker_that_has_grown_is_looked_at_again(
+    channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is a thing that was done, so the channel does not rest."""
+    grown = Noted(channel.core_connection.attachment.grow)
+    monkeypatch.setattr(channel.core_connection.attachment, "grow", grown)
+    with_status(channel, library.GROW)
+    assert (channel.work(), len(grown.calls)) == (1, 1)
+    assert (channel.work(), len(grown.calls), channel.rest()) == (0, 1, True)
+
+
+def test_missing_memory_is_told_and_the_channel_rests(channel: shmbroker.Channel, told: list[BaseException]) -> None:
+    """The IO thread wakes it later. It is not over: what comes keeps it from its rest."""
+    with_status(channel, library.NO_MEMORY)
+    assert channel.work() == 0
+    assert [type(error) for error in told] == [OutOfMemory]
+    told.clear()
+    assert channel.rest()
+    channel.add_on_return_callback(lambda *_: None)
+    channel.basic_publish("", "nowhere", b"", mandatory=True)
+    assert not channel.rest()
+
+
+def test_a_closed_channel_does_not_look(channel: shmbroker.Channel, told: list[BaseException]) -> None:
+    """Another thread may close it while it looks for a message: what that came to is no news then."""
+    with_status(channel, library.NO_MEMORY, meanwhile=channel.close)
+    assert (channel.work(), told, channel.rest()) == (0, [], True)
+
+
+@pytest.mark.parametrize("status", [library.CLOSED, library.STOPPING, library.FORKED])
+def test_a_channel_whose_connection_is_over_rests(
+    channel: shmbroker.Channel, told: list[BaseException], status: int
+) -> None:
+    """For ever, whatever comes; the hook is not told: whoever calls something is."""
+    with_status(channel, status)
+    assert (channel.work(), channel.is_open) == (0, True)
+    channel.add_on_return_callback(lambda *_: None)
+    channel.basic_publish("", "nowhere", b"", mandatory=True)
+    assert channel.rest()
+    assert told == []
+
+
+def test_damage_is_raised(channel: shmbroker.Channel) -> None:
+    """The dispatcher tells the hook of it."""
+    with_status(channel, 0xFFFF)
+    with pytest.raises(shmbroker.BrokerError, match="operation failed"):
+        channel.work()
+
+
+# ---- consumers that end ----
+
+
+def test_a_consumer_ends_with_its_queue(channel: shmbroker.Channel) -> None:
+    """It is one thing to do; the callbacks are told its tag, each once, and its loop ends."""
+    ended: list[str] = []
+    channel.add_on_cancel_callback(ended.append)
+    channel.consume_until(QUEUE, lambda *_: None, lambda: ended.append("loop"), consumer_tag=TAG)
+    channel.connection.queue(QUEUE).delete()
+    assert channel.work() == 1
+    assert (ended, channel.consumer_tags) == (["loop", TAG], [])
+    assert (channel.work(), ended) == (0, ["loop", TAG])
+
+
+def test_a_consumer_may_be_cancelled_beside_its_queue(channel: shmbroker.Channel) -> None:
+    """Then nobody is told: the application has ended it."""
+    told: list[str] = []
+    channel.add_on_cancel_callback(told.append)
+    tag = channel.basic_consume(QUEUE, Inbox())
+    core, next_cancelled = channel.core, channel.core.next_cancelled
+
+    def cancel() -> int | None:
+        number = next_cancelled()
+        channel.basic_cancel(tag)
+        return number
+
+    channel.connection.queue(QUEUE).delete()
+    core.next_cancelled = cancel  # type: ignore[method-assign]
+    assert (channel.work(), told) == (1, [])
+
+
+# ---- messages whose consumer is not known ----
+
+
+def fresh(channel: shmbroker.Channel, *, auto_ack: bool = False) -> Any:  # noqa: ANN401
+    """Return a message that no callback was given yet."""
+    publish(channel, QUEUE, "A")
+    assert channel.core.unacked() == 0
+    return channel.taker.get(channel, channel.connection.routed_queue(QUEUE).address, auto_ack)  # type: ignore[union-attr]
+
+
+def known(channel: shmbroker.Channel, message: Any, callback: Any) -> None:  # noqa: ANN401
+    """Have the channel know the consumer of a message."""
+    channel._subscriptions[message._subscription] = Subscription(Names(TAG, "other"), callback, None)  # noqa: SLF001
+
+
+def test_a_message_that_came_too_late_goes_back(channel: shmbroker.Channel) -> None:
+    """Its consumer was cancelled just then."""
+    message = fresh(channel)
+    channel.deliver_late(message)
+    assert message._state == FRESH  # noqa: SLF001 (so that it goes back when it is dropped)
+    del message
+    assert count(channel, QUEUE) == 1
+
+
+@pytest.mark.parametrize("auto_ack", [False, True])
+def test_a_message_that_came_too_early_has_its_callback(channel: shmbroker.Channel, *, auto_ack: bool) -> None:
+    """Its consumer is registered by then: it is a delivery like any other."""
+    message, calls = fresh(channel, auto_ack=auto_ack), []
+    known(channel, message, lambda *given: calls.append(given))
+    channel.deliver_late(message)
+    assert calls == [(channel, message, BasicProperties(), b"A")]
+    assert (message.consumer_tag, message.queue, message.settled) == (TAG, "other", auto_ack)
+    if not auto_ack:
+        message.nack(requeue=False)
+    assert count(channel, QUEUE) == 0
+
+
+@pytest.mark.parametrize("error", [MessageSettled(), ConnectionClosed(), CorruptSegment(), NotFound()])
+def test_a_message_without_a_body_has_no_callback(
+    channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch, error: shmbroker.BrokerError
+) -> None:
+    """It is no error that it went back meanwhile, or that all is over; everything else is raised."""
+
+    def fail(_: object) -> bytes:
+        raise error
+
+    message, calls = fresh(channel), []
+    known(channel, message, lambda *given: calls.append(given))
+    monkeypatch.setattr(shmbroker.Delivery, "__bytes__", fail)
+    for use in (lambda: channel.deliver_late(message), lambda: channel.not_handed_over(error)):
+        if isinstance(error, (MessageSettled, ConnectionClosed)):
+            use()
+        else:
+            with pytest.raises(type(error)):
+                use()
+    assert calls == []
+
+
+# ---- the end of the channel ----
+
+
+def test_only_an_open_channel_in_use_is_woken(channel: shmbroker.Channel, kept: Kept) -> None:
+    """One that only declared has nothing to do, and one that is closed neither."""
+    channel.wake()
+    assert kept.runnables == []
+    channel.basic_consume(QUEUE, Inbox())
+    assert len(kept.runnables) == 1
+    kept.run()
+    channel.wake()
+    assert len(kept.runnables) == 1
+    kept.run()
+    channel.close()
+    channel.wake()
+    assert kept.runnables == []
+
+
+@pytest.mark.parametrize("given", [(), (200, "over")])
+def test_what_is_not_confirmed_when_a_channel_is_closed_never_is(
+    channel: shmbroker.Channel, kept: Kept, given: tuple[Any, ...]
+) -> None:
+    """Its future says why, whoever waits is told, and the message that came back is not told any more."""
+    returned: list[object] = []
+    channel.add_on_return_callback(lambda *of: returned.append(of))
+    future = channel.publish_confirmed("", "nowhere", b"", mandatory=True)
+    assert not future.done()
+    channel.close(*given)
+    error = future.exception()
+    assert type(error) is ChannelClosed
+    assert error.args == (given or (504, CLOSED))
+    kept.run()
+    assert returned == []
+
+
+def test_an_error_is_told_to_what_is_not_confirmed(channel: shmbroker.Channel, kept: Kept) -> None:
+    """The one that closed the channel. A future that was told why its message came back keeps that."""
+    channel.add_on_return_callback(lambda *_: None)
+    before = channel.publish_confirmed("", "nowhere", b"", mandatory=True)
+    kept.run()
+    after = channel.publish_confirmed("", "nowhere", b"", mandatory=True)
+    channel.basic_publish("missing", "", b"")
+    assert type(before.exception()) is UnroutableError
+    assert type(after.exception()) is NotFound
