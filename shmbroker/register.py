@@ -166,9 +166,7 @@ class Register:
             columns.set_text(BODY, ends, bodies)
             count, position, more = columns.browse(self._queue.core, position, KEPT)
             for at in range(count):
-                entry = self._entry(sequences[at], bytes(bodies[ends[at] : ends[at + 1]]), times[at])
-                if entry.replaces != _NO_VERSION:
-                    yield entry
+                yield self._entry(sequences[at], bytes(bodies[ends[at] : ends[at + 1]]), times[at])
             size = max([size, *columns.needed().values()])
 
     def _entry(self, number: int, body: bytes, time_us: int) -> _Entry:

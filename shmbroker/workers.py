@@ -271,7 +271,6 @@ def _serve(function: Callable[[Message], object], options: _Options, ended: Call
                 consumer = queue.consume(prefetch=options.prefetch)
             else:
                 _handle(function, message)
-        consumer.close()
 
 
 def _handle(function: Callable[[Message], object], message: Message) -> None:
