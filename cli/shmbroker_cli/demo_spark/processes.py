@@ -96,7 +96,6 @@ class Process:
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            self._process.poll()
             time.sleep(LOOK)
         self._process.communicate()
 

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run of `shmbroker demo` with played parts: when it kills, when it ends, and what it returns."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import shmbroker
+from shmbroker_cli.demo import run
+from shmbroker_cli.demo.analysis import Counts
+from shmbroker_cli.demo.run import Outcome, _send, _settle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+class Play:
+    """A run whose results come one at a time, as many as a test wants."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, results: int) -> None:
+        """Have so many results."""
+        self.left = results
+        self.did: list[Any] = []
+        self.sent: Callable[[threading.Event], object] = lambda _: None
+        statistics = SimpleNamespace(redelivered=7)
+        files = SimpleNamespace(name="files", statistics=lambda: statistics)
+        self.bench = SimpleNamespace(broker=SimpleNamespace(name="b"), files=files, results="results")
+        times = iter([10.0, 12.5])
+        monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: next(times)))
+        monkeypatch.setattr(run, "_bench", self.opened)
+        monkeypatch.setattr(run, "_send", lambda *given: self.sent(given[-1]))
+        monkeypatch.setattr(run, "_gather", self.gather)
+        monkeypatch.setattr(run, "_settle", lambda *given: self.did.append(("settle", *given)))
+        monkeypatch.setattr(run, "_kill", self.kill)
+        monkeypatch.setattr(run, "Analyst", lambda results: ("analyst", results))
+        monkeypatch.setattr(shmbroker, "WorkerPool", self.pool)
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """Give the bench."""
+        yield self.bench
+
+    @contextmanager
+    def pool(self, *given: object, **options: object) -> Iterator[Any]:
+        """Give a pool, which can be started."""
+        self.did.append((given, options))
+        yield SimpleNamespace(start=lambda: self.did.append("start"))
+
+    def gather(self, _bench: object, outcome: Outcome, _all_sent: object) -> bool:
+        """Note the next result, if there is one."""
+        if self.left == 0:
+            return False
+        self.left -= 1
+        outcome.results[str(len(outcome.results))] = Counts(1)
+        return True
+
+    def kill(self, *_: object) -> list[str]:
+        """Note when."""
+        self.did.append("kill")
+        return ["it"]
+
+    def run(self, root: Path, files: int, *, kill: bool = False) -> Outcome:
+        """Run with so many files."""
+        paths = [f"{number}.py" for number in range(files)]
+        return run.run(root, paths, workers=3, kill=kill, progress=self.did.append)
+
+
+@pytest.mark.parametrize(
+    ("files", "events"), [(4, [1, 2, "kill", 3, 4]), (5, [1, 2, 3, "kill", 4, 5]), (1, [1, "kill"])]
+)
+def test_a_run_with_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int, events: list[object]) -> None:
+    """It is half-way, once; the run ends with the last result, and then settles what came twice."""
+    play = Play(monkeypatch, files + 1)
+    outcome = play.run(tmp_path, files, kill=True)
+    results = {str(number): Counts(1) for number in range(files)}
+    assert outcome == Outcome(results, redelivered=7, killed=["it"], seconds=2.5)
+    pool = (("analyst", "results"), "files"), {"broker": "b", "processes": 3}
+    assert play.did == [(pool[0], pool[1]), "start", *events, ("settle", play.bench, outcome)]
+    assert play.left == 1
+
+
+def test_a_run_that_gets_no_more_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with those that it has, and so does its sender."""
+    play = Play(monkeypatch, 1)
+    play.sent = threading.Event.wait
+    outcome = play.run(tmp_path, 3)
+    assert (outcome.results, outcome.seconds, outcome.redelivered) == ({"0": Counts(1)}, 2.5, 7)
+    assert play.did[2:] == [1, ("settle", play.bench, outcome)]
+
+
+def test_a_run_whose_sender_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It raises what the sender did."""
+
+    def fail(_: threading.Event) -> None:
+        text = "no such file"
+        raise FileNotFoundError(text)
+
+    play = Play(monkeypatch, 1)
+    play.sent = fail
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        play.run(tmp_path, 1)
+
+
+def test_the_end_of_a_run_ends_its_sender(jobs: shmbroker.Queue, tmp_path: Path) -> None:
+    """It reads no more files."""
+    (tmp_path / "a.py").write_bytes(b"a")
+    ended = threading.Event()
+    ended.set()
+    broker: Any = SimpleNamespace(connect=lambda: shmbroker.connect(jobs.connection.broker_name, create=False))
+    _send(broker, tmp_path, ["a.py", "gone.py"], ended)
+    assert jobs.connection.queue_names() == ["jobs"]
+
+
+def test_what_comes_again_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as anything comes; all is sent by then."""
+    answers = [True, True, False]
+    given: list[object] = []
+
+    def gather(bench: object, outcome: object, all_sent: Callable[[], bool]) -> bool:
+        given.append((bench, outcome, all_sent()))
+        return answers.pop(0)
+
+    bench: Any = "bench"
+    outcome = Outcome()
+    monkeypatch.setattr(run, "_gather", gather)
+    _settle(bench, outcome)
+    assert given == [("bench", outcome, True)] * 3
