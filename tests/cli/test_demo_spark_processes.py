@@ -26,6 +26,10 @@ print("out", flush=True)
 print("err", file=sys.stderr)
 sys.exit(3)
 """
+LOOKS = """
+import os, stat
+print(stat.S_ISFIFO(os.fstat(0).st_mode))
+"""
 STAYS = """
 import os, signal
 for own_group in (False, True):
@@ -45,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with modules that can be started."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "pack").mkdir()
-    for name, source in (("reads", READS), ("fails", FAILS), ("stays", STAYS)):
+    for name, source in (("reads", READS), ("fails", FAILS), ("looks", LOOKS), ("stays", STAYS)):
         (tmp_path / "pack" / f"{name}.py").write_text(source, encoding="ascii")
     return tmp_path
 
@@ -69,10 +73,10 @@ def test_a_process_that_fails(folder: Path) -> None:
 
 
 def test_a_process_that_ended_well(folder: Path) -> None:
-    """It does not run, which is no error."""
-    (folder / "pack" / "ends.py").touch()
-    with Process("pack.ends", folder=folder) as process:
+    """It does not run, which is no error; its standard input was a pipe."""
+    with Process("pack.looks", folder=folder) as process:
         becomes(process.runs, False)  # noqa: FBT003 - what it becomes
+        assert (folder / "pack.looks.log").read_bytes() == b"True\n"
 
 
 @pytest.mark.parametrize(

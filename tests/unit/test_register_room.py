@@ -190,5 +190,5 @@ def test_what_is_no_version_is_an_error(connection: shmbroker.Connection, body: 
     """Also behind a version; the text names the queue and the message."""
     one = Register.made(connection, NAME)
     one.queue.put_many([FIRST, body])
-    with pytest.raises(exceptions.CorruptSegment, match="queue 'amq[.]group[.]r': message 1 was not written by the broker"):
+    with pytest.raises(exceptions.CorruptSegment, match=r"'amq[.]group[.]r': message 1 was not written by"):
         one.latest()
