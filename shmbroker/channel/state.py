@@ -305,13 +305,6 @@ class ChannelState:
         with self._consumers_changed:
             self._consumers_changed.notify_all()
 
-    # ---- for its deliveries ----
-
-    def queue_name(self, subscription: int) -> str:
-        """The queue of a consumer."""
-        found = self._subscriptions.get(subscription)
-        return found.names.queue if found is not None else ""
-
     def __enter__(self) -> Self:
         return self
 

@@ -314,3 +314,9 @@ def test_a_callback_can_be_called() -> None:
     with pytest.raises(TypeError) as caught:
         state.callable_of("print", "callback")
     assert str(caught.value) == "callback='print': a callable is needed"
+
+
+def test_a_refusal_is_406() -> None:
+    """With AMQP's name before the text."""
+    error = state.refused("it")
+    assert (type(error), error.args) == (PreconditionFailed, (406, "PRECONDITION_FAILED - it"))

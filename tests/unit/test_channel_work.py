@@ -228,6 +228,22 @@ def test_a_consumer_may_be_cancelled_beside_its_queue(channel: shmbroker.Channel
     assert (channel.work(), told) == (1, [])
 
 
+def test_callbacks_that_raise_stop_no_other(channel: shmbroker.Channel, told: list[BaseException]) -> None:
+    """The hook is told of each; a callback that is added meanwhile is called the next time."""
+    errors, called = [LookupError("1"), ValueError("2")], list[str]()
+
+    def fail(_tag: str) -> None:
+        raise errors[len(told)]
+
+    for callback in (fail, called.append, lambda _: channel.add_on_cancel_callback(called.append), fail):
+        channel.add_on_cancel_callback(callback)
+    channel.basic_consume(QUEUE, Inbox(), consumer_tag=TAG)
+    channel.connection.queue(QUEUE).delete()
+    assert channel.work() == 1
+    assert (told, called) == (errors, [TAG])
+    told.clear()
+
+
 # ---- messages whose consumer is not known ----
 
 
