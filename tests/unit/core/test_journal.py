@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Never
 
@@ -13,13 +14,13 @@ from scenario_support.waiting import WATCHDOG_SECONDS
 
 import shmbroker
 import shmbroker.testing
-from shmbroker._core import segments
-from shmbroker._core.journal import Journal
+from shmbroker._core import library, segments
+from shmbroker._core.connection import CoreConnection
+from shmbroker._core.journal import Journal, topology_lock, version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shmbroker._core.connection import CoreConnection
 
 pytestmark = pytest.mark.damaged  # what is written here is not records: the doctor would have something to say
 
@@ -140,6 +141,124 @@ def test_no_room_changes_nothing(
         with pytest.raises(shmbroker.OutOfMemory):
             journal.replace(core, b"1")
     assert Journal(path).news(core) == (False, b"one")
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.ENOMEM, errno.EDQUOT, errno.EIO])
+def test_an_error_of_the_system(
+    core: CoreConnection, journal: Journal, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """What says that there is no room names the journal and its size; anything else is the system's error."""
+
+    def fails(*_: object) -> Never:
+        raise OSError(code, "failed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", fails)
+        if code == errno.EIO:
+            with pytest.raises(OSError, match="failed"):
+                journal.append(core, b"four")
+        else:
+            with pytest.raises(shmbroker.OutOfMemory, match=r"no room for journal-0 of broker .*, 4 bytes"):
+                journal.append(core, b"four")
+            with pytest.raises(shmbroker.OutOfMemory, match=r"no room for journal-1 of broker .*, 5 bytes"):
+                journal.replace(core, b"12345")
+    assert journal.length(core) == 0
+
+
+def test_what_is_written_piece_by_piece_is_whole(
+    core: CoreConnection, path: str, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system may take less than it is given."""
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda descriptor, data, at: write(descriptor, data[:3], at))
+    assert journal.append(core, b"0123456789") == 10
+    assert journal.append(core, b"abcd") == 14
+    assert journal.news(core) == (False, b"0123456789abcd")
+    journal.replace(core, b"anew, and longer")
+    assert Journal(path).news(core) == (True, b"anew, and longer")
+
+
+def test_no_descriptor_stays_open(core: CoreConnection, journal: Journal) -> None:
+    """Of reading, appending and writing anew."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        journal.append(core, b"one")
+        journal.news(core)
+        journal.replace(core, b"1")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_the_numbers_of_the_files(core: CoreConnection, path: str, journal: Journal) -> None:
+    """They count up, and begin again after 65,535; a reader knows by the number that the journal was written anew."""
+
+    def number() -> int:
+        return int(library.slow.sb_journal(core.handle)) >> 48
+
+    assert number() == 0
+    journal.replace(core, b"one")
+    assert number() == 1
+    journal.replace(core, b"two")
+    assert number() == 2
+    library.slow.sb_journal_commit(core.handle, 65_535 << 48)
+    assert journal.news(core) == (True, b"")
+    journal.append(core, b"last")
+    assert file_of(path, 1).read_bytes()[:4] == b"last"
+    journal.replace(core, b"first")
+    assert number() == 0
+    assert journal.news(core) == (True, b"first")
+    assert journal.length(core) == 5
+
+
+def test_a_file_that_is_gone(core: CoreConnection, path: str, journal: Journal) -> None:
+    """That is damage; or it went with its broker, and that is said then."""
+    journal.append(core, b"one")
+    file_of(path, 0).unlink()
+    with pytest.raises(shmbroker.CorruptSegment, match=f"{file_of(path, 0)} is gone"):
+        journal.news(core)
+    core.attachment.set_closing()
+    with pytest.raises(shmbroker.ConnectionClosedByBroker):
+        journal.news(core)
+
+
+def test_the_lock_of_the_topology(core: CoreConnection, path: str) -> None:
+    """Its owner may take it again; nobody else has it meanwhile; it is given back, also after an error."""
+    other = CoreConnection(path, "other")
+    errors: list[BaseException] = []
+
+    def take() -> None:
+        try:
+            with topology_lock(other, 1, "the other"):
+                pass
+        except shmbroker.Timeout as error:
+            errors.append(error)
+
+    def take_elsewhere() -> None:
+        thread = threading.Thread(target=take)
+        thread.start()
+        thread.join()
+
+    with topology_lock(core, library.FOR_EVER, "one"):
+        with topology_lock(core, library.FOR_EVER, "again"):
+            take_elsewhere()
+        take_elsewhere()
+        assert [str(error).partition(" is held")[0] for error in errors] == ["the other: the topology lock"] * 2
+        assert core.calls == 1
+    with pytest.raises(ZeroDivisionError), topology_lock(core, library.FOR_EVER, "one"):
+        1 / 0  # noqa: B018 (an error)
+    take_elsewhere()
+    assert len(errors) == 2
+    assert core.calls == 0
+    other.close()
+
+
+def test_the_topology_moves_on(connection: shmbroker.Connection, core: CoreConnection) -> None:
+    """Its version is another one after each change, and the same as long as there is none."""
+    seen = [version(core)]
+    for name in ("one", "two"):
+        connection.queue(name)
+        seen.append(version(core))
+    assert len(set(seen)) == 3
+    assert seen[-1] == version(core)
 
 
 def test_binding_and_unbinding_for_long_takes_little(connection: shmbroker.Connection, core: CoreConnection) -> None:

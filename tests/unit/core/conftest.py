@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures for the core's part of a connection; each file of tests gives the connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from scenario_support.core_calls import Replaced
+
+from shmbroker._core import connection as module
+from shmbroker._core import library
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import shmbroker
+    from shmbroker._core.connection import CoreConnection
+
+
+@pytest.fixture
+def core(connection: shmbroker.Connection) -> CoreConnection:
+    """The core's part of it."""
+    return connection.core
+
+
+@pytest.fixture
+def patched(connection: shmbroker.Connection) -> Iterator[pytest.MonkeyPatch]:
+    """Replace parts of the package until the connection is closed and the broker examined."""
+    assert connection.is_open
+    with pytest.MonkeyPatch.context() as context:
+        yield context
+
+
+@pytest.fixture
+def other_calls(patched: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let connections call others than the core."""
+
+    def replace(**others: Callable[..., object]) -> None:
+        patched.setattr(module, "slow", Replaced(library.slow, **others))
+
+    return replace

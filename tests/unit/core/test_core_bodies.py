@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bodies that the core's part of a connection views, reads in place, or copies."""
+
+# ruff: noqa: SLF001 - what only damage brings about is brought about by hand
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scenario_support.core_calls import Noted, answering
+
+import shmbroker
+from shmbroker import places
+from shmbroker._core import library
+from shmbroker.exceptions import CorruptSegment, OutOfMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from shmbroker._core.connection import CoreConnection, Place
+
+STATUS = library.slow.SB_CORRUPT
+DAMAGED = "shared memory contradicts itself"
+NO_ROOM = r"has no room: \d+ of \d+ bytes are used"
+SIZE = 70_000
+
+
+@pytest.fixture
+def connection(broker_name: str) -> Iterator[shmbroker.Connection]:
+    """Connect to a broker without a housekeeper."""
+    shmbroker.Broker(broker_name, memory="64M").create()
+    with shmbroker.connect(broker_name, create=False, client_name="one") as opened:
+        yield opened
+
+
+def test_a_view_of_a_held_message(core: CoreConnection, other_calls: Callable[..., None]) -> None:
+    """The core is given what identifies it, again after the broker has grown; its reference is returned."""
+    before = core.attachment.facts().segments
+
+    def begin(handle: object, tag: int, sequence: int, address: int, view: Any) -> int:  # noqa: ANN401
+        assert (handle, tag, sequence, address) == (core.handle, 1, 2, 3)
+        view[0] = 99
+        return library.OK
+
+    other_calls(sb_begin_view=answering(begin, library.GROW, library.GROW))
+    assert core.begin_view(1, 2, 3) == 99
+    assert core.attachment.facts().segments == before + 2
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "text"),
+    [(library.NO_MEMORY, OutOfMemory, NO_ROOM), (STATUS, CorruptSegment, f"the connection: {DAMAGED}")],
+)
+def test_a_body_that_cannot_be_viewed(
+    core: CoreConnection, other_calls: Callable[..., None], status: int, error: type[Exception], text: str
+) -> None:
+    """The error is that of the status; where there is no memory it says what is used, and not for a body."""
+    other_calls(sb_begin_view=lambda *_: status)
+    with pytest.raises(error, match=text):
+        core.begin_view(1, 2, 3)
+    with pytest.raises(CorruptSegment, match=f"the connection: {DAMAGED}"):
+        core.view_failed(STATUS)
+
+
+@pytest.fixture
+def place(connection: shmbroker.Connection) -> Place:
+    """Where a body lies."""
+    queue = connection.queue("q")
+    queue.put(b"A" * SIZE)
+    ((_, found),) = places.of_queue(queue)
+    return found
+
+
+def test_a_body_in_place(core: CoreConnection, place: Place, patched: pytest.MonkeyPatch) -> None:
+    """It is read where it lies, also after the broker has grown; one that is read already is copied."""
+    copy = Noted(core._copied_from)
+    patched.setattr(core, "_copied_from", copy)
+    patched.setattr(library, "read_in_place", answering(library.read_in_place, library.GROW))
+    before = core.attachment.facts().segments
+    body = core.body_at(place)
+    assert body is not None
+    assert (bytes(body), body.readonly, copy.calls) == (b"A" * SIZE, True, [])
+    assert core.attachment.facts().segments == before + 1
+    again = core.body_at(place)
+    assert again is not None
+    assert (bytes(again), again.readonly, copy.calls) == (b"A" * SIZE, True, [(place,)])
+
+
+def test_a_body_that_nobody_can_note_is_copied(core: CoreConnection, place: Place, patched: pytest.MonkeyPatch) -> None:
+    """Without memory for a note of who reads it, and if it is in use."""
+    for status in (library.NO_MEMORY, library.IN_USE):
+        patched.setattr(library, "read_in_place", lambda *_, status=status: status)
+        body = core.body_at(place)
+        assert body is not None
+        assert bytes(body) == b"A" * SIZE
+
+
+def test_a_body_that_is_gone(
+    connection: shmbroker.Connection, core: CoreConnection, place: Place, patched: pytest.MonkeyPatch
+) -> None:
+    """There is none, nor a copy of it."""
+    connection.queue("q").purge()
+    assert core.body_at(place) is None
+    assert core._copied_from(place) is None
+    copy = Noted(core._copied_from)
+    patched.setattr(core, "_copied_from", copy)
+    patched.setattr(library, "read_in_place", lambda *_: library.SETTLED)
+    assert core.body_at(place) is None
+    assert copy.calls == []
+
+
+def test_an_empty_body_is_copied(connection: shmbroker.Connection, core: CoreConnection) -> None:
+    """It has no byte."""
+    queue = connection.queue("empty")
+    queue.put(b"")
+    ((_, found),) = places.of_queue(queue)
+    body = core._copied_from(found)
+    assert body is not None
+    assert (bytes(body), body.readonly) == (b"", True)
+
+
+def test_a_body_that_cannot_be_read(
+    core: CoreConnection, place: Place, other_calls: Callable[..., None], patched: pytest.MonkeyPatch
+) -> None:
+    """The error is that of the status."""
+    other_calls(sb_copy_body=lambda *_: STATUS)
+    with pytest.raises(CorruptSegment, match=f"the connection: {DAMAGED}"):
+        core._copied_from(place)
+    patched.setattr(library, "read_in_place", lambda *_: STATUS)
+    with pytest.raises(CorruptSegment, match=f"the connection: {DAMAGED}"):
+        core.body_at(place)
