@@ -143,7 +143,10 @@ class Group:
 
     def _mine(self) -> State:
         if self._unsure and self._state is not None and self._register is not None:
-            latest = state_of(self._register)
+            try:
+                latest = state_of(self._register)
+            except exceptions.NotFound:
+                latest = None
             if latest is None or latest.owner != self._token:
                 self._fenced()
             self._adopt(latest)
@@ -249,10 +252,10 @@ class Group:
         """A user who has nothing to lease, and so nothing to write, is told all the same that the group was taken."""
         assert self._register is not None  # noqa: S101
         try:
-            self._unsure = self._unsure or self._register.has_moved()
-            self._mine()
+            self._unsure = self._register.has_moved()
         except exceptions.NotFound:
             self._fenced()
+        self._mine()
 
     def _ready_to_fill(self, state: State) -> tuple[State, Queue]:
         """The queue to fill is made with the lease before it, if there was memory for it."""

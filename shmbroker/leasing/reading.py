@@ -47,8 +47,6 @@ def opened(connection: CoreConnection, number: int, lease: Lease) -> CoreQueue:
     """
     slot = connection.queue_slot(lease.queue)
     try:
-        if slot == 0:
-            library.raise_for(library.NOT_FOUND)
         return CoreQueue(connection, lease.queue, slot)
     except exceptions.NotFound:
         raise gone(number, lease, "is") from None
@@ -114,9 +112,8 @@ class ByColumn:
     def __init__(self, core: CoreQueue, number: int, lease: Lease, span: range) -> None:
         self._core, self._number, self._lease = core, number, lease
         self._left, self._position = len(span), span.start if lease.dense else 0
-        skipped = 0 if lease.dense else span.start
-        if skipped and self._next(Columns(), skipped) < skipped:
-            raise self._gone()
+        if not lease.dense:
+            self._next(Columns(), span.start)
 
     def fill(self, columns: Columns, most: int) -> tuple[int, bool]:
         """Fills up to so many rows with the next ones; returns how many, and whether there are more.
@@ -130,7 +127,7 @@ class ByColumn:
 
     def _next(self, columns: Columns, most: int) -> int:
         count, position, more = columns.browse(self._core, self._position, most)
-        if (self._lease.dense and position != self._position + count) or (count < most and not more):
+        if (self._lease.dense and position != self._position + count) or not more:
             raise self._gone()
         self._position = position
         return count

@@ -138,12 +138,15 @@ def groups(connection: Connection) -> list[GroupInfo]:
 
 def _info(connection: Connection, name: str) -> GroupInfo | None:
     register = opened(connection, name)
-    version = None if register is None else register.latest()
+    try:
+        version = None if register is None else register.latest()
+    except exceptions.NotFound:
+        version = None
     if version is None:
         return None
     state = State.read(version.value)
-    others = [connection.core.queue_slot(queue) for queue in (*state.strays, state.filling) if queue]
-    facts = [found for slot in others if slot and (found := connection.core.queue_statistics(slot)) is not None]
+    others = [connection.core.queue_slot(queue) for queue in (*state.strays, state.filling)]
+    facts = [found for slot in others if (found := connection.core.queue_statistics(slot)) is not None]
     messages = sum(lease.length for lease in state.leases) + sum(one.message_count for one in facts)
     if not state.owner and messages == 0:
         return None

@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Users of a group who are interrupted, who lose the group, and who meet others in the middle of a change."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scenario_support.groups import attached, content, own
+from scenario_support.observing import listing, put_each
+
+import shmbroker
+from shmbroker import exceptions, internal
+from shmbroker.leasing.state import State, look
+from shmbroker.register import Register
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def said(connection: shmbroker.Connection) -> State:
+    """What the register of group g says."""
+    state = look(connection, "g")
+    assert state is not None
+    return state
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a function after which the next one who writes a version is interrupted before it knows that it counts."""
+    replace = Register.replace
+
+    def fail(one: Register, value: dict[str, Any], *, timeout: float | None) -> bool:
+        monkeypatch.setattr(Register, "replace", replace)
+        assert Register.replace(attentive(one), value, timeout=timeout)
+        raise KeyboardInterrupt
+
+    return lambda: monkeypatch.setattr(Register, "replace", fail)
+
+
+def attentive(one: Register) -> Register:
+    """Another user of a register, who saw what it says now."""
+    other = Register(one.queue)
+    other.latest()
+    return other
+
+
+@pytest.fixture
+def no_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a function after which there is none for the next version."""
+    replace = Register.replace
+
+    def fail(*_: object, **__: object) -> bool:
+        monkeypatch.setattr(Register, "replace", replace)
+        text = "none is left"
+        raise exceptions.OutOfMemory(text)
+
+    return lambda: monkeypatch.setattr(Register, "replace", fail)
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, call: str, deed: Callable[[], object]) -> None:
+    """Something happens once, after the next call of `internal` for the queue of a lease."""
+    wanted = getattr(internal, call)
+
+    def called(connection: shmbroker.Connection, name: str, **options: Any) -> Any:  # noqa: ANN401
+        result = wanted(connection, name, **options)
+        if name.startswith("amq.lease."):
+            monkeypatch.setattr(internal, call, wanted)
+            deed()
+        return result
+
+    monkeypatch.setattr(internal, call, called)
+
+
+# ---- interrupted ----
+
+
+def test_a_lease_whose_user_was_interrupted_is_there(
+    connection: shmbroker.Connection, queue: shmbroker.Queue, interrupted: Callable[[], None]
+) -> None:
+    """The next call finds it, as it was made; later leases follow it."""
+    put_each(queue, "A")
+    group = attached(connection)
+    interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        group.lease(0)
+    put_each(queue, "B")
+    assert group.lease(0) == 1
+    assert (group.lease(1), group.leased) == (2, 2)
+    assert (content(group, 1), content(group, 2)) == ("A", "B")
+    assert len(own(connection, "amq.lease.")) == 3
+
+
+def test_an_ack_whose_user_was_interrupted_happened(
+    connection: shmbroker.Connection, queue: shmbroker.Queue, interrupted: Callable[[], None]
+) -> None:
+    """The queue of the lease goes with the next acknowledgement; until then versions name it."""
+    put_each(queue, "ABC")
+    group = attached(connection)
+    group.lease(0, max_messages=1)
+    group.lease(1, max_messages=1)
+    interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        group.ack(1)
+    assert (group.ack(1), group.acked) == (0, 1)
+    group.lease(2)
+    first = own(connection, "amq.lease.g.1.")
+    assert list(said(connection).done) == first
+    assert len(first) == 1
+    assert group.ack(2) == 1
+    assert len(own(connection, "amq.lease.")) == 2
+    assert content(group, 3) == "C"
+
+
+@pytest.mark.parametrize("end", ["attach", "release", "ack"])
+def test_who_was_interrupted_deletes_what_was_acknowledged_later(
+    connection: shmbroker.Connection, queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Or whoever attaches the group does, or releases it."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    put_each(queue, "AB")
+    group = attached(connection)
+    group.lease(0, max_messages=1)
+    group.lease(1, max_messages=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(internal, "delete", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            group.ack(1)
+    assert len(own(connection, "amq.lease.g.1.")) == 1
+    if end == "attach":
+        attached(connection)
+    elif end == "release":
+        group.release()
+        assert own(connection) == []
+    else:
+        group.ack(2)
+    assert own(connection, "amq.lease.g.1.") == []
+
+
+def test_who_was_interrupted_and_lost_the_group_is_told(
+    connection: shmbroker.Connection,
+    other: shmbroker.Connection,
+    queue: shmbroker.Queue,
+    interrupted: Callable[[], None],
+) -> None:
+    """Also where the lease that it asks for is there."""
+    put_each(queue, "A")
+    group = attached(connection)
+    interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        group.lease(0)
+    attached(other)
+    with pytest.raises(exceptions.GroupInUse, match="taken over by process"):
+        group.lease(0)
+    assert repr(group) == "<Group 'g' of queue 'q', not attached>"
+
+
+@pytest.mark.parametrize("before", ["attached", "leased", "interrupted"])
+def test_who_knows_its_leases_does_not_look(
+    connection: shmbroker.Connection,
+    other: shmbroker.Connection,
+    queue: shmbroker.Queue,
+    interrupted: Callable[[], None],
+    before: str,
+) -> None:
+    """A user who lost the group names its leases as it knew them, until a change of its own is refused."""
+    put_each(queue, "A")
+    group = attached(connection)
+    if before == "interrupted":
+        interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            group.lease(0)
+    assert group.lease(0) == 1
+    if before == "attached":
+        group.attach()
+    new = attached(other)
+    assert new.ack(1) == 1
+    assert (group.lease(0), group.acked, group.leased) == (1, 0, 1)
+    with pytest.raises(exceptions.GroupInUse):
+        group.ack(1)
+    assert (group.acked, repr(group)) == (1, "<Group 'g' of queue 'q', not attached>")
+    with pytest.raises(exceptions.GroupInUse):
+        group.lease(0)
+
+
+def test_what_a_user_moves_is_named_before(
+    connection: shmbroker.Connection,
+    other: shmbroker.Connection,
+    queue: shmbroker.Queue,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So the next user finds it, also where the queue to be filled was made late, for want of memory."""
+    move = shmbroker.Queue.move
+
+    def full(*_: object, **__: object) -> None:
+        text = "none is left"
+        raise exceptions.OutOfMemory(text)
+
+    def interrupt(*arguments: Any, **options: Any) -> None:  # noqa: ANN401
+        move(*arguments, **options)
+        raise KeyboardInterrupt
+
+    put_each(queue, "AB")
+    group = attached(connection)
+    with monkeypatch.context() as patch:
+        patch.setattr(internal, "make", full)
+        group.lease(0, max_messages=1)
+    assert said(connection).filling == ""
+    with monkeypatch.context() as patch:
+        patch.setattr(shmbroker.Queue, "move", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            group.lease(1)
+    assert said(connection).filling == f"amq.lease.g.2.{said(connection).owner}"
+    new = attached(other)
+    assert new.begun == 1
+    assert new.lease(1) == 2
+    assert content(new, 2) == "B"
+
+
+# ---- attaching and releasing beside others ----
+
+
+def test_an_attachment_that_fails_leaves_the_group_to_nobody_here(
+    connection: shmbroker.Connection, queue: shmbroker.Queue, no_memory: Callable[[], None]
+) -> None:
+    """It leaves no queue behind, and the earlier attachment of this user has ended, also if a change was under way."""
+    put_each(queue, "A")
+    group = attached(connection)
+    no_memory()
+    with pytest.raises(exceptions.OutOfMemory):
+        group.lease(0)
+    before = own(connection)
+    no_memory()
+    with pytest.raises(exceptions.OutOfMemory):
+        group.attach()
+    assert own(connection) == before
+    assert repr(group) == "<Group 'g' of queue 'q', not attached>"
+    with pytest.raises(exceptions.GroupInUse):
+        group.lease(0)
+    group.attach()
+    assert group.lease(0) == 1
+    assert content(group, 1) == "A"
+
+
+def test_an_attachment_that_another_one_beats_is_tried_again(
+    connection: shmbroker.Connection,
+    other: shmbroker.Connection,
+    queue: shmbroker.Queue,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last who attaches has the group; what it made for its first try is gone."""
+    put_each(queue, "A")
+    rivals = []
+    meanwhile(monkeypatch, "make", lambda: rivals.append((attached(other), said(other))))
+    group = attached(connection)
+    [(rival, written)] = rivals
+    now = said(connection)
+    assert (now.past, now.strays) == ((written.owner,), (written.filling,))
+    assert own(connection, "amq.lease.") == sorted([written.filling, now.filling])
+    assert group.lease(0) == 1
+    with pytest.raises(exceptions.GroupInUse):
+        rival.lease(0)
+
+
+def test_an_attachment_beside_a_release_makes_the_group_anew(
+    connection: shmbroker.Connection,
+    other: shmbroker.Connection,
+    queue: shmbroker.Queue,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It begins at 0, with what came back to the queue."""
+    put_each(queue, "A")
+    rival = attached(other)
+    rival.lease(0)
+    meanwhile(monkeypatch, "make", rival.release)
+    group = attached(connection)
+    now = said(connection)
+    assert now == State("q", owner=now.owner, filling=f"amq.lease.g.1.{now.owner}")
+    assert own(connection) == ["amq.group.g", now.filling]
+    assert (group.lease(0), content(group, 1)) == (1, "A")
+
+
+def test_a_group_that_is_attached_while_it_is_released_stays(
+    connection: shmbroker.Connection,
+    other: shmbroker.Connection,
+    queue: shmbroker.Queue,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For the new user, who leases what came back."""
+    put_each(queue, "A")
+    group = attached(connection)
+    group.lease(0)
+    users = []
+    meanwhile(monkeypatch, "delete", lambda: users.append(attached(other)))
+    assert group.release() == 1
+    assert listing(queue) == ["A"]
+    [new] = users
+    assert new.lease(0) == 1
+    assert content(new, 1) == "A"
+    with pytest.raises(exceptions.GroupInUse, match="taken over by process"):
+        group.lease(0)
+
+
+def test_who_lost_the_group_is_told_to_whom(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, queue: shmbroker.Queue
+) -> None:
+    """A process, or one that has ended."""
+    put_each(queue, "AB")
+    first, second = attached(connection), attached(connection)
+    with pytest.raises(exceptions.GroupInUse) as refused:
+        first.lease(0)
+    text = f"RESOURCE_LOCKED - group 'g' was taken over by process {os.getpid()}"
+    assert (refused.value.code, refused.value.text) == (405, text)
+    with broker.connect() as gone:
+        attached(gone)
+    with pytest.raises(exceptions.GroupInUse, match="taken over by a process that has ended"):
+        second.lease(0)
