@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.observing import listing
 from scenario_support.waiting import becomes
 
 from shmbroker import exceptions, internal
+from shmbroker._core import queue as core_queue
 
 if TYPE_CHECKING:
     import shmbroker
@@ -75,3 +76,31 @@ def test_what_is_expired_already_is_not_kept(connection: shmbroker.Connection) -
         pass
     queue.move(keeps)
     assert listing(keeps) == []
+
+
+@pytest.mark.parametrize(("keeps", "expected"), [(True, core_queue.KEEPS), (False, core_queue.NOTES)])
+def test_a_queue_is_for_messages_that_are_moved_or_for_notes(
+    connection: shmbroker.Connection, *, keeps: bool, expected: int
+) -> None:
+    """The first are kept; the others may use the reserve of memory."""
+    made = internal.make(connection, LEASE, keeps=keeps, ring_size=5)
+    assert connection.settings_of(made.core)[1] & (core_queue.KEEPS | core_queue.NOTES) == expected
+    assert made.settings.ring_size == 5
+
+
+def test_one_that_is_deleted_while_it_is_made_is_made_again(
+    connection: shmbroker.Connection, other: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As often as that happens."""
+    declare, made = core_queue.declare, []
+
+    def beside_a_deletion(*arguments: Any) -> None:  # noqa: ANN401
+        declare(*arguments)
+        made.append(arguments[1])
+        if len(made) < 3:
+            other.queue(LEASE, passive=True).delete()
+
+    monkeypatch.setattr(core_queue, "declare", beside_a_deletion)
+    queue = internal.make(connection, LEASE, keeps=True)
+    assert (made, len(queue)) == ([LEASE] * 3, 0)
+    assert connection.queue_names(all=True) == [LEASE]
