@@ -243,6 +243,25 @@ def test_closing_the_channel_ends_the_wait(channel: shmbroker.Channel, waited: W
     assert not channel.is_open
 
 
+def test_a_consumer_that_came_too_late_keeps_nobody_waiting(
+    channel: shmbroker.Channel, waited: Waited, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread may close the channel when the core has started a consumer, and before the channel knows it."""
+    consume = channel.core.consume
+
+    def close(*arguments: Any) -> int:  # noqa: ANN401
+        number = consume(*arguments)
+        channel.close()
+        return number
+
+    channel.basic_consume("q", ignore)
+    monkeypatch.setattr(channel.core, "consume", close)
+    waited.acts.append(lambda: channel.basic_consume("q", ignore))
+    channel.start_consuming()
+    assert not channel.is_open
+    assert channel.connection.consumers("q") == []
+
+
 def test_an_error_ends_the_wait_and_is_told(channel: shmbroker.Channel, waited: Waited) -> None:
     """If it was not told yet, as that of a publish; else ChannelClosed says that it was."""
     channel.basic_consume("q", ignore)
