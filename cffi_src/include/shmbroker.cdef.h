@@ -37,7 +37,7 @@ typedef enum {
 } sb_status;
 
 /* The layout of the shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 5 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 6 };
 
 /* The address of a body that cannot be read in place. */
 enum { SB_IN_PARTS = 1 };

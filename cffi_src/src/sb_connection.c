@@ -19,15 +19,27 @@ void sb_lock_contended(sb_half *lock) {
   }
 }
 
+void sb_lock_by_swap(sb_connection *c) {
+  uint32_t unlocked = 0;
+  if (!SB_CAS(&c->lock, &unlocked, 1u, SB_ACQUIRE)) sb_lock_contended(&c->lock);
+  (void)SB_SWAP(&c->gate->inside, 1, SB_SEQ_CST); /* P21 acquire */
+}
+
 void sb_gate_renew(sb_connection *c) {
+  c->answered = SB_LOAD(&c->gate->asked, SB_ACQUIRE);
   if (c->renew != NULL) c->renew(c);
+}
+
+bool sb_gate_ask(sb_gate_shm *gate) {
+  (void)SB_ADD(&gate->asked, 1, SB_SEQ_CST); /* P21: first asked, then looked */
+  return SB_OR(&gate->inside, 0, SB_SEQ_CST) != 0;
 }
 
 void sb_gate_leave_record(sb_connection *c) {
   if (c->gate != &c->own_gate) {
-    sb_word *shared = c->gate;
-    SB_STORE(&c->own_gate, SB_GATE_INSIDE, SB_RELAXED); /* of this process, and under the lock */
+    sb_gate_shm *shared = c->gate;
+    SB_STORE(&c->own_gate.inside, 1, SB_RELAXED); /* of this process, and under the lock */
     c->gate = &c->own_gate;
-    SB_STORE(shared, 0, SB_RELEASE); /* P21 release */
+    SB_STORE(&shared->inside, 0, SB_RELEASE); /* P21 release */
   }
 }

@@ -71,12 +71,13 @@ struct sb_connection {
   uint32_t tables;            /* how many chunks its holdings have */
   sb_connection_shm *shm;
   uint32_t id, record;
-  bool forgotten;  /* all that was shared is given back: its broker may not be mapped any more */
-  sb_half closed;  /* process-local: no further use. Set under the lock, see sb_closed */
-  sb_half handles; /* handles that point here: itself, queues, consumers; the last one to go frees it */
-  sb_half lock;    /* see sb_lock */
-  sb_word *gate;   /* of its record; its own one before it has a record, and when it has none any more */
-  sb_word own_gate;
+  bool forgotten;    /* all that was shared is given back: its broker may not be mapped any more */
+  sb_half closed;    /* process-local: no further use. Set under the lock, see sb_closed */
+  sb_half handles;   /* handles that point here: itself, queues, consumers; the last one to go frees it */
+  sb_half lock;      /* see sb_lock */
+  sb_gate_shm *gate; /* of its record; its own one before it has a record, and when it has none any more */
+  sb_gate_shm own_gate;
+  uint64_t answered;                      /* `asked` of its gate, as the last call found it */
   void (*renew)(struct sb_connection *c); /* forgets what handles remember of pages, NULL: there are no handles */
   struct sb_grace *grace;                 /* what it drains, NULL: nothing, see sb_grace.h */
   uint64_t free_holding;                  /* token of the first free entry, 0 = none */
@@ -92,23 +93,38 @@ struct sb_connection {
 
 /* The lock of a connection: among the threads of one process, held for a microsecond. Who has it is inside the core, which the
  * gate tells the others (sb_grace.h). */
-#define SB_GATE_INSIDE 1u
-#define SB_GATE_RENEW 2u
 void sb_lock_contended(sb_half *lock);
+/* The same for a whole connection: takes the lock, then enters the gate by a swap. */
+void sb_lock_by_swap(sb_connection *c);
 void sb_gate_renew(sb_connection *c);
+/* Asks, as who drains; true while a call is inside. */
+bool sb_gate_ask(sb_gate_shm *gate);
 /* The record goes: nothing that is shared is touched from here on but the connection's own word, and headers of slots. */
 void sb_gate_leave_record(sb_connection *c);
+#if defined(__x86_64__) || defined(__i386__)
+#define SB_CAS_IS_BARRIER true /* others see what was stored before it, before anything is read behind it */
+#else
+#define SB_CAS_IS_BARRIER false
+#endif
 static inline void sb_lock(sb_connection *c) {
   uint32_t unlocked = 0;
-  if (!SB_CAS(&c->lock, &unlocked, 1u, SB_ACQUIRE)) {
-    sb_lock_contended(&c->lock);
+  /* Its record may go while it closes: then nothing is written there without the lock. */
+  if (!SB_CAS_IS_BARRIER || SB_LOAD(&c->closed, SB_RELAXED) != 0) {
+    sb_lock_by_swap(c);
+  } else {
+    SB_STORE(&c->gate->inside, 1, SB_RELAXED); /* P21: the CAS makes it seen */
+    if (!SB_CAS(&c->lock, &unlocked, 1u, SB_SEQ_CST)) {
+      sb_lock_by_swap(c); /* who has the lock takes back what we stored */
+    } else if (SB_LOAD(&c->gate->inside, SB_RELAXED) == 0) {
+      (void)SB_SWAP(&c->gate->inside, 1, SB_SEQ_CST); /* who had it took it back */
+    }
   }
-  if (SB_SWAP(c->gate, SB_GATE_INSIDE, SB_ACQUIRE) != 0) { /* P21 acquire */
+  if (SB_LOAD(&c->gate->asked, SB_ACQUIRE) != c->answered) { /* P21 acquire */
     sb_gate_renew(c);
   }
 }
 static inline void sb_unlock(sb_connection *c) {
-  SB_STORE(c->gate, 0, SB_RELEASE); /* P21 release */
+  SB_STORE(&c->gate->inside, 0, SB_RELEASE); /* P21 release */
   SB_STORE(&c->lock, 0u, SB_RELEASE);
 }
 

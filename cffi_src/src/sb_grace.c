@@ -6,8 +6,8 @@
 #define LOOKS 2000u /* at a gate, for a gap between two calls: a tenth of a millisecond */
 #define TENANTS 8u  /* who come and go while we look at one number */
 
-static void wait_for_a_gap(const sb_word *gate) {
-  for (unsigned n = 0; n < LOOKS && (SB_LOAD(gate, SB_RELAXED) & SB_GATE_INSIDE) != 0; n++) sb_pause(); /* a guess */
+static void wait_for_a_gap(const sb_gate_shm *gate) {
+  for (unsigned n = 0; n < LOOKS && SB_LOAD(&gate->inside, SB_RELAXED) != 0; n++) sb_pause(); /* a guess */
 }
 
 /* Is a call of that connection inside, which may know what was drained? */
@@ -24,9 +24,9 @@ static bool ask(sb_connection *c, unsigned id) {
       return true; /* it is being opened, or closed */
     }
     wait_for_a_gap(&shm->gate);
-    uint64_t gate = SB_OR(&shm->gate, SB_GATE_RENEW, SB_ACQ_REL); /* P21 */
+    bool inside = sb_gate_ask(&shm->gate);
     if (SB_LOAD(&b->connections[id], SB_ACQUIRE) == word) {
-      return (gate & SB_GATE_INSIDE) != 0;
+      return inside;
     }
   }
   return true;

@@ -402,6 +402,13 @@ typedef struct {
 } sb_holdings_shm;
 _Static_assert(sizeof(sb_holdings_shm) == 16 * SB_UNIT, "holdings");
 
+/* Whether a call of a connection is inside, see sb_grace.h. */
+typedef struct {
+  sb_word inside; /* 1: one is, or is about to take the lock of the connection */
+  sb_word
+      asked; /* how often somebody asked who drains: a call that finds more forgets what handles remember of pages */
+} sb_gate_shm;
+
 typedef struct {
   alignas(64) sb_half id, process;
   sb_half holdings; /* first chunk, 0 = none yet */
@@ -412,7 +419,7 @@ typedef struct {
   sb_word delivered, published;
   sb_word commit; /* 1: what its holdings say of a commit happens, whoever does it (sb_commit.h) */
   sb_word reserved0;
-  alignas(64) sb_word gate; /* whether a call of it is inside, see sb_grace.h */
+  alignas(64) sb_gate_shm gate;
   alignas(64) sb_word work; /* bit w: work_targets[w] has a bit; the connection's flag */
   alignas(64) sb_word work_targets[SB_MAX_TARGETS / 64];
   sb_half claims[SB_MAX_CLASSES]; /* chunk*128+word whose hints this connection took, plus one; [0] whose it owes */

@@ -40,6 +40,7 @@ uint64_t sb_segment_layout_hash(void) {
                             offsetof(sb_connection_shm, work),
                             offsetof(sb_connection_shm, commit),
                             offsetof(sb_connection_shm, gate),
+                            offsetof(sb_gate_shm, asked),
                             offsetof(sb_message_shm, targets),
                             offsetof(sb_header_shm, segments),
                             offsetof(sb_header_shm, queues_closed),

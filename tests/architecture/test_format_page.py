@@ -35,6 +35,7 @@ STRUCTS = {
     "Node": "sb_node_shm",
     "Ledger": "sb_ledger_shm",
     "Connection record": "sb_connection_shm",
+    "Gate": "sb_gate_shm",
     "Holdings": "sb_holdings_shm",
     "Holding": "sb_holding_shm",
 }

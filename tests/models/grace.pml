@@ -2,13 +2,14 @@
  *
  * A chunk of structures that becomes FREE for any kind, beside calls that are inside the core.
  *
- * Mirrors: sb_connection.h sb_lock, sb_unlock; sb_handles.c sb_handles_forget_pages; sb_grace.c begin_one, ask, ask_all,
+ * Mirrors: sb_connection.h sb_lock, sb_unlock; sb_connection.c sb_gate_renew; sb_handles.c sb_handles_forget_pages; sb_grace.c begin_one, ask, ask_all,
  *   ask_again, end_all; sb_drained.c take_all, sb_drained_begin, sb_drained_end, take_over, back_to_class, sb_drained_recover;
  *   sb_floors.c sb_floors_raise, sb_floors_apply; sb_chunk.c sb_chunk_claim, chunk_fill; sb_slab.c take, sb_slab_object.
  * Abstracted: a chunk of one slot. Three ways lead to it: `link`, a word that is cleared before the slot is freed (a page's link,
  *   the chain of ledgers); `entry`, which nobody clears (of the directory, a holding of the dead), and which is judged by the kind
  *   of the chunk and the incarnation in the slot; `cached`, what a handle of a connection remembers of a leaf. A call of a connection is
- *   what lies between its entering and leaving the gate; which thread of the connection runs it is left out. A body is
+ *   what lies between its entering and leaving the gate; which thread of the connection runs it, and how it enters, is in gate.pml.
+ *   `asked` is whether the counter moved on since that connection looked. A body is
  *   written, and its chunk goes to structures again. What a dead connection has in the slot is freed by its reaper, which
  *   has a gate of its own.
  *
@@ -30,7 +31,7 @@
  * fault: -DUSERS=2 -DCALLS=2 -DFAULT_ENTER_BY_STORE
  * fault: -DUSERS=2 -DCALLS=2 -DFAULT_ASK_FIRST
  * fault: -DUSERS=1 -DCALLS=3 -DFAULT_CACHE_STAYS
- * fault: -DUSERS=1 -DCALLS=3 -DFAULT_RENEW_ONCE
+ * fault: -DUSERS=1 -DCALLS=3 -DFAULT_ASK_LATER
  * fault: -DUSERS=2 -DCALLS=2 -DFAULT_LINK_LAST
  * fault: -DUSERS=1 -DCALLS=2 -DFAULT_TAKE_NONE
  * fault: -DUSERS=1 -DCALLS=4 -DFAULT_EPOCH_ANEW
@@ -75,9 +76,7 @@ byte entry = NOBODY, entry_life;
 byte life; /* of the memory: how often it became a body; for the claims */
 
 /* gates */
-#define INSIDE 1
-#define RENEW 2
-byte gate[USERS];
+bool inside[USERS], asked[USERS];
 bool dead_[USERS], halted_[USERS], gone[USERS];
 bool r_dead, r_halted, r_holds, t_dead, t_halted, t_holds, reaper_halted;
 
@@ -86,23 +85,21 @@ bool r_dead, r_halted, r_holds, t_dead, t_halted, t_holds, reaper_halted;
 
 inline enter() {
 #ifdef FAULT_ENTER_BY_STORE /* it is seen by others only later */
-  atomic { FATE; old = gate[me]; buffered = true }
+  atomic { FATE; buffered = true }
 #else
-  atomic { FATE; old = gate[me]; gate[me] = INSIDE }
+  atomic { FATE; inside[me] = true }
 #endif
-#ifndef FAULT_CACHE_STAYS
-  if
-  :: (old & RENEW) != 0 -> cached = false
-  :: else
-  fi;
+#ifdef FAULT_CACHE_STAYS
+  atomic { FATE; asked[me] = false }
+#else
+  atomic { FATE; if :: asked[me] -> cached = false; asked[me] = false :: else fi }
 #endif
-  old = 0
 }
 
 inline drain_buffer() {
 #ifdef FAULT_ENTER_BY_STORE
   if
-  :: buffered -> atomic { gate[me] = gate[me] | INSIDE; buffered = false }
+  :: buffered -> atomic { inside[me] = true; buffered = false }
   :: else
   fi
 #else
@@ -112,7 +109,7 @@ inline drain_buffer() {
 
 inline leave() {
   drain_buffer();
-  atomic { FATE; gate[me] = 0 }
+  atomic { FATE; inside[me] = false }
 }
 
 /* a slot is taken, filled, linked */
@@ -170,7 +167,7 @@ inline unmake() {
 }
 
 proctype User(byte me) {
-  byte old, g, calls, e, l;
+  byte g, calls, e, l;
   bool seen, cached, buffered;
   do
   :: calls < CALLS ->
@@ -214,7 +211,7 @@ dead:
 halted:
   halted_[me] = true;
 out:
-  atomic { old = 0; g = 0; calls = 0; e = 0; l = 0; seen = 0; cached = 0; buffered = 0 }
+  atomic { g = 0; calls = 0; e = 0; l = 0; seen = 0; cached = 0; buffered = 0 }
 }
 
 /* undrain, by who has the chunk's word */
@@ -223,23 +220,25 @@ inline undrain(who) {
   atomic { FATE; if :: chunk == DRAINING && drainer == who && taken -> chunk = CLASS; drainer = NOBODY; taken = false :: else fi }
 }
 
-/* ask: true if nobody is inside. Its CAS leaves RENEW for the next call of that connection */
+/* ask: true if nobody is inside. The next call of that connection finds that it was asked */
 inline ask_all() {
   n = 0;
   do
   :: n < USERS ->
-     atomic { FATE; waits = ((gate[n] & INSIDE) != 0 && !gone[n]); gate[n] = gate[n] | RENEW }
+#ifdef FAULT_ASK_LATER
+     atomic { FATE; waits = (inside[n] && !gone[n]) }
+     atomic { FATE; asked[n] = true }
+#else
+     atomic { FATE; asked[n] = true }
+     atomic { FATE; waits = (inside[n] && !gone[n]) }
+#endif
 #ifndef FAULT_NO_WAIT
      do
      :: waits -> /* at each tick; a connection that closed, or was reaped, is not waited for */
 end_wait:
-        atomic {
-          (gate[n] & INSIDE) == 0 || gone[n] || chunk != DRAINING ->
-#ifndef FAULT_RENEW_ONCE
-          gate[n] = gate[n] | RENEW;
-#endif
-          waits = false
-        }
+        atomic { !inside[n] || gone[n] || chunk != DRAINING -> skip }
+        atomic { FATE; asked[n] = true }
+        atomic { FATE; waits = (inside[n] && !gone[n] && chunk == DRAINING) }
      :: else -> break
      od;
 #endif

@@ -68,6 +68,13 @@ static void drained_and_filled(void) {
   once_filled_for_pages();
 }
 
+/* The first player has put a message: its handle knows the page. */
+static void first_remembers(void) {
+  act_as(0);
+  put_1();
+  act_as(KEEPER);
+}
+
 /* ---- roles ---- */
 
 static void take_half(void) {
@@ -80,6 +87,30 @@ static void take_half(void) {
 }
 static void open_for_one(void) { open_chunk(HALF - 4096, SB_USE_PLAIN); }
 static void open_for_another(void) { open_chunk(HALF + HALF / 2, SB_USE_PLAIN); }
+
+/* Two words of the keeper's record that nobody uses stand for a chunk. */
+static sb_word *draining(void) { return &players[KEEPER].t.c->shm->delivered; }
+static sb_word *body(void) { return &players[KEEPER].t.c->shm->published; }
+
+/* A call that may know the chunk: it remembers a page, or saw it in use. */
+static void come_and_go(void) {
+  sb_connection *c = me()->t.c;
+  sb_lock(c);
+  bool knows = me()->q->tail_leaf.leaf != NULL || SB_LOAD(draining(), SB_ACQUIRE) == 0;
+  if (knows && SB_LOAD(body(), SB_ACQUIRE) != 0) complain("a call is inside that knows the chunk, and it is a body");
+  sb_unlock(c);
+  scheduler_note(knows ? "knew" : "knew-nothing");
+}
+static void come_twice(void) {
+  come_and_go();
+  come_and_go();
+}
+static void drain_it(void) {
+  SB_STORE(draining(), 1, SB_SEQ_CST);
+  bool waits = sb_gate_ask(&players[0].t.c->shm->gate);
+  if (!waits) SB_STORE(body(), 1, SB_SEQ_CST);
+  scheduler_note(waits ? "waits" : "drained");
+}
 
 /* ---- afterwards ---- */
 
@@ -108,6 +139,12 @@ static const scenario SCENARIOS[] = {
      .deep = true},
     {"take, open", "a slot whose chunk was given back, and is opened again, has one owner", FREELY, drained_and_filled,
      {{"open", take_half, 1, "took"}, {"take", take_half, 0, "took"}}, each_has_its_own, KEEPS_ALL, .deep = true},
+    {"two enter, drain", "a drained chunk is a body when no call is inside that knows it", FREELY, first_remembers,
+     {{"one", come_and_go, 0, "knew"}, {"another", come_and_go, 0, "knew"}, {"drain", drain_it, 1, "drained"}}, NULL,
+     KEEPS_ALL, .deep = true},
+    {"two enter twice, drain", "the same of threads that come again", FREELY, first_remembers,
+     {{"one", come_twice, 0, "knew knew"}, {"another", come_and_go, 0, "knew"}, {"drain", drain_it, 1, "drained"}}, NULL,
+     KEEPS_ALL},
 };
 /* clang-format on */
 const subject MEMORY_SCENARIOS = {SCENARIOS, sizeof SCENARIOS / sizeof SCENARIOS[0]};

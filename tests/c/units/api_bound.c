@@ -34,11 +34,11 @@ static uint64_t reaped(void) { return SB_LOAD(&t.b->header->reaped, SB_RELAXED);
 static bool keep(void) {
   uint32_t busy = ring->busy;
   sb_lock(t.c);
-  SB_STORE(t.c->gate, SB_GATE_RENEW, SB_SEQ_CST);
+  ask_to_forget(t.c);
   sb_api_keep_bound(ring);
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 1, "the lock");
   expect_is(ring->busy, busy, "how often the handle is used");
-  bool given_up = SB_LOAD(t.c->gate, SB_SEQ_CST) != SB_GATE_RENEW;
+  bool given_up = !is_asked(t.c);
   sb_unlock(t.c);
   return given_up;
 }

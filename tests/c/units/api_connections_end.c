@@ -192,7 +192,7 @@ static uint32_t begin_draining(void) {
   uint32_t chunk = t.b->mapped_chunks - 1;
   SB_STORE(&t.b->chunks[chunk], sb_chunk_word(SB_CHUNK_CLASS, 0, sb_class_of_kind(t.b, SB_KIND_LEVEL), 0), SB_SEQ_CST);
   other = connect_to(&t);
-  SB_STORE(other->gate, SB_GATE_INSIDE, SB_SEQ_CST); /* it may know the chunk */
+  SB_STORE(&other->gate->inside, 1, SB_SEQ_CST); /* it may know the chunk */
   for (unsigned i = 0; i < 3; i++) (void)sb_housekeeper_reclaim(t.c);
   expect_is(sb_chunk_state(t.b->chunks[chunk]), SB_CHUNK_DRAINING, "the state of a chunk that is drained");
   return chunk;

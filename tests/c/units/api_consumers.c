@@ -266,13 +266,13 @@ static void a_handle_that_nobody_knows(void) {
     int32_t consumers = queues[0]->shm->consumers;
     if (i < 2) refuse(t.c, i == 0 ? SB_CLOSED : SB_FORKED);
     t.c->renew = i == 2 ? close_now : t.c->renew;
-    SB_STORE(t.c->gate, SB_GATE_RENEW, SB_RELAXED);
+    ask_to_forget(t.c);
     sb_free_consumer(k);
     if (i < 2) expect_untouched(t.c, "a consumer of a closed connection, or in a child");
     expect_is(queues[0]->shm->consumers, consumers, "the consumers of the queue");
     expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
     refuse(t.c, SB_OK);
-    SB_STORE(t.c->gate, 0, SB_RELAXED);
+    answer(t.c);
   }
 }
 static void make_and_free(void) {
@@ -321,7 +321,7 @@ static void one_that_is_refused_is_over_under_the_lock(void) {
   remove_queue(1);
   uint32_t consumers = (uint32_t)queues[0]->shm->consumers;
   sb_queue_shm *shm = queues[0]->shm;
-  meanwhile(&t.c->closed, BEFORE_LOAD, 3, close_the_connection);
+  meanwhile(&t.c->closed, BEFORE_LOAD, 4, close_the_connection);
   expect(make(2, 4, ALONE, &status) == NULL, "there is a consumer");
   (void)has_acted();
   expect_is((uint32_t)shm->consumers, consumers, "the consumers of the queue");

@@ -301,12 +301,12 @@ static void acknowledgements_are_sent(void) {
   }
   expect_is(acked(), 0, "what was settled");
   t.c->renew = close_now;
-  SB_STORE(t.c->gate, SB_GATE_RENEW, SB_RELAXED);
+  ask_to_forget(t.c);
   sb_consumer_send_acks(k);
   expect_is(acked(), 0, "what was settled when it was closed before the lock was taken");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
   refuse(t.c, SB_OK);
-  SB_STORE(t.c->gate, 0, SB_RELAXED);
+  answer(t.c);
   expect_locked_in(t.c, "sb_consumer.c");
   sb_consumer_send_acks(k);
   was_locked("acknowledgements that are sent");

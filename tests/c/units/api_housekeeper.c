@@ -313,10 +313,10 @@ static void empty_chunks_are_reclaimed(void) {
   }
   refuse(t.c, SB_OK);
   SB_STORE(&t.b->chunks[chunk], sb_chunk_word(SB_CHUNK_CLASS, 0, sb_class_of_kind(t.b, SB_KIND_LEVEL), 0), SB_SEQ_CST);
-  SB_STORE(other->gate, SB_GATE_INSIDE, SB_SEQ_CST); /* it may know the chunk */
+  SB_STORE(&other->gate->inside, 1, SB_SEQ_CST); /* it may know the chunk */
   expect(!sb_housekeeper_reclaim(t.c), "something is under way at the first look");
   expect(sb_housekeeper_reclaim(t.c), "nothing is under way beside a call that is inside");
-  SB_STORE(other->gate, 0, SB_SEQ_CST);
+  SB_STORE(&other->gate->inside, 0, SB_SEQ_CST);
   expect(!sb_housekeeper_reclaim(t.c), "something is under way after that call");
   expect_is(sb_chunk_state(t.b->chunks[chunk]), SB_CHUNK_FREE, "the state of the chunk");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");

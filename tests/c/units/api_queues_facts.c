@@ -200,7 +200,7 @@ static void close_when_locked(sb_connection *c) {
 static void a_count_of_a_deleted_queue(void) {
   closing = open_new("q", OF_RING(9));
   put(&t, closing, 1);
-  SB_STORE(t.c->gate, SB_GATE_RENEW, SB_RELAXED);
+  ask_to_forget(t.c);
   t.c->renew = close_when_locked;
   expect_is(-sb_length(closing), SB_DELETED, "minus the status of a queue that is deleted meanwhile");
   begin_watching(t.c);
@@ -213,7 +213,7 @@ static void a_count_of_a_connection_that_is_closed_meanwhile(void) {
   sb_queue *q = open_new("q", OF_RING(9));
   for (unsigned i = 0; i < 5; i++) put(&t, q, i);
   SB_STORE(&q->shm->ring_size, 2, SB_RELAXED);
-  SB_STORE(t.c->gate, SB_GATE_RENEW, SB_RELAXED);
+  ask_to_forget(t.c);
   t.c->renew = close_connection_when_locked;
   expect_is(sb_length(q), 5, "how many are ready");
   expect_is(q->ledger->counters[SB_COUNT_REPLACED], 0, "how many were replaced");

@@ -204,7 +204,7 @@ static void close_now(sb_connection *c) { SB_STORE(&c->closed, 1u, SB_SEQ_CST); 
 static void a_view_while_it_closes(void) {
   hold_a_long_one();
   t.c->renew = close_now;
-  SB_STORE(t.c->gate, SB_GATE_RENEW, SB_SEQ_CST);
+  ask_to_forget(t.c);
   expect_is(begin_view(1, view_of()), SB_SETTLED, "the status");
   expect_is(t.c->lock, 0, "the lock");
 }

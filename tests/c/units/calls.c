@@ -32,14 +32,14 @@ static void note_renewal(sb_connection *c) {
 void begin_watching(sb_connection *c) {
   renewals = 0;
   c->renew = note_renewal;
-  SB_STORE(c->gate, SB_GATE_RENEW, SB_SEQ_CST);
+  ask_to_forget(c);
 }
 
 unsigned times_locked(void) { return renewals; }
 
 void expect_untouched(sb_connection *c, const char *what) {
   expect(renewals == 0, "%s: the lock was taken", what);
-  expect_is(SB_LOAD(c->gate, SB_SEQ_CST), SB_GATE_RENEW, what);
+  expect(is_asked(c), "%s: the gate was entered", what);
   expect_is(SB_LOAD(&c->lock, SB_SEQ_CST), 0, what);
 }
 

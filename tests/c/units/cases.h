@@ -9,6 +9,7 @@
 
 #include "../broker_fixture.h"
 #include "../harness.h"
+#include "sb_connection.h"
 
 typedef struct {
   const char *name, *holds;
@@ -30,6 +31,11 @@ void add_subject(subject *s);
 #define BROKER_CHUNKS 48u
 
 extern test_broker t; /* attached, with one connection */
+
+/* As somebody does who drains: the next call of the connection forgets what its handles remember of pages. */
+static inline void ask_to_forget(sb_connection *c) { (void)SB_ADD(&c->gate->asked, 1, SB_SEQ_CST); }
+static inline bool is_asked(const sb_connection *c) { return SB_LOAD(&c->gate->asked, SB_SEQ_CST) != c->answered; }
+static inline void answer(sb_connection *c) { c->answered = SB_LOAD(&c->gate->asked, SB_SEQ_CST); }
 
 #define expect(holds, ...) \
   do { \

@@ -61,7 +61,7 @@ void note_rest(sb_queue *q) {
 void expect_calm(const char *after) {
   expect(held() == rest.held, "after %s: %d things are held, not %d", after, (int)held(), (int)rest.held);
   expect(rest.q->busy == rest.busy, "after %s: the queue is busy %u times, not %u", after, rest.q->busy, rest.busy);
-  expect(t.c->lock == 0 && *t.c->gate == 0, "after %s: the connection is locked", after);
+  expect(t.c->lock == 0 && t.c->gate->inside == 0, "after %s: the connection is locked", after);
   expect(t.c->use == SB_USE_DRAIN, "after %s: memory is taken for use %u", after, t.c->use);
   expect((rest.q->ledger->hinting & SB_HINTING_DEPTH) == 0, "after %s: hints are being changed", after);
 }

@@ -21,10 +21,11 @@ void begin_waiting(sb_settings settings) {
   answer_for_the_system();
 }
 
-void ask_for_renewal(void) { SB_STORE(t.c->gate, SB_GATE_RENEW, SB_RELAXED); }
+void ask_for_renewal(void) { ask_to_forget(t.c); }
 
 void expect_unlocked(const char *what) {
-  expect(SB_LOAD(&t.c->lock, SB_RELAXED) == 0 && SB_LOAD(t.c->gate, SB_RELAXED) == 0, "%s: the lock is held", what);
+  expect(SB_LOAD(&t.c->lock, SB_RELAXED) == 0 && SB_LOAD(&t.c->gate->inside, SB_RELAXED) == 0, "%s: the lock is held",
+         what);
 }
 
 sb_node_shm *node_at(uint32_t node) { return sb_slot_at(t.b, node); }
