@@ -84,5 +84,4 @@ for _name in (
 def inherit(queues: Iterator[Queue]) -> None:
     """To be called in a child: these handles of the parent open themselves again at their next use."""
     for queue in queues:
-        if type(queue) is Queue:  # or it was inherited once before
-            queue.__class__ = InheritedQueue
+        queue.__class__ = InheritedQueue  # which it is already, if it was inherited once before

@@ -91,6 +91,19 @@ def test_without_its_register_a_group_whose_change_was_interrupted_is_released(
         call(group)
 
 
+def test_who_did_not_attach_is_told_so_whatever_the_register_says(
+    connection: shmbroker.Connection, queue: shmbroker.Queue
+) -> None:
+    """It is not looked at; who attaches the group, or reads it, is told that it is damaged."""
+    internal.make(connection, "amq.group.g").put(b"of something else")
+    group = shmbroker.Group(connection, queue, "g")
+    with pytest.raises(exceptions.GroupInUse, match="is not attached here"):
+        group.lease(0)
+    for use in (group.attach, lambda: group.leased):
+        with pytest.raises(exceptions.CorruptSegment, match="message 0 was not written by the broker"):
+            use()
+
+
 def test_who_reads_a_group_follows_it_through_a_release(
     connection: shmbroker.Connection, other: shmbroker.Connection, queue: shmbroker.Queue
 ) -> None:

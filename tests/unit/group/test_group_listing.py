@@ -57,6 +57,24 @@ def test_groups_are_listed_once_and_by_name(connection: shmbroker.Connection, qu
     assert kept(connection) == [("g", 0, 0, 0), ("h", 0, 0, 0), ("q", 0, 0, 0)]
 
 
+def test_a_released_group_is_listed_for_what_did_not_come_back(
+    connection: shmbroker.Connection, other: shmbroker.Connection, queue: shmbroker.Queue
+) -> None:
+    """A user who was stopped in the middle of a move may have a message yet; else it is not listed."""
+    put_each(queue, "AB")
+    attached(other)
+    first = state.look(connection, "g")
+    assert first is not None
+    group = attached(connection)
+    assert kept(connection) == [("g", 0, 0, 0)]
+    group.release()
+    assert kept(connection) == []
+    queue.move(connection.queue(first.filling, passive=True), limit=1)
+    assert kept(connection) == [("g", 0, 1, 1)]
+    [one] = shmbroker.groups(connection)
+    assert (one.pid, one.acked) == (0, 0)
+
+
 def test_a_group_that_is_made_just_now_is_not_listed(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
     """Its register is there, and says nothing yet."""
     internal.make(connection, "amq.group.h")

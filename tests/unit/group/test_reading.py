@@ -83,6 +83,18 @@ def test_a_lease_with_gaps(with_gaps: shmbroker.Group, span: tuple[int, ...], ex
     assert by_place(with_gaps, *span) == expected.translate(str.maketrans("BCD", "123"))
 
 
+def test_a_message_of_a_lease_was_not_delivered(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
+    """It has no tag of a delivery, however it is read, and cannot be settled."""
+    put_each(queue, "A")
+    group = attached(connection)
+    group.lease(0)
+    for message in (next(group.messages(1)), next(group.places(1))[0]):
+        assert (message.delivery_tag, message.queue) == (0, "q")
+        for settle in (message.ack, message.nack, message.reject):
+            with pytest.raises(exceptions.MessageSettled):
+                settle()
+
+
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_the_parts_of_a_lease_that_are_whole_are_read(
     connection: shmbroker.Connection, queue: shmbroker.Queue, missing: int
