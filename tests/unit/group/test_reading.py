@@ -95,6 +95,21 @@ def test_a_message_of_a_lease_was_not_delivered(connection: shmbroker.Connection
                 settle()
 
 
+@pytest.mark.parametrize("length", [1, 100_000])
+def test_a_message_whose_place_is_told_has_no_body(
+    connection: shmbroker.Connection, queue: shmbroker.Queue, length: int
+) -> None:
+    """It knows how long that is; the body is read at its place."""
+    queue.put(bytes(length))
+    group = attached(connection)
+    group.lease(0)
+    [(message, place)] = group.places(1)
+    assert (len(message), place.length) == (length, length)
+    for read in (lambda: message.body, lambda: bytes(message)):
+        with pytest.raises(exceptions.MessageSettled):
+            read()
+
+
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_the_parts_of_a_lease_that_are_whole_are_read(
     connection: shmbroker.Connection, queue: shmbroker.Queue, missing: int
