@@ -44,8 +44,9 @@ def _choose(mutants: Sequence[int], _seen: str) -> None:
         module[CHOSEN] = list(mutants)
 
 
-def pytest_configure() -> None:
-    """Notes from now on: the module is imported when tests are collected."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    """Notes from now on: the first to import the module may be a conftest."""
     setattr(sys, NUMBERS, _noting)
 
 
