@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a broker object refuses, makes, and removes, and how it stands to the brokers of other users."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scenario_support.brokers import files
+from scenario_support.core_calls import Noted
+
+import shmbroker
+from shmbroker import broker as module
+from shmbroker._core import attachment, segments
+from shmbroker.exceptions import AccessRefused, BrokerNotFound, OutOfMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+STRANGER = 65533
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [("orders", "orders"), (f"{os.getuid()}/orders", "orders"), (f"{STRANGER}/orders", f"{STRANGER}/orders"),
+     (f"000{STRANGER}/7", f"{STRANGER}/7"), (f"00{os.getuid()}/7", "7")],
+)  # fmt: skip
+def test_the_name_of_a_broker(given: str, name: str) -> None:
+    """The number of the calling user is left out of it, and so are zeros in front of a number."""
+    assert shmbroker.Broker(given).name == name
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [({"memory": "16M"}, "memory=16777216: "), ({"memory": "65G"}, "memory="), ({"mode": 0o644}, "mode=420: 0o600 or")],
+)
+def test_options_that_are_refused(broker_name: str, options: dict[str, Any], text: str) -> None:
+    """The error names the option when the object is made."""
+    with pytest.raises(ValueError, match=text):
+        shmbroker.Broker(broker_name, **options)
+
+
+def test_a_folder_of_data_is_kept(broker_name: str) -> None:
+    """It is an attribute of the broker."""
+    assert shmbroker.Broker(broker_name, data_dir="/data").data_dir == "/data"
+
+
+def test_memory_is_compared_in_whole_chunks(broker_name: str) -> None:
+    """A limit that is not a multiple of a chunk is the same limit the second time."""
+    memory = (64 << 20) + 1
+    for _ in range(2):
+        broker = shmbroker.Broker(broker_name, memory=memory)
+        assert broker.create() is broker
+    assert broker.statistics().memory_limit == 64 << 20
+
+
+def test_a_broker_without_its_first_memory_is_removed(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is raised, and no file stays."""
+
+    def full(_: object) -> None:
+        msg = "none is left"
+        raise OutOfMemory(msg)
+
+    monkeypatch.setattr(attachment.Attachment, "grow_first", full)
+    with pytest.raises(OutOfMemory, match="none is left"):
+        shmbroker.Broker(broker_name, memory="32M").create()
+    assert files(broker_name) == []
+
+
+def test_a_broker_of_another_user_is_not_made(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only that user can make it; if it exists, there is nothing to make."""
+    name = f"{STRANGER}/{broker_name}"
+    with pytest.raises(BrokerNotFound, match=f"no broker '{name}', and only user {STRANGER} can make it"):
+        shmbroker.Broker(name).create()
+    monkeypatch.setattr(segments, "exists", lambda _: True)
+    broker = shmbroker.Broker(name)
+    assert broker.create() is broker
+    assert files(broker_name) == []
+
+
+# ---- the end ----
+
+
+class Child:
+    """A process that a broker started."""
+
+    returncode = 7
+
+    def __init__(self, deeds: list[str], *, hangs: bool = False, ended: bool = False) -> None:
+        """Note what is done with it."""
+        self._deeds, self._hangs, self._ended = deeds, hangs, ended
+
+    def poll(self) -> int | None:
+        """Whether it has ended."""
+        return self.returncode if self._ended else None
+
+    def wait(self, seconds: float | None = None) -> int:
+        """It ends, or does not in that time."""
+        self._deeds.append("wait" if seconds is None else "wait for a time")
+        if seconds is not None and self._hangs:
+            raise module.subprocess.TimeoutExpired([], seconds)
+        return self.returncode
+
+    def kill(self) -> None:
+        """It is ended by force."""
+        self._deeds.append("kill")
+
+
+@pytest.mark.parametrize(
+    ("hangs", "expected"), [(False, ["wait for a time"]), (True, ["wait for a time", "kill", "wait"])]
+)
+@pytest.mark.parametrize("purge", [False, True])
+def test_a_stop_reaps_the_child(broker_name: str, *, hangs: bool, purge: bool, expected: list[str]) -> None:
+    """Once, also if the broker is gone already; a child that does not end is killed."""
+    deeds: list[str] = []
+    broker = shmbroker.Broker(broker_name)
+    broker._child = Child(deeds, hangs=hangs)  # type: ignore[assignment] # noqa: SLF001
+    broker.stop(purge=purge)
+    broker.stop(purge=purge)
+    assert deeds == expected
+
+
+@pytest.fixture
+def deeds(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Note what is done to the memory of a broker, which is there, and belongs to a stranger."""
+    noted: list[object] = []
+
+    @contextlib.contextmanager
+    def attached(_: object) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(
+            set_stopped=lambda *, stopped: noted.append(f"stopped={stopped}"),
+            set_closing=lambda: noted.append("closing"),
+        )
+
+    monkeypatch.setattr(shmbroker.Broker, "_attached", attached)
+    monkeypatch.setattr(segments, "identity", lambda _: (3, 4))
+    monkeypatch.setattr(segments, "uid_of", lambda _: STRANGER)
+    monkeypatch.setattr(segments, "remove", lambda path, what: noted.append((path, what)))
+    monkeypatch.setattr(module, "_await_end", lambda _: noted.append("ended"))
+    return noted
+
+
+@pytest.mark.parametrize("user", [0, STRANGER])
+def test_a_purge(broker_name: str, deeds: list[object], monkeypatch: pytest.MonkeyPatch, user: int) -> None:
+    """The user of the broker, or root, cuts off its clients before its memory goes, and waits for its housekeeper."""
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    shmbroker.Broker(broker_name).stop(purge=True)
+    assert deeds == ["stopped=True", "closing", (segments.path_of(broker_name), (3, 4)), "ended"]
+
+
+@pytest.mark.parametrize("user", [1, STRANGER + 1])
+def test_who_may_not_purge(broker_name: str, deeds: list[object], monkeypatch: pytest.MonkeyPatch, user: int) -> None:
+    """Another user may stop the processes of a broker, and is told who alone may purge it."""
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    with pytest.raises(AccessRefused, match=f"only user {STRANGER} can purge broker '{broker_name}'") as refused:
+        shmbroker.Broker(broker_name).stop(purge=True)
+    assert (refused.value.code, deeds) == (403, [])
+    shmbroker.Broker(broker_name).stop()
+    assert deeds == ["stopped=True", "ended"]
+
+
+def test_the_end_of_a_with_block_stops_the_processes(broker_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory stays."""
+    broker = shmbroker.Broker(broker_name)
+    start, stop = Noted(lambda: broker), Noted(lambda: None)
+    monkeypatch.setattr(broker, "start", start)
+    monkeypatch.setattr(broker, "stop", stop)
+    with broker as entered:
+        assert (entered, start.calls, stop.calls) == (broker, [()], [])
+    assert stop.calls == [()]
+
+
+# ---- waiting for the housekeeper ----
+
+
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Give deadlines the moment 5, and each look at the clock the next one of these; sleeping takes one of them."""
+    left: list[int] = []
+    clock = SimpleNamespace(monotonic_ns=lambda: left[0], sleep=lambda _: left.pop(0))
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module.library, "deadline", lambda _: 5)
+    return left
+
+
+def keeper(*missing: int, stopped: bool = True) -> Any:  # noqa: ANN401
+    """An attachment whose housekeeper is missing (1), or not (0), one look after the other."""
+    left = list(missing)
+    facts = SimpleNamespace(stopped=stopped, housekeeper_pid=77)
+    return SimpleNamespace(name="b", housekeeper_missing=lambda: bool(left.pop(0)), facts=lambda: facts, left=left)
+
+
+def test_a_housekeeper_that_starts(times: list[int]) -> None:
+    """It is waited for until it is there, also at the last moment."""
+    times += [4, 5, 99]
+    attached = keeper(1, 1, 0)
+    module._await_housekeeper(attached, Child([]))  # type: ignore[arg-type] # noqa: SLF001
+    assert (attached.left, times) == ([], [99])
+
+
+def test_a_housekeeper_that_does_not_start(times: list[int]) -> None:
+    """The error comes after the deadline, and says how long it was waited for."""
+    times += [5, 6, 99]
+    with pytest.raises(shmbroker.Timeout, match=r"the housekeeper of broker 'b' did not start in 30.0 seconds"):
+        module._await_housekeeper(keeper(1, 1), Child([]))  # type: ignore[arg-type] # noqa: SLF001
+    assert times == [6, 99]
+
+
+def test_a_housekeeper_that_ends_at_once(times: list[int]) -> None:
+    """The error has its status; there is none if another process is the housekeeper by then."""
+    times += [4, 99]
+    with pytest.raises(shmbroker.BrokerError, match="'b' ended at once, with status 7") as failed:
+        module._await_housekeeper(keeper(1, 1), Child([], ended=True))  # type: ignore[arg-type] # noqa: SLF001
+    assert failed.value.code == 541
+    attached = keeper(1, 0, 0)
+    module._await_housekeeper(attached, Child([], ended=True))  # type: ignore[arg-type] # noqa: SLF001
+    assert (attached.left, times) == ([], [99])
+
+
+def test_a_housekeeper_that_ends(times: list[int]) -> None:
+    """It is waited for until it is gone, also at the last moment, or until it is wanted again."""
+    times += [4, 5, 99]
+    attached = keeper(0, 0, 1)
+    module._await_end(attached)  # noqa: SLF001
+    assert (attached.left, times) == ([], [99])
+    module._await_end(keeper(0, stopped=False))  # noqa: SLF001
+    assert times == [99]
+
+
+def test_a_housekeeper_that_stays(times: list[int]) -> None:
+    """The error comes after the deadline, and names its process."""
+    times += [5, 6, 99]
+    with pytest.raises(shmbroker.Timeout, match="'b', process 77, was told to end, and has not in 30 seconds"):
+        module._await_end(keeper(0, 0))  # noqa: SLF001
+    assert times == [6, 99]
+
+
+# ---- starting ----
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note what is done with the housekeepers that are started, which are no processes."""
+    noted: list[str] = []
+    monkeypatch.setattr(module, "_started", lambda _: (noted.append("start"), Child(noted))[1])
+    monkeypatch.setattr(module, "_await_housekeeper", lambda *_: noted.append("await"))
+    return noted
+
+
+def test_a_start(broker_name: str, started: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A housekeeper is started where none runs; the one before it, which was killed, is reaped first."""
+    broker = shmbroker.Broker(broker_name, memory="32M")
+    assert broker.start() is broker
+    assert started == ["start", "await"]
+    broker.start()
+    assert started == ["start", "await", "wait", "start", "await"]
+    with monkeypatch.context() as patched:
+        patched.setattr(attachment.Attachment, "housekeeper_missing", lambda _: False)
+        broker.start()
+    assert len(started) == 5
+
+
+def test_a_start_after_a_stop(broker_name: str, started: list[str]) -> None:
+    """Clients may start housekeepers again."""
+    broker = shmbroker.Broker(broker_name, memory="32M").create()
+    broker.stop()
+    with broker._attached() as attached:  # noqa: SLF001
+        assert attached.facts().stopped
+        broker.start()
+        assert not attached.facts().stopped
+    assert started == ["start", "await"]
+
+
+def replaced(begin: Callable[[], bool], **facts: Any) -> tuple[list[object], Any, Any]:  # noqa: ANN401
+    """What is noted, an attachment with these connections, and a housekeeper that is to begin."""
+    noted: list[object] = []
+    attached = SimpleNamespace(
+        facts=lambda: SimpleNamespace(housekeeper_pid=facts["pid"]),
+        connections=lambda: [SimpleNamespace(pid=pid, name=name) for pid, name in facts["connections"]],
+        set_stopped=lambda *, stopped: noted.append(stopped),
+    )
+    return noted, attached, SimpleNamespace(begin=lambda: (noted.append("begin"), begin())[1])
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_an_automatic_housekeeper_makes_way(broker_name: str, monkeypatch: pytest.MonkeyPatch, *, begins: bool) -> None:
+    """It is told to end and waited for, and no client starts another one meanwhile."""
+    pid = 12
+    noted, attached, keeper = replaced(lambda: begins, pid=pid, connections=[(3, "one"), (pid, segments.AUTOMATIC)])
+    monkeypatch.setattr(module, "_await_end", lambda _: noted.append("ended"))
+    with contextlib.nullcontext() if begins else pytest.raises(shmbroker.BrokerError, match="served already"):
+        shmbroker.Broker(broker_name)._replace(attached, keeper)
+    assert noted == [True, "ended", "begin", False]
+
+
+@pytest.mark.parametrize(
+    ("pid", "connections"),
+    [(12, [(12, "mine"), (13, segments.AUTOMATIC)]), (12, []), (0, [(0, segments.AUTOMATIC)])],
+)
+def test_another_housekeeper_stays(broker_name: str, pid: int, connections: list[tuple[int, str]]) -> None:
+    """One that was started on purpose is not ended."""
+    noted, attached, keeper = replaced(lambda: True, pid=pid, connections=connections)
+    with pytest.raises(shmbroker.BrokerError, match=f"NOT_ALLOWED - broker '{broker_name}' is being served") as failed:
+        shmbroker.Broker(broker_name)._replace(attached, keeper)
+    assert (failed.value.code, noted) == (530, [])
