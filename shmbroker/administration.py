@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
-    from shmbroker.settings import QueueSettings
     from shmbroker.topology.shared import Exchanges
 
 _MAX_NAME = 255
-_MILLISECONDS = 1000
 
 
 class DeclareOk(NamedTuple):
@@ -60,7 +58,7 @@ def clean_name(name: object, what: str) -> str:
     if not isinstance(name, str):
         msg = f"{what} {name!r}: a string is needed"
         raise TypeError(msg)
-    cleaned = name.replace("\r", "").replace("\n", "") if "\r" in name or "\n" in name else name
+    cleaned = name.replace("\r", "").replace("\n", "")
     size = size_in_utf8(cleaned)
     if size is None or size > _MAX_NAME or "\0" in cleaned:
         msg = f"{what} {name!r}: at most {_MAX_NAME} bytes of UTF-8 without NUL are allowed"
@@ -92,12 +90,8 @@ class Administration:
 
     # ---- queues ----
 
-    def queue(self, name: str, *, even_locked: bool = False) -> CoreQueue:
-        """An existing queue that this connection may use.
-
-        Args:
-            name: of the queue.
-            even_locked: publishing to somebody else's exclusive queue is allowed, everything else is not.
+    def queue(self, name: str) -> CoreQueue:
+        """An existing queue that this connection may use, for whatever else than publishing to it.
 
         Raises:
             NotFound: there is none.
@@ -106,7 +100,7 @@ class Administration:
         found = self._open(name)
         if found is None:
             raise exceptions.NotFound(404, f"NOT_FOUND - no queue '{name}' in vhost '/'")
-        if not even_locked and found.exclusive and found.facts().locked:
+        if found.exclusive and found.facts().locked:
             raise locked(name)
         return found
 
@@ -164,8 +158,9 @@ class Administration:
         if current.exclusive != wanted.exclusive:
             raise locked(name)
         for setting in (*flags, *queue_settings.ARGUMENTS):
-            if not _equal(wanted, current, setting):
-                raise queue_settings.inequivalent(name, setting, getattr(wanted, setting), getattr(current, setting))
+            received, found = getattr(wanted, setting), getattr(current, setting)
+            if received != found:
+                raise queue_settings.inequivalent(name, setting, received, found)
 
     def queue_delete(self, name: str, *, if_unused: bool, if_empty: bool) -> int:
         """Deletes a queue and the bindings to it; 0 when there is none."""
@@ -298,11 +293,3 @@ def locked(name: str) -> exceptions.ResourceLocked:
         "the original declaration."
     )
     return exceptions.ResourceLocked(405, text)
-
-
-def _equal(wanted: QueueSettings, current: QueueSettings, setting: str) -> bool:
-    """Times are compared in milliseconds, which is what the core keeps."""
-    one, two = getattr(wanted, setting), getattr(current, setting)
-    if isinstance(one, float) and isinstance(two, float):
-        return round(one * _MILLISECONDS) == round(two * _MILLISECONDS)
-    return bool(one == two)

@@ -94,10 +94,7 @@ def _refused(text: str) -> exceptions.PreconditionFailed:
 
 def _keys(headers: dict[str, Any], name: str) -> tuple[str, ...]:
     found = headers.get(name, ())
-    if name in headers and not isinstance(found, (list, tuple)):
-        text = f"unacceptable_type_in_{name}_header: {found!r} is no array of strings"
-        raise _refused(text)
-    if not all(isinstance(key, str) for key in found):
+    if not isinstance(found, (list, tuple)) or not all(isinstance(key, str) for key in found):
         text = f"unacceptable_type_in_{name}_header: {found!r} is no array of strings"
         raise _refused(text)
     return tuple(found)
@@ -187,7 +184,7 @@ class Publishing:
         return queue if queue is not None and incarnation in {0, queue.incarnation} else None
 
     def _learn(self, exchange: str, routing_key: str, queues: tuple[CoreQueue, ...]) -> None:
-        if len(queues) == 1 or (1 < len(queues) <= _MOST_QUEUES and not any(queue.has_ttl for queue in queues)):
+        if 0 < len(queues) <= _MOST_QUEUES and (len(queues) == 1 or not any(queue.has_ttl for queue in queues)):
             options = PLAIN.put_options(exchange, routing_key)
             addresses = tuple(queue.address for queue in queues)
             route = library.Route(addresses, options.address, (queues, options))

@@ -172,8 +172,7 @@ def _declared(fields: _Fields) -> Declared:
 
 def _bound(fields: _Fields) -> Binding:
     _, flags, number, source, name, routing_key, table = fields
-    if table:
-        tables.fields(table)  # damage is found now, not when somebody looks at the arguments
+    tables.fields(table)  # damage is found now, not when somebody looks at the arguments
     # A process has as many bindings as the broker, but few sources: one string for each.
     to = ToQueue(name, number) if flags & _TO_QUEUE else ToExchange(name)
     return Binding(sys.intern(source), to, routing_key, table)

@@ -107,7 +107,6 @@ class Exchanges:
                 topology = self.refresh(connection)
                 if topology.worth_compacting(length):
                     self._journal.replace(connection, topology.snapshot())
-                    self.refresh(connection)
 
     def prune(self, connection: CoreConnection, until: int) -> None:
         """Removes the bindings of queues that ended by themselves, if some did since the last time."""
