@@ -454,6 +454,7 @@ uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position);
 void sb_housekeeper_trim(sb_queue *q);
 uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns);
 bool sb_housekeeper_reclaim(sb_connection *c);
+void sb_reclaim(sb_connection *c);
 bool sb_housekeeper_missing(sb_broker *b);
 uint32_t sb_recover(sb_connection *c);
 bool sb_recover_one(sb_connection *c, uint32_t process);

@@ -155,15 +155,28 @@ uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns) {
   return left;
 }
 
+static bool may_drain(sb_connection *c) {
+  if (c->grace == NULL) c->grace = calloc(1, sizeof *c->grace + c->b->chunk_limit * sizeof(uint64_t));
+  return c->grace != NULL;
+}
+
 /* Memory of structures that nobody uses any more: on its way to serve bodies. True: there is some under way. */
 bool sb_housekeeper_reclaim(sb_connection *c) {
   bool more = false;
   if (sb_api_enter(c) == SB_OK) {
-    if (c->grace == NULL) c->grace = calloc(1, sizeof *c->grace + c->b->chunk_limit * sizeof(uint64_t));
-    more = c->grace != NULL && sb_grace_step(c);
+    more = may_drain(c) && sb_grace_step(c);
     sb_api_leave(c);
   }
   return more;
+}
+
+/* The same at once, for one who finds no memory: what somebody may know still goes back to its class. */
+void sb_reclaim(sb_connection *c) {
+  if (sb_api_enter(c) == SB_OK) {
+    for (unsigned looks = 0; looks < 3 && may_drain(c); looks++) (void)sb_grace_step(c); /* it rests; ask; ask again */
+    sb_grace_give_up(c);
+    sb_api_leave(c);
+  }
 }
 
 bool sb_housekeeper_missing(sb_broker *b) { return !sb_liveness_has_housekeeper(b); }

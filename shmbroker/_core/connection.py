@@ -185,6 +185,7 @@ class CoreConnection(attachment.User):
             return False
         self._let_go_at = now + _LET_GO_SECONDS
         slow.sb_housekeeper_sweep(self.handle, 0)
+        slow.sb_reclaim(self.handle)  # what they had may be of another kind than what is needed
         return True
 
     # ---- IO thread ----

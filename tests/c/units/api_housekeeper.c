@@ -321,6 +321,33 @@ static void empty_chunks_are_reclaimed(void) {
   expect_is(sb_chunk_state(t.b->chunks[chunk]), SB_CHUNK_FREE, "the state of the chunk");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
 }
+static void reclaim_at_once_with_nothing(void) {
+  sb_reclaim(t.c);
+  expect(t.c->grace == NULL, "there was memory");
+}
+static void empty_chunks_are_reclaimed_at_once(void) {
+  uint32_t chunk = t.b->mapped_chunks - 1;
+  uint64_t empty = sb_chunk_word(SB_CHUNK_CLASS, 0, sb_class_of_kind(t.b, SB_KIND_LEVEL), 0);
+  sb_connection *other = connect_to(&t);
+  without_memory(reclaim_at_once_with_nothing);
+  SB_STORE(&t.b->chunks[chunk], empty, SB_SEQ_CST);
+  for (unsigned i = 0; i < REFUSALS; i++) {
+    refuse(t.c, REFUSAL[i]);
+    sb_reclaim(t.c);
+    expect_untouched(t.c, "a refused call");
+  }
+  refuse(t.c, SB_OK);
+  SB_STORE(&other->gate->inside, 1, SB_SEQ_CST); /* it may know the chunk */
+  sb_reclaim(t.c);
+  expect_is(t.b->chunks[chunk], empty, "the word of a chunk that somebody may know");
+  expect_is(t.c->grace->count, 0, "how many chunks are drained afterwards");
+  SB_STORE(&other->gate->inside, 0, SB_SEQ_CST);
+  expect_locked_in(t.c, "sb_grace.c");
+  sb_reclaim(t.c);
+  was_locked("chunks that are drained at once");
+  expect_is(sb_chunk_state(t.b->chunks[chunk]), SB_CHUNK_FREE, "the state of the chunk");
+  expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
+}
 static void do_nothing(test_broker *own) { (void)own; }
 static void the_dead_are_reaped(void) {
   uint32_t dead = die_attached(do_nothing), other = die_attached(do_nothing);
@@ -358,6 +385,8 @@ static const test_case CASES[] = {
     {"api_housekeeper: sweep", "a sweep needs the lock of the topology, and says how many are left",
      deleted_queues_are_swept},
     {"api_housekeeper: reclaim", "an empty chunk is reclaimed when no call is inside", empty_chunks_are_reclaimed},
+    {"api_housekeeper: at once", "one who finds no memory reclaims empty chunks in one call",
+     empty_chunks_are_reclaimed_at_once},
     {"api_housekeeper: reap", "the dead are reaped, and no other process", the_dead_are_reaped},
 };
 SUBJECT(CASES)

@@ -263,8 +263,8 @@ def test_what_was_deleted_is_let_go_now_and_then(
     core: CoreConnection, other_calls: Callable[..., None], clock: SimpleNamespace
 ) -> None:
     """Four times a second at most, unless it must be done at once."""
-    sweep = Noted(library.slow.sb_housekeeper_sweep)
-    other_calls(sb_housekeeper_sweep=sweep)
+    sweep, reclaim = Noted(library.slow.sb_housekeeper_sweep), Noted(library.slow.sb_reclaim)
+    other_calls(sb_housekeeper_sweep=sweep, sb_reclaim=reclaim)
     looked = [core.let_go(), core.let_go()]
     clock.now += 0.125
     looked += [core.let_go(), core.let_go(at_once=True)]
@@ -274,6 +274,7 @@ def test_what_was_deleted_is_let_go_now_and_then(
     looked += [core.let_go(), core.let_go()]
     assert looked == [True, False, False, True, False, True, False]
     assert sweep.calls == [(core.handle, 0)] * 3
+    assert reclaim.calls == [(core.handle,)] * 3
 
 
 def test_who_polls_for_half_a_second_gets_a_thread(

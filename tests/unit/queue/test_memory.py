@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.brokers import running
 from scenario_support.observing import assert_counts, take
 
+import shmbroker
 from shmbroker.exceptions import OutOfMemory
-
-if TYPE_CHECKING:
-    import shmbroker
 
 
 def test_a_body_that_can_never_fit_is_refused_at_once(broker_name: str) -> None:
@@ -139,3 +136,16 @@ def test_a_put_that_waits_for_memory_goes_on(broker_name: str) -> None:
             queue.get().ack()
             thread.join()
         assert_counts(queue, added=put + 1, message_count=put)
+
+
+def test_what_deleted_queues_had_serves_what_is_needed_now(broker_name: str) -> None:
+    """Whatever kind of memory that is, and before a housekeeper comes: queues come and go as fast as one can."""
+    shmbroker.Broker(broker_name, memory="32M").create()
+    with shmbroker.connect(broker_name, create=False) as connection:
+        queue = connection.queue("bodies")
+        _, before = filled(queue, 900_000)
+        queue.purge()
+        for number in range(18_000):  # each place of a queue is used five times: its positions need another page then
+            connection.queue(f"q{number}").delete()
+        connection.core.let_go(at_once=True)
+        assert filled(queue, 900_000)[1] >= before - 2
