@@ -37,6 +37,8 @@ def test_the_error_of_a_full_broker_names_who_has_most(connection: shmbroker.Con
     nobody = str(out_of_memory(core, 0))
     assert f"broker {connection.broker_name!r} has no room: " in nobody
     assert "; no queue holds bodies" in nobody
+    connection.queue("least").put(b"A")
+    assert "; queue 'least' holds most, 1 bytes" in str(out_of_memory(core, 0))
     for name, size in (("little", 10), ("most", 30), ("some", 20)):
         connection.queue(name).put(bytes(size))
     text = str(out_of_memory(core, 1))

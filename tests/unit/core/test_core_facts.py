@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -209,3 +210,9 @@ def test_a_connection_is_there_in_its_own_process(core: CoreConnection) -> None:
     assert core.is_there(core.id, os.getpid() + 1) is False
     assert core.is_there(core.id + 1, os.getpid()) is False
     assert core.is_there(core.id + 1, 0) is False
+
+
+def test_what_tells_a_queue_from_an_earlier_one() -> None:
+    """Its slot, in 28 bits, and how often that was used; the two lowest bits of the core's number say other things."""
+    facts = SimpleNamespace(incarnation=(5 << 2) | 3, slot=7)
+    assert incarnation_of(facts) == 5 << 28 | 7
