@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a channel sends: the order of checks, what a mandatory message comes back with, confirms, transactions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from scenario_support.channels import assert_closed, content, refused, taken
+from scenario_support.waiting import WATCHDOG_SECONDS, becomes
+
+from shmbroker import BasicProperties
+from shmbroker._core import journal
+from shmbroker.channel.transaction import Transaction
+from shmbroker.exceptions import ChannelClosed, NotFound, PreconditionFailed, UnroutableError
+from shmbroker.publishing import PLAIN
+
+if TYPE_CHECKING:
+    import shmbroker
+
+NO_EXCHANGE = "NOT_FOUND - no exchange 'missing' in vhost '/'"
+
+
+def test_the_exchange_is_looked_for_before_the_properties(channel: shmbroker.Channel) -> None:
+    """Where both are wrong, it is the exchange that is told of."""
+    channel.basic_publish("missing", "k", b"", BasicProperties(expiration="soon"))
+    with refused(NotFound, NO_EXCHANGE):
+        channel.queue_declare("q")
+
+
+@pytest.mark.parametrize("properties", [None, BasicProperties(app_id="a")])
+def test_a_transaction_looks_for_the_exchange_when_it_publishes(
+    channel: shmbroker.Channel, properties: BasicProperties | None
+) -> None:
+    """The channel is closed then, not at the commit."""
+    channel.tx_select()
+    channel.basic_publish("missing", "k", b"", properties)
+    assert not channel.is_open
+    with refused(NotFound, NO_EXCHANGE):
+        channel.tx_commit()
+
+
+def test_what_follows_a_failed_publish_fails_with_it(channel: shmbroker.Channel) -> None:
+    """Until the error was told, the futures of later publishes have it too; numbers are given to what was sent."""
+    channel.confirm_delivery()
+    assert channel.basic_publish("missing", "k", b"") == 1
+    future = channel.publish_confirmed("", "q", b"")
+    with refused(NotFound, NO_EXCHANGE):
+        future.result(0)
+    assert channel.basic_publish("", "q", b"") is None
+    with refused(NotFound, NO_EXCHANGE):
+        channel.wait_for_confirms()
+    with pytest.raises(ChannelClosed):
+        channel.wait_for_confirms()
+
+
+@pytest.mark.parametrize("given", [None, BasicProperties(app_id="a", headers={"n": 1})])
+@pytest.mark.parametrize("way", ["publish", "confirmed", "transaction"])
+def test_what_a_message_comes_back_with(channel: shmbroker.Channel, given: BasicProperties | None, way: str) -> None:
+    """Code, text, exchange, key, properties and body; without properties it has empty ones."""
+    returned: list[tuple[object, ...]] = []
+    channel.add_on_return_callback(
+        lambda _, why, properties, body: returned.append(
+            (why.reply_code, why.reply_text, why.exchange, why.routing_key, properties, body)
+        )
+    )
+    if way == "publish":
+        channel.confirm_delivery()
+        assert channel.basic_publish("amq.direct", "k", bytearray(b"A"), given, mandatory=True) == 1
+        assert channel.wait_for_confirms(WATCHDOG_SECONDS)
+    elif way == "confirmed":
+        with pytest.raises(UnroutableError, match=r"exchange 'amq\.direct' has no queue for key 'k'"):
+            channel.publish_confirmed("amq.direct", "k", b"A", given, mandatory=True).result(WATCHDOG_SECONDS)
+    else:
+        channel.tx_select()
+        channel.basic_publish("amq.direct", "k", b"A", given, mandatory=True)
+        channel.tx_commit()
+    becomes(lambda: list(returned), [(312, "NO_ROUTE", "amq.direct", "k", given or BasicProperties(), b"A")])
+
+
+def test_a_commit_returns_what_was_mandatory_and_had_no_queue(connection: shmbroker.Connection) -> None:
+    """Nothing else, in the order of publishing; a transaction that took no messages has no channel in the core."""
+    connection.queue("q")
+    transaction = Transaction()
+    for number, (key, mandatory) in enumerate((("q", True), ("no", True), ("no", False), ("q", False), ("nor", True))):
+        transaction.publish("", key, b"%d" % number, PLAIN, mandatory=mandatory)
+    until = connection.operation_deadline()
+    returned = transaction.commit(connection.publishing, None, until)
+    assert [(one.routing_key, one.body) for one in returned] == [("no", b"1"), ("nor", b"4")]
+    assert [bytes(message) for message in connection.queue("q").browse()] == [b"0", b"3"]
+    assert transaction.commit(connection.publishing, None, until) == []
+
+
+def test_nobody_is_told_of_a_message_that_comes_back(channel: shmbroker.Channel) -> None:
+    """Without a callback it is confirmed when the publish returns, and no thread is needed for that."""
+    future = channel.publish_confirmed("", "nowhere", b"A", mandatory=True)
+    assert isinstance(future.exception(0), UnroutableError)
+    assert channel._core is None  # noqa: SLF001
+    assert channel.publish_confirmed("", "nowhere", b"A").result(0) == 2
+
+
+def test_a_channel_without_confirms_has_none_to_wait_for(channel: shmbroker.Channel) -> None:
+    """406 closes it, and says so once."""
+    with refused(PreconditionFailed, "PRECONDITION_FAILED - the channel is not in confirm mode"):
+        channel.wait_for_confirms()
+    assert_closed(channel, because="not in confirm mode")
+
+
+def test_a_transaction_that_is_selected_twice_goes_on(channel: shmbroker.Channel) -> None:
+    """What waits for its commit is not forgotten."""
+    channel.queue_declare("q")
+    channel.tx_select()
+    channel.basic_publish("", "q", b"A")
+    channel.tx_select()
+    channel.tx_commit()
+    assert content(channel, "q") == ["A"]
+
+
+def test_a_transaction_acks_nothing(channel: shmbroker.Channel) -> None:
+    """An ack of all that there is may find nothing; one of a tag, several or one, may not."""
+    channel.queue_declare("q")
+    channel.basic_publish("", "q", b"A")
+    channel.tx_select()
+    taken(channel, "q", 1)
+    channel.basic_ack(0, multiple=True)
+    channel.basic_ack(0, multiple=True)
+    channel.tx_commit()
+    with refused(PreconditionFailed, "PRECONDITION_FAILED - unknown delivery tag 1"):
+        channel.basic_ack(1, multiple=True)
+
+
+def test_a_transaction_finds_its_routes_anew(
+    channel: shmbroker.Channel, other: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue that was deleted before the topology says so is passed over, and the others get their messages."""
+    for name in ("gone", "q"):
+        channel.queue_declare(name)
+        channel.basic_publish("", name, b"A")
+    channel.tx_select()
+    for name in ("gone", "q"):
+        channel.basic_publish("", name, b"B")
+    version = journal.version(channel.connection.core)
+    monkeypatch.setattr(journal, "version", lambda _: version)
+    other.queue("gone").delete()
+    channel.tx_commit()
+    monkeypatch.undo()
+    assert content(channel, "q") == ["A", "B"]
