@@ -111,3 +111,9 @@ def test_what_looks_like_no_interpreter_is_not_started(monkeypatch: pytest.Monke
     """A program that embeds Python can be executed, and is left out."""
     monkeypatch.setattr(sys, "executable", "/bin/true")
     assert launch.interpreter() != "/bin/true"
+
+
+def test_a_program_that_does_not_know_its_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that embeds Python may have no `sys.executable`: the interpreter beside it is found."""
+    monkeypatch.setattr(sys, "executable", None)
+    assert os.access(launch.interpreter(), os.X_OK)
