@@ -100,3 +100,30 @@ def test_what_changes_between_two_looks_does_no_harm() -> None:
     connection = ConnectionInfo(id=1, name="c", pid=1, created_at=0.0, consumers=0, holding=0, channels=1)
     found = channel_infos([connection], [consumer(channel=3), consumer(channel=4), consumer(connection=2)])
     assert [(one.connection, one.number) for one in found] == [(1, 3), (1, 4)]
+
+
+def test_channels_of_several_connections() -> None:
+    """By connection and number, each with its own consumers; without calls that wait, and consumers of no channel."""
+    connections = [
+        ConnectionInfo(
+            id=number, name=f"c{number}", pid=number * 10, created_at=0.0, consumers=9, holding=0, channels=3
+        )
+        for number in (1, 2)
+    ]
+    consumers = [
+        consumer(connection=2, channel=4, prefetch=1, unacked=2, delivered=3),
+        consumer(connection=1, channel=7, prefetch=4, unacked=5, delivered=6),
+        consumer(connection=1, channel=3, prefetch=7, unacked=8, delivered=9),
+        consumer(connection=1, channel=7, prefetch=10, unacked=20, delivered=30),
+        consumer(connection=1, channel=7, prefetch=0, waiting=True),
+        consumer(connection=1, channel=5, prefetch=0, waiting=True),
+        consumer(connection=2, channel=0, prefetch=9),
+        consumer(connection=2, channel=0, prefetch=9, waiting=True),
+    ]
+    assert channel_infos(connections, consumers) == [
+        ChannelInfo(1, "c1", 10, number=3, count=1, consumers=1, prefetch=7, unacked=8, delivered=9),
+        ChannelInfo(1, "c1", 10, number=7, count=1, consumers=2, prefetch=14, unacked=25, delivered=36),
+        ChannelInfo(1, "c1", 10, number=0, count=1, consumers=0, prefetch=0, unacked=0, delivered=0),
+        ChannelInfo(2, "c2", 20, number=4, count=1, consumers=1, prefetch=1, unacked=2, delivered=3),
+        ChannelInfo(2, "c2", 20, number=0, count=2, consumers=0, prefetch=0, unacked=0, delivered=0),
+    ]

@@ -18,6 +18,8 @@ from scenario_support.observing import (
 from scenario_support.processes import actors
 from scenario_support.waiting import becomes, eventually
 
+from shmbroker.statistics import Repairs
+
 if TYPE_CHECKING:
     import shmbroker
 
@@ -151,3 +153,12 @@ def test_the_housekeeper_is_a_process(broker: shmbroker.Broker) -> None:
     """The number of the housekeeper's process is that of one that lives."""
     pid = eventually(lambda: broker.statistics().housekeeper_pid)
     os.kill(pid, 0)
+
+
+def test_repairs_are_told_by_kind() -> None:
+    """Those that there were, with their numbers, and how many they are in all."""
+    found = Repairs(notifications=1, room=2, counts=30, accounts=4, marks=5, ends=6)
+    assert str(found) == "1 notifications, 2 room, 30 counts, 4 accounts, 5 marks, 6 ends"
+    assert found.total == 48
+    assert (str(Repairs(room=3, ends=1)), Repairs(room=3, ends=1).total) == ("3 room, 1 ends", 4)
+    assert (str(Repairs()), Repairs().total) == ("none", 0)

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import sys
+import time
 from queue import Full
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.scripted import Scripted
 
+from shmbroker._core import library, record
 from shmbroker._core import queue as core_queue
 from shmbroker._core.library import FOR_EVER, ffi, slow
 from shmbroker._core.queue import CoreQueue, PutOptions
@@ -255,6 +258,34 @@ def test_messages_are_browsed_in_their_places(connection: shmbroker.Connection) 
         memory.release()
     assert found == bodies
     assert position == len(bodies)
+
+
+def test_a_browse_gets_the_room_that_the_core_asks_for(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first 8 bytes say how much; behind them may be what was copied of a message that changed meanwhile."""
+
+    def asks(_handle: object, _position: object, memory: Any, _size: int) -> int:  # noqa: ANN401
+        ffi.buffer(memory, 10)[:] = (70_000).to_bytes(8, "little") + b"\xff\xff"
+        return -library.FULL
+
+    queue.put(b"A")
+    calls = Scripted(slow, "sb_browse", asks)
+    monkeypatch.setattr(core_queue, "slow", calls)
+    found = queue.core.browse(0)
+    assert found is not None
+    assert (found[0][64:], found[1]) == (b"A", 1)
+    assert [call[3] for call in calls.calls] == [record.BUFFER, 70_000]
+
+
+def test_a_time_that_is_now_is_over(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A put that may wait until this very moment does not ask the core for room."""
+    core, now = connection.queue("q").core, time.monotonic_ns()
+    calls = Scripted(slow, "sb_wait_for_room")
+    monkeypatch.setattr(core_queue, "slow", calls)
+    monkeypatch.setattr(core.connection, "start_io", lambda: None)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now)
+    with pytest.raises(Full):
+        core.put_failed(library.FULL, 5, now)
+    assert calls.calls == []
 
 
 def test_a_handle_is_given_back_when_nothing_needs_it(connection: shmbroker.Connection) -> None:

@@ -225,6 +225,41 @@ def test_a_copy_that_is_not_published_is_given_back(queue: shmbroker.Queue, monk
     assert queue.core.connection.calls == 0
 
 
+def test_the_slot_of_a_view_that_goes_before_the_end(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy was published, and nobody writes into the slot any more: the end gives it back."""
+    calls = scripted(monkeypatch, "sb_abandon")
+    one = Reservation(queue.core, 3, PAST)
+    view = one.begin(NO_OPTIONS)
+    kept = view[:]
+    one.commit()
+    del view, kept
+    gc.collect()
+    assert abandoned(calls) == []
+    one.end()
+    assert abandoned(calls) == [(one._pointer, False)]  # noqa: SLF001
+    assert (listing(queue), queue.connection.doctor()) == (["\0\0\0"], [])
+
+
+def test_the_slot_of_a_view_that_goes_during_the_end(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may let go of it when the end has just found it: the slot is given back all the same, once."""
+    ended = scripted(monkeypatch, "sb_end_reserved_view")
+    one = Reservation(queue.core, 3, PAST)
+    view = one.begin(NO_OPTIONS)
+    kept = [view[:]]
+    del view
+    abandon = Reservation._abandon  # noqa: SLF001
+
+    def let_go(reservation: Reservation, pointer: object, *, viewed: bool) -> None:
+        abandon(reservation, pointer, viewed=viewed)
+        kept.clear()
+        gc.collect()
+
+    monkeypatch.setattr(Reservation, "_abandon", let_go)
+    one.end()
+    assert ended.calls == [(queue.core.connection.handle, one._pointer)]  # noqa: SLF001
+    assert queue.core.connection.calls == 0
+
+
 def test_a_reservation_that_is_dropped_ends(queue: shmbroker.Queue) -> None:
     """Where a signal's handler raised before there was anybody to end it."""
     one = Reservation(queue.core, 3, PAST)

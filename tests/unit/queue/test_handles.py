@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from queue import Empty
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,3 +94,19 @@ def test_a_handle_is_closed_and_opened_many_times(broker: shmbroker.Broker, conn
     assert_counts(queue, ready=50, delivering=0, acked=150)
     queue.purge()
     eventually(lambda: broker.statistics().memory_used <= before + 64 * 1024)
+
+
+def test_a_closed_handle_that_found_nothing_before(queue: shmbroker.Queue) -> None:
+    """It is closed, and not empty, to a call that does not wait."""
+    uses: list[Callable[[], object]] = [
+        queue.get_nowait,
+        lambda: queue.get(timeout=0),
+        lambda: queue.get_many(1, timeout=0),
+    ]
+    for use in uses:
+        with pytest.raises(Empty):
+            use()
+    queue.close()
+    for use in uses:
+        with pytest.raises(ConnectionClosed, match="queue 'q' is closed"):
+            use()

@@ -194,3 +194,14 @@ def test_places_that_cannot_be(place: Place) -> None:
     """They are told from those that may be."""
     assert not places.is_possible(place)
     assert places.is_possible(Place(1, 0, 0))
+
+
+@pytest.mark.parametrize("place", [Place((1 << 28) - 1, 0, 0), Place(1, (1 << 38) - 1, 0), Place(1, 0, 1 << 30)])
+def test_the_last_places_that_may_be(place: Place) -> None:
+    """The last slot, the last generation, the longest body."""
+    assert places.is_possible(place)
+    for number in range(3):
+        past = [value + (at == number) for at, value in enumerate(place)]
+        negative = [-1 if at == number else value for at, value in enumerate(place)]
+        assert places.is_possible(Place(*past)) == (place[number] < 2)
+        assert not places.is_possible(Place(*negative))

@@ -87,3 +87,23 @@ def test_a_deleted_queue_gets_none(connection: shmbroker.Connection) -> None:
     for make in KINDS.values():
         with pytest.raises(NotFound, match="queue 'q'"):
             queue.put_many([make(b"A"), make(b"B")])
+
+
+def test_the_connection_knows_of_a_call_that_drops_the_gil(queue: Any) -> None:  # noqa: ANN401 - its parts
+    """Short bodies go without; for long ones the call is counted, so that closing the connection waits for its end."""
+    queue.put(b"x")  # the broker has memory for messages then
+    seen: list[tuple[int, bool, int]] = []
+    real, connection = queue._put_many, queue.core_connection  # noqa: SLF001 - its own parts
+
+    def put_many(bodies: tuple[bytes, ...], first: int, options: int, drop: bool) -> int:  # noqa: FBT001 - as the core's
+        seen.append((first, drop, connection.calls))
+        found: int = real(bodies, first, options, drop)
+        return found
+
+    queue._put_many = put_many  # noqa: SLF001 - its own parts
+    assert queue.put_many([b"A", b"B"]) == 2
+    assert queue.put_many([bytes(200_000)] * 2, timeout=0) == 2
+    assert queue.put_many([bytearray(b"C"), bytearray(b"D")], timeout=0) == 2
+    assert seen == [(0, False, 0), (0, False, 0), (0, True, 1), (0, False, 0), (0, True, 1)]
+    assert connection.calls == 0
+    assert len(queue) == 7

@@ -35,6 +35,31 @@ def test_reserve_publishes_what_was_written(queue: shmbroker.Queue) -> None:
     assert take(queue, 1) == ["hello"]
 
 
+@pytest.mark.parametrize("size", [-1, (1 << 30) + 1, 1.5, True, "5", None])
+def test_the_size_of_a_reservation(queue: shmbroker.Queue, size: object) -> None:
+    """It is checked before anything is asked of the core."""
+    with pytest.raises(ValueError, match="0 to 1073741824 bytes are allowed"), queue.reserve(size):  # type: ignore[arg-type]
+        pass
+    with queue.reserve(0) as view:
+        assert len(view) == 0
+    assert take(queue, 1) == [""]
+
+
+def test_a_reservation_of_a_full_queue(connection: shmbroker.Connection) -> None:
+    """There is no view, and no place is kept, when there is no room in time."""
+    queue = connection.queue("full", max_length=1)
+    queue.put(b"A")
+    for timeout in (0, 0.001):
+        with pytest.raises(Full, match="queue 'full' is full"), queue.reserve(5, timeout=timeout):
+            pytest.fail("there is room")
+    with pytest.raises(ValueError, match="timeout"), queue.reserve(5, timeout=-1):
+        pass
+    assert take(queue, 1) == ["A"]
+    with queue.reserve(1, timeout=0) as view:
+        view[:] = b"B"
+    assert take(queue, 1) == ["B"]
+
+
 def test_reserve_drops_on_error(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
     """An error inside the block drops the message and gives its memory back."""
     with queue.reserve(2**20):

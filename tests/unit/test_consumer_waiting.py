@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a consumer waits: how long it sleeps between two looks, what ends the wait, and what an iteration makes of it."""
+
+# ruff: noqa: SLF001 - its own parts
+from __future__ import annotations
+
+import os
+from queue import Empty
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scenario_support.core_calls import Replaced
+from scenario_support.observing import assert_counts, await_counts, put_each, text
+
+from shmbroker import consumer as module
+from shmbroker._core import library
+from shmbroker.exceptions import ConnectionClosed, CorruptSegment, NotFound
+from shmbroker.statistics import ConsumerStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import shmbroker
+
+NOW = 5 * 10**12
+FIRST, NEXT = 10**7, 10**9  # nanoseconds to the first look, and to each look after it
+
+
+class Script:
+    """In the place of a consumer's taker and of the core's wait: statuses of a list each.
+
+    Attributes:
+        until: The times that the consumer waited for.
+        status: What the last take found, as of a taker.
+    """
+
+    def __init__(self, consumer: Any, takes: list[Any], waits: list[int]) -> None:  # noqa: ANN401
+        self._takes, self._waits = takes, waits
+        self.until: list[int] = []
+        self.status = library.EMPTY
+        consumer.taker = self
+        consumer._core.wait = self.wait
+
+    def take(self, *_: object) -> Any:  # noqa: ANN401
+        """A message, or None and a status."""
+        found = self._takes.pop(0)
+        if isinstance(found, int):
+            self.status = found
+            return None
+        return found
+
+    def wait(self, until: int) -> int:
+        """A status."""
+        self.until.append(until)
+        return self._waits.pop(0)
+
+
+@pytest.fixture
+def consumer(queue: shmbroker.Queue) -> Iterator[shmbroker.Consumer]:
+    """A consumer of the queue."""
+    with queue.consume() as made:
+        yield made
+
+
+@pytest.fixture
+def clock(consumer: shmbroker.Consumer, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Have the consumers' time stand still at NOW; a get waits until `until` whatever timeout it is given."""
+    assert not consumer.ended
+    fixed = SimpleNamespace(until=library.FOR_EVER)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic_ns=lambda: NOW))
+    monkeypatch.setattr(module, "library", Replaced(library, deadline=lambda _timeout: fixed.until))
+    return fixed
+
+
+@pytest.mark.parametrize(("ack_batch", "waits"), [(1, 0), (2, 1)])
+def test_a_get_that_does_not_wait(queue: shmbroker.Queue, ack_batch: int, waits: int) -> None:
+    """It asks the core for more only where acknowledgements may wait for their batch: those make room."""
+    with queue.consume(ack_batch=ack_batch) as consumer:
+        until: list[int] = []
+        core: Any = consumer._core
+        wait = core.wait
+        core.wait = lambda time: until.append(time) or wait(time)
+        with pytest.raises(Empty):
+            consumer.get(timeout=0)
+        assert len(until) == waits
+        with pytest.raises(Empty):
+            consumer.get(timeout=1e-9)
+        assert len(until) > waits
+
+
+def test_messages_wait_for_their_settlement_unless_that_was_given(queue: shmbroker.Queue) -> None:
+    """With auto_ack they are settled when they are handed out, whichever way they come."""
+    for auto_ack in (True, False):
+        put_each(queue, "ABC")
+        with queue.consume(auto_ack=auto_ack) as consumer:
+            found = [consumer.get(), next(consumer), next(iter(consumer))]
+            assert [one.settled for one in found] == [auto_ack] * 3
+            assert [bytes(one) for one in found] == [b"A", b"B", b"C"]
+            for one in found if not auto_ack else ():
+                one.ack()
+    assert_counts(queue, acked=6, message_count=0)
+
+
+def test_the_sleeps_between_two_looks(consumer: Any, clock: SimpleNamespace) -> None:  # noqa: ANN401
+    """The first is short, for the sake of signals; none is longer than the caller waits; a message ends them."""
+    message = SimpleNamespace(_state=None)
+    waits = [library.TIMEOUT, library.INTERRUPTED, library.OK]
+    script = Script(consumer, [library.EMPTY] * 3 + [message], list(waits))
+    assert consumer.get() is message
+    assert message._state == module.OPEN
+    assert script.until == [NOW + FIRST, NOW + NEXT, NOW + NEXT]
+    clock.until = NOW + FIRST + 5
+    script = Script(consumer, [library.EMPTY] * 3 + [message], list(waits))
+    assert consumer.get(timeout=1) is message
+    assert script.until == [NOW + FIRST, clock.until, clock.until]
+
+
+@pytest.mark.parametrize("early", [0, 1])
+def test_the_time_is_over(consumer: Any, clock: SimpleNamespace, early: int) -> None:  # noqa: ANN401
+    """When the core has said so, and not when it has woken the consumer: then there may be a message."""
+    clock.until = NOW - early
+    script = Script(consumer, [library.EMPTY] * 4, [library.OK, library.INTERRUPTED, library.TIMEOUT])
+    with pytest.raises(Empty):
+        consumer.get(timeout=1)
+    assert script.until == [clock.until] * 3
+
+
+def test_a_look_that_is_over_before_the_time(consumer: Any, clock: SimpleNamespace) -> None:  # noqa: ANN401
+    """The consumer goes on waiting."""
+    clock.until = NOW + 1
+    script = Script(consumer, [library.EMPTY] * 3, [library.TIMEOUT, 99])
+    with pytest.raises(Exception, match="the consumer: operation failed"):
+        consumer.get(timeout=1)
+    assert len(script.until) == 2
+
+
+def test_memory_has_to_be_mapped_first(
+    queue: shmbroker.Queue,
+    consumer: Any,  # noqa: ANN401
+    clock: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also by a get that does not wait: the message is there then."""
+    seen: list[int] = []
+    monkeypatch.setattr(queue.core, "get_failed", seen.append)
+    clock.until = NOW
+    message = SimpleNamespace(_state=None)
+    script = Script(consumer, [library.GROW, message], [library.TIMEOUT])
+    assert consumer.get(timeout=0) is message
+    assert (seen, len(script.until)) == ([library.GROW], 1)
+
+
+@pytest.mark.parametrize(
+    ("take", "wait", "error", "said"),
+    [
+        (library.DELETED, library.OK, NotFound, "no queue 'q'"),
+        (library.EMPTY, library.CLOSED, ConnectionClosed, "the consumer is closed"),
+        (library.EMPTY, library.slow.SB_CORRUPT, CorruptSegment, "the consumer: shared memory contradicts itself"),
+    ],
+)
+@pytest.mark.usefixtures("clock")
+def test_what_ends_a_wait(consumer: Any, take: int, wait: int, error: type[Exception], said: str) -> None:  # noqa: ANN401
+    """The error says of what: of the queue, or of the consumer. An iteration has it as well."""
+    for use in (consumer.get, consumer.__next__):
+        Script(consumer, [take] * 2, [wait])
+        with pytest.raises(error, match=said):
+            use()
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_consumer_that_ends_meanwhile(consumer: Any) -> None:  # noqa: ANN401
+    """A get says that it is closed, whatever the core says of its queue; an iteration is over."""
+
+    def end(_until: int) -> int:
+        consumer.ended = True
+        return library.OK
+
+    try:
+        for use, error in ((consumer.get, ConnectionClosed), (consumer.__next__, StopIteration)):
+            consumer.ended = False
+            script = Script(consumer, [library.EMPTY, library.DELETED], [])
+            consumer._core.wait = end
+            with pytest.raises(error):
+                use()
+            assert script.status == library.DELETED
+        with pytest.raises(StopIteration):
+            next(consumer)
+        assert script._takes == []
+    finally:
+        consumer.ended = False
+
+
+def test_an_iteration_has_the_time_of_its_consumer(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is over when nothing came for so long, and can go on."""
+    with queue.consume(timeout=0.001) as consumer:
+        times: list[float | None] = []
+        get = consumer.get
+        monkeypatch.setattr(consumer, "get", lambda timeout: times.append(timeout) or get(timeout))
+        with pytest.raises(StopIteration):
+            next(consumer)
+        assert times == [0.001]
+
+
+def test_what_is_held_after_a_cancel_goes_back_with_the_close(queue: shmbroker.Queue) -> None:
+    """A second cancel does nothing."""
+    put_each(queue, "AB")
+    consumer = queue.consume(prefetch=1)
+    held = consumer.get()
+    consumer.cancel()
+    consumer.cancel()
+    assert_counts(queue, delivering=1, ready=1, consumers=0)
+    consumer.close()
+    assert_counts(queue, delivering=0, ready=2)
+    assert text(held) == "A"
+    consumer.cancel()
+    with pytest.raises(ConnectionClosed):
+        consumer.get(timeout=0)
+
+
+@pytest.mark.parametrize("end", ["close", "cancel"])
+def test_a_consumer_ends_after_its_connection(broker: shmbroker.Broker, end: str) -> None:
+    """Without an error; its descriptor is closed."""
+    connection = broker.connect()
+    consumer = connection.queue("q").consume()
+    descriptor = consumer.fileno()
+    connection.close()
+    getattr(consumer, end)()
+    assert consumer.ended
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_the_core_is_asked_once_to_end_a_consumer(queue: shmbroker.Queue) -> None:
+    """And told first that the descriptor is gone."""
+    consumer: Any = queue.consume()
+    consumer.fileno()
+    calls: list[object] = []
+    cancel, event = consumer._core.cancel, consumer._core.event
+    consumer._core.cancel = lambda **how: calls.append(how) or cancel(**how)
+    consumer._core.event = lambda descriptor: calls.append(descriptor) or event(descriptor)
+    for _ in range(2):
+        consumer.cancel()
+    assert calls == [{"return_everything": False}, -1]
+    for _ in range(2):
+        consumer.close()
+    assert calls[2:] == [{"return_everything": True}]
+    assert consumer._descriptor == -1
+
+
+def test_a_descriptor_that_is_asked_for_has_a_thread_that_pulls(
+    queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that writes the descriptor; it is no longer inherited by programs, and never blocks."""
+    asked: list[str] = []
+    monkeypatch.setattr(type(queue.connection), "start_io", lambda _: asked.append("started"))
+    with queue.consume() as consumer:
+        descriptor = consumer.fileno()
+        assert asked == ["started"]
+        assert not os.get_inheritable(descriptor)
+        assert not os.get_blocking(descriptor)
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(descriptor)
+
+
+def test_statistics_tell_what_waits(queue: shmbroker.Queue) -> None:
+    """Beside what the application was ever given, and what is unsettled of both."""
+    put_each(queue, "ABC")
+    with queue.consume(prefetch=4) as consumer:
+        await_counts(queue, delivering=3)
+        assert consumer.statistics() == ConsumerStatistics(prefetch=4, delivered=0, unacked=3, waiting=3)
+        message = consumer.get()
+        assert consumer.statistics() == ConsumerStatistics(prefetch=4, delivered=1, unacked=3, waiting=2)
+        message.ack()
+        assert consumer.statistics() == ConsumerStatistics(prefetch=4, delivered=1, unacked=2, waiting=2)
