@@ -62,6 +62,38 @@ def test_what_is_gone_takes_no_room(kind: type[Any]) -> None:
     assert found == held
 
 
+@pytest.mark.parametrize("kind", [Living, Beside])
+@pytest.mark.parametrize("alive", [0, 1, 40])
+def test_when_what_is_gone_is_removed(kind: type[Any], alive: int) -> None:
+    """When there are 32 more than twice as many as were left the last time, and not before."""
+    some = kind()
+    held, gone = [Thing() for _ in range(200)], list[Thing]()
+
+    def kept() -> int:
+        return len(some._references if kind is Living else some._pairs)  # noqa: SLF001 - what it takes
+
+    def keep(thing: Thing) -> None:
+        some.add(thing) if kind is Living else some.set(thing, 1)
+
+    for thing in held[:alive]:
+        keep(thing)
+    room = 2 * 33 + 32 if alive > 32 else 32  # 33 of those that live were left when there were 33
+    for number in range(alive + 1, room + 1):
+        gone.append(Thing())
+        keep(gone[-1])
+        assert kept() == number
+    gone.clear()
+    keep(held[100])
+    assert kept() == alive + 1
+    for number in range(alive + 2, 2 * (alive + 1) + 33):
+        gone.append(Thing())
+        keep(gone[-1])
+        assert kept() == number
+    gone.clear()
+    keep(held[101])
+    assert kept() == alive + 2
+
+
 def test_what_is_known_of_an_object_is_not_of_another_one() -> None:
     """Also not of one that has the place of one that is gone."""
     beside, thing = Beside[Thing, int](), Thing()

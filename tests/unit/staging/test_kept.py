@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of messages on the stage: times are kept beside the message, and hold again in the target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from shmbroker._core import record
+from shmbroker._core.library import ffi
+from shmbroker._core.queue import NO_OPTIONS, PutOptions
+from shmbroker.staging import Stage
+from shmbroker.staging.kept import Restored, is_timed, kept
+from shmbroker.staging.source import Source
+
+if TYPE_CHECKING:
+    import shmbroker
+
+MOMENT = 1e-9
+Said = tuple[int, int, int, bytes, bytes]
+
+
+def said(options: PutOptions) -> Said:
+    """Time to live, delay, priority, key and properties."""
+    given = options.pointer
+    key, properties = (
+        bytes(ffi.buffer(start, length)) if length else b""
+        for start, length in ((given.key, given.key_length), (given.properties, given.properties_length))
+    )
+    return int(given.ttl_ns), int(given.delay_ns), int(given.priority), key, properties
+
+
+@pytest.mark.parametrize(
+    ("options", "timed", "exchange"),
+    [
+        (PutOptions(0, 0, 3, b"k", b"p"), False, b""),
+        (PutOptions(MOMENT, 0, 3, b"k", b"p"), True, b"1 0"),
+        (PutOptions(0, MOMENT, 3, b"k", b"p"), True, b"0 1"),
+        (PutOptions(2, 3, 0, b"", b""), True, b"2000000000 3000000000"),
+    ],
+)
+def test_options_for_the_stage(options: PutOptions, *, timed: bool, exchange: bytes) -> None:
+    """Times do not run there: they are kept as text. What has none is put as it is."""
+    assert is_timed(options) == timed
+    found = kept(options)
+    assert (found is options) == (not timed)
+    pointer = found.pointer
+    assert (bytes(ffi.buffer(pointer.exchange, pointer.exchange_length)) if timed else b"") == exchange
+    assert said(found) == (0, 0, *said(options)[2:])
+
+
+PLAIN: dict[str, Any] = {}
+PRIOR: dict[str, Any] = {"priority": 2}
+KEYED: dict[str, Any] = {"key": "k", "priority": 1}
+MORTAL: dict[str, Any] = {"ttl": 9, "key": "k"}
+LATE: dict[str, Any] = {"delay": 4}
+
+
+@pytest.mark.parametrize(
+    ("most", "options"),
+    [
+        (None, [(0, 0, 0, b""), (0, 0, 2, b""), (0, 0, 1, b"k"), (9, 0, 0, b"k"), (0, 4, 0, b"")]),
+        (5.0, [(5, 0, 0, b""), (5, 0, 2, b""), (5, 0, 1, b"k"), (5, 0, 0, b"k"), (5, 4, 0, b"")]),
+        (20.0, [(20, 0, 0, b""), (20, 0, 2, b""), (20, 0, 1, b"k"), (9, 0, 0, b"k"), (20, 4, 0, b"")]),
+        (
+            0.0,
+            [(MOMENT, 0, 0, b""), (MOMENT, 0, 2, b""), (MOMENT, 0, 1, b"k"), (MOMENT, 0, 0, b"k"), (MOMENT, 4, 0, b"")],
+        ),
+    ],
+)
+def test_options_for_the_target(
+    connection: shmbroker.Connection, most: float | None, options: list[tuple[float, float, int, bytes]]
+) -> None:
+    """As they were given, and no longer a life than the target allows; a life of nothing is a moment."""
+    with Stage(connection, "query").attempt(0, 0, 0) as writer:
+        for given in (PLAIN, PRIOR, KEYED, MORTAL, LATE):
+            writer.put(b"x", **given)
+    restored = Restored(most)
+    held = Source(connection, "query", writer.receipt).queue.get_many(5)
+    datas = [message._record for message in held]  # noqa: SLF001 - as a part reads it
+    found = [restored.of(data, record.front(data)) for data in datas]
+    wanted = [(round(ttl * 1e9), round(delay * 1e9), priority, key) for ttl, delay, priority, key in options]
+    assert [said(one)[:4] for one in found] == wanted
+    assert restored.of(datas[0], record.front(datas[0])) is found[0]
+    assert (found[0] is NO_OPTIONS) == (most is None)
+    again = restored.of(datas[4], record.front(datas[4]))
+    assert again is found[4]
+    assert restored.of(datas[3], record.front(datas[3])) is not found[3]

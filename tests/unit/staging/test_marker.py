@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The marker of a publication: it is made once, held by one, and forgotten with the queue that it holds for."""
+
+from __future__ import annotations
+
+import uuid
+from queue import Empty
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import shmbroker
+from shmbroker import exceptions, internal
+from shmbroker._core import library
+from shmbroker.staging import marker as module
+from shmbroker.staging import names
+from shmbroker.staging.marker import Held, Marker, forget_gone
+from shmbroker.staging.state import State, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAME, FOUNDING = "amq.stage.marker.query", "amq.stage.founding.query"
+NOW = 5 * 10**12
+
+
+@pytest.fixture
+def marker(connection: shmbroker.Connection) -> Marker:
+    """The marker of publication "query"."""
+    return Marker(connection, "query")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Stop the time at NOW; each sleep is noted, and takes a second."""
+    clock = SimpleNamespace(now=NOW, slept=[])
+
+    def sleep(seconds: float) -> None:
+        clock.slept.append(seconds)
+        clock.now += 10**9
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic_ns=lambda: clock.now, sleep=sleep))
+    return clock
+
+
+def internal_queues(connection: shmbroker.Connection) -> dict[str, int]:
+    """The queues of stages, and how many messages each has."""
+    return {name: len(connection.queue(name, passive=True)) for name in connection.queue_names(all=True)}
+
+
+def test_a_marker_is_made_once(connection: shmbroker.Connection, marker: Marker) -> None:
+    """It says that nothing was published; what it was made with is gone."""
+    for _ in range(2):
+        marker.found(library.deadline(None))
+        assert internal_queues(connection) == {NAME: 1}
+        assert connection.queue(NAME, passive=True).statistics().added == 1
+    assert [decode(bytes(message)) for message in connection.queue(NAME, passive=True).browse()] == [State()]
+
+
+def test_a_queue_without_a_marker_gets_one(connection: shmbroker.Connection, marker: Marker) -> None:
+    """Somebody was killed between the two. One whose message was taken had one."""
+    queue = internal.make(connection, NAME)
+    marker.found(library.deadline(None))
+    assert len(queue) == 1
+    with marker.held(library.deadline(0)):
+        marker.found(library.deadline(0))
+        assert queue.statistics().added == 1
+
+
+def test_one_makes_a_marker_at_a_time(
+    connection: shmbroker.Connection, other: shmbroker.Connection, marker: Marker, clock: SimpleNamespace
+) -> None:
+    """Who has the queue for that keeps others out, until it is over for them."""
+    assert names.declare(other, FOUNDING, exclusive=True)
+    for late, slept in ((0, 0), (1, 1), (2 * 10**9, 2)):
+        clock.slept.clear()
+        with pytest.raises(exceptions.Timeout, match="'query': somebody else is making its marker"):
+            marker.found(clock.now + late)
+        assert clock.slept == [0.002] * slept
+    assert connection.queue_names(all=True) == [FOUNDING]
+
+
+def test_who_makes_a_marker_has_a_queue_of_its_own(
+    connection: shmbroker.Connection, marker: Marker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes with its connection; and when the marker could not be made."""
+    seen: list[Any] = []
+
+    def make(*_: object) -> shmbroker.Queue:
+        seen.append(connection.queue(FOUNDING, passive=True).settings.exclusive)
+        raise exceptions.OutOfMemory
+
+    monkeypatch.setattr(internal, "make", make)
+    with pytest.raises(exceptions.OutOfMemory):
+        marker.found(library.deadline(0))
+    assert seen == [True]
+    assert connection.queue_names(all=True) == []
+
+
+@pytest.mark.parametrize(
+    ("until", "seconds"),
+    [
+        (library.FOR_EVER, None),
+        (library.FOR_EVER - 1, (library.FOR_EVER - 1 - NOW) / 10**9),
+        (NOW + 2 * 10**9, 2.0),
+        (NOW, 0.0),
+        (NOW - 1, 0.0),
+    ],
+)
+@pytest.mark.usefixtures("clock")
+def test_the_seconds_to_a_time(until: int, seconds: float | None) -> None:
+    """None are left when it is over; to one that never comes there is no number."""
+    assert module._seconds_to(until) == seconds  # noqa: SLF001 - it waits with that
+
+
+def test_a_marker_is_held_by_one(connection: shmbroker.Connection, marker: Marker) -> None:
+    """It goes back when it was not replaced; when it was, the next one is there."""
+    with marker.held(library.deadline(0)) as held:
+        assert internal_queues(connection) == {NAME: 0}
+        with pytest.raises(exceptions.Timeout, match="somebody else is publishing"), marker.held(library.deadline(0)):
+            pytest.fail("two have it")
+    assert internal_queues(connection) == {NAME: 1}
+    with marker.held(library.deadline(0)) as held:
+        assert held.replace(State(last=4), library.deadline(0)) == State(last=4)
+    assert internal_queues(connection) == {NAME: 1}
+    with marker.held(library.deadline(0)) as held:
+        assert held.state == State(last=4)
+
+
+def test_whether_a_job_was_dropped(marker: Marker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch with a number may come again. While somebody publishes for long a job passes for one that was not."""
+    job = uuid.UUID(int=1)
+    monkeypatch.setattr(module, "_PATIENCE", 0)
+    with marker.held(library.deadline(0)) as held:
+        held.replace(State().without(job), library.deadline(0))
+    assert [marker.is_dropped(batch) for batch in (job, uuid.UUID(int=2))] == [True, False]
+    with marker.held(library.deadline(0)):
+        assert not marker.is_dropped(job)
+        monkeypatch.setattr(marker, "held", None)
+        assert not marker.is_dropped(1)
+
+
+@pytest.fixture
+def marked(connection: shmbroker.Connection) -> Callable[[str, int], shmbroker.Queue]:
+    """Make the marker of a publication that holds for a queue."""
+
+    def make(publication: str, target: int) -> shmbroker.Queue:
+        queue = internal.make(connection, names.marker_name(publication))
+        queue.put(State(last=1, target=target).encode())
+        return queue
+
+    return make
+
+
+def test_markers_of_queues_that_are_gone(
+    connection: shmbroker.Connection, marked: Callable[[str, int], shmbroker.Queue]
+) -> None:
+    """They are deleted, and counted; those of queues that are there stay, and those that hold for any queue."""
+    there, gone = connection.queue("there"), connection.queue("gone")
+    kept = [
+        marked("any", 0),
+        marked("there", there.core.incarnation),
+        internal.make(connection, "amq.stage.marker.none"),
+    ]
+    for number in range(3):
+        marked(f"gone{number}", gone.core.incarnation)
+    gone.delete()
+    connection.queue("plain").put(b"{}")
+    assert forget_gone(connection) == 3
+    assert forget_gone(connection) == 0
+    assert sorted(connection.queue_names(all=True)) == sorted(["there", "plain", *(queue.name for queue in kept)])
+    assert [len(queue) for queue in kept] == [1, 1, 0]
+
+
+def test_a_marker_that_somebody_holds_is_left_alone(
+    connection: shmbroker.Connection,
+    marked: Callable[[str, int], shmbroker.Queue],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also one whose queue was made in between; that one goes back."""
+    gone = connection.queue("gone")
+    queue = marked("query", gone.core.incarnation)
+    gone.delete()
+    with queue.get(timeout=0):
+        monkeypatch.setattr(module, "decode", lambda _body: State(target=1))
+        assert forget_gone(connection) == 0
+    queue.put(b"it")
+    targets = iter([set[int](), {1}])
+    monkeypatch.setattr(module, "_targets", lambda _connection: next(targets))
+    assert forget_gone(connection) == 0
+    assert (len(queue), queue.statistics().delivering) == (1, 0)
+
+
+def test_a_marker_that_goes_while_it_is_looked_at(
+    connection: shmbroker.Connection,
+    marked: Callable[[str, int], shmbroker.Queue],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is not made anew."""
+    marked("query", 77)
+
+    def delete(body: bytes) -> State:
+        connection.queue(NAME, passive=True).delete()
+        return decode(body)
+
+    monkeypatch.setattr(module, "decode", delete)
+    assert forget_gone(connection) == 0
+    assert connection.queue_names(all=True) == []
+
+
+def test_a_marker_that_was_forgotten_is_not_given_back(connection: shmbroker.Connection, marker: Marker) -> None:
+    """There is nothing to give back."""
+    marker.found(library.deadline(0))
+    queue = connection.queue(NAME, passive=True)
+    held = Held(queue, queue.get(timeout=0))
+    queue.delete()
+    held.give_back()
+    with pytest.raises((exceptions.NotFound, Empty)):
+        queue.get(timeout=0)
