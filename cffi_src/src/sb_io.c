@@ -18,7 +18,6 @@
 #define IDLE_TICKS 50u
 #define BEAT_SHIFT 20     /* nanoseconds to beats */
 #define FRESH_BEATS 1024u /* a second */
-#define RESTING_LOOKS 2u  /* with the same ticks: one at rest has a tick each second */
 
 sb_status sb_io_prepare(sb_connection *c) {
   uint64_t gen;
@@ -178,8 +177,6 @@ bool sb_io_housekeeper_missing(sb_connection *c) { return !sb_liveness_has_house
 typedef struct {
   bool lowest;              /* its process is the one that looks often */
   uint64_t looked, present; /* when it looked last, and when a housekeeper was there */
-  uint64_t ticks;           /* of the housekeeper, at the last look */
-  unsigned same_ticks;      /* looks in a row that found them so */
 } watch;
 
 static uint32_t beat_of(uint64_t now) { return (uint32_t)(now >> BEAT_SHIFT); }
@@ -204,11 +201,7 @@ static bool look_after(sb_connection *c, watch *w) {
   }
   begin_watch(c, w);
   if (!missing) {
-    uint64_t before = w->ticks;
-    w->ticks = SB_LOAD(&c->b->header->housekeeper_ticks, SB_RELAXED);
-    w->same_ticks = w->ticks == before ? w->same_ticks + 1 : 0;
-    return w->lowest && w->same_ticks >= RESTING_LOOKS && sb_liveness_housekeeper_stopped(c->b) &&
-           stand_in(c, w->looked);
+    return w->lowest && sb_liveness_housekeeper_stopped(c->b) && stand_in(c, w->looked);
   }
   if (!w->lowest && w->looked - w->present <= SLEEP_NS) {
     return false; /* the lowest one may be stopped: that is known by then */

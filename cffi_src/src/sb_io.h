@@ -6,9 +6,8 @@
  * housekeeper, which is the business of the lowest live process. That one looks every 500 ms, as does whoever is awake
  * anyhow; the others look every 5 s, and see to it themselves if there was no housekeeper for so long: the lowest one may
  * be stopped. A housekeeper that is stopped is not replaced: the lowest live process reaps the dead, parks the consumers of
- * stopped processes, and has somebody started who does the rest beside it until it goes on. Whether it is stopped takes a look
- * at /proc, which is saved while its ticks go on. The others look whether the lowest one is stopped, unless that has left its
- * beat in the header within a second.
+ * stopped processes, and has somebody started who does the rest beside it until it goes on. Whether it is stopped says /proc,
+ * at each look. The others look whether the lowest one is stopped, unless that has left its beat in the header within a second.
  *
  * Invariants: P9's order (connection, target, node, then look) lives here and in sb_consumer.c.
  *

@@ -163,7 +163,6 @@ static void begin_with_a_halted_housekeeper(void) {
   begin_halted();
   housekeeper_byte = hold_byte(SB_LOCK_HOUSEKEEPER);
   SB_STORE(&header->housekeeper_process, HALTED + 1, SB_RELAXED);
-  SB_STORE(&header->housekeeper_ticks, 7, SB_RELAXED);
   make_dead();
 }
 static void end_halted(void) {
@@ -179,24 +178,18 @@ static void somebody_stands_in(void) {
   begin_lowest();
   begin_with_a_halted_housekeeper();
   expect_is(run(9, nothing_is_done_yet), SB_NO_HOUSEKEEPER, "the status");
-  expect_is(says.sleeps, 3, "the sleeps: the ticks were the same twice");
+  expect_is(says.sleeps, 1, "the sleeps until the first look");
   expect_is(proc_state(DEAD), SB_PROC_FREE, "the slot of a process that died");
   expect_is(node_state(parked), SB_NODE_NOT_INTERESTED, "the state of a consumer that is stopped");
   expect_is(node_state(runs), SB_NODE_NOTIFIED, "the state of a consumer that runs");
-  expect_is(c->stand_in_asked_ns, NOW + 3 * LOWEST_SLEEP, "when it asked");
+  expect_is(c->stand_in_asked_ns, NOW + LOWEST_SLEEP, "when it asked");
   end_halted();
-}
-static void it_ticks(unsigned sleep) {
-  SB_STORE(&header->housekeeper_ticks, sleep % 2, SB_RELAXED);
-  nothing_is_done_yet(sleep);
 }
 static void nobody_stands_in_without_need(void) {
   begin_second();
   begin_with_a_halted_housekeeper();
   expect_is(run(6, nothing_is_done_yet), SB_CLOSED, "the status of one that is not the lowest");
   c = t.c;
-  expect_is(run(8, it_ticks), SB_CLOSED, "the status while it ticks");
-  nothing_is_done_yet(0);
   SB_STORE(&header->housekeeper_process, 0u, SB_RELAXED);
   expect_is(run(8, nothing_is_done_yet), SB_CLOSED, "the status while it rests");
   nothing_is_done_yet(0);
@@ -219,12 +212,12 @@ static void nobody_is_asked_again(void) {
   int stands_in = hold_byte(SB_LOCK_STAND_IN);
   expect_only_help("the status while somebody stands in");
   close(stands_in);
-  c->stand_in_asked_ns = NOW + 3 * LOWEST_SLEEP - LONG_SLEEP + 1;
+  c->stand_in_asked_ns = NOW + 2 * LOWEST_SLEEP - LONG_SLEEP + 1;
   expect_is(run(9, NULL), SB_NO_HOUSEKEEPER, "the status after a while");
-  expect_is(says.sleeps, 4, "the sleeps until it asks again");
-  c->stand_in_asked_ns = NOW + 3 * LOWEST_SLEEP - LONG_SLEEP;
+  expect_is(says.sleeps, 3, "the sleeps until it asks again");
+  c->stand_in_asked_ns = NOW + 2 * LOWEST_SLEEP - LONG_SLEEP;
   expect_is(run(9, NULL), SB_NO_HOUSEKEEPER, "the status after exactly so long");
-  expect_is(says.sleeps, 3, "the sleeps until it asks again after exactly so long");
+  expect_is(says.sleeps, 2, "the sleeps until it asks again after exactly so long");
   end_halted();
 }
 
@@ -287,7 +280,8 @@ static const test_case CASES[] = {
     {"io_watch: fresh", "who sees a beat of less than a second asks no further", a_fresh_beat_is_believed},
     {"io_watch: stopped", "the lowest does the work of a stopped housekeeper, and asks for a stand-in",
      somebody_stands_in},
-    {"io_watch: no need", "nobody stands in for a housekeeper that ticks or rests", nobody_stands_in_without_need},
+    {"io_watch: no need", "nobody but the lowest stands in, and only for one that is there",
+     nobody_stands_in_without_need},
     {"io_watch: asked", "a stand-in is asked for once in a while, where one is wanted", nobody_is_asked_again},
     {"io_watch: visits", "a visit holds the lock for a few queues at a time", visits_hold_the_lock_for_a_while},
     {"io_watch: parked", "a visit parks the consumers of stopped processes", visits_park_who_is_stopped},
