@@ -209,9 +209,12 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
   }
   uint64_t known = memory->known_tail, sleeper = memory->sleeper;
   memory->known_tail = sb_ring_exact_tail(by->b, r);
-  memory->sleeper = next_sleeper(by, q);
+  memory->sleeper = 0;
   if (sb_queue_ready(by->b, q) > 0 || memory->quiet_ticks % REST_TICKS == 2) { /* the accounts may be wrong */
     (void)sb_upkeep_resurface(by->b, q, r, memory->deaths);
+  }
+  if (sb_upkeep_has_ready(by->b, r, memory->known_tail)) { /* else nobody is owed anything yet */
+    memory->sleeper = next_sleeper(by, q);
   }
   if (!sb_upkeep_has_ready(by->b, r, known)) {
     return;
