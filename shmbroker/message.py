@@ -78,6 +78,11 @@ class Message(library.Record):
             self._state = OPEN
             self._end(RETURN)
 
+    def _was_settled(self) -> None:
+        """Notes that a commit settled it."""
+        self._state = SETTLED
+        self._view = None
+
     def _end(self, how: int) -> None:
         if self._state:
             library.raise_for(library.SETTLED)

@@ -20,15 +20,18 @@ import traceback
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions, locks
+from shmbroker._core import library, record
+from shmbroker._core.commit import Publication, Settlement, commit_waiting
 from shmbroker.broker import connect
+from shmbroker.putting import options_of
 from shmbroker.text import check_queue_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from shmbroker.connection import Connection
     from shmbroker.message import Message
+    from shmbroker.queue import Queue
 
 _log = logging.getLogger(__name__)
 _WAIT_SECONDS = 0.5
@@ -264,13 +267,16 @@ def _serve(function: Callable[[Message], object], options: _Options, ended: Call
             except standard_queue.Empty:
                 continue
             if options.attempts is not None and message.delivery_count > options.attempts:
-                _set_aside(connection, message, options)
+                consumer.cancel()
+                message.give_back()  # a commit ends what a get took
+                _set_aside_first(queue, options)
             elif message.delivery_count > 1 and options.prefetch > 1:
                 consumer.cancel()  # the others go back: whatever it does to us, they are not counted as tried
                 _handle(function, message)
-                consumer = queue.consume(prefetch=options.prefetch)
             else:
                 _handle(function, message)
+            if consumer.ended:
+                consumer = queue.consume(prefetch=options.prefetch)
 
 
 def _handle(function: Callable[[Message], object], message: Message) -> None:
@@ -287,14 +293,30 @@ def _handle(function: Callable[[Message], object], message: Message) -> None:
         message.ack()
 
 
-def _set_aside(connection: Connection, message: Message, options: _Options) -> None:
-    """Puts it into the other queue, then acknowledges it: one that is killed in between leaves it in both."""
+def _set_aside_first(queue: Queue, options: _Options) -> None:
+    """Sets the first message aside, unless it is another one by now."""
+    with contextlib.suppress(standard_queue.Empty):
+        message = queue.get(timeout=0)
+        if options.attempts is not None and message.delivery_count > options.attempts:
+            _set_aside(queue, message, options)
+        else:
+            message.give_back()
+
+
+def _set_aside(queue: Queue, message: Message, options: _Options) -> None:
+    """Puts it into the other queue and acknowledges it, in one step: a full broker has memory of the reserve for it."""
     attempts = message.delivery_count - 1
     headers = {**message.headers, "x-shmbroker-queue": options.queue, "x-shmbroker-attempts": attempts}
     properties = dataclasses.replace(message.properties, headers=headers, expiration=None)
+    aside = queue.connection.queue(options.set_aside).core
+    put = options_of(ttl=aside.message_ttl(), key=message.key, properties=properties)
+    mine = Settlement(queue.core, record.front(message._record).tag)  # noqa: SLF001 - its tag as the core wrote it
     try:
-        connection.queue(options.set_aside).put(
-            message.body, timeout=_WAIT_SECONDS, key=message.key, properties=properties
+        commit_waiting(
+            queue.core_connection,
+            [Publication(message.body, (aside,), put)],
+            [mine],
+            library.deadline(_WAIT_SECONDS),
         )
     except standard_queue.Full as error:
         message.give_back()
@@ -302,7 +324,7 @@ def _set_aside(connection: Connection, message: Message, options: _Options) -> N
             "%r was tried %d times, and queue %r has no room for it: %s", message, attempts, options.set_aside, error
         )
         raise SystemExit(1) from None
-    message.ack()
+    message._was_settled()  # noqa: SLF001 - the commit did
     _log.error("%r was tried %d times: it is in queue %r now", message, attempts, options.set_aside)
 
 

@@ -16,7 +16,8 @@ typedef struct {
   const sb_settlement *settlements;
   uint32_t count, settlement_count;
   uint32_t failed_publication, failed_target;
-  uint32_t *slots; /* of the targets of the publication that is looked at */
+  uint64_t ended_bytes; /* of the bodies of the messages that it ends */
+  uint32_t *slots;      /* of the targets of the publication that is looked at */
 } request;
 
 static const sb_put_options *options_of(const sb_publication *p) {
@@ -64,13 +65,14 @@ static sb_status check_publication(request *r, uint32_t i) {
   return sort(r->slots, p->target_count) ? SB_OK : blame(r, i, NO_ONE, SB_INVALID);
 }
 
-static bool is_held(sb_connection *c, const sb_settlement *s) {
+static bool is_held(sb_connection *c, const sb_settlement *s, uint64_t *bytes) {
   sb_taken t;
   sb_leaf_ref leaf;
   uint64_t token = s->token & SB_TAG_TOKEN;
   if (!sb_settle_find(c, token, &t, &leaf)) {
     return false;
   }
+  *bytes = t.message->body_length;
   uint64_t what = SB_LOAD(&sb_holding_at(c->b, token)->what, SB_RELAXED);
   return sb_holding_kind(what) == SB_HOLD_CELL && sb_holding_slot(what) == s->queue->slot;
 }
@@ -78,14 +80,16 @@ static bool is_held(sb_connection *c, const sb_settlement *s) {
 static bool is_marked(uint32_t how) { return how == ACK || how == REJECT; }
 
 static sb_status check_settlements(request *r, bool all) {
+  uint64_t bytes;
   for (uint32_t i = 0; i < r->settlement_count; i++) {
     const sb_settlement *s = &r->settlements[i];
     if (s->how > LAST_HOW || s->queue->c != r->plan.c) {
       return SB_INVALID;
     }
-    if ((all || !is_marked(s->how)) && !is_held(r->plan.c, s)) {
+    if ((all || !is_marked(s->how)) && !is_held(r->plan.c, s, &bytes)) {
       return SB_SETTLED;
     }
+    if (all && is_marked(s->how)) r->ended_bytes += bytes;
   }
   return SB_OK;
 }
@@ -316,9 +320,17 @@ static void happened_not(request *r) {
   sb_consumer_room_made(r->plan.c, NULL, 0);
 }
 
+/* It ends at least as many messages as it adds, with bodies as long, such as one that is set aside: those that it adds are there
+ * beside them for a moment only. */
+static bool makes_room(const request *r) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < r->count; i++) bytes += r->publications[i].length;
+  return r->plan.cell_count <= r->plan.end_count && bytes <= r->ended_bytes;
+}
+
 /* The broker's own queues among those it is about say that it publishes what was staged. */
 static unsigned use_of(const request *r) {
-  unsigned use = SB_USE_PLAIN;
+  unsigned use = makes_room(r) ? SB_USE_STAGE : SB_USE_PLAIN;
   for (uint32_t i = 0; i < r->settlement_count; i++) {
     if (r->settlements[i].queue->use < use) use = r->settlements[i].queue->use;
   }

@@ -7,7 +7,7 @@
  *
  *  DRAIN  connecting, consuming, leasing, moving, deleting, recovery, housekeeping: may take the last chunk
  *  BOOKS  queues that are made, nodes of producers that wait, notes of the broker's own queues
- *  STAGE  bodies that are staged, and published out of a stage
+ *  STAGE  bodies that are staged, and published out of a stage; those of a commit that ends as many, as long
  *  PLAIN  all other puts, with the pages, schedule entries and holdings that these need
  *
  * Layout: bit 37 of a chunk's word; nothing else is shared. The reserve has three chunks, and one more for each 64 chunks

@@ -16,6 +16,7 @@ import pytest
 import shmbroker
 import shmbroker.testing
 from shmbroker.staging import Stage
+from shmbroker.workers import _Options, _set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,6 +107,15 @@ def test_taking_all_before_acknowledging_any(full: Full) -> None:
         assert full.queue.move(full.connection.queue("target")) == 1
 
 
+def test_moving(full: Full) -> None:
+    """Messages are moved to another queue, in two steps, while nothing is free; then they are consumed there."""
+    target = full.connection.queue("target")
+    moved = full.queue.move(target, limit=max(1, full.count // 3))
+    moved += full.queue.move(target)
+    assert (moved, len(full.queue)) == (full.count, 0)
+    assert drain(full, "target") == full.count
+
+
 def test_what_the_dead_held_is_consumed(full: Full) -> None:
     """A reaper and a consumer need memory each; then there is room for a plain put."""
     command = [sys.executable, "-c", HOLDER, full.broker.name, "full"]
@@ -140,6 +150,21 @@ def test_publishing_what_was_staged(full: Full) -> None:
     assert stage.publish(1, [writer.receipt], "target", timeout=PATIENCE) == 1
     message.ack()
     assert drain(full, "target") == 1
+
+
+def test_what_kills_its_workers_is_set_aside(full: Full) -> None:
+    """Each such message goes into the queue beside its own, however many there are, with what it has; others follow."""
+    options = _Options("full", full.broker.name, prefetch=1, attempts=1, set_aside="full.set-aside")
+    for _ in range(min(100, full.count)):
+        message = full.queue.get(timeout=0)
+        _set_aside(full.queue, message, options)
+        assert message.settled
+    aside = full.connection.queue("full.set-aside", passive=True)
+    found = [(bytes(one), one.headers["x-shmbroker-queue"]) for one in aside.browse()]
+    assert found == [(full.body, "full")] * min(100, full.count)
+    assert full.queue.statistics().acked == len(found)
+    left = full.count - len(found)
+    assert left == 0 or drain(full, most=left) == left
 
 
 def test_a_stage_that_is_too_large_says_so(full: Full) -> None:
@@ -219,4 +244,33 @@ def test_producers_wait_and_go_on(broker_name: str) -> None:
                 full.queue.get(timeout=PATIENCE).ack()
             for producer in producers:
                 producer.join()
+        assert len(full.queue) == full.count
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_transaction_that_adds_no_more_than_it_ends(broker_name: str, size: int) -> None:
+    """It has memory of the reserve; one that adds more messages than it ends, or longer bodies, has none."""
+    with shmbroker.testing.broker(broker_name, memory=MEMORY) as broker, broker.connect() as connection:
+        full, channel = Full(broker, connection, size), connection.channel()
+        channel.tx_select()
+
+        def commit(*bodies: bytes) -> None:
+            got = channel.basic_get("full")
+            assert got is not None
+            for body in bodies:
+                channel.basic_publish("", "full", body)
+            channel.basic_ack(got.delivery_tag)
+            try:
+                channel.tx_commit(timeout=0)
+            except shmbroker.OutOfMemory:
+                channel.tx_rollback()
+                channel.basic_nack(got.delivery_tag)
+                channel.tx_commit(timeout=0)
+                raise
+
+        for bodies in ([full.body] * 2, [full.body + b"x"]):
+            with pytest.raises(shmbroker.OutOfMemory):
+                commit(*bodies)
+        for _ in range(3):
+            commit(full.body)
         assert len(full.queue) == full.count

@@ -214,7 +214,7 @@ def test_a_message_that_is_set_aside(queue: shmbroker.Queue, caplog: pytest.LogC
     queue.get(timeout=0).nack()
     message = queue.get(timeout=0)
     shown = repr(message)
-    _set_aside(queue.connection, message, options_for(queue))
+    _set_aside(queue, message, options_for(queue))
     (found,) = queue.connection.queue("q.set-aside", passive=True).browse()
     headers = {"a": 1, "x-shmbroker-queue": "q", "x-shmbroker-attempts": 1}
     assert (bytes(found), found.key, found.expires_at) == (b"A", "k", None)
@@ -229,7 +229,7 @@ def test_a_message_that_cannot_be_set_aside(queue: shmbroker.Queue, caplog: pyte
     delivered_again(queue, "A", 2)
     message = queue.get(timeout=0)
     with pytest.raises(SystemExit) as ended:
-        _set_aside(queue.connection, message, options_for(queue, attempts=2))
+        _set_aside(queue, message, options_for(queue, attempts=2))
     assert (ended.value.code, message.settled) == (1, True)
     assert queue.get(timeout=0).delivery_count == 3
     assert "was tried 2 times, and queue 'q.set-aside' has no room for it: " in caplog.text

@@ -335,6 +335,26 @@ static void notes_take_of_the_reserve(void) {
   expect_is(t.c->use, SB_USE_DRAIN, "the use of memory");
   expect(added_to(2) == 1 && counted(target[1], SB_COUNT_ACKED) == 1, "it did not happen");
 }
+/* What ends as many messages as it adds, with bodies as long, has memory that is kept for staging. */
+static void as_much_as_it_ends_takes_of_the_reserve(void) {
+  make_targets(2, UNLIMITED);
+  for (int i = 0; i < 3; i++) put_into(0);
+  hold_for(0, 0, REQUEUE); /* so it is not ended */
+  hold_for(0, 1, ACK);
+  hold_for(0, 2, REJECT);
+  leave_chunks(sb_reserve_chunks(t.b));
+  take_slots(sb_class_of_kind(t.b, SB_KIND_LEAF));
+  sb_publication p[3] = {first_targets(1, 1), first_targets(1, 1), first_targets(1, 1)};
+  expect_blamed(commit_now(p, 1, 1), SB_NO_MEMORY, 0, 0, "what ends nothing");
+  expect_blamed(commit_now(p, 3, 3), SB_NO_MEMORY, 0, 0, "more messages than it ends");
+  p[1].body = got;
+  p[1].length = BYTES + 1;
+  expect_blamed(commit_now(p, 2, 3), SB_NO_MEMORY, 0, 0, "longer bodies than it ends");
+  p[1].length = BYTES;
+  expect_is(commit_now(p, 2, 3), SB_OK, "the status of two for two");
+  expect_is(t.c->use, SB_USE_DRAIN, "the use of memory");
+  expect_is(added_to(1), 2, "the number of messages");
+}
 
 static const test_case CASES[] = {
     {"api_commit: publications", "a publication that is out of order is to blame", publications_out_of_order},
@@ -353,5 +373,7 @@ static const test_case CASES[] = {
     {"api_commit: full", "a full queue is to blame, and nothing happens", a_limit_is_to_blame},
     {"api_commit: no page", "a queue without a page is to blame, and nothing happens", a_page_is_to_blame},
     {"api_commit: notes", "notes take of the reserve", notes_take_of_the_reserve},
+    {"api_commit: no more", "what adds no more than it ends takes of the reserve",
+     as_much_as_it_ends_takes_of_the_reserve},
 };
 SUBJECT(CASES)
