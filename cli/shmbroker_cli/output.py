@@ -100,8 +100,7 @@ def print_table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, empty: s
     cells = [[shown(value) for value in line] for line in values]
     numbers = [all(not isinstance(line[index], str) for line in values) for index in range(len(columns))]
     widths = [max(map(cell_len, (column.title, *(line[at] for line in cells)))) for at, column in enumerate(columns)]
-    gaps, out = GAP * (len(columns) - 1), console()
-    if len(cells) > MANY and sum(widths) + gaps <= out.width:
+    if len(cells) > MANY:
         _print_many([[column.title for column in columns], *cells], widths, numbers)
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -110,13 +109,17 @@ def print_table(rows: Iterable[Row], columns: Iterable[Column[Row]], *, empty: s
     for cell in cells:
         table.add_row(*map(Text, cell))
     pairs = zip(widths, numbers, strict=True)
-    least = gaps + sum(width if right else min(width, LEAST_TEXT) for width, right in pairs)
+    least = GAP * (len(columns) - 1) + sum(width if right else min(width, LEAST_TEXT) for width, right in pairs)
+    out = console()
     out.width = max(out.width, least)  # a line that is too long goes on below, and nothing of it is cut off
     out.print(table)
 
 
 def _print_many(cells: list[list[str]], widths: list[int], numbers: list[bool]) -> None:
-    """Print what needs no folding as the table would look: for tens of thousands of lines that takes half a minute."""
+    """Print what a table that is not folded would look like, in a second: rich takes half a minute for so many lines.
+
+    A terminal that is narrower goes on with each line on the next.
+    """
     lines = []
     for line in cells:
         padded = []

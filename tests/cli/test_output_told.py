@@ -126,9 +126,9 @@ def test_a_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
     assert capsys.readouterr().out.splitlines() == TABLE
 
 
-@pytest.mark.parametrize(("many", "width", "rich"), [(2, 400, True), (1, 400, False), (1, 16, False), (1, 15, True)])
+@pytest.mark.parametrize(("many", "width", "rich"), [(2, 400, True), (1, 400, False), (2, 15, True), (1, 15, False)])
 def test_which_tables_are_made_by_rich(monkeypatch: pytest.MonkeyPatch, many: int, width: int, *, rich: bool) -> None:
-    """Those of few rows, and those that have to be folded."""
+    """Those of few rows. Many are not folded, however narrow the terminal is: that takes half a minute."""
     made: list[int] = []
 
     def table(**options: Any) -> Table:  # noqa: ANN401 (of any option)
