@@ -162,6 +162,8 @@ class Group:
             why = "is not attached here"
         elif latest is None or not latest.owner:
             why = "was released"
+        elif latest.owner == self._token:
+            why = "is not attached here: it was, and the last attempt to attach it failed"
         else:
             pid = process_of(self._connection, latest.owner)
             why = f"was taken over by process {pid}" if pid else "was taken over by a process that has ended"
@@ -185,12 +187,12 @@ class Group:
 
     @property
     def acked(self) -> int:
-        """Number of the last lease that was acknowledged, 0 = none."""
+        """Number of the last lease that was acknowledged, 0 = none; attached here: as this user last knew."""
         return self._known().acked
 
     @property
     def leased(self) -> int:
-        """Number of the last lease, 0 = none."""
+        """Number of the last lease, 0 = none; attached here: as this user last knew."""
         return self._known().leased
 
     @property

@@ -319,3 +319,21 @@ def test_who_lost_the_group_is_told_to_whom(
         attached(gone)
     with pytest.raises(exceptions.GroupInUse, match="taken over by a process that has ended"):
         second.lease(0)
+
+
+def test_who_could_not_attach_again_is_told_that(
+    connection: shmbroker.Connection, queue: shmbroker.Queue, no_memory: Callable[[], None]
+) -> None:
+    """Nobody took the group over; the next attempt to attach it has its leases."""
+    put_each(queue, "A")
+    group = attached(connection)
+    group.lease(0)
+    no_memory()
+    with pytest.raises(exceptions.OutOfMemory):
+        group.attach()
+    with pytest.raises(
+        exceptions.GroupInUse, match="not attached here: it was, and the last attempt to attach it fail"
+    ):
+        group.ack(1)
+    group.attach()
+    assert group.ack(1) == 1
