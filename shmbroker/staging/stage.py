@@ -135,7 +135,7 @@ class Stage:
                     state, count = publisher.publish_or_begin(held, wanted, target)
                 else:  # it is finished first, whichever it is
                     state, count = publisher.finish(held, begun, target)
-                published += count if begun is None or begun.batch == batch else 0
+                published = count if begun is None or begun.batch == batch else 0
         self._sweep(lambda one: state.is_over(one.batch))
         if is_first:  # not with each batch: all markers are looked at
             forget_gone(self._connection)

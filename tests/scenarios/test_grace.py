@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CHUNK = 2 << 20
 BODY = bytes(900_000)
+ROUNDS = 1000
 
 INSIDE = """
 import sys, shmbroker
@@ -66,6 +67,15 @@ def schedule(connection: shmbroker.Connection, _: shmbroker.Broker) -> None:
     fill(connection, 3600)
 
 
+def acknowledged(connection: shmbroker.Connection, _: shmbroker.Broker) -> None:
+    """Entries of messages that are acknowledged at once, long before they expire; their queue stays until the end."""
+    queue = connection.queue("brief")
+    for _ in range(ROUNDS):
+        queue.put_many([b""] * 1000, timeout=0, ttl=3600)
+        queue.get_many(1000).ack()
+    queue.delete()
+
+
 def queues(connection: shmbroker.Connection, _: shmbroker.Broker) -> None:
     """Queues of differing names, each with an account and with consumers of two priorities."""
     many = [connection.queue(f"name {number}") for number in range(3000)]
@@ -83,7 +93,9 @@ def connections(_: shmbroker.Connection, broker: shmbroker.Broker) -> None:
         connection.close()
 
 
-@pytest.mark.parametrize("spike", [pages, schedule, queues, connections], ids=lambda spike: spike.__name__)
+@pytest.mark.parametrize(
+    "spike", [pages, schedule, acknowledged, queues, connections], ids=lambda spike: spike.__name__
+)
 def test_memory_of_structures_serves_bodies_again(
     broker_name: str, spike: Callable[[shmbroker.Connection, shmbroker.Broker], None]
 ) -> None:
@@ -94,6 +106,21 @@ def test_memory_of_structures_serves_bodies_again(
         kept = broker.statistics().memory_structures
         spike(connection, broker)
         eventually(lambda: broker.statistics().memory_structures <= kept, "the memory of structures came back")
+        eventually(lambda: fits(connection) >= before, "as many bodies fit as before")
+        assert connection.doctor() == []
+
+
+def test_connections_that_consumed_leave_all_memory(broker_name: str) -> None:
+    """After 2,500 of them, each with a consumer that waited, as many bodies fit as before."""
+    with running(broker_name, "256M") as broker, broker.connect() as connection:
+        connection.queue("q").consume().close()
+        fits(connection)
+        before = fits(connection)
+        many = [broker.connect() for _ in range(2500)]
+        consumers = [one.queue("q").consume(prefetch=10) for one in many]
+        assert connection.queue("q").statistics().consumers == len(consumers)
+        for one in many:
+            one.close()
         eventually(lambda: fits(connection) >= before, "as many bodies fit as before")
         assert connection.doctor() == []
 
