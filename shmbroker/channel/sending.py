@@ -32,10 +32,11 @@ _LOOK_NS = 200_000_000  # how long a closed channel may go unnoticed
 class Sending(Declaring):
     """What a channel publishes."""
 
-    __slots__ = ("_return_callbacks",)
+    __slots__ = ("_number", "_return_callbacks")
 
     def __init__(self, connection: Connection, number: int) -> None:
         super().__init__(connection, number)
+        self._number: Callable[[], int] | None = None  # with confirms: of a message that is confirmed at once
         self._return_callbacks: list[Callable[..., object]] = []
 
     # ---- publishing ----
@@ -75,7 +76,7 @@ class Sending(Declaring):
         else:
             status = self._publish_described(exchange, routing_key, body, properties)
         if not status:
-            return None if self._confirms is None else self._confirms.at_once()
+            return None if self._number is None else self._number()
         return self._publish(exchange, routing_key, body, properties, mandatory=mandatory, timeout=timeout)
 
     def publish_confirmed(
@@ -196,6 +197,7 @@ class Sending(Declaring):
             raise refused(text)
         if self._confirms is None:
             self._confirms = Confirms()
+            self._number = self._confirms.at_once
 
     def wait_for_confirms(self, timeout: float | None = None) -> bool:
         """Waits until all that was published is confirmed; ``True``: no queue refused any since the last time.
