@@ -11,6 +11,7 @@ from scenario_support.waiting import WATCHDOG_SECONDS, becomes
 
 from shmbroker import BasicProperties
 from shmbroker._core import journal
+from shmbroker.channel import transaction
 from shmbroker.channel.transaction import Transaction
 from shmbroker.exceptions import ChannelClosed, NotFound, PreconditionFailed, UnroutableError
 from shmbroker.publishing import PLAIN
@@ -127,6 +128,36 @@ def test_a_transaction_acks_nothing(channel: shmbroker.Channel) -> None:
     channel.tx_commit()
     with refused(PreconditionFailed, "PRECONDITION_FAILED - unknown delivery tag 1"):
         channel.basic_ack(1, multiple=True)
+
+
+def test_a_transaction_acks_no_single_message_by_zero(channel: shmbroker.Channel) -> None:
+    """Zero stands for all that there is, and only where several may be meant."""
+    channel.queue_declare("q")
+    channel.basic_publish("", "q", b"A")
+    channel.tx_select()
+    taken(channel, "q", 1)
+    with refused(PreconditionFailed, "PRECONDITION_FAILED - unknown delivery tag 0"):
+        channel.basic_ack(0)
+
+
+def test_a_queue_that_goes_while_a_commit_waits_for_room(
+    channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit finds its routes anew, and happens."""
+    channel.queue_declare("q")
+    channel.tx_select()
+    channel.basic_publish("", "q", b"A")
+    commit, done = transaction.commit_waiting, list[str]()
+
+    def gone(*_: object) -> None:
+        monkeypatch.setattr(transaction, "commit_waiting", commit)
+        monkeypatch.setattr(channel.connection.publishing, "forget_routes", lambda: done.append("forgot"))
+        raise NotFound
+
+    monkeypatch.setattr(transaction, "commit_waiting", gone)
+    channel.tx_commit()
+    assert done == ["forgot"]
+    assert content(channel, "q") == ["A"]
 
 
 def test_a_transaction_finds_its_routes_anew(

@@ -58,6 +58,26 @@ def test_a_marker_is_made_once(connection: shmbroker.Connection, marker: Marker)
     assert [decode(bytes(message)) for message in connection.queue(NAME, passive=True).browse()] == [State()]
 
 
+def test_a_marker_that_is_there_is_not_founded(
+    connection: shmbroker.Connection, marker: Marker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who holds it needs no lock of the broker for that. The first put has the time that is left."""
+    times: list[float | None] = []
+    put = shmbroker.Queue.put
+
+    def noted(queue: shmbroker.Queue, body: bytes, *, timeout: float | None) -> None:
+        times.append(timeout)
+        put(queue, body, timeout=timeout)
+
+    monkeypatch.setattr(shmbroker.Queue, "put", noted)
+    marker.found(library.deadline(0))
+    assert times == [0.0]
+    monkeypatch.setattr(names, "declare", None)
+    marker.found(library.deadline(0))
+    with marker.held(library.deadline(0)):
+        assert internal_queues(connection) == {NAME: 0}
+
+
 def test_a_queue_without_a_marker_gets_one(connection: shmbroker.Connection, marker: Marker) -> None:
     """Somebody was killed between the two. One whose message was taken had one."""
     queue = internal.make(connection, NAME)
@@ -171,6 +191,41 @@ def test_markers_of_queues_that_are_gone(
     assert forget_gone(connection) == 0
     assert sorted(connection.queue_names(all=True)) == sorted(["there", "plain", *(queue.name for queue in kept)])
     assert [len(queue) for queue in kept] == [1, 1, 0]
+
+
+def test_markers_that_hold_are_not_taken(
+    connection: shmbroker.Connection,
+    marked: Callable[[str, int], shmbroker.Queue],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not for a moment: a look at them is enough. One that goes between two looks is passed over."""
+    marked("any", 0)
+    marked("there", connection.queue("there").core.incarnation)
+    names_of_all = [*connection.queue_names(all=True), "amq.stage.marker.went"]
+    monkeypatch.setattr(type(connection), "queue_names", lambda _connection, **_: names_of_all)
+    monkeypatch.setattr(shmbroker.Queue, "get", None)
+    assert forget_gone(connection) == 0
+
+
+@pytest.mark.parametrize(("second", "gone"), [(0, 0), (77, 1), (1, 1)])
+def test_a_marker_is_looked_at_again_when_it_is_held(
+    connection: shmbroker.Connection,
+    marked: Callable[[str, int], shmbroker.Queue],
+    monkeypatch: pytest.MonkeyPatch,
+    second: int,
+    gone: int,
+) -> None:
+    """Another publisher may have put the next one. It is taken without a wait."""
+    marked("query", 77)
+    states = iter([State(target=77), State(target=second)])
+    monkeypatch.setattr(module, "decode", lambda _body: next(states))
+    times: list[float | None] = []
+    get = shmbroker.Queue.get
+    monkeypatch.setattr(
+        shmbroker.Queue, "get", lambda queue, timeout: times.append(timeout) or get(queue, timeout=timeout)
+    )
+    assert forget_gone(connection) == gone
+    assert times == [0]
 
 
 def test_a_marker_that_somebody_holds_is_left_alone(
