@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -11,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from shmbroker import launch
+from shmbroker import exceptions, launch
 
 FLAGS = ("isolated", "ignore_environment", "no_user_site", "no_site")
 
@@ -117,3 +120,46 @@ def test_a_program_that_does_not_know_its_interpreter(monkeypatch: pytest.Monkey
     """A program that embeds Python may have no `sys.executable`: the interpreter beside it is found."""
     monkeypatch.setattr(sys, "executable", None)
     assert os.access(launch.interpreter(), os.X_OK)
+
+
+@pytest.mark.parametrize("case", list(itertools.product([False, True], repeat=4)))
+def test_when_a_housekeeper_is_started(monkeypatch: pytest.MonkeyPatch, case: tuple[bool, ...]) -> None:
+    """Where there is none, or it is stopped, and the broker is neither closing nor without one on purpose."""
+    missing, halted, stopped, closing = case
+    seen: list[object] = []
+    found = SimpleNamespace(
+        housekeeper_missing=lambda: missing,
+        housekeeper_stopped=lambda: halted,
+        facts=lambda: SimpleNamespace(stopped=stopped, closing=closing),
+    )
+    monkeypatch.setattr(launch.attachment, "acquire", lambda _path: found)
+    monkeypatch.setattr(launch.attachment, "release", lambda one: seen.append(one is found))
+    monkeypatch.setattr(launch, "start_housekeeper", lambda name, *, detached: seen.append((name, detached)))
+    launch.ensure_housekeeper("name")
+    wanted = (missing or halted) and not stopped and not closing
+    assert seen == ([("name", True)] if wanted else []) + [True]
+
+
+def test_a_broker_that_is_gone_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is told."""
+
+    def gone(_path: object) -> None:
+        raise exceptions.BrokerNotFound
+
+    monkeypatch.setattr(launch.attachment, "acquire", gone)
+    launch.ensure_housekeeper("name")
+
+
+@pytest.mark.parametrize(
+    ("status", "level"), [(0, logging.INFO), (1, logging.INFO), (-15, logging.INFO), (3, logging.WARNING)]
+)
+def test_the_end_of_a_housekeeper_is_logged(caplog: pytest.LogCaptureFixture, status: int, level: int) -> None:
+    """As a warning, unless somebody ended it or it was not needed."""
+    child = SimpleNamespace(stderr=io.BytesIO(b"a word \n"), wait=lambda: status, pid=7)
+    with caplog.at_level(logging.INFO, "shmbroker"):
+        launch._follow("name", child)  # type: ignore[arg-type]  # noqa: SLF001
+    assert child.stderr.closed
+    assert [(one.levelno, one.getMessage()) for one in caplog.records] == [
+        (logging.WARNING, "the housekeeper of broker 'name' says: a word"),
+        (level, f"the housekeeper of broker 'name', process 7, ended with status {status}"),
+    ]
