@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,6 +34,16 @@ def test_a_batch_takes_nothing(reading: Any, queue: shmbroker.Queue) -> None:  #
     assert len(queue) == 25_000
     queue.purge()
     assert table.count() == 0
+
+
+def test_another_thread_reads(reading: Any, queue: shmbroker.Queue) -> None:  # noqa: ANN401
+    """It need not say which session is its own."""
+    queue.put_many([b"0", b"1"])
+    found: list[list[int]] = []
+    thread = threading.Thread(target=lambda: found.append(values(reading.load("q").collect())))
+    thread.start()
+    thread.join()
+    assert found == [[0, 1]]
 
 
 def test_columns_and_rows_that_are_asked_for(reading: Any, queue: shmbroker.Queue) -> None:  # noqa: ANN401
