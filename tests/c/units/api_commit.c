@@ -347,6 +347,9 @@ static void as_much_as_it_ends_takes_of_the_reserve(void) {
   sb_publication p[3] = {first_targets(1, 1), first_targets(1, 1), first_targets(1, 1)};
   expect_blamed(commit_now(p, 1, 1), SB_NO_MEMORY, 0, 0, "what ends nothing");
   expect_blamed(commit_now(p, 3, 3), SB_NO_MEMORY, 0, 0, "more messages than it ends");
+  for (unsigned i = 0; i < 3; i++) p[i].length = 1;
+  expect_blamed(commit_now(p, 3, 3), SB_NO_MEMORY, 0, 0, "more messages than it ends, with short bodies");
+  for (unsigned i = 0; i < 3; i++) p[i].length = BYTES;
   p[1].body = got;
   p[1].length = BYTES + 1;
   expect_blamed(commit_now(p, 2, 3), SB_NO_MEMORY, 0, 0, "longer bodies than it ends");

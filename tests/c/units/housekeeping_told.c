@@ -197,6 +197,26 @@ static void messages_that_are_gone(void) {
   expect_is(node_state(first), SB_NODE_INTERESTED, "the state of its node");
   expect_rescues(0, 0);
 }
+/* Its owner returned it just now, and is about to tell somebody. */
+static void what_came_back_since_the_last_tick(void) {
+  uint64_t tokens[2];
+  sb_taken taken;
+  begin(SB_NODE_DIRECT, SB_NODE_INTERESTED);
+  tick_queue();
+  for (int i = 0; i < 2; i++) {
+    expect_is(sb_holding_take(t.c, &tokens[i]), SB_OK, "the status of a holding");
+    expect_is(sb_take_for_consumer(q, tokens[i], &taken), SB_OK, "the status of a take");
+  }
+  tick_queue();
+  tick_queue();
+  expect_is(remembered.sleeper, 0, "who would be told of nothing");
+  expect_is(sb_release_message(q, tokens[0], SB_RELEASE_CLEAN), SB_OK, "the status of a return");
+  tick_queue();
+  expect_rescues(0, 0);
+  expect_is(remembered.sleeper, entry_of(first), "who would be told of what came back");
+  tick_queue();
+  expect_rescues(1, 0);
+}
 static void nobody_left_to_rescue(void) {
   if (!has_steps()) return;
   begin(SB_NODE_DIRECT, SB_NODE_INTERESTED);
@@ -374,6 +394,7 @@ static const test_case CASES[] = {
     {"told: gave up", "a consumer that gave up meanwhile is no repair", one_that_gave_up},
     {"told: comes", "a consumer that comes meanwhile is not rescued", one_that_comes},
     {"told: gone", "without a message nobody is rescued", messages_that_are_gone},
+    {"told: came back", "nobody is rescued for what came back since the last tick", what_came_back_since_the_last_tick},
     {"told: left", "a rescue without a consumer is not counted", nobody_left_to_rescue},
     {"told: hidden", "hidden messages are looked for if some should be ready", hidden_messages_are_found},
     {"told: room", "a producer that sleeps beside room is told, which counts as a defect", a_producer_beside_room},
