@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How tasks wait: one after the other, told by a watch that is armed only while somebody needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue as standard_queue
+import select
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from shmbroker.aio.waiters import Waiters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Watch:
+    """In the place of what tells of the next chance.
+
+    Attributes:
+        descriptor: What it is to write.
+        calls: What was asked of it.
+        broken: Whether it cannot be armed.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.calls: list[object] = []
+        self.broken = False
+
+    def arm(self, size: int) -> None:
+        """It tells once."""
+        self.calls.append(size)
+        if self.broken:
+            raise ZeroDivisionError
+
+    def disarm(self) -> None:
+        """It tells no more."""
+        self.calls.append("disarm")
+
+    def close(self) -> None:
+        """It goes."""
+        self.calls.append("close")
+
+    def tell(self) -> None:
+        """There may be a chance."""
+        os.eventfd_write(self.descriptor, 1)
+
+    def is_readable(self) -> bool:
+        """Was it written, and not read?"""
+        return select.select([self.descriptor], [], [], 0)[0] != []
+
+
+class Stand:
+    """Waiters, their watch, and attempts that succeed when there is something."""
+
+    def __init__(self) -> None:
+        made: list[Watch] = []
+        self.waiters = Waiters(lambda descriptor: made.append(Watch(descriptor)) or made[0])  # type: ignore[arg-type, func-returns-value]
+        [self.watch] = made
+        self.there: list[int] = []
+        self.undone: list[int] = []
+
+    def attempt(self) -> int:
+        """Takes the first thing."""
+        if not self.there:
+            raise standard_queue.Empty
+        return self.there.pop(0)
+
+    def start(self, size: int = 0, timeout: float | None = None) -> asyncio.Task[Any]:
+        """A task that waits for a thing."""
+        return asyncio.create_task(self.waiters.wait(self.attempt, timeout, self.undone.append, size))
+
+
+async def turns() -> None:
+    """Lets every task, and the reader of the descriptor, come to its turn."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def run(what: Callable[[Stand], Any]) -> None:
+    """Runs it in a loop of its own, with waiters that are closed at its end."""
+
+    async def main() -> None:
+        stand = Stand()
+        try:
+            await what(stand)
+        finally:
+            stand.waiters.close(ConnectionError())
+
+    asyncio.run(main())
+
+
+def test_what_is_there_needs_no_watch() -> None:
+    """It is neither armed nor disarmed; its descriptor is nobody else's, never blocks, and was not written."""
+
+    async def use(stand: Stand) -> None:
+        stand.there = [1]
+        assert await stand.start() == 1
+        assert stand.watch.calls == []
+        assert not stand.watch.is_readable()
+        assert not os.get_inheritable(stand.watch.descriptor)
+        assert not os.get_blocking(stand.watch.descriptor)
+
+    run(use)
+
+
+def test_tasks_are_served_in_their_order() -> None:
+    """The first arms the watch for its size, again after it was told in vain; the last disarms it, once."""
+
+    async def use(stand: Stand) -> None:
+        first, second = stand.start(7), stand.start(8)
+        await turns()
+        assert stand.watch.calls == [7]
+        stand.watch.tell()
+        await turns()
+        assert stand.watch.calls == [7, 7]
+        assert not stand.watch.is_readable()
+        stand.there = [1]
+        stand.watch.tell()
+        assert await first == 1
+        await turns()
+        assert stand.watch.calls == [7, 7, 8]
+        stand.there = [2]
+        stand.watch.tell()
+        assert await second == 2
+        assert stand.watch.calls == [7, 7, 8, "disarm"]
+        stand.there = [3]
+        assert await stand.start() == 3
+        assert stand.watch.calls == [7, 7, 8, "disarm"]
+        third = stand.start(9)
+        await turns()
+        assert stand.watch.calls[4:] == [9]
+        third.cancel()
+        await turns()
+        assert stand.watch.calls[4:] == [9, "disarm"]
+
+    run(use)
+
+
+def test_a_watch_that_cannot_be_armed() -> None:
+    """The task has the error, and the next one its turn."""
+
+    async def use(stand: Stand) -> None:
+        stand.watch.broken = True
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await stand.start()
+        stand.there = [1]
+        assert await stand.start() == 1
+
+    run(use)
+
+
+def test_a_task_that_is_cancelled_as_it_gets_something() -> None:
+    """What it got is taken back; an error is not, and nothing if it got nothing."""
+
+    async def use(stand: Stand) -> None:
+        task = stand.start()
+        await turns()
+        stand.there = [1]
+        stand.waiters._told()  # noqa: SLF001 - as the loop does, before the task has its turn
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert stand.undone == [1]
+        idle = stand.start()
+        await turns()
+        idle.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await idle
+        assert stand.undone == [1]
+
+    run(use)
+
+
+def test_a_cancelled_task_leaves_its_turn_to_the_next_one() -> None:
+    """At once: it need not be told for that."""
+
+    async def use(stand: Stand) -> None:
+        first, second = stand.start(), stand.start()
+        await turns()
+        stand.there = [1]
+        first.cancel()
+        assert await second == 1
+
+    run(use)
+
+
+def test_closing_ends_each_wait() -> None:
+    """With its error; the descriptor is closed, once."""
+
+    async def use(stand: Stand) -> None:
+        tasks = [stand.start() for _ in range(2)]
+        await turns()
+        for _ in range(2):
+            stand.waiters.close(ValueError("closed"))
+        for task in tasks:
+            with pytest.raises(ValueError, match="closed"):
+                await task
+        assert [call for call in stand.watch.calls if call == "close"] == ["close"]
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(stand.watch.descriptor)
+
+    run(use)
