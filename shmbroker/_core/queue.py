@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import queue as standard_queue
+import sys
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ PAUSED: int = slow.SB_QUEUE_PAUSED
 KEEPS: int = slow.SB_QUEUE_KEEPS
 NOTES: int = slow.SB_QUEUE_NOTES
 STAGE: int = slow.SB_QUEUE_STAGE
+_ONLY_HERE = 2  # references to what one variable knows: its own, and that of whoever counts them
 _TTL, _EXPIRES = slow.SB_QUEUE_TTL, slow.SB_QUEUE_EXPIRES
 _FLAGS = {
     "durable": slow.SB_QUEUE_DURABLE,
@@ -484,9 +486,13 @@ class Reservation:
 
     def _is_viewed(self) -> bool:
         """Ends our own view; True while others look, and may write."""
+        exporter = self._exporter()
         memory, self._memory = self._memory, None
         if memory is not None:
             with contextlib.suppress(BufferError):  # something was made of it, such as an array, which keeps it
                 memory.release()
         del memory
-        return self._exporter() is not None
+        if exporter is None or sys.getrefcount(exporter) > _ONLY_HERE:
+            return exporter is not None
+        ffi.gc(exporter, None)  # a Ctrl-C that arrived in its callback would be printed and lost
+        return False

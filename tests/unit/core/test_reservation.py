@@ -99,6 +99,26 @@ def test_a_view_that_goes_before_the_end_is_no_call(queue: shmbroker.Queue) -> N
     assert listing(queue) == ["abc"]
 
 
+def test_nothing_runs_when_the_memory_of_a_reservation_goes_with_it(
+    queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Ctrl-C that came in there would be printed and lost. What runs for a view that stays cannot be helped."""
+    ran: list[object] = []
+    ended = core_queue._Written.ended  # noqa: SLF001
+    monkeypatch.setattr(core_queue._Written, "ended", lambda one, body: ran.append(body) or ended(one, body))  # noqa: SLF001
+    with queue.reserve(3) as memory:
+        memory[:] = b"ABC"
+    with pytest.raises(ZeroDivisionError), queue.reserve(3):
+        raise ZeroDivisionError
+    assert ran == []
+    with queue.reserve(3) as memory:
+        view = memory[:]
+        view[:] = b"DEF"
+    del view
+    assert len(ran) == 1
+    assert listing(queue) == ["ABC", "DEF"]
+
+
 def test_options_go_with_the_reservation(queue: shmbroker.Queue) -> None:
     """Those of the message."""
     one = Reservation(queue.core, 3, PAST)
