@@ -17,7 +17,7 @@ from scenario_support.observing import listing, put_each
 
 import shmbroker
 from shmbroker import exceptions, workers
-from shmbroker.workers import _handle, _Options, _serve, _set_aside, _work
+from shmbroker.workers import _handle, _Options, _serve, _set_aside, _set_aside_first, _work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -221,6 +221,34 @@ def test_a_message_that_is_set_aside(queue: shmbroker.Queue, caplog: pytest.LogC
     assert found.properties == shmbroker.BasicProperties(headers=headers, message_id="m")
     assert (queue.statistics().acked, listing(queue)) == (1, [])
     assert f"{shown.replace('unsettled', 'settled')} was tried 1 times: it is in queue 'q.set-aside' now" in caplog.text
+
+
+@pytest.mark.parametrize(("attempts", "aside"), [(0, "A"), (1, ""), (None, "")])
+def test_the_first_message_is_set_aside(queue: shmbroker.Queue, attempts: int | None, aside: str) -> None:
+    """If it was tried that often: another worker may have been faster, then the first is another one and stays."""
+    put_each(queue, "A")
+    _set_aside_first(queue, options_for(queue, attempts=attempts))
+    found = queue.connection.queue("q.set-aside")
+    assert ("".join(bytes(one).decode() for one in found.browse()), listing(queue)) == (aside, [] if aside else ["A"])
+    assert queue.get(timeout=0).delivery_count == 1 if not aside else len(queue) == 0
+
+
+def test_there_may_be_nothing_to_set_aside(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for that."""
+    times: list[float | None] = []
+    get = shmbroker.Queue.get
+    monkeypatch.setattr(shmbroker.Queue, "get", lambda one, timeout: times.append(timeout) or get(one, timeout=timeout))
+    _set_aside_first(queue, options_for(queue))
+    assert times == [0]
+
+
+def test_what_is_set_aside_lives_as_long_as_its_queue_says(queue: shmbroker.Queue) -> None:
+    """As of what is put there."""
+    queue.connection.queue("q.set-aside", message_ttl=3600)
+    put_each(queue, "A")
+    _set_aside(queue, queue.get(timeout=0), options_for(queue))
+    (found,) = queue.connection.queue("q.set-aside", passive=True).browse()
+    assert found.expires_at is not None
 
 
 def test_a_message_that_cannot_be_set_aside(queue: shmbroker.Queue, caplog: pytest.LogCaptureFixture) -> None:
