@@ -175,3 +175,15 @@ def test_what_a_child_inherits_does_not_hang(broker_name: str) -> None:
     quiet = {"close", "close channel", "stop"}
     assert {use: what for use, what in seen.items() if use not in quiet} == dict.fromkeys(seen.keys() - quiet, "forked")
     assert {seen[use] for use in quiet} <= {"no error", "forked"}
+
+
+def test_a_condition_of_a_lock_that_is_given() -> None:
+    """Whoever has that lock may notify; without one the condition has its own."""
+    given = locks.unnoted()
+    condition, own = locks.condition(given), locks.condition()
+    with given:
+        condition.notify_all()
+        with pytest.raises(RuntimeError):
+            own.notify_all()
+    with own:
+        own.notify_all()
