@@ -82,57 +82,87 @@ PyType_Spec sb_route_spec = {"shmbroker._native_message.Route", sizeof(Route), 0
 /* ---- Publisher ---- */
 
 typedef struct {
+  PyObject *exchange, *key, *route; /* all, or none */
+} known_route;
+
+typedef struct {
   PyObject_HEAD sb_connection *connection;
   PyObject *owner;
   PyObject *routes; /* {exchange: {routing key: Route}} */
+  known_route last; /* most publish to the same again and again, with the same two strings */
   unsigned long long version;
   bool headers_count; /* of that version */
 } Publisher;
 
-static const Route *find(const Publisher *self, PyObject *exchange, PyObject *key) {
+static void remember(Publisher *self, PyObject *exchange, PyObject *key, PyObject *route) {
+  known_route before = self->last;
+  self->last = (known_route){Py_XNewRef(exchange), Py_XNewRef(key), Py_XNewRef(route)};
+  Py_XDECREF(before.exchange);
+  Py_XDECREF(before.key);
+  Py_XDECREF(before.route);
+}
+
+static const Route *find(Publisher *self, PyObject *exchange, PyObject *key) {
+  if (exchange == self->last.exchange && key == self->last.key) {
+    return (const Route *)(const void *)self->last.route;
+  }
   PyObject *keys = PyDict_GetItemWithError(self->routes, exchange);
   PyObject *route = keys != NULL && PyDict_Check(keys) ? PyDict_GetItemWithError(keys, key) : NULL;
   if (route == NULL) PyErr_Clear(); /* of something that cannot be a name: Python says what is wrong with it */
-  return route != NULL && Py_IS_TYPE(route, route_type) ? (const Route *)(const void *)route : NULL;
+  if (route == NULL || !Py_IS_TYPE(route, route_type)) {
+    return NULL;
+  }
+  if (PyUnicode_CheckExact(exchange) &&
+      PyUnicode_CheckExact(key)) { /* others may equal one name now, and another one later */
+    remember(self, exchange, key, route);
+  }
+  return (const Route *)(const void *)route;
 }
 
+typedef struct {
+  char *data;
+  Py_ssize_t length;
+} body_bytes;
+
 /* The route of a body that can go there at once. */
-static const Route *route_of(const Publisher *self, PyObject *const *arguments) {
-  PyObject *body = arguments[2];
-  if (!PyBytes_CheckExact(body) || PyBytes_Size(body) > SHORT_BODY ||
-      sb_topology_version(self->connection) != self->version) {
+static const Route *route_of(Publisher *self, PyObject *const *arguments, body_bytes *body) {
+  if (!PyBytes_CheckExact(arguments[2]) || PyBytes_AsStringAndSize(arguments[2], &body->data, &body->length) != 0 ||
+      body->length > SHORT_BODY || sb_topology_version(self->connection) != self->version) {
     return NULL;
   }
   const Route *route = find(self, arguments[0], arguments[1]);
-  return route != NULL && (route->count == 1 || PyBytes_Size(body) <= SHORT_COMMIT) ? route : NULL;
+  return route != NULL && (route->count == 1 || body->length <= SHORT_COMMIT) ? route : NULL;
 }
 
-static sb_status send(const Publisher *self, const Route *route, PyObject *body, const sb_put_options *options) {
-  const char *data = PyBytes_AsString(body);
-  uint64_t length = (uint64_t)PyBytes_Size(body);
+static sb_status send(const Publisher *self, const Route *route, body_bytes body, const sb_put_options *options) {
   if (route->count == 1) {
-    return sb_put_with(route->queues[0], data, length, options);
+    return sb_put_with(route->queues[0], body.data, (uint64_t)body.length, options);
   }
-  sb_publication publication = {
-      .body = data, .length = length, .options = options, .targets = route->queues, .target_count = route->count};
+  sb_publication publication = {.body = body.data,
+                                .length = (uint64_t)body.length,
+                                .options = options,
+                                .targets = route->queues,
+                                .target_count = route->count};
   uint32_t failed_publication, failed_target;
   return sb_commit_all(self->connection, &publication, 1, NULL, 0, &failed_publication, &failed_target);
 }
 
 /* publish(exchange, routing_key, body): the status; -1: Python has to do it. */
 static PyObject *publisher_publish(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
-  const Publisher *self = (const Publisher *)object;
+  Publisher *self = (Publisher *)object;
+  body_bytes body;
   if (!sb_expect(count, 3)) {
     return NULL;
   }
-  const Route *route = route_of(self, arguments);
-  return PyLong_FromLong(route != NULL ? (long)send(self, route, arguments[2], route->options) : -1);
+  const Route *route = route_of(self, arguments, &body);
+  return PyLong_FromLong(route != NULL ? (long)send(self, route, body, route->options) : -1);
 }
 
 /* publish_with(exchange, routing_key, body, properties, ttl_ns, priority, has_headers): the same, with encoded properties.
  * Whether headers count is looked at together with the version: another thread may renew the routes at any time. */
 static PyObject *publisher_publish_with(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
-  const Publisher *self = (const Publisher *)object;
+  Publisher *self = (Publisher *)object;
+  body_bytes body;
   if (!sb_expect(count, 7)) {
     return NULL;
   }
@@ -143,7 +173,7 @@ static PyObject *publisher_publish_with(PyObject *object, PyObject *const *argum
       PyErr_SetString(PyExc_TypeError, "publish_with(str, str, bytes, bytes, int, 0 to 255, bool)");
     return NULL;
   }
-  const Route *route = arguments[6] == Py_True && self->headers_count ? NULL : route_of(self, arguments);
+  const Route *route = arguments[6] == Py_True && self->headers_count ? NULL : route_of(self, arguments, &body);
   if (route == NULL) {
     return PyLong_FromLong(-1);
   }
@@ -152,7 +182,7 @@ static PyObject *publisher_publish_with(PyObject *object, PyObject *const *argum
   options.properties_length = (uint32_t)PyBytes_Size(arguments[3]);
   options.ttl_ns = ttl_ns;
   options.priority = (uint8_t)priority;
-  return PyLong_FromLong((long)send(self, route, arguments[2], &options));
+  return PyLong_FromLong((long)send(self, route, body, &options));
 }
 
 /* renew(version, headers_count): forgets all routes, unless they are of that version. */
@@ -166,8 +196,9 @@ static PyObject *publisher_renew(PyObject *object, PyObject *const *arguments, P
     return NULL;
   }
   if (wanted != self->version) {
-    PyDict_Clear(self->routes);
     self->version = wanted;
+    remember(self, NULL, NULL, NULL);
+    PyDict_Clear(self->routes);
   }
   self->headers_count = arguments[1] == Py_True;
   Py_RETURN_NONE;
@@ -197,6 +228,9 @@ static int publisher_traverse(PyObject *object, visitproc visit, void *arg) {
   Publisher *self = (Publisher *)object;
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(self->routes);
+  Py_VISIT(self->last.exchange);
+  Py_VISIT(self->last.key);
+  Py_VISIT(self->last.route);
   Py_VISIT(self->owner);
   return 0;
 }
@@ -205,6 +239,7 @@ static void publisher_dealloc(PyObject *object) {
   Publisher *self = (Publisher *)object;
   PyTypeObject *type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
+  remember(self, NULL, NULL, NULL);
   Py_XDECREF(self->routes);
   Py_XDECREF(self->owner);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);

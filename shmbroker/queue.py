@@ -89,13 +89,15 @@ class Queue:
             TypeError: the body is a ``str`` or not bytes-like, or there is no such keyword.
         """
         if not options:
-            status = self._put(body, timeout)
+            put = self._put  # in two steps: `self._put(...)` looks for a method of that name in the class every time
+            status = put(body, timeout)
             if status is None:
                 return
             fields = None
         else:
             fields = fields_of(options)
-            status = self._put_with(body, fields, timeout)
+            put_with = self._put_with
+            status = put_with(body, fields, timeout)
             if status is None:
                 return
         data, size = body_of(body)
@@ -203,7 +205,8 @@ class Queue:
             queue.Empty: none came in time.
             NotFound: the queue was deleted.
         """
-        message = self._take(self, auto_ack, timeout)
+        take = self._take  # in two steps, see `put`
+        message = take(self, auto_ack, timeout)
         if message is None:
             message = self._get_slowly(self.taker.status, timeout, auto_ack=auto_ack)
         if not auto_ack:
@@ -232,7 +235,8 @@ class Queue:
 
     def get_nowait(self, *, auto_ack: bool = False) -> Message:
         """:meth:`get` that does not wait."""
-        message = self._take(self, auto_ack)
+        take = self._take
+        message = take(self, auto_ack)
         if message is None:
             if self.taker.status != library.EMPTY:
                 return self.get(timeout=0, auto_ack=auto_ack)

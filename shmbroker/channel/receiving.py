@@ -257,7 +257,8 @@ class Receiving(Sending):
         Raises:
             PreconditionFailed: there is no such delivery that is unacknowledged.
         """
-        status = self._settle_known(delivery_tag, multiple, ACK)
+        settle_known = self._settle_known  # in two steps, see `basic_publish`
+        status = settle_known(delivery_tag, multiple, ACK)
         if status:
             self._settle(delivery_tag, ACK, status, multiple=multiple)
 

@@ -71,12 +71,16 @@ class Sending(Declaring):
             TypeError: the body is not bytes-like, or a name is no string.
             queue.Full: no room in time; nothing was published.
         """
+        # Read first, called then: `self._publish_known(...)` would look for a method of that name in each class, every time.
         if properties is None:
-            status = self._publish_known(exchange, routing_key, body)
+            publish_known = self._publish_known
+            status = publish_known(exchange, routing_key, body)
         else:
-            status = self._publish_described(exchange, routing_key, body, properties)
+            publish_described = self._publish_described
+            status = publish_described(exchange, routing_key, body, properties)
         if not status:
-            return None if self._number is None else self._number()
+            number = self._number
+            return None if number is None else number()
         return self._publish(exchange, routing_key, body, properties, mandatory=mandatory, timeout=timeout)
 
     def publish_confirmed(

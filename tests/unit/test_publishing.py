@@ -186,6 +186,41 @@ def test_too_many_routes_are_forgotten(
     assert publisher.publish_known("", "q", b"") == 0
 
 
+class Chameleon(str):
+    """A name that changes."""
+
+    __slots__ = ("now",)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.now == other)
+
+    def __hash__(self) -> int:
+        return hash(self.now)
+
+
+def test_each_message_takes_its_own_route(publisher: Publishing, connection: shmbroker.Connection) -> None:
+    """Whatever the route of the one before was: to the same exchange, by the same key, or by a name that changed."""
+    channel = connection.channel()
+    names = [("", "a"), ("x", "a"), ("x", "b"), ("", "b")]
+    channel.exchange_declare("x", "direct")
+    for name in ("a", "b"):
+        channel.queue_declare(name)
+        channel.queue_declare(f"x-{name}")
+        channel.queue_bind(f"x-{name}", "x", name)
+    for exchange, key in names:
+        assert publisher.publish(exchange, key, b"first", 5, PLAIN, FOR_EVER) == 1
+    for exchange, key in names * 2:
+        assert publisher.publish_known(exchange, key, f"{exchange} {key}".encode()) == 0
+    for exchange, key in names:
+        queue = connection.queue(f"{exchange}-{key}".strip("-"))
+        assert [bytes(message) for message in queue.browse()] == [b"first", *[f"{exchange} {key}".encode()] * 2]
+    changing = Chameleon()
+    for changing.now in ("a", "a", "b"):
+        assert publisher.publish_known("", changing, changing.now.encode()) == 0
+    assert [bytes(message) for message in connection.queue("a").browse()][3:] == [b"a", b"a"]
+    assert [bytes(message) for message in connection.queue("b").browse()][3:] == [b"b"]
+
+
 # ---- what is not there ----
 
 
