@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process keeps nothing of names that are gone in its own memory: no object, and nothing of the compiled part."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import shmbroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAMES = 200  # of each turn
+TURNS = 4  # of each half
+LENGTH = 200  # bytes of a name: whoever kept the names of a half would keep more than twice of what is allowed
+BLOCKS = NAMES * TURNS // 2  # of Python's
+BYTES = BLOCKS * LENGTH // 2
+_FIELDS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+
+
+class MallocFacts(ctypes.Structure):
+    """What mallinfo2 returns."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in _FIELDS]
+
+
+def allocated() -> tuple[int, int]:
+    """How many blocks Python's allocator has given out, and how many bytes malloc has."""
+    gc.collect()
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = MallocFacts
+    facts = mallinfo2()
+    return sys.getallocatedblocks(), facts.uordblks + facts.hblkhd
+
+
+def least(found: list[tuple[int, int]]) -> tuple[int, int]:
+    """The least of each."""
+    return min(blocks for blocks, _ in found), min(size for _, size in found)
+
+
+def a_queue(connection: shmbroker.Connection, name: str) -> None:
+    """Through a handle."""
+    with connection.queue(name) as queue:
+        queue.put(b"x")
+        queue.get(timeout=0).ack()
+        queue.delete()
+
+
+def a_queue_of_a_channel(connection: shmbroker.Connection, name: str) -> None:
+    """Without a handle, by name, and a consumer with a tag."""
+    with connection.channel() as channel:
+        channel.queue_declare(name)
+        channel.basic_publish("", name, b"x")
+        channel.basic_consume(name, lambda *_: None, consumer_tag=name)
+        channel.basic_cancel(name)
+        channel.queue_delete(name)
+
+
+def an_exchange(connection: shmbroker.Connection, name: str) -> None:
+    """With a binding by that name."""
+    with connection.channel() as channel:
+        channel.exchange_declare(name, "topic")
+        channel.queue_bind("stays", name, name)
+        channel.basic_publish(name, name, b"x")
+        channel.queue_unbind("stays", name, name)
+        channel.exchange_delete(name)
+    assert connection.queue("stays").purge() == 1
+
+
+def a_connection(connection: shmbroker.Connection, name: str) -> None:
+    """Another one, which consumes."""
+    with (
+        shmbroker.connect(connection.broker_name, create=False, client_name=name) as other,
+        other.queue("stays") as queue,
+        queue.consume(),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("use", [a_queue, a_queue_of_a_channel, an_exchange, a_connection])
+def test_a_process_keeps_nothing_of_a_name(
+    connection: shmbroker.Connection, use: Callable[[shmbroker.Connection, str], None]
+) -> None:
+    """However many names there were. What is kept for a while, as routes are, goes up and down: its least counts."""
+    connection.queue("stays")
+    found = []
+    for turn in range(2 * TURNS + 1):
+        for number in range(NAMES):
+            use(connection, f"{turn}-{number}-".ljust(LENGTH, "x"))
+        found.append(allocated())
+    (blocks, size), (blocks_then, size_then) = (least(half) for half in (found[1 : TURNS + 1], found[TURNS + 1 :]))
+    assert blocks_then < blocks + BLOCKS
+    assert size_then < size + BYTES
