@@ -7,6 +7,7 @@
 #include "sb_wait.h"
 
 #define PATIENCE_TICKS 3u
+#define SCRUB_TICKS 4u
 #define REST_TICKS 16u
 #define LOOKS 4u
 
@@ -261,7 +262,7 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   bool due = memory->quiet_ticks < REST_TICKS || memory->quiet_ticks % REST_TICKS == 0 || memory->wrong_ticks > 0;
   bool anybody = SB_LOAD(&q->levels, SB_RELAXED) != 0 || SB_LOAD(&q->room_waiting, SB_RELAXED) != 0;
   if (due && anybody) {
-    scrub_lists(by, slot);
+    if (memory->quiet_ticks % SCRUB_TICKS == 0) scrub_lists(by, slot); /* traffic adds to them */
     right = recount(by, q, slot, memory) && right;
   }
   notify_forgotten(by, q, slot, &r, memory, idle);

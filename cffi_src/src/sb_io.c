@@ -177,6 +177,7 @@ bool sb_io_housekeeper_missing(sb_connection *c) { return !sb_liveness_has_house
 typedef struct {
   bool lowest;              /* its process is the one that looks often */
   uint64_t looked, present; /* when it looked last, and when a housekeeper was there */
+  uint64_t turns;           /* of the housekeeper, then */
 } watch;
 
 static uint32_t beat_of(uint64_t now) { return (uint32_t)(now >> BEAT_SHIFT); }
@@ -192,6 +193,14 @@ static void begin_watch(sb_connection *c, watch *w) {
   if (w->lowest) SB_STORE(&c->b->header->watched, beat_of(w->looked), SB_RELAXED);
 }
 
+/* The housekeeper took a turn since the last look: so it runs. Saves half of the looks into /proc of one who has nothing to do,
+ * and all while there is something; one that stops after its turn is found by the next look. */
+static bool takes_turns(const sb_broker *b, watch *w) {
+  uint64_t before = w->turns;
+  w->turns = SB_LOAD(&b->header->housekeeper_ticks, SB_RELAXED);
+  return w->turns != before;
+}
+
 /* Looks whether a housekeeper is there, and runs; true if one is to be started. */
 static bool look_after(sb_connection *c, watch *w) {
   bool missing = sb_io_housekeeper_missing(c);
@@ -201,7 +210,7 @@ static bool look_after(sb_connection *c, watch *w) {
   }
   begin_watch(c, w);
   if (!missing) {
-    return w->lowest && sb_liveness_housekeeper_stopped(c->b) && stand_in(c, w->looked);
+    return w->lowest && !takes_turns(c->b, w) && sb_liveness_housekeeper_stopped(c->b) && stand_in(c, w->looked);
   }
   if (!w->lowest && w->looked - w->present <= SLEEP_NS) {
     return false; /* the lowest one may be stopped: that is known by then */

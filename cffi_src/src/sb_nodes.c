@@ -330,24 +330,7 @@ static uint32_t next_live(sb_broker *b, const sb_ring *list, unsigned state, uin
   return 0;
 }
 
-uint32_t sb_nodes_count(sb_broker *b, const sb_ring *list, unsigned state) {
-  uint32_t n = 0;
-  uint64_t at = 0;
-  while (next_live(b, list, state, &at) != 0) n++;
-  return n;
-}
-
 static uint64_t mixed(uint64_t seen, uint64_t value) { return (seen ^ value) * UINT64_C(0x9e3779b97f4a7c15); }
-
-static uint64_t mixed_words(sb_broker *b, uint32_t queue, uint32_t id, unsigned state, uint64_t seen) {
-  sb_ring list;
-  uint64_t at = 0;
-  uint32_t slot;
-  while (sb_ring_open(b, queue, id, &list) && (slot = next_live(b, &list, state, &at)) != 0) {
-    seen = mixed(seen, SB_LOAD(&((sb_node_shm *)sb_slot_at(b, slot))->word, SB_SEQ_CST));
-  }
-  return seen;
-}
 
 /* Hints are set to what the lists hold. One that may only cost an extra wake is left to the patient: somebody may be
  * between raising it and moving the node. One that could suppress a wake is mended at once. */
@@ -363,49 +346,50 @@ static void correct(_Atomic int32_t *hint, int32_t counted, bool high_is_harmles
   }
 }
 
-/* Nodes of a queue in that state, by their words (a list may name one twice); level 0 = any, counted = those that count only. */
-static int32_t nodes_in(sb_broker *b, uint32_t queue, uint32_t level, unsigned state, bool counted) {
-  sb_ring list;
-  int32_t n = 0;
+sb_census sb_nodes_census(sb_broker *b, const sb_ring *list, unsigned state, uint32_t level) {
+  sb_census of = {.seen = 0};
   uint64_t at = 0;
   uint32_t slot;
-  while (sb_ring_open(b, queue, SB_RING_ALL, &list) && (slot = next_live(b, &list, SB_STATE_ALL, &at)) != 0) {
-    sb_node_shm *node = sb_slot_at(b, slot);
-    bool counts = !counted || (SB_LOAD(&node->flags, SB_RELAXED) & SB_NODE_COUNTED) != 0;
-    bool there = state == SB_STATE_ALL || sb_node_state(SB_LOAD(&node->word, SB_SEQ_CST)) == state;
-    n += counts && there && (level == 0 || SB_LOAD(&node->level, SB_RELAXED) == level);
+  while ((slot = next_live(b, list, state, &at)) != 0) {
+    const sb_node_shm *node = sb_slot_at(b, slot);
+    uint64_t word = SB_LOAD(&node->word, SB_SEQ_CST);
+    bool counts = (SB_LOAD(&node->flags, SB_RELAXED) & SB_NODE_COUNTED) != 0;
+    of.seen = mixed(of.seen, word);
+    if (level != 0 && SB_LOAD(&node->level, SB_RELAXED) != level) {
+      continue;
+    }
+    of.all[sb_node_state(word)]++;
+    of.all[SB_STATE_ALL]++;
+    of.counted[sb_node_state(word)] += counts;
+    of.counted[SB_STATE_ALL] += counts;
   }
-  return n;
+  return of;
 }
 
 sb_recounted sb_nodes_recount(sb_broker *b, uint32_t queue, sb_recount how) {
   sb_queue_shm *q = sb_slot_at(b, queue);
-  sb_ring list;
-  uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
+  sb_ring all, waiting;
   sb_recounted found = {.right = true};
+  if (!sb_ring_open(b, queue, SB_RING_ALL, &all) || !sb_ring_open(b, queue, SB_RING_ROOM, &waiting)) {
+    return found;
+  }
+  uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
   /* Of the levels too: a count that is too high there holds all lower priorities off (I32). */
   for (uint32_t n = 0; n < MAX_LEVELS && sb_level_at(b, level) != NULL; n++) {
     sb_level_shm *l = sb_slot_at(b, level);
-    correct(&l->interested_count, nodes_in(b, queue, level, SB_NODE_INTERESTED, false), true, how, &found);
-    correct(&l->notified_count, nodes_in(b, queue, level, SB_NODE_NOTIFIED, false), false, how, &found);
+    sb_census there = sb_nodes_census(b, &all, SB_STATE_ALL, level);
+    correct(&l->interested_count, there.all[SB_NODE_INTERESTED], true, how, &found);
+    correct(&l->notified_count, there.all[SB_NODE_NOTIFIED], false, how, &found);
     level = SB_LOAD(&l->next, SB_ACQUIRE);
   }
-  struct {
-    _Atomic int32_t *hint;
-    int32_t is;
-    bool high_is_harmless;
-  } hints[] = {{&q->interested, nodes_in(b, queue, 0, SB_NODE_INTERESTED, false), true},
-               {&q->notified, nodes_in(b, queue, 0, SB_NODE_NOTIFIED, false), false},
-               {&q->not_interested, nodes_in(b, queue, 0, SB_NODE_NOT_INTERESTED, true), true},
-               {&q->non_acquiring, nodes_in(b, queue, 0, SB_NODE_NON_ACQUIRING, false), true},
-               {&q->consumers, nodes_in(b, queue, 0, SB_STATE_ALL, true), true},
-               {&q->room_waiting,
-                sb_ring_open(b, queue, SB_RING_ROOM, &list) ? (int32_t)sb_nodes_count(b, &list, SB_NODE_INTERESTED) : 0,
-                true}};
-  for (unsigned i = 0; i < sizeof hints / sizeof hints[0]; i++) {
-    correct(hints[i].hint, hints[i].is, hints[i].high_is_harmless, how, &found);
-  }
-  found.seen = mixed_words(b, queue, SB_RING_ALL, SB_STATE_ALL, found.seen);
-  found.seen = mixed_words(b, queue, SB_RING_ROOM, SB_NODE_INTERESTED, found.seen);
+  sb_census everywhere = sb_nodes_census(b, &all, SB_STATE_ALL, 0);
+  sb_census room = sb_nodes_census(b, &waiting, SB_NODE_INTERESTED, 0);
+  correct(&q->interested, everywhere.all[SB_NODE_INTERESTED], true, how, &found);
+  correct(&q->notified, everywhere.all[SB_NODE_NOTIFIED], false, how, &found);
+  correct(&q->not_interested, everywhere.counted[SB_NODE_NOT_INTERESTED], true, how, &found);
+  correct(&q->non_acquiring, everywhere.all[SB_NODE_NON_ACQUIRING], true, how, &found);
+  correct(&q->consumers, everywhere.counted[SB_STATE_ALL], true, how, &found);
+  correct(&q->room_waiting, room.all[SB_STATE_ALL], true, how, &found);
+  found.seen = mixed(mixed(found.seen, everywhere.seen), room.seen);
   return found;
 }

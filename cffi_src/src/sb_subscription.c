@@ -96,10 +96,10 @@ uint64_t sb_subscription_overlooked(const sb_subscription *s) {
   sb_broker *b = q->c->b;
   const sb_node_shm *n = sb_subscription_node(s);
   uint64_t word = SB_LOAD(&n->word, SB_SEQ_CST);
-  bool told = sb_node_state(word) == SB_NODE_NOTIFIED;
-  bool waits = sb_node_state(word) == SB_NODE_INTERESTED && SB_LOAD(&q->shm->notified, SB_SEQ_CST) <= 0;
-  if ((!told && !waits) || SB_LOAD(&n->flagged, SB_SEQ_CST) != 0 || !sb_notify_looks_ready(q) ||
-      sb_notify_better_wants(q, s->priority) || !sb_upkeep_has_ready(b, &q->ring, sb_ring_exact_tail(b, &q->ring))) {
+  bool told = sb_node_state(word) == SB_NODE_NOTIFIED, waits = sb_node_state(word) == SB_NODE_INTERESTED;
+  if ((!told && !waits) || !sb_notify_looks_ready(q) || SB_LOAD(&n->flagged, SB_SEQ_CST) != 0 ||
+      (waits && SB_LOAD(&q->shm->notified, SB_SEQ_CST) > 0) || sb_notify_better_wants(q, s->priority) ||
+      !sb_upkeep_has_ready(b, &q->ring, sb_ring_exact_tail(b, &q->ring))) {
     return 0;
   }
   return sb_entry_word(s->node, sb_node_epoch(word));

@@ -10,6 +10,8 @@
 static sb_queue *q;
 static void begin(sb_settings settings) { q = begin_ticks(settings); }
 
+#define SCRUBS 4u
+
 static unsigned entry_state(uint32_t object, uint32_t id, uint64_t position) {
   return sb_cell_state(leaf_of_list(object, id, position).leaf->cells[position].word);
 }
@@ -30,6 +32,9 @@ static void dead_entries_are_dropped(void) {
   uint32_t room = node_with(SB_NODE_ROOM, 0);
   move_to(room, SB_NODE_INTERESTED);
   move_to(room, SB_NODE_NOT_INTERESTED);
+  be_quiet(SCRUBS - 1);
+  tick_queue();
+  expect(entry_state(q->slot, SB_RING_ROOM, 0) == SB_CELL_ENTRY, "it was dropped by each tick");
   tick_queue();
   const struct {
     uint32_t object, id;
@@ -58,6 +63,7 @@ static void lists_of_two_levels(void) {
     move_to(low, SB_NODE_NOT_INTERESTED);
   }
   sb_leaf_ref leaf = overlook(leaf_of_list(level, SB_RING_INTERESTED, 0));
+  be_quiet(SCRUBS);
   tick_queue();
   expect(is_freed(&leaf), "the page of a list was not freed");
 }

@@ -29,7 +29,7 @@ static sb_ring list(uint32_t object, uint32_t id) {
 }
 static uint32_t live(uint32_t object, uint32_t id, unsigned state) {
   sb_ring r = list(object, id);
-  return sb_nodes_count(t.b, &r, state);
+  return (uint32_t)sb_nodes_census(t.b, &r, state, 0).all[SB_STATE_ALL];
 }
 static uint64_t entries(uint32_t object, uint32_t id) {
   sb_ring r = list(object, id);

@@ -41,6 +41,7 @@ static sb_word *cell_at(uint64_t position) {
 }
 static unsigned state_at(uint64_t position) { return sb_cell_state(SB_LOAD(cell_at(position), SB_RELAXED)); }
 static uint64_t head(void) { return SB_LOAD(list.head, SB_RELAXED); }
+static uint32_t live(unsigned state) { return (uint32_t)sb_nodes_census(t.b, &list, state, 0).all[SB_STATE_ALL]; }
 static uint32_t next(uint64_t position, unsigned state) { return sb_nodes_next(t.c, &list, state, &position); }
 
 /* ---- entries ---- */
@@ -49,7 +50,7 @@ static uint32_t next(uint64_t position, unsigned state) { return sb_nodes_next(t
 typedef enum { DEAD, PENDING, LIVE } belief;
 static void expect_belief(unsigned state, uint32_t node, uint32_t epoch, belief should, const char *what) {
   uint64_t at = append(node, epoch), behind = append(nodes[3], EPOCH), position = 0;
-  uint32_t counted = sb_nodes_count(t.b, &list, state);
+  uint32_t counted = live(state);
   uint32_t found = sb_nodes_next(t.c, &list, state, &position);
   expect_is(counted, should == LIVE ? 2 : 1, what);
   expect_is(found, should == LIVE ? node : nodes[3], what);
@@ -137,14 +138,14 @@ static void a_walk_ends(void) {
   for (unsigned i = 0; i < 3; i++) (void)append(nodes[i], EPOCH);
   sb_leaf_ref leaf = leaf_at(0);
   SB_STORE(cell_at(1), sb_cell_bare(SB_CELL_TOMBSTONE, leaf.gen), SB_RELAXED);
-  expect_is(sb_nodes_count(t.b, &list, STATE), 2, "the nodes beside a tombstone");
+  expect_is(live(STATE), 2, "the nodes beside a tombstone");
   expect_is(next(1, STATE), nodes[2], "the node behind a tombstone");
   expect_is(SB_LOAD(&leaf.leaf->finished[0], SB_RELAXED), 0, "the marks of a tombstone: they are its owner's");
   SB_STORE(cell_at(1), sb_cell_bare(SB_CELL_TOMBSTONE, leaf.gen + 1), SB_RELAXED);
-  expect_is(sb_nodes_count(t.b, &list, STATE), 1, "the nodes before a tombstone of another life");
+  expect_is(live(STATE), 1, "the nodes before a tombstone of another life");
   expect_is(next(1, STATE), 0, "the node behind a tombstone of another life");
   SB_STORE(cell_at(1), sb_cell_bare(SB_CELL_FREE, leaf.gen), SB_RELAXED);
-  expect_is(sb_nodes_count(t.b, &list, STATE), 1, "the nodes before a free cell");
+  expect_is(live(STATE), 1, "the nodes before a free cell");
   expect_is(next(1, STATE), 0, "the node behind a free cell");
 }
 /* The generation of the page, in a tombstone, may be the number of a node: that is no entry. */
@@ -157,7 +158,7 @@ static void what_only_looks_like_an_entry(void) {
   SB_STORE(list.root, sb_link_word(0, leaf.slot, gen), SB_RELAXED);
   SB_STORE(cell_at(0), sb_cell_bare(SB_CELL_TOMBSTONE, gen), SB_RELAXED);
   for (uint64_t i = 2; i < SB_PAGE_CELLS; i++) SB_STORE(cell_at(i), sb_cell_bare(SB_CELL_FREE, gen), SB_RELAXED);
-  expect_is(sb_nodes_count(t.b, &list, STATE), 1, "the nodes beside a tombstone");
+  expect_is(live(STATE), 1, "the nodes beside a tombstone");
   expect_is(next(0, STATE), nodes[1], "the node behind a tombstone");
 }
 /* The page is used for something else in the middle of a walk, at any step: what was read there is not believed. */
@@ -179,7 +180,7 @@ static void a_page_that_is_used_again(void) {
     for (unsigned step = 1;; step++) {
       steps_left = step;
       at_step = the_page_is_used_again;
-      uint32_t found = counts ? sb_nodes_count(t.b, &list, STATE) : next(0, STATE);
+      uint32_t found = counts ? live(STATE) : next(0, STATE);
       at_step = NULL;
       if (steps_left > 0) break;
       if (counts && step > LOOKS) found--; /* it was another one only when the node had been counted */
@@ -303,7 +304,7 @@ static void counts_of_what_is_no_queue(void) {
   SB_STORE(&t.b->chunks[queue / SB_CHUNK_UNITS], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELAXED);
   SB_STORE(&q->room_waiting, 5, SB_RELAXED);
   (void)sb_nodes_recount(t.b, queue, SB_RECOUNT_ALL);
-  expect_is(SB_LOAD(&q->room_waiting, SB_RELAXED), 0, "how many wait for room");
+  expect_is(SB_LOAD(&q->room_waiting, SB_RELAXED), 5, "a word of something else");
 }
 
 static const test_case CASES[] = {
@@ -318,6 +319,6 @@ static const test_case CASES[] = {
     {"nodes_listed: wrong", "counts that are wrong are set right, if that is asked for", counts_that_are_wrong},
     {"nodes_listed: seen", "two looks differ if something moved in between", what_a_recount_saw},
     {"nodes_listed: changing", "a count that others change is left to them", counts_that_change},
-    {"nodes_listed: no queue", "what is no queue any more has no lists", counts_of_what_is_no_queue},
+    {"nodes_listed: no queue", "what is no queue any more is left alone", counts_of_what_is_no_queue},
 };
 SUBJECT(CASES)
