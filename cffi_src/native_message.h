@@ -44,6 +44,7 @@ typedef struct {
   char *buffer; /* of all Takers: used under the GIL only, and never across a point where it is dropped */
   char *many;   /* the same for a batch; NULL until there is one */
   int status;   /* why the last take brought nothing */
+  unsigned long long polled_ns; /* when it told last that its queue was empty, see taker_take */
   Py_ssize_t delivered;
   char kind;
 } Taker;

@@ -238,10 +238,11 @@ class Queue:
         take = self._take
         message = take(self, auto_ack)
         if message is None:
-            if self.taker.status != library.EMPTY:
-                return self.get(timeout=0, auto_ack=auto_ack)
-            if not self.core_connection.has_io:
+            status = self.taker.status
+            if status == library.TICK:
                 self.core_connection.polled()
+            elif status != library.EMPTY:
+                return self.get(timeout=0, auto_ack=auto_ack)
             raise standard_queue.Empty
         if not auto_ack:
             message._state = OPEN  # noqa: SLF001 - see `get`
