@@ -71,7 +71,7 @@ class Sending(Declaring):
             TypeError: the body is not bytes-like, or a name is no string.
             queue.Full: no room in time; nothing was published.
         """
-        # Read first, called then: `self._publish_known(...)` would look for a method of that name in each class, every time.
+        # In two steps: `self._publish_known(...)` would look for a method of that name in each class, every time.
         if properties is None:
             publish_known = self._publish_known
             status = publish_known(exchange, routing_key, body)
