@@ -156,7 +156,11 @@ def _run(checkout: Path, name: str, *, quick: bool) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "result.json"
         command = [str(_python(checkout)), "-m", "benchmarks", "--runs", "1", "--only", name, "--json", str(path)]
-        environment = {**os.environ, "SHMBROKER_BENCH_C": str(checkout / "build" / "bench" / "benchmarks")}
+        environment = {
+            **os.environ,
+            "SHMBROKER_BENCH_C": str(checkout / "build" / "bench" / "benchmarks"),
+            "PYTHONPYCACHEPREFIX": folder,  # both compile their text: what lies about of one may be old, or be missing
+        }
         subprocess.run(  # noqa: S603 (the same program of two checkouts)
             [*command, *(["--quick"] if quick else [])],
             cwd=checkout,
