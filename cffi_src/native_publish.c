@@ -102,20 +102,28 @@ static void remember(Publisher *self, PyObject *exchange, PyObject *key, PyObjec
   Py_XDECREF(before.route);
 }
 
+/* The name itself, whatever a subclass of `str` says that it equals: no code of Python runs here, which could change the routes.
+ * A new reference; NULL: it is no string. */
+static PyObject *name_of(PyObject *given) {
+  return PyUnicode_CheckExact(given) ? Py_NewRef(given) : PyUnicode_Check(given) ? PyUnicode_FromObject(given) : NULL;
+}
+
+static PyObject *look_up(const Publisher *self, PyObject *exchange, PyObject *key) {
+  PyObject *keys = exchange != NULL ? PyDict_GetItemWithError(self->routes, exchange) : NULL;
+  PyObject *route = key != NULL && keys != NULL && PyDict_Check(keys) ? PyDict_GetItemWithError(keys, key) : NULL;
+  return route != NULL && Py_IS_TYPE(route, route_type) ? route : NULL;
+}
+
 static const Route *find(Publisher *self, PyObject *exchange, PyObject *key) {
   if (exchange == self->last.exchange && key == self->last.key) {
     return (const Route *)(const void *)self->last.route;
   }
-  PyObject *keys = PyDict_GetItemWithError(self->routes, exchange);
-  PyObject *route = keys != NULL && PyDict_Check(keys) ? PyDict_GetItemWithError(keys, key) : NULL;
-  if (route == NULL) PyErr_Clear(); /* of something that cannot be a name: Python says what is wrong with it */
-  if (route == NULL || !Py_IS_TYPE(route, route_type)) {
-    return NULL;
-  }
-  if (PyUnicode_CheckExact(exchange) &&
-      PyUnicode_CheckExact(key)) { /* others may equal one name now, and another one later */
-    remember(self, exchange, key, route);
-  }
+  PyObject *exact_exchange = name_of(exchange), *exact_key = name_of(key);
+  PyObject *route = look_up(self, exact_exchange, exact_key);
+  PyErr_Clear(); /* no memory: Python tries again, and says so */
+  if (route != NULL && exact_exchange == exchange && exact_key == key) remember(self, exchange, key, route);
+  Py_XDECREF(exact_exchange);
+  Py_XDECREF(exact_key);
   return (const Route *)(const void *)route;
 }
 

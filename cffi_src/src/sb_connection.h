@@ -41,6 +41,13 @@ struct sb_grace;
 
 #define SB_DEALS 64u
 
+/* What the IO thread of a connection knows of those who look after the broker, from run to run of sb_io_run. */
+typedef struct {
+  bool lowest;              /* its process is the one that looks often */
+  uint64_t looked, present; /* when it looked last (0: never), and when a housekeeper was there */
+  uint64_t turns;           /* of the housekeeper, then */
+} sb_lookout;
+
 struct sb_connection {
   sb_broker *b;
   struct sb_queue *queues;                          /* open handles, see sb_handles.h */
@@ -67,6 +74,7 @@ struct sb_connection {
   uint32_t limit, unacked;
   bool limited, taking_turns; /* their nodes are not interested, because of `limit`; the IO thread looks afterwards */
   bool must_grow;             /* there is no room for what is to be pulled: the IO thread asks for more */
+  sb_lookout lookout;         /* the IO thread's own */
   unsigned use;               /* SB_USE_...: what memory is taken for, see sb_reserve.h */
   uint32_t tables;            /* how many chunks its holdings have */
   sb_connection_shm *shm;

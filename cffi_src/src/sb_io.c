@@ -173,13 +173,6 @@ static bool stand_in(sb_connection *c, uint64_t now) {
 
 bool sb_io_housekeeper_missing(sb_connection *c) { return !sb_liveness_has_housekeeper(c->b); }
 
-/* What an IO thread knows of those who look after the broker. */
-typedef struct {
-  bool lowest;              /* its process is the one that looks often */
-  uint64_t looked, present; /* when it looked last, and when a housekeeper was there */
-  uint64_t turns;           /* of the housekeeper, then */
-} watch;
-
 static uint32_t beat_of(uint64_t now) { return (uint32_t)(now >> BEAT_SHIFT); }
 
 /* The lowest process looked a moment ago: so it runs, and looks whether the housekeeper does. Saves the others the system calls
@@ -188,27 +181,30 @@ static bool is_watched(const sb_broker *b, uint64_t now) {
   return beat_of(now) - SB_LOAD(&b->header->watched, SB_RELAXED) < FRESH_BEATS;
 }
 
-static void begin_watch(sb_connection *c, watch *w) {
+static void begin_watch(sb_connection *c) {
+  sb_lookout *w = &c->lookout;
   w->lowest = is_lowest(c->b);
   if (w->lowest) SB_STORE(&c->b->header->watched, beat_of(w->looked), SB_RELAXED);
 }
 
 /* The housekeeper took a turn since the last look: so it runs. Saves half of the looks into /proc of one who has nothing to do,
  * and all while there is something; one that stops after its turn is found by the next look. */
-static bool takes_turns(const sb_broker *b, watch *w) {
+static bool takes_turns(const sb_broker *b, sb_lookout *w) {
   uint64_t before = w->turns;
   w->turns = SB_LOAD(&b->header->housekeeper_ticks, SB_RELAXED);
   return w->turns != before;
 }
 
 /* Looks whether a housekeeper is there, and runs; true if one is to be started. */
-static bool look_after(sb_connection *c, watch *w) {
+static bool look_after(sb_connection *c) {
+  sb_lookout *w = &c->lookout;
+  w->looked = sb_now_ns();
   bool missing = sb_io_housekeeper_missing(c);
   if (!missing) w->present = w->looked;
   if (!missing && !w->lowest && is_watched(c->b, w->looked)) {
     return false;
   }
-  begin_watch(c, w);
+  begin_watch(c);
   if (!missing) {
     return w->lowest && !takes_turns(c->b, w) && sb_liveness_housekeeper_stopped(c->b) && stand_in(c, w->looked);
   }
@@ -219,15 +215,22 @@ static bool look_after(sb_connection *c, watch *w) {
   return SB_LOAD(&c->b->header->stopped, SB_ACQUIRE) == 0;
 }
 
+/* Whoever is busy all the time looks, too. */
+static bool is_due(const sb_connection *c) { return sb_now_ns() - c->lookout.looked > LOWEST_SLEEP_NS; }
+
 sb_status sb_io_run(sb_connection *c) {
   sigset_t all;
   sigfillset(&all);
   (void)pthread_sigmask(SIG_BLOCK, &all, NULL); /* signals belong to the application's threads */
   sb_half *wake = &((sb_node_shm *)sb_slot_at(c->b, c->io_node))->wake;
   (void)SB_OR(&c->b->processes[c->b->process].flags, SB_PROC_WATCHES, SB_RELAXED);
-  watch w = {.looked = sb_now_ns()};
-  w.present = w.looked;
-  begin_watch(c, &w);
+  if (c->lookout.looked == 0) {
+    c->lookout.looked = c->lookout.present = sb_now_ns();
+    (void)takes_turns(c->b, &c->lookout);
+    begin_watch(c);
+  } else if (is_due(c) && look_after(c)) { /* deliveries end one run after the other */
+    return SB_NO_HOUSEKEEPER;
+  }
   for (;;) {
     sb_lock(c);
     if (!sb_closed(c)) sb_handles_look_at_all(c);
@@ -244,6 +247,7 @@ sb_status sb_io_run(sb_connection *c) {
       return ready ? SB_READY : SB_GROW;
     }
     if (more) {
+      if (is_due(c) && look_after(c)) return SB_NO_HOUSEKEEPER;
       continue;
     }
     uint32_t armed = sb_wake_arm(wake); /* P6 */
@@ -260,14 +264,12 @@ sb_status sb_io_run(sb_connection *c) {
       sb_unlock(c);
       return SB_STOPPING;
     }
-    uint64_t now = sb_now_ns(), until = now + (w.lowest ? LOWEST_SLEEP_NS : SLEEP_NS);
+    uint64_t now = sb_now_ns(), until = c->lookout.looked + (c->lookout.lowest ? LOWEST_SLEEP_NS : SLEEP_NS);
     bool interrupted, ticking = tick != 0 && now + tick < until;
     bool woken = sb_wake_sleep(wake, armed, ticking ? now + tick : until, &interrupted);
     sb_wake_disarm(wake);
-    if ((!woken && !ticking) ||
-        sb_now_ns() - w.looked > LOWEST_SLEEP_NS) { /* whoever is busy all the time looks, too */
-      w.looked = sb_now_ns();
-      if (look_after(c, &w)) {
+    if ((!woken && !ticking) || is_due(c)) {
+      if (look_after(c)) {
         return SB_NO_HOUSEKEEPER;
       }
       sb_lock(c);

@@ -9,6 +9,7 @@ import queue as standard_queue
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -154,6 +155,37 @@ def test_a_stopped_housekeeper(broker: shmbroker.Broker, connection: shmbroker.C
     assert not broker.statistics().housekeeper_stopped
     queue.put(b"late", delay=0.05)
     queue.get(timeout=60).ack()
+
+
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
+@pytest.mark.parametrize("pause", [0.2, 0.7])
+def test_deliveries_hold_no_look_up(
+    broker: shmbroker.Broker, connection: shmbroker.Connection, how: signal.Signals, pause: float
+) -> None:
+    """A process whose channel gets a message now and then still notices that the housekeeper is stopped, or gone."""
+    channel, ended = connection.channel(), threading.Event()
+    channel.queue_declare("q")
+    channel.queue_declare("late")
+    channel.basic_consume("q", lambda *_: None, auto_ack=True)
+
+    def put() -> None:
+        queue = connection.queue("q")
+        while not ended.wait(pause):
+            queue.put(b"now")
+
+    keeper = eventually(lambda: broker.statistics().housekeeper_pid)
+    puts = threading.Thread(target=put)
+    puts.start()
+    try:
+        os.kill(keeper, how)
+        for _ in range(2):
+            connection.queue("late").put(b"late", delay=0.05)
+            connection.queue("late").get(timeout=60).ack()
+    finally:
+        ended.set()
+        puts.join()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(keeper, signal.SIGCONT)
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])

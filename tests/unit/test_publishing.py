@@ -7,8 +7,10 @@ know the route of exchange and key.
 
 from __future__ import annotations
 
+import gc
 import queue as standard_queue
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -187,15 +189,17 @@ def test_too_many_routes_are_forgotten(
 
 
 class Chameleon(str):
-    """A name that changes."""
+    """A name that says that it equals another one, and does what it likes when it is asked."""
 
-    __slots__ = ("now",)
+    __slots__ = ("asked",)
 
     def __eq__(self, other: object) -> bool:
-        return bool(self.now == other)
+        self.asked()
+        return other == "b"
 
     def __hash__(self) -> int:
-        return hash(self.now)
+        self.asked()
+        return hash("b")
 
 
 def test_each_message_takes_its_own_route(publisher: Publishing, connection: shmbroker.Connection) -> None:
@@ -214,11 +218,33 @@ def test_each_message_takes_its_own_route(publisher: Publishing, connection: shm
     for exchange, key in names:
         queue = connection.queue(f"{exchange}-{key}".strip("-"))
         assert [bytes(message) for message in queue.browse()] == [b"first", *[f"{exchange} {key}".encode()] * 2]
-    changing = Chameleon()
-    for changing.now in ("a", "a", "b"):
-        assert publisher.publish_known("", changing, changing.now.encode()) == 0
-    assert [bytes(message) for message in connection.queue("a").browse()][3:] == [b"a", b"a"]
-    assert [bytes(message) for message in connection.queue("b").browse()][3:] == [b"b"]
+
+
+def test_a_name_is_what_it_consists_of(publisher: Publishing, connection: shmbroker.Connection) -> None:
+    """Whatever its class says that it equals, which is not asked: it could change the routes meanwhile."""
+    queue = connection.queue("a")
+    connection.queue("b")
+    assert find(publisher, "", "a") == find(publisher, "", "b") == 1
+    name, asked = Chameleon("a"), []
+    name.asked = lambda: asked.append(True)
+    for exchange, key in [("", name), ("", name), (Chameleon(""), "a")]:
+        assert publisher.publish_known(exchange, key, b"x") == 0
+    assert asked == []
+    assert len(queue) == 4
+    assert publisher.publish_known("", ["a"], b"x") == publisher.publish_known(7, "a", b"x") == -1  # type: ignore[arg-type]
+
+
+def test_what_was_published_to_keeps_no_connection(broker: shmbroker.Broker) -> None:
+    """A connection that published, and that nobody has any more, is collected, although its routes lead back to it."""
+    connection = broker.connect()
+    connection.queue("q")
+    channel = connection.channel()
+    for _ in range(3):
+        channel.basic_publish("", "q", b"x")
+    gone = weakref.ref(connection.core)
+    del connection, channel
+    gc.collect()
+    assert gone() is None
 
 
 # ---- what is not there ----

@@ -34,9 +34,14 @@ static void begin_second(void) {
   expect_is(second.b->process, 1, "the process slot of what attached later");
   set_watches(0, true);
 }
-static sb_status run(unsigned sleeps, void (*during)(unsigned sleep)) {
+static sb_status run_on(unsigned sleeps, void (*during)(unsigned sleep)) {
   SB_STORE(&c->closed, 0u, SB_RELAXED);
   return run_io(c, sleeps, during);
+}
+/* The first run of a thread. */
+static sb_status run(unsigned sleeps, void (*during)(unsigned sleep)) {
+  c->lookout = (sb_lookout){.looked = 0};
+  return run_on(sleeps, during);
 }
 static unsigned proc_state(uint32_t i) { return (unsigned)(SB_LOAD(&t.b->processes[i].word, SB_RELAXED) & 3u); }
 static void make_dead(void) { take_process_slot(DEAD, ended_process(), 0); }
@@ -122,6 +127,32 @@ static void the_others_wait_since_it_was_there(void) {
   expect_is(says.sleeps, 4, "the sleeps");
 }
 
+/* Deliveries end a run before it sleeps for long, or at all: when it is time, the next one looks first. */
+static void runs_that_end_early(void) {
+  begin_lowest();
+  (void)run(1, NULL);
+  c->lookout.looked = NOW - LOWEST_SLEEP - 1;
+  expect_is(run_on(9, NULL), SB_NO_HOUSEKEEPER, "the status");
+  expect_is(says.sleeps, 0, "the sleeps before a look that is due");
+  expect_is(c->lookout.looked, NOW, "when it looked");
+  c->lookout.looked = NOW - LOWEST_SLEEP / 3;
+  expect_is(run_on(9, NULL), SB_NO_HOUSEKEEPER, "the status");
+  expect_is(says.sleeps, 1, "the sleeps before a look that is not due yet");
+  expect_is(c->lookout.looked, NOW + LOWEST_SLEEP - LOWEST_SLEEP / 3, "when it looked then");
+}
+static void time_goes_by(fake_target *f) {
+  says.now_ns += LOWEST_SLEEP / 4 + 1;
+  f->more = f->turns < 100;
+}
+static void turns_without_end(void) {
+  begin_lowest();
+  fake_target *busy = add_fake(c);
+  busy->in_turn = time_goes_by;
+  tell(c, busy->as_consumer.target.number);
+  expect_is(run(1, NULL), SB_NO_HOUSEKEEPER, "the status");
+  expect(busy->turns < 100, "%u turns were taken before it looked", busy->turns);
+}
+
 /* ---- a housekeeper that is there ---- */
 
 static void the_lowest_leaves_its_beat(void) {
@@ -183,6 +214,21 @@ static void somebody_stands_in(void) {
   expect_is(node_state(parked), SB_NODE_NOT_INTERESTED, "the state of a consumer that is stopped");
   expect_is(node_state(runs), SB_NODE_NOTIFIED, "the state of a consumer that runs");
   expect_is(c->stand_in_asked_ns, NOW + LOWEST_SLEEP, "when it asked");
+  end_halted();
+}
+static void a_turn_is_taken(unsigned sleep) {
+  if (sleep <= 2) (void)SB_ADD(&header->housekeeper_ticks, 1, SB_RELAXED);
+}
+/* Only then is its state asked for; what it did before the first run is no turn. */
+static void who_takes_turns_runs(void) {
+  begin_lowest();
+  begin_with_a_halted_housekeeper();
+  SB_STORE(&header->housekeeper_ticks, 5u, SB_RELAXED);
+  expect_is(run(9, a_turn_is_taken), SB_NO_HOUSEKEEPER, "the status");
+  expect_is(says.sleeps, 3, "the sleeps until a look that finds no turn since the last one");
+  c->stand_in_asked_ns = 0;
+  expect_is(run(9, NULL), SB_NO_HOUSEKEEPER, "the status of a thread that begins");
+  expect_is(says.sleeps, 1, "the sleeps of a thread that begins");
   end_halted();
 }
 static void nobody_stands_in_without_need(void) {
@@ -276,10 +322,14 @@ static const test_case CASES[] = {
     {"io_watch: missing", "the lowest reaps the dead and asks for a housekeeper", the_lowest_asks_for_a_housekeeper},
     {"io_watch: others", "the others ask for a housekeeper when nobody did for a while", the_others_wait_a_while},
     {"io_watch: since", "the others count from the last look that found one", the_others_wait_since_it_was_there},
+    {"io_watch: runs", "a look that is due begins the next run", runs_that_end_early},
+    {"io_watch: turns", "who is busy without end looks, too", turns_without_end},
     {"io_watch: beat", "the lowest leaves a beat at each look", the_lowest_leaves_its_beat},
     {"io_watch: fresh", "who sees a beat of less than a second asks no further", a_fresh_beat_is_believed},
     {"io_watch: stopped", "the lowest does the work of a stopped housekeeper, and asks for a stand-in",
      somebody_stands_in},
+    {"io_watch: takes turns", "a housekeeper that took a turn since the last look is not asked about",
+     who_takes_turns_runs},
     {"io_watch: no need", "nobody but the lowest stands in, and only for one that is there",
      nobody_stands_in_without_need},
     {"io_watch: asked", "a stand-in is asked for once in a while, where one is wanted", nobody_is_asked_again},
