@@ -140,9 +140,11 @@ static void runs_that_end_early(void) {
   expect_is(says.sleeps, 1, "the sleeps before a look that is not due yet");
   expect_is(c->lookout.looked, NOW + LOWEST_SLEEP - LOWEST_SLEEP / 3, "when it looked then");
 }
+#define MANY_TURNS 100u
 static void time_goes_by(fake_target *f) {
   says.now_ns += LOWEST_SLEEP / 4 + 1;
-  f->more = f->turns < 100;
+  f->more = f->turns < MANY_TURNS;
+  if (!f->more) SB_STORE(&c->closed, 1u, SB_SEQ_CST);
 }
 static void turns_without_end(void) {
   begin_lowest();
@@ -150,7 +152,12 @@ static void turns_without_end(void) {
   busy->in_turn = time_goes_by;
   tell(c, busy->as_consumer.target.number);
   expect_is(run(1, NULL), SB_NO_HOUSEKEEPER, "the status");
-  expect(busy->turns < 100, "%u turns were taken before it looked", busy->turns);
+  expect(busy->turns < MANY_TURNS, "%u turns were taken before it looked", busy->turns);
+  SB_STORE(&t.b->keeps_house, 1u, SB_RELAXED);
+  expect_is(run_on(1, NULL), SB_CLOSED, "the status beside a housekeeper");
+  expect_is(busy->turns, MANY_TURNS, "the turns beside a housekeeper");
+  expect(c->lookout.looked > NOW + 10 * LOWEST_SLEEP, "it did not look again");
+  expect_is(says.sleeps, 0, "the sleeps while there is more to do");
 }
 
 /* ---- a housekeeper that is there ---- */
