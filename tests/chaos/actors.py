@@ -30,7 +30,7 @@ MOST_MOVED = 60
 
 def perform(kind: str, *, broker: str, queues: list[str], number: int, journal: Path, seed: int) -> None:
     """Is a process of some kind, until it is killed or interrupted. It does not outlive the one that started it."""
-    die_with_parent()
+    die_with_parent(os.getppid())
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background inherits "ignored"
     with Journal(journal) as writes:
         try:

@@ -127,7 +127,7 @@ class Director:
             players.stop(actor, self._pause())
         elif act.endswith("housekeeper") and self._housekeeper is None and not self._spare:
             pid = self._broker.statistics().housekeeper_pid
-            found = stage.housekeeper_of(pid) if pid else None
+            found = stage.housekeeper_of(self._broker.name, pid) if pid else None
             if found is not None and act == "kill housekeeper":
                 players.kill_housekeeper(found)
                 found.close()

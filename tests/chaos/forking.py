@@ -69,11 +69,12 @@ def fork(broker: str, queues: list[str], number: int, journal: Journal, chance: 
 
 def _in_a_child(task: Task) -> str:
     """Fork, and wait for the child's end. Returns what went wrong with it."""
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            die_with_parent()
+            die_with_parent(parent)
             _live(task)
             code = 0
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import signal
 import traceback
 from typing import TYPE_CHECKING
@@ -22,9 +23,14 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> None:
-    """The kernel kills this process when the one that started it ends."""
+def die_with_parent(parent: int) -> None:
+    """The kernel kills this process when the one that started it ends, and now, if that has ended before we said so.
+
+    Else what was forked just before its parent was killed would live on, and take what the director counts.
+    """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def write_error(journal: Journal, error: BaseException) -> None:

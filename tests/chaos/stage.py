@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from shmbroker import launch
 from tests.chaos import actors
 
 if TYPE_CHECKING:
@@ -261,16 +262,16 @@ class Stage:
         self.clear()
 
 
-def housekeeper_of(pid: int) -> Player | None:
+def housekeeper_of(broker: str, pid: int) -> Player | None:
     """The housekeeper, if that is still its number."""
     try:
         found = Player(HOUSEKEEPER, pid)
     except OSError:
         return None
-    command = b""
+    environment: list[bytes] = []
     with contextlib.suppress(OSError):
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    if b"shmbroker.housekeeper" in command:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    if f"{launch.MARK}={broker}".encode() in environment:
         return found
     found.close()
     return None

@@ -31,6 +31,7 @@ def test_twenty_seconds_of_chaos(broker_name: str, tmp_path: Path, memory: str) 
         [*command, "--logs", str(tmp_path)], cwd=ROOT, check=False, capture_output=True, text=True, timeout=1780
     )
     assert run.returncode == 0, run.stdout + run.stderr
+    assert "housekeeper" in run.stdout, f"nobody disturbed the housekeeper: {run.stdout}"
     assert DROPPED_BY_PYTHON.sub("", run.stderr) == ""
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever ends the chaos: a housekeeper that it stopped does not stay so."""
+"""Whom the chaos stops: the broker's housekeeper. Whatever ends it, nobody stays stopped, and nobody stays behind."""
 
 from __future__ import annotations
 
@@ -12,12 +12,30 @@ from pathlib import Path
 
 import pytest
 
+import shmbroker
+from tests.chaos.stage import housekeeper_of
+
 ROOT = Path(__file__).parents[2]
 
 
 def state(pid: int) -> str:
     """What the kernel says of a process: S, T ..."""
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+
+
+def test_the_housekeeper_is_known_and_nobody_is_taken_for_it(broker_name: str) -> None:
+    """Not another process that has its number by now, and not another broker's."""
+    broker = shmbroker.Broker(broker_name, memory="64M").start()
+    pid = broker.statistics().housekeeper_pid
+    assert pid
+    found = housekeeper_of(broker_name, pid)
+    assert found is not None
+    assert found.pid == pid
+    found.close()
+    assert housekeeper_of(f"{broker_name}-2", pid) is None
+    assert housekeeper_of(broker_name, os.getpid()) is None
+    broker.stop()
+    assert housekeeper_of(broker_name, pid) is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -41,3 +59,11 @@ def test_a_stopped_housekeeper_goes_on_when_the_director_ends(tmp_path: Path, nu
             finally:
                 director.kill()
                 housekeeper.kill()
+
+
+@pytest.mark.parametrize(("parent", "status", "said"), [("os.getppid()", 0, "lives"), ("1 << 30", -signal.SIGKILL, "")])
+def test_who_was_forked_by_a_process_that_is_gone_already_ends(parent: str, status: int, said: str) -> None:
+    """It would come when the director has seen everybody go, take messages, and have them missed."""
+    program = f"import os; from tests.chaos import presence; presence.die_with_parent({parent}); print('lives')"
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert (run.returncode, run.stdout.strip()) == (status, said), run.stderr
