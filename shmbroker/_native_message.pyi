@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Made from cffi_src/native_message.c, which is the documentation too.
+# Made from cffi_src/native/native_message.c, which is the documentation too.
 from collections.abc import Iterator
 from typing import Any
 

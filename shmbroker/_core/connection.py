@@ -286,7 +286,7 @@ class CoreConnection(attachment.User):
             self._detach()
 
     def begin_view(self, tag: int, sequence: int, address: int) -> int:
-        """Takes a reference to the body of a held message; `cffi_src/native_view.c` asks when it is not simple."""
+        """Takes a reference to the body of a held message; `cffi_src/native/native_view.c` asks when it is not simple."""
         view = ffi.new("uint64_t *")
         while (status := slow.sb_begin_view(self.handle, tag, sequence, address, view)) == library.GROW:
             self.attachment.grow()
@@ -297,7 +297,7 @@ class CoreConnection(attachment.User):
         return int(view[0])
 
     def view_failed(self, status: int) -> None:
-        """Says why a body that lies in several pieces was not copied; `cffi_src/native_view.c` asks."""
+        """Says why a body that lies in several pieces was not copied; `cffi_src/native/native_view.c` asks."""
         library.raise_for(status, "the connection")
 
     def body_at(self, place: Place) -> memoryview | None:

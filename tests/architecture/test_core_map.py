@@ -10,8 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "cffi_src"
-HEADERS = sorted((CORE / "src").glob("*.h"))
-MODULES = {path.stem for path in (CORE / "src").glob("*.[ch]")}
+HEADERS = sorted((CORE / "src").glob("*/*.h"))
+MODULES = {path.stem for path in (CORE / "src").glob("*/*.[ch]")}
 MAP = (CORE / "README.md").read_text(encoding="utf-8")
 MODEL = (ROOT / "docs/explanation/memory-model.md").read_text(encoding="utf-8")
 

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "cffi_src/src"
-LAYOUT = (SOURCES / "sb_layout.h").read_text(encoding="utf-8")
+LAYOUT = (SOURCES / "platform" / "sb_layout.h").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs/reference/shm-format.md").read_text(encoding="utf-8")
 
 # Headings of the page, and the structs they are about.
@@ -74,7 +74,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, d
         '#include "sb_layout.h"\nint main(void) {\n' + "\n".join(lines) + "\nreturn 0;\n}\n",
         encoding="utf-8",
     )
-    flags = ("-std=c11", "-D_GNU_SOURCE", f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}")
+    folders = [*SOURCES.iterdir(), SOURCES.parent / "include"]
+    flags = ["-std=c11", "-D_GNU_SOURCE", *(f"-I{folder}" for folder in folders)]
     subprocess.run([COMPILER, *flags, str(source), "-o", str(folder / "format")], check=True)
     printed = subprocess.run([str(folder / "format")], check=True, capture_output=True, text=True).stdout
     found: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {struct: (0, {}) for struct in FIELDS}

@@ -32,8 +32,7 @@ def mirrored(model: Path) -> list[tuple[str, str]]:
 
 def line_of(file: str, function: str) -> int | None:
     """Where the function is defined; a name that begins a line, behind its type."""
-    path = SOURCES / file
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    text = "".join(path.read_text(encoding="utf-8") for path in SOURCES.glob(f"*/{file}"))
     found = re.search(rf"^[A-Za-z][\w \*]*\b{function}\([^;]*?\)\s*\{{", text, re.MULTILINE)
     return text.count("\n", 0, found.start()) + 1 if found else None
 

@@ -118,7 +118,7 @@ def changed(fault: Fault, text: str) -> str:
 
 def try_fault(fault: Fault, others: Sequence[Sequence[str]], *, all_evidence: bool) -> list[str]:
     """The evidence that finds the fault, its own or the others; only the first, unless all is asked for."""
-    path = WORK / "cffi_src" / "src" / fault.file
+    (path,) = (WORK / "cffi_src" / "src").glob(f"*/{fault.file}")
     original = path.read_text(encoding="utf-8")
     path.write_text(changed(fault, original), encoding="utf-8")
     try:

@@ -25,7 +25,8 @@ def test_there_are_enough() -> None:
 @pytest.mark.parametrize("fault", faults(), ids=lambda fault: fault.name)
 def test_a_fault_fits_the_core_of_today(fault: Fault) -> None:
     """What it replaces stands once in its file: else nothing would be tried."""
-    text = (SOURCES / fault.file).read_text(encoding="utf-8")
+    (path,) = SOURCES.glob(f"*/{fault.file}")
+    text = path.read_text(encoding="utf-8")
     assert changed(fault, text) != text
 
 

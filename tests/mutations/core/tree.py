@@ -42,7 +42,8 @@ class Core:
 
 def find(sources: Path = ROOT / "cffi_src" / "src") -> Core:
     """All faults of the core as it is."""
-    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(sources.glob("*.[ch]"))}
+    paths = sorted(sources.glob("*/*.[ch]"), key=lambda path: path.name)
+    texts = {path.name: path.read_text(encoding="utf-8") for path in paths}
     known = specifiers(list(texts.values()))
     points: list[Point] = []
     mutated = {}
@@ -70,11 +71,12 @@ class Tree:
     def write(self, core: Core) -> None:
         """Writes the copy. A file that is the same keeps its time, so that little is built anew."""
         sources, wanted = Path("cffi_src", "src"), {}
+        folders = {path.name: path.parent.name for path in (ROOT / sources).glob("*/*.[ch]")}
         for folder in ("cffi_src", "tests/c"):
             for path in (path for path in (ROOT / folder).rglob("*") if path.is_file()):
                 wanted[path.relative_to(ROOT)] = path.read_bytes()
-        wanted |= {sources / name: text.encode() for name, text in core.mutated.items()}
-        wanted[sources / "sb_mutant.c"] = (HERE / "sb_mutant.c").read_bytes()
+        wanted |= {sources / folders[name] / name: text.encode() for name, text in core.mutated.items()}
+        wanted[sources / "platform" / "sb_mutant.c"] = (HERE / "sb_mutant.c").read_bytes()
         wanted[Path("sb_mutant.h")] = (HERE / "sb_mutant.h").read_bytes()
         wanted[Path("sb_mutants.h")] = f"#define SB_MUTANTS {len(core.points)}u\n".encode()
         for name, content in wanted.items():

@@ -107,7 +107,7 @@ def compiled() -> Any:  # noqa: ANN401 (a module of cffi)
         with contextlib.redirect_stdout(None):  # it says what it writes
             ffi.emit_c_code(str(source))
         compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
-        includes = [sysconfig.get_path("include"), CORE / "include", CORE / "src"]
+        includes = [sysconfig.get_path("include"), CORE / "include", *(CORE / "src").iterdir()]
         options = ["-shared", "-fPIC", "-D_GNU_SOURCE", *(f"-I{include}" for include in includes)]
         subprocess.run([*compiler, *options, str(source), "-o", str(library)], check=True)
         loader = importlib.machinery.ExtensionFileLoader(NAME, str(library))
