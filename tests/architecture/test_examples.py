@@ -44,3 +44,8 @@ def test_no_example_makes_a_broker_that_another_serves_with_a_limit() -> None:
     assert made
     assert served
     assert not made & served
+
+
+def test_the_readme_is_short() -> None:
+    """A newcomer reads it in one sitting; what does not fit is a page of the docs."""
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 200
