@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Atomic operations and crash points, one name each.
+/* Atomic operations and crash points, one macro for each.
  *
- * What: the C core touches shared words through these macros only, always with an explicit order.
- * In a test build (SB_TEST_HOOKS) each of them is a call, so that a scheduler can interleave actors at every shared
- * step, a killer can end one there, and a store can be seen late; otherwise they are the C11 operations.
+ * What: the C core accesses shared words through these macros only, always with an explicit memory order.
+ * In a test build (SB_TEST_HOOKS) each macro is a function call. A scheduler can then interleave threads at every shared
+ * access, kill one there, and delay its stores. In every other build the macros are the C11 operations.
  */
 #ifndef SB_ATOMIC_H
 #define SB_ATOMIC_H
@@ -32,7 +32,7 @@ _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "32-bit atomics must be lock-free");
 #define SB_OR(p, v, order) atomic_fetch_or_explicit((p), (v), (order))
 #define SB_AND(p, v, order) atomic_fetch_and_explicit((p), (v), (order))
 #define SB_SWAP(p, v, order) atomic_exchange_explicit((p), (v), (order))
-/* Strong; on failure the found value is in *expected and was loaded with acquire. */
+/* Strong. On failure *expected holds the value found, loaded with acquire. */
 #define SB_CAS(p, expected, desired, order) \
   atomic_compare_exchange_strong_explicit((p), (expected), (desired), (order), memory_order_acquire)
 #else

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Peek: reading a message that somebody else may be writing.
+/* Peek: copies a message that another process may be overwriting.
  *
- * What: who looks at a message without holding it (a browser, the doctor, the housekeeper, an account of bytes) may find its
- * slot freed and filled anew meanwhile. It takes a copy here, and believes it only after a second look.
+ * What: a reader that does not hold a message (a browser, the doctor, the housekeeper, the byte accounts) copies it here.
+ * Its slot may be freed and reused during the copy. The reader therefore validates the copy with a second look at the word
+ * that led to the slot.
  *
  * Layout: sb_message_shm of sb_layout.h.
  *
  * Invariants:
- *  I43 what was peeked at is used after the word that named the slot (its cell, or its header) was found unchanged, and, by
- *      who is in no call (sb_grace.h), after the page or record with that word was found not to have been freed; or as a
- *      guess that may be wrong, never as an address or a length that was not checked against the slot.
+ *  I43 a reader uses a copy only after it found the word that named the slot (its cell, or its header) unchanged. A reader
+ *      outside a call (sb_grace.h) also checks that the page or record with that word was not freed. Without these checks
+ *      a copy is only a guess: never an address, and never a length that was not checked against the slot.
  *
- * Ordering pairs: the copy is loaded with acquire, so before the second look. A slot is filled after its old message left the
- *  cell and the header (P1, P2), so whoever copied something new sees at the second look that it is.
+ * Ordering pairs: the copy is loaded with acquire, so it comes before the second look. A producer fills a slot only after the
+ *  old message left the cell and the header (P1, P2), so a reader that copied new bytes sees the change at its second look.
  *
  * Death: nothing is written.
  *
- * Concurrency: anybody, at any time. A body is filled by plain stores, which C has no way to race with: these functions alone
- *  are left out by ThreadSanitizer, since the second look throws away whatever they raced for.
+ * Concurrency: any thread, at any time. Producers fill bodies with plain stores, and C defines no race with those. Only these
+ *  functions are excluded from ThreadSanitizer: the second look discards every copy that raced.
  */
 #ifndef SB_PEEK_H
 #define SB_PEEK_H
@@ -42,7 +43,7 @@ SB_PEEKS void sb_peek_bytes(char *to, const uint8_t *from, uint64_t length) {
     to[i] = (char)atomic_load_explicit((const _Atomic uint8_t *)from + i, SB_ACQUIRE);
     i++;
   }
-  for (; i + sizeof(uint64_t) <= length; i += sizeof(uint64_t)) { /* a word each: long bodies are browsed, too */
+  for (; i + sizeof(uint64_t) <= length; i += sizeof(uint64_t)) { /* words: browsers copy long bodies, too */
     uint64_t word = sb_peek_word((const uint64_t *)(const void *)(from + i));
     memcpy(to + i, &word, sizeof word);
   }

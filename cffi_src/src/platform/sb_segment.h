@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Segments: how the files of a broker become one address range in a process.
+/* Segments: maps the files of a broker into one address range of a process.
  *
- * What: `sb_broker` is the process-local view of a broker. Segment 0 is mapped whole. The arena is one reserved range
- * as long as the broker's limit, so that a slot id is an address everywhere and a body may cross segments; segments
- * are mapped into it in order as they come to exist. Files are created by the caller (complete, allocated with
- * posix_fallocate, then linked into place); the core only opens, checks and maps them.
+ * What: `sb_broker` is the process-local view of a broker. Segment 0 is mapped whole. The arena is one reserved address range
+ * as long as the broker's memory limit; its segments are mapped into it in order, as they are created. A slot id is
+ * therefore an address in every process, and a body may cross segments. The caller creates the files: complete, allocated
+ * with posix_fallocate, then linked into place. The core only opens, checks and maps them.
  *
  * Layout: see sb_layout.h.
  *
  * Invariants:
- *  I5 a file that is visible under its name is complete and wholly allocated: no access to it raises SIGBUS.
- *  I6 `header->segments` = n means that segments 1..n exist; it only grows.
+ *  I5 a file that is visible under its name is complete and fully allocated: no access to it raises SIGBUS.
+ *  I6 `header->segments` = n means that segments 1 to n exist. It only grows.
  *
  * Ordering pairs:
- *  P7 `header->segments` is stored with release after segment n was linked; read with acquire before mapping it.
+ *  P7 a process links segment n, then stores `header->segments` with release; others load it with acquire before they map.
  *
- * Death: a process killed while mapping leaves nothing shared. One killed between linking segment n and raising
- *  `segments` leaves a file that the next grower finds (EEXIST) and counts.
+ * Death: a process killed while it maps leaves nothing shared. One killed between linking segment n and raising `segments`
+ *  leaves a file that the next process to grow the broker finds (EEXIST) and counts.
  *
- * Concurrency: mapping is serialised inside a process by `map_lock`; readers look at `mapped_chunks` (acquire).
+ * Concurrency: `map_lock` serialises mapping inside a process. Readers load `mapped_chunks` with acquire.
  */
 #ifndef SB_SEGMENT_H
 #define SB_SEGMENT_H
@@ -39,19 +39,19 @@ struct sb_broker {
   sb_word *chunks;
   sb_word *directory;
   sb_half mapped_chunks;
-  sb_word grow_again_ns;   /* there was no room for another segment: until then, what there is has to do */
-  sb_half mapped_segments; /* written under map_lock; the doctor reads it without */
+  sb_word grow_again_ns;   /* growing failed: no further attempt before this time (CLOCK_MONOTONIC) */
+  sb_half mapped_segments; /* written under map_lock; the doctor reads it without the lock */
   uint32_t chunk_limit;
   uint32_t chunks_per_segment;
   uint64_t arena_bytes, meta_bytes;
   uint64_t groups_shift; /* chunk >> shift = group of 64 */
   pthread_mutex_t map_lock, reap_lock;
   int lock_fd;     /* open file description of the process slot */
-  int topology_fd; /* a description of its own for the topology lock */
+  int topology_fd; /* a separate description, for the topology lock */
   uint32_t process;
-  uint64_t pid_namespace; /* of this process; 0: /proc does not say */
-  sb_half keeps_house;    /* this process is the housekeeper: its own lock does not show */
-  sb_half *guard;         /* on a page that a fork wipes: 1 while this is the process that attached */
+  uint64_t pid_namespace; /* of this process; 0 = unknown, /proc does not show it */
+  sb_half keeps_house;    /* 1: this process is the housekeeper; F_OFD_GETLK does not report its own lock */
+  sb_half *guard;         /* on a page that a fork wipes: 1 in the process that attached, 0 in its children */
   sb_word populated[SB_MAX_CHUNKS / 64];
   char path[160]; /* "/shmbroker-<uid>.<name>" */
 };
@@ -59,19 +59,19 @@ struct sb_broker {
 sb_status sb_segment_format(void *memory, uint64_t bytes, const char *name, uint64_t memory_limit,
                             uint32_t chunks_per_segment, uint32_t mode, uint64_t instance, uint64_t now_ns);
 uint64_t sb_segment_layout_hash(void);
-/* Opens a file of a broker whose owner and mode are right: else SB_ACCESS, SB_NOT_FOUND, or SB_LAYOUT where it is short. */
+/* Opens a file of a broker and checks its owner and mode. SB_ACCESS: wrong owner or mode; SB_LAYOUT: the file is too short. */
 sb_status sb_segment_open(const char *path, const char *suffix, uint64_t least_bytes, int *fd_out);
 sb_status sb_segment_attach(sb_broker *b, const char *path, uint32_t *found_major, uint32_t *found_minor);
 void sb_segment_detach(sb_broker *b);
 /* Maps every segment that exists and is not mapped yet. */
 sb_status sb_segment_map(sb_broker *b);
-/* Tells everybody that segment `number` exists now. */
+/* Publishes that segment `number` exists. */
 void sb_segment_announce(sb_broker *b, uint32_t number);
 
 static inline bool sb_slot_in_range(const sb_broker *b, uint32_t slot) {
   return slot / SB_CHUNK_UNITS < b->chunk_limit;
 }
-/* The chunk's metadata and bodies may be touched (mapping it first if need be)? */
+/* True if the chunk's metadata and bodies are mapped; maps them if they exist and are not mapped yet. */
 static inline bool sb_chunk_ready(sb_broker *b, uint32_t chunk) {
   if (chunk < SB_LOAD(&b->mapped_chunks, SB_ACQUIRE)) {
     return true;
@@ -84,7 +84,7 @@ static inline void *sb_slot_at(const sb_broker *b, uint32_t slot) { return b->ar
 static inline uint32_t sb_slot_of(const sb_broker *b, const void *object) {
   return (uint32_t)((uint64_t)((const uint8_t *)object - b->arena) / SB_UNIT);
 }
-/* May so many units from there on be touched? What is read from memory may name the last slot of all. */
+/* True if `units` units from `slot` on lie in one mapped chunk. A slot id that was read from memory may be the last one. */
 static inline bool sb_slot_holds(sb_broker *b, uint32_t slot, uint32_t units) {
   return slot % SB_CHUNK_UNITS + units <= SB_CHUNK_UNITS && sb_slot_ready(b, slot);
 }

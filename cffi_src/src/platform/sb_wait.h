@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Wait and wake: one futex word for each waiter.
  *
- * What: a waiter (an IO thread, or a thread inside get or put) arms its word, looks once more at what it waits for, and
- * sleeps. A notifier that finds it ARMED marks it PENDING, wakes it and marks it NOTIFIED. Nobody makes a system call
- * while the word is RUN.
+ * What: a waiter (an IO thread, or a thread inside get or put) arms its word, looks once more at the condition it waits for,
+ * and sleeps. A notifier that finds the word ARMED marks it PENDING, wakes the waiter, and marks the word NOTIFIED. While
+ * the word is RUN, neither side makes a system call.
  *
- * Layout: 2 bits state, 30 bits sequence; the sequence moves on at each arming.
+ * Layout: 2 bits state, 30 bits sequence. Each arming increments the sequence.
  *
- * Invariants: I7 only the owner leaves PENDING or NOTIFIED (to RUN); only notifiers enter them, from ARMED.
+ * Invariants: I7 only notifiers enter PENDING and NOTIFIED, from ARMED; only the waiter leaves them, to RUN.
  *
  * Ordering pairs:
- *  P6 arming (seq_cst) comes before the waiter's second look; a notifier's publication (seq_cst) comes before it
- *     reads the word: at least one of the two sees the other.
+ *  P6 the waiter arms (seq_cst), then looks a second time; the notifier publishes (seq_cst), then reads the word. At least
+ *     one of the two sees the other.
  *
- * Death: killed after ARMED->PENDING, before the kernel wake: another notifier that finds PENDING wakes too, and every
- *  sleep is bounded. Killed after the wake: the owner is running. A notifier that stops there and goes on in the next
- *  sleep cannot mark it: its CAS carries the old sequence.
+ * Death: a notifier killed after ARMED -> PENDING, before the system call: the next notifier finds PENDING and wakes the
+ *  waiter, and every sleep has a deadline. Killed after the system call: the waiter runs. A notifier that was stopped
+ *  there, and continues during a later sleep, changes nothing: its CAS expects the old sequence.
  *
- * Concurrency: arm/disarm/sleep by the owner alone; ring by anybody.
+ * Concurrency: only the waiter arms, disarms and sleeps; any thread rings.
  */
 #ifndef SB_WAIT_H
 #define SB_WAIT_H
@@ -26,12 +26,12 @@
 #include "sb_status.h"
 
 uint64_t sb_now_ns(void);         /* CLOCK_MONOTONIC */
-uint64_t sb_wall_ns(void);        /* CLOCK_REALTIME, coarse: a few milliseconds */
-uint32_t sb_wake_arm(sb_half *w); /* returns the armed word, to be slept on */
+uint64_t sb_wall_ns(void);        /* CLOCK_REALTIME, to a few milliseconds */
+uint32_t sb_wake_arm(sb_half *w); /* returns the armed word, which sb_wake_sleep expects */
 void sb_wake_disarm(sb_half *w);
-/* Sleeps while the word is `armed`; false when the deadline passed or a signal came. */
+/* Sleeps while the word equals `armed`. False if the deadline passed or a signal arrived. */
 bool sb_wake_sleep(sb_half *w, uint32_t armed, uint64_t deadline_ns, bool *interrupted);
-/* True if the waiter was found sleeping (or about to). */
+/* True if the waiter slept, or was about to sleep. */
 bool sb_wake_ring(sb_half *w);
 void sb_pause(void);
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Words: what is packed into the 64 bits that one CAS can change, bit by bit.
+/* Words: the fields that are packed into each 64-bit word, which one CAS can change.
  *
- * What: for each kind of word its states, how it is put together, and how its parts are read. Which struct it stands in, and
- * what else stands there: sb_layout.h.
+ * What: for each kind of word its states, a function that packs it, and functions that read its fields. sb_layout.h declares
+ * the structs that the words stand in.
  *
- * Layout: beside each kind, from the lowest bit up. A generation or epoch lies on top, so that a word that was read long
- * ago is told from the one that is there now.
+ * Layout: given beside each kind, from the lowest bit up. The highest bits are a generation or an epoch, so that a CAS that
+ * expects an outdated word fails.
  *
- * Invariants: those of sb_layout.h, I1 to I3. The numbers of states are part of the layout: other processes read them.
+ * Invariants: I1 to I3 of sb_layout.h. The numbers of the states are part of the layout, since other processes read them.
  *
- * Ordering pairs: none, here are values; who loads and stores them says so.
- * Death, Concurrency: nothing is executed here that another process could see.
+ * Ordering pairs: none; the code that loads and stores a word names its pair.
+ * Death, Concurrency: these functions compute values and change no shared memory.
  */
 #ifndef SB_WORDS_H
 #define SB_WORDS_H
@@ -25,9 +25,9 @@
  *      READ, which is published too: 2 state | 12 references | 12 reader | 38 generation ---- */
 enum { SB_SLOT_FREE = 0, SB_SLOT_ALLOC = 1, SB_SLOT_READ = 2, SB_SLOT_PUBLISHED = 3 };
 #define SB_MAX_REFS 24u
-#define SB_READ_REFS 12u /* those that a slot may have that is READ */
+#define SB_READ_REFS 12u /* references that a READ slot can have */
 #define SB_PARTS_REF \
-  23u /* of a slot whose body lies in parts: set from its ALLOC on, and there no holder's (sb_parts.h) */
+  23u /* marks a slot whose body lies in parts, from ALLOC on; no holder has this reference (sb_parts.h) */
 #define SB_GEN_MASK ((UINT64_C(1) << 38) - 1u)
 static inline unsigned sb_slot_state(uint64_t h) { return (unsigned)SB_BITS(h, 0, 2); }
 static inline bool sb_slot_is_published(uint64_t h) { return sb_slot_state(h) >= SB_SLOT_READ; }
@@ -37,17 +37,18 @@ static inline uint64_t sb_slot_refs(uint64_t h) {
 static inline unsigned sb_slot_owner(uint64_t h) { return (unsigned)SB_BITS(h, 2, 12); }
 static inline unsigned sb_slot_reader(uint64_t h) { return (unsigned)SB_BITS(h, 14, 12); }
 static inline uint64_t sb_slot_gen(uint64_t h) { return h >> 26; }
-/* Perhaps a head, whose body lies in other slots (sb_parts_is_head). A slot that is READ has a reader's number there. */
+/* True if the slot may be a head, whose body lies in other slots (sb_parts_is_head). A READ slot uses that bit for its
+ * reader. */
 static inline bool sb_slot_in_parts(uint64_t h) {
   unsigned state = sb_slot_state(h);
   return (state == SB_SLOT_ALLOC || state == SB_SLOT_PUBLISHED) && SB_BITS(h, 2 + SB_PARTS_REF, 1) != 0;
 }
-/* ALLOC without an owner: it belongs to the head that it names. */
+/* ALLOC without an owner: a part, which belongs to the head that it names. */
 #define SB_SLOT_PART (UINT64_C(1) << 22)
 static inline bool sb_slot_is_part(uint64_t h) {
   return sb_slot_state(h) == SB_SLOT_ALLOC && SB_BITS(h, 2, SB_MAX_REFS) == SB_SLOT_PART;
 }
-/* ALLOC of one who drains the chunk of structures that it lies in: owner and this (sb_drained.h). */
+/* ALLOC by the connection that drains the chunk of this slot: the owner field and this bit (sb_drained.h). */
 #define SB_SLOT_DRAINED (UINT64_C(1) << 21)
 static inline bool sb_slot_is_drained(uint64_t h) {
   return sb_slot_state(h) == SB_SLOT_ALLOC && SB_BITS(h, 14, 12) == SB_SLOT_DRAINED >> 12;
@@ -64,7 +65,7 @@ enum {
   SB_CELL_HELD = 3,
   SB_CELL_ACQUIRED = 4,
   SB_CELL_REMOVING = 5,
-  SB_CELL_STAGED = 6, /* of a commit that is not decided, or not carried out here yet */
+  SB_CELL_STAGED = 6, /* part of a commit that is undecided, or decided and not yet carried out here */
   SB_CELL_TOMBSTONE = 7,
   SB_CELL_CLOSING = 8,
   SB_CELL_CLOSED = 9,
@@ -94,7 +95,7 @@ static inline bool sb_cell_is_owned(uint64_t c) {
   unsigned s = sb_cell_state(c);
   return s >= SB_CELL_ACQUIRED && s <= SB_CELL_STAGED;
 }
-/* Does the word belong to the page incarnation `gen`? A list entry carries no generation: its epoch says enough. */
+/* True if the word belongs to generation `gen` of the page. A list entry has an epoch and no generation: always true. */
 static inline bool sb_cell_of(uint64_t c, uint64_t gen) {
   switch (sb_cell_state(c)) {
     case SB_CELL_AVAILABLE:
@@ -130,7 +131,7 @@ static inline unsigned sb_link_height(uint64_t l) { return (unsigned)SB_BITS(l, 
 static inline uint32_t sb_link_slot(uint64_t l) { return (uint32_t)SB_BITS(l, 6, 28); }
 static inline uint64_t sb_link_gen(uint64_t l) { return l >> 34; }
 
-/* ---- consumer node: 3 state | 12 connection | 17 spare | 32 epoch (moves on with every change, never reset) ---- */
+/* ---- consumer node: 3 state | 12 connection | 17 spare | 32 epoch (incremented by every change, never reset) ---- */
 enum {
   SB_NODE_REMOVED = 0,
   SB_NODE_NOT_INTERESTED = 1,
@@ -173,9 +174,9 @@ static inline unsigned sb_chunk_state(uint64_t w) { return (unsigned)SB_BITS(w, 
 static inline unsigned sb_chunk_owner(uint64_t w) { return (unsigned)SB_BITS(w, 3, 12); }
 static inline unsigned sb_chunk_class(uint64_t w) { return (unsigned)SB_BITS(w, 15, 6); }
 static inline unsigned sb_chunk_run(uint64_t w) { return (unsigned)SB_BITS(w, 21, 16); }
-#define SB_CHUNK_OF_RESERVE (UINT64_C(1) << 37) /* plain puts take no slots of it */
+#define SB_CHUNK_OF_RESERVE (UINT64_C(1) << 37) /* plain puts take no slot of this chunk */
 #define SB_CHUNK_TAKEN_OVER (UINT64_C(1) << 38) /* see sb_drained.h */
-/* Slots of a class: also while somebody tries to drain it, who may find that one of them was taken meanwhile. */
+/* True if the chunk has slots of a class. A chunk that is being drained still has them: draining may fail. */
 static inline bool sb_chunk_has_slots(uint64_t w) {
   return sb_chunk_state(w) == SB_CHUNK_CLASS || (sb_chunk_state(w) == SB_CHUNK_DRAINING && sb_chunk_run(w) == 0);
 }
@@ -186,7 +187,7 @@ static inline uint64_t sb_chunk_word(unsigned state, unsigned owner, unsigned cl
 /* ---- queue: 2 state | 62 incarnation ---- */
 enum { SB_QUEUE_NONE = 0, SB_QUEUE_OPEN = 1, SB_QUEUE_CLOSED = 2 };
 
-/* ---- directory entry: 2 state | 28 queue slot | 34 name hash. CLOSED: deleted, not freed yet ---- */
+/* ---- directory entry: 2 state | 28 queue slot | 34 name hash. CLOSED: the queue was deleted and is not freed yet ---- */
 enum { SB_DIR_EMPTY = 0, SB_DIR_LIVE = 1, SB_DIR_DEAD = 2, SB_DIR_CLOSED = 3 };
 
 #endif
