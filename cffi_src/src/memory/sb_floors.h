@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Floors: what must not begin anew when a chunk of structures has had another kind for a while.
+/* Floors: the numbers that must continue when a chunk of structures returns from another kind.
  *
- * What: a handle names a queue by its incarnation, and positions go on for ever (I4). Both live in the slots themselves, from
- * one life of a slot to the next. Before slots of queues and levels become memory for bodies, the highest of each is kept in
- * the chunk's metadata; whoever opens the chunk for structures again begins there.
+ * What: a handle names a queue by its incarnation, and positions never repeat (I4). Both numbers live in the slots, and
+ * continue when a slot is reused. Before slots of queues and levels become memory for bodies, the highest of each
+ * number is stored in the chunk's metadata. The connection that opens the chunk for structures again starts from there.
  *
- * Layout: `floors` of sb_chunk_meta_shm: of incarnations, of positions. 0: nothing was ever kept.
+ * Layout: `floors` of sb_chunk_meta_shm: incarnations, positions. 0: none was stored yet.
  *
  * Invariants:
- *  I67 a floor only rises, and is not below what any slot of the chunk had before the chunk became FREE.
+ *  I67 a floor only rises. It is at least the number that each slot of the chunk had before the chunk became FREE.
  *
- * Ordering pairs: none of its own. The chunk's word, which becomes FREE (release) and CLAIMED (seq_cst), orders both ends.
+ * Ordering pairs: none here. The chunk's word orders both ends: it becomes FREE (release) and CLAIMED (seq_cst).
  *
- * Death: a floor that was raised for nothing costs numbers. A chunk becomes FREE only after all were raised.
+ * Death: a floor that was raised without need skips numbers. A chunk becomes FREE only after its floors were raised.
  *
- * Concurrency: raised by CAS; applied by the one who has claimed the chunk.
+ * Concurrency: raised by CAS; applied by the connection that claimed the chunk.
  */
 #ifndef SB_FLOORS_H
 #define SB_FLOORS_H
 
 #include "sb_segment.h"
 
-/* Raises the floors of a chunk of that kind, whose slots have so many units. */
+/* Raises the floors of a chunk to the numbers of its slots, which are of `kind` and have `units` units each. */
 void sb_floors_raise(sb_broker *b, uint32_t chunk, unsigned kind, unsigned units);
-/* Its slots, all zero, begin above them. */
+/* Sets the numbers of the slots of a chunk, which are all zero, to its floors. */
 void sb_floors_apply(sb_broker *b, uint32_t chunk, unsigned kind, unsigned units);
 
 #endif

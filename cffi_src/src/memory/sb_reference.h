@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-/* References: what keeps a slot from being freed.
+/* References: what keeps a published slot from being freed.
  *
- * What: a published slot is freed with its last reference. Each cell that names it has one, and so has each view. Up to
- * SB_PLAIN_TARGETS queues that share a body have a bit each in the slot's header. More of them share bit 0: it stands for
- * a *block* in front of the body, which has four bits for each queue, one for its cell and three for views.
+ * What: a published slot is freed with its last reference. Each cell that names the slot has one, and so has each view.
+ * If at most SB_PLAIN_TARGETS queues share a body, each queue has a bit of the slot's header. More queues share bit 0,
+ * which stands for a *block* in front of the body. The block has four bits for each queue: one for its cell and three
+ * for views.
  *
- * Layout: a cell's reference is the number of a bit of the header, or SB_REF_BLOCK: the one of its queue in the block. A
- * view's is one of the header, or SB_REF_VIEW + 1 to 3 with the queue's place in the block. The block, in front of the
- * viewers' words of sb_view.h: the slots of the queues, ascending; their bits; who claimed which bit of the header; if the
- * body may be viewed, the viewers' words of each queue.
+ * Layout: the reference of a cell is the number of a header bit, or SB_REF_BLOCK: the bit of its queue in the block.
+ * The reference of a view is the number of a header bit, or SB_REF_VIEW + 1 to 3 with the queue's index in the block.
+ * The block lies in front of the viewers' words of sb_view.h: the slots of the queues, ascending; their bits; for each
+ * header bit the connection that claimed it; and, if the body may be read in place, the viewers' words of each queue.
  *
  * Invariants:
- *  I48 bits of a block are set by the committer before the slot is published, and then by the holder of that queue's cell.
- *      Whoever cleared the last bit of a word looks at all of them, and drops bit 0 of the header if none is left. He may
- *      be killed between the two: who finds the reference gone in his place looks again.
- *  I49 a bit of the header that is not a cell's is added by one who can be told: up to SB_PLAIN_TARGETS queues, they are shared
- *      out (to the cell r of n those that leave r when divided by n); with a block, he claims it there before, once for the
- *      life of the message.
+ *  I48 the committer sets the bits of a block before it publishes the slot; afterwards only the holder of a queue's
+ *      cell sets bits of that queue. A process that cleared the last bit of a word reads all words, and drops bit 0 of
+ *      the header if no bit is left. It may be killed between the two: a process that finds its reference already gone
+ *      reads all words again.
+ *  I49 each header bit that is not the bit of a cell has one connection that may add it. With up to SB_PLAIN_TARGETS
+ *      queues the bits are divided: of n queues, the cell with reference r has the bits that leave remainder r when
+ *      divided by n. With a block, a connection claims the bit first, once for the life of the message.
  *
  * Ordering pairs:
- *  P14 a bit of a block is cleared (seq_cst) before all are looked at: of two that clear the last two, one sees none.
+ *  P14 a process clears its bit of the block (seq_cst), then reads all words: of two processes that clear the last two
+ *   bits, one finds none left.
  *
- * Death: a bit cleared, bit 0 not dropped -> the slot stays -> the reaper, by the intent or the view that names it.
- *  claimed, not added -> one bit of that message less.
+ * Death: a bit cleared, bit 0 not dropped -> the slot stays -> the reaper, through the intent or the view that names
+ *  it. claimed, not added -> the message has one usable bit less.
  *
- * Concurrency: drop by the holder of the reference, or his reaper; everything else by the holder of a cell.
+ * Concurrency: the holder of a reference drops it, or its reaper; the holder of a cell does everything else.
  */
 #ifndef SB_REFERENCE_H
 #define SB_REFERENCE_H
@@ -37,12 +40,12 @@
 #define SB_REFS_OF_QUEUE 4u  /* in a block */
 #define SB_VIEWERS_BYTES 64u /* in front of a body that may be viewed */
 
-/* What drops it: a bit of the header, or of the block. */
+/* A reference: a bit of the header, or of the block. */
 typedef struct {
   uint32_t slot;
   unsigned ref;
   uint64_t gen;
-  uint32_t queue; /* whose cell it is, for SB_REF_BLOCK; its place in the block, for a view */
+  uint32_t queue; /* for SB_REF_BLOCK the queue of the cell; for a view its index in the block */
 } sb_reference;
 
 typedef struct {
@@ -53,24 +56,24 @@ typedef struct {
 } sb_block;
 
 static inline bool sb_reference_has_block(const sb_message_shm *m) { return m->targets > SB_PLAIN_TARGETS; }
-/* A multiple of 64; 0: no block is needed. */
+/* Size of the block, a multiple of 64; 0: the message needs no block. */
 uint64_t sb_block_bytes(uint32_t targets, uint64_t body_length);
-/* The block of a slot; false when it has none, or its header cannot be believed. */
+/* Finds the block of a slot. False: it has none, or its header is inconsistent. */
 bool sb_block_of(sb_broker *b, uint32_t slot, sb_block *k);
-/* Writes it; the slots of the queues ascend. */
+/* Fills in the block; `queues` is in ascending order. */
 void sb_block_fill(const sb_block *k, const uint32_t *queues);
-/* The place of a queue. */
+/* Finds the index of a queue in the block. */
 bool sb_block_place(const sb_block *k, uint32_t queue, uint32_t *place);
 bool sb_block_has(const sb_block *k, uint32_t place, unsigned ref);
 void sb_block_set(const sb_block *k, uint32_t place, unsigned ref);
-/* How many bits are set. */
+/* The number of set bits. */
 uint32_t sb_block_count(const sb_block *k);
 
-/* Drops it; false: it was gone. */
+/* Drops the reference. False: it was dropped already. */
 bool sb_reference_drop(sb_broker *b, const sb_reference *r);
-/* Is it gone? And then what may still hang on it is seen to. */
+/* True if the reference is gone; then also finishes a drop that was interrupted (I48). */
 bool sb_reference_gone(sb_broker *b, const sb_reference *r);
-/* A bit of the header that the holder of that cell may add; SB_MAX_REFS when there is none (I49). */
+/* A header bit that the holder of the cell may add; SB_MAX_REFS: there is none (I49). */
 unsigned sb_reference_clear(sb_broker *b, uint32_t slot, unsigned cell_ref, unsigned connection);
 
 #endif

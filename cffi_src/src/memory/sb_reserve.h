@@ -1,31 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The reserve: memory that plain puts leave to the calls that make room in a full broker.
  *
- * What: each allocation states its *use*, which the connection carries while a call runs. A use must leave so many chunks
- * FREE when it opens another one; what is opened below that of plain puts is marked as OF_RESERVE, and plain puts take no
- * slot of it. So puts end first, then staging, then the books, and what drains a broker goes on with all the others left.
+ * What: each allocation has a *use*, which the connection stores for the duration of a call. A call that opens a chunk
+ * must leave a number of chunks FREE that depends on its use. A chunk that is opened below the limit of plain puts is
+ * marked OF_RESERVE, and plain puts take no slot of it. In a broker that fills up, plain puts fail first, then staging,
+ * then the books; the calls that drain the broker have the whole reserve.
  *
  *  DRAIN  connecting, consuming, leasing, moving, deleting, recovery, housekeeping: may take the last chunk
- *  BOOKS  queues that are made, nodes of producers that wait, notes of the broker's own queues
- *  STAGE  bodies that are staged, and published out of a stage; those of a commit that ends as many, as long
+ *  BOOKS  new queues, nodes of waiting producers, messages of the broker's internal queues
+ *  STAGE  bodies that are staged or published from a stage; bodies of a commit that settles as many bytes as it
+ *  publishes
  *  PLAIN  all other puts, with the pages, schedule entries and holdings that these need
  *
- * Layout: bit 37 of a chunk's word; nothing else is shared. The reserve has three chunks, and one more for each 64 chunks
- * of the limit after the first 64, at most 16.
+ * Layout: bit 37 of a chunk's word; nothing else is shared. The reserve has three chunks, and one more for each 64
+ * chunks of the memory limit after the first 64, at most 16.
  *
  * Invariants:
- *  I65 by class claims and runs of plain puts no more chunks are opened than leave the reserve FREE, however many race.
- *  I66 a plain put takes no slot of a chunk OF_RESERVE, unless a hint was read before the chunk was opened.
+ *  I65 plain puts, however many race, open only as many chunks (by class or as runs) as leave the reserve FREE.
+ *  I66 a plain put takes no slot of a chunk OF_RESERVE, except through a hint that it read before the chunk was opened.
  *
  * Ordering pairs:
- *  P20 a chunk is claimed (seq_cst), then the FREE ones are counted (seq_cst), both by each claimant: the last of all who
- *   claimed sees the claims of the others. A chunk is opened after a count of enough that are FREE, and no other claim counts
- *   as FREE. Of two that both count too few, the owner of the higher chunk gives way; the other one counts again, for a while.
+ *  P20 each claimant claims a chunk (seq_cst), then counts the FREE chunks (seq_cst): the last claimant sees the claims
+ *   of all others. It opens the chunk only after a count that left enough FREE; a claimed chunk does not count as FREE.
+ *   If two claimants both count too few, the owner of the higher chunk gives way, and the other one counts again, a
+ *   bounded time.
  *
- * Death: a claim of the dead counts as taken until it is FREE again (sb_chunk.h). The mark is part of the
- *  word that opens the chunk.
+ * Death: a claim of a dead connection counts as taken until its reaper has made the chunk FREE (sb_chunk.h). The mark
+ *  is part of the word that opens the chunk.
  *
- * Concurrency: under the connection's lock, as the slab. The mark is removed by whoever finds the reserve whole (CAS).
+ * Concurrency: under the connection's lock, as the slab. Any connection that finds the reserve whole removes a mark
+ * (CAS).
  */
 #ifndef SB_RESERVE_H
 #define SB_RESERVE_H
@@ -35,18 +39,19 @@
 enum { SB_USE_DRAIN = 0, SB_USE_BOOKS = 1, SB_USE_STAGE = 2, SB_USE_PLAIN = 3 };
 #define SB_RESERVE_LEAST 3u
 #define SB_RESERVE_MOST 16u
-#define SB_TABLES_TO_DRAIN 64u /* what holds more than 16,000 messages unacknowledged does not drain the broker */
+/* a connection with more than 16,000 unacknowledged messages does not drain the broker */
+#define SB_TABLES_TO_DRAIN 64u
 
-/* How many chunks exist, and how many of them are FREE. */
+/* The number of chunks that exist, and of those that are FREE. */
 uint32_t sb_chunk_count(sb_broker *b);
 uint32_t sb_chunk_spare(sb_broker *b);
-/* How many chunks the reserve has. */
+/* The number of chunks in the reserve. */
 uint32_t sb_reserve_chunks(const sb_broker *b);
-/* How many chunks must be FREE after one was opened for that use. */
+/* The number of chunks that must stay FREE after one was opened for `use`. */
 uint32_t sb_reserve_leave(const sb_broker *b, unsigned use);
-/* After a claim of chunks up to that one: are so many FREE? *left: how many are. */
+/* After a claim of chunks up to `claimed`: true if at least `leave` chunks are FREE. *left: how many are. */
 bool sb_reserve_is_left(sb_broker *b, uint32_t claimed, uint32_t leave, uint32_t *left);
-/* May slots of a chunk OF_RESERVE be taken for what this connection does? `slots`: how many it has. */
+/* True if the current use of the connection may take a slot of the chunk. `slots`: the number of slots in the chunk. */
 bool sb_reserve_allows(sb_connection *c, uint32_t chunk, uint32_t slots);
 
 #endif

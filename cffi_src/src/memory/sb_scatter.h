@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Scatter: finding room for a body where there is none in one piece.
+/* Scatter: finds memory for a body if no slot of its class and no chunk is free.
  *
- * What: a few messages that stay keep the chunks of their class from becoming another class's. So who finds no slot of its
- * class, and no chunk to open, takes a free slot of a larger class; and where there is none, free slots of any class, as
- * parts (sb_parts.h). A body that takes a run of chunks, and finds no run, takes single chunks.
+ * What: a few long-lived messages keep whole chunks in their class. A producer that finds no slot of its class, and no
+ * chunk to open, therefore takes a free slot of a larger class. If there is none, it takes free slots of any class, as
+ * parts (sb_parts.h). A body that needs a run of chunks, and finds none, takes single chunks.
  *
- * Layout, Invariants, Ordering pairs, Death: those of sb_slab.h and sb_parts.h. The head is listed in the holding of the
- *  caller, and each part, while it is taken, in one of its own.
+ * Layout, Invariants, Ordering pairs, Death: those of sb_slab.h and sb_parts.h. The caller's holding lists the head;
+ *  while a part is taken, a second holding lists the part.
  *
- * Concurrency: under the connection's lock. Two who gather at once may both find too little; each gives back what it took.
- *  Who waits for memory is not told of that, and looks again every 50 ms (sb_waiter.c).
+ * Concurrency: under the connection's lock. Two connections that collect parts at the same time may both find too
+ *  little; each returns what it took. Producers that wait for memory are not notified of that, and look again every 50
+ *  ms (sb_waiter.c).
  */
 #ifndef SB_SCATTER_H
 #define SB_SCATTER_H
@@ -17,13 +18,13 @@
 #include "sb_holdings.h"
 #include "sb_parts.h"
 
-/* A free slot of the class or of a larger one, in the holding `token`, that hints lead to; and one, whatever hints say. */
+/* Takes a free slot of the class or of a larger one, in the holding `token`: by hints, or by a search of all headers. */
 bool sb_scatter_by_hints(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
 bool sb_scatter_larger(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen);
-/* A head with room for `front` bytes, and parts for `bytes`. SB_NO_MEMORY: there is not so much, and nothing was taken. */
+/* Allocates a head with `front` bytes, and parts with `bytes`. SB_NO_MEMORY: too little is free, and nothing was taken. */
 sb_status sb_scatter_alloc(sb_connection *c, uint64_t front, uint64_t bytes, uint64_t token, uint32_t *slot,
                            uint64_t *gen);
-/* The longest body that would find room now, if nobody else took any; a guess beside traffic. */
+/* The longest body that has room now; beside traffic an estimate. */
 uint64_t sb_scatter_room(sb_broker *b);
 
 #endif

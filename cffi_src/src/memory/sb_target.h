@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Targets: what a connection is told of work for (seed 002), and its IO thread gives turns to: consumers, channels, watches.
+/* Targets: the objects that an IO thread schedules: consumers, channels, watches (seed 002: ConsumerTarget).
  *
- * What: a target has a number, which its nodes name; a notifier sets the bit of that number (modulo SB_MAX_TARGETS) in the
- * connection's record. There are more targets than bits when there are more than SB_MAX_TARGETS: those of one bit get
- * their turns together.
+ * What: a target has a number, and its nodes name that number. A notifier sets the bit of the number, modulo
+ * SB_MAX_TARGETS, in the connection's record; the IO thread then gives the target a turn. With more targets than bits,
+ * targets that share a bit get their turns together.
  *
- * Layout: process-local: for each bit a chain of targets, the oldest first.
+ * Layout: process-local. Each bit has a chain of targets, the oldest first.
  *
- * Invariants: a target is in the chain of its number from its first node to its end.
+ * Invariants: a target is in the chain of its bit from its first node until it ends.
  *
- * Ordering pairs: none of its own; the bits are P9 of sb_notify.h.
+ * Ordering pairs: none here; P9 of sb_notify.h orders the bits.
  *
- * Death: nothing is shared.
+ * Death: nothing here is shared.
  *
- * Concurrency: under the connection's lock.
+ * Concurrency: all functions need the connection's lock.
  */
 #ifndef SB_TARGET_H
 #define SB_TARGET_H
@@ -21,13 +21,13 @@
 #include "sb_connection.h"
 
 struct sb_target;
-/* What it is, and what it does. */
+/* The kind of a target, and its functions. */
 typedef struct {
-  bool (*turn)(struct sb_target *t);       /* true: there may be more to do */
-  bool (*wants_work)(struct sb_target *t); /* believes no flag */
-  /* A node of it that should be awake and was not flagged, as the entry of a list, and its queue; 0: none. NULL: it has none. */
+  bool (*turn)(struct sb_target *t);       /* true: another turn may be needed */
+  bool (*wants_work)(struct sb_target *t); /* checks the nodes themselves, ignoring flags */
+  /* A node that should be flagged and is not, as a list entry, and its queue; 0 = none. NULL: a kind without nodes. */
   uint64_t (*overlooked)(struct sb_target *t, const struct sb_queue **q);
-  void (*signal)(struct sb_target *t); /* the broker is going: whoever waits has to be told; NULL = nobody does */
+  void (*signal)(struct sb_target *t); /* the broker stops: wakes the waiters; NULL: the kind has no waiters */
   void (*end)(struct sb_target *t);    /* the connection is being closed */
   bool is_channel, is_consumer;
 } sb_target_kind;
@@ -40,10 +40,10 @@ typedef struct sb_target {
   bool listed;
 } sb_target;
 
-/* Gives it a number: of a bit that nobody has yet, as long as there are such. */
+/* Gives the target a number: one with an unused bit, while there is one. */
 void sb_target_add(sb_target *t);
 void sb_target_remove(sb_target *t);
-/* The next target after that one, NULL = the first; NULL at the end. */
+/* The target after `t`; for NULL the first target. NULL at the end. */
 sb_target *sb_target_after(const sb_connection *c, const sb_target *t);
 /* Wakes the IO thread. */
 void sb_target_ring_io(sb_connection *c);

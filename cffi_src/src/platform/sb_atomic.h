@@ -2,8 +2,8 @@
 /* Atomic operations and crash points, one macro for each.
  *
  * What: the C core accesses shared words through these macros only, always with an explicit memory order.
- * In a test build (SB_TEST_HOOKS) each macro is a function call. A scheduler can then interleave threads at every shared
- * access, kill one there, and delay its stores. In every other build the macros are the C11 operations.
+ * In a test build (SB_TEST_HOOKS) each macro is a function call. A scheduler can then interleave threads at every
+ * shared access, kill one there, and delay its stores. In every other build the macros are the C11 operations.
  */
 #ifndef SB_ATOMIC_H
 #define SB_ATOMIC_H

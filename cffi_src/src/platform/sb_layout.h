@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Layout: every struct in shared memory. This header and sb_words.h declare all that other processes can see.
  *
- * What: shared structs (`_shm`) and their asserted sizes. Shared memory holds no pointers. A *slot id* is an offset in the
- * arena in units of 256 bytes: 28 bits, hence 64 GiB. sb_words.h declares the fields inside a word.
+ * What: shared structs (`_shm`) and their asserted sizes. Shared memory holds no pointers. A *slot id* is an offset in
+ * the arena in units of 256 bytes: 28 bits, hence 64 GiB. sb_words.h declares the fields inside a word.
  *
- * Layout: segment 0 holds the header, the process table, the connection table, the chunk table, the classes and the queue
- * directory. Each later segment holds `chunks_per_segment` chunks of the arena: first their metadata (slot headers and free
- * hints, 68 KiB a chunk), then their bodies (2 MiB a chunk).
+ * Layout: segment 0 holds the header, the process table, the connection table, the chunk table, the classes and the
+ * queue directory. Each later segment holds `chunks_per_segment` chunks of the arena: first their metadata (slot
+ * headers and free hints, 68 KiB a chunk), then their bodies (2 MiB a chunk).
  *
  * Invariants:
- *  I1 each object has one authoritative word, which decides its state; every other field is a hint or is guarded by that word.
+ *  I1 each object has one authoritative word, which decides its state; every other field is a hint or is guarded by
+ *   that word.
  *  I2 the CAS that takes a slot or a cell writes its owner.
- *  I3 a structural slot (page, ledger ...) keeps its kind while any call may hold a way to it (sb_grace.h), a node for ever;
- *      its generation never repeats.
+ *  I3 a structural slot (page, ledger ...) keeps its kind while any call may hold a way to it (sb_grace.h), a node for
+ *      ever; its generation never repeats.
  *  I4 positions of a ring never repeat, even when its queue object is reused: see `base`.
  *
  * Ordering pairs are declared in the header of the module that owns them.
@@ -44,8 +45,8 @@
 #define SB_MAX_CLASSES 64u
 #define SB_REPAIRS 6u /* kinds of repairs, see sb_repairs.h */
 
-/* Bytes of the lock file: the topology lock, the housekeeper's lock, the lock of the process that stands in for a stopped
- * housekeeper, and from 64 on one for each process slot. */
+/* Bytes of the lock file: the topology lock, the housekeeper's lock, the lock of the process that stands in for a
+ * stopped housekeeper, and from 64 on one for each process slot. */
 #define SB_LOCK_TOPOLOGY 0
 #define SB_LOCK_HOUSEKEEPER 1
 #define SB_LOCK_STAND_IN 2
@@ -139,7 +140,9 @@ typedef struct {
   sb_half stopped; /* 1 = the user asked for no housekeeper */
   sb_word rescues, stopped_rescues, reaped;
   sb_half spinners,
-      scattered; /* scattered: 1 = a body was stored in parts. spinners changes often, so it avoids cache lines that every call reads */
+      /* scattered: 1 = a body was stored in parts. spinners changes often, so it avoids cache lines that every call
+       * reads */
+      scattered;
   char name[SB_BROKER_NAME_MAX + 64];
   sb_half repairs[SB_REPAIRS], explained_repairs[SB_REPAIRS]; /* by kind, see sb_repairs.h */
   alignas(64) sb_word
@@ -199,8 +202,8 @@ typedef struct {
   uint64_t head_gen;
 } sb_part_shm;
 _Static_assert(sizeof(sb_part_shm) == 16, "part");
-#define SB_INLINE_BODY \
-  4096u /* bodies up to this length are copied to the caller, longer ones are read in place (sb_view.h) */
+/* bodies up to this length are copied to the caller, longer ones are read in place (sb_view.h) */
+#define SB_INLINE_BODY 4096u
 
 typedef struct {
   sb_half object;   /* slot of the queue or level the ring belongs to */
@@ -287,12 +290,13 @@ typedef struct {
   /* notification */
   alignas(64) _Atomic int32_t interested;
   _Atomic int32_t notified, not_interested, non_acquiring, consumers, room_waiting;
-  _Atomic int32_t timers_lost,
-      tracking; /* tracking: 1 = `taken`, `admitted` and the byte hints are maintained; 2 = the housekeeper also corrects them.
-                 timers_lost: messages with a timer that got no schedule entry; on a change the housekeeper scans all cells */
+  /* messages with a timer that got no schedule entry; on a change the housekeeper scans all cells */
+  _Atomic int32_t timers_lost;
+  /* 1: `taken`, `admitted` and the byte hints are maintained; 2: the housekeeper also corrects them */
+  _Atomic int32_t tracking;
   sb_word rescues;
-  sb_word
-      exclusive; /* the exclusive consumer, see sb_claim.h: 28 node slot | bit 31: tentative | 32 its registration */
+  /* the exclusive consumer, see sb_claim.h: 28 node slot | bit 31: tentative | 32 its registration */
+  sb_word exclusive;
   alignas(64) sb_ring_shm all;
   sb_ring_shm non_acquiring_list, not_interested_list, room, schedule;
   sb_word created_ns;
@@ -301,8 +305,8 @@ typedef struct {
   sb_word message_ttl_ms, expires_ms; /* valid if their flags are set */
   sb_word used_ns;                    /* CLOCK_MONOTONIC: the last declare, read or consume */
   sb_half had_consumer;
-  sb_half
-      room_watched; /* 1: a watch has waited for room. Its program may react late, which explains a repair (sb_repairs.h) */
+  /* 1: a watch has waited for room. Its program may react late, which explains a repair (sb_repairs.h) */
+  sb_half room_watched;
   char name[SB_NAME_MAX + 1];
 } sb_queue_shm;
 _Static_assert(sizeof(sb_queue_shm) <= 3 * SB_UNIT, "queue");
@@ -322,14 +326,15 @@ _Static_assert(sizeof(sb_level_shm) <= SB_UNIT, "level");
 #define SB_NODE_ROOM 4u    /* waits for room in the queue or for memory, not for messages */
 #define SB_NODE_BROWSER 8u
 #define SB_NODE_MEMORY 16u /* with ROOM: waits for memory of the broker */
-#define SB_NODE_RESCUED \
-  32u /* notified by the housekeeper: takes a message although consumers of higher priority exist */
+/* notified by the housekeeper: takes a message although consumers of higher priority exist */
+#define SB_NODE_RESCUED 32u
 #define SB_NODE_MEMBER 64u     /* a consumer of a channel, which may have several at one queue */
 #define SB_NODE_EXCLUSIVE 128u /* requests to be, or is, the only consumer */
-#define SB_NODE_STANDBY \
-  256u /* at a queue with a single active consumer: is not the active one, or does not know yet that it is */
+/* at a queue with a single active consumer: is not the active one, or does not know yet that it is */
+#define SB_NODE_STANDBY 256u
 
-/* A consumer of one queue, or a waiting call. Its connection owns it: the slot stays ALLOC until the node is destroyed. */
+/* A consumer of one queue, or a waiting call. Its connection owns it: the slot stays ALLOC until the node is
+ * destroyed. */
 typedef struct {
   alignas(64) sb_word word;
   sb_half queue, level;
@@ -391,10 +396,11 @@ typedef struct {
   alignas(64) sb_word before_bytes;
   sb_word bytes;
   sb_word target_queue,
-      target_position; /* of a move. An enqueue or a commit stores here whether the message is HELD, and the counter before */
+      /* of a move. An enqueue or a commit stores here whether the message is HELD, and the counter before */
+      target_position;
   sb_word target_ledger, target_before, target_before_bytes;
-  sb_word
-      hinting; /* 32 times raised | 32 depth; depth > 0: the owner is between two changes of hints that belong together, I23 */
+  /* 32 times raised | 32 depth; depth > 0: the owner is between two changes of hints that belong together, I23 */
+  sb_word hinting;
   sb_word counters[SB_COUNTERS];
 } sb_ledger_shm;
 _Static_assert(sizeof(sb_ledger_shm) <= SB_UNIT, "ledger");
@@ -411,8 +417,8 @@ _Static_assert(sizeof(sb_holdings_shm) == 16 * SB_UNIT, "holdings");
 /* The gate of a connection: whether one of its calls is inside, see sb_grace.h. */
 typedef struct {
   sb_word inside; /* 1: a call is inside, or is about to take the lock of the connection */
-  sb_word
-      asked; /* incremented by each connection that drains; a call that sees a new value drops the pages that handles remember */
+  /* incremented by each connection that drains; a call that sees a new value drops the pages that handles remember */
+  sb_word asked;
 } sb_gate_shm;
 
 typedef struct {
@@ -423,14 +429,14 @@ typedef struct {
   sb_half reserved1;
   sb_word created_ns;
   sb_word delivered, published;
-  sb_word
-      commit; /* 1: the commit in its holdings is decided; a reaper carries it out if the connection dies (sb_commit.h) */
+  /* 1: the commit in its holdings is decided; a reaper carries it out if the connection dies (sb_commit.h) */
+  sb_word commit;
   sb_word reserved0;
   alignas(64) sb_gate_shm gate;
   alignas(64) sb_word work; /* bit w: work_targets[w] has a bit */
   alignas(64) sb_word work_targets[SB_MAX_TARGETS / 64];
-  sb_half claims
-      [SB_MAX_CLASSES]; /* by class: the hint word (chunk*128+word) that this connection took, plus one; [0] the hint word that it owes */
+  /* by class: the hint word (chunk*128+word) that this connection took, plus one; [0] the hint word that it owes */
+  sb_half claims[SB_MAX_CLASSES];
   char name[SB_NAME_MAX + 1];
 } sb_connection_shm;
 _Static_assert(sizeof(sb_connection_shm) <= 6 * SB_UNIT, "connection");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Liveness: which processes are attached to the broker, and which of them are dead.
  *
- * What: each attached process owns a process slot. It holds an open-file-description lock on byte 64+i of the lock file for
- * as long as slot i is LIVE. The kernel releases the lock after the last thread of the process has ended, so no store of
- * the process follows the release.
+ * What: each attached process owns a process slot. It holds an open-file-description lock on byte 64+i of the lock file
+ * for as long as slot i is LIVE. The kernel releases the lock after the last thread of the process has ended, so no
+ * store of the process follows the release.
  *
  * Layout: `sb_process_shm`; the lock file lies beside the segments.
  *
@@ -13,9 +13,9 @@
  *
  * Ordering pairs: the kernel's lock orders the last store of the owner before the first load of its reaper.
  *
- * Death: killed between taking the lock and LIVE: the slot is FREE, and the next process takes it. Killed while LIVE: the
- *  lock is free and the word is LIVE; the process that takes the lock is the reaper (sb_recover.h). A process that is
- *  stopped by SIGSTOP keeps its lock, and is not dead.
+ * Death: killed between taking the lock and LIVE: the slot is FREE, and the next process takes it. Killed while LIVE:
+ *  the lock is free and the word is LIVE; the process that takes the lock is the reaper (sb_recover.h). A process that
+ *  is stopped by SIGSTOP keeps its lock, and is not dead.
  *
  * Concurrency: the lock belongs to the file description, so it does not exclude other threads of the same process;
  * `reap_lock` does. A forked child would keep its parent's locks alive: it closes its copies of the descriptors. It
@@ -26,8 +26,8 @@
 
 #include "sb_segment.h"
 
-/* Mutexes of this process; a fork handler makes sure that a child finds them free. Each admits one thread at a time: to the
- * topology's byte lock, and to the announcement in the process slot. */
+/* Mutexes of this process; a fork handler makes sure that a child finds them free. Each admits one thread at a time: to
+ * the topology's byte lock, and to the announcement in the process slot. */
 extern pthread_mutex_t sb_topology_mutex, sb_connect_mutex;
 
 sb_status sb_liveness_attach(sb_broker *b);

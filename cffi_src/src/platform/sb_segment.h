@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Segments: maps the files of a broker into one address range of a process.
  *
- * What: `sb_broker` is the process-local view of a broker. Segment 0 is mapped whole. The arena is one reserved address range
- * as long as the broker's memory limit; its segments are mapped into it in order, as they are created. A slot id is
- * therefore an address in every process, and a body may cross segments. The caller creates the files: complete, allocated
- * with posix_fallocate, then linked into place. The core only opens, checks and maps them.
+ * What: `sb_broker` is the process-local view of a broker. Segment 0 is mapped whole. The arena is one reserved address
+ * range as long as the broker's memory limit; its segments are mapped into it in order, as they are created. A slot id
+ * is therefore an address in every process, and a body may cross segments. The caller creates the files: complete,
+ * allocated with posix_fallocate, then linked into place. The core only opens, checks and maps them.
  *
  * Layout: see sb_layout.h.
  *
@@ -13,10 +13,11 @@
  *  I6 `header->segments` = n means that segments 1 to n exist. It only grows.
  *
  * Ordering pairs:
- *  P7 a process links segment n, then stores `header->segments` with release; others load it with acquire before they map.
+ *  P7 a process links segment n, then stores `header->segments` with release; others load it with acquire before they
+ *   map.
  *
- * Death: a process killed while it maps leaves nothing shared. One killed between linking segment n and raising `segments`
- *  leaves a file that the next process to grow the broker finds (EEXIST) and counts.
+ * Death: a process killed while it maps leaves nothing shared. One killed between linking segment n and raising
+ *  `segments` leaves a file that the next process to grow the broker finds (EEXIST) and counts.
  *
  * Concurrency: `map_lock` serialises mapping inside a process. Readers load `mapped_chunks` with acquire.
  */
@@ -59,7 +60,8 @@ struct sb_broker {
 sb_status sb_segment_format(void *memory, uint64_t bytes, const char *name, uint64_t memory_limit,
                             uint32_t chunks_per_segment, uint32_t mode, uint64_t instance, uint64_t now_ns);
 uint64_t sb_segment_layout_hash(void);
-/* Opens a file of a broker and checks its owner and mode. SB_ACCESS: wrong owner or mode; SB_LAYOUT: the file is too short. */
+/* Opens a file of a broker and checks its owner and mode. SB_ACCESS: wrong owner or mode; SB_LAYOUT: the file is too
+ * short. */
 sb_status sb_segment_open(const char *path, const char *suffix, uint64_t least_bytes, int *fd_out);
 sb_status sb_segment_attach(sb_broker *b, const char *path, uint32_t *found_major, uint32_t *found_minor);
 void sb_segment_detach(sb_broker *b);
@@ -84,7 +86,8 @@ static inline void *sb_slot_at(const sb_broker *b, uint32_t slot) { return b->ar
 static inline uint32_t sb_slot_of(const sb_broker *b, const void *object) {
   return (uint32_t)((uint64_t)((const uint8_t *)object - b->arena) / SB_UNIT);
 }
-/* True if `units` units from `slot` on lie in one mapped chunk. A slot id that was read from memory may be the last one. */
+/* True if `units` units from `slot` on lie in one mapped chunk. A slot id that was read from memory may be the last
+ * one. */
 static inline bool sb_slot_holds(sb_broker *b, uint32_t slot, uint32_t units) {
   return slot % SB_CHUNK_UNITS + units <= SB_CHUNK_UNITS && sb_slot_ready(b, slot);
 }

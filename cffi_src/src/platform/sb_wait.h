@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Wait and wake: one futex word for each waiter.
  *
- * What: a waiter (an IO thread, or a thread inside get or put) arms its word, looks once more at the condition it waits for,
- * and sleeps. A notifier that finds the word ARMED marks it PENDING, wakes the waiter, and marks the word NOTIFIED. While
- * the word is RUN, neither side makes a system call.
+ * What: a waiter (an IO thread, or a thread inside get or put) arms its word, looks once more at the condition it waits
+ * for, and sleeps. A notifier that finds the word ARMED marks it PENDING, wakes the waiter, and marks the word
+ * NOTIFIED. While the word is RUN, neither side makes a system call.
  *
  * Layout: 2 bits state, 30 bits sequence. Each arming increments the sequence.
  *
  * Invariants: I7 only notifiers enter PENDING and NOTIFIED, from ARMED; only the waiter leaves them, to RUN.
  *
  * Ordering pairs:
- *  P6 the waiter arms (seq_cst), then looks a second time; the notifier publishes (seq_cst), then reads the word. At least
- *     one of the two sees the other.
+ *  P6 the waiter arms (seq_cst), then looks a second time; the notifier publishes (seq_cst), then reads the word. At
+ *     least one of the two sees the other.
  *
- * Death: a notifier killed after ARMED -> PENDING, before the system call: the next notifier finds PENDING and wakes the
- *  waiter, and every sleep has a deadline. Killed after the system call: the waiter runs. A notifier that was stopped
- *  there, and continues during a later sleep, changes nothing: its CAS expects the old sequence.
+ * Death: a notifier killed after ARMED -> PENDING, before the system call: the next notifier finds PENDING and wakes
+ *  the waiter, and every sleep has a deadline. Killed after the system call: the waiter runs. A notifier that was
+ *  stopped there, and continues during a later sleep, changes nothing: its CAS expects the old sequence.
  *
  * Concurrency: only the waiter arms, disarms and sleeps; any thread rings.
  */

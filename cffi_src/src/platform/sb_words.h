@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Words: the fields that are packed into each 64-bit word, which one CAS can change.
  *
- * What: for each kind of word its states, a function that packs it, and functions that read its fields. sb_layout.h declares
- * the structs that the words stand in.
+ * What: for each kind of word its states, a function that packs it, and functions that read its fields. sb_layout.h
+ * declares the structs that the words stand in.
  *
- * Layout: given beside each kind, from the lowest bit up. The highest bits are a generation or an epoch, so that a CAS that
- * expects an outdated word fails.
+ * Layout: given beside each kind, from the lowest bit up. The highest bits are a generation or an epoch, so that a CAS
+ * that expects an outdated word fails.
  *
- * Invariants: I1 to I3 of sb_layout.h. The numbers of the states are part of the layout, since other processes read them.
+ * Invariants: those of sb_layout.h, I1 to I3. The numbers of the states are part of the layout, since other processes
+ * read them.
  *
  * Ordering pairs: none; the code that loads and stores a word names its pair.
  * Death, Concurrency: these functions compute values and change no shared memory.
@@ -26,8 +27,8 @@
 enum { SB_SLOT_FREE = 0, SB_SLOT_ALLOC = 1, SB_SLOT_READ = 2, SB_SLOT_PUBLISHED = 3 };
 #define SB_MAX_REFS 24u
 #define SB_READ_REFS 12u /* references that a READ slot can have */
-#define SB_PARTS_REF \
-  23u /* marks a slot whose body lies in parts, from ALLOC on; no holder has this reference (sb_parts.h) */
+/* marks a slot whose body lies in parts, from ALLOC on; no holder has this reference (sb_parts.h) */
+#define SB_PARTS_REF 23u
 #define SB_GEN_MASK ((UINT64_C(1) << 38) - 1u)
 static inline unsigned sb_slot_state(uint64_t h) { return (unsigned)SB_BITS(h, 0, 2); }
 static inline bool sb_slot_is_published(uint64_t h) { return sb_slot_state(h) >= SB_SLOT_READ; }
@@ -95,7 +96,8 @@ static inline bool sb_cell_is_owned(uint64_t c) {
   unsigned s = sb_cell_state(c);
   return s >= SB_CELL_ACQUIRED && s <= SB_CELL_STAGED;
 }
-/* True if the word belongs to generation `gen` of the page. A list entry has an epoch and no generation: always true. */
+/* True if the word belongs to generation `gen` of the page. A list entry has an epoch and no generation: always
+ * true. */
 static inline bool sb_cell_of(uint64_t c, uint64_t gen) {
   switch (sb_cell_state(c)) {
     case SB_CELL_AVAILABLE:
@@ -111,7 +113,8 @@ static inline uint64_t sb_entry_word(uint32_t node, uint32_t epoch) {
   return (uint64_t)SB_CELL_ENTRY | SB_PUT(node, 4) | SB_PUT(epoch, 32);
 }
 
-/* ---- cell side record: 38 slot generation | 16 delivery count | flags; written only under ACQUIRED or REMOVING ---- */
+/* ---- cell side record: 38 slot generation | 16 delivery count | flags; written only under ACQUIRED or REMOVING
+ * ---- */
 #define SB_SIDE_REDELIVERED (UINT64_C(1) << 54)
 static inline uint64_t sb_side_gen(uint64_t s) { return s & SB_GEN_MASK; }
 static inline unsigned sb_side_count(uint64_t s) { return (unsigned)SB_BITS(s, 38, 16); }
@@ -187,7 +190,8 @@ static inline uint64_t sb_chunk_word(unsigned state, unsigned owner, unsigned cl
 /* ---- queue: 2 state | 62 incarnation ---- */
 enum { SB_QUEUE_NONE = 0, SB_QUEUE_OPEN = 1, SB_QUEUE_CLOSED = 2 };
 
-/* ---- directory entry: 2 state | 28 queue slot | 34 name hash. CLOSED: the queue was deleted and is not freed yet ---- */
+/* ---- directory entry: 2 state | 28 queue slot | 34 name hash. CLOSED: the queue was deleted and is not freed yet
+ * ---- */
 enum { SB_DIR_EMPTY = 0, SB_DIR_LIVE = 1, SB_DIR_DEAD = 2, SB_DIR_CLOSED = 3 };
 
 #endif

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Pages: the tree that a ring is made of.
+/* Pages: the tree of pages that a ring consists of.
  *
- * What: a page is made where somebody appends, found by walking down from the root, and retired when everything below it
- * is finished. A leaf covers 64 positions, an inner page 64 pages; the root grows upwards.
+ * What: an append creates the pages that it needs, a walk from the root finds a page, and a page is retired when
+ * everything below it is finished. A leaf covers 64 positions, an inner page 64 pages. The tree grows at the root.
  *
  * Layout, invariants, ordering pairs, kill table: sb_ring.h (I16, I17, P4).
  *
- * Concurrency: walking by anybody; making and retiring under the caller's connection lock.
+ * Concurrency: any process walks; creating and retiring pages needs the lock of the caller's connection.
  */
 #ifndef SB_PAGE_H
 #define SB_PAGE_H
@@ -18,12 +18,12 @@
 /* Process-local view of one ring. */
 typedef struct {
   sb_word *root, *tail, *head, *base;
-  sb_word *returned; /* NULL for lists: nothing returns there */
+  sb_word *returned; /* NULL for lists, whose entries never return */
   uint32_t object;
   uint32_t id;
 } sb_ring;
 
-/* A page that somebody walked to. */
+/* A page that a walk found. */
 typedef struct {
   sb_page_shm *page;
   uint64_t gen, first;
@@ -40,32 +40,32 @@ static inline unsigned sb_page_index(unsigned height, uint64_t position) {
 static inline uint64_t sb_page_first(unsigned height, uint64_t position) {
   return height >= SB_MAX_HEIGHT ? 0 : position >> (6 * (height + 1)) << (6 * (height + 1));
 }
-/* The first position behind what a link in a page of that height covers. */
+/* The first position after those that a link in a page of `height` covers. */
 static inline uint64_t sb_page_behind(unsigned height, uint64_t position) {
   return ((position >> (6 * height)) + 1) << (6 * height);
 }
 static inline sb_word *sb_page_children(const sb_page_ref *p) { return ((sb_inner_shm *)(void *)p->page)->children; }
 
-static inline bool sb_page_is_current(sb_broker *b,
-                                      const sb_page_ref *p) { /* P4: read after what was read from the page */
+static inline bool sb_page_is_current(sb_broker *b, const sb_page_ref *p) { /* P4: read after the words of the page */
   return sb_slot_gen(SB_LOAD(sb_slot_header(b, p->slot), SB_ACQUIRE)) == p->gen;
 }
 
-/* The kind of a ring's pages of that height: leaves are long where messages keep the sequence they had elsewhere. */
+/* The kind of a ring's pages of `height`. Leaves are long in queues whose messages keep the sequence of another
+ * queue. */
 unsigned sb_page_kind(sb_broker *b, const sb_ring *r, unsigned height);
-/* The page behind a link; false when it is not that page any more. */
+/* Finds the page of a link. False: the page was retired or reused. */
 bool sb_page_of(sb_broker *b, uint64_t link, uint64_t position, sb_page_ref *p);
-/* Walks to the page of that height, with `c` makes those that are missing. *skip is the height of the link that ended the
- * walk early. SB_EMPTY: nothing there yet; SB_DONE: finished and freed. */
+/* Walks to the page of `height`; with a connection `c` it creates missing pages. *skip: the height of the link that
+ * ended the walk early. SB_EMPTY: not created yet. SB_DONE: finished and freed. */
 sb_status sb_page_descend(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, unsigned height,
                           sb_page_ref *p, unsigned *skip);
 /* Retires a page if everything in it is finished, then its parent, and so on. */
 void sb_page_retire(sb_connection *c, const sb_ring *r, sb_page_ref p);
-/* Retires all pages that are finished and were overlooked: somebody was killed before it could. */
+/* Retires all finished pages that a killed process left. */
 void sb_page_sweep(sb_connection *c, const sb_ring *r);
-/* Is this page (by its own description) linked in the ring it claims to be of? */
+/* True if the page is linked in the ring that its own fields name. */
 bool sb_page_links(sb_broker *b, const sb_ring *r, uint32_t slot, uint64_t gen);
-/* What a dead connection was retiring is retired. */
+/* Retires a page that a dead connection was retiring. */
 void sb_page_settle(sb_connection *c, const sb_ring *r, uint32_t slot, uint64_t gen);
 
 #endif

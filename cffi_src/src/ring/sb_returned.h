@@ -5,26 +5,26 @@
  * that there is a bit at all. What came back before everybody's cursor is found in a few steps, at any depth.
  *
  * Invariants:
- *  I18 whoever makes an old cell AVAILABLE sets the bits from the leaf to the root first; a bit is cleared only when its
- *      cell is not owned, and the cell (or child) is looked at again after clearing; or by the owner of the cell, right after
- *      it took it: until the owner itself sets the bit again, the cell is not AVAILABLE.
+ *  I18 whoever makes an old cell AVAILABLE sets the bits from the leaf to the root first; a bit is cleared only when
+ *      its cell is not owned, and the cell (or child) is looked at again after clearing; or by the owner of the cell,
+ *      right after it took it: until the owner itself sets the bit again, the cell is not AVAILABLE.
  *  I41 who cleared a bit in vain hid what lies below it meanwhile: he gives it back with all those above it, up to
  *      `returned`, since others may have cleared these; and looks once more himself.
  *
  * Ordering pairs:
  *  P5 a bit is set (seq_cst) before and looked at after the flip; a searcher clears, then looks at the cell.
  *
- * Who makes many cells of one leaf AVAILABLE, or takes them, one after the other, keeps the way to it (sb_returned_way). A
- * leaf that is there pins every page above it; only the root may get a parent. Whoever owns a cell of the leaf knows that
- * it is there, and looks for a new root when he looks back; a searcher looks at the leaf's generation after all bits.
- * A bit that is read as set (seq_cst) is as good as one that is set again.
+ * Who makes many cells of one leaf AVAILABLE, or takes them, one after the other, keeps the way to it
+ * (sb_returned_way). A leaf that is there pins every page above it; only the root may get a parent. Whoever owns a cell
+ * of the leaf knows that it is there, and looks for a new root when he looks back; a searcher looks at the leaf's
+ * generation after all bits. A bit that is read as set (seq_cst) is as good as one that is set again.
  *
- * A cell that was moved here is AVAILABLE with its bits set, and mostly taken by a cursor that comes to it. Its new owner clears
- * the leaf's bit then: else each search passes the cell until it is settled.
+ * A cell that was moved here is AVAILABLE with its bits set, and mostly taken by a cursor that comes to it. Its new
+ * owner clears the leaf's bit then: else each search passes the cell until it is settled.
  *
  * Death: bits set, not flipped -> still owned -> the reaper releases it. Cleared, not looked again -> the cell is among
- *  the holdings, and its reaper marks it; an inner bit -> the next look of the housekeeper (sb_upkeep_resurface). Taken,
- *  bit cleared or not -> owned by the dead -> its reaper marks the cell before it flips it.
+ *  the holdings, and its reaper marks it; an inner bit -> the next look of the housekeeper (sb_upkeep_resurface).
+ *  Taken, bit cleared or not -> owned by the dead -> its reaper marks the cell before it flips it.
  *
  * Concurrency: anybody, at any time; nobody waits.
  */

@@ -1,79 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ring: an endless row of cells in a tree of pages.
+/* Ring: an unbounded sequence of cells in a tree of pages.
  *
- * What: positions count up for ever. A leaf page covers 64 positions, an inner page 64 pages; pages are made where the
- * tail goes and freed where everything is finished, so one old cell pins its path and nothing else. Queues keep their
- * messages in a ring, consumer lists their nodes, the schedule its positions.
+ * What: positions count up and never wrap. A leaf page covers 64 positions, an inner page 64 pages. Pages are created
+ * at the tail and freed when everything in them is finished, so one old cell keeps only the pages on its path. Queues
+ * keep their messages in a ring, consumer lists their nodes, and the schedule its positions.
  *
- * Layout: `root` links the top page; a page links its children: EMPTY (not reached yet), PAGE (slot and generation),
- * DONE (everything below it is finished and its memory is gone). A leaf cell is a word and a side record. The leaves of a
- * queue that KEEPS are long: behind the cells stands, for each, the origin of its message.
+ * Layout: `root` links the top page. A page links its children: EMPTY (not created yet), PAGE (slot and generation),
+ * DONE (everything below is finished and freed). A cell of a leaf is a word and a side record. The leaves of a queue
+ * with SB_QUEUE_KEEPS are long: after the cells they have the origin of each message.
  *
  * Invariants:
- *  I15 appending is one CAS FREE -> something at the first FREE cell; the tail passes filled cells only: no holes.
- *  I16 a link goes EMPTY -> PAGE -> DONE, each by CAS, and never back; a FREE word carries its page's full generation.
- *  I17 a page is retired only after each of its cells (children) was read TOMBSTONE or CLOSED (DONE); `done` bits only
- *      say when to try, so a lost or a stray bit does no harm.
+ *  I15 an append is one CAS from FREE at the first FREE cell, and the tail passes filled cells only: a ring has no
+ *   holes.
+ *  I16 a link changes EMPTY -> PAGE -> DONE, each by CAS, and never back; a FREE word has the full generation of its
+ *   page.
+ *  I17 a page is retired only after each of its cells was read as TOMBSTONE or CLOSED, or each of its children as DONE.
+ *      `done` bits only tell when to try: a lost or a stray bit does no harm.
  *
  * Ordering pairs:
- *  P2 the append CAS (seq_cst) publishes what the word names; readers load the word with acquire.
- *  P4 a page is initialised before the CAS that links it (release); a walker loads the link with acquire, and reads the
- *     page's generation again after what it read from the page.
+ *  P2 the append CAS (seq_cst) publishes the object that the word names; readers load the word with acquire.
+ *  P4 a page is initialised before the CAS that links it (release); a walker loads the link with acquire, reads words
+ *     of the page, then reads the page's generation again.
  *
  * Death (after -> state, repaired by):
  *  page allocated -> ALLOC(dead), listed -> linked? PUBLISHED : freed.     linked, still ALLOC -> the same.
  *  tombstone, before `done` -> page stays -> the reaper of the holder sets the bit again and tries to retire.
- *  PAGE->DONE, before freeing -> page listed as HOLD_PAGE -> freed by generation.      new root, old not retired -> the same.
+ *  PAGE->DONE, before freeing -> page listed as HOLD_PAGE -> freed by generation.      new root, old not retired -> the
+ *  same.
  *
- * Concurrency: everything by anybody at any time; `locate(create)` and `tombstone` need the caller's connection lock.
+ * Concurrency: any process calls any function at any time; sb_ring_locate with a connection, and functions that take
+ *  one, need the lock of that connection.
  */
 #ifndef SB_RING_H
 #define SB_RING_H
 
 #include "sb_page.h"
 
-/* A leaf somebody looked up; `first` is its first position. */
+/* A leaf that a walk found; `first` is its first position. */
 typedef struct {
   sb_leaf_shm *leaf;
   uint64_t first, gen;
   uint32_t slot;
 } sb_leaf_ref;
 
-#define SB_MAX_STRANGE 1000u /* a page is not used again that often under one look: the word is broken */
+#define SB_MAX_STRANGE \
+  1000u /* retries after which a word counts as damaged: a page is not reused so often during one look */
 #define SB_NO_LEAF ((sb_leaf_ref){NULL, UINT64_MAX, 0, 0})
 
-/* SB_OK; SB_EMPTY: nothing there yet; SB_DONE: finished and freed, up to ref->first. With `c` it creates the page (also
- * SB_GROW ...). */
+/* Finds the leaf of a position; with a connection `c` it creates missing pages, and may return SB_GROW or SB_NO_MEMORY.
+ * SB_EMPTY: not created yet. SB_DONE: finished and freed, up to ref->first. */
 sb_status sb_ring_locate(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, sb_leaf_ref *ref);
-/* Appends; `word` gets the 27-bit generation when `open` is set, the 38-bit one when `bare`. *announce takes each
- * position before it is tried. *position: where to begin on the way in (0 = at the tail), where it went on the way out.
- * LAZILY lets the shared tail lag behind by up to 8. SB_CLOSED_CELL: a CLOSING or CLOSED cell is in the way (*position). */
+/* Appends `word`, and adds the page's generation to it: 27 bits with OPEN, 15 with OWNED, 38 with BARE. The position is
+ * stored to *announce before each attempt. *position: on entry the first position to try (0 = the tail), on return the
+ * position of the cell. LAZILY lets the shared tail lag by up to 8. SB_CLOSED_CELL: *position has a CLOSING or CLOSED
+ * cell. */
 enum { SB_APPEND_PLAIN = 0, SB_APPEND_OPEN = 1, SB_APPEND_OWNED = 2, SB_APPEND_BARE = 3, SB_APPEND_LAZILY = 8 };
 sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, unsigned how,
                          sb_word *announce, uint64_t *position);
-/* Ends a cell: its word becomes TOMBSTONE (unless it is already), its `done` bit is set, full pages are retired. */
+/* Finishes a cell: makes its word TOMBSTONE, sets its `done` bit, and retires pages that are finished. */
 void sb_ring_finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
-/* Sets the `done` bit of a TOMBSTONE again (its holder may have died before it did) and retires the page if full. */
+/* Repeats the end of sb_ring_finish for a TOMBSTONE whose holder may have been killed before it set the `done` bit. */
 void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
-/* CAS of a list entry to TOMBSTONE, then finish. */
+/* Makes a list entry TOMBSTONE by a CAS that expects `word`, then finishes the cell. False: the CAS failed. */
 bool sb_ring_drop(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position, uint64_t word);
-/* First position >= from whose leaf exists; false at the end. */
+/* Finds the first position >= `from` whose leaf exists. False at the end. */
 bool sb_ring_next_leaf(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
-/* Is there such a cell before `end`? A look: beside traffic it may come or go. */
+/* True if a cell before `end` satisfies `is`. Beside traffic the answer may be outdated. */
 bool sb_ring_has(sb_broker *b, const sb_ring *r, uint64_t end, bool (*is)(uint64_t word));
+/* The first FREE position. */
 uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r);
-/* The same, where `cache` is the leaf of the tail most of the time; it is kept so. */
+/* The same, for a caller that keeps the leaf of the tail in `cache`. */
 uint64_t sb_ring_exact_tail_near(sb_broker *b, const sb_ring *r, sb_leaf_ref *cache);
 void sb_ring_advance(sb_word *hint, uint64_t from, uint64_t to);
-/* Frees every page; the ring must be unreachable for others by then (cells may still be CASed: they fail). */
+/* Frees every page. No other process can reach the ring by now; a late CAS on one of its cells fails. */
 void sb_ring_destroy(sb_connection *c, const sb_ring *r);
-/* Where the ring of an object is: resolves (object slot, ring id). */
+/* Finds ring `id` of the queue or level in slot `object`. */
 bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r);
-/* The origin of that cell, written only as its side record is; NULL of a leaf that is not long. */
+/* The origin of a cell, which is written under the same rule as its side record; NULL if the leaf is not long. */
 sb_word *sb_ring_origin(sb_broker *b, const sb_leaf_ref *ref, uint64_t position);
-/* The sequence of the message at that position: of the place where it was put, although it was moved here since. */
+/* The sequence number of the message at a position; a moved message keeps that of the queue it was put into. */
 uint64_t sb_ring_sequence(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);
-bool sb_ring_valid(sb_broker *b, const sb_ring *r, char *why, size_t size);
 
 static inline sb_cell_shm *sb_leaf_cell(const sb_leaf_ref *ref, uint64_t position) {
   return &ref->leaf->cells[position % SB_PAGE_CELLS];
@@ -81,7 +87,7 @@ static inline sb_cell_shm *sb_leaf_cell(const sb_leaf_ref *ref, uint64_t positio
 static inline bool sb_leaf_covers(const sb_leaf_ref *ref, uint64_t position) {
   return ref->leaf != NULL && position - ref->first < SB_PAGE_CELLS;
 }
-/* Whether that leaf shows that the shared tail is exact. */
+/* True if the leaf shows that the shared tail is exact. */
 static inline bool sb_ring_tail_is_exact(const sb_ring *r, const sb_leaf_ref *ref) {
   uint64_t tail = SB_LOAD(r->tail, SB_SEQ_CST);
   return sb_leaf_covers(ref, tail) &&
