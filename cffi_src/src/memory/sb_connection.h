@@ -55,8 +55,9 @@ struct sb_connection {
   sb_broker *b;
   struct sb_queue *queues;       /* open handles, see sb_handles.h */
   struct sb_queue *handles_next; /* the next handle to look at, NULL = the first */
-  uint32_t handle_count, handles_seen,
-      handles_due;            /* number of handles; `queues_closed` at the last look; handles still to look at */
+  uint32_t handle_count;
+  uint32_t handles_seen;      /* `queues_closed` at the last look */
+  uint32_t handles_due;       /* handles still to look at */
   uint64_t handles_calm;      /* while `queues_closed` has this value, no handle needs a look */
   uint64_t handles_again_ns;  /* a deleted queue has messages in hand: time of the next look, 0 = none */
   uint64_t stand_in_asked_ns; /* when the IO thread last asked for a stand-in of a stopped housekeeper */
@@ -76,10 +77,8 @@ struct sb_connection {
   struct sb_channel *ready_first, *ready_last;
   sb_half ready; /* 1: a channel is ready. The IO thread also reads it without the lock, before it sleeps */
   uint32_t limit, unacked;
-  bool limited,
-      /* limited: `limit` keeps nodes of channels from being interested; taking_turns: the IO thread checks
-       * afterwards */
-      taking_turns;
+  bool limited;       /* because of `limit`, nodes of channels are not interested */
+  bool taking_turns;  /* the IO thread gives turns, and looks at `limited` afterwards */
   bool must_grow;     /* no memory for the next message to pull: the IO thread asks for a segment */
   sb_lookout lookout; /* of the IO thread alone */
   unsigned use;       /* SB_USE_...: the purpose of allocations, see sb_reserve.h */

@@ -139,10 +139,8 @@ typedef struct {
   sb_half watched; /* hint: last look of the lowest process with an IO thread, in units of 2^20 ns of CLOCK_MONOTONIC */
   sb_half stopped; /* 1 = the user asked for no housekeeper */
   sb_word rescues, stopped_rescues, reaped;
-  sb_half spinners,
-      /* scattered: 1 = a body was stored in parts. spinners changes often, so it avoids cache lines that every call
-       * reads */
-      scattered;
+  sb_half spinners;  /* changes often, so it avoids the cache lines that every call reads */
+  sb_half scattered; /* 1: a body was stored in parts */
   char name[SB_BROKER_NAME_MAX + 64];
   sb_half repairs[SB_REPAIRS], explained_repairs[SB_REPAIRS]; /* by kind, see sb_repairs.h */
   alignas(64) sb_word
