@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Foreign messages: those of a queue that another connection published (no_local).
+/* Foreign messages: takes only messages that other connections published (no_local).
  *
- * What: such a consumer goes through the queue with a cursor of its own, which passes its connection's messages without
- * hiding them from others: neither the handle's cursor nor the queue's head moves. Messages that returned before the cursor
- * are found by their bits, as by everybody.
+ * What: a consumer with no_local has its own cursor. The cursor passes messages of the consumer's connection without
+ * hiding them from other consumers: neither the handle's cursor nor the queue's head moves. Messages that returned
+ * before the cursor are found through their bits, as by any consumer.
  *
- * Whose a message is, is told by the id of its publisher's connection (`publisher` of sb_message_shm). Ids are used again:
- * what a connection left behind that is closed by now is taken for its successor's own, and then not delivered to it.
+ * `publisher` of sb_message_shm has the id of the publishing connection. Ids are reused: messages of a connection that
+ * was closed count as own messages of its successor, which then does not get them.
  *
- * Layout: nothing of its own.
+ * Layout: nothing shared.
  *
- * Invariants: all ready messages before the cursor are own ones, or have their `returned` bits set (I18, I53).
+ * Invariants: each ready message before the cursor is an own message, or has its `returned` bits set (I18, I53).
  *
  * Ordering pairs: P1, P2, P5 as in sb_take.c.
  *
- * Death: as for anybody who takes.
+ * Death: as in sb_take.h.
  *
- * Concurrency: under the connection's lock, beside all others that take.
+ * Concurrency: under the connection's lock, beside all other operations.
  */
 #ifndef SB_FOREIGN_H
 #define SB_FOREIGN_H
 
 #include "sb_take.h"
 
-/* Takes the oldest ready message that is not of connection `q->c`; SB_EMPTY also while the queue is paused. */
+/* Takes the oldest ready message that connection `q->c` did not publish. SB_EMPTY also while the queue is paused. */
 sb_status sb_foreign_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_taken *t);
 
 #endif

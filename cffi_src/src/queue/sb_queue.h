@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Queue: messages in a ring of cells.
  *
- * What: a cell is the one word that decides about a message of a queue. Enqueue, take, settle, release, and the removals
- * (purge, eviction, expiry, move) are state changes of that word; nothing is ever reserved. Here: the handle of a queue,
- * how much is in it, and enqueue; the others are sb_take.h, sb_settle.h, sb_release.h.
+ * What: one word, the cell, decides the state of a message in a queue. Enqueue, take, settle, release and the removals
+ * (purge, eviction, expiry, move) are state changes of this word; no position is ever reserved. This header has the
+ * handle of a queue, the number of its messages, and enqueue; sb_take.h, sb_settle.h and sb_release.h have the others.
  *
  * Layout: FREE -> AVAILABLE | HELD | REMOVING(me);  HELD -> REMOVING(me) -> AVAILABLE;  AVAILABLE -> ACQUIRED(me) |
  * REMOVING(me);  ACQUIRED(me) -> AVAILABLE (release) | TOMBSTONE;  REMOVING(me) -> AVAILABLE | TOMBSTONE.
- * Of a commit (sb_commit.h): FREE -> STAGED(me) -> AVAILABLE | HELD | TOMBSTONE. Of the end (sb_closing.h): FREE -> CLOSING
+ * Commits (sb_commit.h): FREE -> STAGED(me) -> AVAILABLE | HELD | TOMBSTONE. The end (sb_closing.h): FREE -> CLOSING
  * -> CLOSED | TOMBSTONE.
  *
  * Invariants:
- *  I23 in a queue that tracks, `taken` counts the positions below the tail that are not AVAILABLE. It is raised before the CAS in queues that
- *      evict (they must never evict too much) and after it in the others (they must never admit too much); `admitted`
- *      is raised before an append. A STAGED position counts as taken in the former, which must not evict for it, and
- *      in the others as ready: its place is kept for it. Errors left by a death are reconciled from the cells, while nobody is `hinting`.
- *  I42 whoever lowers `taken` or `bytes_out` looks again afterwards, or enforces: a put may
- *      have seen room that was not there.
+ *  I23 in a queue that tracks, `taken` counts the positions below the tail that are not AVAILABLE. Queues that evict
+ *      raise it before the CAS, so that they never evict too much; all others raise it after the CAS, so that they
+ *      never admit too much. `admitted` is raised before an append. Queues that evict count a STAGED position as taken,
+ *      since they must not evict for it; all others count it as ready, since its room is reserved. A process corrects
+ *      errors that a death left from the cells, while no connection is `hinting`.
+ *  I42 a process that lowers `taken` or `bytes_out` looks again afterwards, or enforces the limits: a put may have seen
+ *      room that did not exist.
  *
- * Ordering pairs: P1 of sb_slab.h, P2 of sb_ring.h. P3: an append (seq_cst) comes before the look at `interested`
- *  (sb_consumer.h).
+ * Ordering pairs: P1 of sb_slab.h, P2 of sb_ring.h. P3: a producer appends (seq_cst), then reads `interested`
+ * (sb_notify.h).
  *
  * Death (after -> state; the reaper of the connection repairs it):
  *  intent ENQUEUE, before the append -> slot PUBLISHED, no cell -> slot freed.      append -> counted, waiters woken.
- *  append, before the eviction -> pending > bound -> the next put pays.
+ *  append, before the eviction -> pending > bound -> the next put evicts.
  *
- * Concurrency: all of it by any number of processes; inside one connection under its lock.
+ * Concurrency: any number of processes; inside one connection under its lock.
  */
 #ifndef SB_QUEUE_H
 #define SB_QUEUE_H
@@ -39,65 +40,69 @@
 struct sb_queue {
   sb_connection *c;
   struct sb_queue *next, *previous;
-  uint32_t busy; /* reservations, puts that copy without the lock, threads that wait, consumers of channels: it must not
-                    be left meanwhile */
-  bool orphaned; /* nobody calls with it any more, but messages of it are held: it goes with the connection */
+  uint32_t
+      busy; /* reservations, puts that copy without the lock, waiting threads, consumers of channels: the handle stays
+                    open while there are any */
+  /* no call uses the handle any more, but messages of it are held; the connection frees it when it ends */
+  bool orphaned;
   sb_queue_shm *shm;
   sb_ledger_shm *ledger;
   uint64_t ledger_token;
-  uint64_t state; /* OPEN | incarnation, as it was when the handle was opened */
+  uint64_t state; /* OPEN | incarnation of the queue when the handle was opened */
   uint64_t base;
-  uint64_t tail_cursor; /* everything below it is filled */
-  uint64_t cursor;      /* nothing AVAILABLE below it but what returned */
+  uint64_t tail_cursor; /* all cells below it are filled */
+  uint64_t cursor;      /* no AVAILABLE cell below it, except cells with `returned` bits */
   sb_ring ring;
   sb_leaf_ref tail_leaf, head_leaf;
-  sb_returned_way way; /* to the leaf where a message was released last, or taken that had been */
+  sb_returned_way way; /* to the leaf of the last message that was released, or taken after a release */
   uint32_t slot;
-  unsigned use; /* SB_USE_...: what memory a put into it is taken for */
-  /* threads of this process that wait here, see sb_waiter.h */
+  unsigned use; /* SB_USE_...: the purpose of memory for puts into this queue */
+  /* nodes of waiting threads of this process, see sb_waiter.h */
   struct {
     uint64_t token;
     uint32_t node;
   } waiters[SB_WAITERS_KEPT];
   uint32_t waiter_count;
-  sb_half spin_ns;                         /* relaxed: a guess, which threads that wait share */
-  uint64_t rescanned_ns, rescanned_deaths; /* when it was looked last for messages no bit leads to */
-  uint64_t reap_again_ns;                  /* another thread reaps, for long: no call waits for that before */
+  sb_half spin_ns;                         /* relaxed: an estimate that waiting threads share */
+  uint64_t rescanned_ns, rescanned_deaths; /* the last search for ready messages without `returned` bits */
+  uint64_t reap_again_ns;                  /* another thread is reaping: no call waits for it before this time */
 };
 
-/* Takes a ledger, so the object stays. A closed one is opened only for clearing up. */
+/* Opens a handle and takes a ledger, so that the queue object stays. even_closed: also opens a closed queue, to clear
+ * up. */
 sb_status sb_queue_open(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed);
-/* The same, open or closed, with the ledger of a dead connection. */
+/* Opens a queue, open or closed, with the ledger of a dead connection. */
 sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger, unsigned dead);
-/* The same with the ledger left to the dead: its intents are the reaper's, who goes on where the dead was. */
+/* Opens a queue with the ledger of a dead connection, which keeps it: a reaper continues the operation of the dead. */
 sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger);
 void sb_queue_leave(sb_queue *q);
 static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm->state, SB_ACQUIRE) == q->state; }
 
-/* Publishes an ALLOC slot at the tail. On any failure the slot is the caller's again. */
+/* Publishes an ALLOC slot at the tail. After a failure the caller still owns the slot. */
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool held, uint64_t *position);
-/* A message with a timer gets an entry in the schedule list (I26). */
+/* Adds an entry to the schedule list for a message with a timer (I26). */
 void sb_queue_schedule(sb_queue *q, uint64_t position);
 
-#define SB_TRACKING_UNSURE 2 /* beside traffic they could not be counted: the housekeeper does it */
-/* Does the queue keep `taken`, `admitted` and the byte hints? Only one with limits or a ring size does. */
+#define SB_TRACKING_UNSURE 2 /* the hints could not be counted beside traffic; the housekeeper counts them */
+/* True if the queue maintains `taken`, `admitted` and the byte hints: it has limits or a ring size. */
 static inline bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->tracking, SB_RELAXED) != 0; }
-/* Does it evict what is too many? Else it refuses. */
+/* True if the queue evicts messages beyond its limit; else it refuses them. */
 static inline bool sb_queue_evicts(const sb_queue_shm *q) {
   return SB_LOAD(&q->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD;
 }
-int64_t sb_queue_ready(sb_broker *b,
-                       const sb_queue_shm *q); /* how many are ready: from hints if it tracks, else from the ledgers */
+/* The number of ready messages: from the hints if the queue tracks, else from the ledgers. */
+int64_t sb_queue_ready(sb_broker *b, const sb_queue_shm *q);
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q);
-/* Body bytes of the oldest ready message, 1 when none is seen; a guess beside traffic. */
+/* Body bytes of the oldest ready message, 1 if there is none; beside traffic an estimate. */
 uint64_t sb_queue_oldest_bytes(sb_queue *q);
-/* Did one that is older come back, so that it is ready? */
+/* True if a message before `position` is ready because it returned. */
 bool sb_queue_older_ready(sb_queue *q, uint64_t position);
-/* May there be a message to take? One cell and a flag are read. */
+/* True if there may be a message to take. Reads one cell and a flag. */
 bool sb_queue_looks_ready(sb_queue *q);
-/* The same without the connection's lock: where the handle has got to may change meanwhile, so the caller keeps a leaf. */
+/* The same without the connection's lock. Other threads may move the handle's cursor, so the caller passes its own
+ * leaf. */
 bool sb_queue_seems_ready(sb_queue *q, sb_leaf_ref *leaf);
-/* After something was taken: the bound of a ring that was shrunk lazily falls with what is pending. */
+/* After a take: lowers the bound of a ring that was shrunk without trimming to the number of pending messages. */
 void sb_queue_lower_bound(sb_queue *q);
 
 #endif

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Repairs: what upkeep mends although nobody should have left it so, counted by kind.
+/* Repairs: counts what upkeep corrects, by kind and by whether a death or a stop explains it.
  *
- * What: upkeep mends whatever it finds wrong. A death explains that; so does a process that is stopped, or gets no processor,
- * in the middle of what it owes. Anything else is a defect that the repair hides: it is counted apart.
+ * What: upkeep corrects every inconsistency that it finds. A death explains an inconsistency, and so does a process
+ * that is stopped, or gets no processor, between two steps that belong together. Any other inconsistency is a defect,
+ * which the repair would hide; it is counted separately.
  *
  * Layout: `repairs` and `explained_repairs` of sb_header_shm, one number for each kind.
  *
  * Invariants:
- *  I72 a repair of what may be under way counts as a defect only if the same was seen wrong before and after a look at all who
- *      have the queue open, and that look found each of them asleep: whoever had owed the next step would have made it. What
- *      belongs together under `hinting` (I23) needs no such look.
+ *  I72 a repair of something that may be in progress counts as a defect only if upkeep saw the same inconsistency
+ *      before and after it looked at all processes that have the queue open, and found each of them asleep: a running
+ *      process would have made its next step. Values that `hinting` guards (I23) need no such look.
  *
- * Ordering pairs: none of its own; what is looked at is read as its owner reads it.
+ * Ordering pairs: none here; upkeep reads each word as its owner does.
  *
- * Death: counted after it was mended, or not at all. What a death may have left behind is explained until a tick has found
- *  all of the queue right since.
+ * Death: a repair is counted after it was made, or not at all. A death explains the repairs of a queue until a tick
+ *  finds the whole queue consistent.
  *
- * Memory: in a broker that has nothing left but its reserve whoever was told may find no room for what it owes. That explains
- *  all repairs there.
+ * Memory: in a broker that has only its reserve left, a notified process may find no memory for its next step. That
+ *  explains all repairs there.
  *
- * Concurrency: anybody, at any time; nobody waits.
+ * Concurrency: any process, at any time, without waiting.
  */
 #ifndef SB_REPAIRS_H
 #define SB_REPAIRS_H
@@ -28,20 +29,19 @@
 #include "sb_liveness.h"
 
 enum {
-  SB_REPAIR_NOTIFICATION = 0, /* a consumer, or a call that waits, slept beside a message it had been chosen for */
+  SB_REPAIR_NOTIFICATION = 0, /* a notified consumer or waiting call slept beside a ready message */
   SB_REPAIR_ROOM,             /* a producer slept beside room */
-  SB_REPAIR_COUNT,            /* of the lists of consumers: interested, notified ... */
-  SB_REPAIR_ACCOUNT,          /* `taken`, `admitted`, or the bytes */
-  SB_REPAIR_MARK,             /* a message to which no `returned` bit led */
-  SB_REPAIR_END,              /* a queue whose life was over, and which was still there */
+  SB_REPAIR_COUNT,            /* a count of the lists of consumers: interested, notified ... */
+  SB_REPAIR_ACCOUNT,          /* `taken`, `admitted`, or the byte hints */
+  SB_REPAIR_MARK,             /* a ready message without its `returned` bits */
+  SB_REPAIR_END,              /* a queue that should have ended by itself */
 };
 _Static_assert(SB_REPAIR_END + 1 == SB_REPAIRS, "kinds of repairs");
 
-/* May somebody who has the queue open be in the middle of what he owes? A process is stopped, or dead and not reaped yet,
- * cannot be seen, or a thread of it runs, or would if the machine let it: a busy machine, or the host of a virtual one, may
- * hold it up for longer than a tick. */
+/* True if a process that has the queue open may be between two steps: it is stopped, dead and not reaped, or invisible;
+ * or one of its threads runs, or waits for a processor. A busy machine may delay a thread for longer than a tick. */
 bool sb_repairs_somebody_halted(sb_broker *b, const sb_queue_shm *q);
-/* How many dead were reaped; another number than when the queue was found right explains what is wrong by now. */
+/* The number of reaped processes. A change since the queue was found consistent explains its repairs. */
 uint64_t sb_repairs_deaths(const sb_broker *b);
 #define SB_DEATHS_UNKNOWN UINT64_MAX
 bool sb_repairs_explained(sb_broker *b, const sb_queue_shm *q, uint64_t deaths_before);
