@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from benchmarks.harness import Settings
-    from shmbroker.topology.binding import Binding
-    from shmbroker.topology.routing import Router
+    from shmbroker._topology.binding import Binding
+    from shmbroker._topology.routing import Router
 
 SIZES = (10, 1000, 100_000)
 KINDS = ("default", "direct", "fanout", "topic", "headers")
@@ -101,9 +101,9 @@ def routes(kind: str, bindings: int, queues: int) -> Generator[Sample | None, No
 
 
 def _router(kind: str, bindings: int) -> Router:
-    from shmbroker.topology import records  # noqa: PLC0415 (imported late, like all of the package)
-    from shmbroker.topology.routing import Router  # noqa: PLC0415
-    from shmbroker.topology.state import Topology  # noqa: PLC0415
+    from shmbroker._topology import records  # noqa: PLC0415 (imported late, like all of the package)
+    from shmbroker._topology.routing import Router  # noqa: PLC0415
+    from shmbroker._topology.state import Topology  # noqa: PLC0415
 
     topology = Topology()
     router = Router(topology)
@@ -114,8 +114,8 @@ def _router(kind: str, bindings: int) -> Router:
 
 def _binding(kind: str, number: int) -> Binding:
     """Return the binding of one queue: a topic's has a `*` or a `#`, a headers exchange's wants two headers."""
-    from shmbroker import tables  # noqa: PLC0415
-    from shmbroker.topology.binding import Binding, ToQueue  # noqa: PLC0415
+    from shmbroker._amqp import field_tables  # noqa: PLC0415
+    from shmbroker._topology.binding import Binding, ToQueue  # noqa: PLC0415
 
     queue = ToQueue(f"queue-{number}", number + 1)
     key = f"*.{number}.created" if number % 2 else f"orders.{number}.#"
@@ -124,7 +124,7 @@ def _binding(kind: str, number: int) -> Binding:
         f"amq.{kind}",
         queue,
         {"direct": f"orders.{number}.created", "topic": key}.get(kind, ""),
-        tables.encode(arguments) if kind == "headers" else b"",
+        field_tables.encode(arguments) if kind == "headers" else b"",
     )
 
 

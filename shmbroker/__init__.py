@@ -13,7 +13,7 @@ b'hello'
 
 from typing import Any
 
-from shmbroker.administration import DeclareOk
+from shmbroker._topology.administration import DeclareOk
 from shmbroker.broker import Broker, connect
 from shmbroker.broker import names as brokers
 from shmbroker.channel import Channel

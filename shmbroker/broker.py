@@ -13,10 +13,10 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions, settings
+from shmbroker._amqp.utf8 import size_in_utf8
 from shmbroker._core import attachment, library, segments
+from shmbroker._housekeeper.launch import CannotStartError, ensure_housekeeper, start_housekeeper
 from shmbroker.connection import Connection
-from shmbroker.launch import CannotStartError, ensure_housekeeper, start_housekeeper
-from shmbroker.text import size_in_utf8
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from shmbroker._core.attachment import Attachment
-    from shmbroker.housekeeper import Housekeeper
+    from shmbroker._housekeeper.housekeeper import Housekeeper
     from shmbroker.statistics import BrokerStatistics
 
 DEFAULT_MEMORY = "256M"
@@ -143,7 +143,7 @@ class Broker:
             BrokerError: another one serves already.
             Timeout: the one that is to make way does not.
         """
-        from shmbroker import housekeeper  # noqa: PLC0415 - the housekeeper is a client, not a part, of brokers
+        from shmbroker._housekeeper import housekeeper  # noqa: PLC0415 - the housekeeper is a client, not a part, of brokers
 
         self.create()
         ended = housekeeper.EndFlag()

@@ -7,22 +7,24 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from shmbroker import exceptions, internal, locks, process
+from shmbroker import exceptions
 from shmbroker import settings as queue_settings
+from shmbroker._amqp.names import check_not_reserved, is_internal
+from shmbroker._amqp.utf8 import check_queue_name
 from shmbroker._core import library, segments
 from shmbroker._core import queue as core_queue
 from shmbroker._core.connection import CoreConnection
-from shmbroker.administration import Administration, clean_name, locked
+from shmbroker._process import connections, locks
+from shmbroker._process.living import Living
+from shmbroker._topology.administration import Administration, clean_name, locked
+from shmbroker._topology.publisher import Publishing
 from shmbroker.channel import Channel
 from shmbroker.channel.dispatch import Dispatcher, Executor
+from shmbroker.channel.numbers import Numbers
 from shmbroker.channel.state import callable_of
 from shmbroker.consumer import Consumer
-from shmbroker.living import Living
-from shmbroker.numbers import Numbers
-from shmbroker.publishing import Publishing
 from shmbroker.queue import Queue
 from shmbroker.statistics import channel_infos
-from shmbroker.text import check_queue_name
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -89,7 +91,7 @@ class Connection:
         self.publishing = Publishing(self._core, self.routed_queue)
         if on_housekeeper_missing is not None:
             self._core.on_housekeeper_missing = on_housekeeper_missing
-        process.note(self)
+        connections.note(self)
 
     # ---- channels ----
 
@@ -188,7 +190,7 @@ class Connection:
                 if slot == 0:
                     if passive:
                         library.raise_for(library.NOT_FOUND, f"queue {name!r}")
-                    internal.check_not_reserved(name)
+                    check_not_reserved(name)
                     settings = queue_settings.QueueSettings(**wanted)
                     core_queue.declare(self._core, name, settings, self.operation_deadline())
                     continue
@@ -281,7 +283,7 @@ class Connection:
             all: also of those that the broker keeps for itself, such as leases of groups.
         """
         found = [self._core.queue_statistics(slot) for slot in self._core.queue_slots()]
-        shown = (one for one in found if one is not None and (all or not internal.is_internal(one.name)))
+        shown = (one for one in found if one is not None and (all or not is_internal(one.name)))
         return sorted(shown, key=lambda one: one.name)
 
     # ---- consumers ----

@@ -11,7 +11,7 @@ import dataclasses
 import operator
 from typing import TYPE_CHECKING, Any
 
-from shmbroker import tables
+from shmbroker._amqp import field_tables
 from shmbroker.exceptions import PreconditionFailed
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _headers(name: str, value: object) -> bytes:
         msg = f"properties cannot be encoded: {name}={value!r}: a dict is needed"
         raise TypeError(msg)
     try:
-        return tables.encode_as_given(value)
+        return field_tables.encode_as_given(value)
     except UnicodeEncodeError as error:
         msg = f"properties cannot be encoded: header {error.object!r}: text that can be written in UTF-8 is allowed"
         raise ValueError(msg) from None
@@ -125,7 +125,7 @@ def _headers(name: str, value: object) -> bytes:
 
 def _time(name: str, value: object) -> bytes:
     try:
-        return tables.encode_time(value)
+        return field_tables.encode_time(value)
     except (TypeError, ValueError, OverflowError) as error:
         msg = f"properties cannot be encoded: {name}={value!r}: {error}"
         raise TypeError(msg) from error
@@ -152,7 +152,7 @@ def decode(payload: bytes) -> BasicProperties:
     wire.unmarshal(flags, payload[2:])
     given = {name: getattr(wire, _WIRE.get(name, name)) for at, name in enumerate(NAMES) if flags & 1 << 15 - at}
     if "headers" in given and b"x" in payload:
-        given["headers"] = tables.with_bytes(given["headers"])
+        given["headers"] = field_tables.with_bytes(given["headers"])
     if b"T" in payload or "timestamp" in given:
         given.update(_times(payload, flags, given))
     return BasicProperties(**given)
@@ -167,10 +167,10 @@ def _times(payload: bytes, flags: int, given: dict[str, Any]) -> dict[str, Any]:
             continue
         if name == "headers":
             end = at + 4 + int.from_bytes(payload[at : at + 4], "big")
-            found[name] = tables.with_times(given[name], payload[at:end])
+            found[name] = field_tables.with_times(given[name], payload[at:end])
             at = end
         elif name == "timestamp":
-            found[name] = tables.time_of(payload[at : at + 8])
+            found[name] = field_tables.time_of(payload[at : at + 8])
             break
         else:
             at += 1 if _ENCODERS.get(name) is _octet else 1 + payload[at]

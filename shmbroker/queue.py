@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast
 from shmbroker import exceptions, settings
 from shmbroker._core import library
 from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions, Reservation
+from shmbroker._put_options import PutKeywords, body_of, check_size, fields_of, options_of
 from shmbroker.message import OPEN, Message, MessageBatch, browsed
-from shmbroker.putting import PutKeywords, body_of, check_size, fields_of, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,7 +48,7 @@ class Queue:
         self._connection = connection
         self._core = core
         self._left: CoreQueue | None = None
-        self._again: Queue | None = None  # in a child that was forked, see `inherited`
+        self._again: Queue | None = None  # in a child that was forked, see `_process.inherited`
         self.name = core.name
         self.core_connection: CoreConnection = core.connection
         self.taker = library.Taker(core.address, library.OF_QUEUE, Message, MessageBatch)

@@ -19,12 +19,13 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, Self
 
-from shmbroker import exceptions, locks
+from shmbroker import exceptions
+from shmbroker._amqp.utf8 import check_queue_name
 from shmbroker._core import library, record
 from shmbroker._core.commit import Publication, Settlement, commit_waiting
+from shmbroker._process import locks
+from shmbroker._put_options import options_of
 from shmbroker.broker import connect
-from shmbroker.putting import options_of
-from shmbroker.text import check_queue_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,9 +2,9 @@
 /* Publishing: from exchange and routing key to the queue, with what this process found out before. See native_message.h.
  *
  * `Publisher` keeps the routes that lead to a queue, or to several; everything else is for Python
- * (shmbroker/publishing.py): what was not asked for yet, goes to no queue or to very many, or has to wait. The routes hold
- * as long as the version of the topology is the one they were made for: one load for each publish. They are those of
- * messages without headers; where a binding may look at headers, a message that has some is for Python. */
+ * (shmbroker/_topology/publisher.py): what was not asked for yet, goes to no queue or to very many, or has to wait. The
+ * routes hold as long as the version of the topology is the one they were made for: one load for each publish. They are
+ * those of messages without headers; where a binding may look at headers, a message that has some is for Python. */
 #include "native_message.h"
 
 #include <structmember.h>

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import shmbroker
-from shmbroker import schemas
+from shmbroker._system_queues import schemas
 from shmbroker_cli.options import BrokerOption, JsonOption, QueueArgument
 from shmbroker_cli.output import (
     Column,

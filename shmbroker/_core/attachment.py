@@ -7,8 +7,9 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from shmbroker import exceptions, locks, statistics
+from shmbroker import exceptions, statistics
 from shmbroker._core import library, segments
+from shmbroker._process import locks
 
 if TYPE_CHECKING:
     from shmbroker.statistics import ConnectionInfo
@@ -39,7 +40,7 @@ class Attachment:
         )
         self._no_growth = 0, ""  # the segment there was no room for, although the limit allows it, and why
         self._grow_lock = locks.lock()
-        self.exchanges: Any = None  # what `topology.shared` knows of them, as long as this is there
+        self.exchanges: Any = None  # what `_topology.shared` knows of them, as long as this is there
         self._process = os.getpid()
         self._attach()
 

@@ -9,8 +9,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamSpec, Protocol, TypeVar
 
-from shmbroker import exceptions, locks, statistics
+from shmbroker import exceptions, statistics
 from shmbroker._core import attachment, kept, library, segments, wording
+from shmbroker._process import locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -286,7 +287,7 @@ class CoreConnection(attachment.User):
             self._detach()
 
     def begin_view(self, tag: int, sequence: int, address: int) -> int:
-        """Takes a reference to the body of a held message; `cffi_src/native/native_view.c` asks when it is not simple."""
+        """Takes a reference to the body of a held message; `cffi_src/native/native_view.c` asks if it is not simple."""
         view = ffi.new("uint64_t *")
         while (status := slow.sb_begin_view(self.handle, tag, sequence, address, view)) == library.GROW:
             self.attachment.grow()

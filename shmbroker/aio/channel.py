@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
 from shmbroker._core import library
+from shmbroker._put_options import can_never_fit
 from shmbroker.channel.deliveries import Delivery
 from shmbroker.channel.state import callable_of
-from shmbroker.putting import can_never_fit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
-    from shmbroker.administration import DeclareOk
+    from shmbroker._topology.administration import DeclareOk
     from shmbroker.aio.connection import Connection
     from shmbroker.channel import Channel as SyncChannel
     from shmbroker.properties import BasicProperties

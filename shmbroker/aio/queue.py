@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from shmbroker import exceptions
 from shmbroker._core import library
 from shmbroker._core.watch import CoreWatch
+from shmbroker._put_options import can_never_fit
 from shmbroker.aio.waiters import Waiters
-from shmbroker.putting import can_never_fit
 
 if TYPE_CHECKING:
     import asyncio

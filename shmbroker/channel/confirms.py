@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from shmbroker import exceptions, locks
+from shmbroker import exceptions
 from shmbroker._core import library
+from shmbroker._process import locks
 
 if TYPE_CHECKING:
     import concurrent.futures

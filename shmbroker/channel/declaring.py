@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
-from shmbroker.administration import DeclareOk, clean_name
+from shmbroker._topology.administration import DeclareOk, clean_name
 from shmbroker.channel.state import ChannelState, synchronous, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from shmbroker.administration import Administration
+    from shmbroker._topology.administration import Administration
     from shmbroker.connection import Connection
 
 

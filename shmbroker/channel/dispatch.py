@@ -14,7 +14,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from shmbroker import locks
+from shmbroker._process import locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from shmbroker import exceptions
 from shmbroker import settings as queue_settings
 from shmbroker._core import library
 from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL
-from shmbroker.administration import clean_name, generated_name
+from shmbroker._topology.administration import clean_name, generated_name
 from shmbroker.channel.deliveries import Delivery, Names, Subscription, TransactionalDelivery
 from shmbroker.channel.sending import Sending
 from shmbroker.channel.state import DEFAULT_PREFETCH, callable_of, deadline, refused, synchronous, table

@@ -10,15 +10,15 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmbroker import exceptions
-from shmbroker.administration import clean_name
+from shmbroker._put_options import body_of, can_never_fit
+from shmbroker._topology.administration import clean_name
+from shmbroker._topology.publisher import PLAIN, Content
 from shmbroker.channel.confirms import Confirms
 from shmbroker.channel.declaring import Declaring
 from shmbroker.channel.deliveries import NO_ROUTE, Return
 from shmbroker.channel.state import callable_of, deadline, never_known, refused, synchronous
 from shmbroker.channel.transaction import Transaction
 from shmbroker.properties import BasicProperties
-from shmbroker.publishing import PLAIN, Content
-from shmbroker.putting import body_of, can_never_fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,10 @@ import collections
 import functools
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from shmbroker import exceptions, locks
+from shmbroker import exceptions
 from shmbroker._core import library
 from shmbroker._core.channel import CoreChannel
+from shmbroker._process import locks
 from shmbroker.channel.deliveries import Delivery, Subscription, TransactionalDelivery
 from shmbroker.message import FRESH, OPEN, MessageBatch
 from shmbroker.properties import NO_PROPERTIES

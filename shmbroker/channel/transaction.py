@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from shmbroker import exceptions, locks
+from shmbroker import exceptions
 from shmbroker._core.commit import Settlement, commit_waiting
+from shmbroker._process import locks
 from shmbroker.message import REQUEUE
 
 if TYPE_CHECKING:
     from shmbroker._core.channel import CoreChannel
+    from shmbroker._topology.publisher import Content, Publishing
     from shmbroker.channel.deliveries import TransactionalDelivery
-    from shmbroker.publishing import Content, Publishing
 
 
 class Publish(NamedTuple):

@@ -3,7 +3,7 @@
 
 What: a group takes messages of a queue in numbered leases. A lease is a queue of the broker's own into which messages
 were moved; reading it changes nothing, and gives the same messages each time; acknowledging it is deleting it. What the
-group has, and whose it is, is in a :mod:`register <shmbroker.register>`, the queue ``amq.group.<name>``.
+group has, and whose it is, is in a :mod:`register <shmbroker._system_queues.register>`, the queue ``amq.group.<name>``.
 
 A user *attaches* the group: writes a version of the register with a token of its own. Every other change replaces the
 version that the user saw last; so none of an earlier user counts any more, wherever that one was stopped: that one is

@@ -8,21 +8,23 @@ import queue as standard_queue
 import re
 from typing import TYPE_CHECKING, NoReturn
 
-from shmbroker import exceptions, internal, locks
+from shmbroker import exceptions
+from shmbroker._amqp.utf8 import check_queue_name
 from shmbroker._core import journal
+from shmbroker._process import locks
+from shmbroker._system_queues import queues
+from shmbroker._system_queues.register import Register
 from shmbroker.leasing import reading
 from shmbroker.leasing.state import Lease, State, lease_of, look, new_token, opened, process_of, register_of, state_of
 from shmbroker.queue import Queue
-from shmbroker.register import Register
-from shmbroker.text import check_queue_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
+    from shmbroker.body_references import Place
     from shmbroker.connection import Connection
     from shmbroker.message import Message
-    from shmbroker.places import Place
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 
@@ -83,7 +85,7 @@ class Group:
         token = new_token(self._connection)
         try:
             state = self._attached(state_of(register), token)
-            internal.make(self._connection, state.filling, keeps=True)
+            queues.make(self._connection, state.filling, keeps=True)
             counts = False
             try:
                 with self._alone():
@@ -91,7 +93,7 @@ class Group:
                     counts = register.replace(state.written(), timeout=0)
             finally:
                 if not counts:
-                    internal.delete(self._connection, state.filling)
+                    queues.delete(self._connection, state.filling)
         except exceptions.NotFound:  # somebody finished releasing the group
             return None
         if not counts:
@@ -138,7 +140,7 @@ class Group:
 
     def _clear_away(self) -> None:
         while self._done:
-            internal.delete(self._connection, self._done[-1])
+            queues.delete(self._connection, self._done[-1])
             self._done.pop()
 
     def _mine(self) -> State:
@@ -262,7 +264,7 @@ class Group:
     def _ready_to_fill(self, state: State) -> tuple[State, Queue]:
         """The queue to fill is made with the lease before it, if there was memory for it."""
         if self._filling is None:
-            made = internal.make(self._connection, lease_of(self.name, state.leased + 1, state.owner), keeps=True)
+            made = queues.make(self._connection, lease_of(self.name, state.leased + 1, state.owner), keeps=True)
             state = state.changed(filling=made.name)
             self._change(state)
             return state, made
@@ -296,14 +298,14 @@ class Group:
         try:
             self._change(changed)
         except exceptions.GroupInUse:
-            internal.delete(self._connection, following)
+            queues.delete(self._connection, following)
             raise
         return changed.leased
 
     def _following(self, state: State) -> str:
         """Makes the queue of the lease after the next one; without memory for it, that is done when it is needed."""
         try:
-            return internal.make(self._connection, lease_of(self.name, state.leased + 2, state.owner), keeps=True).name
+            return queues.make(self._connection, lease_of(self.name, state.leased + 2, state.owner), keeps=True).name
         except exceptions.OutOfMemory:
             return ""
 
@@ -334,7 +336,7 @@ class Group:
             if _length(stray):
                 left.append(stray.name)
             else:
-                internal.delete(self._connection, stray.name)
+                queues.delete(self._connection, stray.name)
         return tuple(left), ()
 
     # ---- acknowledging ----
@@ -374,7 +376,7 @@ class Group:
         if look(self._connection, self.name) != state:
             self._fenced()
         for name in changed.done:
-            internal.delete(self._connection, name)
+            queues.delete(self._connection, name)
         self._change(changed)
 
     # ---- reading ----
@@ -464,10 +466,10 @@ class Group:
 
     def _remove(self, left: State) -> None:
         for name in left.strays:
-            internal.delete(self._connection, name)
+            queues.delete(self._connection, name)
         with self._alone():
             if look(self._connection, self.name) == left:  # nobody attached it meanwhile
-                internal.delete(self._connection, register_of(self.name))
+                queues.delete(self._connection, register_of(self.name))
 
     def __repr__(self) -> str:
         how = "attached" if self._state is not None else "not attached"

@@ -9,8 +9,9 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from shmbroker import exceptions, internal
-from shmbroker.register import Register
+from shmbroker import exceptions
+from shmbroker._amqp.names import GROUP, LEASE
+from shmbroker._system_queues.register import Register
 from shmbroker.statistics import GroupInfo
 
 if TYPE_CHECKING:
@@ -81,12 +82,12 @@ class State:
 
 def register_of(name: str) -> str:
     """The queue of a group's register."""
-    return internal.GROUP + name
+    return GROUP + name
 
 
 def lease_of(name: str, number: int, token: str) -> str:
     """The queue of a lease, as that user makes it."""
-    return f"{internal.LEASE}{name}.{number}.{token}"
+    return f"{LEASE}{name}.{number}.{token}"
 
 
 def state_of(register: Register) -> State | None:
@@ -131,8 +132,8 @@ def groups(connection: Connection) -> list[GroupInfo]:
     One whose ``pid`` is 0 has lost its user: if that is not coming back, :meth:`Group.attach` and
     :meth:`Group.release` it, or use ``shmbroker groups release``.
     """
-    names = [name for name in connection.queue_names(all=True) if name.startswith(internal.GROUP)]
-    found = (_info(connection, name.removeprefix(internal.GROUP)) for name in names)
+    names = [name for name in connection.queue_names(all=True) if name.startswith(GROUP)]
+    found = (_info(connection, name.removeprefix(GROUP)) for name in names)
     return [one for one in found if one is not None]
 
 

@@ -8,7 +8,7 @@ import resource
 import socket
 
 import shmbroker
-from shmbroker import locks
+from shmbroker._process import locks
 
 VARIABLE = "SHMBROKER_BROKER"
 _DEFAULT = "default"

@@ -15,8 +15,8 @@ import struct
 from typing import TYPE_CHECKING
 
 import shmbroker
-from shmbroker import places
-from shmbroker.places import Place
+from shmbroker import body_references
+from shmbroker.body_references import Place
 from shmbroker.spark.home import Home
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Handle:
             found = cls(Origin.read(written[_FRONT.size :]), sequence, Place(slot, generation, length))
         except (struct.error, ValueError, TypeError):
             found = None
-        if found is None or not places.is_possible(found.place):
+        if found is None or not body_references.is_possible(found.place):
             msg = f"{written[:80]!r} is no handle: those of a read with payload=handle are"
             raise ValueError(msg)
         return found
@@ -100,7 +100,7 @@ class Handle:
         Raises:
             StaleHandle: the message is gone.
         """
-        found = places.body_at(connection, self.place)
+        found = body_references.body_at(connection, self.place)
         if found is None:
             text = (
                 f"NOT_FOUND - message {self.sequence} of queue {self.origin.queue!r} is gone: "

@@ -8,9 +8,9 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from shmbroker import internal
+from shmbroker._amqp.names import is_internal
+from shmbroker._amqp.utf8 import size_in_utf8
 from shmbroker.spark.payloads import ARROW, BYTES, PAYLOADS, Payload
-from shmbroker.text import size_in_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -244,7 +244,7 @@ def stream_write_options(options: Mapping[str, str]) -> WriteOptions:
 
 def _write_options(given: _Given) -> WriteOptions:
     payload, queue = given.payload((BYTES, ARROW)) or BYTES, given.queue()
-    if internal.is_internal(queue):
+    if is_internal(queue):
         msg = f"option queue is {queue!r}: no queue of the broker's own is allowed"
         raise ValueError(msg)
     return WriteOptions(queue, given.text("broker"), payload, given.exactly_once(), given.seconds("timeout"))

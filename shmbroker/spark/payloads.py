@@ -15,7 +15,7 @@ from pyspark.sql import types
 from pyspark.sql.pandas.types import from_arrow_type
 
 import shmbroker
-from shmbroker import places
+from shmbroker import body_references
 from shmbroker.columns import Ready
 from shmbroker.spark import handles, registered, rows
 from shmbroker.spark.schema import arrow_schema
@@ -79,7 +79,7 @@ class Payload:
         queue = connection.queue(name, passive=True)
         if self.kind != ARROW:
             return rows.batches(Ready(queue, most).fill, name, columns, handles.Origin(home, name).handle_of)
-        return _at_most(self._decoded(connection, places.of_queue(queue), name, columns, may_go=True), most)
+        return _at_most(self._decoded(connection, body_references.of_queue(queue), name, columns, may_go=True), most)
 
     def leased(
         self, connection: Connection, part: Leased, home: Home, columns: Sequence[str]
@@ -97,7 +97,7 @@ class Payload:
     def _decoded(
         self,
         connection: Connection,
-        found: Iterable[tuple[Message, places.Place]],
+        found: Iterable[tuple[Message, body_references.Place]],
         queue: str,
         columns: Sequence[str],
         *,
@@ -106,7 +106,7 @@ class Payload:
         assert self.schema is not None  # noqa: S101 - of ARROW
         reader, wanted = registered.Reader(queue, self.schema), arrow_schema(self.struct(columns))
         for message, place in found:
-            body = places.body_at(connection, place)
+            body = body_references.body_at(connection, place)
             if body is not None:
                 for batch in reader.batches(body, message.sequence):
                     yield _fitted(batch, wanted, f"queue {queue!r}: in message {message.sequence}")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NoReturn
 import pyarrow as pa
 
 import shmbroker
-from shmbroker import locks, schemas
-from shmbroker.living import Beside
+from shmbroker._process import locks
+from shmbroker._process.living import Beside
+from shmbroker._system_queues import schemas
 from shmbroker.spark.batches import Decoder, Encoded, Encoder
 from shmbroker.spark.schema import difference, may_be_null, null_in
 

@@ -22,7 +22,7 @@ from shmbroker.spark import headers as headers_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from shmbroker.places import Place
+    from shmbroker.body_references import Place
 
     Handle = Callable[[int, Place], bytes]
     """Of the sequence of a message, and where it lies."""

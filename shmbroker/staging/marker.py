@@ -13,9 +13,10 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from shmbroker import exceptions, internal
+from shmbroker import exceptions
 from shmbroker._core import library
 from shmbroker._core.commit import Publication, Settlement, commit_waiting
+from shmbroker._system_queues import queues
 from shmbroker.staging import names
 from shmbroker.staging.kept import tag_of
 from shmbroker.staging.state import State, decode
@@ -146,7 +147,7 @@ class Marker:
             time.sleep(_LOOK)
         founding = self._connection.queue(name, passive=True)
         try:
-            queue = internal.make(self._connection, self._name)
+            queue = queues.make(self._connection, self._name)
             if not queue.statistics().added:
                 queue.put(State().encode(), timeout=_seconds_to(until))
         finally:

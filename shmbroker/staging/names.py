@@ -8,14 +8,15 @@ import secrets
 import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shmbroker import internal, settings
+from shmbroker import settings
+from shmbroker._amqp.names import STAGE
+from shmbroker._amqp.utf8 import size_in_utf8
 from shmbroker._core import queue as core_queue
-from shmbroker.text import size_in_utf8
 
 if TYPE_CHECKING:
     from shmbroker.connection import Connection
 
-_MARKER, _FOUNDING, _ATTEMPT = (f"{internal.STAGE}{kind}." for kind in ("marker", "founding", "attempt"))
+_MARKER, _FOUNDING, _ATTEMPT = (f"{STAGE}{kind}." for kind in ("marker", "founding", "attempt"))
 _MAX_CHARACTERS, _MAX_BYTES = 100, 150
 _FIELDS = 5
 _TOKEN = 6  # bytes

@@ -7,7 +7,7 @@ import contextlib
 import queue as standard_queue
 from typing import TYPE_CHECKING
 
-from shmbroker import exceptions, places
+from shmbroker import body_references, exceptions
 from shmbroker._core import library
 from shmbroker._core.commit import commit_waiting
 from shmbroker.staging.part import Limits, Part
@@ -73,7 +73,7 @@ class Publisher:
         """One that can never fit would keep a batch that has begun from its end, and all others of the publication."""
         settings = target.settings
         if settings.max_bytes >= 0 and settings.overflow != "drop-head":
-            longest = max(place.length for source in sources for _, place in places.of_queue(source.queue))
+            longest = max(place.length for source in sources for _, place in body_references.of_queue(source.queue))
             if longest > settings.max_bytes:
                 target.core.put_failed(library.TOO_LARGE, longest, self._until)
 

@@ -9,8 +9,8 @@ import uuid
 from typing import TYPE_CHECKING
 
 from shmbroker import exceptions, settings
+from shmbroker._amqp.names import is_internal
 from shmbroker._core import library
-from shmbroker.internal import is_internal
 from shmbroker.staging import names
 from shmbroker.staging.marker import Marker, forget_gone
 from shmbroker.staging.part import Limits

@@ -12,7 +12,7 @@ from shmbroker import exceptions
 from shmbroker._core import library
 from shmbroker._core.columns import BODY
 from shmbroker._core.queue import NO_OPTIONS, Reservation
-from shmbroker.putting import body_of, check_size, options_of
+from shmbroker._put_options import body_of, check_size, options_of
 from shmbroker.staging.kept import is_timed, kept
 from shmbroker.staging.names import declare
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from shmbroker._core.columns import Columns
     from shmbroker._core.queue import PutOptions
+    from shmbroker._put_options import PutKeywords
     from shmbroker.connection import Connection
-    from shmbroker.putting import PutKeywords
     from shmbroker.queue import Queue
     from shmbroker.staging.marker import Marker
     from shmbroker.staging.names import Attempt, Batch

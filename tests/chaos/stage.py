@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from shmbroker import launch
+from shmbroker._housekeeper import launch
 from tests.chaos import actors
 
 if TYPE_CHECKING:

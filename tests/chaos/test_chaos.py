@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 # Python keeps threads, and children of `multiprocessing`, in a WeakSet each, whose callback drops an interrupt; the
-# director interrupts again. The package has no WeakSet: see `shmbroker/living.py`.
+# director interrupts again. The package has no WeakSet: see `shmbroker/_process/living.py`.
 DROPPED_BY_PYTHON = re.compile(
     r"Exception ignored in: <function WeakSet\.__init__\.<locals>\._remove at 0x[0-9a-f]+>\n"
     r"Traceback \(most recent call last\):\n(?: +.*\n|\n)*KeyboardInterrupt: \n"

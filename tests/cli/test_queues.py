@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shmbroker
-from shmbroker import schemas
+from shmbroker._system_queues import schemas
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shmbroker
-from shmbroker import schemas
+from shmbroker._system_queues import schemas
 from shmbroker.staging import Stage
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import signal
 import sys
 
 import shmbroker
-from shmbroker import places
+from shmbroker import body_references
 from shmbroker._core import library
 from shmbroker._core.commit import Publication, Settlement, commit
 
@@ -74,7 +74,7 @@ def read_in_place(broker: str, name: str, _log: str) -> None:
     """Reads every body where it lies, holding no message; says how many, and keeps them until it is killed."""
     with shmbroker.connect(broker, create=False) as connection:
         jobs = connection.queue(name, passive=True)
-        kept = [places.body_at(connection, place) for _, place in places.of_queue(jobs)]
+        kept = [body_references.body_at(connection, place) for _, place in body_references.of_queue(jobs)]
         sys.stdout.write(f"{sum(body is not None for body in kept)}\n")
         sys.stdout.flush()
         signal.pause()
@@ -88,9 +88,9 @@ def read_for_ever(broker: str, name: str, _log: str) -> None:
         sys.stdout.write("reading\n")
         sys.stdout.flush()
         while True:
-            found = [place for _, place in places.of_queue(jobs)]
+            found = [place for _, place in body_references.of_queue(jobs)]
             for place in found * 2:  # the second time some are gone
-                body = places.body_at(connection, place)
+                body = body_references.body_at(connection, place)
                 if body is not None and body.tobytes() != bytes(body[:1]) * place.length:
                     sys.exit(1)
 

@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import shmbroker
-from shmbroker import exceptions, internal, register
+from shmbroker import exceptions
+from shmbroker._amqp import names
+from shmbroker._system_queues import queues, register
 from shmbroker.leasing import group, reading, state
 
 if TYPE_CHECKING:
     from types import FrameType
 
 FENCED = 3
-_FILES = {module.__file__ for module in (group, state, internal, reading, register)}
+_FILES = {module.__file__ for module in (group, state, names, queues, reading, register)}
 
 
 def _die_at(line: int) -> None:

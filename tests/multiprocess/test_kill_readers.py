@@ -13,7 +13,7 @@ from scenario_support.waiting import eventually
 
 import shmbroker
 import shmbroker.testing
-from shmbroker import places
+from shmbroker import body_references
 
 ACTORS = Path(__file__).with_name("actors.py")
 BODIES, SIZE = 40, 1_000_000
@@ -34,13 +34,13 @@ def test_what_a_killed_reader_kept_is_free(broker_name: str) -> None:
         with subprocess.Popen(command, stdout=subprocess.PIPE) as reader:
             assert reader.stdout is not None
             assert int(reader.stdout.readline()) == BODIES
-            found = [place for _, place in places.of_queue(queue)]
+            found = [place for _, place in body_references.of_queue(queue)]
             assert queue.purge() == BODIES
             assert memory_used(broker) - before >= BODIES * SIZE
             reader.send_signal(signal.SIGKILL)
             reader.wait()
         queue.put_many([bytes(SIZE)] * BODIES)  # waits for the memory: there is not as much twice
-        assert [places.body_at(connection, place) for place in found] == [None] * BODIES
+        assert [body_references.body_at(connection, place) for place in found] == [None] * BODIES
         # The memory comes back before the rest of what it had does.
         eventually(lambda: connection.doctor() == [], "the reader was reaped, and all is sound")
 

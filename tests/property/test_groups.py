@@ -25,7 +25,8 @@ from hypothesis.stateful import (
 from scenario_support.waiting import becomes
 
 import shmbroker
-from shmbroker import exceptions, internal
+from shmbroker import exceptions
+from shmbroker._amqp.names import LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,7 +170,7 @@ class GroupMachine(RuleBasedStateMachine):
             return
         found: list[bytes] = [bytes(message) for message in self.queue.browse()]
         for name in self.connection.queue_names(all=True):
-            if name.startswith(f"{internal.LEASE}{self.name}."):
+            if name.startswith(f"{LEASE}{self.name}."):
                 found += [bytes(message) for message in self.connection.queue(name, passive=True).browse()]
         assert len(found) == len(set(found)) == self.put - self.acked
 

@@ -10,14 +10,14 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from shmbroker import tables
+from shmbroker._amqp import field_tables
+from shmbroker._topology import records
+from shmbroker._topology.binding import ANY_INCARNATION, Binding, Destination, ToExchange, ToQueue
+from shmbroker._topology.exchange import PREDECLARED, TYPES, Exchange
+from shmbroker._topology.records import Bound, Change, Declared, Deleted, QueueGone, Unbound
+from shmbroker._topology.routing import Router
+from shmbroker._topology.state import Topology
 from shmbroker.exceptions import CorruptSegment
-from shmbroker.topology import records
-from shmbroker.topology.binding import ANY_INCARNATION, Binding, Destination, ToExchange, ToQueue
-from shmbroker.topology.exchange import PREDECLARED, TYPES, Exchange
-from shmbroker.topology.records import Bound, Change, Declared, Deleted, QueueGone, Unbound
-from shmbroker.topology.routing import Router
-from shmbroker.topology.state import Topology
 
 OFTEN = settings(
     max_examples=200,
@@ -40,7 +40,7 @@ arguments = st.builds(lambda table, match: table if match is None else {**table,
 queues = st.builds(ToQueue, st.sampled_from(NAMES), st.integers(1, 2))
 sources = st.sampled_from([*NAMES, "amq.topic", "amq.headers", ""])
 destinations: st.SearchStrategy[Destination] = queues | sources.map(ToExchange)
-bindings = st.builds(Binding, sources, destinations, keys, st.just(b"") | arguments.map(tables.encode))
+bindings = st.builds(Binding, sources, destinations, keys, st.just(b"") | arguments.map(field_tables.encode))
 exchanges = st.builds(
     Exchange,
     st.sampled_from([*NAMES, "amq.topic"]),
@@ -248,7 +248,7 @@ def test_patterns_are_what_they_look_like(
     topology, model = Topology(), Model()
     router = Router(topology)
     made = [
-        Binding(f"amq.{kind}", ToQueue(f"q{number}", 1), key, tables.encode(table))
+        Binding(f"amq.{kind}", ToQueue(f"q{number}", 1), key, field_tables.encode(table))
         for number, (key, table) in enumerate(wanted)
     ]
     done = [*map(Bound, made), *(Unbound(made[one]) for one in removed if one < len(made))]

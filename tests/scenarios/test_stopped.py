@@ -47,7 +47,7 @@ for message in iter(lambda: queue.get(auto_ack=True), None):
 """
 HOUSEKEEPER = """
 import sys
-from shmbroker import housekeeper
+from shmbroker._housekeeper import housekeeper
 housekeeper.TICK_SECONDS = housekeeper.REST_SECONDS = 3600.0
 sys.exit(housekeeper.main([sys.argv[1]], lambda: print("ready", flush=True)))
 """

@@ -9,10 +9,10 @@ import pytest
 from scenario_support.channels import refused
 from scenario_support.core_calls import Noted, answering
 
-from shmbroker import administration
-from shmbroker.administration import clean_name
+from shmbroker._topology import administration
+from shmbroker._topology.administration import clean_name
+from shmbroker._topology.binding import ToQueue
 from shmbroker.exceptions import AccessRefused, NotFound, PreconditionFailed
-from shmbroker.topology.binding import ToQueue
 
 if TYPE_CHECKING:
     import shmbroker

@@ -14,9 +14,9 @@ from scenario_support.waiting import becomes
 import shmbroker
 from shmbroker import BasicProperties, _native_message
 from shmbroker._core import library
+from shmbroker._topology import changes
 from shmbroker.channel.dispatch import BATCH
 from shmbroker.message import ACK
-from shmbroker.topology import changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

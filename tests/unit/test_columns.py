@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import shmbroker
+from shmbroker import body_references
 from shmbroker import columns as by_column
-from shmbroker import places
 from shmbroker._core import library
 from shmbroker.columns import Columns, Ready
 
@@ -174,8 +174,8 @@ def test_places_of_rows(connection: shmbroker.Connection, queue: shmbroker.Queue
     columns.set_row(by_column.PLACE, data)
     assert Ready(queue).fill(columns, 4) == (3, False)
     found = by_column.places_in(memoryview(data)[: 3 * by_column.PLACE_BYTES])
-    assert found == [place for _, place in places.of_queue(queue)]
-    bodies = [places.body_at(connection, place) for place in found]
+    assert found == [place for _, place in body_references.of_queue(queue)]
+    bodies = [body_references.body_at(connection, place) for place in found]
     assert [bytes(body) for body in bodies if body is not None] == [b"\x05" * 5, bytes([222]) * 70_000, b""]
 
 

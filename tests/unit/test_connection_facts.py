@@ -16,7 +16,9 @@ from scenario_support.observing import await_counts, put_each, text
 from scenario_support.waiting import becomes, eventually
 
 import shmbroker
-from shmbroker import exceptions, internal
+from shmbroker import exceptions
+from shmbroker._amqp.names import GROUP
+from shmbroker._system_queues import queues
 from shmbroker.connection import process_connection
 
 if TYPE_CHECKING:
@@ -99,8 +101,8 @@ def test_a_connection_limits_its_consumers(connection: shmbroker.Connection) -> 
 
 def test_queues_are_listed_by_name(connection: shmbroker.Connection) -> None:
     """Those that the broker keeps for itself only if they are asked for."""
-    own = internal.GROUP + "g"
-    internal.make(connection, own).put(b"AA")
+    own = GROUP + "g"
+    queues.make(connection, own).put(b"AA")
     connection.queue("b").put(b"A")
     connection.queue("a")
     assert connection.queue_names() == ["a", "b"]

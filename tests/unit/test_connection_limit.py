@@ -14,7 +14,7 @@ from scenario_support.brokers import segment
 
 import shmbroker
 from shmbroker import broker as broker_module
-from shmbroker import housekeeper
+from shmbroker._housekeeper import housekeeper
 from shmbroker.exceptions import NotAllowed
 
 CONNECTIONS = 4095

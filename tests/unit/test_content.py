@@ -11,9 +11,9 @@ from scenario_support.core_calls import Noted
 
 from shmbroker import properties as basic
 from shmbroker._core import library
+from shmbroker._topology.publisher import PLAIN, Content
 from shmbroker.exceptions import PreconditionFailed
 from shmbroker.properties import BasicProperties
-from shmbroker.publishing import PLAIN, Content
 
 if TYPE_CHECKING:
     from shmbroker._core.queue import PutOptions

@@ -17,10 +17,10 @@ from scenario_support.memory import Memory
 from scenario_support.observing import take
 from scenario_support.waiting import becomes, eventually
 
-from shmbroker import housekeeper
 from shmbroker._core import library
 from shmbroker._core.connection import CoreConnection
-from shmbroker.housekeeper import EndFlag
+from shmbroker._housekeeper import housekeeper
+from shmbroker._housekeeper.housekeeper import EndFlag
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m shmbroker.housekeeper`: when it serves, what it says, and with which status it ends."""
+"""`python -m shmbroker._housekeeper.housekeeper`: when it serves, what it says, and with which status it ends."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shmbroker import exceptions, housekeeper
+from shmbroker import exceptions
 from shmbroker._core import segments
+from shmbroker._housekeeper import housekeeper
 
 if TYPE_CHECKING:
-    from shmbroker.housekeeper import EndFlag
+    from shmbroker._housekeeper.housekeeper import EndFlag
 
 
 class Scripted:

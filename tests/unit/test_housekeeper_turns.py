@@ -16,10 +16,11 @@ from scenario_support.processes import Actor
 from scenario_support.waiting import eventually
 
 import shmbroker
-from shmbroker import exceptions, housekeeper
+from shmbroker import exceptions
 from shmbroker._core import library
-from shmbroker.housekeeper import EndFlag, Housekeeper
-from shmbroker.topology.shared import exchanges_of
+from shmbroker._housekeeper import housekeeper
+from shmbroker._housekeeper.housekeeper import EndFlag, Housekeeper
+from shmbroker._topology.shared import exchanges_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from scenario_support.observing import listing, put_each, take
 
 import shmbroker
 from shmbroker import exceptions
-from shmbroker.inherited import InheritedQueue, inherit
+from shmbroker._process.inherited import InheritedQueue, inherit
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ import pytest
 from scenario_support.waiting import eventually
 
 import shmbroker
-from shmbroker import _native_message, launch
+from shmbroker import _native_message
+from shmbroker._housekeeper import launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,7 +238,7 @@ def test_a_housekeeper_that_cannot_be_started(
 ) -> None:
     """A client goes on without one and logs why, once; who starts a broker is told."""
     where, what, why = case
-    monkeypatch.setattr(f"shmbroker.launch.{where}", what)
+    monkeypatch.setattr(f"shmbroker._housekeeper.launch.{where}", what)
     with caplog.at_level(logging.WARNING, "shmbroker"):
         for _ in range(3):
             with shmbroker.connect(broker_name) as connection:

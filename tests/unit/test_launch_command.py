@@ -14,7 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from shmbroker import exceptions, launch
+from shmbroker import exceptions
+from shmbroker._housekeeper import launch
 
 FLAGS = ("isolated", "ignore_environment", "no_user_site", "no_site")
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import shmbroker
-from shmbroker import locks
-from shmbroker.living import Beside, Living
+from shmbroker._process import locks
+from shmbroker._process.living import Beside, Living
 
 
 class Thing:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from shmbroker.channel.numbers import Numbers
 from shmbroker.exceptions import NoFreeChannels
-from shmbroker.numbers import Numbers
 
 
 def test_the_lowest_free_number_comes_first() -> None:

@@ -7,8 +7,9 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shmbroker import process, testing
-from shmbroker.living import Living
+from shmbroker import testing
+from shmbroker._process import connections
+from shmbroker._process.living import Living
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,16 +37,16 @@ class Connection:
 
 def test_a_process_with_two_connections(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A child inherits the handles of both; at the end both are stopped, and a failure of one is logged."""
-    monkeypatch.setattr(process, "_connections", Living[Any]())
+    monkeypatch.setattr(connections, "_connections", Living[Any]())
     inherited: list[object] = []
-    monkeypatch.setattr(process, "inherit", inherited.extend)
+    monkeypatch.setattr(connections, "inherit", inherited.extend)
     both = [Connection(fails=True), Connection(fails=False)]
     for one in both:
-        process.note(one)
-    process._after_fork()  # noqa: SLF001
+        connections.note(one)
+    connections._after_fork()  # noqa: SLF001
     assert inherited == both
     with caplog.at_level(logging.ERROR, "shmbroker"):
-        process._at_exit()  # noqa: SLF001
+        connections._at_exit()  # noqa: SLF001
     assert [one.stopped for one in both] == [1, 1]
     assert [record.getMessage() for record in caplog.records if "at the end of the program" in record.getMessage()] == [
         f"the callbacks of {both[0]!r} could not be stopped at the end of the program"

@@ -17,10 +17,11 @@ import pytest
 from scenario_support.channels import content as bodies
 from scenario_support.core_calls import Noted
 
-from shmbroker import exceptions, publishing
+from shmbroker import exceptions
 from shmbroker._core import journal, library
+from shmbroker._topology import publisher as module
+from shmbroker._topology.publisher import PLAIN, Content, Publishing
 from shmbroker.properties import BasicProperties
-from shmbroker.publishing import PLAIN, Content, Publishing
 
 if TYPE_CHECKING:
     import shmbroker
@@ -170,7 +171,7 @@ def test_too_many_routes_are_forgotten(
     publisher: Publishing, connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When there are more than the most, all are forgotten, by compiled code too, although the topology is the same."""
-    monkeypatch.setattr(publishing, "_MAX_ROUTES", 3)
+    monkeypatch.setattr(module, "_MAX_ROUTES", 3)
     connection.queue("q")
     assert journal.version(connection.core) == 1
     assert find(publisher, "", "q") == 1
@@ -306,8 +307,8 @@ def test_the_same_properties_are_encoded_once(
     """Many messages have the same ones; those with headers are encoded for each, since headers can change."""
     connection.queue("q")
     find(publisher, "", "q")
-    encoded = Noted(publishing.basic.encode)
-    monkeypatch.setattr(publishing.basic, "encode", encoded)
+    encoded = Noted(module.basic.encode)
+    monkeypatch.setattr(module.basic, "encode", encoded)
     plain, headers = BasicProperties(app_id="a"), BasicProperties(headers={"n": 1})
     for given in (plain, plain, headers, plain, headers, headers):
         assert publisher.publish_described("", "q", b"", given) == 0
@@ -353,7 +354,7 @@ def test_only_properties_are_properties(publisher: Publishing) -> None:
     for given in (None, {"priority": 1}, "text"):
         assert publisher.publish_described("", "q", b"", given) == -1  # type: ignore[arg-type] # that is the point
         with pytest.raises(TypeError, match="BasicProperties are needed"):
-            publishing._content(given)  # noqa: SLF001
+            module._content(given)  # noqa: SLF001
 
 
 # ---- one message, several queues ----

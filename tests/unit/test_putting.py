@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shmbroker import BasicProperties, OutOfMemory, properties, putting
+from shmbroker import BasicProperties, OutOfMemory, _put_options, properties
 from shmbroker._core import library
 from shmbroker._core.queue import NO_OPTIONS
 from shmbroker.exceptions import PreconditionFailed
@@ -18,7 +18,7 @@ from shmbroker.exceptions import PreconditionFailed
 def test_bytes_are_taken_as_they_are() -> None:
     """The very object, and its length."""
     body = b"abc"
-    found, size = putting.body_of(body)
+    found, size = _put_options.body_of(body)
     assert found is body
     assert size == 3
 
@@ -37,7 +37,7 @@ def test_bytes_are_taken_as_they_are() -> None:
 )
 def test_a_body_is_contiguous_and_its_size_is_in_bytes(body: Any, content: bytes) -> None:  # noqa: ANN401
     """Whatever its items are; a view with gaps is copied."""
-    found, size = putting.body_of(body)
+    found, size = _put_options.body_of(body)
     assert bytes(found) == content
     assert size == len(content)
     assert memoryview(found).contiguous
@@ -46,7 +46,7 @@ def test_a_body_is_contiguous_and_its_size_is_in_bytes(body: Any, content: bytes
 def test_a_long_body_is_not_copied() -> None:
     """A view of the caller's buffer is handed on."""
     body = bytearray(10)
-    found, _ = putting.body_of(body)
+    found, _ = _put_options.body_of(body)
     assert found.obj is body
 
 
@@ -61,46 +61,46 @@ def test_a_long_body_is_not_copied() -> None:
 def test_a_body_is_bytes_like(body: object, text: str) -> None:
     """A str is told to be encoded."""
     with pytest.raises(TypeError) as refusal:
-        putting.body_of(body)
+        _put_options.body_of(body)
     assert str(refusal.value) == text
     assert refusal.value.__suppress_context__
 
 
 def test_what_can_never_fit() -> None:
     """A full queue or broker that says so; neither one that may have room later nor another error."""
-    assert putting.can_never_fit(standard_queue.Full("a body of 5 bytes can never fit max_bytes=3"))
-    assert not putting.can_never_fit(standard_queue.Full("queue 'q' is full"))
-    assert putting.can_never_fit(OutOfMemory("a body of 5 bytes can never fit"))
-    assert not putting.can_never_fit(ValueError("a body of 5 bytes can never fit"))
+    assert _put_options.can_never_fit(standard_queue.Full("a body of 5 bytes can never fit max_bytes=3"))
+    assert not _put_options.can_never_fit(standard_queue.Full("queue 'q' is full"))
+    assert _put_options.can_never_fit(OutOfMemory("a body of 5 bytes can never fit"))
+    assert not _put_options.can_never_fit(ValueError("a body of 5 bytes can never fit"))
 
 
 def test_a_size_that_a_body_can_have() -> None:
     """0 to 1 GiB."""
     for size in (0, 1, 1 << 30):
-        assert putting.check_size(size) == size
+        assert _put_options.check_size(size) == size
     for wrong in (-1, (1 << 30) + 1, True, False, 1.0, "1", None):
         with pytest.raises(ValueError, match="0 to 1073741824 bytes are allowed") as refusal:
-            putting.check_size(wrong)
+            _put_options.check_size(wrong)
         assert str(refusal.value).startswith(f"size={wrong!r}: ")
 
 
 def test_no_options() -> None:
     """Without options, or with None for each, a put has the one structure of no options."""
-    assert putting.options_of() is NO_OPTIONS
-    nothing: dict[str, Any] = dict.fromkeys(putting.PutKeywords.__annotations__)
-    assert putting.options_of(**nothing) is NO_OPTIONS
-    assert putting.fields_of(nothing) == putting.fields_of({}) == (0, 0, 0, b"", b"")  # type: ignore[arg-type]
+    assert _put_options.options_of() is NO_OPTIONS
+    nothing: dict[str, Any] = dict.fromkeys(_put_options.PutKeywords.__annotations__)
+    assert _put_options.options_of(**nothing) is NO_OPTIONS
+    assert _put_options.fields_of(nothing) == _put_options.fields_of({}) == (0, 0, 0, b"", b"")  # type: ignore[arg-type]
 
 
 def test_options_in_the_form_of_the_core() -> None:
     """Times in nanoseconds, the priority, the key and the properties."""
-    options = putting.options_of(priority=3, ttl=1.5, delay=2, key="é", headers={"a": 1})
+    options = _put_options.options_of(priority=3, ttl=1.5, delay=2, key="é", headers={"a": 1})
     made = options.pointer
     assert (made.ttl_ns, made.delay_ns, made.priority) == (1_500_000_000, 2_000_000_000, 3)
     assert bytes(library.ffi.buffer(made.key, made.key_length)) == b"\xc3\xa9"
     encoded = properties.encode(BasicProperties(headers={"a": 1}, priority=3))
     assert bytes(library.ffi.buffer(made.properties, made.properties_length)) == encoded
-    assert putting.options_of(priority=0) is not NO_OPTIONS
+    assert _put_options.options_of(priority=0) is not NO_OPTIONS
 
 
 P = BasicProperties
@@ -138,7 +138,7 @@ P = BasicProperties
 )
 def test_the_fields_of_a_put(given: Any, fields: tuple[Any, ...], kept: BasicProperties | None) -> None:  # noqa: ANN401
     """Ttl, delay, priority and key, and the properties that are kept: what is given as a keyword wins over them."""
-    *found, encoded = putting.fields_of(given)
+    *found, encoded = _put_options.fields_of(given)
     assert tuple(found) == fields
     assert encoded == (b"" if kept is None else properties.encode(kept))
 
@@ -174,7 +174,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 @pytest.mark.parametrize(("given", "error", "text"), WRONG, ids=[ascii(given) for given, _, _ in WRONG])
 def test_options_that_are_not_allowed(given: Any, error: type[Exception], text: str) -> None:  # noqa: ANN401
     """The error names the option, the value and what is allowed; options_of raises the same."""
-    for check in (putting.fields_of, lambda given: putting.options_of(**given)):
+    for check in (_put_options.fields_of, lambda given: _put_options.options_of(**given)):
         with pytest.raises(error) as refusal:
             check(given)
         assert type(refusal.value) is error

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import shmbroker
-from shmbroker import exceptions, register
-from shmbroker.register import Register
+from shmbroker import exceptions
+from shmbroker._system_queues import register
+from shmbroker._system_queues.register import Register
 
 NAME = "amq.group.r"
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shmbroker
-from shmbroker import exceptions, register
-from shmbroker.register import Register, Version
+from shmbroker import exceptions
+from shmbroker._system_queues import register
+from shmbroker._system_queues.register import Register, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable

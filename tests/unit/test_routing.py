@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from shmbroker._topology import changes
+from shmbroker._topology.binding import ANY_INCARNATION, ToExchange, ToQueue
+from shmbroker._topology.routing import Router
+from shmbroker._topology.state import Topology
 from shmbroker.exceptions import NotFound
-from shmbroker.topology import changes
-from shmbroker.topology.binding import ANY_INCARNATION, ToExchange, ToQueue
-from shmbroker.topology.routing import Router
-from shmbroker.topology.state import Topology
 
 if TYPE_CHECKING:
-    from shmbroker.topology.binding import Destination
+    from shmbroker._topology.binding import Destination
 
 
 class Bench:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shmbroker
-from shmbroker import internal, schemas
-from shmbroker.register import KEPT, Register, Version
-from shmbroker.schemas import Registered
+from shmbroker._amqp.names import GROUP, SCHEMA
+from shmbroker._system_queues import queues, schemas
+from shmbroker._system_queues.register import KEPT, Register, Version
+from shmbroker._system_queues.schemas import Registered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,7 @@ def test_the_first_schema_stays(queue: shmbroker.Queue) -> None:
 
 def test_a_register_that_was_only_made(queue: shmbroker.Queue) -> None:
     """The queue has no schema yet, and can be given one."""
-    internal.make(queue.connection, f"{internal.SCHEMA}{queue.core.incarnation:x}", ring_size=KEPT)
+    queues.make(queue.connection, f"{SCHEMA}{queue.core.incarnation:x}", ring_size=KEPT)
     assert schemas.registered(queue) is None
     assert schemas.register(queue, ONE) == ONE
 
@@ -62,7 +63,7 @@ def test_of_two_at_a_time_the_first_wins(queue: shmbroker.Queue, monkeypatch: py
 def test_schemas_of_queues_that_are_gone(connection: shmbroker.Connection) -> None:
     """They are cleared away when another one is registered; those of other queues stay, and so do all other queues."""
     first, second, gone = (connection.queue(name) for name in ("first", "second", "gone"))
-    internal.make(connection, f"{internal.GROUP}g")
+    queues.make(connection, f"{GROUP}g")
     for queue in (first, gone):
         schemas.register(queue, ONE)
     gone.delete()

@@ -11,10 +11,10 @@ from scenario_support.waiting import WATCHDOG_SECONDS, becomes
 
 from shmbroker import BasicProperties
 from shmbroker._core import journal
+from shmbroker._topology.publisher import PLAIN
 from shmbroker.channel import transaction
 from shmbroker.channel.transaction import Transaction
 from shmbroker.exceptions import ChannelClosed, NotFound, PreconditionFailed, UnroutableError
-from shmbroker.publishing import PLAIN
 
 if TYPE_CHECKING:
     import shmbroker

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from shmbroker import tables
+from shmbroker._amqp import field_tables
 
 KEPT: list[Any] = [
     0,
@@ -47,7 +47,7 @@ KEPT: list[Any] = [
 @pytest.mark.parametrize("value", KEPT, ids=repr)
 def test_a_value_keeps_its_type(value: object) -> None:
     """What is read back equals what was given, and is of the same type, in lists and tables too."""
-    back = tables.decode(tables.encode({"in": [{"it": value}], "it": value}))
+    back = field_tables.decode(field_tables.encode({"in": [{"it": value}], "it": value}))
     assert back == {"in": [{"it": value}], "it": value}
     for found in (back["it"], back["in"][0]["it"]):
         assert type(found) is type(value)
@@ -55,20 +55,20 @@ def test_a_value_keeps_its_type(value: object) -> None:
 
 def test_values_that_differ_are_other_bytes() -> None:
     """No two values of different type or content have the same bytes."""
-    encoded = [tables.encode({"it": value}) for value in [*KEPT, 1, 1.0]]
+    encoded = [field_tables.encode({"it": value}) for value in [*KEPT, 1, 1.0]]
     assert len(set(encoded)) == len(encoded)
 
 
 def test_the_order_of_names_does_not_matter() -> None:
     """Equal tables are equal bytes, in tables within them too."""
-    one = tables.encode({"a": 1, "b": {"c": 2, "d": 3}})
-    assert one == tables.encode({"b": {"d": 3, "c": 2}, "a": 1})
+    one = field_tables.encode({"a": 1, "b": {"c": 2, "d": 3}})
+    assert one == field_tables.encode({"b": {"d": 3, "c": 2}, "a": 1})
 
 
 def test_no_arguments_take_no_bytes() -> None:
     """An empty table and none are the same."""
-    assert tables.encode(None) == tables.encode({}) == b""
-    assert tables.decode(b"") == {}
+    assert field_tables.encode(None) == field_tables.encode({}) == b""
+    assert field_tables.decode(b"") == {}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_no_arguments_take_no_bytes() -> None:
 def test_what_amqp_cannot_say_is_a_type_error(table: dict[str, Any]) -> None:
     """A value without an AMQP form of the same meaning is refused."""
     with pytest.raises(TypeError):
-        tables.encode(table)
+        field_tables.encode(table)
 
 
 def nested(depth: int, kind: str = "dict") -> dict[str, Any]:
@@ -102,10 +102,10 @@ def nested(depth: int, kind: str = "dict") -> dict[str, Any]:
 @pytest.mark.parametrize("kind", ["dict", "list"])
 def test_nesting_has_a_limit(kind: str) -> None:
     """As deep as can be encoded can be decoded; deeper is refused."""
-    deepest = nested(tables.MAX_DEPTH - 1, kind)
-    assert tables.decode(tables.encode(deepest)) == deepest
+    deepest = nested(field_tables.MAX_DEPTH - 1, kind)
+    assert field_tables.decode(field_tables.encode(deepest)) == deepest
     with pytest.raises(ValueError, match="32 deep"):
-        tables.encode(nested(tables.MAX_DEPTH, kind))
+        field_tables.encode(nested(field_tables.MAX_DEPTH, kind))
 
 
 @pytest.mark.parametrize(
@@ -116,24 +116,24 @@ def test_nesting_has_a_limit(kind: str) -> None:
 def test_what_is_too_large_is_a_value_error(table: dict[str, Any], text: str) -> None:
     """Size and names have limits; text must be UTF-8."""
     with pytest.raises(ValueError, match=text):
-        tables.encode(table)
+        field_tables.encode(table)
 
 
 def test_the_fields_are_what_was_encoded() -> None:
     """The bytes of a value within a table are those of the value alone."""
     table = {f"k{index}": value for index, value in enumerate(KEPT)}
-    expected = {name: tables.encode_value(value) for name, value in table.items()}
-    assert dict(tables.fields(tables.encode(table))) == expected
+    expected = {name: field_tables.encode_value(value) for name, value in table.items()}
+    assert dict(field_tables.fields(field_tables.encode(table))) == expected
 
 
 def test_every_shorter_table_is_refused() -> None:
     """No beginning of a table is a table, nor one with something behind it."""
-    encoded = tables.encode({f"k{index}": value for index, value in enumerate(KEPT)})
+    encoded = field_tables.encode({f"k{index}": value for index, value in enumerate(KEPT)})
     for length in range(1, len(encoded)):
         with pytest.raises(ValueError, match="table of"):
-            tables.fields(encoded[:length])
+            field_tables.fields(encoded[:length])
     with pytest.raises(ValueError, match="table of"):
-        tables.decode(encoded + b"\0")
+        field_tables.decode(encoded + b"\0")
 
 
 @pytest.mark.parametrize(
@@ -152,38 +152,38 @@ def test_every_shorter_table_is_refused() -> None:
 def test_damage_within_is_found(encoded: bytes) -> None:
     """Lengths, types and names are looked through, also in lists and tables."""
     with pytest.raises(ValueError, match=r"table of|utf-8"):
-        tables.decode(encoded)
+        field_tables.decode(encoded)
 
 
 def test_a_time_that_no_calendar_has() -> None:
     """What has the right form may still be nothing."""
     with pytest.raises(ValueError, match="no table"):
-        tables.decode(b"\0\0\0\x0b\1aT" + b"\xff" * 8)
+        field_tables.decode(b"\0\0\0\x0b\1aT" + b"\xff" * 8)
 
 
 def test_what_is_no_dict_is_named() -> None:
     """The error says what was to be encoded, and what was given."""
     with pytest.raises(TypeError, match=r"arguments=\['a'\]: a dict is needed"):
-        tables.encode(["a"])  # type: ignore[arg-type]
+        field_tables.encode(["a"])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="filter='a': a dict is needed"):
-        tables.encode("a", "filter")  # type: ignore[arg-type]
+        field_tables.encode("a", "filter")  # type: ignore[arg-type]
 
 
 def test_a_table_takes_at_most_60000_bytes() -> None:
     """The limit counts names and types too, and can be reached."""
-    frame = len(tables.encode({"a": ""}))
-    assert len(tables.encode({"a": "x" * (60_000 - frame)})) == 60_000
+    frame = len(field_tables.encode({"a": ""}))
+    assert len(field_tables.encode({"a": "x" * (60_000 - frame)})) == 60_000
     with pytest.raises(ValueError, match="filter take 60001 bytes encoded: at most 60000 are allowed"):
-        tables.encode({"a": "x" * (60_001 - frame)}, "filter")
+        field_tables.encode({"a": "x" * (60_001 - frame)}, "filter")
 
 
 def test_what_is_read_back_as_another_value_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """An identity is not made of a value that the decoder takes for another one."""
-    encoded = tables.encode({"a": 1})
+    encoded = field_tables.encode({"a": 1})
     monkeypatch.setattr("pamqp.decode.field_table", lambda data: (len(data), {"a": 2}))
     with pytest.raises(TypeError, match=r"arguments=\{'a': 1\}: a value would be read back as another"):
-        tables.encode({"a": 1})
-    assert tables.encode_as_given({"a": 1}) == encoded
+        field_tables.encode({"a": 1})
+    assert field_tables.encode_as_given({"a": 1}) == encoded
 
 
 def test_a_number_that_the_encoder_cannot_pack(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_a_number_that_the_encoder_cannot_pack(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("pamqp.encode.encode_table_value", fail)
     with pytest.raises(TypeError, match="5 in a table: out of range"):
-        tables.encode({"a": 5})
+        field_tables.encode({"a": 5})
 
 
 def test_every_type_has_its_bytes() -> None:
@@ -203,7 +203,7 @@ def test_every_type_has_its_bytes() -> None:
     at = dt.datetime(1970, 1, 1, 0, 0, 5, tzinfo=dt.UTC)
     inner = {"d": b"\1", "c": bytearray(b"\2")}
     table = {"b": [True, None, "é"], "a": inner, "f": 1.5, "e": at, "g": -1, "h": Decimal(5)}
-    assert tables.encode(table) == counted(
+    assert field_tables.encode(table) == counted(
         b"\1aF\0\0\0\x10\1cx\0\0\0\1\2\1dx\0\0\0\1\1"
         b"\1bA\0\0\0\x0at\1VS\0\0\0\2\xc3\xa9"
         b"\1eT\0\0\0\0\0\0\0\5"
@@ -216,38 +216,38 @@ def test_every_type_has_its_bytes() -> None:
 def test_a_table_in_its_own_order() -> None:
     """Headers keep the order of their names, in tables within them too; a tuple is a list there."""
     table = {"b": 1, "a": {"d": (True,), "c": [{"z": 1, "y": 2}]}}
-    encoded = tables.encode_as_given(table)
-    assert [name for name, _ in tables.fields(encoded)] == ["b", "a"]
-    back = tables.decode(encoded)
+    encoded = field_tables.encode_as_given(table)
+    assert [name for name, _ in field_tables.fields(encoded)] == ["b", "a"]
+    back = field_tables.decode(encoded)
     assert list(back["a"]) == ["d", "c"]
     assert list(back["a"]["c"][0]) == ["z", "y"]
     assert back == {"b": 1, "a": {"d": [True], "c": [{"z": 1, "y": 2}]}}
-    assert tables.encode_as_given({}) == b"\0\0\0\0"
+    assert field_tables.encode_as_given({}) == b"\0\0\0\0"
 
 
 @pytest.mark.parametrize("kind", ["dict", "list"])
 def test_the_limit_of_nesting_holds_for_headers_and_single_values(kind: str) -> None:
     """A table is one level; a value alone may have as many levels as one in a table has with it."""
-    deepest = nested(tables.MAX_DEPTH - 1, kind)
-    assert tables.decode(tables.encode_as_given(deepest)) == deepest
-    assert tables.encode_value(deepest)
-    for encode in (tables.encode_as_given, tables.encode_value):
+    deepest = nested(field_tables.MAX_DEPTH - 1, kind)
+    assert field_tables.decode(field_tables.encode_as_given(deepest)) == deepest
+    assert field_tables.encode_value(deepest)
+    for encode in (field_tables.encode_as_given, field_tables.encode_value):
         with pytest.raises(ValueError, match="nested more than 32 deep"):
-            encode(nested(tables.MAX_DEPTH, kind))
+            encode(nested(field_tables.MAX_DEPTH, kind))
 
 
 @pytest.mark.parametrize("kind", ["dict", "list"])
 def test_nesting_is_limited_in_what_is_read(kind: str) -> None:
     """Bytes that are nested deeper than a table can be are no table."""
     value = b"V"
-    for depth in range(1, tables.MAX_DEPTH + 1):
+    for depth in range(1, field_tables.MAX_DEPTH + 1):
         encoded = counted(b"\1a" + value)
-        if depth < tables.MAX_DEPTH:
-            assert tables.fields(encoded) == [("a", value)]
+        if depth < field_tables.MAX_DEPTH:
+            assert field_tables.fields(encoded) == [("a", value)]
         value = b"F" + counted(b"\1a" + value) if kind == "dict" else b"A" + counted(value)
-    assert tables.fields(encoded)
+    assert field_tables.fields(encoded)
     with pytest.raises(ValueError, match="33 deep"):
-        tables.fields(counted(b"\1a" + value))
+        field_tables.fields(counted(b"\1a" + value))
 
 
 def counted(content: bytes) -> bytes:
@@ -258,13 +258,13 @@ def counted(content: bytes) -> bytes:
 def test_a_count_has_four_bytes() -> None:
     """A string that is said to have 16 MiB more than there are is damage."""
     with pytest.raises(ValueError, match=r"no value of type b'S' can be at 6, before 12, 1 deep"):
-        tables.fields(counted(b"\1aS\1\0\0\1x"))
+        field_tables.fields(counted(b"\1aS\1\0\0\1x"))
 
 
 def test_no_bytes_have_no_fields() -> None:
     """An empty table takes no bytes; one that has a count of nothing is empty too."""
-    assert tables.fields(b"") == tables.fields(b"\0\0\0\0") == []
-    assert tables.decode(b"\0\0\0\0") == {}
+    assert field_tables.fields(b"") == field_tables.fields(b"\0\0\0\0") == []
+    assert field_tables.decode(b"\0\0\0\0") == {}
 
 
 SEVEN = (7).to_bytes(8, "big")
@@ -284,16 +284,16 @@ SEVEN = (7).to_bytes(8, "big")
 )
 def test_a_time_is_seconds_in_eight_bytes(value: object, encoded: bytes) -> None:
     """A datetime, a struct_time or an integer; without a zone it is in UTC."""
-    assert tables.encode_time(value) == encoded
-    assert tables.encode_time(tables.time_of(encoded)) == encoded
-    assert tables.time_of(encoded).tzinfo is dt.UTC
+    assert field_tables.encode_time(value) == encoded
+    assert field_tables.encode_time(field_tables.time_of(encoded)) == encoded
+    assert field_tables.time_of(encoded).tzinfo is dt.UTC
 
 
 @pytest.mark.parametrize("value", [True, False, 1.5, "7", None, (1, 2)])
 def test_what_is_no_time(value: object) -> None:
     """The error says what is one."""
     with pytest.raises(TypeError, match="a datetime, a struct_time or an integer of seconds is needed"):
-        tables.encode_time(value)
+        field_tables.encode_time(value)
 
 
 @pytest.mark.parametrize(
@@ -308,20 +308,20 @@ def test_what_is_no_time(value: object) -> None:
 def test_a_time_before_1970_or_after_9999(value: object) -> None:
     """It has no form."""
     with pytest.raises(TypeError, match="a time from 1970 to 9999 is allowed"):
-        tables.encode_time(value)
+        field_tables.encode_time(value)
 
 
 def test_a_struct_time_in_a_table_is_a_time() -> None:
     """It is a tuple, but no list, in headers too."""
-    for encode in (tables.encode, tables.encode_as_given):
-        assert tables.decode(encode({"a": time.gmtime(7)})) == {"a": tables.time_of(SEVEN)}
+    for encode in (field_tables.encode, field_tables.encode_as_given):
+        assert field_tables.decode(encode({"a": time.gmtime(7)})) == {"a": field_tables.time_of(SEVEN)}
 
 
 def test_times_and_bytes_are_read_anew_wherever_they_are() -> None:
     """Late times stay seconds, and bytes are bytes, in lists and tables beside other values."""
     late = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
     table = {"a": [1, "x", late, [late, {"b": late, "c": b"\1"}], b"\2"], "d": {"e": b"\3", "f": late, "g": 1.5}}
-    back = tables.decode(tables.encode(table))
+    back = field_tables.decode(field_tables.encode(table))
     assert back == table
     assert [type(one) for one in (back["a"][4], back["a"][3][1]["c"], back["d"]["e"])] == [bytes] * 3
 
@@ -329,8 +329,8 @@ def test_times_and_bytes_are_read_anew_wherever_they_are() -> None:
 def test_late_times_without_bytes_and_bytes_without_times() -> None:
     """Each is read anew alone, too."""
     late = dt.datetime(2200, 1, 1, tzinfo=dt.UTC)
-    assert tables.decode(tables.encode({"a": [late]})) == {"a": [late]}
-    (back,) = tables.decode(tables.encode({"a": [b"1"]}))["a"]
+    assert field_tables.decode(field_tables.encode({"a": [late]})) == {"a": [late]}
+    (back,) = field_tables.decode(field_tables.encode({"a": [b"1"]}))["a"]
     assert (back, type(back)) == (b"1", bytes)
 
 
@@ -338,13 +338,13 @@ def test_late_times_without_bytes_and_bytes_without_times() -> None:
 def test_a_name_is_a_string(name: Any) -> None:  # noqa: ANN401
     """The error shows the name."""
     with pytest.raises(TypeError) as refusal:
-        tables.encode({name: 1})
+        field_tables.encode({name: 1})
     assert f"name {name!r} in a table: a string is needed" in str(refusal.value)
 
 
 def test_a_name_takes_at_most_128_bytes() -> None:
     """Counted in UTF-8."""
     longest = "é" * 64
-    assert tables.fields(tables.encode({longest: True})) == [(longest, b"t\1")]
+    assert field_tables.fields(field_tables.encode({longest: True})) == [(longest, b"t\1")]
     with pytest.raises(ValueError, match=r"name 'é+x' in a table: at most 128 bytes of UTF-8 are allowed"):
-        tables.encode({longest + "x": True})
+        field_tables.encode({longest + "x": True})

@@ -12,8 +12,8 @@ from scenario_support.brokers import serve_while
 from scenario_support.waiting import eventually
 
 import shmbroker
-from shmbroker import housekeeper
-from shmbroker.timers import FORGOTTEN_AT_ONCE, LEAST_TO_FORGET, Timers
+from shmbroker._housekeeper import housekeeper
+from shmbroker._process.timers import FORGOTTEN_AT_ONCE, LEAST_TO_FORGET, Timers
 
 if TYPE_CHECKING:
     import random

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from shmbroker._topology import changes, records
+from shmbroker._topology.binding import Binding, ToExchange, ToQueue
+from shmbroker._topology.exchange import Exchange, check_publish
+from shmbroker._topology.records import Bound, Declared, Deleted, QueueGone, Unbound
+from shmbroker._topology.state import Topology
 from shmbroker.exceptions import AccessRefused, CorruptSegment, NotFound, PreconditionFailed
-from shmbroker.topology import changes, records
-from shmbroker.topology.binding import Binding, ToExchange, ToQueue
-from shmbroker.topology.exchange import Exchange, check_publish
-from shmbroker.topology.records import Bound, Declared, Deleted, QueueGone, Unbound
-from shmbroker.topology.state import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 import shmbroker
-from shmbroker.putting import can_never_fit
+from shmbroker._put_options import can_never_fit
 from shmbroker.spark.batches import Decoder, Encoded, Encoder
 from shmbroker.spark.handover import protocol
 from shmbroker.spark.handover.link import Link

@@ -31,7 +31,7 @@ import time
 from typing import TYPE_CHECKING
 
 import shmbroker
-from shmbroker import locks
+from shmbroker._process import locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from shmbroker.text import size_in_utf8
+from shmbroker._amqp.utf8 import size_in_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

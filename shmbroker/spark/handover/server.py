@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import shmbroker
-from shmbroker.putting import can_never_fit
+from shmbroker._put_options import can_never_fit
 from shmbroker.spark.attachment import broker_name
 from shmbroker.spark.batches import Decoder, Encoded, Encoder
 from shmbroker.spark.handover import protocol

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tests.mutations.point import Point
 
-FILE = "shmbroker/text.py"
+FILE = "shmbroker/_amqp/utf8.py"
 TESTS = ["tests/unit/test_times.py", "tests/scenarios/test_ring.py", "tests/unit/test_text.py"]
 NAMESPACES = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
 PROGRAM = """
@@ -43,10 +43,10 @@ folder = Path(sys.argv[1])
 workshop.snapshot(folder / "copy")
 workshop.begin(folder / "copy")
 here = workshop.workshop()
-text = here.original["shmbroker/text.py"]
+text = here.original["shmbroker/_amqp/utf8.py"]
 command = [sys.executable, "-I", "-c", "from shmbroker import text; print(text.size_in_utf8('abc'))"]
 for changed in (text.replace("len(text.encode())", "7"), text.replace("len(text.encode())", "8"), text):
-    here.write({"shmbroker/text.py": changed})
+    here.write({"shmbroker/_amqp/utf8.py": changed})
     subprocess.run(command, env={}, check=True)
 """
 
@@ -238,7 +238,7 @@ def test_a_process_without_environment_has_the_fault(tmp_path: Path) -> None:
 @pytest.mark.timeout(1800)
 def test_a_fault_is_found_and_the_next_run_knows_it(tmp_path: Path) -> None:
     """That names are reserved is held by a test; the second run tries nothing."""
-    command = [sys.executable, "-m", "tests.mutations.package", "shmbroker/internal.py", "--fault", "delete raise"]
+    command = [sys.executable, "-m", "tests.mutations.package", "shmbroker/_amqp/names.py", "--fault", "delete raise"]
     command += ["--tests", "tests/unit/test_internal.py", "--folder", str(tmp_path), "--jobs", "1"]
     for lines, options in ((1, ["--again"]), (0, [])):  # what `known.txt` says of it is forgotten first
         run = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, check=False, timeout=1700)

@@ -74,7 +74,7 @@ def test_a_key_outlives_edits_of_other_functions() -> None:
     assert before.key == after.key != other.key
 
 
-@pytest.mark.parametrize("name", ["shmbroker/timers.py", "shmbroker/topology/records.py"])
+@pytest.mark.parametrize("name", ["shmbroker/_process/timers.py", "shmbroker/_topology/records.py"])
 def test_a_module_with_a_fault_is_one(name: str) -> None:
     """Every fault leaves valid Python that differs; the keys tell all of them apart."""
     text = (ROOT / name).read_text(encoding="utf-8")

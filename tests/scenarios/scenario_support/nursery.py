@@ -15,10 +15,12 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import shmbroker
-from shmbroker import housekeeper
+from shmbroker._housekeeper import housekeeper
+
+if TYPE_CHECKING:
+    import shmbroker
 
 
 class Nursery:

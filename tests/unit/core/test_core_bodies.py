@@ -10,7 +10,7 @@ import pytest
 from scenario_support.core_calls import Noted, answering
 
 import shmbroker
-from shmbroker import places
+from shmbroker import body_references
 from shmbroker._core import library
 from shmbroker.exceptions import CorruptSegment, OutOfMemory
 
@@ -67,7 +67,7 @@ def place(connection: shmbroker.Connection) -> Place:
     """Where a body lies."""
     queue = connection.queue("q")
     queue.put(b"A" * SIZE)
-    ((_, found),) = places.of_queue(queue)
+    ((_, found),) = body_references.of_queue(queue)
     return found
 
 
@@ -113,7 +113,7 @@ def test_an_empty_body_is_copied(connection: shmbroker.Connection, core: CoreCon
     """It has no byte."""
     queue = connection.queue("empty")
     queue.put(b"")
-    ((_, found),) = places.of_queue(queue)
+    ((_, found),) = body_references.of_queue(queue)
     body = core._copied_from(found)
     assert body is not None
     assert (bytes(body), body.readonly) == (b"", True)

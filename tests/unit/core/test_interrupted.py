@@ -203,14 +203,16 @@ def test_what_is_put_is_there_whole_or_not_at_all(broker_name: str, way: str, si
 # Interrupts a call of a connection before its n-th instruction, for each n there is, and drops the connection.
 # The collection while a body is viewed has the effect that the next one finalizes the core's part first.
 CALL_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
-    from shmbroker import places
+    from shmbroker import body_references
 
     name, number, more = sys.argv[1], 0, True
     gc.collect()
     gc.disable()
     while more:
         connection = shmbroker.connect(name, create=False)
-        body = places.body_at(connection, next(places.of_queue(connection.queue("q", passive=True)))[1])
+        queue = connection.queue("q", passive=True)
+        body = body_references.body_at(connection, next(body_references.of_queue(queue))[1])
+        del queue
         more = interrupted_at(number, lambda: connection.core.queue_slots())
         kept = [connection]
         del connection

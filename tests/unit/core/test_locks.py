@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from scenario_support.processes import OUTCOME_OF_A_USE, run_python
 
-from shmbroker import locks
+from shmbroker._process import locks
 
 ROOT = Path(__file__).parents[3]
 SOURCES = sorted((ROOT / "shmbroker").rglob("*.py"))
@@ -67,7 +67,7 @@ def test_every_lock_of_the_package_is_of_that_kind(source: Path) -> None:
 FORKS_BESIDE = """
     import os, sys, threading
     import shmbroker
-    from shmbroker.topology import shared
+    from shmbroker._topology import shared
 
     name = sys.argv[1]
     inside, go_on = threading.Event(), threading.Event()
@@ -121,7 +121,7 @@ USES_IN_CHILD = """
     used.basic_consume("q", print)
     held, taken, done = [connection.lock], threading.Semaphore(0), threading.Event()
     held += [lock for one in (channel, used) for lock in (one._turn, one._registry, one._consumers_changed)]
-    exchanges = __import__("shmbroker.topology.shared").topology.shared.exchanges_of(connection.core)
+    exchanges = __import__("shmbroker._topology.shared")._topology.shared.exchanges_of(connection.core)
     held += [exchanges._lock, connection.publishing._lock, connection.core._calls_lock, connection.callbacks._lock]
 
     def hold():

@@ -15,7 +15,9 @@ from scenario_support.waiting import eventually
 
 import shmbroker
 import shmbroker.testing
-from shmbroker import exceptions, internal, register
+from shmbroker import exceptions
+from shmbroker._amqp.names import GROUP
+from shmbroker._system_queues import queues, register
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -231,7 +233,7 @@ def test_groups_are_listed(broker: shmbroker.Broker, connection: shmbroker.Conne
         orphan.lease(0, max_messages=2)
         [info] = shmbroker.groups(connection)
         assert info.pid > 0
-    assert own(connection, internal.GROUP) == ["amq.group.a"]
+    assert own(connection, GROUP) == ["amq.group.a"]
     attached(connection, "b")
     first, second = shmbroker.groups(connection)
     assert (first.name, first.queue, first.acked, first.leases, first.messages, first.bytes) == ("a", "q", 0, 1, 2, 4)
@@ -337,7 +339,7 @@ def test_without_memory_for_the_next_queue_a_lease_is_made(
     put_each(queue, "ABC")
     group = attached(connection)
     with monkeypatch.context() as full:
-        full.setattr(internal, "make", fail)
+        full.setattr(queues, "make", fail)
         assert group.lease(0, max_messages=2) == 1
     assert content(group, 1) == "AB"
     assert group.lease(1) == 2

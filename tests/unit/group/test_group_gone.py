@@ -11,10 +11,11 @@ from scenario_support.groups import attached, content, own
 from scenario_support.observing import listing, put_each
 
 import shmbroker
-from shmbroker import exceptions, internal
+from shmbroker import exceptions
 from shmbroker._core.queue import KEEPS
+from shmbroker._system_queues import queues
+from shmbroker._system_queues.register import Register
 from shmbroker.leasing.state import look
-from shmbroker.register import Register
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,7 @@ def none_to_fill(
     put_each(queue, "A")
     group = attached(connection)
     with monkeypatch.context() as patch:
-        patch.setattr(internal, "make", full)
+        patch.setattr(queues, "make", full)
         assert group.lease(0) == 1
     assert filling(connection) == ""
     return group
@@ -95,7 +96,7 @@ def test_who_did_not_attach_is_told_so_whatever_the_register_says(
     connection: shmbroker.Connection, queue: shmbroker.Queue
 ) -> None:
     """It is not looked at; who attaches the group, or reads it, is told that it is damaged."""
-    internal.make(connection, "amq.group.g").put(b"of something else")
+    queues.make(connection, "amq.group.g").put(b"of something else")
     group = shmbroker.Group(connection, queue, "g")
     with pytest.raises(exceptions.GroupInUse, match="is not attached here"):
         group.lease(0)

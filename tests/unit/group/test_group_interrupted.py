@@ -11,9 +11,10 @@ from scenario_support.groups import attached, content, own
 from scenario_support.observing import listing, put_each
 
 import shmbroker
-from shmbroker import exceptions, internal
+from shmbroker import exceptions
+from shmbroker._system_queues import queues
+from shmbroker._system_queues.register import Register
 from shmbroker.leasing.state import State, look
-from shmbroker.register import Register
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,17 +61,17 @@ def no_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, call: str, deed: Callable[[], object]) -> None:
-    """Something happens once, after the next call of `internal` for the queue of a lease."""
-    wanted = getattr(internal, call)
+    """Something happens once, after the next call of `queues` for the queue of a lease."""
+    wanted = getattr(queues, call)
 
     def called(connection: shmbroker.Connection, name: str, **options: Any) -> Any:  # noqa: ANN401
         result = wanted(connection, name, **options)
         if name.startswith("amq.lease."):
-            monkeypatch.setattr(internal, call, wanted)
+            monkeypatch.setattr(queues, call, wanted)
             deed()
         return result
 
-    monkeypatch.setattr(internal, call, called)
+    monkeypatch.setattr(queues, call, called)
 
 
 # ---- interrupted ----
@@ -127,7 +128,7 @@ def test_who_was_interrupted_deletes_what_was_acknowledged_later(
     group.lease(0, max_messages=1)
     group.lease(1, max_messages=1)
     with monkeypatch.context() as patch:
-        patch.setattr(internal, "delete", interrupt)
+        patch.setattr(queues, "delete", interrupt)
         with pytest.raises(KeyboardInterrupt):
             group.ack(1)
     assert len(own(connection, "amq.lease.g.1.")) == 1
@@ -207,7 +208,7 @@ def test_what_a_user_moves_is_named_before(
     put_each(queue, "AB")
     group = attached(connection)
     with monkeypatch.context() as patch:
-        patch.setattr(internal, "make", full)
+        patch.setattr(queues, "make", full)
         group.lease(0, max_messages=1)
     assert said(connection).filling == ""
     with monkeypatch.context() as patch:

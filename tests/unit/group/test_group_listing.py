@@ -11,11 +11,11 @@ from scenario_support.groups import attached
 from scenario_support.observing import put_each
 
 import shmbroker
-from shmbroker import internal
+from shmbroker._system_queues import queues
 from shmbroker.leasing import state
 
 if TYPE_CHECKING:
-    from shmbroker.register import Register
+    from shmbroker._system_queues.register import Register
 
 
 def kept(connection: shmbroker.Connection) -> list[tuple[str, int, int, int]]:
@@ -77,7 +77,7 @@ def test_a_released_group_is_listed_for_what_did_not_come_back(
 
 def test_a_group_that_is_made_just_now_is_not_listed(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
     """Its register is there, and says nothing yet."""
-    internal.make(connection, "amq.group.h")
+    queues.make(connection, "amq.group.h")
     assert kept(connection) == []
     assert shmbroker.Group(connection, queue, "h").leased == 0
 

@@ -12,8 +12,8 @@ from scenario_support.observing import listing, put_each
 import shmbroker
 from shmbroker import exceptions
 from shmbroker._core.queue import KEEPS
+from shmbroker._system_queues.register import Register
 from shmbroker.leasing.state import Lease, State, look
-from shmbroker.register import Register
 
 
 def said(connection: shmbroker.Connection) -> State:

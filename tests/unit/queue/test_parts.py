@@ -10,7 +10,7 @@ import pytest
 from scenario_support.brokers import running
 from scenario_support.waiting import becomes
 
-from shmbroker import BasicProperties, places
+from shmbroker import BasicProperties, body_references
 from shmbroker._core.commit import Publication, commit
 from shmbroker.exceptions import OutOfMemory
 
@@ -160,12 +160,12 @@ def test_a_body_of_several_queues_is_moved_on_and_back(connection: shmbroker.Con
 def test_places(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
     """Who knows where it lies is given a copy; nothing, when it is gone."""
     queue.put(content(50_000), key="key", timeout=0)
-    ((message, place),) = places.of_queue(queue)
+    ((message, place),) = body_references.of_queue(queue)
     assert (message.key, place.length) == ("key", 50_000)
-    found = places.body_at(connection, place)
+    found = body_references.body_at(connection, place)
     assert found == content(50_000)
     queue.purge()
-    assert places.body_at(connection, place) is None
+    assert body_references.body_at(connection, place) is None
 
 
 @pytest.mark.parametrize("kept", [False, True])

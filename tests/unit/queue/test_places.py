@@ -8,9 +8,9 @@ import itertools
 import pytest
 
 import shmbroker
-from shmbroker import places
+from shmbroker import body_references
 from shmbroker._core.commit import Publication, commit
-from shmbroker.places import Place
+from shmbroker.body_references import Place
 
 LONG = 20_000
 FILLS = {10: 9000, LONG: 120}  # so many messages fill a chunk
@@ -24,7 +24,7 @@ def body(number: int, size: int = LONG) -> bytes:
 
 def place_of(queue: shmbroker.Queue, at: int = 0) -> Place:
     """Where the message lies that is so far behind the oldest."""
-    _, place = next(itertools.islice(places.of_queue(queue), at, None))
+    _, place = next(itertools.islice(body_references.of_queue(queue), at, None))
     return place
 
 
@@ -35,7 +35,7 @@ def is_in_place(found: memoryview | None) -> bool:
 
 def slots(queue: shmbroker.Queue) -> set[int]:
     """Where messages lie."""
-    return {place.slot for _, place in places.of_queue(queue)}
+    return {place.slot for _, place in body_references.of_queue(queue)}
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -43,14 +43,14 @@ def test_a_body_is_found_where_it_lies(queue: shmbroker.Queue, size: int) -> Non
     """Browsing gives the place and everything but the body; nothing is taken; long bodies are not copied."""
     for number in range(3):
         queue.put(body(number, size), key=f"k{number}")
-    found = list(places.of_queue(queue))
+    found = list(body_references.of_queue(queue))
     assert [(message.sequence, message.key, place.length) for message, place in found] == [
         (0, "k0", size),
         (1, "k1", size),
         (2, "k2", size),
     ]
     for number, (_, place) in enumerate(found):
-        view = places.body_at(queue.connection, place)
+        view = body_references.body_at(queue.connection, place)
         assert view is not None
         assert (bytes(view), view.readonly) == (body(number, size), True)
         assert is_in_place(view) == (size > 4096)
@@ -61,7 +61,7 @@ def test_a_body_outlives_its_message(queue: shmbroker.Queue) -> None:
     """The slot is kept after the acknowledgement, and free with the last memoryview."""
     queue.put(body(1))
     place = place_of(queue)
-    view = places.body_at(queue.connection, place)
+    view = body_references.body_at(queue.connection, place)
     assert view is not None
     part = view[10:20]
     queue.get(timeout=0).ack()
@@ -87,21 +87,21 @@ def test_a_message_that_is_gone(queue: shmbroker.Queue, size: int, how: str) -> 
     if how == "filled anew":
         queue.put_many([body(2, size)] * FILLS[size])
         assert place.slot in slots(queue)
-    assert places.body_at(queue.connection, place) is None
+    assert body_references.body_at(queue.connection, place) is None
 
 
 def test_one_reads_in_place_and_others_copy(queue: shmbroker.Queue, other: shmbroker.Connection) -> None:
     """A second reader, of the same connection or another one, gets the same bytes; after the first, in place again."""
     queue.put(body(1))
     place = place_of(queue)
-    first = places.body_at(queue.connection, place)
-    second, third = places.body_at(queue.connection, place), places.body_at(other, place)
+    first = body_references.body_at(queue.connection, place)
+    second, third = body_references.body_at(queue.connection, place), body_references.body_at(other, place)
     assert [is_in_place(one) for one in (first, second, third)] == [True, False, False]
     assert second is not None
     assert third is not None
     assert bytes(second) == bytes(third) == body(1)
     del first
-    assert is_in_place(places.body_at(other, place))
+    assert is_in_place(body_references.body_at(other, place))
 
 
 @pytest.mark.parametrize(("count", "in_place"), [(4, True), (5, False), (12, False)])
@@ -110,7 +110,7 @@ def test_a_body_that_queues_share(connection: shmbroker.Connection, count: int, 
     queues = [connection.queue(f"shared{number}") for number in range(count)]
     commit(connection.core, [Publication(body(1), [queue.core for queue in queues])])
     for queue in queues:
-        view = places.body_at(connection, place_of(queue))
+        view = body_references.body_at(connection, place_of(queue))
         assert is_in_place(view) == in_place
         assert view is not None
         queue.get(timeout=0).ack()
@@ -123,7 +123,7 @@ def test_messages_go_their_way_beside_a_reader(queue: shmbroker.Queue, connectio
     target = connection.queue("target")
     queue.put(body(1))
     place = place_of(queue)
-    view = places.body_at(connection, place)
+    view = body_references.body_at(connection, place)
     message = queue.get(timeout=0)
     looked_at = message.body
     message.nack()
@@ -136,13 +136,13 @@ def test_messages_go_their_way_beside_a_reader(queue: shmbroker.Queue, connectio
     del looked_at, message
     assert bytes(view) == body(1)
     del view
-    assert places.body_at(connection, place) is None
+    assert body_references.body_at(connection, place) is None
 
 
 def test_a_reader_leaves_room_for_eleven_views(queue: shmbroker.Queue) -> None:
     """While a body is read in place there is room for fewer views; one too many is an error, and leaves nothing."""
     queue.put(body(1))
-    reader = places.body_at(queue.connection, place_of(queue))
+    reader = body_references.body_at(queue.connection, place_of(queue))
     kept = []
     for _ in range(11):
         message = queue.get(timeout=0)
@@ -159,7 +159,7 @@ def test_a_reader_leaves_room_for_eleven_views(queue: shmbroker.Queue) -> None:
 def test_readers_outlive_their_connection(queue: shmbroker.Queue, other: shmbroker.Connection) -> None:
     """A body stays after the connection is closed through which it is read."""
     queue.put(body(1))
-    view = places.body_at(other, place_of(queue))
+    view = body_references.body_at(other, place_of(queue))
     other.close()
     queue.get(timeout=0).ack()
     queue.put(body(2))
@@ -180,11 +180,11 @@ def test_places_that_are_none(queue: shmbroker.Queue, place: Place) -> None:
     """Whatever is told by others: nothing is there, and nothing breaks."""
     queue.put(body(1))
     right = place_of(queue)
-    assert places.body_at(queue.connection, place) is None
-    assert places.body_at(queue.connection, right._replace(length=right.length + 1)) is None
-    assert places.body_at(queue.connection, right._replace(length=10)) is None
-    assert places.body_at(queue.connection, right._replace(generation=right.generation + 1)) is None
-    assert is_in_place(places.body_at(queue.connection, right))
+    assert body_references.body_at(queue.connection, place) is None
+    assert body_references.body_at(queue.connection, right._replace(length=right.length + 1)) is None
+    assert body_references.body_at(queue.connection, right._replace(length=10)) is None
+    assert body_references.body_at(queue.connection, right._replace(generation=right.generation + 1)) is None
+    assert is_in_place(body_references.body_at(queue.connection, right))
 
 
 @pytest.mark.parametrize(
@@ -192,16 +192,16 @@ def test_places_that_are_none(queue: shmbroker.Queue, place: Place) -> None:
 )
 def test_places_that_cannot_be(place: Place) -> None:
     """They are told from those that may be."""
-    assert not places.is_possible(place)
-    assert places.is_possible(Place(1, 0, 0))
+    assert not body_references.is_possible(place)
+    assert body_references.is_possible(Place(1, 0, 0))
 
 
 @pytest.mark.parametrize("place", [Place((1 << 28) - 1, 0, 0), Place(1, (1 << 38) - 1, 0), Place(1, 0, 1 << 30)])
 def test_the_last_places_that_may_be(place: Place) -> None:
     """The last slot, the last generation, the longest body."""
-    assert places.is_possible(place)
+    assert body_references.is_possible(place)
     for number in range(3):
         past = [value + (at == number) for at, value in enumerate(place)]
         negative = [-1 if at == number else value for at, value in enumerate(place)]
-        assert places.is_possible(Place(*past)) == (place[number] < 2)
-        assert not places.is_possible(Place(*negative))
+        assert body_references.is_possible(Place(*past)) == (place[number] < 2)
+        assert not body_references.is_possible(Place(*negative))

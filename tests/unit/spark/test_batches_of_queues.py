@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyspark.sql import types
 
 import shmbroker
-from shmbroker import places, schemas
+from shmbroker import body_references
+from shmbroker._system_queues import schemas
 from shmbroker.spark import payloads, put_batch, register_schema, registered, registered_schema, rows
 from shmbroker.spark.home import Home
 from shmbroker.spark.payloads import Leased, Payload, payload_of
@@ -137,10 +138,10 @@ def test_a_message_that_goes_meanwhile(queue: shmbroker.Queue, monkeypatch: pyte
     register_schema(queue, SCHEMA)
     for at in range(3):
         put_batch(queue, BATCH.slice(at))
-    shows, body_at = Payload("arrow", SCHEMA), places.body_at
-    gone = [place for _, place in places.of_queue(queue)][1]
+    shows, body_at = Payload("arrow", SCHEMA), body_references.body_at
+    gone = [place for _, place in body_references.of_queue(queue)][1]
     monkeypatch.setattr(
-        places, "body_at", lambda connection, place: None if place == gone else body_at(connection, place)
+        body_references, "body_at", lambda connection, place: None if place == gone else body_at(connection, place)
     )
     found = shows.browsed(queue.connection, "q", Home.of(queue.connection), ["id"], None)
     assert lists(found) == [{"id": [1, 2, 3]}, {"id": [3]}]
@@ -175,7 +176,7 @@ def test_batches_that_are_leased(queue: shmbroker.Queue, monkeypatch: pytest.Mon
     assert lists(Payload().leased(connection, Leased("q", "g", 1, 1, 3), home, ["sequence"])) == [{"sequence": [1, 2]}]
     handles = lists(Payload("handle").leased(connection, Leased("q", "g", 1, 1, 2), home, ["handle"]))
     assert len(handles[0]["handle"]) == 1
-    monkeypatch.setattr(places, "body_at", lambda *_: None)
+    monkeypatch.setattr(body_references, "body_at", lambda *_: None)
     with pytest.raises(shmbroker.LeaseNotFound) as gone:
         list(shows.leased(connection, Leased("q", "g", 1, 1, 3), home, ["id"]))
     assert (gone.value.code, gone.value.text) == (404, "NOT_FOUND - message 1 of a lease of queue 'q' is gone")

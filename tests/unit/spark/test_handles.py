@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from shmbroker import body_references
+
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
 import shmbroker
-from shmbroker import places
-from shmbroker.places import Place
+from shmbroker.body_references import Place
 from shmbroker.spark import attachment, resolve, resolving
 from shmbroker.spark.handles import Handle, Origin
 from shmbroker.spark.home import Home
@@ -59,7 +60,7 @@ def test_what_is_no_handle(bad: bytes) -> None:
 def test_a_message_that_is_gone(queue: shmbroker.Queue) -> None:
     """Its handle says which one it was of; the body of one that is there is itself."""
     queue.put(b"A" * 100)
-    ((message, place),) = places.of_queue(queue)
+    ((message, place),) = body_references.of_queue(queue)
     handle = Handle(Origin(Home.of(queue.connection), "q"), message.sequence, place)
     assert bytes(handle.body(queue.connection)) == b"A" * 100
     queue.get(auto_ack=True)
@@ -122,7 +123,7 @@ def test_one_connection_for_all_handles(queue: shmbroker.Queue, monkeypatch: pyt
     """Of a place: its broker is looked at once; a batch is free before the next one is made."""
     queue.put_many([b"A" * 50, b"B"])
     origin = Origin(Home.of(queue.connection), "q")
-    handles = [origin.handle_of(message.sequence, place) for message, place in places.of_queue(queue)]
+    handles = [origin.handle_of(message.sequence, place) for message, place in body_references.of_queue(queue)]
     looks = []
     connection = Home.connection
 

@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 
 import shmbroker
-from shmbroker import internal
+from shmbroker._amqp import names
 from shmbroker.spark import put_batch, register_schema, registered_schema
 from shmbroker.spark.registered import Reader, Writer
 
@@ -52,7 +52,7 @@ def body_of(schema: pa.Schema, batch: pa.RecordBatch) -> bytes:
 
 def registers(connection: shmbroker.Connection) -> list[str]:
     """The broker's own queues that hold schemas."""
-    return [name for name in connection.core.queue_incarnations() if name.startswith(internal.SCHEMA)]
+    return [name for name in connection.core.queue_incarnations() if name.startswith(names.SCHEMA)]
 
 
 def test_a_schema_is_found_by_every_process(queue: shmbroker.Queue, broker: shmbroker.Broker) -> None:

@@ -8,12 +8,13 @@ import struct
 
 import pytest
 
+from shmbroker import body_references
+
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
 import shmbroker
-from shmbroker import places
 from shmbroker.spark import handles, resolve
 from shmbroker.spark.home import Home
 
@@ -23,7 +24,7 @@ BODIES = [b"", b"short", b"twelve bytes", b"thirteen byte", b"x" * 5000, bytes(r
 def handles_of(queue: shmbroker.Queue, home: Home | None = None) -> list[bytes]:
     """A handle of each ready message."""
     origin = handles.Origin(home or Home.of(queue.connection), queue.name)
-    return [origin.handle_of(message.sequence, place) for message, place in places.of_queue(queue)]
+    return [origin.handle_of(message.sequence, place) for message, place in body_references.of_queue(queue)]
 
 
 def batch_of(rows: list[bytes | None], kind: pa.DataType | None = None) -> pa.RecordBatch:
@@ -50,19 +51,19 @@ def test_handles_become_bodies(queue: shmbroker.Queue, kind: pa.DataType) -> Non
 def test_long_bodies_are_read_where_they_lie(queue: shmbroker.Queue) -> None:
     """An Arrow object that points into a body keeps its slot, also when the message is gone, and is the last to."""
     queue.put_many([b"%d" % number * 1_000_000 for number in range(10)])
-    slot = [place.slot for _, place in places.of_queue(queue)][3]
+    slot = [place.slot for _, place in body_references.of_queue(queue)][3]
     (batch,) = resolve([batch_of(handles_of(queue))])
     part = batch["value"].slice(3, 1)
     queue.purge()
     queue.put_many([b"z" * 1_000_000] * 30)
-    assert slot not in {place.slot for _, place in places.of_queue(queue)}
+    assert slot not in {place.slot for _, place in body_references.of_queue(queue)}
     assert part[0].as_buffer().slice(999_999).to_pybytes() == b"3"
     queue.purge()
     del batch
     assert part[0].as_buffer().slice(999_999).to_pybytes() == b"3"
     del part
     queue.put_many([b"z" * 1_000_000] * 30)
-    assert slot in {place.slot for _, place in places.of_queue(queue)}
+    assert slot in {place.slot for _, place in body_references.of_queue(queue)}
 
 
 @pytest.mark.parametrize("size", [100, 50_000])

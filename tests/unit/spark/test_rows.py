@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from shmbroker import body_references
+
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
@@ -16,7 +18,6 @@ import pyarrow as pa
 
 import shmbroker
 from shmbroker import columns as core
-from shmbroker import places
 from shmbroker import properties as basic
 from shmbroker.columns import Ready
 from shmbroker.spark import headers, rows
@@ -42,7 +43,7 @@ def test_each_column_alone(queue: shmbroker.Queue, name: str) -> None:
         "headers": [[], [("h", "1")], [("h", "2")]],
         "redelivered": [False] * 3,
         "value": [b"b0", b"b1", b"b2"],
-        "handle": [b"%d %d" % (at, place.slot) for at, (_, place) in enumerate(places.of_queue(queue))],
+        "handle": [b"%d %d" % (at, place.slot) for at, (_, place) in enumerate(body_references.of_queue(queue))],
     }
     handle = lambda sequence, place: b"%d %d" % (sequence, place.slot)  # noqa: E731
     for names in ([name], list(dict.fromkeys([name, "sequence"])), list(dict.fromkeys(["value", "key", name]))):

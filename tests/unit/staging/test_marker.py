@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import shmbroker
-from shmbroker import exceptions, internal
+from shmbroker import exceptions
 from shmbroker._core import library
+from shmbroker._system_queues import queues
 from shmbroker.staging import marker as module
 from shmbroker.staging import names
 from shmbroker.staging.marker import Held, Marker, forget_gone
@@ -80,7 +81,7 @@ def test_a_marker_that_is_there_is_not_founded(
 
 def test_a_queue_without_a_marker_gets_one(connection: shmbroker.Connection, marker: Marker) -> None:
     """Somebody was killed between the two. One whose message was taken had one."""
-    queue = internal.make(connection, NAME)
+    queue = queues.make(connection, NAME)
     marker.found(library.deadline(None))
     assert len(queue) == 1
     with marker.held(library.deadline(0)):
@@ -111,7 +112,7 @@ def test_who_makes_a_marker_has_a_queue_of_its_own(
         seen.append(connection.queue(FOUNDING, passive=True).settings.exclusive)
         raise exceptions.OutOfMemory
 
-    monkeypatch.setattr(internal, "make", make)
+    monkeypatch.setattr(queues, "make", make)
     with pytest.raises(exceptions.OutOfMemory):
         marker.found(library.deadline(0))
     assert seen == [True]
@@ -166,7 +167,7 @@ def marked(connection: shmbroker.Connection) -> Callable[[str, int], shmbroker.Q
     """Make the marker of a publication that holds for a queue."""
 
     def make(publication: str, target: int) -> shmbroker.Queue:
-        queue = internal.make(connection, names.marker_name(publication))
+        queue = queues.make(connection, names.marker_name(publication))
         queue.put(State(last=1, target=target).encode())
         return queue
 
@@ -181,7 +182,7 @@ def test_markers_of_queues_that_are_gone(
     kept = [
         marked("any", 0),
         marked("there", there.core.incarnation),
-        internal.make(connection, "amq.stage.marker.none"),
+        queues.make(connection, "amq.stage.marker.none"),
     ]
     for number in range(3):
         marked(f"gone{number}", gone.core.incarnation)

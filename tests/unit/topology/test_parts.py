@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shmbroker import tables
+from shmbroker._amqp import field_tables
+from shmbroker._topology import changes, ordered, records, state
+from shmbroker._topology.binding import Binding, ToExchange, ToQueue
+from shmbroker._topology.exchange import Exchange
+from shmbroker._topology.matching import matcher_for
+from shmbroker._topology.records import Bound, Declared, Deleted, QueueGone, Unbound
+from shmbroker._topology.routing import Router
+from shmbroker._topology.state import Topology
 from shmbroker.exceptions import PreconditionFailed
-from shmbroker.topology import changes, places, records, state
-from shmbroker.topology.binding import Binding, ToExchange, ToQueue
-from shmbroker.topology.exchange import Exchange
-from shmbroker.topology.matching import matcher_for
-from shmbroker.topology.records import Bound, Declared, Deleted, QueueGone, Unbound
-from shmbroker.topology.routing import Router
-from shmbroker.topology.state import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Q1 = ToQueue("q1", 7)
-TABLE = tables.encode({"a": 1})
+TABLE = field_tables.encode({"a": 1})
 
 
 def test_places_without_one() -> None:
     """None of none, none of one, and of several those that are left."""
-    assert places.remove(None, 1) is None
-    assert places.remove((1, "a"), 1) is None
-    assert places.remove({1: "a", 2: "b"}, 1) == {2: "b"}
-    assert places.remove({2: "b"}, 2) is None
+    assert ordered.remove(None, 1) is None
+    assert ordered.remove((1, "a"), 1) is None
+    assert ordered.remove({1: "a", 2: "b"}, 1) == {2: "b"}
+    assert ordered.remove({2: "b"}, 2) is None
 
 
 def test_a_record_is_as_it_is_described() -> None:

@@ -13,10 +13,10 @@ from scenario_support.core_calls import Noted, Replaced
 from scenario_support.waiting import WATCHDOG_SECONDS
 
 from shmbroker._core import journal, library
-from shmbroker.topology import changes
-from shmbroker.topology.binding import Binding, ToQueue
-from shmbroker.topology.shared import Exchanges, exchanges_of
-from shmbroker.topology.state import Topology
+from shmbroker._topology import changes
+from shmbroker._topology.binding import Binding, ToQueue
+from shmbroker._topology.shared import Exchanges, exchanges_of
+from shmbroker._topology.state import Topology
 
 if TYPE_CHECKING:
     import shmbroker

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shmbroker import tables
-from shmbroker.topology import exchange as rules
-from shmbroker.topology import records
-from shmbroker.topology.binding import Binding, Destination, ToExchange, ToQueue
-from shmbroker.topology.exchange import Exchange
+from shmbroker._amqp import field_tables
+from shmbroker._topology import exchange as rules
+from shmbroker._topology import records
+from shmbroker._topology.binding import Binding, Destination, ToExchange, ToQueue
+from shmbroker._topology.exchange import Exchange
 
 if TYPE_CHECKING:
-    from shmbroker.topology.state import Topology
+    from shmbroker._topology.state import Topology
 
 
 def require(topology: Topology, name: str) -> Exchange:
@@ -60,7 +60,7 @@ def declare(
     rules.check_type(kind)
     rules.check_not_default(rules.check_name(name))
     # Decoded again, they are what every other process will see, and nobody else holds them.
-    given = tables.decode(tables.encode(arguments))
+    given = field_tables.decode(field_tables.encode(arguments))
     wanted = Exchange(name, kind, durable, auto_delete, internal, given)
     current = topology.exchanges.get(name)
     if current is not None:
@@ -148,4 +148,4 @@ def _binding(source: str, destination: Destination, routing_key: str, arguments:
     rules.check_key(routing_key)
     for name in (destination.name, source):  # a queue has a name
         rules.check_not_default(name)
-    return Binding(source, destination, routing_key, tables.encode(arguments))
+    return Binding(source, destination, routing_key, field_tables.encode(arguments))

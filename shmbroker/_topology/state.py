@@ -17,15 +17,15 @@ import gc
 import itertools
 from typing import TYPE_CHECKING, Protocol
 
-from shmbroker.topology import places, records
-from shmbroker.topology.binding import Binding, Destination, ToExchange, ToQueue
-from shmbroker.topology.exchange import DEFAULT, PREDECLARED, Exchange, missing
-from shmbroker.topology.records import Bound, Change, Declared, Deleted, QueueGone, Unbound
+from shmbroker._topology import ordered, records
+from shmbroker._topology.binding import Binding, Destination, ToExchange, ToQueue
+from shmbroker._topology.exchange import DEFAULT, PREDECLARED, Exchange, missing
+from shmbroker._topology.records import Bound, Change, Declared, Deleted, QueueGone, Unbound
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from shmbroker.topology.places import Places
+    from shmbroker._topology.ordered import Places
 
 _SPARE = 64 * 1024
 _LARGE = 1024 * 1024
@@ -95,7 +95,7 @@ class Topology:
 
     def bindings_to(self, destination: Destination) -> Collection[Binding]:
         """The bindings to a queue or an exchange, oldest first."""
-        return places.things(self._to.get(destination))
+        return ordered.things(self._to.get(destination))
 
     def bound_queues(self) -> list[ToQueue]:
         """The queues that something is bound to."""
@@ -177,7 +177,7 @@ class Topology:
         if bindings is None or binding in bindings or not self._may_bind(binding):
             return
         place = bindings[binding] = next(self._places)
-        places.add_to(self._to, binding.destination, place, binding)
+        ordered.add_to(self._to, binding.destination, place, binding)
         self._size += length
         for observer in self._observers:
             observer.bound(binding, place)
@@ -212,7 +212,7 @@ class Topology:
 
     def _forget(self, binding: Binding, place: int) -> None:
         """A binding is gone from its source: strike it out elsewhere."""
-        places.remove_from(self._to, binding.destination, place)
+        ordered.remove_from(self._to, binding.destination, place)
         self._size -= len(records.encode(Bound(binding)))
         for observer in self._observers:
             observer.unbound(binding, place)

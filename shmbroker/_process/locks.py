@@ -13,7 +13,7 @@ import os
 import threading
 from typing import Any
 
-from shmbroker.living import Living
+from shmbroker._process.living import Living
 
 _made = Living[Any]()
 

@@ -24,8 +24,9 @@ import array
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shmbroker import exceptions, internal
+from shmbroker import exceptions
 from shmbroker._core.columns import BODY, Columns
+from shmbroker._system_queues import queues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +81,7 @@ class Register:
     @classmethod
     def made(cls, connection: Connection, name: str) -> Register:
         """Opens a register, and makes it if there is none."""
-        return cls(internal.make(connection, name, ring_size=KEPT))
+        return cls(queues.make(connection, name, ring_size=KEPT))
 
     @property
     def queue(self) -> Queue:

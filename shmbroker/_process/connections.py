@@ -10,8 +10,8 @@ import os
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from shmbroker.inherited import inherit
-from shmbroker.living import Living
+from shmbroker._process.inherited import inherit
+from shmbroker._process.living import Living
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,13 +14,14 @@ import getpass
 import os
 from typing import TYPE_CHECKING, Any
 
-from shmbroker import exceptions, locks
+from shmbroker import exceptions
 from shmbroker import properties as basic
 from shmbroker._core import journal, library
 from shmbroker._core.commit import Publication, commit_waiting
 from shmbroker._core.queue import PutOptions
-from shmbroker.topology.exchange import check_publish
-from shmbroker.topology.shared import exchanges_of
+from shmbroker._process import locks
+from shmbroker._topology.exchange import check_publish
+from shmbroker._topology.shared import exchanges_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shmbroker.topology import places
-from shmbroker.topology.binding import ANY_INCARNATION, Binding, Destination, ToExchange, ToQueue
-from shmbroker.topology.exchange import DEFAULT, Exchange, missing
-from shmbroker.topology.matching import Matcher, matcher_for
+from shmbroker._topology import ordered
+from shmbroker._topology.binding import ANY_INCARNATION, Binding, Destination, ToExchange, ToQueue
+from shmbroker._topology.exchange import DEFAULT, Exchange, missing
+from shmbroker._topology.matching import Matcher, matcher_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from shmbroker.topology.state import Topology
+    from shmbroker._topology.state import Topology
 
 
 class Router:
@@ -78,7 +78,7 @@ class Router:
         if matcher is None:
             return ()  # an alternate exchange need not exist
         leaves = matcher.leaves(keys, headers)
-        found = places.things(leaves[0]) if len(leaves) == 1 else places.merged(leaves)
+        found = ordered.things(leaves[0]) if len(leaves) == 1 else ordered.merged(leaves)
         alternate = self._alternates.get(exchange)
         return found if found or alternate is None else (alternate,)
 

@@ -8,23 +8,24 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shmbroker import exceptions, internal
+from shmbroker import exceptions
 from shmbroker import settings as queue_settings
+from shmbroker._amqp.names import RESERVED, check_not_reserved
+from shmbroker._amqp.utf8 import size_in_utf8
 from shmbroker._core import journal
 from shmbroker._core import queue as core_queue
+from shmbroker._topology import changes
+from shmbroker._topology.binding import ToExchange, ToQueue
+from shmbroker._topology.exchange import check_not_default, missing
+from shmbroker._topology.shared import exchanges_of
 from shmbroker.statistics import BindingInfo, ExchangeInfo
-from shmbroker.text import size_in_utf8
-from shmbroker.topology import changes
-from shmbroker.topology.binding import ToExchange, ToQueue
-from shmbroker.topology.exchange import check_not_default, missing
-from shmbroker.topology.shared import exchanges_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
-    from shmbroker.topology.shared import Exchanges
+    from shmbroker._topology.shared import Exchanges
 
 _MAX_NAME = 255
 
@@ -45,7 +46,7 @@ class DeclareOk(NamedTuple):
 
 def generated_name(kind: str) -> str:
     """A name that nobody has: ``amq.<kind>-`` and 22 characters."""
-    return f"{internal.RESERVED}{kind}-{base64.urlsafe_b64encode(os.urandom(16)).rstrip(b'=').decode()}"
+    return f"{RESERVED}{kind}-{base64.urlsafe_b64encode(os.urandom(16)).rstrip(b'=').decode()}"
 
 
 def clean_name(name: object, what: str) -> str:
@@ -134,7 +135,7 @@ class Administration:
         if not name:
             return self._declare_new(given | flags)
         if self._open(name) is None:
-            internal.check_not_reserved(name)
+            check_not_reserved(name)
             self._make(name, given | flags)
         self._compare(name, given, flags)
         return name

@@ -19,10 +19,10 @@ import struct
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from shmbroker import tables
+from shmbroker._amqp import field_tables
+from shmbroker._topology.binding import Binding, ToExchange, ToQueue
+from shmbroker._topology.exchange import TYPES, Exchange
 from shmbroker.exceptions import CorruptSegment
-from shmbroker.topology.binding import Binding, ToExchange, ToQueue
-from shmbroker.topology.exchange import TYPES, Exchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,7 +89,7 @@ def encode(change: Change) -> bytes:
     match change:
         case Declared(exchange):
             flags = _DURABLE * exchange.durable | _AUTO_DELETE * exchange.auto_delete | _INTERNAL * exchange.internal
-            table = tables.encode(exchange.arguments)
+            table = field_tables.encode(exchange.arguments)
             return _joined(_DECLARED, flags, 0, exchange.name, exchange.type, table=table)
         case Deleted(name):
             return _joined(_DELETED, 0, 0, name)
@@ -165,14 +165,14 @@ def _declared(fields: _Fields) -> Declared:
             durable=bool(fields.flags & _DURABLE),
             auto_delete=bool(fields.flags & _AUTO_DELETE),
             internal=bool(fields.flags & _INTERNAL),
-            arguments=tables.decode(fields.table),
+            arguments=field_tables.decode(fields.table),
         )
     )
 
 
 def _bound(fields: _Fields) -> Binding:
     _, flags, number, source, name, routing_key, table = fields
-    tables.fields(table)  # damage is found now, not when somebody looks at the arguments
+    field_tables.fields(table)  # damage is found now, not when somebody looks at the arguments
     # A process has as many bindings as the broker, but few sources: one string for each.
     to = ToQueue(name, number) if flags & _TO_QUEUE else ToExchange(name)
     return Binding(sys.intern(source), to, routing_key, table)

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues that the broker keeps for itself: their names, and how they are made.
-
-Nobody else can make a queue whose name begins with ``amq.``. Some of those are users' (``amq.gen-...``); those of
-:data:`PREFIXES` are not, and are left out of lists unless they are asked for. The doctor and a purge see all.
-"""
+"""Queues that the broker keeps for itself: how they are made and deleted."""
 
 from __future__ import annotations
 
@@ -17,33 +13,13 @@ if TYPE_CHECKING:
     from shmbroker.connection import Connection
     from shmbroker.queue import Queue
 
-RESERVED = "amq."
-GROUP, LEASE, SCHEMA, STAGE = (f"{RESERVED}{kind}." for kind in ("group", "lease", "schema", "stage"))
-PREFIXES = (GROUP, LEASE, SCHEMA, STAGE)
-
-
-def is_internal(name: str) -> bool:
-    """Is it the broker's own?"""
-    return name.startswith(PREFIXES)
-
-
-def check_not_reserved(name: str) -> None:
-    """For a queue that is to be made.
-
-    Raises:
-        AccessRefused: the name is the broker's.
-    """
-    if name.startswith(RESERVED):
-        text = f"ACCESS_REFUSED - queue name '{name}' contains reserved prefix 'amq.*'"
-        raise exceptions.AccessRefused(403, text)
-
 
 def make(connection: Connection, name: str, *, keeps: bool = False, ring_size: int = UNBOUNDED) -> Queue:
     """Makes such a queue unless it is there, and opens it.
 
     Args:
         connection: whose handle it is.
-        name: begins with one of :data:`PREFIXES`.
+        name: begins with one of :data:`shmbroker._amqp.names.PREFIXES`.
         keeps: messages do not expire while they are in it; it is for messages that are moved. Otherwise it is for notes
             of the broker's own, for which the reserve of memory may be used.
         ring_size: as of any queue.

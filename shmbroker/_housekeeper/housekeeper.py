@@ -19,8 +19,8 @@ from shmbroker import exceptions
 from shmbroker._core import library, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.queue import CoreQueue
-from shmbroker.timers import Timers
-from shmbroker.topology.shared import exchanges_of
+from shmbroker._process.timers import Timers
+from shmbroker._topology.shared import exchanges_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -280,8 +280,9 @@ class Housekeeper:
 
 
 def main(arguments: list[str], on_ready: Callable[[], None] = lambda: None) -> int:
-    """``python -m shmbroker.housekeeper NAME [--automatic]``: until told to end, or nobody is left for ten seconds.
+    """``python -m shmbroker._housekeeper.housekeeper NAME [--automatic]``: the program of a housekeeper.
 
+    It runs until it is told to end, or nobody is left for ten seconds.
     ``--automatic``: a client started it for itself, and nobody else asked for it.
 
     Args:

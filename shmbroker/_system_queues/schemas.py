@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schema that a queue was given: what its messages are, for whoever reads them. See docs/adr/0017.
 
-It is the value of a :mod:`register <shmbroker.register>`, in the queue ``amq.schema.<incarnation>``. An incarnation is
-never used again, so a queue that is made anew under the name has no schema. A register whose queue is gone is deleted
-by whoever registers a schema next.
+It is the value of a :mod:`register <shmbroker._system_queues.register>`, in the queue ``amq.schema.<incarnation>``. An
+incarnation is never used again, so a queue that is made anew under the name has no schema. A register whose queue is
+gone is deleted by whoever registers a schema next.
 
 Death (after -> state): register made -> no schema.  version written -> the schema.  some deleted -> the next does it.
 """
@@ -15,8 +15,10 @@ import os
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
-from shmbroker import exceptions, internal
-from shmbroker.register import Register
+from shmbroker import exceptions
+from shmbroker._amqp.names import SCHEMA
+from shmbroker._system_queues import queues
+from shmbroker._system_queues.register import Register
 
 if TYPE_CHECKING:
     from shmbroker.queue import Queue
@@ -71,14 +73,14 @@ def register(queue: Queue, schema: Registered) -> Registered:
 
 
 def _name_of(queue: Queue) -> str:
-    return f"{internal.SCHEMA}{queue.core.incarnation:x}"
+    return f"{SCHEMA}{queue.core.incarnation:x}"
 
 
 def _clear_away(queue: Queue) -> None:
     """Deletes those whose queue is gone. They are listed first: a queue that comes later is of none of them."""
     core = queue.connection.core
-    listed = [name for name in core.queue_incarnations() if name.startswith(internal.SCHEMA)]
+    listed = [name for name in core.queue_incarnations() if name.startswith(SCHEMA)]
     if listed:
-        there = {f"{internal.SCHEMA}{incarnation:x}" for incarnation in core.queue_incarnations().values()}
+        there = {f"{SCHEMA}{incarnation:x}" for incarnation in core.queue_incarnations().values()}
         for name in set(listed) - there:
-            internal.delete(queue.connection, name)
+            queues.delete(queue.connection, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from shmbroker import tables
+from shmbroker._amqp import field_tables
 
 ANY_INCARNATION = 0
 """Of a queue that is meant by its name alone: whichever has it now. Bindings always name one incarnation."""
@@ -34,7 +34,7 @@ class Binding(NamedTuple):
         source: The exchange it leads from.
         destination: Where it leads.
         routing_key: What it matches, if the type of the exchange looks at it.
-        table: Its arguments as `shmbroker.tables` encodes them.
+        table: Its arguments as `shmbroker._amqp.field_tables` encodes them.
     """
 
     source: str
@@ -45,4 +45,4 @@ class Binding(NamedTuple):
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments."""
-        return tables.decode(self.table)
+        return field_tables.decode(self.table)

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shmbroker import locks
 from shmbroker._core.journal import Journal, topology_lock
+from shmbroker._process import locks
+from shmbroker._topology import changes
+from shmbroker._topology.routing import Router
+from shmbroker._topology.state import Topology
 from shmbroker.exceptions import CorruptSegment
-from shmbroker.topology import changes
-from shmbroker.topology.routing import Router
-from shmbroker.topology.state import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from shmbroker._core.connection import CoreConnection
-    from shmbroker.topology.binding import Binding, ToQueue
-    from shmbroker.topology.exchange import Exchange
+    from shmbroker._topology.binding import Binding, ToQueue
+    from shmbroker._topology.exchange import Exchange
 
 
 class Exchanges:

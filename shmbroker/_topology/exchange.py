@@ -6,9 +6,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NoReturn
 
-from shmbroker import tables
+from shmbroker._amqp import field_tables
+from shmbroker._amqp.utf8 import size_in_utf8
 from shmbroker.exceptions import AccessRefused, NotFound, PreconditionFailed
-from shmbroker.text import size_in_utf8
 
 TYPES = ("direct", "fanout", "topic", "headers")
 """What an exchange can be."""
@@ -229,7 +229,7 @@ def _called(name: str) -> str:
 
 
 def _alternate(exchange: Exchange) -> bytes | None:
-    return tables.encode_value(exchange.arguments[ALTERNATE]) if ALTERNATE in exchange.arguments else None
+    return field_tables.encode_value(exchange.arguments[ALTERNATE]) if ALTERNATE in exchange.arguments else None
 
 
 def _described(exchange: Exchange) -> str:
@@ -254,7 +254,7 @@ def _term_of(value: object) -> str:
 
 
 def _field_type(value: object) -> str:
-    return _FIELD_TYPES[tables.encode_value(value)[:1]]
+    return _FIELD_TYPES[field_tables.encode_value(value)[:1]]
 
 
 def _differ(exchange: Exchange, argument: str, received: str, found: str) -> NoReturn:

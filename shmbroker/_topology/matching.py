@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from shmbroker import tables
-from shmbroker.topology import places
-from shmbroker.topology.exchange import MATCH
+from shmbroker._amqp import field_tables
+from shmbroker._topology import ordered
+from shmbroker._topology.exchange import MATCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from shmbroker.topology.binding import Binding, Destination
-    from shmbroker.topology.exchange import Exchange
-    from shmbroker.topology.places import Places
+    from shmbroker._topology.binding import Binding, Destination
+    from shmbroker._topology.exchange import Exchange
+    from shmbroker._topology.ordered import Places
 
     Leaf = Places[Destination]
 
-_ANY = {tables.encode_value("any"), tables.encode_value("any-with-x")}
-_WITH_X = {tables.encode_value("all-with-x"), tables.encode_value("any-with-x")}
+_ANY = {field_tables.encode_value("any"), field_tables.encode_value("any-with-x")}
+_WITH_X = {field_tables.encode_value("all-with-x"), field_tables.encode_value("any-with-x")}
 _VOID = b"V"
 
 
@@ -53,11 +53,11 @@ class Direct:
 
     def add(self, binding: Binding, place: int) -> None:
         """Take a binding in."""
-        places.add_to(self._leaves, binding.routing_key, place, binding.destination)
+        ordered.add_to(self._leaves, binding.routing_key, place, binding.destination)
 
     def remove(self, binding: Binding, place: int) -> None:
         """Let go of a binding."""
-        places.remove_from(self._leaves, binding.routing_key, place)
+        ordered.remove_from(self._leaves, binding.routing_key, place)
 
     def leaves(self, keys: Iterable[str], headers: Mapping[str, Any]) -> list[Leaf]:  # noqa: ARG002 (see Matcher)
         """Return the leaves of the keys."""
@@ -72,11 +72,11 @@ class Fanout:
 
     def add(self, binding: Binding, place: int) -> None:
         """Take a binding in."""
-        self._leaf = places.add(self._leaf, place, binding.destination)
+        self._leaf = ordered.add(self._leaf, place, binding.destination)
 
     def remove(self, binding: Binding, place: int) -> None:  # noqa: ARG002 (see Matcher)
         """Let go of a binding."""
-        self._leaf = places.remove(self._leaf, place)
+        self._leaf = ordered.remove(self._leaf, place)
 
     def leaves(self, keys: Iterable[str], headers: Mapping[str, Any]) -> list[Leaf]:  # noqa: ARG002 (see Matcher)
         """Return all there is."""
@@ -124,7 +124,7 @@ class Topic:
         for word in words_of(binding.routing_key):
             following = node.words.get(word)
             node = node.grow(word) if following is None else following
-        node.leaf = places.add(node.leaf, place, binding.destination)
+        node.leaf = ordered.add(node.leaf, place, binding.destination)
 
     def remove(self, binding: Binding, place: int) -> None:
         """Let go of a binding, and of the nodes that only it needed."""
@@ -133,7 +133,7 @@ class Topic:
         for word in words_of(binding.routing_key):
             way.append((node, word))
             node = node.words[word]
-        node.leaf = places.remove(node.leaf, place)
+        node.leaf = ordered.remove(node.leaf, place)
         while way and node.leaf is None and not node.words:
             node, word = way.pop()
             del node.words[word]
@@ -190,7 +190,7 @@ class _Criteria:
     __slots__ = ("anchors", "any", "leaf", "pairs")
 
     def __init__(self, table: bytes) -> None:
-        fields = dict(tables.fields(table))
+        fields = dict(field_tables.fields(table))
         match = fields.pop(MATCH, None)
         self.any = match in _ANY
         self.pairs = frozenset(
@@ -224,12 +224,12 @@ class Headers:
         if criteria is None:
             criteria = self._criteria[binding.table] = _Criteria(binding.table)
             self._anchor(criteria)
-        criteria.leaf = places.add(criteria.leaf, place, binding.destination)
+        criteria.leaf = ordered.add(criteria.leaf, place, binding.destination)
 
     def remove(self, binding: Binding, place: int) -> None:
         """Let go of a binding."""
         criteria = self._criteria[binding.table]
-        criteria.leaf = places.remove(criteria.leaf, place)
+        criteria.leaf = ordered.remove(criteria.leaf, place)
         if criteria.leaf is not None:
             return
         del self._criteria[binding.table]
@@ -266,7 +266,7 @@ def _pairs_of(headers: Mapping[str, Any]) -> set[_Pair]:
         pairs.add((name, None))
         try:
             array = list(value) if isinstance(value, tuple) else value  # as which it travels
-            pairs.add((name, tables.encode_value(array)))
+            pairs.add((name, field_tables.encode_value(array)))
         except (TypeError, ValueError):
             continue  # what AMQP cannot say equals nothing that was said in a binding
     return pairs

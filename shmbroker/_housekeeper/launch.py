@@ -23,7 +23,7 @@ _PYTHON = re.compile(r"(python|pypy|graalpy)[\d.]*\w?(-\w+)*", re.IGNORECASE)
 _RUN = (
     "import json, sys\n"
     "sys.path[:] = json.loads(sys.argv.pop(1))\n"
-    "from shmbroker import housekeeper\n"
+    "from shmbroker._housekeeper import housekeeper\n"
     "sys.exit(housekeeper.main(sys.argv[1:]))"
 )
 _ORDERED = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL, 0, 1}  # 1: it was not needed

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The housekeeper of a broker, and how its process is started."""
