@@ -13,7 +13,7 @@ import pyarrow as pa
 from benchmarks.spark.comparison import Comparison
 from shmbroker.spark import exchange, serve
 from shmbroker.spark.handover.client import hand_over
-from shmbroker.spark.handover.plan import Handover
+from shmbroker.spark.handover.protocol import Handover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

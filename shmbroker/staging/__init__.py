@@ -61,6 +61,7 @@ Who is late (a zombie: an attempt or a publisher that lives on although another 
 """
 
 from shmbroker.staging.stage import AT_ONCE, Stage, StageInfo, stages
-from shmbroker.staging.writer import Receipt, Writer
+from shmbroker.staging.state import Receipt
+from shmbroker.staging.writer import Writer
 
 __all__ = ["AT_ONCE", "Receipt", "Stage", "StageInfo", "Writer", "stages"]

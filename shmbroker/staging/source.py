@@ -13,7 +13,7 @@ from shmbroker.staging.names import Attempt
 if TYPE_CHECKING:
     from shmbroker.connection import Connection
     from shmbroker.queue import Queue
-    from shmbroker.staging.writer import Receipt
+    from shmbroker.staging.state import Receipt
     from shmbroker.statistics import QueueStatistics
 
 _GRACE = 2 * library.NANOSECONDS  # for the reaper of somebody who was killed while he held messages

@@ -15,8 +15,8 @@ from shmbroker.staging import names
 from shmbroker.staging.marker import Marker, forget_gone
 from shmbroker.staging.part import Limits
 from shmbroker.staging.publishing import Publisher
-from shmbroker.staging.state import Begun, State
-from shmbroker.staging.writer import Receipt, Writer
+from shmbroker.staging.state import Begun, Receipt, State
+from shmbroker.staging.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -8,10 +8,27 @@ import json
 import uuid
 
 from shmbroker.staging.names import Batch, batch_of
-from shmbroker.staging.writer import Receipt
 
 JOBS = 256
 """So many jobs are remembered that were published, the last ones; and so many that were dropped."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a completed attempt is published by. It pickles.
+
+    ``batch``, ``partition`` and ``attempt`` are those that it was written under, ``token`` tells it apart from attempts
+    of the same numbers, which another run of the program may make. ``count`` messages were written, whose bodies are
+    together ``bytes`` long; ``timed``: one of them has a time to live, or a delay.
+    """
+
+    batch: Batch
+    partition: int
+    attempt: int
+    count: int
+    bytes: int
+    token: str
+    timed: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

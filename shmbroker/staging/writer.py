@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import time
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -15,6 +14,7 @@ from shmbroker._core.queue import NO_OPTIONS, Reservation
 from shmbroker._put_options import body_of, check_size, options_of
 from shmbroker.staging.kept import is_timed, kept
 from shmbroker.staging.names import declare
+from shmbroker.staging.state import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,27 +26,9 @@ if TYPE_CHECKING:
     from shmbroker.connection import Connection
     from shmbroker.queue import Queue
     from shmbroker.staging.marker import Marker
-    from shmbroker.staging.names import Attempt, Batch
+    from shmbroker.staging.names import Attempt
 
 _TOUCHES = 4  # in the time after which an attempt expires
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Receipt:
-    """What a completed attempt is published by. It pickles.
-
-    ``batch``, ``partition`` and ``attempt`` are those that it was written under, ``token`` tells it apart from attempts
-    of the same numbers, which another run of the program may make. ``count`` messages were written, whose bodies are
-    together ``bytes`` long; ``timed``: one of them has a time to live, or a delay.
-    """
-
-    batch: Batch
-    partition: int
-    attempt: int
-    count: int
-    bytes: int
-    token: str
-    timed: bool
 
 
 class Writer:

@@ -27,7 +27,7 @@ PRIVATE_IN_FRONT_ENDS = {
     "shmbroker.spark.attachment": {"shmbroker._process.locks"},
     "shmbroker.spark.handover.client": {"shmbroker._put_options.can_never_fit"},
     "shmbroker.spark.handover.memory": {"shmbroker._process.locks"},
-    "shmbroker.spark.handover.plan": {"shmbroker._amqp.utf8.size_in_utf8"},
+    "shmbroker.spark.handover.protocol": {"shmbroker._amqp.utf8.size_in_utf8"},
     "shmbroker.spark.handover.server": {"shmbroker._put_options.can_never_fit"},
     "shmbroker.spark.options": {"shmbroker._amqp.names.is_internal", "shmbroker._amqp.utf8.size_in_utf8"},
     "shmbroker.spark.registered": {

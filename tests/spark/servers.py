@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from shmbroker.spark import serve
 from shmbroker.spark.handover.client import hand_over
-from shmbroker.spark.handover.plan import Handover
+from shmbroker.spark.handover.protocol import Handover
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from shmbroker.spark import serve
 from shmbroker.spark.batches import Encoder
 from shmbroker.spark.handover import protocol
 from shmbroker.spark.handover.client import hand_over
-from shmbroker.spark.handover.plan import Handover
+from shmbroker.spark.handover.protocol import Handover
 from shmbroker.spark.handover.unserved import unserved
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from shmbroker.spark.handover.plan import Handover
+    from shmbroker.spark.handover.protocol import Handover
 
 
 @dataclasses.dataclass(slots=True)

@@ -16,7 +16,7 @@ from shmbroker.spark.handover.memory import Share
 from shmbroker.spark.handover.watching import Watch
 
 if TYPE_CHECKING:
-    from shmbroker.spark.handover.plan import Handover
+    from shmbroker.spark.handover.protocol import Handover
 
 _UNUSED_SECONDS = 60.0  # then a queue of answers goes whose task died before it had a consumer
 

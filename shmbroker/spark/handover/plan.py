@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
-from shmbroker._amqp.utf8 import size_in_utf8
+from shmbroker.spark.handover.protocol import Handover
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,49 +13,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
-
-_MOST_INFLIGHT = 1024
-_MOST_PREFIX = 200  # bytes; the rest of 255 is for what makes the names differ
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Handover:
-    """What :func:`exchange` is given, on its way to the tasks.
-
-    Attributes:
-        request_queue: where requests go.
-        reply_queue: the names of the queues for answers begin with this.
-        schema: of the answers; ``None`` = any.
-        inflight: requests under way at once, at most.
-        timeout: seconds to wait for an answer; ``None`` = for ever.
-        broker: its name; ``None`` = as the task's environment says.
-    """
-
-    request_queue: str
-    reply_queue: str
-    schema: pa.Schema | None = None
-    inflight: int = 4
-    timeout: float | None = None
-    broker: str | None = None
-
-    def __post_init__(self) -> None:
-        """Checks what can be checked here.
-
-        Raises:
-            ValueError: a value is not allowed.
-        """
-        for name, most in (("request_queue", 255), ("reply_queue", _MOST_PREFIX)):
-            value = getattr(self, name)
-            if not isinstance(value, str) or not 1 <= (size_in_utf8(value) or 0) <= most or "\0" in value:
-                msg = f"{name}={value!r}: 1 to {most} bytes of UTF-8 without NUL are allowed"
-                raise ValueError(msg)
-        counts = isinstance(self.inflight, int) and not isinstance(self.inflight, bool)
-        if not counts or not 1 <= self.inflight <= _MOST_INFLIGHT:
-            msg = f"inflight={self.inflight!r}: an integer from 1 to {_MOST_INFLIGHT} is allowed"
-            raise ValueError(msg)
-        if self.timeout is not None and not (isinstance(self.timeout, (int, float)) and self.timeout > 0):
-            msg = f"timeout={self.timeout!r}: seconds, more than 0, or None are allowed"
-            raise ValueError(msg)
 
 
 def exchange(

@@ -40,7 +40,7 @@ NARROW = """
     import pyarrow as pa
     import shmbroker
     from shmbroker.spark.handover.client import hand_over
-    from shmbroker.spark.handover.plan import Handover
+    from shmbroker.spark.handover.protocol import Handover
 
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     try:

@@ -8,8 +8,7 @@ import uuid
 import pytest
 
 from shmbroker.staging import names
-from shmbroker.staging.state import JOBS, Begun, State, decode
-from shmbroker.staging.writer import Receipt
+from shmbroker.staging.state import JOBS, Begun, Receipt, State, decode
 
 JOB = uuid.UUID(int=7)
 RECEIPTS = (Receipt(7, 0, 1, 2, 30, "aa", timed=True), Receipt(7, 1, 0, 3, 40, "bb", timed=False))

@@ -18,7 +18,7 @@ from shmbroker.spark.batches import Decoder, Encoder
 from shmbroker.spark.handover import client as module
 from shmbroker.spark.handover import memory
 from shmbroker.spark.handover.client import Client, hand_over
-from shmbroker.spark.handover.plan import Handover
+from shmbroker.spark.handover.protocol import Handover
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ import pyarrow as pa
 import shmbroker
 from shmbroker.spark import exchange
 from shmbroker.spark.handover import client, protocol
-from shmbroker.spark.handover.plan import Handover
+from shmbroker.spark.handover.protocol import Handover
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"request_queue": ""}, "request_queue='': 1 to 255 bytes of UTF-8 without NUL are allowed"),
