@@ -11,7 +11,7 @@ b'hello'
 >>> shmbroker.Broker("doctest-tour").stop(purge=True)
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmbroker._topology.administration import DeclareOk
 from shmbroker.broker import Broker, connect
@@ -54,24 +54,26 @@ from shmbroker.exceptions import (
     UnroutableError,
     WorkerError,
 )
-from shmbroker.leasing import Group
-from shmbroker.leasing.state import groups
 from shmbroker.message import Message, MessageBatch
 from shmbroker.properties import BasicProperties
 from shmbroker.queue import Queue
 from shmbroker.settings import QueueSettings
-from shmbroker.statistics import (
-    BindingInfo,
-    BrokerStatistics,
-    ChannelInfo,
-    ConnectionInfo,
-    ConsumerInfo,
-    ConsumerStatistics,
-    ExchangeInfo,
-    GroupInfo,
-    QueueStatistics,
-)
-from shmbroker.workers import WorkerPool
+
+if TYPE_CHECKING:
+    from shmbroker.leasing import Group
+    from shmbroker.leasing.state import groups
+    from shmbroker.statistics import (
+        BindingInfo,
+        BrokerStatistics,
+        ChannelInfo,
+        ConnectionInfo,
+        ConsumerInfo,
+        ConsumerStatistics,
+        ExchangeInfo,
+        GroupInfo,
+        QueueStatistics,
+    )
+    from shmbroker.workers import WorkerPool
 
 __version__ = "0.1.0"
 
@@ -137,11 +139,37 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
-    """``shmbroker.aio`` is imported when it is first used: asyncio takes longer to import than all the rest."""
-    if name == "aio":
-        import importlib  # noqa: PLC0415
+# Where the names are that many programs never use: together they take as long to import as all the others.
+_LATER = {
+    "BindingInfo": "shmbroker.statistics",
+    "BrokerStatistics": "shmbroker.statistics",
+    "ChannelInfo": "shmbroker.statistics",
+    "ConnectionInfo": "shmbroker.statistics",
+    "ConsumerInfo": "shmbroker.statistics",
+    "ConsumerStatistics": "shmbroker.statistics",
+    "ExchangeInfo": "shmbroker.statistics",
+    "Group": "shmbroker.leasing",
+    "GroupInfo": "shmbroker.statistics",
+    "QueueStatistics": "shmbroker.statistics",
+    "WorkerPool": "shmbroker.workers",
+    "groups": "shmbroker.leasing.state",
+}
+_MODULES = {"aio", "leasing", "statistics", "workers"}
 
-        return importlib.import_module("shmbroker.aio")
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    """Imports names and modules when they are first used."""
+    import importlib  # noqa: PLC0415
+
+    if name in _MODULES:
+        return importlib.import_module(f"shmbroker.{name}")
+    if name in _LATER:
+        found = globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
+        return found
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    """The names of the package, also those that are not imported yet."""
+    return sorted({*globals(), *__all__})

@@ -13,7 +13,6 @@ import mmap
 import os
 import pathlib
 import re
-import secrets
 import stat
 import time
 from typing import TYPE_CHECKING
@@ -100,6 +99,11 @@ def identity(path: str) -> tuple[int, int] | None:
 def exists(path: str) -> bool:
     """Does the broker of that path exist?"""
     return file_of(path, 0).exists()
+
+
+def _random() -> int:
+    """A number of 63 bits. (The module `secrets` would take longer to import than this one.)"""
+    return int.from_bytes(os.urandom(8)) >> 1
 
 
 def _room() -> tuple[int, int]:
@@ -189,7 +193,7 @@ def open_file(path: str, suffix: int | str, flags: int) -> int:
 def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None = None) -> bool:
     """Makes one file whole and links it into place; False when somebody else was first, or removes the broker."""
     target = file_of(path, suffix)
-    temporary = f"{path}.tmp-{secrets.token_hex(8)}"
+    temporary = f"{path}.tmp-{_random():x}"
     memory = None
     try:
         memory = posix_ipc.SharedMemory(temporary, posix_ipc.O_CREX, mode=mode & 0o777)
@@ -286,7 +290,7 @@ def _make_first(path: str, name: str, chunks: int, per_segment: int, mode: int) 
     _expect_room(path, 0, size)
     head = mmap.mmap(-1, size)
     view = library.ffi.from_buffer(head)
-    seed = secrets.randbits(63) | 1
+    seed = _random() | 1
     status = library.slow.sb_broker_format(view, size, name.encode(), chunks * CHUNK, per_segment, mode, seed)
     if status != library.OK:
         library.raise_for(status, f"broker {name!r}")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
@@ -13,9 +12,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-
-from shmbroker import exceptions
-from shmbroker._core import attachment, segments
 
 MARK = "SHMBROKER_HOUSEKEEPER_OF"
 """In the environment of what is started as a housekeeper. A program that finds it there starts none."""
@@ -121,26 +117,15 @@ def _follow(name: str, child: subprocess.Popen[bytes]) -> None:
     _log.log(level, "the housekeeper of broker %r, process %d, ended with status %d", name, child.pid, status)
 
 
-def ensure_housekeeper(name: str) -> None:
-    """Starts a detached housekeeper if none runs and none was ended on purpose. Returns immediately.
-
-    Beside one whose process is stopped, it does the work until that one goes on.
-    Where it cannot be started, that is logged, once for each reason: messages flow without one.
-    """
-    with contextlib.suppress(exceptions.BrokerNotFound):
-        found = attachment.acquire(segments.path_of(name))
-        try:
-            if found.housekeeper_missing() or found.housekeeper_stopped():
-                facts = found.facts()
-                if not facts.stopped and not facts.closing:
-                    start_housekeeper(name, detached=True)
-        except CannotStartError as error:
-            if (name, str(error)) not in _told:
-                _told.add((name, str(error)))
-                text = (
-                    "no housekeeper can be started for broker %r: %s. Messages flow without one, but nothing comes "
-                    "back from processes that die, and nothing expires: run `shmbroker serve %s`"
-                )
-                _log.warning(text, name, error, name)
-        finally:
-            attachment.release(found)
+def start_missing_housekeeper(name: str) -> None:
+    """Starts a detached housekeeper. If it cannot be started, logs that, once for each reason."""
+    try:
+        start_housekeeper(name, detached=True)
+    except CannotStartError as error:
+        if (name, str(error)) not in _told:
+            _told.add((name, str(error)))
+            text = (
+                "no housekeeper can be started for broker %r: %s. Messages flow without one, but nothing comes "
+                "back from processes that die, and nothing expires: run `shmbroker serve %s`"
+            )
+            _log.warning(text, name, error, name)

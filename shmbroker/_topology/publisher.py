@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import getpass
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +37,8 @@ _MOST_QUEUES = 128  # of a route that the compiled part knows
 
 @functools.cache
 def _user(_pid: int) -> str:
+    import getpass  # noqa: PLC0415 - only for messages with a user_id
+
     return getpass.getuser()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,7 @@ class Child:
         """It ends, or does not in that time."""
         self._deeds.append("wait" if seconds is None else "wait for a time")
         if seconds is not None and self._hangs:
-            raise module.subprocess.TimeoutExpired([], seconds)
+            raise subprocess.TimeoutExpired([], seconds)
         return self.returncode
 
     def kill(self) -> None:
