@@ -83,7 +83,7 @@ def test_a_new_broker_looks_for_room_first(path: str, monkeypatch: pytest.Monkey
 
 def test_the_number_of_a_broker(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is random, 63 bits of it, and odd, so that it is never 0."""
-    monkeypatch.setattr(segments.os, "urandom", lambda size: (16).to_bytes(size))
+    monkeypatch.setattr(segments.os, "urandom", (16).to_bytes)
     assert segments.create(path, "b", MEMORY, 0o600)
     attached = attachment.acquire(path)
     try:
