@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line of shmbroker."""
 
+import contextlib
 import io
 import os
 import sys
 
-__all__ = ["main"]
+__all__ = ["main", "version_text"]
 
 
 def main() -> None:
@@ -14,11 +15,23 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name that it cannot show is shown by its numbers
     try:
+        if sys.argv[1:] == ["--version"]:
+            with contextlib.suppress(OSError):  # the application says what is wrong with the output
+                sys.stdout.write(f"{version_text()}\n")
+                sys.stdout.flush()
+                return
         from shmbroker_cli import app  # noqa: PLC0415 (it takes a while)
 
         app.main()
     except KeyboardInterrupt:
         sys.exit(130)  # errors.INTERRUPTED
+
+
+def version_text() -> str:
+    """Return what `--version` prints. Scripts ask for it often: the application is not loaded for that alone."""
+    import importlib.metadata  # noqa: PLC0415 (no other command needs it)
+
+    return f"shmbroker {importlib.metadata.version('shmbroker')}"
 
 
 def _stand_in_for_closed() -> None:

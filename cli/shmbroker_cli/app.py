@@ -1,31 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
 """The application: which commands there are, and what may stand before them."""
 
-import importlib.metadata
-from typing import Annotated
+import functools
+import importlib
+from typing import Annotated, Any
 
 import typer
+import typer.main
 
-from shmbroker_cli.bench import bench
-from shmbroker_cli.bindings import bind, bindings, unbind
-from shmbroker_cli.brokers import doctor, list_brokers, serve, status, stop
-from shmbroker_cli.browse import browse
-from shmbroker_cli.clients import channels, connections, consumers
-from shmbroker_cli.consume import consume
-from shmbroker_cli.demo.command import demo
-from shmbroker_cli.demo_spark.command import demo_spark
+from shmbroker_cli import version_text
 from shmbroker_cli.errors import CommandGroup
-from shmbroker_cli.exchanges import exchange_commands
-from shmbroker_cli.groups import group_commands
 from shmbroker_cli.options import BROKER_VARIABLE, DEFAULT_BROKER, Common
-from shmbroker_cli.publish import publish
-from shmbroker_cli.queues import queue_commands
-from shmbroker_cli.stages import stage_commands
-from shmbroker_cli.top.command import top
+
+# In the order of the help: each command, and where its function or its group of commands is.
+COMMANDS = {
+    "serve": "brokers:serve",
+    "list": "brokers:list_brokers",
+    "status": "brokers:status",
+    "stop": "brokers:stop",
+    "doctor": "brokers:doctor",
+    "bind": "bindings:bind",
+    "unbind": "bindings:unbind",
+    "bindings": "bindings:bindings",
+    "publish": "publish:publish",
+    "consume": "consume:consume",
+    "browse": "browse:browse",
+    "connections": "clients:connections",
+    "channels": "clients:channels",
+    "consumers": "clients:consumers",
+    "top": "top.command:top",
+    "demo": "demo.command:demo",
+    "demo-spark": "demo_spark.command:demo_spark",
+    "bench": "bench:bench",
+    "queue": "queues:queue_commands",
+    "exchange": "exchanges:exchange_commands",
+    "groups": "groups:group_commands",
+    "stages": "stages:stage_commands",
+}
+_HANDS_OVER = {"add_help_option": False, "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True}}
+_OPTIONS: dict[str, dict[str, Any]] = {"bench": _HANDS_OVER}
+
+
+class Commands(CommandGroup):
+    """The commands; the module of one is imported when it is asked for, so that each starts without the others'."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 (those of Typer's groups)
+        """Know the names, for the help and for suggestions."""
+        super().__init__(**options)
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment] # `get_command` makes them
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002
+        """Return one, or None."""
+        return _command(cmd_name) if cmd_name in COMMANDS else None
+
+
+@functools.cache
+def _command(name: str) -> Any:  # noqa: ANN401 (a command of Typer's)
+    """Import a command and make it one of Typer's."""
+    module, _, attribute = COMMANDS[name].partition(":")
+    found = getattr(importlib.import_module(f"shmbroker_cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        made: Any = typer.main.get_group(found)
+        made.name = name
+        return made
+    alone = typer.Typer(add_completion=False)
+    alone.command(name, **_OPTIONS.get(name, {}))(found)
+    return typer.main.get_command(alone)
+
 
 app = typer.Typer(
     name="shmbroker",
-    cls=CommandGroup,
+    cls=Commands,
     help="A message broker in shared memory: exchanges, queues, messages and who consumes them.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -45,37 +90,10 @@ def common(
     """Keep what was given before the command; without a command, print the help."""
     context.obj = Common(broker or DEFAULT_BROKER, as_json)
     if version:
-        typer.echo(f"shmbroker {importlib.metadata.version('shmbroker')}")
+        typer.echo(version_text())
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
-
-
-app.command()(serve)
-app.command("list")(list_brokers)
-app.command()(status)
-app.command()(stop)
-app.command()(doctor)
-app.add_typer(queue_commands, name="queue")
-app.add_typer(exchange_commands, name="exchange")
-app.add_typer(group_commands, name="groups")
-app.add_typer(stage_commands, name="stages")
-app.command()(bind)
-app.command()(unbind)
-app.command()(bindings)
-app.command()(publish)
-app.command()(consume)
-app.command()(browse)
-app.command()(connections)
-app.command()(channels)
-app.command()(consumers)
-app.command()(top)
-app.command()(demo)
-app.command()(demo_spark)
-app.command(
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(bench)
 
 
 def main() -> None:
