@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -100,8 +101,8 @@ def test_connections_as_a_table(cli: Callable[..., Any], jobs: shmbroker.Queue, 
         (known,) = (one for one in cli("connections", "--json").facts if one["name"] == "worker")
     assert table[0] == "id name pid since channels consumers holding"
     (line,) = (line.split() for line in table if "worker" in line)
-    date, time = line.pop(3), line.pop(3)
-    assert (len(date), len(time)) == (10, 8)
+    day, hour = line.pop(3), line.pop(3)
+    assert (len(day), len(hour)) == (10, 8)
     assert line == [str(known["id"]), "worker", str(os.getpid()), "1", "1", str(known["holding"])]
 
 
@@ -122,6 +123,12 @@ def test_channels_as_a_table(cli: Callable[..., Any], jobs: shmbroker.Queue, bro
         ]
 
 
+def at_rest(connection: shmbroker.Connection) -> bool:
+    """Whether a consumer has a message, and all wait for more."""
+    found = connection.consumers()
+    return any(one.unacked for one in found) and all(one.state == "interested" for one in found)
+
+
 def test_consumers_as_a_table(cli: Callable[..., Any], jobs: shmbroker.Queue, broker: shmbroker.Broker) -> None:
     """Those without a channel have a dash in its place, and states are words."""
     assert cli("consumers").lines == ["no consumers"]
@@ -130,6 +137,8 @@ def test_consumers_as_a_table(cli: Callable[..., Any], jobs: shmbroker.Queue, br
         channel.basic_qos(prefetch_count=3)
         channel.basic_consume(jobs.name, print)
         jobs.put(b"x")
+        while not at_rest(connection):
+            time.sleep(0.001)
         facts = cli("consumers", "jobs", "--json").facts
         expected = ["queue connection channel pid state priority prefetch unacked delivered waiting"]
         expected += [
