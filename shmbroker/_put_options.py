@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import queue as standard_queue
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from shmbroker import properties as basic
@@ -36,11 +35,6 @@ def body_of(body: object) -> tuple[Any, int]:
     if not view.contiguous:
         view = memoryview(view.tobytes())
     return view, view.nbytes
-
-
-def can_never_fit(error: BaseException) -> bool:
-    """Is it of a put that would not go either if all else went away? Then waiting does not help."""
-    return isinstance(error, standard_queue.Full) and "can never fit" in str(error)
 
 
 def check_size(size: object) -> int:

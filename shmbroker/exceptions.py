@@ -157,6 +157,18 @@ class OutOfMemory(queue.Full):
     """
 
 
+class NeverFits(queue.Full):
+    """The queue, or the broker, can never have room for the message: waiting does not help.
+
+    Args:
+        text: the size of the message, and what is allowed.
+    """
+
+
+class NeverFitsMemory(NeverFits, OutOfMemory):
+    """A :class:`NeverFits` because of the broker's memory, so an :class:`OutOfMemory` as well."""
+
+
 class Timeout(TimeoutError):
     """The operation did not come through in its time; nothing was done."""
 

@@ -84,7 +84,8 @@ class Queue:
 
         Raises:
             queue.Full: no room in time (overflow="block").
-            OutOfMemory: no memory in time, or it can never fit.
+            OutOfMemory: no memory in time.
+            NeverFits: the message can never fit; also an OutOfMemory if the memory is too small.
             NotFound: the queue was deleted.
             TypeError: the body is a ``str`` or not bytes-like, or there is no such keyword.
         """
@@ -105,7 +106,7 @@ class Queue:
         if size > library.MAX_BODY:
             limit = f"at most {library.MAX_BODY} bytes are allowed"
             text = f"queue {self.name!r}: a body of {size} bytes can never fit: {limit}"
-            raise exceptions.OutOfMemory(text)
+            raise exceptions.NeverFitsMemory(text)
         if status > 0:
             self._core.put_failed(status, size, until)
         self._core.put_with(data, size, NO_OPTIONS if fields is None else PutOptions(*fields), until)
@@ -373,7 +374,7 @@ class Queue:
             max_bytes: the message with which the bodies reach so many bytes is the last one; ``None`` = no such limit.
 
         Raises:
-            queue.Full: a body can never fit the other queue; what is older was moved.
+            NeverFits: a body can never fit the other queue; the messages before it were moved.
         """
         target = self._connection.queue(to, passive=True) if isinstance(to, str) else to
         if not isinstance(target, Queue):

@@ -191,13 +191,13 @@ class CoreQueue:
         """Is there room for that at once, if the queue is empty?
 
         Raises:
-            queue.Full: there never is.
+            NeverFits: there never is.
         """
         settings, _ = settings_of(self.facts())
         if 0 <= settings.max_length < count or 0 <= settings.max_bytes < size:
             limits = f"max_length={settings.max_length}, max_bytes={settings.max_bytes}"
             text = f"{self.what}: {count} messages of {size} bytes can never fit at once ({limits})"
-            raise standard_queue.Full(text)
+            raise exceptions.NeverFits(text)
 
     def _too_large(self, size: int) -> None:
         facts = self.connection.attachment.facts()
@@ -205,12 +205,12 @@ class CoreQueue:
         settings, _ = settings_of(self.facts())
         if size <= limit and 0 <= settings.max_bytes < size:
             text = f"{self.what}: a body of {size} bytes can never fit max_bytes={settings.max_bytes}"
-            raise standard_queue.Full(text)
+            raise exceptions.NeverFits(text)
         allowed = f"at most {limit} bytes are allowed"
         if size <= limit:
             allowed = f"the broker's own structures leave no such piece of its {facts.memory_limit} bytes"
         text = f"{self.what}: a body of {size} bytes can never fit: {allowed}"
-        raise exceptions.OutOfMemory(text)
+        raise exceptions.NeverFitsMemory(text)
 
     def _wait_for_room(self, *, memory: bool, size: int, until: int) -> None:
         self.connection.start_io()
@@ -355,7 +355,7 @@ class CoreQueue:
             elif status[0] == library.TOO_LARGE:
                 settings, _ = settings_of(target.facts())
                 text = f"{target.what}: a body of {self.what} can never fit max_bytes={settings.max_bytes}"
-                raise standard_queue.Full(text)
+                raise exceptions.NeverFits(text)
             elif status[0] == library.NO_MEMORY:
                 raise out_of_memory(self.connection, 0)
             elif status[0] != library.OK:

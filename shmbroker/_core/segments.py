@@ -102,7 +102,7 @@ def exists(path: str) -> bool:
 
 
 def _random() -> int:
-    """A number of 63 bits. (The module `secrets` would take longer to import than this one.)"""
+    """A number of 63 bits; the module `secrets` takes longer to import than this one."""
     return int.from_bytes(os.urandom(8)) >> 1
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
 from shmbroker._core import library
-from shmbroker._put_options import can_never_fit
 from shmbroker.channel.deliveries import Delivery
 from shmbroker.channel.state import callable_of
 
@@ -302,7 +301,7 @@ async def _until(attempt: Callable[[], Any], again: type[Exception], timeout: fl
         try:
             return attempt()
         except again as error:
-            if can_never_fit(error) or (until is not None and time.monotonic() >= until):
+            if isinstance(error, exceptions.NeverFits) or (until is not None and time.monotonic() >= until):
                 raise
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 from shmbroker import exceptions
 from shmbroker._core import library
 from shmbroker._core.watch import CoreWatch
-from shmbroker._put_options import can_never_fit
 from shmbroker.aio.waiters import Waiters
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class Queue:
         try:
             self.sync.put(body, timeout=0, **options)
         except standard_queue.Full as full:
-            if timeout == 0 or can_never_fit(full):
+            if timeout == 0 or isinstance(full, exceptions.NeverFits):
                 raise
             size = memoryview(body).nbytes
             await self._wait_for_room(lambda: self.sync.put(body, timeout=0, **options), timeout, full, size)

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmbroker import exceptions
-from shmbroker._put_options import body_of, can_never_fit
+from shmbroker._put_options import body_of
 from shmbroker._topology.administration import clean_name
 from shmbroker._topology.publisher import PLAIN, Content
 from shmbroker.channel.confirms import Confirms
@@ -153,7 +153,7 @@ class Sending(Declaring):
             try:
                 return attempt(look)
             except standard_queue.Full as full:
-                if look == until or can_never_fit(full):
+                if look == until or isinstance(full, exceptions.NeverFits):
                     raise
             self.check_open()
 

@@ -15,11 +15,12 @@ from scenario_support.waiting import eventually
 
 import shmbroker
 import shmbroker.testing
-from shmbroker import BasicProperties, OutOfMemory
+from shmbroker import BasicProperties, NeverFits
 from shmbroker.exceptions import (
     BrokerError,
     ConnectionClosed,
     MessageSettled,
+    NeverFitsMemory,
     PreconditionFailed,
 )
 
@@ -69,27 +70,27 @@ PUTS: list[tuple[Callable[[Place], object], type[Exception], tuple[str, ...]]] =
     (lambda p: p.jobs.put_many("text"), TypeError, ("a body is bytes-like, not str",)),
     (
         lambda p: p.jobs.put(endless(LIMIT + 1)),
-        OutOfMemory,
+        NeverFitsMemory,
         ("queue 'jobs'", f"{LIMIT + 1} bytes can never fit", f"at most {LIMIT} bytes"),
     ),
     (
         lambda p: p.jobs.put(endless((1 << 30) + 1)),
-        OutOfMemory,
+        NeverFitsMemory,
         ("queue 'jobs'", f"{(1 << 30) + 1} bytes can never fit", f"at most {1 << 30} bytes"),
     ),
     (
         lambda p: p.jobs.put(endless(1 << 30)),
-        OutOfMemory,
+        NeverFitsMemory,
         ("queue 'jobs'", f"{1 << 30} bytes can never fit", f"at most {LIMIT} bytes"),
     ),
     (
         lambda p: p.jobs.put(endless(LIMIT - MIB)),
-        OutOfMemory,
+        NeverFitsMemory,
         ("queue 'jobs'", f"{LIMIT - MIB} bytes can never fit", f"own structures leave no such piece of its {LIMIT}"),
     ),
     (lambda p: p.jobs.reserve(-1).__enter__(), ValueError, ("size=-1", f"0 to {1 << 30} bytes")),
     (lambda p: p.jobs.reserve("x").__enter__(), ValueError, ("size='x'", f"0 to {1 << 30} bytes")),
-    (lambda p: p.jobs.reserve(LIMIT + 1).__enter__(), OutOfMemory, (f"{LIMIT + 1} bytes can never fit",)),
+    (lambda p: p.jobs.reserve(LIMIT + 1).__enter__(), NeverFitsMemory, (f"{LIMIT + 1} bytes can never fit",)),
     (lambda p: p.jobs.put(b"", prio=5), TypeError, ("'prio'", "timeout, priority, ttl")),
     (lambda p: p.jobs.put(b"", key="k", prio=5), TypeError, ("'prio'", "headers, properties are allowed")),
     (lambda p: p.jobs.put_many([b""], prio=5), TypeError, ("'prio'", "timeout, priority, ttl")),
@@ -260,7 +261,7 @@ def test_a_queue_that_is_full(place: Place) -> None:
         standard_queue.Full,
         "queue 'full' is full: 2 messages are ready (max_length=2, max_bytes=10)",
     )
-    refused(lambda: full.put(b"x" * 11), standard_queue.Full, "11 bytes can never fit max_bytes=10")
+    refused(lambda: full.put(b"x" * 11), NeverFits, "11 bytes can never fit max_bytes=10")
     assert listing(full) == ["1", "2"]
     full.delete()
 

@@ -159,7 +159,7 @@ def test_putting_what_can_never_fit(connection: shmbroker.Connection) -> None:
     """The error names the size."""
     queue = connection.queue("small", max_bytes=10)
     assert put_columns(queue, [(b"", b"a"), (b"", b"b" * 11)]) == 1
-    with pytest.raises(standard_queue.Full, match="11 bytes can never fit"):
+    with pytest.raises(shmbroker.NeverFits, match="11 bytes can never fit"):
         put_columns(queue, [(b"", b"b" * 11)])
     with pytest.raises(ValueError, match="64 KiB"):
         put_columns(queue, [(b"k" * 70_000, b"")])

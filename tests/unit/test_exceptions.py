@@ -51,8 +51,12 @@ def test_errors_that_close_a_channel(error: type[Exception]) -> None:
 
 
 def test_waiting_errors_are_those_of_the_standard_library() -> None:
-    """OutOfMemory is a full queue, and Timeout a TimeoutError, to who knows no more."""
+    """A program that knows only those of the standard library catches these with them."""
     assert issubclass(exceptions.OutOfMemory, standard.Full)
+    assert issubclass(exceptions.NeverFits, standard.Full)
+    assert not issubclass(exceptions.NeverFits, exceptions.OutOfMemory)
+    assert issubclass(exceptions.NeverFitsMemory, exceptions.NeverFits)
+    assert issubclass(exceptions.NeverFitsMemory, exceptions.OutOfMemory)
     assert issubclass(exceptions.Timeout, TimeoutError)
 
 

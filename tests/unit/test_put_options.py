@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import array
-import queue as standard_queue
 from typing import Any
 
 import pytest
 
-from shmbroker import BasicProperties, OutOfMemory, _put_options, properties
+from shmbroker import BasicProperties, _put_options, properties
 from shmbroker._core import library
 from shmbroker._core.queue import NO_OPTIONS
 from shmbroker.exceptions import PreconditionFailed
@@ -64,14 +63,6 @@ def test_a_body_is_bytes_like(body: object, text: str) -> None:
         _put_options.body_of(body)
     assert str(refusal.value) == text
     assert refusal.value.__suppress_context__
-
-
-def test_what_can_never_fit() -> None:
-    """A full queue or broker that says so; neither one that may have room later nor another error."""
-    assert _put_options.can_never_fit(standard_queue.Full("a body of 5 bytes can never fit max_bytes=3"))
-    assert not _put_options.can_never_fit(standard_queue.Full("queue 'q' is full"))
-    assert _put_options.can_never_fit(OutOfMemory("a body of 5 bytes can never fit"))
-    assert not _put_options.can_never_fit(ValueError("a body of 5 bytes can never fit"))
 
 
 def test_a_size_that_a_body_can_have() -> None:

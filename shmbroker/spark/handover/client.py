@@ -16,7 +16,6 @@ import time
 from typing import TYPE_CHECKING, Self
 
 import shmbroker
-from shmbroker._put_options import can_never_fit
 from shmbroker.spark.batches import Decoder, Encoded, Encoder
 from shmbroker.spark.handover import protocol
 from shmbroker.spark.handover.link import Link
@@ -204,7 +203,7 @@ class Client:
                 return self._send(batch, encoded, timeout=self._slice(since))
             except standard_queue.Full as error:  # of messages: that is the queue's limit, and will pass
                 memory = isinstance(error, shmbroker.OutOfMemory)
-                if can_never_fit(error) or (memory and time.monotonic() > until):
+                if isinstance(error, shmbroker.NeverFits) or (memory and time.monotonic() > until):
                     raise
                 self._link.watch.look()
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import shmbroker
-from shmbroker._put_options import can_never_fit
 from shmbroker.spark.attachment import broker_name
 from shmbroker.spark.batches import Decoder, Encoded, Encoder
 from shmbroker.spark.handover import protocol
@@ -151,7 +150,7 @@ class _Server:
         try:
             answer.put(target, protocol.answer_key(number), ROOM_SECONDS)
         except (standard_queue.Full, ValueError) as error:
-            never = can_never_fit(error) or isinstance(error, ValueError)  # more than a body may ever have
+            never = isinstance(error, (shmbroker.NeverFits, ValueError))  # more than a body may ever have
             raise _Refused(protocol.TOO_LARGE if never else protocol.NO_ROOM, f"for the answer: {error}") from None
 
     def _tell(self, target: shmbroker.Queue, key: str, text: str) -> None:

@@ -15,7 +15,7 @@ from shmbroker._core import library, record
 from shmbroker._core import queue as core_queue
 from shmbroker._core.library import FOR_EVER, ffi, slow
 from shmbroker._core.queue import CoreQueue, PutOptions
-from shmbroker.exceptions import NotFound
+from shmbroker.exceptions import NeverFits, NotFound
 from shmbroker.settings import OVERFLOWS, QueueSettings
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def test_what_can_fit_an_empty_queue(connection: shmbroker.Connection) -> None:
     limited.check_can_fit(0, 0)
     text = r"queue 'limited': {} messages of {} bytes can never fit at once \(max_length=2, max_bytes=10\)"
     for count, size in ((3, 10), (2, 11), (3, 11)):
-        with pytest.raises(Full, match=text.format(count, size)):
+        with pytest.raises(NeverFits, match=text.format(count, size)):
             limited.check_can_fit(count, size)
     declared(connection, "free", QueueSettings()).check_can_fit(1 << 40, 1 << 50)
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import threading
 from queue import Full
-from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.observing import assert_balanced, assert_counts, listing, put_each, take
 from scenario_support.waiting import becomes
 
+import shmbroker
 from shmbroker.exceptions import OutOfMemory
-
-if TYPE_CHECKING:
-    import shmbroker
 
 
 def test_a_full_queue_refuses(connection: shmbroker.Connection) -> None:
@@ -43,14 +40,14 @@ def test_a_full_queue_refuses(connection: shmbroker.Connection) -> None:
 
 
 def test_a_full_queue_refuses_by_bytes(connection: shmbroker.Connection) -> None:
-    """max_bytes bounds the ready bodies; a body that can never fit is Full at once."""
+    """max_bytes bounds the ready bodies; a body that can never fit is refused immediately."""
     queue = connection.queue("q", max_bytes=100)
     queue.put(b"x" * 60)
     with pytest.raises(Full):
         queue.put(b"x" * 41, timeout=0)
     queue.put(b"x" * 40, timeout=0)
     assert_counts(queue, bytes=100, ready=2)
-    with pytest.raises(Full):
+    with pytest.raises(shmbroker.NeverFits):
         queue.put(b"x" * 101, timeout=None)
     queue.purge()
     queue.put(b"x" * 100, timeout=0)

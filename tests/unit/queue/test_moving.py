@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-from queue import Full
-from typing import TYPE_CHECKING
-
 import pytest
 from scenario_support.observing import (
     assert_balanced,
@@ -18,10 +15,8 @@ from scenario_support.observing import (
     texts,
 )
 
+import shmbroker
 from shmbroker.exceptions import NotFound
-
-if TYPE_CHECKING:
-    import shmbroker
 
 
 def test_move_keeps_order_and_counts(connection: shmbroker.Connection) -> None:
@@ -69,7 +64,7 @@ def test_move_of_a_body_that_can_never_fit(connection: shmbroker.Connection) -> 
     """The error says so; what is older was moved, and the body stays where it is."""
     queue, other = connection.queue("q"), connection.queue("other", max_bytes=10)
     queue.put_many([b"short", b"much too long", b"later"])
-    with pytest.raises(Full, match="queue 'other': a body of queue 'q' can never fit max_bytes=10"):
+    with pytest.raises(shmbroker.NeverFits, match="queue 'other': a body of queue 'q' can never fit max_bytes=10"):
         queue.move(other)
     assert listing(other) == ["short"]
     assert listing(queue) == ["much too long", "later"]

@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 from queue import Full
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from scenario_support.observing import assert_counts, listing
 
+import shmbroker
 from shmbroker._core import library
 from shmbroker.exceptions import NotFound
-
-if TYPE_CHECKING:
-    import shmbroker
 
 KINDS: dict[str, Any] = {"bytes": bytes, "bytearray": bytearray, "memoryview": memoryview}
 
@@ -75,7 +73,7 @@ def test_what_can_never_fit_among_them(connection: shmbroker.Connection) -> None
     queue = connection.queue("q", max_bytes=10)
     for make in KINDS.values():
         assert queue.put_many([make(b"A"), make(bytes(11)), make(b"B")], timeout=0) == 1
-        with pytest.raises(Full, match="a body of 11 bytes can never fit max_bytes=10"):
+        with pytest.raises(shmbroker.NeverFits, match="a body of 11 bytes can never fit max_bytes=10"):
             queue.put_many([make(bytes(11)), make(b"B")], timeout=0)
         assert queue.purge() == 1
 
