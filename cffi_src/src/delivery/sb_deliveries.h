@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Deliveries: what a channel holds: pulled and not given to the application yet, or given and unacked.
+/* Deliveries: the messages that a channel holds. They wait in its row, or were given to the application and are
+ * unacked.
  *
- * What: the first wait in a row, in the order they were pulled. Whoever takes the first of the row gives it the next
- * delivery tag: 1, 2, 3 ..., of which none is used twice, except that of the last one if it is put back. Given ones are
- * found by their tag, and followed in its order.
+ * What: pulled messages wait in the row, in the order in which they were pulled. Giving the first message of the row
+ * assigns the next delivery tag: 1, 2, 3 ... No tag is used twice, except the last one if its message is put back.
+ * Given messages are found by their tag, and listed in its order.
  *
- * Layout: places in one array, linked into the row, the given ones, or the free ones; and a table from tag to place.
- * Both grow and shrink with what is held: 52 to 420 bytes a delivery, nothing while there never was one.
+ * Layout: places in one array, linked into the row, the given ones or the free ones; and a hash table from tag to
+ * place. Both grow and shrink with the number of deliveries: 52 to 420 bytes for each, nothing while there never was
+ * one.
  *
- * Invariants: a place is in one of the three lists. Links are numbers of places plus one.
+ * Invariants: each place is in one of the three lists. Links are numbers of places plus one.
  *
  * Ordering pairs: none; nothing is shared.
  *
@@ -27,12 +29,12 @@ struct sb_queue;
 struct sb_member;
 
 typedef struct {
-  uint64_t token; /* the holding */
-  uint64_t tag;   /* 0: in the row */
+  uint64_t token; /* of the holding */
+  uint64_t tag;   /* 0 = in the row */
   struct sb_queue *q;
-  struct sb_member *of; /* the consumer it was pulled for; NULL: it was taken by a get */
+  struct sb_member *of; /* the consumer that the message was pulled for; NULL: a get took it */
   uint32_t previous, next;
-  uint32_t chain; /* the next one whose tag has the same hash */
+  uint32_t chain; /* the next delivery whose tag has the same hash */
 } sb_held;
 
 typedef struct {
@@ -41,27 +43,27 @@ typedef struct {
 
 typedef struct {
   sb_held *places;
-  uint32_t *table; /* as long as `places` */
+  uint32_t *table; /* has as many entries as `places` */
   uint32_t room, free;
   sb_held_list row, given;
   uint64_t last_tag;
 } sb_deliveries;
 
-/* Makes sure that there is a free place; false: this process has no memory for it. Moves what it holds. */
+/* Makes sure that there is a free place. False: this process has no memory. Deliveries move in memory. */
 bool sb_deliveries_reserve(sb_deliveries *d);
-/* Takes a free place: at the end of the row, ... */
+/* Puts a pulled message into a free place, at the end of the row. */
 void sb_deliveries_pulled(sb_deliveries *d, uint64_t token, struct sb_queue *q, struct sb_member *of);
-/* ... or for something that is given at once; its tag. */
+/* Puts a message that is given immediately into a free place; returns its tag. */
 uint64_t sb_deliveries_got(sb_deliveries *d, uint64_t token, struct sb_queue *q);
-/* The first of the row becomes the last given one; its tag. */
+/* Makes the first message of the row the last given one; returns its tag. */
 uint64_t sb_deliveries_give(sb_deliveries *d);
-/* A given one becomes the first of the row; its tag is used again if it was the last. */
+/* Makes a given message the first of the row. If its tag was the last one, the tag is used again. */
 void sb_deliveries_take_back(sb_deliveries *d, sb_held *h);
-/* A given one, NULL when there is none of that tag. */
+/* The given message with a tag; NULL: there is none. */
 sb_held *sb_deliveries_find(sb_deliveries *d, uint64_t tag);
-/* Forgets one, wherever it is. */
+/* Removes a delivery from the row or the given ones. */
 void sb_deliveries_drop(sb_deliveries *d, sb_held *h);
-/* After many were dropped: memory goes back. Moves what it holds. */
+/* Frees memory after many were dropped. Deliveries move in memory. */
 void sb_deliveries_trim(sb_deliveries *d);
 void sb_deliveries_free(sb_deliveries *d);
 

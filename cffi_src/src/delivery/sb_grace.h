@@ -1,33 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Grace: when memory of structures may serve bodies.
+/* Grace: decides when the memory of structures may serve bodies.
  *
- * What: a chunk of structures whose slots are all free, and rested since the look before, is drained (sb_drained.h). Calls that
- * were inside the core then may know its slots still. When each of them has ended, the chunk becomes FREE. Nobody waits for
- * that: who drains asks again at its next step. Nodes keep their chunks.
+ * What: a chunk of structures is drained (sb_drained.h) if all its slots are free, and none was used since the look
+ * before. Calls that were inside the core at that moment may still know its slots. When each of them has ended, the
+ * chunk becomes FREE. No process waits for that: the drainer asks again at its next step. Nodes keep their chunks.
  *
- * Layout: `gate` of the connection's record. `inside` is 1 while a thread has the connection's lock, and may be 1 while one is about
- * to take it. By `asked`, which counts, the next call learns that it has to forget the pages that its handles remember.
- *   inside  0 or 1 -> 1   store, relaxed, in front of the lock's CAS; where a CAS is no barrier, or the thread waited for the
- *                         lock, or finds 0 behind its CAS, or the connection closes: swap, under the lock
- *   inside  1 -> 0        store, release, by who gives the lock back
- *   asked   n -> n + 1    add, by who drains, who looks at `inside` by an operation that reads and writes after it
+ * Layout: `gate` of the connection's record. `inside` is 1 while a thread has the connection's lock, and may be 1 while
+ * a thread is about to take it. `asked` is a counter; a change tells the next call to drop the pages that its handles
+ * remember.
+ *   inside  0 or 1 -> 1   store, relaxed, before the lock's CAS; or swap, under the lock, where a CAS is no barrier, or
+ *                         if the thread waited for the lock, finds 0 after its CAS, or the connection closes
+ *   inside  1 -> 0        store, release, by the thread that unlocks
+ *   asked   n -> n + 1    add, by the drainer, which then reads `inside` by a read-modify-write
  *
  * Invariants:
- *  I70 a structure is read for the truth, or written, only by a call that is inside. It got there by a word that is cleared
- *      before the slot is freed, or through sb_slab_object since it entered, or by what it owns.
- *  I71 a drained chunk becomes FREE only after each connection was seen outside, after it was asked since.
+ *  I70 only a call that is inside reads a structure as the truth, or writes it. The call got to the structure by a word
+ *      that is cleared before the slot is freed, through sb_slab_object since it entered, or through an object that it
+ *      owns.
+ *  I71 a drained chunk becomes FREE only after the drainer saw each connection outside, after it asked that connection.
  *
  * Ordering pairs:
- *  P21 the chunk is DRAINING before `asked` is raised, before `inside` is looked at (all read and write, seq_cst); a call enters
- *   `inside` before it reads `asked` (acquire): by a swap, or by a store that is seen by the CAS behind it, since a locked operation
- *   of x86 is a barrier. So of the two one sees the other: who enters unseen sees what was asked, and DRAINING. A store of one
- *   thread may let another one in, who finds 1 behind its CAS: stores come in one order there. A call leaves by a store (release):
- *   what was done inside comes before the 0 that is seen. Of a number that is no connection's, its word is written as it is: who
- *   opens it comes after that. tests/models/gate.pml has all of it.
+ *  P21 the drainer makes the chunk DRAINING, then raises `asked`, then reads `inside` (all read-modify-write, seq_cst).
+ *   A call enters `inside` before it reads `asked` (acquire): by a swap, or by a store that the CAS after it makes
+ *   visible, since a locked operation of x86 is a barrier. So one of the two sees the other: a call that enters unseen
+ *   sees the new `asked`, and DRAINING. The store of one thread may let another thread in, which finds 1 after its CAS:
+ *   x86 keeps stores in one order. A call leaves by a store (release): what it did inside comes before the 0 that the
+ *   drainer reads. For an id without a connection the drainer writes the id's word back unchanged: a process that opens
+ *   a connection there comes after that. tests/models/gate.pml models all of it.
  *
- * Death (after -> state, repaired): the drainer -> see sb_drained.h. A call that was inside, or stored so -> waited for until its
- *  connection is reaped; its reaper is inside by its own gate. Stopped inside -> the chunk stays DRAINING until it goes on,
- *  or until an allocation of its class finds no other memory, and takes it over.
+ * Death (after -> state, repaired): the drainer -> see sb_drained.h. A call that was inside, or stored 1 -> the drainer
+ *  waits until that connection is reaped; the reaper is inside by its own gate. Stopped inside -> the chunk stays
+ *  DRAINING until the process continues, or until an allocation of its class finds no other memory, and takes the chunk
+ *  over.
  *
  * Concurrency: under the drainer's lock. Several drainers have different chunks.
  */
@@ -37,22 +41,22 @@
 #include "sb_drained.h"
 #include "sb_notify.h"
 
-#define SB_GRACE_CHUNKS 64u /* are drained at a time */
+#define SB_GRACE_CHUNKS 64u /* chunks that are drained at a time */
 
-/* Of one who drains; process-local. */
+/* The state of a drainer; process-local. */
 typedef struct sb_grace {
-  uint32_t count, waiting; /* how many chunks are drained, and how many connections were inside */
+  uint32_t count, waiting; /* chunks that are being drained; connections that were inside */
   struct {
     uint64_t token;
     uint32_t chunk;
   } drained[SB_GRACE_CHUNKS];
   bool waits[SB_MAX_CONNECTIONS];
-  uint64_t used[]; /* of each chunk: one more than its sum at the last look, 0: it was in use */
+  uint64_t used[]; /* by chunk: its checksum at the last look plus one; 0 = it was in use */
 } sb_grace;
 
-/* Lock held. Begins with what rested, or goes on with what was begun; true if something is under way. */
+/* Lock held. Begins to drain chunks that rested, or continues. True if chunks are being drained. */
 bool sb_grace_step(sb_connection *c);
-/* Lock held. All that was begun goes back to its class. */
+/* Lock held. Returns all chunks that are being drained to their classes. */
 void sb_grace_give_up(sb_connection *c);
 
 #endif

@@ -1,55 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Node lists: which consumer of a queue is in which state (seed 002, QueueConsumerManager).
+/* Node lists: the consumers of a queue by state (seed 002, QueueConsumerManager).
  *
- * What: All, NonAcquiring, NotInterested, and per priority Interested and Notified. A list is a ring of entries
- * (node, epoch); the node's word is the truth. Appending is O(1); leaving a list is O(1): the epoch moves on and the
- * entry is dead; an iteration drops dead entries on its way. Calls that wait for room are nodes of lists of their own.
+ * What: a queue has the lists All, NonAcquiring and NotInterested, and for each priority Interested and Notified. A
+ * list is a ring of entries (node, epoch); the node's word is authoritative. Appending and leaving are O(1): a node
+ * leaves a list when its epoch rises, which makes its entry dead. An iteration drops the dead entries that it meets.
+ * Calls that wait for room are nodes of separate lists.
  *
  * Invariants:
- *  I27 a move appends (node, e+1) to the list it goes to, then CASes the word from epoch e to e+1; the winner alone acts.
- *  I28 an entry is live if epoch and state match the word, pending if its epoch is one ahead, else dead; only dead ones
- *      are dropped. Epochs are never reset, not even when the node is used again.
- *  I29 `interested` is raised before and lowered after the CAS, `notified` lowered before and raised after: an error can
- *      only cost an extra wake.
+ *  I27 a move appends (node, e+1) to the target list, then CASes the node's word from epoch e to e+1; only the winner
+ *      acts.
+ *  I28 an entry is live if its epoch and state match the word, pending if its epoch is one ahead, else dead; only dead
+ *      entries are dropped. Epochs are never reset, not even when the node is reused.
+ *  I29 `interested` is raised before and lowered after the CAS, `notified` is lowered before and raised after: an error
+ *      can only cost an extra wake.
  *
- * Ordering pairs: P3, see sb_consumer.h: the word's CAS is seq_cst.
+ * Ordering pairs: P3, see sb_notify.h: the word's CAS is seq_cst.
  *
- * Death: entry appended, word not moved -> pending until the reaper moves the word on. Word moved, counts not ->
- *  recounted from the lists. A node of a dead connection -> REMOVED by the reaper, whatever its state.
+ * Death: entry appended, word not moved -> pending until the reaper moves the word. Word moved, counts not -> recounted
+ *  from the lists. A node of a dead connection -> the reaper makes it REMOVED, whatever its state.
  *
- * Concurrency: moves by anybody; create and destroy by the owner or its reaper.
+ * Concurrency: any process moves nodes; the owner or its reaper creates and destroys them.
  */
 #ifndef SB_NODES_H
 #define SB_NODES_H
 
 #include "sb_queue.h"
 
-#define SB_STATE_ALL 7u /* pseudo state of the All list */
+#define SB_STATE_ALL 7u /* the pseudo state of the All list */
 
 sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uint32_t flags, uint32_t target,
                          uint32_t prefetch, uint32_t *slot, uint64_t *token);
 void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token);
-/* INTERESTED -> NOTIFIED and so on; false when the word was in none of the states of `from` (a bit mask). */
+/* Moves a node to the state `to`. False: the state was none of `from` (a bit mask), or there is no memory for the list
+ * entry. */
 bool sb_node_move(sb_connection *c, uint32_t slot, unsigned from, unsigned to);
 sb_node_shm *sb_node_at(sb_broker *b, uint32_t slot);
 sb_level_shm *sb_level_at(sb_broker *b, uint32_t slot);
-/* The first live node of a list, from the head; 0 when there is none. With `after` it goes on behind that position. */
+/* The first live node of a list at or after *position, which becomes the position after it; 0: there is none. */
 uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, uint64_t *position);
-/* The level of a priority, which is added if there is none. SB_LIMIT: the queue has 2,048. */
+/* Finds the level of a priority, or adds it. SB_LIMIT: the queue has 2,048 levels. */
 sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32_t *slot);
-/* Who is in a list, by the states of the words (a list may name one twice); [SB_STATE_ALL]: in any. */
+/* The number of entries of a list by the states of their nodes' words; [SB_STATE_ALL]: in any state. A list may name a
+ * node twice. */
 typedef struct {
-  int32_t all[SB_STATE_ALL + 1], counted[SB_STATE_ALL + 1]; /* counted: of those, the consumers */
-  uint64_t seen;                                            /* of the words of all levels */
+  int32_t all[SB_STATE_ALL + 1], counted[SB_STATE_ALL + 1]; /* counted: only consumers */
+  uint64_t seen;                                            /* a checksum of the words of all levels */
 } sb_census;
-/* The live entries of a list in that state, or SB_STATE_ALL, of one level; 0: of any. */
+/* Counts the live entries of the list of `state`, or of SB_STATE_ALL; of one level, 0 = of all levels. */
 sb_census sb_nodes_census(sb_broker *b, const sb_ring *list, unsigned state, uint32_t level);
-/* Sets interested, notified ... right from the lists: none of them, those that could suppress a wake, or all. */
+/* Corrects interested, notified ... from the lists: no count, the counts that could suppress a wake, or all counts. */
 typedef enum { SB_RECOUNT_LOOK, SB_RECOUNT_HARMFUL, SB_RECOUNT_ALL } sb_recount;
 typedef struct {
-  bool right; /* they were */
+  bool right; /* all counts were right */
   bool mended;
-  uint64_t seen; /* of the counts and all nodes: the same twice means that no node was moved in between */
+  uint64_t seen; /* a checksum of the counts and all nodes: equal sums mean that no node moved in between */
 } sb_recounted;
 sb_recounted sb_nodes_recount(sb_broker *b, uint32_t queue, sb_recount how);
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Subscriptions: a queue as one node of a consumer or a channel sees it (seed 002: setNotifyWorkDesired,
+/* Subscriptions: one node of a consumer or a channel at one queue (seed 002: setNotifyWorkDesired,
  * deliverSingleMessage).
  *
- * What: the node's part in telling and pulling, which is the same whoever it belongs to. What its owner decides: whether
- * there is credit, and where a pulled message goes.
+ * What: the node's part in notifying and pulling, which is the same for consumers and channels. The owner of the node
+ * decides whether there is credit, and where a pulled message goes.
  *
  * Invariants:
- *  I30 a node that is INTERESTED or NOTIFIED has credit; one without is NOT_INTERESTED.
+ *  I30 a node that is INTERESTED or NOTIFIED has credit; a node without credit is NOT_INTERESTED.
  *  I31, I32 of sb_notify.h; I54 of sb_claim.h.
  *
  * Ordering pairs: P3 of sb_notify.h.
  *
- * Death: a node goes with its connection: REMOVED by the reaper, which passes the baton.
+ * Death: a node goes with its connection: the reaper makes it REMOVED, and passes the baton.
  *
  * Concurrency: under the connection's lock.
  */
@@ -24,33 +24,34 @@
 
 typedef struct {
   sb_queue *q;
-  uint64_t token; /* holding of the node */
+  uint64_t token; /* of the node's holding */
   uint32_t node;
   int32_t priority;
 } sb_subscription;
 
 static inline sb_node_shm *sb_subscription_node(const sb_subscription *s) { return sb_slot_at(s->q->c->b, s->node); }
-/* Does it not stand by (any more)? */
+/* True if the node does not stand by, or has become active. */
 bool sb_subscription_may_want(const sb_subscription *s);
-/* Its owner has credit: NOT_INTERESTED -> INTERESTED, unless it stands by. Whoever calls this looks at the queue (P3). */
+/* Makes a node whose owner has credit INTERESTED, unless it stands by. True if it was NOT_INTERESTED: the caller then
+ * looks at the queue (P3). */
 bool sb_subscription_want(sb_subscription *s);
 void set_notify_work_desired(sb_subscription *s, bool desired);
-/* Takes a message for its owner, who has credit. SB_EMPTY: there is none, and the node is INTERESTED. */
+/* Takes a message for the owner of the node, which has credit. SB_EMPTY: there is none, and the node is INTERESTED. */
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t);
-/* The same for one that takes nothing its own connection published, and is NON_ACQUIRING instead (sb_foreign.h). */
+/* The same for a NON_ACQUIRING node, which takes no message that its connection published (sb_foreign.h). */
 sb_status sb_subscription_take_foreign(sb_subscription *s, uint64_t *cursor, sb_taken *t);
-/* Puts a message back that was pulled through it. */
+/* Returns a message that was pulled through a subscription. */
 sb_status sb_subscription_return(sb_queue *q, uint64_t token, unsigned how);
 
-/* Should it be awake, and nobody has flagged it: beside a ready message that is for it, or for nobody else who was told? As the
- * entry of a list; 0: no. */
+/* The list entry of a node that should be flagged and is not, 0 = none. A message is ready for it, and the node is
+ * NOTIFIED; or it is INTERESTED, and no node is NOTIFIED. */
 uint64_t sb_subscription_overlooked(const sb_subscription *s);
 
-/* ---- on the way of every message ---- */
+/* ---- on the path of every message ---- */
 
-/* Somebody of a higher priority seems to want messages: does it? */
+/* For a caller whose counts say that a higher priority wants messages. True if it must take none (I32). */
 bool sb_subscription_gives_way(sb_subscription *s);
-/* Its node is rescued, or stands by; false: it does, and is not active. */
+/* For a node that is rescued or stands by. False: it stands by, and is not active. */
 bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued);
 
 static inline void sb_subscription_took(sb_connection *c, sb_queue *q, const sb_taken *t) {
@@ -76,7 +77,7 @@ SB_HOT sb_status sb_subscription_acquire(sb_connection *c, sb_queue *q, sb_taken
   return SB_OK;
 }
 
-/* sb_subscription_take, of that connection. */
+/* sb_subscription_take, with the connection as an argument. */
 SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, sb_taken *t) {
   sb_node_shm *node = sb_slot_at(c->b, s->node);
   if (!sb_queue_is_open(s->q)) {
@@ -95,13 +96,13 @@ SB_HOT sb_status sb_subscription_take_now(sb_connection *c, sb_subscription *s, 
     if (status != SB_EMPTY) {
       return status;
     }
-    /* P3: the last attempt to take is made while INTERESTED. Does it look ready then, the bits may be wrong. */
+    /* P3: the last attempt to take is made while INTERESTED. If the queue still looks ready, the bits may be wrong. */
     if (!sb_node_move(c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED) &&
         (!sb_notify_looks_ready(s->q) || sb_upkeep_rescan(s->q) == 0)) {
       return SB_EMPTY;
     }
   }
-  return SB_EMPTY; /* what looks ready is not, and who seems to be better is nobody: left to the housekeeper */
+  return SB_EMPTY; /* the hints are wrong: the housekeeper corrects them */
 }
 
 #endif

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Watch: a descriptor that is written when a queue has something, for whoever waits in a loop of its own (asyncio).
+/* Watch: a descriptor that becomes readable when a queue has a message, or room; for event loops (asyncio).
  *
- * What: a waiting call without a thread: its node waits in the list of the queue like that of a thread inside get or put,
- * and when it is told, the connection's IO thread writes an eventfd. The application then tries, and arms again if it found
- * nothing. It takes nothing itself, so nothing is lost with it.
+ * What: a waiting call without a thread. Its node waits in the list of the queue like the node of a thread inside get
+ * or put. When the node is notified, the connection's IO thread writes an eventfd. The application then tries, and arms
+ * the watch again if it found nothing. A watch takes no message, so none is lost with it.
  *
- * Layout: a target (sb_target.h) with one node: INTERESTED while armed, NOTIFIED once told, else NOT_INTERESTED.
+ * Layout: a target (sb_target.h) with one node: INTERESTED while armed, NOTIFIED after a notification, else
+ * NOT_INTERESTED.
  *
  * Invariants:
- *  I57 who armed tries once more before it waits; who was told tries before it does anything else, or disarms, which passes
- *      the baton (I31), or for room wakes the next one.
+ *  I57 an application that armed the watch tries once more before it waits. After a notification it tries before it
+ *      does anything else; or it disarms, which passes the baton (see I31), or for room wakes the next producer.
  *
- * Ordering pairs: P3 of sb_notify.h: armed first, then tried. P9: the node's flag is cleared, then the descriptor written.
+ * Ordering pairs: P3 of sb_notify.h: armed first, then tried. P9: the node's flag is cleared, then the descriptor
+ * written.
  *
  * Death: the node goes with its connection, whose reaper passes the baton.
  *
@@ -27,13 +29,13 @@ struct sb_watch {
   sb_target target;
   sb_queue *q;
   uint64_t token;
-  uint32_t node; /* 0 = it is over */
+  uint32_t node; /* 0 = the watch ended */
   bool room;
   int event_fd;
 };
 
 sb_status sb_watch_begin(sb_watch *w);
-/* Wants to be told; bytes: of the body that room is wanted for. */
+/* Arms the watch. bytes: length of the body that waits for room. */
 sb_status sb_watch_want(sb_watch *w, uint64_t bytes);
 void sb_watch_leave(sb_watch *w);
 void sb_watch_end(sb_watch *w);
