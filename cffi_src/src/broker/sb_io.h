@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /* IO loop: the thread of a connection that is notified and pulls.
  *
- * What: it takes the target bits that notifiers left, gives each consumer turns in rotation, and sleeps on the
- * connection's wake word when there is nothing to do. It also is one of those who notice the dead and a missing
- * housekeeper, which is the business of the lowest live process. That one looks every 500 ms, as does whoever is awake
- * anyhow; the others look every 5 s, and see to it themselves if there was no housekeeper for so long: the lowest one may
- * be stopped. A housekeeper that is stopped is not replaced: the lowest live process reaps the dead, parks the consumers of
- * stopped processes, and has somebody started who does the rest beside it until it goes on. Whether it is stopped says /proc,
- * at each look. The others look whether the lowest one is stopped, unless that has left its beat in the header within a second.
+ * What: the thread takes the target bits that notifiers left, gives each target turns in rotation, and sleeps on the
+ * connection's wake word when there is nothing to do. IO threads also notice dead processes and a missing housekeeper.
+ * That is the task of the lowest live process, which looks every 500 ms, as does any IO thread that is awake anyhow.
+ * The others look every 5 s, and act themselves if there was no housekeeper for that time: the lowest process may be
+ * stopped.
  *
- * Invariants: P9's order (connection, target, node, then look) lives here and in sb_consumer.c.
+ * A stopped housekeeper is not replaced: the lowest live process reaps the dead, parks the consumers of stopped
+ * processes, and asks for a stand-in, which does the other work until the housekeeper continues. At each look /proc
+ * tells whether the housekeeper is stopped, unless it took a turn since the look before. The others check whether the
+ * lowest process is stopped, unless that process stored its beat in the header within the last second.
  *
- * Ordering pairs: P6 and P9. Before it sleeps it looks at `work`, `closed` and `ready`.
+ * Invariants: P9's order (connection, target, node, then look) lives here, and in the turns of sb_consumer.c and
+ *  sb_channel.c.
  *
- * Death: nothing here is shared but the flags; a dead connection's flags go with its record.
+ * Ordering pairs: P6 and P9. Before the thread sleeps it reads `work`, `closed` and `ready`.
  *
- * Concurrency: one thread per connection; it takes the connection's lock for a few turns at a time, or for a few queues when
- *  it does the work of a stopped housekeeper.
+ * Death: only the flags are shared; the flags of a dead connection go with its record.
+ *
+ * Concurrency: one thread for each connection. It takes the connection's lock for a few turns at a time, or for a few
+ *  queues when it does the work of a stopped housekeeper.
  */
 #ifndef SB_IO_H
 #define SB_IO_H
@@ -26,10 +30,11 @@
 #include "sb_recover.h"
 
 sb_status sb_io_prepare(sb_connection *c);
-/* Runs until the connection closes (SB_CLOSED), the broker is being stopped (SB_STOPPING), its housekeeper is missing or stopped
- * (SB_NO_HOUSEKEEPER), a channel is to be handed over (SB_READY), or there is no room for what a channel is to pull (SB_GROW). */
+/* Runs until the connection closes (SB_CLOSED), the broker stops (SB_STOPPING), its housekeeper is missing or stopped
+ * (SB_NO_HOUSEKEEPER), a channel is ready for its hand-over (SB_READY), or a channel has no memory to pull with
+ * (SB_GROW). */
 sb_status sb_io_run(sb_connection *c);
-/* In all queues: parks the consumers of stopped processes, a few queues for each hold of the lock. */
+/* Parks the consumers of stopped processes in all queues; takes the lock for a few queues at a time. */
 void sb_io_visit_stopped(sb_connection *c);
 bool sb_io_housekeeper_missing(sb_connection *c);
 

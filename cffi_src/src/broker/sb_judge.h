@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Judging what the dead began: did it happen, or did it not?
+/* Judging: decides for each operation that a dead connection began whether it took effect.
  *
- * What: the part of recovery that looks at messages. An intent of a ledger says what its owner was about to do; the slot
- * and the cell say whether it did. What happened is counted, what did not is undone; cells it held are released.
+ * What: the part of recovery that looks at messages. The intent of a ledger says what its owner was about to do; the
+ * slot and the cell say whether it did. An operation that took effect is counted, any other is undone; cells that the
+ * dead held are released.
  *
- * Invariants: I19 of sb_ledger.h, I33 and I34 of sb_recover.h: repeating a judgement comes to the same result, also when
- *  the one who judged before was killed between any two steps.
+ * Invariants: I19 of sb_ledger.h, I33 and I34 of sb_recover.h: a repeated judgement has the same result, also if the
+ *  reaper that judged before was killed between any two steps.
  *
- * Ordering pairs: P11 of sb_ledger.h: the intent is read after its kind; its kind is read again before a counter is raised.
+ * Ordering pairs: P11 of sb_ledger.h: the intent is read after its kind; its kind is read again before a counter is
+ * raised.
  *
- * Death: of the reaper itself: the next one starts again from the intents.
+ * Death: of the reaper: the next one starts again from the intents.
  *
- * Concurrency: one reaper at a time for each dead process; everybody else works on meanwhile.
+ * Concurrency: one reaper at a time for each dead process, beside all traffic.
  */
 #ifndef SB_JUDGE_H
 #define SB_JUDGE_H
 
 #include "sb_upkeep.h"
 
-/* Through the holdings of one dead connection. */
+/* A walk through the holdings of one dead connection. */
 typedef struct {
   sb_connection *by;
   sb_broker *b;
@@ -26,13 +28,13 @@ typedef struct {
   bool views_live;
 } sb_walk;
 
-/* The ledger a holding names, if the dead still owns it; else NULL. */
+/* The ledger that a holding names, if the dead connection still owns it; else NULL. */
 sb_ledger_shm *sb_judge_ledger(sb_walk *w, uint64_t what, uint64_t where);
 /* Judges the intent of the ledger that a holding names. */
 void sb_judge_intent(sb_walk *w, uint64_t what, uint64_t where);
-/* What stands at a position of a queue; false when its page is gone. */
+/* Finds the cell at a position of a queue, and reads its word. False: its page is gone. */
 bool sb_judge_find(sb_walk *w, uint32_t queue, uint64_t position, sb_ring *r, sb_leaf_ref *leaf, uint64_t *word);
-/* Makes a cell AVAILABLE that the dead held, and finishes what it had begun with the page. */
+/* Makes a cell AVAILABLE that the dead connection held, and completes what it began with the page. */
 void sb_judge_cell(sb_walk *w, uint32_t queue, uint64_t position);
 
 #endif
