@@ -43,7 +43,7 @@ static inline void sb_api_leave(sb_connection *c) { sb_unlock(c); }
 static inline uint64_t sb_api_front(const sb_put_options *o) {
   return sizeof(sb_message_shm) + o->exchange_length + o->key_length + (uint64_t)o->properties_length;
 }
-/* Offset of the body in its slot. `more`: bytes between those in front and the words of its viewers. */
+/* Offset of the body in its slot. `more`: bytes between sb_api_front and the words of its viewers. */
 static inline uint64_t sb_api_body_offset(uint64_t length, const sb_put_options *o, uint64_t more) {
   return (sb_api_front(o) + more + 63) / 64 * 64 + (length > SB_INLINE_BODY ? SB_VIEWERS_BYTES : 0);
 }

@@ -13,11 +13,11 @@
 void sb_commit_list(sb_connection *c, const sb_commit_body *body) {
   sb_holding_shm *h = sb_holding_at(c->b, body->token);
   uint64_t what = sb_holding_what(SB_HOLD_PUBLICATION, body->slot, body->gen);
-  SB_STORE(&h->what, what, SB_RELEASE); /* P8 release: it was a SLOT, `where` is still what it was */
+  SB_STORE(&h->what, what, SB_RELEASE); /* P8 release: it was a SLOT; `where` stays the same */
   SB_CRASHPOINT("commit.body.listed");
 }
 
-/* I23: what a queue that evicts is not to evict for, and what becomes HELD, counts as taken. */
+/* I23: counts a staged cell as taken if its queue evicts, which must not evict for it, or if it becomes HELD. */
 static void count_staged(sb_commit_cell *cell) {
   cell->tracked = sb_queue_tracks(cell->q->shm);
   cell->counted = cell->body->held || sb_queue_evicts(cell->q->shm);
@@ -54,7 +54,7 @@ static void give_place_back(sb_commit_cell *cell) {
   cell->admitted = false;
 }
 
-/* Nobody else knows of the slot yet. */
+/* Adds the reference of a cell. No other process knows the slot yet. */
 static void add_reference(sb_broker *b, sb_commit_cell *cell) {
   sb_block k;
   uint32_t place;
@@ -74,11 +74,11 @@ static sb_status stage(sb_connection *c, sb_commit_cell *cell) {
   }
   count_staged(cell);
   if (SB_LOAD(&cell->q->shm->staged, SB_RELAXED) == 0)
-    SB_STORE(&cell->q->shm->staged, 1, SB_RELEASE); /* before it is */
+    SB_STORE(&cell->q->shm->staged, 1, SB_RELEASE); /* before the cell is STAGED */
   status = append(c, cell);
   if (status == SB_OK) {
     cell->q->tail_cursor = cell->position + 1;
-    cell->leaf = cell->q->tail_leaf; /* pinned by our own cell */
+    cell->leaf = cell->q->tail_leaf; /* pinned by the STAGED cell */
     SB_STORE(&sb_holding_at(c->b, cell->token)->what, sb_holding_what(SB_HOLD_STAGED, cell->q->slot, cell->leaf.slot),
              SB_RELEASE); /* for the doctor */
     add_reference(c->b, cell);
@@ -99,7 +99,7 @@ sb_status sb_commit_stage(sb_commit_plan *p, uint32_t *failed) {
     }
     sb_status status = stage(p->c, cell);
     if (status == SB_DELETED) {
-      give_place_back(cell); /* as if it were not bound */
+      give_place_back(cell); /* as if the queue were not bound */
     } else if (status != SB_OK) {
       *failed = i;
       return status;
@@ -117,7 +117,7 @@ sb_status sb_commit_mark(sb_commit_plan *p) {
     uint64_t what =
         sb_settle_find(p->c, e->token, &t, &leaf) ? SB_LOAD(&sb_holding_at(b, e->token)->what, SB_RELAXED) : 0;
     if (sb_holding_kind(what) != SB_HOLD_CELL ||
-        sb_holding_slot(what) != e->q->slot) { /* or marked: it is named twice */
+        sb_holding_slot(what) != e->q->slot) { /* or marked already: the caller named it twice */
       return SB_SETTLED;
     }
     uint64_t marked = sb_holding_what(SB_HOLD_SETTLING, e->q->slot, (uint64_t)leaf.slot | SB_PUT(e->counter, 28));
@@ -153,7 +153,8 @@ void sb_commit_decide(sb_commit_plan *p) {
       free_body(p->c, body);
     } else {
       sb_word *header = sb_slot_header(p->c->b, body->slot);
-      uint64_t parts = SB_LOAD(header, SB_RELAXED) & SB_PUT(1u, 2 + SB_PARTS_REF); /* relaxed: it is ours */
+      /* relaxed: the connection owns the slot */
+      uint64_t parts = SB_LOAD(header, SB_RELAXED) & SB_PUT(1u, 2 + SB_PARTS_REF);
       SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, body->references, body->gen) | parts,
                SB_RELEASE); /* P1 release, and P12 */
     }
@@ -169,7 +170,7 @@ static bool is_staged(uint64_t word, uint64_t gen, unsigned owner) {
   return sb_cell_of(word, gen) && sb_cell_state(word) == SB_CELL_STAGED && sb_cell_owner(word) == owner;
 }
 
-/* I47. The ledger is the owner's, whoever does it. `counted`: in `taken`. */
+/* Flips a cell (I47) with the ledger of its owner, also if a reaper does it. `counted`: the cell counts in `taken`. */
 static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, bool counted) {
   sb_broker *b = q->c->b;
   sb_ledger_shm *l = q->ledger;
@@ -207,7 +208,7 @@ void sb_commit_carry_out(sb_commit_plan *p) {
     if (p->cells[i].token != SB_COMMIT_NO_TOKEN) flip_own(c, &p->cells[i]);
   }
   for (uint32_t i = 0; i < p->end_count; i++) {
-    (void)sb_settle_message(p->ends[i].q, p->ends[i].token, p->ends[i].counter); /* gives its holding back */
+    (void)sb_settle_message(p->ends[i].q, p->ends[i].token, p->ends[i].counter); /* returns its holding */
   }
   SB_CRASHPOINT("commit.carried_out");
   for (uint32_t i = 0; i < p->cell_count; i++) {
@@ -221,7 +222,7 @@ void sb_commit_carry_out(sb_commit_plan *p) {
 
 /* ---- undoing ---- */
 
-/* Its position stays, finished; its place goes back. */
+/* Finishes the cell of an undone commit: its position stays, its room is returned. */
 static void unstage(sb_connection *c, sb_commit_cell *cell) {
   sb_queue_shm *q = cell->q->shm;
   uint64_t word = SB_LOAD(&sb_leaf_cell(&cell->leaf, cell->position)->word, SB_ACQUIRE);
@@ -248,7 +249,7 @@ void sb_commit_undo(sb_commit_plan *p) {
       give_place_back(cell);
     }
   }
-  for (uint32_t i = 0; i < p->body_count; i++) free_body(p->c, &p->bodies[i]); /* when no cell names it any more */
+  for (uint32_t i = 0; i < p->body_count; i++) free_body(p->c, &p->bodies[i]); /* no cell names the body any more */
 }
 
 /* ---- by the reaper ---- */
@@ -277,14 +278,14 @@ static void flip_for(sb_walk *w, uint32_t queue, uint64_t position) {
   }
 }
 
-/* As sb_settle_as does it, of a cell that names the dead. */
+/* Settles the message of a cell that names the dead connection, as sb_settle_as does. */
 static void settle_for(sb_walk *w, uint32_t queue, uint64_t position, unsigned counter) {
   sb_ring r;
   sb_leaf_ref leaf;
   uint64_t word;
   bool found = sb_judge_find(w, queue, position, &r, &leaf, &word);
   if (!found || sb_cell_state(word) != SB_CELL_ACQUIRED || sb_cell_owner(word) != w->id) {
-    if (found) sb_judge_cell(w, queue, position); /* a TOMBSTONE whose page is to be retired */
+    if (found) sb_judge_cell(w, queue, position); /* a TOMBSTONE whose page may have to be retired */
     return;
   }
   sb_ledger_shm *l = sb_ledger_of(w->b, sb_slot_at(w->b, queue), w->id);
@@ -327,7 +328,7 @@ static void unstage_for(sb_walk *w, uint32_t queue, uint64_t position) {
   if (!is_staged(word, leaf.gen, w->id) || !sb_slot_in_range(w->b, slot) || !sb_slot_ready(w->b, slot)) {
     return;
   }
-  sb_message_shm m = sb_peek_message(w->b, slot); /* not freed yet: cells first */
+  sb_message_shm m = sb_peek_message(w->b, slot); /* not freed yet: cells are undone first */
   if (sb_ring_drop(w->by, &r, &leaf, position, word)) {
     SB_CRASHPOINT("recover.commit.unstaged");
     sb_queue_shm *q = sb_slot_at(w->b, queue);

@@ -11,7 +11,7 @@
 #define REST_TICKS 16u
 #define LOOKS 4u
 
-/* A consumer, or a call that waits in the core: told, it acts without its program. A watch only tells that. */
+/* True for a consumer or a waiting call: it acts on a notification without its program. A watch only passes it on. */
 static bool acts_by_itself(const sb_node_shm *n) {
   return (SB_LOAD(&n->flags, SB_RELAXED) & (SB_NODE_DIRECT | SB_NODE_COUNTED)) != 0;
 }
@@ -20,7 +20,8 @@ static uint64_t entry_of(const sb_node_shm *n, uint32_t node) {
   return sb_entry_word(node, sb_node_epoch(SB_LOAD(&n->word, SB_SEQ_CST)));
 }
 
-/* The first who was notified and would act by itself, as the entry of a list: whoever comes back has another epoch. 0: nobody. */
+/* The list entry of the first notified node that acts by itself; 0: none. A node that is notified again has another
+ * epoch. */
 static uint64_t first_notified(sb_connection *by, sb_queue_shm *q) {
   uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
   for (uint32_t n = 0; n < 4096u && sb_level_at(by->b, level) != NULL; n++) {
@@ -36,7 +37,7 @@ static uint64_t first_notified(sb_connection *by, sb_queue_shm *q) {
   return 0;
 }
 
-/* Rings those who were notified and did nothing. */
+/* Rings the notified nodes, which did nothing. */
 static void ring_notified(sb_connection *by, sb_queue_shm *q) {
   uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
   for (uint32_t n = 0; n < 4096u && sb_level_at(by->b, level) != NULL; n++) {
@@ -50,7 +51,7 @@ static void ring_notified(sb_connection *by, sb_queue_shm *q) {
   }
 }
 
-/* Who would be told next, as the entry of a list. 0: nobody. */
+/* The list entry of the node that would be notified next; 0: none. */
 static uint64_t next_sleeper(sb_connection *by, const sb_queue_shm *q) {
   uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
   for (uint32_t n = 0; n < 4096u && sb_level_at(by->b, level) != NULL; n++) {
@@ -68,7 +69,7 @@ static uint64_t next_sleeper(sb_connection *by, const sb_queue_shm *q) {
   return 0;
 }
 
-/* An iteration drops dead entries on its way; lists that nobody else iterates would keep theirs for ever. */
+/* Iterates over a list to drop its dead entries: a list that no process iterates would keep them for ever. */
 static void scrub_list(sb_connection *by, uint32_t object, uint32_t id, unsigned state) {
   sb_ring list;
   uint64_t position = 0;
@@ -102,7 +103,7 @@ static bool over_unseen(sb_broker *b, const sb_queue_shm *q) {
          SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_OPEN;
 }
 
-/* Whoever should have ended it was killed before; or it expired. */
+/* Ends a queue whose time has come: it expired, or the process that should have ended it was killed. */
 static bool end_if_over(sb_connection *by, uint32_t slot, const sb_queue_shm *shm, uint64_t deaths_before) {
   sb_queue q;
   bool ended = false;
@@ -119,7 +120,7 @@ static bool end_if_over(sb_connection *by, uint32_t slot, const sb_queue_shm *sh
   return ended;
 }
 
-/* The first producer that waits although there is room for it, as the entry of a list; 0: nobody. */
+/* The list entry of the first producer that waits although there is room for it; 0: none. */
 static uint64_t waits_beside_room(sb_connection *by, sb_queue_shm *q, uint32_t slot) {
   sb_ring list;
   uint64_t position = 0;
@@ -142,11 +143,11 @@ static void look_for_room(sb_connection *by, sb_queue_shm *q, uint32_t slot, uin
     bool explained = SB_LOAD(&q->room_watched, SB_RELAXED) != 0 || sb_repairs_explained(by->b, q, deaths_before);
     if (waits_beside_room(by, q, slot) == waiting) sb_repairs_count(by->b, SB_REPAIR_ROOM, explained); /* I72 */
   }
-  sb_consumer_room_made(by, q, slot); /* whoever was told of it may be stopped */
+  sb_consumer_room_made(by, q, slot); /* the process that was notified of it may be stopped */
 }
 
-/* Recounts the lists; true if they were right. What was counted while nodes moved is wrong itself, and not believed unless that
- * goes on for ticks. */
+/* Recounts the lists; true if the counts were right. A recount while nodes move is itself wrong, and is not used unless
+ * that continues for some ticks. */
 static bool recount(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_queue_memory *memory) {
   sb_recounted found = sb_nodes_recount(by->b, slot, SB_RECOUNT_LOOK);
   bool steady = false, explained = false, patient = memory->wrong_ticks >= PATIENCE_TICKS;
@@ -169,14 +170,14 @@ static bool recount(sb_connection *by, const sb_queue_shm *q, uint32_t slot, sb_
   return false;
 }
 
-/* Sets the accounts right; true if they are by now. */
+/* Corrects the accounts: `taken`, `admitted` and the byte hints. True if they are right now. */
 static bool reconcile(sb_connection *by, sb_queue_shm *q, uint32_t slot, uint64_t deaths_before) {
   int32_t unsure = SB_TRACKING_UNSURE;
   sb_hints found = sb_upkeep_reconcile(by->b, q);
   if (found == SB_HINTS_SET_RIGHT) {
     bool explained = SB_LOAD(&q->tracking, SB_SEQ_CST) == unsure || sb_repairs_deaths(by->b) != deaths_before;
-    sb_repairs_count(by->b, SB_REPAIR_ACCOUNT, explained); /* I72: nobody was `hinting` */
-    sb_recover_queue(by, slot);                            /* somebody may have relied on what was wrong (I42) */
+    sb_repairs_count(by->b, SB_REPAIR_ACCOUNT, explained); /* I72: no connection was `hinting` */
+    sb_recover_queue(by, slot);                            /* a process may have relied on the wrong hints (I42) */
   }
   if (found != SB_HINTS_BUSY) (void)SB_CAS(&q->tracking, &unsure, 1, SB_SEQ_CST);
   return found != SB_HINTS_BUSY;
@@ -198,7 +199,7 @@ bool sb_housekeeping_pass_stopped(sb_connection *by, uint32_t slot) {
   return true;
 }
 
-/* Rings, and tells, whoever should be awake. */
+/* Rings and notifies nodes that should be awake. */
 static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, const sb_ring *r,
                              sb_queue_memory *memory, bool idle) {
   bool paused = (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0;
@@ -214,7 +215,7 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
   if (sb_queue_ready(by->b, q) > 0 || memory->quiet_ticks % REST_TICKS == 2) { /* the accounts may be wrong */
     (void)sb_upkeep_resurface(by->b, q, r, memory->deaths);
   }
-  if (sb_upkeep_has_ready(by->b, r, memory->known_tail)) { /* else nobody is owed anything yet */
+  if (sb_upkeep_has_ready(by->b, r, memory->known_tail)) { /* else no node is owed a notification yet */
     memory->sleeper = next_sleeper(by, q);
   }
   if (!sb_upkeep_has_ready(by->b, r, known)) {
@@ -228,11 +229,11 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
   }
   ring_notified(by, q);
   if (sleeper == 0 || memory->sleeper != sleeper) {
-    return; /* who has been interested for less than a tick looks for itself */
+    return; /* a node that is interested for less than a tick looks by itself */
   }
   bool because_halted = sb_repairs_somebody_halted(by->b, q);
   if (!sb_upkeep_has_ready(by->b, r, known)) {
-    return; /* it was done while we asked: who sleeps now does so by right */
+    return; /* the messages were taken meanwhile: a node that sleeps now does so rightly */
   }
   if (sb_consumer_notify_one(by, slot, true)) count_rescue(by->b, q, because_halted);
 }
@@ -254,7 +255,7 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   bool idle = last_take == memory->last_take;
   memory->last_take = last_take;
   memory->tail = tail;
-  if (memory->quiet_ticks == 2) { /* traffic rests: set right what deaths left */
+  if (memory->quiet_ticks == 2) { /* traffic rests: correct what deaths left */
     right = reconcile(by, q, slot, memory->deaths);
     sb_page_sweep(by, &r);
   }
@@ -262,11 +263,11 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   bool due = memory->quiet_ticks < REST_TICKS || memory->quiet_ticks % REST_TICKS == 0 || memory->wrong_ticks > 0;
   bool anybody = SB_LOAD(&q->levels, SB_RELAXED) != 0 || SB_LOAD(&q->room_waiting, SB_RELAXED) != 0;
   if (due && anybody) {
-    if (memory->quiet_ticks % SCRUB_TICKS == 0) scrub_lists(by, slot); /* traffic adds to them */
+    if (memory->quiet_ticks % SCRUB_TICKS == 0) scrub_lists(by, slot); /* traffic adds dead entries */
     right = recount(by, q, slot, memory) && right;
   }
   notify_forgotten(by, q, slot, &r, memory, idle);
-  if (right && !sb_upkeep_hides(by->b, &r)) memory->deaths = deaths; /* what was wrong before is mended */
+  if (right && !sb_upkeep_hides(by->b, &r)) memory->deaths = deaths; /* earlier errors are corrected */
 }
 
 static bool has_timer(sb_broker *b, uint64_t word) {
@@ -283,9 +284,9 @@ bool sb_housekeeping_has_timers(const sb_queue *q, const uint64_t *cursors) {
          SB_LOAD(&q->shm->schedule.tail, SB_ACQUIRE) > cursors[0];
 }
 
-/* cursors[0] goes through the schedule list; cursors[1], when it is not 0, through all cells (it is one more than the
- * next). They are scanned by each housekeeper that finds `timers_lost` other than it was, cursors[2]: what the one before
- * it had found died with it. */
+/* cursors[0] is the next position in the schedule list. cursors[1], if not 0, is the next position in the cells, plus
+ * one. Each housekeeper scans all cells when `timers_lost` differs from cursors[2]: what an earlier housekeeper found
+ * died with it. */
 uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positions, uint32_t room) {
   sb_ring r;
   sb_leaf_ref leaf;
@@ -304,7 +305,7 @@ uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positi
   while (more && n < room && (more = sb_ring_next_leaf(q->c->b, &r, at, &leaf, &at))) {
     for (; more && n < room && sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
-      if (!sb_cell_of(word, leaf.gen)) { /* the page was used again: look it up anew */
+      if (!sb_cell_of(word, leaf.gen)) { /* the page was reused: find the leaf again */
         more = ++strange < SB_MAX_STRANGE;
         break;
       }
@@ -320,7 +321,8 @@ uint32_t sb_housekeeping_timers(sb_queue *q, uint64_t *cursors, uint64_t *positi
   if (all) {
     cursors[1] = more ? at + 1 : 0;
   } else {
-    cursors[0] = more || at > tail ? at : tail; /* I15: all below the tail was filled, and what is not there is done */
+    /* I15: all below the tail was filled, and pages that are missing are done */
+    cursors[0] = more || at > tail ? at : tail;
   }
   return n;
 }

@@ -45,7 +45,7 @@ static bool collect(sb_connection *c) {
   return false;
 }
 
-/* Those of the next pending bit after the last ones that had a turn. */
+/* The targets of the next pending bit, after the targets of the last turn. */
 static sb_target *next_targets(sb_connection *c) {
   for (uint32_t k = 0; k <= WORDS; k++) {
     uint32_t from = (c->io_rotation + 1) % SB_MAX_TARGETS, w = (from / 64 + k) % WORDS;
@@ -84,7 +84,7 @@ static bool some_turns(sb_connection *c) {
   return more;
 }
 
-/* Its work was told to nobody: that hides what whoever should have told forgot. */
+/* Counts a missed notification: the look that finds the work of the target would hide it. */
 static void judge(sb_connection *c, sb_target *t) {
   const sb_queue *q = NULL, *same = NULL;
   uint64_t entry = t->kind->overlooked(t, &q);
@@ -95,7 +95,7 @@ static void judge(sb_connection *c, sb_target *t) {
   }
 }
 
-/* A sleeper whose wait timed out believes no flag: it reads node words and queues. */
+/* After a timeout: reads node words and queues, and ignores flags. */
 static void look_everywhere(sb_connection *c) {
   uint64_t deaths = sb_repairs_deaths(c->b);
   for (sb_target *t = sb_target_after(c, NULL); t != NULL; t = sb_target_after(c, t)) {
@@ -121,7 +121,7 @@ static bool is_lowest(sb_broker *b) {
   return true;
 }
 
-/* Sends acknowledgements that waited for their interval. Nobody acknowledged for a while: no more ticks. */
+/* Sends acknowledgements that waited for their interval. Ends the ticks when none waited for a while. */
 static void send_old_acks(sb_connection *c) {
   uint64_t now = sb_now_ns();
   bool waiting = false;
@@ -139,7 +139,7 @@ static void send_old_acks(sb_connection *c) {
   }
 }
 
-/* Visits the next queues of the directory, from *index on; false: there are no more. */
+/* Visits the next queues of the directory, from *index on. False: there are no more. */
 static bool visit_some(sb_connection *c, uint32_t *index) {
   uint32_t end = *index + ENTRIES_PER_LOCK < SB_DIRECTORY_SIZE ? *index + ENTRIES_PER_LOCK : SB_DIRECTORY_SIZE, slot;
   sb_lock(c);
@@ -155,11 +155,11 @@ static bool visit_some(sb_connection *c, uint32_t *index) {
 void sb_io_visit_stopped(sb_connection *c) {
   uint32_t index = 0;
   while (visit_some(c, &index)) {
-    (void)sched_yield(); /* a thread that waits for the lock looks for it in between */
+    (void)sched_yield(); /* a thread that waits for the lock may take it in between */
   }
 }
 
-/* Does what cannot wait until somebody stands in for the housekeeper; true if such a one is to be started. */
+/* Does the work that cannot wait for a stand-in of the housekeeper. True if a stand-in must be started. */
 static bool stand_in(sb_connection *c, uint64_t now) {
   (void)sb_recover_all(c);
   sb_io_visit_stopped(c);
@@ -175,8 +175,9 @@ bool sb_io_housekeeper_missing(sb_connection *c) { return !sb_liveness_has_house
 
 static uint32_t beat_of(uint64_t now) { return (uint32_t)(now >> BEAT_SHIFT); }
 
-/* The lowest process looked a moment ago: so it runs, and looks whether the housekeeper does. Saves the others the system calls
- * of looking for the lowest one. A hint: if that died since, its beat is old at the next look. */
+/* True if the lowest process looked within the last second: it runs, and watches the housekeeper. This saves the others
+ * the system calls of the search for the lowest process. A hint: if that process died since, its beat is old at the
+ * next look. */
 static bool is_watched(const sb_broker *b, uint64_t now) {
   return beat_of(now) - SB_LOAD(&b->header->watched, SB_RELAXED) < FRESH_BEATS;
 }
@@ -187,15 +188,15 @@ static void begin_watch(sb_connection *c) {
   if (w->lowest) SB_STORE(&c->b->header->watched, beat_of(w->looked), SB_RELAXED);
 }
 
-/* The housekeeper took a turn since the last look: so it runs. Saves half of the looks into /proc of one who has nothing to do,
- * and all while there is something; one that stops after its turn is found by the next look. */
+/* True if the housekeeper took a turn since the last look: it runs. This saves half of the looks into /proc while the
+ * housekeeper is idle, and all while it is busy. If it stops after its turn, the next look finds that. */
 static bool takes_turns(const sb_broker *b, sb_lookout *w) {
   uint64_t before = w->turns;
   w->turns = SB_LOAD(&b->header->housekeeper_ticks, SB_RELAXED);
   return w->turns != before;
 }
 
-/* Looks whether a housekeeper is there, and runs; true if one is to be started. */
+/* Checks whether a housekeeper exists and runs. True if one must be started. */
 static bool look_after(sb_connection *c) {
   sb_lookout *w = &c->lookout;
   w->looked = sb_now_ns();
@@ -209,13 +210,13 @@ static bool look_after(sb_connection *c) {
     return w->lowest && !takes_turns(c->b, w) && sb_liveness_housekeeper_stopped(c->b) && stand_in(c, w->looked);
   }
   if (!w->lowest && w->looked - w->present <= SLEEP_NS) {
-    return false; /* the lowest one may be stopped: that is known by then */
+    return false; /* the lowest process acts; if it is stopped, the housekeeper is still missing after SLEEP_NS */
   }
   (void)sb_recover_all(c);
   return SB_LOAD(&c->b->header->stopped, SB_ACQUIRE) == 0;
 }
 
-/* Whoever is busy all the time looks, too. */
+/* True if the last look is old: a thread that is always busy looks, too. */
 static bool is_due(const sb_connection *c) { return sb_now_ns() - c->lookout.looked > LOWEST_SLEEP_NS; }
 
 sb_status sb_io_run(sb_connection *c) {
@@ -228,7 +229,7 @@ sb_status sb_io_run(sb_connection *c) {
     c->lookout.looked = c->lookout.present = sb_now_ns();
     (void)takes_turns(c->b, &c->lookout);
     begin_watch(c);
-  } else if (is_due(c) && look_after(c)) { /* deliveries end one run after the other */
+  } else if (is_due(c) && look_after(c)) { /* hand-overs end one run after the other */
     return SB_NO_HOUSEKEEPER;
   }
   for (;;) {

@@ -31,7 +31,7 @@ void sb_judge_cell(sb_walk *w, uint32_t queue, uint64_t position) {
     return;
   }
   if (sb_cell_state(word) == SB_CELL_AVAILABLE) {
-    sb_returned_mark(w->b, &r, position); /* it may have cleared the bit to take the cell, and died */
+    sb_returned_mark(w->b, &r, position); /* the dead may have cleared the bit to take the cell */
     return;
   }
   uint32_t slot = sb_cell_slot(word);
@@ -90,15 +90,16 @@ static void judge_enqueue(sb_walk *w, sb_ledger_shm *l, intent *i) {
       bool there = i->position != UINT64_MAX && sb_judge_find(w, i->queue, i->position, &r, &leaf, &word) &&
                    sb_cell_has_message(word) && sb_cell_slot(word) == i->slot && sb_cell_ref(word) == i->ref;
       if (!there) {
-        if (SB_LOAD(header, SB_SEQ_CST) != h) continue; /* it went while we looked: it had happened */
-        /* Back to ALLOC, and freed with the other slots: a second reaper must not take a freed slot for a delivered one. */
+        if (SB_LOAD(header, SB_SEQ_CST) != h) continue; /* the message went meanwhile: the enqueue had taken effect */
+        /* ALLOC again, and freed with the other slots: a second reaper must not mistake a freed slot for a delivered
+         * one. */
         if (still_stands(l, i)) (void)SB_CAS(header, &h, sb_slot_word(SB_SLOT_ALLOC, w->id, i->gen), SB_ACQ_REL);
         break;
       }
       sb_message_shm m = sb_peek_message(w->b, i->slot);
       if (m.due_ns != 0 || m.expires_ns != 0) {
         (void)SB_ADD(&((sb_queue_shm *)sb_slot_at(w->b, i->queue))->timers_lost, 1,
-                     SB_RELEASE); /* sb_judge_find found it */
+                     SB_RELEASE); /* sb_judge_find found the queue, too */
       }
     }
     if (still_stands(l, i)) {
@@ -158,7 +159,7 @@ static void judge_move(sb_walk *w, sb_ledger_shm *l, intent *i) {
   }
   bool freed;
   if (!there) {
-    /* The source goes only after the target is linked: with it gone, an earlier reaper has released the target. */
+    /* The source is settled only after the target is linked: if it is gone, an earlier reaper released the target. */
     if (source_there) (void)sb_slab_drop(w->b, i->slot, i->gen, i->target_ref, &freed);
     clear(l, i);
     return;
@@ -173,7 +174,7 @@ static void judge_move(sb_walk *w, sb_ledger_shm *l, intent *i) {
   }
   SB_STORE(&sb_leaf_cell(&leaf, i->target_position)->side, sb_side_word(i->gen, 0, SB_SIDE_REDELIVERED), SB_RELEASE);
   sb_word *origin = sb_ring_origin(w->b, &leaf, i->target_position);
-  if (origin != NULL && source_there) { /* else it is written: the source goes after that */
+  if (origin != NULL && source_there) { /* else the origin is written: the source is settled after that */
     SB_STORE(origin, sb_ring_sequence(w->b, &source, &source_leaf, i->position), SB_RELEASE);
   }
   SB_CRASHPOINT("recover.move.described");
@@ -183,12 +184,12 @@ static void judge_move(sb_walk *w, sb_ledger_shm *l, intent *i) {
   if (source_there) {
     (void)sb_ring_drop(w->by, &source, &source_leaf, i->position, source_word);
   }
-  sb_judge_cell(w, i->target_queue, i->target_position); /* before: perhaps no holding names it (I34) */
+  sb_judge_cell(w, i->target_queue, i->target_position); /* before the clear: perhaps no holding names it (I34) */
   SB_CRASHPOINT("recover.move.released");
   clear(l, i);
 }
 
-/* Begun when the cell was STAGED: it is not any more, so it was flipped. */
+/* The intent began while the cell was STAGED: a cell that is not STAGED any more was flipped. */
 static void judge_commit(sb_walk *w, sb_ledger_shm *l, intent *i) {
   sb_ring r;
   sb_leaf_ref leaf;

@@ -78,7 +78,7 @@ static void disown(sb_walk *w, uint32_t slot) {
   if (SB_BITS(owner, 0, 12) == w->id) (void)SB_CAS(&l->owner, &owner, owner >> 12 << 12, SB_ACQ_REL);
 }
 
-/* Unlinked by a sweep of a closed queue, and not freed yet? */
+/* True if a sweep of a closed queue unlinked the slot, and did not free it yet. */
 static bool is_garbage(sb_broker *b, uint32_t slot) {
   switch (kind_of(b, slot)) {
     case SB_KIND_LEVEL: return !level_linked(b, slot);
@@ -95,7 +95,7 @@ static void settle_slot(sb_walk *w, uint32_t slot, uint32_t gen) {
     if (is_garbage(w->b, slot)) {
       (void)sb_slab_free(w->b, slot, h);
     } else if (kind_of(w->b, slot) == SB_KIND_LEDGER) {
-      disown(w, slot); /* published, but not noted as ours yet */
+      disown(w, slot); /* published, but not listed as a ledger yet */
     }
     return;
   }
@@ -124,7 +124,7 @@ static void settle_slot(sb_walk *w, uint32_t slot, uint32_t gen) {
       break;
     case SB_KIND_QUEUE: publish_or_free(w, slot, h, sb_directory_links(w->b, slot)); break;
     case SB_KIND_NODE: sb_node_destroy(w->by, slot, 0); break;
-    default: break; /* holdings and the record go last */
+    default: break; /* blocks of holdings and the record are freed last */
   }
 }
 
@@ -156,7 +156,7 @@ static void visit_views(sb_walk *w, uint64_t what, uint64_t where) {
   }
 }
 
-/* Releasing the cells of the dead changes hints in two steps, as its own calls did. */
+/* Marks the ledgers of the dead: releasing its cells changes hints in two steps, as its calls did. */
 static void mark_ledgers(sb_walk *w, uint64_t what, uint64_t where) {
   sb_ledger_shm *l = sb_judge_ledger(w, what, where);
   if (l != NULL) sb_hinting(l, 1);
@@ -170,12 +170,13 @@ static void visit_cells(sb_walk *w, uint64_t what, uint64_t where) {
 
 static void recover(sb_queue *q, unsigned dead) {
   sb_connection *by = q->c;
-  (void)sb_closing_resolve(by->b, by, q->shm, &q->ring, sb_ring_exact_tail(by->b, &q->ring)); /* of a killed deleter */
+  /* a CLOSING cell of a killed process */
+  (void)sb_closing_resolve(by->b, by, q->shm, &q->ring, sb_ring_exact_tail(by->b, &q->ring));
   (void)sb_upkeep_reconcile(by->b, q->shm);
   (void)sb_nodes_recount(by->b, q->slot, SB_RECOUNT_HARMFUL);
   if (SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) (void)sb_lifetime_end(q, dead);
   if (sb_queue_is_open(q) && SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) {
-    (void)sb_limits_enforce(q); /* the debt of a producer killed between insert and eviction */
+    (void)sb_limits_enforce(q); /* for a producer that was killed between append and eviction */
     (void)sb_ring_exact_tail(by->b, &q->ring);
     sb_claim_succeed(by, q->slot);
     sb_consumer_backlog_arrived(q);
@@ -194,7 +195,7 @@ static void visit_ledgers(sb_walk *w, uint64_t what, uint64_t where) {
   uint64_t holding = SB_LOAD(&l->holding, SB_ACQUIRE); /* its cells were released before */
   (void)SB_CAS(&l->holding, &holding, holding >> 32 << 32, SB_ACQ_REL);
   sb_hinting_ended(l);
-  sb_queue q; /* ours from here on: killed now, we leave it to our own reaper to go on */
+  sb_queue q; /* the ledger belongs to the reaper now: if that is killed, its own reaper continues */
   if (sb_queue_inherit(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l, w->id) == SB_OK) {
     SB_CRASHPOINT("recover.ledger.inherited");
     recover(&q, w->id);
@@ -214,7 +215,8 @@ void sb_recover_queue(sb_connection *by, uint32_t slot) {
 
 /* ---- connections and processes ---- */
 
-/* From its end, so that whoever goes on after a kill finds what is left. */
+/* Frees the blocks of holdings, the last one first, so that after a kill the next reaper finds the blocks that are
+ * left. */
 static void free_holdings(sb_walk *w, sb_connection_shm *shm) {
   uint32_t last[64], n;
   do {
@@ -238,7 +240,7 @@ static bool in_chain(sb_walk *w, sb_connection_shm *shm, uint32_t slot) {
   return k != NULL;
 }
 
-/* A chunk of holdings that was allocated but never linked (announced by entry 0, or by the process slot). */
+/* Frees a block of holdings, or a record, that was never linked (announced by entry 0, or by the process slot). */
 static void free_stray(sb_walk *w, sb_connection_shm *shm, uint64_t what) {
   uint32_t slot = sb_holding_slot(what);
   if (sb_holding_kind(what) == SB_HOLD_CHUNK || sb_holding_kind(what) != SB_HOLD_SLOT ||
@@ -277,7 +279,8 @@ static void end_connection(sb_walk *w, sb_connection_shm *shm, const sb_holding_
   (void)SB_CAS(&w->b->connections[w->id], &word, sb_conn_word(SB_CONN_FREE, 0, 0, sb_conn_epoch(word)), SB_ACQ_REL);
 }
 
-/* Before its slots and cells: those of a commit are told apart by its word. */
+/* Recovers a commit, before the other slots and cells of the connection: the commit word decides about its slots and
+ * cells. */
 static void recover_commit(sb_walk *w, sb_connection_shm *shm) {
   if (sb_commit_is_decided(shm)) {
     each_holding(w, shm, sb_commit_roll_forward);
@@ -300,7 +303,7 @@ static void reap_connection(sb_connection *by, unsigned id, const sb_holding_shm
     each_holding(&w, shm, visit_cells);
     each_holding(&w, shm, visit_ledgers);
   }
-  sb_parts_sweep(by->b); /* what it had begun to free, or somebody else who cleared up after it */
+  sb_parts_sweep(by->b); /* what it had begun to free, or an earlier reaper of it */
   end_connection(&w, shm, boot);
 }
 
@@ -337,7 +340,7 @@ uint32_t sb_recover_all(sb_connection *by) {
 
 /* ---- a connection that closes ---- */
 
-/* Is it the slot of a reservation? Who wrote into it has still a view of it. */
+/* True if `what` names the slot of a reservation: the caller that wrote into it still has a view of it. */
 static bool is_written(const sb_walk *w, uint64_t what) {
   uint32_t slot = sb_holding_slot(what);
   bool is_slot = sb_holding_kind(what) == SB_HOLD_SLOT && sb_slot_in_range(w->b, slot) && sb_slot_ready(w->b, slot);

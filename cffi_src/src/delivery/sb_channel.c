@@ -5,7 +5,7 @@
 
 #include "sb_lifetime.h"
 
-#define PULLS_AT_ONCE 256u /* then others have the lock for a moment */
+#define PULLS_AT_ONCE 256u /* then other threads get the lock */
 
 static sb_connection *connection_of(const sb_channel *ch) { return ch->target.c; }
 static sb_channel *channel_of(sb_target *t) { return (sb_channel *)(void *)t; /* its first member */ }
@@ -24,10 +24,10 @@ void sb_channel_unready(sb_channel *ch) {
   ch->ready = false;
   *(ch->previous_ready != NULL ? &ch->previous_ready->next_ready : &c->ready_first) = ch->next_ready;
   *(ch->next_ready != NULL ? &ch->next_ready->previous_ready : &c->ready_last) = ch->previous_ready;
-  if (c->ready_first == NULL) SB_STORE(&c->ready, 0u, SB_RELAXED); /* relaxed: a 1 that is seen later costs a look */
+  if (c->ready_first == NULL) SB_STORE(&c->ready, 0u, SB_RELAXED); /* relaxed: a 1 that is read late costs a look */
 }
 
-/* I52. Whoever takes turns for the IO thread is that thread, and looks afterwards. */
+/* Makes an armed channel ready (I52). The IO thread needs no ring during its turns: it looks afterwards. */
 static void hand_over(sb_channel *ch) {
   sb_connection *c = connection_of(ch);
   if (!ch->armed) {
@@ -50,7 +50,7 @@ static bool is_full(const sb_channel *ch) {
 }
 static bool connection_full(const sb_connection *c) { return c->limit != 0 && c->unacked >= c->limit; }
 
-/* I51: is so much of it free that it is worth moving nodes? */
+/* I51: true if so much of a limit is free that moving nodes is worthwhile. */
 static bool enough(uint32_t used, uint32_t limit, bool row_is_empty) {
   uint32_t credit = used < limit ? limit - used : 0, half = limit > 1 ? limit / 2 : 1;
   return limit == 0 || credit >= half || (credit > 0 && row_is_empty);
@@ -92,7 +92,7 @@ static bool be_interested(sb_member *m) {
                      : sb_subscription_want(&m->s);
 }
 
-/* Interested first, then it looks: whoever calls this pulls (P3). */
+/* Makes a member willing: INTERESTED first, then the caller pulls (P3). */
 static bool want(sb_member *m) {
   if (m->willing || !may_want(m) || !sb_subscription_may_want(&m->s)) {
     return false;
@@ -155,7 +155,7 @@ static sb_status take(sb_member *m) {
   return status;
 }
 
-/* The housekeeper told one of us, and it is the turn of another one. */
+/* Passes a rescue of the housekeeper to the member whose turn it is. */
 static void pass_rescue(sb_member *from, sb_member *to) {
   if ((SB_LOAD(&sb_subscription_node(&from->s)->flags, SB_RELAXED) & SB_NODE_RESCUED) != 0) {
     (void)SB_AND(&sb_subscription_node(&from->s)->flags, ~SB_NODE_RESCUED, SB_RELAXED);
@@ -163,7 +163,7 @@ static void pass_rescue(sb_member *from, sb_member *to) {
   }
 }
 
-/* One message of its queue, for it or whoever's turn it is. */
+/* Takes one message of the member's queue, for the member whose turn it is. */
 static sb_status deal(sb_member *m) {
   if (!sb_queue_is_open(m->s.q)) {
     return SB_DELETED;
@@ -182,7 +182,7 @@ static sb_status deal(sb_member *m) {
     if (status != SB_EMPTY || whose == m) {
       return status;
     }
-    /* P3: it is our node that was told, and kept others from being told. */
+    /* P3: the node of `m` was notified, which kept other nodes from being notified. */
     if (!sb_node_move(connection_of(m->channel), m->s.node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED) ||
         !sb_notify_looks_ready(m->s.q)) {
       return SB_EMPTY;
@@ -197,7 +197,8 @@ static bool lacks_memory(sb_status status) {
 
 static void orphan(sb_member *m);
 
-/* Until nothing is there, or nobody wants it; after many the IO thread goes on, which also sees to it that there is memory. */
+/* Pulls until the queue is empty, or no member is willing. After many messages, or without memory, the IO thread
+ * continues, which also asks for memory. */
 static sb_status pull(sb_member *m) {
   sb_status status = SB_OK;
   for (unsigned n = 0; status == SB_OK && n < PULLS_AT_ONCE; n++) status = deal(m);
@@ -221,7 +222,7 @@ sb_status sb_channel_pull(sb_channel *ch) {
   return status;
 }
 
-/* Was it told of something, by its flag or its state, or was it at work? P9: the flag is cleared, then it looks. */
+/* True if the member was notified, by its flag or its state, or is busy. P9: clears the flag, then looks. */
 static bool has_turn(sb_member *m) {
   sb_node_shm *n = sb_subscription_node(&m->s);
   bool told = SB_LOAD(&n->flagged, SB_SEQ_CST) != 0 && SB_SWAP(&n->flagged, 0, SB_SEQ_CST) != 0;
@@ -258,7 +259,7 @@ bool sb_channel_wants_work(sb_channel *ch) {
     }
     unsigned state = sb_node_state(SB_LOAD(&sb_subscription_node(&m->s)->word, SB_SEQ_CST));
     if (!m->willing) {
-      (void)want(m); /* it stood by, and nobody has told it that it is active */
+      (void)want(m); /* it stood by, and was not notified that it is active */
     } else if (state == SB_NODE_NOT_INTERESTED) {
       (void)be_interested(m); /* there was no memory for its list entry */
     }
@@ -281,7 +282,7 @@ uint64_t sb_channel_overlooked(const sb_channel *ch, const sb_queue **q) {
   return entry;
 }
 
-/* ---- credit that comes back ---- */
+/* ---- credit that returns ---- */
 
 static void pull_all(sb_channel *ch) {
   for (uint32_t i = 0; i < ch->room; i++) {
@@ -371,7 +372,7 @@ void sb_channel_take_back(sb_channel *ch, sb_held *h) {
   sb_deliveries_take_back(&ch->deliveries, h);
 }
 
-/* Of one that is ended. */
+/* Frees an ended member, unless it holds messages, or is not reported yet. */
 static void free_if_over(sb_member *m) {
   if (m->held == 0 && !m->unreported) free(m);
 }
@@ -423,7 +424,7 @@ static void return_row_of(sb_member *m) {
 static void detach(sb_member *m) {
   sb_channel *ch = m->channel;
   sb_queue *q = m->s.q;
-  unwant(m); /* told before the lists forget us: the baton goes on */
+  unwant(m); /* before the node leaves the lists: passes the baton */
   sb_deal_leave(m);
   if (ch->woken == m) ch->woken = NULL;
   ch->members[m->number] = NULL;
@@ -433,7 +434,7 @@ static void detach(sb_member *m) {
   sb_node_destroy(q->c, m->s.node, m->s.token);
   sb_claim_succeed(q->c, q->slot);
   q->busy--;
-  (void)sb_lifetime_end(q, 0); /* it may have been the last one of an auto-delete queue */
+  (void)sb_lifetime_end(q, 0); /* it may have been the last consumer of an auto-delete queue */
 }
 
 void sb_channel_end_member(sb_member *m) {
@@ -443,7 +444,7 @@ void sb_channel_end_member(sb_member *m) {
   sb_channel_resume(ch);
 }
 
-/* Its queue was deleted: it is cancelled, and reported. What it pulled goes with the queue. */
+/* Cancels a member whose queue was deleted, and reports that. Its pulled messages are removed with the queue. */
 static void orphan(sb_member *m) {
   sb_channel *ch = m->channel;
   detach(m);
@@ -486,7 +487,7 @@ void sb_channel_close_all(sb_channel *ch) {
   }
   SB_STORE(&ch->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
   block_channel(ch);
-  return_given(ch); /* the oldest first: whoever takes them meanwhile gets them in order */
+  return_given(ch); /* the oldest first: a consumer that takes them meanwhile gets them in order */
   for (uint32_t i = 0; i < ch->room; i++) {
     sb_member *m = ch->members[i];
     if (m != NULL) {

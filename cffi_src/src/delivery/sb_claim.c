@@ -5,7 +5,7 @@
 #include "sb_slab.h"
 
 #define TENTATIVE (UINT64_C(1) << 31)
-#define MANY 100000u /* a list or a claim that changes so often while we look is broken */
+#define MANY 100000u /* a claim that changes so often during one call is damaged */
 
 static uint32_t node_of(uint64_t claim) { return (uint32_t)SB_BITS(claim, 0, 28); }
 static uint64_t claim_of(const sb_node_shm *n, uint32_t slot) {
@@ -16,7 +16,8 @@ static bool single_active(const sb_queue_shm *q) {
   return (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_SINGLE_ACTIVE) != 0;
 }
 
-/* Registrations are unique, so the word that lies between two readings of it belongs to it. */
+/* True if the node of the claim is registered. Registrations are unique, so a word that is read between two equal reads
+ * of the registration belongs to it. */
 static bool is_registered(sb_broker *b, uint64_t claim, uint64_t *word) {
   const sb_node_shm *n = sb_node_at(b, node_of(claim));
   uint32_t registration = (uint32_t)(claim >> 32);
@@ -62,7 +63,7 @@ static sb_status claim(sb_connection *c, sb_queue_shm *q, uint32_t queue, uint32
     if (single_active(q) || excludes(c->b, found)) {
       return SB_ACCESS;
     }
-  } while (!SB_CAS(&q->exclusive, &found, mine | TENTATIVE, SB_SEQ_CST)); /* P16: before the look */
+  } while (!SB_CAS(&q->exclusive, &found, mine | TENTATIVE, SB_SEQ_CST)); /* P16: before the list is read */
   SB_CRASHPOINT("claim.tentative");
   uint64_t tentative = mine | TENTATIVE;
   bool alone = !has_ordinary_consumer(c, queue);
@@ -70,13 +71,13 @@ static sb_status claim(sb_connection *c, sb_queue_shm *q, uint32_t queue, uint32
 }
 
 static sb_status keep_out(sb_connection *c, sb_queue_shm *q) {
-  uint64_t found = SB_LOAD(&q->exclusive, SB_SEQ_CST); /* P16: after it was registered */
+  uint64_t found = SB_LOAD(&q->exclusive, SB_SEQ_CST); /* P16: after the consumer was registered */
   for (unsigned tries = 0; found != 0 && excludes(c->b, found) && tries < MANY; tries++) {
     if ((found & TENTATIVE) == 0) {
       return SB_ACCESS;
     }
     if (SB_CAS(&q->exclusive, &found, 0, SB_SEQ_CST)) {
-      return SB_OK; /* its claimant finds that out */
+      return SB_OK; /* its claimant sees that */
     }
   }
   return SB_OK;
@@ -84,7 +85,7 @@ static sb_status keep_out(sb_connection *c, sb_queue_shm *q) {
 
 /* ---- a single active consumer ---- */
 
-/* Of those that are registered: of the highest priority the first; 0 = there is none. */
+/* The first registered consumer of the highest priority; 0 = none. */
 static uint32_t next_active(sb_connection *c, uint32_t queue) {
   sb_ring list;
   uint64_t position = 0;
@@ -114,11 +115,11 @@ void sb_claim_succeed(sb_connection *c, uint32_t queue) {
     }
     uint32_t next = next_active(c, queue);
     if (next == 0) {
-      return; /* whoever comes finds that nobody is */
+      return; /* the next consumer that registers sees that none is active */
     }
     if (SB_CAS(&q->exclusive, &found, claim_of(sb_slot_at(c->b, next), next), SB_SEQ_CST)) {
       SB_CRASHPOINT("claim.active");
-      found = SB_LOAD(&q->exclusive, SB_SEQ_CST); /* it may have gone meanwhile: look again */
+      found = SB_LOAD(&q->exclusive, SB_SEQ_CST); /* the successor may have left meanwhile: look again */
     }
   }
 }

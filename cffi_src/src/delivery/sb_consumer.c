@@ -21,13 +21,13 @@ static void push(sb_consumer *k, sb_subscription *s, uint64_t token) {
   k->row_end++;
   k->unacked++;
   SB_STORE(&((sb_node_shm *)sb_slot_at(k->c->b, s->node))->unacked, k->unacked, SB_RELAXED);
-  if (was_empty && (SB_LOAD(&k->local, SB_RELAXED) & 1u) != 0) { /* odd: somebody sleeps */
+  if (was_empty && (SB_LOAD(&k->local, SB_RELAXED) & 1u) != 0) { /* odd: a thread sleeps */
     sb_consumer_signal(k);
   }
   if (was_empty && k->event_fd >= 0 && SB_SWAP(&k->event_armed, 0u, SB_ACQ_REL) != 0) {
     uint64_t one = 1;
     ssize_t n = write(k->event_fd, &one, sizeof one);
-    (void)n; /* full means readable already */
+    (void)n; /* a full counter is readable already */
   }
 }
 
@@ -96,7 +96,7 @@ bool sb_consumer_turn(sb_consumer *k) {
     } else if (status == SB_EMPTY && !k->starved && sb_consumer_credit(k) > 0 && sb_subscription_want(s)) {
       more = true; /* it was parked while we were stopped (I61): it looks once more (P3) */
     } else if (status == SB_DELETED && sb_consumer_orphaned(k)) {
-      sb_consumer_signal(k); /* whoever waits for the row has to be told */
+      sb_consumer_signal(k); /* threads that wait for the row must see that */
     }
     if (k->starved) {
       break;
@@ -113,7 +113,8 @@ void sb_consumer_pull(sb_consumer *k) {
   }
 }
 
-/* Not at every single ack, since each change moves list entries; but whoever has nothing in the row must not wait. */
+/* Becomes interested again when enough credit returned, since each change moves list entries. A consumer with an empty
+ * row does not wait for that. */
 void sb_consumer_resume(sb_consumer *k) {
   uint32_t credit = sb_consumer_credit(k), enough = k->prefetch > 1 ? k->prefetch / 2 : 1;
   if (k->starved && (credit >= enough || (credit > 0 && k->row_first == k->row_end))) {
@@ -157,8 +158,7 @@ sb_status sb_consumer_ack(sb_consumer *k, uint32_t place) {
   } else if (k->ack_count == 1) {
     k->acks_due_ns = sb_now_ns() + k->ack_interval_ns;
     sb_connection *c = k->c;
-    if (c->acks_tick_ns == 0 ||
-        c->acks_tick_ns > k->ack_interval_ns) { /* the IO thread sees that they do not get old */
+    if (c->acks_tick_ns == 0 || c->acks_tick_ns > k->ack_interval_ns) { /* the IO thread sends them in time */
       c->acks_tick_ns = k->ack_interval_ns;
       sb_target_ring_io(c);
     }
@@ -192,7 +192,7 @@ void sb_consumer_return(sb_consumer *k, bool everything) {
 void sb_consumer_detach(sb_consumer *k) {
   k->closed = true;
   for (uint32_t i = 0; i < k->subscription_count;
-       i++) { /* not interested first: the baton goes on before we are gone */
+       i++) { /* NOT_INTERESTED first: passes the baton before the nodes leave */
     set_notify_work_desired(&k->subscriptions[i], false);
   }
   for (uint32_t i = 0; i < k->subscription_count; i++) {

@@ -9,7 +9,7 @@
 static uint32_t link_of(const sb_deliveries *d, const sb_held *h) { return (uint32_t)(h - d->places) + 1; }
 
 static uint32_t *bucket_of(const sb_deliveries *d, uint64_t tag) {
-  uint64_t mixed = tag * UINT64_C(0x9e3779b97f4a7c15); /* what is left unacked may be any pattern of tags */
+  uint64_t mixed = tag * UINT64_C(0x9e3779b97f4a7c15); /* unacked tags may have any pattern */
   return &d->table[(uint32_t)(mixed >> 32) & (d->room - 1)];
 }
 
@@ -119,7 +119,7 @@ bool sb_deliveries_reserve(sb_deliveries *d) {
 void sb_deliveries_trim(sb_deliveries *d) {
   uint32_t room = d->room, count = d->row.count + d->given.count;
   while (room > FIRST_ROOM && room / 8 > count) room /= 2;
-  if (room < d->room) (void)resize(d, room); /* else it stays as it is */
+  if (room < d->room) (void)resize(d, room); /* if that fails, it stays as it is */
 }
 
 void sb_deliveries_free(sb_deliveries *d) {

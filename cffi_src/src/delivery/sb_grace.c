@@ -3,20 +3,20 @@
 
 #include "sb_wait.h"
 
-#define LOOKS 2000u /* at a gate, for a gap between two calls: a tenth of a millisecond */
-#define TENANTS 8u  /* who come and go while we look at one number */
+#define LOOKS 2000u /* looks at a gate, for a gap between two calls: a tenth of a millisecond */
+#define TENANTS 8u  /* connections that use an id during one look at it */
 
 static void wait_for_a_gap(const sb_gate_shm *gate) {
-  for (unsigned n = 0; n < LOOKS && SB_LOAD(&gate->inside, SB_RELAXED) != 0; n++) sb_pause(); /* a guess */
+  for (unsigned n = 0; n < LOOKS && SB_LOAD(&gate->inside, SB_RELAXED) != 0; n++) sb_pause(); /* relaxed: a hint */
 }
 
-/* Is a call of that connection inside, which may know what was drained? */
+/* True if a call of the connection may be inside, and may know a drained slot. */
 static bool ask(sb_connection *c, unsigned id) {
   sb_broker *b = c->b;
   for (unsigned tenants = 0; tenants < TENANTS; tenants++) {
     uint64_t word = SB_LOAD(&b->connections[id], SB_ACQUIRE), same = word;
     if (sb_conn_state(word) != SB_CONN_LIVE) {
-      if (SB_CAS(&b->connections[id], &same, word, SB_SEQ_CST)) return false; /* P21 release: it stays what it is */
+      if (SB_CAS(&b->connections[id], &same, word, SB_SEQ_CST)) return false; /* P21 release: writes the same word */
       continue;
     }
     sb_connection_shm *shm = sb_connection_record(b, id);
@@ -33,7 +33,7 @@ static bool ask(sb_connection *c, unsigned id) {
 }
 
 static void ask_all(sb_connection *c) {
-  sb_gate_renew(c); /* we are inside, and follow no old way from here on */
+  sb_gate_renew(c); /* the drainer is inside, and follows no old way from here on */
   for (unsigned id = 1; id < SB_MAX_CONNECTIONS; id++) {
     bool waits = id != c->id && ask(c, id);
     c->grace->waits[id] = waits;
@@ -65,7 +65,7 @@ static bool begin_one(sb_connection *c, uint32_t chunk) {
   return true;
 }
 
-/* What is used all the time would be opened again at once. */
+/* Begins with chunks that rested since the last look: any other would be opened again immediately. */
 static void begin(sb_connection *c) {
   sb_grace *g = c->grace;
   uint32_t n = sb_chunk_count(c->b);

@@ -5,7 +5,7 @@
 
 #include "sb_wait.h"
 
-#define LOOKS_AT_ONCE 64u /* deletions are found by a later call if a connection has many queues open */
+#define LOOKS_AT_ONCE 64u /* if a connection has many queues open, a later call finds the other deletions */
 #define AGAIN_NS UINT64_C(250000000)
 #define NEVER_CALM UINT64_MAX /* no value of `queues_closed` */
 
@@ -16,10 +16,10 @@ void sb_handle_add(sb_queue *q) {
   if (q->next != NULL) q->next->previous = q;
   c->queues = q;
   c->handle_count++;
-  c->handles_due += c->handles_due > 0; /* it may be looked at in the place of one that is due */
+  c->handles_due += c->handles_due > 0; /* it may get the look of a handle that is due */
 }
 
-/* The queue of a handle that was let go: never open. What it was may be a body by now. */
+/* The queue of a detached handle: never open. The memory of its former queue may hold bodies now. */
 static sb_queue_shm no_queue;
 
 static void forget_pages(sb_queue *q) {
@@ -85,7 +85,7 @@ static void look(sb_connection *c, uint32_t closed) {
     if (sb_handle_is_idle(q)) {
       sb_handle_leave(q);
     } else if (c->handles_again_ns == 0) {
-      c->handles_again_ns = sb_now_ns() + AGAIN_NS; /* what is held of it will be settled some time */
+      c->handles_again_ns = sb_now_ns() + AGAIN_NS; /* its messages in hand will be settled later */
     }
   }
 }

@@ -4,7 +4,7 @@
 static bool has_flag(const sb_queue_shm *q, uint32_t flag) { return (SB_LOAD(&q->flags, SB_RELAXED) & flag) != 0; }
 
 void sb_lifetime_own(sb_queue_shm *q, const sb_connection *owner) {
-  uint64_t word = SB_LOAD(&owner->b->connections[owner->id], SB_RELAXED); /* relaxed: our own */
+  uint64_t word = SB_LOAD(&owner->b->connections[owner->id], SB_RELAXED); /* relaxed: the connection's own word */
   SB_STORE(&q->owner_connection, owner->id, SB_RELAXED);
   SB_STORE(&q->owner_epoch, sb_conn_epoch(word), SB_RELAXED);
 }
@@ -64,8 +64,8 @@ bool sb_lifetime_end(sb_queue *q, unsigned dead) {
   }
   (void)SB_ADD(&q->c->b->header->queues_ended, 1u, SB_ACQ_REL);
   (void)SB_ADD(&q->c->b->header->queues_closed, 1u, SB_RELEASE); /* P17 release */
-  (void)SB_ADD(&q->c->b->header->topology_epoch, 1, SB_ACQ_REL); /* routes lead there no more */
-  sb_notify_housekeeper(q->c->b);                                /* the name is to be swept */
+  (void)SB_ADD(&q->c->b->header->topology_epoch, 1, SB_ACQ_REL); /* no route leads there any more */
+  sb_notify_housekeeper(q->c->b);                                /* it sweeps the name */
   sb_consumer_wake_all(q->c, q->slot);
   sb_consumer_room_made(q->c, NULL, 0);
   return true;

@@ -6,7 +6,7 @@
 #include "sb_wait.h"
 
 #define MAX_LEVELS 4096u
-/* Of a queue. Connections that add some at the same moment may exceed it, but not MAX_LEVELS. */
+/* Levels of a queue. Connections that add levels at the same moment may exceed this, but not MAX_LEVELS. */
 #define MOST_LEVELS 2048u
 
 sb_node_shm *sb_node_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_NODE); }
@@ -44,7 +44,7 @@ static sb_status append(sb_connection *c, const sb_node_shm *n, uint32_t slot, u
   return sb_ring_append(c, &list, &cache, sb_entry_word(slot, epoch), SB_APPEND_PLAIN, NULL, &position);
 }
 
-/* The counters a state is counted in: one of the queue, and for levels one of the level. */
+/* Changes the counters of a state: one of the queue, and for INTERESTED and NOTIFIED one of the level. */
 static void count(sb_broker *b, const sb_node_shm *n, unsigned state, int32_t by) {
   uint32_t flags = SB_LOAD(&n->flags, SB_RELAXED);
   if ((flags & SB_NODE_MEMORY) != 0) {
@@ -53,7 +53,7 @@ static void count(sb_broker *b, const sb_node_shm *n, unsigned state, int32_t by
   }
   sb_queue_shm *q = sb_slab_object(b, SB_LOAD(&n->queue, SB_RELAXED), SB_KIND_QUEUE);
   if (q == NULL) {
-    return; /* the node of an IO thread, or a broken one */
+    return; /* the node of an IO thread, or a damaged one */
   }
   if ((flags & SB_NODE_ROOM) != 0) {
     if (state == SB_NODE_INTERESTED) (void)SB_ADD(&q->room_waiting, by, SB_SEQ_CST);
@@ -111,7 +111,7 @@ bool sb_node_move(sb_connection *c, uint32_t slot, unsigned from, unsigned to) {
 
 /* ---- create, destroy ---- */
 
-/* Walks follow MAX_LEVELS: consumers of a level behind those would be told of nothing. */
+/* Walks visit MAX_LEVELS levels: consumers of a later level would never be notified. */
 static bool has_most_levels(sb_broker *b, const sb_queue_shm *q) {
   const sb_level_shm *level = sb_level_at(b, SB_LOAD(&q->levels, SB_ACQUIRE));
   uint32_t n = 0;
@@ -179,13 +179,14 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
   sb_status status = (flags & SB_NODE_ROOM) != 0 ? SB_OK : sb_level_of(c, queue, priority, &level);
   if (status == SB_OK) {
     status = sb_holding_object(c, SB_KIND_NODE, token, slot, &gen);
-    sb_slab_return_class(c, sb_class_of_kind(b, SB_KIND_NODE)); /* few are made: not a word of slots, 16 KiB */
+    /* few nodes are created: keeps no hint word of slots (16 KiB) */
+    sb_slab_return_class(c, sb_class_of_kind(b, SB_KIND_NODE));
   }
   if (status != SB_OK) {
     return status;
   }
   sb_node_shm *n = sb_slot_at(b, *slot);
-  uint64_t word = SB_LOAD(&n->word, SB_ACQUIRE); /* REMOVED, with the epoch of its earlier lives */
+  uint64_t word = SB_LOAD(&n->word, SB_ACQUIRE); /* REMOVED, with the epoch of its earlier uses */
   SB_STORE(&n->queue, queue, SB_RELAXED);
   SB_STORE(&n->level, level, SB_RELAXED);
   SB_STORE(&n->flags, flags, SB_RELAXED);
@@ -207,12 +208,13 @@ sb_status sb_node_create(sb_connection *c, uint32_t queue, int32_t priority, uin
     status = append(c, n, *slot, SB_STATE_ALL, sb_node_epoch(word) + 1);
   }
   if (status == SB_OK && !sb_node_move(c, *slot, SB_IN(SB_NODE_REMOVED), SB_NODE_NOT_INTERESTED)) {
-    status = sb_chunk_may_grow(b) ? SB_GROW : SB_NO_MEMORY; /* its list had no page to go to */
+    status = sb_chunk_may_grow(b) ? SB_GROW : SB_NO_MEMORY; /* no memory for a page of its list */
   }
   if (status == SB_OK && (flags & SB_NODE_COUNTED) != 0) {
     sb_queue_shm *q = sb_slot_at(b, queue);
     (void)SB_ADD(&q->consumers, 1, SB_SEQ_CST);
-    SB_STORE(&q->had_consumer, 1u, SB_RELEASE); /* after it was counted: an auto-delete queue is not unused now */
+    /* after it was counted, so that an auto-delete queue does not look unused */
+    SB_STORE(&q->had_consumer, 1u, SB_RELEASE);
   }
   if (status != SB_OK) {
     SB_STORE(&n->word, sb_node_word(SB_NODE_REMOVED, 0, sb_node_epoch(SB_LOAD(&n->word, SB_RELAXED)) + 2), SB_RELEASE);
@@ -232,10 +234,10 @@ void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token) {
   bool was = sb_node_move(c, slot, SB_ANY_STATE, SB_NODE_REMOVED);
   sb_queue_shm *q = sb_slab_object(b, SB_LOAD(&n->queue, SB_RELAXED), SB_KIND_QUEUE);
   if (was && (flags & SB_NODE_COUNTED) != 0 && q != NULL) {
-    SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* it was used until now */
+    SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* the queue was used until now */
     (void)SB_SUB(&q->consumers, 1, SB_SEQ_CST);
   }
-  if (!was) { /* killed while it was being registered: entries of the next epoch must die too */
+  if (!was) { /* the owner was killed while it registered the node: entries of the next epoch must die, too */
     SB_STORE(&n->word, sb_node_word(SB_NODE_REMOVED, 0, sb_node_epoch(SB_LOAD(&n->word, SB_RELAXED)) + 2), SB_RELEASE);
   }
   sb_slab_free_now(b, slot);
@@ -284,7 +286,7 @@ uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, ui
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
       int verdict = sb_cell_state(word) == SB_CELL_ENTRY ? judge(b, word, state) : ENTRY_DEAD;
       if (!is_current(b, &leaf)) {
-        break; /* the page was used again, perhaps by another list: look it up anew */
+        break; /* the page was reused, perhaps by another list: find the leaf again */
       }
       if (sb_cell_state(word) == SB_CELL_FREE || !sb_cell_of(word, leaf.gen)) {
         if (clean) sb_ring_advance(list->head, head, at);
@@ -307,7 +309,7 @@ uint32_t sb_nodes_next(sb_connection *c, const sb_ring *list, unsigned state, ui
   return 0;
 }
 
-/* The same, for somebody who only counts; 0 at the end. */
+/* The same for a caller that only counts: drops no entry. 0 at the end. */
 static uint32_t next_live(sb_broker *b, const sb_ring *list, unsigned state, uint64_t *position) {
   sb_leaf_ref leaf;
   uint64_t at = *position;
@@ -332,8 +334,8 @@ static uint32_t next_live(sb_broker *b, const sb_ring *list, unsigned state, uin
 
 static uint64_t mixed(uint64_t seen, uint64_t value) { return (seen ^ value) * UINT64_C(0x9e3779b97f4a7c15); }
 
-/* Hints are set to what the lists hold. One that may only cost an extra wake is left to the patient: somebody may be
- * between raising it and moving the node. One that could suppress a wake is mended at once. */
+/* Corrects a hint from the lists. An error that can only cost an extra wake is left to SB_RECOUNT_ALL: a process may be
+ * between raising the hint and moving the node. An error that could suppress a wake is corrected immediately. */
 static void correct(_Atomic int32_t *hint, int32_t counted, bool high_is_harmless, sb_recount how, sb_recounted *n) {
   int32_t is = SB_LOAD(hint, SB_SEQ_CST);
   n->seen = mixed(mixed(n->seen, (uint32_t)is), (uint32_t)counted);
@@ -374,7 +376,7 @@ sb_recounted sb_nodes_recount(sb_broker *b, uint32_t queue, sb_recount how) {
     return found;
   }
   uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
-  /* Of the levels too: a count that is too high there holds all lower priorities off (I32). */
+  /* Also the counts of the levels: one that is too high holds off all lower priorities (I32). */
   for (uint32_t n = 0; n < MAX_LEVELS && sb_level_at(b, level) != NULL; n++) {
     sb_level_shm *l = sb_slot_at(b, level);
     sb_census there = sb_nodes_census(b, &all, SB_STATE_ALL, level);

@@ -24,7 +24,7 @@ void notify_work(sb_broker *b, uint32_t slot) {
   }
   sb_connection_shm *conn = sb_connection_record(b, sb_node_conn(SB_LOAD(&n->word, SB_ACQUIRE)));
   uint32_t target = SB_LOAD(&n->target, SB_RELAXED) % SB_MAX_TARGETS;
-  SB_STORE(&n->flagged, 1, SB_SEQ_CST); /* P9: node, target, connection, each on its own, then ring */
+  SB_STORE(&n->flagged, 1, SB_SEQ_CST); /* P9: node, target, connection, each unconditionally, then ring */
   if (conn == NULL) {
     return;
   }
@@ -52,7 +52,7 @@ bool sb_consumer_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t prior
   return false;
 }
 
-/* Tells one of the best priority, of those above that one. */
+/* Notifies one node of the highest priority above `above`. */
 bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescue) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slot_at(b, queue);
@@ -76,12 +76,12 @@ bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescu
         return true;
       }
       if (sb_node_state(SB_LOAD(&shm->word, SB_SEQ_CST)) == SB_NODE_INTERESTED) {
-        notify_work(b, node); /* no memory to move it: an extra wake is all it costs, and nobody is notified more */
+        notify_work(b, node); /* no memory to move it: it only gets an extra wake, and no other node is notified */
         return false;
       }
     }
     if (!rescue && SB_LOAD(&level->notified_count, SB_SEQ_CST) > 0) {
-      return false; /* I32: one of them is at it, and passes the baton when it cannot */
+      return false; /* I32: a notified node of this level is at work, and passes the baton when it cannot */
     }
     at = SB_LOAD(&level->next, SB_ACQUIRE);
   }
@@ -129,8 +129,8 @@ void sb_consumer_backlog_arrived(sb_queue *q) {
   }
 }
 
-/* Of those who wait for room in that queue, or for memory (NULL), one that can use it: two that both wait for more than
- * there is would wake each other for ever. */
+/* Wakes one producer that waits for room in the queue, or for memory (q NULL), and can use it: two producers that wait
+ * for more than there is would wake each other for ever. */
 static bool wake_one_of(sb_connection *c, const sb_ring *list, const sb_queue_shm *q) {
   uint64_t position = 0;
   uint32_t node;
@@ -173,7 +173,7 @@ void sb_consumer_wake_all(sb_connection *c, uint32_t queue) {
     }
   }
   if (sb_ring_open(b, queue, SB_RING_ROOM, &list)) {
-    uint64_t end = sb_ring_exact_tail(b, &list); /* who comes back meanwhile has looked */
+    uint64_t end = sb_ring_exact_tail(b, &list); /* a producer that waits again meanwhile has looked */
     for (position = 0; (node = sb_nodes_next(c, &list, SB_NODE_INTERESTED, &position)) != 0 && position <= end;) {
       if (sb_node_move(c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED)) notify_work(b, node);
     }
@@ -182,11 +182,11 @@ void sb_consumer_wake_all(sb_connection *c, uint32_t queue) {
 
 bool sb_notify_looks_ready(sb_queue *q) { return !paused(q->shm) && sb_queue_is_open(q) && sb_queue_looks_ready(q); }
 
-void sb_notify_pass_baton(sb_queue *q) { /* I31: after our own state was flipped */
+void sb_notify_pass_baton(sb_queue *q) { /* I31: after the node's own state changed */
   if (SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0) {
     if (sb_notify_looks_ready(q)) (void)sb_consumer_notify_one(q->c, q->slot, false);
   } else if (SB_LOAD(&q->shm->non_acquiring, SB_SEQ_CST) > 0) {
-    sb_consumer_notify_browsers(q->c, q->slot); /* they gave way to us, perhaps */
+    sb_consumer_notify_browsers(q->c, q->slot); /* they may have given way to this node */
   }
 }
 
@@ -209,7 +209,7 @@ static bool anybody_above(sb_connection *c, const sb_queue_shm *q, int32_t prior
   return false;
 }
 
-/* The counts say so first; a death may have left them too high, so the lists are asked too. */
+/* Reads the counts first; a death may have left them too high, so the lists decide. */
 bool sb_notify_better_wants(const sb_queue *q, int32_t priority) {
   return sb_consumer_higher_wants(q->c->b, q->shm, priority) && anybody_above(q->c, q->shm, priority);
 }

@@ -5,7 +5,7 @@
 
 #define MAX_LEVELS 4096u
 
-/* The process that was looked at last: many consumers are often of one. */
+/* The process of the last look: many consumers often belong to one process. */
 typedef struct {
   uint32_t process;
   bool stopped;
@@ -22,7 +22,7 @@ static bool is_stopped(sb_broker *b, uint32_t node, look *last) {
   return last->stopped;
 }
 
-/* Visits the consumers that a queue counts on: until one of them runs, or all; how many were found, or parked. */
+/* Visits the nodes of a list: until one of a running process is found, or all. Returns how many it found, or parked. */
 typedef enum { FIND_RUNNING, PARK_STOPPED } purpose;
 
 static uint32_t visit(sb_connection *by, uint32_t level, uint32_t id, unsigned state, look *last, purpose why) {
@@ -32,7 +32,8 @@ static uint32_t visit(sb_connection *by, uint32_t level, uint32_t id, unsigned s
   if (!sb_ring_open(by->b, level, id, &list)) {
     return 0;
   }
-  uint64_t end = sb_ring_exact_tail(by->b, &list); /* who comes back meanwhile runs: else this may never end */
+  /* a node that returns meanwhile belongs to a running process: without `end` this may never finish */
+  uint64_t end = sb_ring_exact_tail(by->b, &list);
   while ((node = sb_nodes_next(by, &list, state, &position)) != 0 && position <= end) {
     SB_CRASHPOINT("stopped.visited");
     bool stopped = is_stopped(by->b, node, last);

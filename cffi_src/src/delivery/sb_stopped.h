@@ -18,7 +18,7 @@
  * Death (after -> state, repaired): parked, not rung -> NOT_INTERESTED with credit -> the owner's bounded sleep: it
  *  reads the words of its nodes.  parked, others not notified -> the next look after the queue.
  *
- * Concurrency: any process, beside the owner, at any step of it: the epoch of the word decides (I27). A visit ends at
+ * Concurrency: any process, at any step of the owner: the epoch of the word decides (I27). A visit ends at
  *  the position where the list ended when the visit began: running consumers would extend it for ever.
  */
 #ifndef SB_STOPPED_H

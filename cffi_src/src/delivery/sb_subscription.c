@@ -3,7 +3,7 @@
 
 #include "sb_foreign.h"
 
-/* I54: who stands by looks whether it is active by now. */
+/* I54: a node that stands by checks whether it is active now. */
 bool sb_subscription_may_want(const sb_subscription *s) {
   return (SB_LOAD(&sb_subscription_node(s)->flags, SB_RELAXED) & SB_NODE_STANDBY) == 0 ||
          sb_claim_activate(s->q->c->b, s->node);
@@ -28,8 +28,8 @@ void set_notify_work_desired(sb_subscription *s, bool desired) {
   }
 }
 
-/* I32: a better one that wants it goes first. Flipped first, then looked (I31): it may have left meanwhile; and the baton
- * goes up only, since we are among those that want. */
+/* I32: a node of a higher priority that wants the message goes first. This node changes its state, then looks (I31):
+ * the other may have left meanwhile. The baton goes only to higher priorities, since this node is interested, too. */
 bool sb_subscription_gives_way(sb_subscription *s) {
   sb_connection *c = s->q->c;
   (void)sb_node_move(c, s->node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED);
@@ -43,7 +43,7 @@ bool sb_subscription_gives_way(sb_subscription *s) {
   return !sb_node_move(c, s->node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOTIFIED);
 }
 
-/* Its node is rescued, or stands by; false: it does, and is not active. */
+/* For a node that is rescued or stands by. False: it stands by, and is not active. */
 bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued) {
   sb_node_shm *node = sb_subscription_node(s);
   if ((flags & SB_NODE_RESCUED) != 0) {
@@ -61,7 +61,7 @@ bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued) 
 
 sb_status sb_subscription_take(sb_subscription *s, sb_taken *t) { return sb_subscription_take_now(s->q->c, s, t); }
 
-/* I32, as far as it goes: nobody waits for such a one. */
+/* I32 in part: other nodes do not give way to a NON_ACQUIRING one. */
 sb_status sb_subscription_take_foreign(sb_subscription *s, uint64_t *cursor, sb_taken *t) {
   sb_queue *q = s->q;
   uint64_t token;

@@ -16,7 +16,8 @@
 #define SPIN_FOR_ROOM_NS 20000u
 #define SLEEP_MAX_NS UINT64_C(5000000000)
 
-/* As long as somebody has a node there, the handle is not left, so that the queue's object stays (I20). */
+/* Takes a node for a wait. While a thread has one, the handle is not detached, so that the queue's object stays
+ * (I20). */
 static sb_status borrow(sb_queue *q, uint32_t flags, uint32_t bytes, uint32_t *node, uint64_t *token) {
   sb_status status = sb_queue_is_open(q) ? SB_OK : SB_DELETED;
   if (status == SB_OK && (flags & SB_NODE_ROOM) == 0 && q->waiter_count > 0) {
@@ -24,7 +25,7 @@ static sb_status borrow(sb_queue *q, uint32_t flags, uint32_t bytes, uint32_t *n
     *node = q->waiters[q->waiter_count].node;
     *token = q->waiters[q->waiter_count].token;
   } else if (status == SB_OK) {
-    if ((flags & SB_NODE_ROOM) != 0) q->c->use = SB_USE_BOOKS; /* whoever waits to put makes no room */
+    if ((flags & SB_NODE_ROOM) != 0) q->c->use = SB_USE_BOOKS; /* a call that waits to put makes no room */
     status = sb_node_create(q->c, q->slot, 0, SB_NODE_DIRECT | flags, 0, bytes, node, token);
     q->c->use = SB_USE_DRAIN;
   }
@@ -50,7 +51,7 @@ void sb_waiter_close(sb_queue *q) {
   }
 }
 
-/* What somebody waits for. These read hints and one cell, and change nothing. */
+/* A condition that a call waits for. Conditions read hints and one cell, and change nothing. */
 typedef bool (*wish)(sb_queue *q, uint64_t bytes, sb_leaf_ref *leaf);
 static bool message_there(sb_queue *q, uint64_t bytes, sb_leaf_ref *leaf) {
   (void)bytes;
@@ -62,7 +63,7 @@ static bool room_there(sb_queue *q, uint64_t bytes, sb_leaf_ref *leaf) {
 }
 
 static long cores(void) {
-  static _Atomic long known; /* relaxed: whoever asks first, all get the same answer */
+  static _Atomic long known; /* relaxed: all threads store the same value */
   long n = SB_LOAD(&known, SB_RELAXED);
   if (n == 0) {
     n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -84,7 +85,7 @@ static bool look_until(sb_queue *q, wish fulfilled, uint64_t bytes, uint64_t end
   return false;
 }
 
-/* Worth spinning only while there is a core for everybody who spins. */
+/* Spins only while there is a core for each spinning thread. */
 static bool spin(sb_queue *q, wish fulfilled, uint64_t bytes, uint64_t end_ns) {
   sb_half *spinners = &q->c->b->header->spinners;
   bool found = (int32_t)SB_ADD(spinners, 1u, SB_RELAXED) < (int32_t)cores() && look_until(q, fulfilled, bytes, end_ns);
@@ -92,18 +93,18 @@ static bool spin(sb_queue *q, wish fulfilled, uint64_t bytes, uint64_t end_ns) {
   return found;
 }
 
-/* Whoever waits in the list is served first: nobody looks for a message out of turn. */
+/* True if nodes wait in the list. They are served first: no other call looks for a message out of turn. */
 static bool others_wait(const sb_queue *q) { return SB_LOAD(&q->shm->interested, SB_SEQ_CST) > 0; }
 
 static uint32_t spin_ns(const sb_queue *q) { return SB_LOAD(&q->spin_ns, SB_RELAXED); }
 static void spin_next(sb_queue *q, uint32_t ns) { SB_STORE(&q->spin_ns, ns, SB_RELAXED); }
 
-/* A queue where it never helps stops trying. */
+/* Spins for a message. At a queue where that never helps, calls stop trying. */
 static bool spin_for_message(sb_queue *q, uint64_t deadline_ns) {
   uint32_t ns = spin_ns(q);
   uint64_t end = sb_now_ns() + ns;
   if (ns < SPIN_MIN_NS || cores() < 2 || end > deadline_ns) {
-    spin_next(q, ns + 32); /* now and then it is tried again */
+    spin_next(q, ns + 32); /* from time to time a call tries again */
     return false;
   }
   bool found = spin(q, message_there, 0, end);
@@ -151,7 +152,7 @@ void sb_waiter_end(sb_queue *q, sb_wait *w) {
 
 sb_status sb_waiter_soon(sb_queue *q, uint64_t limit_ns, sb_taken *t) {
   if (spin_ns(q) < SPIN_MAX_NS || cores() < 2 || others_wait(q) ||
-      !look_until(q, message_there, 0, sb_now_ns() + limit_ns)) { /* too short to count us among those who spin */
+      !look_until(q, message_there, 0, sb_now_ns() + limit_ns)) { /* too short to count as a spinner */
     return SB_EMPTY;
   }
   sb_lock(q->c);
@@ -186,7 +187,8 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken 
     unsigned state = sb_node_state(SB_LOAD(&((sb_node_shm *)sb_slot_at(c->b, node))->word, SB_SEQ_CST));
     if (state != SB_NODE_INTERESTED &&
         !sb_node_move(c, node, SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED)) {
-      status = sb_chunk_may_grow(c->b) ? SB_GROW : SB_NO_MEMORY; /* no page for its list: nobody would ever wake us */
+      /* no page for its list: no process would ever wake this call */
+      status = sb_chunk_may_grow(c->b) ? SB_GROW : SB_NO_MEMORY;
       break;
     }
     status = try_take(q, ended, t); /* P3: INTERESTED first, then look */
@@ -208,7 +210,7 @@ sb_status sb_waiter_get(sb_queue *q, sb_wait *w, const sb_half *ended, sb_taken 
   return status;
 }
 
-/* A consumer makes room in a moment, if it is at work. Not past those who wait in the list. */
+/* Spins for room, which a consumer at work makes soon. Not if other producers wait in the list: they come first. */
 static bool spin_for_room(sb_queue *q, uint64_t bytes) {
   return cores() > 1 && !sb_closed(q->c) && SB_LOAD(&q->shm->room_waiting, SB_RELAXED) <= 0 &&
          spin(q, room_there, bytes, sb_now_ns() + SPIN_FOR_ROOM_NS);
@@ -225,7 +227,8 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
   sb_status status = borrow(q, flags, (uint32_t)bytes, &node, &token); /* at most SB_MAX_BODY */
   if (status != SB_OK) {
     sb_unlock(c);
-    if (status == SB_NO_MEMORY && sb_now_ns() < deadline_ns) { /* no memory even to wait with: look again in a while */
+    /* no memory even for a node to wait with: look again later */
+    if (status == SB_NO_MEMORY && sb_now_ns() < deadline_ns) {
       struct timespec pause = {0, 2000000};
       nanosleep(&pause, NULL);
       return SB_OK;
@@ -255,14 +258,15 @@ sb_status sb_waiter_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t dead
            : sb_now_ns() >= deadline_ns ? SB_TIMEOUT
                                         : SB_OK;
   if (memory && told && status != SB_OK) {
-    sb_consumer_room_made(c, NULL, 0); /* we cannot use what we were told of; whoever tries again does not pass it on */
+    /* this call cannot use the memory that it was notified of; a call that tries again does not pass it on */
+    sb_consumer_room_made(c, NULL, 0);
   }
   sb_unlock(c);
   return status;
 }
 
-/* The consumer stays at work for a moment, so that producers need not ring it, and pulls what comes itself. Only one that
- * nobody else waits beside: among several, messages go round. */
+/* Keeps the consumer NOTIFIED while the thread spins, so that producers need not ring it; the thread pulls what comes.
+ * Only if no other consumer waits: among several, messages go round. */
 static void spin_for_row(sb_consumer *k, uint64_t deadline_ns) {
   sb_connection *c = k->c;
   if (k->subscription_count != 1) {
@@ -289,7 +293,7 @@ static void spin_for_row(sb_consumer *k, uint64_t deadline_ns) {
 sb_status sb_waiter_row(sb_consumer *k, uint64_t deadline_ns) {
   spin_for_row(k, deadline_ns);
   for (;;) {
-    uint32_t word = SB_OR(&k->local, 1u, SB_SEQ_CST) | 1u; /* odd: somebody sleeps */
+    uint32_t word = SB_OR(&k->local, 1u, SB_SEQ_CST) | 1u; /* odd: a thread sleeps */
     sb_lock(k->c);
     bool ready = k->row_first != k->row_end || sb_consumer_orphaned(k), closed = k->closed || sb_closed(k->c);
     bool stopping = SB_LOAD(&k->c->b->header->closing, SB_ACQUIRE) != 0;

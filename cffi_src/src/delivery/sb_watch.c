@@ -19,8 +19,8 @@ sb_status sb_watch_begin(sb_watch *w) {
     sb_target_remove(&w->target);
     return status;
   }
-  if (w->room) SB_STORE(&q->shm->room_watched, 1u, SB_RELAXED); /* relaxed: a hint, for whoever judges repairs */
-  q->busy++;                                                    /* the handle is not left meanwhile */
+  if (w->room) SB_STORE(&q->shm->room_watched, 1u, SB_RELAXED); /* relaxed: a hint for the count of repairs */
+  q->busy++;                                                    /* the handle is not detached meanwhile */
   return SB_OK;
 }
 
@@ -33,7 +33,8 @@ sb_status sb_watch_want(sb_watch *w, uint64_t bytes) {
   unsigned state = sb_node_state(SB_LOAD(&node->word, SB_SEQ_CST));
   if (state != SB_NODE_INTERESTED &&
       !sb_node_move(w->q->c, w->node, SB_IN(SB_NODE_NOT_INTERESTED) | SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED)) {
-    return sb_chunk_may_grow(w->q->c->b) ? SB_GROW : SB_NO_MEMORY; /* no page for its list: nobody would ever tell us */
+    /* no page for its list: no process would ever notify it */
+    return sb_chunk_may_grow(w->q->c->b) ? SB_GROW : SB_NO_MEMORY;
   }
   return SB_OK;
 }
@@ -54,10 +55,10 @@ void sb_watch_end(sb_watch *w) {
 
 void sb_watch_tell(sb_watch *w) {
   sb_node_shm *node = sb_slot_at(w->q->c->b, w->node);
-  (void)SB_SWAP(&node->flagged, 0, SB_SEQ_CST); /* P9: cleared, then told */
+  (void)SB_SWAP(&node->flagged, 0, SB_SEQ_CST); /* P9: cleared, then written */
   uint64_t one = 1;
   ssize_t n = write(w->event_fd, &one, sizeof one);
-  (void)n; /* full means readable already */
+  (void)n; /* a full counter is readable already */
 }
 
 bool sb_watch_was_told(const sb_watch *w) {

@@ -11,7 +11,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Four classes to each doubling: at most a quarter of a slot is wasted. */
+/* Four classes for each doubling: at most a quarter of a slot is wasted. */
 static const uint16_t MESSAGE_UNITS[] = {1,   2,   3,   4,   5,   6,   7,   8,    10,   12,   14,   16,   20,   24,
                                          28,  32,  40,  48,  56,  64,  80,  96,   112,  128,  160,  192,  224,  256,
                                          320, 384, 448, 512, 640, 768, 896, 1024, 1360, 1632, 2048, 2728, 4096, 8192};
@@ -36,7 +36,7 @@ void sb_class_format(sb_class_shm *classes) {
 unsigned sb_class_for(const sb_broker *b, uint64_t bytes) {
   (void)b;
   uint64_t units = (bytes + SB_UNIT - 1) / SB_UNIT;
-  if (units <= 8) { /* there the classes are 1, 2 ... 8 units */
+  if (units <= 8) { /* the first classes have 1, 2 ... 8 units */
     return units == 0 ? 1 : (unsigned)units;
   }
   unsigned low = 0, high = SB_MESSAGE_CLASSES;
@@ -86,7 +86,7 @@ void sb_chunk_freed(sb_broker *b, uint32_t slot) {
   }
 }
 
-/* Takes hint bits of the chunk into the connection's cache. */
+/* Moves hint bits of the chunk into the connection's cache. */
 static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
   sb_broker *b = c->b;
   if (!sb_chunk_ready(b, chunk)) {
@@ -98,7 +98,7 @@ static bool hint_take(sb_connection *c, unsigned cls, uint32_t chunk) {
   }
   bool reserved = (word & SB_CHUNK_OF_RESERVE) != 0;
   if (reserved && !sb_reserve_allows(c, chunk, SB_CHUNK_UNITS / sb_class_units(cls))) {
-    (void)SB_OR(&b->classes[cls].groups, UINT64_C(1) << (chunk >> b->groups_shift), SB_RELEASE); /* for others */
+    (void)SB_OR(&b->classes[cls].groups, UINT64_C(1) << (chunk >> b->groups_shift), SB_RELEASE); /* for other uses */
     return false;
   }
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
@@ -135,7 +135,7 @@ bool sb_hint_search(sb_connection *c, unsigned cls) {
   sb_class_shm *k = &b->classes[cls];
   uint32_t hint = SB_LOAD(&k->hint_chunk, SB_RELAXED);
   bool anywhere =
-      cls <= SB_MESSAGE_CLASSES; /* structures come from the first chunk that has a slot, so that others rest */
+      cls <= SB_MESSAGE_CLASSES; /* structures come from the first chunk that has a slot, so that later chunks rest */
   if (anywhere && hint != 0 && hint - 1 < b->chunk_limit && hint_take(c, cls, hint - 1)) {
     return true;
   }
@@ -152,7 +152,7 @@ bool sb_hint_search(sb_connection *c, unsigned cls) {
         }
       }
       if (pass == 0) {
-        (void)SB_AND(&k->groups, ~(UINT64_C(1) << g), SB_ACQ_REL); /* and look a second time */
+        (void)SB_AND(&k->groups, ~(UINT64_C(1) << g), SB_ACQ_REL); /* then look a second time */
       }
     }
   }
@@ -167,7 +167,7 @@ bool sb_chunk_may_grow(sb_broker *b) {
 }
 
 void sb_chunk_populate(sb_broker *b, uint32_t chunk) {
-  uint64_t bit = UINT64_C(1) << (chunk % 64); /* relaxed: of this process, and to do it twice does no harm */
+  uint64_t bit = UINT64_C(1) << (chunk % 64); /* relaxed: process-local, and a second call does no harm */
   if ((SB_OR(&b->populated[chunk / 64], bit, SB_RELAXED) & bit) == 0) {
     (void)madvise(b->arena + chunk * SB_CHUNK_BYTES, SB_CHUNK_BYTES, MADV_POPULATE_WRITE);
   }
@@ -176,7 +176,7 @@ void sb_chunk_populate(sb_broker *b, uint32_t chunk) {
 static void chunk_fill(sb_broker *b, unsigned cls, uint32_t chunk) {
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, chunk);
   if (cls > SB_MESSAGE_CLASSES) {
-    /* Objects trust words of their earlier lives: old bodies are no such thing, floors are. */
+    /* Structures trust words of their earlier use. Old bodies are no such words: zero and the floors replace them. */
     memset(b->arena + chunk * SB_CHUNK_BYTES, 0, SB_CHUNK_BYTES);
     sb_floors_apply(b, chunk, cls - SB_MESSAGE_CLASSES, sb_class_units(cls));
   }
@@ -189,7 +189,7 @@ static void chunk_fill(sb_broker *b, unsigned cls, uint32_t chunk) {
     uint64_t bits = w * 64 + 64 <= slots ? ~UINT64_C(0) : w * 64 < slots ? (UINT64_C(1) << (slots - w * 64)) - 1 : 0;
     SB_STORE(&meta->hints[w], bits, SB_RELAXED);
   }
-  if (chunk == 0) { /* slot 0 is nobody's: everywhere it means "none" */
+  if (chunk == 0) { /* slot 0 is never used: its number means "none" everywhere */
     SB_STORE(&meta->headers[0], sb_slot_word(SB_SLOT_ALLOC, 0, 0), SB_RELAXED);
     SB_STORE(&meta->hints[0], SB_LOAD(&meta->hints[0], SB_RELAXED) & ~UINT64_C(1), SB_RELAXED);
   }
@@ -220,7 +220,7 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
   bool growing = sb_chunk_may_grow(b), objects = cls > SB_MESSAGE_CLASSES;
   uint32_t leave = growing && objects ? 0 : sb_reserve_leave(b, c->use);
   if (sb_chunk_spare(b) <= leave) {
-    return false; /* left to those who make room */
+    return false; /* left to the calls that make room */
   }
   SB_CRASHPOINT("slab.chunk.counted");
   for (uint32_t k = 0; k < n; k++) {
@@ -232,13 +232,14 @@ bool sb_chunk_claim_class(sb_connection *c, unsigned cls, uint64_t token) {
     if (sb_chunk_claim(c, chunk, cls, 0)) {
       SB_CRASHPOINT("slab.chunk.claimed");
       uint32_t left;
-      if (!sb_reserve_is_left(b, chunk, leave, &left)) { /* another one claimed the last that we may have */
+      /* another connection claimed the last chunk that this use may take */
+      if (!sb_reserve_is_left(b, chunk, leave, &left)) {
         SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
         return false;
       }
       sb_chunk_populate(b, chunk);
       chunk_fill(b, cls, chunk);
-      if (cls > SB_MESSAGE_CLASSES && sb_hint_search(c, cls)) { /* what is opened for objects goes back late */
+      if (cls > SB_MESSAGE_CLASSES && sb_hint_search(c, cls)) { /* a chunk of structures becomes FREE again only late */
         SB_STORE(&b->chunks[chunk], sb_chunk_word(SB_CHUNK_FREE, 0, 0, 0), SB_RELEASE);
         return true;
       }
@@ -261,7 +262,7 @@ void sb_chunk_scrub(sb_broker *b, uint32_t chunk, uint32_t slots_units) {
   }
   SB_STORE(&meta->summary[0], 0, SB_RELAXED);
   SB_STORE(&meta->summary[1], 0, SB_RELAXED);
-  SB_STORE(&meta->parts, 0, SB_RELAXED); /* all its slots are ours */
+  SB_STORE(&meta->parts, 0, SB_RELAXED); /* the caller owns all its slots */
 }
 
 static bool all_free(sb_broker *b, uint32_t chunk, unsigned units) {
@@ -289,7 +290,7 @@ static void undrain(sb_broker *b, unsigned owner, uint32_t chunk, unsigned cls, 
   (void)SB_CAS(&b->chunks[chunk], &word, sb_chunk_word(SB_CHUNK_CLASS, 0, cls, 0) | flag, SB_ACQ_REL);
 }
 
-/* Makes an all-free chunk of another class FREE; runs that are free are dissolved too. */
+/* Makes a chunk of bodies FREE if all its slots are free; also dissolves a free run. */
 bool sb_chunk_drain(sb_connection *c, uint64_t token, uint32_t chunk) {
   sb_broker *b = c->b;
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
@@ -374,7 +375,8 @@ void sb_chunk_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
     undrain(b, owner, chunk, sb_chunk_class(word), word & SB_CHUNK_OF_RESERVE);
     return;
   }
-  for (uint32_t i = 1; i < run && chunk + i < b->chunk_limit; i++) { /* the head goes last: it tells of the others */
+  /* the head is freed last: its word tells how many follow */
+  for (uint32_t i = 1; i < run && chunk + i < b->chunk_limit; i++) {
     uint64_t tail = SB_LOAD(&b->chunks[chunk + i], SB_ACQUIRE);
     bool ours = (sb_chunk_state(tail) == SB_CHUNK_TAIL && sb_chunk_run(tail) == i) ||
                 (sb_chunk_state(tail) == SB_CHUNK_CLAIMED && sb_chunk_owner(tail) == owner);

@@ -3,7 +3,7 @@
 
 #include "sb_floors.h"
 
-/* Nodes keep theirs: entries of lists name them for ever, and they are rung by those who are in no call (I3, I28). */
+/* Nodes keep their chunks: entries of lists name them for ever, and processes ring them outside of calls (I3, I28). */
 static bool is_of_structures(uint64_t word) {
   unsigned cls = sb_chunk_class(word);
   return cls > SB_MESSAGE_CLASSES && cls < SB_MESSAGE_CLASSES + SB_KIND_COUNT &&
@@ -18,7 +18,7 @@ bool sb_drained_may_begin(sb_broker *b, uint32_t chunk, uint64_t *used) {
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
   *used = 0;
   if (chunk == 0 || sb_chunk_state(word) != SB_CHUNK_CLASS || !is_of_structures(word) || !sb_chunk_ready(b, chunk)) {
-    return false; /* slot 0 is nobody's */
+    return false; /* chunk 0 has slot 0, which is never used */
   }
   unsigned units = sb_class_units(sb_chunk_class(word));
   for (uint32_t u = 0; u + units <= SB_CHUNK_UNITS; u += units) {
@@ -38,7 +38,8 @@ static void set_hints(sb_broker *b, uint32_t chunk, unsigned cls) {
   }
 }
 
-/* Those that this one took, or all of them. The chunk is ours, or its slots are of one who is dead. */
+/* Frees the drained slots that `owner` took, or all of them. The caller owns the chunk, or the slots belong to a dead
+ * connection. */
 static void free_slots(sb_broker *b, uint32_t chunk, unsigned cls, unsigned owner, bool of_all) {
   unsigned units = sb_class_units(cls);
   for (uint32_t u = 0; u + units <= SB_CHUNK_UNITS; u += units) {
@@ -49,7 +50,7 @@ static void free_slots(sb_broker *b, uint32_t chunk, unsigned cls, unsigned owne
   }
 }
 
-/* The chunk was taken over by this one. */
+/* Returns a chunk that `owner` took over to its class. */
 static void back_to_class(sb_broker *b, uint32_t chunk, unsigned owner, unsigned cls) {
   free_slots(b, chunk, cls, owner, true);
   SB_CRASHPOINT("drained.freed");
@@ -96,7 +97,8 @@ bool sb_drained_begin(sb_connection *c, uint64_t token, uint32_t chunk) {
   bool all = take_all(c, chunk, cls);
   SB_CRASHPOINT("drained.slots_taken");
   word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
-  while (all && sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) == cls) { /* the mark may go meanwhile */
+  /* another connection may remove the mark */
+  while (all && sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) == cls) {
     uint64_t mine = sb_chunk_word(SB_CHUNK_DRAINING, c->id, cls, 0) | (word & SB_CHUNK_OF_RESERVE);
     if (SB_CAS(&b->chunks[chunk], &word, mine, SB_SEQ_CST)) { /* P21: before the gates are asked */
       SB_CRASHPOINT("drained.begun");
@@ -161,7 +163,7 @@ void sb_drained_recover(sb_broker *b, unsigned owner, uint32_t chunk) {
     free_slots(b, chunk, cls, owner, false);
     set_hints(b, chunk, cls);
   } else if (sb_chunk_state(word) == SB_CHUNK_DRAINING && sb_chunk_owner(word) == owner) {
-    if ((word & SB_CHUNK_TAKEN_OVER) != 0) { /* by the dead itself, or by a reaper of it that was killed */
+    if ((word & SB_CHUNK_TAKEN_OVER) != 0) { /* by the dead connection, or by a killed reaper of it */
       back_to_class(b, chunk, owner, cls);
     } else {
       (void)take_over(b, chunk, word, owner);

@@ -5,7 +5,7 @@ enum { INCARNATION, POSITION };
 
 static void raise(sb_broker *b, uint32_t chunk, unsigned which, uint64_t to) {
   sb_word *floor = &sb_chunk_meta(b, chunk)->floors[which];
-  uint64_t is = SB_LOAD(floor, SB_RELAXED); /* relaxed, here and below: the chunk's word orders all of it */
+  uint64_t is = SB_LOAD(floor, SB_RELAXED); /* relaxed, here and below: the chunk's word orders all accesses */
   while (is < to && !SB_CAS(floor, &is, to, SB_ACQ_REL)) {
   }
 }
@@ -20,7 +20,7 @@ static uint64_t end_of(const sb_ring_shm *r) {
   return higher(SB_LOAD(&r->base, SB_RELAXED), SB_LOAD(&r->tail, SB_RELAXED));
 }
 
-/* Positions of a ring begin with a page. */
+/* The first position of a ring is the first of a page. */
 static uint64_t page_behind(uint64_t position) {
   return (position + SB_PAGE_CELLS - 1) / SB_PAGE_CELLS * SB_PAGE_CELLS;
 }

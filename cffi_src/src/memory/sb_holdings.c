@@ -84,7 +84,7 @@ sb_status sb_connection_open(sb_broker *b, sb_connection *c, const char *name, u
   memset(c, 0, sizeof *c);
   c->b = b;
   c->gate = &c->own_gate;
-  sb_connection_shm scratch; /* claims are noted in the record: until it exists they are noted here, and lost with us */
+  sb_connection_shm scratch; /* holds the claims until the record exists; a death before that loses them */
   memset(&scratch, 0, sizeof scratch);
   c->shm = &scratch;
   sb_status status = take_id(c);
@@ -100,7 +100,7 @@ sb_status sb_connection_open(sb_broker *b, sb_connection *c, const char *name, u
   if (status != SB_OK) {
     SB_STORE(&b->connections[c->id], sb_conn_word(SB_CONN_FREE, 0, 0, sb_conn_epoch(word)), SB_RELEASE);
     SB_CRASHPOINT("connection.id.freed");
-    c->shm = NULL; /* there is nothing that its end could give back: the number may be another one's by now */
+    c->shm = NULL; /* there is nothing to release: another connection may have the id by now */
     return status;
   }
   c->record = record;

@@ -11,7 +11,7 @@ typedef struct {
   uint8_t *bytes;
 } part;
 
-/* Of a slot in a chunk of messages; 0: there is none. */
+/* The length of a slot in a chunk of messages; 0: there is no such slot. */
 static uint64_t slot_bytes(sb_broker *b, uint32_t slot) {
   if (slot == 0 || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
     return 0;
@@ -25,7 +25,7 @@ static uint64_t slot_bytes(sb_broker *b, uint32_t slot) {
   return in_chunk % units == 0 && in_chunk + units <= SB_CHUNK_UNITS ? (uint64_t)units * SB_UNIT : 0;
 }
 
-/* False: it is no part. */
+/* Reads a part. False: the slot is no part. */
 static bool look(sb_broker *b, uint32_t slot, part *p) {
   uint64_t bytes = slot_bytes(b, slot);
   if (bytes == 0) {
@@ -51,14 +51,14 @@ static sb_parts_shm *parts_of(sb_broker *b, uint32_t head, uint64_t bytes) {
 
 bool sb_parts_is_head(sb_broker *b, uint32_t slot, uint64_t header) {
   return sb_slot_in_parts(header) && (sb_slot_state(header) == SB_SLOT_ALLOC ||
-                                      (sb_peek_message(b, slot).flags & SB_MESSAGE_IN_PARTS) != 0); /* a guess (I43) */
+                                      (sb_peek_message(b, slot).flags & SB_MESSAGE_IN_PARTS) != 0); /* a hint (I43) */
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 void sb_parts_begin(sb_connection *c, uint32_t head, uint64_t gen) {
   sb_broker *b = c->b;
-  SB_STORE(&parts_of(b, head, slot_bytes(b, head))->first, 0u, SB_RELAXED); /* the header says so afterwards */
+  SB_STORE(&parts_of(b, head, slot_bytes(b, head))->first, 0u, SB_RELAXED); /* before the header announces parts */
   SB_STORE(sb_slot_header(b, head), sb_slot_word(SB_SLOT_ALLOC, c->id | UINT64_C(1) << SB_PARTS_REF, gen), SB_RELEASE);
   SB_CRASHPOINT("parts.begun");
   if (SB_LOAD(&b->header->scattered, SB_RELAXED) == 0) SB_STORE(&b->header->scattered, 1u, SB_SEQ_CST);
@@ -68,7 +68,8 @@ void sb_parts_add(sb_broker *b, uint32_t head, uint64_t head_gen, uint32_t slot,
   sb_parts_shm *parts = parts_of(b, head, slot_bytes(b, head));
   sb_chunk_meta_shm *meta = sb_chunk_meta(b, slot / SB_CHUNK_UNITS);
   sb_part_shm names = {head, SB_LOAD(&parts->first, SB_RELAXED), head_gen};
-  if (SB_LOAD(&meta->parts, SB_RELAXED) == 0) SB_STORE(&meta->parts, 1, SB_SEQ_CST); /* I64: before it is one */
+  /* I64: before the slot is a part */
+  if (SB_LOAD(&meta->parts, SB_RELAXED) == 0) SB_STORE(&meta->parts, 1, SB_SEQ_CST);
   memcpy(sb_slot_at(b, slot), &names, sizeof names);
   SB_STORE(sb_slot_header(b, slot), sb_slot_word(SB_SLOT_ALLOC, SB_SLOT_PART, gen), SB_RELEASE); /* P18 release */
   SB_CRASHPOINT("parts.named");
@@ -78,7 +79,7 @@ void sb_parts_add(sb_broker *b, uint32_t head, uint64_t head_gen, uint32_t slot,
 
 /* ---- reading and writing ---- */
 
-/* The parts of a head, one by one. */
+/* A walk over the parts of a head. */
 typedef struct {
   sb_broker *b;
   uint32_t head, next;
@@ -132,8 +133,7 @@ uint64_t sb_parts_room(sb_broker *b, uint32_t head) {
   part p;
   uint64_t room = 0;
   if (begin(&w, b, head)) {
-    while (room <= SB_MAX_BODY + SB_CHUNK_BYTES && next(&w, &p))
-      room += p.room; /* a row that bites its tail ends too */
+    while (room <= SB_MAX_BODY + SB_CHUNK_BYTES && next(&w, &p)) room += p.room; /* the bound also ends a cycle */
   }
   return room;
 }
@@ -167,7 +167,7 @@ void sb_parts_free(sb_broker *b, uint32_t head, uint64_t gen, uint32_t first) {
   if (at != 0) sb_parts_sweep(b);
 }
 
-/* I62: a generation that is over does not come back. */
+/* True if the head is gone: a generation that ended does not return (I62). */
 static bool is_gone(sb_broker *b, uint32_t head, uint64_t gen) {
   if (slot_bytes(b, head) == 0) {
     return true;

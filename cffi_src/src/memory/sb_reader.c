@@ -4,7 +4,7 @@
 #include "sb_parts.h"
 #include "sb_peek.h"
 
-/* What is told of a slot comes from another process: is there a message of that generation? */
+/* True if the slot has a message of that generation. The numbers come from another process, so they are checked. */
 static bool is_there(sb_broker *b, uint32_t slot, uint64_t gen, uint64_t *header) {
   if (slot == 0 || !sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot) || sb_slab_slot_bytes(b, slot) == 0) {
     return false;
@@ -17,7 +17,7 @@ static bool is_there(sb_broker *b, uint32_t slot, uint64_t gen, uint64_t *header
   return sb_slot_is_published(*header) && sb_slot_gen(*header) == gen;
 }
 
-/* A guess until the CAS finds the generation unchanged (I43). */
+/* A hint until the CAS finds the generation unchanged (I43). */
 static bool may_be_read(sb_broker *b, uint32_t slot, uint64_t h) {
   sb_message_shm m = sb_peek_message(b, slot);
   return sb_slot_state(h) == SB_SLOT_PUBLISHED && sb_slot_refs(h) >> SB_READ_REFS == 0 &&
@@ -56,7 +56,8 @@ void sb_reader_end(sb_broker *b, uint32_t slot, uint64_t gen, unsigned id) {
   uint64_t h = SB_LOAD(header, SB_ACQUIRE);
   while (sb_slot_state(h) == SB_SLOT_READ && sb_slot_gen(h) == gen && sb_slot_reader(h) == id) {
     if (sb_slot_refs(h) == 0) {
-      (void)sb_slab_free(b, slot, h); /* nobody else changes it: there is no reference left to drop, or to add beside */
+      /* no other process changes the header: there is no reference to drop, or to copy */
+      (void)sb_slab_free(b, slot, h);
       return;
     }
     if (SB_CAS(header, &h, sb_slot_word(SB_SLOT_PUBLISHED, sb_slot_refs(h), gen), SB_ACQ_REL)) {

@@ -21,7 +21,7 @@ uint64_t sb_block_bytes(uint32_t targets, uint64_t body_length) {
 }
 
 bool sb_block_of(sb_broker *b, uint32_t slot, sb_block *k) {
-  sb_message_shm m = sb_peek_message(b, slot); /* a reaper may find the slot filled anew */
+  sb_message_shm m = sb_peek_message(b, slot); /* a reaper may find a new message in the slot */
   bool viewed = m.body_length > SB_INLINE_BODY;
   uint64_t behind = sb_block_bytes(m.targets, m.body_length) + (viewed ? SB_VIEWERS_BYTES : 0);
   if (m.targets <= SB_PLAIN_TARGETS || m.targets > SB_MAX_TARGETS || m.body_offset % 64 != 0 ||
@@ -39,8 +39,9 @@ bool sb_block_of(sb_broker *b, uint32_t slot, sb_block *k) {
 
 void sb_block_fill(const sb_block *k, const uint32_t *queues) {
   memcpy((void *)(uintptr_t)k->queues, queues, k->count * sizeof *queues);
-  for (uint32_t i = 0; i < word_count(k->count); i++) SB_STORE(&k->bits[i], 0, SB_RELAXED); /* nobody has it yet */
-  for (uint32_t i = 0; i < SB_MAX_REFS; i++) SB_STORE(&k->claims[i], 0, SB_RELAXED);        /* the same */
+  /* no other process knows the block yet */
+  for (uint32_t i = 0; i < word_count(k->count); i++) SB_STORE(&k->bits[i], 0, SB_RELAXED);
+  for (uint32_t i = 0; i < SB_MAX_REFS; i++) SB_STORE(&k->claims[i], 0, SB_RELAXED); /* the same */
 }
 
 bool sb_block_place(const sb_block *k, uint32_t queue, uint32_t *place) {
@@ -66,7 +67,8 @@ bool sb_block_has(const sb_block *k, uint32_t place, unsigned ref) {
 }
 
 void sb_block_set(const sb_block *k, uint32_t place, unsigned ref) {
-  (void)SB_OR(&k->bits[place / QUEUES_A_WORD], bit_of(place, ref), SB_ACQ_REL); /* I48: nobody else sets it */
+  /* I48: no other process sets this bit */
+  (void)SB_OR(&k->bits[place / QUEUES_A_WORD], bit_of(place, ref), SB_ACQ_REL);
 }
 
 uint32_t sb_block_count(const sb_block *k) {
@@ -79,7 +81,7 @@ uint32_t sb_block_count(const sb_block *k) {
 
 /* ---- dropping ---- */
 
-/* Drops bit 0 of the header if the block has none; a slot that is another one by now has another generation. */
+/* Drops bit 0 of the header if the block has no bit. A reused slot has another generation. */
 static void drop_empty(sb_broker *b, const sb_reference *r) {
   sb_block k;
   bool freed;
@@ -94,7 +96,7 @@ static void drop_empty(sb_broker *b, const sb_reference *r) {
   (void)sb_slab_drop(b, r->slot, r->gen, 0, &freed);
 }
 
-/* Which bit of the block it is, if the slot is still that one. */
+/* Finds the bit of a reference in the block. False: it is not set, or the slot was reused. */
 static bool in_block(sb_broker *b, const sb_reference *r, sb_block *k, uint32_t *place, unsigned *ref) {
   uint64_t h = SB_LOAD(sb_slot_header(b, r->slot), SB_SEQ_CST);
   bool same = sb_slot_gen(h) == r->gen && sb_slot_is_published(h) && (sb_slot_refs(h) & 1) != 0;
@@ -117,8 +119,8 @@ bool sb_reference_drop(sb_broker *b, const sb_reference *r) {
     return sb_slab_drop(b, r->slot, r->gen, r->ref, &freed);
   }
   bool there = in_block(b, r, &k, &place, &ref);
-  if (there) { /* it is set, so nobody else drops the last one meanwhile */
-    (void)SB_AND(&k.bits[place / QUEUES_A_WORD], ~bit_of(place, ref), SB_SEQ_CST); /* P14: before the look at all */
+  if (there) { /* while it is set, no other process drops the last one */
+    (void)SB_AND(&k.bits[place / QUEUES_A_WORD], ~bit_of(place, ref), SB_SEQ_CST); /* P14: before all bits are read */
     SB_CRASHPOINT("reference.cleared");
   }
   drop_empty(b, r);
@@ -145,7 +147,7 @@ static unsigned claim(sb_broker *b, uint32_t slot, unsigned connection) {
   bool has = sb_block_of(b, slot, &k), in_parts = sb_slot_in_parts(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE));
   for (unsigned ref = 1; has && ref < (in_parts ? SB_PARTS_REF : SB_MAX_REFS); ref++) {
     uint64_t nobody = 0;
-    if (SB_CAS(&k.claims[ref], &nobody, connection, SB_ACQ_REL)) { /* I49; the bit itself is never added by two */
+    if (SB_CAS(&k.claims[ref], &nobody, connection, SB_ACQ_REL)) { /* I49: two connections never add the same bit */
       return ref;
     }
   }
@@ -159,7 +161,7 @@ unsigned sb_reference_clear(sb_broker *b, uint32_t slot, unsigned cell_ref, unsi
     return claim(b, slot, connection);
   }
   uint64_t refs = sb_slot_refs(SB_LOAD(sb_slot_header(b, slot), SB_ACQUIRE));
-  for (unsigned ref = cell_ref % n + (n == 1); ref < SB_MAX_REFS; ref += n) { /* I38: of one queue not the first */
+  for (unsigned ref = cell_ref % n + (n == 1); ref < SB_MAX_REFS; ref += n) { /* I38: with one queue not the first */
     if ((refs >> ref & 1) == 0) {
       return ref;
     }

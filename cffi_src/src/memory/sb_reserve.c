@@ -4,7 +4,7 @@
 #include "sb_wait.h"
 
 #define CHUNKS_A_STEP 64u
-#define PATIENCE 100u /* looks at those who claimed a higher chunk: they may be stopped */
+#define PATIENCE 100u /* counts while owners of higher chunks decide: their processes may be stopped */
 
 uint32_t sb_chunk_count(sb_broker *b) {
   uint64_t n = (uint64_t)SB_LOAD(&b->header->segments, SB_ACQUIRE) * b->chunks_per_segment;
@@ -64,10 +64,11 @@ bool sb_reserve_allows(sb_connection *c, uint32_t chunk, uint32_t slots) {
   if (c->use < SB_USE_STAGE) {
     return true;
   }
-  if (sb_chunk_spare(b) > sb_reserve_chunks(b)) { /* the reserve is whole without it */
+  if (sb_chunk_spare(b) > sb_reserve_chunks(b)) { /* the reserve is whole without this chunk */
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
     return sb_chunk_state(word) != SB_CHUNK_CLASS ||
            SB_CAS(&b->chunks[chunk], &word, word & ~SB_CHUNK_OF_RESERVE, SB_ACQ_REL);
   }
-  return c->use == SB_USE_STAGE && hinted(b, chunk) > slots / 8; /* the others are left to the broker's notes */
+  /* the other slots are left to messages of the broker's internal queues */
+  return c->use == SB_USE_STAGE && hinted(b, chunk) > slots / 8;
 }

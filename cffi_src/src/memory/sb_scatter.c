@@ -5,12 +5,12 @@
 
 #define LONGEST SB_MESSAGE_CLASSES /* class of the longest slots */
 
-#define HEAD 192u /* what stands in front of a body in one piece, at least */
+#define HEAD 192u /* least number of bytes in front of a body in one slot */
 
 typedef struct {
   sb_connection *c;
   uint64_t token;
-  uint64_t empty; /* bit: nothing is free in that class */
+  uint64_t empty; /* bit set: no slot of that class is free */
   bool thoroughly, no_chunk;
   uint32_t slot;
   uint64_t gen;
@@ -53,7 +53,7 @@ bool sb_scatter_larger(sb_connection *c, unsigned cls, uint64_t token, uint32_t 
   return found;
 }
 
-/* The next part: one that is long enough for the rest, or the longest there is. */
+/* Takes the next part: a slot that is long enough for the rest, or the longest free one. Returns its class; 0: none. */
 static unsigned take_part(search *s, uint64_t rest) {
   unsigned cls = sb_class_for(s->c->b, rest + sizeof(sb_part_shm));
   bool more = cls == 0; /* then a whole chunk is worth opening */
@@ -77,7 +77,7 @@ static sb_status gather(search *s, uint32_t head, uint64_t head_gen, uint64_t by
     if (cls == 0 && s->thoroughly) {
       return SB_NO_MEMORY;
     }
-    if (cls == 0) { /* what no hint leads to */
+    if (cls == 0) { /* search again without hints */
       s->thoroughly = true;
       s->empty = 0;
       continue;
@@ -111,7 +111,7 @@ sb_status sb_scatter_alloc(sb_connection *c, uint64_t front, uint64_t bytes, uin
   return status;
 }
 
-/* What is free: all of it, and the longest and the shortest slot. */
+/* The free memory: its sum, and the longest and the shortest slot. */
 typedef struct {
   uint64_t bytes, longest, shortest;
 } tally;
@@ -141,7 +141,7 @@ uint64_t sb_scatter_room(sb_broker *b) {
     unsigned cls = sb_chunk_class(word), state = sb_chunk_state(word);
     if (state == SB_CHUNK_FREE) {
       spare++;
-    } else if (state == SB_CHUNK_RUN && sb_chunk_ready(b, chunk)) { /* one that is free is dissolved */
+    } else if (state == SB_CHUNK_RUN && sb_chunk_ready(b, chunk)) { /* a free run will be dissolved */
       uint64_t h = SB_LOAD(&sb_chunk_meta(b, chunk)->headers[0], SB_RELAXED);
       if (sb_slot_state(h) == SB_SLOT_FREE) count(&t, LONGEST, sb_chunk_run(word));
     } else if (state == SB_CHUNK_CLASS && (word & SB_CHUNK_OF_RESERVE) == 0 && cls >= 1 && cls <= SB_MESSAGE_CLASSES &&

@@ -11,7 +11,7 @@
 
 /* ---- allocation ---- */
 
-/* The hint may be older than the chunk's class: what was taken is looked at once more. */
+/* Takes a slot if it is FREE. The hint may be older than the chunk's class, so the chunk is checked after the CAS. */
 static bool take(sb_connection *c, uint32_t slot, unsigned cls, unsigned run, uint64_t token, uint64_t *gen) {
   sb_word *header = sb_slot_header(c->b, slot);
   uint64_t h = SB_LOAD(header, SB_RELAXED);
@@ -32,7 +32,8 @@ static bool take(sb_connection *c, uint32_t slot, unsigned cls, unsigned run, ui
   if (!right) {
     (void)sb_slab_free(c->b, slot, mine);
   }
-  bool kept = SB_LOAD(header, SB_RELAXED) == mine; /* I14: who filled the chunk in stored over it, before its word */
+  /* I14: the connection that filled the chunk may have overwritten the header, before it stored the chunk's word */
+  bool kept = SB_LOAD(header, SB_RELAXED) == mine;
   return right && kept;
 }
 
@@ -47,7 +48,8 @@ SB_HOT bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t
     }
     *slot = cache->chunk * SB_CHUNK_UNITS + index * units;
     if (take(c, *slot, cls, 0, token, gen)) {
-      if (cache->mask != 0) { /* the next slot comes from its last reader: fetch it while this one is filled */
+      /* the next slot is in the cache of its last reader: prefetch it while the caller fills this one */
+      if (cache->mask != 0) {
         uint32_t next =
             cache->chunk * SB_CHUNK_UNITS + (cache->word * 64 + (uint32_t)__builtin_ctzll(cache->mask)) * units;
         const char *memory = sb_slot_at(c->b, next);
@@ -61,7 +63,7 @@ SB_HOT bool take_cached(sb_connection *c, unsigned cls, uint64_t token, uint32_t
   return false;
 }
 
-/* The last resort: believe no hint, read every header of the class. */
+/* The last resort: reads every header of the class, without hints. */
 static bool sweep(sb_connection *c, unsigned cls, uint64_t token, uint32_t *slot, uint64_t *gen) {
   uint64_t now = sb_now_ns();
   if (now - c->swept_ns[cls] < SWEEP_INTERVAL_NS) {
@@ -153,17 +155,17 @@ static bool claim_run(sb_connection *c, uint32_t first, uint32_t run, uint64_t t
   *gen = sb_slot_gen(h) + 1;
   SB_STORE(sb_slot_header(b, *slot), sb_slot_word(SB_SLOT_ALLOC, c->id, *gen), SB_RELEASE);
   SB_STORE(&b->chunks[first], sb_chunk_word(SB_CHUNK_RUN, 0, 0, run), SB_RELEASE);
-  sb_holding_set(b, token, sb_holding_what(SB_HOLD_SLOT, *slot, *gen), first); /* `where` is still that of the chunk */
+  sb_holding_set(b, token, sb_holding_what(SB_HOLD_SLOT, *slot, *gen), first); /* `where` still names the chunk */
   return true;
 }
 
-/* A chunk of the broker's own objects becomes something else only when all of them are gone: is there room for the run beside
- * those in use, wherever they come to lie? */
+/* True if the run fits beside the chunks of structures in use, wherever these lie. Such a chunk becomes FREE only when
+ * all its slots are free. */
 static bool may_ever_fit(const sb_connection *c, uint32_t run) {
   sb_broker *b = c->b;
   uint64_t used;
   uint32_t usable = 0;
-  for (uint32_t chunk = 1; chunk < b->chunk_limit; chunk++) { /* slot 0 is nobody's */
+  for (uint32_t chunk = 1; chunk < b->chunk_limit; chunk++) { /* chunk 0 has slot 0, which is never used */
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_RELAXED);
     bool kept = sb_chunk_state(word) == SB_CHUNK_CLASS && sb_chunk_class(word) > SB_MESSAGE_CLASSES &&
                 !sb_drained_may_begin(b, chunk, &used);
@@ -186,7 +188,8 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
         *slot = chunk * SB_CHUNK_UNITS;
         return SB_OK;
       }
-      free_run = sb_chunk_state(word) == SB_CHUNK_FREE && chunk > 0 ? free_run + 1 : 0; /* slot 0 is nobody's */
+      /* chunk 0 has slot 0, which is never used */
+      free_run = sb_chunk_state(word) == SB_CHUNK_FREE && chunk > 0 ? free_run + 1 : 0;
       uint32_t first = growing ? chunk + 1 - run : chunk;
       if (free_run == run && sb_chunk_ready(b, first + run - 1) &&
           sb_chunk_spare(b) >= run + sb_reserve_leave(b, c->use)) {
@@ -213,7 +216,7 @@ sb_status sb_slab_alloc_run(sb_connection *c, uint64_t bytes, uint64_t token, ui
 
 bool sb_slab_free(sb_broker *b, uint32_t slot, uint64_t expected) {
   bool in_parts = sb_parts_is_head(b, slot, expected);
-  uint32_t part = in_parts ? sb_parts_first(b, slot) : 0; /* true if the CAS finds the header unchanged (I43) */
+  uint32_t part = in_parts ? sb_parts_first(b, slot) : 0; /* valid if the CAS finds the header unchanged (I43) */
   if (!SB_CAS(sb_slot_header(b, slot), &expected, sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(expected) + 1),
               SB_ACQ_REL)) {
     return false;
@@ -243,14 +246,14 @@ void sb_slab_drop_last(sb_connection *c, uint32_t slot, uint64_t header) {
     c->freed = (sb_slab_cache){0, chunk, index / 64};
     c->freed_class = cls;
     SB_STORE(&c->shm->claims[0], chunk * 128 + index / 64 + 1,
-             SB_RELEASE); /* if we die, the reaper sets the whole word */
+             SB_RELEASE); /* after a death the reaper sets the whole word */
   }
   SB_STORE(sb_slot_header(b, slot), sb_slot_word(SB_SLOT_FREE, 0, sb_slot_gen(header) + 1), SB_RELEASE);
   SB_CRASHPOINT("slab.freed");
   if (hinted) {
     c->freed.mask |= UINT64_C(1) << (index % 64);
     if (sb_class_units(cls) >= SB_SINGLE_CLAIM_UNITS || c->freed.mask == ~UINT64_C(0)) {
-      sb_slab_flush_freed(c); /* long slots are scarce: others may wait for this one */
+      sb_slab_flush_freed(c); /* long slots are scarce: another connection may wait for this one */
     }
   }
 }
@@ -271,7 +274,7 @@ bool sb_slab_drop(sb_broker *b, uint32_t slot, uint64_t gen, unsigned ref, bool 
   uint64_t h = SB_LOAD(header, SB_ACQUIRE), bit = UINT64_C(1) << ref;
   *freed = false;
   while (sb_slot_gen(h) == (gen & SB_GEN_MASK) && sb_slot_is_published(h) && (sb_slot_refs(h) & bit) != 0) {
-    uint64_t others = sb_slot_refs(h) & ~bit; /* true if the CAS finds the header unchanged (I43) */
+    uint64_t others = sb_slot_refs(h) & ~bit; /* valid if the CAS finds the header unchanged (I43) */
     if (others == UINT64_C(1) << SB_PARTS_REF && sb_parts_is_head(b, slot, h)) others = 0;
     if (others == 0 && sb_slot_state(h) == SB_SLOT_PUBLISHED) {
       if (sb_slab_free(b, slot, h)) {
@@ -324,7 +327,7 @@ void sb_slab_restore_claims(sb_broker *b, sb_connection_shm *dead) {
       continue;
     }
     uint32_t slots = SB_CHUNK_UNITS / sb_class_units(cls);
-    if (word * 64 < slots) { /* bits too many cost a look, bits too few a slot */
+    if (word * 64 < slots) { /* an extra bit costs a look, a missing bit a slot */
       sb_hint_set(b, cls, chunk, word,
                   word * 64 + 64 <= slots ? ~UINT64_C(0) : (UINT64_C(1) << (slots - word * 64)) - 1);
     }
@@ -397,7 +400,7 @@ uint64_t sb_slab_slot_bytes(sb_broker *b, uint32_t slot) {
   }
   uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
   if (sb_chunk_state(word) == SB_CHUNK_RUN) {
-    uint32_t run = sb_chunk_run(word); /* it may go on in a segment that nobody touched yet */
+    uint32_t run = sb_chunk_run(word); /* it may extend into a segment that this process has not mapped yet */
     return slot % SB_CHUNK_UNITS == 0 && run > 0 && sb_chunk_ready(b, chunk + run - 1) ? run * SB_CHUNK_BYTES : 0;
   }
   unsigned cls = sb_chunk_class(word);

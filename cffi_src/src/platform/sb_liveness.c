@@ -11,7 +11,8 @@
 
 #include "sb_wait.h"
 
-/* Brokers attached in this process: a forked child closes their descriptors. Only the fork handler reads it. */
+/* Brokers that are attached in this process: a forked child closes their descriptors. Only the fork handler reads
+ * it. */
 #define SB_MAX_ATTACHED 64
 static _Atomic(sb_broker *) attached[SB_MAX_ATTACHED];
 pthread_mutex_t sb_topology_mutex = PTHREAD_MUTEX_INITIALIZER, sb_connect_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -53,7 +54,7 @@ void sb_unlock_byte(int fd, long byte) {
 int32_t sb_byte_holder(int fd, long byte) {
   struct flock range = byte_range(F_WRLCK, byte);
   if (fcntl(fd, F_OFD_GETLK, &range) != 0) {
-    return 1; /* not known: never a reason to call somebody dead */
+    return 1; /* unknown: never a reason to count a process as dead */
   }
   return range.l_type == F_UNLCK ? 0 : 1;
 }
@@ -64,7 +65,7 @@ bool sb_liveness_has_housekeeper(sb_broker *b) {
 
 #define PATH_BYTES 48u
 
-/* Writes "/proc/", the number of a process, and what follows. */
+/* Writes "/proc/", the pid, and `what`. */
 static void path_of(int32_t pid, const char *what, char path[PATH_BYTES]) {
   char digits[12];
   size_t n = sizeof "/proc/" - 1;
@@ -75,7 +76,7 @@ static void path_of(int32_t pid, const char *what, char path[PATH_BYTES]) {
   memcpy(path + n, what, strlen(what) + 1);
 }
 
-/* Reads a `stat` file; where its fields from the state on begin, or NULL. */
+/* Reads a `stat` file. Returns its fields from the state on, or NULL. */
 static const char *read_stat(int folder, const char *path, char *text, size_t room) {
   int fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
@@ -108,7 +109,7 @@ sb_process_facts sb_process_look(int32_t pid) {
   return facts;
 }
 
-/* As the kernel gives them. */
+/* A directory entry as the kernel returns it. */
 typedef struct {
   uint64_t inode;
   int64_t next;
@@ -117,7 +118,7 @@ typedef struct {
   char name[];
 } entry;
 
-/* Does a thread, but for the caller, run, or wait for a processor or a disk? */
+/* True if a thread other than the caller runs, or waits for a processor or a disk. */
 static bool is_awake(int32_t pid) {
   char path[PATH_BYTES], text[1024];
   _Alignas(8) char entries[2048];
@@ -166,7 +167,7 @@ sb_status sb_liveness_attach(sb_broker *b) {
     return SB_SYSTEM;
   }
   SB_STORE(b->guard, 1u, SB_RELAXED);
-  b->pid_namespace = own_pid_namespace(); /* a process stays in its own */
+  b->pid_namespace = own_pid_namespace(); /* a process never changes its namespace */
   uint32_t start = SB_ADD(&b->header->next_process, 1u, SB_RELAXED);
   for (uint32_t k = 0; k < SB_MAX_PROCESSES; k++) {
     uint32_t i = (start + k) % SB_MAX_PROCESSES;
@@ -176,7 +177,8 @@ sb_status sb_liveness_attach(sb_broker *b) {
       continue;
     }
     word = SB_LOAD(&p->word, SB_ACQUIRE);
-    if (SB_BITS(word, 0, 2) != SB_PROC_FREE) { /* somebody was here in between and died: his reaper comes first */
+    /* another process took the slot in between and died: its reaper comes first */
+    if (SB_BITS(word, 0, 2) != SB_PROC_FREE) {
       sb_unlock_byte(b->lock_fd, SB_LOCK_PROCESS + (long)i);
       continue;
     }
@@ -219,12 +221,12 @@ void sb_liveness_detach(sb_broker *b) {
 
 static bool proc_shows(const sb_broker *b, const sb_process_shm *p) {
   if (SB_LOAD(&p->pid_namespace, SB_RELAXED) != b->pid_namespace) {
-    return false; /* its /proc is not ours: the lock alone decides */
+    return false; /* its /proc is another one: only the lock decides */
   }
   sb_process_facts now = sb_process_look(SB_LOAD(&p->pid, SB_RELAXED));
   uint64_t stack = SB_LOAD(&p->stack, SB_RELAXED);
   bool another_program =
-      stack != 0 && now.stack != 0 && stack != now.stack; /* exec: the pid lives, what attached does not */
+      stack != 0 && now.stack != 0 && stack != now.stack; /* exec: the pid lives, the program that attached does not */
   return now.start_ticks != 0 && now.start_ticks == SB_LOAD(&p->start_ticks, SB_RELAXED) && now.state != 'Z' &&
          now.state != 'X' && !another_program;
 }
@@ -237,7 +239,7 @@ bool sb_liveness_is_dead(sb_broker *b, uint32_t process) {
   return sb_byte_holder(b->lock_fd, SB_LOCK_PROCESS + (long)process) == 0 && !proc_shows(b, p);
 }
 
-/* The state of a process that is not ours, as /proc says; 0 if that does not show it. */
+/* The state of another process by /proc; 0: /proc does not show it. */
 static char state_of_other(sb_broker *b, uint32_t process) {
   const sb_process_shm *p = &b->processes[process];
   if (process >= SB_MAX_PROCESSES || process == b->process ||
@@ -266,7 +268,7 @@ bool sb_liveness_housekeeper_stopped(sb_broker *b) {
 
 bool sb_liveness_begin_reaping(sb_broker *b, uint32_t process) {
   if (pthread_mutex_trylock(&b->reap_lock) != 0) {
-    return false; /* another thread of this process is at it */
+    return false; /* another thread of this process is reaping */
   }
   if (process != b->process && sb_lock_byte(b->lock_fd, SB_LOCK_PROCESS + (long)process)) {
     sb_process_shm *p = &b->processes[process];

@@ -76,8 +76,8 @@ sb_status sb_segment_format(void *memory, uint64_t bytes, const char *name, uint
   return SB_OK;
 }
 
-/* Is it the file of the user whom its name tells, and may nobody write it who should not? Everybody may put files into the
- * directory: a name alone says nothing. */
+/* True if the file belongs to the user that its name tells, and only permitted users can write it. Any user may put
+ * files into the directory, so the name alone proves nothing. */
 static bool is_trusted(const char *path, const struct stat *st) {
   uint64_t uid = 0;
   const char *at = path + sizeof "/shmbroker-" - 1;
@@ -185,7 +185,7 @@ static sb_status map_one(sb_broker *b, uint32_t number) {
   uint64_t meta = b->chunks_per_segment * SB_CHUNK_META_BYTES, body = b->chunks_per_segment * SB_CHUNK_BYTES;
   int fd;
   sb_status status = sb_segment_open(b->path, name, meta + body, &fd);
-  if (status != SB_OK) { /* who purges says so before the files go */
+  if (status != SB_OK) { /* a process that purges sets `closing` before it removes the files */
     bool purged = SB_LOAD(&b->header->closing, SB_SEQ_CST) != 0;
     return status != SB_NOT_FOUND ? status : purged ? SB_STOPPING : SB_CORRUPT;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_closing.h"
 
-/* What somebody holds does not keep a queue that is to go if it is empty; it goes with the queue when it comes back. What is
- * staged does: its commit may be decided already. */
+/* True for a message that keeps a queue from a deletion if empty. A message that a connection holds does not: it is
+ * removed when it returns. A STAGED one does: its commit may be decided already. */
 static bool nobodys_message(uint64_t word) {
   unsigned state = sb_cell_state(word);
   return state == SB_CELL_AVAILABLE || state == SB_CELL_HELD || state == SB_CELL_STAGED;
@@ -12,7 +12,7 @@ bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const
   sb_leaf_ref leaf;
   sb_status found = sb_ring_locate(b, NULL, r, position, &leaf);
   if (found != SB_OK) {
-    return found == SB_DONE; /* another process resolved it, and its page went */
+    return found == SB_DONE; /* another process decided the cell, and its page is gone */
   }
   sb_cell_shm *cell = sb_leaf_cell(&leaf, position);
   uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST), closed = sb_cell_bare(SB_CELL_CLOSED, leaf.gen);
@@ -25,7 +25,7 @@ bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const
     }
     (void)SB_CAS(&cell->word, &word, closed, SB_SEQ_CST);
   }
-  if (SB_LOAD(&cell->word, SB_SEQ_CST) == closed) { /* not of another queue's page */
+  if (SB_LOAD(&cell->word, SB_SEQ_CST) == closed) { /* not a page of another queue */
     uint64_t state = SB_LOAD(&shm->state, SB_ACQUIRE);
     if (SB_BITS(state, 0, 2) == SB_QUEUE_OPEN) {
       (void)SB_CAS(&shm->state, &state, (state & ~UINT64_C(3)) | SB_QUEUE_CLOSED, SB_SEQ_CST);

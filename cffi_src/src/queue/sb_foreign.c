@@ -4,7 +4,7 @@
 #include "sb_closing.h"
 #include "sb_wait.h"
 
-/* A guess, if the slot was used again meanwhile: then the cell is another one, and taking it fails. */
+/* True if this connection published the message. If the slot was reused, the cell has changed, and taking it fails. */
 static bool is_own(const sb_queue *q, uint64_t word) {
   uint32_t slot = sb_cell_slot(word);
   return sb_slot_in_range(q->c->b, slot) && sb_slot_ready(q->c->b, slot) &&
@@ -38,7 +38,7 @@ static sb_status take_next(sb_queue *q, uint64_t *cursor, uint64_t token, sb_tak
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST); /* P1, P2 acquire; P3: after arming */
       unsigned state = sb_cell_state(word);
       *cursor = at;
-      if (!sb_cell_of(word, leaf.gen)) { /* the page was used again: look it up anew */
+      if (!sb_cell_of(word, leaf.gen)) { /* the page was reused: find the leaf again */
         if (++strange > SB_MAX_STRANGE) return SB_CORRUPT;
         break;
       }
@@ -66,7 +66,7 @@ static sb_status take_next(sb_queue *q, uint64_t *cursor, uint64_t token, sb_tak
         if (SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST) == word && ++strange > SB_MAX_STRANGE) {
           return SB_CORRUPT;
         }
-        continue; /* somebody was faster */
+        continue; /* another process was faster */
       }
       *cursor = ++at;
     }
@@ -86,7 +86,7 @@ sb_status sb_foreign_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_take
     if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
       return status;
     }
-    (void)sb_settle_message(q, token, SB_COUNT_EXPIRED); /* gives the holding back ... */
+    (void)sb_settle_message(q, token, SB_COUNT_EXPIRED); /* returns the holding ... */
     status = sb_holding_take(q->c, &token);              /* ... and takes the same one again */
     if (status != SB_OK) {
       return status;

@@ -6,7 +6,7 @@
 
 #define UNBOUNDED INT64_MAX
 
-/* How many of the positions before that one are ready, with so many taken. It may be negative for a moment. */
+/* The number of ready positions before `position`, with `taken` of them taken. It may be negative for a moment. */
 static int64_t ready_before(const sb_queue_shm *q, uint64_t position, uint64_t taken) {
   return (int64_t)(position - SB_LOAD(&q->base, SB_RELAXED) - taken);
 }
@@ -55,7 +55,7 @@ static sb_status admit(sb_queue *q, uint64_t count, uint64_t bytes) {
 }
 
 sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes) {
-  sb_hinting(q->ledger, 1); /* until it is published or taken back */
+  sb_hinting(q->ledger, 1); /* until the messages are published, or their room is returned */
   sb_status status = admit(q, count, bytes);
   if (status != SB_OK) sb_hinting(q->ledger, -1);
   return status;
@@ -86,19 +86,19 @@ static int64_t bound(const sb_queue *q, unsigned *counter) {
   return limit;
 }
 
-/* I24: with one paid for, as many as the limit remain, unless a consumer took the older one meanwhile. */
+/* I24: with one victim paid, `limit` messages remain, unless a consumer took an older one meanwhile. */
 static sb_excess too_many(int64_t limit) { return (sb_excess){true, limit, INT64_MIN}; }
 
-/* The same of bytes, with a guess of the victim's paid for. Nothing is too large for a limit that is gone. */
+/* The same for bytes, with the estimated bytes of the victim paid. Without a limit there is no excess. */
 static sb_excess too_large(const sb_queue *q, uint64_t paid) {
   int64_t max = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
   return (sb_excess){false, INT64_MIN, max >= 0 ? max - (int64_t)paid + 1 : INT64_MAX};
 }
 
-/* PASSED_OVER: the victim was put back, with what was paid for it in `taken`. */
+/* PASSED_OVER: the victim was put back, which also took back its payment in `taken`. */
 enum outcome { NONE_FOUND, STAYED, PASSED_OVER, EVICTED };
 
-/* Takes one victim; an expired one counts as expired. */
+/* Takes and settles one victim; an expired one counts as expired. */
 static enum outcome evict(sb_queue *q, const sb_excess *excess, unsigned counter) {
   uint64_t token;
   sb_taken t;
@@ -120,7 +120,7 @@ static enum outcome evict(sb_queue *q, const sb_excess *excess, unsigned counter
   return EVICTED;
 }
 
-/* Counts the next victim as gone, if the queue holds too many bytes: of producers that see the excess one evicts. */
+/* Pays for the next victim, if the queue has too many bytes: of the producers that see the excess, one evicts. */
 static bool pay_bytes(sb_queue *q, uint64_t *paid) {
   int64_t max = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
   if (refuses(q->shm) || max < 0 || ready_bytes(q->shm) <= max) {
@@ -138,7 +138,7 @@ static bool pay_bytes(sb_queue *q, uint64_t *paid) {
   return false;
 }
 
-/* Evicts one that is too many; false: there is none. */
+/* Evicts one message beyond the length limit. False: there is none. */
 static bool enforce_length(sb_queue *q, uint64_t *removed) {
   unsigned counter;
   int64_t limit = bound(q, &counter);
@@ -161,7 +161,7 @@ static bool enforce_length(sb_queue *q, uint64_t *removed) {
   return outcome != NONE_FOUND || SB_LOAD(&q->shm->tail, SB_SEQ_CST) != tail; /* I42 */
 }
 
-/* The same, of one that makes the queue too large: the size of the next victim is a guess, which is put right afterwards. */
+/* The same for the byte limit. The size of the next victim is an estimate, which is corrected afterwards. */
 static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
   uint64_t paid;
   if (!pay_bytes(q, &paid)) {
@@ -176,20 +176,20 @@ static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
   return outcome != NONE_FOUND;
 }
 
-/* Nothing below it is AVAILABLE, but for what `returned` bits lead to. */
+/* No cell below this position is AVAILABLE, except cells with `returned` bits. */
 SB_HOT uint64_t lowest(const sb_queue *q) {
   uint64_t head = SB_LOAD(&q->shm->head, SB_ACQUIRE);
   return head > q->cursor ? head : q->cursor;
 }
 
-/* At most as many are AVAILABLE as there are positions from the lowest one to the tail. */
+/* True if at most `limit` positions lie from the lowest one to the tail: no more cells can be AVAILABLE. */
 SB_HOT bool fits(const sb_queue *q, int64_t limit) {
   return SB_LOAD(&q->shm->returned, SB_SEQ_CST) == 0 &&
          (int64_t)(SB_LOAD(&q->shm->tail, SB_SEQ_CST) - lowest(q)) <= limit;
 }
 
-/* Whether the cells themselves say that nothing is too many: then the counts, which cost more, are not asked. They are
- * where bytes count, and while the bound of a ring that was shrunk is to fall. */
+/* True if the cells show that no limit is exceeded: the caller then does not read the counts, which cost more. False if
+ * bytes are limited, or while the bound of a shrunk ring must fall. */
 SB_HOT bool surely_fits(sb_queue *q) {
   int64_t ring = SB_LOAD(&q->shm->ring_size, SB_RELAXED), limit = ring >= 0 ? ring : UNBOUNDED;
   if (ring >= 0 && (int64_t)SB_LOAD(&q->shm->bound, SB_RELAXED) > ring) {
@@ -220,7 +220,7 @@ uint64_t sb_limits_enforce(sb_queue *q) {
   return removed;
 }
 
-/* Moves the cursor past what was taken, as a search would. */
+/* Moves the cursor past taken cells, as a search does. */
 static void pass_taken(sb_queue *q) {
   uint64_t at = lowest(q);
   sb_leaf_ref *leaf = &q->head_leaf;

@@ -7,7 +7,7 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   sb_broker *b = c->b;
   *q = (sb_queue){.c = c, .slot = slot, .tail_leaf = SB_NO_LEAF, .head_leaf = SB_NO_LEAF, .spin_ns = 50000};
   if (!sb_ring_open(b, slot, SB_RING_CELLS, &q->ring)) {
-    return sb_slot_in_range(b, slot) ? SB_DELETED : SB_CORRUPT; /* it may be memory for bodies by now */
+    return sb_slot_in_range(b, slot) ? SB_DELETED : SB_CORRUPT; /* its memory may hold bodies now */
   }
   q->shm = sb_slot_at(b, slot);
   q->state = SB_LOAD(&q->shm->state, SB_ACQUIRE);
@@ -55,7 +55,7 @@ void sb_queue_leave(sb_queue *q) {
 uint64_t sb_queue_count_ready(sb_broker *b, const sb_queue_shm *q) {
   static const unsigned out[] = {SB_COUNT_ACKED,   SB_COUNT_EXPIRED,       SB_COUNT_KILLED, SB_COUNT_REPLACED,
                                  SB_COUNT_DROPPED, SB_COUNT_DEAD_LETTERED, SB_COUNT_MOVED,  SB_COUNT_SCHEDULED};
-  uint64_t n = 0; /* what left is read before what came; beside traffic, or somebody who was stopped, it may be wrong */
+  uint64_t n = 0; /* reads what left before what came; beside traffic or a stopped process the result may be wrong */
   for (unsigned i = 0; i < sizeof out / sizeof out[0]; i++) {
     n -= sb_ledger_sum(b, q, out[i]);
   }
@@ -89,7 +89,7 @@ static bool ready_from(sb_queue *q, uint64_t at, sb_leaf_ref *leaf) {
     uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_SEQ_CST);
     if (!sb_cell_of(word, leaf->gen) || sb_cell_state(word) == SB_CELL_AVAILABLE) {
       *leaf = SB_NO_LEAF;
-      return true; /* the page was used again: looking closer is the caller's */
+      return true; /* AVAILABLE, or the page was reused: the caller looks closer */
     }
     if (sb_cell_state(word) == SB_CELL_FREE || sb_cell_state(word) == SB_CELL_CLOSED) {
       return false;
@@ -139,7 +139,7 @@ bool sb_queue_older_ready(sb_queue *q, uint64_t position) {
   while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(q->c->b, &q->ring, from, NULL, &leaf, &at) &&
          at < position) {
     uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
-    bool takeable = sb_slot_ready(q->c->b, sb_cell_slot(word)); /* else whoever waits for it waits for ever */
+    bool takeable = sb_slot_ready(q->c->b, sb_cell_slot(word)); /* else a wait for it would never end */
     if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && takeable) {
       return true;
     }
@@ -148,7 +148,7 @@ bool sb_queue_older_ready(sb_queue *q, uint64_t position) {
   return false;
 }
 
-/* A lazily shrunk ring gets smaller as it is consumed. */
+/* A ring that was shrunk without trimming gets smaller as messages are taken. */
 void sb_queue_lower_bound(sb_queue *q) {
   int64_t ring = SB_LOAD(&q->shm->ring_size, SB_RELAXED);
   uint64_t lazy = SB_LOAD(&q->shm->bound, SB_RELAXED);
@@ -160,7 +160,7 @@ void sb_queue_lower_bound(sb_queue *q) {
   }
 }
 
-/* I26: a message with a timer gets an entry in the schedule list. Without memory for it, the housekeeper is asked to scan. */
+/* I26: adds the schedule entry of a message with a timer. Without memory for it, the housekeeper scans all cells. */
 void sb_queue_schedule(sb_queue *q, uint64_t position) {
   sb_ring r;
   sb_leaf_ref cache = SB_NO_LEAF;
@@ -176,14 +176,15 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
   sb_ledger_shm *l = q->ledger;
   sb_word *header = sb_slot_header(c->b, slot);
   bool tracked = sb_queue_tracks(q->shm);
-  bool timer = held || ((sb_message_shm *)sb_slot_at(c->b, slot))->expires_ns != 0; /* once appended it is not ours */
+  /* read before the append: afterwards another process may own it */
+  bool timer = held || ((sb_message_shm *)sb_slot_at(c->b, slot))->expires_ns != 0;
   SB_STORE(&l->target_queue, held, SB_RELAXED);
   SB_STORE(&l->target_position, SB_LOAD(&l->counters[SB_COUNT_SCHEDULED], SB_RELAXED), SB_RELAXED);
   sb_intent_begin(l, SB_INTENT_ENQUEUE, SB_COUNT_ADDED, UINT64_MAX, slot, gen, bytes);
-  uint64_t parts = SB_LOAD(header, SB_RELAXED) & SB_PUT(1u, 2 + SB_PARTS_REF);   /* relaxed: it is ours */
+  uint64_t parts = SB_LOAD(header, SB_RELAXED) & SB_PUT(1u, 2 + SB_PARTS_REF);   /* relaxed: the caller owns the slot */
   SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen) | parts, SB_RELEASE); /* P1 release */
   SB_CRASHPOINT("queue.enqueue.published");
-  if (held && tracked) { /* it becomes ready by a release, which takes both back */
+  if (held && tracked) { /* a release makes it ready, and lowers both again */
     (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
     (void)SB_ADD(&q->shm->bytes_out, bytes, SB_SEQ_CST);
   }
@@ -205,7 +206,7 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
     }
   }
   if (status != SB_OK) {
-    SB_STORE(header, sb_slot_word(SB_SLOT_ALLOC, c->id, gen) | parts, SB_RELEASE); /* nobody has seen it */
+    SB_STORE(header, sb_slot_word(SB_SLOT_ALLOC, c->id, gen) | parts, SB_RELEASE); /* no process has seen it */
     if (held && tracked) {
       (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
       (void)SB_SUB(&q->shm->bytes_out, bytes, SB_SEQ_CST);

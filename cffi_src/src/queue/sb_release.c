@@ -31,7 +31,7 @@ sb_status sb_release_message(sb_queue *q, uint64_t token, unsigned how) {
                 SB_SEQ_CST); /* linearisation point */
   SB_CRASHPOINT("queue.release.flipped");
   if (!sb_returned_stays_marked(c->b, &q->ring, t.position, &q->way)) {
-    /* a searcher cleared it before the flip, or took it just now */
+    /* a searcher cleared a bit before the flip, or just took the cell */
     uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
     if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
       sb_returned_mark(c->b, &q->ring, t.position);
@@ -44,7 +44,7 @@ sb_status sb_release_message(sb_queue *q, uint64_t token, unsigned how) {
     sb_hinting(q->ledger, -1);
   }
   sb_holding_give(c, token);
-  if (!sb_queue_is_open(q)) { /* closed meanwhile: nobody may be left to dispose of what we returned */
+  if (!sb_queue_is_open(q)) { /* closed meanwhile: perhaps no other process removes the returned message */
     uint64_t again;
     if (sb_holding_take(c, &again) == SB_OK) {
       if (sb_take_at(q, t.position, SB_CELL_AVAILABLE, again, &t) == SB_OK) {

@@ -18,7 +18,8 @@ bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *
     return false;
   }
   leaf->leaf = sb_slot_at(b, leaf->slot);
-  leaf->gen = sb_slot_gen(SB_LOAD(sb_slot_header(b, leaf->slot), SB_ACQUIRE)); /* pinned: we own a cell of it */
+  /* pinned: the connection owns a cell of it */
+  leaf->gen = sb_slot_gen(SB_LOAD(sb_slot_header(b, leaf->slot), SB_ACQUIRE));
   t->position = SB_LOAD(&h->where, SB_RELAXED);
   leaf->first = t->position / SB_PAGE_CELLS * SB_PAGE_CELLS;
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, t->position)->word, SB_ACQUIRE);

@@ -19,30 +19,32 @@ static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t 
   t->side = sb_side_word(t->gen, count, side & SB_SIDE_REDELIVERED);
   SB_STORE(&cell->side, t->side, SB_RELEASE);
   sb_ledger_hold(q->ledger, 1);
-  if (state == SB_CELL_ACQUIRED) SB_STORE(&q->shm->last_take, position, SB_RELAXED); /* an eviction serves nobody */
+  /* an eviction serves no consumer */
+  if (state == SB_CELL_ACQUIRED) SB_STORE(&q->shm->last_take, position, SB_RELAXED);
 }
 
-/* Is it still there? What came is read before what went: else more seem to remain than ever did. */
+/* True if the excess still exists. Reads what came before what went: else more would seem to remain than ever did. */
 static bool is_excess(const sb_queue_shm *q, const sb_excess *excess) {
   uint64_t tail = SB_LOAD(&q->tail, SB_SEQ_CST), in = SB_LOAD(&q->bytes_in, SB_SEQ_CST);
   int64_t ready = (int64_t)(tail - SB_LOAD(&q->base, SB_RELAXED) - SB_LOAD(&q->taken, SB_SEQ_CST));
   return ready >= excess->least_ready && (int64_t)(in - SB_LOAD(&q->bytes_out, SB_SEQ_CST)) >= excess->least_bytes;
 }
 
-/* The CAS that takes a cell. The holding is written before it, so that a reaper finds the cell. SB_OK; SB_EMPTY: somebody
- * else changed it; SB_DONE: it is no victim any more. */
+/* Takes a cell by a CAS. The holding is written before, so that a reaper finds the cell. SB_EMPTY: another process
+ * changed the cell. SB_DONE: it is no victim any more. */
 SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
                            uint64_t position, uint64_t word, uint64_t token, sb_taken *t) {
   sb_broker *b = q->c->b;
   uint32_t slot = sb_cell_slot(word);
-  if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) { /* map the body before we own it */
+  if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) { /* maps the body before the connection owns it */
     return SB_EMPTY;
   }
   sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position);
   SB_CRASHPOINT("queue.take.announced");
   uint64_t mine = sb_cell_owned(state, slot, sb_cell_ref(word), q->c->id, leaf->gen);
   sb_cell_shm *cell = sb_leaf_cell(leaf, position);
-  uint64_t bytes = 0; /* I23: counted before in a queue that evicts, so that nobody evicts for what is taken already */
+  /* I23: a queue that evicts counts before the CAS, so that no process evicts for a message that is taken */
+  uint64_t bytes = 0;
   t->bytes_paid = sb_cell_state(word) == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm);
   if (excess != NULL && !is_excess(q->shm, excess)) {
     return SB_DONE;
@@ -50,7 +52,7 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
   if (t->bytes_paid) {
     bytes = sb_peek_length(b, slot);
     if (SB_LOAD(&cell->word, SB_ACQUIRE) != word) {
-      return SB_EMPTY; /* what we read was perhaps another message's */
+      return SB_EMPTY; /* the length may be that of another message */
     }
     (void)SB_ADD(&q->shm->bytes_out, bytes, SB_SEQ_CST);
   }
@@ -64,7 +66,8 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
   return SB_OK;
 }
 
-/* A cell whose return was announced. Whether it is a victim is asked before its bit goes: it is seen by all or taken. */
+/* Takes a cell that has `returned` bits. Checks the excess before it clears the bit: all see the cell, or it is
+ * taken. */
 static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
                                   uint64_t position, uint64_t token, sb_taken *t) {
   sb_broker *b = q->c->b;
@@ -87,33 +90,34 @@ static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *
     }
     word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
     if (sb_cell_of(word, leaf->gen) && !(sb_cell_state(word) == SB_CELL_TOMBSTONE)) {
-      sb_returned_mark(b, &q->ring, position); /* somebody else has it now, and may return it */
+      sb_returned_mark(b, &q->ring, position); /* another connection has it now, and may return it */
     }
   }
   return SB_EMPTY;
 }
 
-/* The cell's state; FREE if its page was retired or reused, or if it names a slot that cannot be read here: a search that
- * took such a cell for ready would look again at those before it for ever. */
+/* The cell's state; FREE if its page was retired or reused, or if it names a slot that cannot be read here: a search
+ * that found such a cell ready would look again at the cells before it for ever. */
 static unsigned look_at(sb_broker *b, const sb_leaf_ref *leaf, uint64_t position) {
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
   bool takeable = sb_cell_state(word) != SB_CELL_AVAILABLE || sb_slot_ready(b, sb_cell_slot(word));
   return sb_cell_of(word, leaf->gen) && takeable ? sb_cell_state(word) : SB_CELL_FREE;
 }
 
-/* Tries the cells before that one whose return was announced, the oldest first. What lies behind it comes in its turn. */
+/* Tries the cells before `end` that have `returned` bits, the oldest first. */
 static sb_status take_returned(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t end, uint64_t token,
                                sb_taken *t) {
   uint64_t from = 0, position, known = SB_ANY_POSITION;
   sb_leaf_ref leaf;
-  bool commits = SB_LOAD(&q->shm->staged, SB_RELAXED) != 0, staged = false; /* one of those before it is */
+  /* staged: a cell before `position` is STAGED */
+  bool commits = SB_LOAD(&q->shm->staged, SB_RELAXED) != 0, staged = false;
   while (sb_returned_next(q->c->b, &q->ring, from, &q->way, &leaf, &position) && position < end) {
     unsigned is = commits ? look_at(q->c->b, &leaf, position) : SB_CELL_FREE;
     from = position + 1;
     if (is == SB_CELL_STAGED) {
       staged = true;
     } else if (is == SB_CELL_AVAILABLE && staged && position != known) {
-      known = position; /* I53: look again at those before it */
+      known = position; /* I53: look again at the cells before it */
       staged = false;
       from = 0;
     } else {
@@ -124,7 +128,7 @@ static sb_status take_returned(sb_queue *q, unsigned state, const sb_excess *exc
   return SB_EMPTY;
 }
 
-/* The next message comes from its producer: fetch it while this one is looked at. */
+/* Prefetches the next message from the cache of its producer, while the caller handles this one. */
 static void fetch_ahead(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at) {
   if (sb_leaf_covers(leaf, at)) {
     uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, at)->word, SB_RELAXED);
@@ -139,13 +143,13 @@ static void fetch_ahead(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at) {
 }
 
 void sb_take_pass_staged(sb_queue *q, uint64_t position) {
-  sb_returned_mark(q->c->b, &q->ring, position); /* I53: should its commit be decided, the bits lead back */
+  sb_returned_mark(q->c->b, &q->ring, position); /* I53: when its commit is decided, the bits lead back */
   SB_CRASHPOINT("queue.take.passed");
 }
 
 bool sb_take_passed_some(const sb_queue *q) {
   return SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 &&
-         SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* set before it was */
+         SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* set before the first cell was STAGED */
 }
 
 static sb_status take_next(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before, uint64_t token,
@@ -202,9 +206,9 @@ static sb_status take_next(sb_queue *q, unsigned state, const sb_excess *excess,
   }
   q->cursor = at;
   if (status == SB_EMPTY) {
-    sb_slab_flush_freed(q->c); /* we are about to rest: let others find what we freed */
+    sb_slab_flush_freed(q->c); /* the connection may rest now: other connections find what it freed */
   }
-  if (at - hint >= 8 || status == SB_EMPTY) { /* the shared hint follows in steps: every process has its own cursor */
+  if (at - hint >= 8 || status == SB_EMPTY) { /* the shared hint follows in steps: each handle has a cursor */
     sb_ring_advance(&q->shm->head, hint, at);
   }
   return status;
@@ -225,8 +229,8 @@ SB_HOT sb_status find_and_take(sb_queue *q, unsigned state, const sb_excess *exc
   return status != SB_EMPTY ? status : take_next(q, state, excess, before, token, t);
 }
 
-/* I23: `taken` is raised before. Somebody may have put meanwhile and seen too few pending: then we take again (I42);
- * who wants none that came later evicts instead. */
+/* I23: raises `taken` before the take. A put meanwhile may have seen too few pending messages: then this takes again
+ * (I42). A caller that takes only messages before a position enforces the limits instead. */
 static sb_status take_counted_before(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before,
                                      uint64_t token, sb_taken *t) {
   for (;;) {
@@ -254,7 +258,7 @@ SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, const sb_excess *exces
                              : find_and_take(q, state, excess, before, token, t);
   if (status == SB_OK) {
     count_taken(q, counted || paid, t);
-    if (!paid) sb_queue_lower_bound(q); /* what is pending includes a payment that may be taken back */
+    if (!paid) sb_queue_lower_bound(q); /* the pending number includes a payment that may be taken back */
   }
   sb_hinting(q->ledger, -1);
   return status;
@@ -280,7 +284,7 @@ sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t) {
     if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
       return status;
     }
-    (void)sb_settle_message(q, token, SB_COUNT_EXPIRED); /* gives the holding back ... */
+    (void)sb_settle_message(q, token, SB_COUNT_EXPIRED); /* returns the holding ... */
     status = sb_holding_take(q->c, &token);              /* ... and takes the same one again */
     if (status != SB_OK) {
       return status;

@@ -5,7 +5,7 @@
 #include "sb_slab.h"
 
 _Atomic uint16_t *sb_view_words(sb_broker *b, uint32_t slot) {
-  sb_message_shm m = sb_peek_message(b, slot); /* a reaper may find the slot filled anew */
+  sb_message_shm m = sb_peek_message(b, slot); /* a reaper may find a new message in the slot */
   uint64_t offset = m.body_offset;
   return m.body_length > SB_INLINE_BODY && offset % 64 == 0 && offset >= sizeof m + SB_VIEWERS_BYTES &&
                  offset < sb_slab_slot_bytes(b, slot)
@@ -18,7 +18,7 @@ void sb_view_not(sb_broker *b, uint32_t slot, unsigned ref) {
   if (viewer != NULL) SB_STORE(&viewer[ref], 0, SB_RELAXED);
 }
 
-#define PLACE 46 /* of the queue in the block */
+#define PLACE 46 /* of the queue's index in the block */
 static uint64_t where_of(const sb_reference *r) {
   return (uint64_t)r->ref | SB_PUT(r->gen, 8) | (r->ref >= SB_REF_VIEW ? SB_PUT(r->queue, PLACE) : 0);
 }
@@ -40,7 +40,7 @@ _Atomic uint16_t *sb_view_word(sb_broker *b, const sb_reference *r) {
              : NULL;
 }
 
-/* One that nobody else may add (I38). */
+/* Chooses a reference that no other connection may add (I38). */
 static bool choose(sb_connection *c, const sb_taken *t, uint32_t queue, sb_reference *r) {
   sb_block k;
   *r = (sb_reference){.slot = t->slot, .gen = t->gen};
@@ -75,7 +75,7 @@ sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token) {
     return status;
   }
   _Atomic uint16_t *viewer =
-      choose(c, t, queue, &r) ? sb_view_word(b, &r) : NULL; /* it stays clear: only we may add it */
+      choose(c, t, queue, &r) ? sb_view_word(b, &r) : NULL; /* it stays clear: no other connection may add it */
   if (viewer == NULL) {
     sb_holding_give(c, *token);
     return SB_LIMIT;
@@ -103,7 +103,7 @@ static void drop(sb_connection *c, uint64_t what, uint64_t where) {
   }
 }
 
-/* A token comes from the caller: 0, if it does not lead to a view. */
+/* The word `what` of a view's holding. 0: the token, which comes from the caller, leads to no view. */
 static uint64_t held(sb_connection *c, uint64_t token) {
   sb_broker *b = c->b;
   if (token == 0 || token * sizeof(sb_holding_shm) >= b->arena_bytes ||

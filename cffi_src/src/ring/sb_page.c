@@ -33,7 +33,7 @@ bool sb_page_of(sb_broker *b, uint64_t link, uint64_t position, sb_page_ref *p) 
   return sb_slot_state(h) != SB_SLOT_FREE && (p->gen & 0x3fffffffu) == sb_link_gen(link);
 }
 
-/* ---- making pages ---- */
+/* ---- creating pages ---- */
 
 static sb_status new_page(sb_connection *c, const sb_ring *r, unsigned height, uint64_t first, uint64_t *token,
                           sb_page_ref *p) {
@@ -63,7 +63,7 @@ static sb_status new_page(sb_connection *c, const sb_ring *r, unsigned height, u
   } else {
     uint64_t base = SB_LOAD(r->base, SB_RELAXED), span = UINT64_C(1) << (6 * height), done = 0;
     for (unsigned i = 0; i < SB_PAGE_CELLS; i++) {
-      bool before = first + (i + 1) * span <= base; /* of an earlier life of the object: nothing was ever there */
+      bool before = first + (i + 1) * span <= base; /* of an earlier use of the object: no cell was ever there */
       done |= (uint64_t)before << i;
       SB_STORE(&sb_page_children(p)[i], before ? SB_LINK_DONE : sb_link_empty(p->gen), SB_RELAXED);
     }
@@ -78,7 +78,7 @@ static void link_done(sb_connection *c, uint64_t token, const sb_page_ref *p) {
   sb_holding_give(c, token);
 }
 
-/* Links a fresh page at `link` if it still is `expected`; otherwise takes it back. */
+/* Links a new page at `link` if that is still `expected`; else frees the page. */
 static bool link_page(sb_connection *c, sb_word *link, uint64_t expected, uint64_t token, const sb_page_ref *p) {
   SB_CRASHPOINT("ring.page.allocated");
   if (SB_CAS(link, &expected, sb_link_word(p->height, p->slot, p->gen), SB_SEQ_CST)) { /* P4 release */
@@ -107,7 +107,7 @@ static sb_status grow(sb_connection *c, const sb_ring *r, uint64_t root, const s
   }
   SB_STORE(&sb_page_children(&fresh)[0], root, SB_RELAXED);
   SB_STORE(&fresh.page->done, SB_LOAD(&fresh.page->done, SB_RELAXED) & ~UINT64_C(1), SB_RELAXED);
-  SB_STORE(&fresh.page->returned, 1, SB_RELAXED); /* maybe: the old root's own bits say more */
+  SB_STORE(&fresh.page->returned, 1, SB_RELAXED); /* a hint: the bits of the old root tell more */
   if (link_page(c, r->root, root, token, &fresh) && SB_LOAD(&old->page->done, SB_SEQ_CST) == ~UINT64_C(0)) {
     sb_page_retire(c, r, *old); /* it could not be retired while it had no parent */
   }
@@ -119,7 +119,7 @@ static sb_status grow(sb_connection *c, const sb_ring *r, uint64_t root, const s
 sb_status sb_page_descend(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, unsigned height,
                           sb_page_ref *p, unsigned *skip) {
   if (position >> 60 != 0) {
-    return SB_CORRUPT; /* no queue ever gets there */
+    return SB_CORRUPT; /* no queue ever reaches such a position */
   }
   for (unsigned tries = 0; tries < 1000; tries++) {
     uint64_t root = SB_LOAD(r->root, SB_SEQ_CST);
@@ -178,7 +178,7 @@ sb_status sb_page_descend(sb_broker *b, sb_connection *c, const sb_ring *r, uint
       return SB_OK;
     }
   }
-  return SB_CORRUPT; /* a live ring cannot change under us that often while we look at one position */
+  return SB_CORRUPT; /* a ring that is not damaged does not change so often during one walk */
 }
 
 /* ---- retiring ---- */
@@ -203,7 +203,7 @@ void sb_page_retire(sb_connection *c, const sb_ring *r, sb_page_ref p) {
     unsigned skip = 0;
     if (!all_done(&p) || !sb_page_is_current(c->b, &p) ||
         sb_page_descend(c->b, NULL, r, p.first, p.height + 1, &parent, &skip) != SB_OK) {
-      return; /* a root stays until it gets a parent; whoever grows the tree looks at it again */
+      return; /* a root stays until it gets a parent; the process that grows the tree looks at it again */
     }
     sb_word *link = &sb_page_children(&parent)[sb_page_index(parent.height, p.first)];
     uint64_t word = sb_link_word(p.height, p.slot, p.gen);
@@ -253,7 +253,7 @@ void sb_page_settle(sb_connection *c, const sb_ring *r, uint32_t slot, uint64_t 
   }
 }
 
-/* Children first; what lies below an unfinished page may be finished. */
+/* Retires children first: pages below an unfinished page may be finished. */
 static void sweep(sb_connection *c, const sb_ring *r, uint64_t link, uint64_t position, unsigned below) {
   sb_page_ref p;
   if (!sb_page_of(c->b, link, position, &p) || p.height >= below) { /* a broken link may lead upwards */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_returned.h"
 
-/* The bits from the page of that height up to the root, then the flag of the queue. */
+/* Sets the bits of a position, from the page of height `lowest` up to the root, then the flag of the queue. */
 static void mark_from(sb_broker *b, const sb_ring *r, uint64_t position, unsigned lowest) {
   uint64_t root;
   do {
@@ -33,7 +33,7 @@ bool sb_returned_is_marked(sb_broker *b, const sb_ring *r, uint64_t position) {
   return SB_LOAD(r->returned, SB_SEQ_CST) != 0;
 }
 
-/* Finds the way from the root down to a leaf, unless it is known; false: the leaf is not there any more. */
+/* Finds the way from the root down to a leaf, unless it is known. False: the leaf is gone. */
 static bool find_way(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, sb_returned_way *way) {
   uint64_t root = SB_LOAD(r->root, SB_SEQ_CST), link = root;
   if (way->leaf.leaf == ref->leaf && way->leaf.gen == ref->gen && way->root == root) {
@@ -69,8 +69,8 @@ void sb_returned_mark_owned(sb_broker *b, const sb_ring *r, const sb_leaf_ref *r
   if (SB_LOAD(r->returned, SB_SEQ_CST) == 0) SB_STORE(r->returned, 1, SB_SEQ_CST);
 }
 
-/* Where pages were used again, the cell is finished, and what is read there does not matter. A root that came meanwhile
- * has a bit of its own. */
+/* If pages were reused, the cell is finished, and the result does not matter. A root that was added meanwhile has a
+ * bit, too. */
 bool sb_returned_stays_marked(sb_broker *b, const sb_ring *r, uint64_t position, const sb_returned_way *way) {
   if (way->leaf.leaf == NULL || SB_LOAD(r->root, SB_SEQ_CST) != way->root) {
     return sb_returned_is_marked(b, r, position);
@@ -87,7 +87,7 @@ static void clear_bit(sb_broker *b, const sb_page_ref *p, unsigned index) {
   uint64_t bit = UINT64_C(1) << index;
   uint64_t before = SB_AND(&p->page->returned, ~bit, SB_SEQ_CST); /* P5: cleared before the second look */
   sb_ring other;
-  if ((before & bit) != 0 && !sb_page_is_current(b, p)) { /* the page is another one by now: we stole its bit (I41) */
+  if ((before & bit) != 0 && !sb_page_is_current(b, p)) { /* the page was reused, and its new bit is gone (I41) */
     uint32_t ring = SB_LOAD(&p->page->ring, SB_RELAXED);
     (void)SB_OR(&p->page->returned, bit, SB_SEQ_CST);
     if (sb_ring_open(b, SB_LOAD(&p->page->object, SB_RELAXED), ring & 0xffu, &other) && other.returned != NULL) {
@@ -101,8 +101,8 @@ void sb_returned_clear(sb_broker *b, const sb_leaf_ref *ref, uint64_t position) 
   clear_bit(b, &p, (unsigned)(position % SB_PAGE_CELLS));
 }
 
-/* Relaxed: the bit was set before the flip that the caller's CAS has seen (P5). Nobody else can make the cell AVAILABLE
- * now, and the leaf stays. */
+/* Relaxed: the bit was set before the flip that the caller's CAS has seen (P5). Only the caller can make the cell
+ * AVAILABLE now, and the leaf stays. */
 void sb_returned_took(const sb_leaf_ref *ref, uint64_t position) {
   sb_word *bits = &ref->leaf->page.returned;
   uint64_t bit = UINT64_C(1) << (position % SB_PAGE_CELLS);
@@ -112,7 +112,7 @@ void sb_returned_took(const sb_leaf_ref *ref, uint64_t position) {
   }
 }
 
-/* *again: a bit was cleared in vain, and given back. */
+/* *again: a bit was cleared in vain, and set again. */
 static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_t from, sb_leaf_ref *ref,
                    uint64_t *position, bool *again) {
   uint64_t mask = SB_LOAD(&p->page->returned, SB_SEQ_CST);
@@ -140,7 +140,7 @@ static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_
     }
     if (!exists || (first >= from && SB_LOAD(&child.page->returned, SB_SEQ_CST) == 0)) {
       clear_bit(b, p, i);
-      bool now = exists || SB_LOAD(&sb_page_children(p)[i], SB_ACQUIRE) != link; /* made meanwhile */
+      bool now = exists || SB_LOAD(&sb_page_children(p)[i], SB_ACQUIRE) != link; /* created meanwhile */
       if (now && (!exists || SB_LOAD(&child.page->returned, SB_SEQ_CST) != 0)) {
         mark_from(b, r, first, p->height);
         *again = true;
@@ -150,7 +150,7 @@ static bool search(sb_broker *b, const sb_ring *r, const sb_page_ref *p, uint64_
   return false;
 }
 
-/* Is the lowest one of all in the leaf that the way leads to? */
+/* True if the lowest bit of the ring is in the leaf that the way leads to. */
 static bool follow(sb_broker *b, const sb_ring *r, uint64_t from, const sb_returned_way *way, uint64_t *position) {
   const sb_leaf_ref *leaf = &way->leaf;
   if (leaf->leaf == NULL || from > leaf->first || SB_LOAD(r->root, SB_SEQ_CST) != way->root) {

@@ -135,7 +135,7 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
         return SB_OK;
       }
     }
-    if (!sb_cell_of(found, cache->gen)) { /* the page was retired and used again: look it up anew */
+    if (!sb_cell_of(found, cache->gen)) { /* the page was retired and reused: find the leaf again */
       *cache = SB_NO_LEAF;
       if (++strange > SB_MAX_STRANGE) return SB_CORRUPT;
     } else if (sb_cell_state(found) == SB_CELL_CLOSED || sb_cell_state(found) == SB_CELL_CLOSING) {
@@ -151,13 +151,13 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
 
 #define BYTES UINT64_C(0x0101010101010101)
 
-/* How many of the eight cells of that word are not marked finished. */
+/* The number of the eight cells of a word that are not marked finished. */
 static unsigned unfinished_of(const sb_leaf_shm *leaf, unsigned word) {
   uint64_t missing = BYTES & ~SB_LOAD(&leaf->finished[word], SB_RELAXED);
   return (unsigned)((missing * BYTES) >> 56); /* the sum of its bytes */
 }
 
-/* The same of the whole leaf; stops counting behind `enough`. */
+/* The same for the whole leaf; stops counting above `enough`. */
 static unsigned unfinished(const sb_leaf_shm *leaf, unsigned enough) {
   unsigned n = 0;
   for (unsigned w = 0; w < SB_PAGE_CELLS / 8 && n <= enough; w++) {
@@ -166,9 +166,10 @@ static unsigned unfinished(const sb_leaf_shm *leaf, unsigned enough) {
   return n;
 }
 
-/* Marks a cell finished; the last one retires the page. Of two that finish last at the same time, each stores and then
- * looks: close to the end the look comes after a seq_cst operation, so at least one of them sees all. Should more finish
- * at one time than "close" allows for, the page stays until the next sweep. */
+/* Marks a cell finished. The call that finishes the last cell retires the page. Two calls that finish the last cells at
+ * the same time each store, then look: near the end the look comes after a seq_cst operation, so at least one of them
+ * sees all cells finished. If more calls finish at one time than this bound allows, the page stays until the next
+ * sweep. */
 void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position) {
   unsigned index = (unsigned)(position % SB_PAGE_CELLS);
   _Atomic uint8_t *byte = (_Atomic uint8_t *)(void *)ref->leaf->finished + index;
@@ -178,7 +179,7 @@ void sb_ring_redo(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, ui
   }
   (void)SB_OR(&ref->leaf->page.done, UINT64_C(1) << index, SB_SEQ_CST);
   if (unfinished(ref->leaf, 0) == 0) {
-    (void)SB_OR(&ref->leaf->page.done, ~UINT64_C(0), SB_SEQ_CST); /* so that whoever makes the root's parent knows */
+    (void)SB_OR(&ref->leaf->page.done, ~UINT64_C(0), SB_SEQ_CST); /* tells the process that gives a root its parent */
     sb_page_retire(c, r, (sb_page_ref){&ref->leaf->page, ref->gen, ref->first, ref->slot, 0});
   }
 }
@@ -218,7 +219,7 @@ static void destroy(sb_connection *c, uint64_t link, uint64_t position, unsigned
 
 void sb_ring_destroy(sb_connection *c, const sb_ring *r) {
   uint64_t tail = sb_ring_exact_tail(c->b, r), root = SB_LOAD(r->root, SB_ACQUIRE);
-  uint64_t base = (tail / SB_PAGE_CELLS + 1) * SB_PAGE_CELLS; /* I4: positions go on behind everything ever used */
+  uint64_t base = (tail / SB_PAGE_CELLS + 1) * SB_PAGE_CELLS; /* I4: positions continue after all that were ever used */
   destroy(c, root, 0, 11);
   SB_STORE(r->base, base, SB_RELAXED);
   SB_STORE(r->tail, base, SB_RELAXED);
