@@ -44,7 +44,7 @@ workshop.snapshot(folder / "copy")
 workshop.begin(folder / "copy")
 here = workshop.workshop()
 text = here.original["shmbroker/_amqp/utf8.py"]
-command = [sys.executable, "-I", "-c", "from shmbroker import text; print(text.size_in_utf8('abc'))"]
+command = [sys.executable, "-I", "-c", "from shmbroker._amqp import utf8; print(utf8.size_in_utf8('abc'))"]
 for changed in (text.replace("len(text.encode())", "7"), text.replace("len(text.encode())", "8"), text):
     here.write({"shmbroker/_amqp/utf8.py": changed})
     subprocess.run(command, env={}, check=True)
