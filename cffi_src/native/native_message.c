@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Taking messages one by one: Record, Taker, Messages; and the module. See native_message.h. */
+/* Taking messages one by one: Record, Taker, Messages. See native_message.h. */
 #include "native_message.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 /* ---- Record ---- */
 
-static PyTypeObject *record_type;
+PyTypeObject *sb_record_type;
 
 static sb_status settle_record(int kind, void *handle, const char *record, uint32_t how) {
   switch (kind) {
@@ -170,9 +170,9 @@ static PyType_Slot record_slots[] = {
     {Py_tp_doc, (void *)"A message of the core, made by a Taker."},
     {0, NULL},
 };
-static PyType_Spec record_spec = {"shmbroker._native_message.Record", sizeof(Record), 0,
-                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                  record_slots};
+PyType_Spec sb_record_spec = {"shmbroker._native_message.Record", sizeof(Record), 0,
+                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                              record_slots};
 
 /* ---- Taker ---- */
 
@@ -224,36 +224,6 @@ static PyObject *take(Taker *self, PyObject *source, int auto_ack, char state) {
   }
   if (self->kind == OF_CHANNEL) auto_ack = ((const sb_record *)(const void *)self->buffer)->settled;
   return sb_hand_over(self, source, self->buffer, length, auto_ack, state);
-}
-
-int sb_expect(Py_ssize_t count, Py_ssize_t wanted) {
-  if (count != wanted) PyErr_Format(PyExc_TypeError, "%zd arguments are needed, %zd were given", wanted, count);
-  return count == wanted;
-}
-
-PyObject *sb_good_timeout;
-
-int sb_is_timeout(PyObject *timeout) {
-  bool good = timeout == Py_None;
-  if (PyLong_CheckExact(timeout) || (PyLong_Check(timeout) && !PyBool_Check(timeout))) {
-    int beyond;
-    good = PyLong_AsLongAndOverflow(timeout, &beyond) >= 0 || beyond > 0;
-  } else if (PyFloat_Check(timeout)) {
-    good = PyFloat_AsDouble(timeout) >= 0;
-  }
-  if (!good) {
-    PyErr_Format(PyExc_ValueError, "timeout=%R: seconds >= 0, or None to wait for ever, are allowed", timeout);
-  } else if (PyLong_CheckExact(timeout) || PyFloat_CheckExact(timeout)) {
-    PyObject *before = sb_good_timeout;
-    sb_good_timeout = Py_NewRef(timeout);
-    Py_XDECREF(before);
-  }
-  return good;
-}
-
-static PyObject *check_timeout(PyObject *module, PyObject *timeout) {
-  (void)module;
-  return sb_is_timeout(timeout) ? Py_NewRef(Py_None) : NULL;
 }
 
 /* Is it to be told that an application polls? The first time, and now and then: whoever polls without a pause has no time for
@@ -362,7 +332,7 @@ static PyObject *taker_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
   if (!PyArg_ParseTuple(arguments, "KiO!O!", &address, &kind, &PyType_Type, &messages, &PyType_Type, &batches)) {
     return NULL;
   }
-  if (address == 0 || kind < OF_QUEUE || kind > OF_CHANNEL || !PyType_IsSubtype(messages, record_type) ||
+  if (address == 0 || kind < OF_QUEUE || kind > OF_CHANNEL || !PyType_IsSubtype(messages, sb_record_type) ||
       !PyType_IsSubtype(batches, sb_batch_type)) {
     PyErr_SetString(PyExc_TypeError, "a handle and its kind, a subclass of Record and one of Batch are needed");
     return NULL;
@@ -423,7 +393,7 @@ static PyType_Slot taker_slots[] = {
     {Py_tp_doc, (void *)"Takes messages out of a queue, a consumer or a channel of the core, given by its address."},
     {0, NULL},
 };
-static PyType_Spec taker_spec = {"shmbroker._native_message.Taker", sizeof(Taker), 0, Py_TPFLAGS_DEFAULT, taker_slots};
+PyType_Spec sb_taker_spec = {"shmbroker._native_message.Taker", sizeof(Taker), 0, Py_TPFLAGS_DEFAULT, taker_slots};
 
 /* ---- Messages ---- */
 
@@ -432,13 +402,13 @@ typedef struct {
   int auto_ack;
 } Messages;
 
-static PyTypeObject *taker_type;
+PyTypeObject *sb_taker_type;
 
 static PyObject *messages_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
   PyObject *taker, *consumer;
   int auto_ack;
   (void)keywords;
-  if (!PyArg_ParseTuple(arguments, "O!Op", taker_type, &taker, &consumer, &auto_ack)) {
+  if (!PyArg_ParseTuple(arguments, "O!Op", sb_taker_type, &taker, &consumer, &auto_ack)) {
     return NULL;
   }
   Messages *self = (Messages *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
@@ -480,37 +450,5 @@ static PyType_Slot messages_slots[] = {
     {Py_tp_doc, (void *)"Iterates over a consumer."},
     {0, NULL},
 };
-static PyType_Spec messages_spec = {"shmbroker._native_message.Messages", sizeof(Messages), 0, Py_TPFLAGS_DEFAULT,
-                                    messages_slots};
-
-/* ---- module ---- */
-
-static int add(PyObject *module, const char *name, PyType_Spec *spec, PyTypeObject **type) {
-  *type = (PyTypeObject *)PyType_FromSpec(spec);
-  return *type != NULL && PyModule_AddObjectRef(module, name, (PyObject *)*type) == 0;
-}
-
-static int execute(PyObject *module) {
-  PyTypeObject *messages_type, *putter_type, *publisher_type, *route_type;
-  bool good =
-      add(module, "Record", &record_spec, &record_type) && add(module, "Batch", &sb_batch_spec, &sb_batch_type) &&
-      add(module, "View", &sb_view_spec, &sb_view_type) && add(module, "Taker", &taker_spec, &taker_type) &&
-      add(module, "Messages", &messages_spec, &messages_type) && add(module, "Putter", &sb_putter_spec, &putter_type) &&
-      add(module, "Publisher", &sb_publisher_spec, &publisher_type) &&
-      add(module, "Route", &sb_route_spec, &route_type);
-  if (good) sb_know_routes(route_type);
-  return good ? 0 : -1;
-}
-
-static PyMethodDef functions[] = {
-    {"check_timeout", check_timeout, METH_O,
-     "check_timeout(timeout, /)\n--\n\nRaises:\n    ValueError: it is neither None nor seconds >= 0."},
-    {"read_in_place", (PyCFunction)(void (*)(void))sb_read_in_place, METH_FASTCALL,
-     "read_in_place(connection, slot, generation, length, /)\n--\n\n"},
-    {NULL, NULL, 0, NULL},
-};
-static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)execute}, {0, NULL}};
-static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "shmbroker._native_message", .m_methods = functions,
-                                 .m_slots = slots};
-
-PyMODINIT_FUNC PyInit__native_message(void) { return PyModuleDef_Init(&definition); }
+PyType_Spec sb_messages_spec = {"shmbroker._native_message.Messages", sizeof(Messages), 0, Py_TPFLAGS_DEFAULT,
+                                messages_slots};

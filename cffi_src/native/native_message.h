@@ -58,8 +58,9 @@ typedef struct {
   uint32_t count;
 } Room;
 
-extern PyTypeObject *sb_batch_type, *sb_view_type;
-extern PyType_Spec sb_batch_spec, sb_publisher_spec, sb_putter_spec, sb_route_spec, sb_view_spec;
+extern PyTypeObject *sb_batch_type, *sb_record_type, *sb_taker_type, *sb_view_type;
+extern PyType_Spec sb_batch_spec, sb_messages_spec, sb_publisher_spec, sb_putter_spec, sb_record_spec, sb_route_spec,
+    sb_taker_spec, sb_view_spec;
 
 void sb_know_routes(PyTypeObject *type);
 

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How many arguments a method was given, and what a timeout may be. All types share this. See native_message.h. */
+#include "native_message.h"
+
+int sb_expect(Py_ssize_t count, Py_ssize_t wanted) {
+  if (count != wanted) PyErr_Format(PyExc_TypeError, "%zd arguments are needed, %zd were given", wanted, count);
+  return count == wanted;
+}
+
+PyObject *sb_good_timeout;
+
+int sb_is_timeout(PyObject *timeout) {
+  bool good = timeout == Py_None;
+  if (PyLong_CheckExact(timeout) || (PyLong_Check(timeout) && !PyBool_Check(timeout))) {
+    int beyond;
+    good = PyLong_AsLongAndOverflow(timeout, &beyond) >= 0 || beyond > 0;
+  } else if (PyFloat_Check(timeout)) {
+    good = PyFloat_AsDouble(timeout) >= 0;
+  }
+  if (!good) {
+    PyErr_Format(PyExc_ValueError, "timeout=%R: seconds >= 0, or None to wait for ever, are allowed", timeout);
+  } else if (PyLong_CheckExact(timeout) || PyFloat_CheckExact(timeout)) {
+    PyObject *before = sb_good_timeout;
+    sb_good_timeout = Py_NewRef(timeout);
+    Py_XDECREF(before);
+  }
+  return good;
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The module _native_message: its types and functions. This file uses all others of the folder. None of them uses it. */
+#include "native_message.h"
+
+static PyObject *check_timeout(PyObject *module, PyObject *timeout) {
+  (void)module;
+  return sb_is_timeout(timeout) ? Py_NewRef(Py_None) : NULL;
+}
+
+static int add(PyObject *module, const char *name, PyType_Spec *spec, PyTypeObject **type) {
+  *type = (PyTypeObject *)PyType_FromSpec(spec);
+  return *type != NULL && PyModule_AddObjectRef(module, name, (PyObject *)*type) == 0;
+}
+
+static int execute(PyObject *module) {
+  PyTypeObject *messages_type, *putter_type, *publisher_type, *route_type;
+  bool good =
+      add(module, "Record", &sb_record_spec, &sb_record_type) && add(module, "Batch", &sb_batch_spec, &sb_batch_type) &&
+      add(module, "View", &sb_view_spec, &sb_view_type) && add(module, "Taker", &sb_taker_spec, &sb_taker_type) &&
+      add(module, "Messages", &sb_messages_spec, &messages_type) &&
+      add(module, "Putter", &sb_putter_spec, &putter_type) &&
+      add(module, "Publisher", &sb_publisher_spec, &publisher_type) &&
+      add(module, "Route", &sb_route_spec, &route_type);
+  if (good) sb_know_routes(route_type);
+  return good ? 0 : -1;
+}
+
+static PyMethodDef functions[] = {
+    {"check_timeout", check_timeout, METH_O,
+     "check_timeout(timeout, /)\n--\n\nRaises:\n    ValueError: it is neither None nor seconds >= 0."},
+    {"read_in_place", (PyCFunction)(void (*)(void))sb_read_in_place, METH_FASTCALL,
+     "read_in_place(connection, slot, generation, length, /)\n--\n\n"},
+    {NULL, NULL, 0, NULL},
+};
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)execute}, {0, NULL}};
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "shmbroker._native_message", .m_methods = functions,
+                                 .m_slots = slots};
+
+PyMODINIT_FUNC PyInit__native_message(void) { return PyModuleDef_Init(&definition); }
