@@ -39,6 +39,8 @@ static inline sb_status sb_usable(const sb_connection *c) {
 }
 sb_status sb_api_enter(sb_connection *c); /* checks sb_usable, and takes the lock */
 static inline void sb_api_leave(sb_connection *c) { sb_unlock(c); }
+/* The pid of the process in that slot if it is attached, else 0. */
+int32_t sb_api_process_pid(sb_broker *b, uint32_t process);
 /* Bytes in front of a body: message header, exchange, key, properties. */
 static inline uint64_t sb_api_front(const sb_put_options *o) {
   return sizeof(sb_message_shm) + o->exchange_length + o->key_length + (uint64_t)o->properties_length;

@@ -4,62 +4,6 @@
 
 #include "sb_api.h"
 
-SB_COLD bool plausible_in_parts(sb_broker *b, const sb_taken *t) {
-  const sb_message_shm *m = t->message;
-  uint64_t front = sizeof *m + sb_api_names(m);
-  return front <= SB_MAX_FRONT && m->exchange_length <= SB_NAME_MAX && m->body_length <= SB_MAX_BODY &&
-         sb_parts_room(b, t->slot) >= front - sizeof *m + m->body_length;
-}
-
-bool sb_api_plausible(sb_broker *b, const sb_taken *t) {
-  const sb_message_shm *m = t->message;
-  if ((m->flags & SB_MESSAGE_IN_PARTS) != 0) {
-    return plausible_in_parts(b, t);
-  }
-  uint64_t room = sb_slab_slot_bytes(b, t->slot), front = sizeof *m + sb_api_names(m);
-  return front <= SB_MAX_FRONT && m->exchange_length <= SB_NAME_MAX && front <= m->body_offset &&
-         m->body_offset <= room && m->body_length <= room - m->body_offset;
-}
-
-uint64_t sb_api_address(const sb_message_shm *m) {
-  return (m->flags & SB_MESSAGE_IN_PARTS) != 0 ? (uint64_t)SB_IN_PARTS : (uint64_t)(uintptr_t)m + m->body_offset;
-}
-
-SB_COLD int64_t record_in_parts(sb_broker *b, const sb_taken *t, bool inside, sb_record *record) {
-  uint64_t copied = sb_api_names(t->message) + (inside ? t->message->body_length : 0);
-  if (!inside) record->body_address = SB_IN_PARTS;
-  bool good = sb_parts_copy(b, t->slot, 0, (char *)(record + 1), copied);
-  return good ? (int64_t)(sizeof *record + copied) : -(int64_t)SB_CORRUPT;
-}
-
-int64_t sb_api_record(const sb_queue *q, const sb_taken *t, uint64_t tag, uint32_t subscription, char *buffer) {
-  const sb_message_shm *m = t->message;
-  bool inside = m->body_length <= SB_INLINE_BODY;
-  const uint8_t *front = (const uint8_t *)(m + 1), *body = (const uint8_t *)m + m->body_offset;
-  uint64_t front_length = sb_api_names(m);
-  sb_record *record = (sb_record *)(void *)buffer;
-  *record = (sb_record){.tag = tag,
-                        .sequence = t->position - q->base,
-                        .body_length = m->body_length,
-                        .body_address = inside ? 0 : (uint64_t)(uintptr_t)body,
-                        .timestamp_ns = m->timestamp_ns,
-                        .expires_ns = m->expires_ns,
-                        .properties_length = m->properties_length,
-                        .key_length = m->key_length,
-                        .delivery_count = (uint16_t)sb_side_count(t->side),
-                        .redelivered = (t->side & SB_SIDE_REDELIVERED) != 0,
-                        .priority = m->priority,
-                        .subscription = (uint16_t)subscription,
-                        .exchange_length = (uint8_t)m->exchange_length};
-  char *behind = buffer + sizeof *record;
-  if ((m->flags & SB_MESSAGE_IN_PARTS) != 0) {
-    return record_in_parts(q->c->b, t, inside, record);
-  }
-  if (front_length != 0) memcpy(behind, front, front_length);
-  if (inside) memcpy(behind + front_length, body, m->body_length);
-  return (int64_t)(sizeof *record + front_length + (inside ? m->body_length : 0));
-}
-
 /* Lock held. It was not handed over: what cannot be read ends here, unless it is one of several, of which the next call has
  * to say so; all else goes back to its place. */
 SB_COLD int64_t keep_none(sb_queue *q, const sb_taken *t, sb_status status, bool first) {

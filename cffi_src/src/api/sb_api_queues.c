@@ -120,6 +120,23 @@ bool sb_leave(sb_queue *q) {
   return left;
 }
 
+/* A handle that nobody calls with any more. While messages of it are held it stays, and goes with the connection. */
+void sb_free_queue(sb_queue *q) {
+  sb_connection *c = q->c;
+  if (!sb_closed(c) && sb_forked(c->b)) {
+    return; /* in a child the lock may be taken for ever */
+  }
+  (void)sb_leave(q);
+  sb_lock(c);
+  bool stays = q->ledger != NULL;
+  q->orphaned = stays;
+  sb_unlock(c);
+  if (!stays) {
+    free(q);
+  }
+  sb_free_connection(c);
+}
+
 sb_status sb_configure(sb_queue *q, const sb_settings *settings, bool trim, uint64_t deadline_ns, int32_t *holder) {
   sb_status status = sb_usable(q->c);
   if (status != SB_OK || (status = sb_topology_lock(q->c->b, deadline_ns, holder)) != SB_OK) {

@@ -4,33 +4,6 @@
 
 #include "sb_api.h"
 
-void sb_api_returned(sb_queue *q) {
-  if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
-  sb_consumer_work_arrived(q);
-}
-
-/* how: 0 ack, 1 requeue, 2 reject, 3 clean return (never seen by the application). */
-sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how) {
-  sb_status status;
-  if (q->ledger == NULL) {
-    return SB_SETTLED; /* I60: nothing of it is held */
-  }
-  if (how == 1 || how == 3) {
-    status = sb_release_message(q, token, how == 1 ? SB_RELEASE_NACK : SB_RELEASE_CLEAN);
-    if (status == SB_OK) sb_api_returned(q);
-    return status;
-  }
-  status = sb_settle_message(q, token, how == 0 ? SB_COUNT_ACKED : SB_COUNT_DROPPED);
-  if (SB_LOAD(&q->c->b->header->memory_waiting, SB_SEQ_CST) != 0) sb_consumer_room_made(q->c, NULL, 0);
-  return status;
-}
-
-sb_status sb_api_drop_corrupt(sb_queue *q, uint64_t token) {
-  (void)sb_settle_message(q, token, SB_COUNT_DROPPED);
-  sb_consumer_room_made(q->c, q->shm, q->slot);
-  return SB_CORRUPT;
-}
-
 static uint64_t token_of(const char *record) {
   uint64_t tag;
   memcpy(&tag, record, sizeof tag);

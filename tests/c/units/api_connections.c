@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api: connections: opened, described, woken, closed, forgotten. Their end: api_connections_end.c. */
+/* sb_api_connections: connections: opened, described, woken, closed, forgotten. Their end: api_connections_end.c. */
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,7 +243,7 @@ static void what_it_holds_is_counted(void) {
 static unsigned loads;
 static void (*change)(void);
 static void change_in_the_middle(const char *site) {
-  if (strstr(site, "sb_api.c:") == NULL || ++loads < 4) return;
+  if (strstr(site, "sb_api_connections.c:") == NULL || ++loads < 4) return;
   at_step = NULL;
   change();
 }

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Public calls: connections. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sb_api.h"
+#include "sb_peek.h"
+
+sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_status *status) {
+  sb_connection *c = calloc(1, sizeof *c);
+  struct sb_target **targets = calloc(SB_MAX_TARGETS, sizeof *targets);
+  *status = c == NULL || targets == NULL ? SB_SYSTEM : sb_forked(b) ? SB_FORKED : SB_OK;
+  if (*status == SB_OK) {
+    pthread_mutex_lock(&sb_connect_mutex);
+    *status = sb_connection_open(b, c, name, length);
+    c->targets = targets;
+    c->renew = sb_handles_forget_pages;
+    SB_STORE(&c->handles, 1u, SB_RELAXED);
+    if (*status == SB_OK) {
+      *status = sb_io_prepare(c);
+      sb_slab_return_cache(c); /* the other slots of its kinds are for other connections */
+    }
+    if (*status != SB_OK && c->shm != NULL) {
+      (void)sb_recover_close(c);
+    }
+    pthread_mutex_unlock(&sb_connect_mutex);
+  }
+  if (*status != SB_OK) {
+    free((void *)targets);
+    free(c);
+    return NULL;
+  }
+  return c;
+}
+
+sb_status sb_connect_at(sb_broker *b, const char *name, uint32_t length, sb_connection **place) {
+  sb_status status;
+  *place = sb_connect(b, name, length, &status);
+  return status;
+}
+
+/* Wakes every thread of this connection that sleeps in the core. */
+static void ring_own(sb_connection *c) {
+  sb_target_ring_io(c);
+  sb_holdings_walk w;
+  for (sb_holdings_shm *k = sb_holdings_first(&w, c->b, c->shm, c->id); k != NULL; k = sb_holdings_next(&w, k)) {
+    for (uint32_t i = SB_HOLDINGS_FIRST; i < sb_holdings_used(k); i++) {
+      uint64_t what = SB_LOAD(&k->entries[i].what, SB_ACQUIRE);
+      sb_node_shm *node = sb_holding_kind(what) == SB_HOLD_SLOT ? sb_node_at(c->b, sb_holding_slot(what)) : NULL;
+      if (node != NULL) (void)sb_wake_ring(&node->wake);
+    }
+  }
+}
+
+static sb_queue *handle_of(sb_connection *c, uint32_t slot) {
+  sb_queue *q = c->queues;
+  while (q != NULL && q->slot != slot) q = q->next;
+  return q;
+}
+
+/* Everything the application still holds goes back to its place. */
+static void return_all(sb_connection *c) {
+  sb_holdings_walk w;
+  for (sb_holdings_shm *k = sb_holdings_first(&w, c->b, c->shm, c->id); k != NULL; k = sb_holdings_next(&w, k)) {
+    for (uint32_t i = SB_HOLDINGS_FIRST; i < sb_holdings_used(k); i++) {
+      uint64_t what = SB_LOAD(&k->entries[i].what, SB_RELAXED);
+      sb_queue *q = sb_holding_kind(what) == SB_HOLD_CELL ? handle_of(c, sb_holding_slot(what)) : NULL;
+      uint64_t token = (uint64_t)((uint8_t *)&k->entries[i] - c->b->arena) / sizeof(sb_holding_shm);
+      if (q != NULL && sb_release_message(q, token, SB_RELEASE_CLEAN) == SB_OK) {
+        sb_api_returned(q);
+      }
+    }
+  }
+}
+
+/* Ends the connection for its users, and its consumers. Threads inside calls come back. */
+sb_status sb_disconnect(sb_connection *c) {
+  if (sb_forked(c->b)) {
+    return SB_FORKED;
+  }
+  sb_lock(c);
+  if (!sb_closed(c)) {
+    for (sb_target *t; (t = sb_target_after(c, NULL)) != NULL;) {
+      t->kind->end(t);
+    }
+    SB_STORE(&c->closed, 1u, SB_SEQ_CST); /* P6: before the rings below */
+    return_all(c);
+    for (sb_queue *q = c->queues; q != NULL; q = q->next) {
+      if (q->ledger != NULL) (void)sb_lifetime_end(q, c->id);
+    }
+  }
+  sb_unlock(c);
+  ring_own(c);
+  return SB_OK;
+}
+
+/* After its threads are gone: gives everything shared back. False while views of its messages live: call it again. */
+bool sb_forget(sb_connection *c) {
+  if (c->forgotten || sb_forked(c->b)) { /* in this order: afterwards the broker may not be mapped any more */
+    return true;
+  }
+  sb_lock(c);
+  SB_STORE(&c->shm->waiter, 0u, SB_RELEASE);
+  while (c->queues != NULL) sb_handle_leave(c->queues);
+  if (c->io_node != 0) {
+    sb_node_destroy(c, c->io_node, c->io_token);
+    c->io_node = 0;
+  }
+  sb_grace_give_up(c);
+  c->forgotten = sb_recover_close(c);
+  sb_unlock(c);
+  return c->forgotten;
+}
+
+void sb_connection_dropped(sb_connection **place) {
+  sb_connection *c = *place;
+  if (c == NULL) {
+    return;
+  }
+  if (!c->forgotten && !sb_forked(c->b)) {
+    (void)sb_disconnect(c);
+    if (!sb_forget(c)) {
+      return; /* views of its messages live on: so does its record, until the caller forgets it, or the process ends */
+    }
+  }
+  *place = NULL;
+  sb_free_connection(c);
+}
+
+void sb_free_connection(sb_connection *c) {
+  if (SB_SUB(&c->handles, 1u, SB_ACQ_REL) == 1) {
+    free((void *)c->targets);
+    free(c->grace);
+    free(c);
+  }
+}
+
+uint32_t sb_connection_id(sb_connection *c) { return c->id; }
+sb_status sb_connection_run_io(sb_connection *c) { return sb_forked(c->b) ? SB_FORKED : sb_io_run(c); }
+void sb_connection_wake(sb_connection *c) {
+  if (!sb_forked(c->b)) sb_target_ring_io(c);
+}
+
+/* Relaxed: nothing depends on it. One that is closed has no record any more. */
+void sb_connection_channels(sb_connection *c, uint32_t count) {
+  if (sb_api_enter(c) == SB_OK) {
+    SB_STORE(&c->shm->channels, count, SB_RELAXED);
+    sb_api_leave(c);
+  }
+}
+
+/* Is it the node of a consumer, and of a target that was not counted yet? Reads what its owner may be giving back. */
+static bool counts_as_consumer(sb_broker *b, uint64_t what, uint64_t *targets) {
+  const sb_node_shm *n = sb_holding_kind(what) == SB_HOLD_SLOT ? sb_node_at(b, sb_holding_slot(what)) : NULL;
+  if (n == NULL || (SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_COUNTED) == 0 ||
+      sb_node_state(SB_LOAD(&n->word, SB_ACQUIRE)) == SB_NODE_REMOVED) {
+    return false;
+  }
+  if ((SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_MEMBER) != 0) {
+    return true; /* each of a channel's is a consumer */
+  }
+  uint32_t target = SB_LOAD(&n->target, SB_RELAXED) % SB_MAX_TARGETS;
+  uint64_t bit = UINT64_C(1) << (target % 64), before = targets[target / 64];
+  targets[target / 64] |= bit;
+  return (before & bit) == 0;
+}
+
+static void describe(sb_broker *b, uint32_t id, sb_connection_shm *shm, sb_connection_facts *f) {
+  uint64_t targets[SB_MAX_TARGETS / 64] = {0};
+  sb_peek_bytes(f->name, (const uint8_t *)shm->name, sizeof f->name);
+  f->name[sizeof f->name - 1] = 0;
+  f->id = id;
+  f->created_ns = SB_LOAD(&shm->created_ns, SB_RELAXED);
+  f->channels = SB_LOAD(&shm->channels, SB_RELAXED);
+  uint64_t word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
+  f->pid = (uint32_t)sb_api_process_pid(b, sb_conn_process(word));
+  sb_holdings_walk w;
+  for (sb_holdings_shm *k = sb_holdings_first(&w, b, shm, id); k != NULL; k = sb_holdings_next(&w, k)) {
+    for (uint32_t i = 0; i < sb_holdings_used(k); i++) {
+      uint64_t what = SB_LOAD(&k->entries[i].what, SB_RELAXED);
+      f->holding += sb_holding_kind(what) == SB_HOLD_CELL;
+      f->consumers += counts_as_consumer(b, what, targets);
+    }
+  }
+}
+
+/* The caller need not have a connection, so it is not inside: the record may be freed meanwhile, and be a body. What was read
+ * is true if it is the same connection's afterwards, in the same life of the slot (I43). */
+sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *f) {
+  memset(f, 0, sizeof *f);
+  sb_connection_shm *shm = sb_connection_record(b, id);
+  if (shm == NULL) {
+    return SB_NOT_FOUND;
+  }
+  sb_word *header = sb_slot_header(b, sb_slot_of(b, shm));
+  uint64_t before = SB_LOAD(header, SB_ACQUIRE), word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
+  if (sb_connection_record(b, id) == shm) describe(b, id, shm, f);
+  bool same = sb_connection_record(b, id) == shm && SB_LOAD(header, SB_ACQUIRE) == before &&
+              SB_LOAD(&b->connections[id], SB_ACQUIRE) == word;
+  if (!same) memset(f, 0, sizeof *f);
+  return same ? SB_OK : SB_NOT_FOUND;
+}
