@@ -52,6 +52,8 @@ static inline uint64_t sb_check_header(const sb_checkup *k, uint32_t slot) {
   return SB_LOAD(sb_slot_header(k->b, slot), SB_ACQUIRE);
 }
 
+/* The kind of the slots of a class. */
+unsigned sb_check_kind_of_class(const sb_checkup *k, unsigned cls);
 /* The kind of the slot that begins there; SB_KIND_NONE: none does. */
 unsigned sb_check_kind(const sb_checkup *k, uint32_t slot);
 /* True if the slot is of that kind, and in use. */

@@ -10,16 +10,6 @@
 enum { WORD, PROCESS, RECORD, IDENTITY, WAITER };
 enum { CHUNK, USED, ENTRY, CELL, SLOT, PAGE, LEDGER, NO_CHUNK, CELLS, VIEW };
 
-bool sb_check_lives(const sb_checkup *k, unsigned connection) {
-  return connection != 0 && connection < SB_MAX_CONNECTIONS &&
-         sb_conn_state(SB_LOAD(&k->b->connections[connection], SB_ACQUIRE)) == SB_CONN_LIVE;
-}
-
-bool sb_check_dying(const sb_checkup *k, unsigned connection) {
-  return sb_check_lives(k, connection) &&
-         sb_liveness_is_dead(k->b, sb_conn_process(SB_LOAD(&k->b->connections[connection], SB_ACQUIRE)));
-}
-
 static void bad(sb_checkup *k, unsigned id, unsigned what, uint64_t where, uint64_t found, uint64_t expected) {
   sb_check_found(k, (sb_finding){SB_BAD_HOLDING, 0, id, what, 0, where, found, expected});
 }

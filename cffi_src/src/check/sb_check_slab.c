@@ -8,24 +8,6 @@
 /* Numbers behind `which` of SB_BAD_CHUNK. */
 enum { STATE, CLASS, RUN, TAIL, BEYOND };
 
-static unsigned kind_of_class(const sb_checkup *k, unsigned cls) {
-  unsigned first = sb_class_of_kind(k->b, 1);
-  return cls < first ? SB_KIND_MESSAGE : cls - first + 1;
-}
-
-unsigned sb_check_kind(const sb_checkup *k, uint32_t slot) {
-  uint32_t chunk = slot / SB_CHUNK_UNITS;
-  if (slot == 0 || chunk >= k->chunks || sb_slab_slot_bytes(k->b, slot) == 0) {
-    return SB_KIND_NONE;
-  }
-  uint64_t word = SB_LOAD(&k->b->chunks[chunk], SB_ACQUIRE);
-  return sb_chunk_state(word) == SB_CHUNK_CLASS ? kind_of_class(k, sb_chunk_class(word)) : SB_KIND_MESSAGE;
-}
-
-bool sb_check_is(const sb_checkup *k, uint32_t slot, unsigned kind) {
-  return sb_check_kind(k, slot) == kind && sb_slot_state(sb_check_header(k, slot)) != SB_SLOT_FREE;
-}
-
 /* ---- classes ---- */
 
 void sb_check_classes(sb_checkup *k) {
@@ -73,32 +55,6 @@ static void check_node(sb_checkup *k, uint32_t slot, uint64_t header) {
 }
 
 /* ---- references ---- */
-
-bool sb_check_has(const sb_checkup *k, const sb_reference *r) {
-  sb_block block;
-  uint64_t header = sb_check_header(k, r->slot);
-  unsigned bit = r->ref < SB_MAX_REFS ? r->ref : 0;
-  uint32_t place = r->queue;
-  if (sb_slot_gen(header) != r->gen || (sb_slot_refs(header) >> bit & 1) == 0) {
-    return false;
-  }
-  if (r->ref < SB_MAX_REFS) {
-    return true;
-  }
-  bool found = sb_block_of(k->b, r->slot, &block) && (r->ref != SB_REF_BLOCK || sb_block_place(&block, place, &place));
-  return found && sb_block_has(&block, place, r->ref == SB_REF_BLOCK ? 0 : r->ref - SB_REF_VIEW);
-}
-
-bool sb_check_count(sb_checkup *k, const sb_reference *r) {
-  unsigned bit = r->ref < SB_MAX_REFS ? r->ref : 0;
-  bool before = (k->seen[r->slot] >> bit & 1) != 0;
-  k->seen[r->slot] |= 1u << bit;
-  if (r->ref < SB_MAX_REFS) {
-    return !before;
-  }
-  k->blocks[r->slot]++;
-  return true;
-}
 
 /* As many references as its block has were found: of two that are the same, one would be too many. */
 static void check_block(sb_checkup *k, uint32_t slot, unsigned kind) {
@@ -169,7 +125,7 @@ static void check_class_chunk(sb_checkup *k, uint32_t chunk, uint64_t word) {
   }
   uint32_t units = (uint32_t)(bytes / SB_UNIT);
   for (uint32_t u = 0; u + units <= SB_CHUNK_UNITS; u += units) {
-    check_slot(k, chunk * SB_CHUNK_UNITS + u, kind_of_class(k, cls));
+    check_slot(k, chunk * SB_CHUNK_UNITS + u, sb_check_kind_of_class(k, cls));
   }
 }
 
