@@ -5,6 +5,7 @@
 
 #include "sb_api.h"
 #include "sb_commit.h"
+#include "sb_disposal.h"
 
 #define NO_ONE UINT32_MAX
 enum { ACK = 0, REJECT = 2, LAST_HOW = 3 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Public calls: the housekeeper, and reaping. */
 #include "sb_api.h"
+#include "sb_schedule.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Public calls: queues as a whole. */
 #include "sb_api.h"
+#include "sb_disposal.h"
+#include "sb_move.h"
 
 #include <stdlib.h>
 #include <string.h>

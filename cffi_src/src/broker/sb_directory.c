@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "sb_disposal.h"
 #include "sb_liveness.h"
 #include "sb_slab.h"
 #include "sb_wait.h"

@@ -18,7 +18,7 @@
 #ifndef SB_JUDGE_H
 #define SB_JUDGE_H
 
-#include "sb_upkeep.h"
+#include "sb_limits.h"
 
 /* A walk through the holdings of one dead connection. */
 typedef struct {

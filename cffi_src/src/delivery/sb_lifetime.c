@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_lifetime.h"
 
+#include "sb_disposal.h"
+
 static bool has_flag(const sb_queue_shm *q, uint32_t flag) { return (SB_LOAD(&q->flags, SB_RELAXED) & flag) != 0; }
 
 void sb_lifetime_own(sb_queue_shm *q, const sb_connection *owner) {

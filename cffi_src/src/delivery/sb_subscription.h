@@ -20,7 +20,8 @@
 
 #include "sb_claim.h"
 #include "sb_release.h"
-#include "sb_upkeep.h"
+#include "sb_hints.h"
+#include "sb_limits.h"
 
 typedef struct {
   sb_queue *q;

@@ -6,7 +6,7 @@
 #include "cases.h"
 #include "plan.h"
 #include "sb_limits.h"
-#include "sb_upkeep.h"
+#include "sb_hints.h"
 
 #define BLOCK SB_OVERFLOW_BLOCK
 #define DROP_HEAD SB_OVERFLOW_DROP_HEAD

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of upkeep: what it reads changes between two of its looks. The steps are those of sb_upkeep.c, in their order. */
-#include "sb_upkeep.h"
-
+/* Cases of upkeep: what it reads changes between two of its looks. The steps are those of sb_hints.c and sb_schedule.c, in
+ * their order. */
 #include "actors.h"
 #include "cases.h"
 #include "plan.h"
 #include "sb_closing.h"
-#include "sb_repairs.h"
+#include "sb_hints.h"
+#include "sb_schedule.h"
 
-#define UPKEEP "sb_upkeep.c"
 #define FAR (UINT64_MAX / 2)
 
 static sb_word *cell_of(uint64_t number) {
@@ -55,7 +54,7 @@ static const char *name_of(sb_hints h) {
 /* What a change at that step gives: seen by both readings, by the second one only, or by none. `read` is the step of the
  * first reading that would see it: a change before it is seen. */
 static void expect_result(int64_t read, int64_t read_again, sb_hints both, sb_hints none, void (*what)(void)) {
-  meanwhile(UPKEEP, what);
+  meanwhile("sb_hints.c", what);
   int64_t step = (int64_t)plan.choice[0];
   sb_hints should = step <= read ? both : step <= read_again ? SB_HINTS_BUSY : none;
   sb_hints is = sb_upkeep_reconcile(t.b, keeper.q->shm);
@@ -130,7 +129,7 @@ static void changed_before_it_is_set(void) {
 /* ---- looks at a message ---- */
 
 static uint64_t looked_at(uint64_t number, uint64_t now, void (*what)(void), bool *ready) {
-  meanwhile(UPKEEP, what);
+  meanwhile("sb_schedule.c", what);
   uint64_t then = sb_upkeep_look_at(one.q, one.q->base + number, now, ready);
   afterwards();
   return then;

@@ -3,6 +3,7 @@
 #include "calls.h"
 #include "channels.h"
 #include "meanwhile.h"
+#include "sb_disposal.h"
 #include "sb_nodes.h"
 #include "sb_notify.h"
 #include "sb_wait.h"

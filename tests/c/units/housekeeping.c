@@ -6,7 +6,7 @@
 #include "calls.h"
 #include "meanwhile.h"
 #include "sb_slab.h"
-#include "sb_upkeep.h"
+#include "sb_disposal.h"
 #include "ticks.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_upkeep: how a queue is closed, emptied and freed, and what sets its hints right. */
-#include "sb_upkeep.h"
+/* sb_disposal, sb_hints: how a queue is closed, emptied and freed, and what sets its hints right. */
+#include "sb_disposal.h"
+#include "sb_hints.h"
 
 #include <string.h>
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_upkeep: what a look at a scheduled message does, and how a message is moved to another queue. */
+/* sb_schedule, sb_move: what a look at a scheduled message does, and how a message is moved to another queue. */
 #include "queues.h"
 #include "sb_slab.h"
-#include "sb_upkeep.h"
+#include "sb_move.h"
+#include "sb_schedule.h"
 #include "sb_view.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)

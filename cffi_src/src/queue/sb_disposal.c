@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_disposal.h"
+
+#include "sb_closing.h"
+#include "sb_schedule.h"
+#include "sb_slab.h"
+
+sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed) {
+  uint64_t position = 0, flags = (if_unused ? SB_CLOSING_IF_UNUSED : 0) | (if_empty ? SB_CLOSING_IF_EMPTY : 0);
+  *removed = 0;
+  sb_hinting(q->ledger, 1);
+  (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* the closing cell is a position without a message */
+  (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST);
+  sb_status status;
+  unsigned strange = 0; /* a broken link hides the cell from the resolver */
+  while ((status = sb_ring_append(q->c, &q->ring, &q->tail_leaf, SB_CELL_CLOSING | flags, SB_APPEND_BARE, NULL,
+                                  &position)) == SB_CLOSED_CELL) {
+    bool resolved = sb_closing_resolve(q->c->b, q->c, q->shm, &q->ring, position);
+    bool open = sb_queue_is_open(q);
+    if (!resolved || !open || ++strange > SB_MAX_STRANGE) {
+      sb_hinting(q->ledger, -1);
+      return resolved && !open ? SB_DELETED : SB_CORRUPT;
+    }
+  }
+  if (status != SB_OK) {
+    (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+    (void)SB_SUB(&q->shm->admitted, 1, SB_SEQ_CST);
+  }
+  sb_hinting(q->ledger, -1);
+  if (status != SB_OK) {
+    (void)sb_limits_enforce(q); /* I42 */
+    return status;
+  }
+  SB_CRASHPOINT("queue.close.closing");
+  (void)sb_closing_resolve(q->c->b, q->c, q->shm, &q->ring, position);
+  if (sb_queue_is_open(q)) {
+    (void)sb_ring_exact_tail(q->c->b, &q->ring); /* past the closing cell, which is counted as taken already */
+    return if_unused && SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0 ? SB_IN_USE : SB_NOT_EMPTY;
+  }
+  *removed = sb_upkeep_dispose(q);
+  return SB_OK;
+}
+
+uint64_t sb_upkeep_dispose(sb_queue *q) {
+  sb_broker *b = q->c->b;
+  uint64_t removed = 0, at = SB_LOAD(&q->shm->base, SB_RELAXED);
+  sb_leaf_ref leaf;
+  while (sb_ring_next_leaf(b, &q->ring, at, &leaf, &at)) {
+    for (; sb_leaf_covers(&leaf, at); at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+      unsigned state = sb_cell_state(word);
+      if (!sb_cell_of(word, leaf.gen) || state == SB_CELL_FREE || state == SB_CELL_CLOSED) {
+        return removed;
+      }
+      if (state != SB_CELL_AVAILABLE && state != SB_CELL_HELD) {
+        continue;
+      }
+      uint64_t token;
+      sb_taken t;
+      if (sb_holding_take(q->c, &token) != SB_OK) {
+        return removed;
+      }
+      if (sb_schedule_take(q, at, state, token, &t)) {
+        (void)sb_settle_message(q, token, SB_COUNT_KILLED);
+        removed++;
+      } else {
+        sb_holding_give(q->c, token);
+      }
+    }
+  }
+  return removed;
+}
+
+/* Announces an object that is about to be unlinked: killed between that and freeing it, our reaper frees it. So may that of
+ * somebody who was killed here before, once it is unlinked. One that is free while it is linked: the chain is broken. */
+static bool let_go(sb_connection *c, uint32_t slot, uint64_t *gen) {
+  uint64_t header = SB_LOAD(sb_slot_header(c->b, slot), SB_ACQUIRE);
+  *gen = sb_slot_gen(header);
+  sb_holding_set(c->b, c->page_token, sb_holding_what(SB_HOLD_SLOT, slot, *gen), 0);
+  return sb_slot_state(header) != SB_SLOT_FREE;
+}
+
+static bool any_message(uint64_t word) { return sb_cell_has_message(word); }
+
+bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
+  sb_broker *b = c->b;
+  sb_queue_shm *q = sb_slot_at(b, slot);
+  sb_ring r;
+  if (SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_CLOSED || sb_ledger_owned(b, q) ||
+      !sb_ring_open(b, slot, SB_RING_CELLS, &r) || sb_ring_has(b, &r, UINT64_MAX, any_message)) {
+    return false;
+  }
+  uint64_t gen, incarnation = SB_LOAD(&q->state, SB_RELAXED) >> 2;
+  static const uint32_t rings[] = {SB_RING_CELLS,          SB_RING_ALL,  SB_RING_NON_ACQUIRING,
+                                   SB_RING_NOT_INTERESTED, SB_RING_ROOM, SB_RING_SCHEDULE};
+  for (unsigned i = 0; i < sizeof rings / sizeof rings[0]; i++) {
+    if (sb_ring_open(b, slot, rings[i], &r)) sb_ring_destroy(c, &r);
+  }
+  uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
+  while (sb_slab_object(b, level, SB_KIND_LEVEL) != NULL) {
+    sb_level_shm *l = sb_slot_at(b, level);
+    uint32_t next = SB_LOAD(&l->next, SB_ACQUIRE);
+    for (uint32_t id = SB_RING_INTERESTED; id <= SB_RING_NOTIFIED; id++) {
+      if (sb_ring_open(b, level, id, &r)) sb_ring_destroy(c, &r);
+    }
+    bool whole = let_go(c, level, &gen);
+    SB_STORE(&q->levels, next, SB_RELEASE); /* one by one: whoever goes on after a kill finds the others */
+    (void)sb_slab_free_gen(b, level, gen);
+    level = whole ? next : 0;
+  }
+  uint32_t ledger = SB_LOAD(&q->ledgers, SB_ACQUIRE);
+  while (sb_ledger_at(b, ledger) != NULL) {
+    uint32_t next = SB_LOAD(&((sb_ledger_shm *)sb_slot_at(b, ledger))->next, SB_ACQUIRE);
+    bool whole = let_go(c, ledger, &gen);
+    SB_STORE(&q->ledgers, next, SB_RELEASE);
+    (void)sb_slab_free_gen(b, ledger, gen);
+    ledger = whole ? next : 0;
+  }
+  (void)let_go(c, slot, &gen);
+  SB_STORE(&q->state, SB_QUEUE_NONE | SB_PUT(incarnation + 1, 2), SB_RELEASE);
+  (void)sb_slab_free_gen(b, slot, gen);
+  return true;
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_hints.h"
+
+#include "sb_wait.h"
+
+/* The first AVAILABLE cell from there to the head that no bit leads to. */
+static bool next_hidden(sb_broker *b, const sb_ring *r, uint64_t from, uint64_t *position) {
+  uint64_t at = from;
+  sb_leaf_ref leaf;
+  while (sb_ring_next_leaf(b, r, at, &leaf, &at)) {
+    uint64_t head = SB_LOAD(r->head, SB_ACQUIRE);
+    for (; sb_leaf_covers(&leaf, at); at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+      if (at >= head || !sb_cell_of(word, leaf.gen)) {
+        return false;
+      }
+      if (sb_cell_state(word) == SB_CELL_AVAILABLE && !sb_returned_is_marked(b, r, at)) {
+        *position = at;
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool sb_upkeep_hides(sb_broker *b, const sb_ring *r) {
+  uint64_t at;
+  return next_hidden(b, r, SB_LOAD(r->base, SB_RELAXED), &at);
+}
+
+uint64_t sb_upkeep_resurface(sb_broker *b, const sb_queue_shm *q, const sb_ring *r, uint64_t deaths_before) {
+  uint64_t found = 0, at, again;
+  if (!next_hidden(b, r, SB_LOAD(r->base, SB_RELAXED), &at)) {
+    return 0;
+  }
+  bool explained = sb_repairs_explained(b, q, deaths_before);
+  if (next_hidden(b, r, at, &again) && again == at) sb_repairs_count(b, SB_REPAIR_MARK, explained); /* I72 */
+  while (next_hidden(b, r, at, &at)) {
+    sb_returned_mark(b, r, at++);
+    found++;
+  }
+  return found;
+}
+
+bool sb_upkeep_has_ready(sb_broker *b, const sb_ring *r, uint64_t end) {
+  uint64_t at = SB_LOAD(r->returned, SB_SEQ_CST) != 0 ? SB_LOAD(r->base, SB_RELAXED) : SB_LOAD(r->head, SB_ACQUIRE);
+  sb_leaf_ref leaf;
+  while (at < end && sb_ring_next_leaf(b, r, at, &leaf, &at)) {
+    for (; at < end && sb_leaf_covers(&leaf, at); at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
+      if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+#define RESCAN_INTERVAL_NS UINT64_C(250000000)
+
+uint64_t sb_upkeep_rescan(sb_queue *q) {
+  uint64_t now = sb_now_ns();
+  if (now - q->rescanned_ns < RESCAN_INTERVAL_NS) {
+    return 0;
+  }
+  q->rescanned_ns = now;
+  uint64_t deaths = sb_repairs_deaths(q->c->b);
+  uint64_t found = sb_upkeep_resurface(q->c->b, q->shm, &q->ring, q->rescanned_deaths);
+  q->rescanned_deaths = deaths;
+  return found;
+}
+
+typedef struct {
+  uint64_t tail, taken, admitted, bytes_in, bytes_out; /* the hints */
+  uint64_t added, ready, ready_bytes;                  /* the truth: ledgers and cells */
+} reading;
+
+static reading read_queue(sb_broker *b, sb_queue_shm *q, const sb_ring *r) {
+  reading n = {.tail = sb_ring_exact_tail(b, r),
+               .taken = SB_LOAD(&q->taken, SB_SEQ_CST),
+               .admitted = SB_LOAD(&q->admitted, SB_SEQ_CST)};
+  n.bytes_in = SB_LOAD(&q->bytes_in, SB_SEQ_CST);
+  n.bytes_out = SB_LOAD(&q->bytes_out, SB_SEQ_CST);
+  n.added = sb_ledger_sum(b, q, SB_COUNT_ADDED);
+  uint64_t at = SB_LOAD(r->base, SB_RELAXED);
+  sb_leaf_ref leaf;
+  while (sb_ring_next_leaf(b, r, at, &leaf, &at) && at < n.tail) {
+    for (; sb_leaf_covers(&leaf, at) && at < n.tail; at++) {
+      uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
+      uint32_t slot = sb_cell_slot(word);
+      if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && sb_slot_in_range(b, slot) &&
+          sb_slot_ready(b, slot)) {
+        n.ready++;
+        n.ready_bytes += sb_peek_length(b, slot);
+      }
+    }
+  }
+  return n;
+}
+
+static bool same(const reading *one, const reading *two) {
+  return one->tail == two->tail && one->taken == two->taken && one->admitted == two->admitted &&
+         one->bytes_in == two->bytes_in && one->bytes_out == two->bytes_out && one->added == two->added &&
+         one->ready == two->ready && one->ready_bytes == two->ready_bytes;
+}
+
+static bool put_right(sb_word *hint, uint64_t is, uint64_t should) {
+  return is != should && SB_CAS(hint, &is, should, SB_SEQ_CST);
+}
+
+sb_hints sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q) {
+  sb_ring r;
+  uint32_t slot = sb_slot_of(b, q);
+  uint64_t before, after;
+  if (!sb_queue_tracks(q) || !sb_ring_open(b, slot, SB_RING_CELLS, &r)) {
+    return SB_HINTS_RIGHT;
+  }
+  if (!sb_ledger_hints_rest(b, q, &before)) {
+    return SB_HINTS_BUSY;
+  }
+  reading one = read_queue(b, q, &r), two = read_queue(b, q, &r);
+  if (!sb_ledger_hints_rest(b, q, &after) || before != after || !same(&one, &two)) {
+    return SB_HINTS_BUSY; /* traffic, or somebody who was stopped in the middle of it: another time */
+  }
+  bool changed = put_right(&q->taken, one.taken, one.tail - SB_LOAD(&q->base, SB_RELAXED) - one.ready);
+  changed = put_right(&q->admitted, one.admitted, one.tail) || changed;
+  changed = put_right(&q->bytes_in, one.bytes_in, one.bytes_out + one.ready_bytes) || changed;
+  return changed ? SB_HINTS_SET_RIGHT : SB_HINTS_RIGHT;
+}
+
+#define TRACKING_TRIES 1000u
+
+/* Again until nothing is wrong. Beside traffic without a gap it is left to the housekeeper. */
+void sb_upkeep_start_tracking(sb_broker *b, sb_queue_shm *q) {
+  for (unsigned tries = 0; tries < TRACKING_TRIES; tries++) {
+    if (sb_upkeep_reconcile(b, q) == SB_HINTS_RIGHT) return;
+  }
+  SB_STORE(&q->tracking, SB_TRACKING_UNSURE, SB_SEQ_CST);
+}

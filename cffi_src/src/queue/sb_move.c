@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_move.h"
+
+#include "sb_closing.h"
+#include "sb_release.h"
+#include "sb_schedule.h"
+#include "sb_slab.h"
+#include "sb_view.h"
+
+/* The sequence of a message of the queue, which is pinned by our own cell. */
+static uint64_t sequence_of(const sb_queue *q, uint64_t position) {
+  sb_leaf_ref leaf;
+  bool keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
+  return keeps && sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) == SB_OK
+             ? sb_ring_sequence(q->c->b, &q->ring, &leaf, position)
+             : position - q->base;
+}
+
+sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64_t *size) {
+  sb_connection *c = q->c;
+  sb_broker *b = c->b;
+  uint64_t token, target_token;
+  sb_status status = sb_holding_take(c, &token);
+  if (status != SB_OK) {
+    return status;
+  }
+  status = sb_holding_take(c, &target_token);
+  sb_taken t;
+  if (status == SB_OK) {
+    status = sb_take_oldest(q, SB_CELL_REMOVING, end, token, &t);
+    if (status != SB_OK) sb_holding_give(c, target_token);
+  }
+  if (status != SB_OK) {
+    sb_holding_give(c, token);
+    (void)sb_limits_enforce(q); /* I42 */
+    return status;
+  }
+  uint64_t bytes = t.message->body_length, position = 0;
+  unsigned ref = sb_reference_clear(b, t.slot, t.ref, c->id);
+  status = ref == SB_MAX_REFS ? SB_LIMIT : sb_limits_admit(target, 1, bytes);
+  if (status != SB_OK) {
+    sb_holding_give(c, target_token);
+    sb_schedule_make_ready(q, token);
+    return status;
+  }
+  sb_ledger_shm *from = q->ledger, *to = target->ledger;
+  SB_STORE(&from->target_queue, target->slot, SB_RELAXED);
+  SB_STORE(&from->target_position, UINT64_MAX, SB_RELAXED);
+  SB_STORE(&from->target_ledger, sb_slot_of(b, to), SB_RELAXED);
+  SB_STORE(&from->target_before, SB_LOAD(&to->counters[SB_COUNT_ADDED], SB_RELAXED), SB_RELAXED);
+  SB_STORE(&from->target_before_bytes, SB_LOAD(&to->counters[SB_COUNT_ADDED_BYTES], SB_RELAXED), SB_RELAXED);
+  sb_intent_begin(from, SB_INTENT_MOVE, SB_COUNT_MOVED, t.position,
+                  (uint64_t)t.slot | SB_PUT(t.ref, 32) | SB_PUT(ref, 40), t.gen, bytes);
+  sb_view_not(b, t.slot, ref);
+  if (!sb_slab_add(b, t.slot, ref)) { /* I38: we hold its cell */
+    sb_intent_end(from);
+    sb_limits_unadmit(target, 1, bytes);
+    sb_holding_give(c, target_token);
+    sb_schedule_make_ready(q, token);
+    return SB_LIMIT;
+  }
+  bool tracked = sb_queue_tracks(target->shm);
+  if (tracked) {
+    (void)SB_ADD(&target->shm->taken, 1, SB_SEQ_CST);
+    (void)SB_ADD(&target->shm->bytes_out, bytes, SB_RELAXED);
+  }
+  uint64_t word = (uint64_t)SB_CELL_REMOVING | SB_PUT(t.slot, 4) | SB_PUT(ref, 32) | SB_PUT(c->id, 37);
+  unsigned strange = 0; /* a broken link hides the cell from the resolver */
+  while ((status = sb_ring_append(c, &target->ring, &target->tail_leaf, word, SB_APPEND_OWNED, &from->target_position,
+                                  &position)) == SB_CLOSED_CELL) {
+    bool resolved = sb_closing_resolve(b, c, target->shm, &target->ring, position);
+    bool open = sb_queue_is_open(target);
+    if (!resolved || !open || ++strange > SB_MAX_STRANGE) {
+      status = resolved && !open ? SB_DELETED : SB_CORRUPT;
+      break;
+    }
+  }
+  if (status != SB_OK) {
+    bool freed;
+    (void)sb_slab_drop(b, t.slot, t.gen, ref, &freed);
+    sb_intent_end(from);
+    if (tracked) {
+      (void)SB_SUB(&target->shm->taken, 1, SB_SEQ_CST);
+      (void)SB_SUB(&target->shm->bytes_out, bytes, SB_RELAXED);
+    }
+    sb_limits_unadmit(target, 1, bytes);
+    sb_holding_give(c, target_token);
+    sb_schedule_make_ready(q, token);
+    return status;
+  }
+  const sb_leaf_ref *leaf = &target->tail_leaf; /* where it was appended; pinned by our own cell */
+  SB_STORE(&sb_leaf_cell(leaf, position)->side,
+           sb_side_word(t.gen, sb_side_count(t.side), t.side & SB_SIDE_REDELIVERED), SB_RELEASE);
+  sb_word *origin = sb_ring_origin(b, leaf, position);
+  if (origin != NULL) SB_STORE(origin, sequence_of(q, t.position), SB_RELEASE);
+  SB_CRASHPOINT("queue.move.described");
+  sb_holding_set(b, target_token, sb_holding_what(SB_HOLD_CELL, target->slot, leaf->slot), position);
+  if (t.message->expires_ns != 0) sb_queue_schedule(target, position);
+  SB_CRASHPOINT("queue.move.linked"); /* the target cell names us: from here on a reaper finishes the move */
+  sb_ledger_count(to, SB_COUNT_ADDED_BYTES, bytes);
+  sb_ledger_count(to, SB_COUNT_ADDED, 1);
+  sb_ledger_hold(to, 1);
+  sb_limits_published(target);
+  (void)sb_settle_as(q, token, SB_INTENT_MOVE, SB_COUNT_MOVED);
+  SB_CRASHPOINT("queue.move.settled");
+  (void)sb_release_message(target, target_token, SB_RELEASE_UNMARKED);
+  *size = bytes;
+  return SB_OK;
+}

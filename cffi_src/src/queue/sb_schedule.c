@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_schedule.h"
+
+#include "sb_limits.h"
+#include "sb_release.h"
+
+bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t token, sb_taken *t) {
+  bool held = state == SB_CELL_HELD;
+  if (held) {
+    sb_intent_begin(q->ledger, SB_INTENT_DUE, SB_COUNT_UNSCHEDULED, position, 0, 0, 0);
+  }
+  bool got = sb_take_at(q, position, state, token, t) == SB_OK;
+  if (held) {
+    if (got) sb_ledger_count(q->ledger, SB_COUNT_UNSCHEDULED, 1);
+    sb_intent_end(q->ledger);
+  }
+  return got;
+}
+
+void sb_schedule_make_ready(sb_queue *q, uint64_t token) {
+  (void)sb_release_message(q, token, SB_RELEASE_UNMARKED);
+  (void)sb_limits_enforce(q);
+}
+
+uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready) {
+  sb_broker *b = q->c->b;
+  sb_leaf_ref leaf;
+  *made_ready = false;
+  if (sb_ring_locate(b, NULL, &q->ring, position, &leaf) != SB_OK) {
+    return 0;
+  }
+  uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE);
+  if (!sb_cell_of(word, leaf.gen) || !sb_cell_has_message(word)) {
+    return 0;
+  }
+  uint32_t slot = sb_cell_slot(word);
+  if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) {
+    return 0;
+  }
+  sb_message_shm m = sb_peek_message(b, slot);
+  uint64_t due = m.due_ns, expires = m.expires_ns;
+  if (SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE) != word) {
+    return now_ns; /* it changed while we looked: at once again */
+  }
+  bool keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0, held = sb_cell_state(word) == SB_CELL_HELD;
+  bool expired = expires != 0 && expires <= now_ns;
+  if (keeps && !held) {
+    return 0; /* its time goes on when it is moved out of here */
+  }
+  if (held && due > now_ns && !expired) {
+    return expires != 0 && expires < due ? expires : due;
+  }
+  if (!held && !expired) {
+    return expires;
+  }
+  if (!held && sb_cell_state(word) != SB_CELL_AVAILABLE) {
+    return 0; /* its holder will see that it has expired */
+  }
+  uint64_t token;
+  sb_taken t;
+  if (sb_holding_take(q->c, &token) != SB_OK) {
+    return now_ns + UINT64_C(100000000);
+  }
+  if (!sb_schedule_take(q, position, sb_cell_state(word), token, &t)) {
+    sb_holding_give(q->c, token);
+    (void)sb_limits_enforce(q); /* I42 */
+    return now_ns;
+  }
+  if (expired) {
+    (void)sb_settle_message(q, token, SB_COUNT_EXPIRED);
+    return 0;
+  }
+  sb_schedule_make_ready(q, token);
+  *made_ready = true;
+  return expires;
+}
