@@ -2,6 +2,7 @@
 /* Public calls: the housekeeper, and reaping. */
 #include "sb_api.h"
 #include "sb_schedule.h"
+#include "sb_topology.h"
 
 #include <stdlib.h>
 

@@ -3,6 +3,8 @@
 #include "sb_api.h"
 #include "sb_disposal.h"
 #include "sb_move.h"
+#include "sb_settings.h"
+#include "sb_topology.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,9 @@
 #include "sb_directory.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "sb_disposal.h"
-#include "sb_liveness.h"
+#include "sb_settings.h"
 #include "sb_slab.h"
 #include "sb_wait.h"
 
@@ -20,73 +19,6 @@ static uint64_t hash_of(const char *name, uint32_t length) {
 static unsigned entry_state(uint64_t e) { return (unsigned)SB_BITS(e, 0, 2); }
 static uint32_t entry_slot(uint64_t e) { return (uint32_t)SB_BITS(e, 2, 28); }
 static uint64_t entry_word(uint32_t slot, uint64_t hash) { return SB_DIR_LIVE | SB_PUT(slot, 2) | SB_PUT(hash, 30); }
-
-/* The broker whose lock this thread holds, and how many times: a change may be made of several. */
-static _Thread_local sb_broker *locked_broker;
-static _Thread_local unsigned locked_depth;
-
-sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) {
-  *holder = 0;
-  if (locked_broker == b && locked_depth > 0) {
-    locked_depth++;
-    return SB_OK;
-  }
-  for (;;) {
-    if (pthread_mutex_trylock(&sb_topology_mutex) == 0) {
-      if (sb_lock_byte(b->topology_fd, SB_LOCK_TOPOLOGY)) {
-        break;
-      }
-      pthread_mutex_unlock(&sb_topology_mutex);
-    }
-    int32_t pid = (int32_t)SB_LOAD(&b->header->topology_pid, SB_RELAXED); /* relaxed: only told to people */
-    if (pid != 0) *holder = pid; /* between two holders it is 0: then the last one that was seen */
-    if (sb_now_ns() >= deadline_ns) {
-      return SB_TIMEOUT;
-    }
-    struct timespec pause = {0, 1000000};
-    nanosleep(&pause, NULL);
-  }
-  SB_STORE(&b->header->topology_pid, (uint32_t)SB_LOAD(&b->processes[b->process].pid, SB_RELAXED), SB_RELAXED);
-  locked_broker = b;
-  locked_depth = 1;
-  return SB_OK;
-}
-
-void sb_topology_finish(sb_connection *c) {
-  sb_broker *b = c->b;
-  sb_header_shm *h = b->header;
-  uint64_t intent = SB_LOAD(&h->topology_intent, SB_ACQUIRE);
-  uint32_t slot = (uint32_t)intent;
-  sb_queue_shm *shm = sb_slab_object(b, slot, SB_KIND_QUEUE);
-  sb_queue q;
-  if (shm != NULL && intent >> 32 == SB_CHANGE_DELETE &&
-      SB_BITS(SB_LOAD(&shm->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_CLOSED) {
-    sb_directory_remove(b, slot); /* killed between closing the queue and removing its name */
-  } else if (shm != NULL && intent >> 32 == SB_CHANGE_CONFIGURE && sb_queue_open(c, slot, &q, false) == SB_OK) {
-    sb_settings settings = {(int64_t)SB_LOAD(&h->new_settings[0], SB_RELAXED),
-                            (int64_t)SB_LOAD(&h->new_settings[1], SB_RELAXED),
-                            (int64_t)SB_LOAD(&h->new_settings[2], SB_RELAXED),
-                            (uint32_t)SB_LOAD(&h->new_settings[3], SB_RELAXED),
-                            (uint32_t)SB_LOAD(&h->new_settings[4], SB_RELAXED),
-                            SB_LOAD(&h->new_settings[6], SB_RELAXED),
-                            SB_LOAD(&h->new_settings[7], SB_RELAXED)};
-    sb_directory_configure(&q, &settings, SB_LOAD(&h->new_settings[5], SB_RELAXED) != 0);
-    sb_queue_leave(&q);
-  }
-  SB_STORE(&h->topology_intent, 0, SB_RELEASE);
-}
-
-void sb_topology_unlock(sb_broker *b, bool changed) {
-  SB_STORE(&b->header->topology_intent, 0, SB_RELEASE);
-  if (--locked_depth > 0) {
-    return;
-  }
-  locked_broker = NULL;
-  SB_STORE(&b->header->topology_pid, 0u, SB_RELAXED);
-  if (changed) (void)SB_ADD(&b->header->topology_epoch, 1, SB_ACQ_REL);
-  sb_unlock_byte(b->topology_fd, SB_LOCK_TOPOLOGY);
-  pthread_mutex_unlock(&sb_topology_mutex);
-}
 
 static bool named(sb_broker *b, uint32_t slot, const char *name, uint32_t length) {
   sb_queue_shm *q = sb_slab_object(b, slot, SB_KIND_QUEUE);
@@ -108,46 +40,6 @@ uint32_t sb_directory_find(sb_broker *b, const char *name, uint32_t length) {
     }
   }
   return 0;
-}
-
-void sb_directory_apply(sb_queue_shm *q, const sb_settings *s) {
-  SB_STORE(&q->max_length, s->max_length, SB_RELAXED);
-  SB_STORE(&q->max_bytes, s->max_bytes, SB_RELAXED);
-  SB_STORE(&q->overflow, s->overflow, SB_RELAXED);
-  SB_STORE(&q->message_ttl_ms, s->message_ttl_ms, SB_RELAXED);
-  SB_STORE(&q->expires_ms, s->expires_ms, SB_RELAXED);
-  SB_STORE(&q->flags, s->flags, SB_RELEASE); /* after the times that two of them switch on */
-  SB_STORE(&q->ring_size, s->ring_size, SB_RELEASE);
-}
-
-void sb_directory_configure(sb_queue *q, const sb_settings *s, bool trim) {
-  sb_header_shm *h = q->c->b->header;
-  const uint64_t words[8] = {(uint64_t)s->ring_size,
-                             (uint64_t)s->max_length,
-                             (uint64_t)s->max_bytes,
-                             s->overflow,
-                             s->flags,
-                             trim,
-                             s->message_ttl_ms,
-                             s->expires_ms};
-  for (unsigned i = 0; i < 8; i++) {
-    SB_STORE(&h->new_settings[i], words[i], SB_RELAXED);
-  }
-  SB_STORE(&h->topology_intent, sb_topology_word(SB_CHANGE_CONFIGURE, q->slot), SB_RELEASE);
-  SB_CRASHPOINT("directory.configure.announced");
-  bool limits = s->ring_size >= 0 || s->max_length >= 0 || s->max_bytes >= 0;
-  bool other_ring = s->ring_size >= 0 && s->ring_size != SB_LOAD(&q->shm->ring_size, SB_RELAXED);
-  bool unknown = SB_LOAD(&q->shm->bound, SB_RELAXED) == INT64_MAX; /* somebody was killed after the step below */
-  if (limits && !sb_queue_tracks(q->shm)) { /* first the hints, then the limits that believe them */
-    SB_STORE(&q->shm->tracking, 1, SB_SEQ_CST);
-    sb_upkeep_start_tracking(q->c->b, q->shm);
-  }
-  if (other_ring) SB_STORE(&q->shm->bound, INT64_MAX, SB_SEQ_CST); /* until the bound is known, nothing is evicted */
-  sb_directory_apply(q->shm, s);
-  if (s->ring_size >= 0 && (other_ring || unknown || trim)) sb_limits_set_bound(q, trim);
-  if (trim) (void)sb_limits_enforce(q);
-  sb_consumer_backlog_arrived(q);      /* it may have been paused */
-  sb_consumer_wake_all(q->c, q->slot); /* there may be room now, or what somebody waits with is too large now */
 }
 
 static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t length, const sb_settings *settings) {

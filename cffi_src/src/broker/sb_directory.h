@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Directory: queues by name.
  *
- * What: an open hash table of 65,536 words in segment 0. Reading takes no lock; changes are made under the topology lock.
+ * What: an open hash table of 65,536 words in segment 0. Reading takes no lock; changes are made under the topology lock
+ * (sb_topology.h).
  *
  * Layout: entry = 2 state (EMPTY, LIVE, DEAD, CLOSED) | 28 queue slot | 34 hash. A search ends at EMPTY.
  *
@@ -10,26 +11,16 @@
  * Ordering pairs: P10 the entry is stored with release after the queue object; a reader loads it with acquire.
  *
  * Death (after -> state; repaired by): queue allocated, no entry -> listed -> freed by the reaper. Closed, still in the
- *  directory -> removed by the next holder of the topology lock, as is a change of settings that was begun finished.
+ *  directory -> removed by the next holder of the topology lock.
  *
- * Concurrency: lookup and iterate by anybody; create, remove under the lock. The kernel frees the lock of a dead holder.
+ * Concurrency: lookup and iterate by anybody; create, remove under the lock.
  */
 #ifndef SB_DIRECTORY_H
 #define SB_DIRECTORY_H
 
 #include "sb_lifetime.h"
 
-sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder);
-/* With the lock: finishes what its last holder was killed in the middle of. */
-void sb_topology_finish(sb_connection *c);
-/* changed: what was derived from the topology is to be derived again. */
-void sb_topology_unlock(sb_broker *b, bool changed);
-enum { SB_CHANGE_DELETE = 1, SB_CHANGE_CONFIGURE = 2 };
-static inline uint64_t sb_topology_word(unsigned change, uint32_t slot) { return (uint64_t)slot | SB_PUT(change, 32); }
-/* New settings, by steps that can be repeated. */
-void sb_directory_configure(sb_queue *q, const sb_settings *settings, bool trim);
 uint32_t sb_directory_find(sb_broker *b, const char *name, uint32_t length);
-void sb_directory_apply(sb_queue_shm *q, const sb_settings *s);
 sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
                               uint32_t *slot);
 void sb_directory_remove(sb_broker *b, uint32_t slot);

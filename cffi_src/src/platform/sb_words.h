@@ -194,4 +194,8 @@ enum { SB_QUEUE_NONE = 0, SB_QUEUE_OPEN = 1, SB_QUEUE_CLOSED = 2 };
  * ---- */
 enum { SB_DIR_EMPTY = 0, SB_DIR_LIVE = 1, SB_DIR_DEAD = 2, SB_DIR_CLOSED = 3 };
 
+/* ---- topology intent: 32 queue slot | 32 change that is under way, 0 none ---- */
+enum { SB_CHANGE_DELETE = 1, SB_CHANGE_CONFIGURE = 2 };
+static inline uint64_t sb_topology_word(unsigned change, uint32_t slot) { return (uint64_t)slot | SB_PUT(change, 32); }
+
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_directory: queues by name, the lock of the topology, and what its next holder finishes. */
+/* sb_directory, sb_topology: queues by name, the lock of the topology, and what its next holder finishes. */
 #include "sb_directory.h"
 
 #include <string.h>
@@ -8,7 +8,9 @@
 
 #include "cases.h"
 #include "sb_queue.h"
+#include "sb_settings.h"
 #include "sb_slab.h"
+#include "sb_topology.h"
 #include "sb_wait.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_directory: who waits for the lock of the topology, settings that are changed step by step, and entries that change or
- * are broken. */
+/* sb_topology, sb_settings, sb_directory: who waits for the lock of the topology, settings that are changed step by
+ * step, and entries that change or are broken. */
 #include <string.h>
 #include <unistd.h>
 
@@ -8,6 +8,8 @@
 #include "meanwhile.h"
 #include "sb_directory.h"
 #include "sb_limits.h"
+#include "sb_settings.h"
+#include "sb_topology.h"
 #include "sb_wait.h"
 #include "system.h"
 

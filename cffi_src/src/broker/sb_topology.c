@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sb_topology.h"
+
+#include <time.h>
+
+#include "sb_directory.h"
+#include "sb_liveness.h"
+#include "sb_settings.h"
+#include "sb_slab.h"
+#include "sb_wait.h"
+
+/* The broker whose lock this thread holds, and how many times: a change may be made of several. */
+static _Thread_local sb_broker *locked_broker;
+static _Thread_local unsigned locked_depth;
+
+sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) {
+  *holder = 0;
+  if (locked_broker == b && locked_depth > 0) {
+    locked_depth++;
+    return SB_OK;
+  }
+  for (;;) {
+    if (pthread_mutex_trylock(&sb_topology_mutex) == 0) {
+      if (sb_lock_byte(b->topology_fd, SB_LOCK_TOPOLOGY)) {
+        break;
+      }
+      pthread_mutex_unlock(&sb_topology_mutex);
+    }
+    int32_t pid = (int32_t)SB_LOAD(&b->header->topology_pid, SB_RELAXED); /* relaxed: only told to people */
+    if (pid != 0) *holder = pid; /* between two holders it is 0: then the last one that was seen */
+    if (sb_now_ns() >= deadline_ns) {
+      return SB_TIMEOUT;
+    }
+    struct timespec pause = {0, 1000000};
+    nanosleep(&pause, NULL);
+  }
+  SB_STORE(&b->header->topology_pid, (uint32_t)SB_LOAD(&b->processes[b->process].pid, SB_RELAXED), SB_RELAXED);
+  locked_broker = b;
+  locked_depth = 1;
+  return SB_OK;
+}
+
+void sb_topology_finish(sb_connection *c) {
+  sb_broker *b = c->b;
+  sb_header_shm *h = b->header;
+  uint64_t intent = SB_LOAD(&h->topology_intent, SB_ACQUIRE);
+  uint32_t slot = (uint32_t)intent;
+  sb_queue_shm *shm = sb_slab_object(b, slot, SB_KIND_QUEUE);
+  sb_queue q;
+  if (shm != NULL && intent >> 32 == SB_CHANGE_DELETE &&
+      SB_BITS(SB_LOAD(&shm->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_CLOSED) {
+    sb_directory_remove(b, slot); /* killed between closing the queue and removing its name */
+  } else if (shm != NULL && intent >> 32 == SB_CHANGE_CONFIGURE && sb_queue_open(c, slot, &q, false) == SB_OK) {
+    sb_settings settings = {(int64_t)SB_LOAD(&h->new_settings[0], SB_RELAXED),
+                            (int64_t)SB_LOAD(&h->new_settings[1], SB_RELAXED),
+                            (int64_t)SB_LOAD(&h->new_settings[2], SB_RELAXED),
+                            (uint32_t)SB_LOAD(&h->new_settings[3], SB_RELAXED),
+                            (uint32_t)SB_LOAD(&h->new_settings[4], SB_RELAXED),
+                            SB_LOAD(&h->new_settings[6], SB_RELAXED),
+                            SB_LOAD(&h->new_settings[7], SB_RELAXED)};
+    sb_directory_configure(&q, &settings, SB_LOAD(&h->new_settings[5], SB_RELAXED) != 0);
+    sb_queue_leave(&q);
+  }
+  SB_STORE(&h->topology_intent, 0, SB_RELEASE);
+}
+
+void sb_topology_unlock(sb_broker *b, bool changed) {
+  SB_STORE(&b->header->topology_intent, 0, SB_RELEASE);
+  if (--locked_depth > 0) {
+    return;
+  }
+  locked_broker = NULL;
+  SB_STORE(&b->header->topology_pid, 0u, SB_RELAXED);
+  if (changed) (void)SB_ADD(&b->header->topology_epoch, 1, SB_ACQ_REL);
+  sb_unlock_byte(b->topology_fd, SB_LOCK_TOPOLOGY);
+  pthread_mutex_unlock(&sb_topology_mutex);
+}
