@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The module _native_message: its types and functions. This file uses all others of the folder. None of them uses it. */
+/* The module _native_message: its types and functions. This file uses all others of the folder. None of them uses
+ * it. */
 #include "native_message.h"
 
 static PyObject *check_timeout(PyObject *module, PyObject *timeout) {

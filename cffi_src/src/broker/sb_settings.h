@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Settings: what a queue is told at its declaration, and later.
  *
- * What: a new queue gets its settings before anybody sees it. Of a queue that is open they change under the topology lock, by
- * steps that can be repeated, and its consumers and waiters are told.
+ * What: a new queue gets its settings before anybody sees it. Of a queue that is open they change under the topology
+ * lock, by steps that can be repeated, and its consumers and waiters are told.
  *
  * Layout: the new settings stand in the header's `new_settings` while its `topology_intent` says CONFIGURE.
  *

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Topology: the lock under which queues are made, changed and deleted.
  *
- * What: a lock on a byte of a file, for processes, and a mutex, for threads. Its holder announces a change that takes several
- * steps. The next holder finishes what was announced and not ended.
+ * What: a lock on a byte of a file, for processes, and a mutex, for threads. Its holder announces a change that takes
+ * several steps. The next holder finishes what was announced and not ended.
  *
  * Layout: the header's `topology_intent` (sb_words.h) and `topology_pid`; `topology_epoch` counts the changes.
  *
@@ -10,10 +10,11 @@
  *
  * Ordering pairs: none of its own.
  *
- * Death: the kernel frees the lock of a dead holder. Its change is finished by the next holder: the name of a queue that is
- *  closed is removed, and settings are applied once more.
+ * Death: the kernel frees the lock of a dead holder. Its change is finished by the next holder: the name of a queue
+ *  that is closed is removed, and settings are applied once more.
  *
- * Concurrency: by anybody. A thread that holds the lock may take it again. Finish with the lock, and with the connection's.
+ * Concurrency: by anybody. A thread that holds the lock may take it again. Finish with the lock, and with the
+ * connection's.
  */
 #ifndef SB_TOPOLOGY_H
 #define SB_TOPOLOGY_H

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the parts of the doctor share: the kinds of slots, references, and whether a connection lives. This file uses no part. */
+/* What the parts of the doctor share: the kinds of slots, references, and whether a connection lives. This file uses
+ * no part. */
 #include "sb_check.h"
 
 #include "sb_liveness.h"

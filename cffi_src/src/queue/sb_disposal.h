@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Disposal: how a queue is deleted, emptied and freed.
  *
- * What: who deletes a queue closes it (sb_closing.h), and removes what is left in it. Its object is freed when nobody has it open.
+ * What: who deletes a queue closes it (sb_closing.h), and removes what is left in it. Its object is freed when nobody
+ * has it open.
  *
  * Layout: the queue's `state`: OPEN -> CLOSED -> NONE.
  *

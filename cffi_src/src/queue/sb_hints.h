@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Hints: what finds messages that no hint leads to, and sets hints right that are wrong.
  *
- * What: the cells and the ledgers are the truth. Here they are compared with the `returned` bits, and with `taken`, `admitted`
- * and the byte hints of a queue that tracks.
+ * What: the cells and the ledgers are the truth. Here they are compared with the `returned` bits, and with `taken`,
+ * `admitted` and the byte hints of a queue that tracks.
  *
  * Layout: none of its own. The hints are those of sb_queue.h, the bits those of sb_returned.h.
  *
@@ -10,8 +10,8 @@
  *
  * Ordering pairs: none of its own.
  *
- * Death: a hint is set right by one CAS, a bit is marked by sb_returned_mark. Housekeeping is repeated from the start by the
- *  next housekeeper.
+ * Death: a hint is set right by one CAS, a bit is marked by sb_returned_mark. Housekeeping is repeated from the start
+ *  by the next housekeeper.
  *
  * Concurrency: by anybody, beside traffic.
  */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Move: a message goes from one queue to another.
  *
- * What: the slot stays where it is. It gets a second reference, for a cell of the target; then the source drops its own.
+ * What: the slot stays where it is. It gets a second reference, for a cell of the target; then the source drops its
+ * own.
  *
  * Layout: the source cell is REMOVING(me). So is the target cell, until the source is settled.
  *
@@ -9,8 +10,8 @@
  *
  * Ordering pairs: none of its own.
  *
- * Death: see intent MOVE in sb_judge.c. The target cell is REMOVING(dead) until it has side record and origin: killed before,
- *  its reaper writes both, the origin from the source, which goes later.
+ * Death: see intent MOVE in sb_judge.c. The target cell is REMOVING(dead) until it has side record and origin: killed
+ *  before, its reaper writes both, the origin from the source, which goes later.
  *
  * Concurrency: by anybody, with the connection's lock.
  */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Schedule: messages that become ready later, and those that expire.
  *
- * What: what becomes of a message when the housekeeper comes to its entry in the schedule list: a due one becomes ready, an
- * expired one goes. sb_queue_schedule of sb_queue.h makes the entry.
+ * What: what becomes of a message when the housekeeper comes to its entry in the schedule list: a due one becomes
+ * ready, an expired one goes. sb_queue_schedule of sb_queue.h makes the entry.
  *
  * Layout: an entry of the schedule list is a position of the queue.
  *
@@ -11,8 +11,8 @@
  *
  * Ordering pairs: none of its own.
  *
- * Death: a cell that was taken is REMOVING(dead): released or settled by the reaper. That one left HELD is counted under the
- *  intent DUE (sb_judge.c). Housekeeping is repeated from the start by the next housekeeper.
+ * Death: a cell that was taken is REMOVING(dead): released or settled by the reaper. That one left HELD is counted
+ *  under the intent DUE (sb_judge.c). Housekeeping is repeated from the start by the next housekeeper.
  *
  * Concurrency: by anybody, with the connection's lock.
  */
