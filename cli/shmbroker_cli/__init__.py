@@ -6,7 +6,9 @@ import io
 import os
 import sys
 
-__all__ = ["main", "version_text"]
+from shmbroker_cli.version import version_text
+
+__all__ = ["main"]
 
 
 def main() -> None:
@@ -25,13 +27,6 @@ def main() -> None:
         app.main()
     except KeyboardInterrupt:
         sys.exit(130)  # errors.INTERRUPTED
-
-
-def version_text() -> str:
-    """Return what `--version` prints. Scripts ask for it often: the application is not loaded for that alone."""
-    import importlib.metadata  # noqa: PLC0415 (no other command needs it)
-
-    return f"shmbroker {importlib.metadata.version('shmbroker')}"
 
 
 def _stand_in_for_closed() -> None:

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from shmbroker_cli import version_text
 from shmbroker_cli.errors import CommandGroup
 from shmbroker_cli.options import BROKER_VARIABLE, DEFAULT_BROKER, Common
+from shmbroker_cli.version import version_text
 
 # In the order of the help: each command, and where its function or its group of commands is.
 COMMANDS = {

@@ -26,10 +26,8 @@ FRONT_ENDS = ("shmbroker.spark", "shmbroker.amqp", "shmbroker.kombu")
 # What front ends still import although it is private. A change that opens one of these takes it out of here.
 PRIVATE_IN_FRONT_ENDS = {
     "shmbroker.spark.attachment": {"shmbroker._process.locks"},
-    "shmbroker.spark.handover.client": {"shmbroker._put_options.can_never_fit"},
     "shmbroker.spark.handover.memory": {"shmbroker._process.locks"},
     "shmbroker.spark.handover.protocol": {"shmbroker._amqp.utf8.size_in_utf8"},
-    "shmbroker.spark.handover.server": {"shmbroker._put_options.can_never_fit"},
     "shmbroker.spark.options": {"shmbroker._amqp.names.is_internal", "shmbroker._amqp.utf8.size_in_utf8"},
     "shmbroker.spark.registered": {
         "shmbroker._process.living.Beside",
