@@ -82,12 +82,11 @@ def _in_a_child(task: Task) -> str:
     ended = False
     try:
         until = time.monotonic() + SECONDS_OF_A_CHILD
-        while time.monotonic() < until:
-            ended = os.waitpid(pid, os.WNOHANG) != (0, 0)
-            if ended:
-                return ""
+        ended = os.waitpid(pid, os.WNOHANG) != (0, 0)
+        while not ended and time.monotonic() < until:
             time.sleep(0.002)
-        return f"does not end within {SECONDS_OF_A_CHILD:.0f} s"
+            ended = os.waitpid(pid, os.WNOHANG) != (0, 0)  # the last look comes after time is up: we may be stopped
+        return "" if ended else f"does not end within {SECONDS_OF_A_CHILD:.0f} s"
     finally:
         if not ended:
             os.kill(pid, signal.SIGKILL)

@@ -109,7 +109,7 @@ class Stage:
         self._broker, self._folder, self._journal, self._chance = broker, folder, journal, chance
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([actors.__name__])
-        self._guards: list[Pipe] = []
+        self._guards: list[tuple[Pipe, ForkServerProcess]] = []
         self._started = 0
         self.cast: list[Actor] = []
         self.counts: dict[str, int] = {}
@@ -184,9 +184,10 @@ class Stage:
     def stop_housekeeper(self, housekeeper: Player, seconds: float) -> None:
         """SIGSTOP. It is no child of ours, and would stay for ever if we died: somebody else sees to it then."""
         ours, theirs = self._context.Pipe()
-        self._context.Process(target=actors.continue_at_end, args=(theirs, housekeeper.pid)).start()
+        guard = self._context.Process(target=actors.continue_at_end, args=(theirs, housekeeper.pid))
+        guard.start()
         theirs.close()
-        self._guards.append(ours)
+        self._guards.append((ours, guard))
         with contextlib.suppress(EOFError):  # the housekeeper has ended meanwhile
             ours.recv()
         self.stop(housekeeper, seconds)
@@ -197,8 +198,11 @@ class Stage:
         self._close_guards()
 
     def _close_guards(self) -> None:
+        """Ends the guards. Each has sent its SIGCONT when this returns, so that none comes after the next SIGSTOP."""
         while self._guards:
-            self._guards.pop().close()
+            ours, guard = self._guards.pop()
+            ours.close()
+            guard.join(SECONDS_TO_DIE)
 
     def kill_housekeeper(self, housekeeper: Player) -> None:
         """SIGKILL; whoever misses it starts another one."""

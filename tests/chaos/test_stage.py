@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -13,7 +15,8 @@ from pathlib import Path
 import pytest
 
 import shmbroker
-from tests.chaos.stage import housekeeper_of
+from tests.chaos.journal import Journal
+from tests.chaos.stage import HOUSEKEEPER, Player, Stage, housekeeper_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,6 +62,24 @@ def test_a_stopped_housekeeper_goes_on_when_the_director_ends(tmp_path: Path, nu
             finally:
                 director.kill()
                 housekeeper.kill()
+
+
+def test_no_guard_is_left_that_could_continue_it_later(tmp_path: Path) -> None:
+    """A late SIGCONT would come after the next SIGSTOP, and the director would wait for a stop that never comes."""
+    with (
+        subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as housekeeper,
+        Journal(tmp_path / "director") as journal,
+        Stage("none", tmp_path, journal, random.Random(0)) as players,
+    ):
+        player = Player(HOUSEKEEPER, housekeeper.pid)
+        for _ in range(3):
+            players.stop_housekeeper(player, 60)
+            assert state(housekeeper.pid) == "T"
+            assert len(multiprocessing.active_children()) == 1
+            players.continue_housekeeper(player)
+            assert multiprocessing.active_children() == []
+        player.close()
+        housekeeper.kill()
 
 
 @pytest.mark.parametrize(("parent", "status", "said"), [("os.getppid()", 0, "lives"), ("1 << 30", -signal.SIGKILL, "")])
