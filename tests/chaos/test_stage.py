@@ -72,14 +72,16 @@ def test_no_guard_is_left_that_could_continue_it_later(tmp_path: Path) -> None:
         Stage("none", tmp_path, journal, random.Random(0)) as players,
     ):
         player = Player(HOUSEKEEPER, housekeeper.pid)
-        for _ in range(3):
-            players.stop_housekeeper(player, 60)
-            assert state(housekeeper.pid) == "T"
-            assert len(multiprocessing.active_children()) == 1
-            players.continue_housekeeper(player)
-            assert multiprocessing.active_children() == []
-        player.close()
-        housekeeper.kill()
+        try:
+            for _ in range(3):
+                players.stop_housekeeper(player, 60)
+                assert state(housekeeper.pid) == "T"
+                assert len(multiprocessing.active_children()) == 1
+                players.continue_housekeeper(player)
+                assert multiprocessing.active_children() == []
+        finally:
+            player.close()
+            housekeeper.kill()
 
 
 @pytest.mark.parametrize(("parent", "status", "said"), [("os.getppid()", 0, "lives"), ("1 << 30", -signal.SIGKILL, "")])
