@@ -63,7 +63,7 @@ struct sb_connection {
   uint64_t stand_in_asked_ns; /* when the IO thread last asked for a stand-in of a stopped housekeeper */
   uint64_t looked_deaths;     /* deaths of processes at the last look of the IO thread for missed notifications */
   uint32_t stands_for;        /* node of the stopped housekeeper that this connection stands in for */
-  bool handles_stay;          /* the owner of the connection frees handles itself */
+  bool handles_stay;          /* the owner of the connection detaches handles itself */
   struct sb_target **targets; /* SB_MAX_TARGETS chains, see sb_target.h */
   uint32_t target_bits;       /* no target was ever used from this number on */
   uint32_t target_count, next_target;

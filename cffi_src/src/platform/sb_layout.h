@@ -131,7 +131,7 @@ typedef struct {
   sb_half topology_pid, queue_count;
   sb_half memory_waiting,
       queues_ended;      /* queues_ended: queues that ended by themselves; the housekeeper removes bindings to them */
-  sb_half queues_closed; /* incremented when a queue becomes CLOSED; connections then free their handles of it */
+  sb_half queues_closed; /* incremented when a queue becomes CLOSED; connections then detach their handles of it */
   sb_half housekeeper_process;     /* slot of the housekeeper's process, plus one; as reliable as its pid */
   alignas(64) sb_word memory_root; /* the list of nodes that wait for memory */
   sb_word memory_tail, memory_head, memory_base;

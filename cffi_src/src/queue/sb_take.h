@@ -53,7 +53,6 @@ sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool returned,
 /* Marks a STAGED cell as passed (I53). */
 void sb_take_pass_staged(sb_queue *q, uint64_t position);
 /* True if a STAGED cell may have been passed: the caller must look again before it takes a later message (I53). */
-
 bool sb_take_passed_some(const sb_queue *q);
 
 #endif

@@ -14,7 +14,7 @@
  *   holes.
  *  I16 a link changes EMPTY -> PAGE -> DONE, each by CAS, and never back; a FREE word has the full generation of its
  *   page.
- *  I17 a page is retired only after each of its cells was read as TOMBSTONE or CLOSED, or each of its children as DONE.
+ *  I17 a page is retired only after each of its cells was read as TOMBSTONE, or each of its children as DONE.
  *      `done` bits only tell when to try: a lost or a stray bit does no harm.
  *
  * Ordering pairs:
