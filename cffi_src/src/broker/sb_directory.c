@@ -43,7 +43,7 @@ uint32_t sb_directory_find(sb_broker *b, const char *name, uint32_t length) {
 }
 
 static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t length, const sb_settings *settings) {
-  uint64_t base = SB_LOAD(&q->base, SB_RELAXED); /* of this object: positions go on where its last life ended (I4) */
+  uint64_t base = SB_LOAD(&q->base, SB_RELAXED); /* of this object: positions continue where its last use ended (I4) */
   sb_directory_apply(q, settings);
   sb_lifetime_own(q, c);
   SB_STORE(&q->tracking, settings->ring_size >= 0 || settings->max_length >= 0 || settings->max_bytes >= 0, SB_RELAXED);
@@ -126,11 +126,12 @@ bool sb_directory_links(sb_broker *b, uint32_t slot) { return entry_of(b, slot, 
 
 void sb_directory_remove(sb_broker *b, uint32_t slot) {
   sb_word *word = entry_of(b, slot, SB_DIR_LIVE);
-  (void)SB_ADD(&b->header->queues_closed, 1u, SB_RELEASE); /* P17 release: again by who goes on after a kill */
-  if (word != NULL) { /* the name is gone; the entry still leads the sweep to the object */
+  (void)SB_ADD(&b->header->queues_closed, 1u,
+               SB_RELEASE); /* P17 release: repeated by the process that continues after a kill */
+  if (word != NULL) {       /* the name is gone; the sweep still finds the object through the entry */
     SB_STORE(word, (SB_LOAD(word, SB_RELAXED) & ~UINT64_C(3)) | SB_DIR_CLOSED, SB_RELEASE);
     uint32_t count = SB_LOAD(&b->header->queue_count, SB_RELAXED);
-    SB_STORE(&b->header->queue_count, count > 0 ? count - 1 : 0, SB_RELAXED); /* a hint: the sweep counts anew */
+    SB_STORE(&b->header->queue_count, count > 0 ? count - 1 : 0, SB_RELAXED); /* a hint: the sweep counts again */
   }
 }
 
@@ -140,7 +141,7 @@ uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed) {
 
 /* The first entry of that state, or `end`. A housekeeper looks at all 65,536 in each of its rounds: most are empty. */
 static uint32_t next_of(const sb_word *directory, uint32_t index, uint32_t end, unsigned state) {
-  while (index < end && entry_state(SB_LOAD(&directory[index], SB_RELAXED)) != state) index++; /* relaxed: a guess */
+  while (index < end && entry_state(SB_LOAD(&directory[index], SB_RELAXED)) != state) index++; /* relaxed: a hint */
   return index;
 }
 
@@ -180,7 +181,8 @@ uint32_t sb_directory_sweep(sb_connection *c) {
   uint32_t left = 0, index = 0, slot, live = 0;
   while ((slot = sb_directory_next(c->b, &index, false)) != 0) {
     live++;
-    if (queue_state(c->b, slot) == SB_QUEUE_CLOSED) { /* closed by somebody whose deleter died: its name goes now */
+    if (queue_state(c->b, slot) ==
+        SB_QUEUE_CLOSED) { /* its deleter died after it closed the queue: remove the name now */
       sb_directory_remove(c->b, slot);
       live--;
     }
@@ -189,7 +191,7 @@ uint32_t sb_directory_sweep(sb_connection *c) {
   index = 0;
   while ((slot = sb_directory_next(c->b, &index, true)) != 0) {
     sb_queue q;
-    if (queue_state(c->b, slot) != SB_QUEUE_CLOSED) { /* freed already by a sweep that was killed; maybe used again */
+    if (queue_state(c->b, slot) != SB_QUEUE_CLOSED) { /* freed already by a sweep that was killed, and perhaps reused */
       SB_STORE(&c->b->directory[index - 1], (uint64_t)SB_DIR_DEAD, SB_RELEASE);
       bury(c->b, index - 1);
       continue;

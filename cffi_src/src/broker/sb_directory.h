@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Directory: queues by name.
+/* Directory: finds queues by name.
  *
- * What: an open hash table of 65,536 words in segment 0. Reading takes no lock; changes are made under the topology lock
+ * What: an open hash table of 65,536 words in segment 0. Lookups take no lock; changes need the topology lock
  * (sb_topology.h).
  *
  * Layout: entry = 2 state (EMPTY, LIVE, DEAD, CLOSED) | 28 queue slot | 34 hash. A search ends at EMPTY.
  *
- * Invariants: I36 a name has at most one LIVE entry; its queue object is complete before the entry is stored.
+ * Invariants: I36 a name has at most one LIVE entry, and its queue object is complete before the entry is stored.
  *
- * Ordering pairs: P10 the entry is stored with release after the queue object; a reader loads it with acquire.
+ * Ordering pairs: P10 the entry is stored (release) after the queue object was written; a reader loads it with acquire.
  *
  * Death (after -> state; repaired by): queue allocated, no entry -> listed -> freed by the reaper. Closed, still in the
  *  directory -> removed by the next holder of the topology lock.
  *
- * Concurrency: lookup and iterate by anybody; create, remove under the lock.
+ * Concurrency: any process looks up and iterates; create and remove need the topology lock.
  */
 #ifndef SB_DIRECTORY_H
 #define SB_DIRECTORY_H
@@ -25,11 +25,11 @@ sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t lengt
                               uint32_t *slot);
 void sb_directory_remove(sb_broker *b, uint32_t slot);
 bool sb_directory_links(sb_broker *b, uint32_t slot);
-/* The next queue at or after *index, open ones or deleted ones; 0 at the end. */
+/* The next queue at or after *index, among the open or the closed ones; 0 at the end. */
 uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed);
-/* The same, of the entries before that one. */
+/* The same, among the entries before `end`. */
 uint32_t sb_directory_next_before(sb_broker *b, uint32_t *index, uint32_t end, bool closed);
-/* Frees deleted queues that nobody has open any more; how many are left. Under the topology lock. */
+/* Frees deleted queues that no connection has open. Returns the number of those left. Needs the topology lock. */
 uint32_t sb_directory_sweep(sb_connection *c);
 
 #endif

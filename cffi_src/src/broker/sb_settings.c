@@ -30,8 +30,8 @@ void sb_directory_configure(sb_queue *q, const sb_settings *s, bool trim) {
   SB_CRASHPOINT("directory.configure.announced");
   bool limits = s->ring_size >= 0 || s->max_length >= 0 || s->max_bytes >= 0;
   bool other_ring = s->ring_size >= 0 && s->ring_size != SB_LOAD(&q->shm->ring_size, SB_RELAXED);
-  bool unknown = SB_LOAD(&q->shm->bound, SB_RELAXED) == INT64_MAX; /* somebody was killed after the step below */
-  if (limits && !sb_queue_tracks(q->shm)) { /* first the hints, then the limits that believe them */
+  bool unknown = SB_LOAD(&q->shm->bound, SB_RELAXED) == INT64_MAX; /* a process was killed after the step below */
+  if (limits && !sb_queue_tracks(q->shm)) {                        /* first the hints, then the limits that use them */
     SB_STORE(&q->shm->tracking, 1, SB_SEQ_CST);
     sb_upkeep_start_tracking(q->c->b, q->shm);
   }
@@ -40,5 +40,5 @@ void sb_directory_configure(sb_queue *q, const sb_settings *s, bool trim) {
   if (s->ring_size >= 0 && (other_ring || unknown || trim)) sb_limits_set_bound(q, trim);
   if (trim) (void)sb_limits_enforce(q);
   sb_consumer_backlog_arrived(q);      /* it may have been paused */
-  sb_consumer_wake_all(q->c, q->slot); /* there may be room now, or what somebody waits with is too large now */
+  sb_consumer_wake_all(q->c, q->slot); /* there may be room now, or a waiting message may be too large now */
 }

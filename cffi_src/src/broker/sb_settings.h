@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Settings: what a queue is told at its declaration, and later.
+/* Settings: applies the settings of a queue, at its declaration and later.
  *
- * What: a new queue gets its settings before anybody sees it. Of a queue that is open they change under the topology
- * lock, by steps that can be repeated, and its consumers and waiters are told.
+ * What: a new queue gets its settings before any other process can find it. The settings of an open queue change under
+ * the topology lock, by steps that can be repeated; then its consumers and waiters are woken.
  *
- * Layout: the new settings stand in the header's `new_settings` while its `topology_intent` says CONFIGURE.
+ * Layout: `new_settings` of the header has the new settings while `topology_intent` says CONFIGURE.
  *
- * Invariants: I23 of sb_queue.h: a queue that gets limits counts first, and is limited then.
+ * Invariants: I23 of sb_queue.h: a queue that gets limits counts its messages before the limits apply.
  *
- * Ordering pairs: none of its own.
+ * Ordering pairs: none here.
  *
- * Death: a change of settings that was begun is finished by the next holder of the topology lock (sb_topology_finish).
+ * Death: the next holder of the topology lock finishes a change of settings (sb_topology_finish).
  *
- * Concurrency: configure under the topology lock; apply by who makes the queue, or under the lock.
+ * Concurrency: configure needs the topology lock; apply needs it, too, or a queue that only the caller knows.
  */
 #ifndef SB_SETTINGS_H
 #define SB_SETTINGS_H
 
 #include "sb_queue.h"
 
-/* New settings, by steps that can be repeated. */
+/* Changes the settings of an open queue, by steps that can be repeated. */
 void sb_directory_configure(sb_queue *q, const sb_settings *settings, bool trim);
+/* Stores the settings in the queue object. */
 void sb_directory_apply(sb_queue_shm *q, const sb_settings *s);
 
 #endif

@@ -9,7 +9,7 @@
 #include "sb_slab.h"
 #include "sb_wait.h"
 
-/* The broker whose lock this thread holds, and how many times: a change may be made of several. */
+/* The broker whose lock this thread holds, and how many times: a change may consist of several. */
 static _Thread_local sb_broker *locked_broker;
 static _Thread_local unsigned locked_depth;
 
@@ -26,8 +26,8 @@ sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder) 
       }
       pthread_mutex_unlock(&sb_topology_mutex);
     }
-    int32_t pid = (int32_t)SB_LOAD(&b->header->topology_pid, SB_RELAXED); /* relaxed: only told to people */
-    if (pid != 0) *holder = pid; /* between two holders it is 0: then the last one that was seen */
+    int32_t pid = (int32_t)SB_LOAD(&b->header->topology_pid, SB_RELAXED); /* relaxed: only for an error text */
+    if (pid != 0) *holder = pid; /* 0 between two holders: keep the last pid seen */
     if (sb_now_ns() >= deadline_ns) {
       return SB_TIMEOUT;
     }

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Topology: the lock under which queues are made, changed and deleted.
+/* Topology: the lock for creating, changing and deleting queues.
  *
- * What: a lock on a byte of a file, for processes, and a mutex, for threads. Its holder announces a change that takes
- * several steps. The next holder finishes what was announced and not ended.
+ * What: a lock on a byte of a file excludes other processes, and a mutex other threads. The holder announces a change
+ * of several steps before it begins. The next holder finishes a change that was announced and not ended.
  *
  * Layout: the header's `topology_intent` (sb_words.h) and `topology_pid`; `topology_epoch` counts the changes.
  *
- * Invariants: none of its own.
+ * Invariants: none here.
  *
- * Ordering pairs: none of its own.
+ * Ordering pairs: none here.
  *
- * Death: the kernel frees the lock of a dead holder. Its change is finished by the next holder: the name of a queue
- *  that is closed is removed, and settings are applied once more.
+ * Death: the kernel releases the lock of a dead holder. The next holder finishes its change: it removes the name of a
+ *  closed queue, or applies the settings again.
  *
- * Concurrency: by anybody. A thread that holds the lock may take it again. Finish with the lock, and with the
- * connection's.
+ * Concurrency: any process. A thread that holds the lock may take it again. sb_topology_finish needs this lock and the
+ *  connection's lock.
  */
 #ifndef SB_TOPOLOGY_H
 #define SB_TOPOLOGY_H
 
 #include "sb_connection.h"
 
+/* Takes the lock. SB_TIMEOUT: not before the deadline; *holder: the pid of the last holder seen, 0 = none. */
 sb_status sb_topology_lock(sb_broker *b, uint64_t deadline_ns, int32_t *holder);
-/* With the lock: finishes what its last holder was killed in the middle of. */
+/* Finishes the change of a holder that was killed. */
 void sb_topology_finish(sb_connection *c);
-/* changed: what was derived from the topology is to be derived again. */
+/* Releases the lock. changed: processes must derive their routes again. */
 void sb_topology_unlock(sb_broker *b, bool changed);
 
 #endif

@@ -104,7 +104,7 @@ bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
       if (sb_ring_open(b, level, id, &r)) sb_ring_destroy(c, &r);
     }
     bool whole = let_go(c, level, &gen);
-    SB_STORE(&q->levels, next, SB_RELEASE); /* one by one: whoever goes on after a kill finds the others */
+    SB_STORE(&q->levels, next, SB_RELEASE); /* one by one, so that the next process continues after a kill */
     (void)sb_slab_free_gen(b, level, gen);
     level = whole ? next : 0;
   }

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Disposal: how a queue is deleted, emptied and freed.
+/* Disposal: deletes, empties and frees a queue.
  *
- * What: who deletes a queue closes it (sb_closing.h), and removes what is left in it. Its object is freed when nobody
- * has it open.
+ * What: a process that deletes a queue closes it (sb_closing.h), then removes the messages that are left. The queue
+ * object is freed when no connection has the queue open.
  *
  * Layout: the queue's `state`: OPEN -> CLOSED -> NONE.
  *
  * Invariants: I25 of sb_closing.h, I20 of sb_ledger.h.
  *
- * Ordering pairs: none of its own; those of sb_closing.h when a queue ends.
+ * Ordering pairs: none here; sb_closing.h has those of the end of a queue.
  *
- * Death: CLOSING appended: see sb_closing.h. CLOSED, messages left -> removed by the next who looks.
+ * Death: CLOSING appended: see sb_closing.h. CLOSED, messages left -> removed by the next process that looks.
  *
- * Concurrency: close and free under the topology lock; dispose by anybody.
+ * Concurrency: close and free need the topology lock; any process disposes.
  */
 #ifndef SB_DISPOSAL_H
 #define SB_DISPOSAL_H
 
 #include "sb_limits.h"
 
-/* Closes the queue; SB_IN_USE or SB_NOT_EMPTY when a condition does not hold. *removed: ready messages that went. */
+/* Closes the queue. SB_IN_USE, SB_NOT_EMPTY: a condition does not hold. *removed: the number of ready messages
+ * removed. */
 sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed);
-/* Removes what is left in a closed queue: ready and held messages. */
+/* Removes the ready and the held messages of a closed queue. Returns their number. */
 uint64_t sb_upkeep_dispose(sb_queue *q);
-/* Frees a CLOSED queue that nobody has open and that holds nothing; true when it is gone. */
+/* Frees a CLOSED queue that is empty and that no connection has open. True if it is freed. */
 bool sb_upkeep_free(sb_connection *c, uint32_t slot);
 
 #endif

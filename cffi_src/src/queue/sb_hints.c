@@ -3,7 +3,7 @@
 
 #include "sb_wait.h"
 
-/* The first AVAILABLE cell from there to the head that no bit leads to. */
+/* The first AVAILABLE cell between `at` and the head without `returned` bits. */
 static bool next_hidden(sb_broker *b, const sb_ring *r, uint64_t from, uint64_t *position) {
   uint64_t at = from;
   sb_leaf_ref leaf;
@@ -120,7 +120,7 @@ sb_hints sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q) {
   }
   reading one = read_queue(b, q, &r), two = read_queue(b, q, &r);
   if (!sb_ledger_hints_rest(b, q, &after) || before != after || !same(&one, &two)) {
-    return SB_HINTS_BUSY; /* traffic, or somebody who was stopped in the middle of it: another time */
+    return SB_HINTS_BUSY; /* traffic, or a connection stopped between two changes: the next call tries again */
   }
   bool changed = put_right(&q->taken, one.taken, one.tail - SB_LOAD(&q->base, SB_RELAXED) - one.ready);
   changed = put_right(&q->admitted, one.admitted, one.tail) || changed;
@@ -130,7 +130,7 @@ sb_hints sb_upkeep_reconcile(sb_broker *b, sb_queue_shm *q) {
 
 #define TRACKING_TRIES 1000u
 
-/* Again until nothing is wrong. Beside traffic without a gap it is left to the housekeeper. */
+/* Repeats until all hints are right. Beside continuous traffic it leaves the rest to the housekeeper. */
 void sb_upkeep_start_tracking(sb_broker *b, sb_queue_shm *q) {
   for (unsigned tries = 0; tries < TRACKING_TRIES; tries++) {
     if (sb_upkeep_reconcile(b, q) == SB_HINTS_RIGHT) return;

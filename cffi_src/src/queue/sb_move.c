@@ -7,7 +7,7 @@
 #include "sb_slab.h"
 #include "sb_view.h"
 
-/* The sequence of a message of the queue, which is pinned by our own cell. */
+/* The sequence number of a message that the caller holds; its cell keeps the leaf. */
 static uint64_t sequence_of(const sb_queue *q, uint64_t position) {
   sb_leaf_ref leaf;
   bool keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;

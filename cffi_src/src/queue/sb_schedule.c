@@ -40,12 +40,12 @@ uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool
   sb_message_shm m = sb_peek_message(b, slot);
   uint64_t due = m.due_ns, expires = m.expires_ns;
   if (SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE) != word) {
-    return now_ns; /* it changed while we looked: at once again */
+    return now_ns; /* the cell changed during the look: look again immediately */
   }
   bool keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0, held = sb_cell_state(word) == SB_CELL_HELD;
   bool expired = expires != 0 && expires <= now_ns;
   if (keeps && !held) {
-    return 0; /* its time goes on when it is moved out of here */
+    return 0; /* its time counts again after it was moved to another queue */
   }
   if (held && due > now_ns && !expired) {
     return expires != 0 && expires < due ? expires : due;
@@ -54,7 +54,7 @@ uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool
     return expires;
   }
   if (!held && sb_cell_state(word) != SB_CELL_AVAILABLE) {
-    return 0; /* its holder will see that it has expired */
+    return 0; /* its holder will find that it has expired */
   }
   uint64_t token;
   sb_taken t;

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Schedule: messages that become ready later, and those that expire.
+/* Schedule: makes messages ready whose delay is over, and removes messages that have expired.
  *
- * What: what becomes of a message when the housekeeper comes to its entry in the schedule list: a due one becomes
- * ready, an expired one goes. sb_queue_schedule of sb_queue.h makes the entry.
+ * What: the housekeeper calls this for each entry of the schedule list whose time has come. A due message becomes
+ * ready, an expired message is removed. sb_queue_schedule (sb_queue.h) adds the entries.
  *
  * Layout: an entry of the schedule list is a position of the queue.
  *
  * Invariants:
- *  I26 a HELD message, and one that expires, has an entry (its position) in the schedule list before its put returns.
+ *  I26 a HELD message, and a message that expires, has an entry in the schedule list before its put returns.
  *
- * Ordering pairs: none of its own.
+ * Ordering pairs: none here.
  *
- * Death: a cell that was taken is REMOVING(dead): released or settled by the reaper. That one left HELD is counted
- *  under the intent DUE (sb_judge.c). Housekeeping is repeated from the start by the next housekeeper.
+ * Death: a cell that was taken is REMOVING(dead): the reaper returns or settles it. The intent DUE counts that a
+ *  message left HELD (sb_judge.c). The next housekeeper repeats its work from the start.
  *
- * Concurrency: by anybody, with the connection's lock.
+ * Concurrency: any process, with its connection's lock.
  */
 #ifndef SB_SCHEDULE_H
 #define SB_SCHEDULE_H
 
 #include "sb_take.h"
 
-/* Takes a cell in that state; leaving HELD is counted under an intent. */
+/* Takes a cell that is in `state`. Counts under an intent that it leaves HELD. */
 bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t token, sb_taken *t);
-/* Becomes ready, for the first time or again. One that comes to a full ring loses by age; and I42. */
+/* Makes a message that the caller took ready. In a full ring this evicts the oldest messages; I42. */
 void sb_schedule_make_ready(sb_queue *q, uint64_t token);
-/* Turns a due message AVAILABLE (or removes an expired one). Returns when it wants to be looked at again, 0 = never. */
+/* Makes a due message AVAILABLE, or removes an expired one. Returns the time of the next look at it, 0 = never. */
 uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool *made_ready);
 
 #endif
