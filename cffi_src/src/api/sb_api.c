@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the public calls share: how a call enters, the record of a message, and how a message ends. The files of the calls use
- * this one. It uses none of them. */
+/* Helpers of the public calls: enter a call, write the record of a message, end a message. The files of the calls use
+ * this file. It uses none of them. */
 #include "sb_api.h"
 
 #include <string.h>
@@ -95,7 +95,7 @@ void sb_api_returned(sb_queue *q) {
 sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how) {
   sb_status status;
   if (q->ledger == NULL) {
-    return SB_SETTLED; /* I60: nothing of it is held */
+    return SB_SETTLED; /* I60: the handle is detached, so no message is held */
   }
   if (how == 1 || how == 3) {
     status = sb_release_message(q, token, how == 1 ? SB_RELEASE_NACK : SB_RELEASE_CLEAN);

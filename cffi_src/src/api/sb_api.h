@@ -63,7 +63,7 @@ static inline uint64_t sb_api_names(const sb_message_shm *m) {
 }
 /* Returns the slot and its holding. */
 void sb_api_give_slot(sb_connection *c, const sb_reservation *r);
-/* Writes everything in front of the body; ttl_ns replaces the one of the options. */
+/* Writes everything in front of the body; ttl_ns replaces that of the options. */
 void sb_api_fill(sb_connection *c, sb_reservation *r, uint64_t length, const sb_put_options *o, uint64_t ttl_ns,
                  uint64_t more);
 /* Notifies the housekeeper of a timer that is due before the next one that it knows. */
@@ -82,7 +82,7 @@ void sb_api_returned(sb_queue *q);
 /* Lock held, but dropped while a killed process is reaped. Evicts the messages beyond the bound of a queue that
  * evicts. */
 void sb_api_keep_bound(sb_queue *q);
-/* The same for any queue, for calls that put nothing. False: the connection was closed meanwhile. */
+/* The same for any queue, for calls that put nothing. False: the connection is closed now. */
 bool sb_api_look_at_bound(sb_queue *q);
 /* Lock held. Ends a consumer and returns its row; with `return_everything` also the messages that the application
  * holds. */

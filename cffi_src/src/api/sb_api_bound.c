@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The bound of a queue that evicts, which each call restores that finds it exceeded by somebody who was killed. */
+/* The bound of a queue that evicts. A call that finds it exceeded because of a killed process restores it. */
 #include <time.h>
 
 #include "sb_api.h"
 
 #define DEAD_AT_ONCE 16u
-/* Another thread of this process may be reaping somebody. The caller may keep the interpreter's lock, so it does not wait long,
- * and if that was in vain the next ones do not wait at all. */
+/* How long a call waits while another thread of this process reaps: not long, since the caller may keep the GIL. After
+ * a wait in vain the next calls do not wait at all. */
 #define BESIDE_ANOTHER_NS UINT64_C(1000000)
 #define AFTER_IN_VAIN_NS UINT64_C(50000000)
 
@@ -15,7 +15,8 @@ static bool was_killed(sb_broker *b, unsigned connection) {
   return sb_conn_state(word) == SB_CONN_LIVE && sb_liveness_is_dead(b, sb_conn_process(word));
 }
 
-/* Without the lock. False: another thread reaps, for longer than we wait. */
+/* Without the lock. Reaps a process, or waits while another thread of this process reaps. False: still dead at
+ * `until`. */
 static bool reap(sb_connection *c, uint32_t process, uint64_t until) {
   while (sb_liveness_is_dead(c->b, process) && !sb_recover_process(c, process)) {
     if (sb_now_ns() >= until) {
@@ -61,7 +62,8 @@ void sb_api_keep_bound(sb_queue *q) {
 
 bool sb_api_look_at_bound(sb_queue *q) {
   if (sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm) && sb_queue_is_open(q)) {
-    if (!sb_ring_tail_is_exact(&q->ring, &q->tail_leaf)) { /* a producer may have been killed before it advanced it */
+    /* a producer may have been killed before it advanced the tail */
+    if (!sb_ring_tail_is_exact(&q->ring, &q->tail_leaf)) {
       (void)sb_ring_exact_tail_near(q->c->b, &q->ring, &q->tail_leaf);
     }
     sb_api_keep_bound(q);

@@ -58,12 +58,13 @@ sb_status sb_broker_grown(sb_broker *b, uint32_t number) {
   return sb_segment_map(b);
 }
 
-/* After a segment could not be made: calls make do with what there is until then, instead of returning SB_GROW. */
+/* The caller could not make a segment: until `not_before_ns`, calls use the segments that exist, and do not return
+ * SB_GROW. */
 void sb_broker_grow_again(sb_broker *b, uint64_t not_before_ns) {
   SB_STORE(&b->grow_again_ns, not_before_ns, SB_RELAXED);
 }
 
-/* Rings every node there is: everybody who sleeps in this broker wakes up and looks. */
+/* Rings every node: each thread that sleeps in this broker wakes and looks. */
 static void ring_all(sb_broker *b) {
   for (uint32_t chunk = 0; chunk < SB_LOAD(&b->mapped_chunks, SB_ACQUIRE); chunk++) {
     uint64_t word = SB_LOAD(&b->chunks[chunk], SB_ACQUIRE);
@@ -84,7 +85,8 @@ void sb_broker_set_closing(sb_broker *b, uint32_t closing) {
   if (sb_segment_map(b) == SB_OK) ring_all(b);
 }
 
-/* The housekeeper ends when it sees that: no signal is needed, which might go to a stranger in another pid namespace. */
+/* Stores `stopped`, and wakes the housekeeper, which ends when it reads it. A signal might reach an unrelated process,
+ * if the housekeeper is in another pid namespace. */
 void sb_broker_set_stopped(sb_broker *b, uint32_t stopped) {
   SB_STORE(&b->header->stopped, stopped, SB_SEQ_CST);
   sb_node_shm *keeper =
@@ -132,10 +134,10 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool in_full) {
   }
 }
 
-/* How often a process attached so far: what has not changed since brought nobody new. */
+/* The number of attaches so far. While it stays the same, no new process attached. */
 uint32_t sb_process_attaches(sb_broker *b) { return SB_LOAD(&b->header->next_process, SB_ACQUIRE); }
 
-/* The processes that are attached; returns how many there are, of which `room` are written. */
+/* Writes the pids of attached processes, at most `room`. Returns the number of attached processes. */
 uint32_t sb_process_pids(sb_broker *b, int32_t *pids, uint32_t room) {
   uint32_t count = 0;
   for (uint32_t process = 0; process < SB_MAX_PROCESSES; process++) {

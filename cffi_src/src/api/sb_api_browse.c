@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Public calls: looking at messages that stay where they are. One at a time as a record, or many as columns. */
+/* Public calls: browsing. The messages stay where they are; a call copies one as a record, or many as columns. */
 #include <string.h>
 
 #include "sb_api.h"
 
-/* Where a browser looks, and what it saw there. It is inside only at the beginning and at the end (sb_grace.h): pages may be
- * retired meanwhile, and be memory for bodies. So what was seen is true if the cell and the generation in the slot's header have
- * not changed since, and the cell's page has not been freed (I43). */
+/* The position of a browser, and what it saw there. A browser is inside only at the beginning and at the end
+ * (sb_grace.h): between them pages may be retired, and their memory may hold bodies. What was seen is true if
+ * afterwards the cell and the generation in the slot's header are unchanged, and the cell's page was not freed
+ * (I43). */
 typedef struct {
   sb_queue *queue;
   sb_leaf_ref leaf;
@@ -27,7 +28,7 @@ static sb_status begin(sight *s, sb_queue *q, uint64_t position) {
     *s = (sight){.queue = q, .at = position + q->base};
     s->keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
     if (position == 0 && !sb_api_look_at_bound(q)) status = SB_CLOSED;
-    q->busy += status == SB_OK; /* I60: it is looked at without the lock */
+    q->busy += status == SB_OK; /* I60: the browser reads without the lock */
   } else {
     status = SB_DELETED;
   }
@@ -35,7 +36,7 @@ static sb_status begin(sight *s, sb_queue *q, uint64_t position) {
   return status;
 }
 
-/* After `begin` went well. */
+/* Ends a browse after `begin` returned SB_OK. */
 static void finish(const sight *s) {
   sb_connection *c = s->queue->c;
   sb_lock(c);
@@ -43,12 +44,12 @@ static void finish(const sight *s) {
   sb_unlock(c);
 }
 
-/* Asked after what was read from it. Of a page that was freed all messages are gone. */
+/* True if the page was not freed; called after the reads of the page. All messages of a freed page are gone. */
 static bool leaf_is_there(const sight *s) {
   return sb_slot_gen(SB_LOAD(sb_slot_header(s->queue->c->b, s->leaf.slot), SB_SEQ_CST)) == s->leaf.gen;
 }
 
-/* The first look: at the next message, from the position on. SB_EMPTY: there is none. */
+/* The first look: finds the next ready message, from the position on. SB_EMPTY: there is none. */
 static sb_status look(sight *s) {
   sb_broker *b = s->queue->c->b;
   for (;; s->at++) {
@@ -74,7 +75,8 @@ static sb_status look(sight *s) {
   }
 }
 
-/* The second look, when everything was copied. After it failed the page is looked up anew: it may be another one. */
+/* The second look, after everything was copied. If it fails, the next look finds the page again: it may be another
+ * one. */
 static bool still_there(sight *s) {
   uint64_t header = SB_LOAD(sb_slot_header(s->queue->c->b, s->taken.slot), SB_SEQ_CST);
   s->in_leaf = SB_LOAD(&s->cell->word, SB_SEQ_CST) == s->word && sb_slot_gen(header) == s->gen && leaf_is_there(s);
@@ -94,8 +96,8 @@ static sb_place place_of(const sight *s) {
   return (sb_place){.generation = s->gen, .length = s->message.body_length, .slot = s->taken.slot};
 }
 
-/* Exchange, key, properties, and of the body what is wanted too. What cannot be copied is not there any more, see the second
- * look; or it is corrupt, and what was copied says so. */
+/* Copies `length` bytes: exchange, key and properties, then the wanted part of the body. If a copy fails, the message
+ * is gone, which the second look finds, or it is corrupt, which its copied header shows. */
 static __attribute__((noinline)) void copy(const sight *s, char *to, uint64_t length) {
   sb_broker *b = s->queue->c->b;
   const sb_message_shm *m = &s->message;
@@ -109,8 +111,9 @@ static __attribute__((noinline)) void copy(const sight *s, char *to, uint64_t le
   sb_peek_bytes(to + names, slot + m->body_offset, length - names);
 }
 
-/* A private copy of the next ready message at or after *position; or its place, and the copy is without the body. Minus
- * SB_FULL: *position stays, more room is needed (the first 8 bytes of the buffer say how much). */
+/* Copies the next ready message at or after *position into `buffer`. With a `place` it stores the place of the body
+ * there, and copies no body. Minus SB_FULL: *position is that of the message, and the first 8 bytes of the buffer have
+ * the size that it needs. */
 static int64_t browse_on(sight *s, uint64_t *position, char *buffer, uint64_t size, sb_place *place) {
   sb_queue *q = s->queue;
   sb_status status;
@@ -131,7 +134,7 @@ static int64_t browse_on(sight *s, uint64_t *position, char *buffer, uint64_t si
       memcpy(buffer, &record, sizeof record);
       copy(s, buffer + sizeof record, front + copied);
     }
-    if (!still_there(s)) continue; /* it changed while we copied: look at this position again */
+    if (!still_there(s)) continue; /* the message changed during the copy: look at this position again */
     if (!s->sound) return -(int64_t)SB_CORRUPT;
     if (expired(s)) {
       s->at++;
@@ -172,7 +175,8 @@ static bool fits(sb_column *column, uint32_t row, uint64_t length) {
   return column->needed <= column->room;
 }
 
-/* `at`: where it lies in a slot that has all of it; `from`: where it begins in parts. */
+/* Copies a text of a message into a column. `at`: its address in a slot that has all of the message; `from`: its offset
+ * in parts. */
 SB_HOT void fill(const sight *s, sb_column *column, uint32_t row, const uint8_t *at, uint64_t from, uint64_t length) {
   if (column->ends == NULL) return;
   if ((s->message.flags & SB_MESSAGE_IN_PARTS) != 0) {
@@ -189,7 +193,7 @@ static void set_bit(uint8_t *bits, uint32_t row, bool value) {
   bits[row >> 3] = (uint8_t)(value ? bits[row >> 3] | bit : bits[row >> 3] & ~bit);
 }
 
-/* Copies what was seen into a row. False: some column has no room for it. */
+/* Copies the message that was seen into a row. False: a column has no room for it. */
 static bool to_row(const sight *s, sb_columns *c, uint32_t row) {
   const sb_message_shm *m = &s->message;
   const uint8_t *slot = sb_slot_at(s->queue->c->b, s->taken.slot), *names = slot + sizeof *m;

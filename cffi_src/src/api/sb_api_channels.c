@@ -7,11 +7,11 @@
 
 #define FIRST_ROOM 4u
 #define MOST_MEMBERS SB_BY_GET
-#define SETTLED_AT_ONCE 1024u /* then others have the lock for a moment */
+#define SETTLED_AT_ONCE 1024u /* then other threads get the lock */
 
 static sb_connection *connection_of(const sb_channel *ch) { return ch->target.c; }
 
-/* Usable and open, and the connection's lock taken. */
+/* Checks that the channel is usable and open, and takes the connection's lock. */
 static sb_status enter(sb_channel *ch) {
   sb_status status = sb_api_enter(connection_of(ch));
   if (status == SB_OK && SB_LOAD(&ch->closed, SB_RELAXED) != 0) {
@@ -23,7 +23,7 @@ static sb_status enter(sb_channel *ch) {
 
 static void leave(sb_channel *ch) { sb_api_leave(connection_of(ch)); }
 
-/* ---- channels come and go ---- */
+/* ---- opening and closing ---- */
 
 static sb_channel *channel_of(sb_target *t) { return (sb_channel *)(void *)t; /* its first member */ }
 static bool turn(sb_target *t) { return sb_channel_turn(channel_of(t)); }
@@ -47,7 +47,8 @@ sb_channel *sb_channel_open(sb_connection *c, uint64_t user, sb_status *status) 
   return ch;
 }
 
-/* Also while the broker is being stopped. A connection that is closed has closed it; in a child the lock may be taken. */
+/* Also works while the broker is being stopped. A closed connection has closed its channels; in a forked child the lock
+ * may be taken for ever. */
 void sb_channel_close(sb_channel *ch) {
   sb_connection *c = connection_of(ch);
   if (!sb_closed(c) && !sb_forked(c->b)) {
@@ -74,14 +75,14 @@ static bool is_reserved(const sb_channel *ch, uint32_t number) {
   return m != NULL;
 }
 
-/* Numbers of its consumers, and of those that ended and were not reported yet. */
+/* Counts the numbers in use: of consumers, and of ended consumers that are not reported yet. */
 static uint32_t reserved(const sb_channel *ch) {
   uint32_t n = ch->member_count;
   for (const sb_member *k = ch->cancelled_first; k != NULL; k = k->next) n++;
   return n;
 }
 
-/* Afterwards a number is free. */
+/* Makes sure that a number is free. SB_LIMIT: all are in use. */
 static sb_status make_room(sb_channel *ch) {
   uint32_t room = ch->room == 0 ? FIRST_ROOM : 2 * ch->room, used = reserved(ch);
   if (2 * used < ch->room) {
@@ -102,7 +103,7 @@ static sb_status make_room(sb_channel *ch) {
   return SB_OK;
 }
 
-/* The one after the last: so that a number is used again as late as possible. */
+/* Finds a free number, after the last one that was assigned: a number is reused as late as possible. */
 static sb_status new_number(sb_channel *ch, uint32_t *number) {
   sb_status status = make_room(ch);
   if (status != SB_OK) {
@@ -115,7 +116,8 @@ static sb_status new_number(sb_channel *ch, uint32_t *number) {
   return SB_OK;
 }
 
-/* It has its node for a moment if it may not be here: others have to see it. */
+/* Registers a member at its queue. A member that the queue refuses has a node for a moment too, since other consumers
+ * must see it while the claim is checked (sb_claim.h). */
 static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
   sb_queue *q = m->s.q;
   sb_status status = sb_queue_is_open(q) ? new_number(ch, &m->number) : SB_DELETED;
@@ -126,13 +128,13 @@ static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
   uint32_t flags = SB_NODE_COUNTED | SB_NODE_MEMBER | sb_claim_flags(q->shm) | (exclusive ? SB_NODE_EXCLUSIVE : 0u);
   status = sb_node_create(q->c, q->slot, m->s.priority, flags, ch->target.number, m->prefetch, &m->s.node, &m->s.token);
   if (status == SB_OK) {
-    /* Relaxed: nothing but the facts depends on it; who looks just now sees a consumer of no channel. */
+    /* Relaxed: only sb_consumers_of reads it; a call that reads it just before sees a consumer of no channel. */
     SB_STORE(&sb_subscription_node(&m->s)->channel, (uint32_t)ch->user, SB_RELAXED);
     status = sb_claim_enter(q->c, q->slot, m->s.node);
     if (status != SB_OK) {
       sb_node_destroy(q->c, m->s.node, m->s.token);
-      sb_claim_succeed(q->c, q->slot); /* it may have been made active meanwhile, */
-      (void)sb_lifetime_end(q, 0);     /* or been the last one for a moment */
+      sb_claim_succeed(q->c, q->slot); /* the node may have been made active meanwhile, */
+      (void)sb_lifetime_end(q, 0);     /* or have been the last one of the queue */
     }
   }
   if (status != SB_OK) sb_deal_leave(m);
@@ -208,13 +210,14 @@ sb_status sb_connection_limit(sb_connection *c, uint32_t prefetch) {
 
 /* ---- deliveries ---- */
 
-/* A long body that is settled is read through a view. */
+/* Takes a view of a long body whose message is settled immediately. *tag: the view, else the token. */
 static sb_status view_of(sb_connection *c, const sb_taken *t, bool auto_ack, uint64_t *tag) {
   *tag = t->token;
   return auto_ack && t->message->body_length > SB_INLINE_BODY ? sb_view_take(c, t, tag) : SB_OK;
 }
 
-/* With a long body: its tag, or the view of one that is settled, where a short body would be. */
+/* Writes the record of a delivery, and settles the message if it is auto-ack. With a long body, `tag` is written where
+ * a short body would be: the token, or the view of a settled message. */
 static int64_t hand_over(sb_queue *q, const sb_taken *t, uint64_t delivery_tag, uint32_t subscription, bool auto_ack,
                          uint64_t tag, char *buffer) {
   int64_t length = sb_api_record(q, t, delivery_tag, subscription, buffer);
@@ -231,13 +234,13 @@ static int64_t hand_over(sb_queue *q, const sb_taken *t, uint64_t delivery_tag, 
   return length;
 }
 
-/* What a delivery says cannot be read: it ends, and so does the message. */
+/* Ends a delivery whose message cannot be read, and settles the message. */
 static int64_t drop_corrupt(sb_channel *ch, sb_held *h, sb_queue *q, uint64_t token) {
   if (h != NULL) sb_channel_drop(ch, h);
   return -(int64_t)sb_api_drop_corrupt(q, token);
 }
 
-/* The row is not empty. */
+/* Gives the first message of the row, which is not empty. */
 static int64_t give(sb_channel *ch, char *buffer) {
   sb_connection *c = connection_of(ch);
   sb_held *h = sb_deliveries_at(&ch->deliveries, ch->deliveries.row.first);
@@ -251,7 +254,7 @@ static int64_t give(sb_channel *ch, char *buffer) {
     return drop_corrupt(ch, h, q, token);
   }
   sb_status status = view_of(c, &t, auto_ack, &tag);
-  if (status != SB_OK) { /* it stays the next one, unless nobody can read it */
+  if (status != SB_OK) { /* the message stays the next one, unless it is corrupt */
     return status == SB_CORRUPT ? drop_corrupt(ch, h, q, token) : -(int64_t)status;
   }
   int64_t length = hand_over(q, &t, sb_channel_give(ch), number, auto_ack, tag, buffer);
@@ -275,7 +278,7 @@ int64_t sb_channel_next(sb_channel *ch, char *buffer) {
   return length;
 }
 
-/* Lock held. What a get took has a delivery tag of the channel. */
+/* Lock held. Gives a message that a get took, with a delivery tag of the channel. */
 static int64_t got(sb_channel *ch, sb_queue *q, const sb_taken *t, char *buffer, bool auto_ack) {
   sb_connection *c = connection_of(ch);
   uint64_t tag;
@@ -311,7 +314,7 @@ int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack)
   }
   if (sb_queue_tracks(q->shm) && (!sb_api_look_at_bound(q) || SB_LOAD(&ch->closed, SB_RELAXED) != 0)) {
     leave(ch);
-    return -(int64_t)SB_CLOSED; /* meanwhile */
+    return -(int64_t)SB_CLOSED; /* while the lock was dropped */
   }
   sb_lifetime_consumed(q);
   status = sb_holding_take(q->c, &token);
@@ -335,7 +338,8 @@ static void unlink_wait(sb_channel *ch, const sb_channel_wait *w) {
   if (w->next != NULL) w->next->previous = w->previous;
 }
 
-/* Its channel was closed meanwhile, or its connection, which has returned it. */
+/* Ends a wait whose channel or connection was closed. Returns the message that it took; a connection that was closed
+ * has returned it. */
 static int64_t not_wanted(sb_channel *ch, sb_queue *q, sb_status status, const sb_taken *t, sb_wait *wait) {
   if (status == SB_OK && !sb_closed(connection_of(ch))) {
     (void)sb_subscription_return(q, t->token, SB_RELEASE_CLEAN);
@@ -367,19 +371,20 @@ int64_t sb_channel_get_wait(sb_channel *ch, sb_queue *q, char *buffer, bool auto
 
 /* ---- settling ---- */
 
-/* The first of those that are meant; NULL: there is none. */
+/* The first delivery that `tag` and `multiple` select; NULL: there is none. */
 static sb_held *first_of(sb_channel *ch, uint64_t tag, bool multiple) {
   sb_held *h = multiple ? sb_deliveries_at(&ch->deliveries, ch->deliveries.given.first)
                         : sb_deliveries_find(&ch->deliveries, tag);
   return h != NULL && (!multiple || tag == 0 || h->tag <= tag) ? h : NULL;
 }
 
-/* All are meant, or the last one of them is there. */
+/* True if the caller selects all deliveries, or if the delivery with the tag exists. */
 static bool is_known(sb_channel *ch, uint64_t tag, bool multiple) {
   return (multiple && tag == 0) || sb_deliveries_find(&ch->deliveries, tag) != NULL;
 }
 
-/* One whose message is settled already, or went with its queue, is over like the others. */
+/* Settles a delivery. A delivery whose message is settled already, or was removed with its queue, ends like the
+ * others. */
 static void settle(sb_channel *ch, sb_held *h, uint32_t how) {
   sb_queue *q = h->q;
   uint64_t token = h->token;
@@ -457,11 +462,11 @@ uint64_t sb_channel_delivered(sb_channel *ch) { return ch->delivered; }
 
 bool sb_channel_arm(sb_channel *ch) {
   if (enter(ch) != SB_OK) {
-    return true; /* the next call says why */
+    return true; /* the next call returns the reason */
   }
   bool there = sb_channel_has_something(ch);
   if (!there) {
-    sb_channel_unready(ch); /* a hand-over that nobody has collected yet is this one */
+    sb_channel_unready(ch); /* replaces a hand-over that was not collected yet */
     ch->armed = true;
   }
   leave(ch);

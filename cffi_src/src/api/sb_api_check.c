@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Public call: the doctor. Header and directory are looked at here, the rest in sb_check*. */
+/* Public call: the doctor. This file checks the header and the directory; sb_check* check the rest. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "sb_api.h"
 #include "sb_check.h"
 
-/* Numbers behind `which`. */
+/* Values of `which`. */
 enum { MAGIC, LAYOUT, LIMITS, SEGMENTS, MAPPING, QUEUES, HOUSEKEEPER }; /* SB_BAD_HEADER */
 enum { NO_QUEUE, TWICE, CLOSED_QUEUE, NAME, LOST };                     /* SB_BAD_DIRECTORY */
 
@@ -14,7 +14,7 @@ static void bad_header(sb_checkup *k, unsigned which, uint64_t where, uint64_t f
   sb_check_found(k, (sb_finding){SB_BAD_HEADER, 0, 0, which, 0, where, found, expected});
 }
 
-/* May the rest be looked at? */
+/* Checks the header. True if the rest can be checked. */
 static bool check_header(sb_checkup *k) {
   const sb_broker *b = k->b;
   const sb_header_shm *h = b->header;
@@ -74,7 +74,7 @@ static void check_entry(sb_checkup *k, uint32_t index, uint64_t entry, uint32_t 
   bool closed = SB_BITS(entry, 0, 2) == SB_DIR_CLOSED, queue = sb_check_is(k, slot, SB_KIND_QUEUE);
   *live += !closed;
   if (!queue && closed) {
-    return; /* freed by a sweep that did not come to clear the entry; the next one does */
+    return; /* a sweep freed the queue, but did not clear the entry; the next sweep does */
   }
   if (!queue || (k->seen[slot] & 1u) != 0) {
     bad_entry(k, index, slot, queue ? TWICE : NO_QUEUE, sb_check_kind(k, slot), SB_KIND_QUEUE);
@@ -83,9 +83,9 @@ static void check_entry(sb_checkup *k, uint32_t index, uint64_t entry, uint32_t 
   const sb_queue_shm *q = sb_slot_at(k->b, slot);
   unsigned state = (unsigned)SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2);
   if (closed && state != SB_QUEUE_CLOSED) {
-    return; /* the same, and the slot is used again */
+    return; /* the same, and the slot was reused */
   }
-  bool ended = state == SB_QUEUE_CLOSED && sb_lifetime_limited(q); /* its name goes with the next sweep (I44) */
+  bool ended = state == SB_QUEUE_CLOSED && sb_lifetime_limited(q); /* the next sweep removes its name (I44) */
   if (!closed && state != SB_QUEUE_OPEN && !ended) {
     bad_entry(k, index, slot, CLOSED_QUEUE, state, SB_QUEUE_OPEN);
   } else if (!closed && !ended) {
@@ -106,7 +106,7 @@ static void check_directory(sb_checkup *k) {
 
 /* ---- all of it ---- */
 
-/* Who died and was not cleared up after may explain what was found. */
+/* Reports dead processes that are not reaped: they may explain the other findings. */
 static void explain(sb_checkup *k) {
   for (uint32_t i = 0; i < SB_MAX_PROCESSES; i++) {
     if (sb_liveness_is_dead(k->b, i)) {
@@ -147,7 +147,7 @@ uint32_t sb_check(sb_connection *c, sb_finding *findings, uint32_t room) {
     free(k.owned);
     sb_api_leave(c);
   }
-  if (status != SB_OK) { /* never "nothing was found" */
+  if (status != SB_OK) { /* not the same as "nothing was found" */
     k.count = 0;
     sb_check_found(&k, (sb_finding){.code = SB_NOT_CHECKED, .found = status});
   }

@@ -17,8 +17,8 @@ typedef struct {
   const sb_settlement *settlements;
   uint32_t count, settlement_count;
   uint32_t failed_publication, failed_target;
-  uint64_t ended_bytes; /* of the bodies of the messages that it ends */
-  uint32_t *slots;      /* of the targets of the publication that is looked at */
+  uint64_t ended_bytes; /* of the bodies of the messages that the commit ends */
+  uint32_t *slots;      /* of the targets of the current publication */
 } request;
 
 static const sb_put_options *options_of(const sb_publication *p) {
@@ -33,13 +33,13 @@ static sb_status blame(request *r, uint32_t publication, uint32_t target, sb_sta
   return status;
 }
 
-/* ---- is it in order? ---- */
+/* ---- checks ---- */
 
-/* Targets of a publication, in the order of their slots. */
 static int by_slot(const void *one, const void *other) {
   uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
   return a < b ? -1 : a > b;
 }
+/* Sorts the target slots of a publication. False: a queue is named twice. */
 static bool sort(uint32_t *slots, uint32_t count) {
   qsort(slots, count, sizeof *slots, by_slot);
   for (uint32_t i = 1; i < count; i++) {
@@ -101,7 +101,7 @@ static sb_status check_all(request *r) {
   return status;
 }
 
-/* ---- process-local memory of one call, in one piece ---- */
+/* ---- process-local memory of a call, in one allocation ---- */
 
 static uint32_t most_targets(const request *r) {
   uint32_t most = 0;
@@ -128,7 +128,7 @@ static sb_status make_plan(request *r) {
   if (p->bodies == NULL) {
     return SB_SYSTEM;
   }
-  p->cells = (sb_commit_cell *)(void *)(p->bodies + r->count + 1); /* the least aligned ones come last */
+  p->cells = (sb_commit_cell *)(void *)(p->bodies + r->count + 1); /* types with a smaller alignment come later */
   p->ends = (sb_commit_end *)(void *)(p->cells + cells);
   r->slots = (uint32_t *)(void *)(p->ends + r->settlement_count);
   p->body_count = r->count;
@@ -152,12 +152,12 @@ static sb_status make_plan(request *r) {
 
 static void free_plan(request *r) { free(r->plan.bodies); }
 
-/* ---- places and bodies ---- */
+/* ---- room and bodies ---- */
 
 static sb_status admit(request *r, uint32_t publication, uint32_t target, sb_commit_cell *cell) {
   sb_queue *q = cell->q;
   if (!sb_queue_is_open(q)) {
-    return SB_OK; /* as if it were not bound */
+    return SB_OK; /* as if the queue were not bound */
   }
   sb_status status = sb_limits_admit(q, 1, cell->body->bytes);
   cell->admitted = status == SB_OK;
@@ -189,7 +189,7 @@ static bool write(sb_connection *c, const sb_reservation *to, const sb_publicati
   return true;
 }
 
-/* Lock held; it is dropped while a long body is copied. */
+/* Lock held, but dropped while a long body is copied. */
 static bool copy(request *r, const sb_reservation *to, const sb_publication *p) {
   if (p->length <= SB_UNLOCKED_COPY) {
     return write(r->plan.c, to, p);
@@ -248,7 +248,7 @@ static bool goes_somewhere(const sb_commit_cell *cells, uint32_t count) {
 
 static sb_status make_bodies(request *r, unsigned use) {
   sb_status status = SB_OK;
-  const sb_commit_cell *cells = r->plan.cells; /* those of one body follow each other */
+  const sb_commit_cell *cells = r->plan.cells; /* the cells of a body follow each other */
   for (uint32_t i = 0; status == SB_OK && i < r->count; i++) {
     if (goes_somewhere(cells, r->publications[i].target_count)) status = make_body(r, i, use);
     cells += r->publications[i].target_count;
@@ -269,7 +269,8 @@ static sb_status stage(request *r) {
 /* ---- afterwards ---- */
 
 static void look_after(sb_queue *q) {
-  if (!sb_queue_is_open(q)) { /* closed meanwhile: nobody may be left to dispose of what we made ready */
+  /* closed meanwhile: perhaps no other process removes the messages that the commit made ready */
+  if (!sb_queue_is_open(q)) {
     (void)sb_upkeep_dispose(q);
     return;
   }
@@ -321,15 +322,16 @@ static void happened_not(request *r) {
   sb_consumer_room_made(r->plan.c, NULL, 0);
 }
 
-/* It ends at least as many messages as it adds, with bodies as long, such as one that is set aside: those that it adds are there
- * beside them for a moment only. */
+/* True if the commit ends at least as many messages as it adds, with as many bytes, for example to set messages aside:
+ * the added messages need additional memory for a moment only. */
 static bool makes_room(const request *r) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < r->count; i++) bytes += r->publications[i].length;
   return r->plan.cell_count <= r->plan.end_count && bytes <= r->ended_bytes;
 }
 
-/* The broker's own queues among those it is about say that it publishes what was staged. */
+/* The use of the commit's allocations. A commit that settles messages of an internal queue of the broker publishes what
+ * was staged, and gets the use of that queue. */
 static unsigned use_of(const request *r) {
   unsigned use = makes_room(r) ? SB_USE_STAGE : SB_USE_PLAIN;
   for (uint32_t i = 0; i < r->settlement_count; i++) {

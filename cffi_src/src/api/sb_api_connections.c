@@ -18,7 +18,7 @@ sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_st
     SB_STORE(&c->handles, 1u, SB_RELAXED);
     if (*status == SB_OK) {
       *status = sb_io_prepare(c);
-      sb_slab_return_cache(c); /* the other slots of its kinds are for other connections */
+      sb_slab_return_cache(c); /* leaves the other slots of these kinds to other connections */
     }
     if (*status != SB_OK && c->shm != NULL) {
       (void)sb_recover_close(c);
@@ -58,7 +58,7 @@ static sb_queue *handle_of(sb_connection *c, uint32_t slot) {
   return q;
 }
 
-/* Everything the application still holds goes back to its place. */
+/* Returns every message that the application still holds to its position. */
 static void return_all(sb_connection *c) {
   sb_holdings_walk w;
   for (sb_holdings_shm *k = sb_holdings_first(&w, c->b, c->shm, c->id); k != NULL; k = sb_holdings_next(&w, k)) {
@@ -73,7 +73,7 @@ static void return_all(sb_connection *c) {
   }
 }
 
-/* Ends the connection for its users, and its consumers. Threads inside calls come back. */
+/* Ends the connection for its users, with its consumers and channels. Threads that wait inside calls return. */
 sb_status sb_disconnect(sb_connection *c) {
   if (sb_forked(c->b)) {
     return SB_FORKED;
@@ -94,9 +94,10 @@ sb_status sb_disconnect(sb_connection *c) {
   return SB_OK;
 }
 
-/* After its threads are gone: gives everything shared back. False while views of its messages live: call it again. */
+/* Returns everything shared, after the threads of the connection are gone. False while views of its messages live: the
+ * caller calls again. */
 bool sb_forget(sb_connection *c) {
-  if (c->forgotten || sb_forked(c->b)) { /* in this order: afterwards the broker may not be mapped any more */
+  if (c->forgotten || sb_forked(c->b)) { /* in this order: the broker of a forgotten connection may be unmapped */
     return true;
   }
   sb_lock(c);
@@ -120,7 +121,7 @@ void sb_connection_dropped(sb_connection **place) {
   if (!c->forgotten && !sb_forked(c->b)) {
     (void)sb_disconnect(c);
     if (!sb_forget(c)) {
-      return; /* views of its messages live on: so does its record, until the caller forgets it, or the process ends */
+      return; /* views keep its record, until the caller forgets it, or the process ends */
     }
   }
   *place = NULL;
@@ -141,7 +142,7 @@ void sb_connection_wake(sb_connection *c) {
   if (!sb_forked(c->b)) sb_target_ring_io(c);
 }
 
-/* Relaxed: nothing depends on it. One that is closed has no record any more. */
+/* Relaxed: nothing depends on it. A closed connection has no record any more. */
 void sb_connection_channels(sb_connection *c, uint32_t count) {
   if (sb_api_enter(c) == SB_OK) {
     SB_STORE(&c->shm->channels, count, SB_RELAXED);
@@ -149,7 +150,7 @@ void sb_connection_channels(sb_connection *c, uint32_t count) {
   }
 }
 
-/* Is it the node of a consumer, and of a target that was not counted yet? Reads what its owner may be giving back. */
+/* True if the holding is the node of a consumer whose target was not counted yet. Its owner may be freeing the node. */
 static bool counts_as_consumer(sb_broker *b, uint64_t what, uint64_t *targets) {
   const sb_node_shm *n = sb_holding_kind(what) == SB_HOLD_SLOT ? sb_node_at(b, sb_holding_slot(what)) : NULL;
   if (n == NULL || (SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_COUNTED) == 0 ||
@@ -157,7 +158,7 @@ static bool counts_as_consumer(sb_broker *b, uint64_t what, uint64_t *targets) {
     return false;
   }
   if ((SB_LOAD(&n->flags, SB_RELAXED) & SB_NODE_MEMBER) != 0) {
-    return true; /* each of a channel's is a consumer */
+    return true; /* each node of a channel is a consumer */
   }
   uint32_t target = SB_LOAD(&n->target, SB_RELAXED) % SB_MAX_TARGETS;
   uint64_t bit = UINT64_C(1) << (target % 64), before = targets[target / 64];
@@ -184,8 +185,9 @@ static void describe(sb_broker *b, uint32_t id, sb_connection_shm *shm, sb_conne
   }
 }
 
-/* The caller need not have a connection, so it is not inside: the record may be freed meanwhile, and be a body. What was read
- * is true if it is the same connection's afterwards, in the same life of the slot (I43). */
+/* Describes a connection. The caller need not have a connection, so it is not inside: the record may be freed during
+ * the read, and its memory may hold a body. What was read is true if afterwards the record is that of the same
+ * connection, and the header of its slot is unchanged (I43). */
 sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *f) {
   memset(f, 0, sizeof *f);
   sb_connection_shm *shm = sb_connection_record(b, id);

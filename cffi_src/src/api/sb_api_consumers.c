@@ -76,7 +76,7 @@ sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uin
         set_notify_work_desired(&k->subscriptions[i], true);
       }
     } else {
-      sb_api_cancel(k, false); /* an auto-delete queue may have had no other one meanwhile */
+      sb_api_cancel(k, false); /* it may have been the only consumer of an auto-delete queue */
     }
     sb_slab_return_cache(c); /* as in sb_open */
     sb_api_leave(c);
@@ -91,7 +91,7 @@ sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uin
 void sb_api_cancel(sb_consumer *k, bool return_everything) {
   if (!k->closed) {
     k->closed = true;
-    for (uint32_t i = 0; i < k->subscription_count; i++) { /* told before the lists forget us: the baton goes on */
+    for (uint32_t i = 0; i < k->subscription_count; i++) { /* before the nodes leave the lists: passes the baton */
       set_notify_work_desired(&k->subscriptions[i], false);
     }
     sb_consumer_return(k, false);
@@ -105,7 +105,7 @@ void sb_api_cancel(sb_consumer *k, bool return_everything) {
     sb_consumer_detach(k);
   }
   for (uint32_t i = 0; i < count; i++) {
-    (void)sb_lifetime_end(k->subscriptions[i].q, 0); /* it may have been the last one of an auto-delete queue */
+    (void)sb_lifetime_end(k->subscriptions[i].q, 0); /* it may have been the last consumer of an auto-delete queue */
   }
 }
 
@@ -116,8 +116,9 @@ void sb_consumer_cancel(sb_consumer *k, bool return_everything) {
   }
 }
 
-/* The application may have dropped it without closing it: its connection must not know it any more, also while the broker is
- * being stopped. One that was closed has forgotten all; in a child the lock may be taken for ever, and nobody asks. */
+/* Cancels a consumer that the application dropped without closing it, also while the broker is being stopped: its
+ * connection must not know it any more. A closed connection knows no consumers. In a forked child the lock may be taken
+ * for ever, and no thread uses the connection. */
 static void forget(sb_consumer *k) {
   sb_connection *c = k->c;
   if (!sb_closed(c) && !sb_forked(c->b)) {
@@ -139,7 +140,8 @@ void sb_free_consumer(sb_consumer *k) {
   free(k);
 }
 
-/* The first of the row, which is not empty. What cannot be read ends, and its place is free again. */
+/* Gives the first message of the row, which is not empty. A message that cannot be read is settled, and its place is
+ * freed. */
 static int64_t give(sb_consumer *k, char *buffer, bool auto_ack) {
   sb_connection *c = k->c;
   uint32_t place = k->row[k->row_first % k->prefetch];
@@ -154,7 +156,7 @@ static int64_t give(sb_consumer *k, char *buffer, bool auto_ack) {
     status = sb_view_take(c, &t, &view);
     if (status == SB_OK) tag = view;
     if (status != SB_OK && status != SB_CORRUPT) {
-      return -(int64_t)status; /* it stays the next one */
+      return -(int64_t)status; /* the message stays the next one */
     }
   }
   k->row_first++;
@@ -175,7 +177,7 @@ static int64_t give(sb_consumer *k, char *buffer, bool auto_ack) {
   return length;
 }
 
-/* The next pulled message; runs a turn itself when the row is empty. */
+/* Gives the next pulled message. Pulls by itself if the row is empty. */
 int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack) {
   sb_status status = sb_api_enter(k->c);
   if (status != SB_OK) {
@@ -219,7 +221,7 @@ static sb_status settle_tag(sb_consumer *k, uint64_t tag, uint32_t how) {
       k->places[place].next_free == SB_ACK_WAITS) {
     return SB_SETTLED;
   }
-  if (how == 3 && !k->closed) { /* the application never saw it: it is the next one again */
+  if (how == 3 && !k->closed) { /* the application never saw the message: it is the next one again */
     k->row_first--;
     k->row[k->row_first % k->prefetch] = place;
     k->delivered--;
@@ -256,7 +258,7 @@ void sb_consumer_suspend(sb_consumer *k, bool suspended) {
       for (uint32_t i = 0; i < k->subscription_count; i++) {
         set_notify_work_desired(&k->subscriptions[i], !suspended && !k->starved);
       }
-      if (!suspended) sb_consumer_resume(k); /* its credit may have come back meanwhile */
+      if (!suspended) sb_consumer_resume(k); /* its credit may have returned meanwhile */
     }
     sb_api_leave(k->c);
   }
@@ -268,9 +270,9 @@ uint64_t sb_consumer_delivered(sb_consumer *k) { return k->delivered; }
 void sb_consumer_event(sb_consumer *k, int event_fd) { k->event_fd = event_fd; }
 bool sb_consumer_arm_event(sb_consumer *k) {
   if (sb_forked(k->c->b)) {
-    return true; /* the lock may be taken for ever; the next call says why */
+    return true; /* the lock may be taken for ever; the next call returns the reason */
   }
-  sb_lock(k->c); /* the IO thread fills the row under it */
+  sb_lock(k->c); /* under which the IO thread fills the row */
   SB_STORE(&k->event_armed, 1u, SB_SEQ_CST);
   bool there = k->row_first != k->row_end;
   sb_unlock(k->c);

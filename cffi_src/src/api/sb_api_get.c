@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Public calls: getting messages, and reading them where they stay. */
+/* Public calls: getting messages. */
 #include <string.h>
 
 #include "sb_api.h"
 
-/* Lock held. It was not handed over: what cannot be read ends here, unless it is one of several, of which the next call has
- * to say so; all else goes back to its place. */
+/* Lock held. Gives up a taken message that is not handed over. A corrupt message is dropped if it is the first of
+ * the call; all others return to their position, and if one is corrupt, the next call reports it. */
 SB_COLD int64_t keep_none(sb_queue *q, const sb_taken *t, sb_status status, bool first) {
   if (status == SB_CORRUPT && first) {
     return -(int64_t)sb_api_drop_corrupt(q, t->token);
@@ -15,13 +15,14 @@ SB_COLD int64_t keep_none(sb_queue *q, const sb_taken *t, sb_status status, bool
   return -(int64_t)status;
 }
 
-/* Lock held. A taken message becomes a record; with auto_ack it is settled on the way. `first`: of the call. */
+/* Lock held. Writes the record of a taken message, and settles the message if auto_ack. `first`: it is the first one of
+ * the call. */
 SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer, bool first) {
   if (!sb_api_plausible(q->c->b, t)) {
     return keep_none(q, t, SB_CORRUPT, first);
   }
   uint64_t tag = t->token;
-  if (auto_ack && t->message->body_length > SB_INLINE_BODY) { /* what is settled is read through a view */
+  if (auto_ack && t->message->body_length > SB_INLINE_BODY) { /* a settled body is read through a view */
     sb_status status = sb_view_take(q->c, t, &tag);
     if (status != SB_OK) {
       return keep_none(q, t, status, first);
@@ -51,7 +52,7 @@ SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack, bool first) {
     }
   }
   if (status == SB_OK && SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
-    sb_consumer_work_arrived(q); /* more came back; while we searched, others may have seen no bit (I41) */
+    sb_consumer_work_arrived(q); /* more returned; during the search other consumers may have seen no bit (I41) */
   }
   return status == SB_OK ? hand_over(q, &t, auto_ack, buffer, first) : -(int64_t)status;
 }
@@ -72,8 +73,8 @@ static int64_t hand_over_waited(sb_queue *q, sb_status status, sb_taken *t, char
     return -(int64_t)status;
   }
   sb_lock(q->c);
-  int64_t length =
-      sb_closed(q->c) ? -(int64_t)SB_CLOSED : hand_over(q, t, auto_ack, buffer, true); /* closing returned it */
+  /* closing returned the message */
+  int64_t length = sb_closed(q->c) ? -(int64_t)SB_CLOSED : hand_over(q, t, auto_ack, buffer, true);
   sb_unlock(q->c);
   return length;
 }
@@ -100,8 +101,8 @@ void sb_end_wait(sb_queue *q, sb_wait *wait) {
   }
 }
 
-/* Records one after the other, each at a multiple of 8; index[3i..] = start of record, of body, end of body; behind the
- * last place, index[3 * count]: how many bodies are read in place. */
+/* Gets up to `count` messages, as records that begin at multiples of 8. index[3 * i] and the next two: start of record
+ * i, start of its body, end of its body. index[3 * count]: the number of bodies that are read in place. */
 static int64_t many(sb_queue *q, sb_taken *first, uint32_t count, bool auto_ack, char *buffer, uint64_t size,
                     uint32_t *index, uint64_t *used) {
   uint32_t n = 0;

@@ -8,7 +8,7 @@
 
 sb_status sb_housekeeper_begin(sb_connection *c) {
   uint32_t nobody = 0;
-  if (!SB_CAS(&c->b->keeps_house, &nobody, 1u, SB_ACQUIRE)) { /* one thread of this process */
+  if (!SB_CAS(&c->b->keeps_house, &nobody, 1u, SB_ACQUIRE)) { /* at most one thread of this process */
     return SB_EXISTS;
   }
   if (!sb_lock_byte(c->b->lock_fd, SB_LOCK_HOUSEKEEPER)) {
@@ -20,7 +20,7 @@ sb_status sb_housekeeper_begin(sb_connection *c) {
   SB_STORE(&c->b->header->housekeeper_process, c->b->process + 1, SB_RELAXED);
   SB_STORE(&c->b->header->next_due_ns, UINT64_MAX, SB_SEQ_CST);
   SB_STORE(&c->b->header->housekeeper_waiter, c->io_node, SB_RELEASE);
-  c->handles_stay = true; /* it lets go of queues together with what it remembers of them */
+  c->handles_stay = true; /* it leaves a queue together with its memory of the queue */
   return SB_OK;
 }
 
@@ -32,7 +32,7 @@ void sb_housekeeper_end(sb_connection *c) {
   SB_STORE(&c->b->keeps_house, 0u, SB_RELAXED);
 }
 
-/* Beside a housekeeper that is stopped: all that one does may be done twice. It is woken in its place. */
+/* Stands in for a stopped housekeeper, and is woken in its place. All work of a housekeeper may be done twice. */
 sb_status sb_housekeeper_stand_in(sb_connection *c) {
   sb_broker *b = c->b;
   if (!sb_liveness_housekeeper_stopped(b) || !sb_lock_byte(b->lock_fd, SB_LOCK_STAND_IN)) {
@@ -44,12 +44,13 @@ sb_status sb_housekeeper_stand_in(sb_connection *c) {
   return SB_OK;
 }
 
-/* The housekeeper goes on, or is gone. */
+/* True if the housekeeper continues, or is gone. */
 bool sb_housekeeper_is_relieved(sb_connection *c) { return !sb_liveness_housekeeper_stopped(c->b); }
 
 void sb_housekeeper_step_down(sb_connection *c) {
   uint32_t mine = c->io_node;
-  (void)SB_CAS(&c->b->header->housekeeper_waiter, &mine, c->stands_for, SB_SEQ_CST); /* or it has come back by itself */
+  /* fails if the housekeeper stored its node again */
+  (void)SB_CAS(&c->b->header->housekeeper_waiter, &mine, c->stands_for, SB_SEQ_CST);
   sb_unlock_byte(c->b->lock_fd, SB_LOCK_STAND_IN);
 }
 
@@ -68,7 +69,8 @@ static sb_half *wake_of(const sb_connection *c) { return &((sb_node_shm *)sb_slo
 uint32_t sb_housekeeper_arm(sb_connection *c) {
   bool serves = SB_LOAD(&c->b->keeps_house, SB_RELAXED) != 0;
   if (serves && SB_LOAD(&c->b->header->housekeeper_waiter, SB_RELAXED) != c->io_node) {
-    SB_STORE(&c->b->header->housekeeper_waiter, c->io_node, SB_SEQ_CST); /* somebody stood in while we were stopped */
+    /* another process stood in while this one was stopped */
+    SB_STORE(&c->b->header->housekeeper_waiter, c->io_node, SB_SEQ_CST);
   }
   return sb_wake_arm(wake_of(c));
 }
@@ -102,8 +104,8 @@ uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, uint64_t *memories, 
   return found;
 }
 
-/* One tick for many queues: a single call, because a tick of ten thousand quiet queues must cost next to nothing.
- * Returns how many of them do not rest. */
+/* Runs a tick for many queues, in a single call because a tick of ten thousand quiet queues must cost next to nothing.
+ * Returns the number of queues that do not rest, or may expire. */
 uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, uint64_t *memories, uint32_t count) {
   sb_queue_memory *memory = (sb_queue_memory *)(void *)memories;
   uint32_t busy = 0;
@@ -116,7 +118,8 @@ uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, uint64_
   return busy;
 }
 
-/* Changes whenever queues may have come or gone: by a change of the topology, or because somebody died. */
+/* A number that changes whenever queues may have been created or removed: by a change of the topology, or by a
+ * reaper. */
 uint64_t sb_housekeeper_changes(sb_connection *c) {
   return SB_LOAD(&c->b->header->topology_epoch, SB_ACQUIRE) + SB_LOAD(&c->b->header->reaped, SB_ACQUIRE);
 }
@@ -152,7 +155,7 @@ uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns) {
     sb_topology_finish(c);
     left = sb_directory_sweep(c);
     sb_unlock(c);
-    sb_topology_unlock(c->b, false); /* nobody could find what went */
+    sb_topology_unlock(c->b, false); /* no process could find the removed queues */
   }
   return left;
 }
@@ -162,7 +165,8 @@ static bool may_drain(sb_connection *c) {
   return c->grace != NULL;
 }
 
-/* Memory of structures that nobody uses any more: on its way to serve bodies. True: there is some under way. */
+/* Drains chunks of structures that are not used any more, so that their memory can serve bodies. True if chunks are
+ * being drained. */
 bool sb_housekeeper_reclaim(sb_connection *c) {
   bool more = false;
   if (sb_api_enter(c) == SB_OK) {
@@ -172,10 +176,11 @@ bool sb_housekeeper_reclaim(sb_connection *c) {
   return more;
 }
 
-/* The same at once, for one who finds no memory: what somebody may know still goes back to its class. */
+/* The same immediately, for a caller that finds no memory. Chunks that a call may still know return to their class. */
 void sb_reclaim(sb_connection *c) {
   if (sb_api_enter(c) == SB_OK) {
-    for (unsigned looks = 0; looks < 3 && may_drain(c); looks++) (void)sb_grace_step(c); /* it rests; ask; ask again */
+    /* look; drain, ask; ask again */
+    for (unsigned looks = 0; looks < 3 && may_drain(c); looks++) (void)sb_grace_step(c);
     sb_grace_give_up(c);
     sb_api_leave(c);
   }

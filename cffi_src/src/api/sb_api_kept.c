@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Public call: what keeps the chunks of a broker, for the error of one that is full. */
+/* Public call: describes what keeps the chunks of a broker, for the error text of a full broker. */
 #include <string.h>
 
 #include "sb_api.h"
 
-#define RUNS 0u            /* the number of what is no class: bodies in chunks of their own */
-#define LOOKS_AT_LEAST 16u /* at cells and parts of each queue, whatever the others took */
+#define RUNS 0u            /* stands for no class: bodies that have chunks to themselves */
+#define LOOKS_AT_LEAST 16u /* at cells and parts of each queue, whatever other queues needed */
 
 typedef struct {
   sb_broker *b;
   sb_kept_facts *facts;
-  uint64_t looks; /* that are left */
+  uint64_t looks; /* looks that are left */
   uint32_t counts[SB_MAX_CLASSES];
 } survey;
 
@@ -75,7 +75,7 @@ static void count_message(survey *s, uint32_t slot) {
   }
 }
 
-/* False: there were more cells than looks. */
+/* Counts the messages of a queue by class. False: no looks are left. */
 static bool count_cells(survey *s, uint32_t queue) {
   sb_ring r;
   sb_leaf_ref leaf;
@@ -108,8 +108,8 @@ static void count_queue(survey *s, uint32_t queue) {
   }
 }
 
-/* By class of slots: how many chunks there are, and which queue has most of the slots. `looks` bounds the cells that are
- * looked at, beside a few of each queue. */
+/* For each class of slots: the number of its chunks, and the queue that holds most of its slots. `looks` bounds the
+ * number of cells and parts that are read; a few of each queue are read in any case. */
 sb_status sb_kept(sb_connection *c, uint64_t looks, sb_kept_facts *facts) {
   sb_status status = sb_usable(c);
   if (status == SB_OK) status = sb_segment_map(c->b);

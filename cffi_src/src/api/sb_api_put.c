@@ -14,18 +14,18 @@ static sb_status check(sb_queue *q, uint64_t length) {
   return length > SB_MAX_BODY ? SB_TOO_LARGE : SB_OK;
 }
 
-/* The shorter of the message's and of the queue's; 0 = for ever. */
+/* The time to live of a message: the shorter one of the message and of the queue; 0 = for ever. */
 static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
   if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_TTL) == 0) {
     return o->ttl_ns;
   }
   uint64_t most = SB_LOAD(&q->shm->message_ttl_ms, SB_RELAXED) * UINT64_C(1000000);
-  if (most == 0) most = 1; /* gone at once, unless somebody takes it at once */
+  if (most == 0) most = 1; /* expires immediately, unless a consumer takes it immediately */
   return o->ttl_ns != 0 && o->ttl_ns < most ? o->ttl_ns : most;
 }
 
-/* Room under the queue's limits and in memory: an ALLOC slot with its message header filled in. The caller has said what
- * memory is used for, which holds until this fails. */
+/* Takes room under the queue's limits, and an ALLOC slot, and fills in the message header. The caller has set the use
+ * of allocations (sb_reserve.h); if this fails, the use is DRAIN again. */
 SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_connection *c = q->c;
   uint64_t need = sb_api_body_offset(length, o, 0) + length;
@@ -38,7 +38,7 @@ SB_HOT sb_status prepare(sb_queue *q, uint64_t length, const sb_put_options *o, 
   }
   if (status != SB_OK) {
     c->use = SB_USE_DRAIN;
-    sb_consumer_room_in(c, q->shm, q->slot); /* for whoever found taken what we had for a moment */
+    sb_consumer_room_in(c, q->shm, q->slot); /* other producers may have found this room taken */
     return status;
   }
   SB_CRASHPOINT("api.put.allocated");
@@ -52,11 +52,11 @@ static void take_back(sb_queue *q, sb_reservation *r) {
   sb_consumer_room_in(q->c, q->shm, q->slot); /* as in prepare */
 }
 
-/* The caller has said what memory is used for; from the insertion on that holds no more. */
+/* Appends the message. The caller has set the use of allocations; after the append, the use is DRAIN again. */
 SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
   uint64_t position, timer = m->due_ns | m->expires_ns;
-  sb_message_shm timed; /* once enqueued it is not ours */
+  sb_message_shm timed; /* after the append the message belongs to the queue */
   if (timer != 0) timed = *m;
   sb_status status = sb_queue_enqueue(q, r->slot, r->gen, r->size, timer != 0 && m->due_ns != 0, &position);
   q->c->use = SB_USE_DRAIN;
@@ -75,7 +75,7 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
   return SB_OK;
 }
 
-/* overflow=drop: the new message goes nowhere, and is counted. */
+/* With overflow=drop, drops the new message of a full queue, and counts it as refused. */
 static sb_status drop_new(sb_queue *q, sb_status status) {
   if (status == SB_FULL && SB_LOAD(&q->shm->overflow, SB_RELAXED) == SB_OVERFLOW_DROP) {
     sb_ledger_count(q->ledger, SB_COUNT_REFUSED, 1);
@@ -92,7 +92,7 @@ SB_HOT sb_status write(const sb_queue *q, const sb_reservation *r, const char *b
   return SB_OK;
 }
 
-/* Lock held; it is dropped while a long body is copied. */
+/* Lock held, but dropped while a long body is copied. */
 SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
   sb_reservation r;
   sb_connection *c = q->c;
@@ -132,7 +132,8 @@ sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_p
 
 sb_status sb_put(sb_queue *q, const char *body, uint64_t length) { return sb_put_with(q, body, length, &NO_OPTIONS); }
 
-/* One of several: while the bound was kept, or a long body copied, the lock was dropped, and the connection may have closed. */
+/* Puts one of several messages. The lock may have been dropped for the one before, to keep the bound or to copy a long
+ * body: the connection may be closed now. */
 static sb_status put_next(sb_queue *q, uint32_t done, const char *body, uint64_t length, const sb_put_options *o) {
   return done > 0 && sb_closed(q->c) ? SB_CLOSED : put_one(q, body, length, o);
 }
@@ -175,7 +176,7 @@ int64_t sb_put_columns(sb_queue *q, const sb_columns *columns, uint32_t row, uin
 
 /* ---- reservations ---- */
 
-/* Private memory to write a body into that goes into parts. */
+/* Allocates private memory for a body that goes into parts: the application writes it there. */
 static sb_status borrow(sb_reservation *r) {
   if (r->scattered) r->body = malloc(r->size > 0 ? r->size : 1);
   return r->body != NULL ? SB_OK : SB_SYSTEM;
@@ -216,7 +217,7 @@ sb_status sb_commit(sb_queue *q, sb_reservation *r) {
   return status;
 }
 
-/* Exchange, key and properties, in one piece. */
+/* Copies exchange, key and properties of a reservation into `names`, one after the other. */
 static sb_status read_names(const sb_queue *q, const sb_reservation *r, char *names, sb_put_options *o) {
   const sb_message_shm *m = sb_slot_at(q->c->b, r->slot);
   bool good = true;
@@ -268,7 +269,7 @@ sb_status sb_reserve_copy(sb_queue *q, sb_reservation *r, sb_reservation *copy) 
   return status;
 }
 
-/* Lock held. */
+/* Lock held. Frees the slot of a reservation, unless it is freed or published already. */
 static void end_keeping(sb_connection *c, sb_reservation *r) {
   if (r->kept) {
     sb_api_give_slot(c, r);

@@ -18,7 +18,7 @@ sb_status sb_find(sb_connection *c, const char *name, uint32_t length, uint32_t 
   return status;
 }
 
-/* What deleted queues keep until a housekeeper lets go of it serves the next one, if there is no other memory. */
+/* Creates a queue. If there is no memory, it frees deleted queues first, which the housekeeper would do later. */
 static sb_status create(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
                         uint32_t *slot) {
   c->use = SB_USE_BOOKS;
@@ -60,7 +60,7 @@ void sb_topology_end(sb_connection *c) {
 uint64_t sb_journal(sb_connection *c) { return SB_LOAD(&c->b->header->journal, SB_ACQUIRE); }
 
 void sb_journal_commit(sb_connection *c, uint64_t word) {
-  SB_STORE(&c->b->header->journal, word, SB_RELEASE); /* what it counts was written before */
+  SB_STORE(&c->b->header->journal, word, SB_RELEASE); /* release: the bytes that it counts were written before */
 }
 
 uint64_t sb_topology_version(sb_connection *c) {
@@ -80,7 +80,7 @@ void sb_touch(sb_connection *c, uint32_t slot) {
   }
 }
 
-/* Its owner is gone (I73). It stays open only where its closing cell finds no memory. */
+/* Ends a queue whose owner is gone (I73). It stays open only if its CLOSING cell finds no memory. */
 static sb_status end_orphan(sb_queue *q) {
   bool stays = !sb_lifetime_end(q, 0) && sb_queue_is_open(q);
   sb_queue_leave(q);
@@ -96,7 +96,7 @@ sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
   if (*status == SB_OK) {
     *status = sb_queue_open(c, slot, q, false);
     if (*status == SB_OK && sb_lifetime_orphaned(c->b, q->shm, 0)) *status = end_orphan(q);
-    sb_slab_return_cache(c); /* it opens few, and none again: not a word of slots for itself */
+    sb_slab_return_cache(c); /* keeps no cached slots: a connection opens few queues, each only once */
     sb_api_leave(c);
   }
   if (*status != SB_OK) {
@@ -110,7 +110,8 @@ sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
   return q;
 }
 
-/* Leaves the queue unless messages of it are still held or consumed, or it is to end with the connection. */
+/* Detaches the handle, unless messages of the queue are held or consumed, or the queue ends with the connection. False:
+ * the handle stays. */
 bool sb_leave(sb_queue *q) {
   sb_connection *c = q->c;
   sb_status status = sb_api_enter(c);
@@ -124,11 +125,12 @@ bool sb_leave(sb_queue *q) {
   return left;
 }
 
-/* A handle that nobody calls with any more. While messages of it are held it stays, and goes with the connection. */
+/* Frees a handle that no call uses any more. While messages of its queue are held the handle stays; it is freed when
+ * the connection detaches it. */
 void sb_free_queue(sb_queue *q) {
   sb_connection *c = q->c;
   if (!sb_closed(c) && sb_forked(c->b)) {
-    return; /* in a child the lock may be taken for ever */
+    return; /* in a forked child the lock may be taken for ever */
   }
   (void)sb_leave(q);
   sb_lock(c);
@@ -184,12 +186,12 @@ uint32_t sb_next_queue(sb_connection *c, uint32_t *index) {
   return sb_usable(c) == SB_OK ? sb_directory_next(c->b, index, false) : 0;
 }
 
-/* Lock held: what is read stays a queue (I70). */
+/* Lock held: the slot stays a queue during the read (I70). */
 static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slab_object(b, slot, SB_KIND_QUEUE);
   if (q == NULL) {
-    return sb_slot_in_range(b, slot) ? SB_DELETED : SB_CORRUPT; /* it may be memory for bodies by now */
+    return sb_slot_in_range(b, slot) ? SB_DELETED : SB_CORRUPT; /* its memory may hold bodies by now */
   }
   f->incarnation = SB_LOAD(&q->state, SB_ACQUIRE);
   f->name_length = SB_LOAD(&q->name_length, SB_RELAXED) % (SB_NAME_MAX + 1);
@@ -201,7 +203,7 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
                               SB_LOAD(&q->expires_ms, SB_RELAXED)};
   f->owner = (f->settings.flags & SB_QUEUE_EXCLUSIVE) != 0 ? SB_LOAD(&q->owner_connection, SB_RELAXED) : 0;
   f->locked = sb_lifetime_locked(b, q, c->id);
-  for (unsigned tries = 0; tries < 8; tries++) { /* the counters move one by one: read until two readings agree */
+  for (unsigned tries = 0; tries < 8; tries++) { /* counters change one by one: read until two reads agree */
     uint64_t mark = sb_ledger_sum(b, q, SB_COUNT_ADDED) + sb_ledger_sum(b, q, SB_COUNT_ACKED) + sb_ledger_holding(b, q);
     uint64_t refused = sb_ledger_sum(b, q, SB_COUNT_REFUSED);
     f->added = sb_ledger_sum(b, q, SB_COUNT_ADDED) + refused;
@@ -255,7 +257,7 @@ int64_t sb_length(sb_queue *q) {
     sb_api_leave(q->c);
   }
   int64_t ready = sb_queue_ready(q->c->b, q->shm);
-  return sb_queue_is_open(q) ? ready : -(int64_t)SB_DELETED; /* I60: what was read may be another queue's */
+  return sb_queue_is_open(q) ? ready : -(int64_t)SB_DELETED; /* I60: else the number may be that of another queue */
 }
 
 int64_t sb_purge(sb_queue *q) {

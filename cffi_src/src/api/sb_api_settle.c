@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Public calls: settling messages, and looking at bodies in place. */
+/* Public calls: settling messages, and views of bodies that are read in place. */
 #include <string.h>
 
 #include "sb_api.h"
@@ -25,14 +25,15 @@ sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index
   if (status != SB_OK) {
     return status;
   }
-  for (uint32_t i = 0; i < count; i++) { /* one that was settled before is passed over */
+  for (uint32_t i = 0; i < count; i++) { /* a message that was settled before is passed over */
     (void)sb_api_end(q, token_of(records + index[(uint64_t)stride * i]), how);
   }
   sb_api_leave(q->c);
   return SB_OK;
 }
 
-/* A view of the body at that address, of the message at that place of its queue, if we still hold it under that tag. */
+/* Begins a view of a body. SB_SETTLED: the connection does not hold, under that tag, the message with that sequence
+ * number and body address. */
 sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view) {
   if (sb_closed(c) || sb_forked(c->b)) {
     return sb_closed(c) ? SB_CLOSED : SB_FORKED;
@@ -59,14 +60,14 @@ sb_status sb_copy_view(sb_connection *c, uint64_t view, char *to, uint64_t lengt
   }
   sb_lock(c);
   uint32_t slot = sb_view_slot(c, view);
-  sb_unlock(c); /* the view keeps the slot, and nobody writes what is published */
+  sb_unlock(c); /* the view keeps the slot, and no process writes a published body */
   const sb_message_shm *m = slot != 0 ? sb_slot_at(c->b, slot) : NULL;
   bool copied = m != NULL && m->body_length == length && (m->flags & SB_MESSAGE_IN_PARTS) != 0 &&
                 sb_parts_copy(c->b, slot, sb_api_names(m), to, length);
   return copied ? SB_OK : SB_CORRUPT;
 }
 
-/* Also after the connection was closed: its record stays as long as it has views. */
+/* Ends a view, also after the connection was closed: its record stays as long as it has views. True if it is closed. */
 bool sb_end_view(sb_connection *c, uint64_t view) {
   if (sb_forked(c->b)) {
     return false;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What all calls share that make a message: a slot for it, and what stands in front of its body. */
+/* Helpers of the calls that create a message: claim its slot, and write what precedes its body. */
 #include <string.h>
 
 #include "sb_api.h"
 
 #define CROWDED_NS UINT64_C(20000000)
-#define NOTE_BYTES 4096u /* slots for notes of any length: so that all have one chunk of the reserve together */
+#define NOTE_BYTES 4096u /* notes that need the reserve have slots of at least this length, and share a chunk */
 
-/* A note of the broker's own queues: as any body while there is memory for that; then in a longer slot that is free. */
+/* Claims a slot for a note, a message of an internal queue of the broker: like a plain body while there is memory for
+ * that; then a free slot, also a longer one; then with memory of the reserve. */
 static __attribute__((noinline, cold)) sb_status claim_for_note(sb_connection *c, unsigned cls, sb_reservation *r) {
   c->use = SB_USE_PLAIN;
   sb_status status = sb_slab_alloc(c, cls, r->token, &r->slot, &r->gen);
@@ -19,8 +20,8 @@ static __attribute__((noinline, cold)) sb_status claim_for_note(sb_connection *c
   return status == SB_NO_MEMORY ? sb_slab_alloc(c, cls < common ? common : cls, r->token, &r->slot, &r->gen) : status;
 }
 
-/* A body of a nearly full broker: where no chunk could be opened or drained a moment ago, a slot that hints lead to spares it
- * the look at all chunks. Only what finds none that way looks. */
+/* Claims a slot by hints, in a nearly full broker. If no chunk could be opened or drained a moment ago, this saves the
+ * look at all chunks. False: the caller looks at them. */
 static __attribute__((noinline, cold)) bool claim_by_hints(sb_connection *c, unsigned cls, sb_reservation *r) {
   if (sb_now_ns() >= c->crowded_until_ns) {
     c->crowded_until_ns = 0;
@@ -45,7 +46,7 @@ sb_status sb_api_claim_slot(sb_connection *c, uint64_t need, sb_reservation *r) 
   return status;
 }
 
-/* What stays in the head: message header, block, viewers' words. */
+/* The number of bytes in the head of a scattered message: message header, block, viewers' words. */
 static uint64_t head_bytes(uint64_t length, uint64_t more) {
   return sizeof(sb_message_shm) + more + (length > SB_INLINE_BODY ? SB_VIEWERS_BYTES : 0);
 }
@@ -76,7 +77,7 @@ void sb_api_give_slot(sb_connection *c, const sb_reservation *r) {
   sb_holding_give(c, r->token);
 }
 
-/* Exchange, key and properties, wherever they go. */
+/* Writes exchange, key and properties into the parts. */
 static void fill_names(sb_connection *c, const sb_reservation *r, const sb_put_options *o) {
   uint64_t key = o->exchange_length, properties = key + o->key_length;
   (void)sb_parts_write(c->b, r->slot, 0, o->exchange, o->exchange_length);

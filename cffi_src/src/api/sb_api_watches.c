@@ -48,7 +48,8 @@ void sb_watch_disarm(sb_watch *w) {
   }
 }
 
-/* Its connection must not know it any more, also while the broker is being stopped; in a child the lock may be taken. */
+/* Removes the watch from its connection, also while the broker is being stopped. In a forked child the lock may be
+ * taken for ever. */
 void sb_watch_close(sb_watch *w) {
   sb_connection *c = w->target.c;
   if (!sb_closed(c) && !sb_forked(c->b)) {
