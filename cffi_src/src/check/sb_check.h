@@ -3,14 +3,15 @@
  *
  * What: connections and their holdings; queues with their cells, ledgers and lists; chunks and slots. sb_check() runs
  * the parts in this order: what the earlier parts saw tells the last one which slots have no reference. Findings are
- * codes with numbers. The Python side words them, and checks twice, so that it does not report operations in progress.
+ * codes with numbers. The Python side puts them into words, and checks twice, so that it does not report operations in
+ * progress.
  *
  * Layout: `seen` has a word for each slot: the reference bits that cells hold, or bit 0 of a structure that was found
  * in its expected list, and above them SB_KNOWN_... bits. It is process-local memory.
  *
  * Invariants:
- *  I40 the check writes no shared word, and trusts no number before it is bounds-checked: a slot number is used after
- *      sb_check_kind() knows what begins there. No walk is longer than the memory that it walks.
+ *  I40 the check writes no shared word, and trusts no number before it is bounds-checked: it uses a slot number only
+ *      after sb_check_kind() found what begins there. No walk is longer than the memory that it walks.
  *
  * Ordering pairs: P21 of sb_grace.h: a check is one call, which is inside from its first look to its last. A chunk of
  *  structures that it saw does not hold bodies before its end, whatever is drained meanwhile.

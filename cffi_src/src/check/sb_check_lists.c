@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The doctor's look at the lists of consumers, of those who wait for room or memory, and at the schedule. */
+/* The doctor's check of the lists of consumers and of producers that wait for room or memory, and of the schedule. */
 #include "sb_check.h"
 
 #include "sb_slab.h"
 
-/* Numbers behind `which`. */
+/* Values of `which`. */
 enum {
   INTERESTED,
   NOTIFIED,
@@ -18,9 +18,9 @@ enum {
 enum { NO_NODE, FROM_LATER, ELSEWHERE }; /* SB_BAD_ENTRY */
 
 typedef struct {
-  uint32_t queue, level; /* level 0: the list is the queue's own */
+  uint32_t queue, level; /* level 0: the list is one of the queue */
   unsigned ring, state;
-  uint32_t nodes, counted; /* live entries, each node once; those of consumers */
+  uint32_t nodes, counted; /* nodes with a live entry; consumers among them */
 } list;
 
 static void bad_entry(sb_checkup *k, const list *l, uint32_t slot, unsigned what, uint64_t where, uint64_t found,
@@ -28,8 +28,9 @@ static void bad_entry(sb_checkup *k, const list *l, uint32_t slot, unsigned what
   sb_check_found(k, (sb_finding){SB_BAD_ENTRY, l->queue, slot, what, l->ring, where, found, expected});
 }
 
-/* I28: live if epoch and state match the word, pending if its epoch is one ahead, else dead. Racing moves may leave two
- * entries of a node in a list, and an entry in a list it never came to: both are no fault. */
+/* Checks an entry (I28): live if epoch and state match the word, pending if its epoch is one ahead, else dead. Racing
+ * moves may leave two entries of a node in a list, or an entry in a list that the node never reached: neither is a
+ * fault. */
 static void visit_entry(sb_checkup *k, void *context, const sb_check_cell *cell) {
   list *l = context;
   uint32_t slot = sb_cell_slot(cell->word), epoch = (uint32_t)(cell->word >> 32);
@@ -71,7 +72,7 @@ static bool walk(sb_checkup *k, list *l) {
   return sb_check_ring(k, l->level != 0 ? l->level : l->queue, l->ring, l->queue, visit_entry, l, &end);
 }
 
-/* Nobody is told of anything at a deleted queue, so nobody mends its counts. */
+/* True if the queue is deleted. Such a queue notifies no consumer, so no process corrects its counts. */
 static bool is_closed(const sb_checkup *k, uint32_t queue) {
   return queue != 0 &&
          SB_BITS(SB_LOAD(&((const sb_queue_shm *)sb_slot_at(k->b, queue))->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_CLOSED;
@@ -83,7 +84,7 @@ static void compare(sb_checkup *k, uint32_t queue, unsigned which, uint32_t slot
   }
 }
 
-/* The lists of one priority: returns how many nodes they hold. */
+/* Checks the lists of one priority, and adds their numbers of nodes. False: a list is broken. */
 static bool check_level(sb_checkup *k, uint32_t queue, uint32_t slot, uint32_t *interested, uint32_t *notified) {
   const sb_level_shm *level = sb_slot_at(k->b, slot);
   list in = {.queue = queue, .level = slot, .ring = SB_RING_INTERESTED, .state = SB_NODE_INTERESTED};
@@ -107,7 +108,7 @@ static void check_levels(sb_checkup *k, uint32_t queue, const sb_queue_shm *q) {
     const sb_level_shm *level = sb_check_is(k, at, SB_KIND_LEVEL) ? sb_slot_at(k->b, at) : NULL;
     bool fits = level != NULL && (k->seen[at] & 1u) == 0 && SB_LOAD(&level->queue, SB_RELAXED) == queue &&
                 SB_LOAD(&level->priority, SB_RELAXED) <= above;
-    if (!fits) { /* also when the chain bites its tail */
+    if (!fits) { /* also if the chain has a cycle */
       sb_check_found(k, (sb_finding){SB_BAD_CHAIN, queue, at, 1, 0, 0, sb_check_kind(k, at), SB_KIND_LEVEL});
       return;
     }
@@ -122,7 +123,7 @@ static void check_levels(sb_checkup *k, uint32_t queue, const sb_queue_shm *q) {
   }
 }
 
-/* An entry of the schedule is a position of the queue that is, or was, filled. */
+/* The schedule of a queue: each entry is a position of the queue that is, or was, filled. */
 typedef struct {
   uint32_t queue;
   uint64_t end;

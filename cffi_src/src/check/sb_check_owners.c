@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The doctor's look at connections and at what their holdings say they hold (I10). */
+/* The doctor's check of connections, and of the objects that their holdings list (I10). */
 #include "sb_check.h"
 
 #include "sb_liveness.h"
 #include "sb_reader.h"
 #include "sb_slab.h"
 
-/* Numbers behind `which`. */
+/* Values of `which`. */
 enum { WORD, PROCESS, RECORD, IDENTITY, WAITER };
 enum { CHUNK, USED, ENTRY, CELL, SLOT, PAGE, LEDGER, NO_CHUNK, CELLS, VIEW };
 
@@ -16,7 +16,7 @@ static void bad(sb_checkup *k, unsigned id, unsigned what, uint64_t where, uint6
 
 static bool is_leaf(unsigned kind) { return kind == SB_KIND_LEAF || kind == SB_KIND_LONG_LEAF; }
 
-/* Does the entry name a cell that this connection owns? */
+/* True if the entry names a cell that the connection owns. */
 static bool owns_cell(const sb_checkup *k, unsigned id, uint64_t what, uint64_t position) {
   uint32_t leaf_slot = sb_holding_leaf(what), queue = sb_holding_slot(what);
   if (!sb_check_is(k, queue, SB_KIND_QUEUE) || !is_leaf(sb_check_kind(k, leaf_slot))) {
@@ -44,7 +44,7 @@ static bool owns_ledger(const sb_checkup *k, unsigned id, uint64_t where) {
          SB_BITS(SB_LOAD(&((sb_ledger_shm *)sb_slot_at(k->b, (uint32_t)where))->owner, SB_ACQUIRE), 0, 12) == id;
 }
 
-/* Does the entry name a reference by which this connection looks at a body (I39)? */
+/* True if the entry names a reference that is a view of the connection (I39). */
 static bool owns_view(const sb_checkup *k, unsigned id, uint64_t what, uint64_t where) {
   uint32_t slot = sb_holding_slot(what);
   if (!sb_check_is(k, slot, SB_KIND_MESSAGE)) {
@@ -59,15 +59,16 @@ static bool owns_view(const sb_checkup *k, unsigned id, uint64_t what, uint64_t 
   return viewer != NULL && sb_slot_is_published(header) && sb_check_has(k, &r) && sb_peek_viewer(viewer) == id;
 }
 
-/* An entry is written before the CAS that it announces, so that of somebody who died may name what is not his. So may
- * that of `stale` ones: the first of each chunk announces the next chunk, the one behind it in the first chunk is kept
- * aside for what is unlinked and freed (`page_token`); nobody clears them. */
+/* Checks an entry. It is written before the CAS that it announces, so an entry of a dead connection may name an object
+ * that the connection does not own. So may a `stale` entry, which the connection does not clear: entry 0 of each block
+ * announces the next block, and entry 1 of the first block is reserved for pages that are unlinked and freed
+ * (`page_token`). */
 static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t where, bool stale) {
   uint32_t slot = sb_holding_slot(what);
   unsigned kind = sb_check_kind(k, slot);
   switch (sb_holding_kind(what)) {
     case SB_HOLD_NONE: break;
-    case SB_HOLD_STAGED: /* of a commit that is under way; cells that nobody names are found by their number */
+    case SB_HOLD_STAGED: /* of a commit in progress; sb_check_cells_owned counts cells that no entry names */
       if (owns_cell(k, id, what, where)) k->named[id]++;
       break;
     case SB_HOLD_PUBLICATION:
@@ -89,7 +90,8 @@ static void check_entry(sb_checkup *k, unsigned id, uint64_t what, uint64_t wher
       }
       break;
     case SB_HOLD_PAGE:
-      if (!stale && !is_leaf(kind) && kind != SB_KIND_INNER) bad(k, id, PAGE, slot, kind, 0); /* it was freed since */
+      /* the page was freed since */
+      if (!stale && !is_leaf(kind) && kind != SB_KIND_INNER) bad(k, id, PAGE, slot, kind, 0);
       break;
     case SB_HOLD_LEDGER:
       if (owns_ledger(k, id, where)) {
@@ -121,7 +123,7 @@ static void check_holdings(sb_checkup *k, unsigned id, uint32_t first, bool dyin
   for (uint32_t at = first; at != 0;) {
     uint64_t header = sb_check_kind(k, at) == SB_KIND_HOLDINGS ? sb_check_header(k, at) : 0;
     if (sb_slot_state(header) != SB_SLOT_ALLOC || sb_slot_owner(header) != id ||
-        (k->seen[at] & 1u) != 0) { /* also when the chain bites its tail */
+        (k->seen[at] & 1u) != 0) { /* also if the chain has a cycle */
       bad(k, id, CHUNK, at, header, 0);
       return;
     }
@@ -178,7 +180,7 @@ void sb_check_connections(sb_checkup *k) {
   for (unsigned id = 0; id < SB_MAX_CONNECTIONS; id++) {
     uint64_t word = SB_LOAD(&k->b->connections[id], SB_ACQUIRE);
     if (id == 0 && word != 0) {
-      bad_connection(k, id, WORD, 0, word, word); /* id 0 is nobody */
+      bad_connection(k, id, WORD, 0, word, word); /* id 0 is no connection */
     } else if (sb_conn_state(word) != SB_CONN_FREE) {
       check_connection(k, id, word);
     }

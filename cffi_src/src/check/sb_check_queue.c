@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The doctor's look at a queue: its cells and messages, its ledgers, its counters and hints. */
+/* The doctor's check of a queue: its cells and messages, its ledgers, its counters and hints. */
 #include "sb_check.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #define MAX_FRONT 65536u
 #define OVERFLOWS 4u
 
-/* Numbers behind `which`. */
+/* Values of `which`. */
 enum { OUTSIDE, NO_SLOT, OTHER_KIND, FREED, UNPUBLISHED, NO_REFERENCE, OTHER_LIFE }; /* SB_LOST_BODY */
 enum { READY, DELIVERING, SCHEDULED, BYTES };                                        /* SB_BAD_COUNT */
 enum { TAKEN, ADMITTED, READY_BYTES, TRACKING };                                     /* SB_BAD_HINT */
@@ -37,7 +37,7 @@ static void lost(sb_checkup *k, const tally *t, uint32_t slot, unsigned which, u
   sb_check_found(k, (sb_finding){SB_LOST_BODY, t->slot, slot, which, 0, position, found, expected});
 }
 
-/* Is the message there that the cell names? */
+/* True if the message exists that the cell names. */
 static bool check_body(sb_checkup *k, const tally *t, uint64_t position, uint64_t word) {
   uint32_t slot = sb_cell_slot(word), limit = k->chunks * SB_CHUNK_UNITS;
   unsigned kind = sb_check_kind(k, slot), ref = sb_cell_ref(word);
@@ -83,7 +83,8 @@ static void check_message(sb_checkup *k, const tally *t, uint64_t position, uint
   }
 }
 
-/* What a holder writes when it takes a cell: without it, it could not give the message's memory back. */
+/* Checks the owner of a cell, and the generation that the owner wrote when it took the cell: without that it could not
+ * free the memory of the message. */
 static void check_holder(sb_checkup *k, const tally *t, const sb_check_cell *cell) {
   unsigned owner = sb_cell_owner(cell->word);
   uint32_t slot = sb_cell_slot(cell->word);
@@ -151,7 +152,7 @@ static void check_ledger(sb_checkup *k, tally *t, uint32_t slot) {
 
 static bool check_ledgers(sb_checkup *k, const sb_queue_shm *q, tally *t) {
   for (uint32_t at = SB_LOAD(&q->ledgers, SB_ACQUIRE); at != 0;) {
-    if (!sb_check_is(k, at, SB_KIND_LEDGER) || (k->seen[at] & 1u) != 0) { /* also when the chain bites its tail */
+    if (!sb_check_is(k, at, SB_KIND_LEDGER) || (k->seen[at] & 1u) != 0) { /* also if the chain has a cycle */
       sb_check_found(k, (sb_finding){SB_BAD_CHAIN, t->slot, at, 0, 0, 0, sb_check_kind(k, at), SB_KIND_LEDGER});
       return false;
     }
@@ -213,7 +214,7 @@ void sb_check_queue(sb_checkup *k, uint32_t slot, bool closed) {
   k->seen[slot] |= 1u;
   bool sound = sb_check_ring(k, slot, SB_RING_CELLS, slot, visit_cell, &t, &end);
   sound = check_ledgers(k, q, &t) && sound;
-  if (sound && k->count == before) { /* else the counters would only repeat what was found */
+  if (sound && k->count == before) { /* else the counters only repeat earlier findings */
     check_counts(k, &t);
     if (!closed) check_hints(k, q, &t, end);
   }

@@ -4,7 +4,7 @@
 
 #define HIGHEST 10u
 
-/* Numbers behind `which`. */
+/* Values of `which`. */
 enum { LINK, KIND, FREED, PLACE, GENERATION, TWICE }; /* SB_BAD_PAGE */
 enum { HOLE, TAIL, HEAD, BASE };                      /* SB_BAD_TAIL */
 
@@ -24,7 +24,7 @@ static void broken(walk *w, unsigned code, unsigned what, uint32_t slot, uint64_
   sb_check_found(w->k, (sb_finding){code, w->queue, slot, what, w->ring.id, where, found, expected});
 }
 
-/* Positions up to `end` are filled. */
+/* Notes that the positions from `first` to `end` are filled. Reports a hole before them. */
 static void filled(walk *w, uint64_t first, uint64_t end) {
   if (w->ended) {
     broken(w, SB_BAD_TAIL, HOLE, 0, first, w->end, 0);
@@ -56,7 +56,7 @@ static void walk_leaf(walk *w, const sb_leaf_shm *leaf, uint64_t gen, uint64_t f
   }
 }
 
-/* The page that a link leads to, NULL when it cannot be the one that belongs there. */
+/* The page of a link; NULL, and a finding, if it is not the page that belongs there. */
 static sb_inner_shm *page_at(walk *w, uint64_t link, unsigned height, uint64_t first) {
   uint32_t slot = sb_link_slot(link);
   unsigned kind = sb_page_kind(w->k->b, &w->ring, height), is = sb_check_kind(w->k, slot);
@@ -118,7 +118,7 @@ bool sb_check_ring(sb_checkup *k, uint32_t object, uint32_t id, uint32_t queue, 
   walk w = {.k = k, .queue = queue, .visit = visit, .context = context, .sound = true};
   *end = 0;
   if (!sb_ring_open(k->b, object, id, &w.ring)) {
-    return false; /* the object was found to be no such thing before */
+    return false; /* the kind of the object was wrong, which was found before */
   }
   w.end = SB_LOAD(w.ring.base, SB_RELAXED);
   uint64_t root = SB_LOAD(w.ring.root, SB_ACQUIRE);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The doctor's look at classes, chunks and slots. */
+/* The doctor's check of classes, chunks and slots. */
 #include "sb_check.h"
 
 #include "sb_parts.h"
 #include "sb_slab.h"
 
-/* Numbers behind `which` of SB_BAD_CHUNK. */
+/* Values of `which` of SB_BAD_CHUNK. */
 enum { STATE, CLASS, RUN, TAIL, BEYOND };
 
 /* ---- classes ---- */
@@ -36,7 +36,7 @@ static void check_owned(sb_checkup *k, uint32_t slot, unsigned kind, unsigned ow
   }
 }
 
-/* A consumer that is in no list will never be told of anything. */
+/* Checks that a node is in its lists: a consumer that is in no list is never notified. */
 static void check_node(sb_checkup *k, uint32_t slot, uint64_t header) {
   sb_node_shm *n = sb_slot_at(k->b, slot);
   uint64_t word = SB_LOAD(&n->word, SB_ACQUIRE);
@@ -46,7 +46,7 @@ static void check_node(sb_checkup *k, uint32_t slot, uint64_t header) {
   if (state > SB_NODE_NON_ACQUIRING || (state != SB_NODE_REMOVED && connection != sb_slot_owner(header))) {
     sb_check_found(k, (sb_finding){SB_LOST_NODE, queue, slot, 0, 0, connection, word, sb_slot_owner(header)});
   } else if (state == SB_NODE_REMOVED) {
-    return; /* on its way in or out, or the node of an IO thread */
+    return; /* being registered or removed, or the node of an IO thread */
   } else if (has_list && (k->seen[slot] & SB_KNOWN_TO_LIST) == 0) {
     sb_check_found(k, (sb_finding){SB_LOST_NODE, queue, slot, 1, 0, connection, state, 0});
   } else if (!waits && (k->seen[slot] & SB_KNOWN_TO_ALL) == 0) {
@@ -56,7 +56,7 @@ static void check_node(sb_checkup *k, uint32_t slot, uint64_t header) {
 
 /* ---- references ---- */
 
-/* As many references as its block has were found: of two that are the same, one would be too many. */
+/* Compares the references in the block with the number found: of two equal references, one is too many. */
 static void check_block(sb_checkup *k, uint32_t slot, unsigned kind) {
   sb_block block;
   uint32_t is = sb_block_of(k->b, slot, &block) ? sb_block_count(&block) : 0;
@@ -69,7 +69,7 @@ static void check_block(sb_checkup *k, uint32_t slot, unsigned kind) {
 
 static void check_published(sb_checkup *k, uint32_t slot, unsigned kind, uint64_t header) {
   uint64_t refs = sb_slot_refs(header), seen = k->seen[slot] & ((1u << SB_MAX_REFS) - 1u);
-  if (sb_parts_is_head(k->b, slot, header)) refs &= ~(UINT64_C(1) << SB_PARTS_REF); /* no holder's */
+  if (sb_parts_is_head(k->b, slot, header)) refs &= ~(UINT64_C(1) << SB_PARTS_REF); /* belongs to no holder */
   bool may = kind != SB_KIND_NODE && kind != SB_KIND_CONNECTION && kind != SB_KIND_HOLDINGS;
   if (!may || (kind != SB_KIND_MESSAGE && refs != 1)) {
     sb_check_found(k, (sb_finding){SB_BAD_SLOT, 0, slot, 1, kind, 0, header, 0});
@@ -89,9 +89,9 @@ static void check_slot(sb_checkup *k, uint32_t slot, unsigned kind) {
     case SB_SLOT_ALLOC:
       if (slot == 0 ||
           (kind != SB_KIND_MESSAGE && sb_slot_is_drained(header) && sb_check_lives(k, sb_slot_owner(header)))) {
-        break; /* nobody's, or of one who is about to drain the chunk */
+        break; /* without an owner, or owned by a connection that drains the chunk */
       }
-      if (kind == SB_KIND_MESSAGE && sb_slot_is_part(header)) { /* nobody's but its head's */
+      if (kind == SB_KIND_MESSAGE && sb_slot_is_part(header)) { /* only its head refers to it */
         if (sb_parts_is_orphan(k->b, slot)) sb_check_found(k, (sb_finding){SB_LEAKED_SLOT, 0, slot, 0, kind, 0, 0, 0});
         break;
       }
@@ -129,7 +129,7 @@ static void check_class_chunk(sb_checkup *k, uint32_t chunk, uint64_t word) {
   }
 }
 
-/* The head of a run, and the chunks that belong to it. */
+/* Checks the head of a run, and the chunks that belong to the run. */
 static void check_run(sb_checkup *k, uint32_t chunk, uint64_t word) {
   uint32_t run = sb_chunk_run(word);
   if (run == 0 || run > k->chunks - chunk || chunk == 0) {
@@ -149,7 +149,7 @@ static bool in_a_run(const sb_checkup *k, uint32_t chunk, uint64_t word) {
     return false;
   }
   uint64_t head = SB_LOAD(&k->b->chunks[chunk - distance], SB_ACQUIRE);
-  unsigned state = sb_chunk_state(head); /* a run that is taken or given back is told by its head */
+  unsigned state = sb_chunk_state(head); /* the head shows that a run is being taken or returned */
   return (state == SB_CHUNK_RUN || state == SB_CHUNK_CLAIMED || state == SB_CHUNK_DRAINING) &&
          sb_chunk_run(head) > distance;
 }
