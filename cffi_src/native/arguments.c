@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How many arguments a method was given, and what a timeout may be. All types share this. See native_message.h. */
+/* Checks of the number of arguments, and of timeouts, for all types. See native_message.h. */
 #include "native_message.h"
 
 int sb_expect(Py_ssize_t count, Py_ssize_t wanted) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The module _native_message: its types and functions. This file uses all others of the folder. None of them uses
+/* The module _native_message: its types and functions. This file uses all other files of the folder. None of them uses
  * it. */
 #include "native_message.h"
 

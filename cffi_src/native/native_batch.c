@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Taking messages together: Batch, the base of shmbroker.MessageBatch. See native_message.h. */
+/* Taking many messages in one call: Batch, the base of shmbroker.MessageBatch. See native_message.h. */
 #include "native_message.h"
 
 #include <string.h>
 #include <structmember.h>
 
 #define BATCH_BYTES (1u << 20)
-#define LONG_BATCH 1024 /* more are settled without the GIL, which is for the Python part to arrange */
+#define LONG_BATCH 1024 /* the Python part settles longer batches, without the GIL */
 
 typedef struct {
   PyObject_HEAD PyObject *source; /* the queue; it keeps the handle */
   PyObject *taker;
-  PyObject *made; /* of the Python part: messages that were asked for one by one */
+  PyObject *made; /* of the Python part: messages that the application took out of the batch */
   char *records;
-  uint32_t *index; /* start of a record, of its body, end of both; three for each message */
+  uint32_t *index; /* three for each message: start of its record, start of its body, end of both */
   uint32_t count, long_bodies;
   char state, auto_acked;
 } Batch;
@@ -51,7 +51,7 @@ static PyObject *batch_ack(PyObject *object, PyObject *unused) {
   Py_RETURN_NONE;
 }
 
-/* settle(how, skip): all but those whose numbers are in `skip`, without the GIL. The status. */
+/* settle(how, skip): settles all messages except the numbers in `skip`, without the GIL. Returns the status. */
 static PyObject *batch_settle(PyObject *object, PyObject *arguments) {
   Batch *self = (Batch *)object;
   unsigned int how;
@@ -92,7 +92,7 @@ static PyObject *batch_record(PyObject *object, PyObject *number) {
   return PyBytes_FromStringAndSize(self->records + index[0], (Py_ssize_t)(index[2] - index[0]));
 }
 
-/* A body that was not copied along is read by its message. */
+/* A copy of a body. A body that is not in the record is read by its message. */
 static PyObject *body_of(Batch *self, uint32_t at) {
   const uint32_t *index = self->index + 3 * (uint64_t)at;
   const sb_record *record = (const sb_record *)(const void *)(self->records + index[0]);
@@ -149,7 +149,8 @@ PyType_Spec sb_batch_spec = {"shmbroker._native_message.Batch", sizeof(Batch), 0
 
 /* ---- taking ---- */
 
-/* What is in the room becomes a batch, which takes the index over; without memory for it, all goes back to its place. */
+/* Creates a batch from the messages in `room`, and passes the index on to it. Without memory, the messages return to
+ * their positions. */
 static PyObject *hand_over(Taker *self, PyObject *source, Room *room, int64_t got, int auto_ack) {
   char *records = PyMem_Malloc((size_t)room->used);
   Batch *batch =
@@ -193,7 +194,7 @@ static PyObject *finish(Taker *self, PyObject *source, Room *room, int64_t got, 
   return result;
 }
 
-/* take_many(source, count, auto_ack, timeout): without waiting. */
+/* take_many(source, count, auto_ack, timeout): takes messages without waiting. */
 PyObject *sb_take_many(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Taker *self = (Taker *)object;
   int auto_ack = sb_expect_timeout(arguments, count, 3) ? PyObject_IsTrue(arguments[2]) : -1;
@@ -218,7 +219,7 @@ PyObject *sb_wait_many(PyObject *object, PyObject *const *arguments, Py_ssize_t 
   if (PyErr_Occurred() != NULL || !make_room(&room, arguments[1])) {
     return NULL;
   }
-  if ((room.buffer = PyMem_Malloc(BATCH_BYTES)) == NULL) { /* one of our own: others take while we wait */
+  if ((room.buffer = PyMem_Malloc(BATCH_BYTES)) == NULL) { /* not `many`: other threads take during the wait */
     PyMem_Free(room.index);
     return PyErr_NoMemory();
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a channel does for each message: hands it to its callback, settles it by its tag, gets one. See native_message.h.
+/* The calls of a channel for each message: deliver it to its callback, settle it by its tag, get one. See
+ * native_message.h.
  *
- * The Taker of a channel is given the address of the queue that it gets from. */
+ * For a get, the caller passes the address of the queue to the Taker of the channel. */
 #include "native_message.h"
 
 static sb_queue *queue_of(const Taker *self, PyObject *address) {
@@ -44,7 +45,8 @@ PyObject *sb_channel_taker_get_wait(PyObject *taker, PyObject *const *arguments,
 
 enum { NAMES = 0, CALLBACK = 1 }; /* of a Subscription, see shmbroker/channel/deliveries.py */
 
-/* There is no body. It may be that the message went back just now, which is no error. */
+/* Handles a message without a body. Python decides whether that is an error: the message may just have been
+ * returned. */
 static PyObject *not_handed_over(PyObject *channel) {
   PyObject *type, *error, *traceback;
   PyErr_Fetch(&type, &error, &traceback);
@@ -56,7 +58,7 @@ static PyObject *not_handed_over(PyObject *channel) {
   return result;
 }
 
-/* The message has reached the application: it is not FRESH any more. */
+/* Calls the callback. A message with a body has reached the application: it is not FRESH any more. */
 static PyObject *call(Record *message, PyObject *callback, PyObject *properties) {
   PyObject *body = sb_record_bytes((PyObject *)message, NULL);
   if (body == NULL) {
@@ -69,7 +71,8 @@ static PyObject *call(Record *message, PyObject *callback, PyObject *properties)
   return result;
 }
 
-/* A consumer that is not known is being registered, or was cancelled just now: Python waits and looks again. */
+/* Delivers a message to its consumer. An unknown consumer is being registered, or was just cancelled: Python waits and
+ * looks again. */
 static PyObject *call_back(PyObject *message, PyObject *consumer, PyObject *no_properties, bool plain) {
   if (consumer == NULL) {
     return PyErr_Occurred() == NULL ? PyObject_CallMethod(((Record *)message)->source, "deliver_late", "O", message)
@@ -80,7 +83,7 @@ static PyObject *call_back(PyObject *message, PyObject *consumer, PyObject *no_p
     if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_TypeError, "a subscription is a tuple");
     return NULL;
   }
-  Py_INCREF(callback); /* it may cancel itself */
+  Py_INCREF(callback); /* the callback may cancel its consumer */
   ((Record *)message)->consumer = Py_NewRef(PyTuple_GetItem(consumer, NAMES));
   PyObject *properties = plain ? Py_NewRef(no_properties) : PyObject_GetAttrString(message, "properties");
   PyObject *result = properties != NULL ? call((Record *)message, callback, properties) : NULL;
@@ -89,7 +92,7 @@ static PyObject *call_back(PyObject *message, PyObject *consumer, PyObject *no_p
   return result;
 }
 
-/* 1: the next message was handed over; 0: there is none, `status` says why; -1: the callback raised. */
+/* Delivers the next message. Returns 1: delivered; 0: there is none, and `status` has the reason; -1: an exception. */
 static int deliver(Taker *self, PyObject *channel, PyObject *subscriptions, PyObject *no_properties) {
   int64_t length = sb_channel_next(self->handle, self->buffer);
   if (length < 0) {
@@ -110,8 +113,8 @@ static int deliver(Taker *self, PyObject *channel, PyObject *subscriptions, PyOb
   return result != NULL ? 1 : -1;
 }
 
-/* deliver(channel, subscriptions, events, no_properties, most): calls back for up to so many messages, until none is there
- * or an event is; how many. What a callback raises is raised; `delivered` counts that one too. */
+/* deliver(channel, subscriptions, events, no_properties, most): delivers up to `most` messages, until there is no
+ * message, or an event. Returns their number. Raises what a callback raises; `delivered` counts that message too. */
 PyObject *sb_channel_taker_deliver(PyObject *taker, PyObject *const *arguments, Py_ssize_t count) {
   Taker *self = (Taker *)taker;
   Py_ssize_t most = sb_expect(count, 5) ? PyLong_AsSsize_t(arguments[4]) : -1;
@@ -135,7 +138,7 @@ PyObject *sb_channel_taker_deliver(PyObject *taker, PyObject *const *arguments, 
 
 /* ---- settling ---- */
 
-/* settle(delivery_tag, multiple, how): the status; -1: Python has to say what is wrong with the tag. */
+/* settle(delivery_tag, multiple, how): returns the status; -1: Python must check the tag, and report what is wrong. */
 PyObject *sb_channel_taker_settle(PyObject *taker, PyObject *const *arguments, Py_ssize_t count) {
   const Taker *self = (const Taker *)taker;
   if (!sb_expect(count, 3)) {

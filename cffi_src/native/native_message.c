@@ -60,7 +60,8 @@ static bool is_inside(const Record *self) {
   return front->body_address == 0 && front->body_length <= (uint64_t)PyBytes_Size(self->data) - sizeof *front;
 }
 
-/* What the core knows it by, see shmbroker.cdef.h; of what was settled when it was taken, the view of a long body. */
+/* The tag of a message in the core, see shmbroker.cdef.h; for a message that was settled when it was taken, the view of
+ * its long body. */
 static uint64_t tag_of(const Record *self) {
   uint64_t tag = front_of(self)->tag;
   if (self->kind == OF_CHANNEL)
@@ -68,7 +69,7 @@ static uint64_t tag_of(const Record *self) {
   return tag;
 }
 
-/* A short body lies in the record, behind key and properties; a long one is looked at where it lies. */
+/* The body. A short body is in the record, after key and properties; a long body is read in place. */
 static PyObject *record_body(PyObject *object, void *unused) {
   Record *self = (Record *)object;
   const sb_record *front = front_of(self);
@@ -105,7 +106,8 @@ PyObject *sb_record_bytes(PyObject *object, PyObject *unused) {
   return bytes;
 }
 
-/* It was settled when it was taken: a long body stays as long as this message or a view of it. */
+/* Takes the view of a long body of a message that was settled when it was taken. The body stays as long as the message
+ * or a memoryview of it. */
 static PyObject *record_auto_acknowledged(PyObject *object, PyObject *unused) {
   Record *self = (Record *)object;
   const sb_record *front = front_of(self);
@@ -121,7 +123,7 @@ static PyObject *record_auto_acknowledged(PyObject *object, PyObject *unused) {
 
 static Py_ssize_t record_length(PyObject *object) { return (Py_ssize_t)front_of((const Record *)object)->body_length; }
 
-/* Of what is looked at for each delivery, without unpacking the whole front. */
+/* The fields that are read for each delivery, without unpacking the whole front. */
 static PyObject *record_subscription(PyObject *object, void *unused) {
   (void)unused;
   return PyLong_FromLong(front_of((const Record *)object)->subscription);
@@ -176,7 +178,7 @@ PyType_Spec sb_record_spec = {"shmbroker._native_message.Record", sizeof(Record)
 
 /* ---- Taker ---- */
 
-static _Alignas(64) char one_record[RECORD_BYTES]; /* one for all: a connection may have 65,535 channels */
+static _Alignas(64) char one_record[RECORD_BYTES]; /* one for all Takers: a connection may have 65,535 channels */
 
 static PyObject *new_record(Taker *self, PyObject *source, PyObject *data, char state) {
   Record *record = (Record *)self->allocate(self->type, 0);
@@ -200,7 +202,7 @@ PyObject *sb_hand_over(Taker *self, PyObject *source, const char *buffer, int64_
     if (!auto_ack) sb_give_back(self, buffer);
     return NULL;
   }
-  const char *record = PyBytes_AsString(data); /* from here on finalizers may run, and use the buffer */
+  const char *record = PyBytes_AsString(data); /* from here on finalizers may run, and overwrite the buffer */
   PyObject *message = new_record(self, source, data, auto_ack ? SETTLED : state);
   if (message == NULL && !auto_ack) {
     sb_give_back(self, record);
@@ -213,7 +215,7 @@ PyObject *sb_hand_over(Taker *self, PyObject *source, const char *buffer, int64_
   return message;
 }
 
-/* None when there is no message: `status` says why. */
+/* Takes a message without waiting. None: there is none, and `status` has the reason. */
 static PyObject *take(Taker *self, PyObject *source, int auto_ack, char state) {
   int64_t length = self->kind == OF_CONSUMER  ? sb_consumer_next(self->handle, self->buffer, auto_ack)
                    : self->kind == OF_CHANNEL ? sb_channel_next(self->handle, self->buffer)
@@ -226,8 +228,9 @@ static PyObject *take(Taker *self, PyObject *source, int auto_ack, char state) {
   return sb_hand_over(self, source, self->buffer, length, auto_ack, state);
 }
 
-/* Is it to be told that an application polls? The first time, and now and then: whoever polls without a pause has no time for
- * more, and the coarse clock costs a tenth of what a look at it in Python does. */
+/* True if the caller must report that its application polls: the first time, and then every POLLED_NS, since a report
+ * costs time that an application that polls without a pause does not have. The coarse clock costs a tenth of a read of
+ * the clock in Python. */
 #define POLLED_NS 100000000u
 static bool tells_of_polling(Taker *self) {
   struct timespec clock;
@@ -240,8 +243,8 @@ static bool tells_of_polling(Taker *self) {
   return true;
 }
 
-/* take(source, auto_ack[, timeout]): without waiting. Of a queue, and without a timeout, SB_TICK: it is empty, and the connection
- * is to know that its application polls. */
+/* take(source, auto_ack[, timeout]): takes a message without waiting. For a queue, and without a timeout, status
+ * SB_TICK: the queue is empty, and the caller must report to the connection that its application polls. */
 static PyObject *taker_take(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Taker *self = (Taker *)object;
   int auto_ack = sb_expect_timeout(arguments, count, 2) ? PyObject_IsTrue(arguments[1]) : -1;
@@ -251,7 +254,7 @@ static PyObject *taker_take(PyObject *object, PyObject *const *arguments, Py_ssi
   return got;
 }
 
-/* A signal that came just before the sleep does not end it, so the first look around comes soon. */
+/* A signal that comes just before the sleep does not end it, so the first look for signals comes soon. */
 #define FIRST_LOOK_NS 10000000u
 #define LATER_LOOKS_NS 1000000000u
 #define SOON_NS 10000u
@@ -280,7 +283,8 @@ int64_t sb_wait_for(Taker *self, Room *room, int auto_ack, uint64_t until) {
   }
 }
 
-/* Looks for a moment with the GIL: dropping and taking it would cost more, beside a busy thread very much more. */
+/* Looks for a message for a moment, with the GIL: to drop and take it costs more, and much more beside a busy
+ * thread. */
 static PyObject *taker_soon(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Taker *self = (Taker *)object;
   int auto_ack = sb_expect(count, 2) ? PyObject_IsTrue(arguments[1]) : -1;
@@ -429,7 +433,7 @@ static void messages_dealloc(PyObject *object) {
   Py_DECREF(type);
 }
 
-/* What is there at once; the consumer itself knows how to wait, and when it is over. */
+/* The next message without waiting. If there is none, the Python consumer waits, or ends the iteration. */
 static PyObject *messages_next(PyObject *object) {
   Messages *self = (Messages *)object;
   PyObject *message = take((Taker *)self->taker, self->consumer, self->auto_ack, OPEN);

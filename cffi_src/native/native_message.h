@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Messages as Python objects: putting, taking and acknowledging, one or many, each in one call that keeps the GIL.
+/* Messages as Python objects: put, take and acknowledge one message or many, each in one call that keeps the GIL.
  *
- * What: `Record` is the base of `shmbroker.Message`: a record of the core, where it came from, and whether it is
- * settled; `Batch` that of `shmbroker.MessageBatch`. `Taker` makes them out of a queue, a consumer or a channel; `Messages`
- * iterates over a consumer; `Putter` puts what is plain, `Publisher` knows where it goes; `View` is a body that is read in
- * place. Everything that is not on the way of every message is Python
- * (shmbroker/message.py). Why not cffi here: docs/adr/0010.
+ * What: `Record` is the base of `shmbroker.Message`: a record of the core, its source, and whether it is settled.
+ * `Batch` is the base of `shmbroker.MessageBatch`. `Taker` creates both from a queue, a consumer or a channel.
+ * `Messages` iterates over a consumer. `Putter` puts plain bodies. `Publisher` knows routes. `View` is a body that is
+ * read in place. Code that does not run for every message is Python (shmbroker/message.py). docs/adr/0010 has the
+ * reasons against cffi here.
  *
- * A record or a batch is FRESH until it has reached the caller: an exception that an interrupt raises on the way drops
- * the object, and a FRESH one that goes away puts its messages back to their places. So nothing gets lost between taking
- * and handing over.
+ * A record or a batch is FRESH until it has reached the caller. An exception that an interrupt raises before that drops
+ * the object, and a FRESH object that is freed returns its messages to their positions. So no message is lost between
+ * taking and handing over.
  */
 #ifndef NATIVE_MESSAGE_H
 #define NATIVE_MESSAGE_H
@@ -21,13 +21,13 @@
 
 enum { OPEN = 0, SETTLED = 1, BROWSED = 2, FRESH = 3 };
 enum { ACK = 0, RETURN = 3 };
-enum { OF_QUEUE = 0, OF_CONSUMER = 1, OF_CHANNEL = 2 }; /* what a handle is */
+enum { OF_QUEUE = 0, OF_CONSUMER = 1, OF_CHANNEL = 2 }; /* the kind of a handle */
 #define RECORD_BYTES (64 + 65536 + 4096)
 
 typedef struct {
   PyObject_HEAD PyObject *source; /* the queue, consumer or channel; it keeps the handle */
   PyObject *data;                 /* bytes */
-  PyObject *view;                 /* a memoryview, once somebody looked at a body that is read in place */
+  PyObject *view;                 /* a memoryview, after a body that is read in place was asked for */
   PyObject *front;                /* of the Python part */
   PyObject *consumer;             /* of a channel: the names of the consumer it was delivered to */
   PyObject *weak_references;
@@ -41,17 +41,17 @@ typedef struct {
   PyTypeObject *type;         /* of the messages */
   PyTypeObject *batches;
   allocfunc allocate;
-  char *buffer; /* of all Takers: used under the GIL only, and never across a point where it is dropped */
-  char *many;   /* the same for a batch; NULL until there is one */
-  int status;   /* why the last take brought nothing */
-  unsigned long long polled_ns; /* when it told last that its queue was empty, see taker_take */
+  char *buffer;                 /* of all Takers: used only with the GIL, and never across a point that drops the GIL */
+  char *many;                   /* of this Taker, for batches, under the same rule; NULL before the first batch */
+  int status;                   /* why the last take found no message */
+  unsigned long long polled_ns; /* when it last returned SB_TICK, see taker_take */
   Py_ssize_t delivered;
   char kind;
 } Taker;
 
-/* Where what is taken goes to: one record, or with an `index` up to `count` of them. */
+/* The memory for taken messages: one record, or with an `index` up to `count` records. */
 typedef struct {
-  sb_queue *queue; /* of a get by a channel; else NULL */
+  sb_queue *queue; /* for a get by a channel; else NULL */
   char *buffer;
   uint32_t *index;
   uint64_t size, used;
@@ -64,34 +64,37 @@ extern PyType_Spec sb_batch_spec, sb_messages_spec, sb_publisher_spec, sb_putter
 
 void sb_know_routes(PyTypeObject *type);
 
-/* Raises TypeError for another number of arguments. */
+/* True if the number of arguments is right; else raises TypeError. */
 int sb_expect(Py_ssize_t count, Py_ssize_t wanted);
-/* Whether that is a timeout: None, or seconds >= 0. Raises ValueError. */
+/* True if the object is a timeout: None, or seconds >= 0; else raises ValueError. */
 int sb_is_timeout(PyObject *timeout);
-extern PyObject *sb_good_timeout; /* the number that was found good last: most callers pass the same again */
-/* So many arguments, and perhaps a timeout behind them, which is checked for calls that may have to wait afterwards. */
+extern PyObject *sb_good_timeout; /* the number that was accepted last: most callers pass the same again */
+/* True if there are `wanted` arguments, and perhaps a timeout after them. The timeout is checked here for calls that
+ * may have to wait afterwards. */
 static inline int sb_expect_timeout(PyObject *const *arguments, Py_ssize_t count, Py_ssize_t wanted) {
   return count == wanted + 1
              ? arguments[wanted] == Py_None || arguments[wanted] == sb_good_timeout || sb_is_timeout(arguments[wanted])
              : sb_expect(count, wanted);
 }
-/* A record that was taken goes back to its place. */
+/* Returns the message of a record to its position. */
 void sb_give_back(Taker *self, const char *record);
-/* Waits without the GIL; handlers of signals run in between, and what they raise ends the wait. Length, or number of
- * records; minus a status; 0: an exception is set. */
+/* Waits for messages without the GIL. Signal handlers run from time to time, and an exception of theirs ends the wait.
+ * Returns the length, or the number of records; minus a status; 0: an exception is set. */
 int64_t sb_wait_for(Taker *self, Room *room, int auto_ack, uint64_t until);
-/* A message of a record in the buffer; without memory for it, it goes back to its place. */
+/* Creates a message of the record in the buffer. Without memory, the message returns to its position. */
 PyObject *sb_hand_over(Taker *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state);
-/* The body, copied. */
+/* A copy of the body. */
 PyObject *sb_record_bytes(PyObject *record, PyObject *unused);
-/* A memoryview on the body of a message that is held under that tag: it keeps the slot, whatever becomes of the message. */
+/* A memoryview of the body of a message that is held under `tag`. It keeps the slot, also after the message is
+ * settled. */
 PyObject *sb_view_of(PyObject *connection, const sb_record *front, uint64_t tag);
-/* The same with a reference that was taken already. */
+/* The same for a view of the core that the caller took already. */
 PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address, uint64_t length);
-/* read_in_place(connection, slot, generation, length): a memoryview of a body whose message nobody here holds; or a status. */
+/* read_in_place(connection, slot, generation, length): a memoryview of a body without holding its message; or a
+ * status. */
 PyObject *sb_read_in_place(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *sb_take_many(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
-/* Of a channel: get(source, queue, auto_ack), get_wait(source, queue, auto_ack, until). */
+/* For a channel: get(source, queue, auto_ack), get_wait(source, queue, auto_ack, until). */
 PyObject *sb_channel_taker_get(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
 PyObject *sb_channel_taker_get_wait(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);
 PyObject *sb_channel_taker_deliver(PyObject *taker, PyObject *const *arguments, Py_ssize_t count);

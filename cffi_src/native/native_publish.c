@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Publishing: from exchange and routing key to the queue, with what this process found out before. See native_message.h.
+/* Publishing: finds the queues of an exchange and a routing key among the routes that this process knows already. See
+ * native_message.h.
  *
- * `Publisher` keeps the routes that lead to a queue, or to several; everything else is for Python
- * (shmbroker/_topology/publisher.py): what was not asked for yet, goes to no queue or to very many, or has to wait. The
- * routes hold as long as the version of the topology is the one they were made for: one load for each publish. They are
- * those of messages without headers; where a binding may look at headers, a message that has some is for Python. */
+ * `Publisher` keeps the routes to one queue or several. Python does everything else (shmbroker/_topology/publisher.py):
+ * an unknown route, a route to no queue or to very many, a publish that has to wait. Routes are valid while the version
+ * of the topology is the one that they were made for; each publish compares it. They are the routes of messages without
+ * headers: while a binding may use headers, Python publishes messages that have some. */
 #include "native_message.h"
 
 #include <structmember.h>
 
-#define SHORT_BODY 131072  /* longer ones take tens of microseconds to copy: without the GIL */
-#define SHORT_COMMIT 16384 /* the same where a body goes to several queues, ... */
-#define MOST_QUEUES 128    /* ... of which so many take some tens of microseconds */
+#define SHORT_BODY 131072  /* longer bodies take tens of microseconds to copy: without the GIL */
+#define SHORT_COMMIT 16384 /* the same for a body that goes to several queues */
+#define MOST_QUEUES 128    /* a publish to this many takes some tens of microseconds */
 
-/* ---- Route: queues, and the options (exchange, key) of what goes there ---- */
+/* ---- Route: queues, and the options (exchange, key) of the messages for them ---- */
 
 typedef struct {
   PyObject_HEAD sb_queue **queues;
   const sb_put_options *options;
-  PyObject *owner; /* keeps both */
+  PyObject *owner; /* keeps queues and options */
   uint32_t count;
 } Route;
 
@@ -89,9 +90,9 @@ typedef struct {
   PyObject_HEAD sb_connection *connection;
   PyObject *owner;
   PyObject *routes; /* {exchange: {routing key: Route}} */
-  known_route last; /* most publish to the same again and again, with the same two strings */
+  known_route last; /* most callers publish to the same route repeatedly, with the same two strings */
   unsigned long long version;
-  bool headers_count; /* of that version */
+  bool headers_count; /* in that version */
 } Publisher;
 
 static void remember(Publisher *self, PyObject *exchange, PyObject *key, PyObject *route) {
@@ -102,8 +103,8 @@ static void remember(Publisher *self, PyObject *exchange, PyObject *key, PyObjec
   Py_XDECREF(before.route);
 }
 
-/* The name itself, whatever a subclass of `str` says that it equals: no code of Python runs here, which could change the routes.
- * A new reference; NULL: it is no string. */
+/* The exact string, as a new reference, so that the lookup runs no `__eq__` or `__hash__` of a subclass of `str`, which
+ * could change the routes. NULL: it is no string. */
 static PyObject *name_of(PyObject *given) {
   return PyUnicode_CheckExact(given) ? Py_NewRef(given) : PyUnicode_Check(given) ? PyUnicode_FromObject(given) : NULL;
 }
@@ -120,7 +121,7 @@ static const Route *find(Publisher *self, PyObject *exchange, PyObject *key) {
   }
   PyObject *exact_exchange = name_of(exchange), *exact_key = name_of(key);
   PyObject *route = look_up(self, exact_exchange, exact_key);
-  PyErr_Clear(); /* no memory: Python tries again, and says so */
+  PyErr_Clear(); /* no memory: Python tries again, and raises that */
   if (route != NULL && exact_exchange == exchange && exact_key == key) remember(self, exchange, key, route);
   Py_XDECREF(exact_exchange);
   Py_XDECREF(exact_key);
@@ -132,7 +133,7 @@ typedef struct {
   Py_ssize_t length;
 } body_bytes;
 
-/* The route of a body that can go there at once. */
+/* The route of a body that this call can publish without Python; else NULL. */
 static const Route *route_of(Publisher *self, PyObject *const *arguments, body_bytes *body) {
   if (!PyBytes_CheckExact(arguments[2]) || PyBytes_AsStringAndSize(arguments[2], &body->data, &body->length) != 0 ||
       body->length > SHORT_BODY || sb_topology_version(self->connection) != self->version) {
@@ -155,7 +156,7 @@ static sb_status send(const Publisher *self, const Route *route, body_bytes body
   return sb_commit_all(self->connection, &publication, 1, NULL, 0, &failed_publication, &failed_target);
 }
 
-/* publish(exchange, routing_key, body): the status; -1: Python has to do it. */
+/* publish(exchange, routing_key, body): returns the status; -1: Python must publish. */
 static PyObject *publisher_publish(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Publisher *self = (Publisher *)object;
   body_bytes body;
@@ -166,8 +167,8 @@ static PyObject *publisher_publish(PyObject *object, PyObject *const *arguments,
   return PyLong_FromLong(route != NULL ? (long)send(self, route, body, route->options) : -1);
 }
 
-/* publish_with(exchange, routing_key, body, properties, ttl_ns, priority, has_headers): the same, with encoded properties.
- * Whether headers count is looked at together with the version: another thread may renew the routes at any time. */
+/* publish_with(exchange, routing_key, body, properties, ttl_ns, priority, has_headers): the same, with encoded
+ * properties. Reads `headers_count` together with the version: another thread may renew the routes at any time. */
 static PyObject *publisher_publish_with(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Publisher *self = (Publisher *)object;
   body_bytes body;
@@ -193,7 +194,7 @@ static PyObject *publisher_publish_with(PyObject *object, PyObject *const *argum
   return PyLong_FromLong((long)send(self, route, body, &options));
 }
 
-/* renew(version, headers_count): forgets all routes, unless they are of that version. */
+/* renew(version, headers_count): removes all routes, unless they are of that version. */
 static PyObject *publisher_renew(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
   Publisher *self = (Publisher *)object;
   if (!sb_expect(count, 2)) {
@@ -231,7 +232,7 @@ static PyObject *publisher_new(PyTypeObject *type, PyObject *arguments, PyObject
   return (PyObject *)self;
 }
 
-/* Its owner leads back to it, and so do the queues of its routes. They are Python's to clear. */
+/* The owner, and the queues of the routes, refer back to the publisher. The Python objects clear that cycle. */
 static int publisher_traverse(PyObject *object, visitproc visit, void *arg) {
   Publisher *self = (Publisher *)object;
   Py_VISIT(Py_TYPE(object));

@@ -5,16 +5,16 @@
 typedef struct {
   PyObject_HEAD void *handle;
 } Putter;
-#define SHORT_BODY 131072 /* longer ones take tens of microseconds to copy: without the GIL */
+#define SHORT_BODY 131072 /* longer bodies take tens of microseconds to copy: without the GIL */
 #define SHORT_BATCH 131072
 #define PIECES 256
 
-/* None of what was put; else the status. */
+/* None if the message was put; else the status. */
 static PyObject *outcome(sb_status status) {
   return status == SB_OK ? Py_NewRef(Py_None) : PyLong_FromLong((long)status);
 }
 
-/* put(body, timeout): without waiting. None, or the status; -1 for anything but bytes of a short body. */
+/* put(body, timeout): puts without waiting. None, or the status; -1: not bytes, or too long. */
 static PyObject *putter_put(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
   if (!sb_expect_timeout(arguments, given, 1)) {
     return NULL;
@@ -28,7 +28,8 @@ static PyObject *putter_put(PyObject *object, PyObject *const *arguments, Py_ssi
   return outcome(sb_put(((Putter *)object)->handle, bytes, (uint64_t)length));
 }
 
-/* put_with(body, (ttl, delay, priority, key, properties), timeout): the same with options, the times in seconds, 0 = none. */
+/* put_with(body, (ttl, delay, priority, key, properties), timeout): the same with options. Times are in seconds, 0 =
+ * none. */
 static PyObject *putter_put_with(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
   if (!sb_expect_timeout(arguments, given, 2)) {
     return NULL;
@@ -53,7 +54,7 @@ static PyObject *putter_put_with(PyObject *object, PyObject *const *arguments, P
       sb_put_with(((Putter *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body), &options));
 }
 
-/* Up to PIECES of them; *total bytes. False: one is not bytes. */
+/* Describes `count` bodies from `first` on, at most PIECES; *total: their bytes. False: one is not bytes. */
 static bool describe(PyObject *bodies, Py_ssize_t first, Py_ssize_t count, sb_piece *pieces, uint64_t *total) {
   *total = 0;
   for (Py_ssize_t i = 0; i < count; i++) {
@@ -74,9 +75,10 @@ static bool all_bytes(PyObject *bodies) {
   return true;
 }
 
-/* put_many(bodies, first, options, drop): of a tuple, from that one on; `options` is the address of sb_put_options, `drop`
- * allows to drop the GIL, which the caller's connection has to know of. How many went, plus the status that stopped them
- * << 32; -1: some are not bytes, or are too long to keep the GIL. */
+/* put_many(bodies, first, options, drop): puts the bodies of a tuple from `first` on. `options` is the address of
+ * sb_put_options. `drop` allows the call to drop the GIL; then the caller registers the call with its connection.
+ * Returns the number put, plus the status that stopped it << 32; -1: a body is not bytes, or the bodies are too long to
+ * keep the GIL. */
 static PyObject *putter_put_many(PyObject *object, PyObject *const *arguments, Py_ssize_t given) {
   if (!sb_expect(given, 4)) {
     return NULL;
@@ -103,7 +105,7 @@ static PyObject *putter_put_many(PyObject *object, PyObject *const *arguments, P
       if (at == first) {
         return PyLong_FromLong(-1);
       }
-      break; /* the rest is asked for again */
+      break; /* the caller calls again for the rest */
     }
     PyThreadState *others = drop ? PyEval_SaveThread() : NULL; /* the tuple keeps the bodies */
     at += (Py_ssize_t)sb_put_many(handle, pieces, (uint32_t)count, options, &status);

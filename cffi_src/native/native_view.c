@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Bodies read in place: memoryviews on shared memory. See native_message.h.
+/* Bodies that are read in place: memoryviews of shared memory. See native_message.h.
  *
- * A View keeps the slot, by a reference of its own in the core, the mapping, and the connection, which cannot be
- * forgotten as long as it has views. It ends when the last memoryview of it is gone, wherever that happens.
+ * A View keeps the slot (by a view of the core), the mapping, and the connection, which cannot be forgotten while it
+ * has views. The View ends when its last memoryview is freed, in any thread.
  */
 #include "native_message.h"
 
@@ -23,7 +23,7 @@ static sb_connection *handle_of(PyObject *connection) {
   return handle;
 }
 
-/* The last view of a closed connection: it can be forgotten now. */
+/* After a view of a closed connection ended: the connection may be forgotten now. */
 static void view_ended(PyObject *connection) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
@@ -48,7 +48,7 @@ static int view_buffer(PyObject *object, Py_buffer *buffer, int flags) {
   return PyBuffer_FillInfo(buffer, object, self->address, self->length, 1, flags);
 }
 
-/* A body that lies in several pieces is copied, and the view of them ended. */
+/* Copies a body that is stored in parts, and ends its view. */
 static PyObject *copied(PyObject *connection, uint64_t token, uint64_t length) {
   sb_connection *handle = handle_of(connection);
   PyObject *bytes = handle != NULL ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)length) : NULL;
@@ -95,7 +95,7 @@ PyObject *sb_view_of(PyObject *connection, const sb_record *front, uint64_t tag)
   if (sb_begin_view(handle, tag, front->sequence, front->body_address, &token) != SB_OK) {
     PyObject *taken = PyObject_CallMethod(connection, "begin_view", "KKK", (unsigned long long)tag,
                                           (unsigned long long)front->sequence,
-                                          (unsigned long long)front->body_address); /* knows what to do, or to say */
+                                          (unsigned long long)front->body_address); /* adds a segment, or raises */
     if (taken == NULL) {
       return NULL;
     }
