@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The public C header: a guard around the declarations that cffi reads too. */
+/* The public C header: a guard around the declarations, which cffi also reads. */
 #ifndef SHMBROKER_H
 #define SHMBROKER_H
 
