@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two extension modules from one declaration file; `cffi-gen-src` reads them here."""
+"""Declares two extension modules from one declaration file; `cffi-gen-src` reads them here."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from cffi import FFI
 DECLARATIONS = Path(__file__).parent / "include" / "shmbroker.cdef.h"
 HEADER = '#include "shmbroker.h"\n'
 
-# cffi writes these two around each call. Without them the call keeps the GIL.
+# cffi writes these two macros around each call. If they are empty, the call keeps the GIL.
 KEEP_GIL = """
 #undef Py_BEGIN_ALLOW_THREADS
 #undef Py_END_ALLOW_THREADS
