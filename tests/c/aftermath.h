@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What somebody who was killed may leave, and what not.
+/* What a killed process may leave, and what it must not leave.
  *
- * The survivor reaps and does what a housekeeper does. Then the doctor must find nothing; every message must be there
- * exactly as often as the operation allows; the limits of the queue must hold exactly; put, get, delete and declare must
- * work; all memory must come back, and serve again.
+ * The survivor reaps, and does the work of a housekeeper. Then the doctor must find nothing; every message must exist
+ * exactly as often as the operation allows; the limits of the queue must hold exactly; put, get, delete and declare
+ * must work; all memory must be free again, and usable.
  */
 #ifndef AFTERMATH_H
 #define AFTERMATH_H

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The atomic operations of a test build, for programs that only want a step before each: memory is as it is. */
+/* The atomic operations of a test build, for programs that only need a step before each operation: memory itself is
+ * unchanged. */
 #include "sb_atomic.h"
 
 bool sb_test_aside;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Atomic operations of a test build: each is a call, whose arguments were evaluated before, with their own steps.
+/* Atomic operations of a test build: each operation is a function call. Its arguments are evaluated before the call,
+ * with their own steps.
  *
- * What: tests/c defines the functions. `site` is the file and line of the operation, or the name of a crash point;
- * words are of 1, 2, 4 or 8 bytes. The order matters to stores only: on the machine that is
- * imitated every other operation on a word is a full barrier, or a load in its place.
+ * What: tests/c defines the functions. `site` is the file and line of the operation, or the name of a crash point.
+ * Words have 1, 2, 4 or 8 bytes. The memory order matters only for stores: on the machine that the tests imitate, every
+ * other operation on a word is a full barrier, or a load in its place.
  */
 #ifndef ATOMIC_TEST_H
 #define ATOMIC_TEST_H

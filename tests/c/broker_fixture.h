@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A broker of its own for a C test: its files, an attachment, calls that grow the arena when they must.
+/* A private broker for a C test: its files, an attachment, and calls that grow the arena if necessary.
  *
- * A message is told by the number in front of its body; the rest of the body repeats it.
+ * The number at the start of its body identifies a message; the rest of the body repeats the number.
  */
 #ifndef BROKER_FIXTURE_H
 #define BROKER_FIXTURE_H

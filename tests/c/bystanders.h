@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A producer and a consumer who do their work while somebody else is stopped in the middle of an operation.
+/* A producer and a consumer that work while another process is stopped inside an operation.
  *
  * What must hold beside a stopped process:
- *  - Nobody calls it dead: reaping leaves it alone.
- *  - The consumer takes all that lies there into its hands, as it would if nobody else were there. Then a thousand messages
- *    pass, one after the other: each put returns, and the next get delivers just this message.
- *  - A queue that is being deleted may be gone: then each put and get says so, from one moment on for good, and the rest
- *    of the messages pass through the other queue.
- *  - What the consumer had in its hands goes back to its place, so that the operation, when it goes on, finds the messages
- *    that it has not dealt with. That others had them meanwhile is no reason to lose one, or to deliver it twice. A ring
- *    that is smaller by then keeps the newest.
- *  - The housekeeper's look at the queue comes back, too.
+ *  - No process treats it as dead: reaping leaves it alone.
+ *  - The consumer takes all ready messages, as it would without the stopped process. Then a thousand messages pass,
+ *    one after the other: each put returns, and the next get delivers exactly this message.
+ *  - A queue that is being deleted may be gone. Then each put and get reports that, from one moment on for ever, and
+ *    the rest of the messages pass through the other queue.
+ *  - The consumer returns the messages that it holds to their positions, so that the operation finds, when it
+ *    continues, the messages that it has not handled yet. No message may be lost, or delivered twice, because the
+ *    consumer held it in between. A ring that is smaller by then keeps the newest messages.
+ *  - The housekeeper's look at the queue returns, too.
  */
 #ifndef BYSTANDERS_H
 #define BYSTANDERS_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a channel may be in the middle of, for operations.c: on the queue "q" of the child, with a channel of its own. */
+/* The operations of channels, for operations.c: on the queue "q" of the child, with a channel of the child. */
 #ifndef CHANNEL_OPERATIONS_H
 #define CHANNEL_OPERATIONS_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The child that runs an operation: what it has in its hands, and what operations of several files do with that. */
+/* The child that runs an operation: the objects that it holds, and helpers that operations of several files share. */
 #ifndef CHILD_H
 #define CHILD_H
 

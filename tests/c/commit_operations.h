@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a commit may be in the middle of, for operations.c: publications to the queues "q" and "other" of the child, or to many. */
+/* The operations of commits, for operations.c: publications to the queues "q" and "other" of the child, or to many
+ * queues. */
 #ifndef COMMIT_OPERATIONS_H
 #define COMMIT_OPERATIONS_H
 

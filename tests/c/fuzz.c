@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Damages a broker at random, and works on: a status or a right result must come of it, never a crash, never a hang.
+/* Damages a broker at random, and calls the core: each call must return a status or a right result. It must never crash
+ * or hang.
  *
- * For each seed: the image of fuzz_image.h is restored; a child attaches, takes things in hand, and damages words that are
- * in use; then it attaches a second time and calls everything there is, in random order, on both attachments. Built with
- * sanitizers it dies of what they see. It ends within an amount of processor time, so a busy machine is no failure; a
- * child that sleeps for ever is ended by an alarm. Damage of the files themselves is tried once, in the beginning.
+ * For each seed the program restores the image of fuzz_image.h. A child attaches, takes messages, and damages words
+ * that are in use. Then it attaches a second time, and calls all functions, in random order, on both attachments. A
+ * child that is built with sanitizers dies of what they find. The limit of a child is processor time, so a busy machine
+ * is no failure; an alarm ends a child that sleeps for ever. Damage of the files themselves is tried once, at the
+ * start.
  *
  *   fuzz [-v] [-seed N | [-from N] [-count N]]
  */

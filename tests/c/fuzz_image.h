@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A broker with a bit of everything in it, as it is found when one process has died and another one is stopped.
+/* A broker that contains every kind of object, in the state where one process has died and another one is stopped.
  *
- * Three processes make it, one after the other: the first one declares and fills the queues and leaves; the second one is
- * killed with all sorts of things in hand; the third one holds messages, sleeps in lists, and is stopped, so that it lives
- * and does nothing while its memory is restored and damaged. None of them has threads: the image is the same each time.
+ * Three processes create it, one after the other. The first declares and fills the queues, and leaves. The second is
+ * killed while it holds objects of all kinds. The third holds messages, sleeps in lists, and is stopped, so that it
+ * lives and does nothing while its memory is restored and damaged. None of them has threads, so the image is the same
+ * each time.
  */
 #ifndef FUZZ_IMAGE_H
 #define FUZZ_IMAGE_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Everything that can be called, in random order, on a broker that may be damaged: what comes back does not matter. */
+/* Calls of all functions, in random order, on a broker that may be damaged. Their results do not matter. */
 #ifndef FUZZ_WORK_H
 #define FUZZ_WORK_H
 

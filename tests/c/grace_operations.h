@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Operations on a chunk of structures that nobody uses any more. */
+/* Operations on a chunk of structures that are not used any more. */
 #ifndef GRACE_OPERATIONS_H
 #define GRACE_OPERATIONS_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the programs of tests/c do alike: the first thing that is wrong, a process of its own for each try, and the choice
- * of what is tried. */
+/* Helpers of all programs of tests/c: report of the first failure, a process for each trial, and the choice of
+ * trials. */
 #ifndef HARNESS_H
 #define HARNESS_H
 

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Kills a process after every instruction of every operation, or stops it there, and looks at what others find.
+/* Kills or stops a process after every instruction of every operation, and checks what other processes find.
  *
  * The core is the shared library that users load, optimised, without hooks. For each operation a survey finds the
- * instructions after which a killed process leaves something else than after the one before (stepper.h says which these
- * are, and why no others). For each of them: a fresh broker; a child that does the operation is brought to just behind that
- * instruction, and is killed there with SIGKILL. Then the survivor looks at what is left (aftermath.h).
+ * instructions after which a killed process leaves another state than after the instruction before (stepper.h defines
+ * these, and why no others matter). For each of them, the program creates a broker, and brings a child that runs the
+ * operation to the point just behind that instruction. There SIGKILL kills the child. Then the survivor checks what is
+ * left (aftermath.h).
  *
- * Then the same with SIGSTOP: the child is stopped there, others work beside it (bystanders.h), and it goes on to the end:
- * then it must have done what it should. Whoever is stopped goes on with what it has read, so it is stopped just before
- * each of these instructions, too: then what it read is as old as it can be.
+ * Then the same with SIGSTOP: the child is stopped there, other processes work beside it (bystanders.h), and the child
+ * continues to the end. Then the operation must have had its effect. A stopped process continues with the values that
+ * it has read, so the child is also stopped just before each of these instructions: then these values are as old as
+ * possible.
  *
  *   kill_at_instruction [-kill | -stop] [-all] [-short] [-every N] [operation [place]]
  *
- * `-kill`, `-stop`: only this. `-all`: it is killed or stopped after instruction 1, 2, 3 ... indeed, whatever they do, which
- * needs no survey to be complete; only for short operations, since it takes long. `-every N` takes one place of N, other
- * ones for each operation; `-short` leaves out the slow ones: a sample that fits into the ordinary tests. Exit status: 0
- * all passed, 1 not, 77 ptrace is not permitted here.
+ * `-kill`, `-stop`: only this one. `-all`: kill or stop after instruction 1, 2, 3 ..., whatever the instructions do,
+ * which needs no complete survey; only for short operations, since it takes long. `-every N`: one place of N, different
+ * ones for each operation. `-short`: without the slow operations, a sample that fits into the ordinary tests. Exit
+ * status: 0 all passed, 1 a failure, 77 ptrace is not permitted here.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Kills a process at every shared step of every operation, and looks at what it leaves.
+/* Kills a process at every shared step of every operation, and checks what it leaves.
  *
- * For each operation and each N: a fresh broker; a child runs the operation and is killed at the N-th step (SB_TEST_HOOKS
- * calls sb_test_step before every atomic operation and at every crash point). Then the survivor looks at what is left.
+ * For each operation and each N, the program creates a broker. A child runs the operation, and is killed at the N-th
+ * step (SB_TEST_HOOKS calls sb_test_step before every atomic operation and at every crash point). Then the survivor
+ * checks what is left.
  *
  *   kill_at_step [-v] [-every N] [operation [step]]
  *
- * `-every N` takes one step of N, other ones for each operation: a sample that fits into the ordinary tests.
+ * `-every N`: one step of N, different ones for each operation: a sample that fits into the ordinary tests.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Operations of leases: messages that are moved to a queue that KEEPS, on from there, and back. */
+/* Operations of leases: messages are moved to a queue that KEEPS, from there to another queue, and back. */
 #ifndef LEASE_OPERATIONS_H
 #define LEASE_OPERATIONS_H
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a process may be in the middle of when it is killed or stopped, and what must be left of the messages then.
+/* The operations inside which a process is killed or stopped, and what must be left of the messages then.
  *
- * An operation runs in a child with a connection of its own, on the queue "q"; a second queue "other" is there, too.
- * Messages are told apart by their ids: 1 .. SETUP lie in "q" before, FRESH and those after it are put by the operation,
- * all others are OTHERS.
+ * An operation runs in a child, with a connection of the child, on the queue "q"; a second queue "other" exists, too.
+ * Ids identify messages: 1 .. SETUP are in "q" before, the operation puts FRESH and the following ones, all other ids
+ * are OTHERS.
  */
 #ifndef OPERATIONS_H
 #define OPERATIONS_H

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Operations with bodies that lie in parts, in a broker that is full but for some slots that are no neighbours. */
+/* Operations with bodies that are stored in parts, in a broker that is full except for some slots that are not
+ * adjacent. */
 #ifndef PARTS_OPERATIONS_H
 #define PARTS_OPERATIONS_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Operations of the table in operations.c that put: one, several, reserved, with limits and times. */
+/* Operations of the table in operations.c that put: one message, several, a reservation, with limits and times. */
 #ifndef PUT_OPERATIONS_H
 #define PUT_OPERATIONS_H
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A body may lie across two segments: who has mapped the first one only, and takes it, maps the other one too. */
+/* A body may extend over two segments: a process that has mapped only the first one, and takes the message, maps the
+ * second one, too. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

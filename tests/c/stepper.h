@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Runs a child instruction by instruction, with ptrace: x86-64 Linux.
+/* Runs a child instruction by instruction, with ptrace, on x86-64 Linux.
  *
- * What: a *survey* steps a child from one place in the code to another one, and notes each instruction after which the
- * memory of the broker is another one than before, and each system call. `stepper_go` brings another child that does the
- * same to just behind such an instruction.
+ * What: a *survey* steps a child from one place in the code to another one. It notes each system call, and each
+ * instruction after which the memory of the broker differs from before. `stepper_go` brings another child that does the
+ * same to the point just behind such an instruction.
  *
- * Why that is every state: what a killed process leaves is the shared memory and what the kernel holds for it. An
- * instruction that stores nothing new there, and is no system call, leaves what the one before it left. So a kill after
- * each instruction that was noted is a kill after each instruction that there is.
+ * Why that is every state: a killed process leaves the shared memory, and what the kernel holds for it. An instruction
+ * that stores nothing new there, and is no system call, leaves the same as the instruction before. So a kill after each
+ * noted instruction covers a kill after every instruction.
  *
  * How a change is seen: the child's mappings of the broker's files are write-protected. A store faults; its page is
- * opened, and all open pages are compared after each instruction, until the page is closed for another one. Around a system
- * call all pages are open: the kernel may write, too, and each call counts anyway. What the child maps on its way is
- * protected as well. Nothing is guessed from the code of an instruction but that it is a system call.
+ * opened, and all open pages are compared after each instruction, until the page is closed for another one. Around a
+ * system call all pages are open: the kernel may write, too, and each call counts in any case. New mappings of the
+ * child are protected as well. The program decodes no instruction, except to recognise a system call.
  *
- * How a state is found again: not by the number of the instruction, which moves when a clock is read twice or a number
- * in a path is longer, but by its address, and how often the child has come there. All children are forks of one
- * process, so that addresses are the same. The last step must change memory in the place where it did in the survey: else
- * the child went another way, which is no result at all, and its user tries again.
+ * How a state is found again: by the address of the instruction, and the number of times that the child has reached it.
+ * The number of the instruction would change when a clock is read twice, or a number in a path is longer. All children
+ * are forks of one process, so the addresses are the same. The last step must change memory in the same place as in the
+ * survey. If it does not, the child took another path; that is no result, and the caller tries again.
  *
- * Loops: an instruction is followed for its first STEPPER_VISITS changes, so that a body which is copied is not followed
- * to its end. A long string instruction is followed for a while, and then executed as a whole. The survey counts what it
- * left out.
+ * Loops: an instruction is followed for its first STEPPER_VISITS changes, so the copy of a body is not followed to its
+ * end. A long string instruction is followed for a while, and then executed as a whole. The survey counts what it left
+ * out.
  */
 #ifndef STEPPER_H
 #define STEPPER_H

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Threads that do everything at once over one mapping of one broker, for a race detector to watch.
+/* Threads that use one mapping of one broker at the same time, under a race detector.
  *
- * ThreadSanitizer does not see that two mappings are the same memory, so all threads share one attachment; a connection has
- * one thread or, as in an application with threads, two and the one that fills its consumers' rows. The work is a fixed
- * number of messages. At the end each message was settled exactly once, a ring has lost what it counts as replaced, the
- * accounts are even, the doctor finds nothing, and all memory is free again.
+ * ThreadSanitizer does not know that two mappings are the same memory, so all threads share one attachment. A
+ * connection has one thread or, as in an application with threads, two threads and the one that fills the rows of its
+ * consumers. The work is a fixed number of messages. At the end each message was settled exactly once, a ring has lost
+ * as many messages as it counts as replaced, the accounts match, the doctor finds nothing, and all memory is free
+ * again.
  *
  *   stress [messages of each producer]
  */

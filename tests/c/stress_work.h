@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the threads of stress.c do, and the oracle they tell of each message that they settled. */
+/* The work of the threads of stress.c, and the oracle to which they report each message that they settled. */
 #ifndef STRESS_WORK_H
 #define STRESS_WORK_H
 

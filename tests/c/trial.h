@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One experiment: a broker that holds what an operation needs, and a process of its own that survives in it. */
+/* One experiment: a broker that holds what an operation needs, and a process that survives in it. */
 #ifndef TRIAL_H
 #define TRIAL_H
 

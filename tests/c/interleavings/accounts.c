@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of accounts: what a limit lets in, to the message and the byte, and what is counted as what. */
+/* Cases of accounts: what a limit admits, to the message and the byte, and which counter counts it. */
 #include <string.h>
 
 #include "actors.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Actors: connections of one process to one queue, and what they do to messages. */
+/* Actors: connections of one process to one queue, and their operations on messages. */
 #ifndef ACTORS_H
 #define ACTORS_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of who is woken by what: each event wakes those it serves, as many as it serves, and nobody else. No tick comes
- * in between, so a rescue cannot hide that somebody was forgotten. */
+/* Cases of wakes: each event wakes the nodes that it serves, as many as it serves, and no others. No tick comes in
+ * between, so a rescue cannot hide a missing notification. */
 #include <stdlib.h>
 
 #include "actors.h"

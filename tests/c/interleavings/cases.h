@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is tried: a case is a step of one actor, and what happens in the middle of it. A file for each subject. */
+/* The cases: each is a step of one actor, and what another actor does inside it. There is a file for each subject. */
 #ifndef CASES_H
 #define CASES_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Chunks: helpers of cases in which memory of structures becomes memory of bodies. */
+/* Chunks: helpers of cases in which the memory of structures becomes memory of bodies. */
 #ifndef CHUNKS_H
 #define CHUNKS_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of memory of structures that becomes memory of bodies, in the middle of what others do. */
+/* Cases of memory of structures that becomes memory of bodies, inside the calls of other actors. */
 #include <stdio.h>
 #include <string.h>
 

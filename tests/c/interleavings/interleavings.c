@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Puts one actor into the middle of another's step, and looks at what must hold whatever came between.
+/* Runs one actor inside a step of another one, and checks what must hold whatever came in between.
  *
- * Each case is repeated, with a fresh queue, for each place where its plan may strike (plan.h). After each run the memory
- * must be sound and all hints right.
+ * Each case is repeated, with a new queue, for each place where its plan may act (plan.h). After each run the memory
+ * must be consistent, and all hints right.
  *
  *   interleavings [-v] [case ...]
  */

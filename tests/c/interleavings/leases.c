@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of leases: what a reader sees of a message beside whoever moves it. */
+/* Cases of leases: what a reader sees of a message while another actor moves it. */
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of limits: what is counted, admitted and evicted. */
+/* Cases of limits: which messages are counted, admitted and evicted. */
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>

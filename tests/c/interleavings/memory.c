@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of memory: who opens a chunk, and what he does with it when it is not needed any more. */
+/* Cases of memory: which actor opens a chunk, and what it does with a chunk that it does not need any more. */
 #include <stdio.h>
 
 #include "actors.h"

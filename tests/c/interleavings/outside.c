@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of those who read structures that may become memory of bodies meanwhile: who looks without being inside believes
- * nothing of it, and who is inside keeps it from that. */
+/* Cases of reads of structures whose memory may become memory of bodies: an actor that is not inside trusts nothing
+ * that it read, and an actor that is inside prevents the change. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of pages: what another actor makes, or destroys, between the steps of one that walks. The ring is a list of the queue in
+/* Cases of pages: what another actor creates, or frees, between the steps of a walk. The ring is a list of the queue in
  * which no consumer has an entry; the cells do not matter. */
 #include "actors.h"
 #include "cases.h"

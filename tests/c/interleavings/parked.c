@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of consumers that were parked while their process was stopped (sb_stopped.h), and go on. */
+/* Cases of consumers that were parked while their process was stopped (sb_stopped.h), and continue. */
 #include "actors.h"
 #include "cases.h"
 #include "plan.h"

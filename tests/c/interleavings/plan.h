@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Plans: what happens in the middle of a step.
+/* Plans: what happens inside a step.
  *
- * SB_TEST_HOOKS calls sb_test_step before every atomic operation and at every crash point. A case plans what happens there:
- * at a crash point, once; or anywhere. "Anywhere" repeats the case, with a fresh queue, for each step there is, and after
- * the last one; in a plan within a plan, for each pair.
+ * SB_TEST_HOOKS calls sb_test_step before every atomic operation and at every crash point. A case plans what happens
+ * there: at one crash point, once; or anywhere. "Anywhere" repeats the case, with a new queue, for each step, and after
+ * the last step; in a plan within a plan, for each pair of steps.
  */
 #ifndef PLAN_H
 #define PLAN_H

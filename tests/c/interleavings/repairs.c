@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of repairs: what upkeep finds wrong beside processes that all sleep is mended, and counted as a defect (I72). */
+/* Cases of repairs: upkeep corrects what it finds wrong beside processes that all sleep, and counts it as a defect
+ * (I72). */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>

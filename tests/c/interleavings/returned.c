@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of returned bits: what another actor marks, makes or frees between the steps of one that marks or searches. Nothing is
- * in the queue: the bits are what counts. */
+/* Cases of returned bits: what another actor marks, creates or frees between the steps of a mark or a search. The queue
+ * is empty: only the bits matter. */
 #include "actors.h"
 #include "cases.h"
 #include "plan.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of takes: what another actor does to a cell between the steps of the one that takes it. The taker calls sb_take
- * itself; what is staged is set into its cell, since a commit is not what these cases are about. */
+/* Cases of takes: what another actor does to a cell between the steps of the actor that takes it. The taker calls
+ * sb_take itself. The cases write STAGED cells directly, since they do not test commits. */
 #include "actors.h"
 #include "cases.h"
 #include "plan.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of who is told: consumers and producers that wait, what others did not tell, and what the housekeeper finds. */
+/* Cases of notifications: consumers and producers that wait, notifications that other actors missed, and what the
+ * housekeeper finds. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

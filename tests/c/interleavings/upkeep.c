@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of upkeep: what it reads changes between two of its looks. The steps are those of sb_hints.c and sb_schedule.c, in
- * their order. */
+/* Cases of upkeep: what it reads changes between two of its reads. The steps are those of sb_hints.c and sb_schedule.c,
+ * in their order. */
 #include "actors.h"
 #include "cases.h"
 #include "plan.h"

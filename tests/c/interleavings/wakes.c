@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cases of the wake word: who arms it, who rings, and who sleeps. */
+/* Cases of the wake word: which actor arms it, which one rings, and which one sleeps. */
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>

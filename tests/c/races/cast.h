@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who acts, what they do to messages, and the account that is drawn up when nobody acts any more.
+/* The actors, their operations on messages, and the account that is compared after all actors ended.
  *
- * A player is a process: its own entry in the table of processes, its own locks, its own connection; all in this one
- * process, on one mapping. An actor is a thread of a player. Whoever dies loses its locks, as a process does.
+ * A player is a process: it has an entry in the table of processes, its locks, and a connection. All players are in
+ * this one process, on one mapping. An actor is a thread of a player. A player that dies loses its locks, as a process
+ * does.
  */
 #ifndef CAST_H
 #define CAST_H

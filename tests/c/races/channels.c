@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Scenarios of channels: being handed over, dealing, claims, succession, and their end. */
+/* Scenarios of channels: hand-over, dealing, claims, succession, and the end of channels. */
 #include "roles.h"
 #include "scenarios.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Scenarios of who waits and who is told: waiting calls, consumers, priorities, credit. */
+/* Scenarios of waiting and notifying: waiting calls, consumers, priorities, credit. */
 #include "roles.h"
 #include "scenarios.h"
 

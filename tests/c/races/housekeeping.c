@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Scenarios of what is done beside the traffic: names, connections, timers, ticks, reaping. */
+/* Scenarios of work beside the traffic: names, connections, timers, ticks, reaping. */
 #include "roles.h"
 #include "scenarios.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the actors ask of the system, answered by the scheduler: time, sleep, memory, locks of a process.
- * The linker puts these in the place of the calls of the core (--wrap). Locks of files and /proc are real. */
+/* The system calls of the actors, which the scheduler answers: time, sleep, memory, locks of a process. The linker
+ * replaces the calls of the core with these functions (--wrap). Locks of files and /proc are real. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>

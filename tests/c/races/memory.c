@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Scenarios of memory: chunks that are claimed, and slots of them. */
+/* Scenarios of memory: claims of chunks, and of slots in them. */
 #include "roles.h"
 #include "sb_holdings.h"
 #include "scenarios.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Scenarios of messages: put, taken, returned, ended; pages, limits, views, and what is done to a whole queue. */
+/* Scenarios of messages: put, take, return, end; pages, limits, views, and operations on a whole queue. */
 #include <string.h>
 
 #include "roles.h"

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tries the C core in every order of its shared steps, within bounds, and at random beyond them.
+/* Runs the C core in every order of its shared steps, within bounds, and in random orders beyond them.
  *
  *   races [-quick | -full] [-most N] [-random RUNS] [-seed N] [-kind plain|orders|kills|kills+1|delays|random]
  *         [SCENARIO ...]
  *   races -replay KIND SCHEDULE SCENARIO
  *
- * Each scenario is played plainly first: nobody is interrupted, and each role must do what the scenario says of it, so that no
- * scenario is about nothing. Then it is tried in up to five ways: all orders; one death at any write, and its reaping
- * beside the others; the same with one preemption more; all orders where stores are seen late; random orders with deaths.
- * For each, a line says how many schedules there were, how many ends of different memory, how many words several actors
- * used, and the bound within which all were tried; "cut off" where a search was ended before.
+ * Each scenario is first run without interruption. Then each role must do what the scenario expects of it, so that no
+ * scenario tests nothing. Then it is run in up to five ways: all orders; one death at any write, and its reaping beside
+ * the other actors; the same with one preemption more; all orders where stores become visible late; random orders with
+ * deaths. For each way, a line has the number of schedules, the number of different final memories, the number of words
+ * that several actors used, and the bound within which all schedules were tried; "cut off" if a search was ended
+ * before.
  */
 #include <stdio.h>
 #include <stdlib.h>

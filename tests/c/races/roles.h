@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What scenarios of several subjects are made of: what was there before, what roles do, what must hold afterwards. */
+/* Parts that scenarios of several subjects share: initial states, roles, and conditions that must hold afterwards. */
 #ifndef ROLES_H
 #define ROLES_H
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Short plays of two or three actors; each is tried in every order that the bounds allow. A file for each subject. */
+/* Scenarios of two or three actors; each is run in every order that the bounds allow. There is a file for each
+ * subject. */
 #ifndef SCENARIOS_H
 #define SCENARIOS_H
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Actors as coroutines of one thread, and every order in which their shared steps may happen.
+/* Runs actors as coroutines of one thread, in every order in which their shared steps may happen.
  *
- * A run begins with the world as it was kept. Before each access to memory that several actors use, the schedule may go on
- * with the same actor, or with another one (a preemption); before each write an actor may die, for good; and what it
- * stored may be kept from the others for a while (a store buffer, as x86 has one). When an actor sleeps or ends, any
- * other may be next. Schedules are tried depth first until all are done that keep within the bounds, or at random (PCT:
- * random priorities, which change at a few random moments).
+ * A run begins with the memory that was saved. Before each access to memory that several actors use, the schedule may
+ * continue with the same actor, or with another one (a preemption). Before each write an actor may die for ever. A
+ * store of an actor may stay invisible to the others for a while (a store buffer, as x86 has one). When an actor sleeps
+ * or ends, any other actor may be next. Schedules are tried depth first until all within the bounds are done, or at
+ * random (PCT: random priorities, which change at a few random moments).
  *
- * Preempting before an access that nobody else can notice gives nothing new, so only accesses to words count that
- * several actors use, at least one of them writing. Which words these are is found by doing it again until none is new.
+ * A preemption before an access that no other actor can observe gives no new behaviour, so only accesses to words count
+ * that several actors use, at least one of them writing. The search is repeated until it finds no new words of this
+ * kind.
  */
 #ifndef SCHEDULER_H
 #define SCHEDULER_H

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What an actor stored and others do not see yet, oldest first: the store buffer of its processor.
+/* The store buffer of an actor's processor: what it stored and other actors do not see yet, oldest first.
  *
- * As on x86: stores are seen by others in their order; every changing operation, and a seq_cst store, waits until all
- * are seen; a load sees the actor's own. Whatever the buffers hold for longer than a switch to somebody else, they also
- * hold for less: when stores are seen is chosen where an actor makes way.
+ * As on x86, other actors see stores in their order. Every read-modify-write operation, and a seq_cst store, waits
+ * until all stores are visible. A load sees the stores of its actor. A buffer that may hold a store beyond a switch to
+ * another actor may also hold it for a shorter time: the moment when stores become visible is chosen where an actor
+ * gives way.
  */
 #ifndef STORE_BUFFER_H
 #define STORE_BUFFER_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which words several actors use, at least one of them writing: only there a preemption can make a difference.
+/* The words that several actors use, at least one of them writing: only there a preemption can make a difference.
  *
- * Found while schedules are tried; a round of trying believes what was known when it began, so that each of its schedules
- * can be repeated, and is done again if there were more.
+ * They are found while schedules are tried. A round uses the words that were known when it began, so that each of its
+ * schedules can be repeated, and is repeated if it found more words.
  */
 #ifndef WORDS_H
 #define WORDS_H

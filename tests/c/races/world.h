@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* All memory that a run may change, and its return to the state before.
  *
- * A region is write-protected; the first write to a page keeps a copy of it. Going back copies the pages that any run
- * wrote so far, some sixty, which takes a few microseconds. So a run can be tried again a million times.
+ * A region is write-protected; the first write to a page saves a copy of it. The return copies the pages that any run
+ * wrote so far, about sixty, which takes a few microseconds. So a run can be repeated a million times.
  */
 #ifndef WORLD_H
 #define WORLD_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_brokers: a broker that is made, attached, described, and stopped. Connections: api_connections.c. */
+/* sb_api_brokers: creates, attaches, describes and stops a broker. Connections: api_connections.c. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

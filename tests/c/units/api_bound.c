@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_bound: what is too many in a queue that evicts goes, also when a process was killed while it changed the counts. */
+/* sb_api_bound: messages beyond the bound of a queue that evicts are removed, also when a process was killed while it
+ * changed the counts. */
 #include <string.h>
 
 #include "calls.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_browse: what a browser sees of messages that stay where they are, one after the other; and what it makes of a message,
- * or a page, that goes while it is copied. Columns are in api_browse_columns.c. */
+/* sb_api_browse: the messages that a browser sees, one after the other; and a message, or a page, that is removed while
+ * the browser copies it. Columns: api_browse_columns.c. */
 #include <string.h>
 
 #include "calls.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_channels: what a channel gives, and what becomes of it. */
+/* sb_api_channels: the messages that a channel gives, and their ends. */
 #include <string.h>
 
 #include "calls.h"

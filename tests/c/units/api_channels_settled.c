@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_channels: the ends of deliveries, calls that wait on a channel, and channels that are handed over. */
+/* sb_api_channels: the ends of deliveries, calls that wait on a channel, and the hand-over of channels. */
 #include "calls.h"
 #include "channels.h"
 #include "meanwhile.h"

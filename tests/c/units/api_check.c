@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_check: what the doctor finds in the header and in the directory. The broker has two queues; a case damages one word,
- * and puts it right again. */
+/* sb_api_check: findings of the doctor in the header and the directory. The broker has two queues. A case damages one
+ * word, and restores it. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_check: entries of the directory beside their queues, the ends of its tables, and memory for the look itself. */
+/* sb_api_check: directory entries that do not match their queues, the limits of its tables, and the memory of the check
+ * itself. */
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_commit: which commits are in order, what becomes of their messages, and what is left of one that does not happen. What
- * happens in the middle of one is in api_commit_meanwhile.c. */
+/* sb_api_commit: the commits that it accepts, the effect on their messages, and what a failed commit leaves. What
+ * happens during a commit: api_commit_meanwhile.c. */
 #include <string.h>
 
 #include "committing.h"

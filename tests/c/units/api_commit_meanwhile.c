@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_commit: what happens while a commit copies a body, or carries out what it decided. */
+/* sb_api_commit: what happens while a commit copies a body, or carries out what was decided. */
 #include <string.h>
 
 #include "committing.h"

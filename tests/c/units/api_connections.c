@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_connections: connections: opened, described, woken, closed, forgotten. Their end: api_connections_end.c. */
+/* sb_api_connections: connections that are opened, described, woken, closed and forgotten. Their end:
+ * api_connections_end.c. */
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>

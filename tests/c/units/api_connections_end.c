@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_connections, sb_api_queues: connections that are closed, forgotten and freed, and handles of queues that nobody calls with any more. */
+/* sb_api_connections, sb_api_queues: connections that are closed, forgotten and freed, and handles of queues that no
+ * call uses any more. */
 #include <string.h>
 
 #include "calls.h"

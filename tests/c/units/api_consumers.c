@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_consumers: consumers that are made, cancelled and freed. */
+/* sb_api_consumers: consumers that are created, cancelled and freed. */
 #include <malloc.h>
 #include <string.h>
 

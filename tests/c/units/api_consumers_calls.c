@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_consumers: the next message, what becomes of it, waiting, suspending, and events. */
+/* sb_api_consumers: the next message and its end, waiting, suspending, and events. */
 #include <string.h>
 
 #include "consuming.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_get: what a get hands over, what it leaves when it cannot, and who is told of it. The record itself is in
+/* sb_api_get: what a get hands over, what a failed get leaves, and which nodes it notifies. The record itself:
  * api_get_record.c. */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_get: which message headers are believed, where a body lies, and the record that a get writes. The messages are made
- * by hand in chunks that no other actor has opened. */
+/* sb_api_get: which message headers are accepted, where a body is, and the record that a get writes. The cases write
+ * the messages, in chunks that no other actor has opened. */
 #include <string.h>
 
 #include "cases.h"

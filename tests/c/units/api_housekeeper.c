@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_housekeeper: who keeps house, or stands in; what it waits for; and what it does to queues at each tick. */
+/* sb_api_housekeeper: which connection is the housekeeper, or stands in; what it waits for; and what it does to queues
+ * at each tick. */
 #include <string.h>
 #include <unistd.h>
 

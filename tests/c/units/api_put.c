@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_put: what a put refuses, what it leaves when it fails, when it holds the lock, and who is told. Reservations are in
- * api_put_reserved.c. */
+/* sb_api_put: what a put refuses, what a failed put leaves, when it holds the lock, and which nodes it notifies.
+ * Reservations: api_put_reserved.c. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>

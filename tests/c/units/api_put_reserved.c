@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_put: reservations, whose body the caller writes in place, or in private memory if it lies in parts; their copies,
- * and what becomes of both. */
+/* sb_api_put: reservations, whose body the caller writes in place, or in private memory if it is stored in parts; their
+ * copies, and the ends of both. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_queues: names, handles and settings of queues, and the lock of the topology. What is in a queue: api_queues_facts.c, and
- * moves: api_queues_moved.c. */
+/* sb_api_queues: names, handles and settings of queues, and the topology lock. The content of a queue:
+ * api_queues_facts.c. Moves: api_queues_moved.c. */
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_queues: what is in a queue, and how it is emptied: facts, counts, purges, and its consumers. */
+/* sb_api_queues: the content of a queue, and how it is emptied: facts, counts, purges, and the consumers of the
+ * queue. */
 #include <string.h>
 
 #include "calls.h"

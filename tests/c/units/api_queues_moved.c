@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_queues: messages that are moved from one queue to another, and who is told of it. */
+/* sb_api_queues: messages that are moved from one queue to another, and the nodes that are notified. */
 #include "calls.h"
 #include "sb_api.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_readers: a body that is read by an actor that knows its place and does not hold its message. */
+/* sb_api_readers: reads of a body by an actor that knows its place and does not hold its message. */
 #include <string.h>
 
 #include "calls.h"

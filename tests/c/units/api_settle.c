@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_settle: how a message ends that a get gave, who is told, and the bodies that are looked at in place. */
+/* sb_api_settle: the end of a message that a get gave, the nodes that are notified, and the bodies that are read in
+ * place. */
 #include <string.h>
 
 #include "calls.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_api_slots: where a new message finds its slot while memory comes to an end, and what is written in front of its body. All
- * chunks are taken but those that a case leaves. */
+/* sb_api_slots: where a new message finds its slot when memory runs out, and what is written before its body. All
+ * chunks are taken except those that a case leaves. */
 #include "sb_api.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What cases of public calls need: a connection that cannot be used, a lock that another process holds, a process without
- * memory, and a look at the connection's lock while a call runs. */
+/* Helpers for cases of public calls: an unusable connection, a lock that another process holds, a process without
+ * memory, and a read of the connection's lock while a call runs. */
 #ifndef CALLS_H
 #define CALLS_H
 

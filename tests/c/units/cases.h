@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What single functions of the core promise, at their bounds and where they refuse: cases of one process, one thread, no
- * steps. A file for each file of the core, named after it. A case has a fresh broker, `t`, which nobody else knows.
+/* What single functions of the core guarantee, at their limits and where they refuse: cases of one process and one
+ * thread, without steps. Each file of the core has a file of cases with its name. A case has a new broker, `t`, which
+ * no other process knows.
  *
  * What several actors do to each other belongs to `interleavings`, what a death leaves to `kill_at_step`.
  */

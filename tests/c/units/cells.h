@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A queue whose cells a case sets as it needs them. A cell is named by its number: 0 is the first one of the queue. */
+/* A queue whose cells a case sets as it needs them. Cells have numbers: 0 is the first one of the queue. */
 #ifndef CELLS_H
 #define CELLS_H
 

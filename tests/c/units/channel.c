@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_channel: the limits of a consumer, its channel and its connection, and what happens when they come back. */
+/* sb_channel: the limits of a consumer, its channel and its connection, and what happens when credit returns. */
 #include "sb_channel.h"
 
 #include "channels.h"

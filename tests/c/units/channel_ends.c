@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_channel: consumers that come and go, and the end of a channel. */
+/* sb_channel: consumers that are added and removed, and the end of a channel. */
 #include <string.h>
 
 #include "calls.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_channel: turns of the IO thread, pulls, whose message it is, and channels that are handed over. */
+/* sb_channel: turns of the IO thread, pulls, the consumer that gets a message, and the hand-over of channels. */
 #include "calls.h"
 #include "channels.h"
 #include "meanwhile.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Channels of the connection of a case, at two queues that another connection can put to and consume. Nobody takes turns by
- * itself: a case does what the IO thread does. */
+/* Channels of the connection of a case, at two queues that another connection can put to and consume. No thread takes
+ * turns: a case does the work of the IO thread. */
 #ifndef CHANNELS_H
 #define CHANNELS_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_check_lists: what the doctor finds in lists of consumers, and in the schedule. The queue has one consumer, and a message
- * that is scheduled; a case damages one word, and puts it right again. */
+/* sb_check_lists: findings of the doctor in lists of consumers, and in the schedule. The queue has one consumer, and a
+ * scheduled message. A case damages one word, and restores it. */
 #include <string.h>
 
 #include "checkup.h"

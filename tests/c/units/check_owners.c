@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_check_owners: what the doctor finds in connections and in what they say they hold. The connection is made here, with a
- * record, holdings, and one of each kind of thing it can hold. */
+/* sb_check_owners: findings of the doctor in connections and their holdings. The cases create the connection, with a
+ * record, holdings, and one object of each kind that it can hold. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_check_queue: what the doctor finds in a queue, its messages and its accounts. The queue is a real one: it has a message
- * that is held, one that is scheduled, and two that are ready; a case damages one word, and puts it right again. */
+/* sb_check_queue: findings of the doctor in a queue, its messages and its accounts. The queue is a real one: it has a
+ * held message, a scheduled one, and two ready ones. A case damages one word, and restores it. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>

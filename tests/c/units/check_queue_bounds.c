@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_check_queue: the longest messages, bodies of commits, limits of 0, and what is not counted because it was not seen. */
+/* sb_check_queue: the longest messages, bodies of commits, limits of 0, and what is not counted because it was not
+ * seen. */
 #include <string.h>
 
 #include "calls.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_check_ring: what the doctor finds in the pages of a ring, and which cells it visits. The ring is that of a queue with so
- * many messages that it has a root above three leaves; a case damages one word, and puts it right again. */
+/* sb_check_ring: findings of the doctor in the pages of a ring, and the cells that it visits. The ring belongs to a
+ * queue with enough messages for a root above three leaves. A case damages one word, and restores it. */
 #include <string.h>
 
 #include "checkup.h"

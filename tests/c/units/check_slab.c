@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_check_slab: what the doctor finds in classes, chunks and slots, each damaged by itself; and that it finds nothing where
- * all is well. */
+/* sb_check_slab: findings of the doctor in classes, chunks and slots, each damaged alone; and that it finds nothing
+ * where nothing is damaged. */
 #include <string.h>
 
 #include "checkup.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A checkup of the doctor: on the broker as it is, or on memory that a case has made. */
+/* A check by the doctor: of the broker as it is, or of memory that a case has written. */
 #ifndef CHECKUP_H
 #define CHECKUP_H
 

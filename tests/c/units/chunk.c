@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_chunk: classes, hints, and chunks that are claimed and opened. All chunks are taken but those that a case frees. What is
- * drained and recovered has a file of its own. */
+/* sb_chunk: classes, hints, and chunks that are claimed and opened. All chunks are taken except those that a case
+ * frees. Draining and recovery: chunk_drained.c. */
 #include "sb_chunk.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_chunk: chunks that become FREE again, by one who drains them or by the reaper of one who did not come to an end. */
+/* sb_chunk: chunks that become FREE again, by the connection that drains them, or by its reaper. */
 #include <string.h>
 
 #include "cases.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_chunk: chunks and hints that another connection changes meanwhile, and chunks that are not mapped or not whole. */
+/* sb_chunk: chunks and hints that another connection changes during a call, and chunks that are not mapped or not
+ * complete. */
 #include "calls.h"
 #include "meanwhile.h"
 #include "sb_holdings.h"

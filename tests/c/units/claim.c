@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_claim: exclusive consumers, and the one that is active of many. */
+/* sb_claim: exclusive consumers, and the single active one of several consumers. */
 #include "sb_claim.h"
 
 #include <string.h>

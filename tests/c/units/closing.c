@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_closing: what becomes of the cell that a deletion appends. The cell is number 2, behind two messages. */
+/* sb_closing: the states of the cell that a deletion appends. The cell has number 2, after two messages. */
 #include "sb_closing.h"
 
 #include "calls.h"

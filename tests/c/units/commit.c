@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_commit: the steps of a commit, one by one, and what a reaper makes of each. The reaper is another connection of this
- * process; the commit is that of the case, which stops in the middle. */
+/* sb_commit: the steps of a commit, one by one, and what a reaper does after each. The reaper is another connection of
+ * this process. The case runs the commit, and stops it between two steps. */
 #include "sb_commit.h"
 
 #include "meanwhile.h"

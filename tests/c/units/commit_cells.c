@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_commit: cells that cannot be staged, and cells that changed before the commit, or the reaper, came back to them. */
+/* sb_commit: cells that cannot be staged, and cells that changed before the commit, or the reaper, returned to them. */
 #include "sb_commit.h"
 
 #include "meanwhile.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_consumer: credit, the row, turns, batches of acknowledgements, and what a consumer gives back. */
+/* sb_consumer: credit, the row, turns, batches of acknowledgements, and the messages that a consumer returns. */
 #include "sb_consumer.h"
 
 #include <sys/eventfd.h>

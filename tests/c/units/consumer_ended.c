@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_consumer: batches of acknowledgements, what a consumer gives back, and how it ends. */
+/* sb_consumer: batches of acknowledgements, the messages that a consumer returns, and its end. */
 #include "consuming.h"
 #include "sb_io.h"
 #include "sb_wait.h"

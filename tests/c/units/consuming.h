@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Consumers of up to three queues, what they hold, and the states of their nodes. */
+/* Consumers of up to three queues, the messages that they hold, and the states of their nodes. */
 #ifndef CONSUMING_H
 #define CONSUMING_H
 

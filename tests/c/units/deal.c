@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_deal: whose turn it is among the consumers of a connection's channels at one queue. Queues and consumers are made by the
- * case; nothing of them is looked at but what dealing needs. */
+/* sb_deal: which consumer of a connection's channels gets the next message of a queue. The case creates queues and
+ * consumers; dealing reads nothing else of them. */
 #include "sb_deal.h"
 
 #include <stdlib.h>

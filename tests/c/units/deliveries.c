@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_deliveries: the row of a channel, what it has given, and the memory of both. A delivery is told by its token. */
+/* sb_deliveries: the row of a channel, its given messages, and the memory of both. Tokens identify deliveries. */
 #include "sb_deliveries.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_directory, sb_topology: queues by name, the lock of the topology, and what its next holder finishes. */
+/* sb_directory, sb_topology: queues by name, the topology lock, and what its next holder finishes. */
 #include "sb_directory.h"
 
 #include <string.h>

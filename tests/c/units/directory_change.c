@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_topology, sb_settings, sb_directory: who waits for the lock of the topology, settings that are changed step by
- * step, and entries that change or are broken. */
+/* sb_topology, sb_settings, sb_directory: waits for the topology lock, settings that are changed step by step, and
+ * entries that change or are damaged. */
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_drained: the steps of a chunk of structures to one that is FREE, and back. */
+/* sb_drained: the steps from a chunk of structures to a FREE chunk, and back. */
 #include "sb_drained.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_floors: what must not begin anew when a chunk of structures has had another kind for a while. The chunk is one that
- * nobody has opened; its memory is ours. */
+/* sb_floors: the numbers that must not restart when a chunk of structures had another kind for a while. No actor has
+ * opened the chunk; the case owns its memory. */
 #include "sb_floors.h"
 
 #include <string.h>

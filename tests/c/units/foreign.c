@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_foreign: a consumer that takes only what other connections published. `t.c` takes; a message is its own unless the case
- * says otherwise. */
+/* sb_foreign: a consumer that takes only messages that other connections published. `t.c` takes; it published a message
+ * unless the case says otherwise. */
 #include "sb_foreign.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_grace: which chunks of structures the housekeeper drains, whom it waits for, and what it gives up. */
+/* sb_grace: the chunks of structures that the housekeeper drains, the calls that it waits for, and the chunks that it
+ * gives up. */
 #include "sb_grace.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_handles: which handles a connection has, which of them are let go, and when it looks. */
+/* sb_handles: the handles of a connection, which of them it detaches, and when it looks. */
 #include "calls.h"
 #include "sb_api.h"
 #include "sb_wait.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The heap of the process: how much of it is in use, and what the core does when there is no more. */
+/* The heap of the process: how much of it is in use, and what the core does when it is exhausted. */
 #ifndef HEAP_H
 #define HEAP_H
 

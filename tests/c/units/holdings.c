@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_holdings: what a connection says it holds, and how it comes to its number and its record. */
+/* sb_holdings: the holdings of a connection, and how it gets its id and its record. */
 #include "sb_holdings.h"
 
 #include <string.h>

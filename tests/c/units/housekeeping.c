@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_housekeeping: what a tick of the housekeeper does for a queue: what it remembers, its end, its accounts. Its lists:
- * housekeeping_lists.c; who sleeps at it: housekeeping_told.c; its timers: housekeeping_timers.c. */
+/* sb_housekeeping: what a tick of the housekeeper does for a queue: what it remembers, the end of the queue, its
+ * accounts. Lists: housekeeping_lists.c. Sleepers: housekeeping_told.c. Timers: housekeeping_timers.c. */
 #include <string.h>
 
 #include "calls.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_housekeeping: which timers the housekeeper finds, from where on, and which entries of the schedule it drops. */
+/* sb_housekeeping: the timers that the housekeeper finds, the position where it begins, and the schedule entries that
+ * it drops. */
 #include <string.h>
 
 #include "calls.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_housekeeping: which consumers and producers that sleep a tick tells of messages and of room. */
+/* sb_housekeeping: the sleeping consumers and producers that a tick notifies of messages and of room. */
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_io: the turns that an IO thread gives, when it sleeps, and what it looks at when the time is up. */
+/* sb_io: the turns that an IO thread gives, when it sleeps, and what it checks when its wait times out. */
 #include "sb_io.h"
 
 #include <pthread.h>

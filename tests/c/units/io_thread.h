@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* An IO thread that a case runs itself, without any sleep: the case says what happens while it would sleep. */
+/* An IO thread that a case runs itself, without sleeping: the case defines what happens while it would sleep. */
 #ifndef IO_THREAD_H
 #define IO_THREAD_H
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_io: which process looks often, what becomes of a housekeeper that is missing or stopped, and visits of all queues. */
+/* sb_io: the process that looks often, the start of a housekeeper if it is missing or stopped, and visits of all
+ * queues. */
 #include <unistd.h>
 
 #include "halted.h"

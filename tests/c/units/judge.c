@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_judge: what the reaper makes of the cells that a dead connection held, and of each intent that it left. */
+/* sb_judge: what the reaper does with the cells that a dead connection held, and with each intent that it left. */
 #include "sb_judge.h"
 
 #include "dead.h"

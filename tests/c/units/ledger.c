@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_ledger: who owns an account of a queue, what its intent says, and what the accounts of a queue say together. The queue
- * is one of the broker; its ledgers are made here. */
+/* sb_ledger: the owner of a ledger, its intent, and the sums over all ledgers of a queue. The queue belongs to the
+ * broker; the cases create its ledgers. */
 #include "sb_ledger.h"
 
 #include <string.h>

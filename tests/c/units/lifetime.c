@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_lifetime: whose an exclusive queue is, when the time of a queue has come, and what its end changes. */
+/* sb_lifetime: the owner of an exclusive queue, when the time of a queue has come, and what its end changes. */
 #include "sb_lifetime.h"
 
 #include "calls.h"

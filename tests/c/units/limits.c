@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_limits: what is admitted, evicted and removed, and when there is doubt. In a build with steps the cases also act for another
- * process in the middle of it. */
+/* sb_limits: what is admitted, evicted and removed, and when there is doubt. In a build with steps the cases also act
+ * for another process inside a call. */
 #include "sb_limits.h"
 
 #include "cells.h"

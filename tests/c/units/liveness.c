@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_liveness: which processes are attached, which are dead, stopped or awake; the bytes of the lock file. A case says what
- * /proc has about a process. */
+/* sb_liveness: which processes are attached, and which are dead, stopped or awake; the bytes of the lock file. A case
+ * defines what /proc has about a process. */
 #include "sb_liveness.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_liveness: how a process attaches and detaches, and what a fork leaves to the child. `x` is a further attachment of this
+/* sb_liveness: how a process attaches and detaches, and what a forked child inherits. `x` is another attachment of this
  * process, whose parts a case can change. */
 #include <fcntl.h>
 #include <stdio.h>

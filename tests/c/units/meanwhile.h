@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A case that acts while the core is in the middle of a function, in the place of another process: at a given operation on a
- * given word. Only in a build whose atomic operations are calls (SB_TEST_HOOKS). */
+/* Lets a case act inside a function of the core, for another process: at a given operation on a given word. Only in a
+ * build whose atomic operations are calls (SB_TEST_HOOKS). */
 #ifndef MEANWHILE_H
 #define MEANWHILE_H
 

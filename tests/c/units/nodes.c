@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_nodes: moves of nodes, and how a node is made and destroyed. */
+/* sb_nodes: moves of nodes, and how a node is created and destroyed. */
 #include "sb_nodes.h"
 
 #include <string.h>

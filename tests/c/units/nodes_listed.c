@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_nodes: lists of nodes, what is believed of their entries, and counts that are set right from them. */
+/* sb_nodes: lists of nodes, which of their entries are live, and counts that are corrected from them. */
 #include <string.h>
 
 #include "consuming.h"

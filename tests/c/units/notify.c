@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_notify: who is told of work, of room and of memory, and who is not. */
+/* sb_notify: which nodes are notified of work, of room and of memory, and which are not. */
 #include "sb_notify.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_page: pages that are made, and the walk to them. The memory of a page that is made is dirty, as that of a slot which was
- * used before. page_retired.c has the cases of pages that are retired. */
+/* sb_page: pages that are created, and the walk to them. The memory of a new page is dirty, like that of a slot that
+ * was used before. Retired pages: page_retired.c. */
 #include "sb_page.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_page: pages that are retired when all in them is finished: by the one that finished the last of it, by the reaper of one
- * that died over it, and by a sweep. The tree has three heights; its leaves begin at 0, 64 and 4096. */
+/* sb_page: pages that are retired when everything in them is finished: by the process that finished the last cell, by
+ * the reaper of one that died there, and by a sweep. The tree has three heights; its leaves begin at 0, 64 and 4096. */
 #include "cells.h"
 #include "sb_returned.h"
 #include "sb_page.h"

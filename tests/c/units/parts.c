@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_parts: the row of parts of a head, what is believed of it, and who frees what is left over. Heads and parts lie in two
- * chunks that nobody else has opened. */
+/* sb_parts: the chain of parts of a head, what is trusted in it, and which process frees parts that are left over.
+ * Heads and parts are in two chunks that no other actor has opened. */
 #include "sb_parts.h"
 
 #include <string.h>

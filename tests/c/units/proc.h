@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the system says to the core of processes and of memory, while a case answers in its place. */
+/* What the system tells the core about processes and memory, while a case answers in its place. */
 #ifndef PROC_H
 #define PROC_H
 

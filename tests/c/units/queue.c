@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_queue: handles of queues, how much is ready, and what looks ready. */
+/* sb_queue: handles of queues, the number of ready messages, and the hints for it. */
 #include "calls.h"
 #include "cells.h"
 #include "meanwhile.h"

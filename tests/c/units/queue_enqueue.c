@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_queue: a message is appended: what is announced, written and counted, and what is taken back when it cannot be. */
+/* sb_queue: the append of a message: what is announced, written and counted, and what is undone if it fails. */
 #include <string.h>
 
 #include "calls.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Queues of a case, several at a time: their cells by number, the first one is 0; and memory that runs out. */
+/* Several queues of a case: their cells by number, the first one is 0; and memory that runs out. */
 #ifndef QUEUES_H
 #define QUEUES_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_reader: a body that is read in place by somebody who knows its slot and its generation, and no more. The slot is one of a
- * chunk that nobody else has opened. */
+/* sb_reader: a body that is read in place by an actor that knows only its slot and its generation. The slot is in a
+ * chunk that no other actor has opened. */
 #include "sb_reader.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_recover: what the reaper does with slots, pages, chunks and views that a dead connection noted in its holdings. */
+/* sb_recover: what the reaper does with slots, pages, chunks and views that the holdings of a dead connection list. */
 #include <string.h>
 
 #include "dead.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_reference: the block in front of a body that many queues share, who may drop what, and which bit may be added. The
- * slot is one of a chunk that nobody else has opened. */
+/* sb_reference: the block before a body that many queues share, which process may drop which reference, and which bit
+ * may be added. The slot is in a chunk that no other actor has opened. */
 #include "sb_reference.h"
 
 #include <string.h>

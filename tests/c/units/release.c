@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_release: a held message comes back to its place, or ends. In a build with steps the cases also act for another process in
- * the middle of it. */
+/* sb_release: a held message returns to its position, or ends. In a build with steps the cases also act for another
+ * process inside a call. */
 #include "sb_release.h"
 
 #include "cells.h"

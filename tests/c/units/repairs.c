@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_repairs: what explains a repair: a death, a broker without memory, a process that is halted. */
+/* sb_repairs: what explains a repair: a death, a broker without memory, a stopped process. */
 #include "sb_repairs.h"
 
 #include <sys/wait.h>

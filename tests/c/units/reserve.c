@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_reserve: how many chunks there are, how many are left to those who make room, and who may take of them. */
+/* sb_reserve: the number of chunks, the number that is left to calls that make room, and which calls may take them. */
 #include "sb_reserve.h"
 
 #include <string.h>

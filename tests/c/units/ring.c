@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_ring: leaves that are found, the tail, and what is appended. The cells of the ring are set by the cases. What is finished and
- * destroyed: ring_finished.c. */
+/* sb_ring: leaves that are found, the tail, and appends. The cases set the cells of the ring. Finished cells and
+ * destroyed rings: ring_finished.c. */
 #include "sb_ring.h"
 
 #include "cells.h"

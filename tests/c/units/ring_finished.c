@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_ring: cells that are finished, rings that are destroyed, and where a ring is. */
+/* sb_ring: cells that are finished, rings that are destroyed, and how a ring is found. */
 #include <string.h>
 
 #include "cells.h"

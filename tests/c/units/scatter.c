@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_scatter: where a body finds room that has none in one piece, and how long the longest is that would. All chunks are taken
- * but those that a case opens, and all slots of these but those that it frees. */
+/* sb_scatter: where a body finds room if there is none in one piece, and the length of the longest body that has room.
+ * All chunks are taken except those that a case opens, and all their slots except those that it frees. */
 #include "sb_scatter.h"
 
 #include "cases.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_segment: the header of a new broker, which files are opened, and what is mapped of them where. */
+/* sb_segment: the header of a new broker, the files that are opened, and where they are mapped. */
 #include "sb_segment.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_slab: slots that are taken: by hints that the connection has, by those that it finds, and by a sweep. All chunks are in
- * use but those that a case makes. Runs of chunks have a file of their own. */
+/* sb_slab: slots that are taken: by hints that the connection has, by hints that it finds, and by a sweep. All chunks
+ * are in use except those that a case creates. Runs of chunks: slab_runs.c. */
 #include <string.h>
 
 #include "calls.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_slab: slots that are freed, hints that are owed, and what the memory is used for. All chunks are FREE but those that a
- * case opens. */
+/* sb_slab: slots that are freed, hints that are not set yet, and the use of memory. All chunks are FREE except those
+ * that a case opens. */
 #include <string.h>
 
 #include "meanwhile.h"

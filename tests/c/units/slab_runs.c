@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_slab: runs of chunks, for what is longer than a chunk. All chunks are in use but those that a case makes. */
+/* sb_slab: runs of chunks, for bodies that are longer than a chunk. All chunks are in use except those that a case
+ * creates. */
 #include "meanwhile.h"
 #include "sb_holdings.h"
 #include "sb_reserve.h"

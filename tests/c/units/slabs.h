@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Chunks and slots as a case makes them, for the cases of sb_slab. */
+/* Chunks and slots that a case creates, for the cases of sb_slab. */
 #ifndef SLABS_H
 #define SLABS_H
 

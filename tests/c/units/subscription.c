@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_subscription: one node at one queue, whether it wants messages, and what it takes. The node is that of a channel's
- * consumer, whose channel does nothing by itself. */
+/* sb_subscription: one node at one queue, whether it wants messages, and the messages that it takes. The node belongs
+ * to a consumer of a channel; the channel does nothing by itself. */
 #include "sb_subscription.h"
 
 #include "calls.h"

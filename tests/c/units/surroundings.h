@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What surrounds a call: waiters that it may tell, memory that has come to an end, and something that happens in the middle
- * of it. */
+/* The environment of a call: waiting nodes that it may notify, memory that is exhausted, and an event inside the
+ * call. */
 #ifndef SURROUNDINGS_H
 #define SURROUNDINGS_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the system answers to the core, while a case answers in its place: the time, the number of processors, the ends of
- * sleeps. A case sees how often the core asked, and can act at each of these moments. */
+/* The answers of the system to the core, while a case answers in its place: the time, the number of processors, the
+ * ends of sleeps. A case sees how often the core asked, and can act at each of these moments. */
 #ifndef SYSTEM_H
 #define SYSTEM_H
 

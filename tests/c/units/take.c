@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_take: which message is taken, what is written when it is, and what a search leaves behind. */
+/* sb_take: which message is taken, what is written when it is taken, and what a search leaves. */
 #include "sb_take.h"
 
 #include "cells.h"

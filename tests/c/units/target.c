@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_target: numbers of what a connection is told of work for, in chains by their bits. */
+/* sb_target: the numbers of targets, in chains by their bits. */
 #include "sb_target.h"
 
 #include "cases.h"

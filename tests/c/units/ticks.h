@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Ticks of the housekeeper for one queue, what they remember, and the repairs that they count. */
+/* Ticks of the housekeeper for one queue, what it remembers between them, and the repairs that it counts. */
 #ifndef TICKS_H
 #define TICKS_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Runs the cases of single functions, each in a process of its own with a broker of its own.
+/* Runs the cases of single functions, each in a process with a new broker.
  *
  *   units [case ...]
  */

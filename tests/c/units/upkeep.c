@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_disposal, sb_hints: how a queue is closed, emptied and freed, and what sets its hints right. */
+/* sb_disposal, sb_hints: how a queue is closed, emptied and freed, and how its hints are corrected. */
 #include "sb_disposal.h"
 #include "sb_hints.h"
 

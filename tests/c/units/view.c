@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_view: further references to a body, who has them, and what a reaper finds of them. The slot is one of a chunk that nobody
- * else has opened; its message is held as if it had been taken. */
+/* sb_view: further references to a body, the connections that have them, and how a reaper finds them. The slot is in a
+ * chunk that no other actor has opened; its message is held as if it had been taken. */
 #include "sb_view.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_waiter: a thread that waits for a message: how long it spins, when it sleeps, what ends the wait, and what it leaves.
- * The case answers for the system, and acts while the waiter spins or sleeps. */
+/* sb_waiter: a thread that waits for a message: how long it spins, when it sleeps, what ends the wait, and what it
+ * leaves. The case answers for the system, and acts while the waiter spins or sleeps. */
 #include "sb_waiter.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_waiter: the nodes of threads that wait: where there is no memory for one, which of them are kept, and what one that leaves
- * passes on. */
+/* sb_waiter: the nodes of waiting threads: a node that finds no memory, the nodes that are kept, and the notification
+ * that a leaving node passes on. */
 #include "sb_chunk.h"
 #include "sb_wait.h"
 #include "sb_waiter.h"

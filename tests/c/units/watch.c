@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_watch and sb_api_watches: what a watch is told, when, and what it leaves to others. */
+/* sb_watch and sb_api_watches: when and of what a watch is notified, and what it leaves to other nodes. */
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>

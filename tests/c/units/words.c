@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sb_words and sb_peek: what the packed words say, and how bytes are copied that somebody may be writing. */
+/* sb_words and sb_peek: the fields of packed words, and the copy of bytes that another process may be writing. */
 #include "sb_words.h"
 
 #include <string.h>
