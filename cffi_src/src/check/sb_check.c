@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the parts of the doctor share: the kinds of slots, references, and whether a connection lives. This file uses
+/* Helpers of all parts of the doctor: the kinds of slots, references, and whether a connection lives. This file uses
  * no part. */
 #include "sb_check.h"
 
