@@ -16,32 +16,30 @@ if TYPE_CHECKING:
     from shmbroker.statistics import ConnectionInfo
 
 ffi, slow = library.ffi, library.slow
-_MAX_CONNECTIONS = 4096  # the number 0 is no connection's
+_MAX_CONNECTIONS = 4096  # number 0 is not used
 _MAX_PROCESSES = 4096
 _MAX_QUEUES = 49_152
 _GROWTH_PAUSE_NS = 100_000_000
-_lock = locks.lock()  # a view may end, by the garbage collector, while we hold it
+_lock = locks.lock()  # the garbage collector may end a view while a thread holds the lock
 _attached: dict[str, Attachment] = {}
 
 
 class Attachment:
-    """The mapped memory of a broker and this process's slot in it.
+    """The mapped memory of a broker, and this process's slot in it.
 
-    Counted: the last connection that leaves detaches.
+    The connections are counted: the last one that leaves detaches.
     """
 
-    handle: Any = None  # for `__del__`, also where a signal's handler raises before `__init__` has begun
+    handle: Any = None  # for `__del__`, even if a signal handler raises before `__init__` begins
     known = False
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.name = segments.name_of(path)
-        self.users = (
-            1  # its maker; from the beginning, since a signal handler may use it, and leave it, before that does
-        )
-        self._no_growth = 0, ""  # the segment there was no room for, although the limit allows it, and why
+        self.users = 1  # its maker; set early, since a signal handler may acquire and release it before the maker does
+        self._no_growth = 0, ""  # the segment there was no room for, although the limit allows it, and the reason
         self._grow_lock = locks.lock()
-        self.exchanges: Any = None  # what `_topology.shared` knows of them, as long as this is there
+        self.exchanges: Any = None  # the exchanges that `_topology.shared` caches for the life of this attachment
         self._process = os.getpid()
         self._attach()
 
@@ -82,14 +80,14 @@ class Attachment:
         library.raise_for(int(status), f"broker {self.name!r}")
 
     def __del__(self) -> None:
-        if not self.known and self.handle is not None and not self.forked:  # a signal handler raised before it was
+        if not self.known and self.handle is not None and not self.forked:  # a signal handler raised before
             slow.sb_broker_detach(self.handle)
 
     def grow(self) -> None:
-        """Adds a segment, after a call returned GROW; the call is to be repeated then.
+        """Adds a segment after a call returned GROW; the caller then repeats that call.
 
-        Where /dev/shm has no room for one, calls make do for a while with what there is: repeated, the call finds
-        memory that was freed, or says NO_MEMORY.
+        If /dev/shm has no room for a segment, calls use the existing memory for a while: the repeated call finds memory
+        that was freed, or returns NO_MEMORY.
 
         Raises:
             ConnectionClosedByBroker: the broker was removed.
@@ -112,7 +110,7 @@ class Attachment:
                 library.raise_for(status, f"broker {self.name!r}")
 
     def grow_first(self) -> None:
-        """Sees to it that a broker has memory to begin with.
+        """Ensures that a new broker has its first arena segment.
 
         Raises:
             OutOfMemory: /dev/shm has no room for it.
@@ -123,7 +121,7 @@ class Attachment:
                 raise self.full()
 
     def full(self, what: str = "", holder: str = "") -> exceptions.OutOfMemory:
-        """The error of a broker that has no room for something: what is used, of how much, and why it does not grow."""
+        """The error of a broker that has no room for something: bytes used, the limit, and why it does not grow."""
         facts = self.facts(in_full=True)
         free = max(0, facts.memory_limit - facts.memory_structures - facts.memory_bodies)
         text = (
@@ -136,10 +134,10 @@ class Attachment:
         return exceptions.OutOfMemory(text + holder + outside)
 
     def all_connected(self, name: str) -> exceptions.NotAllowed:
-        """The error of a broker that has no number for another connection: the limit, and whose the connections are.
+        """The error of a broker that has no number for another connection: the limit, and how many are this process's.
 
         Args:
-            name: of the connection that was to be.
+            name: the name of the refused connection.
         """
         open_now = self.connections()
         own = sum(one.pid == os.getpid() for one in open_now)
@@ -150,10 +148,10 @@ class Attachment:
         return exceptions.NotAllowed(530, text)
 
     def all_declared(self, name: str) -> exceptions.NotAllowed:
-        """The error of a broker that has as many queues as it can.
+        """The error of a broker that has the maximum number of queues.
 
         Args:
-            name: of the queue that was to be.
+            name: the name of the refused queue.
         """
         text = (
             f"NOT_ALLOWED - queue {name!r} refused: the limit of broker {self.name!r}, {_MAX_QUEUES} queues, is reached"
@@ -162,10 +160,10 @@ class Attachment:
         return exceptions.NotAllowed(530, text)
 
     def facts(self, *, in_full: bool = False) -> Any:  # noqa: ANN401
-        """The core's own description.
+        """The core's description of the broker.
 
         Args:
-            in_full: with memory, and whether the housekeeper's process is stopped, which take time to find out.
+            in_full: include memory, and whether the housekeeper's process is stopped, which take time to determine.
         """
         facts = ffi.new("sb_broker_facts *")
         slow.sb_broker_describe(self.handle, facts, in_full)
@@ -219,95 +217,95 @@ class Attachment:
         return found
 
     def closing(self) -> bool:
-        """Is the broker being purged?"""
+        """Whether the broker is being purged."""
         return bool(slow.sb_broker_is_closing(self.handle))
 
     def set_closing(self) -> None:
-        """Tells every client that the broker is going: their calls raise ConnectionClosedByBroker."""
+        """Marks the broker as closing: the calls of every client raise ConnectionClosedByBroker."""
         slow.sb_broker_set_closing(self.handle, 1)
 
     def set_stopped(self, *, stopped: bool) -> None:
-        """Whether the housekeeper is to end, and clients should leave a missing one alone."""
+        """Sets whether the housekeeper ends, and clients leave a missing one alone."""
         slow.sb_broker_set_stopped(self.handle, int(stopped))
 
     def housekeeper_missing(self) -> bool:
-        """Does nobody hold the housekeeper's lock?"""
+        """Whether no process holds the housekeeper's lock."""
         return bool(slow.sb_housekeeper_missing(self.handle))
 
     def housekeeper_stopped(self) -> bool:
-        """Whether there is a housekeeper, and its process is stopped."""
+        """Whether there is a housekeeper and its process is stopped."""
         return bool(slow.sb_housekeeper_stopped(self.handle))
 
     @property
     def forked(self) -> bool:
-        """Was this made in the parent of this process?
+        """Whether the parent of this process made this attachment.
 
-        The core knows it better, and looks for itself; but here another thread may detach meanwhile.
+        The core checks this more reliably; but here another thread may detach during the check.
         """
         return self._process != os.getpid()
 
     @property
     def removed(self) -> bool:
-        """Is the broker that we are attached to no longer the one of that name?"""
+        """Whether the attached broker is no longer the broker of that name."""
         if not segments.exists(self.path):
             return True
         return bool(self.facts().closing)
 
 
 class User:
-    """What uses an attachment, and gives it back, however it ends."""
+    """The user of an attachment, which gives it back however the user ends."""
 
     attachment: Attachment
     attached = False
 
 
 def acquire(path: str, user: User | None = None) -> Attachment:
-    """This process's attachment to a broker; to be given back with :func:`release`.
+    """Returns this process's attachment to a broker; the caller gives it back with :func:`release`.
 
     Args:
-        path: of the broker.
-        user: notes it, so that it can be given back wherever a signal's handler raises.
+        path: the path of the broker.
+        user: records the attachment, so that it can be given back even if a signal handler raises.
     """
     user = user or User()
     with _lock:
         found = _attached.get(path)
         if found is not None:
-            # Before we look at it: a view that ends meanwhile may be its last user.
-            # A single line, without a call: a signal handler finds both or neither.
+            # Count first: a view that ends during the checks may be the last other user.
+            # One line without a call: a signal handler sees both changes or neither.
             found.users, user.attachment, user.attached = found.users + 1, found, True
             if found.handle is not None and not found.forked and not found.removed:
                 return found
-            release(found, user)  # our parent's, or of a broker that was purged: its users keep it as long as they live
+            release(found, user)  # the parent's, or of a purged broker: its users keep it alive
         found = Attachment(path)
-        # A single line, without a call, as above: until then it detaches by itself.
+        # One line without a call, as above: until then the attachment detaches by itself.
         found.known, _attached[path], user.attachment, user.attached = True, found, found, True
         return found
 
 
 def release(attachment: Attachment, user: User | None = None) -> None:
-    """Gives an attachment back; the last one detaches."""
+    """Gives an attachment back; the last user detaches."""
     user = user or User()
     with _lock:
         one = attachment
-        # A single line, without a call: a signal handler finds a user more, or no handle.
+        # One line without a call: a signal handler sees one user too many, or no handle.
         one.users, one.handle, user.attached, gone = (
             (one.users - 1, one.handle, False, None) if one.users > 1 else (0, None, False, one.handle)
         )
         if gone is not None:
             if _attached.get(attachment.path) is attachment:
                 _attached.pop(attachment.path, None)
-            # with the GIL: a short call of another thread is either over or finds its connection closed
+            # keeps the GIL: a short call of another thread has ended, or finds its connection closed
             library.fast.sb_broker_detach(library.as_fast(gone, "sb_broker *"))
 
 
 class Use:
-    """Keeps an attachment, and with it the mapping, as long as it lives."""
+    """Keeps an attachment, and with it the mapping, alive as long as this object lives."""
 
     _attachment: Attachment | None = None
 
     def __init__(self, attachment: Attachment) -> None:
         with _lock:
-            # A single line, without a call: a signal handler finds both or neither.
+            # One line without a call: a signal handler sees both changes or neither.
             attachment.users, self._attachment = attachment.users + 1, attachment
 
     def __del__(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A channel handle: consumers in one order of deliveries, and what is unacked."""
+"""A channel handle: consumers that share one order of deliveries, and the unacked deliveries."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
 
 ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
-BY_GET: int = slow.SB_BY_GET  # the subscription of what a get took
+BY_GET: int = slow.SB_BY_GET  # the subscription number of deliveries that a get took
 AUTO_ACK: int = slow.SB_CONSUME_AUTO_ACK
 NO_LOCAL: int = slow.SB_CONSUME_NO_LOCAL
 EXCLUSIVE: int = slow.SB_CONSUME_EXCLUSIVE
 
 
 class _Queue(NamedTuple):
-    """A queue's handle, which somebody else keeps."""
+    """The address of a queue's handle, which another object keeps alive."""
 
     address: int
 
 
 class CoreChannel:
-    """A channel in the core. Messages come through a ``Taker`` of its ``address``.
+    """A channel in the core; a ``Taker`` of its ``address`` delivers the messages.
 
-    Its functions keep the GIL, and return a status where that is what they say; ``guarded`` ones drop it.
+    Plain functions keep the GIL, ``guarded`` ones drop it. Functions that return a status say that in their docstring.
     """
 
     def __init__(self, connection: CoreConnection, user: int) -> None:
         """Opens a channel.
 
         Args:
-            connection: its connection.
-            user: what ``on_ready`` of the connection is called with when it is handed over; not 0.
+            connection: the connection of the channel.
+            user: the argument of the connection's ``on_ready`` when the channel is handed over; not 0.
         """
         self.connection = connection
-        self.queues: dict[int, CoreQueue] = {}  # by subscription; they keep the handles
+        self.queues: dict[int, CoreQueue] = {}  # by subscription number; keeps their handles alive
         status = ffi.new("sb_status *")
         handle = slow.sb_channel_open(connection.handle, user, status)
         if handle == ffi.NULL:
@@ -58,17 +58,17 @@ class CoreChannel:
         self.delivered: Callable[[], int] = functools.partial(fast.sb_channel_delivered, near)
 
     def settle(self, data: bytes, how: int) -> int:
-        """Settles the delivery of a record; a status."""
+        """Settles the delivery of a record; returns a status."""
         return self.settle_tag(record.front(data).tag, False, how)  # noqa: FBT003 - not multiple
 
     @guarded
     def settle_multiple(self, tag: int, how: int) -> int:
-        """Settles that delivery and all before it, tag 0: all; a status."""
+        """Settles a delivery and all before it, with tag 0 all deliveries; returns a status."""
         return int(slow.sb_channel_settle(self.handle, tag, True, how))  # noqa: FBT003 - multiple
 
     @guarded
     def consume(self, queue: CoreQueue, prefetch: int, priority: int, flags: int) -> int:
-        """Starts a consumer; its subscription number.
+        """Starts a consumer and returns its subscription number.
 
         Raises:
             AccessRefused: the queue is in exclusive use.
@@ -92,22 +92,22 @@ class CoreChannel:
 
     @guarded
     def cancel(self, subscription: int) -> int:
-        """Ends a consumer; what it was given stays unacked. A status."""
+        """Ends a consumer and returns a status; its deliveries stay unacked."""
         return int(slow.sb_channel_cancel(self.handle, subscription))
 
     def next_cancelled(self) -> int | None:
-        """The subscription of a consumer that ended because its queue was deleted, each once."""
+        """Returns the subscription number of a consumer that ended because its queue was deleted, each number once."""
         number = fast_ffi.new("uint32_t *")
         return int(number[0]) if fast.sb_channel_next_cancelled(self._near, number) else None
 
     @guarded
     def limit(self, prefetch: int) -> int:
-        """How many messages its consumers may have unacked together; 0 = as many as there are. A status."""
+        """Limits how many messages the channel's consumers may have unacked together, 0: no limit; returns a status."""
         return int(slow.sb_channel_limit(self.handle, prefetch))
 
     @guarded
     def failed(self, status: int) -> None:
-        """After a call that brought nothing: returns if it should be made again, else raises."""
+        """Handles the status of a call that returned nothing: returns if the caller should retry, else raises."""
         if status == library.GROW:
             self.connection.attachment.grow()
         elif status == library.NO_MEMORY:
@@ -117,7 +117,7 @@ class CoreChannel:
 
     @guarded
     def collect(self, tag: int, how: int, *, multiple: bool) -> list[Settlement]:
-        """What settling would settle, the oldest first; nothing when there is no such delivery."""
+        """Lists the settlements that settling would make, the oldest first; empty if there is no such delivery."""
         room = 1
         while True:
             settlements = ffi.new("sb_settlement[]", room)
@@ -133,11 +133,11 @@ class CoreChannel:
 
     @guarded
     def forget(self, tag: int, *, multiple: bool) -> None:
-        """They were settled: their places and credits come back."""
+        """Removes settled deliveries from the channel: their places and credits become free."""
         slow.sb_channel_forget(self.handle, tag, multiple)
 
     def close(self) -> None:
-        """Ends its consumers, returns what it holds, ends waiting calls. From any thread, and again."""
+        """Ends the consumers and waiting calls, requeues unacked messages. Safe from any thread, and to call again."""
         self.connection.end(slow.sb_channel_close, self.handle)
 
     def __del__(self) -> None:

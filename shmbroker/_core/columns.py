@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages by column, in the form of Arrow's arrays: many of them are looked at, or put, in one call.
+"""Messages by column, in the form of Arrow's arrays: one call browses or puts many messages.
 
-A column of texts is their bytes, one behind the other, and ``ends``: 32-bit numbers, one more than there are texts,
-from where the first begins to where the last one ends.
+A column of texts has two parts: the bytes of all texts, without separators, and ``ends``. These are 32-bit offsets, one
+more than there are texts, from the start of the first text to the end of the last.
 """
 
 from __future__ import annotations
@@ -25,49 +25,50 @@ PLACE = "place"
 _PLACES = struct.Struct("=QQII")
 PLACE_BYTES = _PLACES.size
 MOST_BYTES = 2**31 - 1
-"""In a column of texts."""
+"""The size limit of a column of texts."""
 
 
 def places_in(data: memoryview) -> list[Place]:
-    """The places of rows."""
+    """Decodes the places of rows."""
     return [Place(slot, generation, length) for generation, length, slot, _ in _PLACES.iter_unpack(data)]
 
 
 class Columns:
-    """Where columns are. The memory is the caller's: buffers that may be written, if messages are to be looked at."""
+    """Pointers to columns in the caller's memory: the buffers must be writable for a browse."""
 
     def __init__(self) -> None:
         self._pointer = ffi.new("sb_columns *")
-        self._kept: dict[str, Any] = {}  # what cffi made of the buffers, which keeps those
+        self._kept: dict[str, Any] = {}  # cffi's views of the buffers, which keep the buffers alive
 
     def set_text(self, name: str, ends: Any, data: Any) -> None:  # noqa: ANN401
-        """One of :data:`TEXTS`. ``data`` is room for bytes, or the bytes."""
+        """Sets a column of :data:`TEXTS`; ``data`` is the bytes, or the space for them."""
         kept = ffi.from_buffer("int32_t[]", ends), ffi.from_buffer("char[]", data)
         column = getattr(self._pointer, name)
         column.ends, column.bytes, column.room = *kept, min(len(kept[1]), MOST_BYTES)
         self._kept[name] = kept
 
     def set_row(self, name: str, data: Any) -> None:  # noqa: ANN401
-        """One of :data:`NUMBERS`: 8 bytes for each row; of :data:`BITS`: a bit; or PLACE: PLACE_BYTES."""
+        """Sets a column of :data:`NUMBERS` (8 bytes a row), :data:`BITS` (1 bit a row) or PLACE (PLACE_BYTES a row)."""
         kind = "sb_place[]" if name == PLACE else "uint8_t[]" if name in BITS else "int64_t[]"
         kept = ffi.from_buffer(kind, data)
         setattr(self._pointer, name, kept)
         self._kept[name] = kept
 
     def start(self, name: str, row: int) -> int:
-        """Where the text of a row begins; of the one behind the last, where that one ends."""
+        """The offset at which the text of a row begins; for the row after the last, the end of the last text."""
         return int(getattr(self._pointer, name).ends[row])
 
     def needed(self) -> dict[str, int]:
-        """Of texts that had no room for the row behind the last one: how many bytes they would have needed."""
+        """The bytes that each column of texts needs to hold one more row, for the columns that had no room for it."""
         columns = {name: getattr(self._pointer, name) for name in TEXTS}
         return {name: int(column.needed) for name, column in columns.items() if column.needed > column.room}
 
     def browse(self, queue: CoreQueue, position: int, most: int) -> tuple[int, int, bool]:
-        """Fills rows with ready messages from a position on, oldest first, as private copies.
+        """Fills rows with private copies of ready messages from a position on, the oldest first.
 
         Returns:
-            How many; the position behind them; and whether there may be more: then ``most`` were found, or no room.
+            The number of rows; the position after them; whether there may be more messages: then ``most`` rows
+            were filled, or a column had no more room.
 
         Raises:
             NotFound: the queue is deleted.
@@ -80,15 +81,15 @@ class Columns:
         return rows, int(at[0]), status[0] != library.EMPTY
 
     def put(self, queue: CoreQueue, row: int, count: int, until: int) -> int:
-        """Puts the messages of so many rows from one on: bodies, and keys and properties if there are any.
+        """Puts the messages of ``count`` rows from ``row`` on: bodies, and keys and properties if they are set.
 
         Returns:
-            How many went, at least one of some; the others had no room in time.
+            The number of messages that were put, at least 1 unless ``count`` is 0; the others had no room in time.
 
         Raises:
-            queue.Full: there was no room in time for any.
-            OutOfMemory: no memory in time, or the first one can never fit.
-            ValueError: its key and properties are too long.
+            queue.Full: there was no room in time for any message.
+            OutOfMemory: there was no memory in time for any message, or the first body can never fit.
+            ValueError: the key and properties of a message are too long.
         """
         done, status, body = 0, ffi.new("sb_status *"), self._pointer.body
         try:

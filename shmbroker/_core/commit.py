@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishing to several queues, and transactions: all of it happens, or nothing does."""
+"""Publishing to several queues, and transactions: either all of it takes effect or none of it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from shmbroker._core.connection import CoreConnection
 
 LONG = 16_384
-"""Bytes, and cells to write for each 256 of them, from which on a call drops the GIL."""
+"""Size from which a call drops the GIL: the body bytes, plus 256 for each cell to write."""
 _CELL = 256
 _NOBODY = 2**32 - 1
 ACK, REQUEUE, REJECT = range(3)
 
 
 class Publication(NamedTuple):
-    """A body and the queues it goes to, none of them twice.
+    """A body and its target queues, without duplicates.
 
     Attributes:
-        body: Bytes-like and contiguous; it is stored once.
-        targets: Queues of the connection that commits.
-        options: As of a put.
+        body: Bytes-like and contiguous; the core stores it once.
+        targets: Queues that the committing connection has open.
+        options: The options of the put.
     """
 
     body: Any
@@ -36,22 +36,22 @@ class Publication(NamedTuple):
 
 
 class Handle(Protocol):
-    """An object of the core."""
+    """A handle of an object in the core."""
 
     @property
     def address(self) -> int:
-        """Where it is."""
+        """The address of the object."""
         ...
 
 
 class Settlement(NamedTuple):
-    """A message that the connection holds, and what becomes of it.
+    """A message that the connection holds, and its disposition.
 
     Attributes:
-        queue: The queue it was taken from.
-        token: The tag of its record; the place of a consumer in it is ignored.
-        how: ACK, REQUEUE, REJECT.
-        delivery_tag: That of its channel; a commit does not look at it.
+        queue: The queue that the message was taken from.
+        token: The tag of the message's record; the core ignores the consumer's place in it.
+        how: The disposition: ACK, REQUEUE or REJECT.
+        delivery_tag: The delivery tag of the message on its channel; a commit does not use it.
     """
 
     queue: Handle
@@ -61,12 +61,12 @@ class Settlement(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a commit.
+    """The result of a commit.
 
     Attributes:
-        status: ``library.OK``, or why nothing happened.
-        publication: Which publication is to blame, None if none is.
-        target: Which of its queues is, None if none is.
+        status: ``library.OK``, or the reason why nothing happened.
+        publication: The index of the publication that failed, None if the failure belongs to none.
+        target: The index of the target of that publication that failed, None if the failure belongs to none.
     """
 
     status: int
@@ -75,13 +75,13 @@ class Outcome(NamedTuple):
 
 
 class _Arrays:
-    """The arguments of a call for one of the two native modules; kept alive as long as it."""
+    """The arguments of one call, in the types of one of the native modules; must live as long as the call."""
 
     def __init__(self, ffi: Any, publications: Sequence[Publication], settlements: Sequence[Settlement]) -> None:  # noqa: ANN401
         self.publications = ffi.new("sb_publication[]", len(publications))
         self.settlements = ffi.new("sb_settlement[]", len(settlements))
         self._kept: list[Any] = []
-        queues, targets, given, options = None, None, None, None  # those of many are the same
+        queues, targets, given, options = None, None, None, None  # often the same as before
         for place, publication in enumerate(publications):
             one = self.publications[place]
             body = ffi.from_buffer("char[]", publication.body)
@@ -112,18 +112,19 @@ def _is_long(publications: Sequence[Publication], settlements: Sequence[Settleme
 def commit(
     connection: CoreConnection, publications: Sequence[Publication], settlements: Sequence[Settlement] = ()
 ) -> Outcome:
-    """Publishes and settles, all or nothing, whoever is killed.
+    """Publishes and settles in one atomic step, even if a process is killed during it.
 
-    A queue that was deleted is passed over. Where memory is missing another segment is added.
+    A deleted queue is skipped. If memory is missing, the call adds a segment.
 
     Args:
-        connection: The one that has the queues open and holds the messages.
-        publications: What goes where.
-        settlements: Messages that are done with.
+        connection: The connection that has the queues open and holds the messages.
+        publications: The bodies and their target queues.
+        settlements: The messages to settle.
 
     Returns:
-        What became of it. FULL: that queue has no room, the caller may wait for it and call again; SETTLED: a message
-        is not held any more; NO_MEMORY, TOO_LARGE, INVALID and others as from a put. Nothing happened then.
+        The outcome. FULL: the target has no room; the caller can wait for room and call again. SETTLED: the connection
+        no longer holds a message. NO_MEMORY, TOO_LARGE, INVALID and others: as from a put. Unless it is OK, nothing
+        happened.
     """
     drops_gil = _is_long(publications, settlements)
     native, ffi = (library.slow, library.ffi) if drops_gil else (library.fast, library.fast_ffi)
@@ -157,12 +158,14 @@ def commit_waiting(
     until: int,
     memory_until: int | None = None,
 ) -> None:
-    """The same, waiting for room until then; for memory until ``memory_until``, if that is given.
+    """Commits as :func:`commit` does, and waits for room until ``until`` and for memory until ``memory_until``.
+
+    Without ``memory_until``, the deadline for memory is ``until``, too.
 
     Raises:
-        queue.Full: A queue has no room in time, or never has for so much; nothing happened.
-        OutOfMemory: The broker has none, or a body can never fit.
-        MessageSettled: A message is not held any more.
+        queue.Full: A queue has no room in time, or its limits can never fit the bodies; nothing happened.
+        OutOfMemory: The broker has no memory in time, or a body can never fit.
+        MessageSettled: The connection no longer holds a message.
     """
     while True:
         status, publication, target = commit(connection, publications, settlements)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connection: the owner of what is taken, and its IO thread."""
+"""A connection: the owner of taken messages, and its IO thread."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ S = TypeVar("S", bound=_Connected)
 
 
 def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """A call without the GIL: closing the connection waits for its end before memory goes."""
+    """Counts the call, which drops the GIL, as in flight: close() waits for it before it frees the memory."""
 
     @functools.wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         connection = self.connection
         if connection.attachment.forked or connection.closed:
             connection.refuse()
-        # From here into the `try` without a call: neither a signal handler nor another thread comes in between.
+        # No call from here to the `try`: neither a signal handler nor another thread can run in between.
         connection.calls += 1
         try:
             return method(self, *args, **kwargs)
@@ -61,12 +61,12 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
 
 
 class Place(NamedTuple):
-    """Where a message lies that was browsed; every process of the broker finds it there, until it is gone.
+    """The place of a browsed message; valid in every process of the broker until the message is gone.
 
     Attributes:
-        slot: its slot.
-        generation: tells it from others that have the slot later.
-        length: bytes of its body.
+        slot: the slot of the message.
+        generation: distinguishes it from later messages in the same slot.
+        length: the bytes of its body.
     """
 
     slot: int
@@ -75,30 +75,30 @@ class Place(NamedTuple):
 
 
 class CoreConnection(attachment.User):
-    """One connection id of a broker. Calls in flight are counted, so that closing frees nothing under their feet."""
+    """One connection id of a broker. Calls in flight are counted, so that closing frees no memory they use."""
 
-    handle: Any = None  # for `__del__`, also where a signal's handler raises before `__init__` has begun
+    handle: Any = None  # for `__del__`, even if a signal handler raises before `__init__` begins
 
     def __init__(self, path: str, name: str) -> None:
-        # The core puts its handle there before any signal handler can raise. What is lost then ends with this.
+        # The core stores its handle here before a signal handler can raise; a lost handle ends with this object.
         self._handles = ffi.new("sb_connection *[1]")  # the core clears it when it drops the connection
         self._place = ffi.gc(self._handles, slow.sb_connection_dropped)
         self.closed = False
         self._forgotten = False
-        self.calls = 0  # under way; each change is a single line, without a call
-        self._calls_lock = locks.lock()  # a view may end, by the garbage collector, while we hold it
+        self.calls = 0  # in flight; each change is one line without a call
+        self._calls_lock = locks.lock()  # the garbage collector may end a view while a thread holds the lock
         self._io: threading.Thread | None = None
-        self.has_io = False  # once there was a thread; whoever polls asks for that, each time
+        self.has_io = False  # True once there was a thread; checked at every poll
         self._let_go_at = self._polled_at = 0.0
         self.on_stopping: Callable[[], None] = lambda: None
         self.on_housekeeper_missing: Callable[[], None] = lambda: None
-        self.on_ready: Callable[[int], None] = lambda _: None  # a channel is to be handed over: what it was opened with
+        self.on_ready: Callable[[int], None] = lambda _: None  # called with the `user` of a ready channel
         attachment.acquire(path, self)
         try:
             if self.attachment.closing():
                 library.raise_for(library.STOPPING)
             self._open(name)
-            self.mapping: attachment.Use | None = attachment.Use(self.attachment)  # views keep it longer
+            self.mapping: attachment.Use | None = attachment.Use(self.attachment)  # views keep it alive longer
         except BaseException:
             slow.sb_connection_dropped(self._place)
             self._detach()
@@ -106,11 +106,11 @@ class CoreConnection(attachment.User):
         self.handle = self._place[0]
         self.address = int(ffi.cast("uintptr_t", self.handle))
         self.id = int(slow.sb_connection_id(self.handle))
-        near = library.as_fast(self.handle, "sb_connection *")  # how many are open, for others to see
+        near = library.as_fast(self.handle, "sb_connection *")  # tells other processes how many are open
         self.count_channels: Callable[[int], None] = functools.partial(fast.sb_connection_channels, near)
 
     def _open(self, name: str) -> None:
-        encoded = name.encode(errors="replace")[:255]  # it is made of the program's, whose file may be called anything
+        encoded = name.encode(errors="replace")[:255]  # derived from the program's name, which may be any bytes
         while (status := slow.sb_connect_at(self.attachment.handle, encoded, len(encoded), self._place)) != library.OK:
             if status == library.NO_MEMORY:
                 what = f" for connection {name!r}"
@@ -128,33 +128,33 @@ class CoreConnection(attachment.User):
 
     @property
     def connection(self) -> CoreConnection:
-        """Itself, for :func:`guarded`."""
+        """Returns itself, for :func:`guarded`."""
         return self
 
     def enter(self) -> None:
-        """Notes that a call uses the handle; :meth:`leave` must follow."""
+        """Counts a call that uses the handle; the caller must call :meth:`leave` afterwards."""
         if self.attachment.forked or self.closed:
             self.refuse()
         self.calls += 1
 
     def refuse(self) -> NoReturn:
-        """Says why no call can be made."""
+        """Raises the reason why no call is possible."""
         if self.attachment.forked:
             library.raise_for(library.FORKED)
         library.raise_for(library.CLOSED, "the connection")
 
     def leave(self) -> None:
-        """Ends a call; the last one after a close frees the handle."""
+        """Ends a counted call; the last one after a close frees the handle."""
         self.calls -= 1
         if self.closed and not self.calls:
             self.forget()
 
     def end(self, call: Callable[[Any], object], handle: Any) -> None:  # noqa: ANN401 - cffi has no types
-        """Ends what a handle stands for: the broker stays mapped meanwhile, whichever thread closes the connection.
+        """Ends the object of a handle; the broker stays mapped for it, even if another thread closes the connection.
 
         Args:
-            call: of the core, that may be made after closing, and in a forked child, where it does nothing.
-            handle: its argument.
+            call: a function of the core that is safe after closing, and does nothing in a forked child.
+            handle: the argument of the function.
         """
         self.calls += 1
         try:
@@ -164,7 +164,7 @@ class CoreConnection(attachment.User):
 
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
-        """A call without the GIL that is not made with cffi; see :func:`guarded`."""
+        """Counts a call that drops the GIL outside a method; see :func:`guarded`."""
         if self.attachment.forked or self.closed:
             self.refuse()
         self.calls += 1
@@ -176,29 +176,29 @@ class CoreConnection(attachment.User):
                 self.forget()
 
     def let_go(self, *, at_once: bool = False) -> bool:
-        """Frees what deleted queues still have, as a housekeeper does; for a call that finds no memory.
+        """Frees memory of deleted queues, as the housekeeper does; for a call that finds no memory.
 
         Args:
-            at_once: however short ago it looked.
+            at_once: sweep even if the last sweep was a moment ago.
 
         Returns:
-            Whether it looked: not more often than a few times a second.
+            Whether it swept; without ``at_once``, at most once per 0.25 s.
         """
         now = time.monotonic()
         if now < self._let_go_at and not at_once:
             return False
         self._let_go_at = now + _LET_GO_SECONDS
         slow.sb_housekeeper_sweep(self.handle, 0)
-        slow.sb_reclaim(self.handle)  # what they had may be of another kind than what is needed
+        slow.sb_reclaim(self.handle)  # the freed memory may be of another class than the memory needed
         return True
 
     # ---- IO thread ----
 
     def polled(self) -> None:
-        """A call found no message, and does not wait for one.
+        """Notes that a call found no message and does not wait for one.
 
-        A client that polls for half a second gets an IO thread, as one that waits: that notices a housekeeper that
-        died or is stopped. Where there is one, nobody needs to call this.
+        A client that polls for half a second gets an IO thread, as a waiting client does. The thread notices a
+        housekeeper that died or is stopped. Once there is a thread, this call is unnecessary.
         """
         if self.has_io:
             return
@@ -209,12 +209,12 @@ class CoreConnection(attachment.User):
             self.start_io()
 
     def start_io(self) -> None:
-        """Starts the IO thread, unless there is one: it lives in the core without the GIL."""
+        """Starts the IO thread, which runs in the core without the GIL, unless there is one."""
         if self._io is None and not self.closed:
             threading.Thread(target=self._run_io, name=f"shmbroker-io-{self.id}", daemon=True).start()
 
     def _run_io(self) -> None:
-        with self._calls_lock:  # it counts itself: who starts it may be interrupted anywhere, or beside another starter
+        with self._calls_lock:  # the thread counts itself: its starter may be interrupted anywhere, or race another
             if self._io is not None or self.closed:
                 return
             self._io = threading.current_thread()
@@ -244,7 +244,7 @@ class CoreConnection(attachment.User):
 
     @guarded
     def limit(self, prefetch: int) -> None:
-        """How many messages the consumers of all its channels may have unacked; 0 = as many as there are."""
+        """Limits how many messages the consumers of all its channels may have unacked; 0: no limit."""
         status = slow.sb_connection_limit(self.handle, prefetch)
         if status != library.OK:
             library.raise_for(status, "the connection")
@@ -252,7 +252,7 @@ class CoreConnection(attachment.User):
     # ---- closing ----
 
     def close(self) -> None:
-        """Returns what is held and ends every wait. Safe to call from any thread, and again."""
+        """Requeues held messages and ends every wait. Safe to call from any thread, and to call again."""
         inside = False
         try:
             with self._calls_lock:
@@ -272,16 +272,16 @@ class CoreConnection(attachment.User):
                     self.forget()
 
     def _is_over(self) -> bool:
-        """Whether there is nothing left to give back, and the handle must not be used.
+        """Whether there is nothing left to release, so that the handle must not be used.
 
         A garbage collector finalizes the objects of a cycle in any order: `_place` may have freed the handle before
-        another finalizer closes the connection. That happens to a connection that was closed and not forgotten, because
-        a signal's handler raised inside a call, which is counted for ever then.
+        another finalizer closes the connection. That happens to a connection that was closed but not forgotten: a
+        signal handler raised inside a call, which then stays counted for ever.
         """
         return self._forgotten or not self._handles[0]
 
     def forget(self) -> None:
-        """Frees the handle, after the last call; or the end of the last view does."""
+        """Frees the handle after the last call; if views remain, the end of the last view frees it."""
         with self._calls_lock:
             if self._is_over():
                 return
@@ -290,7 +290,7 @@ class CoreConnection(attachment.User):
             self._detach()
 
     def begin_view(self, tag: int, sequence: int, address: int) -> int:
-        """Takes a reference to the body of a held message; `cffi_src/native/native_view.c` asks if it is not simple."""
+        """Takes a reference to a held message's body; `cffi_src/native/native_view.c` calls it in complex cases."""
         view = ffi.new("uint64_t *")
         while (status := slow.sb_begin_view(self.handle, tag, sequence, address, view)) == library.GROW:
             self.attachment.grow()
@@ -301,14 +301,14 @@ class CoreConnection(attachment.User):
         return int(view[0])
 
     def view_failed(self, status: int) -> None:
-        """Says why a body that lies in several pieces was not copied; `cffi_src/native/native_view.c` asks."""
+        """Raises the reason why a body in several pieces was not copied; `cffi_src/native/native_view.c` calls it."""
         library.raise_for(status, "the connection")
 
     def body_at(self, place: Place) -> memoryview | None:
-        """A body whose message nobody here holds; ``None``: the message is gone.
+        """Reads the body of a message that this connection does not hold; ``None``: the message is gone.
 
-        It is read in place, and stays as long as the memoryview does, whatever becomes of the message. One that is
-        short, in many queues, or being read in place by this way already is copied.
+        The body is read in place, and stays as long as the memoryview, whatever happens to the message. A body that is
+        short, in many queues, or already being read in place this way is copied.
         """
         while True:
             found = library.read_in_place(self, *place)
@@ -316,7 +316,7 @@ class CoreConnection(attachment.User):
                 return found
             if found == library.GROW:
                 self.attachment.grow()
-            elif found in {library.IN_USE, library.NO_MEMORY}:  # there may be none to note who reads
+            elif found in {library.IN_USE, library.NO_MEMORY}:  # there may be no memory to record the reader
                 return self._copied_from(place)
             elif found == library.SETTLED:
                 return None
@@ -335,20 +335,20 @@ class CoreConnection(attachment.User):
         return memoryview(ffi.buffer(memory, place.length)).toreadonly()
 
     def view_ended(self) -> None:
-        """A view ended after closing: was it the last one? Also from wherever the garbage collector runs."""
+        """Handles the end of a view after closing: the last one frees the handle. Safe inside the garbage collector."""
         self.calls += 1
         self.leave()
 
     def __del__(self) -> None:
         if not self.attached or self.attachment.forked:
             return
-        if self.handle is None:  # a signal's handler raised in `__init__`
+        if self.handle is None:  # a signal handler raised in `__init__`
             slow.sb_connection_dropped(self._handles)
             self._detach()
         elif self._is_over():  # or between that and `_detach`
             self._detach()
         else:
-            self.close()  # nobody can use it any more; the handle goes after this, see `_place`
+            self.close()  # no user is left; `_place` frees the handle afterwards
 
     # ---- facts ----
 
@@ -365,23 +365,23 @@ class CoreConnection(attachment.User):
 
     @guarded
     def touch(self, slot: int) -> None:
-        """A queue was declared once more: one that expires lives on."""
+        """Records that a queue was declared again: restarts its expiry."""
         slow.sb_touch(self.handle, slot)
 
     def queue_incarnations(self) -> dict[str, int]:
-        """The queues there are, each with what tells it from earlier ones of its name."""
+        """The incarnation of each existing queue, which distinguishes it from earlier queues of its name."""
         every = (self.queue_facts(slot) for slot in self.queue_slots())
         return {_name_of(facts): incarnation_of(facts) for facts in every if facts is not None}
 
     def queue_incarnation(self, name: str) -> int:
-        """What tells the queue that has a name now from earlier ones; 0 = there is none."""
+        """The incarnation of the queue that has the name now, 0 when there is none."""
         slot = self.queue_slot(name)
         facts = self.queue_facts(slot) if slot else None
         return 0 if facts is None else incarnation_of(facts)
 
     @guarded
     def queues_ended(self) -> int:
-        """How many queues ended by themselves so far."""
+        """The number of queues that have ended by themselves so far."""
         return int(slow.sb_queues_ended(self.handle))
 
     @guarded
@@ -394,7 +394,7 @@ class CoreConnection(attachment.User):
 
     @guarded
     def queue_facts(self, slot: int) -> Any:  # noqa: ANN401
-        """The core's description of a queue, ``None`` when it is gone."""
+        """The core's description of a queue, ``None`` when the queue is gone."""
         facts = ffi.new("sb_queue_facts *")
         status = slow.sb_describe(self.handle, slot, facts)
         if status == library.DELETED:
@@ -405,11 +405,11 @@ class CoreConnection(attachment.User):
 
     @guarded
     def kept(self) -> str:
-        """What keeps the chunks of the broker, as the end of a sentence."""
+        """Describes what keeps the chunks of the broker, as the end of a sentence."""
         return kept.in_words(self.handle, self.queue_name)
 
     def queue_statistics(self, slot: int) -> statistics.QueueStatistics | None:
-        """A snapshot of a queue, ``None`` when it is gone."""
+        """A snapshot of a queue, ``None`` when the queue is gone."""
         from shmbroker import statistics  # noqa: PLC0415 - most programs ask for none
 
         facts = self.queue_facts(slot)
@@ -467,30 +467,30 @@ class CoreConnection(attachment.User):
 
     @guarded
     def is_there(self, number: int, pid: int) -> bool:
-        """Has that process a connection of that number? One that died has, until it is cleared up after."""
+        """Whether that process has a connection of that number; also True after its death, until it is cleared up."""
         facts = ffi.new("sb_connection_facts *")
         found = slow.sb_connection_describe(self.attachment.handle, number, facts) == library.OK
         return bool(found and facts.pid == pid)
 
     @guarded
     def is_usable(self) -> bool:
-        """Is the broker not on its way out?"""
+        """Whether the broker is not closing."""
         return not self.attachment.facts().closing
 
     @guarded
     def doctor(self) -> list[str]:
-        """What is wrong with the broker's memory, in words.
+        """Describes the faults of the broker's memory, in words.
 
         Raises:
-            BrokerError: it could not be examined.
+            BrokerError: the memory could not be examined.
         """
         facts = self.attachment.facts()
-        count = facts.segments if facts.segments <= facts.segments_limit else 0  # if there seem to be more, it is said
+        count = facts.segments if facts.segments <= facts.segments_limit else 0  # more are a finding of the check
         damaged = segments.damaged(self.attachment.path, count, facts.chunks_per_segment)
-        if damaged:  # touching what is no longer there would end this process
+        if damaged:  # touching memory that is no longer there would end this process
             return damaged
         count, findings = self._check()
-        if findings:  # what was only under way is not found a second time
+        if findings:  # a state in transition is not found a second time
             again = set(self._check()[1])
             findings = [finding for finding in findings if finding in again]
         words = [finding.words(self.queue_name(finding.queue)) for finding in findings]
@@ -510,7 +510,7 @@ class CoreConnection(attachment.User):
         return count, findings
 
     def queue_name(self, slot: int) -> str | None:
-        """The name of the queue in a slot; ``None``: there is none that can be read."""
+        """The name of the queue in a slot; ``None``: no name can be read."""
         try:
             facts = self.queue_facts(slot) if slot else None
         except exceptions.BrokerError:
@@ -523,16 +523,16 @@ def _name_of(facts: Any) -> str:  # noqa: ANN401
 
 
 def incarnation_of(facts: Any) -> int:  # noqa: ANN401
-    """What tells a queue from others that had its name: its slot, and how often that was used."""
+    """Identifies a queue among queues of the same name: its slot, and how often the slot was used."""
     return int(facts.incarnation) >> 2 << 28 | int(facts.slot)
 
 
 def out_of_memory(connection: CoreConnection, size: int) -> exceptions.OutOfMemory:
-    """The error of a full broker: what is used, the limit, and the queue that holds most.
+    """The error of a full broker: the bytes used, the limit, and the queue that holds most.
 
     Args:
-        connection: of the caller.
-        size: bytes of the body there was no room for; 0 = it was for something of the broker's own.
+        connection: the connection of the caller.
+        size: bytes of the body there was no room for; 0: the room was for the broker's structures.
     """
     most, name = 0, None
     for slot in connection.queue_slots():

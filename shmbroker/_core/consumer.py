@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A consumer handle: one target over one or more queues."""
+"""A consumer handle: one consumer of one or more queues."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fas
 
 
 def in_exclusive_use(what: str) -> exceptions.AccessRefused:
-    """The error of a queue that somebody has to himself, or wants to, beside others."""
+    """The error of a queue that a consumer uses exclusively, or of a consumer that cannot get exclusive use."""
     return exceptions.AccessRefused(403, f"ACCESS_REFUSED - {what} in vhost '/' in exclusive use")
 
 
 class CoreConsumer:
-    """A consumer in the core. ``settle`` is the core's function, bound to the handle."""
+    """A consumer in the core; ``settle`` is the core's function, bound to the handle."""
 
     def __init__(
         self,
@@ -64,12 +64,12 @@ class CoreConsumer:
 
     @guarded
     def send_acks(self) -> None:
-        """Settles what was acknowledged and waits for its batch."""
+        """Settles the acknowledged messages that wait for their batch to fill."""
         slow.sb_consumer_send_acks(self.handle)
 
     @guarded
     def wait(self, until: int) -> int:
-        """Waits, without the GIL, for a message to be pulled."""
+        """Waits, without the GIL, until a message is pulled; returns a status."""
         return int(slow.sb_consumer_wait(self.handle, until))
 
     @guarded
@@ -79,17 +79,17 @@ class CoreConsumer:
 
     @guarded
     def event(self, descriptor: int) -> None:
-        """The eventfd that is written when messages arrive and :meth:`arm` was called."""
+        """Sets the eventfd that the core writes when messages arrive after :meth:`arm`."""
         slow.sb_consumer_event(self.handle, descriptor)
 
     @guarded
     def arm(self) -> bool:
-        """Asks for one event; True when something waits already."""
+        """Requests one event; True if a message is waiting already."""
         return bool(slow.sb_consumer_arm_event(self.handle))
 
     @guarded
     def cancel(self, *, return_everything: bool) -> None:
-        """Stops; what was pulled goes back, and with ``return_everything`` what the application holds too."""
+        """Ends the consumer; requeues pulled messages, and with ``return_everything`` also held ones."""
         slow.sb_consumer_cancel(self.handle, return_everything)
 
     def __del__(self) -> None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The journal of exchanges and bindings: bytes that are appended under the topology lock, and read by everybody.
+"""The journal of exchanges and bindings: writers append bytes under the topology lock, every process reads them.
 
-It lies in two files of the broker; one word of the broker's header says which one is in use, and how many bytes of it
-count. Storing that word is what makes a change: whoever is killed before leaves bytes that the next writer overwrites.
-To get shorter, the journal is written anew into the other file. A reader that was overtaken by that sees the word
-changed after it has read, and reads again.
+The journal lies in two files of the broker. One word in the broker's header says which file is in use, and how many of
+its bytes count. Storing that word commits a change: a process killed before leaves bytes that the next writer
+overwrites. To shorten the journal, a writer rewrites it into the other file. A reader that was overtaken by this sees a
+changed word after its read, and reads again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _NUMBERS = 1 << 16
 
 @contextlib.contextmanager
 def topology_lock(connection: CoreConnection, until: int, what: str) -> Iterator[None]:
-    """Keeps others from changing the topology; may be taken again by the thread that has it.
+    """Holds the topology lock, so that no other thread or process changes the topology; the holding thread may nest it.
 
     Raises:
-        Timeout: somebody else has it for too long; the text says who.
+        Timeout: another holder keeps the lock past ``until``; the text names its process, if it is known.
     """
     with connection.call():
         holder = ffi.new("int32_t *")
@@ -45,20 +45,20 @@ def topology_lock(connection: CoreConnection, until: int, what: str) -> Iterator
 
 
 def version(connection: CoreConnection) -> int:
-    """A number that moves on with every change of the topology."""
+    """A number that changes with every change of the topology."""
     with connection.call():
         return int(slow.sb_topology_version(connection.handle))
 
 
 class Journal:
-    """The journal of one broker, and how much of it this reader knows."""
+    """The journal of one broker, and the position up to which this reader has read it."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._seen = 0
 
     def news(self, connection: CoreConnection) -> tuple[bool, bytes]:
-        """What was written since the last time; ``True``: it was written anew, what was known counts no more.
+        """Reads what was written since the last call; ``True``: a rewritten journal, which replaces what was read.
 
         Raises:
             CorruptSegment: the file does not hold what the header says.
@@ -71,7 +71,7 @@ class Journal:
             start, end = 0 if anew else self._seen & _LENGTH, word & _LENGTH
             data = self._read(connection, word >> _NUMBER_SHIFT, start, end - start)
             if self._word(connection) >> _NUMBER_SHIFT != word >> _NUMBER_SHIFT:
-                continue  # written anew meanwhile, perhaps twice: what we read may be anything
+                continue  # rewritten during the read, perhaps twice: the bytes may be anything
             if len(data) != end - start:
                 text = f"the journal of broker {segments.name_of(self._path)!r} is cut short"
                 raise exceptions.CorruptSegment(text=text)
@@ -79,7 +79,7 @@ class Journal:
             return anew, data
 
     def append(self, connection: CoreConnection, data: bytes) -> int:
-        """Adds records, under the topology lock; returns how long the journal is now.
+        """Appends records, under the topology lock; returns the new length of the journal.
 
         Raises:
             OutOfMemory: /dev/shm has no room for them; nothing was changed.
@@ -91,7 +91,7 @@ class Journal:
         return end + len(data)
 
     def replace(self, connection: CoreConnection, data: bytes) -> None:
-        """Writes the journal anew, under the topology lock."""
+        """Rewrites the journal into the other file, under the topology lock."""
         number = self._word(connection) >> _NUMBER_SHIFT
         fresh = (number + 1) % _NUMBERS
         self._write(connection, fresh, 0, data)
@@ -103,7 +103,7 @@ class Journal:
             os.close(descriptor)
 
     def length(self, connection: CoreConnection) -> int:
-        """How many bytes of it count."""
+        """The number of bytes of the journal that count."""
         return self._word(connection) & _LENGTH
 
     def _word(self, connection: CoreConnection) -> int:
@@ -115,11 +115,11 @@ class Journal:
             slow.sb_journal_commit(connection.handle, word)
 
     def _open(self, connection: CoreConnection, number: int, flags: int) -> int:
-        """Opens one of the files.
+        """Opens one of the two files.
 
         Raises:
-            ConnectionClosedByBroker: it is gone, because the broker was purged.
-            CorruptSegment: it is gone.
+            ConnectionClosedByBroker: the file is gone because the broker was purged.
+            CorruptSegment: the file is gone although the broker exists.
         """
         suffix = segments.JOURNALS[number % 2]
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps the memory of a broker that is full, in words."""
+"""The description, in words, of what occupies the memory of a full broker."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ffi, slow = library.ffi, library.slow
-_LOOKS = 32_768  # at cells of queues
+_LOOKS = 32_768  # the most cells of queues to look at
 _GROUPS = 3
 _STRUCTURES = ("messages", "pages of queues", "inner pages of queues", "queues", "consumers", "priorities", "ledgers",
                "connections", "tables of what connections hold", "pages of leases")  # fmt: skip
 
 
 def in_words(handle: Any, name_of: Callable[[int], str | None]) -> str:  # noqa: ANN401 - cffi has no types
-    """What keeps most chunks: the size of the slots, how many are in use, and the queue that has most of them.
+    """Describes what keeps most chunks: the slot size, the slots in use, and the queue that has most of them.
 
-    A chunk changes the size of its slots only when none of them is in use.
+    A chunk can change its slot size only when none of its slots is in use.
 
     Args:
-        handle: of a connection.
-        name_of: the name of the queue in a slot, ``None`` when it is gone.
+        handle: the handle of a connection.
+        name_of: returns the name of the queue in a slot, ``None`` when the queue is gone.
 
     Returns:
         The end of a sentence, empty if nothing is kept.

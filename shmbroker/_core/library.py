@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two native modules, and how a status becomes an exception.
+"""The two native modules, and the mapping from a status to an exception.
 
-``fast`` keeps the GIL and never waits: for short operations. ``slow`` drops it: for waits, batches and long copies.
-Both are made from the same declarations and share one core, but have types of their own: a handle is kept as an address
-and cast for each.
+``fast`` keeps the GIL and never waits: it serves short operations. ``slow`` drops the GIL: it serves waits, batches and
+long copies. Both modules are built from the same declarations and share one core, but each has its own cffi types.
+Therefore a handle is kept as an address and cast for each module.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ FORKED: int = slow.SB_FORKED
 ACCESS: int = slow.SB_ACCESS
 READY: int = slow.SB_READY
 
-OF_QUEUE, OF_CONSUMER, OF_CHANNEL = range(3)  # what a Taker is given the address of
+OF_QUEUE, OF_CONSUMER, OF_CHANNEL = range(3)  # the kind of object that a Taker gets the address of
 
 
 def deadline(timeout: float | None) -> int:
-    """The CLOCK_MONOTONIC nanosecond at which a timeout in seconds ends; ``None`` = never.
+    """Converts a timeout in seconds to a deadline, a CLOCK_MONOTONIC nanosecond; ``None`` means never.
 
     Raises:
-        ValueError: it is negative or not a number.
+        ValueError: the timeout is negative or not a number.
     """
     if timeout is None:
         return FOR_EVER
@@ -89,9 +89,9 @@ def deadline(timeout: float | None) -> int:
 
 
 def looks() -> Iterator[int]:
-    """How long to sleep, in nanoseconds, before looking for signals again.
+    """Yields how long to sleep, in nanoseconds, before the next check for signals.
 
-    A signal that comes just before the sleep does not end it, so the first look comes soon.
+    A signal that arrives just before the sleep does not end it, so the first check comes soon.
     """
     yield 10_000_000
     while True:
@@ -99,7 +99,7 @@ def looks() -> Iterator[int]:
 
 
 def as_fast(handle: Any, ctype: str) -> Any:  # noqa: ANN401 - cffi has no types
-    """The same handle for the module that keeps the GIL."""
+    """Casts a handle for the module that keeps the GIL."""
     return fast_ffi.cast(ctype, int(ffi.cast("uintptr_t", handle)))
 
 
@@ -118,7 +118,7 @@ def _layout() -> str:
     return f"{slow.SB_LAYOUT_MAJOR}.{slow.SB_LAYOUT_MINOR}"
 
 
-# What becomes of a status; ``what`` is the object it is about, and may be empty.
+# The exception of each status; ``what`` is the object concerned, and may be empty.
 _ERRORS: dict[int, Callable[[str], Exception]] = {
     FORKED: lambda _: exceptions.ForkedConnectionError(
         text="this connection was opened before a fork: open another one in this process, with shmbroker.connect()"
@@ -160,8 +160,8 @@ def raise_for(status: int, what: str = "") -> NoReturn:
     """Raises the exception of a status.
 
     Args:
-        status: anything but OK.
-        what: the object it is about, such as ``queue 'jobs'``.
+        status: any status but OK.
+        what: the object concerned, such as ``queue 'jobs'``.
     """
     error = _ERRORS.get(status)
     if error is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A queue handle: functions bound to it, retries, and errors in words."""
+"""A queue handle: functions bound to it, retries, and error texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAUSED: int = slow.SB_QUEUE_PAUSED
 KEEPS: int = slow.SB_QUEUE_KEEPS
 NOTES: int = slow.SB_QUEUE_NOTES
 STAGE: int = slow.SB_QUEUE_STAGE
-_ONLY_HERE = 2  # references to what one variable knows: its own, and that of whoever counts them
+_ONLY_HERE = 2  # references to an object that only one variable has: the variable's, and the argument of getrefcount
 _TTL, _EXPIRES = slow.SB_QUEUE_TTL, slow.SB_QUEUE_EXPIRES
 _FLAGS = {
     "durable": slow.SB_QUEUE_DURABLE,
@@ -34,20 +34,20 @@ _FLAGS = {
 }
 
 
-# Options of a put, checked and encoded: ttl and delay in seconds, 0 = none; priority; key; properties. A tuple with
-# names would cost a fifth of the put.
+# Options of a put, checked and encoded: ttl and delay in seconds, 0 = none; priority; routing key; properties.
+# A named tuple would cost a fifth of the time of a put.
 PutFields = tuple[float, float, int, bytes, bytes]
 
 
 class PutOptions:
-    """Options of a put in the core's form; kept alive as long as the call."""
+    """Options of a put in the core's form; must live as long as the call."""
 
     def __init__(  # noqa: PLR0917 - the fields of one structure
         self, ttl: float, delay: float, priority: int, key: bytes, properties: bytes, exchange: bytes = b""
     ) -> None:
         self.key, self.properties = key, properties
         self.pointer = pointer = ffi.new("sb_put_options *")
-        kept = []  # a put with a key is common: what is not given costs nothing
+        kept = []  # a put with only a key is common: absent options cost nothing
         if ttl or delay:
             pointer.ttl_ns, pointer.delay_ns = int(ttl * library.NANOSECONDS), int(delay * library.NANOSECONDS)
         if priority:
@@ -65,7 +65,7 @@ class PutOptions:
 
     @property
     def address(self) -> int:
-        """Of the structure, for modules that are not cffi's."""
+        """The address of the structure, for modules that do not use cffi."""
         return int(ffi.cast("uintptr_t", self.pointer))
 
 
@@ -73,7 +73,7 @@ NO_OPTIONS = PutOptions(0, 0, 0, b"", b"")
 
 
 def settings_of(facts: Any) -> tuple[QueueSettings, int]:  # noqa: ANN401
-    """Settings of a queue from its facts, and which of the flags PAUSED, KEEPS, NOTES and STAGE it has."""
+    """Decodes the settings of a queue from its facts, and which of the flags PAUSED, KEEPS, NOTES and STAGE it has."""
     found = facts.settings
     settings = QueueSettings(
         ring_size=found.ring_size,
@@ -105,7 +105,7 @@ def _core_settings(settings: QueueSettings, flags: int) -> Any:  # noqa: ANN401
 
 
 def locked(status: int, holder: int, what: str) -> None:
-    """Raises for a topology change that did not get its lock or failed otherwise."""
+    """Raises for a failed topology change: a timeout of the topology lock, or another failure."""
     if status == library.TIMEOUT:
         text = (
             f"{what}: the topology lock is held by process {holder}" if holder else f"{what}: the topology lock is held"
@@ -116,7 +116,7 @@ def locked(status: int, holder: int, what: str) -> None:
 
 
 def declare(connection: CoreConnection, name: str, settings: QueueSettings, until: int, flags: int = 0) -> bool:
-    """Makes a queue; False when it exists. ``flags``: of KEEPS, NOTES and STAGE."""
+    """Makes a queue; False when it exists. ``flags`` are of KEEPS, NOTES and STAGE."""
     slot, holder, encoded = ffi.new("uint32_t *"), ffi.new("int32_t *"), name.encode()
     while True:
         status = slow.sb_declare(
@@ -138,8 +138,8 @@ def declare(connection: CoreConnection, name: str, settings: QueueSettings, unti
 class CoreQueue:
     """An open queue of a connection.
 
-    ``settle`` is the core's function, bound to the handle: it returns a status and raises nothing. Messages are put and
-    taken by :mod:`shmbroker._native_message`, which knows the queue by its ``address``.
+    ``settle`` is the core's function, bound to the handle: it returns a status and raises nothing.
+    :mod:`shmbroker._native_message` puts and takes messages; it knows the queue by its ``address``.
     """
 
     def __init__(self, connection: CoreConnection, name: str, slot: int) -> None:
@@ -172,7 +172,7 @@ class CoreQueue:
 
     @guarded
     def put_failed(self, status: int, size: int, until: int) -> None:
-        """After a put that did not go: makes room or waits for it, so that it can be tried again; else raises."""
+        """Handles a failed put: makes room or waits for it, so that the caller can retry, else raises."""
         if status == library.GROW:
             self.connection.attachment.grow()
         elif status == library.FULL:
@@ -188,10 +188,10 @@ class CoreQueue:
             library.raise_for(status, self.what)
 
     def check_can_fit(self, count: int, size: int) -> None:
-        """Is there room for that at once, if the queue is empty?
+        """Checks that ``count`` messages of ``size`` bytes together fit into the queue when it is empty.
 
         Raises:
-            NeverFits: there never is.
+            NeverFits: they exceed its limits.
         """
         settings, _ = settings_of(self.facts())
         if 0 <= settings.max_length < count or 0 <= settings.max_bytes < size:
@@ -235,7 +235,7 @@ class CoreQueue:
 
     @guarded
     def put_with(self, body: Any, size: int, options: PutOptions, until: int) -> None:  # noqa: ANN401
-        """Puts one body with options, waiting for room until then."""
+        """Puts one body with options, and waits for room until ``until``."""
         pointer = ffi.from_buffer("char[]", body)
         while True:
             status = slow.sb_put_with(self.handle, pointer, size, options.pointer)
@@ -246,7 +246,7 @@ class CoreQueue:
     # ---- getting ----
 
     def get_failed(self, status: int) -> None:
-        """After a get that brought nothing: returns if it should be tried again, else raises."""
+        """Handles the status of a get that returned nothing: returns if the caller should retry, else raises."""
         if status == library.GROW:
             self.connection.attachment.grow()
         elif status in {library.TIMEOUT, library.EMPTY}:
@@ -258,7 +258,7 @@ class CoreQueue:
 
     @guarded
     def browse(self, position: int) -> tuple[bytes, int] | None:
-        """The next ready message at or after a position, as a private copy, and the position behind it."""
+        """Returns a private copy of the next ready message at or after a position, and the position after it."""
         at, size = ffi.new("uint64_t *", position), record.BUFFER
         while True:
             memory = ffi.new("char[]", size)
@@ -273,7 +273,7 @@ class CoreQueue:
 
     @guarded
     def browse_place(self, position: int) -> tuple[bytes, int, Place] | None:
-        """As :meth:`browse`, but in place of the body where it lies."""
+        """Browses as :meth:`browse` does, but returns the place of the body instead of the body."""
         at, size, place = ffi.new("uint64_t *", position), record.BUFFER, ffi.new("sb_place *")
         memory = ffi.new("char[]", size)
         length = slow.sb_browse_place(self.handle, at, memory, size, place)
@@ -287,17 +287,17 @@ class CoreQueue:
     # ---- topology and facts ----
 
     def message_ttl(self) -> float | None:
-        """The longest life of a message here, in seconds."""
+        """The queue's limit on the life of a message, in seconds, ``None`` if it has none."""
         ttl = settings_of(self.facts())[0].message_ttl
         self.has_ttl = ttl is not None
         return ttl
 
     @guarded
     def facts(self) -> Any:  # noqa: ANN401
-        """The core's description.
+        """The core's description of the queue.
 
         Raises:
-            NotFound: it was deleted.
+            NotFound: the queue was deleted.
         """
         facts = self.connection.queue_facts(self.slot)
         if facts is None:
@@ -306,7 +306,7 @@ class CoreQueue:
 
     @guarded
     def configure(self, settings: QueueSettings, flags: int, *, trim: bool, until: int) -> None:
-        """New settings."""
+        """Changes the settings."""
         holder = ffi.new("int32_t *")
         locked(
             slow.sb_configure(self.handle, _core_settings(settings, flags), trim, until, holder), holder[0], self.what
@@ -314,13 +314,13 @@ class CoreQueue:
 
     @guarded
     def delete(self, *, if_unused: bool, if_empty: bool, until: int) -> int:
-        """Deletes the queue; returns the messages that went with it."""
+        """Deletes the queue; returns the number of messages deleted with it."""
         holder, removed, has_let_go = ffi.new("int32_t *"), ffi.new("uint64_t *"), False
         while True:
             status = slow.sb_delete(self.handle, if_unused, if_empty, until, holder, removed)
             if status == library.GROW:
                 self.connection.attachment.grow()
-            elif status == library.NO_MEMORY and not has_let_go:  # what was deleted before may have all that is needed
+            elif status == library.NO_MEMORY and not has_let_go:  # queues deleted before may hold all the memory needed
                 has_let_go = True
                 self.connection.let_go(at_once=True)
             else:
@@ -335,7 +335,7 @@ class CoreQueue:
 
     @guarded
     def purge(self) -> int:
-        """Removes what is ready."""
+        """Removes the ready messages and returns their number."""
         count = slow.sb_purge(self.handle)
         if count < 0:
             library.raise_for(-count, self.what)
@@ -343,7 +343,7 @@ class CoreQueue:
 
     @guarded
     def move(self, target: CoreQueue, limit: int, max_bytes: int) -> int:
-        """Moves ready messages, the oldest first; none after the one with which ``max_bytes`` are reached."""
+        """Moves ready messages, the oldest first, up to and including the one that reaches ``max_bytes``."""
         status, left, moved = ffi.new("sb_status *"), ffi.new("uint64_t *", max_bytes), 0
         while moved < limit and left[0] > 0:
             count: int = slow.sb_move(self.handle, target.handle, limit - moved, left, status)
@@ -365,12 +365,12 @@ class CoreQueue:
         return moved
 
     def is_deleted(self) -> bool:
-        """Whether the queue is gone; False as long as the broker can be used no more."""
+        """Whether the queue is gone; False if the broker is no longer usable."""
         return self.length() == -library.DELETED
 
     @guarded
     def leave(self) -> bool:
-        """Gives the handle back; False while messages of it are held or consumed."""
+        """Gives the handle back; False while messages of the queue are held or consumed."""
         return bool(slow.sb_leave(self.handle))
 
     def __del__(self) -> None:
@@ -381,7 +381,7 @@ class CoreQueue:
 
 
 class _Written:
-    """The slot of a reservation, as long as somebody has a view to write into it. It knows no view itself."""
+    """The slot of a reservation while a view can write into it; holds no reference to a view."""
 
     def __init__(self, connection: CoreConnection, pointer: Any) -> None:  # noqa: ANN401
         self._connection, self._pointer = connection, pointer
@@ -389,31 +389,31 @@ class _Written:
         self._ended = False
 
     def ended(self, _pointer: Any) -> None:  # noqa: ANN401
-        """The last view is gone."""
+        """Handles the end of the last view."""
         self._ended = True
         self._give_back()
 
     def outlives(self) -> None:
-        """The reservation is over, and its views are not."""
+        """Handles the end of a reservation whose views remain."""
         self._outlived.append(None)
         self._give_back()
 
     def _give_back(self) -> None:
         if self._ended:
-            with contextlib.suppress(IndexError):  # or it ended before, or we were here before
+            with contextlib.suppress(IndexError):  # the views ended before, or the slot is given back already
                 self._outlived.pop()
                 slow.sb_end_reserved_view(self._connection.handle, self._pointer)
                 self._connection.leave()
 
 
 class Reservation:
-    """A slot that is being written: :meth:`begin`, then perhaps :meth:`commit`, and :meth:`end` in any case.
+    """A slot being written: the caller calls :meth:`begin`, then perhaps :meth:`commit`, and always :meth:`end`.
 
-    What is published is never written again: if views of the memory were kept, it is a copy, and the slot that they
-    write into is given back with the last of them.
+    A published body is never written again. If views of the memory remain, the message is a copy, and the slot that
+    they write into is given back with the last view.
 
-    A signal's handler may raise between any two instructions, also when the core has published the message and this has
-    not noted it yet. So :meth:`end` goes by what the core has noted, and may be called whatever happened before.
+    A signal handler may raise between any two instructions, also after the core has published the message and before
+    this object notes it. So :meth:`end` uses what the core has noted, and is safe whatever happened before.
     """
 
     _entered = False
@@ -426,14 +426,14 @@ class Reservation:
         self._memory: memoryview | None = None
 
     def begin(self, options: PutOptions) -> memoryview:
-        """The slot's memory to write the body into.
+        """Reserves the slot and returns its memory, to write the body into.
 
         Raises:
-            queue.Full: no room in time.
-            OutOfMemory: no memory in time, or it can never fit.
+            queue.Full: the queue has no room in time.
+            OutOfMemory: the broker has no memory in time, or the body can never fit.
         """
         queue = self._queue
-        queue.connection.enter()  # a reservation is a call: closing waits for its end before memory goes
+        queue.connection.enter()  # a reservation counts as a call: closing waits for its end before it frees the memory
         self._entered = True
         while (status := slow.sb_reserve(queue.handle, self._size, options.pointer, self._pointer)) != library.OK:
             queue.put_failed(status, self._size, self._until)
@@ -447,14 +447,14 @@ class Reservation:
         """Publishes the message.
 
         Raises:
-            queue.Full: no room in time.
-            OutOfMemory: there is none for the copy.
+            queue.Full: the queue has no room in time.
+            OutOfMemory: there is no memory for the copy.
         """
         reservation = self._pointer
         if self._is_viewed():
             reservation = self._copy
             while (status := slow.sb_reserve_copy(self._queue.handle, self._pointer, self._copy)) != library.OK:
-                self._queue.put_failed(status, self._size, 0)  # what it would wait for may be what it holds itself
+                self._queue.put_failed(status, self._size, 0)  # no wait: it may hold the memory needed itself
         while (status := slow.sb_commit(self._queue.handle, reservation)) != library.OK:
             self._queue.put_failed(status, self._size, self._until)
 
@@ -474,22 +474,22 @@ class Reservation:
             queue.connection.leave()
 
     def _abandon(self, reservation: Any, *, viewed: bool) -> None:  # noqa: ANN401
-        """Gives back the place in the queue, and the slot unless it is viewed."""
+        """Gives back the place in the queue, and the slot unless a view remains."""
         queue = self._queue
         if queue.handle is not None:
             slow.sb_abandon(queue.handle, reservation, viewed)
-        elif not viewed:  # the garbage collector has finalized the queue; its housekeeper counts the places anew
+        elif not viewed:  # the garbage collector finalized the queue; the housekeeper recounts its places
             slow.sb_end_reserved_view(queue.connection.handle, reservation)
 
     def __del__(self) -> None:
-        self.end()  # where a signal's handler raised in there, or before there was anybody to call it
+        self.end()  # for a signal handler that raised in `end`, or before the caller could call it
 
     def _is_viewed(self) -> bool:
-        """Ends our own view; True while others look, and may write."""
+        """Ends this object's view; True while other views remain, which may write."""
         exporter = self._exporter()
         memory, self._memory = self._memory, None
         if memory is not None:
-            with contextlib.suppress(BufferError):  # something was made of it, such as an array, which keeps it
+            with contextlib.suppress(BufferError):  # an object made from it, such as an array, keeps it
                 memory.release()
         del memory
         if exporter is None or sys.getrefcount(exporter) > _ONLY_HERE:

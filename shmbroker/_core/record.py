@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the core writes for a message: a fixed front of 64 bytes, then the names of exchange and key, properties, body.
+"""The record that the core writes for a message: a front of 64 bytes, exchange name, routing key, properties, body.
 
-The body follows up to 4 KiB; a longer one stays where it is.
+A body of up to 4 KiB follows in the record; a longer one stays in the shared memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NOWHERE = bytes(8)
 
 
 class Front(NamedTuple):
-    """The fixed front, field by field."""
+    """The fields of the fixed front of a record."""
 
     tag: int
     sequence: int
@@ -36,15 +36,15 @@ class Front(NamedTuple):
 
     @property
     def key_start(self) -> int:
-        """Where the key begins."""
+        """The offset of the routing key."""
         return SIZE + self.exchange_length
 
 
 def front(record: bytes) -> Front:
-    """The front of a record."""
+    """Decodes the front of a record."""
     return Front._make(_FRONT.unpack_from(record))
 
 
 def is_inline(record: bytes) -> bool:
-    """Does the body follow in the record?"""
+    """Whether the body follows in the record."""
     return record[24:32] == _NOWHERE

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a broker in /dev/shm: made whole under another name, then linked into place.
+"""Files of a broker in /dev/shm: completed under a temporary name, then linked into place.
 
-A file that is visible under its name is complete and allocated to its last byte, so touching it never raises SIGBUS.
+A file that is visible under its name is complete and allocated to its last byte: an access never raises SIGBUS.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ _LARGEST_SEGMENT = 128
 _GROUP = 0o060
 _PATH = re.compile(r"/shmbroker-(0|[1-9]\d*)\.[A-Za-z0-9_-]+\Z")
 AUTOMATIC = "automatic housekeeper"
-"""The name of the connection of a housekeeper that a client started for itself."""
+"""The connection name of a housekeeper that a client started automatically."""
 JOURNALS = ("journal-0", "journal-1")
-"""The files of exchanges and bindings: one is in use, the other one is where it is written anew."""
+"""The files of exchanges and bindings: one is in use, the other is the target of the next rewrite."""
 _PATIENCE_SECONDS = 1.0
 
 
 def path_of(broker: str) -> str:
-    """The common front of the names of a broker's files, as shm_open wants it: ``/shmbroker-<uid>.<name>``.
+    """The common prefix of the names of a broker's files, as shm_open needs it: ``/shmbroker-<uid>.<name>``.
 
     Args:
-        broker: a name of ours, or ``<uid>/<name>``.
+        broker: the name of a broker of this user, or ``<uid>/<name>``.
     """
     uid, _, name = broker.rpartition("/")
     return f"/shmbroker-{uid or os.getuid()}.{name}"
 
 
 def uid_of(path: str) -> int:
-    """The user whose broker it is."""
+    """The user id of the broker's owner."""
     return int(path.partition("-")[2].partition(".")[0])
 
 
@@ -61,17 +61,17 @@ def full_name_of(path: str) -> str:
 
 
 def name_of(path: str) -> str:
-    """The name of a broker for us: that of another user's has the user before it."""
+    """The name of a broker for this user: that of another user's broker is prefixed with the user id."""
     return path.partition(".")[2] if uid_of(path) == os.getuid() else full_name_of(path)
 
 
 def file_of(path: str, number: int | str) -> pathlib.Path:
-    """Where segment ``number`` (or ``"lock"``) lies in the file system."""
+    """The path of segment ``number`` (or of ``"lock"``) in the file system."""
     return DIRECTORY / f"{path[1:]}.{number}"
 
 
 def names() -> list[str]:
-    """The brokers that exist and that we may use, sorted: ours, and those that others share with a group of ours."""
+    """Lists the existing brokers that this process may use, sorted: this user's, and those shared with its groups."""
     paths = {f"/{file.name[:-2]}": file for file in DIRECTORY.glob("shmbroker-*.*.0")}
     return sorted(
         name_of(path)
@@ -88,7 +88,7 @@ def _is_usable(path: str, file: pathlib.Path) -> bool:
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """What tells the broker of that path from a later one of the same name; ``None`` when there is none."""
+    """Identifies a broker among successive brokers of the same path; ``None`` when there is none."""
     try:
         found = file_of(path, 0).stat()
     except FileNotFoundError:
@@ -97,17 +97,17 @@ def identity(path: str) -> tuple[int, int] | None:
 
 
 def exists(path: str) -> bool:
-    """Does the broker of that path exist?"""
+    """Whether a broker of that path exists."""
     return file_of(path, 0).exists()
 
 
 def _random() -> int:
-    """A number of 63 bits; the module `secrets` takes longer to import than this one."""
+    """A random number of 63 bits; the module `secrets` takes longer to import than this module."""
     return int.from_bytes(os.urandom(8)) >> 1
 
 
 def _room() -> tuple[int, int]:
-    """Free bytes of /dev/shm, and all of them."""
+    """The free bytes and the total bytes of /dev/shm."""
     found = os.statvfs(DIRECTORY)
     return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
@@ -130,12 +130,12 @@ def _expect_room(path: str, suffix: int | str, size: int) -> None:
 
 
 def _allocate(path: str, suffix: int | str, descriptor: int, size: int) -> None:
-    """Gives a file its memory, to the last byte, before anybody touches it.
+    """Allocates a file's memory to the last byte, before any process touches it.
 
     Raises:
-        OutOfMemory: there is not that much left.
+        OutOfMemory: /dev/shm has too little room.
     """
-    _expect_room(path, suffix, size)  # so that nothing is taken from others while we find out
+    _expect_room(path, suffix, size)  # so that the check takes no memory from other processes
     try:
         os.posix_fallocate(descriptor, 0, size)
     except OSError as error:
@@ -145,10 +145,10 @@ def _allocate(path: str, suffix: int | str, descriptor: int, size: int) -> None:
 
 
 def distrust(path: str, suffix: int | str, found: os.stat_result) -> str:
-    """Why a file that has the name of a broker's is not taken for one; empty: it is.
+    """Returns the reason why a file with a broker's name is not trusted; empty if it is.
 
-    Everybody may put files into ``/dev/shm``, and rename their own: a name says nothing. The core looks at the same,
-    see ``is_trusted`` in `sb_segment.c`.
+    Every user may create files in ``/dev/shm``, and rename their own: a name proves nothing. The core checks the same
+    conditions, see ``is_trusted`` in `sb_segment.c`.
     """
     if not stat.S_ISREG(found.st_mode):
         return f"{file_of(path, suffix)} is no regular file"
@@ -162,7 +162,7 @@ def distrust(path: str, suffix: int | str, found: os.stat_result) -> str:
 
 
 def refused(path: str) -> exceptions.AccessRefused:
-    """The error of a broker some of whose files are not those of its user; the text names the first."""
+    """The error of a broker with files that are not trusted; the text names the first such file."""
     why = ""
     for file in sorted(DIRECTORY.glob(f"{path[1:]}.*")):
         with contextlib.suppress(OSError):
@@ -172,11 +172,11 @@ def refused(path: str) -> exceptions.AccessRefused:
 
 
 def open_file(path: str, suffix: int | str, flags: int) -> int:
-    """A descriptor of a broker's file, whose owner and mode are checked by it.
+    """Opens a broker's file and checks the owner and mode of the opened descriptor.
 
     Raises:
-        AccessRefused: it is another user's, or open to others.
-        FileNotFoundError: there is none.
+        AccessRefused: the file belongs to another user, or other users may use it.
+        FileNotFoundError: the file does not exist.
     """
     try:
         descriptor = os.open(file_of(path, suffix), flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -191,7 +191,7 @@ def open_file(path: str, suffix: int | str, flags: int) -> int:
 
 
 def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None = None) -> bool:
-    """Makes one file whole and links it into place; False when somebody else was first, or removes the broker."""
+    """Completes one file and links it into place; False if another process was first, or removes the broker."""
     target = file_of(path, suffix)
     temporary = f"{path}.tmp-{_random():x}"
     memory = None
@@ -213,7 +213,7 @@ def _make(path: str, suffix: int | str, size: int, mode: int, fill: bytes | None
 
 
 def plan(memory: int) -> tuple[int, int]:
-    """Chunks in all, and chunks of one segment, for a limit in bytes.
+    """Computes the chunks of a broker and the chunks of one segment from a limit in bytes.
 
     Raises:
         ValueError: the limit is too small or too large.
@@ -227,10 +227,10 @@ def plan(memory: int) -> tuple[int, int]:
 
 
 def create(path: str, name: str, memory: int, mode: int) -> bool:
-    """Makes the lock file and segment 0 of a new broker; False when it exists already.
+    """Makes the lock file and segment 0 of a new broker; False when the broker exists.
 
-    One that is shared with a group has all its segments from the beginning: only who made a file in /dev/shm may remove
-    it, so clients of other users must not make any.
+    A broker that is shared with a group gets all its segments immediately: only the owner of a file in /dev/shm may
+    remove it, so clients of other users must not make any.
     """
     plan(memory)
     made: list[int | str] = []
@@ -240,7 +240,7 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
             with _one_at_a_time(path) as alone:
                 if alone and not exists(path):
                     return _make_all(path, name, memory, mode, made)
-    except BaseException:  # an interrupt, too, wherever it meets us
+    except BaseException:  # including an interrupt, wherever it arrives
         if made:
             _take_back(path, made)
         raise
@@ -248,7 +248,7 @@ def create(path: str, name: str, memory: int, mode: int) -> bool:
 
 
 def _make_noted(path: str, suffix: int | str, size: int, mode: int, made: list[int | str]) -> None:
-    """Makes one file unless it is there; it is noted before, since an interrupt may come at once after."""
+    """Makes one file unless it exists; notes it first, since an interrupt may arrive right after."""
     if not file_of(path, suffix).exists():
         made.append(suffix)
         _make(path, suffix, size, mode)
@@ -257,25 +257,25 @@ def _make_noted(path: str, suffix: int | str, size: int, mode: int, made: list[i
 def _make_all(path: str, name: str, memory: int, mode: int, made: list[int | str]) -> bool:
     chunks, per_segment = plan(memory)
     size, least = int(library.slow.sb_segment_bytes(1, per_segment)), -(-MINIMUM_CHUNKS // per_segment)
-    # With less there would be room for the broker's structures, and for no message.
+    # With less, the broker's structures would fit, but no message.
     _expect_room(path, f"0 to {least}", int(library.slow.sb_segment_bytes(0, 0)) + least * size)
     if mode & _GROUP:
         count = -(-chunks // per_segment)
-        _expect_room(path, f"1 to {count}", size * count)  # before we take what others need
+        _expect_room(path, f"1 to {count}", size * count)  # before it takes memory that other processes need
         for number in range(1, count + 1):
             _make_noted(path, number, size, mode, made)
     for suffix in JOURNALS:
         _make_noted(path, suffix, 0, mode, made)
-        with contextlib.suppress(FileNotFoundError):  # somebody else purges
-            os.close(open_file(path, suffix, os.O_RDWR))  # one that was there before may be another user's
+        with contextlib.suppress(FileNotFoundError):  # another process purges the broker
+            os.close(open_file(path, suffix, os.O_RDWR))  # an existing file may be another user's
     return _make_first(path, name, chunks, per_segment, mode)
 
 
 def _take_back(path: str, made: list[int | str]) -> None:
-    """Removes what was made for a broker, unless it is one by now: another process may have gone on with our files.
+    """Removes the files made for a broker, unless the broker exists by now: another process may have completed it.
 
-    What is not linked into place goes in any case. The lock goes last: as long as it is there, who makes the broker
-    beside us waits for it.
+    Temporary files are removed even then. The lock is removed last: while it exists, another process that makes the
+    same broker waits for it.
     """
     with _one_at_a_time(path) as alone:
         for file in DIRECTORY.glob(f"{path[1:]}.tmp-*") if alone else ():
@@ -299,11 +299,11 @@ def _make_first(path: str, name: str, chunks: int, per_segment: int, mode: int) 
 
 @contextlib.contextmanager
 def _one_at_a_time(path: str) -> Iterator[bool]:
-    """Keeps two processes from making the same segment: where room is short, both would fail for want of room for two.
+    """Prevents two processes from making the same segment: with room for only one, both would fail.
 
-    And from making one where another one removes them all. The kernel ends it with the process that holds it; if that
-    one is stopped, others go on after a second, and if the file is gone already, at once. True: the file is there, so
-    that those who come later wait for us.
+    It also excludes a removal of all files while another process makes one. The kernel releases the lock when its
+    holder dies. If the holder is stopped, other processes continue after a second; if the file is gone, they continue
+    immediately. Yields True if the file is there, so that later processes wait for this one.
     """
     try:
         descriptor = open_file(path, "lock", os.O_RDWR)
@@ -314,33 +314,33 @@ def _one_at_a_time(path: str) -> Iterator[bool]:
     try:
         while time.monotonic() < until:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no business of the byte locks of that file
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # independent of the byte locks of that file
                 break
             except BlockingIOError:
                 time.sleep(0.001)
         yield os.fstat(descriptor).st_nlink > 0
     finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # also if a fork has made another descriptor of it
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # even if a fork has duplicated the descriptor
         os.close(descriptor)
 
 
 def grow(path: str, number: int, chunks_per_segment: int, mode: int, removed: Callable[[], bool]) -> None:
-    """Makes segment ``number`` of the arena unless somebody else did, or the broker is ``removed``.
+    """Makes segment ``number`` of the arena, unless another process did, or the broker is ``removed``.
 
     Raises:
-        OutOfMemory: /dev/shm has no room for it.
+        OutOfMemory: /dev/shm has no room for the segment.
     """
     if not file_of(path, number).exists():
         with _one_at_a_time(path):
             if file_of(path, number).exists() or removed():
                 return
             size = library.slow.sb_segment_bytes(number, chunks_per_segment)
-            if _make(path, number, size, mode) and removed():  # by somebody who had no patience with us
+            if _make(path, number, size, mode) and removed():  # by a process that stopped waiting for the lock
                 file_of(path, number).unlink(missing_ok=True)
 
 
 def damaged(path: str, count: int, chunks_per_segment: int) -> list[str]:
-    """What is wrong with the files of a broker that has ``count`` segments beside its first: missing, or cut short."""
+    """Lists faults of the files of a broker with ``count`` segments beside its first: missing, or cut short."""
     found = []
     for number in range(count + 1):
         file, whole = file_of(path, number), int(library.slow.sb_segment_bytes(number, chunks_per_segment))
@@ -355,14 +355,14 @@ def damaged(path: str, count: int, chunks_per_segment: int) -> list[str]:
 
 
 def remove(path: str, what: tuple[int, int] | None) -> None:
-    """Unlinks every file of a broker: its memory goes with the last process that maps it.
+    """Unlinks every file of a broker; the memory is freed when the last process unmaps it.
 
-    Segment 0 goes last: as long as it is there, nobody makes another broker of that name, which would find files of
-    this one.
+    Segment 0 is removed last: while it exists, no process makes another broker of that name, which would find files of
+    this broker.
 
     Args:
-        path: the broker.
-        what: its :func:`identity`; if another broker has its name meanwhile, somebody else was faster.
+        path: the path of the broker.
+        what: the broker's :func:`identity`; if it differs now, another process already removed this broker.
     """
     with _one_at_a_time(path):
         if identity(path) != what:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for a queue without a thread: a descriptor that the connection's IO thread writes."""
+"""Waiting for a queue without a thread: the connection's IO thread writes an eventfd."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ffi, slow = library.ffi, library.slow
 
 
 class CoreWatch:
-    """Writes an eventfd when a queue may have a message, or room. After :meth:`arm` one tries before one waits."""
+    """Writes an eventfd when a queue may have a message, or room; the caller tries once more after :meth:`arm`."""
 
     def __init__(self, queue: CoreQueue, descriptor: int, *, room: bool) -> None:
         self.connection: CoreConnection = queue.connection
@@ -38,10 +38,10 @@ class CoreWatch:
 
     @guarded
     def arm(self, size: int = 0) -> None:
-        """Wants to be told, once.
+        """Requests one notification.
 
         Args:
-            size: of the body that room is wanted for.
+            size: bytes of the body that needs room.
         """
         while (status := int(slow.sb_watch_arm(self.handle, size))) == library.GROW:
             self.connection.attachment.grow()
@@ -49,11 +49,11 @@ class CoreWatch:
 
     @guarded
     def disarm(self) -> None:
-        """Wants nothing more: others are told."""
+        """Withdraws the request, so that other waiters are notified instead."""
         slow.sb_watch_disarm(self.handle)
 
     def close(self) -> None:
-        """Ends it. Safe to call again."""
+        """Ends the watch. Safe to call again."""
         self.connection.end(slow.sb_watch_close, self.handle)
 
     def __del__(self) -> None:

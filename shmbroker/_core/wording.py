@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The findings of a check, in words: what is wrong, where, what was found and what was expected."""
+"""The findings of a check in words: the fault, its place, the value found and the value expected."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ _OTHER = "finding {code}.{which} of {of} at slot {slot}, {where}: {found:#x}, ex
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """What the core found: the fields of ``sb_finding``."""
+    """A finding of the core, with the fields of ``sb_finding``."""
 
     code: int
     queue: int
@@ -198,14 +198,14 @@ class Finding:
 
     @classmethod
     def copied(cls, item: Any) -> Finding:  # noqa: ANN401
-        """A finding out of the core's memory, which is used again."""
+        """Copies a finding out of the core's memory, which the core reuses."""
         return cls(*(int(getattr(item, field.name)) for field in dataclasses.fields(cls)))
 
     def words(self, queue_name: str | None) -> str:
         """The finding as a sentence.
 
         Args:
-            queue_name: of the queue it is about, ``None`` when there is none that could be read.
+            queue_name: the name of the queue concerned, ``None`` if no name could be read.
         """
         sentences = _SENTENCES.get(self.code, ())
         sentence = sentences[self.which] if self.which < len(sentences) else _OTHER
