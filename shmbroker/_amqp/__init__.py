@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What AMQP says of names, texts and tables of fields."""
+"""AMQP's rules for names, texts and field tables."""

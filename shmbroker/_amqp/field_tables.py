@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """AMQP tables, such as the arguments of a binding: one encoding for one content.
 
-Equal tables are equal bytes, whatever the order of their names, so the encoded form is an identity. The encoding is
-pamqp's but for three of its habits: floats take eight bytes (it would write four, which is another number), bytes are
-encoded, and decoded as bytes, and times after 2106 are read as what they are (it takes them for milliseconds). What
-would be read back as another value is refused. An empty table takes no bytes.
+Equal tables give equal bytes, whatever the order of their names, so the encoded form is an identity. The encoding is
+pamqp's with three exceptions. Floats take eight bytes: pamqp writes four, which is another number. Bytes are encoded,
+and decoded as bytes. Times after 2106 are decoded as seconds: pamqp takes them for milliseconds. A value that would be
+read back as another value is refused. An empty table takes no bytes.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ if TYPE_CHECKING:
 MAX_ENCODED = 60_000
 MAX_DEPTH = 32
 MAX_NAME = 128
-"""Longer names would be cut short by the encoder."""
+"""The encoder would truncate longer names."""
 
 _MAX_SECONDS = 253_402_300_799  # the end of the year 9999
 _DOUBLE = struct.Struct(">cd")
-# Bytes after the letter of a type; others begin with a count of four bytes.
+# The bytes after the type letter; other types begin with a count of four bytes.
 _SIZES = {b"t": 1, b"b": 1, b"s": 2, b"u": 2, b"I": 4, b"i": 4, b"l": 8, b"d": 8, b"D": 5, b"T": 8, b"V": 0}
 _COUNTED = (b"S", b"x", b"A", b"F")
 
 
 def encode(table: Mapping[str, Any] | None, what: str = "arguments") -> bytes:
-    """The bytes of a table.
+    """Encodes a table.
 
     Args:
         table: names to values: str, int, float, bool, None, bytes, Decimal, datetime, and lists and dicts of these.
-        what: what it is, for errors.
+        what: the name of the table in error texts.
 
     Raises:
-        TypeError: it is no dict, a name is no string, or a value has no AMQP form of the same meaning.
-        ValueError: it takes more than 60,000 bytes, is nested more than 32 deep, or a name takes more than 128 bytes.
+        TypeError: the table is no dict, a name is no string, or a value has no AMQP form of the same meaning.
+        ValueError: the table takes more than 60,000 bytes, is nested more than 32 deep, or a name takes more than 128
+            bytes.
     """
     if not table:
         return b""
@@ -57,21 +58,21 @@ def encode(table: Mapping[str, Any] | None, what: str = "arguments") -> bytes:
 
 
 def encode_as_given(table: Mapping[str, Any]) -> bytes:
-    """The bytes of a table in its own order, which is no identity: of the headers of a message.
+    """Encodes a table in its given order, such as the headers of a message; the result is no identity.
 
     Raises:
         TypeError: a name is no string, or a value has no AMQP form.
-        ValueError: it is nested more than 32 deep, or a name takes more than 128 bytes.
+        ValueError: the table is nested more than 32 deep, or a name takes more than 128 bytes.
     """
     return _table(dict(table), 0, as_given=True)
 
 
 def encode_value(value: object) -> bytes:
-    """The bytes of one value, its type before it: equal values of one type are equal bytes.
+    """Encodes one value after its type letter: equal values of one type give equal bytes.
 
     Raises:
-        TypeError: it has no AMQP form.
-        ValueError: it is nested more than 32 deep, or has a name of more than 128 bytes.
+        TypeError: the value has no AMQP form.
+        ValueError: the value is nested more than 32 deep, or has a name of more than 128 bytes.
 
     >>> [encode_value(1) == encode_value(other) for other in (1, True, 1.0, "1")]
     [True, False, False, False]
@@ -80,26 +81,26 @@ def encode_value(value: object) -> bytes:
 
 
 def decode(encoded: bytes) -> dict[str, Any]:
-    """The table of some bytes.
+    """Decodes a table.
 
     Raises:
-        ValueError: they are not what :func:`encode` makes.
+        ValueError: the bytes are not what :func:`encode` makes.
     """
     if not encoded:
         return {}
     fields(encoded)
     try:
         return _decoded(encoded)
-    except (ArithmeticError, OSError, ValueError) as error:  # a time that no calendar has
+    except (ArithmeticError, OSError, ValueError) as error:  # a time outside the calendar
         msg = f"{len(encoded)} bytes are no table: {error}"
         raise ValueError(msg) from error
 
 
 def fields(encoded: bytes) -> list[tuple[str, bytes]]:
-    """The names in the bytes of a table, each with the bytes of its value: faster than to decode it.
+    """Lists the names in an encoded table, each with the bytes of its value; faster than decoding.
 
     Raises:
-        ValueError: they are not of this form; tables and lists in it are looked through too.
+        ValueError: the bytes do not have this form; nested tables and lists are checked, too.
 
     >>> fields(encode({"a": 1})) == [("a", encode_value(1))]
     True
@@ -119,7 +120,7 @@ def _fields(encoded: bytes, at: int, end: int, depth: int) -> list[tuple[str, by
 
 
 def _content(encoded: bytes, at: int, end: int) -> int:
-    """Where the content begins that is counted here, and must go to the end."""
+    """Returns the start of the content that is counted at ``at``, and must extend to ``end``."""
     if at + 4 + int.from_bytes(encoded[at : at + 4], "big") != end:
         msg = f"a table of {len(encoded)} bytes: what is at {at} does not end at {end}"
         raise ValueError(msg)
@@ -127,7 +128,7 @@ def _content(encoded: bytes, at: int, end: int) -> int:
 
 
 def _after(encoded: bytes, at: int, end: int, depth: int) -> int:
-    """Where a value ends."""
+    """Returns the position after a value."""
     kind = encoded[at : at + 1]
     if kind in _COUNTED:
         after = at + 5 + int.from_bytes(encoded[at + 1 : at + 5], "big")
@@ -146,7 +147,7 @@ def _after(encoded: bytes, at: int, end: int, depth: int) -> int:
 
 
 def _decoded(encoded: bytes) -> dict[str, Any]:
-    from pamqp import decode as wire  # noqa: PLC0415 - only those with arguments pay for it
+    from pamqp import decode as wire  # noqa: PLC0415 - only callers with arguments pay for it
 
     table: dict[str, Any] = wire.field_table(encoded)[1]
     if b"T" in encoded:
@@ -155,13 +156,13 @@ def _decoded(encoded: bytes) -> dict[str, Any]:
 
 
 def encode_time(value: object) -> bytes:
-    """A time as AMQP has it: POSIX seconds in eight bytes.
+    """Encodes a time as AMQP does: POSIX seconds in eight bytes.
 
     Args:
         value: a ``datetime`` (in UTC if it has no zone), a ``time.struct_time`` in UTC, or seconds as an ``int``.
 
     Raises:
-        TypeError: it is none of these, or lies before 1970 or after 9999.
+        TypeError: the value is none of these, or lies before 1970 or after 9999.
     """
     if isinstance(value, dt.datetime):
         aware = value if value.utcoffset() is not None else value.replace(tzinfo=dt.UTC)
@@ -177,21 +178,21 @@ def encode_time(value: object) -> bytes:
         raise TypeError(msg)
     if not 0 <= seconds <= _MAX_SECONDS:
         msg = f"{value!r}: a time from 1970 to 9999 is allowed"
-        raise TypeError(msg)  # as for all that AMQP cannot say
+        raise TypeError(msg)  # as for every value without an AMQP form
     return seconds.to_bytes(8, "big")
 
 
 def time_of(encoded: bytes) -> dt.datetime:
-    """The time of :func:`encode_time`, in UTC."""
+    """Decodes the time of :func:`encode_time`, in UTC."""
     return dt.datetime.fromtimestamp(int.from_bytes(encoded, "big"), tz=dt.UTC)
 
 
 def with_times(table: dict[str, Any], encoded: bytes) -> dict[str, Any]:
-    """A table that pamqp decoded, with the times read anew: it takes those after 2106 for milliseconds."""
+    """Decodes the times of a table again that pamqp decoded: it takes times after 2106 for milliseconds."""
     return {name: _with_times(table[name], value) for name, value in fields(encoded)}
 
 
-def _with_times(value: Any, encoded: bytes) -> Any:  # noqa: ANN401 - what a table holds
+def _with_times(value: Any, encoded: bytes) -> Any:  # noqa: ANN401 - any value of a table
     kind, content = encoded[:1], encoded[1:]
     if kind == b"T":
         return time_of(content)
@@ -207,8 +208,8 @@ def _with_times(value: Any, encoded: bytes) -> Any:  # noqa: ANN401 - what a tab
     return found
 
 
-def with_bytes(value: Any) -> Any:  # noqa: ANN401 - what a table holds
-    """The same with bytes where pamqp gives a bytearray, which has no hash, and is not what was put."""
+def with_bytes(value: Any) -> Any:  # noqa: ANN401 - any value of a table
+    """Replaces pamqp's bytearrays by bytes: a bytearray has no hash, and is not the type that was put."""
     if isinstance(value, dict):
         return {name: with_bytes(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -255,7 +256,7 @@ def _other(value: object) -> bytes:
     from pamqp import encode as wire  # noqa: PLC0415
 
     try:
-        encoded: bytes = wire.encode_table_value(value)  # type: ignore[arg-type] # it raises TypeError for what it cannot
+        encoded: bytes = wire.encode_table_value(value)  # type: ignore[arg-type] # raises TypeError by itself
     except struct.error as error:
         msg = f"{value!r} in a table: {error}"
         raise TypeError(msg) from error

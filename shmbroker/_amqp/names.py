@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of queues that the broker keeps for itself.
+"""Names of queues that the broker reserves.
 
-Nobody else can make a queue whose name begins with ``amq.``. Some of those are users' (``amq.gen-...``); those of
-:data:`PREFIXES` are not, and are left out of lists unless they are asked for. The doctor and a purge see all.
+Clients cannot make a queue whose name begins with ``amq.``. Some such queues belong to users (``amq.gen-...``). Those
+of :data:`PREFIXES` do not, and lists omit them unless the caller asks for them. The doctor and a purge see all queues.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ PREFIXES = (GROUP, LEASE, SCHEMA, STAGE)
 
 
 def is_internal(name: str) -> bool:
-    """Is it the broker's own?"""
+    """Whether the queue is one of the broker's own."""
     return name.startswith(PREFIXES)
 
 
 def check_not_reserved(name: str) -> None:
-    """For a queue that is to be made.
+    """Checks the name of a new queue.
 
     Raises:
-        AccessRefused: the name is the broker's.
+        AccessRefused: the name is reserved.
     """
     if name.startswith(RESERVED):
         text = f"ACCESS_REFUSED - queue name '{name}' contains reserved prefix 'amq.*'"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text: the room it takes where names and keys are stored, and the names that queues may have."""
+"""The size of text in UTF-8, and the rule for the names of queues."""
 
 from __future__ import annotations
 
 
 def size_in_utf8(text: str) -> int | None:
-    """How many bytes that is; ``None``: half of a surrogate pair stands in it, which cannot be written."""
+    """Returns the size of a text in UTF-8; ``None``: it contains half of a surrogate pair, which cannot be encoded."""
     try:
         return len(text.encode())
     except UnicodeEncodeError:
@@ -13,11 +13,11 @@ def size_in_utf8(text: str) -> int | None:
 
 
 def check_queue_name(name: object) -> str:
-    """A queue's name: 1 to 255 bytes of UTF-8 without NUL.
+    """Checks the name of a queue: 1 to 255 bytes of UTF-8 without NUL.
 
     Raises:
-        TypeError: it is no string.
-        ValueError: it breaks the rule.
+        TypeError: the name is no string.
+        ValueError: the name breaks the rule.
     """
     if not isinstance(name, str):
         msg = f"queue name {name!r}: a string is needed"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchanges and bindings: what they are, how they are shared, and which queues a message goes to.
+"""Exchanges and bindings: their rules, how processes share them, and which queues a message goes to.
 
-From the bottom up: `exchange` and `binding` (what there is, and the rules for it), `records` (their form in the
-journal), `state` (what the records so far give), `matching` and `routing` (which queues a message finds there),
-`changes` (checks a change against the state and makes its record) and `shared` (all this for one broker: the journal in
-shared memory behind it). Only `shared` knows of shared memory. `ordered` keeps very many bindings in little room.
+From the bottom up: `exchange` and `binding` (the objects and their rules), `records` (their form in the journal),
+`state` (the table that the records give), `matching` and `routing` (the queues that a message finds there), `changes`
+(checks a change against the state and makes its record) and `shared` (all this for one broker, backed by the journal in
+shared memory). Only `shared` uses shared memory. `ordered` stores very many bindings compactly.
 """

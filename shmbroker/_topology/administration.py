@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channel 0: what a connection does to queues, exchanges and bindings. Codes and texts are RabbitMQ's."""
+"""Channel 0: the operations of a connection on queues, exchanges and bindings. Codes and texts are RabbitMQ's."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _MAX_NAME = 255
 
 
 class DeclareOk(NamedTuple):
-    """What :meth:`Channel.queue_declare` found.
+    """The result of :meth:`Channel.queue_declare`.
 
     Attributes:
-        queue: the name.
-        message_count: ready messages.
-        consumer_count: its consumers.
+        queue: the name of the queue.
+        message_count: the number of ready messages.
+        consumer_count: the number of consumers.
     """
 
     queue: str
@@ -45,16 +45,16 @@ class DeclareOk(NamedTuple):
 
 
 def generated_name(kind: str) -> str:
-    """A name that nobody has: ``amq.<kind>-`` and 22 characters."""
+    """Generates an unused name: ``amq.<kind>-`` and 22 random characters."""
     return f"{RESERVED}{kind}-{base64.urlsafe_b64encode(os.urandom(16)).rstrip(b'=').decode()}"
 
 
 def clean_name(name: object, what: str) -> str:
-    """A name as AMQP has it: at most 255 bytes of UTF-8 without NUL; line ends are dropped.
+    """Checks a name by AMQP's rule, at most 255 bytes of UTF-8 without NUL, and returns it without line ends.
 
     Raises:
-        TypeError: it is no string.
-        ValueError: it is too long, holds a NUL, or cannot be written in UTF-8.
+        TypeError: the name is no string.
+        ValueError: the name is too long, contains a NUL, or cannot be encoded in UTF-8.
     """
     if not isinstance(name, str):
         msg = f"{what} {name!r}: a string is needed"
@@ -68,12 +68,12 @@ def clean_name(name: object, what: str) -> str:
 
 
 class Administration:
-    """Declares, binds, deletes, on behalf of one connection.
+    """Declares, binds and deletes for one connection.
 
     Args:
         core: the connection.
-        open_queue: gives the handle of a queue, by name and slot, that the connection keeps open.
-        deadline: when an operation that begins now has to be through.
+        open_queue: returns the handle of a queue by its name, which the connection keeps open.
+        deadline: returns the deadline of an operation that begins now.
     """
 
     def __init__(
@@ -92,11 +92,11 @@ class Administration:
     # ---- queues ----
 
     def queue(self, name: str) -> CoreQueue:
-        """An existing queue that this connection may use, for whatever else than publishing to it.
+        """Returns an existing queue that this connection may use for operations other than publishing.
 
         Raises:
-            NotFound: there is none.
-            ResourceLocked: it is another connection's.
+            NotFound: there is no such queue.
+            ResourceLocked: the queue is exclusive to another connection.
         """
         found = self._open(name)
         if found is None:
@@ -115,7 +115,7 @@ class Administration:
         auto_delete: bool,
         arguments: Mapping[str, Any] | None,
     ) -> DeclareOk:
-        """Makes a queue unless there is an equal one."""
+        """Makes a queue unless an equivalent one exists."""
         given = {} if passive else queue_settings.from_arguments(name, arguments or {})
         flags = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete}
         while True:
@@ -131,7 +131,7 @@ class Administration:
                 return DeclareOk(name, int(facts.ready), max(0, int(facts.consumers)))
 
     def _make_or_compare(self, name: str, given: dict[str, Any], flags: dict[str, bool]) -> str:
-        """Raises NotFound if it was there and has ended meanwhile."""
+        """Makes or compares a queue; raises NotFound if it existed and has ended since."""
         if not name:
             return self._declare_new(given | flags)
         if self._open(name) is None:
@@ -146,12 +146,12 @@ class Administration:
         return name
 
     def _make(self, name: str, given: dict[str, Any]) -> bool:
-        """Makes a queue as given; where nothing is said, a full one drops its oldest messages."""
+        """Makes a queue from its arguments; without an overflow argument, a full queue drops its oldest messages."""
         wanted = queue_settings.QueueSettings(**({"overflow": "drop-head"} | given))
         return core_queue.declare(self._core, name, wanted, self._deadline())
 
     def _compare(self, name: str, given: dict[str, Any], flags: dict[str, bool]) -> None:
-        """Is the queue what a declaration asks for? Only an overflow that nobody named may be any."""
+        """Checks that the queue is as a declaration requests; an overflow that the declaration omits matches any."""
         current, _ = core_queue.settings_of(self.queue(name).facts())
         if "overflow" not in given:
             given = given | {"overflow": current.overflow}
@@ -164,7 +164,7 @@ class Administration:
                 raise queue_settings.inequivalent(name, setting, received, found)
 
     def queue_delete(self, name: str, *, if_unused: bool, if_empty: bool) -> int:
-        """Deletes a queue and the bindings to it; 0 when there is none."""
+        """Deletes a queue and the bindings to it; returns the number of messages deleted, 0 when there is no queue."""
         until = self._deadline()
         with journal.topology_lock(self._core, until, f"queue {name!r}"):
             if self._open(name) is None:
@@ -176,7 +176,7 @@ class Administration:
         return removed
 
     def queue_purge(self, name: str) -> int:
-        """Removes what is ready."""
+        """Removes the ready messages and returns their number."""
         return self.queue(name).purge()
 
     # ---- exchanges and bindings ----
@@ -192,7 +192,7 @@ class Administration:
         internal: bool,
         arguments: dict[str, Any] | None,
     ) -> None:
-        """Makes an exchange unless there is an equal one."""
+        """Makes an exchange unless an equivalent one exists."""
         self.prune()
         if passive:
             changes.require(self.exchanges.refresh(self._core), name)
@@ -204,7 +204,7 @@ class Administration:
         )
 
     def exchange_delete(self, name: str, *, if_unused: bool) -> None:
-        """Deletes an exchange and its bindings, if there is one."""
+        """Deletes an exchange and its bindings, if it exists."""
         self.prune()
         self._change(lambda topology: changes.delete(topology, name, if_unused=if_unused))
 
@@ -213,19 +213,19 @@ class Administration:
         self._change(lambda topology: changes.bind(topology, source, ToExchange(destination), key, arguments))
 
     def exchange_unbind(self, destination: str, source: str, key: str, arguments: dict[str, Any] | None) -> None:
-        """Removes such a binding, if there is one."""
+        """Removes a binding between two exchanges, if it exists."""
         self._change(lambda topology: changes.unbind(topology, source, ToExchange(destination), key, arguments))
 
     def queue_bind(self, queue: str, exchange: str, key: str, arguments: dict[str, Any] | None) -> None:
         """Binds a queue to an exchange."""
         until = self._deadline()
         check_not_default(exchange)
-        with journal.topology_lock(self._core, until, f"queue {queue!r}"):  # so that it is the same queue throughout
+        with journal.topology_lock(self._core, until, f"queue {queue!r}"):  # so that the queue stays the same
             to = ToQueue(queue, self.queue(queue).incarnation)
             self._change(lambda topology: changes.bind(topology, exchange, to, key, arguments), until)
 
     def queue_unbind(self, queue: str, exchange: str, key: str, arguments: dict[str, Any] | None) -> None:
-        """Removes such a binding, if there is one."""
+        """Removes a binding of a queue, if it exists."""
         if self._open(queue) is None:
             changes.unbind(self.exchanges.refresh(self._core), exchange, ToQueue(queue, 1), key, arguments)
             return
@@ -236,13 +236,13 @@ class Administration:
         self.exchanges.change(self._core, self._deadline() if until is None else until, make)
 
     def queue_gone(self, queue: CoreQueue) -> None:
-        """A queue was deleted: removes the bindings to it."""
+        """Removes the bindings to a deleted queue."""
         gone = ToQueue(queue.name, queue.incarnation)
         if self.exchanges.refresh(self._core).bindings_to(gone):
             self._change(lambda topology: changes.queue_gone(topology, gone))
 
     def exchange_infos(self) -> list[ExchangeInfo]:
-        """All exchanges, by name."""
+        """Describes all exchanges, by name."""
         from shmbroker.statistics import ExchangeInfo  # noqa: PLC0415 - most programs ask for none
 
         self.prune()
@@ -265,7 +265,7 @@ class Administration:
         ]
 
     def binding_infos(self, exchange: str | None) -> list[BindingInfo]:
-        """All bindings, or those from an exchange and to it, by source."""
+        """Describes all bindings, or those from and to an exchange, by source."""
         from shmbroker.statistics import BindingInfo  # noqa: PLC0415 - most programs ask for none
 
         self.prune()
@@ -291,7 +291,7 @@ class Administration:
 
 
 def locked(name: str) -> exceptions.ResourceLocked:
-    """The error of an operation on somebody else's exclusive queue."""
+    """The error of an operation on another connection's exclusive queue."""
     text = (
         f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{name}' in vhost '/'. "
         "It could be originally declared on another connection or the exclusive property value does not match that of "

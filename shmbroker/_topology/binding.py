@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from shmbroker._amqp import field_tables
 
 ANY_INCARNATION = 0
-"""Of a queue that is meant by its name alone: whichever has it now. Bindings always name one incarnation."""
+"""The incarnation of a queue named by its name alone: whichever queue has it now. Bindings name a real incarnation."""
 
 
 class ToQueue(NamedTuple):
-    """A queue as destination: one that is deleted and declared anew is another one."""
+    """A queue as destination; a queue that is deleted and declared again is a different destination."""
 
     name: str
     incarnation: int
@@ -28,13 +28,13 @@ Destination = ToQueue | ToExchange
 
 
 class Binding(NamedTuple):
-    """A binding, which is the same as another one if all of it is.
+    """A binding; two bindings are the same if all fields are equal.
 
     Attributes:
-        source: The exchange it leads from.
-        destination: Where it leads.
-        routing_key: What it matches, if the type of the exchange looks at it.
-        table: Its arguments as `shmbroker._amqp.field_tables` encodes them.
+        source: The name of the exchange that the binding leads from.
+        destination: The queue or exchange that it leads to.
+        routing_key: The routing key or pattern, if the type of the exchange uses it.
+        table: The arguments as `shmbroker._amqp.field_tables` encodes them.
     """
 
     source: str
@@ -44,5 +44,5 @@ class Binding(NamedTuple):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments."""
+        """The decoded arguments."""
         return field_tables.decode(self.table)

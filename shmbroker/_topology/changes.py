@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of the topology: each is checked against the table as it is, then becomes a record.
+"""Changes of the topology: each is checked against the current table, then becomes a record.
 
-For whoever holds the topology lock and has replayed the journal to its end. What comes back is to be appended and
-replayed; no bytes mean that nothing is to be done, since it is so already. Errors are RabbitMQ's.
+The caller holds the topology lock and has replayed the journal to its end. It appends and replays the returned record.
+Empty bytes mean that the change is in effect already. Errors are RabbitMQ's.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def require(topology: Topology, name: str) -> Exchange:
-    """The exchange that a passive declaration asks for.
+    """Return the exchange of a passive declaration.
 
     Raises:
-        NotFound: there is none.
-        AccessRefused: it is the default exchange.
+        NotFound: there is no such exchange.
+        AccessRefused: the name is that of the default exchange.
     """
     rules.check_not_default(rules.check_name(name))
     return topology.exchange(name)
@@ -40,26 +40,26 @@ def declare(
     internal: bool = False,
     arguments: dict[str, Any] | None = None,
 ) -> bytes:
-    """Make an exchange, if there is none of that name.
+    """Make an exchange, unless one of that name exists.
 
     Args:
-        topology: as it is.
+        topology: the current topology.
         name: 1 to 255 bytes of UTF-8 without NUL.
         kind: "direct", "fanout", "topic" or "headers".
-        durable: whether it is to outlive the broker's memory.
-        auto_delete: whether it is to go with the last binding from it.
-        internal: whether publishing to it is to be refused.
+        durable: whether it should outlive the broker's memory.
+        auto_delete: whether it ends with the last binding from it.
+        internal: whether publishing to it is refused.
         arguments: only "alternate-exchange" has a meaning.
 
     Raises:
-        PreconditionFailed: the type is unknown; the exchange exists and differs; an argument cannot be.
-        AccessRefused: it is the default exchange, or the name is reserved.
+        PreconditionFailed: the type is unknown; the exchange exists and differs; an argument is not possible.
+        AccessRefused: the name is that of the default exchange, or is reserved.
         TypeError: a name is no string, or an argument has no AMQP form.
-        ValueError: the name is no possible one, or the arguments are too large.
+        ValueError: the name breaks the rule, or the arguments are too large.
     """
     rules.check_type(kind)
     rules.check_not_default(rules.check_name(name))
-    # Decoded again, they are what every other process will see, and nobody else holds them.
+    # The decoded copy is what every other process will see, and no caller can change it.
     given = field_tables.decode(field_tables.encode(arguments))
     wanted = Exchange(name, kind, durable, auto_delete, internal, given)
     current = topology.exchanges.get(name)
@@ -74,8 +74,8 @@ def delete(topology: Topology, name: str, *, if_unused: bool = False) -> bytes:
     """Delete an exchange, and the bindings from it and to it.
 
     Raises:
-        AccessRefused: it is the default exchange or another of the broker's own.
-        PreconditionFailed: there are bindings from it, and `if_unused` was given.
+        AccessRefused: it is the default exchange or another predeclared one.
+        PreconditionFailed: there are bindings from it, and `if_unused` is set.
     """
     rules.check_deletion(rules.check_name(name))
     if name not in topology.exchanges:
@@ -95,16 +95,16 @@ def bind(
     """Bind a queue or an exchange to an exchange.
 
     Args:
-        topology: as it is.
-        source: where messages come from.
-        destination: where they go; that a queue is there, and may be bound, is for the caller to see to.
-        routing_key: what it matches: nothing for fanout and headers.
-        arguments: what it matches, for headers.
+        topology: the current topology.
+        source: the exchange that messages come from.
+        destination: the destination of messages; the caller checks that a queue exists and may be bound.
+        routing_key: the key or pattern to match; unused for fanout and headers.
+        arguments: the criteria to match, for headers.
 
     Raises:
-        AccessRefused: one of them is the default exchange.
-        NotFound: an exchange is not there.
-        PreconditionFailed: no exchange of that type can have this binding.
+        AccessRefused: source or destination is the default exchange.
+        NotFound: an exchange does not exist.
+        PreconditionFailed: an exchange of that type cannot have this binding.
         TypeError: a name is no string, or an argument has no AMQP form.
         ValueError: a name or key is too long, or the arguments are too large.
     """
@@ -125,10 +125,10 @@ def unbind(
     routing_key: str = "",
     arguments: dict[str, Any] | None = None,
 ) -> bytes:
-    """Remove a binding; it need not be there.
+    """Remove a binding, if it exists.
 
     Raises:
-        AccessRefused: one of the exchanges is the default exchange.
+        AccessRefused: source or destination is the default exchange.
         TypeError: a name is no string, or an argument has no AMQP form.
         ValueError: a name or key is too long, or the arguments are too large.
     """
@@ -146,6 +146,6 @@ def queue_gone(topology: Topology, queue: ToQueue) -> bytes:
 def _binding(source: str, destination: Destination, routing_key: str, arguments: dict[str, Any] | None) -> Binding:
     rules.check_name(source)
     rules.check_key(routing_key)
-    for name in (destination.name, source):  # a queue has a name
+    for name in (destination.name, source):  # a queue always has a name
         rules.check_not_default(name)
     return Binding(source, destination, routing_key, field_tables.encode(arguments))

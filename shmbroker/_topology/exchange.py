@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchanges: what they are, and what may be done to one. Rules, codes and texts are RabbitMQ's."""
+"""Exchanges: their attributes, and the checks of operations on them. Rules, codes and texts are RabbitMQ's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shmbroker._amqp.utf8 import size_in_utf8
 from shmbroker.exceptions import AccessRefused, NotFound, PreconditionFailed
 
 TYPES = ("direct", "fanout", "topic", "headers")
-"""What an exchange can be."""
+"""The types of exchange."""
 
 DEFAULT = ""
 ALTERNATE = "alternate-exchange"
@@ -20,7 +20,7 @@ _MATCHES = ("all", "any", "all-with-x", "any-with-x")
 _RESERVED = "amq."
 _MAX_NAME = 255
 _MAX_MANY_WORDS = 2
-# What RabbitMQ calls the types of AMQP's fields.
+# RabbitMQ's names for the types of AMQP's fields.
 _FIELD_TYPES = {
     b"t": "bool",
     b"b": "byte",
@@ -42,15 +42,15 @@ _FIELD_TYPES = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exchange:
-    """An exchange; it is never changed, only deleted and declared anew.
+    """An exchange; it never changes, it can only be deleted and declared again.
 
     Args:
         name: 1 to 255 bytes of UTF-8 without NUL; "" is the default exchange.
         type: one of `TYPES`.
-        durable: whether it was asked to outlive the broker's memory.
-        auto_delete: whether it goes with the last binding from it.
-        internal: whether only bindings lead to it, and no publish.
-        arguments: as they were given.
+        durable: whether the declaration asks that it outlive the broker's memory.
+        auto_delete: whether it ends with the last binding from it.
+        internal: whether only bindings lead to it, and clients cannot publish to it.
+        arguments: the arguments of the declaration.
     """
 
     name: str
@@ -62,13 +62,13 @@ class Exchange:
 
     @property
     def alternate(self) -> str | None:
-        """The exchange that gets what this one has no destination for."""
+        """The exchange that gets the messages this one has no destination for."""
         found = self.arguments.get(ALTERNATE)
         return found if isinstance(found, str) else None
 
     @property
     def predeclared(self) -> bool:
-        """Whether every broker has it, always."""
+        """Whether every broker always has this exchange."""
         return self.name in PREDECLARED
 
 
@@ -86,11 +86,11 @@ PREDECLARED = {
 
 
 def check_name(name: object) -> str:
-    """An exchange's name: up to 255 bytes of UTF-8 without NUL.
+    """Checks the name of an exchange: up to 255 bytes of UTF-8 without NUL.
 
     Raises:
-        TypeError: it is no string.
-        ValueError: it breaks the rule.
+        TypeError: the name is no string.
+        ValueError: the name breaks the rule.
     """
     checked = _short_string(name, "exchange name")
     if "\0" in checked:
@@ -100,11 +100,11 @@ def check_name(name: object) -> str:
 
 
 def check_key(key: object) -> str:
-    """A routing key: up to 255 bytes of UTF-8.
+    """Checks a routing key: up to 255 bytes of UTF-8.
 
     Raises:
-        TypeError: it is no string.
-        ValueError: it breaks the rule.
+        TypeError: the key is no string.
+        ValueError: the key breaks the rule.
     """
     return _short_string(key, "routing key")
 
@@ -121,26 +121,26 @@ def _short_string(text: object, what: str) -> str:
 
 
 def missing(name: str) -> NotFound:
-    """The error that says there is no such exchange."""
+    """The error of an exchange that does not exist."""
     return NotFound(404, f"NOT_FOUND - no {_called(name)}")
 
 
 def check_not_default(name: str) -> None:
-    """Publishing, and nothing else, is allowed on the default exchange.
+    """Refuses an operation on the default exchange, which allows only publishing.
 
     Raises:
-        AccessRefused: it is the default exchange.
+        AccessRefused: the name is that of the default exchange.
     """
     if name == DEFAULT:
         _refuse("operation not permitted on the default exchange")
 
 
 def check_new(exchange: Exchange) -> None:
-    """May this exchange be made?
+    """Checks that an exchange may be made.
 
     Raises:
-        AccessRefused: its name is reserved.
-        PreconditionFailed: its alternate exchange is no string.
+        AccessRefused: the name is reserved.
+        PreconditionFailed: the alternate exchange is no string.
     """
     if exchange.name.startswith(_RESERVED):
         _refuse(f"exchange name '{exchange.name}' contains reserved prefix '{_RESERVED}*'")
@@ -150,20 +150,20 @@ def check_new(exchange: Exchange) -> None:
 
 
 def check_type(kind: str) -> None:
-    """Is there this type of exchange?
+    """Checks that a type of exchange exists.
 
     Raises:
-        PreconditionFailed: there is not.
+        PreconditionFailed: the type is unknown.
     """
     if kind not in TYPES:
         _fail(f"unknown exchange type '{kind}'")
 
 
 def check_equivalent(current: Exchange, wanted: Exchange) -> None:
-    """May an exchange that exists be declared like this? Of the arguments only the alternate exchange counts.
+    """Checks that a declaration matches an existing exchange. Of the arguments, only the alternate exchange counts.
 
     Raises:
-        PreconditionFailed: it is not as it is wanted.
+        PreconditionFailed: the existing exchange differs.
     """
     for name in ("type", "durable", "auto_delete", "internal"):
         received, found = getattr(wanted, name), getattr(current, name)
@@ -177,10 +177,10 @@ def check_equivalent(current: Exchange, wanted: Exchange) -> None:
 
 
 def check_deletion(name: str) -> None:
-    """May an exchange of this name be deleted?
+    """Checks that an exchange of this name may be deleted.
 
     Raises:
-        AccessRefused: it is one of the broker's own.
+        AccessRefused: the exchange is one of the broker's own.
     """
     check_not_default(name)
     if name.startswith(_RESERVED):
@@ -188,7 +188,7 @@ def check_deletion(name: str) -> None:
 
 
 def check_unused(name: str, bindings: int) -> None:
-    """Does nothing depend on the exchange?
+    """Checks that an exchange has no bindings from it.
 
     Raises:
         PreconditionFailed: there are bindings from it.
@@ -198,20 +198,20 @@ def check_unused(name: str, bindings: int) -> None:
 
 
 def check_publish(exchange: Exchange) -> None:
-    """May clients publish to it?
+    """Checks that clients may publish to an exchange.
 
     Raises:
-        AccessRefused: it is internal.
+        AccessRefused: the exchange is internal.
     """
     if exchange.internal:
         _refuse(f"cannot publish to internal {_called(exchange.name)}")
 
 
 def check_binding(kind: str, routing_key: str, arguments: dict[str, Any]) -> None:
-    """May there be such a binding from an exchange of this type?
+    """Checks that an exchange of this type can have such a binding.
 
     Raises:
-        PreconditionFailed: it matches in a way that does not exist, or that would cost too much.
+        PreconditionFailed: the way of matching does not exist, or would be too expensive.
     """
     if kind == "topic":
         many = routing_key.split(".").count("#")
@@ -240,12 +240,12 @@ def _described(exchange: Exchange) -> str:
 
 
 def _term(value: object) -> str:
-    """A value as RabbitMQ prints it between quotes: strings as they are."""
+    """Formats a value as RabbitMQ prints it between quotes: strings unchanged."""
     return value if isinstance(value, str) else _term_of(value)
 
 
 def _term_of(value: object) -> str:
-    """A value as Erlang would write it, for the simple ones."""
+    """Formats a simple value as Erlang would write it."""
     if isinstance(value, bool):
         return str(value).lower()
     if value is None:

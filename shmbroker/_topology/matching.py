@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which bindings of one exchange match a message: one matcher per type of exchange.
+"""Finds the bindings of one exchange that match a message: one matcher per type of exchange.
 
-A matcher keeps its bindings in leaves. A leaf holds all that match alike (one routing key, one place in the trie, one
-table of arguments): places to destinations, oldest first. Adding and removing touch one leaf and the way to it.
+A matcher keeps its bindings in leaves. A leaf holds all bindings that match alike (one routing key, one node of the
+trie, one table of arguments): it maps places to destinations, oldest first. Adding and removing touch one leaf and the
+path to it.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ class Matcher(Protocol):
     """The bindings of one exchange."""
 
     def add(self, binding: Binding, place: int) -> None:
-        """Take a binding in; its place is the highest so far."""
+        """Add a binding, whose place is the highest so far."""
 
     def remove(self, binding: Binding, place: int) -> None:
-        """Let go of a binding that was added."""
+        """Remove a binding that was added."""
 
     def leaves(self, keys: Iterable[str], headers: Mapping[str, Any]) -> list[Leaf]:
-        """Return the leaves that match a message with these routing keys and headers; one may come twice."""
+        """Return the leaves that match a message with these routing keys and headers; a leaf may occur twice."""
 
 
 def matcher_for(exchange: Exchange) -> Matcher:
@@ -46,49 +47,49 @@ def matcher_for(exchange: Exchange) -> Matcher:
 
 
 class Direct:
-    """A routing key matches itself."""
+    """Matches a routing key that is equal to the binding's."""
 
     def __init__(self) -> None:
         self._leaves: dict[str, Leaf] = {}
 
     def add(self, binding: Binding, place: int) -> None:
-        """Take a binding in."""
+        """Add a binding."""
         ordered.add_to(self._leaves, binding.routing_key, place, binding.destination)
 
     def remove(self, binding: Binding, place: int) -> None:
-        """Let go of a binding."""
+        """Remove a binding."""
         ordered.remove_from(self._leaves, binding.routing_key, place)
 
     def leaves(self, keys: Iterable[str], headers: Mapping[str, Any]) -> list[Leaf]:  # noqa: ARG002 (see Matcher)
-        """Return the leaves of the keys."""
+        """Return the leaves of the routing keys."""
         return [leaf for key in keys if (leaf := self._leaves.get(key)) is not None]
 
 
 class Fanout:
-    """Everything matches."""
+    """Matches every message."""
 
     def __init__(self) -> None:
         self._leaf: Leaf | None = None
 
     def add(self, binding: Binding, place: int) -> None:
-        """Take a binding in."""
+        """Add a binding."""
         self._leaf = ordered.add(self._leaf, place, binding.destination)
 
     def remove(self, binding: Binding, place: int) -> None:  # noqa: ARG002 (see Matcher)
-        """Let go of a binding."""
+        """Remove a binding."""
         self._leaf = ordered.remove(self._leaf, place)
 
     def leaves(self, keys: Iterable[str], headers: Mapping[str, Any]) -> list[Leaf]:  # noqa: ARG002 (see Matcher)
-        """Return all there is."""
+        """Return the only leaf, if there is one."""
         return [] if self._leaf is None else [self._leaf]
 
 
 class _Node:
-    """A place in the trie, reached by the words of patterns before it.
+    """A node of the trie, reached by the preceding words of patterns.
 
     Attributes:
-        words: By the next word: `*` for any, `#` for any number of them, as they stand in the pattern.
-        leaf: The bindings that end here.
+        words: The following nodes by their word as it stands in the pattern: `*` is any word, `#` any number of words.
+        leaf: The bindings whose pattern ends here.
     """
 
     __slots__ = ("leaf", "words")
@@ -98,28 +99,28 @@ class _Node:
         self.leaf: Leaf | None = None
 
     def grow(self, word: str) -> _Node:
-        """Return a new node after this one."""
+        """Return a new node that follows this one."""
         if self.words is _NO_WORDS:
             self.words = {}
         new = self.words[word] = _Node()
         return new
 
 
-_NO_WORDS: dict[str, _Node] = {}  # of all nodes at which patterns end: empty for ever
+_NO_WORDS: dict[str, _Node] = {}  # shared by all nodes at which patterns end: always empty
 
 
 class Topic:
-    """Patterns of words: a trie that is walked from all reached nodes at once, word by word.
+    """Matches patterns of words with a trie, walked word by word from all reached nodes in parallel.
 
-    A node is reached at most once per word, so the cost depends on the words of the key and on how many beginnings of
-    patterns match, not on how many ways there are to match one.
+    A node is reached at most once per word. So the cost depends on the words of the routing key and on how many
+    prefixes of patterns match, not on how many ways there are to match one.
     """
 
     def __init__(self) -> None:
         self._root = _Node()
 
     def add(self, binding: Binding, place: int) -> None:
-        """Take a binding in."""
+        """Add a binding."""
         node = self._root
         for word in words_of(binding.routing_key):
             following = node.words.get(word)
@@ -127,7 +128,7 @@ class Topic:
         node.leaf = ordered.add(node.leaf, place, binding.destination)
 
     def remove(self, binding: Binding, place: int) -> None:
-        """Let go of a binding, and of the nodes that only it needed."""
+        """Remove a binding, and the nodes that only it needed."""
         node = self._root
         way = []
         for word in words_of(binding.routing_key):
@@ -139,16 +140,16 @@ class Topic:
             del node.words[word]
 
     def leaves(self, keys: Iterable[str], headers: Mapping[str, Any]) -> list[Leaf]:  # noqa: ARG002 (see Matcher)
-        """Return the leaves of the patterns that match a key."""
+        """Return the leaves of the patterns that match a routing key."""
         return [node.leaf for key in keys for node in self._reached(words_of(key)) if node.leaf is not None]
 
     def _reached(self, words: list[str]) -> dict[_Node, None]:
-        """Return the nodes at which the walk ends; whoever reaches a `#` stays there, whatever comes."""
+        """Return the nodes at which the walk ends; a `#` node stays reached whatever words follow."""
         here = {self._root: None}
         stay: dict[_Node, None] = {}
         _stay_at_any_number(self._root, stay)
         for word in words:
-            # A word of a key may be "*" or "#" too; that leads only where any word leads.
+            # A routing key may contain the words "*" and "#", too; they match only where any word matches.
             here = dict.fromkeys(
                 following
                 for node in (*here, *stay)
@@ -161,7 +162,7 @@ class Topic:
 
 
 def words_of(key: str) -> list[str]:
-    """Return the words of a key; the empty one has none.
+    """Return the words of a routing key; the empty key has none.
 
     >>> words_of("a..b"), words_of("")
     (['a', '', 'b'], [])
@@ -170,7 +171,7 @@ def words_of(key: str) -> list[str]:
 
 
 def _stay_at_any_number(node: _Node, stay: dict[_Node, None]) -> None:
-    """With a node its `#` is reached, by no word; with that its own `#`."""
+    """Add the `#` node after a node, which zero words reach, and the `#` nodes after that one."""
     following = node.words.get("#")
     while following is not None and following not in stay:
         stay[following] = None
@@ -181,10 +182,10 @@ class _Criteria:
     """A table of arguments, and the bindings that have it.
 
     Attributes:
-        pairs: Each a name and the encoded value, or None if any value will do.
-        any: Whether one pair is enough.
+        pairs: Pairs of a name and the encoded value, or None if any value matches.
+        any: Whether one matching pair is enough.
         leaf: The bindings.
-        anchors: The pairs under which it is found: the message must have one of these.
+        anchors: The pairs that index this table: a matching message has at least one of them.
     """
 
     __slots__ = ("anchors", "any", "leaf", "pairs")
@@ -206,11 +207,11 @@ _Pair = tuple[str, bytes | None]
 
 
 class Headers:
-    """Tables of names and values that a message's headers must have, all of them or any.
+    """Matches tables of names and values against a message's headers: all pairs must match, or any.
 
-    Equal tables are looked at once. A table that any pair satisfies is found under each of its pairs; one that wants
-    all of them under a single one, that which fewest others are found under. So the cost depends on the headers of the
-    message and on the tables that share a pair with it, not on how many tables there are.
+    Equal tables are examined once. A table that any pair satisfies is indexed under each of its pairs. A table that
+    needs all pairs is indexed under one, the pair that indexes the fewest other tables. So the cost depends on the
+    headers of the message and on the tables that share a pair with it, not on the number of tables.
     """
 
     def __init__(self) -> None:
@@ -219,7 +220,7 @@ class Headers:
         self._always: dict[_Criteria, None] = {}
 
     def add(self, binding: Binding, place: int) -> None:
-        """Take a binding in."""
+        """Add a binding."""
         criteria = self._criteria.get(binding.table)
         if criteria is None:
             criteria = self._criteria[binding.table] = _Criteria(binding.table)
@@ -227,7 +228,7 @@ class Headers:
         criteria.leaf = ordered.add(criteria.leaf, place, binding.destination)
 
     def remove(self, binding: Binding, place: int) -> None:
-        """Let go of a binding."""
+        """Remove a binding."""
         criteria = self._criteria[binding.table]
         criteria.leaf = ordered.remove(criteria.leaf, place)
         if criteria.leaf is not None:
@@ -260,15 +261,15 @@ class Headers:
 
 
 def _pairs_of(headers: Mapping[str, Any]) -> set[_Pair]:
-    """Return what a message's headers satisfy."""
+    """Return the pairs that a message's headers satisfy."""
     pairs: set[_Pair] = set()
     for name, value in headers.items():
         pairs.add((name, None))
         try:
-            array = list(value) if isinstance(value, tuple) else value  # as which it travels
+            array = list(value) if isinstance(value, tuple) else value  # the form in which it is transmitted
             pairs.add((name, field_tables.encode_value(array)))
         except (TypeError, ValueError):
-            continue  # what AMQP cannot say equals nothing that was said in a binding
+            continue  # a value without an AMQP form equals no value of a binding
     return pairs
 
 

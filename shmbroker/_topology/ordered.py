@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Things by their place in the order of their coming: mostly one, sometimes very many.
+"""Objects by their place in the order of arrival: mostly one object, sometimes very many.
 
-A dictionary for each routing key and each queue would be most of the memory that bindings take in a process. So one
-thing is a pair, several are a dictionary, and none is None.
+A dictionary for each routing key and each queue would take most of the memory for bindings in a process. So one object
+is stored as a pair, several objects as a dictionary, and none as None.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Places = tuple[int, T] | dict[int, T]
 
 
 def add(places: Places[T] | None, place: int, thing: T) -> Places[T]:
-    """Return the places with one more; what was given is not to be used any more."""
+    """Return the places with one more; the caller must not use the argument afterwards."""
     if places is None:
         return (place, thing)
     if isinstance(places, tuple):
@@ -28,7 +28,7 @@ def add(places: Places[T] | None, place: int, thing: T) -> Places[T]:
 
 
 def remove(places: Places[T] | None, place: int) -> Places[T] | None:
-    """Return the places without one that is there; what was given is not to be used any more."""
+    """Return the places without an existing one; the caller must not use the argument afterwards."""
     if places is None or isinstance(places, tuple):
         return None
     del places[place]
@@ -36,12 +36,12 @@ def remove(places: Places[T] | None, place: int) -> Places[T] | None:
 
 
 def add_to(table: dict[K, Places[T]], key: K, place: int, thing: T) -> None:
-    """Put one more into the places of a key."""
+    """Add an object to the places of a key."""
     table[key] = add(table.get(key), place, thing)
 
 
 def remove_from(table: dict[K, Places[T]], key: K, place: int) -> None:
-    """Take one that is there out of the places of a key, and the key with the last one."""
+    """Remove an existing place from the places of a key, and the key with its last place."""
     left = remove(table[key], place)
     if left is None:
         del table[key]
@@ -50,14 +50,14 @@ def remove_from(table: dict[K, Places[T]], key: K, place: int) -> None:
 
 
 def things(places: Places[T] | None) -> Collection[T]:
-    """Return the things, in the order of their coming."""
+    """Return the objects, in the order of arrival."""
     if places is None:
         return ()
     return places[1:] if isinstance(places, tuple) else places.values()
 
 
 def merged(several: Iterable[Places[T]]) -> list[T]:
-    """Return the things of several, in the order of their coming, each place once."""
+    """Return the objects of several collections, in the order of arrival, each place once."""
     found: dict[int, T] = {}
     for places in several:
         found.update((places,) if isinstance(places, tuple) else places)

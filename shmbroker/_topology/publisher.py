@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishing to exchanges: where a message goes, and how it gets there.
+"""Publishing to exchanges: which queues a message goes to, and how it is put there.
 
-Routes are found once for each exchange and key, and hold as long as the version of the topology stays the same. What
-goes to one queue is put there as by ``Queue.put``; what goes to several is committed to all of them at once.
+A route is found once for each exchange and routing key, and is valid while the version of the topology stays the same.
+A message for one queue is put as by ``Queue.put``; a message for several queues is committed to all of them in one
+step.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _MAX_ROUTES = 100_000
 _MAX_PRIORITY = 255
 _MODES = (1, 2)
-_MOST_QUEUES = 128  # of a route that the compiled part knows
+_MOST_QUEUES = 128  # the most queues of a route that the compiled part stores
 
 
 @functools.cache
@@ -43,10 +44,10 @@ def _user(_pid: int) -> str:
 
 
 class Content:
-    """Properties of a message as they are published: checked and encoded.
+    """The properties of a message to publish, checked and encoded.
 
     Raises:
-        PreconditionFailed: a value that no broker of the family accepts.
+        PreconditionFailed: no broker of the family accepts one of the values.
     """
 
     __slots__ = ("given", "headers", "keys", "options", "properties")
@@ -83,7 +84,7 @@ class Content:
                 self.properties = basic.encode(dataclasses.replace(given, headers=shown))
 
     def put_options(self, exchange: str, routing_key: str, at_most: float | None = None) -> PutOptions:
-        """For the core; ``at_most``: of a queue that limits the life of its messages, in seconds."""
+        """Builds the options of a put; ``at_most`` is the queue's limit on the life of a message, in seconds."""
         ttl, priority = self.options
         if at_most is not None:
             ttl = max(1e-9, min(ttl or at_most, at_most))
@@ -113,11 +114,11 @@ def _content(properties: object) -> Content:
 
 
 class Publishing:
-    """What a connection publishes.
+    """The publishing side of a connection.
 
     Args:
         core: the connection.
-        open_queue: gives the handle of a queue, which the connection keeps open; ``None``: there is none.
+        open_queue: returns the handle of a queue, which the connection keeps open; ``None``: there is no such queue.
     """
 
     def __init__(self, core: CoreConnection, open_queue: Callable[[str], CoreQueue | None]) -> None:
@@ -126,7 +127,7 @@ class Publishing:
         native = library.Publisher(core.address, core)
         self.publish_known: Callable[[str, str, Any], int] = native.publish
         self._publish_with = native.publish_with
-        self._last: tuple[object, Content] = (None, PLAIN)  # many messages have the same properties
+        self._last: tuple[object, Content] = (None, PLAIN)  # consecutive messages often have the same properties
         self._native = native
         self._lock = locks.lock()
         self._targets: dict[tuple[str, str], tuple[CoreQueue, ...]] = {}
@@ -143,22 +144,22 @@ class Publishing:
             self._version = version
 
     def check(self, exchange: str) -> None:
-        """Can it be published to that exchange?
+        """Checks that clients may publish to an exchange.
 
         Raises:
-            NotFound: there is none.
-            AccessRefused: it is internal.
+            NotFound: there is no such exchange.
+            AccessRefused: the exchange is internal.
         """
         check_publish(self._exchanges.exchange(self.core, exchange))
 
     def targets(self, exchange: str, routing_key: str, content: Content) -> tuple[CoreQueue, ...]:
-        """The queues that get a message.
+        """Returns the queues that get a message.
 
         Raises:
             NotFound: there is no such exchange.
-            AccessRefused: it is internal.
+            AccessRefused: the exchange is internal.
         """
-        with self._lock:  # so that no route is kept for a version it was not found in
+        with self._lock:  # so that a route is stored only for the version it was found in
             self._renew()
             by_key = not content.keys and not (content.headers and self._headers_count)
             found = self._targets.get((exchange, routing_key)) if by_key else None
@@ -169,15 +170,15 @@ class Publishing:
                 opened = (self._reach(queue.name, queue.incarnation) for queue in queues)
                 found = tuple(queue for queue in opened if queue is not None)
                 for queue in found if len(found) > 1 else ():
-                    with contextlib.suppress(exceptions.NotFound):  # deleted: the commit passes it over
-                        queue.message_ttl()  # it may have been configured
+                    with contextlib.suppress(exceptions.NotFound):  # deleted: the commit skips it
+                        queue.message_ttl()  # a new configuration may have changed it
                 if by_key:
                     self._targets[exchange, routing_key] = found
                     self._learn(exchange, routing_key, found)
             return found
 
     def forget_routes(self) -> None:
-        """They are to be found anew."""
+        """Discards the routes, so that each is looked up again."""
         with self._lock:
             self._version = 0
 
@@ -193,14 +194,14 @@ class Publishing:
             self._native.routes.setdefault(exchange, {})[routing_key] = route
 
     def publish_described(self, exchange: str, routing_key: str, body: Any, properties: BasicProperties) -> int:  # noqa: ANN401
-        """As `publish_known`, with properties: the status; -1: it is not that simple, or they are not right."""
+        """Publishes as `publish_known` does, with properties; returns the status, or -1 to defer to the slow path."""
         given, content = self._last
         if properties is not given:
             try:
                 content = _content(properties)
             except (exceptions.PreconditionFailed, TypeError, ValueError):
                 return -1
-            if content.headers is None:  # they can change
+            if content.headers is None:  # headers can change
                 self._last = (properties, content)
         if content.keys:
             return -1
@@ -217,7 +218,7 @@ class Publishing:
         content: Content,
         targets: tuple[CoreQueue, ...],
     ) -> list[Publication]:
-        """A message for several queues: stored once, and once more for each that limits the life of its messages."""
+        """Makes the publications for several queues: a shared one, and one for each queue that limits message life."""
         options = content.put_options(exchange, routing_key)
         shared = tuple(queue for queue in targets if not queue.has_ttl)
         found = [Publication(body, shared, options)] if shared else []
@@ -236,11 +237,11 @@ class Publishing:
         content: Content,
         until: int,
     ) -> int:
-        """Publishes a message; returns how many queues got it.
+        """Publishes a message; returns the number of queues that got it.
 
         Raises:
-            queue.Full: no room in time (overflow="block").
-            OutOfMemory: no memory in time, or it can never fit.
+            queue.Full: there is no room in time (overflow="block").
+            OutOfMemory: there is no memory in time, or the body can never fit.
         """
         while True:
             targets = self.targets(exchange, routing_key, content)
@@ -253,6 +254,6 @@ class Publishing:
                     publications = self.publications(exchange, routing_key, body, content, targets)
                     commit_waiting(self.core, publications, [], until)
             except exceptions.NotFound:
-                self.forget_routes()  # a queue was deleted meanwhile
+                self.forget_routes()  # a queue was deleted after the routing
             else:
                 return len(targets)

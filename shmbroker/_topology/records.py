@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The journal of the topology: each change as a record of bytes.
+"""The journal of the topology: each change is a record of bytes.
 
-A record is a head of fixed size, little endian, then three short strings, then a table that takes the rest:
+A record is a head of fixed size, little endian, then three short strings, then a table that takes the remaining bytes:
 
     u32 length of the whole | u8 version | u8 kind | u8 flags | 3 x u8 lengths of the strings | u64 number
 
@@ -35,7 +35,7 @@ _TO_QUEUE = 1
 
 
 class Declared(NamedTuple):
-    """An exchange came to be."""
+    """An exchange was declared."""
 
     exchange: Exchange
 
@@ -47,7 +47,7 @@ class Deleted(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """A binding came to be."""
+    """A binding was made."""
 
     binding: Binding
 
@@ -68,7 +68,7 @@ Change = Declared | Deleted | Bound | Unbound | QueueGone
 
 
 class _Fields(NamedTuple):
-    """A record taken apart."""
+    """The fields of a decoded record."""
 
     kind: int
     flags: int
@@ -80,7 +80,7 @@ class _Fields(NamedTuple):
 
 
 def encode(change: Change) -> bytes:
-    """The record of a change.
+    """Encodes a change as a record.
 
     Raises:
         TypeError: an argument has no AMQP form.
@@ -115,10 +115,10 @@ def _joined(kind: int, flags: int, number: int, *strings: str, table: bytes = b"
 
 
 def decode(data: bytes) -> Iterator[tuple[Change, int]]:
-    """The changes in some whole records, each with the length of its record.
+    """Decodes the changes of some whole records, each with the length of its record.
 
     Raises:
-        CorruptSegment: a record is none; it says where, and why.
+        CorruptSegment: a record is invalid; the text says where, and why.
     """
     at = 0
     while at < len(data):
@@ -172,8 +172,8 @@ def _declared(fields: _Fields) -> Declared:
 
 def _bound(fields: _Fields) -> Binding:
     _, flags, number, source, name, routing_key, table = fields
-    field_tables.fields(table)  # damage is found now, not when somebody looks at the arguments
-    # A process has as many bindings as the broker, but few sources: one string for each.
+    field_tables.fields(table)  # finds damage now, not when a caller reads the arguments
+    # A process has as many bindings as the broker, but few sources: interning keeps one string for each source.
     to = ToQueue(name, number) if flags & _TO_QUEUE else ToExchange(name)
     return Binding(sys.intern(source), to, routing_key, table)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routing: which queues get a message that is published to an exchange."""
+"""Routing: finds the queues that get a message published to an exchange."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Router:
-    """The routes of a topology, kept as that changes: a change costs what it changes.
+    """The routes of a topology, updated with each change; the cost of an update depends only on the change.
 
     Args:
-        topology: what to route by, now and after each replay.
+        topology: the topology to route by, now and after each replay.
     """
 
     def __init__(self, topology: Topology) -> None:
@@ -37,18 +37,18 @@ class Router:
     ) -> tuple[ToQueue, ...]:
         """Find the queues that get a message.
 
-        An exchange that has no destination for it hands it to its alternate exchange, if it has one. Exchanges that
-        are bound in a circle, or are each other's alternate, are visited once.
+        An exchange without a destination for the message passes it to its alternate exchange, if it has one. Exchanges
+        that are bound in a circle, or are alternates of each other, are visited once.
 
         Args:
-            exchange: where it is published; that it may be is for the caller to see to.
-            routing_key: its routing key.
-            headers: its headers, as they were given or as they were read from the message.
+            exchange: the exchange of the publish; the caller checks that clients may publish to it.
+            routing_key: the routing key of the message.
+            headers: the headers of the message, as the publisher gave them or as they were decoded.
             keys: further routing keys (of the headers CC and BCC).
 
         Returns:
-            Names and incarnations, each queue once: those bound to the exchange, oldest binding first, then those
-            bound to the exchanges that are bound to it, and so on. What comes by the default exchange has
+            Names and incarnations, each queue once: first the queues bound to the exchange, oldest binding first, then
+            the queues bound to exchanges that are bound to it, and so on. A queue reached by the default exchange has
             `ANY_INCARNATION`, and need not exist.
 
         Raises:
@@ -60,7 +60,7 @@ class Router:
         queues: dict[ToQueue, None] = {}
         pending = [exchange]
         seen = {exchange}
-        for name in pending:  # which grows meanwhile
+        for name in pending:  # the loop extends the list
             for to in self._destinations(name, wanted, headers or {}):
                 if isinstance(to, ToQueue):
                     queues[to] = None
@@ -83,26 +83,26 @@ class Router:
         return found if found or alternate is None else (alternate,)
 
     def declared(self, exchange: Exchange) -> None:
-        """The topology has a new exchange."""
+        """Adds a new exchange of the topology."""
         self._matchers[exchange.name] = matcher_for(exchange)
         if exchange.alternate is not None:
             self._alternates[exchange.name] = ToExchange(exchange.alternate)
 
     def deleted(self, exchange: Exchange) -> None:
-        """The topology has lost an exchange."""
+        """Removes a deleted exchange of the topology."""
         del self._matchers[exchange.name]
         self._alternates.pop(exchange.name, None)
 
     def bound(self, binding: Binding, place: int) -> None:
-        """The topology has a new binding."""
+        """Adds a new binding of the topology."""
         self._matchers[binding.source].add(binding, place)
 
     def unbound(self, binding: Binding, place: int) -> None:
-        """The topology has lost a binding."""
+        """Removes a binding that the topology lost."""
         self._matchers[binding.source].remove(binding, place)
 
 
 def _each_once(queues: Collection[ToQueue]) -> tuple[ToQueue, ...]:
-    """The queues without those that were found by name as well as by a binding."""
+    """Returns the queues without those found both by name and by a binding."""
     bound = {queue.name for queue in queues if queue.incarnation != ANY_INCARNATION}
     return tuple(queue for queue in queues if queue.incarnation != ANY_INCARNATION or queue.name not in bound)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker's exchanges and bindings, as this process knows them, and how it changes them.
+"""The exchanges and bindings of a broker as this process sees them, and their changes.
 
-One table for all connections of a process to a broker: replayed from the journal when that has moved on.
+All connections of a process to a broker share one table. It is replayed from the journal when the journal has changed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Exchanges:
         self._router = Router(self._topology)
 
     def refresh(self, connection: CoreConnection) -> Topology:
-        """Takes in what others changed; the table must not be changed by the caller."""
+        """Replays the changes of other processes and returns the table, which the caller must not change."""
         with self._lock:
             anew, data = self._journal.news(connection)
             if anew:
@@ -46,10 +46,10 @@ class Exchanges:
             return self._topology
 
     def exchange(self, connection: CoreConnection, name: str) -> Exchange:
-        """The exchange of a name.
+        """Returns the exchange of a name.
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is no such exchange.
         """
         return self.refresh(connection).exchange(name)
 
@@ -61,25 +61,25 @@ class Exchanges:
         headers: Mapping[str, Any] | None,
         keys: tuple[str, ...],
     ) -> tuple[ToQueue, ...]:
-        """The queues that get a message; see :meth:`Router.route`."""
+        """Returns the queues that get a message; see :meth:`Router.route`."""
         with self._lock:
             self.refresh(connection)
             return self._router.route(exchange, routing_key, headers, keys)
 
     def looks_at_headers(self, connection: CoreConnection) -> bool:
-        """Do more than exchange and routing key decide where a message goes?"""
+        """Whether more than the exchange and the routing key decide where a message goes."""
         with self._lock:
             return self.refresh(connection).looks_at_headers()
 
     def all(self, connection: CoreConnection) -> tuple[list[Exchange], list[Binding]]:
-        """Every exchange, by name, and every binding: by the name of its source, the oldest first."""
+        """Returns every exchange, by name, and every binding, by the name of its source, the oldest first."""
         with self._lock:
             topology = self.refresh(connection)
             exchanges = sorted(topology.exchanges.values(), key=lambda one: one.name)
             return exchanges, [binding for one in exchanges for binding in topology.bindings_from(one.name)]
 
     def problems(self, connection: CoreConnection) -> list[str]:
-        """What is wrong with the journal, in words: it is read from its beginning, whatever is known of it."""
+        """Describes the faults of the journal in words; reads it from its beginning, whatever is cached."""
         try:
             Exchanges(connection.attachment.path).refresh(connection)
         except CorruptSegment as error:
@@ -92,12 +92,12 @@ class Exchanges:
         """Makes one change, under the topology lock.
 
         Args:
-            connection: of the caller.
-            until: when to give up waiting for the lock.
-            make: checks the change against the table as it is now and returns its record; nothing: no change.
+            connection: the connection of the caller.
+            until: the deadline of the wait for the lock.
+            make: checks the change against the current table and returns its record; empty: no change.
 
         Raises:
-            Timeout: somebody else has the lock for too long.
+            Timeout: another holder keeps the lock past ``until``.
             OutOfMemory: /dev/shm has no room for the record.
         """
         with topology_lock(connection, until, "the topology"), self._lock:
@@ -109,7 +109,7 @@ class Exchanges:
                     self._journal.replace(connection, topology.snapshot())
 
     def prune(self, connection: CoreConnection, until: int) -> None:
-        """Removes the bindings of queues that ended by themselves, if some did since the last time."""
+        """Removes the bindings of queues that ended by themselves, if any ended since the last call."""
         ended = connection.queues_ended()
         if ended == self._ended:
             return
@@ -127,7 +127,7 @@ _known_lock = locks.lock()
 
 
 def exchanges_of(connection: CoreConnection) -> Exchanges:
-    """What this process knows of the exchanges of a connection's broker."""
+    """Returns this process's view of the exchanges of a connection's broker."""
     attachment = connection.attachment
     with _known_lock:
         if attachment.exchanges is None:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topology: which exchanges there are, and what is bound to them.
+"""The topology: the exchanges and their bindings.
 
-It lives as a journal of records in shared memory. Whoever holds the topology lock appends (`changes` makes the
-records); every process replays what is new. A record says what was asked for; what follows from it (bindings that go
-with an exchange, exchanges that go with their last binding) every replay finds out for itself. So the same records
-always give the same table, whoever was killed after appending one. A record of something that is so already, or that
-needs an exchange which is not there, changes nothing.
+The topology is stored as a journal of records in shared memory. The holder of the topology lock appends records, which
+`changes` makes; every process replays new records. A record states the requested change. Every replay derives the
+consequences (bindings removed with an exchange, exchanges removed with their last binding) itself. So the same records
+always give the same table, even if a process is killed after appending one. A record changes nothing if its change is
+in effect already, or if it needs an exchange that does not exist.
 
-It is for one thread at a time: a process that replays and routes in several threads holds a lock.
+It is not safe for concurrent use: a process that replays and routes in several threads holds a lock.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LARGE = 1024 * 1024
 
 @contextlib.contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Much is made and nothing thrown away: looking through it for garbage again and again would double the time."""
+    """Pauses the garbage collector: a replay creates much and drops nothing, so collections would double its time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -44,26 +44,26 @@ def _collector_paused() -> Iterator[None]:
 
 
 class Observer(Protocol):
-    """Told of each change, derived ones included."""
+    """Receives each change, derived changes included."""
 
     def declared(self, exchange: Exchange) -> None:
-        """An exchange came to be."""
+        """Handles a new exchange."""
 
     def deleted(self, exchange: Exchange) -> None:
-        """An exchange is gone; the bindings from it went before."""
+        """Handles a deleted exchange; the bindings from it were removed before."""
 
     def bound(self, binding: Binding, place: int) -> None:
-        """A binding came to be; later ones have higher places."""
+        """Handles a new binding; later bindings have higher places."""
 
     def unbound(self, binding: Binding, place: int) -> None:
-        """A binding is gone that had this place."""
+        """Handles the removal of the binding that had this place."""
 
 
 class Topology:
     """Exchanges and bindings, as of the records replayed so far.
 
     Attributes:
-        exchanges: By name; not to be changed by others.
+        exchanges: The exchanges by name; callers must not change it.
     """
 
     def __init__(self) -> None:
@@ -79,10 +79,10 @@ class Topology:
         return f"<Topology of {len(self.exchanges)} exchanges and {bindings} bindings>"
 
     def exchange(self, name: str) -> Exchange:
-        """The exchange of a name.
+        """Returns the exchange of a name.
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is no such exchange.
         """
         found = self.exchanges.get(name)
         if found is None:
@@ -90,23 +90,23 @@ class Topology:
         return found
 
     def bindings_from(self, exchange: str) -> Collection[Binding]:
-        """The bindings from an exchange, oldest first; none if there is no such exchange."""
+        """Returns the bindings from an exchange, oldest first; empty if there is no such exchange."""
         return self._from.get(exchange, {}).keys()
 
     def bindings_to(self, destination: Destination) -> Collection[Binding]:
-        """The bindings to a queue or an exchange, oldest first."""
+        """Returns the bindings to a queue or an exchange, oldest first."""
         return ordered.things(self._to.get(destination))
 
     def bound_queues(self) -> list[ToQueue]:
-        """The queues that something is bound to."""
+        """Lists the queues that have a binding."""
         return [to for to in self._to if isinstance(to, ToQueue)]
 
     def looks_at_headers(self) -> bool:
-        """Is there a binding for which the headers of a message count?"""
+        """Whether the headers of a message matter for any binding."""
         return any(self._from[one.name] for one in self.exchanges.values() if one.type == "headers")
 
     def observe(self, observer: Observer) -> None:
-        """Tell somebody of all that is there, and of each change from now on."""
+        """Tells an observer of everything that exists, and of each change from now on."""
         for exchange in self.exchanges.values():
             observer.declared(exchange)
         for bindings in self._from.values():
@@ -115,29 +115,29 @@ class Topology:
         self._observers.append(observer)
 
     def replay(self, data: bytes) -> None:
-        """Apply records.
+        """Applies records.
 
         Args:
             data: any number of whole records.
 
         Raises:
-            CorruptSegment: a record cannot be decoded; those before it are applied.
+            CorruptSegment: a record cannot be decoded; the records before it are applied.
         """
         with _collector_paused() if len(data) > _LARGE else contextlib.nullcontext():
             for change, length in records.decode(data):
                 self._apply(change, length)
 
     def snapshot(self) -> bytes:
-        """Records that give this table to an empty topology."""
+        """Returns records that give this table to an empty topology."""
         return b"".join(map(records.encode, self._changes()))
 
     @property
     def size_hint(self) -> int:
-        """How many bytes `snapshot` would have; it costs nothing to ask."""
+        """The size of `snapshot` in bytes, tracked without encoding it."""
         return self._size
 
     def worth_compacting(self, journal_bytes: int) -> bool:
-        """Whether a journal of so many bytes had better be replaced by a snapshot."""
+        """Whether a journal of ``journal_bytes`` bytes should be replaced by a snapshot."""
         return journal_bytes > 2 * self._size + _SPARE
 
     def _changes(self) -> Iterator[Change]:
@@ -188,7 +188,7 @@ class Topology:
         return reachable and binding.source != DEFAULT
 
     def _unbind(self, bindings: Iterable[Binding]) -> None:
-        """Remove bindings, the exchanges that go with their last one, the bindings to these, and so on."""
+        """Removes bindings, the exchanges that end with their last binding, the bindings to these, and so on."""
         pending = list(bindings)
         while pending:
             binding = pending.pop()
@@ -201,7 +201,7 @@ class Topology:
                 pending += self._drop(source)
 
     def _drop(self, exchange: Exchange) -> Iterable[Binding]:
-        """Remove an exchange and the bindings from it; return those to it."""
+        """Removes an exchange and the bindings from it; returns the bindings to it."""
         for binding, place in self._from.pop(exchange.name).items():
             self._forget(binding, place)
         del self.exchanges[exchange.name]
@@ -211,7 +211,7 @@ class Topology:
         return self.bindings_to(ToExchange(exchange.name))
 
     def _forget(self, binding: Binding, place: int) -> None:
-        """A binding is gone from its source: strike it out elsewhere."""
+        """Removes a binding, gone from its source, from the other tables."""
         ordered.remove_from(self._to, binding.destination, place)
         self._size -= len(records.encode(Bound(binding)))
         for observer in self._observers:
