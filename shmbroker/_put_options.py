@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a put is given, checked and in the form the core takes: a body, and options that are kept with the message."""
+"""Validation and encoding of the arguments of a put: the body, and the options that are stored with the message."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MAX_KEY = 255
 
 
 def body_of(body: object) -> tuple[Any, int]:
-    """A body as the core takes it, and its length in bytes.
+    """Returns a body in the form the core takes, and its length in bytes.
 
     Raises:
-        TypeError: it is not bytes-like.
+        TypeError: the body is not bytes-like.
     """
     if isinstance(body, bytes):
         return body, len(body)
@@ -38,10 +38,10 @@ def body_of(body: object) -> tuple[Any, int]:
 
 
 def check_size(size: object) -> int:
-    """The length of a body that is to be written in place.
+    """Checks the length of a body that is written in place.
 
     Raises:
-        ValueError: it is no integer, or a body cannot be so long.
+        ValueError: the length is no integer, or exceeds the limit of a body.
     """
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= library.MAX_BODY:
         msg = f"size={size!r}: 0 to {library.MAX_BODY} bytes are allowed"
@@ -50,7 +50,7 @@ def check_size(size: object) -> int:
 
 
 class PutKeywords(TypedDict, total=False):
-    """The options of a put, for those who hand them on; see ``Queue.put``."""
+    """The options of a put, for functions that pass them on; see ``Queue.put``."""
 
     priority: int | None
     ttl: float | None
@@ -64,19 +64,19 @@ _KEYWORDS = frozenset(PutKeywords.__annotations__)
 
 
 def options_of(**given: Unpack[PutKeywords]) -> PutOptions:
-    """The options of a put, as the core takes them; see ``Queue.put``, and :func:`fields_of` for what it raises."""
+    """Builds the core's options of a put; see ``Queue.put``. Raises as :func:`fields_of` does."""
     if given and any(value is not None for value in given.values()):
         return PutOptions(*fields_of(given))
     return NO_OPTIONS
 
 
 def fields_of(given: PutKeywords) -> PutFields:
-    """The same, before they are made a structure.
+    """Checks and encodes the options of a put.
 
     Raises:
-        TypeError: the key is no string, the properties are none, or there is no such keyword.
-        ValueError: a number is out of its range, or the key is too long or no text.
-        PreconditionFailed: the expiration among the properties is no number of milliseconds, or too large.
+        TypeError: the key is no string, the properties are no BasicProperties, or a keyword is unknown.
+        ValueError: a number is out of range, or the key is too long or cannot be encoded.
+        PreconditionFailed: the expiration property is no number of milliseconds, or too large.
     """
     if not _KEYWORDS.issuperset(given):
         unknown = next(name for name in given if name not in _KEYWORDS)
@@ -104,7 +104,7 @@ def fields_of(given: PutKeywords) -> PutFields:
 
 
 def _merged(given: BasicProperties, headers: dict[str, Any] | None, priority: int | None) -> BasicProperties:
-    """What was given as a keyword wins."""
+    """Merges keywords into properties; a keyword takes precedence."""
     if headers is not None:
         given = dataclasses.replace(given, headers=headers)
     return given if priority is None else dataclasses.replace(given, priority=priority)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The housekeeper of a broker, and how its process is started."""
+"""The housekeeper of a broker, and the start of its process."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making sure that a broker has a housekeeper. Most clients find one: starting one is imported when it is needed."""
+"""Makes sure that a broker has a housekeeper. The code that starts one is imported only when needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shmbroker._core import attachment, segments
 def ensure_housekeeper(name: str) -> None:
     """Starts a detached housekeeper if none runs and none was ended on purpose. Returns immediately.
 
-    A housekeeper whose process is stopped counts as none: the new one does its work until it continues.
+    A housekeeper whose process is stopped counts as missing: the new one does its work until it continues.
     """
     with contextlib.suppress(exceptions.BrokerNotFound):
         found = attachment.acquire(segments.path_of(name))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The housekeeper: reaps the dead, makes scheduled messages due, expires, and checks for missed notifications.
+"""The housekeeper: reaps dead processes, makes scheduled messages due, expires messages, repeats missed notifications.
 
-Messages flow without it. It holds a lock that the kernel frees when it dies; clients notice and start another one.
+Messages flow without it. It holds a lock that the kernel releases when it dies; clients notice and start another one.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TICK_SECONDS = 0.25
-REST_SECONDS = 1.0  # between ticks while nothing happens in any queue
-RECLAIM_SECONDS = 1.0  # memory of structures that was not used for so long may serve bodies
-REAP_SECONDS = 4.0  # an end is told by the process's descriptor; what has to be looked for is an exec
+REST_SECONDS = 1.0  # between ticks while no queue changes
+RECLAIM_SECONDS = 1.0  # memory of structures that is unused for this long may serve bodies
+REAP_SECONDS = 4.0  # a process descriptor reports a process's end; this interval finds an exec
 LINGER_SECONDS = 10.0
-_DYING_SECONDS = 1.0  # who stands in asks for the housekeeper's place that long
+_DYING_SECONDS = 1.0  # how long a stand-in tries to become the housekeeper
 _ASK_SECONDS = 0.01
 _TRIM_TURNS = 40
-_WATCH_TURNS = 8  # queues, and clients, are looked for that often even if nothing says that there are others
+_WATCH_TURNS = 8  # turns between two looks for queues and clients, even if nothing indicates new ones
 _PROCESSES = 4096
 _POSITIONS = 1024
 
@@ -42,22 +42,22 @@ _WORDS, _CURSORS, _NEW_TIMERS = slow.SB_MEMORY_WORDS, 4, 7  # of sb_queue_memory
 
 
 class EndFlag:
-    """Set once, from a signal handler too: unlike an Event it has no lock that a second signal could find taken."""
+    """A flag that is set once, also by a signal handler. Unlike an Event it has no lock that a second signal meets."""
 
     def __init__(self) -> None:
         self._set = False
 
     def set(self) -> None:
-        """It is to end."""
+        """Tells the housekeeper to end."""
         self._set = True
 
     def is_set(self) -> bool:
-        """Is it to end?"""
+        """Whether the housekeeper is to end."""
         return self._set
 
 
 class Housekeeper:
-    """The housekeeper of one broker. :meth:`run` returns when it is told to end, or nobody is left."""
+    """The housekeeper of one broker. :meth:`run` returns when it is told to end, or when no client is left."""
 
     def __init__(self, broker: str, name: str = "housekeeper") -> None:
         self._connection = CoreConnection(segments.path_of(broker), name)
@@ -65,7 +65,7 @@ class Housekeeper:
         self._watched: list[CoreQueue] = []
         self._places: dict[int, CoreQueue] = {}
         self._handles = ffi.new("sb_queue *[]", 1)
-        self._memories = ffi.new("uint64_t[]", _WORDS)  # what the core remembers of each of them
+        self._memories = ffi.new("uint64_t[]", _WORDS)  # the core's memory of each queue
         self._positions = ffi.new("uint64_t[]", _POSITIONS)
         self._changes, self._unfreed, self._attached = -1, 0, -1
         self._busy, self._tick_due = True, 0
@@ -76,12 +76,12 @@ class Housekeeper:
         self._wake_reaper = os.eventfd(0, os.EFD_CLOEXEC)
 
     def begin(self) -> bool:
-        """Becomes the housekeeper, unless another one is."""
+        """Becomes the housekeeper, unless there is another one."""
         self._serves = slow.sb_housekeeper_begin(self._handle) == library.OK
         return self._serves
 
     def stand_in(self) -> bool:
-        """Does the work beside one whose process is stopped, unless another does; :meth:`run` ends when it goes on."""
+        """Stands in for a stopped housekeeper, unless another process does; :meth:`run` ends when it continues."""
         self._stands_in = slow.sb_housekeeper_stand_in(self._handle) == library.OK
         return self._stands_in
 
@@ -91,14 +91,14 @@ class Housekeeper:
             slow.sb_housekeeper_step_down(self._handle)
 
     def _is_relieved(self) -> bool:
-        """Whether the housekeeper that we stand in for goes on; if it is gone we take its place."""
+        """Whether the stopped housekeeper continues; if it is gone, this one takes its place instead."""
         if not self._stands_in or not slow.sb_housekeeper_is_relieved(self._handle):
             return False
         self._step_down()
         return not self._succeeds()
 
     def _succeeds(self) -> bool:
-        """Whether it became the housekeeper: one that is being killed is not stopped, and has its lock for a moment."""
+        """Tries to become the housekeeper for a second: one that is being killed holds its lock for a moment."""
         until = time.monotonic() + _DYING_SECONDS
         while not self.begin():
             if time.monotonic() > until:
@@ -107,7 +107,7 @@ class Housekeeper:
         return True
 
     def close(self) -> None:
-        """Makes room for another one; :meth:`run` does so at its end."""
+        """Gives up the housekeeper's place; :meth:`run` does so at its end."""
         self._step_down()
         if self._serves:
             slow.sb_housekeeper_end(self._handle)
@@ -115,11 +115,11 @@ class Housekeeper:
         self._connection.close()
 
     def run(self, ended: EndFlag, *, linger: float | None) -> None:
-        """Serves, after :meth:`begin`, until ``ended`` is set, the broker is stopped or purged, or nobody is left.
+        """Serves, after :meth:`begin`, until ``ended`` is set, the broker is stopped or purged, or no client is left.
 
         Args:
             ended: set by a signal handler.
-            linger: ends after so many seconds without a client; ``None`` = never.
+            linger: the seconds without a client after which it ends; ``None`` = never.
         """
         reaper = threading.Thread(target=self._reap, args=(ended,), name="shmbroker-reaper", daemon=True)
         reaper.start()
@@ -135,7 +135,7 @@ class Housekeeper:
                 if self._wait() == library.STOPPING:
                     break
         except exceptions.ConnectionClosedByBroker:
-            pass  # purged in the middle of a turn
+            pass  # purged during a turn
         finally:
             ended.set()
             os.eventfd_write(self._wake_reaper, 1)
@@ -146,7 +146,7 @@ class Housekeeper:
         due = self._timers.due
         slow.sb_housekeeper_next_due(self._handle, due)
         armed = slow.sb_housekeeper_arm(self._handle)
-        # Looked again when we can be woken: nothing falls in between.
+        # Checked again once a wake-up is possible: no change is missed in between.
         if self._new_timers() or self._has_changed() or self._timers.asks:
             due = 0
         return int(slow.sb_housekeeper_wait(self._handle, armed, min(self._tick_due, due)))
@@ -162,7 +162,7 @@ class Housekeeper:
     def _turn(self) -> None:
         self._turns += 1
         attached = slow.sb_process_attaches(self._connection.attachment.handle)
-        if attached != self._attached:  # somebody new, whose end the reaper is to hear of
+        if attached != self._attached:  # a new process, whose end the reaper must watch
             self._attached = attached
             os.eventfd_write(self._wake_reaper, 1)
         self._watch()
@@ -175,7 +175,7 @@ class Housekeeper:
                 slow.sb_housekeeper_trim(queue.handle)
 
     def _tick(self) -> None:
-        """Looks at the queues when it is time, however often timers wake us: what has happened since is judged."""
+        """Runs the periodic check of the queues only when it is due, however often timers wake the thread."""
         if time.monotonic_ns() >= self._tick_due:
             count = len(self._watched)
             self._busy = bool(slow.sb_housekeeper_ticks(self._handle, self._handles, self._memories, count))
@@ -183,21 +183,21 @@ class Housekeeper:
             self._tick_due = time.monotonic_ns() + int(seconds * library.NANOSECONDS)
 
     def _reclaim(self) -> None:
-        """Takes the next step to make memory of structures free for bodies."""
+        """Takes the next step of freeing unused memory of structures for bodies."""
         if time.monotonic() >= self._reclaim_due:
             more = slow.sb_housekeeper_reclaim(self._handle)
             self._reclaim_due = time.monotonic() + (TICK_SECONDS if more else RECLAIM_SECONDS)
 
     def _watch(self) -> None:
-        """Opens what is new, leaves what is gone, and has the memory of deleted queues freed."""
+        """Opens new queues, leaves deleted ones, and frees the memory of deleted queues."""
         if not self._has_changed() and not self._unfreed and self._turns % _WATCH_TURNS:
             return
         self._leave_deleted()
         self._unfreed = int(slow.sb_housekeeper_sweep(self._handle, 0))
-        # Another turn; a journal that cannot be read is told to who declares, and found by the doctor.
+        # Retried in another turn; a damaged journal is reported to a client that declares, and by the doctor.
         with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory, exceptions.CorruptSegment):
             exchanges_of(self._connection).prune(self._connection, 0)
-        # After the sweep, which is a change itself; before the look, since what comes during it is one.
+        # After the sweep, which changes queues itself; before the look, since changes during it must count.
         self._changes = slow.sb_housekeeper_changes(self._handle)
         present = {queue.slot for queue in self._watched}
         fresh = [slot for slot in self._connection.queue_slots() if slot not in present]
@@ -211,7 +211,7 @@ class Housekeeper:
             self._replace([self._watched[at] for at in kept], kept)
 
     def _open(self, slot: int) -> CoreQueue | None:
-        with contextlib.suppress(exceptions.NotFound, exceptions.OutOfMemory):  # gone again; another tick
+        with contextlib.suppress(exceptions.NotFound, exceptions.OutOfMemory):  # gone again, or retried at another tick
             facts = self._connection.queue_facts(slot)
             if facts is not None:
                 name = bytes(ffi.buffer(facts.name, facts.name_length)).decode(errors="replace")
@@ -219,7 +219,7 @@ class Housekeeper:
         return None
 
     def _replace(self, watched: list[CoreQueue], kept: list[int]) -> None:
-        """Another list of queues; the first of them are those that were at the places ``kept``."""
+        """Replaces the list of queues; its first ones are the queues that were at the indexes ``kept``."""
         memories = ffi.new("uint64_t[]", _WORDS * max(1, len(watched)))
         for to, at in enumerate(kept):
             memories[to * _WORDS : (to + 1) * _WORDS] = self._memories[at * _WORDS : (at + 1) * _WORDS]
@@ -273,7 +273,7 @@ class Housekeeper:
         pids = ffi.new("int32_t[]", _PROCESSES)
         count = min(_PROCESSES, slow.sb_process_pids(self._connection.attachment.handle, pids, _PROCESSES))
         for pid in set(ffi.unpack(pids, count)) - known:
-            with contextlib.suppress(OSError):  # gone already: sb_recover sees for itself
+            with contextlib.suppress(OSError):  # ended already: sb_recover finds that itself
                 descriptor = os.pidfd_open(pid)
                 watched[descriptor] = pid
                 poll.register(descriptor, select.POLLIN)
@@ -282,15 +282,15 @@ class Housekeeper:
 def main(arguments: list[str], on_ready: Callable[[], None] = lambda: None) -> int:
     """``python -m shmbroker._housekeeper.housekeeper NAME [--automatic]``: the program of a housekeeper.
 
-    It runs until it is told to end, or nobody is left for ten seconds.
-    ``--automatic``: a client started it for itself, and nobody else asked for it.
+    It runs until it is told to end, or until no client is left for ten seconds. With ``--automatic``, a client started
+    it, not a user.
 
     Args:
-        arguments: without the program's name.
-        on_ready: called once, when it serves.
+        arguments: the arguments without the program's name.
+        on_ready: called once, when the housekeeper serves.
 
     Returns:
-        0, or 1 if it is not needed: the broker is gone, or somebody else serves it.
+        0, or 1 if it is not needed: the broker is gone, or another housekeeper serves it.
     """
     ended = EndFlag()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -304,7 +304,7 @@ def main(arguments: list[str], on_ready: Callable[[], None] = lambda: None) -> i
         return 1
     if not keeper.begin() and not keeper.stand_in():
         keeper.close()
-        return 1  # somebody else was faster
+        return 1  # another housekeeper was faster
     on_ready()
     keeper.run(ended, linger=LINGER_SECONDS)
     return 0

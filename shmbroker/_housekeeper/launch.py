@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting housekeepers: with which interpreter, and how that finds this package."""
+"""Starts housekeepers: chooses the interpreter, and passes the module search path on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 MARK = "SHMBROKER_HOUSEKEEPER_OF"
-"""In the environment of what is started as a housekeeper. A program that finds it there starts none."""
+"""The environment variable that marks a housekeeper's process. A program that finds it set starts no housekeeper."""
 _PYTHON = re.compile(r"(python|pypy|graalpy)[\d.]*\w?(-\w+)*", re.IGNORECASE)
 _RUN = (
     "import json, sys\n"
@@ -22,17 +22,17 @@ _RUN = (
     "from shmbroker._housekeeper import housekeeper\n"
     "sys.exit(housekeeper.main(sys.argv[1:]))"
 )
-_ORDERED = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL, 0, 1}  # 1: it was not needed
+_ORDERED = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL, 0, 1}  # 1: the housekeeper was not needed
 _log = logging.getLogger("shmbroker")
 _told: set[tuple[str, str]] = set()
 
 
 class CannotStartError(Exception):
-    """There is no way to start a housekeeper; the text says why."""
+    """Raised when no housekeeper can be started; the text gives the reason."""
 
 
 def interpreter() -> str:
-    """The Python that runs us, or one that belongs to it.
+    """Returns the Python that runs this process, or one that belongs to it.
 
     Raises:
         CannotStartError: this is a frozen program, or one that embeds Python and brings no interpreter.
@@ -50,9 +50,9 @@ def interpreter() -> str:
 
 
 def _path() -> list[str]:
-    """Where we find modules; relative places are meant from here. The script's own folder comes last.
+    """Returns the module search path with absolute entries, and with the script's own folder last.
 
-    So what lies beside the script is not taken for a module of the standard library that the script does not use.
+    So a file beside the script is not taken for a module of the standard library that the script does not use.
     """
     path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100 - an entry may be no path at all
     script = getattr(sys.modules.get("__main__"), "__file__", None)
@@ -62,7 +62,7 @@ def _path() -> list[str]:
 
 
 def command(name: str, *, automatic: bool) -> list[str]:
-    """The command line of a housekeeper.
+    """Builds the command line of a housekeeper.
 
     Raises:
         CannotStartError: there is no interpreter.
@@ -80,10 +80,10 @@ def command(name: str, *, automatic: bool) -> list[str]:
 
 
 def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
-    """Starts a housekeeper process. A detached one outlives us. What it says is logged.
+    """Starts a housekeeper process and logs its error output. A detached one outlives this process.
 
     Raises:
-        CannotStartError: it cannot be started; the text says why.
+        CannotStartError: the housekeeper cannot be started; the text gives the reason.
     """
     if MARK in os.environ:
         msg = f"this program was started itself in the place of a housekeeper of broker {os.environ[MARK]!r}"
@@ -94,7 +94,7 @@ def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
             line,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,  # not ours: whoever reads that to its end would wait for it
+            stderr=subprocess.PIPE,  # not inherited: a reader of this process's stderr would wait for the housekeeper
             start_new_session=detached,
             cwd="/",
             env={**os.environ, MARK: name},
@@ -102,7 +102,7 @@ def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:
     except OSError as error:
         msg = f"{line[0]}: {error.strerror}"
         raise CannotStartError(msg) from error
-    # somebody else may stop it, or purge its broker: it must not stay behind as a zombie then
+    # reaps the housekeeper when another process stops it or purges its broker: otherwise it would stay a zombie
     threading.Thread(target=_follow, args=(name, child), name="shmbroker-reap-housekeeper", daemon=True).start()
     return child
 
@@ -118,7 +118,7 @@ def _follow(name: str, child: subprocess.Popen[bytes]) -> None:
 
 
 def start_missing_housekeeper(name: str) -> None:
-    """Starts a detached housekeeper. If it cannot be started, logs that, once for each reason."""
+    """Starts a detached housekeeper. If that fails, logs it, once for each reason."""
     try:
         start_housekeeper(name, detached=True)
     except CannotStartError as error:

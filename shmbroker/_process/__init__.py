@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process does about forks, its end, locks, and objects that others hold."""
+"""Process-wide handling of forks, of the program's end, of locks, and of weakly held objects."""

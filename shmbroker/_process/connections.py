@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process does with its connections as a whole: in a forked child, and when the program ends."""
+"""Process-wide handling of connections: in a forked child, and at the end of the program."""
 
 from __future__ import annotations
 
 import atexit
-import concurrent.futures.thread  # noqa: F401 - what it does at the program's end is to come after what we do
+import concurrent.futures.thread  # noqa: F401 - its exit handler must run after ours
 import logging
 import os
 import threading
@@ -22,14 +22,14 @@ _log = logging.getLogger("shmbroker")
 
 
 class ProcessConnection(Protocol):
-    """A connection, as its process sees it."""
+    """The process-wide interface of a connection."""
 
     def handed_out(self) -> Iterator[Queue]:
-        """The handles of queues that it has open."""
+        """Iterates over the handles of queues that the connection has open."""
         ...
 
     def stop_callbacks(self) -> None:
-        """No more callbacks begin; what they did not get goes back to its queue."""
+        """Prevents new callbacks; messages without a callback are requeued."""
         ...
 
 
@@ -37,7 +37,7 @@ _connections = Living[ProcessConnection]()
 
 
 def note(connection: ProcessConnection) -> None:
-    """A connection was opened."""
+    """Registers an opened connection."""
     _connections.add(connection)
 
 
@@ -47,17 +47,17 @@ def _after_fork() -> None:
 
 
 def _at_exit() -> None:
-    """The main thread has ended.
+    """Stops the callbacks of every connection when the main thread has ended.
 
-    The interpreter waits for the threads of executors, and these would work through all that was prefetched.
+    The interpreter waits for the threads of executors, which would otherwise process all prefetched messages.
     """
     for connection in list(_connections):
         try:
             connection.stop_callbacks()
-        except Exception:  # noqa: BLE001 - those of other connections are stopped all the same
+        except Exception:  # noqa: BLE001 - a failure must not keep the other connections from stopping
             _log.exception("the callbacks of %r could not be stopped at the end of the program", connection)
 
 
 os.register_at_fork(after_in_child=_after_fork)
-# The one that the standard library's executors use, so that ours comes before theirs; `atexit` comes after them.
+# The registration that the standard library's executors use, so that ours runs first; `atexit` runs after theirs.
 getattr(threading, "_register_atexit", atexit.register)(_at_exit)

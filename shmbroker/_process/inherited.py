@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles of queues in a process that was forked from the one that opened them.
+"""Handles of queues in a forked child of the process that opened them.
 
-A connection does not survive a fork. A queue's handle is opened again when the child first uses it, over one connection
-of the child, as a pickled one is when it is loaded. So ``multiprocessing.Process(args=(queue,))`` does the same with
-every start method. What was taken before the fork stays the parent's.
+A connection does not survive a fork. When the child first uses a queue's handle, the handle is opened again over a
+connection of the child, as a pickled handle is when it is loaded. So ``multiprocessing.Process(args=(queue,))`` behaves
+the same with every start method. Messages taken before the fork stay with the parent.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class InheritedQueue(Queue):
-    """The handle of a parent, in its child: a :class:`Queue` like any other, which opens itself again.
+    """The handle of a parent, in its child: behaves like any :class:`Queue`, and opens itself again at its first use.
 
-    The class of a handle that exists is changed to this one in the child. What its messages know of it stays as it is.
+    The class of an existing handle is changed to this one in the child; its messages keep their references to it.
     """
 
     __slots__ = ()
 
     def opened(self) -> Queue:
-        """The handle of this process, opened when it is first needed.
+        """Returns the handle of this process, opened at the first use.
 
         Raises:
             NotFound: the queue was deleted.
@@ -40,21 +40,21 @@ class InheritedQueue(Queue):
 
     @property
     def paused(self) -> bool:
-        """Is it paused?"""
+        """Whether the queue is paused."""
         return self.opened().paused
 
     @property
     def settings(self) -> QueueSettings:
-        """The settings now."""
+        """The current settings."""
         return self.opened().settings
 
     @property
     def connection(self) -> Connection:
-        """The connection of this process that has it open."""
+        """The connection of this process that has the queue open."""
         return self.opened().connection
 
     def close(self) -> None:
-        """Gives the handle back, if it was opened in this process; the parent's stays."""
+        """Gives the handle back, if this process opened it; the parent's handle stays open."""
         if self._again is not None:
             self._again.close()
 
@@ -67,7 +67,7 @@ class InheritedQueue(Queue):
 
 
 def _handed_on(name: str) -> Callable[..., Any]:
-    def method(self: InheritedQueue, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - those of the other one
+    def method(self: InheritedQueue, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - the wrapped method's
         return getattr(self.opened(), name)(*arguments, **options)
 
     method.__name__, method.__doc__ = name, getattr(Queue, name).__doc__
@@ -82,6 +82,6 @@ for _name in (
 
 
 def inherit(queues: Iterator[Queue]) -> None:
-    """To be called in a child: these handles of the parent open themselves again at their next use."""
+    """Makes these handles of the parent open themselves again at their next use; called in a forked child."""
     for queue in queues:
-        queue.__class__ = InheritedQueue  # which it is already, if it was inherited once before
+        queue.__class__ = InheritedQueue  # a no-op if an earlier fork did it

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects, as long as somebody else holds them.
+"""Collections of weakly held objects without callbacks.
 
-``weakref.WeakSet`` and ``WeakKeyDictionary`` run a callback when an object goes, between any two instructions of
-whoever let go of it. Python prints what is raised in there and drops it: a Ctrl-C that arrives inside is lost. Here
-nothing runs when an object goes; whoever adds another one removes what is gone.
+``weakref.WeakSet`` and ``WeakKeyDictionary`` run a callback when an object is freed, between any two instructions of
+the thread that frees it. Python prints and drops an exception raised there: a Ctrl-C that arrives in a callback is
+lost. These collections run nothing when an object is freed; adding another object removes the dead entries.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 _Thing = TypeVar("_Thing")
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-_FEW = 32  # that may be gone and not be removed yet, besides as many as there are
+_FEW = 32  # dead entries that may remain, beside as many as there are live ones
 
 
 class Living(Generic[_Thing]):
-    """A set of objects that others hold. Threads, signal handlers and forked children use it without a lock."""
+    """A set of weakly held objects. Threads, signal handlers and forked children use it without a lock."""
 
     def __init__(self) -> None:
-        self._numbers = itertools.count()  # none is used twice: what was found gone can be removed at any time
+        self._numbers = itertools.count()  # no number is used twice, so a dead entry can be removed at any time
         self._references: dict[int, weakref.ref[_Thing]] = {}
         self._most = _FEW
 
     def add(self, thing: _Thing) -> None:
-        """Adds an object, once for each call."""
+        """Adds an object; each call adds an entry."""
         self._references[next(self._numbers)] = weakref.ref(thing)
         if len(self._references) > self._most:
             for number, reference in self._references.copy().items():
@@ -39,7 +39,7 @@ class Living(Generic[_Thing]):
             self._most = 2 * len(self._references) + _FEW
 
     def __iter__(self) -> Iterator[_Thing]:
-        """Those that are there now, the oldest first; one that is added meanwhile does not come."""
+        """Yields the live objects, the oldest first; objects added during the iteration are not included."""
         for reference in self._references.copy().values():
             thing = reference()
             if thing is not None:
@@ -47,9 +47,9 @@ class Living(Generic[_Thing]):
 
 
 class Beside(Generic[_Key, _Value]):
-    """What is known of objects that others hold. Its user holds a lock; two objects are the same if they are one.
+    """Values for weakly held objects, compared by identity. The user of the collection holds a lock.
 
-    Nothing of a value refers to its key: neither would go.
+    A value must not refer to its key: then neither would be freed.
     """
 
     def __init__(self) -> None:
@@ -57,12 +57,12 @@ class Beside(Generic[_Key, _Value]):
         self._most = _FEW
 
     def get(self, key: _Key) -> _Value | None:
-        """What is known of that object."""
+        """Returns the value of an object."""
         pair = self._pairs.get(id(key))
         return pair[1] if pair is not None and pair[0]() is key else None
 
     def set(self, key: _Key, value: _Value) -> _Value:
-        """Keeps what is known of an object; returns it."""
+        """Sets the value of an object and returns it."""
         self._pairs[id(key)] = weakref.ref(key), value
         if len(self._pairs) > self._most:
             self._pairs = {number: pair for number, pair in self._pairs.items() if pair[0]() is not None}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Locks that survive a fork and signal handlers.
 
-A fork copies a lock as it is: one that another thread of the parent holds is held in the child for ever. A signal
-handler runs inside the code that it interrupts, in the same thread: a lock that is not reentrant waits there for
-itself.
+A fork copies the state of a lock: a lock that another thread of the parent holds is held in the child for ever. A
+signal handler runs inside the code that it interrupts, in the same thread: a lock that is not reentrant deadlocks
+there.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _made = Living[Any]()
 
 
 def lock() -> Any:  # noqa: ANN401 - the type of a reentrant lock has no public name
-    """A reentrant lock that is free in every forked child."""
+    """Makes a reentrant lock that is free in every forked child."""
     made = threading.RLock()
     _made.add(made)
     return made
 
 
 def condition(of: Any = None) -> threading.Condition:  # noqa: ANN401
-    """A condition of this lock; without one, of a new one that is free in every forked child."""
+    """Makes a condition of a lock, or without one of a new lock that is free in every forked child."""
     return threading.Condition(lock() if of is None else of)
 
 
-# A reentrant lock that may be taken for ever in a child: its owner never takes it there. For what a program makes by
-# the thousand, and whose every method finds out first whether it was forked.
+# A reentrant lock that may stay held in a child, where no code takes it. It is for objects that a program makes by the
+# thousand, and whose methods all check first whether the process was forked.
 unnoted = _thread.RLock
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the housekeeper looks at which message, the earliest first."""
+"""The housekeeper's timers: when to look at which message, the earliest first."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ _RETRY_NANOSECONDS = 1_000_000
 
 
 class Timers:
-    """Positions of messages by the time at which each is to be looked at, in nanoseconds of the monotonic clock.
+    """Positions of messages by the time at which each is due, in nanoseconds of the monotonic clock.
 
-    Whoever acknowledges a message says nothing of its timer. So the timers that are kept are asked now and then whether
-    they are still wanted: all of them, some at a time, when there are twice as many as after the last time.
+    Acknowledging a message does not remove its timer. So the housekeeper checks whether the stored timers are still
+    needed: all of them, in steps, when their number has doubled since the last check.
     """
 
     def __init__(self, look: Callable[[int, int], int]) -> None:
-        """There are none yet.
+        """Starts without timers.
 
         Args:
-            look: is given a queue's slot and a position, does what is due there, and returns when to look again;
+            look: gets a queue's slot and a position, does what is due there, and returns when to look again;
                 0: never.
         """
         self._look = look
         self._kept: list[tuple[int, int, int]] = []
-        self._asked: list[tuple[int, int, int]] = []  # those that are still to be asked; a heap, too
-        self._wanted = 0  # of those that were asked the last time
+        self._asked: list[tuple[int, int, int]] = []  # timers still to check; a heap, too
+        self._wanted = 0  # the number still needed at the last check
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Returns the number of timers."""
         return len(self._kept) + len(self._asked)
 
     @property
     def due(self) -> int:
-        """The earliest time; nobody needs to call :meth:`run` before it, unless :attr:`asks`."""
+        """The earliest due time; :meth:`run` has nothing to do before it, unless :attr:`asks`."""
         return min((timers[0][0] for timers in (self._kept, self._asked) if timers), default=library.FOR_EVER)
 
     @property
     def asks(self) -> bool:
-        """Whether some are still to be asked."""
+        """Whether some timers are still to be checked."""
         return bool(self._asked)
 
     def add(self, slot: int, positions: Iterable[int]) -> None:
-        """Have these positions looked at as soon as possible."""
+        """Schedules these positions for the next run."""
         for position in positions:
             heapq.heappush(self._kept, (0, slot, position))
 
     def run(self, now: int) -> None:
-        """Look at what is due, and ask some of the others."""
+        """Looks at the positions that are due, and checks some of the others."""
         for timers in (self._kept, self._asked):
             while timers and timers[0][0] <= now:
                 _, slot, position = heapq.heappop(timers)
@@ -73,5 +73,5 @@ class Timers:
         if not self._asked and len(self._kept) > max(LEAST_TO_FORGET, 2 * self._wanted):
             self._asked, self._kept, self._wanted = self._kept, [], 0
         for _ in range(min(FORGOTTEN_AT_ONCE, len(self._asked))):
-            _, slot, position = self._asked.pop()  # the last one of a heap: what stays is one
+            _, slot, position = self._asked.pop()  # removing the last entry of a heap leaves a heap
             self._wanted += self._look_at(slot, position, now)

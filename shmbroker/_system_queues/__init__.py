@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues that the broker keeps for itself, and what is written in them."""
+"""The broker's own queues, and their contents."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues that the broker keeps for itself: how they are made and deleted."""
+"""Making and deleting the broker's own queues."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def make(connection: Connection, name: str, *, keeps: bool = False, ring_size: int = UNBOUNDED) -> Queue:
-    """Makes such a queue unless it is there, and opens it.
+    """Makes a queue of the broker's own unless it exists, and opens it.
 
     Args:
-        connection: whose handle it is.
-        name: begins with one of :data:`shmbroker._amqp.names.PREFIXES`.
-        keeps: messages do not expire while they are in it; it is for messages that are moved. Otherwise it is for notes
-            of the broker's own, for which the reserve of memory may be used.
-        ring_size: as of any queue.
+        connection: the connection that opens the queue.
+        name: a name that begins with one of :data:`shmbroker._amqp.names.PREFIXES`.
+        keeps: messages do not expire in the queue, which is for moved messages. Otherwise the queue is for the broker's
+            own notes, which may use the reserve of memory.
+        ring_size: as for any queue.
 
     Raises:
-        OutOfMemory: the broker has none for it.
+        OutOfMemory: the broker has no memory for the queue.
         Timeout: the topology lock was not free in ``operation_timeout``.
     """
     settings, flags = QueueSettings(ring_size=ring_size), core_queue.KEEPS if keeps else core_queue.NOTES
@@ -38,7 +38,7 @@ def make(connection: Connection, name: str, *, keeps: bool = False, ring_size: i
 
 
 def delete(connection: Connection, name: str) -> None:
-    """Deletes such a queue, if it is there."""
+    """Deletes a queue of the broker's own, if it exists."""
     try:
         connection.queue(name, passive=True).delete()
     except exceptions.NotFound:

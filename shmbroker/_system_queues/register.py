@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registers: a small value that processes share, that outlives them, and that is changed by compare and replace.
+"""Registers: a small value that processes share, that outlives them, and that changes by compare and replace.
 
-What: a queue whose messages are versions of a value. Each names the version that it replaces. A version *counts* if the
-one that it names is the latest that counted when it came; so of two that replace the same one, the first counts, and
-every reader sees that. Nothing is ever taken out of the queue: whoever is stopped, at whatever instruction, holds
-nothing that another one needs.
+Form: a queue whose messages are versions of a value. Each version names the version that it replaces. A version
+*counts* if the version it names is the latest that counted when it arrived. So if two versions replace the same one,
+the first counts, and every reader sees that. No process ever takes a message out of the queue: a process that is
+stopped, at any instruction, holds nothing that another process needs.
 
-The latest one: of the versions that name the highest number, the first. For whoever replaces has read a version that
-counted: one that does not count names an older version than the latest one does, or the same and came later. So the
-latest version has to be seen, not its history, and the queue is a ring of the newest :data:`KEPT`: so many would have
-to lose the same race for the latest one to be pushed out.
+The latest version is the first of those that name the highest number. For a process that replaces has read a version
+that counted. So a version that does not count names an older version than the latest one does, or names the same and
+arrived later. Therefore a reader needs the latest version, not its history, and the queue is a ring of the newest
+:data:`KEPT`. To push the latest version out, that many processes would have to lose the same race for it.
 
-Memory: if there is none for another version, older ones make room, of the same size. So that there are some from the
-start, the first who writes puts messages before it that are no versions.
+Memory: if there is none for another version, older versions of the same size make room. The first writer puts messages
+that are no versions before its own, so that there are some from the start.
 
 Death (after -> state):
  before the put -> the value is what it was.    the put -> it counts, or does not; there is nothing in between.
@@ -43,13 +43,13 @@ _SIZE = 512  # bytes; versions are multiples of it, so that one fits where anoth
 
 
 class Version(NamedTuple):
-    """A value that counted.
+    """A version of the value that counted.
 
     Attributes:
-        number: Its place in the queue.
-        replaces: The number of the one before it; -1 = it is the first.
-        value: What JSON can hold.
-        written_at: POSIX seconds.
+        number: The position of the version in the queue.
+        replaces: The number of the version it replaces; -1 = it is the first.
+        value: A value that JSON can represent.
+        written_at: The time of writing, in POSIX seconds.
     """
 
     number: int
@@ -59,7 +59,7 @@ class Version(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """What is in the queue, of which it is not known yet whether it counts."""
+    """A message of the queue, before it is known whether it counts."""
 
     number: int
     replaces: int
@@ -68,10 +68,10 @@ class _Entry(NamedTuple):
 
 
 class Register:
-    """One such value, as one of its users knows it. Not for several threads at once.
+    """A register as one of its users knows it. Not safe for several threads.
 
     Args:
-        queue: Where it is.
+        queue: The queue of the register.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -80,20 +80,20 @@ class Register:
 
     @classmethod
     def made(cls, connection: Connection, name: str) -> Register:
-        """Opens a register, and makes it if there is none."""
+        """Opens a register, and makes it if it does not exist."""
         return cls(queues.make(connection, name, ring_size=KEPT))
 
     @property
     def queue(self) -> Queue:
-        """Where it is."""
+        """The queue of the register."""
         return self._queue
 
     def latest(self) -> Version | None:
-        """The value now; None: nobody has written one.
+        """Returns the current value; None: no process has written one.
 
         Raises:
             NotFound: the register was deleted.
-            CorruptSegment: there is something else in its queue.
+            CorruptSegment: the queue contains something else.
         """
         known, found = self._known, None
         highest = _NO_VERSION if known is None else known.replaces
@@ -105,7 +105,7 @@ class Register:
         return self._known
 
     def has_moved(self) -> bool:
-        """Whether somebody wrote since this user saw the latest version: that need not count. A look at a counter.
+        """Whether a message arrived since this user saw the latest version, which need not count; reads only a counter.
 
         Raises:
             NotFound: the register was deleted.
@@ -116,15 +116,15 @@ class Register:
         """Replaces the version that this user saw last.
 
         Args:
-            value: What JSON can hold. No other user writes an equal one.
+            value: A value that JSON can represent. No other user may write an equal one.
             timeout: Seconds to wait for memory.
 
         Returns:
-            Whether it counts; if not, somebody else was faster. One that counts may have been replaced meanwhile.
+            Whether the new version counts; if not, another process was faster. It may have been replaced since.
 
         Raises:
             NotFound: the register was deleted.
-            OutOfMemory: there is none for another version; nothing happened.
+            OutOfMemory: there is no memory for another version; nothing happened.
         """
         replaces = _NONE if self._known is None else self._known.number
         body = _written(replaces, value)
@@ -139,15 +139,15 @@ class Register:
         return self._counted(replaces, json.loads(body)["value"])
 
     def set_aside(self) -> None:
-        """Keeps memory for when there is none. Under a lock, and before anybody writes: else it pushes versions out."""
+        """Reserves memory for later versions. Needs a lock, and no earlier version: the reserve would push it out."""
         if len(self._queue) == 0:
             self._queue.put_many([_written(_NO_VERSION, {})] * _SPARE, timeout=0)
 
     def _counted(self, replaces: int, value: dict[str, Any]) -> bool:
-        """Whether that one did; then it is what this user saw last, although it may have been replaced already."""
+        """Whether this user's new version counts; if so, records it as the version that this user saw last."""
         since = list(self._entries(replaces + 1))
         first = next((entry for entry in since if entry.replaces == replaces), None)
-        whole = bool(since) and since[0].number == replaces + 1  # or the first of them may have been dropped
+        whole = bool(since) and since[0].number == replaces + 1  # else the first of them may have been dropped
         if first is not None and (whole or all(one.replaces <= replaces for one in since)):
             version = self._decoded(first)
             if version.value == value:
@@ -157,7 +157,7 @@ class Register:
         return False
 
     def _entries(self, position: int) -> Iterator[_Entry]:
-        """What is in the queue from there on; only its beginning is looked at, since of many one counts."""
+        """Yields the queue's messages from a position on; decodes only their heads, since few of them count."""
         more, size = True, KEPT * _SIZE
         while more:
             sequences, times, ends = (array.array(kind, [0] * (KEPT + 1)) for kind in "qqi")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schema that a queue was given: what its messages are, for whoever reads them. See docs/adr/0017.
+"""The schema of a queue, which describes its messages to their readers. See docs/adr/0017.
 
 It is the value of a :mod:`register <shmbroker._system_queues.register>`, in the queue ``amq.schema.<incarnation>``. An
-incarnation is never used again, so a queue that is made anew under the name has no schema. A register whose queue is
-gone is deleted by whoever registers a schema next.
+incarnation is never used again, so a queue that is declared again under the same name has no schema. The next process
+that registers any schema deletes registers whose queue is gone.
 
 Death (after -> state): register made -> no schema.  version written -> the schema.  some deleted -> the next does it.
 """
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class Registered(NamedTuple):
-    """What is registered.
+    """A registered schema.
 
     Attributes:
-        encoded: the schema as Arrow writes it in front of a stream.
-        text: the same for people.
+        encoded: the schema in the form that Arrow writes at the start of a stream.
+        text: the schema as readable text.
     """
 
     encoded: bytes
@@ -37,7 +37,7 @@ class Registered(NamedTuple):
 
 
 def registered(queue: Queue) -> Registered | None:
-    """The schema of a queue, ``None``: it has none."""
+    """Returns the schema of a queue, ``None`` if it has none."""
     try:
         found = Register(queue.connection.queue(_name_of(queue), passive=True)).latest()
     except exceptions.NotFound:
@@ -48,13 +48,13 @@ def registered(queue: Queue) -> Registered | None:
 
 
 def register(queue: Queue, schema: Registered) -> Registered:
-    """Gives a queue a schema, for its life. Of two who do so at a time, one comes first.
+    """Registers a schema for the life of a queue. If two processes do so concurrently, the first one takes effect.
 
     Returns:
-        The schema it has: that one, or the one that it had.
+        The schema that the queue has now: the given one, or the earlier one.
 
     Raises:
-        OutOfMemory: the broker has none for it.
+        OutOfMemory: the broker has no memory for the schema.
         NotFound: the queue was deleted.
     """
     connection = queue.connection
@@ -77,7 +77,7 @@ def _name_of(queue: Queue) -> str:
 
 
 def _clear_away(queue: Queue) -> None:
-    """Deletes those whose queue is gone. They are listed first: a queue that comes later is of none of them."""
+    """Deletes schemas whose queue is gone. Lists them before the queues, so that no new queue's schema is included."""
     core = queue.connection.core
     listed = [name for name in core.queue_incarnations() if name.startswith(SCHEMA)]
     if listed:
