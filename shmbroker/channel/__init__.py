@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels: the AMQP way to a broker, with pika's names and orders. Source: seed 003.
+"""Channels: the AMQP interface to a broker, with pika's names and argument order. Source: seed 003.
 
-A channel is built in layers, each of which knows those before it: `state` (open or closed, what is to be done for it),
+A channel is built in layers, each of which uses the layers before it: `state` (open or closed, and pending work),
 `declaring`, `sending`, `receiving`.
 """
 
@@ -13,8 +13,8 @@ from shmbroker.channel.receiving import Receiving
 class Channel(Receiving):
     """A channel of a connection. Safe to use from several threads, and inside its callbacks.
 
-    Made by :meth:`Connection.channel`. Methods that AMQP answers are done one at a time; the others (publish,
-    acknowledge) at once. An error of a method closes the channel, and what is unacknowledged goes back to its place.
+    Made by :meth:`Connection.channel`. Methods that AMQP answers run one at a time; the others (publish, acknowledge)
+    run immediately. An error of a method closes the channel, and unacked messages are requeued at their positions.
     """
 
     __slots__ = ()

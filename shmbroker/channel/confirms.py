@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publisher confirms: what became of each message that was published on a channel.
+"""Publisher confirms: the outcome of each message published on a channel.
 
-A publish has happened when it returns, so its confirm is there at once; only one whose message comes back is confirmed
-after the application was told of that (return before its confirm).
+A publish takes effect before it returns, so its message is confirmed immediately. A returned message is confirmed after
+the application has been told of the return.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ class Confirms:
         self._changed = locks.condition()
         self._numbers = itertools.count(1)
         self.at_once = self._numbers.__next__
-        """A message was published, and is confirmed by that; its number."""
+        """Counts a message that is published and thereby confirmed; returns its number."""
         self._pending: dict[int, concurrent.futures.Future[int] | None] = {}
         self._nacked = False
         self._closed: BaseException | None = None
 
     def begin(self, future: concurrent.futures.Future[int] | None = None) -> int:
-        """A message was published, or refused by the broker, and is not confirmed yet; its number, from 1."""
+        """Counts a message that is published or refused, but not confirmed yet; returns its number, from 1."""
         if future is not None:
-            future.set_running_or_notify_cancel()  # nobody can cancel that
+            future.set_running_or_notify_cancel()  # a caller cannot cancel it any more
         with self._changed:
             number = next(self._numbers)
             self._pending[number] = future
             return number
 
     def end(self, number: int, error: BaseException | None = None) -> None:
-        """A message was accepted; or it was not, or came back, as the error says."""
+        """Confirms a message; with an error, the message was refused or returned."""
         with self._changed:
             future = self._pending.pop(number, None)
             self._nacked = self._nacked or isinstance(error, exceptions.NackError)
@@ -52,11 +52,11 @@ class Confirms:
             future.set_exception(error)
 
     def wait(self, timeout: float | None, *, inside: bool) -> bool:
-        """Waits until every message was confirmed; ``True``: none was refused since the last time.
+        """Waits until every message is confirmed; ``True``: none was refused since the last call.
 
         Args:
             timeout: seconds; ``None`` = for ever.
-            inside: the caller is a callback of this channel: those that came back are told of after it.
+            inside: the caller is a callback of this channel: does not wait, since returns are reported after it.
 
         Raises:
             Timeout: some were not confirmed in time.
@@ -73,7 +73,7 @@ class Confirms:
             return not nacked
 
     def close(self, error: BaseException) -> None:
-        """The channel is closed: what was not confirmed never will be."""
+        """Fails the unconfirmed messages of a closed channel."""
         with self._changed:
             self._closed = error
             pending, self._pending = self._pending, {}

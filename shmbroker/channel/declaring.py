@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declaring: exchanges, queues and bindings, by a channel."""
+"""Declaring exchanges, queues and bindings on a channel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Declaring(ChannelState):
-    """What a channel declares, binds and deletes."""
+    """The declarations, bindings and deletions of a channel."""
 
     __slots__ = ("_last_queue",)
 
@@ -38,20 +38,20 @@ class Declaring(ChannelState):
         internal: bool = False,  # noqa: FBT001, FBT002
         arguments: dict[str, Any] | None = None,
     ) -> None:
-        """Makes an exchange, unless there is an equal one.
+        """Makes an exchange, unless an equivalent one exists.
 
         Args:
-            exchange: its name.
+            exchange: the name of the exchange.
             exchange_type: "direct", "fanout", "topic" or "headers".
-            passive: only look whether it is there.
-            durable: kept as an attribute that declarations compare.
-            auto_delete: it ends with its last binding.
-            internal: only other exchanges publish to it.
-            arguments: "alternate-exchange": where goes what it has no destination for.
+            passive: only check that it exists.
+            durable: stored as an attribute that declarations compare.
+            auto_delete: the exchange ends with the last binding from it.
+            internal: only other exchanges can publish to it.
+            arguments: "alternate-exchange": the exchange that gets messages without a destination.
 
         Raises:
-            NotFound: ``passive``, and there is none.
-            PreconditionFailed: it exists and is different.
+            NotFound: ``passive``, and the exchange does not exist.
+            PreconditionFailed: the exchange exists and differs.
             AccessRefused: the name is reserved.
         """
         name = clean_name(exchange, "exchange")
@@ -65,14 +65,14 @@ class Declaring(ChannelState):
 
     @synchronous
     def exchange_delete(self, exchange: str, if_unused: bool = False) -> None:  # noqa: FBT001, FBT002
-        """Deletes an exchange and its bindings, if there is one."""
+        """Deletes an exchange and its bindings, if it exists."""
         self._admin.exchange_delete(clean_name(exchange, "exchange"), if_unused=if_unused)
 
     @synchronous
     def exchange_bind(
         self, destination: str, source: str, routing_key: str = "", arguments: dict[str, Any] | None = None
     ) -> None:
-        """Makes an exchange get what another one has for that key."""
+        """Binds an exchange to another exchange by a routing key."""
         to, key = clean_name(destination, "exchange"), clean_name(routing_key, "routing key")
         self._admin.exchange_bind(to, clean_name(source, "exchange"), key, table(arguments))
 
@@ -80,7 +80,7 @@ class Declaring(ChannelState):
     def exchange_unbind(
         self, destination: str, source: str, routing_key: str = "", arguments: dict[str, Any] | None = None
     ) -> None:
-        """Ends that, if it is so."""
+        """Removes a binding between two exchanges, if it exists."""
         to, key = clean_name(destination, "exchange"), clean_name(routing_key, "routing key")
         self._admin.exchange_unbind(to, clean_name(source, "exchange"), key, table(arguments))
 
@@ -96,20 +96,20 @@ class Declaring(ChannelState):
         auto_delete: bool = False,  # noqa: FBT001, FBT002
         arguments: Mapping[str, Any] | None = None,
     ) -> DeclareOk:
-        """Makes a queue, unless there is an equal one.
+        """Makes a queue, unless an equivalent one exists.
 
         Args:
-            queue: its name; empty: one is made up, and is what ``""`` means on this channel from now on.
-            passive: only look whether it is there.
-            durable: kept as an attribute that declarations compare.
-            exclusive: only this connection uses it, and it ends with the connection.
-            auto_delete: it ends with its last consumer.
+            queue: the name of the queue; empty: a generated name, which ``""`` then means on this channel.
+            passive: only check that it exists.
+            durable: stored as an attribute that declarations compare.
+            exclusive: only this connection can use the queue, which ends with the connection.
+            auto_delete: the queue ends with its last consumer.
             arguments: ``x-`` arguments; see the settings of queues.
 
         Raises:
-            NotFound: ``passive``, and there is none.
-            ResourceLocked: it is another connection's.
-            PreconditionFailed: it exists and is different, or an argument is not allowed.
+            NotFound: ``passive``, and the queue does not exist.
+            ResourceLocked: the queue is exclusive to another connection.
+            PreconditionFailed: the queue exists and differs, or an argument is not allowed.
             AccessRefused: the name is reserved.
         """
         found = self._admin.queue_declare(
@@ -123,7 +123,7 @@ class Declaring(ChannelState):
     def queue_bind(
         self, queue: str, exchange: str, routing_key: str | None = None, arguments: dict[str, Any] | None = None
     ) -> None:
-        """Makes a queue get what an exchange has for that key; without a key: for the name of the queue."""
+        """Binds a queue to an exchange by a routing key; without a key, by the name of the queue."""
         name = self.named(queue)
         key = name if routing_key is None or (routing_key == "" and queue == "") else routing_key
         source = clean_name(exchange, "exchange")
@@ -133,7 +133,7 @@ class Declaring(ChannelState):
     def queue_unbind(
         self, queue: str, exchange: str, routing_key: str | None = None, arguments: dict[str, Any] | None = None
     ) -> None:
-        """Ends that, if it is so."""
+        """Removes a binding of a queue, if it exists."""
         name = self.named(queue)
         key = name if routing_key is None or (routing_key == "" and queue == "") else routing_key
         source = clean_name(exchange, "exchange")
@@ -141,7 +141,7 @@ class Declaring(ChannelState):
 
     @synchronous
     def queue_purge(self, queue: str) -> int:
-        """Removes what is ready; returns how many messages that were."""
+        """Removes the ready messages; returns their number."""
         return self._admin.queue_purge(self.named(queue))
 
     @synchronous
@@ -151,10 +151,10 @@ class Declaring(ChannelState):
         if_unused: bool = False,  # noqa: FBT001, FBT002
         if_empty: bool = False,  # noqa: FBT001, FBT002
     ) -> int:
-        """Deletes a queue, if there is one; returns how many messages went with it.
+        """Deletes a queue, if it exists; returns the number of messages deleted with it.
 
         Raises:
-            PreconditionFailed: it has consumers (``if_unused``) or ready messages (``if_empty``).
+            PreconditionFailed: the queue has consumers (``if_unused``) or ready messages (``if_empty``).
         """
         return self._admin.queue_delete(self.named(queue), if_unused=if_unused, if_empty=if_empty)
 
@@ -163,7 +163,7 @@ class Declaring(ChannelState):
         return self.connection.administration
 
     def named(self, queue: str) -> str:
-        """The name of a queue; empty: of the one that was declared last."""
+        """Returns the name of a queue; empty means the queue that was declared last."""
         name = clean_name(queue, "queue") or self._last_queue
         if not name:
             raise exceptions.NotFound(404, "NOT_FOUND - no previously declared queue")

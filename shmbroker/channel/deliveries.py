@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a channel hands out: deliveries, messages it got, and messages that came back."""
+"""The objects that a channel hands out: deliveries, fetched messages, and returned messages."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ NO_ROUTE = 312
 
 
 class Names(NamedTuple):
-    """What a consumer of a channel is called, and its queue. Its deliveries keep them."""
+    """The tag of a channel's consumer, and its queue. Its deliveries refer to it."""
 
     tag: str
     queue: str
 
 
 class ChannelSource(Source, Protocol):
-    """A channel, as its deliveries see it."""
+    """The interface of a channel for its deliveries."""
 
     def check_open(self) -> None:
-        """Raises what closed it, if it is closed."""
+        """Raises the error that closed the channel, if it is closed."""
         ...
 
 
 class TransactionalSource(ChannelSource, Protocol):
-    """A channel with transactions."""
+    """The interface of a channel with transactions."""
 
     def settle_at_commit(self, delivery: TransactionalDelivery, how: int) -> None:
         """Settles a delivery at the commit."""
@@ -40,16 +40,16 @@ class TransactionalSource(ChannelSource, Protocol):
 
 
 class Delivery(Message):
-    """A message of a channel: the ``method`` of a callback, and what :meth:`Channel.basic_get` returns.
+    """A message of a channel: the ``method`` of a callback, and the result of :meth:`Channel.basic_get`.
 
-    Settled by itself (:meth:`ack`, :meth:`nack`, :meth:`reject`) or by its ``delivery_tag`` on the channel.
+    The application settles it directly (:meth:`ack`, :meth:`nack`, :meth:`reject`) or by its ``delivery_tag``.
     """
 
     __slots__ = ("got_from", "message_count")
     _consumer: Names | None
     got_from: str
     message_count: int
-    """Of a message that was got: how many were ready in the queue then."""
+    """The number of ready messages in the queue when basic_get took this one."""
 
     if TYPE_CHECKING:
 
@@ -57,37 +57,37 @@ class Delivery(Message):
         def delivery_tag(self) -> int:
             """The number of this delivery on its channel, from 1."""
     else:
-        delivery_tag = library.Record._delivery_tag  # noqa: SLF001 - of the compiled base: it is asked for each message
+        delivery_tag = library.Record._delivery_tag  # noqa: SLF001 - of the compiled base: read for each message
 
     @property
     def queue(self) -> str:
-        """The queue it came from."""
+        """The queue that the message came from."""
         return getattr(self, "got_from", "") if self._consumer is None else self._consumer.queue
 
     def _failed(self, status: int) -> NoReturn:
         if status == library.CLOSED:
             self._state = OPEN  # nothing happened
-            cast("ChannelSource", self._source).check_open()  # if it is the channel that is closed, it says why
+            cast("ChannelSource", self._source).check_open()  # if the channel is closed, this raises the reason
         super()._failed(status)
 
     def give_back(self) -> None:
-        """Returns it as if nobody had taken it, unless it was settled by its tag."""
+        """Returns the message as if it had not been taken, unless it was settled by its tag."""
         with contextlib.suppress(exceptions.MessageSettled):
             super().give_back()
 
     @property
     def consumer_tag(self) -> str:
-        """The consumer it was delivered to; empty for a message that was got."""
+        """The tag of the consumer that got the message; empty for a message from basic_get."""
         return "" if self._consumer is None else self._consumer.tag
 
 
 class TransactionalDelivery(Delivery):
-    """A delivery of a channel with transactions: what settles it waits for the commit, as by its tag."""
+    """A delivery of a channel with transactions: settling it waits for the commit, as settling by its tag does."""
 
     __slots__ = ()
 
     def ack(self) -> None:
-        """Acknowledges it at the commit."""
+        """Acknowledges the delivery at the commit."""
         self._end(ACK)
 
     def _end(self, how: int) -> None:
@@ -97,18 +97,18 @@ class TransactionalDelivery(Delivery):
             super()._end(how)
 
     def mark(self, *, settled: bool) -> None:
-        """Is it done with? A rollback takes that back."""
+        """Marks whether the delivery is settled; a rollback unmarks it."""
         self._state = SETTLED if settled else OPEN
 
 
 class Return(NamedTuple):
-    """Why a mandatory message came back.
+    """The reason why a mandatory message was returned.
 
     Attributes:
         reply_code: 312.
         reply_text: "NO_ROUTE".
-        exchange: where it was published.
-        routing_key: its routing key.
+        exchange: the exchange of the publish.
+        routing_key: the routing key of the message.
     """
 
     reply_code: int
@@ -125,6 +125,6 @@ class Subscription(NamedTuple):
     on_end: Callable[[], None] | None
 
     def ended(self) -> None:
-        """It gets nothing more."""
+        """Reports the end of the consumer."""
         if self.on_end is not None:
             self.on_end()

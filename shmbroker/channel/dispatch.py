@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks: one at a time for each channel, in order, in the connection's executor.
+"""Callbacks: each channel runs one at a time, in order, in the connection's executor.
 
-A channel is *dormant*, *ready* (one runnable of it is in the executor) or *in progress*. Who brings something (the IO
-thread, a publish that comes back) makes a dormant one ready; the runnable works off a batch and puts itself back
-into the executor if there is more, so that no channel starves others. Source: seed 003, RabbitMQ's Java client.
+A channel is *dormant*, *ready* (one runnable of it is in the executor) or *in progress*. A thread that brings work (the
+IO thread, or a publish whose message is returned) makes a dormant channel ready. The runnable processes a batch, and
+resubmits itself if there is more, so that no channel starves another. Source: seed 003, RabbitMQ's Java client.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BATCH = 256
-_SHUT_DOWN = "cannot schedule new futures"  # of our pool, if it was not us: the standard library does so at exit
+_SHUT_DOWN = "cannot schedule new futures"  # the error of our pool after the standard library shut it down at exit
 _log = logging.getLogger("shmbroker")
 
 
 class Work(Protocol):
-    """What is to be done for one channel."""
+    """The work of one channel."""
 
     def work(self, most: int = 1) -> int:
-        """Does up to so many things; how many. 0: there was nothing to do."""
+        """Does up to ``most`` units of work; returns their number. 0: there was nothing to do."""
         ...
 
     @property
     def done(self) -> int:
-        """How many things the last `work` did, with the one that raised."""
+        """The number of units that the last `work` did, including the one that raised."""
         ...
 
     def rest(self) -> bool:
-        """Asks to be told of what comes; ``False``: there is something already."""
+        """Requests to be woken when work arrives; ``False``: there is work already."""
         ...
 
 
 class Executor:
-    """Where callbacks run: an executor that was given, or a pool of our own, which ends with us.
+    """Runs callbacks in a given executor, or in a pool of this object, which ends with it.
 
     Args:
-        given: is never shut down.
-        on_error: told of what a callback raised; ``None``: it is logged.
+        given: an executor, which is never shut down.
+        on_error: is called with an exception that a callback raised; ``None``: the exception is logged.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Executor:
         if executor is not None:
             try:
                 executor.submit(self._run, runnable)
-            except Exception as error:  # noqa: BLE001 - it was shut down, or what else it may raise: this may be the IO thread
+            except Exception as error:  # noqa: BLE001 - shut down, or any other error: this may be the IO thread
                 process_ends = executor is self._own and _SHUT_DOWN in str(error)
                 if not self._closed and not process_ends:
-                    self.failed(error)  # what was delivered stays unacknowledged
+                    self.failed(error)  # delivered messages stay unacked
 
     def _pool(self) -> concurrent.futures.Executor | None:
         with self._lock:
@@ -83,31 +83,31 @@ class Executor:
         self._threads.add(me)
         try:
             runnable()
-        except BaseException as error:  # noqa: BLE001 - nobody looks at the future
+        except BaseException as error:  # noqa: BLE001 - no code reads the future
             self.failed(error)
         finally:
             self._threads.discard(me)
 
     def failed(self, error: BaseException) -> None:
-        """Tells of what a callback raised."""
+        """Reports an exception that a callback raised."""
         try:
             if self._on_error is None:
                 _log.error("a callback raised %r", error, exc_info=error)
             else:
                 self._on_error(error)
-        except Exception:  # noqa: BLE001 - whatever it is, it is logged
+        except Exception:  # noqa: BLE001 - any exception of the hook is logged
             _log.exception("the hook for errors of callbacks raised")
 
     def finish(self) -> None:
-        """The program ends: no thread of a pool of our own waits for more.
+        """Shuts down this object's pool at the end of the program: no thread of it waits for more work.
 
-        The standard library sees to that, too, but not for a thread whose start a signal handler interrupted.
+        The standard library does so, too, but misses a thread whose start a signal handler interrupted.
         """
         if self._own is not None:
             self._own.shutdown(wait=False)
 
     def close(self) -> None:
-        """Ends a pool of our own, after the callbacks that are running; from inside one, without waiting for it."""
+        """Ends this object's pool after the running callbacks; inside a callback, it does not wait for them."""
         with self._lock:
             self._closed, own = True, self._own
         if own is not None:
@@ -121,12 +121,12 @@ class Dispatcher:
 
     def __init__(self, executor: Executor, work: Work) -> None:
         self._executor, self._work = executor, work
-        self._lock = locks.unnoted()  # in a child nobody wakes it: there is no thread of the executor
+        self._lock = locks.unnoted()  # in a child no thread of the executor exists to wake it
         self._ready = False
-        self._thread: int | None = None  # which is in progress
+        self._thread: int | None = None  # the thread in progress
 
     def wake(self) -> None:
-        """Something is there."""
+        """Makes a dormant channel ready."""
         with self._lock:
             if self._ready:
                 return
@@ -134,7 +134,7 @@ class Dispatcher:
         self._executor.submit(self._run)
 
     def is_inside(self) -> bool:
-        """Is the caller a callback of the channel?"""
+        """Whether the calling thread runs a callback of the channel."""
         return self._thread == threading.get_ident()
 
     def _run(self) -> None:
@@ -146,7 +146,7 @@ class Dispatcher:
                 done = self._work.work(left)
                 if not done and self._rest():
                     return
-            except BaseException as error:  # noqa: BLE001 - of the application's callback
+            except BaseException as error:  # noqa: BLE001 - raised by the application's callback
                 done = self._work.done
                 self._executor.failed(error)
             left -= max(done, 1)
@@ -155,7 +155,7 @@ class Dispatcher:
         self._executor.submit(self._run)
 
     def _rest(self) -> bool:
-        with self._lock:  # whoever wakes us now waits until we are dormant
+        with self._lock:  # a thread that wakes the channel now waits until it is dormant
             if not self._work.rest():
                 return False
             self._thread, self._ready = None, False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that are given out, the lowest free one first, and come back."""
+"""Numbers that are lent, the lowest free one first."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Numbers:
     """The numbers of a connection's channels, from 1.
 
     Args:
-        most: how many may be in use at a time.
-        highest: the highest number there is.
+        most: the limit of numbers in use at a time.
+        highest: the highest number.
     """
 
     def __init__(self, most: int, highest: int = 65535) -> None:
@@ -23,11 +23,11 @@ class Numbers:
         self._next = 1
 
     def take(self, wanted: int | None = None) -> int:
-        """A number of one's own.
+        """Takes a free number.
 
         Raises:
-            NoFreeChannels: all are in use.
-            ValueError: the one that is wanted is in use, or there is none such.
+            NoFreeChannels: all numbers are in use.
+            ValueError: the wanted number is in use or out of range.
         """
         if wanted is not None and (not 1 <= wanted <= self._highest or wanted in self._used):
             why = "it is open already" if wanted in self._used else f"1 to {self._highest} are allowed"
@@ -48,6 +48,6 @@ class Numbers:
         return heapq.heappop(self._free) if self._free else self._next
 
     def give(self, number: int) -> None:
-        """A number is free again."""
+        """Frees a number."""
         self._used.discard(number)
         heapq.heappush(self._free, number)

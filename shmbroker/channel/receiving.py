@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receiving: getting, consuming and acknowledging by a channel, and how much comes."""
+"""Getting, consuming and acknowledging on a channel, and its prefetch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_PRIORITY = 2**31 - 1
 
 
 class Receiving(Sending):
-    """What a channel gets and consumes."""
+    """The receiving side of a channel."""
 
     __slots__ = ("_limit", "_prefetch")
 
@@ -47,12 +47,12 @@ class Receiving(Sending):
         *,
         timeout: float | None = 0,
     ) -> Delivery | None:
-        """The oldest ready message, whatever the prefetch; ``None``: there is none.
+        """Takes the oldest ready message, whatever the prefetch; ``None``: there is none.
 
         Args:
-            queue: its name; empty: the one that was declared last.
-            auto_ack: settle it at once.
-            timeout: seconds to wait for one; ``None`` = until the channel is closed.
+            queue: the name of the queue; empty: the queue that was declared last.
+            auto_ack: settle the message immediately.
+            timeout: seconds to wait for a message; ``None`` = until the channel is closed.
         """
         source = self._admin.queue(self.named(queue))
         until = deadline(timeout)
@@ -63,7 +63,7 @@ class Receiving(Sending):
                 self.core_connection.polled()
                 return None
             if found == library.CLOSED:
-                self.check_open()  # if it is the channel, it says why
+                self.check_open()  # if the channel is closed, this raises the reason
             if found == library.DELETED:
                 library.raise_for(found, source.what)
             if found != library.EMPTY:
@@ -74,7 +74,7 @@ class Receiving(Sending):
             if found == library.TIMEOUT:
                 found = library.EMPTY
         if not auto_ack:
-            found._state = OPEN  # noqa: SLF001 - it has reached us; an interrupt before this put it back
+            found._state = OPEN  # noqa: SLF001 - the application has it now; an interrupt before this requeued it
         found.message_count, found.got_from = max(0, source.length()), source.name
         return cast("Delivery", found)
 
@@ -90,24 +90,24 @@ class Receiving(Sending):
         *,
         no_local: bool = False,
     ) -> str:
-        """Has a callback called with each message of a queue; returns the tag of the consumer.
+        """Calls a callback with each message of a queue; returns the tag of the consumer.
 
         ``on_message_callback(channel, method, properties, body)`` runs in the connection's executor, one at a time for
         a channel, in order. ``method`` has ``consumer_tag``, ``delivery_tag``, ``redelivered``, ``exchange`` and
-        ``routing_key``; ``body`` is ``bytes``. If it raises, the connection's ``on_callback_error`` is told, and the
-        message stays unacknowledged.
+        ``routing_key``; ``body`` is ``bytes``. If the callback raises, the connection's ``on_callback_error`` gets the
+        exception, and the message stays unacked.
 
         Args:
-            queue: its name; empty: the one that was declared last.
-            on_message_callback: what is called.
-            auto_ack: settle each message when it is handed out.
+            queue: the name of the queue; empty: the queue that was declared last.
+            on_message_callback: the callback.
+            auto_ack: settle each message when it is delivered.
             exclusive: be the only consumer of the queue.
-            consumer_tag: a name of its own on this channel; ``None``: one is made up.
-            arguments: ``x-priority``: of two consumers that want a message the higher one gets it.
-            no_local: not what this connection published.
+            consumer_tag: a tag that is unique on this channel; ``None``: a generated tag.
+            arguments: ``x-priority``: if two consumers can take a message, the one with the higher priority gets it.
+            no_local: skip messages that this connection published.
 
         Raises:
-            AccessRefused: the queue has an exclusive consumer, or others while this one is to be it.
+            AccessRefused: the queue has an exclusive consumer, or an exclusive one is requested and there are others.
             NotAllowed: the tag is in use; closes the connection.
         """
         callable_of(on_message_callback, "on_message_callback")
@@ -134,7 +134,7 @@ class Receiving(Sending):
         priority = _consumer_priority(name, table(arguments) or {})
         flags = AUTO_ACK * bool(auto_ack) | EXCLUSIVE * bool(exclusive) | NO_LOCAL * bool(no_local)
         source, core = self._admin.queue(name), self.core
-        with self._registry:  # a delivery waits until its consumer is known: consume-ok comes first
+        with self._registry:  # a delivery waits until its consumer is registered: consume-ok comes first
             if any(one.names.tag == tag for one in self._subscriptions.values()):
                 raise exceptions.NotAllowed(530, f"NOT_ALLOWED - attempt to reuse consumer tag '{tag}'")
             self.connection.start_io()
@@ -149,9 +149,9 @@ class Receiving(Sending):
 
     @synchronous
     def basic_cancel(self, consumer_tag: str) -> None:
-        """Ends a consumer; what it has not acknowledged can still be.
+        """Ends a consumer; the application can still acknowledge its deliveries.
 
-        Its callback is not called again, except for a message that another thread is handing to it at that moment.
+        Its callback is not called again, except for a message that another thread is delivering at that moment.
         """
         tag = clean_name(consumer_tag, "consumer tag")
         if self._core is not None:
@@ -164,10 +164,10 @@ class Receiving(Sending):
             self._consumer_ended()
 
     def start_consuming(self) -> None:
-        """Waits until there is no consumer left, :meth:`stop_consuming` is called, or the channel closes.
+        """Waits until no consumer is left, :meth:`stop_consuming` is called, or the channel closes.
 
         Raises:
-            ChannelClosed: the channel was closed by an error.
+            ChannelClosed: an error closed the channel.
         """
         self.check_open()
         _ = self.core
@@ -186,13 +186,13 @@ class Receiving(Sending):
                 self._consumers_changed.notify_all()
 
     def cancel_consumers(self) -> None:
-        """Cancels each of its consumers."""
+        """Cancels each consumer of the channel."""
         for tag in self.consumer_tags:
             self.basic_cancel(tag)
 
     @property
     def consumer_tags(self) -> list[str]:
-        """The tags of its consumers."""
+        """The tags of the channel's consumers."""
         return [one.names.tag for one in list(self._subscriptions.values())]
 
     def consume(
@@ -207,8 +207,8 @@ class Receiving(Sending):
     ) -> Generator[tuple[Delivery | None, BasicProperties | None, bytes | None], None, None]:
         """Iterates over the messages of a queue: ``(method, properties, body)``.
 
-        With ``inactivity_timeout``, ``(None, None, None)`` whenever none came for so many seconds, as pika has it.
-        It ends when its consumer or the channel does; what it was handed and has not passed on goes back.
+        With ``inactivity_timeout``, it yields ``(None, None, None)`` whenever no message came for that many seconds, as
+        pika does. It ends when its consumer or the channel does; messages it got but did not yield are requeued.
         """
         waiting = Waiting()
         deadline(inactivity_timeout)
@@ -216,7 +216,7 @@ class Receiving(Sending):
             queue, waiting.put, waiting.end, exclusive=exclusive, arguments=arguments, no_local=no_local
         )
         deliveries = self._deliveries(tag, waiting, inactivity_timeout, auto_ack=auto_ack)
-        next(deliveries)  # from here on closing it ends the consumer
+        next(deliveries)  # from here on, closing the generator ends the consumer
         return deliveries
 
     @synchronous
@@ -228,7 +228,7 @@ class Receiving(Sending):
         on_end: Callable[[], None],
         **options: Any,  # noqa: ANN401
     ) -> str:
-        """A consumer that says when it ends, for whoever iterates."""
+        """Starts a consumer for an iterator, and calls ``on_end`` when the consumer ends."""
         given: dict[str, Any] = {
             "auto_ack": False, "exclusive": False, "consumer_tag": None, "arguments": None, "no_local": False,
         }  # fmt: skip
@@ -243,7 +243,7 @@ class Receiving(Sending):
                 yield delivery
                 delivery = waiting.next(pause)
                 if auto_ack and delivery is not None and delivery[0] is not None:
-                    Delivery.ack(delivery[0])  # not before: what nobody asks for any more goes back
+                    Delivery.ack(delivery[0])  # only now: messages not asked for are requeued
         finally:
             if self._open:
                 self.basic_cancel(tag)
@@ -255,7 +255,7 @@ class Receiving(Sending):
         """Acknowledges a delivery, or (``multiple``) all up to it; 0 with ``multiple``: all.
 
         Raises:
-            PreconditionFailed: there is no such delivery that is unacknowledged.
+            PreconditionFailed: the tag has no unacked delivery.
         """
         settle_known = self._settle_known  # in two steps, see `basic_publish`
         status = settle_known(delivery_tag, multiple, ACK)
@@ -268,15 +268,15 @@ class Receiving(Sending):
         multiple: bool = False,  # noqa: FBT001, FBT002
         requeue: bool = True,  # noqa: FBT001, FBT002
     ) -> None:
-        """Puts deliveries back to their places, or drops them."""
+        """Requeues deliveries at their positions, or rejects them."""
         self._settle(delivery_tag, REQUEUE if requeue else REJECT, -1, multiple=multiple)
 
     def basic_reject(self, delivery_tag: int, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
-        """Puts one delivery back to its place, or drops it."""
+        """Requeues one delivery at its position, or rejects it."""
         self._settle(delivery_tag, REQUEUE if requeue else REJECT, -1, multiple=False)
 
     def _settle(self, delivery_tag: int, how: int, status: int, *, multiple: bool) -> None:
-        """All that the fast way does not do; ``status``: what that came to, -1: it was not tried."""
+        """Settles on the slow path; ``status`` is the result of the fast path, -1: it was not tried."""
         if not isinstance(delivery_tag, int) or isinstance(delivery_tag, bool):
             msg = f"delivery_tag={delivery_tag!r}: an integer is needed"
             raise TypeError(msg)
@@ -298,19 +298,19 @@ class Receiving(Sending):
             raise error
 
     def settle_at_commit(self, delivery: TransactionalDelivery, how: int) -> None:
-        """A delivery is to be settled with the transaction."""
+        """Settles a delivery with the transaction."""
         self._settle(delivery.delivery_tag, how, -1, multiple=False)
         if self._transaction is not None:
             self._transaction.note(delivery)
 
     @synchronous
     def basic_recover(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
-        """Puts all unacknowledged deliveries of the channel back to their places.
+        """Requeues all unacked deliveries of the channel at their positions.
 
-        At once, also in a transaction; what was settled in it is left to its commit, or its rollback.
+        Takes effect immediately, also in a transaction; its settled deliveries wait for its commit or rollback.
 
         Raises:
-            NotImplementedByBroker: ``requeue`` is off; closes the connection.
+            NotImplementedByBroker: ``requeue`` is False; closes the connection.
         """
         if not requeue:
             raise exceptions.NotImplementedByBroker(540, "NOT_IMPLEMENTED - requeue=false")
@@ -330,17 +330,17 @@ class Receiving(Sending):
         *,
         scope: str | None = None,
     ) -> None:
-        """How many messages may be unacknowledged before no more are delivered; 0 = any number.
+        """Sets how many messages may be unacked before delivery pauses (the prefetch); 0 = no limit.
 
         Args:
-            prefetch_size: nothing but 0 is supported.
+            prefetch_size: only 0 is supported.
             prefetch_count: 0 to 65,535.
-            global_qos: for the channel as a whole, at once; otherwise for each consumer that is started from now on,
-                and the limit of the channel ends.
-            scope: "consumer", "channel" or "connection", in place of ``global_qos``.
+            global_qos: apply to the channel as a whole, immediately; otherwise apply to each consumer started later,
+                and remove the limit of the channel.
+            scope: "consumer", "channel" or "connection", instead of ``global_qos``.
 
         Raises:
-            NotImplementedByBroker: a ``prefetch_size`` was given; closes the connection.
+            NotImplementedByBroker: ``prefetch_size`` is not 0; closes the connection.
         """
         count = _prefetch(prefetch_count)
         if not isinstance(prefetch_size, int):
@@ -366,10 +366,10 @@ class Receiving(Sending):
 
     @synchronous
     def flow(self, active: bool) -> bool:  # noqa: FBT001
-        """Says that deliveries are welcome.
+        """Accepts that deliveries flow; stopping them is not supported.
 
         Raises:
-            NotImplementedByBroker: ``active`` is off: use :meth:`basic_qos`; closes the connection.
+            NotImplementedByBroker: ``active`` is False: use :meth:`basic_qos`; closes the connection.
         """
         if not active:
             raise exceptions.NotImplementedByBroker(540, "NOT_IMPLEMENTED - active=false")
@@ -377,31 +377,31 @@ class Receiving(Sending):
 
 
 class Waiting:
-    """What a consumer has handed to a loop, and the loop has not passed on."""
+    """Messages that a consumer has delivered to a loop, and the loop has not yielded."""
 
     def __init__(self) -> None:
         self._queue: standard_queue.SimpleQueue[Any] = standard_queue.SimpleQueue()
         self._over = False
 
     def put(self, _channel: object, *delivery: object) -> None:
-        """A message came; it may have been chosen before the loop was left, and come after that."""
+        """Adds a message; it may have been taken before the loop was left, and arrive after that."""
         self._queue.put(delivery)
         if self._over:
             self.give_back()
 
     def end(self) -> None:
-        """The consumer has ended."""
+        """Marks the end of the consumer."""
         self._queue.put(None)
 
     def next(self, pause: float | None) -> Any:  # noqa: ANN401
-        """The next one, three times nothing if none came for so long; ``None``: the consumer has ended."""
+        """Returns the next message, ``(None, None, None)`` after a pause without one, ``None`` after the last one."""
         try:
             return self._queue.get(timeout=pause)
         except standard_queue.Empty:
             return (None, None, None)
 
     def give_back(self) -> None:
-        """The loop is over: returns what it has left."""
+        """Requeues the remaining messages when the loop is over."""
         self._over = True
         with contextlib.suppress(standard_queue.Empty):
             while True:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sending: publishing by a channel, with confirms or in transactions."""
+"""Publishing on a channel, with confirms or in transactions."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from shmbroker.connection import Connection
 
 T = TypeVar("T")
-_LOOK_NS = 200_000_000  # how long a closed channel may go unnoticed
+_LOOK_NS = 200_000_000  # the longest time until a wait notices a closed channel
 
 
 class Sending(Declaring):
-    """What a channel publishes."""
+    """The publishing side of a channel."""
 
     __slots__ = ("_number", "_return_callbacks")
 
     def __init__(self, connection: Connection, number: int) -> None:
         super().__init__(connection, number)
-        self._number: Callable[[], int] | None = None  # with confirms: of a message that is confirmed at once
+        self._number: Callable[[], int] | None = None  # in confirm mode: counts an immediate confirm
         self._return_callbacks: list[Callable[..., object]] = []
 
     # ---- publishing ----
@@ -53,25 +53,25 @@ class Sending(Declaring):
     ) -> int | None:
         """Publishes a message.
 
-        It is not answered: an exchange that is not there closes the channel, and the next method that is answered
-        tells of it.
+        The broker does not answer a publish: a missing exchange closes the channel, and the next answered method raises
+        the error.
 
         Args:
-            exchange: where; empty: straight to the queue whose name is the key.
+            exchange: the exchange; empty: directly to the queue that the routing key names.
             routing_key: up to 255 bytes of UTF-8.
             body: bytes-like, up to 1 GiB.
             properties: AMQP properties.
-            mandatory: if no queue gets it, it comes back (:meth:`add_on_return_callback`).
+            mandatory: return the message if no queue gets it (:meth:`add_on_return_callback`).
             timeout: seconds to wait for room in a queue that blocks.
 
         Returns:
-            With confirms, the number of the message.
+            In confirm mode, the number of the message.
 
         Raises:
             TypeError: the body is not bytes-like, or a name is no string.
-            queue.Full: no room in time; nothing was published.
+            queue.Full: there is no room in time; nothing was published.
         """
-        # In two steps: `self._publish_known(...)` would look for a method of that name in each class, every time.
+        # In two steps: `self._publish_known(...)` would look for a method of that name in each class at every call.
         if properties is None:
             publish_known = self._publish_known
             status = publish_known(exchange, routing_key, body)
@@ -93,7 +93,7 @@ class Sending(Declaring):
         *,
         timeout: float | None = None,
     ) -> concurrent.futures.Future[int]:
-        """Publishes with confirm: the future has the number of the message once it is in all its queues.
+        """Publishes with confirm: the future returns the number of the message once all its queues have it.
 
         Its exception: :exc:`UnroutableError` (``mandatory``, no queue got it), :exc:`NackError` (a queue refused it),
         :exc:`NotFound` (no such exchange: the channel is closed) ...
@@ -147,7 +147,7 @@ class Sending(Declaring):
         return number
 
     def _while_open(self, attempt: Callable[[int], T], until: int) -> T:
-        """An attempt that waits for room until then, or while the channel is open, of which the core knows nothing."""
+        """Repeats an attempt that waits for room until ``until`` or until the channel closes: the core ignores that."""
         while True:
             look = min(until, time.monotonic_ns() + _LOOK_NS)
             try:
@@ -167,7 +167,7 @@ class Sending(Declaring):
     def _give_back(
         self, exchange: str, key: str, body: bytes, properties: BasicProperties | None, number: int | None
     ) -> None:
-        """A mandatory message comes back; its confirm comes after that."""
+        """Returns a mandatory message to the application; its confirm follows."""
         why = Return(NO_ROUTE, "NO_ROUTE", exchange, key)
 
         def tell() -> None:
@@ -183,7 +183,7 @@ class Sending(Declaring):
             tell()
 
     def add_on_return_callback(self, callback: Callable[..., object]) -> None:
-        """``callback(channel, method, properties, body)`` for mandatory messages that come back.
+        """Registers ``callback(channel, method, properties, body)`` for returned mandatory messages.
 
         ``method`` has ``reply_code``, ``reply_text``, ``exchange`` and ``routing_key``.
         """
@@ -191,7 +191,7 @@ class Sending(Declaring):
 
     @synchronous
     def confirm_delivery(self) -> None:
-        """From now on published messages are counted, and confirmed: see :meth:`wait_for_confirms`.
+        """Counts and confirms all messages published from now on: see :meth:`wait_for_confirms`.
 
         Raises:
             PreconditionFailed: the channel is transactional.
@@ -204,10 +204,10 @@ class Sending(Declaring):
             self._number = self._confirms.at_once
 
     def wait_for_confirms(self, timeout: float | None = None) -> bool:
-        """Waits until all that was published is confirmed; ``True``: no queue refused any since the last time.
+        """Waits until all published messages are confirmed; ``True``: no queue refused any since the last call.
 
         Raises:
-            Timeout: it was not in time.
+            Timeout: some messages were not confirmed in time.
             PreconditionFailed: :meth:`confirm_delivery` was not called.
         """
         deadline(timeout)
@@ -225,7 +225,7 @@ class Sending(Declaring):
 
     @synchronous
     def tx_select(self) -> None:
-        """From now on publishes and acknowledgements wait for :meth:`tx_commit`.
+        """Defers publishes and acknowledgements from now on to :meth:`tx_commit`.
 
         Raises:
             PreconditionFailed: the channel is in confirm mode.
@@ -241,11 +241,11 @@ class Sending(Declaring):
 
     @synchronous
     def tx_commit(self, *, timeout: float | None = None) -> None:
-        """Does everything since the last commit, or, killed on the way, nothing of it.
+        """Commits everything since the last commit in one atomic step, even if the process is killed during it.
 
         Raises:
             PreconditionFailed: the channel is not transactional.
-            queue.Full: a queue had no room in time: nothing was done, and it can be tried again.
+            queue.Full: a queue had no room in time: nothing was done, and the caller can try again.
         """
         transaction = self._in_transaction()
         commit = functools.partial(transaction.commit, self.connection.publishing, self._core)
@@ -255,7 +255,7 @@ class Sending(Declaring):
 
     @synchronous
     def tx_rollback(self) -> None:
-        """Forgets everything since the last commit; messages that were acknowledged in it are unacknowledged again."""
+        """Discards everything since the last commit; messages acknowledged in the transaction are unacked again."""
         self._in_transaction().rollback()
 
     def _in_transaction(self) -> Transaction:

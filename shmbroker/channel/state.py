@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A channel: what it is made of, when it is open, and what is to be done for it."""
+"""The state of a channel: its parts, whether it is open, and its pending work."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ C = TypeVar("C", bound="ChannelState")
 
 
 def synchronous(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
-    """One at a time on a channel; a soft error closes the channel, a hard one the connection."""
+    """Runs a method one at a time on a channel; a soft error closes the channel, a hard error the connection."""
 
     @functools.wraps(method)
     def call(self: C, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -47,14 +47,14 @@ def synchronous(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[
                 raise
             except exceptions.ConnectionClosedByBroker as error:
                 hard = error
-        self.fail(hard, reported=True)  # it waits for callbacks, and these may wait for their turn
+        self.fail(hard, reported=True)  # it waits for callbacks, which may wait for their turn
         raise hard
 
     return call
 
 
 class ChannelState:
-    """The state of a channel, and the work that is to be done for it."""
+    """The state of a channel, and its pending work."""
 
     __slots__ = (
         "__weakref__",
@@ -88,7 +88,7 @@ class ChannelState:
         self.connection, self.number = connection, number
         self.core_connection: CoreConnection = connection.core
         self._open = True
-        self._turn = locks.unnoted()  # no child takes it, nor those below: see `check_open`
+        self._turn = locks.unnoted()  # a child takes neither this lock nor the ones below: see `check_open`
         self._core: CoreChannel | None = None
         self._error: exceptions.BrokerError | None = None
         self._reported = False
@@ -101,9 +101,9 @@ class ChannelState:
         self._cancel_callbacks: list[Callable[..., object]] = []
         self._events: collections.deque[Callable[[], None]] = collections.deque()
         self.on_end: Callable[[], None] | None = None
-        """Called when it is closed, from any thread."""
+        """Called when the channel is closed, from any thread."""
 
-    # ---- its core, made when it is first needed: most channels only publish ----
+    # ---- its core, made at the first use: most channels only publish ----
 
     @property
     def core(self) -> CoreChannel:
@@ -128,8 +128,8 @@ class ChannelState:
         return library.Taker(core.address, library.OF_CHANNEL, kind, MessageBatch)
 
     @property
-    def dispatcher(self) -> Any:  # noqa: ANN401 - of threads, or of an event loop
-        """Who calls its callbacks."""
+    def dispatcher(self) -> Any:  # noqa: ANN401 - a dispatcher of threads or of an event loop
+        """The dispatcher that runs the channel's callbacks."""
         _ = self.core
         return self._dispatcher
 
@@ -137,14 +137,14 @@ class ChannelState:
 
     @property
     def is_open(self) -> bool:
-        """Can it be used?"""
+        """Whether the channel can be used."""
         return self._open and self.connection.is_open
 
     def check_open(self) -> None:
-        """Raises what closed the channel, if it is closed."""
+        """Raises the error that closed the channel, if it is closed."""
         if not self._open:
             raise self._closed_error()
-        if self.core_connection.attachment.forked:  # before any lock is taken: in a child nobody gives one back
+        if self.core_connection.attachment.forked:  # before any lock is taken: in a child no thread releases it
             library.raise_for(library.FORKED)
 
     def _closed_error(self) -> exceptions.BrokerError:
@@ -157,12 +157,12 @@ class ChannelState:
         return exceptions.ChannelClosed(504, f"CHANNEL_ERROR - channel {self.number} is closed{because}")
 
     def fail(self, error: exceptions.BrokerError, *, reported: bool) -> None:
-        """The broker closes the channel, or the whole connection.
+        """Closes the channel, or the whole connection, for an error of the broker.
 
         Args:
-            error: why.
-            reported: the caller is being told now; otherwise the next method that is answered tells it, and what is
-                not answered is ignored until then, as by a broker that has closed a channel.
+            error: the reason.
+            reported: the caller raises the error now; otherwise the next answered method raises it, and methods without
+                an answer are ignored until then, as by a broker that has closed a channel.
         """
         if self._open:
             self._reported = reported
@@ -171,21 +171,21 @@ class ChannelState:
             self.connection.fail(error)
 
     def _may_go_on(self) -> bool:
-        """For what is not answered: ``False``: the channel has failed, and the application does not know yet."""
+        """Checks a method without an answer; ``False``: the channel has failed, unknown to the application."""
         if not self._open and self._error is not None and not self._reported:
             return False
         self.check_open()
         return True
 
     def close(self, reply_code: int = 0, reply_text: str = "") -> None:
-        """Closes the channel: its consumers end, and what is unacknowledged goes back to its place.
+        """Closes the channel: its consumers end, and unacked messages are requeued at their positions.
 
-        Ends every wait of other threads on it. A transaction that is not committed is rolled back. Safe to call again.
+        Ends every wait of other threads on it. An uncommitted transaction is rolled back. Safe to call again.
         """
         self._end(exceptions.ChannelClosed(reply_code, reply_text) if reply_code or reply_text else None)
 
     def end(self, error: exceptions.BrokerError) -> None:
-        """It is over: the next method tells why."""
+        """Ends the channel; the next method raises the reason."""
         self._end(error)
 
     def _end(self, error: exceptions.BrokerError | None) -> None:
@@ -215,7 +215,7 @@ class ChannelState:
     # ---- the work of a channel, see dispatch.py ----
 
     def work(self, most: int = 1) -> int:
-        """Calls up to so many callbacks; how many. 0: nothing is there."""
+        """Calls up to ``most`` callbacks; returns their number. 0: there is no work."""
         if self._events:
             self.taker.delivered = 1
             self._events.popleft()()
@@ -224,17 +224,17 @@ class ChannelState:
         return done if done or not self._open else int(self._look_on())
 
     def _look_on(self) -> bool:
-        """No message came: is there something else to do?"""
+        """Handles a delivery that brought no message; True if there was other work."""
         try:
             if self.taker.status != library.EMPTY:
                 self.core.failed(self.taker.status)
                 return True
             cancelled = self.core.next_cancelled()
-        except exceptions.OutOfMemory as error:  # the IO thread tries again, after a while
+        except exceptions.OutOfMemory as error:  # the IO thread tries again after a while
             self.connection.callbacks.failed(error)
             return False
         except _OVER:
-            self._over = True  # it is told to who calls something, not to the hook for errors of callbacks
+            self._over = True  # raised to the next caller of a method, not passed to the hook for callbacks' errors
             return False
         if cancelled is not None:
             self._was_cancelled(cancelled)
@@ -242,26 +242,26 @@ class ChannelState:
 
     @property
     def done(self) -> int:
-        """How many callbacks the last `work` called, with the one that raised."""
+        """The number of callbacks that the last `work` called, including the one that raised."""
         return self.taker.delivered
 
     def not_handed_over(self, error: Exception) -> None:
-        """Raises why a message has no body, unless it was settled before its callback began, or all is over.
+        """Raises the error of a missing body, unless the message was settled before, or the connection has ended.
 
-        Another thread may close the channel, or return what it holds, at any time.
+        Another thread may close the channel, or return held messages, at any time.
         """
         if not isinstance(error, (exceptions.MessageSettled, *_OVER)):
             raise error
 
     def deliver_late(self, delivery: Delivery) -> None:
-        """Calls back for a message whose consumer was not known: it is being registered, or was cancelled just now."""
+        """Calls back for a message whose consumer was unknown: it is being registered, or was just cancelled."""
         with self._registry:
-            consumer = self._subscriptions.get(delivery._subscription)  # noqa: SLF001 - as is what follows
+            consumer = self._subscriptions.get(delivery._subscription)  # noqa: SLF001 - as below
         if consumer is None:
-            return  # the message goes back
+            return  # the message is requeued
         delivery._consumer = consumer.names  # noqa: SLF001
         if delivery._state == FRESH:  # noqa: SLF001
-            delivery._state = OPEN  # noqa: SLF001 - it has reached us
+            delivery._state = OPEN  # noqa: SLF001 - the application has it now
         try:
             body = bytes(delivery)
         except exceptions.BrokerError as error:
@@ -281,15 +281,15 @@ class ChannelState:
         for callback in tuple(callbacks):
             try:
                 callback(*given)
-            except Exception as error:  # noqa: BLE001 - of the application's callback: the others are called all the same
+            except Exception as error:  # noqa: BLE001 - an application's callback raised; the others are still called
                 self.connection.callbacks.failed(error)
 
     def rest(self) -> bool:
-        """Asks to be woken by the IO thread; ``False``: something is there already."""
+        """Requests a wake-up by the IO thread; ``False``: there is work already."""
         return not self._open or self._over or (not self._events and not self.core.arm())
 
     def wake(self) -> None:
-        """Something is there for the callbacks."""
+        """Wakes the dispatcher when there is work for the callbacks."""
         if self._open and self._core is not None:
             self._dispatcher.wake()
 
@@ -299,7 +299,7 @@ class ChannelState:
         self._dispatcher.wake()
 
     def add_on_cancel_callback(self, callback: Callable[[str], object]) -> None:
-        """``callback(consumer_tag)`` for a consumer whose queue was deleted."""
+        """Registers ``callback(consumer_tag)`` for a consumer whose queue was deleted."""
         self._cancel_callbacks.append(callable_of(callback, "callback"))
 
     def _consumer_ended(self) -> None:
@@ -319,17 +319,17 @@ class ChannelState:
 
 
 def never_known(*_: object) -> int:
-    """In the place of the fast way, where everything has to be looked at."""
+    """Stub for the fast path: always defers to the slow path."""
     return -1
 
 
 def refused(text: str) -> exceptions.PreconditionFailed:
-    """The error 406."""
+    """The error 406, PRECONDITION_FAILED."""
     return exceptions.PreconditionFailed(406, f"PRECONDITION_FAILED - {text}")
 
 
 def table(arguments: object) -> Any:  # noqa: ANN401
-    """Arguments as they were given, if they are a dict of names, or nothing."""
+    """Checks arguments, a dict with names or None, and returns them unchanged."""
     if arguments is None or (isinstance(arguments, dict) and all(isinstance(name, str) for name in arguments)):
         return arguments
     msg = f"arguments={arguments!r}: a dict with names is needed"
@@ -337,11 +337,11 @@ def table(arguments: object) -> Any:  # noqa: ANN401
 
 
 def deadline(timeout: float | None) -> int:
-    """When a timeout ends.
+    """Converts a timeout to a deadline.
 
     Raises:
-        TypeError: it is no number.
-        ValueError: it is negative.
+        TypeError: the timeout is no number.
+        ValueError: the timeout is negative.
     """
     if timeout is not None and (not isinstance(timeout, (int, float)) or isinstance(timeout, bool)):
         msg = f"timeout={timeout!r}: seconds, or None to wait for ever, are needed"
@@ -350,7 +350,7 @@ def deadline(timeout: float | None) -> int:
 
 
 def callable_of(callback: object, what: str) -> Any:  # noqa: ANN401
-    """A callback as it was given, if it is one."""
+    """Checks that a callback is callable and returns it unchanged."""
     if callable(callback):
         return callback
     msg = f"{what}={callback!r}: a callable is needed"

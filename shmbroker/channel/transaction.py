@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transactions: what a channel published and acknowledged since its last commit."""
+"""Transactions: the publishes and acknowledgements of a channel since its last commit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Publish(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """An acknowledgement that waits for its commit: what was said, and what it means."""
+    """An acknowledgement that waits for its commit: the arguments, and the settlements they mean."""
 
     delivery_tag: int
     multiple: bool
@@ -35,7 +35,7 @@ class Settle(NamedTuple):
 
 
 class Transaction:
-    """What waits for the commit of one channel. In the core everything of it happens at once, or nothing."""
+    """The operations of one channel that wait for its commit. The core applies all of them in one step, or none."""
 
     def __init__(self) -> None:
         self._lock = locks.lock()
@@ -45,40 +45,40 @@ class Transaction:
         self._deliveries: list[TransactionalDelivery] = []
 
     def publish(self, exchange: str, routing_key: str, body: bytes, content: Content, *, mandatory: bool) -> None:
-        """A message waits."""
+        """Adds a message."""
         with self._lock:
             self._publishes.append(Publish(exchange, routing_key, body, content, mandatory))
 
     def settle(self, core: CoreChannel, delivery_tag: int, how: int, *, multiple: bool) -> bool:
-        """An acknowledgement waits; ``False``: there is nothing of that tag that is unacknowledged."""
+        """Adds an acknowledgement; ``False``: the tag has no unacked delivery."""
         with self._lock:
             fresh = self._untouched(core, delivery_tag, how, multiple=multiple)
             if not fresh:
                 return multiple and delivery_tag == 0
             self._settled.update(one.token for one in fresh)
-            last = fresh[-1].delivery_tag  # what comes between now and the commit is not meant
+            last = fresh[-1].delivery_tag  # deliveries between now and the commit are not included
             self._settles.append(Settle(last, multiple, fresh))
             return True
 
     def recover(self, core: CoreChannel) -> None:
-        """Puts back what is unacknowledged, and waits for no commit. What the transaction settles stays with it."""
+        """Requeues unacked deliveries immediately. Deliveries that the transaction settles stay in it."""
         with self._lock:
             for one in self._untouched(core, 0, REQUEUE, multiple=True):
                 core.settle_tag(one.delivery_tag, False, REQUEUE)  # noqa: FBT003 - not multiple
 
     def _untouched(self, core: CoreChannel, delivery_tag: int, how: int, *, multiple: bool) -> tuple[Settlement, ...]:
-        """What settling would settle, and has not been settled since the last commit."""
+        """Collects the settlements that settling would make, without deliveries settled since the last commit."""
         found = core.collect(delivery_tag, how, multiple=multiple)
         return tuple(one for one in found if one.token not in self._settled)
 
     def note(self, delivery: TransactionalDelivery) -> None:
-        """A delivery was settled by itself, not by its tag: it is done with, unless all is rolled back."""
+        """Notes a delivery that was settled directly, not by its tag: it stays settled unless a rollback undoes it."""
         with self._lock:
             delivery.mark(settled=True)
             self._deliveries.append(delivery)
 
     def commit(self, publishing: Publishing, core: CoreChannel | None, until: int) -> list[Publish]:
-        """Does all of it; returns the mandatory messages that no queue got."""
+        """Commits the transaction; returns the mandatory messages that no queue got."""
         with self._lock:
             settlements = [one for settle in self._settles for one in settle.settlements]
             while True:
@@ -96,7 +96,7 @@ class Transaction:
                 try:
                     commit_waiting(publishing.core, publications, settlements, until)
                 except exceptions.NotFound:
-                    publishing.forget_routes()  # a queue was deleted meanwhile
+                    publishing.forget_routes()  # a queue was deleted after the routing
                 else:
                     break
             if core is not None:
@@ -106,7 +106,7 @@ class Transaction:
         return [one for one, targets in routed if one.mandatory and not targets]
 
     def rollback(self) -> None:
-        """Nothing of it happened."""
+        """Discards the transaction; its deliveries are unacked again."""
         with self._lock:
             for delivery in self._deliveries:
                 delivery.mark(settled=False)
