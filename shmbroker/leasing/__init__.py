@@ -1,40 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consumer groups: what they lease stays leased, whoever dies, until it is acknowledged.
+"""Consumer groups: a leased message stays leased until it is acknowledged, even if any process dies.
 
-What: a group takes messages of a queue in numbered leases. A lease is a queue of the broker's own into which messages
-were moved; reading it changes nothing, and gives the same messages each time; acknowledging it is deleting it. What the
-group has, and whose it is, is in a :mod:`register <shmbroker._system_queues.register>`, the queue ``amq.group.<name>``.
+A group takes messages of a queue in numbered leases. A lease is a queue of the broker's own into which messages were
+moved. Reading a lease changes nothing, and gives the same messages each time. Acknowledging a lease deletes its queue.
+The state of the group and its user are in a :mod:`register <shmbroker._system_queues.register>`, the queue
+``amq.group.<name>``.
 
-A user *attaches* the group: writes a version of the register with a token of its own. Every other change replaces the
-version that the user saw last; so none of an earlier user counts any more, wherever that one was stopped: that one is
+A user *attaches* the group: it writes a version of the register with its own token. Every other change replaces the
+version that the user saw last. So no change of an earlier user counts any more, wherever that user was stopped: it is
 *fenced*.
 
-What is moved goes to a queue that only this user fills, ``amq.lease.<name>.<number>.<token>``. The register named it
-before the first message came. It becomes a lease, and is not filled any more, by the version that says so. A user who
-was stopped in the middle of a move, and goes on after another one took over, moves on into its own queue. To the others
-that is a *stray*: its messages are leased before those of the queue. It is deleted when it is empty and everybody who
-might move into it, or out of it, is gone.
+Messages are moved to a queue that only this user fills, ``amq.lease.<name>.<number>.<token>``. The register names it
+before the first message arrives. A version of the register turns it into a lease, which is not filled any more. A user
+that was stopped during a move, and continues after another user took over, moves on into its own queue. For other users
+that queue is a *stray*: its messages are leased before those of the source queue. A stray is deleted when it is empty
+and every user that might move messages into or out of it is gone.
 
-Messages with a time to live do not expire while they are leased; expired ones are not leased.
+Messages with a time to live do not expire while they are leased; expired messages are not leased.
 
-Kills, after -> state, and who goes on:
+Kills, the state after each, and which user continues:
 
-- attach: queue to fill made -> an empty queue that nobody knows, shown by ``shmbroker queue list --all``. Version
-  written -> attached by the dead; the next who attaches takes over, and has its queue as a stray.
-- lease: some moved -> they are in the queue that is being filled, the next user's stray. In the middle of a move -> the
-  core finishes it, or undoes it. Next queue made -> as with attach. Version written -> it is a lease: whoever attaches
-  has it, and ``lease(after)`` returns it.
-- ack: version written -> acknowledged; the version names the queues that remain to be deleted: the next who attaches
-  does that. **The version comes first**, so that whoever is fenced deletes nothing. Only if there is no memory for one,
-  the queues go first, after a look that the group is still ours; killed then -> the register says that they are not
-  acknowledged, reading them says that they are gone, and who acknowledges them again ends that.
-- release: version written -> there are no leases, all messages are strays: who attaches starts at 0, and leases them
-  first. Some moved back -> the same with the others. All moved back -> empty queues, and a register that says
-  "released": the next release finishes it, or whoever attaches goes on with it.
-- The register is deleted under the topology lock, as attaching is done, so that nobody attaches in between.
+- attach: queue to fill made -> an unregistered empty queue, shown by ``shmbroker queue list --all``. Version written ->
+  attached by the dead user; the next user that attaches takes over, and has the dead user's queue as a stray.
+- lease: some messages moved -> they are in the queue being filled, the next user's stray. Killed during a move -> the
+  core finishes or undoes it. Next queue made -> as with attach. Version written -> it is a lease: the next user that
+  attaches has it, and ``lease(after)`` returns it.
+- ack: version written -> acknowledged; the version names the queues still to be deleted: the next user that attaches
+  deletes them. **The version comes first**, so that a fenced user deletes nothing. Only if there is no memory for a
+  version, the queues are deleted first, after a check that the user still has the group; killed then -> the register
+  says that they are not acknowledged, reading them says that they are gone, and acknowledging them again resolves that.
+- release: version written -> there are no leases, all messages are in strays: a user that attaches starts at 0, and
+  leases them first. Some messages moved back -> the others are still in strays. All moved back -> empty queues, and a
+  register that says "released": the next release finishes it, or a user that attaches continues with it.
+- The register is deleted under the topology lock, under which users attach, so that no user attaches in between.
 
-Stopped for ever, instead of killed: the same, with one exception. Queues are made and deleted under the broker's
-topology lock; who is stopped with it keeps others from attaching and from leasing (:exc:`Timeout`) until it is killed.
+A user stopped for ever has the same effect as a killed user, with one exception. Queues are made and deleted under the
+broker's topology lock. A user stopped while it holds the lock keeps others from attaching and from leasing
+(:exc:`Timeout`) until it is killed.
 """
 
 from shmbroker.leasing.group import Group

@@ -32,12 +32,13 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 class Group:
     """A consumer group of a queue. Safe to use from several threads.
 
-    Leases have numbers, from 1. Those from :attr:`acked` + 1 to :attr:`leased` are there. :meth:`size`,
-    :meth:`messages` and :meth:`places` can be called by anybody; everything else, by the user who attached it last.
+    Leases have numbers, from 1. The leases from :attr:`acked` + 1 to :attr:`leased` exist. Any user can call
+    :meth:`size`, :meth:`messages` and :meth:`places`; only the user that attached the group last can call the other
+    methods.
 
     Args:
-        connection: Through which it is used.
-        queue: The queue, or its name.
+        connection: The connection of this user.
+        queue: The queue to lease from, or its name.
         name: 1 to 64 of ``A-Z a-z 0-9 _ . -``.
     """
 
@@ -58,13 +59,13 @@ class Group:
         self._from: Queue | None = None
         self._filling: Queue | None = None
         self._strays: list[Queue] = []
-        self._done: list[str] = []  # queues of acknowledged leases that are there still
-        self._unsure = False  # a change was begun, and may have happened
+        self._done: list[str] = []  # queues of acknowledged leases that still exist
+        self._unsure = False  # a change was started, and may have taken effect
 
     # ---- attaching ----
 
     def attach(self) -> None:
-        """Takes the group for this user, also from another one.
+        """Takes the group for this user, also from another user.
 
         Raises:
             NotFound: there is no such queue.
@@ -94,7 +95,7 @@ class Group:
             finally:
                 if not counts:
                     queues.delete(self._connection, state.filling)
-        except exceptions.NotFound:  # somebody finished releasing the group
+        except exceptions.NotFound:  # another user finished releasing the group
             return None
         if not counts:
             return None
@@ -118,7 +119,7 @@ class Group:
         )
 
     def _alone(self) -> AbstractContextManager[None]:
-        """Nobody else attaches a group, or ends one."""
+        """Prevents other users from attaching a group, or ending one."""
         deadline = self._connection.operation_deadline()
         return journal.topology_lock(self._connection.core, deadline, f"group {self.name!r}")
 
@@ -126,7 +127,7 @@ class Group:
         return process_of(self._connection, token) != 0
 
     def _adopt(self, state: State) -> None:
-        """What the register says now is what this user does from here on."""
+        """Adopts the state in the register as the state of this user."""
         self._state = state
         self._filling = self._opened(state.filling) if state.filling else None
         known = {stray.name: stray for stray in self._strays}
@@ -189,17 +190,17 @@ class Group:
 
     @property
     def acked(self) -> int:
-        """Number of the last lease that was acknowledged, 0 = none; attached here: as this user last knew."""
+        """The number of the last acknowledged lease, 0 = none; while attached, as this user last knew it."""
         return self._known().acked
 
     @property
     def leased(self) -> int:
-        """Number of the last lease, 0 = none; attached here: as this user last knew."""
+        """The number of the last lease, 0 = none; while attached, as this user last knew it."""
         return self._known().leased
 
     @property
     def begun(self) -> int:
-        """How many messages earlier users took for leases that they did not finish; the next lease begins with them."""
+        """The number of messages that earlier users took for unfinished leases; the next lease begins with them."""
         with self._lock:
             self._mine()
             return sum(map(_length, self._strays))
@@ -218,23 +219,23 @@ class Group:
             return state or State(self.queue_name)
 
     def lease(self, after: int, *, max_messages: int | None = None, max_bytes: int | None = None) -> int:
-        """Leases what is ready, the oldest first. With nothing there, this is a look at counters of queues.
+        """Leases ready messages, the oldest first. If there are none, the call only reads counters of queues.
 
         Args:
-            after: the last lease that the caller knows; nothing is acknowledged. If the one after it is there, it is
-                returned as it is.
-            max_messages: at most so many; ``None`` = all that are ready now.
-            max_bytes: the message with which the bodies reach so many bytes is the last one; ``None`` = no such limit.
+            after: the last lease that the caller knows; the call acknowledges nothing. If the next lease exists, it is
+                returned unchanged.
+            max_messages: the most messages; ``None`` = all that are ready now.
+            max_bytes: the message whose body reaches this total of bytes is the last one; ``None`` = no such limit.
 
         Returns:
-            The number of the lease, ``after`` + 1; or ``after``: nothing is ready, or the queue is paused.
+            The number of the lease, ``after`` + 1; or ``after``: no message is ready, or the queue is paused.
 
         Raises:
-            GroupInUse: another user has the group, or nobody attached it.
-            GroupRewound: the lease after that one was acknowledged.
-            LeaseNotFound: the group has not come so far: it was released, or that was another broker.
+            GroupInUse: another user has the group, or no user has attached it.
+            GroupRewound: the lease after ``after`` was acknowledged.
+            LeaseNotFound: the group has no lease ``after``: it was released, or that was another broker.
             NotFound: the queue was deleted.
-            OutOfMemory: the broker has none for what this takes; what was moved is in the next lease.
+            OutOfMemory: the broker has no memory for the call; messages already moved are in the next lease.
         """
         for option, given in (("max_messages", max_messages), ("max_bytes", max_bytes)):
             if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 1):
@@ -253,7 +254,7 @@ class Group:
             return self._lease(state, self._from, filling, max_messages, max_bytes)
 
     def _notice_others(self) -> None:
-        """A user who has nothing to lease, and so nothing to write, is told all the same that the group was taken."""
+        """Detects that another user took the group, for a user that has nothing to lease and so writes nothing."""
         assert self._register is not None  # noqa: S101
         try:
             self._unsure = self._register.has_moved()
@@ -262,7 +263,7 @@ class Group:
         self._mine()
 
     def _ready_to_fill(self, state: State) -> tuple[State, Queue]:
-        """The queue to fill is made with the lease before it, if there was memory for it."""
+        """Ensures that there is a queue to fill: the previous lease made it, unless there was no memory."""
         if self._filling is None:
             made = queues.make(self._connection, lease_of(self.name, state.leased + 1, state.owner), keeps=True)
             state = state.changed(filling=made.name)
@@ -303,14 +304,14 @@ class Group:
         return changed.leased
 
     def _following(self, state: State) -> str:
-        """Makes the queue of the lease after the next one; without memory for it, that is done when it is needed."""
+        """Makes the queue of the lease after the next one; without memory, it is made when it is needed."""
         try:
             return queues.make(self._connection, lease_of(self.name, state.leased + 2, state.owner), keeps=True).name
         except exceptions.OutOfMemory:
             return ""
 
     def _fill(self, filling: Queue, sources: list[Queue], most: int | None, size: int | None) -> None:
-        """Moves; what is older is in the strays."""
+        """Moves messages into the queue to fill; the strays, which come first, hold older messages."""
         for source in sources:
             facts = filling.core.facts()
             count = None if most is None else most - int(facts.ready)
@@ -327,7 +328,7 @@ class Group:
                 return
 
     def _tidied(self, state: State) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Deletes the strays that are empty for ever; returns those that remain, and whose they may be."""
+        """Deletes the strays that stay empty; returns the remaining strays, and the tokens of their possible users."""
         past = tuple(one for one in state.past if self._is_there(one))
         if past or not state.strays:
             return state.strays, past
@@ -345,15 +346,15 @@ class Group:
         """Acknowledges the leases up to a number. Safe to call again.
 
         Args:
-            through: the last one that is done with.
+            through: the number of the last lease to acknowledge.
 
         Returns:
-            How many messages that were.
+            The number of messages in these leases.
 
         Raises:
-            GroupInUse: another user has the group, or nobody attached it.
-            GroupRewound: a later one was acknowledged before.
-            LeaseNotFound: there is no such lease yet.
+            GroupInUse: another user has the group, or no user has attached it.
+            GroupRewound: a later lease was acknowledged before.
+            LeaseNotFound: the lease does not exist yet.
         """
         with self._lock:
             state = self._mine()
@@ -372,7 +373,7 @@ class Group:
             return sum(lease.length for lease in ended)
 
     def _ack_without_memory(self, state: State, changed: State) -> None:
-        """What is acknowledged is what takes the memory: it goes first, if the group is still ours."""
+        """Deletes the acknowledged leases first, to free their memory, if this user still has the group."""
         if look(self._connection, self.name) != state:
             self._fenced()
         for name in changed.done:
@@ -382,25 +383,25 @@ class Group:
     # ---- reading ----
 
     def size(self, number: int) -> int:
-        """How many messages a lease has.
+        """Returns the number of messages in a lease.
 
         Raises:
-            LeaseNotFound: there is no such lease, or none any more.
+            LeaseNotFound: the lease does not exist, or not any more.
         """
         return self._find(number)[1].length
 
     def messages(self, number: int, start: int = 0, stop: int | None = None) -> Iterator[Message]:
-        """Private copies of the messages of a lease, in order; the same ones at each call, in each process.
+        """Yields private copies of a lease's messages, in order; the same ones at each call, in each process.
 
-        Their ``sequence`` is what it was in the queue they were leased from, which ``queue`` names.
+        Their ``sequence`` is the one in the queue they were leased from, which ``queue`` names.
 
         Args:
-            number: of the lease.
-            start: the first one, from 0.
-            stop: the one after the last; ``None`` = to the end.
+            number: the number of the lease.
+            start: the index of the first message, from 0.
+            stop: the index after the last message; ``None`` = to the end.
 
         Raises:
-            LeaseNotFound: there is no such lease, or it is not whole; at the call, or while it is read.
+            LeaseNotFound: the lease does not exist, or is incomplete; raised by the call, or during the iteration.
         """
         state, lease = self._find(number)
         span = range(*slice(start, stop).indices(lease.length))
@@ -409,14 +410,14 @@ class Group:
 
     @contextlib.contextmanager
     def by_column(self, number: int, start: int = 0, stop: int | None = None) -> Iterator[reading.ByColumn]:
-        """The same messages for a block that reads them by column: many in one call. Arguments and errors as there."""
+        """Reads the messages by column in a block: many in one call. Arguments and errors as of :meth:`messages`."""
         _, lease = self._find(number)
         core = reading.opened(self._connection.core, number, lease)
         with reading.reading(core, number, lease):
             yield reading.ByColumn(core, number, lease, range(*slice(start, stop).indices(lease.length)))
 
     def places(self, number: int, start: int = 0, stop: int | None = None) -> Iterator[tuple[Message, Place]]:
-        """As :meth:`messages`, without bodies: where each lies, until the lease is acknowledged."""
+        """Yields messages without bodies, with the place of each body, valid until the lease is acknowledged."""
         state, lease = self._find(number)
         span = range(*slice(start, stop).indices(lease.length))
         core = reading.opened(self._connection.core, number, lease)
@@ -434,18 +435,18 @@ class Group:
     # ---- the end ----
 
     def release(self) -> int:
-        """Gives everything back that is leased, the oldest first, to the end of the queue, and ends the group.
+        """Moves all leased messages, the oldest first, to the end of the queue, and ends the group.
 
-        A later group of that name begins at 0. If a user who lost the group still runs, its register stays until
-        that one has ended, and the group is attached, or released, once more.
+        A later group of that name begins at 0. If a user that lost the group still runs, the register stays until that
+        user has ended, and the group is attached, or released, once more.
 
         Returns:
-            How many messages came back.
+            The number of messages moved back.
 
         Raises:
-            GroupInUse: another user has the group, or nobody attached it.
-            queue.Full: the queue has no room for all of them: the others wait for another release, or for whoever
-                attaches the group.
+            GroupInUse: another user has the group, or no user has attached it.
+            queue.Full: the queue has no room for all of them: the others wait for another release, or for the next
+                user that attaches the group.
         """
         with self._lock:
             state = self._mine()
@@ -468,7 +469,7 @@ class Group:
         for name in left.strays:
             queues.delete(self._connection, name)
         with self._alone():
-            if look(self._connection, self.name) == left:  # nobody attached it meanwhile
+            if look(self._connection, self.name) == left:  # no user has attached it since
                 queues.delete(self._connection, register_of(self.name))
 
     def __repr__(self) -> str:
@@ -477,7 +478,7 @@ class Group:
 
 
 def _length(queue: Queue | None) -> int:
-    """What is ready in a queue that may be gone."""
+    """The number of ready messages in a queue, 0 if it is gone."""
     try:
         return 0 if queue is None else len(queue)
     except exceptions.NotFound:

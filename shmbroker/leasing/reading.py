@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leases that are read. See :mod:`shmbroker.leasing`."""
+"""Reading of leases. See :mod:`shmbroker.leasing`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from shmbroker._core.connection import CoreConnection, Place
     from shmbroker.leasing.state import Lease
 
-_F = TypeVar("_F", bound=tuple[Any, ...])  # what is found: a record, the position behind it, more
+_F = TypeVar("_F", bound=tuple[Any, ...])  # the result of a browse: a record, the position after it, perhaps more
 
 
 class _Leased:
-    """Where messages of a lease come from, as they see it: the queue from which they were leased."""
+    """The source of a lease's messages, as the messages see it: the queue from which they were leased."""
 
     def __init__(self, core: CoreQueue, name: str) -> None:
         self._core, self._name = core, name
@@ -35,15 +35,15 @@ class _Leased:
         return self._name
 
     def next_delivery_tag(self) -> int:
-        """They were not delivered."""
+        """Returns 0: the messages were not delivered."""
         return 0
 
 
 def opened(connection: CoreConnection, number: int, lease: Lease) -> CoreQueue:
-    """The queue that a lease is.
+    """Opens the queue of a lease.
 
     Raises:
-        LeaseNotFound: it is gone.
+        LeaseNotFound: the queue is gone.
     """
     slot = connection.queue_slot(lease.queue)
     try:
@@ -54,10 +54,10 @@ def opened(connection: CoreConnection, number: int, lease: Lease) -> CoreQueue:
 
 @contextlib.contextmanager
 def reading(core: CoreQueue, number: int, lease: Lease) -> Iterator[None]:
-    """A block in which a lease is read, which is closed at its end.
+    """Guards a block that reads a lease, and closes the lease at its end.
 
     Raises:
-        LeaseNotFound: it was deleted meanwhile.
+        LeaseNotFound: the lease was deleted during the block.
     """
     try:
         yield
@@ -71,24 +71,24 @@ def reading(core: CoreQueue, number: int, lease: Lease) -> Iterator[None]:
 
 
 def messages(core: CoreQueue, name: str, number: int, lease: Lease, span: range) -> Iterator[Message]:
-    """Copies of the messages of a lease.
+    """Yields copies of the messages of a lease.
 
     Args:
-        core: The lease, as :func:`opened` gives it.
-        name: The queue they were leased from.
-        number: Of the lease.
-        lease: What is known of it.
-        span: Which ones; in steps of one.
+        core: The lease, as :func:`opened` returns it.
+        name: The queue that the messages were leased from.
+        number: The number of the lease.
+        lease: The facts of the lease.
+        span: The range of messages; in steps of 1.
 
     Raises:
-        LeaseNotFound: it, or some of it, is gone.
+        LeaseNotFound: the lease, or a part of it, is gone.
     """
     source = _Leased(core, name)
     return (browsed(source, found[0]) for found in _browse(core, core.browse, number, lease, span))
 
 
 def places(core: CoreQueue, name: str, number: int, lease: Lease, span: range) -> Iterator[tuple[Message, Place]]:
-    """As :func:`messages`, but they have no bodies: those stay where they are."""
+    """Yields the messages as :func:`messages` does, without bodies but with the place of each body."""
     source = _Leased(core, name)
     return ((browsed(source, found[0]), found[2]) for found in _browse(core, core.browse_place, number, lease, span))
 
@@ -107,7 +107,7 @@ def _browse(core: CoreQueue, look: Callable[[int], _F | None], number: int, leas
 
 
 class ByColumn:
-    """Some messages of a lease, of which columns are filled; see :meth:`shmbroker._core.columns.Columns.browse`."""
+    """Fills columns with messages of a lease; see :meth:`shmbroker._core.columns.Columns.browse`."""
 
     def __init__(self, core: CoreQueue, number: int, lease: Lease, span: range) -> None:
         self._core, self._number, self._lease = core, number, lease
@@ -116,10 +116,10 @@ class ByColumn:
             self._next(Columns(), span.start)
 
     def fill(self, columns: Columns, most: int) -> tuple[int, bool]:
-        """Fills up to so many rows with the next ones; returns how many, and whether there are more.
+        """Fills up to ``most`` rows with the next messages; returns the number of rows, and whether there are more.
 
         Raises:
-            LeaseNotFound: the lease, or some of it, is gone.
+            LeaseNotFound: the lease, or a part of it, is gone.
         """
         count = self._next(columns, min(most, self._left))
         self._left -= count
@@ -137,6 +137,6 @@ class ByColumn:
 
 
 def gone(number: int, lease: Lease, what: str) -> exceptions.LeaseNotFound:
-    """The error of a lease whose messages somebody removed."""
+    """The error of a lease whose messages were removed."""
     text = f"NOT_FOUND - lease {number} of {lease.length} messages (queue '{lease.queue}') {what} gone"
     return exceptions.LeaseNotFound(404, text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a lease may have where memory is scarce: what comes out of it has to find room as well."""
+"""The size limit of a lease where memory is scarce: the results of its processing need room as well."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import shmbroker
 
-BYTES_A_MESSAGE = 256  # at least: the shortest slot of one
-_LEAST, _PART_OF_MEMORY = 1 << 20, 128  # so much of a full broker's reserve
+BYTES_A_MESSAGE = 256  # at least: the smallest slot of a message
+_LEAST, _PART_OF_MEMORY = 1 << 20, 128  # the limits of what the reserve of a full broker has for a lease
 _PART_OF_ROOM = 3
 
 
@@ -17,10 +17,10 @@ def scarce_bytes(connection: shmbroker.Connection) -> int | None:
     """Return how many bytes a lease may have in a broker that does not grow any more.
 
     Args:
-        connection: To the broker.
+        connection: The connection to the broker.
 
     Returns:
-        A third of what is free, and always what the reserve has for it; ``None`` as long as the broker grows.
+        A third of the free memory, and at least what the reserve has for a lease; ``None`` while the broker can grow.
     """
     attachment = connection.core.attachment
     facts = attachment.facts()

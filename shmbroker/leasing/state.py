@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a consumer group, as it is written down. See :mod:`shmbroker.leasing`."""
+"""The state of a consumer group, and its stored form. See :mod:`shmbroker.leasing`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _TOKEN = re.compile(r"(\d+)-(\d+)-[0-9a-f]+\Z")
 
 
 class Lease(NamedTuple):
-    """A lease that is complete: nobody changes it any more.
+    """A complete lease, which does not change any more.
 
     Attributes:
-        queue: The queue that is it.
-        length: How many messages.
-        size: Bytes of their bodies.
-        dense: Whether they are at the places 0 to ``length`` - 1 of the queue.
+        queue: The queue that holds its messages.
+        length: The number of messages.
+        size: The bytes of their bodies.
+        dense: Whether the messages are at the positions 0 to ``length`` - 1 of the queue.
     """
 
     queue: str
@@ -38,17 +38,17 @@ class Lease(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """A group.
+    """The state of a group.
 
     Attributes:
-        queue: The queue whose messages it leases.
-        acked: Number of the last lease that was acknowledged.
-        leases: Those after it, in order.
-        owner: Token of the user who has it; empty: released.
-        filling: The queue that this user fills; it becomes the next lease.
-        strays: Queues that earlier users were filling, or whose leases were released: their messages are next.
-        past: Tokens of earlier users who may still be in the middle of a move.
-        done: Queues of acknowledged leases; to be deleted.
+        queue: The queue that the group leases from.
+        acked: The number of the last acknowledged lease.
+        leases: The leases after it, in order.
+        owner: The token of the user that has the group; empty: released.
+        filling: The queue that this user fills, and that becomes the next lease.
+        strays: Queues that earlier users were filling, or whose leases were released; their messages are leased next.
+        past: Tokens of earlier users that may still be in the middle of a move.
+        done: Queues of acknowledged leases, which are to be deleted.
     """
 
     queue: str
@@ -62,42 +62,42 @@ class State:
 
     @property
     def leased(self) -> int:
-        """Number of the last lease."""
+        """The number of the last lease."""
         return self.acked + len(self.leases)
 
     @classmethod
     def read(cls, value: dict[str, Any]) -> Self:
-        """Of what :meth:`written` made."""
+        """Decodes what :meth:`written` returned."""
         lists = {name: tuple(value[name]) for name in ("strays", "past", "done")}
         return cls(**(value | lists | {"leases": tuple(Lease(*lease) for lease in value["leases"])}))
 
     def written(self) -> dict[str, Any]:
-        """In a form that JSON can hold."""
+        """Returns the state in a form that JSON can represent."""
         return dataclasses.asdict(self)
 
     def changed(self, **fields: Any) -> Self:  # noqa: ANN401
-        """With other values of some fields."""
+        """Returns a copy with other values of some fields."""
         return dataclasses.replace(self, **fields)
 
 
 def register_of(name: str) -> str:
-    """The queue of a group's register."""
+    """Returns the name of the queue of a group's register."""
     return GROUP + name
 
 
 def lease_of(name: str, number: int, token: str) -> str:
-    """The queue of a lease, as that user makes it."""
+    """Returns the name of the queue of a lease that this user makes."""
     return f"{LEASE}{name}.{number}.{token}"
 
 
 def state_of(register: Register) -> State | None:
-    """What a register says; None: nothing yet."""
+    """Returns the state in a register; None: nothing is written yet."""
     version = register.latest()
     return None if version is None else State.read(version.value)
 
 
 def opened(connection: Connection, name: str) -> Register | None:
-    """The register of a group, if it is there."""
+    """Opens the register of a group, if it exists."""
     try:
         return Register(connection.queue(register_of(name), passive=True))
     except exceptions.NotFound:
@@ -105,7 +105,7 @@ def opened(connection: Connection, name: str) -> Register | None:
 
 
 def look(connection: Connection, name: str) -> State | None:
-    """What the register says, without making one."""
+    """Returns the state in the register of a group, without making a register."""
     register = opened(connection, name)
     try:
         return None if register is None else state_of(register)
@@ -114,7 +114,7 @@ def look(connection: Connection, name: str) -> State | None:
 
 
 def process_of(connection: Connection, token: str) -> int:
-    """The process of a user, 0 if it has ended and is cleared up after."""
+    """Returns the process of a user, 0 if it has ended and is cleared up."""
     match = _TOKEN.match(token)
     if match is None:
         return 0
@@ -122,15 +122,15 @@ def process_of(connection: Connection, token: str) -> int:
 
 
 def new_token(connection: Connection) -> str:
-    """A user of its own, of which one can tell whether it is there."""
+    """Makes a unique token of a user, which shows whether its process still has the connection."""
     return f"{connection.core.id}-{os.getpid()}-{secrets.token_hex(6)}"
 
 
 def groups(connection: Connection) -> list[GroupInfo]:
-    """The consumer groups of a broker, by name.
+    """Lists the consumer groups of a broker, by name.
 
-    One whose ``pid`` is 0 has lost its user: if that is not coming back, :meth:`Group.attach` and
-    :meth:`Group.release` it, or use ``shmbroker groups release``.
+    A group whose ``pid`` is 0 has lost its user. If that user does not come back, call :meth:`Group.attach` and
+    :meth:`Group.release`, or use ``shmbroker groups release``.
     """
     names = [name for name in connection.queue_names(all=True) if name.startswith(GROUP)]
     found = (_info(connection, name.removeprefix(GROUP)) for name in names)

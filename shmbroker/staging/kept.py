@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of messages while these are staged. Time to live and delay count from publishing: until then they are words.
+"""The options of staged messages. Time to live and delay count from publishing, so they are stored as text until then.
 
-They stand where a published message has the name of its exchange, so that a staged one neither expires nor is hidden.
+The text takes the place of the exchange name of a published message, so a staged one neither expires nor is hidden.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _AT_ONCE = 1 / library.NANOSECONDS
 
 
 def kept(options: PutOptions) -> PutOptions:
-    """The options of a put, for the stage."""
+    """Converts the options of a put to their staged form."""
     given = options.pointer
     if not given.ttl_ns and not given.delay_ns:
         return options
@@ -28,20 +28,20 @@ def kept(options: PutOptions) -> PutOptions:
 
 
 def is_timed(options: PutOptions) -> bool:
-    """Has it a time to live, or a delay?"""
+    """Whether the options have a time to live, or a delay."""
     return bool(options.pointer.ttl_ns or options.pointer.delay_ns)
 
 
 def tag_of(message: Message) -> int:
-    """What the core knows a held message by."""
-    return record.front(message._record).tag  # noqa: SLF001 - nobody else needs it
+    """Returns the tag by which the core knows a held message."""
+    return record.front(message._record).tag  # noqa: SLF001 - no other module needs it
 
 
 class Restored:
-    """Options of staged messages as they were given; those of neighbours usually are the same.
+    """Restores the original options of staged messages; caches the last ones, since neighbours are often alike.
 
     Args:
-        most: the longest life of a message in the target, in seconds; ``None`` = for ever.
+        most: the target's limit on the life of a message, in seconds; ``None`` = no limit.
     """
 
     def __init__(self, most: float | None) -> None:
@@ -51,7 +51,7 @@ class Restored:
         self._options = self._plain
 
     def of(self, data: bytes, front: Front) -> PutOptions:
-        """The options of a record."""
+        """Returns the original options of a record."""
         end = front.key_start + front.key_length + front.properties_length
         if end == record.SIZE and not front.priority:
             return self._plain

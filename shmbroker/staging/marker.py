@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The marker of a publication: the one message of a queue. Who holds it may publish; it says what was published.
+"""The marker of a publication: the only message of a queue. Its holder may publish; it says what was published.
 
-A transaction that publishes settles it and puts the next one, so that both happen or neither does. If its holder is
-killed, it is in its queue again, or the next one is, when his reaper has carried his transaction out or undone it.
+A transaction that publishes settles the marker and puts the next one, so that both happen or neither does. If the
+holder is killed, the marker or its successor is in the queue once the reaper has carried out or undone the transaction.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from shmbroker.queue import Queue
     from shmbroker.staging.names import Batch
 
-_PATIENCE = 1.0  # seconds: for a fact that the next publish will find, too
-_LOOK = 0.002  # seconds: how often to try to found again what somebody else is founding
+_PATIENCE = 1.0  # seconds to wait for a fact that the next publish will find, too
+_LOOK = 0.002  # seconds between attempts to found a marker that another process is founding
 
 
 class Held:
     """A marker that is held.
 
     Attributes:
-        state: what it says.
+        state: the state that the marker says.
     """
 
     def __init__(self, queue: Queue, message: Message) -> None:
@@ -54,19 +54,19 @@ class Held:
         *,
         memory_until: int | None = None,
     ) -> State:
-        """Puts the next marker, and publishes and settles what is given: all of that, or nothing.
+        """Puts the next marker, and publishes and settles in the same transaction: all of it, or nothing.
 
         Args:
-            state: What the next marker says.
-            until: Deadline of waiting for room in queues.
-            publications: What is published with it.
-            settlements: What is settled with it.
-            memory_until: Deadline of waiting for memory; None: the same.
+            state: The state of the next marker.
+            until: The deadline of the wait for room in queues.
+            publications: The publications of the transaction.
+            settlements: The settlements of the transaction.
+            memory_until: The deadline of the wait for memory; None: the same.
 
         Raises:
-            queue.Full: no room in time.
-            OutOfMemory: no memory in time, or a body can never fit.
-            MessageSettled: one of the messages is not there any more.
+            queue.Full: there is no room in time.
+            OutOfMemory: there is no memory in time, or a body can never fit.
+            MessageSettled: one of the messages is no longer there.
         """
         marker = Publication(state.encode(), (self._queue.core,))
         mine = Settlement(self._queue.core, tag_of(self._message))
@@ -74,8 +74,8 @@ class Held:
         return state
 
     def give_back(self) -> None:
-        """Unless it was replaced, also if whoever did so was interrupted before he knew."""
-        with contextlib.suppress(exceptions.NotFound):  # forgotten
+        """Requeues the marker unless it was replaced, also if an interrupt hid the replacement from the caller."""
+        with contextlib.suppress(exceptions.NotFound):  # the publication was forgotten
             if self._queue.statistics().added == self._added:
                 self._message.give_back()
 
@@ -89,10 +89,10 @@ class Marker:
 
     @contextlib.contextmanager
     def held(self, until: int) -> Iterator[Held]:
-        """Takes it, waiting until then; it goes back if it was not settled.
+        """Takes the marker, waiting until ``until``; requeues it at the end unless it was settled.
 
         Raises:
-            Timeout: somebody else holds it.
+            Timeout: another publisher holds the marker.
         """
         held = Held(*self._take(until))
         try:
@@ -101,25 +101,25 @@ class Marker:
             held.give_back()
 
     def is_dropped(self, batch: Batch) -> bool:
-        """Was that job dropped? ``False`` too if somebody publishes for so long that it is not worth the wait."""
+        """Whether a job was dropped. Also ``False`` if another publisher holds the marker for more than a second."""
         if isinstance(batch, uuid.UUID):
             with contextlib.suppress(exceptions.Timeout), self.held(library.deadline(_PATIENCE)) as held:
                 return batch in held.state.dropped
         return False
 
     def found(self, until: int) -> None:
-        """Sees to it that there is one: before memory gets scarce, since it is needed to drop what takes it.
+        """Ensures that there is a marker before memory gets scarce: dropping, which frees memory, needs it.
 
         Raises:
-            OutOfMemory: there is none in time.
-            Timeout: somebody else was making it all the time.
+            OutOfMemory: there is no memory in time.
+            Timeout: another process was making the marker all the time.
         """
         self._founded(until)
 
     def _take(self, until: int) -> tuple[Queue, Message]:
         while True:
             queue = self._founded(until)
-            with contextlib.suppress(exceptions.NotFound):  # it was forgotten meanwhile
+            with contextlib.suppress(exceptions.NotFound):  # the publication was forgotten in between
                 try:
                     return queue, queue.get(timeout=_seconds_to(until))
                 except standard_queue.Empty:
@@ -130,7 +130,7 @@ class Marker:
                     raise exceptions.Timeout(text) from None
 
     def _founded(self, until: int) -> Queue:
-        """The queue, in which the first marker has been put."""
+        """Returns the queue after the first marker was put in it."""
         with contextlib.suppress(exceptions.NotFound):
             queue = self._connection.queue(self._name, passive=True)
             if queue.statistics().added:
@@ -138,7 +138,7 @@ class Marker:
         return self._found(until)
 
     def _found(self, until: int) -> Queue:
-        """One at a time: an exclusive queue goes when all that its dead owner did was carried out or undone."""
+        """Makes the first marker; an exclusive queue locks it until a dead owner's operations are done or undone."""
         name = names.founding_name(self._publication)
         while not names.declare(self._connection, name, exclusive=True):
             if time.monotonic_ns() >= until:
@@ -156,12 +156,12 @@ class Marker:
 
 
 def forget_gone(connection: Connection) -> int:
-    """Deletes the markers that hold for a queue that is gone: what they say holds for no other one.
+    """Deletes the markers of queues that are gone: their state applies to no other queue.
 
-    One that another publisher holds is left alone.
+    A marker that another publisher holds is left alone.
 
     Returns:
-        How many there were.
+        The number of markers deleted.
     """
     there, gone = _targets(connection), 0
     for name in filter(names.is_marker, connection.queue_names(all=True)):
@@ -172,7 +172,7 @@ def forget_gone(connection: Connection) -> int:
                 continue
             held = Held(queue, queue.get(timeout=0))
             try:
-                if held.state.target not in {0, *_targets(connection)}:  # whose queue is made before it is held
+                if held.state.target not in {0, *_targets(connection)}:  # a target exists before its marker is held
                     queue.delete()
                     gone += 1
             finally:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queues of a publication: one for its marker, one for each attempt. The publication comes last in their names."""
+"""The queues of a publication: one for its marker, one for each attempt. Their names end with the publication's."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _TOKEN = 6  # bytes
 _MAX_BATCH, _MAX_PARTITION = 2**63 - 1, 2**31 - 1
 
 Batch = int | uuid.UUID
-"""A batch: the number of a micro-batch of a stream, which only grows, or the id of a job."""
+"""A batch: the number of a stream's micro-batch, which only increases, or the id of a job."""
 
 
 class Attempt(NamedTuple):
     """An attempt to write a partition of a batch.
 
     Attributes:
-        publication: whose batch it is.
-        batch: which.
-        partition: of the batch, from 0.
-        number: tells the attempts at one partition apart.
-        token: tells those of one number apart, which may be one each of two runs of a program.
+        publication: the name of the publication.
+        batch: the batch.
+        partition: the partition of the batch, from 0.
+        number: distinguishes the attempts at one partition.
+        token: distinguishes attempts with the same number, such as those of two runs of a program.
     """
 
     publication: str
@@ -45,7 +45,7 @@ class Attempt(NamedTuple):
 
     @property
     def queue(self) -> str:
-        """The name of its queue."""
+        """The name of the attempt's queue."""
         return f"{_ATTEMPT}{self.batch}.{self.partition}.{self.number}.{self.token}.{self.publication}"
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class Attempt(NamedTuple):
 
 
 def attempt_of(queue: str) -> Attempt | None:
-    """The attempt that a queue is of; ``None``: of none.
+    """Returns the attempt of a queue, ``None`` if it is not the queue of an attempt.
 
     >>> attempt_of("amq.stage.attempt.7.0.3.1f.a.b")
     Attempt(publication='a.b', batch=7, partition=0, number=3, token='1f')
@@ -68,37 +68,37 @@ def attempt_of(queue: str) -> Attempt | None:
 
 
 def batch_of(text: str) -> Batch:
-    """A batch of its text."""
+    """Parses a batch."""
     return int(text) if text.isdigit() else uuid.UUID(text)
 
 
 def declare(connection: Connection, name: str, **given: Any) -> bool:  # noqa: ANN401 - settings of any type
-    """Makes such a queue; ``False``: it is there."""
+    """Makes a queue of the stage; ``False``: it exists."""
     wanted = settings.QueueSettings(**given)
     return core_queue.declare(connection.core, name, wanted, connection.operation_deadline(), core_queue.STAGE)
 
 
 def is_marker(queue: str) -> bool:
-    """Whether that is the queue of a marker."""
+    """Whether a queue is the queue of a marker."""
     return queue.startswith(_MARKER)
 
 
 def marker_name(publication: str) -> str:
-    """The queue of the marker."""
+    """Returns the name of the marker's queue."""
     return _MARKER + publication
 
 
 def founding_name(publication: str) -> str:
-    """The queue that is there while somebody makes the marker."""
+    """Returns the name of the queue that exists while a process makes the marker."""
     return _FOUNDING + publication
 
 
 def check_publication(name: object) -> str:
-    """A publication's name: 1 to 100 characters that take at most 150 bytes.
+    """Checks a publication's name: 1 to 100 characters that take at most 150 bytes.
 
     Raises:
-        TypeError: it is no string.
-        ValueError: it is too long, empty, holds a NUL, or cannot be written in UTF-8.
+        TypeError: the name is no string.
+        ValueError: the name is too long, empty, contains a NUL, or cannot be encoded in UTF-8.
     """
     if not isinstance(name, str):
         msg = f"publication {name!r}: a string is needed"
@@ -113,11 +113,11 @@ def check_publication(name: object) -> str:
 
 
 def check_batch(batch: object) -> Batch:
-    """A batch: a number from 0, or a UUID.
+    """Checks a batch: a number from 0, or a UUID.
 
     Raises:
-        TypeError: it is neither.
-        ValueError: the number is out of its range.
+        TypeError: the batch is neither.
+        ValueError: the number is out of range.
     """
     if isinstance(batch, uuid.UUID):
         return batch
@@ -125,7 +125,7 @@ def check_batch(batch: object) -> Batch:
 
 
 def new_attempt(publication: str, batch: object, partition: object, number: object) -> Attempt:
-    """An attempt of given numbers that nobody else has; see :func:`check_batch`."""
+    """Makes an attempt with the given numbers and a unique token; see :func:`check_batch`."""
     return Attempt(
         publication,
         check_batch(batch),

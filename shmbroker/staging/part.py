@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Staged messages that are published by one transaction: held by the connection, and read in place."""
+"""Staged messages that one transaction publishes: held by the connection, and read in place."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from shmbroker.queue import Queue
     from shmbroker.staging.source import Source
 
-_STEP = 1024  # messages that are taken together; those of them that are too many for a part go back
+_STEP = 1024  # messages to take together; those that exceed a part are requeued
 
 
 class Limits(NamedTuple):
-    """How much a transaction publishes.
+    """The limits of what one transaction publishes.
 
     Attributes:
-        messages: at most so many.
-        size: bodies of at most so many bytes.
+        messages: the most messages.
+        size: the most bytes of bodies.
     """
 
     messages: int
     size: int
 
     def hold(self, messages: int, size: int) -> bool:
-        """Is that no more?"""
+        """Whether a number of messages and of bytes is within the limits."""
         return messages <= self.messages and size <= self.size
 
     def within(self, target: Queue) -> Limits:
-        """A queue that blocks never has room for more than it may hold."""
+        """Returns the limits for a target: a queue that blocks never has room for more than its own limits."""
         settings = target.settings
         if settings.overflow != "block":
             return self
@@ -51,15 +51,15 @@ class Limits(NamedTuple):
 
 
 class Part:
-    """A part of a batch, taken out of the stage. Leaving the block returns it, unless it was published.
+    """A part of a batch, taken out of the stage. Leaving the block requeues it, unless it was published.
 
     Args:
-        target: where it is to go.
-        limits: of the part; one message is in it however long it is.
+        target: the queue to publish to.
+        limits: the limits of the part; a single message is always within them.
 
     Attributes:
-        publications: its messages, as they are to be in the target.
-        settlements: the same, in the stage.
+        publications: its messages, as they are published to the target.
+        settlements: the same messages, in the stage.
     """
 
     def __init__(self, target: Queue, limits: Limits) -> None:
@@ -74,10 +74,10 @@ class Part:
         self.settlements: list[Settlement] = []
 
     def take(self, source: Source) -> None:
-        """Takes what is left of an attempt, up to the limits.
+        """Takes the remaining messages of an attempt, up to the limits.
 
         Raises:
-            NotStaged: it is not there as it was completed.
+            NotStaged: the attempt is not as it was completed.
         """
         left = source.left()
         if self._first is None:
@@ -111,7 +111,7 @@ class Part:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.publications.clear()  # the views of bodies end with them
+        self.publications.clear()  # ends the views of bodies
         with contextlib.suppress(exceptions.NotFound, exceptions.MessageSettled):  # the stage was dropped
             if self._first is not None and self._first[0].acked() == self._first[1]:
                 for batch in self._taken:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a batch gets from the stage to its target, by who holds the marker: at once, or one message after the other."""
+"""Publishing of a batch by the holder of the marker: in one step, or one message after the other."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from shmbroker.staging.marker import Held
     from shmbroker.staging.state import Begun, State
 
-_PATIENCE = 1.0  # seconds: for memory to publish at once
+_PATIENCE = 1.0  # seconds to wait for the memory to publish in one step
 
 
 class Publisher:
     """Publishes batches of one publication.
 
     Args:
-        connection: it opens the queues, and holds what is under way.
-        publication: the name.
-        limits: what is published at once.
-        until: when there has to be room.
+        connection: the connection that opens the queues, and holds the messages in progress.
+        publication: the name of the publication.
+        limits: the limits of publishing in one step.
+        until: the deadline of the wait for room.
     """
 
     def __init__(self, connection: Connection, publication: str, limits: Limits, until: int) -> None:
@@ -41,18 +41,18 @@ class Publisher:
     def _sources(self, begun: Begun) -> list[Source]:
         return [Source(self._connection, self._publication, one) for one in begun.receipts if one.count]
 
-    # ---- at once ----
+    # ---- in one step ----
 
     def publish_or_begin(self, held: Held, wanted: Begun, target: Queue | None) -> tuple[State, int]:
-        """Publishes a batch at once; a larger one has begun then. Returns the state, and how many were published.
+        """Publishes a batch in one step, or begins a larger one; returns the state and the number published.
 
         Args:
-            held: the marker.
-            wanted: the batch.
-            target: where it goes; ``None``: the queue of its name.
+            held: the held marker.
+            wanted: the batch to publish.
+            target: the queue to publish to; ``None``: the queue that the batch names.
 
         Raises:
-            NotStaged: an attempt is not there as it was completed.
+            NotStaged: an attempt is not as it was completed.
             NotFound: there is no such target.
             queue.Full: a body can never fit the target.
         """
@@ -62,7 +62,7 @@ class Publisher:
         for source in sources:
             source.check()
         if self._limits.within(target).hold(wanted.count, wanted.bytes):
-            with contextlib.suppress(exceptions.OutOfMemory):  # it would be there twice for a while: it is moved then
+            with contextlib.suppress(exceptions.OutOfMemory):  # it would exist twice for a while; it is moved instead
                 return self._publish(held, wanted, target, sources)
         self._check_bodies(sources, target)
         for source in sources:
@@ -70,7 +70,7 @@ class Publisher:
         return held.replace(held.state.beginning(wanted), self._until), 0
 
     def _check_bodies(self, sources: list[Source], target: Queue) -> None:
-        """One that can never fit would keep a batch that has begun from its end, and all others of the publication."""
+        """Checks for a body that can never fit: it would block its begun batch, and all others of the publication."""
         settings = target.settings
         if settings.max_bytes >= 0 and settings.overflow != "drop-head":
             longest = max(place.length for source in sources for _, place in body_references.of_queue(source.queue))
@@ -97,19 +97,19 @@ class Publisher:
     # ---- one after the other ----
 
     def finish(self, held: Held, begun: Begun, target: Queue | None) -> tuple[State, int]:
-        """Moves what is left of a batch that has begun, whoever began it. Returns the state, and how many there were.
+        """Moves the rest of a batch that any publisher began. Returns the state, and the number of messages moved.
 
         Raises:
             NotStaged: an attempt is gone.
-            NotFound: so is the target.
+            NotFound: the target is gone.
         """
-        if target is None:  # else the marker holds for it, and so does what has begun
+        if target is None:  # otherwise the marker is of this target, and so is the begun batch
             target = self._connection.queue(begun.to, passive=True)
         count = sum(self._empty(source, target) for source in self._sources(begun))
         return held.replace(held.state.published(begun.batch), self._until), count
 
     def _empty(self, source: Source, target: Queue) -> int:
-        """What is moved keeps its times, and never is dropped for want of room: otherwise it is published anew."""
+        """Moves messages; publishes them instead if their times must be set, or if a full target drops messages."""
         settings = target.settings
         anew = source.receipt.timed or settings.message_ttl is not None or settings.overflow == "drop"
         step = self._publish_part if anew else self._move

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue of a winner, as who holds the marker sees it: nobody else takes from it, and nobody writes to it."""
+"""The queue of a winner, as the holder of the marker sees it: no other process takes from it or writes to it."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from shmbroker.staging.state import Receipt
     from shmbroker.statistics import QueueStatistics
 
-_GRACE = 2 * library.NANOSECONDS  # for the reaper of somebody who was killed while he held messages
+_GRACE = 2 * library.NANOSECONDS  # for the reaper of a process that was killed while it held messages
 _LOOK = 0.001  # seconds
 
 
 class Source:
-    """An attempt that is to be published.
+    """An attempt to publish.
 
     Attributes:
-        receipt: its receipt.
-        queue: its queue.
+        receipt: the receipt of the attempt.
+        queue: the queue of the attempt.
     """
 
     def __init__(self, connection: Connection, publication: str, receipt: Receipt) -> None:
-        """Opens it.
+        """Opens the queue of the attempt.
 
         Raises:
-            NotStaged: it is not there.
+            NotStaged: the queue does not exist.
         """
         self.receipt = receipt
         self._attempt = Attempt(publication, receipt.batch, receipt.partition, receipt.attempt, receipt.token)
@@ -42,24 +42,24 @@ class Source:
             self.missing("it was dropped, or has expired")
 
     def missing(self, why: str) -> NoReturn:
-        """It cannot be published."""
+        """Raises the error of an attempt that cannot be published."""
         raise exceptions.NotStaged(text=f"{self._attempt} cannot be published: {why}") from None
 
     def check(self) -> None:
-        """Before anything of it is published.
+        """Checks that the attempt is complete, before any of it is published.
 
         Raises:
-            NotStaged: it is not what its receipt says.
+            NotStaged: the attempt differs from its receipt.
         """
         found = _left(self._rested())
         if found != self.receipt.count:
             self.missing(f"{self.receipt.count} messages were staged, and {found} are there")
 
     def keep(self) -> None:
-        """It does not expire any more: a part of it is going to be published.
+        """Prevents the attempt from expiring, because a part of it is about to be published.
 
         Raises:
-            NotStaged: it just did.
+            NotStaged: the attempt has just expired.
         """
         try:
             if self.queue.settings.expires is not None:
@@ -68,15 +68,15 @@ class Source:
             self.missing("it has expired")
 
     def left(self) -> int:
-        """How many of its messages have not been published. They are all ready."""
+        """The number of its messages that are not published yet. They are all ready."""
         return _left(self._rested())
 
     def acked(self) -> int:
-        """How many of its messages were published by transactions."""
+        """The number of its messages that transactions published."""
         return self.queue.statistics().acked
 
     def _rested(self) -> QueueStatistics:
-        """What a killed publisher had done was counted before we got his marker; what he held comes back soon after."""
+        """Waits until a killed publisher's held messages are requeued; its finished operations are counted already."""
         until = time.monotonic_ns() + _GRACE
         try:
             while (facts := self.queue.statistics()).ready != _left(facts) or facts.delivering:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stage: where batches are written by many processes, and from where they are published once."""
+"""A stage: many processes write batches to it, and each batch is published from it once."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ if TYPE_CHECKING:
     from shmbroker.staging.names import Attempt, Batch
 
 AT_ONCE = 10_000
-"""A batch of so many messages is published at once, unless a stage is told otherwise."""
-_LONGEST = 36  # a batch, as text
-_PART_OF_MEMORY = 4  # and so is one that takes a quarter of the broker's
+"""A batch of up to this many messages is published in one step, unless a stage has another limit."""
+_LONGEST = 36  # the length of a batch as text
+_PART_OF_MEMORY = 4  # the same for a batch of up to this part of the broker's memory
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StageInfo:
-    """An attempt that is staged: ``count`` messages, whose bodies are together ``bytes`` long.
+    """A staged attempt: ``count`` messages, whose bodies have ``bytes`` bytes together.
 
-    ``publication`` is whose it is; ``batch``, ``partition`` and ``attempt`` are those that it is written under.
+    ``publication`` is its publication; ``batch``, ``partition`` and ``attempt`` are the numbers that it is written
+    under.
     """
 
     publication: str
@@ -51,14 +52,15 @@ class Stage:
     """The batches of one publication: of one streaming query, or of the jobs that write to one queue.
 
     Args:
-        connection: to the broker that has the target.
-        publication: its name, 1 to 100 characters.
-        expires: seconds after which the broker deletes an attempt that nobody wrote to or published; ``None`` = never.
-        at_once: a batch of up to so many messages is published all at once.
-        bytes_at_once: ... if its bodies together have so many bytes; ``None``: a quarter of the broker's memory.
-        per_target: what was published holds as long as the target lives: a queue that is deleted and made anew gets
-            its batches from the first one on. What is left of such publications, whose targets are gone, is deleted by
-            the first batch of the next one.
+        connection: the connection to the broker that has the target.
+        publication: the name of the publication, 1 to 100 characters.
+        expires: seconds after which the broker deletes an attempt without writes or publishing; ``None`` = never.
+        at_once: a batch of up to this many messages is published in one step ...
+        bytes_at_once: ... if its bodies together have at most this many bytes; ``None``: a quarter of the broker's
+            memory.
+        per_target: the record of published batches lasts as long as the target: a queue that is deleted and declared
+            again gets its batches from the first one on. Records of such publications whose targets are gone are
+            deleted by the first batch of the next one.
     """
 
     def __init__(
@@ -85,12 +87,12 @@ class Stage:
     # ---- writing ----
 
     def attempt(self, batch: Batch, partition: int, attempt: int) -> Writer:
-        """A writer of one partition of a batch, to be used in a ``with`` block.
+        """Returns a writer of one partition of a batch, for a ``with`` block.
 
         Args:
-            batch: its number, or the id of a job.
-            partition: of the batch, from 0.
-            attempt: any number; two attempts of the same one do not meet.
+            batch: the number of the batch, or the id of a job.
+            partition: the partition of the batch, from 0.
+            attempt: any number; two attempts with the same number do not conflict.
         """
         made = names.new_attempt(self.publication, batch, partition, attempt)
         return Writer(self._connection, made, self._expires, self._marker)
@@ -98,27 +100,27 @@ class Stage:
     # ---- publishing ----
 
     def publish(self, batch: Batch, winners: Iterable[Receipt], to: str, *, timeout: float | None = None) -> int:
-        """Publishes a batch, once, in the order of its partitions; drops what is left of this and of earlier ones.
+        """Publishes a batch, once, in the order of its partitions; drops what is left of this and of earlier batches.
 
-        If it raises nothing was published, and everything is staged still. Of a batch that is too large to be published
-        at once some messages may have been: the next call goes on with the others.
+        If the call raises, nothing was published, and everything is still staged. Of a batch that is too large to
+        publish in one step, some messages may have been published: the next call continues with the others.
 
         Args:
-            batch: its number, which must be above that of the last one for it to be published; or the id of a job.
+            batch: the number of the batch, published only if it is above that of the last one; or the id of a job.
             winners: the receipt of one attempt at each partition.
             to: the queue that gets the messages.
-            timeout: seconds to wait for others who publish, for room in the queue and for memory.
+            timeout: seconds to wait for other publishers, for room in the queue and for memory.
 
         Returns:
-            How many messages were published; 0 if that batch was published before. If a publisher of it was killed who
-            had begun to move it: how many were left.
+            The number of messages published; 0 if the batch was published before. If an earlier publisher of it was
+            killed while it moved the batch: the number of messages that were left.
 
         Raises:
-            NotStaged: an attempt is not there as it was completed.
+            NotStaged: an attempt is not as it was completed.
             NotFound: there is no such queue.
-            queue.Full: it has no room in time.
-            OutOfMemory: the broker has none in time, or a body can never fit.
-            Timeout: somebody else was publishing all the time.
+            queue.Full: the queue has no room in time.
+            OutOfMemory: the broker has no memory in time, or a body can never fit.
+            Timeout: another process was publishing all the time.
         """
         wanted = Begun(names.check_batch(batch), _checked_target(to), _checked_winners(batch, winners))
         until, published = library.deadline(timeout), 0
@@ -133,16 +135,16 @@ class Stage:
                     break
                 if begun is None:
                     state, count = publisher.publish_or_begin(held, wanted, target)
-                else:  # it is finished first, whichever it is
+                else:  # the begun batch is finished first, whichever it is
                     state, count = publisher.finish(held, begun, target)
                 published = count if begun is None or begun.batch == batch else 0
         self._sweep(lambda one: state.is_over(one.batch))
-        if is_first:  # not with each batch: all markers are looked at
+        if is_first:  # not with each batch: it examines all markers
             forget_gone(self._connection)
         return published
 
     def _target(self, held: Held, to: str) -> Queue | None:
-        """The target, where what the marker says is to hold for that; ``None``: it is opened when it is needed."""
+        """Returns the target if the marker's state is to apply only to it; ``None``: it is opened when it is needed."""
         if not self._per_target:
             return None
         target = self._connection.queue(to, passive=True)
@@ -150,7 +152,7 @@ class Stage:
         return target
 
     def _sweep(self, is_done: Callable[[Attempt], bool]) -> int:
-        """Drops attempts; what cannot be dropped in time is left to the next publish."""
+        """Drops attempts; the next publish drops those that could not be dropped in time."""
         dropped = 0
         for name in self._connection.queue_names(all=True):
             attempt = names.attempt_of(name)
@@ -161,13 +163,13 @@ class Stage:
         return dropped
 
     def drop(self, batch: Batch, *, timeout: float | None = None) -> int:
-        """Drops the attempts at a batch that is not wanted; returns how many there were.
+        """Drops the attempts at a batch that is not needed; returns their number.
 
-        A batch that may be published in part is not dropped: the rest of it is needed. A job that was dropped is over:
-        who stages for it still is told so when he is done. The number of a batch may be used again.
+        A batch that may be published in part is not dropped: the rest of it is needed. A dropped job is over: a writer
+        that still stages for it gets an error at its end. The number of a dropped batch may be used again.
 
         Raises:
-            Timeout: somebody else was publishing all the time.
+            Timeout: another process was publishing all the time.
         """
         names.check_batch(batch)
         until = library.deadline(timeout)
@@ -177,7 +179,7 @@ class Stage:
                 return 0
             dropped = self._sweep(lambda one: one.batch == batch)
             if isinstance(batch, uuid.UUID) and not held.state.is_over(batch):
-                held.replace(held.state.without(batch), until)  # for which there may be memory only now
+                held.replace(held.state.without(batch), until)  # there may be memory for it only now
                 dropped += self._sweep(lambda one: one.batch == batch)
             return dropped
 
@@ -185,14 +187,14 @@ class Stage:
 
     @property
     def published(self) -> int | None:
-        """The number of the last batch that was published, ``None``: none was. Waits for who is publishing."""
+        """The number of the last published batch, ``None``: there is none. Waits for a process that is publishing."""
         return self._state().last
 
     def is_published(self, batch: Batch) -> bool:
-        """Was that batch published? Of jobs the last 256 are remembered. Waits for who is publishing.
+        """Whether a batch was published. The last 256 jobs are remembered. Waits for a process that is publishing.
 
         Raises:
-            Timeout: somebody was publishing for longer than the connection's ``operation_timeout``.
+            Timeout: another process was publishing for longer than the connection's ``operation_timeout``.
         """
         return self._state().has(names.check_batch(batch))
 
@@ -201,7 +203,7 @@ class Stage:
             return held.state
 
     def forget(self) -> None:
-        """Deletes all that there is of the publication: what is staged, and which batches were published."""
+        """Deletes everything of the publication: its staged attempts, and the record of its published batches."""
         self._sweep(lambda _: True)
         with contextlib.suppress(exceptions.NotFound):
             self._connection.queue(names.marker_name(self.publication), passive=True).delete()
@@ -211,7 +213,7 @@ class Stage:
 
 
 def stages(connection: Connection, publication: str | None = None) -> list[StageInfo]:
-    """The attempts that are staged, of one publication or of all; what nobody will publish any more is among them."""
+    """Lists the staged attempts, of one publication or of all, including those that will never be published."""
     found = []
     for statistics in connection.queue_statistics(all=True):
         attempt = names.attempt_of(statistics.name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a marker says: which batches of a publication were published, and of which one that has begun."""
+"""The state in a marker: which batches of a publication were published, and which one has begun."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import uuid
 from shmbroker.staging.names import Batch, batch_of
 
 JOBS = 256
-"""So many jobs are remembered that were published, the last ones; and so many that were dropped."""
+"""The number of jobs to remember: the last published ones, and as many of the last dropped ones."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a completed attempt is published by. It pickles.
+    """The receipt of a completed attempt, by which it is published. It pickles.
 
-    ``batch``, ``partition`` and ``attempt`` are those that it was written under, ``token`` tells it apart from attempts
-    of the same numbers, which another run of the program may make. ``count`` messages were written, whose bodies are
-    together ``bytes`` long; ``timed``: one of them has a time to live, or a delay.
+    ``batch``, ``partition`` and ``attempt`` are the numbers that it was written under. ``token`` distinguishes it from
+    attempts with the same numbers, which another run of the program may make. It has ``count`` messages, whose bodies
+    have ``bytes`` bytes together; ``timed``: one of them has a time to live, or a delay.
     """
 
     batch: Batch
@@ -33,12 +33,12 @@ class Receipt:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Begun:
-    """A batch that is being moved to its target. What is left of it is in the queues of its winners.
+    """A batch that is being moved to its target. Its remaining messages are in the queues of its winners.
 
     Attributes:
-        batch: which.
+        batch: the batch.
         to: the target.
-        receipts: of its winners, in the order in which they are published.
+        receipts: the receipts of its winners, in the order of publishing.
     """
 
     batch: Batch
@@ -47,25 +47,25 @@ class Begun:
 
     @property
     def count(self) -> int:
-        """How many messages it has."""
+        """The number of its messages."""
         return sum(receipt.count for receipt in self.receipts)
 
     @property
     def bytes(self) -> int:
-        """How long its bodies are together."""
+        """The total bytes of its bodies."""
         return sum(receipt.bytes for receipt in self.receipts)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class State:
-    """Of a publication.
+    """The state of a publication.
 
     Attributes:
-        last: the number of the last batch that was published; ``None``: none was.
-        jobs: the last jobs that were published.
-        dropped: the last jobs that were dropped. A batch with a number may come again, a job does not.
-        begun: what may be published in part.
-        target: the incarnation of the queue that all this holds for; 0: for any queue.
+        last: the number of the last published batch; ``None``: none was published.
+        jobs: the last published jobs.
+        dropped: the last dropped jobs. A batch with a number may come again, a job does not.
+        begun: the batch that may be published in part.
+        target: the incarnation of the queue that this state is for; 0: for any queue.
     """
 
     last: int | None = None
@@ -75,35 +75,35 @@ class State:
     target: int = 0
 
     def of(self, target: int) -> State:
-        """What holds for the queue of that incarnation: nothing, if it is another one than before."""
+        """Returns the state for the queue of that incarnation: empty, if it differs from the one before."""
         return self if self.target == target else State(target=target)
 
     def has(self, batch: Batch) -> bool:
-        """Was that batch published?"""
+        """Whether a batch was published."""
         if isinstance(batch, uuid.UUID):
             return batch in self.jobs
         return self.last is not None and batch <= self.last
 
     def is_over(self, batch: Batch) -> bool:
-        """Is nothing wanted any more that is staged for that batch?"""
+        """Whether messages staged for a batch are no longer needed."""
         return self.has(batch) or batch in self.dropped
 
     def beginning(self, begun: Begun) -> State:
-        """From when a batch is being moved."""
+        """Returns the state after a batch has begun to move."""
         return dataclasses.replace(self, begun=begun)
 
     def published(self, batch: Batch) -> State:
-        """From when a batch is published."""
+        """Returns the state after a batch is published."""
         if isinstance(batch, uuid.UUID):
             return dataclasses.replace(self, jobs=(*self.jobs, batch)[-JOBS:], begun=None)
         return dataclasses.replace(self, last=batch, begun=None)
 
     def without(self, job: uuid.UUID) -> State:
-        """From when a job is dropped."""
+        """Returns the state after a job is dropped."""
         return dataclasses.replace(self, dropped=(*self.dropped, job)[-JOBS:])
 
     def encode(self) -> bytes:
-        """As the body of a marker."""
+        """Encodes the state as the body of a marker."""
         begun = self.begun and {
             "batch": str(self.begun.batch),
             "to": self.begun.to,
@@ -115,7 +115,7 @@ class State:
 
 
 def decode(body: bytes) -> State:
-    """The state that a marker says."""
+    """Decodes the state in a marker."""
     given = json.loads(body)
     begun = given["begun"]
     if begun is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing a partition of a batch, where nobody sees it."""
+"""Writing of a partition of a batch, out of sight until it is published."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from shmbroker.staging.marker import Marker
     from shmbroker.staging.names import Attempt
 
-_TOUCHES = 4  # in the time after which an attempt expires
+_TOUCHES = 4  # number of touches in the time after which an attempt expires
 
 
 class Writer:
-    """Stages the messages of one attempt; made by :meth:`Stage.attempt`, for one thread.
+    """Stages the messages of one attempt. Made by :meth:`Stage.attempt`, for one thread.
 
-    The ``with`` block makes the attempt's queue. If it ends normally the attempt is complete, and has a ``receipt``; if
-    it raises, everything that was staged is dropped.
+    The ``with`` block makes the attempt's queue. If the block ends normally, the attempt is complete, and has a
+    ``receipt``. If it raises, all staged messages are dropped.
 
-    ``count`` says how many messages were staged so far, ``bytes`` how long their bodies are together.
+    ``count`` is the number of messages staged so far, ``bytes`` the total bytes of their bodies.
     """
 
     def __init__(self, connection: Connection, attempt: Attempt, expires: float | None, marker: Marker) -> None:
@@ -86,7 +86,7 @@ class Writer:
             text = f"{self._attempt}: {self.count} messages were staged, and {found} are there"
             raise exceptions.NotStaged(text=text)
         ours = self._attempt
-        if self._marker.is_dropped(ours.batch):  # in the order: make the queue, look; who drops a job: say so, sweep
+        if self._marker.is_dropped(ours.batch):  # order: make the queue, look; drop: say so, sweep
             queue.delete()
             raise self._unwanted()
         self._receipt = Receipt(
@@ -95,10 +95,10 @@ class Writer:
 
     @property
     def receipt(self) -> Receipt:
-        """What :meth:`Stage.publish` wants.
+        """The receipt, for :meth:`Stage.publish`.
 
         Raises:
-            RuntimeError: the block has not ended, or raised.
+            RuntimeError: the block has not ended, or it raised.
         """
         if self._receipt is None:
             msg = f"{self._attempt}: it is not complete"
@@ -137,8 +137,8 @@ class Writer:
         """Stages a message, with the options of :meth:`Queue.put`; ``ttl`` and ``delay`` count from its publishing.
 
         Raises:
-            OutOfMemory: no memory in time, or it can never fit.
-            NotStaged: the attempt is not wanted any more.
+            OutOfMemory: there is no memory in time, or the body can never fit.
+            NotStaged: the attempt is no longer needed.
         """
         options = self._kept(options_of(**given))
         data, size = body_of(body)
@@ -157,11 +157,11 @@ class Writer:
         timeout: float | None = None,
         **given: Unpack[PutKeywords],
     ) -> int:
-        """Stages messages in order, with the same options; returns how many: all of them.
+        """Stages all messages in order, with the same options; returns their number.
 
         Raises:
-            OutOfMemory: no memory for all of them in time, or one can never fit.
-            NotStaged: the attempt is not wanted any more.
+            OutOfMemory: there is no memory for all of them in time, or a body can never fit.
+            NotStaged: the attempt is no longer needed.
         """
         wanted = tuple(bodies)
         sizes = [body_of(body)[1] for body in wanted]
@@ -178,11 +178,11 @@ class Writer:
         return len(wanted)
 
     def put_columns(self, columns: Columns, count: int, *, timeout: float | None = None) -> None:
-        """Stages the messages of the first rows, as :func:`shmbroker.columns.put` puts them; all of them.
+        """Stages all messages of the first ``count`` rows, as :func:`shmbroker.columns.put` puts them.
 
         Raises:
-            OutOfMemory: no memory for all of them in time, or one can never fit.
-            NotStaged: the attempt is not wanted any more.
+            OutOfMemory: there is no memory for all of them in time, or a body can never fit.
+            NotStaged: the attempt is no longer needed.
         """
         done, until, queue = 0, library.deadline(timeout), self._open()
         with self._there():
@@ -206,11 +206,11 @@ class Writer:
         timeout: float | None = None,
         **given: Unpack[PutKeywords],
     ) -> Iterator[memoryview]:
-        """A writable memoryview of ``size`` bytes in the slab, as of :meth:`Queue.reserve`; staged when its block ends.
+        """Yields a writable memoryview of ``size`` bytes, as :meth:`Queue.reserve`; staged at the end of the block.
 
         Raises:
-            OutOfMemory: no memory in time, or it can never fit.
-            NotStaged: the attempt is not wanted any more.
+            OutOfMemory: there is no memory in time, or the body can never fit.
+            NotStaged: the attempt is no longer needed.
         """
         options = self._kept(options_of(**given))
         queue = self._open()
