@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The asyncio twin of :mod:`shmbroker`: what can wait is awaited, and no call takes a thread of its own.
+"""The asyncio counterpart of :mod:`shmbroker`: calls that can wait are awaited, and no call needs its own thread.
 
 >>> import asyncio
 >>> import shmbroker
@@ -14,7 +14,7 @@
 b'hello'
 >>> shmbroker.Broker("doctest-aio").stop(purge=True)
 
-Cancelling an await loses no message: what was taken for it goes back to its place.
+Cancelling an await loses no message: a message taken for it is requeued at its position.
 """
 
 from shmbroker.aio.channel import Channel

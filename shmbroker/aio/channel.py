@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels, awaited. What :class:`shmbroker.Channel` says of arguments and errors holds here."""
+"""Channels for asyncio. Arguments and errors are those of :class:`shmbroker.Channel`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Channel:
         sync.on_end = self._ended
 
     def _ended(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
             self._loop.call_soon_threadsafe(self._end_waits)
 
     def _end_waits(self) -> None:
@@ -56,40 +56,40 @@ class Channel:
     # ---- declaring ----
 
     async def exchange_declare(self, exchange: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
-        """Makes an exchange, unless there is an equal one."""
+        """Makes an exchange, unless an equivalent one exists."""
         await self._change(self.sync.exchange_declare, exchange, *arguments, **options)
 
     async def exchange_delete(self, exchange: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
-        """Deletes an exchange, if there is one."""
+        """Deletes an exchange, if it exists."""
         await self._change(self.sync.exchange_delete, exchange, *arguments, **options)
 
     async def exchange_bind(self, destination: str, source: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
-        """Makes an exchange get what another one has for a key."""
+        """Binds an exchange to another exchange by a routing key."""
         await self._change(self.sync.exchange_bind, destination, source, *arguments, **options)
 
     async def exchange_unbind(self, destination: str, source: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
-        """Ends that, if it is so."""
+        """Removes a binding between two exchanges, if it exists."""
         await self._change(self.sync.exchange_unbind, destination, source, *arguments, **options)
 
     async def queue_declare(self, queue: str = "", *arguments: Any, **options: Any) -> DeclareOk:  # noqa: ANN401
-        """Makes a queue, unless there is an equal one."""
+        """Makes a queue, unless an equivalent one exists."""
         found: DeclareOk = await self._change(self.sync.queue_declare, queue, *arguments, **options)
         return found
 
     async def queue_bind(self, queue: str, exchange: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
-        """Makes a queue get what an exchange has for a key."""
+        """Binds a queue to an exchange by a routing key."""
         await self._change(self.sync.queue_bind, queue, exchange, *arguments, **options)
 
     async def queue_unbind(self, queue: str, exchange: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
-        """Ends that, if it is so."""
+        """Removes a binding of a queue, if it exists."""
         await self._change(self.sync.queue_unbind, queue, exchange, *arguments, **options)
 
     async def queue_purge(self, queue: str) -> int:
-        """Removes what is ready."""
+        """Removes the ready messages; returns their number."""
         return self.sync.queue_purge(queue)
 
     async def queue_delete(self, queue: str, *arguments: Any, **options: Any) -> int:  # noqa: ANN401
-        """Deletes a queue, if there is one."""
+        """Deletes a queue, if it exists; returns the number of messages deleted with it."""
         removed: int = await self._change(self.sync.queue_delete, queue, *arguments, **options)
         return removed
 
@@ -101,7 +101,7 @@ class Channel:
         routing_key: str,
         body: Any,  # noqa: ANN401
         properties: BasicProperties | None = None,
-        mandatory: bool = False,  # noqa: FBT001, FBT002 - as pika has it
+        mandatory: bool = False,  # noqa: FBT001, FBT002 - as in pika
         *,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> int | None:
@@ -120,31 +120,31 @@ class Channel:
         *,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> int:
-        """Publishes, waiting for room, and returns the number of the message once it is in all its queues."""
+        """Publishes, waiting for room, and returns the number of the message once all its queues have it."""
         given = (exchange, routing_key, body, properties, mandatory)
         return await asyncio.wrap_future(await _with_room(self.sync.publish_confirmed, given, timeout))
 
     async def confirm_delivery(self) -> None:
-        """From now on published messages are counted, and confirmed."""
+        """Counts and confirms all messages published from now on."""
         self.sync.confirm_delivery()
 
     async def wait_for_confirms(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
-        """Waits until all that was published is confirmed; ``True``: no queue refused any."""
+        """Waits until all published messages are confirmed; ``True``: no queue refused any."""
         good: bool = await _until(
             functools.partial(self.sync.wait_for_confirms, timeout=0), exceptions.Timeout, timeout
         )
         return good
 
     async def tx_select(self) -> None:
-        """From now on publishes and acknowledgements wait for :meth:`tx_commit`."""
+        """Defers publishes and acknowledgements from now on to :meth:`tx_commit`."""
         self.sync.tx_select()
 
     async def tx_commit(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Does everything since the last commit, or nothing of it."""
+        """Commits everything since the last commit in one atomic step."""
         await _until(functools.partial(self.sync.tx_commit, timeout=0), standard_queue.Full, timeout)
 
     async def tx_rollback(self) -> None:
-        """Forgets everything since the last commit."""
+        """Discards everything since the last commit."""
         self.sync.tx_rollback()
 
     # ---- receiving ----
@@ -156,7 +156,7 @@ class Channel:
         *,
         timeout: float | None = 0,  # noqa: ASYNC109
     ) -> Delivery | None:
-        """The oldest ready message; ``None``: there is none in time."""
+        """Takes the oldest ready message; ``None``: there is none in time."""
         library.check_timeout(timeout)
         found = self.sync.basic_get(queue, auto_ack)
         if found is not None or timeout == 0:
@@ -186,7 +186,7 @@ class Channel:
         *arguments: Any,  # noqa: ANN401
         **options: Any,  # noqa: ANN401
     ) -> str:
-        """Has a callback, or coroutine function, called with each message: ``(channel, method, properties, body)``."""
+        """Calls a callback or coroutine function with each message: ``(channel, method, properties, body)``."""
         callback = callable_of(on_message_callback, "on_message_callback")
         called = self._called(lambda _channel, *delivery: callback(self, *delivery))
         return self.sync.basic_consume(queue, called, *arguments, **options)
@@ -211,7 +211,7 @@ class Channel:
         try:
             while (delivery := await waiting.get()) is not None:
                 if auto_ack:
-                    Delivery.ack(delivery[0])  # not before: what nobody asks for any more goes back
+                    Delivery.ack(delivery[0])  # only now: messages not asked for are requeued
                 yield delivery
         finally:
             if self.sync.is_open:
@@ -233,32 +233,32 @@ class Channel:
         multiple: bool = False,  # noqa: FBT001, FBT002
         requeue: bool = True,  # noqa: FBT001, FBT002
     ) -> None:
-        """Puts deliveries back to their places, or drops them."""
+        """Requeues deliveries at their positions, or rejects them."""
         self.sync.basic_nack(delivery_tag, multiple, requeue)
 
     async def basic_reject(self, delivery_tag: int, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
-        """Puts one delivery back to its place, or drops it."""
+        """Requeues one delivery at its position, or rejects it."""
         self.sync.basic_reject(delivery_tag, requeue)
 
     async def basic_recover(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
-        """Puts all unacknowledged deliveries back to their places."""
+        """Requeues all unacked deliveries at their positions."""
         self.sync.basic_recover(requeue)
 
     async def basic_qos(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
-        """How many messages may be unacknowledged."""
+        """Sets how many messages may be unacked."""
         self.sync.basic_qos(*arguments, **options)
 
     def add_on_return_callback(self, callback: Callable[..., object]) -> None:
-        """``callback(channel, method, properties, body)`` for mandatory messages that come back."""
+        """Registers ``callback(channel, method, properties, body)`` for returned mandatory messages."""
         callback = callable_of(callback, "callback")
         self.sync.add_on_return_callback(self._called(lambda _channel, *returned: callback(self, *returned)))
 
     def add_on_cancel_callback(self, callback: Callable[[str], object]) -> None:
-        """``callback(consumer_tag)`` for a consumer whose queue was deleted."""
+        """Registers ``callback(consumer_tag)`` for a consumer whose queue was deleted."""
         self.sync.add_on_cancel_callback(self._called(callable_of(callback, "callback")))
 
     def _called(self, callback: Callable[..., object]) -> Callable[..., None]:
-        """A callback for the sync channel; what it returns is awaited before the next one, if it can be."""
+        """Wraps a callback for the sync channel; an awaitable result is awaited before the next callback."""
 
         def called(*given: object) -> None:
             result = callback(*given)
@@ -269,7 +269,7 @@ class Channel:
 
     @property
     def is_open(self) -> bool:
-        """Can it be used?"""
+        """Whether the channel can be used."""
         return self.sync.is_open
 
     def close(self, reply_code: int = 0, reply_text: str = "") -> None:
@@ -293,7 +293,7 @@ async def _with_room(publish: Callable[..., Any], given: tuple[Any, ...], timeou
 
 
 async def _until(attempt: Callable[[], Any], again: type[Exception], timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109
-    """What an attempt brings that does not raise ``again``, made with growing pauses up to 20 ms."""
+    """Returns the result of the first attempt that does not raise ``again``; pauses between attempts grow to 20 ms."""
     library.check_timeout(timeout)
     until = None if timeout is None else time.monotonic() + timeout
     pause = _PAUSE_SECONDS

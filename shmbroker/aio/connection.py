@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections, awaited."""
+"""Connections for asyncio."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOOK_SECONDS = 0.02
 
 
 class Connection:
-    """A connection to a broker of this machine, of one event loop. Made by :func:`connect`."""
+    """A connection to a broker of this machine, for one event loop. Made by :func:`connect`."""
 
     def __init__(self, sync: SyncConnection, operation_timeout: float) -> None:
         loop = asyncio.get_running_loop()
@@ -35,10 +35,10 @@ class Connection:
         sync.make_dispatcher = lambda work: LoopDispatcher(loop, work, sync.callbacks.failed)
 
     async def change(self, operation: Callable[[], R]) -> R:
-        """Does what changes the topology, which one process does at a time.
+        """Repeats a change of the topology while another process holds the topology lock.
 
         Raises:
-            Timeout: another process did not come to its end in ``operation_timeout``.
+            Timeout: another process does not finish its change in ``operation_timeout``.
         """
         until = time.monotonic() + self._operation_timeout
         pause = 0.001
@@ -60,18 +60,18 @@ class Connection:
         return known
 
     def queue_closed(self, queue: Queue) -> None:
-        """A handle was closed."""
+        """Forgets a closed handle."""
         if self._queues.get(queue.name) is queue:
             del self._queues[queue.name]
 
     def consumer(self, queues: Sequence[Queue], **options: Any) -> Consumer:  # noqa: ANN401
-        """One consumer over several queues; see :meth:`shmbroker.Connection.consumer`."""
+        """Starts one consumer of several queues; see :meth:`shmbroker.Connection.consumer`."""
         consumer = Consumer(self, self.sync.consumer([queue.sync for queue in queues], **options))
         self._consumers.add(consumer)
         return consumer
 
     def consumer_ended(self, consumer: Consumer) -> None:
-        """A consumer was cancelled."""
+        """Forgets a cancelled consumer."""
         self._consumers.discard(consumer)
 
     async def channel(self, number: int | None = None) -> Channel:
@@ -80,16 +80,16 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Can it be used?"""
+        """Whether the connection can be used."""
         return self.sync.is_open
 
     @property
     def name(self) -> str:
-        """What ``shmbroker connections`` shows."""
+        """The name that ``shmbroker connections`` shows."""
         return self.sync.name
 
     def close(self) -> None:
-        """Ends the connection: what waits ends, unacked messages go back to their places. Safe to call again."""
+        """Closes the connection: waits end, unacked messages are requeued at their positions. Safe to call again."""
         for consumer in list(self._consumers):
             consumer.close()
         for queue in list(self._queues.values()):
@@ -109,7 +109,7 @@ class Connection:
 
 
 class _Connecting:
-    """A connection that is being opened: to be awaited, or used in ``async with``."""
+    """A connection that is being opened: the caller awaits it, or uses it in ``async with``."""
 
     _opened: Connection
 
@@ -148,9 +148,9 @@ def connect(
     operation_timeout: float = 10.0,
     **options: Any,  # noqa: ANN401
 ) -> _Connecting:
-    """Opens a connection, in ``async with`` or awaited.
+    """Opens a connection; the caller awaits it, or uses it in ``async with``.
 
-    Options as :func:`shmbroker.connect`, without ``executor``: callbacks run in the event loop.
+    Options as for :func:`shmbroker.connect`, without ``executor``: callbacks run in the event loop.
     """
     if "executor" in options:
         msg = "executor: callbacks of an asyncio connection run in its event loop"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consumers, for ``async for``."""
+"""Consumers for ``async for``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from shmbroker.message import Message
     from shmbroker.statistics import ConsumerStatistics
 
-_TURNS = 64  # messages without a wait, before other tasks get their turn
+_TURNS = 64  # messages without a wait before other tasks run
 
 
 class Consumer:
-    """Takes messages from one or more queues as they come. What :class:`shmbroker.Consumer` says holds here."""
+    """Takes messages from one or more queues as they arrive. Behaves as :class:`shmbroker.Consumer`."""
 
     def __init__(self, connection: Connection, sync: SyncConsumer) -> None:
         self._connection, self.sync = connection, sync
@@ -38,10 +38,10 @@ class Consumer:
         self.sync.rearm()
 
     async def get(self, timeout: float | None = None) -> Message:  # noqa: ASYNC109
-        """The next message.
+        """Returns the next message.
 
         Raises:
-            queue.Empty: none came in time.
+            queue.Empty: no message came in time.
             ConnectionClosed: the consumer or its connection is closed.
         """
         library.check_timeout(timeout)
@@ -54,7 +54,7 @@ class Consumer:
     async def _next(self) -> Message:
         self._turns += 1
         if self._turns % _TURNS == 0:
-            await asyncio.sleep(0)  # before anything is taken: a cancellation here loses nothing
+            await asyncio.sleep(0)  # before a message is taken: a cancellation here loses nothing
         while True:
             self._told.clear()
             try:
@@ -72,16 +72,16 @@ class Consumer:
             raise StopAsyncIteration from None
 
     def flush(self) -> None:
-        """Sends the acknowledgements that wait for their batch."""
+        """Sends the acknowledgements that wait for their batch to fill."""
         self.sync.flush()
 
     def cancel(self) -> None:
-        """Ends the consumer; what the application holds can still be settled."""
+        """Ends the consumer; the application can still settle the messages it holds."""
         self._end()
         self.sync.cancel()
 
     def close(self) -> None:
-        """Ends the consumer; every message it holds unacked goes back to its place."""
+        """Ends the consumer; every unacked message that it holds is requeued at its position."""
         self._end()
         self.sync.close()
 
@@ -90,10 +90,10 @@ class Consumer:
             self._closed = True
             self._loop.remove_reader(self._descriptor)
             self._connection.consumer_ended(self)
-            self._told.set()  # whoever waits looks, and finds it closed
+            self._told.set()  # a waiting task looks, and finds the consumer closed
 
     def statistics(self) -> ConsumerStatistics:
-        """A snapshot."""
+        """A snapshot of the consumer."""
         return self.sync.statistics()
 
     async def __aenter__(self) -> Self:

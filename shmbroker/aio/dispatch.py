@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks in an event loop: one at a time for each channel, in order; coroutines are awaited before the next one."""
+"""Callbacks in an event loop: each channel runs one at a time, in order; it awaits a coroutine before the next one."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
 
     from shmbroker.channel.dispatch import Work
 
-_TURNS = 64  # callbacks without a wait, before other tasks get their turn
+_TURNS = 64  # callbacks without a wait before other tasks run
 _calling: contextvars.ContextVar[LoopDispatcher | None] = contextvars.ContextVar("calling", default=None)
 
 
 class LoopDispatcher:
-    """What :class:`~shmbroker.channel.dispatch.Dispatcher` is for threads."""
+    """The event loop's counterpart of :class:`~shmbroker.channel.dispatch.Dispatcher`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Work, failed: Callable[[BaseException], None]) -> None:
         self._loop, self._work, self._failed = loop, work, failed
         self._task: asyncio.Task[None] | None = None
         self.awaited: collections.deque[Awaitable[object]] = collections.deque()
-        """What the callbacks of now have returned, if that is to be awaited."""
+        """Awaitables that callbacks have returned."""
 
     def wake(self) -> None:
-        """Something is there. From any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody will be called back
+        """Makes a dormant channel ready. Safe from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no callback will run
             self._loop.call_soon_threadsafe(self._start)
 
     def is_inside(self) -> bool:
-        """Is the caller a callback of the channel, or a task that one has made?"""
+        """Whether the caller is a callback of the channel, or a task that a callback made."""
         return self._task is not None and _calling.get() is self
 
     def _start(self) -> None:
         if self._task is None:
-            self._task = asyncio.Task(self._run(), loop=self._loop)  # a task factory may run it before it is known
+            self._task = asyncio.Task(self._run(), loop=self._loop)  # a task factory may run it before the assignment
 
     async def _run(self) -> None:
         turns = 0
@@ -55,7 +55,7 @@ class LoopDispatcher:
             self._task = None
 
     async def _do_one(self) -> bool:
-        """Waits for what was called back, or else calls back; was there anything?"""
+        """Awaits the result of a callback, or else calls the next callback; True if there was either."""
         found = True
         try:
             if self.awaited:
@@ -65,7 +65,7 @@ class LoopDispatcher:
         except asyncio.CancelledError as error:
             if self._task is None or self._task.cancelling():
                 raise
-            self._failed(error)  # of something else that the callback waited for
-        except Exception as error:  # noqa: BLE001 - of the application's callback
+            self._failed(error)  # the cancellation of something else that the callback waited for
+        except Exception as error:  # noqa: BLE001 - raised by the application's callback
             self._failed(error)
         return found

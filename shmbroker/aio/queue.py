@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues, awaited."""
+"""Queues for asyncio."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Queue:
-    """A queue of a connection. What :class:`shmbroker.Queue` says of arguments and errors holds here."""
+    """A queue of a connection. Arguments and errors are those of :class:`shmbroker.Queue`."""
 
     def __init__(self, connection: Connection, sync: SyncQueue) -> None:
         self._connection, self.sync = connection, sync
@@ -35,7 +35,7 @@ class Queue:
     # ---- putting ----
 
     async def put(self, body: Any, *, timeout: float | None = None, **options: Any) -> None:  # noqa: ANN401, ASYNC109
-        """Puts a message at the end, waiting for room up to ``timeout`` seconds."""
+        """Puts a message at the end, waiting up to ``timeout`` seconds for room."""
         library.check_timeout(timeout)
         try:
             self.sync.put(body, timeout=0, **options)
@@ -65,7 +65,7 @@ class Queue:
         self.sync.put_nowait(body, **options)
 
     async def put_many(self, bodies: Iterable[Any], *, timeout: float | None = None, **options: Any) -> int:  # noqa: ANN401, ASYNC109
-        """Puts messages in order; returns how many found room in time."""
+        """Puts messages in order; returns the number that found room in time."""
         library.check_timeout(timeout)
         given = list(bodies)
         done = 0
@@ -91,7 +91,7 @@ class Queue:
     # ---- getting ----
 
     async def get(self, *, timeout: float | None = None, auto_ack: bool = False) -> Message:  # noqa: ASYNC109
-        """Takes the oldest ready message, waiting for one up to ``timeout`` seconds."""
+        """Takes the oldest ready message, waiting up to ``timeout`` seconds for one."""
         library.check_timeout(timeout)
         try:
             return self.sync.get_nowait(auto_ack=auto_ack)
@@ -107,7 +107,7 @@ class Queue:
         timeout: float | None,  # noqa: ASYNC109
         future: asyncio.Future[Any] | None = None,
     ) -> Any:  # noqa: ANN401
-        """What an attempt to take something from here brings; see :meth:`Waiters.wait`."""
+        """Returns the result of an attempt to take something from this queue; see :meth:`Waiters.wait`."""
         if self._getters is None:
             self._getters = Waiters(lambda fd: CoreWatch(self.sync.core, fd, room=False))
             self.sync.connection.start_io()
@@ -127,7 +127,7 @@ class Queue:
         timeout: float | None = None,  # noqa: ASYNC109
         auto_ack: bool = False,
     ) -> MessageBatch:
-        """Waits for one message, then takes what is there, up to ``max_messages``."""
+        """Waits for one message, then takes the ready messages, up to ``max_messages``."""
         library.check_timeout(timeout)
         try:
             return self.sync.get_many(max_messages, timeout=0, auto_ack=auto_ack)
@@ -140,7 +140,7 @@ class Queue:
         return found
 
     def consume(self, **options: Any) -> Consumer:  # noqa: ANN401
-        """A consumer of this queue, for ``async for``; options as :meth:`shmbroker.Queue.consume`."""
+        """Starts a consumer of this queue, for ``async for``; options as :meth:`shmbroker.Queue.consume`."""
         return self._connection.consumer([self], **options)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
@@ -151,15 +151,15 @@ class Queue:
     # ---- the queue itself ----
 
     def browse(self) -> Iterator[Message]:
-        """The ready messages, without taking them."""
+        """Iterates over the ready messages without taking them."""
         return self.sync.browse()
 
     def purge(self) -> int:
-        """Removes the ready messages."""
+        """Removes the ready messages; returns their number."""
         return self.sync.purge()
 
     async def delete(self, *, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Deletes the queue."""
+        """Deletes the queue; returns the number of messages deleted with it."""
         removed: int = await self._connection.change(lambda: self.sync.delete(if_unused, if_empty))
         return removed
 
@@ -168,7 +168,7 @@ class Queue:
         await self._connection.change(lambda: self.sync.configure(trim=trim, **given))
 
     async def pause(self) -> None:
-        """Nothing is delivered until :meth:`resume`."""
+        """Pauses delivery until :meth:`resume`."""
         await self._connection.change(self.sync.pause)
 
     async def resume(self) -> None:
@@ -180,7 +180,7 @@ class Queue:
         return self.sync.move(to.sync if isinstance(to, Queue) else to, limit=limit)
 
     def statistics(self) -> QueueStatistics:
-        """A snapshot."""
+        """A snapshot of the queue."""
         return self.sync.statistics()
 
     def __len__(self) -> int:
@@ -190,7 +190,7 @@ class Queue:
         return True
 
     def close(self) -> None:
-        """Gives the handle back; what waits in it ends with :exc:`ConnectionClosed`."""
+        """Gives the handle back; its waits end with :exc:`ConnectionClosed`."""
         error = exceptions.ConnectionClosed(text=f"queue {self.name!r} is closed")
         for waiters in (self._getters, self._putters):
             if waiters is not None:
@@ -212,5 +212,5 @@ class Queue:
 
 
 def _return(taken: Any) -> None:  # noqa: ANN401 - a message or a batch
-    """The caller was cancelled in the moment when it got something: nobody has seen that."""
+    """Returns a result whose caller was cancelled at that moment, as if it had not been taken."""
     taken.give_back()

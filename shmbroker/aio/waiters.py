@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that wait for a queue, in the order in which they came."""
+"""Tasks that wait for a queue, in the order of arrival."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _Attempt = tuple["Callable[[], Any]", "asyncio.Future[Any]", int]
 
 
 class Waiters:
-    """Serves tasks one after the other: an attempt of the first one, until it brings nothing.
+    """Serves tasks in order: repeats the first task's attempt until the queue has nothing for it.
 
     Args:
-        watch: makes what tells of the next chance; given the descriptor that it is to write.
+        watch: makes the watch that notifies of the next chance; gets the descriptor that the watch writes.
     """
 
     def __init__(self, watch: Callable[[int], CoreWatch]) -> None:
@@ -34,7 +34,7 @@ class Waiters:
         self._loop = asyncio.get_running_loop()
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._watch = watch(self._descriptor)
-        self._armed = self._wanted = False  # to be told; in the list of the queue
+        self._armed = self._wanted = False  # a notification is requested; this process is in the queue's list
         self._loop.add_reader(self._descriptor, self._told)
 
     async def wait(
@@ -45,17 +45,17 @@ class Waiters:
         size: int = 0,
         future: asyncio.Future[Any] | None = None,
     ) -> Any:  # noqa: ANN401
-        """The result of an attempt that succeeds.
+        """Returns the result of the first attempt that succeeds.
 
         Args:
-            attempt: tries; raises ``queue.Empty`` or ``queue.Full`` when it is to wait.
+            attempt: tries once; raises ``queue.Empty`` or ``queue.Full`` if the task must wait.
             timeout: seconds; ``None`` = for ever.
-            undo: takes a result back that the caller, cancelled in that moment, does not get.
-            size: of the body that wants room, in bytes.
-            future: what is waited for, where the caller may end that with an error.
+            undo: takes back a result that the caller does not get, because it was cancelled at that moment.
+            size: the bytes of the body that needs room.
+            future: the future to wait for, if the caller may end the wait with an error.
 
         Raises:
-            TimeoutError: none did in time.
+            TimeoutError: no attempt succeeded in time.
         """
         future = self._loop.create_future() if future is None else future
         self._waiting.append((attempt, future, size))
@@ -67,7 +67,7 @@ class Waiters:
             if future.done() and not future.cancelled() and future.exception() is None:
                 undo(future.result())
             future.cancel()
-            self._serve()  # what it would have got is for the next one
+            self._serve()  # the next task gets what this one would have got
             raise
 
     def _told(self) -> None:
@@ -86,12 +86,12 @@ class Waiters:
             self._wanted = self._armed = False
 
     def _try(self, attempt: Callable[[], Any], future: asyncio.Future[Any], size: int) -> bool:
-        """Is this one done with? If it is to wait, it has tried after the watch was armed."""
+        """Whether a task is finished; if not, it has tried again after the watch was armed."""
         while not future.done():
             try:
                 future.set_result(attempt())
             except exceptions.OutOfMemory:
-                self._loop.call_later(_MEMORY_SECONDS, self._serve)  # nobody tells of memory
+                self._loop.call_later(_MEMORY_SECONDS, self._serve)  # no watch notifies of memory
                 return False
             except (standard_queue.Empty, standard_queue.Full):
                 if self._armed:
@@ -99,9 +99,9 @@ class Waiters:
                 try:
                     self._watch.arm(size)
                     self._armed = self._wanted = True
-                except Exception as error:  # noqa: BLE001 - it is the task's
+                except Exception as error:  # noqa: BLE001 - the task gets it
                     future.set_exception(error)
-            except Exception as error:  # noqa: BLE001 - it is the task's
+            except Exception as error:  # noqa: BLE001 - the task gets it
                 future.set_exception(error)
         return True
 
