@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""shmbroker and Apache Spark: ``pip install shmbroker[spark]``; Spark itself needs a Java 17 or newer of the system.
+"""shmbroker and Apache Spark: ``pip install shmbroker[spark]``; Spark itself needs a system Java 17 or newer.
 
 ``.format("shmbroker")`` reads queues and writes to them (:class:`ShmBrokerDataSource`; Spark finds it by itself).
-:func:`exchange` hands the batches of a DataFrame to a long-lived process on the executor's host, which runs
-:func:`serve`; that process needs no Spark. With :func:`register_schema` a queue has record batches for messages, which
+:func:`exchange` passes the batches of a DataFrame to a long-lived process on the executor's host, which runs
+:func:`serve`; that process needs no Spark. With :func:`register_schema` a queue has record batches as messages, which
 :func:`put_batch` puts. :func:`resolve` finds the bodies of rows that were read with ``payload=handle``.
-:func:`header_value` reads headers that are no text. :func:`use_session` is for threads of the driver that write.
+:func:`header_value` decodes headers that are no text. :func:`use_session` is for threads of the driver that write.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
-    """What needs Spark is imported when it is asked for."""
+    """Imports names that need Spark at their first use."""
     if name == "ShmBrokerDataSource":
         from shmbroker.spark.source import ShmBrokerDataSource  # noqa: PLC0415
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which broker a Python worker of Spark uses, and its connection there: one for each process and broker."""
+"""The broker that a Python worker of Spark uses, and its connection: one for each process and broker."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def broker_name(option: str | None) -> str:
-    """The broker meant: the option, else ``SHMBROKER_BROKER`` in this process's environment, else "default".
+    """Returns the broker's name: the option, else ``SHMBROKER_BROKER`` in this process's environment, else "default".
 
-    To be asked where the broker is used: on Spark's executors the environment is theirs, not the driver's.
+    Call it where the broker is used: Spark's executors have their own environment, not the driver's.
     """
     return option or os.environ.get(VARIABLE) or _DEFAULT
 
 
 def connection_to(broker: str) -> shmbroker.Connection:
-    """The connection that whatever runs in this process shares.
+    """Returns the connection that all code in this process shares.
 
     Raises:
         BrokerNotFound: there is no such broker on this host.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow record batches as the body of a message: an IPC stream of one schema; we write no mark of its end.
+"""Arrow record batches as the body of a message: an IPC stream of one schema, without a mark of its end.
 
-A stream begins with its schema, which is the same for thousands of messages. Both sides remember it in its encoded
-form, so that it is neither built nor parsed again. A body is written once, into its slot, and read where it lies.
+A stream begins with its schema, which is the same for thousands of messages. Both sides cache it in its encoded form,
+so that it is neither built nor parsed again. A body is written once, into its slot, and read in place.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 _CONTINUES = b"\xff\xff\xff\xff"
 _FRONT = 8  # that mark, and the length of what follows
-_TWICE_BELOW = 128 << 10  # bytes: below, copying twice more costs less than a slot that is written in place
+_TWICE_BELOW = 128 << 10  # bytes: below, two more copies cost less than a slot that is written in place
 _KNOWN = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Encoded:
-    """Batches on their way into a queue: either encoded already, or to be written into a slot.
+    """Batches on their way into a queue: either encoded already, or still to be written into a slot.
 
     Attributes:
-        size: bytes they take.
+        size: the bytes of their encoded form.
         body: their encoded form.
-        write: writes them into a memoryview of that size; keeps nothing of it.
+        write: writes them into a memoryview of that size; keeps no reference to it.
     """
 
     size: int
@@ -40,7 +40,7 @@ class Encoded:
     write: Callable[[memoryview], None] | None = None
 
     def put(self, queue: Queue | Writer, key: str | None = None, timeout: float | None = None) -> None:
-        """Puts them, or stages them.
+        """Puts the batches into a queue, or stages them.
 
         Raises:
             queue.Full: there was no room in time, or (``OutOfMemory``) no memory.
@@ -53,7 +53,7 @@ class Encoded:
 
 
 class Encoder:
-    """Encodes batches; remembers the last schema."""
+    """Encodes batches; caches the last schema."""
 
     def __init__(self) -> None:
         self._schema: pa.Schema | None = None
@@ -61,10 +61,10 @@ class Encoder:
         self._plain = True
 
     def encoded(self, batches: Sequence[pa.RecordBatch]) -> Encoded:
-        """One message's batches.
+        """Encodes the batches of one message.
 
         Raises:
-            pyarrow.ArrowInvalid: their schemas differ.
+            pyarrow.ArrowInvalid: the schemas differ.
         """
         if not batches:
             return Encoded(0, b"")
@@ -89,7 +89,7 @@ class Encoder:
 def _stream(sink: Any, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:  # noqa: ANN401
     writer = pa.ipc.new_stream(sink, schema)
     for batch in batches:
-        writer.write_batch(batch)  # and no close, which would write a mark that nobody needs
+        writer.write_batch(batch)  # without a close, which would write an unnecessary mark
 
 
 def _sink(memory: memoryview) -> Any:  # noqa: ANN401
@@ -97,19 +97,19 @@ def _sink(memory: memoryview) -> Any:  # noqa: ANN401
 
 
 class Decoder:
-    """Decodes messages; remembers the schemas it has seen."""
+    """Decodes messages; caches the schemas it has seen."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[pa.Schema, bool]] = {}
 
     def batches(self, body: memoryview | bytes) -> list[pa.RecordBatch]:
-        """The batches of a message, read in place: the body lives until the last Arrow object made of it is gone.
+        """Decodes a message in place: the body lives until the last Arrow object made of it is gone.
 
         Raises:
-            pyarrow.ArrowInvalid: it is no Arrow stream.
+            pyarrow.ArrowInvalid: the body is no Arrow stream.
         """
         buffer = pa.py_buffer(body)
-        if buffer.address % 8:  # a short body lies in the middle of something
+        if buffer.address % 8:  # a short body may not be aligned
             buffer = pa.py_buffer(bytes(body))
         if not buffer.size:
             return []
@@ -137,7 +137,7 @@ class Decoder:
 
 
 def _front_of(buffer: pa.Buffer) -> bytes:
-    """The schema's part of a stream, as it is encoded."""
+    """Returns the encoded schema at the start of a stream."""
     start = buffer.slice(0, min(_FRONT, buffer.size)).to_pybytes()  # of less than that, the size is too large
     size = _FRONT + int.from_bytes(start[4:], "little")
     if start[:4] != _CONTINUES or size > buffer.size:
@@ -148,7 +148,7 @@ def _front_of(buffer: pa.Buffer) -> bytes:
 
 
 def _is_plain(schema: pa.Schema) -> bool:
-    """Are there no dictionaries, whose values would be messages of their own?"""
+    """Whether the schema has no dictionaries, whose values would be separate messages."""
     pending = [field.type for field in schema]
     while pending:
         found = pending.pop()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles: what stands for a message on its way through Spark, while its body stays in shared memory.
+"""Handles: stand for messages on their way through Spark, while the bodies stay in shared memory.
 
-A handle says which broker, which slot, and the slot's generation, which tells the message from those that have the slot
-later; besides, for people, queue and sequence. It is valid as long as the message is there: of a stream until its
-micro-batch is acknowledged.
+A handle contains the broker, the slot, and the slot's generation, which distinguishes the message from later ones in
+the slot. For error texts, it also contains the queue and the sequence. It is valid as long as the message is there: in
+a stream until its micro-batch is acknowledged.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _FRONT = struct.Struct("<QQQI")  # sequence, generation, length, slot
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """What the messages of a queue have in common.
+    """The common part of the handles of a queue.
 
     Attributes:
         home: the broker.
-        queue: its name.
+        queue: the name of the queue.
     """
 
     home: Home
@@ -39,22 +39,22 @@ class Origin:
 
     @functools.cached_property
     def written(self) -> bytes:
-        """For a handle."""
+        """The encoded form, for a handle."""
         home = self.home
         facts = (home.broker, home.host, home.boot, home.created_at, self.queue)
         return json.dumps(facts, separators=(",", ":")).encode()
 
     def handle_of(self, sequence: int, place: Place) -> bytes:
-        """A handle for a row."""
+        """Makes a handle for a row."""
         return _FRONT.pack(sequence, place.generation, place.length, place.slot) + self.written
 
     @classmethod
     @functools.lru_cache(maxsize=64)
     def read(cls, written: bytes) -> Origin:
-        """Of what stands in a handle.
+        """Decodes the common part of a handle.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the bytes are no such part.
         """
         broker, host, boot, created_at, queue = json.loads(written)
         return cls(Home(str(broker), str(host), str(boot), float(created_at)), str(queue))
@@ -62,12 +62,12 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Handle:
-    """A message.
+    """A handle of a message.
 
     Attributes:
-        origin: whose it is.
-        sequence: of the message.
-        place: where it lies.
+        origin: the broker and queue of the message.
+        sequence: the sequence of the message.
+        place: the place of the body.
     """
 
     origin: Origin
@@ -76,10 +76,10 @@ class Handle:
 
     @classmethod
     def read(cls, written: bytes) -> Handle:
-        """Of a row.
+        """Decodes the handle of a row.
 
         Raises:
-            ValueError: that is no handle.
+            ValueError: the bytes are no handle.
         """
         try:
             sequence, generation, length, slot = _FRONT.unpack_from(written)
@@ -92,10 +92,10 @@ class Handle:
         return found
 
     def body(self, connection: Connection) -> memoryview:
-        """The body, in place; its slot is kept as long as the memoryview is there.
+        """Returns the body, in place; the memoryview keeps its slot.
 
         Args:
-            connection: to the handle's broker.
+            connection: a connection to the handle's broker.
 
         Raises:
             StaleHandle: the message is gone.

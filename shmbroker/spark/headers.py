@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headers in the columns of a table: a text for each value, of a stated form for each type that AMQP has.
+"""Headers in the columns of a table: a text for each value, with a defined form for each type of AMQP.
 
-A header that is text is that text, and one without a value is null. Everything else is JSON: numbers and truth values
-are JSON's own, arrays and tables are lists and objects of such values. What JSON has no form for is an object with one
-field, whose name says the type.
+A text header is that text, and a header without a value is null. All other values are JSON. Numbers and truth values
+are JSON's own, arrays and tables are lists and objects of such values. A value without a JSON form is an object with
+one field, whose name is the type.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BYTES, _DECIMAL, _TIMESTAMP, _TABLE = _TYPES = ("bytes", "decimal", "timestamp"
 
 
 def written(value: object) -> str | None:
-    r"""A header for a table; :func:`header_value` is the way back.
+    r"""Encodes a header for a table; :func:`header_value` is the inverse.
 
     >>> written("text"), written(None), written(5), written([True, "x"])
     ('text', None, '5', '[true, "x"]')
@@ -49,17 +49,17 @@ def _plain(value: object) -> object:
     return found
 
 
-def header_value(text: str) -> Any:  # noqa: ANN401 - of any type that AMQP has
-    r"""The value of a header that is no text, from the column ``headers`` of a table.
+def header_value(text: str) -> Any:  # noqa: ANN401 - any type of AMQP
+    r"""Decodes a header that is no text, from the column ``headers`` of a table.
 
-    A header that is text, such as ``"5"``, cannot be told from the number by its form: whoever reads it knows which of
-    them it is.
+    The form does not distinguish a text header, such as ``"5"``, from the number: the reader must know which of them it
+    is.
 
     Args:
-        text: as a row has it.
+        text: the text in a row.
 
     Raises:
-        ValueError: no header of another type than text has that form.
+        ValueError: no header of a type other than text has that form.
 
     >>> header_value("5"), header_value('{"bytes": "/w=="}'), header_value('{"table": {"bytes": 5}}')
     (5, b'\xff', {'bytes': 5})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a plan was made: a broker is of one host, and what was planned there cannot be read elsewhere."""
+"""The host and broker of a plan: a broker belongs to one host, and its plans cannot be executed elsewhere."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclasses.dataclass(frozen=True)
 class Home:
-    """A broker, so that another one of its name is told from it; travels from the planner to the workers.
+    """Identifies a broker, even among brokers of the same name; travels from the planner to the workers.
 
     Attributes:
-        broker: its name.
-        host: the name of the host, for people.
-        boot: which run of which kernel.
-        created_at: seconds since 1970.
+        broker: the name of the broker.
+        host: the name of the host, for error texts.
+        boot: the boot id of the host's kernel.
+        created_at: the time of the broker's creation, in seconds since 1970.
     """
 
     broker: str
@@ -36,23 +36,24 @@ class Home:
 
     @property
     def identity(self) -> str:
-        """In a word; what offsets say."""
+        """The identity as text, for offsets."""
         return f"{self.broker}@{self.boot[:8]}-{self.created_at:.6f}"
 
     @classmethod
     def of(cls, connection: Connection) -> Home:
-        """The broker of a connection."""
+        """Identifies the broker of a connection."""
         facts = shmbroker.Broker(connection.broker_name).statistics()
         return cls(facts.name, socket.gethostname(), _boot(), facts.created_at)
 
     def connection(self) -> Connection:
-        """This process's connection to that broker.
+        """Returns this process's connection to that broker.
 
         Raises:
-            BrokerNotFound: we are on another host, or it is gone; the text says where it was, and where we are.
+            BrokerNotFound: this is another host, or the broker is gone; the text names both hosts, or both creation
+                times.
         """
         here = socket.gethostname()
-        if _boot() != self.boot:  # before we look for its name: a broker here would be another one
+        if _boot() != self.boot:  # before the look-up by name: a broker here would be a different one
             text = (
                 f"NOT_FOUND - planned on host {self.host!r} for its broker {self.broker!r}, run on host {here!r}: what "
                 "is in a broker is read, and published, on its host"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows as messages: a column is the body, and there may be one of keys, and one of headers.
+"""Rows as messages: one column is the body, and there may be one of keys, and one of headers.
 
-The core puts a record batch where Arrow has it: nothing is done in Python for each row, unless it has headers.
+The core puts a record batch from Arrow's memory: Python does nothing for each row, unless it has headers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _KEY, _HEADERS, _VALUE = WRITTEN = "key", "headers", "value"
 _OF_READS = ("sequence", "queue", "timestamp", "redelivered")
-"""What a read adds, and a write leaves out, so that a table can be written as it was read."""
+"""The columns that a read adds and a write ignores, so that a table can be written as it was read."""
 _TEXT_OR_BYTES = (types.StringType, types.BinaryType)
 _PAIRS = tuple(types.MapType(types.StringType(), types.StringType(), nulls) for nulls in (True, False))
 _MAX_KEY = 255
@@ -30,7 +30,7 @@ ROWS_AT_ONCE = 1000
 
 
 def check_columns(schema: types.StructType) -> None:
-    """Is that a table of messages?
+    """Checks that a table is a table of messages.
 
     Raises:
         SchemaMismatch: a column is missing, unknown, or of another type; the text names it.
@@ -52,10 +52,10 @@ def check_columns(schema: types.StructType) -> None:
 
 
 def columns_of(batch: pa.RecordBatch) -> Columns:
-    """The messages of a batch, which lives as long as that.
+    """Points columns to the messages of a batch; the columns are valid as long as the batch.
 
     Raises:
-        SchemaMismatch: a row has no body, or a key that is none.
+        SchemaMismatch: a row has no body, or an invalid key.
     """
     columns = Columns()
     values = batch.column(_VALUE)
@@ -72,7 +72,7 @@ def columns_of(batch: pa.RecordBatch) -> Columns:
 
 
 def record_batches(given: Iterable[pa.RecordBatch | types.Row]) -> Iterator[pa.RecordBatch]:
-    """What a task is given to write: record batches as they are, or rows, of which batches are made."""
+    """Yields what a task gets to write as record batches: batches unchanged, rows collected into batches."""
     rows: list[types.Row] = []
     for one in given:
         if isinstance(one, pa.RecordBatch):
@@ -88,7 +88,7 @@ def record_batches(given: Iterable[pa.RecordBatch | types.Row]) -> Iterator[pa.R
 
 def _of_rows(rows: Sequence[types.Row]) -> pa.RecordBatch:
     columns = {name: [row[name] for row in rows] for name in rows[0].__fields__ if name in WRITTEN}
-    if _HEADERS in columns:  # not each Arrow takes a dict for a map
+    if _HEADERS in columns:  # not every version of Arrow takes a dict for a map
         columns[_HEADERS] = [None if pairs is None else list(pairs.items()) for pairs in columns[_HEADERS]]
     kinds = {_HEADERS: pa.map_(pa.string(), pa.string())}
     return pa.RecordBatch.from_arrays(
@@ -97,7 +97,7 @@ def _of_rows(rows: Sequence[types.Row]) -> pa.RecordBatch:
 
 
 def _set(columns: Columns, name: str, texts: pa.Array) -> None:
-    plain = texts.cast(pa.binary())  # which copies nothing, unless Spark is set to large types
+    plain = texts.cast(pa.binary())  # copies nothing, unless Spark is set to large types
     _, ends, data = plain.buffers()
     columns.set_text(name, ends.slice(4 * plain.offset), data if data is not None else b"\0")
 
@@ -113,7 +113,7 @@ def _check_keys(keys: pa.Array) -> None:
 
 
 def _encoded(rows: Iterable[list[tuple[str, str | None]] | None]) -> list[bytes]:
-    """Those of neighbours are often the same."""
+    """Encodes headers; rows often share them, so each distinct set is encoded once."""
     known: dict[tuple[tuple[str, str | None], ...], bytes] = {(): b""}
     found = []
     for row in rows:
@@ -125,5 +125,5 @@ def _encoded(rows: Iterable[list[tuple[str, str | None]] | None]) -> list[bytes]
 
 
 def refuse(what: str) -> NoReturn:
-    """A table or a batch is not what is written here."""
+    """Raises the error of a table or batch that cannot be written."""
     raise shmbroker.SchemaMismatch(text=f"PRECONDITION_FAILED - {what}")

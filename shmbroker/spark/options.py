@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options: what may be given, checked when Spark makes its plan, so that errors come out of ``load`` and ``start``."""
+"""The options of reads and writes, checked when Spark makes its plan, so that ``load`` and ``start`` raise errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_BATCHES = (*_OF_BOTH, "maxRows")
 _OF_STREAMS = (*_OF_BOTH, "group", "maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "failOnDataLoss")
 _OF_STREAM_WRITES = ("broker", "queue", "delivery", "payload", "timeout")
 _OF_BATCH_WRITES = (*_OF_STREAM_WRITES, "txnAppId", "txnVersion")
-_OF_SPARK = frozenset({"path", "checkpointlocation", "queryname"})  # of a stream's sink it hands over its own, too
+_OF_SPARK = frozenset({"path", "checkpointlocation", "queryname"})  # Spark adds its own for a stream's sink
 _OF_READS = tuple(dict.fromkeys((*_OF_BATCHES, *_OF_STREAMS)))
 EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERIES = ("exactly-once", "at-least-once")
 _LONGEST_APP, _MOST_BYTES_OF_APP, _LAST_VERSION = 64, 120, 2**63 - 1
@@ -28,14 +28,15 @@ _LONGEST_APP, _MOST_BYTES_OF_APP, _LAST_VERSION = 64, 120, 2**63 - 1
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
-    """What a read was asked for.
+    """The options of a read.
 
     Attributes:
-        queue: whose messages.
-        broker: where it is; ``None``: found where the work is done, see :func:`shmbroker.spark.attachment.broker_name`.
-        payload: what is shown of messages.
-        columns: which ones, in this order.
-        max_rows: at most so many, of a stream in each micro-batch; ``None`` = all.
+        queue: the queue to read.
+        broker: the broker; ``None``: determined where the work is done, see
+            :func:`shmbroker.spark.attachment.broker_name`.
+        payload: the form of messages.
+        columns: the requested columns, in this order.
+        max_rows: the most rows, of a stream in each micro-batch; ``None`` = all.
     """
 
     queue: str
@@ -47,13 +48,13 @@ class ReadOptions:
 
 @dataclasses.dataclass(frozen=True)
 class StreamOptions(ReadOptions):
-    """What a streaming read was asked for, besides.
+    """The further options of a streaming read.
 
     Attributes:
-        group: the consumer group that leases; ``None``: one of its own, whose name is in the checkpoint.
-        max_bytes: of the bodies in each micro-batch, with its last message; ``None`` = no such limit.
-        min_parts: a lease is read in at least so many parts, if it has so many messages.
-        fail_on_data_loss: end when what is to be read is gone; else it is passed over, with a warning in the log.
+        group: the consumer group that leases; ``None``: a generated one, whose name is in the checkpoint.
+        max_bytes: bytes of bodies in each micro-batch, reached by its last message; ``None`` = no such limit.
+        min_parts: the least number of parts of a lease, if it has that many messages.
+        fail_on_data_loss: end when data to read is gone; else skip it, with a warning in the log.
     """
 
     group: str | None
@@ -64,17 +65,17 @@ class StreamOptions(ReadOptions):
 
 @dataclasses.dataclass(frozen=True)
 class WriteOptions:
-    """What a write was asked for.
+    """The options of a write.
 
     Attributes:
-        queue: that gets the messages.
-        broker: as of :class:`ReadOptions`.
-        payload: "bytes": a row is a message; "arrow": a record batch is.
-        exactly_once: they are staged, and published when the batch is done; else they are put as they come.
+        queue: the queue that gets the messages.
+        broker: as in :class:`ReadOptions`.
+        payload: "bytes": a row is a message; "arrow": a record batch is a message.
+        exactly_once: rows are staged, and published when the batch is done; else they are put immediately.
         timeout: seconds that a task waits for memory, or for room in the queue, and that publishing a numbered batch
-            waits for both; ``None``: a minute for memory to stage in, and for all else as long as it takes.
-        app: whose batch it is, so that one which is written again is not published again; ``None``: a write of its own.
-        version: which batch of theirs; it only grows.
+            waits for both; ``None``: a minute for memory to stage in, and no limit for all other waits.
+        app: the application of the batch: a batch that it writes again is not published again; ``None``: unnumbered.
+        version: the number of the application's batch; it only increases.
     """
 
     queue: str
@@ -87,7 +88,7 @@ class WriteOptions:
 
 
 class _Given:
-    """Options as Spark hands them over: names have no case."""
+    """Options as Spark passes them: names are case-insensitive."""
 
     def __init__(self, options: Mapping[str, str], allowed: tuple[str, ...]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
@@ -180,10 +181,10 @@ class _Given:
 
 
 def table_asked_for(options: Mapping[str, str]) -> tuple[str, str | None, str | None]:
-    """Queue, broker and payload, of whatever kind of read: the columns are known when these are.
+    """Returns queue, broker and payload of any kind of read: the available columns depend on them.
 
     Raises:
-        ValueError: as of :func:`read_options`.
+        ValueError: as for :func:`read_options`.
     """
     given = _Given(options, _OF_READS)
     return given.queue(), given.text("broker"), given.payload(PAYLOADS)
@@ -193,11 +194,11 @@ def read_options(options: Mapping[str, str], payload: Payload | None = None) -> 
     """Checks the options of a batch read.
 
     Args:
-        options: as Spark hands them over.
-        payload: what they ask for, as it was found; ``None`` = bodies.
+        options: the options as Spark passes them.
+        payload: the form of messages that was determined from the options; ``None`` = bodies.
 
     Raises:
-        ValueError: one is missing, unknown or not allowed; the text names it and says what is.
+        ValueError: an option is missing, unknown or not allowed; the text names it and says what is allowed.
     """
     given, payload = _Given(options, _OF_BATCHES), payload or Payload()
     given.payload(PAYLOADS)
@@ -205,7 +206,7 @@ def read_options(options: Mapping[str, str], payload: Payload | None = None) -> 
 
 
 def stream_options(options: Mapping[str, str], payload: Payload | None = None) -> StreamOptions:
-    """Checks the options of a streaming read; as :func:`read_options`."""
+    """Checks the options of a streaming read; see :func:`read_options`."""
     given, payload = _Given(options, _OF_STREAMS), payload or Payload()
     given.payload(PAYLOADS)
     return StreamOptions(
@@ -222,7 +223,7 @@ def stream_options(options: Mapping[str, str], payload: Payload | None = None) -
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Checks the options of a batch write; as :func:`read_options`."""
+    """Checks the options of a batch write; see :func:`read_options`."""
     given = _Given(options, _OF_BATCH_WRITES)
     once = given.exactly_once()
     app, version = given.app("txnAppId"), given.version("txnVersion")
@@ -237,7 +238,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def stream_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Checks the options of a streaming write, which has the query's own batches; as :func:`read_options`."""
+    """Checks the options of a streaming write, whose batches the query numbers; see :func:`read_options`."""
     given = _Given(options, _OF_STREAM_WRITES)
     return _write_options(given)
 
@@ -251,5 +252,5 @@ def _write_options(given: _Given) -> WriteOptions:
 
 
 def columns_asked_for(options: Mapping[str, str], payload: Payload) -> tuple[str, ...]:
-    """The columns, of whatever kind of read: Spark asks for the schema before it says which kind it is."""
+    """Returns the columns of any kind of read: Spark asks for the schema before it says which kind it is."""
     return _Given(options, _OF_READS).columns(payload)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a read shows of messages: a row each, with the body or a handle of it; or the record batches that they are.
+"""The form of messages in a read: a row each, with the body or a handle of it; or the record batches that they contain.
 
-A read says ``payload``; one that does not gets the batches of a queue that has a registered schema, else bodies.
+The option is ``payload``. Without it, a queue with a registered schema gives its batches, any other queue bodies.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ BYTES, ARROW, HANDLE = PAYLOADS = ("bytes", "arrow", "handle")
 
 
 class Leased(NamedTuple):
-    """Which messages of a lease.
+    """A range of messages of a lease.
 
     Attributes:
-        queue: whose messages they were.
-        group: that leased them.
-        lease: its number.
-        start: the first one, from 0.
-        stop: the one after the last.
+        queue: the queue that they were leased from.
+        group: the group that leased them.
+        lease: the number of the lease.
+        start: the index of the first message, from 0.
+        stop: the index after the last message.
     """
 
     queue: str
@@ -49,11 +49,11 @@ class Leased(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Payload:
-    """One of them, for a queue.
+    """The form of messages of a queue.
 
     Attributes:
-        kind: which one.
-        schema: the registered one, of ARROW.
+        kind: "bytes", "arrow" or "handle".
+        schema: the registered schema, for ARROW.
     """
 
     kind: str = BYTES
@@ -61,13 +61,13 @@ class Payload:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns there are."""
+        """The available columns."""
         if self.schema is not None:
             return tuple(self.schema.names)
         return rows.WITH_BODIES if self.kind == BYTES else rows.WITH_HANDLES
 
     def struct(self, columns: Sequence[str]) -> types.StructType:
-        """Spark's schema of some of them."""
+        """Returns Spark's schema of some columns."""
         if self.schema is not None:
             return types.StructType([_field(self.schema.field(name)) for name in columns])
         return rows.schema_of(columns)
@@ -75,7 +75,7 @@ class Payload:
     def browsed(
         self, connection: Connection, name: str, home: Home, columns: Sequence[str], most: int | None
     ) -> Iterator[pa.RecordBatch]:
-        """What is ready in a queue now; of ARROW, messages that go meanwhile are left out."""
+        """Reads the ready messages of a queue; for ARROW, messages that are removed during the read are left out."""
         queue = connection.queue(name, passive=True)
         if self.kind != ARROW:
             return rows.batches(Ready(queue, most).fill, name, columns, handles.Origin(home, name).handle_of)
@@ -84,10 +84,10 @@ class Payload:
     def leased(
         self, connection: Connection, part: Leased, home: Home, columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        """Some messages of a lease.
+        """Reads some messages of a lease.
 
         Raises:
-            LeaseNotFound: it is gone.
+            LeaseNotFound: the lease is gone.
         """
         group, span = shmbroker.Group(connection, part.queue, part.group), (part.lease, part.start, part.stop)
         if self.kind != ARROW:
@@ -103,7 +103,7 @@ class Payload:
         *,
         may_go: bool,
     ) -> Iterator[pa.RecordBatch]:
-        assert self.schema is not None  # noqa: S101 - of ARROW
+        assert self.schema is not None  # noqa: S101 - always set for ARROW
         reader, wanted = registered.Reader(queue, self.schema), arrow_schema(self.struct(columns))
         for message, place in found:
             body = body_references.body_at(connection, place)
@@ -123,10 +123,10 @@ def _rows(
 
 
 def payload_of(kind: str | None, connection: Connection, queue: str) -> Payload:
-    """What a read shows that says so, or nothing.
+    """Returns the form of messages for an option, or for none.
 
     Raises:
-        SchemaMismatch: batches are asked for, and the queue has no schema; or one that Spark has no types for.
+        SchemaMismatch: ARROW is requested, and the queue has no schema, or a schema without a form in Spark.
         NotFound: there is no such queue.
     """
     if kind in {BYTES, HANDLE}:
@@ -148,7 +148,7 @@ def _field(field: pa.Field) -> types.StructField:
     try:
         found = types.StructField(field.name, from_arrow_type(field.type), field.nullable)
         arrow_schema(types.StructType([found]))  # a number may have too many digits
-    except Exception as error:  # noqa: BLE001 - Spark has errors of its own for it, of several modules
+    except Exception as error:  # noqa: BLE001 - Spark raises errors of several modules
         raise _unfit(field, f"Spark has no type for it: {error}") from None
     return found
 
@@ -159,7 +159,7 @@ def _unfit(field: pa.Field, why: str) -> shmbroker.SchemaMismatch:
 
 
 def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
-    """Times lose what Spark has no digits for, as everywhere in Spark."""
+    """Casts a column; times are truncated to Spark's precision, as everywhere in Spark."""
     return column if column.type == to else pc.cast(column, options=pc.CastOptions(to, allow_time_truncate=True))
 
 

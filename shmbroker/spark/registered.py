@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues of record batches: a queue is given an Arrow schema, and each of its messages is batches of it.
+"""Queues of record batches: a queue has a registered Arrow schema, and each message contains batches of it.
 
-The schema stands in the broker, so that every process finds it; it stays as it is as long as the queue lives. Neither
-side needs Spark. A message is an IPC stream, see :mod:`shmbroker.spark.batches`.
+The schema is stored in the broker, so that every process finds it; it does not change as long as the queue lives.
+Neither side needs Spark. A message is an IPC stream, see :mod:`shmbroker.spark.batches`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _NULLS = "columns differ in whether they may be null"
 
 
 def register_schema(queue: Queue, schema: pa.Schema) -> None:
-    """Says what the messages of a queue are. Again with the same schema, it does nothing.
+    """Registers the schema of a queue's messages. Repeated with the same schema, it does nothing.
 
     Args:
-        queue: of any broker.
-        schema: of the batches; what it says besides columns and their types is dropped.
+        queue: a queue of any broker.
+        schema: the schema of the batches; its metadata is dropped.
 
     Raises:
-        SchemaMismatch: the queue has another one already; the text names the first column that differs.
+        SchemaMismatch: the queue has another schema; the text names the first column that differs.
     """
     if not isinstance(schema, pa.Schema):
         msg = f"schema={schema!r}: a pyarrow.Schema is needed"
@@ -49,7 +49,7 @@ def register_schema(queue: Queue, schema: pa.Schema) -> None:
 
 
 def registered_schema(queue: Queue) -> pa.Schema | None:
-    """The schema of a queue's batches; ``None``: it has none."""
+    """Returns the schema of a queue's batches; ``None``: it has none."""
     found = schemas.registered(queue)
     return None if found is None else _decoded(found)
 
@@ -58,9 +58,9 @@ def put_batch(queue: Queue, batch: pa.RecordBatch, *, key: str = "", timeout: fl
     """Puts a batch into a queue that has a schema; a long one is written once, into shared memory.
 
     Args:
-        queue: has a registered schema.
-        batch: with columns of that schema; strings and binaries may be large ones, and times have another zone.
-        key: of the message.
+        queue: a queue with a registered schema.
+        batch: a batch with the columns of that schema; strings and binaries may be large, and times in another zone.
+        key: the key of the message.
         timeout: seconds to wait for room; ``None`` = for ever.
 
     Raises:
@@ -77,10 +77,10 @@ def put_batch(queue: Queue, batch: pa.RecordBatch, *, key: str = "", timeout: fl
 
 
 def needed(queue: Queue) -> pa.Schema:
-    """The schema of a queue that is to have one.
+    """Returns the schema of a queue that must have one.
 
     Raises:
-        SchemaMismatch: it has none.
+        SchemaMismatch: the queue has no schema.
     """
     found = registered_schema(queue)
     if found is None:
@@ -89,21 +89,22 @@ def needed(queue: Queue) -> pa.Schema:
 
 
 class Reader:
-    """Makes batches of the messages of a queue that has a schema.
+    """Decodes the messages of a queue that has a schema.
 
     Args:
-        queue: its name, for errors.
-        schema: the registered one.
+        queue: the name of the queue, for error texts.
+        schema: the registered schema.
     """
 
     def __init__(self, queue: str, schema: pa.Schema) -> None:
         self._queue, self._schema, self._decoder = queue, schema, Decoder()
 
     def batches(self, body: memoryview | bytes, sequence: int) -> list[pa.RecordBatch]:
-        """Those of a message, read in place as long as the body is.
+        """Decodes the batches of a message in place; they are valid as long as the body.
 
         Raises:
-            SchemaMismatch: it has another schema, or is none; the text names the message and the column.
+            SchemaMismatch: the body has another schema, or is no record batch; the text names the message and the
+                column.
         """
         try:
             found = self._decoder.batches(body)
@@ -118,27 +119,27 @@ class Reader:
 
 
 class Writer:
-    """Makes messages of batches, for a queue that has a schema. What Spark has as another type is cast.
+    """Encodes batches as messages of a queue that has a schema. Casts columns whose type Spark changes.
 
     Args:
-        queue: its name, for errors.
-        schema: the registered one.
+        queue: the name of the queue, for error texts.
+        schema: the registered schema.
     """
 
     def __init__(self, queue: str, schema: pa.Schema) -> None:
         self._queue, self._schema, self._encoder = queue, schema, Encoder()
 
     def difference(self, found: pa.Schema) -> str:
-        """What keeps batches of that schema from being messages here; empty: nothing."""
+        """Describes why batches of a schema cannot be messages of the queue; empty: they can."""
         if found.equals(self._schema):
             return ""
         return difference(found, self._schema) or (_NULLS if may_be_null(found) != may_be_null(self._schema) else "")
 
     def encoded(self, batch: pa.RecordBatch) -> Encoded:
-        """A message, to be put.
+        """Encodes a batch as a message.
 
         Raises:
-            SchemaMismatch: a value has no place in the schema; the text names its column.
+            SchemaMismatch: a value does not fit the schema; the text names its column.
         """
         why = null_in(batch, self._schema)
         if why:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claim check: handles that came through Spark become bodies, read where they lie.
+"""Claim check: turns handles that passed through Spark into bodies, read in place.
 
-A column of bodies is Arrow's ``binary_view``: each value points into its own slot of shared memory, and nothing is
-copied. A slot is kept from being used again until the last Arrow object that points into it is gone; if the worker is
-killed, the broker's housekeeper frees what it kept.
+A column of bodies is Arrow's ``binary_view``: each value points into a separate slot of shared memory, and nothing is
+copied. A slot is not reused until the last Arrow object that points into it is gone. If the worker is killed, the
+broker's housekeeper frees the slots it kept.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 HANDLE, VALUE = "handle", "value"
-_INLINE = 12  # bytes; shorter values stand in the views themselves
+_INLINE = 12  # bytes; shorter values are stored in the views themselves
 _SHORT, _LONG = struct.Struct("<i12s"), struct.Struct("<i4sii")
 _NULL = bytes(16)
 
 
 def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Puts bodies in the place of handles, without copying them.
+    """Replaces handles by bodies, without copying them.
 
-    To be used on the host of the broker, in a function for ``mapInArrow``::
+    Use it on the host of the broker, in a function for ``mapInArrow``::
 
         def score(batches):
             for batch in resolve(batches):
@@ -36,15 +36,15 @@ def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                     features = numpy.frombuffer(body.as_buffer(), "f4")
 
     Args:
-        batches: each with a column ``handle``, as a read with ``payload=handle`` has it.
+        batches: batches with a column ``handle``, from a read with ``payload=handle``.
 
     Yields:
-        The same with a column ``value`` of type ``binary_view`` in its place; null where the handle is. Spark itself
-        takes such a column as ``batch["value"].cast(pa.binary())``, which is a copy.
+        The same batches with a column ``value`` of type ``binary_view`` in its place; null where the handle is null.
+        Spark itself takes such a column as ``batch["value"].cast(pa.binary())``, which is a copy.
 
     Raises:
         StaleHandle: a message is gone; the text says which one.
-        BrokerNotFound: its broker is on another host, or gone.
+        BrokerNotFound: the broker of a handle is on another host, or gone.
         SchemaMismatch: there is no column ``handle`` of type binary, or there is a column ``value`` already.
     """
     connections: dict[Origin, shmbroker.Connection] = {}
@@ -58,7 +58,7 @@ def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             raise shmbroker.SchemaMismatch(text=text)
         bodies = array_of([None if one is None else _body(one, connections) for one in _handles(batch.column(at))])
         yield batch.set_column(at, pa.field(VALUE, pa.binary_view()), bodies)
-        del bodies  # while the next batch is made, nobody but the caller keeps them
+        del bodies  # while the next batch is made, only the caller keeps the bodies
 
 
 def _handles(column: pa.Array) -> list[bytes | None]:
@@ -74,7 +74,7 @@ def _body(written: bytes, connections: dict[Origin, shmbroker.Connection]) -> me
 
 
 def array_of(bodies: Sequence[memoryview | None]) -> pa.Array:
-    """An array that points to bodies where they lie, and keeps them."""
+    """Makes an array that points to the bodies in place, and keeps them alive."""
     views: list[bytes] = []
     buffers: list[pa.Buffer] = []
     nulls = bytearray(-(-len(bodies) // 8))

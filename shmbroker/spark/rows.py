@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages as rows: the columns there are, and record batches of them for Spark.
+"""Messages as rows: the available columns, and record batches of them for Spark.
 
-Columns are filled by the core, many messages in one call, where Arrow keeps them: nothing is done in Python for each
-message, unless it has headers.
+The core fills columns in Arrow's memory, many messages in one call: Python does nothing for each message, unless it has
+headers.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from shmbroker.body_references import Place
 
     Handle = Callable[[int, Place], bytes]
-    """Of the sequence of a message, and where it lies."""
+    """Makes a handle from the sequence of a message and the place of its body."""
     Fill = Callable[[core.Columns, int], tuple[int, bool]]
-    """Fills up to so many rows; says how many there were, and whether there are more."""
+    """Fills up to the given number of rows; returns the number filled, and whether there are more."""
 
 BATCH_ROWS = 10_000
 TEXT_BYTES = {core.KEY: 1 << 18, core.PROPERTIES: 1 << 18, core.BODY: 4 << 20}
-"""So much room has a batch; Spark holds it several times over on its way into the JVM."""
+"""The space of a batch for texts; Spark holds a batch several times over on its way into the JVM."""
 _HAS_KEY, _ENDS, _SEQUENCE = "has_key", ".ends", "sequence"
 _ROW_BYTES = {core.PLACE: core.PLACE_BYTES}
 _PAIRS = pa.map_(pa.string(), pa.string())
 
 
 class Column(NamedTuple):
-    """A column: its type for Spark, the same in Arrow (they are compared exactly), and where the core has it."""
+    """A column: its type for Spark, the same in Arrow (compared exactly), and its name in the core."""
 
     spark: types.DataType
     arrow: pa.DataType
@@ -60,15 +60,15 @@ WITH_HANDLES = tuple(name for name in COLUMNS if name != "value")
 
 
 def schema_of(columns: Sequence[str]) -> types.StructType:
-    """Spark's schema of some columns."""
+    """Returns Spark's schema of some columns."""
     return types.StructType([types.StructField(name, COLUMNS[name].spark) for name in columns])
 
 
 def batches(fill: Fill, queue: str, columns: Sequence[str], handle: Handle | None = None) -> Iterator[pa.RecordBatch]:
-    """Messages of a queue as record batches; ``handle`` makes those of a column of handles.
+    """Yields messages of a queue as record batches; ``handle`` makes the values of a column of handles.
 
-    While Spark takes one over the next one is being made, in a thread of its own: that waits for memory and for Spark,
-    and neither of them needs Python.
+    While Spark takes one batch over, a separate thread makes the next one. It waits for memory and for Spark, and
+    neither of them needs Python.
 
     Raises:
         OutOfMemory: a message is too long for a column.
@@ -86,14 +86,14 @@ def batches(fill: Fill, queue: str, columns: Sequence[str], handle: Handle | Non
 
 
 class _Made:
-    """The batches, one by one."""
+    """Makes the batches, one by one."""
 
     def __init__(self, fill: Fill, queue: str, columns: Sequence[str], handle: Handle | None) -> None:
         self._fill, self._queue, self._columns, self._handle = fill, queue, columns, handle
         self.more = True
 
     def next(self) -> pa.RecordBatch | None:
-        """The next one; None: that was all."""
+        """Makes the next batch; None: there are no more."""
         texts = TEXT_BYTES
         while self.more:
             room = _Room(self._columns, texts, self._handle)
@@ -113,12 +113,12 @@ def _enough(needed: dict[str, int]) -> dict[str, int]:
 
 
 class _Room:
-    """What one record batch is made of.
+    """The buffers of one record batch.
 
     Args:
-        names: of :data:`COLUMNS`.
-        texts: so many bytes are for each column of texts.
-        handle: as of :func:`batches`.
+        names: the names of the columns, of :data:`COLUMNS`.
+        texts: the bytes for each column of texts.
+        handle: as for :func:`batches`.
     """
 
     def __init__(self, names: Sequence[str], texts: dict[str, int], handle: Handle | None) -> None:
@@ -145,7 +145,7 @@ class _Room:
         self.columns.set_row(column, self._buffers[column])
 
     def batch(self, count: int, queue: str) -> pa.RecordBatch:
-        """Of the first rows."""
+        """Makes a record batch of the first rows."""
         arrays = [self._array(name, count, queue) for name in self._names]
         return pa.RecordBatch.from_arrays(arrays, schema=_arrow_schema(tuple(self._names)))
 
@@ -166,7 +166,7 @@ class _Room:
         return found if column.core != core.PROPERTIES else _headers(found)
 
     def _handles(self, count: int) -> pa.Array:
-        assert self._handle is not None  # noqa: S101 - who asks for handles says how they are made
+        assert self._handle is not None  # noqa: S101 - a caller that asks for handles says how they are made
         sequences = memoryview(self._buffers[_SEQUENCE]).cast("B").cast("q")[:count]
         places = core.places_in(memoryview(self._buffers[core.PLACE]).cast("B")[: count * core.PLACE_BYTES])
         return pa.array(map(self._handle, sequences, places), pa.binary(), size=count)
@@ -183,7 +183,7 @@ def _no_headers(count: int) -> pa.Array:
 
 
 def _headers(encoded: pa.Array) -> pa.Array:
-    """Those of neighbours are often the same."""
+    """Decodes headers; rows often share them, so each distinct set is decoded once."""
     known: dict[bytes, list[tuple[str, str | None]]] = {}
     found = []
     for properties in encoded.to_pylist():

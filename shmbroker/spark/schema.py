@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns an answer is to have: Spark's schema in Arrow's words, and the first difference in ours."""
+"""The expected columns of an answer: Spark's schema as an Arrow schema, and the first difference as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def arrow_schema(schema: StructType | str) -> pa.Schema:
-    """Spark's schema, or the text of one, as the Arrow schema that its batches have."""
+    """Converts Spark's schema, or its text, to the Arrow schema of its batches."""
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - only the driver needs Spark
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
@@ -26,16 +26,16 @@ def arrow_schema(schema: StructType | str) -> pa.Schema:
         raise TypeError(msg)
     try:
         return to_arrow_schema(struct, timezone="UTC")
-    except TypeError:  # before Spark 4.1 or so it knew no time zone
+    except TypeError:  # before Spark 4.1 or so it has no argument for the time zone
         return to_arrow_schema(struct)
 
 
 class Promised:
-    """The columns that a server's answers are to have.
+    """The expected columns of a server's answers.
 
     Args:
-        schema: what was said of them; ``None``: nothing.
-        queue: where the requests go, for errors.
+        schema: the expected schema; ``None``: no expectation.
+        queue: the queue of requests, for error texts.
     """
 
     def __init__(self, schema: pa.Schema | None, queue: str) -> None:
@@ -44,11 +44,11 @@ class Promised:
         self._has_never_null = schema is not None and not all(field.nullable for field in schema)
 
     def check(self, batch: pa.RecordBatch) -> None:
-        """Compares a batch of an answer with it.
+        """Checks a batch of an answer against the schema.
 
         Raises:
-            SchemaMismatch: a column is missing, or too many, in another place or of another type, or has a null where
-                there may be none; it is named.
+            SchemaMismatch: a column is missing, unexpected, in another place or of another type, or has a null that the
+                schema forbids; the text names the column.
         """
         if self._schema is None:
             return
@@ -64,13 +64,13 @@ class Promised:
 
 
 def null_in(batch: pa.RecordBatch, schema: pa.Schema) -> str:
-    """Where there is one that there may not be; Spark would end with an error that names nothing."""
+    """Describes a null that the schema forbids, empty if there is none; Spark's own error would name no column."""
     wrong = (field.name for field in schema if not field.nullable and batch.column(field.name).null_count)
     return next((f"column {name!r} has a null, and the schema says there is none" for name in wrong), "")
 
 
 def difference(found: pa.Schema, wanted: pa.Schema, *, exactly: bool = False) -> str:
-    """The first one, in words; empty: there is none, or, if it need not be exactly the same, none that matters."""
+    """Describes the first difference, empty if there is none; unless ``exactly``, only one that matters."""
     for name in wanted.names:
         if name not in found.names:
             return f"column {name!r} is missing"
@@ -86,7 +86,7 @@ def difference(found: pa.Schema, wanted: pa.Schema, *, exactly: bool = False) ->
 
 
 def may_be_null(fields: Iterable[pa.Field]) -> list[bool]:
-    """Of each field, and of those that are inside it."""
+    """Lists for each field, and the fields inside it, whether it may be null."""
     found = []
     for field in fields:
         found += [field.nullable, *may_be_null(field.type.field(at) for at in range(field.type.num_fields))]
@@ -94,7 +94,7 @@ def may_be_null(fields: Iterable[pa.Field]) -> list[bool]:
 
 
 def _alike(one: pa.DataType, two: pa.DataType) -> bool:
-    """Equal, or the same with other offsets or another zone, which are matters of Spark's settings."""
+    """Whether types are equal, or differ only in offset size or time zone, which depend on Spark's settings."""
     if one == two:
         return True
     kinds = ((pa.string(), pa.large_string()), (pa.binary(), pa.large_binary()))

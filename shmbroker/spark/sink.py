@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`write.format("shmbroker")` and `writeStream`: each row becomes a message, once, whatever is killed.
+"""`write.format("shmbroker")` and `writeStream`: each row becomes a message, once, even if processes are killed.
 
-A task stages its rows where nobody sees them (:mod:`shmbroker.staging`); the driver publishes what the tasks that won
-have staged, when Spark has all of them. A stream's batch is known by the query and its number, so that one which Spark
-runs again after a crash is not published again; a batch write is known by an id that was made for it, or by what its
-writer says.
+A task stages its rows out of sight (:mod:`shmbroker.staging`). The driver publishes the staged rows of the winning
+tasks, when Spark has all of them. A stream's batch is identified by the query and its number, so that a batch which
+Spark runs again after a crash is not published again. A batch write is identified by an id that is made for it, or by
+the options of its writer.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
     from shmbroker.columns import Columns
     from shmbroker.spark.options import WriteOptions
 
-_PATIENCE_SECONDS = 60  # for memory, which may be full of what is staged: that will not go before the batch is done
-_AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # larger ones are moved: a tenth of the time
+_PATIENCE_SECONDS = 60  # for memory that may be full of staged messages, which stay until the batch is done
+_AT_ONCE, _BYTES_AT_ONCE = 1000, 1 << 20  # larger batches are moved, which takes a tenth of the time
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _DIGITS = 16
-_MOST_BYTES_OF_NAME, _START_OF_NAME = 95, 32  # of a queue, in the name of a publication, which has 100 characters
-_DROP_SECONDS = 10.0  # Spark waits for this before it says why the job failed
+_MOST_BYTES_OF_NAME, _START_OF_NAME = 95, 32  # of a queue's name, in a publication's 100 characters
+_DROP_SECONDS = 10.0  # Spark waits for this before it reports why the job failed
 
 
 @dataclasses.dataclass
 class Staged(WriterCommitMessage):
-    """What a task has done.
+    """The result of a task.
 
     Attributes:
-        publication: what the batch belongs to.
-        receipt: of what it has staged; ``None``: it has put everything.
+        publication: the publication of the batch.
+        receipt: the receipt of the staged rows; ``None``: the task has put everything.
     """
 
     publication: str
@@ -64,10 +64,10 @@ class Staged(WriterCommitMessage):
 
 
 def check_batches(schema: types.StructType, options: WriteOptions) -> None:
-    """Is that a table of the batches that the queue has, by the schema that is registered?
+    """Checks that a table fits the batches of the queue, by the registered schema.
 
     Raises:
-        SchemaMismatch: it has none, or another one; the text names the first column that differs.
+        SchemaMismatch: the queue has no schema, or another one; the text names the first column that differs.
     """
     connection = connection_to(broker_name(options.broker))
     payload = payload_of(ARROW, connection, options.queue)
@@ -86,10 +86,10 @@ def check_batches(schema: types.StructType, options: WriteOptions) -> None:
 
 
 class _Writing:
-    """What the writers of batches and of streams share; travels from the planner to the tasks and to the committer.
+    """The common part of batch and stream writers; travels from the planner to the tasks and to the committer.
 
-    What is published as a whole is of one broker, the planner's: a task on another host says so before it stages. What
-    is put as it comes goes to the broker of the host where the task is.
+    A batch published as a whole belongs to the planner's broker: a task on another host raises before it stages. Rows
+    that are put immediately go to the broker of the task's host.
     """
 
     def __init__(self, options: WriteOptions) -> None:
@@ -114,7 +114,7 @@ class _Writing:
             return Staged(publication, None)
         patience = self._options.timeout or _PATIENCE_SECONDS
         with Stage(connection, publication).attempt(batch, partition, attempt) as writer:
-            for rows in batches:  # nothing is locked while the next one is made
+            for rows in batches:  # nothing is locked while the next batch is made
                 if encoded is not None:
                     encoded(rows).put(writer, timeout=patience)
                 else:
@@ -123,7 +123,7 @@ class _Writing:
 
     def _put(self, queue: shmbroker.Queue, columns: Columns, count: int) -> None:
         done = 0
-        while done < count:  # it says how many there was room for in time, and raises when there was for none
+        while done < count:  # `put` returns how many found room in time, and raises when none did
             done += put(queue, columns, count - done, self._options.timeout, row=done)
 
     def _publish(self, messages: Iterable[Any], batch: int | uuid.UUID) -> None:
@@ -134,22 +134,22 @@ class _Writing:
             numbered = self._options.app is not None
             limits = {"at_once": _AT_ONCE, "bytes_at_once": _BYTES_AT_ONCE}
             stage = Stage(self._connection(), publication, **limits, per_target=numbered)
-            # A job has no number by which a second try goes on with the first: once begun, it is not to be given up.
+            # A job has no number by which a second attempt could continue: once begun, publishing must not stop.
             timeout = None if isinstance(batch, uuid.UUID) else self._options.timeout
             stage.publish(batch, receipts, self._options.queue, timeout=timeout)
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
-    """Writes a table: all of it is published by the commit of the job.
+    """Writes a table: the commit of the job publishes all of it.
 
-    With the options ``txnAppId`` and ``txnVersion`` it is a numbered batch of somebody's, for this queue: a number that
-    is not above the last one publishes nothing.
+    With the options ``txnAppId`` and ``txnVersion`` the write is a numbered batch of an application for this queue: a
+    number that is not above the last one publishes nothing.
     """
 
     def __init__(self, options: WriteOptions) -> None:
         super().__init__(options)
         self._batch: int | uuid.UUID = uuid.uuid4() if options.app is None else options.version
-        digest = hashlib.sha256(options.queue.encode()).hexdigest()[:_DIGITS]  # its name may be too long
+        digest = hashlib.sha256(options.queue.encode()).hexdigest()[:_DIGITS]  # the queue's name may be too long
         if options.app is not None:
             self._publication = f"txn.{digest}.{options.app}"
         elif len(options.queue.encode()) <= _MOST_BYTES_OF_NAME:
@@ -158,24 +158,24 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
             self._publication = f"jobs.{options.queue[:_START_OF_NAME]}.{digest}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """In a task."""
+        """Stages rows in a task."""
         return self._stage(iterator, self._publication, self._batch)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """In the driver: all tasks are done."""
+        """Publishes the batch in the driver, when all tasks are done."""
         self._publish(messages, self._batch)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - who staged what is not needed
-        """In the driver: one of them failed for good; others may run on, and have not said anything yet."""
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - all attempts are dropped
+        """Drops the job in the driver, when a task failed for good; other tasks may still run, unreported."""
         if self._options.exactly_once:
             Stage(self._connection(), self._publication).drop(self._batch, timeout=_DROP_SECONDS)
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a query, each once."""
+    """Writes the micro-batches of a query, each exactly once."""
 
     def write(self, iterator: Iterator[pa.RecordBatch | types.Row]) -> Staged:
-        """In a task."""
+        """Stages rows in a task."""
         context = TaskContext.get()
         query, batch = (None, None) if context is None else map(context.getLocalProperty, (_QUERY, _BATCH))
         if query is None or batch is None:
@@ -184,13 +184,13 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         return self._stage(record_batches(iterator), f"query.{query}", int(batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """In the driver: all tasks of the batch are done."""
+        """Publishes the batch in the driver, when all tasks of the batch are done."""
         self._publish(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """In the driver: one of them failed for good. Only tasks know which query it is; what others stage goes later.
+        """Drops the batch in the driver, when a task failed for good. Only the tasks' messages name the query.
 
-        The batch comes again, or never, as those say who start the query again; publishing it drops what is left.
+        The batch comes again if the user restarts the query; publishing it drops the remaining attempts.
         """
         for publication in {message.publication for message in messages if isinstance(message, Staged)}:
             Stage(self._connection(), publication).drop(batchId, timeout=_DROP_SECONDS)

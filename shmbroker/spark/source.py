@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`.format("shmbroker")`: what Spark asks for when it reads from queues, and writes to them.
+"""`.format("shmbroker")`: Spark's entry points for reading queues and writing to them.
 
-Spark evaluates a DataFrame as often as it likes, in several processes, and never says that it is done with one. So a
-batch read browses: messages stay, and each evaluation shows what is there then. Source: Spark's Python data source API.
+Spark evaluates a DataFrame any number of times, in several processes, and never says that it is done with one. So a
+batch read browses: messages stay, and each evaluation shows the current messages. Source: Spark's Python data source
+API.
 """
 
 from __future__ import annotations
@@ -48,34 +49,34 @@ class ShmBrokerDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """As in ``.format(...)``."""
+        """The name for ``.format(...)``."""
         return "shmbroker"
 
     def schema(self) -> StructType:
-        """The columns that were asked for."""
+        """Returns Spark's schema of the requested columns."""
         payload = self._payload()
         return payload.struct(columns_asked_for(self.options, payload))
 
     def _payload(self) -> Payload:
         queue, broker, kind = table_asked_for(self.options)
-        if kind in {BYTES, HANDLE}:  # the broker need not be asked, nor be there yet
+        if kind in {BYTES, HANDLE}:  # needs no look at the broker, which may not exist yet
             return Payload(kind)
         return payload_of(kind, connection_to(broker_name(broker)), queue)
 
     def reader(self, schema: StructType) -> BrowseReader:
-        """A batch read."""
+        """Makes the reader of a batch read."""
         options = read_options(self.options, self._payload())
         check_schema(schema, options.payload.struct(options.columns))
         return BrowseReader(options)
 
     def streamReader(self, schema: StructType) -> LeaseReader:  # noqa: N802 - Spark's name
-        """A streaming read."""
+        """Makes the reader of a streaming read."""
         options = stream_options(self.options, self._payload())
         check_schema(schema, options.payload.struct(options.columns))
         return LeaseReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001
-        """A batch write."""
+        """Makes the writer of a batch write."""
         options = _checked(schema, write_options(self.options))
         if overwrite:
             msg = "mode overwrite: a queue is not overwritten; append is allowed"
@@ -83,7 +84,7 @@ class ShmBrokerDataSource(DataSource):
         return BatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: ARG002, FBT001, N802
-        """A streaming write."""
+        """Makes the writer of a streaming write."""
         return StreamWriter(_checked(schema, stream_write_options(self.options)))
 
 
@@ -96,7 +97,7 @@ def _checked(schema: StructType, options: WriteOptions) -> WriteOptions:
 
 
 class Everything(InputPartition):
-    """All messages of a queue: positions are walked one after the other, so there is one part."""
+    """All messages of a queue; positions are walked in sequence, so there is only one part."""
 
     def __init__(self, home: Home) -> None:
         super().__init__(home)
@@ -104,28 +105,28 @@ class Everything(InputPartition):
 
 
 class BrowseReader(DataSourceReader):
-    """Reads what is ready, without taking it."""
+    """Reads ready messages without taking them."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """One; the queue must be there."""
+        """Returns the only part; the queue must exist."""
         connection = connection_to(broker_name(self._options.broker))
         connection.queue(self._options.queue, passive=True)
         return [Everything(Home.of(connection))]
 
     def read(self, partition: Everything) -> Iterator[pa.RecordBatch]:
-        """The messages that are ready now."""
+        """Reads the messages that are ready now."""
         connection, options = partition.home.connection(), self._options
         return options.payload.browsed(connection, options.queue, partition.home, options.columns, options.max_rows)
 
 
 def check_schema(given: StructType, wanted: StructType) -> None:
-    """A schema that was given to ``.schema(...)`` must be that of the columns.
+    """Checks that a schema given to ``.schema(...)`` is the schema of the columns.
 
     Raises:
-        SchemaMismatch: it is another; the text names the first column that differs.
+        SchemaMismatch: the schemas differ; the text names the first column that differs.
     """
     for has, wants in itertools.zip_longest(given.fields, wanted.fields):
         if has is None or wants is None or (has.name, has.dataType) != (wants.name, wants.dataType):

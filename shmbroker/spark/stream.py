@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`readStream.format("shmbroker")`: each micro-batch is leases of a consumer group, so that a replay gives the same.
+"""`readStream.format("shmbroker")`: each micro-batch is leases of a consumer group, so a replay gives the same rows.
 
-An offset is a broker, a group and the number of a lease; it stands in Spark's checkpoint, and the leases in the broker,
-whoever dies. What Spark asks for next says what it has finished: ``latestOffset(start)`` acknowledges up to ``start``,
-which is why the last batch before a query stops is acknowledged, too; ``commit`` says the same later.
+An offset is a broker, a group and the number of a lease. Offsets are in Spark's checkpoint, and leases in the broker,
+even if processes die. Spark's next request implies what it has finished: ``latestOffset(start)`` acknowledges up to
+``start``, which is why the last batch before a query stops is acknowledged, too; ``commit`` says the same later.
 
-Spark makes readers in several processes. The one whose ``latestOffset`` is called attaches the group; all others look.
+Spark makes readers in several processes. The reader whose ``latestOffset`` is called attaches the group; all others
+only read its state.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ try:
 except ImportError:  # before Spark 4.2 that trigger takes one batch from any source
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Nobody asks for it."""
+        """Stub: no Spark of this version asks for it."""
 
 
 if TYPE_CHECKING:
@@ -40,19 +41,19 @@ if TYPE_CHECKING:
 
 ROWS_OF_A_PART = 100_000
 NOT_NOTED = -1
-"""In the place of a lease: the name of the group is one that we made up, and may not be in the checkpoint yet."""
+"""Stands for a lease: the group's name is generated, and may not be in the checkpoint yet."""
 _log = logging.getLogger("shmbroker")
 
 
 @dataclasses.dataclass(frozen=True)
 class Offset:
-    """How far a stream has come.
+    """The position of a stream.
 
     Attributes:
-        broker: which broker, as :attr:`Home.identity` says; another one has other leases.
+        broker: the broker, as :attr:`Home.identity`; another broker has other leases.
         group: the consumer group.
         lease: the number of the last lease; 0 = none; or NOT_NOTED.
-        losses: how often leases were lost and passed over; each time their numbers begin anew.
+        losses: how often lost leases were skipped; each time their numbers begin again.
     """
 
     broker: str
@@ -62,10 +63,10 @@ class Offset:
 
     @classmethod
     def read(cls, given: dict[str, Any]) -> Offset:
-        """Of what stands in a checkpoint.
+        """Decodes an offset of a checkpoint.
 
         Raises:
-            ValueError: that is no offset of ours.
+            ValueError: the value is no offset of this source.
         """
         try:
             return cls(str(given["broker"]), str(given["group"]), int(given["lease"]), int(given["losses"]))
@@ -74,12 +75,12 @@ class Offset:
             raise ValueError(msg) from None
 
     def written(self) -> dict[str, Any]:
-        """For the checkpoint."""
+        """Encodes the offset for the checkpoint."""
         return dataclasses.asdict(self)
 
 
 class Part(InputPartition):
-    """Some messages of a lease."""
+    """A range of messages of a lease."""
 
     def __init__(self, home: Home, group: str, lease: int, start: int, stop: int) -> None:
         super().__init__((group, lease, start, stop))
@@ -101,7 +102,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- in the process that plans micro-batches ----
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
-        """Before the first lease; of a group that was named, after the last one it has acknowledged."""
+        """Returns the offset before the first lease; for a named group, after its last acknowledged lease."""
         if self._first is None:
             name, lease = self._options.group, NOT_NOTED
             if name is None:
@@ -112,10 +113,10 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._first.written()
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: ARG002, N802
-        """Acknowledges what was finished, and leases what is ready.
+        """Acknowledges finished leases, and leases ready messages.
 
-        The first batch of a group that has no name of the user's is empty: with it the name gets into the checkpoint. A
-        driver that was killed before that would not know whose its leases were.
+        The first batch of a group with a generated name is empty: it brings the name into the checkpoint. Otherwise a
+        driver that restarts after being killed would not know the group of its leases.
         """
         given = self._last or self._first if start is None else Offset.read(start)
         if given is None:
@@ -139,10 +140,10 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._last.written()
 
     def _leased(self, group: shmbroker.Group, after: int) -> int:
-        """Leases what the options allow, and less where memory is scarce: Spark runs a batch again as it was noted."""
+        """Leases what the options allow, and less where memory is scarce: Spark repeats a batch as it was recorded."""
         rows, size = self._options.max_rows, self._options.max_bytes
         if self._left is not None:
-            rows = max(1, min(self._left, rows or self._left))  # with none left, the next lease is there already
+            rows = max(1, min(self._left, rows or self._left))  # with none left, the next lease exists already
         scarce = scarce_bytes(self._connection())
         if scarce is not None:
             most = max(1, scarce // BYTES_A_MESSAGE)
@@ -150,10 +151,10 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return group.lease(after, max_messages=rows, max_bytes=size)
 
     def _next_of_group(self) -> dict[str, Any]:
-        """Before Spark 4.2 a query that begins, or is started again, does not say where it was: we ask its group.
+        """Asks the group for the position: before Spark 4.2 a query that starts or restarts does not say where it was.
 
-        Its last lease may be in the checkpoint, and done with, or not; so nothing is acknowledged, and the next one is
-        made. Either way the checkpoint goes on to it without a gap, and without what was noted there.
+        Its last lease may or may not be in the checkpoint, and finished; so nothing is acknowledged, and the next lease
+        is made. In both cases the checkpoint continues with it without a gap, and without what was recorded there.
         """
         if self._options.group is None:
             msg = "option group is missing: this Spark does not say where a query was (4.2 does), so it is to be named"
@@ -165,25 +166,25 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._last.written()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """From here on only as many messages as are ready now, or were about to be leased when a driver was killed."""
+        """Limits the query to the messages that are ready now, or were about to be leased when a driver was killed."""
         self._left = len(self._connection().queue(self._options.queue, passive=True))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """How far behind the stream is; in ``query.lastProgress``."""
+        """Returns how far behind the stream is; shown in ``query.lastProgress``."""
         if self._group is None or self._last is None:
             return None
         ready = len(self._connection().queue(self._options.queue, passive=True))
         return self._last.written() | {"ready": ready, "leased": self._group.leased - self._group.acked}
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A batch is finished; mostly it is acknowledged already."""
+        """Acknowledges a finished batch, which mostly is acknowledged already."""
         offset, last = Offset.read(end), self._last
         known = last is not None and (offset.broker, offset.losses) == (last.broker, last.losses)
         if known and self._group is not None and offset.lease > self._group.acked:
             self._group.ack(offset.lease)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The messages of the leases after one offset, up to another; of a query that is restarted, perhaps again."""
+        """Returns the parts of the leases between two offsets; a restarted query may ask again."""
         first, last = Offset.read(start), Offset.read(end)
         after = max(0, first.lease) if (first.broker, first.losses) == (last.broker, last.losses) else 0
         group = self._group
@@ -210,12 +211,12 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]  # fmt: skip
 
     def stop(self) -> None:
-        """Nothing: Spark does not always call it, and what is leased stays leased."""
+        """Does nothing: Spark does not always call it, and leased messages stay leased."""
 
     # ---- in the workers ----
 
     def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
-        """The messages of a part; nothing changes by it."""
+        """Reads the messages of a part; changes nothing."""
         if partition.start == partition.stop:
             return iter(())
         connection, options = partition.home.connection(), self._options
@@ -241,7 +242,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._group
 
     def _found_here(self, offset: Offset, group: shmbroker.Group) -> Offset:
-        """The same; if its leases are gone and data may be lost, the place where the group is."""
+        """Returns the offset; if its leases are gone and data may be lost, the current position of the group."""
         if offset.broker != self._here().identity:
             self._lost(self._another_broker(offset))
         elif offset.lease > group.leased:

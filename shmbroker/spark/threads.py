@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads of Spark's driver: what one of them has to say before it writes.
+"""Threads of Spark's driver: sets the active session of a thread before it writes.
 
-Spark keeps an *active* session for each thread, that of the thread which made it. A write looks for sources that are
-written in Python in the active session of its thread, registered or not, and not in that of its table.
+Spark keeps an *active* session for each thread, that of the thread that made it. A write looks for Python data sources
+in the active session of its thread, registered or not, and not in the session of its table.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def use_session(spark: SparkSession) -> None:
-    """Makes a session the active one of this thread of the driver, so that what the thread writes finds the source.
+    """Makes a session the active one of this thread of the driver, so that writes of the thread find the source.
 
-    Without it, ``write.format("shmbroker")`` and ``writeStream`` of any thread but the one that made the session end
-    with ``DATA_SOURCE_NOT_FOUND``. A session of Spark Connect has no use for it, and is left as it is.
+    Without it, ``write.format("shmbroker")`` and ``writeStream`` raise ``DATA_SOURCE_NOT_FOUND`` in any thread but the
+    one that made the session. A session of Spark Connect does not need it, and is left unchanged.
 
     Args:
         spark: the session whose tables the thread writes.
 
     Raises:
-        TypeError: it is no session.
+        TypeError: ``spark`` is no session.
     """
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - what serves needs no Spark
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - a server needs no Spark
     from pyspark.sql.utils import is_remote  # noqa: PLC0415
 
     if is_remote():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The side of a Spark task: hands batches over to a server, and its answers on to Spark, in the order of the requests.
+"""The client in a Spark task: passes batches to a server, and its answers to Spark, in the order of the requests.
 
-A task that is killed leaves nothing: its queue of answers ends with its consumer, and a server drops requests whose
-queue of answers is gone. Waits are cut into slices, between which signals are seen.
+A killed task leaves nothing: its queue of answers ends with its consumer, and a server drops requests whose queue of
+answers is gone. Waits are cut into slices, between which signals are handled.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(slots=True)
 class _Request:
-    """A batch that was sent; and its answer when it has come: in place, or copied to memory of our own."""
+    """A sent batch, and its answer when it has arrived: in place, or copied to private memory."""
 
     batch: pa.RecordBatch
     size: int
@@ -53,7 +53,7 @@ class _Request:
 
 
 def hand_over(batches: Iterator[pa.RecordBatch], handover: Handover) -> Iterator[pa.RecordBatch]:
-    """What mapInArrow runs for each partition."""
+    """Runs in mapInArrow for each partition."""
     with Client(handover) as client:
         for batch in batches:
             yield from client.send(batch)
@@ -61,7 +61,7 @@ def hand_over(batches: Iterator[pa.RecordBatch], handover: Handover) -> Iterator
 
 
 class Client:
-    """One partition's way to the servers."""
+    """The connection of one partition to the servers."""
 
     def __init__(self, handover: Handover) -> None:
         self._handover = handover
@@ -81,7 +81,7 @@ class Client:
     # ---- sending ----
 
     def send(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Sends a batch, cut where it is too large for the broker's memory to be shared; gives answers meanwhile."""
+        """Sends a batch, cut where it is too large for the broker's memory to be shared; yields answers in between."""
         encoded = self._encoder.encoded([batch])
         count = min(max(1, batch.num_rows), -(-encoded.size // self._link.share.most_in_one))
         if count == 1:
@@ -93,7 +93,7 @@ class Client:
             yield from self._request(piece, self._encoder.encoded([piece]))
 
     def _request(self, batch: pa.RecordBatch, encoded: Encoded) -> Iterator[pa.RecordBatch]:
-        """Sends a batch. Gives the answers that have to go first."""
+        """Sends a batch; yields the answers that must be delivered first."""
         while True:
             window = self._link.share.window(encoded.size, self._largest, self._handover.inflight)
             if len(self._pending) < window:
@@ -106,7 +106,7 @@ class Client:
             yield from self._oldest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """The answers to everything that was sent."""
+        """Yields the answers to all sent requests."""
         while self._pending:
             yield from self._oldest()
 
@@ -119,7 +119,7 @@ class Client:
     # ---- answers ----
 
     def _oldest(self) -> Iterator[pa.RecordBatch]:
-        """The answer to the oldest request."""
+        """Yields the answer to the oldest request."""
         number, oldest = next(iter(self._pending.items()))
         self._await(oldest)
         held = [one.size for one in self._pending.values() if one.copy is None]
@@ -132,11 +132,11 @@ class Client:
 
     def _given(self, request: _Request) -> Iterator[pa.RecordBatch]:
         yield from _each(self._batches(request))
-        request.done()  # Spark has taken them; the slot goes with the last that looks at it
+        request.done()  # Spark has taken them; the slot is freed with the last object that refers to it
 
     def _batches(self, request: _Request) -> collections.deque[pa.RecordBatch]:
-        """The batches of an answer; raises the error that it is."""
-        assert request.message is not None  # noqa: S101 - it was waited for
+        """Returns the batches of an answer; raises if the answer is an error."""
+        assert request.message is not None  # noqa: S101 - it was awaited
         body = request.message.body if request.copy is None else request.copy
         if request.kind:
             raise protocol.error_of(request.kind, bytes(body), self._handover.request_queue)
@@ -146,7 +146,7 @@ class Client:
         return collections.deque(found)
 
     def _lighten(self) -> None:
-        """Copies the answers to everything under way, so that nothing of it is in the broker."""
+        """Copies the answers of everything in flight, so that nothing of it stays in the broker."""
         for one in self._pending.values():
             self._await(one)
             one.copy_out()
@@ -162,7 +162,7 @@ class Client:
                 self._arrived(message)
 
     def _slice(self, since: float) -> float:
-        """For how long to wait now for what has been waited for since then."""
+        """Returns the length of the next wait for an answer awaited since ``since``."""
         if self._handover.timeout is None:
             return SLICE_SECONDS
         left = since + self._handover.timeout - time.monotonic()
@@ -183,7 +183,7 @@ class Client:
     # ---- alone ----
 
     def _alone(self, batch: pa.RecordBatch, encoded: Encoded) -> collections.deque[pa.RecordBatch]:
-        """The answer to one request, a copy. Nothing else of ours is under way, and nobody else is alone."""
+        """Returns a copy of the answer to one request, while nothing else is in flight and no other client is alone."""
         with turn(self._link.connection, self._link.watch.look):
             until = time.monotonic() + PATIENCE_SECONDS
             while True:
@@ -201,7 +201,7 @@ class Client:
         while True:
             try:
                 return self._send(batch, encoded, timeout=self._slice(since))
-            except standard_queue.Full as error:  # of messages: that is the queue's limit, and will pass
+            except standard_queue.Full as error:  # full of messages: that is the queue's limit, and will pass
                 memory = isinstance(error, shmbroker.OutOfMemory)
                 if isinstance(error, shmbroker.NeverFits) or (memory and time.monotonic() > until):
                     raise
@@ -227,6 +227,6 @@ class Client:
 
 
 def _each(batches: collections.deque[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One by one, keeping none: what Spark is done with is free."""
+    """Yields batches one by one and keeps none, so that Spark frees each one after use."""
     while batches:
         yield batches.popleft()

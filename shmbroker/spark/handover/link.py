@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task has in the broker for one partition: the queue of requests, one of its own for answers, a consumer."""
+"""A task's link to the broker for one partition: the queue of requests, its own queue of answers, and a consumer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shmbroker.spark.handover.watching import Watch
 if TYPE_CHECKING:
     from shmbroker.spark.handover.protocol import Handover
 
-_UNUSED_SECONDS = 60.0  # then a queue of answers goes whose task died before it had a consumer
+_UNUSED_SECONDS = 60.0  # then a queue of answers expires whose task died before it had a consumer
 
 
 class Link:
@@ -28,7 +28,7 @@ class Link:
 
     Raises:
         BrokerNotFound: there is no such broker on this host.
-        NoServer: nobody serves the queue of requests.
+        NoServer: no process serves the queue of requests.
     """
 
     def __init__(self, handover: Handover) -> None:
@@ -45,8 +45,8 @@ class Link:
         """Ends the queue of answers.
 
         Args:
-            unanswered: requests that may still be in their queue. A server drops them when it comes to them; if there
-                is none, they are taken back.
+            unanswered: the number of requests that may still be in their queue. A server drops them when it reaches
+                them; if there is no server, this takes them back.
         """
         with contextlib.suppress(shmbroker.ConnectionClosed, shmbroker.ConnectionClosedByBroker):
             self.consumer.close()
@@ -55,7 +55,7 @@ class Link:
         self.answers.close()
 
     def _take_back(self, ready: int) -> None:
-        """Looks at so many requests, acknowledges our own and returns the others as if nobody had taken them."""
+        """Takes up to ``ready`` requests, acknowledges this task's own, and returns the others as if never taken."""
         with contextlib.suppress(standard_queue.Empty, shmbroker.NotFound):
             batch = self.requests.get_many(max(1, ready), timeout=0)
             for message in batch:

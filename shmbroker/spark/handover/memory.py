@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How clients of one broker share its memory, so that hand-overs that wait for each other cannot stop each other.
+"""How clients of one broker share its memory, so that hand-overs that wait for each other cannot deadlock.
 
-A generator of mapInArrow is stopped by others in two places: where it yields, until what comes after it takes the
-batch, and where it asks for its next batch, until what comes before it has one. If what comes after or before is
-another hand-over that waits for memory, it may be the memory that this one holds. So:
+A generator of mapInArrow is suspended in two places: where it yields, until its successor takes the batch, and where it
+asks for its next batch, until its predecessor has one. If the successor or predecessor is another hand-over that waits
+for memory, it may wait for the memory that this one holds. Therefore:
 
-- A client has a *share*: the limit of the broker's memory by four times one more than its connections. It has several
-  requests under way only as long as they, their answers and the two batches that Spark may still look at fit the share.
-  Before it yields it looks again, since it may have learnt meanwhile how large answers are, and copies the answers of
-  everything under way to memory of its own if they do not fit. The client that came as the n-th saw at least n
-  connections, so n shares are at most 1/4 * (1/2 + 1/3 + ... 1/(n + 1)) of the memory: half of it for ten clients.
-- What does not fit a share goes *alone*: in its turn, one at a time in the whole broker; the answer is copied, the slot
-  freed and the turn over before anything is yielded. Whoever waits for the turn, or in it for memory, has nothing under
-  way, and holds at most its share: what Spark still looks at.
-- A server waits for room for an answer only for a moment. Then the answer is a word that there was none, the request's
-  slot is free, and its client, which kept the batch, asks again, alone.
+- A client has a *share*: the limit of the broker's memory divided by 4 * (connections + 1). It has several requests in
+  flight only while they, their answers and the two batches that Spark may still read fit the share. Before it yields
+  it checks again, since it may know a larger size of answers by then. If they do not fit, it copies the answers of
+  everything in flight to private memory. The n-th client saw at least n connections, so n shares are at most
+  1/4 * (1/2 + 1/3 + ... 1/(n + 1)) of the memory: half of it for ten clients.
+- A request that does not fit a share goes *alone*: in its turn, one at a time in the whole broker. The answer is
+  copied, the slot freed and the turn over before anything is yielded. A client that waits for the turn, or in it for
+  memory, has nothing in flight, and holds at most its share: the batches that Spark still reads.
+- A server waits only briefly for room for an answer. Then it answers with a short text that there was none. The
+  request's slot is free, and its client, which kept the batch, asks again, alone.
 
-So each wait for memory is for what others hold in shares, which leaves half of it, or for one request that is alone and
-waits for nobody but a server. The guaranteed minimum is therefore that half: a request and its answer that fit it
-together come through. What else lies in the broker may take that away; then there is an error, after
-`PATIENCE_SECONDS`, and no wait for ever.
+So each wait for memory is for memory that others hold in shares, which leaves half of it, or for one request that is
+alone and waits only for a server. The guaranteed minimum is therefore that half: a request and its answer that fit it
+together succeed. Other contents of the broker may take that away; then there is an error, after `PATIENCE_SECONDS`, and
+no wait for ever.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _FRESH_SECONDS = 0.5
 _PARTS = 4
 _PIECES = 8
 _SLOTS = tuple(size << 10 for size in (80, 96, 112, 128, 160, 192, 224, 256, 340, 408, 512, 682, 1024, 2048))
-_FRONT = 512  # bytes, at most: what lies in a slot before the body
-_SEEN_BY_SPARK = 2  # the batch that was yielded, and while the next is made the one that Spark's loop still has
+_FRONT = 512  # bytes, at most: the part of a slot before the body
+_SEEN_BY_SPARK = 2  # the yielded batch, and the one that Spark's loop still has while the next is made
 
 
 def taken(size: int) -> int:
-    """What a body takes: a slot of the next size, or chunks of the largest. Short ones are estimated."""
+    """The memory that a body takes: a slot of the next size, or chunks of the largest. Short ones are estimated."""
     size += _FRONT
     if size > _SLOTS[-1]:
         return -(-size // _SLOTS[-1]) * _SLOTS[-1]
@@ -56,7 +56,7 @@ def taken(size: int) -> int:
 
 
 class Share:
-    """What one client may hold while it waits for others.
+    """The memory that one client may hold while it waits for others.
 
     Args:
         broker: the broker's name.
@@ -69,7 +69,7 @@ class Share:
 
     @property
     def bytes(self) -> int:
-        """The share now."""
+        """The current share."""
         now = time.monotonic()
         if now >= self._until:
             self._until = now + _FRESH_SECONDS
@@ -77,18 +77,18 @@ class Share:
         return self._bytes
 
     def window(self, request: int, answer: int, most: int) -> int:
-        """How many requests of a size may be under way; 0: it goes alone."""
+        """Returns how many requests of a size may be in flight; 0: the request goes alone."""
         request, answer = taken(request), taken(max(request, answer))
         return max(0, min(most, (self.bytes - _SEEN_BY_SPARK * answer) // (request + answer)))
 
     def fits(self, requests: Iterable[int], answer: int) -> bool:
-        """May requests of these sizes be under way, and answers of a size be looked at?"""
+        """Whether requests of these sizes may be in flight while answers of a size are read."""
         one = taken(answer)
         return sum(taken(request) + one for request in requests) + _SEEN_BY_SPARK * one <= self.bytes
 
     @property
     def most_in_one(self) -> int:
-        """Batches that take more are cut into pieces."""
+        """The limit of one batch, in bytes; larger batches are cut into pieces."""
         return self.limit // _PIECES
 
 
@@ -97,11 +97,11 @@ _turns = locks.lock()
 
 @contextlib.contextmanager
 def turn(connection: shmbroker.Connection, look: Callable[[], None]) -> Iterator[None]:
-    """The turn of one client in the whole broker. It ends with the process that has it, too.
+    """Holds the turn of one client in the whole broker. The turn also ends with the process that has it.
 
     Args:
-        connection: of this process.
-        look: called every now and then while others have it; raises what ends the wait.
+        connection: the connection of this process.
+        look: called regularly while another client has the turn; raises to end the wait.
     """
     while not _turns.acquire(timeout=_LOOK_SECONDS):
         look()

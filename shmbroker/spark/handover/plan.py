@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executor-side hand-over: the driver's side, which says what the tasks are to do."""
+"""Executor-side hand-over: the driver's side, which tells the tasks what to do."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ def exchange(
     timeout: float | None = None,
     broker: str | None = None,
 ) -> DataFrame:
-    """Hands the batches of a DataFrame, on the executors, to a process on the same host, and gives what that answers.
+    """Passes the batches of a DataFrame, on the executors, to a process on the same host, and returns its answers.
 
     The process runs :func:`serve`. A batch is written once into shared memory and read there, its answer likewise. The
     answers of a partition are in the order of its batches.
 
     Args:
-        df: streaming ones as well.
-        request_queue: the queue that is served.
-        reply_queue: what the names of the queues for answers begin with; each task has one of its own, gone with it.
-        schema: of what the server answers; a ``StructType``, or its text.
-        inflight: how many requests a task may have under way at once; it has fewer where they would take more than its
-            share of the broker's memory.
-        timeout: seconds to wait for an answer when those before it are there; ``None`` = as long as somebody serves.
-        broker: its name; else ``SHMBROKER_BROKER`` in the executor's environment, else "default".
+        df: a DataFrame, also a streaming one.
+        request_queue: the queue that the process serves.
+        reply_queue: the prefix of the names of the queues for answers; each task has one, which ends with the task.
+        schema: the schema of the answers; a ``StructType``, or its text.
+        inflight: how many requests a task may have in flight; it has fewer where they would take more than its share of
+            the broker's memory.
+        timeout: seconds to wait for an answer after the one before it; ``None`` = as long as a process serves the
+            queue.
+        broker: the name of the broker; else ``SHMBROKER_BROKER`` in the executor's environment, else "default".
 
     Raises:
         ValueError: an argument is not allowed.
 
-    In the tasks are raised, and end the job when its retries are used up:
+    The tasks raise these errors, which end the job when its retries are used up:
 
-    - ``NoServer``: nobody serves the queue, or the server died and none took over within a second.
-    - ``FunctionFailed``: the server's function raised; its text.
-    - ``RequestRefused``: the batch was in the hands of three servers that died.
-    - ``SchemaMismatch``: the answer has other columns; the first difference is named.
+    - ``NoServer``: no process serves the queue, or the server died and none took over within a second.
+    - ``FunctionFailed``: the server's function raised; with its text.
+    - ``RequestRefused``: three servers died while they processed the batch.
+    - ``SchemaMismatch``: the answer has other columns; the text names the first difference.
     - ``queue.Full``: a request can never fit the ``max_bytes`` of its queue.
     - ``Timeout``, ``OutOfMemory``, ``BrokerNotFound``, ``ConnectionClosedByBroker``.
     """

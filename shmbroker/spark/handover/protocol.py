@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request and its answer say beside their batches, in the key of the message, which costs least.
+"""The metadata of a request and its answer, in the key of the message, which is the cheapest place.
 
-A request says that it is one, a number and the queue for its answer; the answer repeats the number, and says which
-kind of error it is, if it is one: its body is a text then. There is exactly one answer to a request, a single message
-however many batches it holds; twice the same one, where a server died between answering and acknowledging.
+A request contains a mark, a number and the queue for its answer. The answer repeats the number and, if it is an error,
+the kind of error; its body is a text then. A request has exactly one answer, a single message however many batches it
+contains. The answer comes twice if a server died between answering and acknowledging.
 
-:class:`Handover` is what the driver tells the tasks.
+The driver passes a :class:`Handover` to the tasks.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _ERRORS: dict[str, type[shmbroker.ExchangeError]] = {
     REFUSED: shmbroker.RequestRefused,
 }
 _MOST_INFLIGHT = 1024
-_MOST_PREFIX = 200  # bytes; the rest of 255 is for what makes the names differ
+_MOST_PREFIX = 200  # bytes; the remaining ones of 255 make the names unique
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Handover:
-    """What :func:`shmbroker.spark.exchange` is given, on its way to the tasks.
+    """The arguments of :func:`shmbroker.spark.exchange`, on their way to the tasks.
 
     Attributes:
-        request_queue: where requests go.
-        reply_queue: the names of the queues for answers begin with this.
-        schema: of the answers; ``None`` = any.
-        inflight: requests under way at once, at most.
+        request_queue: the queue of requests.
+        reply_queue: the prefix of the names of the queues for answers.
+        schema: the schema of the answers; ``None`` = any.
+        inflight: the most requests in flight.
         timeout: seconds to wait for an answer; ``None`` = for ever.
-        broker: its name; ``None`` = as the task's environment says.
+        broker: the name of the broker; ``None`` = as the task's environment says.
     """
 
     request_queue: str
@@ -50,7 +50,7 @@ class Handover:
     broker: str | None = None
 
     def __post_init__(self) -> None:
-        """Checks what can be checked here.
+        """Checks the arguments.
 
         Raises:
             ValueError: a value is not allowed.
@@ -70,12 +70,12 @@ class Handover:
 
 
 def request_key(number: int, answers: str) -> str:
-    """Of a request."""
+    """Encodes the key of a request."""
     return f"{_REQUEST} {number} {answers}"
 
 
 def read_request(key: str | None) -> tuple[str, str] | None:
-    """The number of a request, as its answer repeats it, and the queue for that; ``None``: it is no request.
+    """The number of a request, as its answer repeats it, and the queue for the answer; ``None``: it is no request.
 
     >>> read_request("exchange 7 replies.1")
     ('7', 'replies.1')
@@ -87,18 +87,18 @@ def read_request(key: str | None) -> tuple[str, str] | None:
 
 
 def answer_key(number: str, kind: str = "") -> str:
-    """Of an answer; with a kind it is an error."""
+    """Encodes the key of an answer; with a kind, the answer is an error."""
     return f"{number} {kind}"
 
 
 def read_answer(key: str | None) -> tuple[int, str]:
-    """The number of the request, 0 if it is no answer of ours, and the kind of error; empty: none."""
+    """Returns the number of the request, 0 if it is no answer of a server, and the kind of error; empty: no error."""
     number, _, kind = (key or "").partition(" ")
     return int(number) if number.isdecimal() else 0, kind
 
 
 def error_of(kind: str, body: bytes, queue: str) -> Exception:
-    """The error that an answer is."""
+    """Builds the exception of an error answer."""
     text = f"queue {queue!r}: {body.decode(errors='replace')}"
     if kind in {TOO_LARGE, NO_ROOM}:
         return shmbroker.OutOfMemory(text)

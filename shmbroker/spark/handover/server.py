@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The long-lived process: takes batches from a queue, hands them to a function, and sends back what it makes of them.
+"""The long-lived process: takes batches from a queue, passes them to a function, and sends its results back.
 
-It needs pyarrow and no Spark. A request is acknowledged when its answer is in its queue, so one whose server dies goes
-to another server; prefetch is 1, so that of a server's death exactly the request it was at is suspected.
+It needs pyarrow and no Spark. A request is acknowledged when its answer is in its queue, so the request of a dead
+server goes to another server. Prefetch is 1, so that a server's death implicates exactly the request it was processing.
 """
 
 from __future__ import annotations
@@ -40,23 +40,24 @@ def serve(
     *,
     broker: str | None = None,
 ) -> None:
-    """Answers the requests of :func:`exchange` until SIGTERM, which lets it finish the one it is at.
+    """Answers the requests of :func:`exchange` until SIGTERM, which lets it finish the current one.
 
-    Several processes may serve one queue: each request goes to one of them, and to another one if that dies. A function
-    that raises is the error of the task that asked, with the function's text; the server goes on. A message that is no
-    request stays as it is: it is moved to the queue "unserved." with the queue's name behind, and a warning is logged.
+    Several processes may serve one queue: each request goes to one of them, and to another one if that dies. If the
+    function raises, the task that sent the request raises an error with the function's text; the server continues. A
+    message that is no request stays unchanged: it is moved to the queue "unserved." followed by the queue's name, and a
+    warning is logged.
 
     Args:
-        queue: the name of the queue of requests; made if there is none.
-        function: gets a ``pyarrow.RecordBatch`` that lies in shared memory, read-only; what it keeps of it keeps the
+        queue: the name of the queue of requests; made if it does not exist.
+        function: gets a ``pyarrow.RecordBatch`` in shared memory, read-only; a reference that it keeps keeps the
             memory. Returns a batch, a table, or some batches of one schema (a list, a generator); ``None`` = no rows.
-        broker: its name; else ``SHMBROKER_BROKER``, else "default". Made if there is none.
+        broker: the name of the broker; else ``SHMBROKER_BROKER``, else "default". Made if it does not exist.
 
     Raises:
         ConnectionClosedByBroker: the broker is purged.
         NotFound: the queue is deleted.
-        queue.Full: there is no room for a message that is no request in the other queue, or (``OutOfMemory``) no
-            memory; it stays where it was.
+        queue.Full: the other queue has no room for a message that is no request, or (``OutOfMemory``) there is no
+            memory; the message stays where it was.
     """
     if not callable(function):
         msg = f"function={function!r}: something callable is needed"
@@ -75,7 +76,7 @@ def serve(
 
 @contextlib.contextmanager
 def _ending(ended: threading.Event) -> Iterator[None]:
-    """SIGTERM sets the event, if this is the thread that gets signals."""
+    """Sets the event at SIGTERM, if this is the main thread, which gets signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -86,8 +87,8 @@ def _ending(ended: threading.Event) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class _Refused(Exception):  # noqa: N818 - no error here: the asker's
-    """A request gets an error for an answer."""
+class _Refused(Exception):  # noqa: N818 - an error of the requesting task, not of the server
+    """Raised to answer a request with an error."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(kind, text)
@@ -103,13 +104,13 @@ class _Server:
         self._targets: dict[str, shmbroker.Queue] = {}
 
     def answer(self, request: shmbroker.Message) -> None:
-        """Answers a request and acknowledges it; drops one whose asker is gone. Sets aside what is no request."""
+        """Answers and acknowledges a request; drops it if its task is gone; sets aside a message that is no request."""
         asked = protocol.read_request(request.key)
         if asked is None:
             set_aside(self._connection, request)
             return
         number, answers = asked
-        with request, contextlib.suppress(shmbroker.NotFound):  # the asker is gone
+        with request, contextlib.suppress(shmbroker.NotFound):  # the task is gone
             target = self._target(answers)
             try:
                 self._put(target, number, self._outcome(request))
@@ -117,7 +118,7 @@ class _Server:
                 self._tell(target, protocol.answer_key(number, refused.kind), refused.text)
 
     def _target(self, name: str) -> shmbroker.Queue:
-        """The queue for an answer."""
+        """Returns the queue for an answer."""
         found = self._targets.pop(name, None)
         if found is None:
             found = self._connection.queue(name, passive=True)
@@ -126,13 +127,13 @@ class _Server:
         except shmbroker.NotFound:
             found.close()
             raise
-        self._targets[name] = found  # the one used last is the last
+        self._targets[name] = found  # keeps the last used queue last
         if len(self._targets) > _HANDLES:
             self._targets.pop(next(iter(self._targets))).close()
         return found
 
     def _outcome(self, request: shmbroker.Message) -> Encoded:
-        """What the function makes of the batches of a request."""
+        """Returns the function's result for the batches of a request."""
         if request.delivery_count > MOST_DEATHS:
             text = f"{request.delivery_count - 1} servers died of this request, or were killed at it"
             raise _Refused(protocol.REFUSED, f"ACCESS_REFUSED - {text}")
@@ -142,7 +143,7 @@ class _Server:
             raise _Refused(protocol.MALFORMED, f"a request cannot be read: {error}"[:_MOST_TEXT]) from None
         try:
             return self._encoder.encoded([made for batch in batches for made in _batches_of(self._function(batch))])
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the asker's
+        except Exception as error:  # noqa: BLE001 - any error is the requesting task's
             _log.warning("%s of queue %r: %s", type(error).__name__, request.queue, _said(error), exc_info=True)
             raise _Refused(protocol.FAILED, _text_of(error)) from None
 
@@ -154,7 +155,7 @@ class _Server:
             raise _Refused(protocol.TOO_LARGE if never else protocol.NO_ROOM, f"for the answer: {error}") from None
 
     def _tell(self, target: shmbroker.Queue, key: str, text: str) -> None:
-        """Sends a text, which has room sooner or later."""
+        """Sends a text, for which there is room sooner or later."""
         while True:
             with contextlib.suppress(standard_queue.Full):
                 target.put(text.encode(errors="backslashreplace"), timeout=ROOM_SECONDS, key=key)
@@ -162,7 +163,7 @@ class _Server:
 
 
 def _batches_of(made: object) -> Iterator[pa.RecordBatch]:
-    """What a function returned, as batches."""
+    """Yields the result of a function as batches."""
     if made is None:
         return
     if isinstance(made, pa.RecordBatch):
@@ -170,7 +171,7 @@ def _batches_of(made: object) -> Iterator[pa.RecordBatch]:
     elif isinstance(made, pa.Table):
         yield from made.to_batches()
     else:
-        for batch in made:  # type: ignore[attr-defined] # what is no iterable says so
+        for batch in made:  # type: ignore[attr-defined] # raises for a value that is no iterable
             if not isinstance(batch, pa.RecordBatch):
                 msg = f"the function gave a {type(batch).__name__}: pyarrow.RecordBatch is needed"
                 raise TypeError(msg)
@@ -178,7 +179,7 @@ def _batches_of(made: object) -> Iterator[pa.RecordBatch]:
 
 
 def _text_of(error: Exception) -> str:
-    """What was raised, where, and on which host."""
+    """Describes an exception, its place, and the host."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno}" if frames else " ("
     return f"{type(error).__name__}: {_said(error)}"[:_MOST_TEXT] + f"{where}, host {socket.gethostname()})"
@@ -187,5 +188,5 @@ def _text_of(error: Exception) -> str:
 def _said(error: Exception) -> str:
     try:
         return str(error)
-    except Exception as other:  # noqa: BLE001 - it is the function's own
+    except Exception as other:  # noqa: BLE001 - raised by the exception of the function
         return f"it has no text, since {type(other).__name__} is raised for it"

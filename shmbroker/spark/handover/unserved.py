@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages in a queue of requests that are no requests: a server sets them aside, in a queue beside it.
+"""Messages in a queue of requests that are no requests: a server moves them to a separate queue.
 
-They come from a mistake in a name, so their owner is to find them again, as they were. A message is acknowledged when
-its copy is in that queue: of a server that is killed in between it is in both.
+They come from a mistake in a name, so their owner must be able to find them unchanged. A message is acknowledged when
+its copy is in that queue: if the server is killed in between, the message is in both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOM_SECONDS = 0.2
 
 
 def unserved(queue: str) -> str:
-    """The queue for what is no request, of a queue of requests.
+    """Returns the queue for messages that are no requests, of a queue of requests.
 
     >>> unserved("score")
     'unserved.score'
@@ -32,10 +32,10 @@ def unserved(queue: str) -> str:
 
 
 def set_aside(connection: shmbroker.Connection, stray: shmbroker.Message) -> None:
-    """Moves such a message there, with its key, properties and time to live, and says so in the log.
+    """Moves such a message there, with its key, properties and time to live, and logs it.
 
     Raises:
-        queue.Full: there is no room for it, or (``OutOfMemory``) no memory; it is back in its place.
+        queue.Full: there is no room for it, or (``OutOfMemory``) no memory; the message is requeued at its position.
     """
     to = unserved(stray.queue)
     text = f"queue {stray.queue!r}: message {stray.sequence} is no request of exchange()"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is there somebody who answers? A wait for an answer looks now and then."""
+"""Checks whether a queue has a server; a wait for an answer checks regularly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GRACE_SECONDS = 1.0
 
 
 class Watch:
-    """Over the servers of a queue.
+    """Watches the servers of a queue.
 
     Args:
         connection: a connection.
@@ -25,10 +25,10 @@ class Watch:
         self._missing_since: float | None = None
 
     def open(self) -> shmbroker.Queue:
-        """The queue, as soon as somebody serves it.
+        """Returns the queue, as soon as a process serves it.
 
         Raises:
-            NoServer: nobody does, and not within a moment.
+            NoServer: no process serves it, and none starts within a second.
         """
         while not self.is_served():
             self.look()
@@ -37,7 +37,7 @@ class Watch:
         return self._queue
 
     def is_served(self) -> bool:
-        """Is there a server now?"""
+        """Whether there is a server now."""
         try:
             if self._queue is None:
                 self._queue = self._connection.queue(self._name, passive=True)
@@ -47,10 +47,10 @@ class Watch:
             return False
 
     def look(self) -> None:
-        """Raises when there has been no server for longer than a moment.
+        """Raises when there has been no server for more than a second.
 
         Raises:
-            NoServer: that.
+            NoServer: there was no server.
         """
         now = time.monotonic()
         if self.is_served():
