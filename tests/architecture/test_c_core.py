@@ -38,7 +38,7 @@ MAY_ALLOCATE = {"sb_deliveries", "sb_deal", "sb_channel"}
 MAY_READ_ERRNO = {
     "sb_segment": "open: not there, or not allowed",
     "sb_wait": "futex: time is up, or a signal came",
-    "sb_waiter": "poll: a signal came",
+    "sb_waiter": "futex: a signal came",
 }
 
 COMMENT_OR_LITERAL = re.compile(
