@@ -19,7 +19,7 @@ class QueueStatistics:
     ``message_count`` is the number of distinct live messages: ``ready + delivering + scheduled``. ``bytes`` are those
     of their bodies. ``killed`` counts purge and delete, ``replaced`` the victims of a ring, ``dropped`` overflow,
     reject, and unreadable messages. ``interested``, ``notified`` and ``not_interested`` are the consumer lists of seed
-    002; ``non_acquiring`` counts the consumers of channels with ``no_local``. ``rescues`` counts notifications that only
+    002; ``non_acquiring`` counts consumers of channels with ``no_local``. ``rescues`` counts notifications that only
     the housekeeper's check brought about.
     """
 
