@@ -262,16 +262,16 @@ def test_a_body_that_is_too_large(connection: shmbroker.Connection, broker: shmb
     limited, free = connection.queue("limited", max_bytes=10).core, connection.queue("free").core
     text = "queue 'limited': a body of {} bytes can never fit max_bytes=10$"
     for size in (11, limit):
-        with pytest.raises(standard_queue.Full, match=text.format(size)) as full:
+        with pytest.raises(exceptions.NeverFits, match=text.format(size)) as full:
             limited.put_failed(library.TOO_LARGE, size, FOR_EVER)
-        assert type(full.value) is standard_queue.Full
+        assert type(full.value) is exceptions.NeverFits
     for core, size in ((limited, limit + 1), (free, limit + 1)):
         text = f"{core.what}: a body of {size} bytes can never fit: at most {limit} bytes are allowed$"
-        with pytest.raises(exceptions.OutOfMemory, match=text):
+        with pytest.raises(exceptions.NeverFitsMemory, match=text):
             core.put_failed(library.TOO_LARGE, size, FOR_EVER)
     for core, size in ((limited, 10), (free, 11), (free, limit)):
         text = f"a body of {size} bytes can never fit: the broker's own structures leave no such piece of its {limit} "
-        with pytest.raises(exceptions.OutOfMemory, match=text):
+        with pytest.raises(exceptions.NeverFitsMemory, match=text):
             core.put_failed(library.TOO_LARGE, size, FOR_EVER)
 
 
@@ -409,7 +409,7 @@ def test_moving_stops_where_the_other_queue_is_full(
 @pytest.mark.parametrize(
     ("number", "error", "text"),
     [
-        (library.TOO_LARGE, standard_queue.Full, "queue 'target': a body of queue 'q' can never fit max_bytes=9$"),
+        (library.TOO_LARGE, exceptions.NeverFits, "queue 'target': a body of queue 'q' can never fit max_bytes=9$"),
         (library.NO_MEMORY, exceptions.OutOfMemory, "has no room: "),
         (library.DELETED, exceptions.NotFound, "no queue 'q' in vhost"),
     ],
