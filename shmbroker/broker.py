@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -15,11 +16,11 @@ from shmbroker import exceptions, settings
 from shmbroker._amqp.utf8 import size_in_utf8
 from shmbroker._core import attachment, library, segments
 from shmbroker._housekeeper.ensure import ensure_housekeeper
+from shmbroker._housekeeper.launch import CannotStartError, start_housekeeper
 from shmbroker.connection import Connection
 
 if TYPE_CHECKING:
     import concurrent.futures
-    import subprocess
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
@@ -210,8 +211,6 @@ class Broker:
 
     def _reap_child(self) -> None:
         if self._child is not None:
-            import subprocess  # noqa: PLC0415 - imported already, with what started the child
-
             try:
                 self._child.wait(_START_SECONDS)  # it was told to end, or sees that its broker was purged
             except subprocess.TimeoutExpired:
@@ -358,8 +357,6 @@ _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def _started(name: str) -> subprocess.Popen[bytes]:
-    from shmbroker._housekeeper.launch import CannotStartError, start_housekeeper  # noqa: PLC0415 - see `ensure`
-
     try:
         return start_housekeeper(name, detached=False)
     except CannotStartError as error:

@@ -24,6 +24,7 @@ from shmbroker.channel.numbers import Numbers
 from shmbroker.channel.state import callable_of
 from shmbroker.consumer import Consumer
 from shmbroker.queue import Queue
+from shmbroker.statistics import channel_infos
 
 if TYPE_CHECKING:
     import concurrent.futures
@@ -337,8 +338,6 @@ class Connection:
 
     def channels(self) -> list[ChannelInfo]:
         """The channels of all connections of the broker: those with consumers, and for each connection the others."""
-        from shmbroker.statistics import channel_infos  # noqa: PLC0415 - most programs ask for none
-
         return channel_infos(self.connections(), self.consumers())
 
     def exchanges(self) -> list[ExchangeInfo]:

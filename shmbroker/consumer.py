@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from shmbroker._core import library
 from shmbroker._core.consumer import CoreConsumer
 from shmbroker.message import OPEN, Message, MessageBatch
+from shmbroker.statistics import ConsumerStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from shmbroker._core.connection import CoreConnection
     from shmbroker.connection import Connection
     from shmbroker.queue import Queue
-    from shmbroker.statistics import ConsumerStatistics
 
 MAX_PREFETCH = 1 << 20
 _MAX_PRIORITY = 2**31 - 1
@@ -211,8 +211,6 @@ class Consumer:
 
     def statistics(self) -> ConsumerStatistics:
         """A snapshot."""
-        from shmbroker.statistics import ConsumerStatistics  # noqa: PLC0415 - most programs ask for none
-
         return ConsumerStatistics(self.prefetch, self._core.delivered(), self._core.unacked(), self._core.waiting())
 
     def __enter__(self) -> Self:

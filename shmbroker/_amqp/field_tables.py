@@ -9,6 +9,7 @@ read back as another value is refused. An empty table takes no bytes.
 
 from __future__ import annotations
 
+import calendar
 import datetime as dt
 import math
 import struct
@@ -168,8 +169,6 @@ def encode_time(value: object) -> bytes:
         aware = value if value.utcoffset() is not None else value.replace(tzinfo=dt.UTC)
         seconds = math.floor(aware.timestamp())
     elif isinstance(value, time.struct_time):
-        import calendar  # noqa: PLC0415 - it imports locale
-
         seconds = calendar.timegm(value)
     elif isinstance(value, int) and not isinstance(value, bool):
         seconds = value

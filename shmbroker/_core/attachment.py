@@ -7,12 +7,11 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from shmbroker import exceptions
+from shmbroker import exceptions, statistics
 from shmbroker._core import library, segments
 from shmbroker._process import locks
 
 if TYPE_CHECKING:
-    from shmbroker import statistics
     from shmbroker.statistics import ConnectionInfo
 
 ffi, slow = library.ffi, library.slow
@@ -171,8 +170,6 @@ class Attachment:
 
     def statistics(self) -> statistics.BrokerStatistics:
         """A snapshot of the broker."""
-        from shmbroker import statistics  # noqa: PLC0415 - most programs ask for none
-
         facts = self.facts(in_full=True)
         return statistics.BrokerStatistics(
             name=self.name,
@@ -196,8 +193,6 @@ class Attachment:
 
     def connections(self) -> list[ConnectionInfo]:
         """The connections of the broker."""
-        from shmbroker import statistics  # noqa: PLC0415 - most programs ask for none
-
         facts, found = ffi.new("sb_connection_facts *"), []
         for number in range(1, _MAX_CONNECTIONS):
             if slow.sb_connection_describe(self.handle, number, facts) == library.OK:

@@ -9,15 +9,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamSpec, Protocol, TypeVar
 
-from shmbroker import exceptions
-from shmbroker._core import attachment, kept, library, segments
+from shmbroker import exceptions, statistics
+from shmbroker._core import attachment, kept, library, segments, wording
 from shmbroker._process import locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from shmbroker import statistics
-    from shmbroker._core import wording
 
 ffi, slow, fast = library.ffi, library.slow, library.fast
 _STATES = {0: "removed", 1: "not_interested", 2: "interested", 3: "notified", 4: "non_acquiring"}
@@ -410,8 +407,6 @@ class CoreConnection(attachment.User):
 
     def queue_statistics(self, slot: int) -> statistics.QueueStatistics | None:
         """A snapshot of a queue, ``None`` when the queue is gone."""
-        from shmbroker import statistics  # noqa: PLC0415 - most programs ask for none
-
         facts = self.queue_facts(slot)
         if facts is None:
             return None
@@ -432,8 +427,6 @@ class CoreConnection(attachment.User):
     @guarded
     def consumers(self, slot: int, queue: str) -> list[statistics.ConsumerInfo]:
         """The consumers of a queue, and the calls that wait at it."""
-        from shmbroker import statistics  # noqa: PLC0415 - most programs ask for none
-
         room = 256
         while True:
             facts = ffi.new("sb_consumer_facts[]", room)
@@ -497,8 +490,6 @@ class CoreConnection(attachment.User):
         return words + ([f"... and {count - _FINDINGS} more"] if count > _FINDINGS else [])
 
     def _check(self) -> tuple[int, list[wording.Finding]]:
-        from shmbroker._core import wording  # noqa: PLC0415 - only the doctor needs it
-
         memory = ffi.new("sb_finding[]", _FINDINGS)
         count = int(slow.sb_check(self.handle, memory, _FINDINGS))
         findings = [wording.Finding.copied(item) for item in memory[0 : min(count, _FINDINGS)]]

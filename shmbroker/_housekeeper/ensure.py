@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes sure that a broker has a housekeeper. The code that starts one is imported only when needed."""
+"""Making sure that a broker has a housekeeper."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 
 from shmbroker import exceptions
 from shmbroker._core import attachment, segments
+from shmbroker._housekeeper.launch import start_missing_housekeeper
 
 
 def ensure_housekeeper(name: str) -> None:
@@ -20,8 +21,6 @@ def ensure_housekeeper(name: str) -> None:
             if found.housekeeper_missing() or found.housekeeper_stopped():
                 facts = found.facts()
                 if not facts.stopped and not facts.closing:
-                    from shmbroker._housekeeper.launch import start_missing_housekeeper  # noqa: PLC0415
-
                     start_missing_housekeeper(name)
         finally:
             attachment.release(found)

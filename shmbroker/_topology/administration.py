@@ -18,6 +18,7 @@ from shmbroker._topology import changes
 from shmbroker._topology.binding import ToExchange, ToQueue
 from shmbroker._topology.exchange import check_not_default, missing
 from shmbroker._topology.shared import exchanges_of
+from shmbroker.statistics import BindingInfo, ExchangeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
     from shmbroker._topology.shared import Exchanges
-    from shmbroker.statistics import BindingInfo, ExchangeInfo
 
 _MAX_NAME = 255
 
@@ -243,8 +243,6 @@ class Administration:
 
     def exchange_infos(self) -> list[ExchangeInfo]:
         """Describes all exchanges, by name."""
-        from shmbroker.statistics import ExchangeInfo  # noqa: PLC0415 - most programs ask for none
-
         self.prune()
         exchanges, bindings = self.exchanges.all(self._core)
         to = Counter(one.destination.name for one in bindings if isinstance(one.destination, ToExchange))
@@ -266,8 +264,6 @@ class Administration:
 
     def binding_infos(self, exchange: str | None) -> list[BindingInfo]:
         """Describes all bindings, or those from and to an exchange, by source."""
-        from shmbroker.statistics import BindingInfo  # noqa: PLC0415 - most programs ask for none
-
         self.prune()
         exchanges, bindings = self.exchanges.all(self._core)
         if exchange is not None:

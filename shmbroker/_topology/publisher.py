@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import getpass
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +39,6 @@ _MOST_QUEUES = 128  # the most queues of a route that the compiled part stores
 
 @functools.cache
 def _user(_pid: int) -> str:
-    import getpass  # noqa: PLC0415 - only for messages with a user_id
-
     return getpass.getuser()
 
 
