@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from shmbroker import exceptions, settings
 from shmbroker._amqp.utf8 import size_in_utf8
 from shmbroker._core import attachment, library, segments
-from shmbroker._housekeeper.ensure import ensure_housekeeper
-from shmbroker._housekeeper.launch import CannotStartError, start_housekeeper
+from shmbroker._housekeeper.launch import CannotStartError, ensure_housekeeper, start_housekeeper
 from shmbroker.connection import Connection
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -12,6 +13,9 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+
+from shmbroker import exceptions
+from shmbroker._core import attachment, segments
 
 MARK = "SHMBROKER_HOUSEKEEPER_OF"
 """The environment variable that marks a housekeeper's process. A program that finds it set starts no housekeeper."""
@@ -117,15 +121,26 @@ def _follow(name: str, child: subprocess.Popen[bytes]) -> None:
     _log.log(level, "the housekeeper of broker %r, process %d, ended with status %d", name, child.pid, status)
 
 
-def start_missing_housekeeper(name: str) -> None:
-    """Starts a detached housekeeper. If that fails, logs it, once for each reason."""
-    try:
-        start_housekeeper(name, detached=True)
-    except CannotStartError as error:
-        if (name, str(error)) not in _told:
-            _told.add((name, str(error)))
-            text = (
-                "no housekeeper can be started for broker %r: %s. Messages flow without one, but nothing comes "
-                "back from processes that die, and nothing expires: run `shmbroker serve %s`"
-            )
-            _log.warning(text, name, error, name)
+def ensure_housekeeper(name: str) -> None:
+    """Starts a detached housekeeper if none runs and none was ended on purpose. Returns immediately.
+
+    A housekeeper whose process is stopped counts as none: the new one does its work until it continues.
+    If a housekeeper cannot be started, this is logged, once for each reason: messages flow without one.
+    """
+    with contextlib.suppress(exceptions.BrokerNotFound):
+        found = attachment.acquire(segments.path_of(name))
+        try:
+            if found.housekeeper_missing() or found.housekeeper_stopped():
+                facts = found.facts()
+                if not facts.stopped and not facts.closing:
+                    start_housekeeper(name, detached=True)
+        except CannotStartError as error:
+            if (name, str(error)) not in _told:
+                _told.add((name, str(error)))
+                text = (
+                    "no housekeeper can be started for broker %r: %s. Messages flow without one, but nothing comes "
+                    "back from processes that die, and nothing expires: run `shmbroker serve %s`"
+                )
+                _log.warning(text, name, error, name)
+        finally:
+            attachment.release(found)

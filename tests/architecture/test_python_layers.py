@@ -174,6 +174,20 @@ def test_nothing_below_imports_the_package_as_a_whole(module: str) -> None:
         assert whole == []
 
 
+IMPORTED_LATE = {"shmbroker.broker": {"shmbroker._housekeeper.housekeeper"}}  # by `serve`, which is the whole program
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if is_below(name, "shmbroker") and layer_of(name) < FRONT])
+def test_no_call_imports_a_module_of_the_package(module: str) -> None:
+    """A fork while another thread is inside an import leaves the lock of that import taken in the child, for ever."""
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    lines = {
+        node.lineno for one in functions for node in ast.walk(one) if isinstance(node, (ast.Import, ast.ImportFrom))
+    }
+    assert {one.name for one in imports_of(module) if one.line in lines} == IMPORTED_LATE.get(module, set())
+
+
 def test_modules_do_not_need_each_other_in_circles() -> None:
     """There is an order in which no module of `shmbroker` imports a later one."""
     graph = {

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from shmbroker import exceptions
-from shmbroker._housekeeper import ensure, launch
+from shmbroker._housekeeper import launch
 
 FLAGS = ("isolated", "ignore_environment", "no_user_site", "no_site")
 
@@ -133,10 +133,10 @@ def test_when_a_housekeeper_is_started(monkeypatch: pytest.MonkeyPatch, case: tu
         housekeeper_stopped=lambda: halted,
         facts=lambda: SimpleNamespace(stopped=stopped, closing=closing),
     )
-    monkeypatch.setattr(ensure.attachment, "acquire", lambda _path: found)
-    monkeypatch.setattr(ensure.attachment, "release", lambda one: seen.append(one is found))
+    monkeypatch.setattr(launch.attachment, "acquire", lambda _path: found)
+    monkeypatch.setattr(launch.attachment, "release", lambda one: seen.append(one is found))
     monkeypatch.setattr(launch, "start_housekeeper", lambda name, *, detached: seen.append((name, detached)))
-    ensure.ensure_housekeeper("name")
+    launch.ensure_housekeeper("name")
     wanted = (missing or halted) and not stopped and not closing
     assert seen == ([("name", True)] if wanted else []) + [True]
 
@@ -147,8 +147,8 @@ def test_a_broker_that_is_gone_needs_none(monkeypatch: pytest.MonkeyPatch) -> No
     def gone(_path: object) -> None:
         raise exceptions.BrokerNotFound
 
-    monkeypatch.setattr(ensure.attachment, "acquire", gone)
-    ensure.ensure_housekeeper("name")
+    monkeypatch.setattr(launch.attachment, "acquire", gone)
+    launch.ensure_housekeeper("name")
 
 
 @pytest.mark.parametrize(
