@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from benchmarks import machine, report
 from benchmarks.harness import DEFAULT_RUNS, QUICK_RUNS, Settings, as_json, measure
+from benchmarks.heap import keep_heap
 from benchmarks.plan import plan, unknown
 from benchmarks.topologies import TOPOLOGIES
 
@@ -109,6 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     now = datetime.now(UTC)
     stem = now.strftime("%Y%m%dT%H%M%SZ")
     path = options.json or RESULTS / f"{stem}.json"
+    keep_heap()
     with _ending_in_order():
         results, complete = _run(settings, options.only, path, now, out)
     return 0 if complete and _verified(results) else 1

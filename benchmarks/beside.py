@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.heap import KEPT
 from benchmarks.plan import ARENA_NAMES, unknown
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ def _run(checkout: Path, name: str, *, quick: bool) -> list[dict[str, Any]]:
         command = [str(_python(checkout)), "-m", "benchmarks", "--runs", "1", "--only", name, "--json", str(path)]
         environment = {
             **os.environ,
+            **KEPT,  # the other one may be older than that
             "SHMBROKER_BENCH_C": str(checkout / "build" / "bench" / "benchmarks"),
             "PYTHONPYCACHEPREFIX": folder,  # both compile their text: what lies about of one may be old, or be missing
         }
