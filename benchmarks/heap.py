@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The heap of the workers keeps its pages.
 
-A consumer of `bytes` frees a window of 256 of them at once. Where such a window lies at the top of the heap, glibc gives
-its pages back to the system, and the next window faults them in again: 60 page faults for 256 messages of 1 KiB, which
-take half as long as the messages. Whether a window lies at the top depends on what the process allocated earlier, so it
+A consumer of `bytes` frees a window of 256 of them at once. Where such a window lies at the top of the heap, glibc
+gives its pages back to the system, and the next window faults them in again: 60 page faults for 256 messages of 1 KiB,
+which take as long as the messages. Whether a window lies at the top depends on what the process allocated earlier, so it
 differs between two versions of a program, and between two programs. No measurement of ours is about that.
 """
 
