@@ -3,8 +3,8 @@
 
 A consumer of `bytes` frees a window of 256 of them at once. Where such a window lies at the top of the heap, glibc
 gives its pages back to the system, and the next window faults them in again: 60 page faults for 256 messages of 1 KiB,
-which take as long as the messages. Whether a window lies at the top depends on what the process allocated earlier, so it
-differs between two versions of a program, and between two programs. No measurement of ours is about that.
+which take as long as the messages. Whether a window lies at the top depends on what the process allocated earlier. So
+it differs between two versions of a program, and between two programs. No measurement of ours is about that.
 """
 
 from __future__ import annotations
