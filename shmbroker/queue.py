@@ -328,10 +328,10 @@ class Queue:
 
         Args:
             trim: enforce a smaller ``ring_size`` at once; otherwise the queue gets there by being consumed.
-            given: ring_size, max_length, max_bytes, overflow, message_ttl, expires.
+            given: settings that a queue does not have for its whole life (see :class:`QueueSettings`).
         """
         checked = settings.validate(given)
-        for name in checked.keys() & settings.FIXED:
+        for name in (name for name in checked if settings.ROWS[name].fixed):
             msg = f"{name}: a queue has it for its whole life; delete the queue and declare it anew"
             raise ValueError(msg)
         current, flags = self._connection.settings_of(self._core)

@@ -1,163 +1,140 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queue settings: one table, one validator, for keywords, for ``x-`` arguments and for the command line."""
+"""Queue settings: one row each, from which keywords, ``x-`` arguments, options, memory and reference follow."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from shmbroker import exceptions
+from shmbroker._amqp import arguments as amqp
+from shmbroker._setting_kinds import UNBOUNDED, Choice, Count, Kind, Seconds, Size, Switch, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-OVERFLOWS = ("block", "drop", "drop-head")
-"""What happens to a message for which a queue has no room, in the order of their numbers in the core."""
+__all__ = (
+    "ROWS",
+    "SETTING",
+    "UNBOUNDED",
+    "QueueSettings",
+    "Row",
+    "from_arguments",
+    "inequivalent",
+    "parse_size",
+    "validate",
+)
 
-UNBOUNDED = -1
-_SIZE = re.compile(r"\s*(\d+)\s*([kKmMgG]?)(?:i?[bB])?\s*\Z")
-_FACTOR = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_MAX_COUNT = 1 << 56
-_MAX_MILLISECONDS = 315_360_000_000
+_Value = TypeVar("_Value")
+_ROW = "row"
+SETTING = "SB_SETTING_"
+"""How the constants of the core begin that name the number of a setting. Those of switches name a flag."""
+
+
+class Row(NamedTuple):
+    """What is to know about a setting beside its name and its default.
+
+    Attributes:
+        kind: the values that it can have.
+        help: what it does, in one clause: for the command line and the reference.
+        core: the constant of the core that names its number, or its flag if it is a switch.
+        argument: the ``x-`` argument of ``queue_declare``; `None` = ``queue_declare`` has a parameter of its name.
+        fixed: a queue has it for its whole life.
+        option: whether the command line has an option for it.
+    """
+
+    kind: Kind
+    help: str
+    core: str
+    argument: str | None = None
+    fixed: bool = False
+    option: bool = True
+
+
+def _setting(default: _Value, kind: Kind, help: str, core: str, **more: Any) -> _Value:  # noqa: A002, ANN401
+    value: _Value = dataclasses.field(default=default, metadata={_ROW: Row(kind, help, core, **more)})
+    return value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """The settings of a queue.
+    """The settings of a queue: what :attr:`Queue.settings` returns. The table above has their meaning."""
 
-    Args:
-        ring_size: keep the newest so many pending messages; -1 or >= 1.
-        max_length: at most so many ready messages; -1 or >= 1.
-        max_bytes: at most so many bytes of ready bodies; -1 or >= 1.
-        overflow: "block", "drop" (the new message) or "drop-head" (the oldest).
-        message_ttl: upper bound of a message's life, in seconds; ``None`` = for ever.
-        expires: the queue is deleted when it was unused for so many seconds; ``None`` = never.
-        durable: kept as an attribute that declarations compare.
-        exclusive: only the connection that declares it uses it, and it ends with that connection.
-        auto_delete: it ends with its last consumer.
-        single_active_consumer: one consumer gets everything; the next one takes over when that one is gone.
-    """
-
-    ring_size: int = UNBOUNDED
-    max_length: int = UNBOUNDED
-    max_bytes: int = UNBOUNDED
-    overflow: str = "block"
-    message_ttl: float | None = None
-    expires: float | None = None
-    durable: bool = False
-    exclusive: bool = False
-    auto_delete: bool = False
-    single_active_consumer: bool = False
-
-
-def parse_size(value: object, name: str = "memory") -> int:
-    """Bytes of a number or of a string such as ``"256M"``.
-
-    Raises:
-        ValueError: it is neither.
-
-    >>> parse_size("64K")
-    65536
-    """
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    match = _SIZE.match(value) if isinstance(value, str) else None
-    if match is None or int(match[1]) == 0:
-        msg = f"{name}={value!r}: a positive number of bytes or a string such as '256M' is allowed"
-        raise ValueError(msg)
-    return int(match[1]) * _FACTOR[match[2].lower()]
-
-
-def _count(name: str, value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and (value == UNBOUNDED or 1 <= value < _MAX_COUNT):
-        return value
-    msg = f"{name}={value!r}: -1 (no limit) or an integer >= 1 is allowed"
-    raise ValueError(msg)
-
-
-def _bytes(name: str, value: object) -> int:
-    return _count(name, parse_size(value, name) if isinstance(value, str) else value)
-
-
-def _overflow(name: str, value: object) -> str:
-    if isinstance(value, str) and value in OVERFLOWS:
-        return value
-    msg = f"{name}={value!r}: one of {', '.join(OVERFLOWS)} is allowed"
-    raise ValueError(msg)
-
-
-def _seconds(name: str, value: object, least: float) -> float | None:
-    if value is None:
-        return None
-    fits = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if fits and least <= value <= _MAX_MILLISECONDS / 1000:  # type: ignore[operator]
-        return float(value)  # type: ignore[arg-type]
-    msg = f"{name}={value!r}: {least:g} to {_MAX_MILLISECONDS // 1000} seconds, or None, are allowed"
-    raise ValueError(msg)
-
-
-def _message_ttl(name: str, value: object) -> float | None:
-    return _seconds(name, value, 0)
+    ring_size: int = _setting(
+        UNBOUNDED,
+        Count(),
+        "keep this number of ready messages, the newest; -1: all",
+        "SB_SETTING_RING_SIZE",
+        argument="x-ring-size",
+    )
+    max_length: int = _setting(
+        UNBOUNDED, Count(), "the most ready messages; -1: no limit", "SB_SETTING_MAX_LENGTH", argument="x-max-length"
+    )
+    max_bytes: int = _setting(
+        UNBOUNDED,
+        Size(),
+        "the most bytes of ready bodies; -1: no limit",
+        "SB_SETTING_MAX_BYTES",
+        argument="x-max-length-bytes",
+    )
+    overflow: str = _setting(
+        "block",
+        Choice("block", "drop", "drop-head"),
+        "what a publish does beyond max_length or max_bytes",
+        "SB_SETTING_OVERFLOW",
+        argument="x-overflow",
+    )
+    message_ttl: float | None = _setting(
+        None,
+        Seconds(least_ms=0),
+        "the longest life of a message, in seconds, also of one with a longer ttl of its own; -1: for ever",
+        "SB_SETTING_MESSAGE_TTL_MS",
+        argument="x-message-ttl",
+    )
+    expires: float | None = _setting(
+        None,
+        Seconds(least_ms=1),
+        "delete the queue when it was unused for this number of seconds: no consumer, declaration or get; -1: never",
+        "SB_SETTING_EXPIRES_MS",
+        argument="x-expires",
+    )
+    durable: bool = _setting(
+        default=False,
+        kind=Switch(),
+        help="an attribute that declarations compare, and nothing else: messages live as long as the memory",
+        core="SB_QUEUE_DURABLE",
+        fixed=True,
+    )
+    exclusive: bool = _setting(
+        default=False,
+        kind=Switch(),
+        help="only the connection that declares the queue uses it, and the queue ends with that connection; other "
+        "connections may publish to it",
+        core="SB_QUEUE_EXCLUSIVE",
+        fixed=True,
+        option=False,
+    )
+    auto_delete: bool = _setting(
+        default=False,
+        kind=Switch(),
+        help="the queue ends with its last consumer, if it ever had one",
+        core="SB_QUEUE_AUTO_DELETE",
+        fixed=True,
+    )
+    single_active_consumer: bool = _setting(
+        default=False,
+        kind=Switch(),
+        help="one consumer gets all messages; when it is gone the next one takes over, by priority, then by age",
+        core="SB_QUEUE_SINGLE_ACTIVE",
+        argument="x-single-active-consumer",
+        fixed=True,
+    )
 
 
-def _expires(name: str, value: object) -> float | None:
-    return _seconds(name, value, 0.001)
+ROWS: Mapping[str, Row] = {field.name: field.metadata[_ROW] for field in dataclasses.fields(QueueSettings)}
+"""The rows of the settings by their names."""
 
-
-def _switch(name: str, value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    msg = f"{name}={value!r}: True or False is allowed"
-    raise ValueError(msg)
-
-
-_VALIDATORS: dict[str, Callable[[str, object], Any]] = {
-    "ring_size": _count,
-    "max_length": _count,
-    "max_bytes": _bytes,
-    "overflow": _overflow,
-    "message_ttl": _message_ttl,
-    "expires": _expires,
-    "durable": _switch,
-    "exclusive": _switch,
-    "auto_delete": _switch,
-    "single_active_consumer": _switch,
-}
-FIXED = frozenset({"durable", "exclusive", "auto_delete", "single_active_consumer"})
-"""Settings that a queue has for its whole life."""
-
-
-def validate(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The given settings, checked.
-
-    Raises:
-        TypeError: there is no setting of that name.
-        ValueError: a value is not allowed; the text names the setting, the value and what is allowed.
-    """
-    checked = {}
-    for name, value in given.items():
-        validator = _VALIDATORS.get(name)
-        if validator is None:
-            msg = f"no queue setting {name!r}; there are {', '.join(_VALIDATORS)}"
-            raise TypeError(msg)
-        checked[name] = validator(name, value)
-    return checked
-
-
-# ---- the arguments of queue_declare ----
-
-ARGUMENTS = {
-    "ring_size": "x-ring-size",
-    "max_length": "x-max-length",
-    "max_bytes": "x-max-length-bytes",
-    "overflow": "x-overflow",
-    "message_ttl": "x-message-ttl",
-    "expires": "x-expires",
-    "single_active_consumer": "x-single-active-consumer",
-}
-_SETTING_OF = {argument: setting for setting, argument in ARGUMENTS.items()}
-_IN_MILLISECONDS = {"message_ttl", "expires"}
+_SETTING_OF = {row.argument: name for name, row in ROWS.items() if row.argument is not None}
 _LATER = frozenset({
     "x-max-priority", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-delivery-limit", "x-redelivery-delay",
     "x-redelivery-multiplier", "x-max-redelivery-delay", "x-last-value-key", "x-non-destructive", "x-message-groups",
@@ -165,13 +142,25 @@ _LATER = frozenset({
 })  # fmt: skip
 
 
-def argument_of(setting: str) -> str:
-    """How ``queue_declare`` calls a setting: its ``x-`` argument, or its own parameter."""
-    return ARGUMENTS.get(setting, setting)
+def validate(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the given settings, checked.
+
+    Raises:
+        TypeError: there is no setting of that name.
+        ValueError: a value is not allowed; the text names the setting, the value and what is allowed.
+    """
+    checked = {}
+    for name, value in given.items():
+        row = ROWS.get(name)
+        if row is None:
+            msg = f"no queue setting {name!r}; there are {', '.join(ROWS)}"
+            raise TypeError(msg)
+        checked[name] = row.kind.check(name, value)
+    return checked
 
 
 def from_arguments(queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that ``x-`` arguments ask for, checked. Arguments that nobody knows are ignored, as AMQP has it.
+    """Returns the settings that ``x-`` arguments request, checked. It ignores unknown arguments, as AMQP has it.
 
     Raises:
         PreconditionFailed: a value is not allowed, or the argument is of a feature that does not exist yet.
@@ -180,70 +169,17 @@ def from_arguments(queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     for argument, value in arguments.items():
         setting = _SETTING_OF.get(argument)
         if setting is not None:
-            given[setting] = _from_argument(queue, setting, argument, value)
+            given[setting] = ROWS[setting].kind.from_argument(queue, argument, value)
         elif argument in _LATER:
-            raise _invalid(queue, argument, "{not_supported_yet}")
+            raise amqp.invalid(queue, argument, "{not_supported_yet}")
     return given
 
 
-def _from_argument(queue: str, setting: str, argument: str, value: object) -> Any:  # noqa: ANN401
-    if setting == "overflow":
-        if not isinstance(value, str) or value not in OVERFLOWS:
-            raise _invalid(queue, argument, f'{{invalid_overflow,<<"{value}">>}}')
-        return value
-    if setting == "single_active_consumer":
-        if not isinstance(value, bool):
-            raise invalid_type(queue, argument, value)
-        return value
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise no_integer(queue, argument, value)
-    if value < 0 and not (setting not in _IN_MILLISECONDS and value == UNBOUNDED):
-        raise _invalid(queue, argument, f"{{value_negative,{value}}}")
-    if value == 0 and setting != "message_ttl":
-        raise _invalid(queue, argument, f"{{value_zero,{value}}}")
-    if value > (_MAX_MILLISECONDS if setting in _IN_MILLISECONDS else _MAX_COUNT - 1):
-        raise _invalid(queue, argument, f"{{value_too_large,{value}}}")
-    return value / 1000 if setting in _IN_MILLISECONDS else value
-
-
-def _amqp_type(value: object) -> str:
-    names = {bool: "bool", int: "long", float: "double", str: "longstr", bytes: "binary", dict: "table", list: "array"}
-    return "void" if value is None else names.get(type(value), type(value).__name__)
-
-
-def _invalid(queue: str, argument: str, why: str) -> exceptions.PreconditionFailed:
-    text = f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{queue}' in vhost '/': {why}"
-    return exceptions.PreconditionFailed(406, text)
-
-
-def invalid_type(queue: str, argument: str, value: object) -> exceptions.PreconditionFailed:
-    """The error of an argument whose value has a type that it cannot have."""
-    return _invalid(queue, argument, f"{{unacceptable_type,{_amqp_type(value)}}}")
-
-
-def no_integer(queue: str, argument: str, value: object) -> exceptions.PreconditionFailed:
-    """The error of an argument that has to be an integer, and is none."""
-    return _invalid(queue, argument, f'"expected integer, got {_amqp_type(value)}"')
-
-
 def inequivalent(queue: str, setting: str, received: object, current: object) -> exceptions.PreconditionFailed:
-    """The error of a declaration that wants something else than there is."""
-    argument = argument_of(setting)
-    if setting in FIXED - {"single_active_consumer"}:
-        words = f"received '{_word(received)}' but current is '{_word(current)}'"
-    else:
-        words = f"received {_described(setting, received)} but current is {_described(setting, current)}"
-    text = f"PRECONDITION_FAILED - inequivalent arg '{argument}' for queue '{queue}' in vhost '/': {words}"
+    """Returns the error of a declaration that requests another value than the queue has."""
+    row = ROWS[setting]
+    text = (
+        f"PRECONDITION_FAILED - inequivalent arg '{row.argument or setting}' for queue '{queue}' in vhost '/': "
+        f"received {row.kind.described(received)} but current is {row.kind.described(current)}"
+    )
     return exceptions.PreconditionFailed(406, text)
-
-
-def _word(value: object) -> str:
-    return str(value).lower()
-
-
-def _described(setting: str, value: object) -> str:
-    if value is None or (value == UNBOUNDED and not isinstance(value, bool)):
-        return "none"
-    if setting in _IN_MILLISECONDS and isinstance(value, (int, float)):
-        value = round(value * 1000)
-    return f"'{_word(value) if isinstance(value, bool) else value}'"

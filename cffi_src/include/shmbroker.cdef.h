@@ -37,7 +37,7 @@ typedef enum {
 } sb_status;
 
 /* The layout of the shared memory that this core reads. */
-enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 6 };
+enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 7 };
 
 /* The address of a body that cannot be read in place. */
 enum { SB_IN_PARTS = 1 };
@@ -79,12 +79,24 @@ typedef struct {
   uint8_t settled;         /* for a channel: 1 = acknowledged when it was given */
 } sb_record;
 
+/* The settings of a queue that are numbers. The rows of shmbroker/settings.py name them; the first four are the ones that
+ * every put and get reads. */
+enum {
+  SB_SETTING_RING_SIZE,
+  SB_SETTING_MAX_LENGTH,
+  SB_SETTING_MAX_BYTES,
+  SB_SETTING_OVERFLOW, /* SB_OVERFLOW_... */
+  SB_SETTING_MESSAGE_TTL_MS,
+  SB_SETTING_EXPIRES_MS,
+  SB_SETTINGS
+};
+/* What happens to a message for which a queue has no room. REJECT is for the tests of the core. */
+enum { SB_OVERFLOW_BLOCK = 0, SB_OVERFLOW_DROP = 1, SB_OVERFLOW_DROP_HEAD = 2, SB_OVERFLOW_REJECT = 3 };
 typedef struct {
-  int64_t ring_size, max_length, max_bytes;
-  uint32_t overflow, flags;            /* SB_QUEUE_... */
-  uint64_t message_ttl_ms, expires_ms; /* valid if their flags are set */
-} sb_settings;                         /* the first three: -1 = none */
-/* Flags of a queue. */
+  int64_t values[SB_SETTINGS]; /* -1 = none */
+  uint32_t flags;              /* SB_QUEUE_... */
+} sb_settings;
+/* Flags of a queue. The core derives TTL and EXPIRES from the settings. */
 enum {
   SB_QUEUE_PAUSED = 1,
   SB_QUEUE_DURABLE = 2,

@@ -19,79 +19,23 @@ from shmbroker_cli.output import (
     say,
 )
 from shmbroker_cli.session import connected, opened
-
-NO_LIMIT = -1
+from shmbroker_cli.setting_options import Settings, with_settings
 
 queue_commands = typer.Typer(help="Make, look at and change queues.")
 
-RingSizeOption = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Keep the newest N pending; -1: all."),
-]
-MaxLengthOption = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Limit on ready messages; -1: none."),
-]
-MaxBytesOption = Annotated[
-    str | None,
-    typer.Option(metavar="SIZE", help="Limit on their bodies, such as 64M; -1: none."),
-]
-OverflowOption = Annotated[
-    str | None,
-    typer.Option(metavar="HOW", help="At a limit: block, drop or drop-head."),
-]
-MessageTtlOption = Annotated[
-    float | None,
-    typer.Option("--message-ttl", metavar="S", help="Seconds that a message lives at most; -1: for ever."),
-]
-ExpiresOption = Annotated[
-    float | None,
-    typer.Option(metavar="S", help="Seconds unused after which the queue is deleted; -1: never."),
-]
 Statistics = shmbroker.QueueStatistics
 
 
-def _given(**settings: str | float | None) -> dict[str, Any]:
-    """Return the settings that were given; sizes in plain digits become numbers, times of -1 none."""
-    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
-    if (size := given.get("max_bytes")) is not None and size.removeprefix("-").isdecimal():
-        given["max_bytes"] = int(size)
-    for name in ("message_ttl", "expires"):
-        if given.get(name) == NO_LIMIT:
-            given[name] = None
-    return given
-
-
 @queue_commands.command()
+@with_settings(fixed=True)
 def create(
     queue: QueueArgument,
+    settings: Settings,
     *,
-    ring_size: RingSizeOption = None,
-    max_length: MaxLengthOption = None,
-    max_bytes: MaxBytesOption = None,
-    overflow: OverflowOption = None,
-    message_ttl: MessageTtlOption = None,
-    expires: ExpiresOption = None,
-    durable: Annotated[bool, typer.Option("--durable", help="An attribute that declarations compare.")] = False,
-    auto_delete: Annotated[bool, typer.Option("--auto-delete", help="It goes with its last consumer.")] = False,
-    single_active_consumer: Annotated[
-        bool, typer.Option("--single-active-consumer", help="One gets everything, until it is gone.")
-    ] = False,
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Make a queue; one that exists must have the settings given."""
-    settings = _given(
-        ring_size=ring_size,
-        max_length=max_length,
-        max_bytes=max_bytes,
-        overflow=overflow,
-        message_ttl=message_ttl,
-        expires=expires,
-        durable=durable or None,
-        auto_delete=auto_delete or None,
-        single_active_consumer=single_active_consumer or None,
-    )
     with connected(broker) as connection:
         existed = queue in connection.queue_names()
         made = connection.queue(queue, **settings)
@@ -151,28 +95,16 @@ def show(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOption
 
 
 @queue_commands.command("set")
+@with_settings(fixed=False)
 def configure(
     queue: QueueArgument,
+    settings: Settings,
     *,
-    ring_size: RingSizeOption = None,
-    max_length: MaxLengthOption = None,
-    max_bytes: MaxBytesOption = None,
-    overflow: OverflowOption = None,
-    message_ttl: MessageTtlOption = None,
-    expires: ExpiresOption = None,
     trim: Annotated[bool, typer.Option("--trim", help="Shrink a ring at once, not as it drains.")] = False,
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Change settings of a queue."""
-    settings = _given(
-        ring_size=ring_size,
-        max_length=max_length,
-        max_bytes=max_bytes,
-        overflow=overflow,
-        message_ttl=message_ttl,
-        expires=expires,
-    )
     if not settings and not trim:
         message = "give at least one setting to change"
         raise typer.BadParameter(message)

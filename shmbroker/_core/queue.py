@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from shmbroker import exceptions
 from shmbroker._core import library, record
 from shmbroker._core.connection import CoreConnection, Place, guarded, incarnation_of, out_of_memory
-from shmbroker.settings import OVERFLOWS, QueueSettings
+from shmbroker.settings import ROWS, SETTING, QueueSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,13 +25,9 @@ KEEPS: int = slow.SB_QUEUE_KEEPS
 NOTES: int = slow.SB_QUEUE_NOTES
 STAGE: int = slow.SB_QUEUE_STAGE
 _ONLY_HERE = 2  # references to an object that only one variable has: the variable's, and the argument of getrefcount
-_TTL, _EXPIRES = slow.SB_QUEUE_TTL, slow.SB_QUEUE_EXPIRES
-_FLAGS = {
-    "durable": slow.SB_QUEUE_DURABLE,
-    "exclusive": slow.SB_QUEUE_EXCLUSIVE,
-    "auto_delete": slow.SB_QUEUE_AUTO_DELETE,
-    "single_active_consumer": slow.SB_QUEUE_SINGLE_ACTIVE,
-}
+_TTL = slow.SB_QUEUE_TTL
+_NUMBERS = [(name, row.kind, getattr(slow, row.core)) for name, row in ROWS.items() if row.core.startswith(SETTING)]
+_FLAGS = [(name, getattr(slow, row.core)) for name, row in ROWS.items() if not row.core.startswith(SETTING)]
 
 
 # Options of a put, checked and encoded: ttl and delay in seconds, 0 = none; priority; routing key; properties.
@@ -75,32 +71,18 @@ NO_OPTIONS = PutOptions(0, 0, 0, b"", b"")
 def settings_of(facts: Any) -> tuple[QueueSettings, int]:  # noqa: ANN401
     """Decodes the settings of a queue from its facts, and which of the flags PAUSED, KEEPS, NOTES and STAGE it has."""
     found = facts.settings
-    settings = QueueSettings(
-        ring_size=found.ring_size,
-        max_length=found.max_length,
-        max_bytes=found.max_bytes,
-        overflow=OVERFLOWS[found.overflow] if found.overflow < len(OVERFLOWS) else "block",
-        message_ttl=found.message_ttl_ms / 1000 if found.flags & _TTL else None,
-        expires=found.expires_ms / 1000 if found.flags & _EXPIRES else None,
-        **{name: bool(found.flags & flag) for name, flag in _FLAGS.items()},
-    )
-    return settings, int(found.flags) & (PAUSED | KEEPS | NOTES | STAGE)
+    values: dict[str, Any] = {name: kind.from_core(found.values[index]) for name, kind, index in _NUMBERS}
+    values.update((name, bool(found.flags & flag)) for name, flag in _FLAGS)
+    return QueueSettings(**values), int(found.flags) & (PAUSED | KEEPS | NOTES | STAGE)
 
 
 def _core_settings(settings: QueueSettings, flags: int) -> Any:  # noqa: ANN401
     pointer = ffi.new("sb_settings *")
-    for name, flag in _FLAGS.items():
+    for name, kind, index in _NUMBERS:
+        pointer.values[index] = kind.to_core(getattr(settings, name))
+    for name, flag in _FLAGS:
         flags |= flag if getattr(settings, name) else 0
-    if settings.message_ttl is not None:
-        flags, pointer.message_ttl_ms = flags | _TTL, round(settings.message_ttl * 1000)
-    if settings.expires is not None:
-        flags, pointer.expires_ms = flags | _EXPIRES, max(1, round(settings.expires * 1000))
-    pointer.ring_size, pointer.max_length, pointer.max_bytes = (
-        settings.ring_size,
-        settings.max_length,
-        settings.max_bytes,
-    )
-    pointer.overflow, pointer.flags = OVERFLOWS.index(settings.overflow), flags
+    pointer.flags = flags
     return pointer
 
 

@@ -158,7 +158,8 @@ class Administration:
         wanted = queue_settings.QueueSettings(**(given | flags))
         if current.exclusive != wanted.exclusive:
             raise locked(name)
-        for setting in (*flags, *queue_settings.ARGUMENTS):
+        arguments = (setting for setting, row in queue_settings.ROWS.items() if row.argument is not None)
+        for setting in (*flags, *arguments):
             received, found = getattr(wanted, setting), getattr(current, setting)
             if received != found:
                 raise queue_settings.inequivalent(name, setting, received, found)

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from shmbroker import exceptions
-from shmbroker import settings as queue_settings
+from shmbroker._amqp import arguments as amqp_arguments
 from shmbroker._core import library
 from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL
 from shmbroker._topology.administration import clean_name, generated_name
@@ -423,5 +423,5 @@ def _prefetch(count: object) -> int:
 def _consumer_priority(queue: str, arguments: Mapping[str, Any]) -> int:
     priority = arguments.get("x-priority", 0)
     if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > _MAX_PRIORITY:
-        raise queue_settings.no_integer(queue, "x-priority", priority)
+        raise amqp_arguments.no_integer(queue, "x-priority", priority)
     return priority

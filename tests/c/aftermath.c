@@ -67,10 +67,10 @@ static void expect_messages(test_broker *t, const operation *o, bool done, sb_qu
 }
 
 static uint64_t capacity(const sb_settings *s) {
-  int64_t limit = s->ring_size >= 0    ? s->ring_size
-                  : s->max_length >= 0 ? s->max_length
-                  : s->max_bytes >= 0  ? s->max_bytes / 64
-                                       : (int64_t)TRIED;
+  int64_t limit = s->values[SB_SETTING_RING_SIZE] >= 0    ? s->values[SB_SETTING_RING_SIZE]
+                  : s->values[SB_SETTING_MAX_LENGTH] >= 0 ? s->values[SB_SETTING_MAX_LENGTH]
+                  : s->values[SB_SETTING_MAX_BYTES] >= 0  ? s->values[SB_SETTING_MAX_BYTES] / 64
+                                                          : (int64_t)TRIED;
   return (uint64_t)limit;
 }
 

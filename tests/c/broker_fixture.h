@@ -11,7 +11,7 @@
 #define FOREVER UINT64_MAX
 #define CHUNKS_PER_SEGMENT 12u
 #define BUFFER (1u << 17)
-#define FREELY {-1, -1, -1, 0, 0} /* settings without any limit */
+#define FREELY {{-1, -1, -1, 0, -1, -1}, 0} /* settings without any limit */
 
 typedef struct {
   char path[96];

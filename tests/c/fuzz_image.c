@@ -19,14 +19,14 @@
 #define CHUNKS 40u
 
 const queue_kind KINDS[QUEUES] = {{"plain", FREELY},
-                                  {"ring", {20, -1, -1, 0, 0}},
-                                  {"limited", {-1, 4, -1, SB_OVERFLOW_BLOCK, 0}},
-                                  {"bytes", {-1, -1, 1000, SB_OVERFLOW_DROP_HEAD, 0}},
+                                  {"ring", {{20, -1, -1, 0, -1, -1}, 0}},
+                                  {"limited", {{-1, 4, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0}},
+                                  {"bytes", {{-1, -1, 1000, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0}},
                                   {"long", FREELY},
                                   {"timed", FREELY},
                                   {"idle", FREELY},
                                   {"closed", FREELY},
-                                  {"lease", {-1, -1, -1, 0, SB_QUEUE_KEEPS}}};
+                                  {"lease", {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_KEEPS}}};
 
 char *records;
 

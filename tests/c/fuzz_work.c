@@ -122,7 +122,11 @@ static void move(session *s) {
 }
 static void configure(session *s) {
   int32_t holder;
-  sb_settings limits[] = {FREELY, {3, -1, -1, 0, 0}, {-1, 3, -1, 2, 0}, {-1, -1, 500, 2, 0}, {-1, 9, -1, 0, 0}};
+  sb_settings limits[] = {FREELY,
+                          {{3, -1, -1, 0, -1, -1}, 0},
+                          {{-1, 3, -1, 2, -1, -1}, 0},
+                          {{-1, -1, 500, 2, -1, -1}, 0},
+                          {{-1, 9, -1, 0, -1, -1}, 0}};
   sb_queue *q = any(s);
   if (q != NULL) (void)sb_configure(q, &limits[choose(5)], choose(2) == 0, SOON, &holder);
 }

@@ -130,12 +130,12 @@ static void let_go(void) {
 }
 static void configure(bool trim) {
   int32_t holder;
-  sb_settings s = {3, -1, -1, 0, 0};
+  sb_settings s = {{3, -1, -1, 0, -1, -1}, 0};
   (void)sb_configure(q, &s, trim, FOREVER, &holder);
 }
 static void shrink_lazily(void) { configure(false); }
 static void trim(void) { configure(true); }
-static void declare_new(void) { (void)declare(&kid, "new", (sb_settings){3, -1, -1, 0, 0}); }
+static void declare_new(void) { (void)declare(&kid, "new", (sb_settings){{3, -1, -1, 0, -1, -1}, 0}); }
 static void open_again(void) { (void)open_queue(&kid, "other"); }
 
 /* ---- processes and connections ---- */
@@ -246,11 +246,11 @@ static void fill_with_runs(void) { fill_and_drain_with(3u << 20); }
 #define REST ID(OTHERS)
 
 #define IN_PARTS .chunks = 14, .bytes = LONG
-#define SINGLE {-1, -1, -1, 0, SB_QUEUE_SINGLE_ACTIVE}
-#define KEEPING {-1, -1, -1, 0, SB_QUEUE_KEEPS}
-#define RING(n) {(n), -1, -1, 0, 0}
-#define LENGTH(n, overflow) {-1, (n), -1, (overflow), 0}
-#define BYTES(n, overflow) {-1, -1, (n), (overflow), 0}
+#define SINGLE {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_SINGLE_ACTIVE}
+#define KEEPING {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_KEEPS}
+#define RING(n) {{(n), -1, -1, 0, -1, -1}, 0}
+#define LENGTH(n, overflow) {{-1, (n), -1, (overflow), -1, -1}, 0}
+#define BYTES(n, overflow) {{-1, -1, (n), (overflow), -1, -1}, 0}
 #define UNDER_WAY(must, may) (must), (may)
 #define AFTER(must, may) (must), (may)
 #define UNCHANGED UNDER_WAY(ALL, ALL), AFTER(ALL, ALL)

@@ -21,9 +21,9 @@
 
 const queue_kind KINDS[QUEUES] = {{"jobs", FREELY},
                                   {"moved", FREELY},
-                                  {"limited", {-1, 16, -1, SB_OVERFLOW_BLOCK, 0}},
-                                  {"long", {-1, -1, 400000, SB_OVERFLOW_BLOCK, 0}},
-                                  {"ring", {32, -1, -1, 0, 0}}};
+                                  {"limited", {{-1, 16, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0}},
+                                  {"long", {{-1, -1, 400000, SB_OVERFLOW_BLOCK, -1, -1}, 0}},
+                                  {"ring", {{32, -1, -1, 0, -1, -1}, 0}}};
 
 uint64_t amount = 1500;
 _Atomic uint64_t next_id = 1, producing;
@@ -370,7 +370,8 @@ void come_and_go(worker *w) {
 void configure(worker *w) {
   int32_t holder;
   for (uint64_t n = 0; n < amount / 50 && !atomic_load(&failed); n++) {
-    sb_settings ring = {(int64_t)(n % 4 + 1) * 8, -1, -1, 0, 0}, limited = {-1, (int64_t)(8 + n % 16), -1, 0, 0};
+    sb_settings ring = {{(int64_t)(n % 4 + 1) * 8, -1, -1, 0, -1, -1}, 0};
+    sb_settings limited = {{-1, (int64_t)(8 + n % 16), -1, 0, -1, -1}, 0};
     (void)sb_configure(w->q[RING], &ring, n % 2 == 0, FOREVER, &holder);
     (void)sb_configure(w->q[LIMITED], &limited, false, FOREVER, &holder);
     rest();

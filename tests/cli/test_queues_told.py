@@ -10,6 +10,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.waiting import eventually
 
 import shmbroker
 from shmbroker._system_queues import schemas
@@ -93,6 +94,7 @@ def test_the_list_of_queues(cli: Callable[..., Any], jobs: shmbroker.Queue) -> N
     jobs.put(b"later", delay=3600)
     jobs.get(timeout=0, auto_ack=True)
     with jobs.get(timeout=0), jobs.consume(prefetch=1):
+        eventually(lambda: jobs.statistics().delivering == 2, "the consumer's message")
         assert words(cli("queue", "list").lines) == [
             "queue ready delivering scheduled bytes consumers added acked",
             "idle 0 0 0 0 0 0 0",

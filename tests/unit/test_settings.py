@@ -299,9 +299,3 @@ def test_a_declaration_that_differs(setting: str, received: object, current: obj
     assert error.code == 406
     assert "PRECONDITION_FAILED - inequivalent arg" in str(error)
     assert str(error).endswith(words)
-
-
-def test_how_a_declaration_calls_a_setting() -> None:
-    """An x- argument, or its own parameter."""
-    assert settings.argument_of("max_bytes") == "x-max-length-bytes"
-    assert settings.argument_of("durable") == "durable"

@@ -19,7 +19,7 @@ static uint64_t time_to_live(const sb_queue *q, const sb_put_options *o) {
   if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_TTL) == 0) {
     return o->ttl_ns;
   }
-  uint64_t most = SB_LOAD(&q->shm->message_ttl_ms, SB_RELAXED) * UINT64_C(1000000);
+  uint64_t most = (uint64_t)sb_setting(q->shm, SB_SETTING_MESSAGE_TTL_MS) * UINT64_C(1000000);
   if (most == 0) most = 1; /* expires immediately, unless a consumer takes it immediately */
   return o->ttl_ns != 0 && o->ttl_ns < most ? o->ttl_ns : most;
 }
@@ -77,7 +77,7 @@ SB_HOT sb_status publish(sb_queue *q, sb_reservation *r) {
 
 /* With overflow=drop, drops the new message of a full queue, and counts it as refused. */
 static sb_status drop_new(sb_queue *q, sb_status status) {
-  if (status == SB_FULL && SB_LOAD(&q->shm->overflow, SB_RELAXED) == SB_OVERFLOW_DROP) {
+  if (status == SB_FULL && sb_setting(q->shm, SB_SETTING_OVERFLOW) == SB_OVERFLOW_DROP) {
     sb_ledger_count(q->ledger, SB_COUNT_REFUSED, 1);
     return SB_OK;
   }

@@ -197,10 +197,7 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   f->name_length = SB_LOAD(&q->name_length, SB_RELAXED) % (SB_NAME_MAX + 1);
   memcpy(f->name, q->name, f->name_length);
   f->slot = slot;
-  f->settings = (sb_settings){SB_LOAD(&q->ring_size, SB_RELAXED), SB_LOAD(&q->max_length, SB_RELAXED),
-                              SB_LOAD(&q->max_bytes, SB_RELAXED), SB_LOAD(&q->overflow, SB_RELAXED),
-                              SB_LOAD(&q->flags, SB_RELAXED),     SB_LOAD(&q->message_ttl_ms, SB_RELAXED),
-                              SB_LOAD(&q->expires_ms, SB_RELAXED)};
+  sb_settings_read(q, &f->settings);
   f->owner = (f->settings.flags & SB_QUEUE_EXCLUSIVE) != 0 ? SB_LOAD(&q->owner_connection, SB_RELAXED) : 0;
   f->locked = sb_lifetime_locked(b, q, c->id);
   for (unsigned tries = 0; tries < 8; tries++) { /* counters change one by one: read until two reads agree */

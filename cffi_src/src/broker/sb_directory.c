@@ -46,7 +46,7 @@ static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t 
   uint64_t base = SB_LOAD(&q->base, SB_RELAXED); /* of this object: positions continue where its last use ended (I4) */
   sb_directory_apply(q, settings);
   sb_lifetime_own(q, c);
-  SB_STORE(&q->tracking, settings->ring_size >= 0 || settings->max_length >= 0 || settings->max_bytes >= 0, SB_RELAXED);
+  SB_STORE(&q->tracking, sb_settings_limit(settings), SB_RELAXED);
   SB_STORE(&q->ledgers, 0u, SB_RELAXED);
   SB_STORE(&q->levels, 0u, SB_RELAXED);
   SB_STORE(&q->admitted, base, SB_RELAXED);

@@ -3,42 +3,63 @@
 
 #include "sb_consumer.h"
 
+/* Two settings switch on what every put, or get, would have to ask for: a flag lies in the cache line that they read. */
+static uint32_t flags_of(const sb_settings *s) {
+  uint32_t flags = s->flags & ~(uint32_t)(SB_QUEUE_TTL | SB_QUEUE_EXPIRES);
+  if (s->values[SB_SETTING_MESSAGE_TTL_MS] >= 0) flags |= SB_QUEUE_TTL;
+  if (s->values[SB_SETTING_EXPIRES_MS] >= 0) flags |= SB_QUEUE_EXPIRES;
+  return flags;
+}
+
 void sb_directory_apply(sb_queue_shm *q, const sb_settings *s) {
-  SB_STORE(&q->max_length, s->max_length, SB_RELAXED);
-  SB_STORE(&q->max_bytes, s->max_bytes, SB_RELAXED);
-  SB_STORE(&q->overflow, s->overflow, SB_RELAXED);
-  SB_STORE(&q->message_ttl_ms, s->message_ttl_ms, SB_RELAXED);
-  SB_STORE(&q->expires_ms, s->expires_ms, SB_RELAXED);
-  SB_STORE(&q->flags, s->flags, SB_RELEASE); /* after the times that two of them switch on */
-  SB_STORE(&q->ring_size, s->ring_size, SB_RELEASE);
+  for (unsigned i = 0; i < SB_SETTINGS; i++) {
+    if (i != SB_SETTING_RING_SIZE) SB_STORE(&q->settings[i], s->values[i], SB_RELAXED);
+  }
+  SB_STORE(&q->flags, flags_of(s), SB_RELEASE); /* after the times that two of them switch on */
+  SB_STORE(&q->settings[SB_SETTING_RING_SIZE], s->values[SB_SETTING_RING_SIZE], SB_RELEASE);
+}
+
+void sb_settings_read(const sb_queue_shm *q, sb_settings *s) {
+  for (unsigned i = 0; i < SB_SETTINGS; i++) {
+    s->values[i] = sb_setting(q, i);
+  }
+  s->flags = SB_LOAD(&q->flags, SB_RELAXED);
+}
+
+bool sb_settings_limit(const sb_settings *s) {
+  return s->values[SB_SETTING_RING_SIZE] >= 0 || s->values[SB_SETTING_MAX_LENGTH] >= 0 ||
+         s->values[SB_SETTING_MAX_BYTES] >= 0;
 }
 
 void sb_directory_configure(sb_queue *q, const sb_settings *s, bool trim) {
   sb_header_shm *h = q->c->b->header;
-  const uint64_t words[8] = {(uint64_t)s->ring_size,
-                             (uint64_t)s->max_length,
-                             (uint64_t)s->max_bytes,
-                             s->overflow,
-                             s->flags,
-                             trim,
-                             s->message_ttl_ms,
-                             s->expires_ms};
-  for (unsigned i = 0; i < 8; i++) {
-    SB_STORE(&h->new_settings[i], words[i], SB_RELAXED);
+  for (unsigned i = 0; i < SB_SETTINGS; i++) {
+    SB_STORE(&h->new_settings[i], s->values[i], SB_RELAXED);
   }
+  SB_STORE(&h->new_flags, s->flags, SB_RELAXED);
+  SB_STORE(&h->new_trim, trim, SB_RELAXED);
   SB_STORE(&h->topology_intent, sb_topology_word(SB_CHANGE_CONFIGURE, q->slot), SB_RELEASE);
   SB_CRASHPOINT("directory.configure.announced");
-  bool limits = s->ring_size >= 0 || s->max_length >= 0 || s->max_bytes >= 0;
-  bool other_ring = s->ring_size >= 0 && s->ring_size != SB_LOAD(&q->shm->ring_size, SB_RELAXED);
+  int64_t ring_size = s->values[SB_SETTING_RING_SIZE];
+  bool other_ring = ring_size >= 0 && ring_size != sb_setting(q->shm, SB_SETTING_RING_SIZE);
   bool unknown = SB_LOAD(&q->shm->bound, SB_RELAXED) == INT64_MAX; /* a process was killed after the step below */
-  if (limits && !sb_queue_tracks(q->shm)) {                        /* first the hints, then the limits that use them */
+  if (sb_settings_limit(s) && !sb_queue_tracks(q->shm)) {          /* first the hints, then the limits that use them */
     SB_STORE(&q->shm->tracking, 1, SB_SEQ_CST);
     sb_upkeep_start_tracking(q->c->b, q->shm);
   }
   if (other_ring) SB_STORE(&q->shm->bound, INT64_MAX, SB_SEQ_CST); /* until the bound is known, nothing is evicted */
   sb_directory_apply(q->shm, s);
-  if (s->ring_size >= 0 && (other_ring || unknown || trim)) sb_limits_set_bound(q, trim);
+  if (ring_size >= 0 && (other_ring || unknown || trim)) sb_limits_set_bound(q, trim);
   if (trim) (void)sb_limits_enforce(q);
   sb_consumer_backlog_arrived(q);      /* it may have been paused */
   sb_consumer_wake_all(q->c, q->slot); /* there may be room now, or a waiting message may be too large now */
+}
+
+void sb_settings_finish(sb_queue *q) {
+  const sb_header_shm *h = q->c->b->header;
+  sb_settings s = {.flags = SB_LOAD(&h->new_flags, SB_RELAXED)};
+  for (unsigned i = 0; i < SB_SETTINGS; i++) {
+    s.values[i] = SB_LOAD(&h->new_settings[i], SB_RELAXED);
+  }
+  sb_directory_configure(q, &s, SB_LOAD(&h->new_trim, SB_RELAXED) != 0);
 }

@@ -4,7 +4,7 @@
  * What: a new queue gets its settings before any other process can find it. The settings of an open queue change under
  * the topology lock, by steps that can be repeated; then its consumers and waiters are woken.
  *
- * Layout: `new_settings` of the header has the new settings while `topology_intent` says CONFIGURE.
+ * Layout: `new_settings`, `new_flags` and `new_trim` of the header have the new settings while `topology_intent` says CONFIGURE.
  *
  * Invariants: I23 of sb_queue.h: a queue that gets limits counts its messages before the limits apply.
  *
@@ -21,7 +21,13 @@
 
 /* Changes the settings of an open queue, by steps that can be repeated. */
 void sb_directory_configure(sb_queue *q, const sb_settings *settings, bool trim);
+/* Continues the change that a killed process announced. */
+void sb_settings_finish(sb_queue *q);
 /* Stores the settings in the queue object. */
 void sb_directory_apply(sb_queue_shm *q, const sb_settings *s);
+/* The settings of a queue. While they change, some may be new, and others old. */
+void sb_settings_read(const sb_queue_shm *q, sb_settings *s);
+/* True if a queue with such settings counts its messages. */
+bool sb_settings_limit(const sb_settings *s);
 
 #endif

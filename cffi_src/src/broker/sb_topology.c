@@ -51,14 +51,7 @@ void sb_topology_finish(sb_connection *c) {
       SB_BITS(SB_LOAD(&shm->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_CLOSED) {
     sb_directory_remove(b, slot); /* killed between closing the queue and removing its name */
   } else if (shm != NULL && intent >> 32 == SB_CHANGE_CONFIGURE && sb_queue_open(c, slot, &q, false) == SB_OK) {
-    sb_settings settings = {(int64_t)SB_LOAD(&h->new_settings[0], SB_RELAXED),
-                            (int64_t)SB_LOAD(&h->new_settings[1], SB_RELAXED),
-                            (int64_t)SB_LOAD(&h->new_settings[2], SB_RELAXED),
-                            (uint32_t)SB_LOAD(&h->new_settings[3], SB_RELAXED),
-                            (uint32_t)SB_LOAD(&h->new_settings[4], SB_RELAXED),
-                            SB_LOAD(&h->new_settings[6], SB_RELAXED),
-                            SB_LOAD(&h->new_settings[7], SB_RELAXED)};
-    sb_directory_configure(&q, &settings, SB_LOAD(&h->new_settings[5], SB_RELAXED) != 0);
+    sb_settings_finish(&q);
     sb_queue_leave(&q);
   }
   SB_STORE(&h->topology_intent, 0, SB_RELEASE);

@@ -182,8 +182,8 @@ static void check_hints(sb_checkup *k, const sb_queue_shm *q, const tally *t, ui
   uint64_t taken = SB_LOAD(&q->taken, SB_ACQUIRE), admitted = SB_LOAD(&q->admitted, SB_ACQUIRE);
   uint64_t gone = end - SB_LOAD(&q->base, SB_RELAXED) - t->ready;
   uint64_t bytes = SB_LOAD(&q->bytes_in, SB_ACQUIRE) - SB_LOAD(&q->bytes_out, SB_ACQUIRE);
-  bool limits = SB_LOAD(&q->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->max_length, SB_RELAXED) >= 0 ||
-                SB_LOAD(&q->max_bytes, SB_RELAXED) >= 0;
+  bool limits = sb_setting(q, SB_SETTING_RING_SIZE) >= 0 || sb_setting(q, SB_SETTING_MAX_LENGTH) >= 0 ||
+                sb_setting(q, SB_SETTING_MAX_BYTES) >= 0;
   if (!sb_queue_tracks(q)) {
     if (limits) trouble(k, SB_BAD_HINT, t, TRACKING, 0, 0, 1);
     return;
@@ -199,10 +199,10 @@ static void check_limit(sb_checkup *k, const tally *t, unsigned which, int64_t l
 }
 
 static void check_settings(sb_checkup *k, const sb_queue_shm *q, const tally *t) {
-  uint32_t overflow = SB_LOAD(&q->overflow, SB_RELAXED);
-  check_limit(k, t, RING_SIZE, SB_LOAD(&q->ring_size, SB_RELAXED));
-  check_limit(k, t, MAX_LENGTH, SB_LOAD(&q->max_length, SB_RELAXED));
-  check_limit(k, t, MAX_BYTES, SB_LOAD(&q->max_bytes, SB_RELAXED));
+  uint64_t overflow = (uint64_t)sb_setting(q, SB_SETTING_OVERFLOW);
+  check_limit(k, t, RING_SIZE, sb_setting(q, SB_SETTING_RING_SIZE));
+  check_limit(k, t, MAX_LENGTH, sb_setting(q, SB_SETTING_MAX_LENGTH));
+  check_limit(k, t, MAX_BYTES, sb_setting(q, SB_SETTING_MAX_BYTES));
   if (overflow >= OVERFLOWS) trouble(k, SB_BAD_QUEUE, t, OVERFLOW, 0, overflow, 0);
 }
 

@@ -51,7 +51,7 @@ bool sb_lifetime_over(sb_broker *b, const sb_queue_shm *q, unsigned dead) {
   if ((flags & SB_QUEUE_AUTO_DELETE) != 0 && SB_LOAD(&q->had_consumer, SB_ACQUIRE) != 0 && unused(q)) {
     return true;
   }
-  uint64_t life = SB_LOAD(&q->expires_ms, SB_RELAXED) * UINT64_C(1000000);
+  uint64_t life = (uint64_t)sb_setting(q, SB_SETTING_EXPIRES_MS) * UINT64_C(1000000);
   return (flags & SB_QUEUE_EXPIRES) != 0 && unused(q) && sb_now_ns() - SB_LOAD(&q->used_ns, SB_RELAXED) >= life;
 }
 

@@ -23,6 +23,7 @@
 #define SB_LAYOUT_H
 
 #include "sb_atomic.h"
+#include "sb_status.h"
 #include "sb_words.h"
 
 #define SB_MAGIC UINT64_C(0x72656b6f72626d68) /* "hmbroker" */
@@ -143,9 +144,9 @@ typedef struct {
   sb_half scattered; /* 1: a body was stored in parts */
   char name[SB_BROKER_NAME_MAX + 64];
   sb_half repairs[SB_REPAIRS], explained_repairs[SB_REPAIRS]; /* by kind, see sb_repairs.h */
-  alignas(64) sb_word
-      new_settings[8]; /* of the queue being configured: ring_size, max_length, max_bytes, overflow, flags, trim,
-                          message_ttl_ms, expires_ms */
+  /* of the queue being configured */
+  alignas(64) _Atomic int64_t new_settings[SB_SETTINGS];
+  sb_half new_flags, new_trim;
 } sb_header_shm;
 _Static_assert(sizeof(sb_header_shm) <= 4096, "header page");
 
@@ -261,22 +262,33 @@ enum {
   SB_RING_MEMORY      /* of the broker */
 };
 
-enum { SB_OVERFLOW_BLOCK = 0, SB_OVERFLOW_DROP = 1, SB_OVERFLOW_DROP_HEAD = 2, SB_OVERFLOW_REJECT = 3 };
-
 typedef struct {
   /* read by every operation, written by configuration */
   alignas(64) sb_word state;
   sb_word root, base; /* of the cells */
-  _Atomic int64_t ring_size, max_length, max_bytes;
-  sb_half overflow, flags;
-  sb_half ledgers; /* first ledger, linked by `next` */
-  sb_half levels;  /* first level, by descending priority */
+  sb_half flags;
+  sb_half ledgers;                       /* first ledger, linked by `next` */
+  _Atomic int64_t settings[SB_SETTINGS]; /* four of them in this cache line */
+  sb_word created_ns;
+  sb_half name_length, owner_connection; /* owner of an exclusive queue, and the low bits of its epoch */
+  sb_word owner_epoch;
   /* written by producers */
   alignas(64) sb_word tail;
   sb_word admitted; /* hint: room taken by producers; never below the number of published messages */
   sb_word bytes_in; /* hint: body bytes that became ready */
   sb_word bound;    /* ring: evict while pending > bound */
   sb_word reserved0[4];
+  /* notification: read by producers, hence beside their line (processors fetch lines in pairs) */
+  alignas(64) _Atomic int32_t interested;
+  _Atomic int32_t notified, not_interested, non_acquiring, consumers, room_waiting;
+  /* messages with a timer that got no schedule entry; on a change the housekeeper scans all cells */
+  _Atomic int32_t timers_lost;
+  /* 1: `taken`, `admitted` and the byte hints are maintained; 2: the housekeeper also corrects them */
+  _Atomic int32_t tracking;
+  sb_half levels; /* first level, by descending priority */
+  sb_word rescues;
+  /* the exclusive consumer, see sb_claim.h: 28 node slot | bit 31: tentative | 32 its registration */
+  sb_word exclusive;
   /* written by consumers */
   alignas(64) sb_word head;
   sb_word taken; /* hint: cells that left AVAILABLE minus cells that returned; raised before the CAS */
@@ -285,29 +297,20 @@ typedef struct {
   sb_word last_take; /* position of the last take, for the check for missed notifications */
   sb_word staged;    /* 1: commits put messages into this queue, see I53 */
   sb_word reserved1[2];
-  /* notification */
-  alignas(64) _Atomic int32_t interested;
-  _Atomic int32_t notified, not_interested, non_acquiring, consumers, room_waiting;
-  /* messages with a timer that got no schedule entry; on a change the housekeeper scans all cells */
-  _Atomic int32_t timers_lost;
-  /* 1: `taken`, `admitted` and the byte hints are maintained; 2: the housekeeper also corrects them */
-  _Atomic int32_t tracking;
-  sb_word rescues;
-  /* the exclusive consumer, see sb_claim.h: 28 node slot | bit 31: tentative | 32 its registration */
-  sb_word exclusive;
   alignas(64) sb_ring_shm all;
   sb_ring_shm non_acquiring_list, not_interested_list, room, schedule;
-  sb_word created_ns;
-  sb_half name_length, owner_connection; /* owner of an exclusive queue, and the low bits of its epoch */
-  sb_word owner_epoch;
-  sb_word message_ttl_ms, expires_ms; /* valid if their flags are set */
-  sb_word used_ns;                    /* CLOCK_MONOTONIC: the last declare, read or consume */
+  sb_word used_ns; /* CLOCK_MONOTONIC: the last declare, read or consume */
   sb_half had_consumer;
   /* 1: a watch has waited for room. Its program may react late, which explains a repair (sb_repairs.h) */
   sb_half room_watched;
   char name[SB_NAME_MAX + 1];
 } sb_queue_shm;
 _Static_assert(sizeof(sb_queue_shm) <= 3 * SB_UNIT, "queue");
+_Static_assert(offsetof(sb_queue_shm, settings[SB_SETTING_MESSAGE_TTL_MS]) == 64, "the cache line of puts and gets");
+
+static inline int64_t sb_setting(const sb_queue_shm *q, unsigned which) {
+  return SB_LOAD(&q->settings[which], SB_RELAXED);
+}
 
 /* The consumers of one priority. A level is never removed while the queue exists. */
 typedef struct {

@@ -13,10 +13,10 @@ static int64_t ready_before(const sb_queue_shm *q, uint64_t position, uint64_t t
 static int64_t ready_bytes(const sb_queue_shm *q) {
   return (int64_t)(SB_LOAD(&q->bytes_in, SB_SEQ_CST) - SB_LOAD(&q->bytes_out, SB_SEQ_CST));
 }
-static bool refuses(const sb_queue_shm *q) { return SB_LOAD(&q->overflow, SB_RELAXED) != SB_OVERFLOW_DROP_HEAD; }
+static bool refuses(const sb_queue_shm *q) { return sb_setting(q, SB_SETTING_OVERFLOW) != SB_OVERFLOW_DROP_HEAD; }
 
 bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes) {
-  int64_t max = SB_LOAD(&q->max_length, SB_RELAXED), max_bytes = SB_LOAD(&q->max_bytes, SB_RELAXED);
+  int64_t max = sb_setting(q, SB_SETTING_MAX_LENGTH), max_bytes = sb_setting(q, SB_SETTING_MAX_BYTES);
   if (!refuses(q)) {
     return true;
   }
@@ -26,7 +26,7 @@ bool sb_limits_room(const sb_queue_shm *q, uint64_t count, uint64_t bytes) {
 }
 
 static sb_status admit(sb_queue *q, uint64_t count, uint64_t bytes) {
-  int64_t max = SB_LOAD(&q->shm->max_length, SB_RELAXED), max_bytes = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
+  int64_t max = sb_setting(q->shm, SB_SETTING_MAX_LENGTH), max_bytes = sb_setting(q->shm, SB_SETTING_MAX_BYTES);
   if (!sb_queue_tracks(q->shm)) {
     return SB_OK;
   }
@@ -72,7 +72,7 @@ void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes) {
 }
 
 static int64_t bound(const sb_queue *q, unsigned *counter) {
-  int64_t ring = SB_LOAD(&q->shm->ring_size, SB_RELAXED), max = SB_LOAD(&q->shm->max_length, SB_RELAXED);
+  int64_t ring = sb_setting(q->shm, SB_SETTING_RING_SIZE), max = sb_setting(q->shm, SB_SETTING_MAX_LENGTH);
   int64_t limit = UNBOUNDED;
   *counter = SB_COUNT_REPLACED;
   if (ring >= 0) {
@@ -91,7 +91,7 @@ static sb_excess too_many(int64_t limit) { return (sb_excess){true, limit, INT64
 
 /* The same for bytes, with the estimated bytes of the victim paid. Without a limit there is no excess. */
 static sb_excess too_large(const sb_queue *q, uint64_t paid) {
-  int64_t max = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
+  int64_t max = sb_setting(q->shm, SB_SETTING_MAX_BYTES);
   return (sb_excess){false, INT64_MIN, max >= 0 ? max - (int64_t)paid + 1 : INT64_MAX};
 }
 
@@ -122,7 +122,7 @@ static enum outcome evict(sb_queue *q, const sb_excess *excess, unsigned counter
 
 /* Pays for the next victim, if the queue has too many bytes: of the producers that see the excess, one evicts. */
 static bool pay_bytes(sb_queue *q, uint64_t *paid) {
-  int64_t max = SB_LOAD(&q->shm->max_bytes, SB_RELAXED);
+  int64_t max = sb_setting(q->shm, SB_SETTING_MAX_BYTES);
   if (refuses(q->shm) || max < 0 || ready_bytes(q->shm) <= max) {
     return false;
   }
@@ -191,13 +191,13 @@ SB_HOT bool fits(const sb_queue *q, int64_t limit) {
 /* True if the cells show that no limit is exceeded: the caller then does not read the counts, which cost more. False if
  * bytes are limited, or while the bound of a shrunk ring must fall. */
 SB_HOT bool surely_fits(sb_queue *q) {
-  int64_t ring = SB_LOAD(&q->shm->ring_size, SB_RELAXED), limit = ring >= 0 ? ring : UNBOUNDED;
+  int64_t ring = sb_setting(q->shm, SB_SETTING_RING_SIZE), limit = ring >= 0 ? ring : UNBOUNDED;
   if (ring >= 0 && (int64_t)SB_LOAD(&q->shm->bound, SB_RELAXED) > ring) {
     return false;
   }
   if (!refuses(q->shm)) {
-    int64_t max = SB_LOAD(&q->shm->max_length, SB_RELAXED);
-    if (SB_LOAD(&q->shm->max_bytes, SB_RELAXED) >= 0) return false;
+    int64_t max = sb_setting(q->shm, SB_SETTING_MAX_LENGTH);
+    if (sb_setting(q->shm, SB_SETTING_MAX_BYTES) >= 0) return false;
     if (max >= 0 && max < limit) limit = max;
   }
   return fits(q, limit);

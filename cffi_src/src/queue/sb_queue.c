@@ -150,7 +150,7 @@ bool sb_queue_older_ready(sb_queue *q, uint64_t position) {
 
 /* A ring that was shrunk without trimming gets smaller as messages are taken. */
 void sb_queue_lower_bound(sb_queue *q) {
-  int64_t ring = SB_LOAD(&q->shm->ring_size, SB_RELAXED);
+  int64_t ring = sb_setting(q->shm, SB_SETTING_RING_SIZE);
   uint64_t lazy = SB_LOAD(&q->shm->bound, SB_RELAXED);
   while (ring >= 0 && (int64_t)lazy > ring) {
     int64_t pending = sb_queue_ready(q->c->b, q->shm), to = pending > ring ? pending : ring;

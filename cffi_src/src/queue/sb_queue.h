@@ -88,7 +88,7 @@ void sb_queue_schedule(sb_queue *q, uint64_t position);
 static inline bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->tracking, SB_RELAXED) != 0; }
 /* True if the queue evicts messages beyond its limit; else it refuses them. */
 static inline bool sb_queue_evicts(const sb_queue_shm *q) {
-  return SB_LOAD(&q->ring_size, SB_RELAXED) >= 0 || SB_LOAD(&q->overflow, SB_RELAXED) == SB_OVERFLOW_DROP_HEAD;
+  return sb_setting(q, SB_SETTING_RING_SIZE) >= 0 || sb_setting(q, SB_SETTING_OVERFLOW) == SB_OVERFLOW_DROP_HEAD;
 }
 /* The number of ready messages: from the hints if the queue tracks, else from the ledgers. */
 int64_t sb_queue_ready(sb_broker *b, const sb_queue_shm *q);

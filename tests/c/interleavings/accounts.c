@@ -10,8 +10,8 @@
 
 #define BLOCK SB_OVERFLOW_BLOCK
 #define DROP_HEAD SB_OVERFLOW_DROP_HEAD
-#define LENGTH(n, overflow) {-1, (n), -1, (overflow), 0}
-#define BYTES(n, overflow) {-1, -1, (n), (overflow), 0}
+#define LENGTH(n, overflow) {{-1, (n), -1, (overflow), -1, -1}, 0}
+#define BYTES(n, overflow) {{-1, -1, (n), (overflow), -1, -1}, 0}
 
 static sb_status put_of(uint64_t id, uint64_t bytes) {
   sb_put_options none = {0};
@@ -210,13 +210,22 @@ static void purged_in_steps(void) {
 static const test_case CASES[] = {
     {"length is exact", "a queue of two holds two", LENGTH(2, BLOCK), length_is_exact},
     {"bytes are exact", "a queue of 128 bytes holds 128", BYTES(128, BLOCK), bytes_are_exact},
-    {"bytes before length", "what is refused for its bytes takes no place", {-1, 3, 80, BLOCK, 0}, bytes_before_length},
+    {"bytes before length",
+     "what is refused for its bytes takes no place",
+     {{-1, 3, 80, BLOCK, -1, -1}, 0},
+     bytes_before_length},
     {"head is dropped", "the oldest are dropped, and counted as that", LENGTH(2, DROP_HEAD), head_is_dropped},
     {"head is dropped by bytes", "as many of the oldest as are too many bytes", BYTES(128, DROP_HEAD),
      head_is_dropped_by_bytes},
-    {"ring is smaller", "what the ring replaces is no drop", {2, 3, -1, DROP_HEAD, 0}, ring_is_smaller},
-    {"length is smaller", "what the length drops is not replaced", {3, 2, -1, DROP_HEAD, 0}, length_is_smaller},
-    {"ring as small", "of two limits that are the same the ring's counts", {2, 2, -1, DROP_HEAD, 0}, ring_is_smaller},
+    {"ring is smaller", "what the ring replaces is no drop", {{2, 3, -1, DROP_HEAD, -1, -1}, 0}, ring_is_smaller},
+    {"length is smaller",
+     "what the length drops is not replaced",
+     {{3, 2, -1, DROP_HEAD, -1, -1}, 0},
+     length_is_smaller},
+    {"ring as small",
+     "of two limits that are the same the ring's counts",
+     {{2, 2, -1, DROP_HEAD, -1, -1}, 0},
+     ring_is_smaller},
     {"expired is no victim", "a victim that is expired counts as that", RING(1), expired_is_no_victim},
     {"living is a victim", "a victim that would expire later is replaced", RING(1), living_is_a_victim},
     {"lazily smaller", "a ring that was shrunk lazily follows what is left", RING(5), lazily_smaller},

@@ -6,7 +6,7 @@
 #include "../broker_fixture.h"
 #include "sb_consumer.h"
 
-#define RING(n) {(n), -1, -1, 0, 0}
+#define RING(n) {{(n), -1, -1, 0, -1, -1}, 0}
 
 typedef struct {
   sb_connection *c;

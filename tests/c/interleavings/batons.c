@@ -11,8 +11,8 @@
 #include "sb_waiter.h"
 
 #define SLEEPERS 4
-#define LENGTH(n) {-1, (n), -1, 0, 0}
-#define BYTES(n) {-1, -1, (n), 0, 0}
+#define LENGTH(n) {{-1, (n), -1, 0, -1, -1}, 0}
+#define BYTES(n) {{-1, -1, (n), 0, -1, -1}, 0}
 
 static struct {
   const actor *a;
@@ -191,7 +191,7 @@ static void browser_too(void) {
 }
 static void configure_flags(uint32_t flags) {
   int32_t holder;
-  sb_settings s = {-1, -1, -1, 0, flags};
+  sb_settings s = {{-1, -1, -1, 0, -1, -1}, flags};
   (void)sb_configure(keeper.q, &s, false, FOREVER, &holder);
 }
 static void paused(void) {
@@ -349,7 +349,7 @@ static const test_case CASES[] = {
     {"ring frees memory", "what a ring replaces wakes one that waits for memory", RING(1), eviction_frees_memory},
     {"bytes free memory",
      "so does what is dropped by bytes",
-     {-1, -1, 100, SB_OVERFLOW_DROP_HEAD, 0},
+     {{-1, -1, 100, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0},
      eviction_frees_memory},
     {"as many as ready", "as many consumers are awake as messages are ready", FREELY, as_many_as_ready},
     {"best first", "the best are woken first; a rescue goes past those who are awake", FREELY, best_first},

@@ -173,7 +173,7 @@ static const test_case CASES[] = {
     {"judged, taken", "a consumer finds a cell as soon as the reaper has made it ready", FREELY, taken_at_once},
     {"judged, cleared", "the reaper marks a cell again whose bit was cleared meanwhile", FREELY, marked_again},
     {"judged, consumed", "the reaper counts a put whose message is settled while it looks", FREELY, put_consumed},
-    {"judged twice, held", "two reapers return a cell once", {-1, 5, -1, 0, 0}, held_by_the_dead},
+    {"judged twice, held", "two reapers return a cell once", {{-1, 5, -1, 0, -1, -1}, 0}, held_by_the_dead},
     {"judged twice, no put", "two reapers take back a put without a cell once", FREELY, put_not_begun},
     {"judged twice, put", "two reapers count a put once, although its message is consumed meanwhile", FREELY, put_done},
     {"judged twice, not settled", "two reapers leave a message that is settled by another consumer", FREELY,

@@ -28,7 +28,7 @@ static void look_into(sb_queue *keeps) {
 static void look(void) { look_into(watched); }
 
 static sb_queue *made(const char *name) {
-  sb_settings keeps = {-1, -1, -1, 0, SB_QUEUE_KEEPS};
+  sb_settings keeps = {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_KEEPS};
   t.c = one.c;
   if (declare(&t, name, keeps) != SB_OK) die("sb_declare", 0);
   return open_queue(&t, name);

@@ -74,7 +74,8 @@ static void hold_older(void) {
 }
 static void older_returns(void) {
   put_by(&one, 1);
-  meanwhile(keeper.q->shm->ring_size > 0 ? "limits.evict.paid" : "limits.evict.paid_bytes", hold_older);
+  meanwhile(keeper.q->shm->settings[SB_SETTING_RING_SIZE] > 0 ? "limits.evict.paid" : "limits.evict.paid_bytes",
+            hold_older);
   put_by(&one, 2);
   afterwards();
   expect_at_most(1);
@@ -289,18 +290,18 @@ static const test_case CASES[] = {
     {"older returns", "a consumer took the older one, and returns it: the newest stays", RING(1), older_returns},
     {"older returns, bytes",
      "the same where bytes are limited",
-     {-1, -1, 100, SB_OVERFLOW_DROP_HEAD, 0},
+     {{-1, -1, 100, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0},
      older_returns},
     {"older stays away", "a consumer takes the newest from beside an eviction: no older one comes back", RING(1),
      older_stays_away},
     {"bytes taken",
      "puts beside a consumer do not evict themselves",
-     {-1, -1, 100, SB_OVERFLOW_DROP_HEAD, 0},
+     {{-1, -1, 100, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0},
      bytes_taken},
-    {"delayed", "delayed messages leave the account of bytes as it was", {-1, -1, 1000, 0, 0}, delayed},
+    {"delayed", "delayed messages leave the account of bytes as it was", {{-1, -1, 1000, 0, -1, -1}, 0}, delayed},
     {"spared by bytes",
      "an eviction by bytes is taken back, a put relied on it: the bound holds",
-     {2, -1, 100, SB_OVERFLOW_DROP_HEAD, 0},
+     {{2, -1, 100, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0},
      spared_by_bytes},
     {"purge puts back", "a purge puts back what came later, beside a put: the bound holds", RING(1), purge_puts_back},
     {"shrunk lazily", "a put to a ring that was shrunk lazily evicts one, also beside a consumer", FREELY,

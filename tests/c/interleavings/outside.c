@@ -155,9 +155,12 @@ static void examined(void) {
 }
 
 static const test_case CASES[] = {
-    {"outside, browsed over", "a browser whose page became a body goes on behind it", {-1, -1, -1, 0, 0}, browsed_over},
-    {"outside, browsed copy", "a browser sees no message in a body", {-1, -1, -1, 0, 0}, browsed_copy},
-    {"outside, listed", "who lists connections shows nothing of a body", {-1, -1, -1, 0, 0}, listed},
-    {"inside, examined", "no structure becomes a body while the doctor looks", {-1, -1, -1, 0, 0}, examined},
+    {"outside, browsed over",
+     "a browser whose page became a body goes on behind it",
+     {{-1, -1, -1, 0, -1, -1}, 0},
+     browsed_over},
+    {"outside, browsed copy", "a browser sees no message in a body", {{-1, -1, -1, 0, -1, -1}, 0}, browsed_copy},
+    {"outside, listed", "who lists connections shows nothing of a body", {{-1, -1, -1, 0, -1, -1}, 0}, listed},
+    {"inside, examined", "no structure becomes a body while the doctor looks", {{-1, -1, -1, 0, -1, -1}, 0}, examined},
 };
 const subject OUTSIDE_CASES = {CASES, sizeof CASES / sizeof CASES[0]};

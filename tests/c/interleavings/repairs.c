@@ -220,8 +220,11 @@ static const test_case CASES[] = {
     {"not rung", "a consumer that was chosen and is not rung is rung, and a defect", FREELY, not_rung},
     {"not rung beside work", "is explained by somebody who runs", FREELY, not_rung_beside_work},
     {"not rung without memory", "is explained by a broker that is full", FREELY, not_rung_without_memory},
-    {"slept beside room", "a producer is told of room, and a defect", {-1, 1, -1, 0, 0}, slept_beside_room},
-    {"slept beside a watch", "room that a watch was told of may lie there", {-1, 1, -1, 0, 0}, slept_beside_a_watch},
+    {"slept beside room", "a producer is told of room, and a defect", {{-1, 1, -1, 0, -1, -1}, 0}, slept_beside_room},
+    {"slept beside a watch",
+     "room that a watch was told of may lie there",
+     {{-1, 1, -1, 0, -1, -1}, 0},
+     slept_beside_a_watch},
     {"not ended", "a queue whose life is over is ended, and a defect", FREELY, not_ended},
 };
 const subject REPAIR_CASES = {CASES, sizeof CASES / sizeof CASES[0]};

@@ -8,8 +8,8 @@
 
 #define OTHER 99u /* a connection that does not exist */
 #define BYTES 64u
-#define EVICTING {100, -1, -1, 0, 0}
-#define REFUSING {-1, 100, -1, SB_OVERFLOW_REJECT, 0}
+#define EVICTING {{100, -1, -1, 0, -1, -1}, 0}
+#define REFUSING {{-1, 100, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}
 
 static sb_taken taken;
 static uint64_t token;
@@ -70,7 +70,7 @@ static void take_first_by(method how) {
 /* ---- before the cell is taken ---- */
 
 static void look_at_hints(void) {
-  bool evicts = keeper.q->shm->ring_size >= 0;
+  bool evicts = keeper.q->shm->settings[SB_SETTING_RING_SIZE] >= 0;
   expect(names(0), "the holding does not name the cell before it is taken");
   expect(keeper.q->shm->taken == (evicts ? 1u : 0u), "taken before are %d", (int)keeper.q->shm->taken);
   expect(keeper.q->shm->bytes_out == 0, "the bytes are counted before the second look");

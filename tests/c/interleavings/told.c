@@ -104,7 +104,7 @@ static void come_back(void) {
 }
 static void configured(void) {
   int32_t holder;
-  sb_settings same = {-1, 1, -1, 0, 0};
+  sb_settings same = {{-1, 1, -1, 0, -1, -1}, 0};
   put_by(&one, 1);
   for (unsigned i = 0; i < PRODUCERS; i++) wait_for_room(&two, i);
   woken = 0;
@@ -383,7 +383,7 @@ static const test_case CASES[] = {
     {"cleared in vain", "messages that came back while a bit was cleared do not wait for a consumer that sleeps",
      FREELY, cleared_in_vain},
     {"count too high", "the count of a level that a death left too high holds nobody back", FREELY, count_too_high},
-    {"configured", "configuring wakes each producer that waits for room once", {-1, 1, -1, 0, 0}, configured},
+    {"configured", "configuring wakes each producer that waits for room once", {{-1, 1, -1, 0, -1, -1}, 0}, configured},
     {"tick in between", "a tick between a message and its notification is no rescue", FREELY, tick_in_between},
     {"parked beside traffic", "who looks for consumers of stopped processes comes to an end", FREELY,
      parked_beside_traffic},
@@ -399,7 +399,7 @@ static const test_case CASES[] = {
     {"scanned meanwhile", "a scan for lost timers goes on when a page is used again", FREELY, scanned_meanwhile},
     {"producer stopped",
      "a tick tells another producer of room that the first does not use",
-     {-1, 1, -1, 0, 0},
+     {{-1, 1, -1, 0, -1, -1}, 0},
      producer_stopped},
 };
 const subject TOLD_CASES = {CASES, sizeof CASES / sizeof CASES[0]};

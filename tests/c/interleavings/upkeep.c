@@ -170,7 +170,7 @@ static void removed_while_looked_at(void) {
   if (put_sized(&t, one.q, 1, 64, &later) != SB_OK) die("put", 0);
   message_in(0)->due_ns = 999;
   for (uint64_t id = 2; id <= 4; id++) put_by(&one, id);
-  SB_STORE(&keeper.q->shm->ring_size, 1, SB_SEQ_CST);
+  SB_STORE(&keeper.q->shm->settings[SB_SETTING_RING_SIZE], 1, SB_SEQ_CST);
   SB_STORE(&keeper.q->shm->bound, 0, SB_SEQ_CST);
   uint64_t next = next_holding();
   uint64_t then = looked_at(0, 1000, two_removes, &ready);

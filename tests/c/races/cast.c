@@ -486,7 +486,8 @@ void cast_settle(void (*verify)(void), int64_t bound, bool idle) {
   if (verify != NULL) verify();
   uint64_t ready = ready_messages();
   if (ready > 0 && !idle && somebody_sleeps()) complain("somebody sleeps beside %u messages", (unsigned)ready);
-  bool returned = scheduler_somebody_died() && keeper->q->shm->ring_size < 0; /* to a queue that is full: it stays */
+  bool returned = scheduler_somebody_died() &&
+                  keeper->q->shm->settings[SB_SETTING_RING_SIZE] < 0; /* to a queue that is full: it stays */
   if (bound >= 0 && !returned && ready > (uint64_t)bound)
     complain("%u messages are ready, not %d", (unsigned)ready, (int)bound);
   check_memory("when nobody acts");

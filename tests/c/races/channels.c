@@ -3,7 +3,7 @@
 #include "roles.h"
 #include "scenarios.h"
 
-#define SINGLE {-1, -1, -1, 0, SB_QUEUE_SINGLE_ACTIVE}
+#define SINGLE {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_SINGLE_ACTIVE}
 
 /* ---- before ---- */
 

@@ -6,7 +6,7 @@
 #include "sb_slab.h"
 #include "scenarios.h"
 
-#define BYTES_DROP_HEAD(n) {-1, -1, (n), SB_OVERFLOW_DROP_HEAD, 0}
+#define BYTES_DROP_HEAD(n) {{-1, -1, (n), SB_OVERFLOW_DROP_HEAD, -1, -1}, 0}
 
 /* ---- before ---- */
 

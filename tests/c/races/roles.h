@@ -5,8 +5,8 @@
 
 #include "cast.h"
 
-#define RING(n) {(n), -1, -1, 0, 0}
-#define ONE_AT_MOST {-1, 1, -1, SB_OVERFLOW_BLOCK, 0}
+#define RING(n) {{(n), -1, -1, 0, -1, -1}, 0}
+#define ONE_AT_MOST {{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0}
 #define LONG_BODY 5000u
 
 /* ---- before ---- */

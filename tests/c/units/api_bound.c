@@ -22,7 +22,7 @@ static void pay(void) { (void)SB_ADD(&ring->shm->taken, 1, SB_SEQ_CST); }
 static void make_ring(void) {
   ring = open_new("ring", OF_RING(9));
   for (unsigned i = 0; i <= SIZE; i++) put(&t, ring, i);
-  SB_STORE(&ring->shm->ring_size, (int64_t)SIZE, SB_SEQ_CST);
+  SB_STORE(&ring->shm->settings[SB_SETTING_RING_SIZE], (int64_t)SIZE, SB_SEQ_CST);
 }
 static uint32_t hide_one(void) {
   make_ring();
@@ -58,7 +58,7 @@ static void room_is_told_of_when_there_is_some(void) {
   sb_watch *w = armed_watch(ring, true);
   (void)keep();
   expect_not_told(w, "what waits for room where nothing was evicted");
-  SB_STORE(&ring->shm->ring_size, (int64_t)SIZE, SB_SEQ_CST);
+  SB_STORE(&ring->shm->settings[SB_SETTING_RING_SIZE], (int64_t)SIZE, SB_SEQ_CST);
   (void)keep();
   expect_told(w, "what waits for room");
 }
@@ -112,9 +112,9 @@ static void where_none_is_looked_for(void) {
   SB_STORE(&ring->shm->state, ring->state, SB_SEQ_CST);
   expect_is(reaped(), 0, "how many were reaped");
   /* Bytes are limited, and no length: what is too large is seen by the counts alone. */
-  SB_STORE(&ring->shm->ring_size, (int64_t)-1, SB_SEQ_CST);
-  SB_STORE(&ring->shm->overflow, (uint32_t)SB_OVERFLOW_DROP_HEAD, SB_SEQ_CST);
-  SB_STORE(&ring->shm->max_bytes, (int64_t)1 << 20, SB_SEQ_CST);
+  SB_STORE(&ring->shm->settings[SB_SETTING_RING_SIZE], (int64_t)-1, SB_SEQ_CST);
+  SB_STORE(&ring->shm->settings[SB_SETTING_OVERFLOW], (uint32_t)SB_OVERFLOW_DROP_HEAD, SB_SEQ_CST);
+  SB_STORE(&ring->shm->settings[SB_SETTING_MAX_BYTES], (int64_t)1 << 20, SB_SEQ_CST);
   expect(!keep(), "the lock was given up for a limit of bytes");
   expect_is(reaped(), 0, "how many were reaped at the end");
 }
@@ -160,7 +160,7 @@ static void another_thread_reaps(void) {
   expect(!keep(), "the next call gives up the lock");
   expect_is(evicted(), 0, "how many were evicted");
 }
-static void shrink(void) { SB_STORE(&ring->shm->ring_size, (int64_t)SIZE - 1, SB_SEQ_CST); }
+static void shrink(void) { SB_STORE(&ring->shm->settings[SB_SETTING_RING_SIZE], (int64_t)SIZE - 1, SB_SEQ_CST); }
 static void shrink_and_close(void) {
   shrink();
   SB_STORE(&t.c->closed, 1u, SB_SEQ_CST);
@@ -224,7 +224,7 @@ static void a_tail_that_lags_behind(void) {
 }
 static void queues_that_are_not_looked_at(void) {
   sb_queue *all[] = {open_new("unlimited", UNLIMITED), open_new("limited", AT_MOST(9)),
-                     open_new("dropping", ((sb_settings){-1, -1, -1, SB_OVERFLOW_DROP_HEAD, 0}))};
+                     open_new("dropping", ((sb_settings){{-1, -1, -1, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0}))};
   for (unsigned i = 0; i < 3; i++) {
     put(&t, all[i], 1);
     SB_STORE(&all[i]->shm->tail, all[i]->base, SB_SEQ_CST);

@@ -130,7 +130,7 @@ static void where_it_ends(void) {
 /* A message goes at its time, unless the queue keeps it. */
 static void what_has_expired(void) {
   begin(UNLIMITED, 2);
-  sb_queue *keeps = make_queue("keeps", (sb_settings){-1, -1, -1, 0, SB_QUEUE_KEEPS});
+  sb_queue *keeps = make_queue("keeps", (sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_KEEPS});
   answer_for_the_system();
   message_of(0)->expires_ns = says.now_ns;
   expect_seen(browse_from(0), 2, 2);
@@ -183,8 +183,8 @@ static void a_browser_that_is_refused(void) {
 }
 /* The ring holds a message too many, and seems not to: a producer died in debt. */
 static void begin_in_debt(void) {
-  begin((sb_settings){3, -1, -1, 0, 0}, 3);
-  SB_STORE(&q->shm->ring_size, 2, SB_RELAXED);
+  begin((sb_settings){{3, -1, -1, 0, -1, -1}, 0}, 3);
+  SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], 2, SB_RELAXED);
   die_in_debt("q");
 }
 static void a_debt_is_paid_at_the_beginning(void) {

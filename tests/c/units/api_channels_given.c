@@ -300,13 +300,12 @@ static void a_get_tells_others_of_what_came_back(void) {
 static void limits_of_queues_that_are_got_from(void) {
   begin_channels();
   sb_settings ring = FREELY, timed = FREELY;
-  ring.ring_size = 5;
-  timed.flags = SB_QUEUE_EXPIRES;
-  timed.expires_ms = 1000000;
+  ring.values[SB_SETTING_RING_SIZE] = 5;
+  timed.values[SB_SETTING_EXPIRES_MS] = 1000000;
   if (declare(&t, "ring", ring) != SB_OK || declare(&t, "timed", timed) != SB_OK) die("declare", 0);
   sb_queue *of_ring = open_queue(&t, "ring"), *of_time = open_queue(&t, "timed");
   for (uint64_t id = 1; id <= 5; id++) put(&t, of_ring, id);
-  SB_STORE(&of_ring->shm->ring_size, 2, SB_RELAXED);
+  SB_STORE(&of_ring->shm->settings[SB_SETTING_RING_SIZE], 2, SB_RELAXED);
   SB_STORE(&of_ring->shm->bound, 2, SB_RELAXED); /* and who set it was killed before he evicted */
   expect_is(id_of_record(sb_channel_get(ch, of_ring, last_record, true)), 4, "the first one within the bound");
   SB_STORE(&of_time->shm->used_ns, 1, SB_RELAXED);
@@ -318,7 +317,7 @@ static void close_it(void) { SB_STORE(closes, 1u, SB_RELAXED); }
 static void a_channel_is_closed_before_a_get(void) {
   begin_channels();
   sb_settings ring = FREELY;
-  ring.ring_size = 5;
+  ring.values[SB_SETTING_RING_SIZE] = 5;
   if (declare(&t, "ring", ring) != SB_OK) die("declare", 0);
   sb_queue *of_ring = open_queue(&t, "ring");
   put(&t, of_ring, 1);

@@ -72,12 +72,12 @@ static void a_queue_that_may_end(void) {
   SB_STORE(&q->shm->name_length, 9u, SB_RELAXED);
   expect_first(SB_BAD_DIRECTORY, NAME, "its broken name");
   set_state(SB_QUEUE_CLOSED);
-  SB_STORE(&q->shm->overflow, 99u, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_OVERFLOW], 99u, SB_RELAXED);
   expect_sound("a queue that ended by itself, whose name and settings do not matter");
 }
 static void settings_of_a_queue(void) {
   begin();
-  SB_STORE(&q->shm->overflow, 99u, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_OVERFLOW], 99u, SB_RELAXED);
   expect_first(SB_BAD_QUEUE, OVERFLOW, "the settings of an open queue");
 }
 static void a_queue_that_was_deleted(void) {
@@ -88,7 +88,7 @@ static void a_queue_that_was_deleted(void) {
   SB_STORE(&t.b->header->queue_count, 0u, SB_RELAXED);
   expect_sound("a queue that was deleted");
   SB_STORE(&q->shm->name_length, 9u, SB_RELAXED);
-  SB_STORE(&q->shm->overflow, 99u, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_OVERFLOW], 99u, SB_RELAXED);
   expect_sound("its name and its settings, which do not matter");
 }
 

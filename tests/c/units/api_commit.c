@@ -193,7 +193,7 @@ static void publications_and_settlements(void) {
 /* A queue that is deleted is as if it were not bound; one that is full and drops counts the message. */
 static void targets_that_get_nothing(void) {
   make_targets(2, UNLIMITED);
-  target[2] = make_queue("drops", (sb_settings){-1, 1, 100, SB_OVERFLOW_DROP, 0});
+  target[2] = make_queue("drops", (sb_settings){{-1, 1, 100, SB_OVERFLOW_DROP, -1, -1}, 0});
   put_into(2);
   note_rest(target[0]);
   sb_publication p[2] = {first_targets(0, 3), first_targets(2, 1)};
@@ -215,7 +215,7 @@ static void targets_that_get_nothing(void) {
 }
 static void a_body_that_goes_nowhere(void) {
   make_targets(1, UNLIMITED);
-  target[1] = make_queue("drops", (sb_settings){-1, 1, -1, SB_OVERFLOW_DROP, 0});
+  target[1] = make_queue("drops", (sb_settings){{-1, 1, -1, SB_OVERFLOW_DROP, -1, -1}, 0});
   put_into(1);
   sb_publication p[2] = {first_targets(1, 1), first_targets(0, 1)};
   leave_chunks(0);
@@ -252,8 +252,8 @@ static void the_timers_of_a_body(void) {
 }
 /* A ring evicts what is too many, with the bytes and the places right; a queue with a limit keeps its place. */
 static void limits_of_targets(void) {
-  make_targets(2, (sb_settings){1, -1, -1, 0, 0});
-  target[2] = make_queue("limited", (sb_settings){-1, 5, 1000, 0, 0});
+  make_targets(2, (sb_settings){{1, -1, -1, 0, -1, -1}, 0});
+  target[2] = make_queue("limited", (sb_settings){{-1, 5, 1000, 0, -1, -1}, 0});
   uint32_t memory = wait_at(target[0], FOR_MEMORY, BYTES);
   const sb_put_options late = {.delay_ns = UINT64_C(1) << 50};
   note_rest(target[0]);
@@ -274,8 +274,8 @@ static void limits_of_targets(void) {
 
 static void a_limit_is_to_blame(void) {
   make_targets(2, UNLIMITED);
-  target[2] = make_queue("full", (sb_settings){-1, 1, -1, SB_OVERFLOW_REJECT, 0});
-  target[3] = make_queue("limited", (sb_settings){-1, 2, -1, 0, 0});
+  target[2] = make_queue("full", (sb_settings){{-1, 1, -1, SB_OVERFLOW_REJECT, -1, -1}, 0});
+  target[3] = make_queue("limited", (sb_settings){{-1, 2, -1, 0, -1, -1}, 0});
   put_into(2);
   put_into(3);
   uint32_t room = wait_at(target[3], FOR_ROOM, BYTES), memory = wait_at(target[0], FOR_MEMORY, BYTES);
@@ -291,7 +291,7 @@ static void a_limit_is_to_blame(void) {
 }
 /* There is no page for a cell of the second target of the second publication. */
 static void a_page_is_to_blame(void) {
-  make_targets(4, (sb_settings){-1, 5, -1, 0, 0});
+  make_targets(4, (sb_settings){{-1, 5, -1, 0, -1, -1}, 0});
   put_into(0);
   put_into(1);
   put_into(2);
@@ -321,7 +321,7 @@ static void a_page_is_to_blame(void) {
 /* What is settled in one of the broker's own queues may be published with the memory that is kept for notes. */
 static void notes_take_of_the_reserve(void) {
   make_targets(1, UNLIMITED);
-  target[1] = make_queue("notes", (sb_settings){-1, -1, -1, 0, SB_QUEUE_NOTES});
+  target[1] = make_queue("notes", (sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_NOTES});
   put_into(1);
   put_into(0);
   hold_for(1, 0, ACK);

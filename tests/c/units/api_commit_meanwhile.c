@@ -122,11 +122,11 @@ static void a_queue_closed_meanwhile(void) {
 }
 /* Two rings seem to hold less than they do: two producers died in debt. */
 static void debts_are_paid(void) {
-  make_targets(3, (sb_settings){3, -1, -1, 0, 0});
+  make_targets(3, (sb_settings){{3, -1, -1, 0, -1, -1}, 0});
   target[2] = make_queue("free", UNLIMITED);
   for (unsigned i = 0; i < 2; i++) {
     for (int n = 0; n < 3; n++) put_into(i);
-    SB_STORE(&target[i]->shm->ring_size, 2, SB_RELAXED);
+    SB_STORE(&target[i]->shm->settings[SB_SETTING_RING_SIZE], 2, SB_RELAXED);
     die_in_debt((char[]){(char)('a' + i), 0});
   }
   note_rest(target[0]);
@@ -144,10 +144,10 @@ static void close_while_reaping(const char *site) {
 }
 static void closed_while_debts_are_paid(void) {
   if (!has_steps()) return;
-  make_targets(2, (sb_settings){3, -1, -1, 0, 0});
+  make_targets(2, (sb_settings){{3, -1, -1, 0, -1, -1}, 0});
   for (unsigned i = 0; i < 2; i++) {
     for (int n = 0; n < 3; n++) put_into(i);
-    SB_STORE(&target[i]->shm->ring_size, 2, SB_RELAXED);
+    SB_STORE(&target[i]->shm->settings[SB_SETTING_RING_SIZE], 2, SB_RELAXED);
     die_in_debt((char[]){(char)('a' + i), 0});
   }
   sb_publication p = first_targets(0, 2);

@@ -127,7 +127,8 @@ static void a_closed_connection_is_closed_once(void) {
   expect_is(wake_state(own), SB_WAKE_NOTIFIED, "the wake word of a thread that waits");
 }
 static void exclusive_queues_end_with_it(void) {
-  sb_queue *q = open_new("q", UNLIMITED), *own = open_new("own", ((sb_settings){-1, -1, -1, 0, SB_QUEUE_EXCLUSIVE}));
+  sb_queue *q = open_new("q", UNLIMITED),
+           *own = open_new("own", ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_EXCLUSIVE}));
   uint32_t ended = t.b->header->queues_ended;
   sb_watch *w = armed_watch(q, false);
   expect_is(sb_disconnect(t.c), SB_OK, "the status");

@@ -221,7 +221,7 @@ static void nothing_is_pulled_any_more(void) {
   expect_is(counted(queues[0], SB_COUNT_DELIVERED), 4, "the messages that were pulled");
 }
 static void its_queue_ends_with_it(void) {
-  queues[0] = make_queue("a", (sb_settings){-1, -1, -1, 0, SB_QUEUE_AUTO_DELETE});
+  queues[0] = make_queue("a", (sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_AUTO_DELETE});
   sb_consumer *k = consume(2, 4, 0, ALONE);
   sb_consumer_cancel(k, false);
   expect(!sb_queue_is_open(queues[0]), "a queue is open that nobody consumes any more");
@@ -307,7 +307,7 @@ static void others_are_told_of_what_goes_back(void) {
 /* An auto-delete queue that it was the last one of, for a moment. */
 static void a_queue_ends_with_one_that_is_refused(void) {
   sb_status status;
-  queues[0] = new_queue("a", (sb_settings){-1, -1, -1, 0, SB_QUEUE_AUTO_DELETE});
+  queues[0] = new_queue("a", (sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_AUTO_DELETE});
   remove_queue((open_queues(2), 1));
   expect(make(2, 4, ALONE, &status) == NULL, "there is a consumer");
   expect_is(status, SB_DELETED, "the status");

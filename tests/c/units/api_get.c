@@ -64,7 +64,7 @@ static void a_long_message_is_viewed(void) {
   expect_rest("gets of long bodies");
 }
 static void a_read_renews_the_queue(void) {
-  q = begin_queue("q", (sb_settings){-1, -1, -1, 0, SB_QUEUE_EXPIRES, 0, 100000}, 0);
+  q = begin_queue("q", (sb_settings){{-1, -1, -1, 0, -1, 100000}, 0}, 0);
   SB_STORE(&q->shm->used_ns, 1, SB_RELAXED);
   (void)sb_get(q, buffer, true);
   expect(q->shm->used_ns > 1, "a get is no use of the queue");
@@ -73,7 +73,7 @@ static void a_read_renews_the_queue(void) {
 /* ---- who is told ---- */
 
 static void a_producer_is_told(void) {
-  q = begin_queue("q", (sb_settings){-1, 2, -1, 0, 0}, 2);
+  q = begin_queue("q", (sb_settings){{-1, 2, -1, 0, -1, -1}, 0}, 2);
   uint32_t node = wait_at(q, FOR_ROOM, BYTES), memory = wait_at(q, FOR_MEMORY, BYTES);
   expect_is(got(), 1, "the message");
   expect(was_told(node), "a producer that waits for room is not told");
@@ -125,7 +125,7 @@ static void a_closed_connection_gets_nothing(void) {
 }
 /* A message whose header is damaged would be the next one for ever: the first of a call ends as one that is rejected. */
 static void a_damaged_message_ends(void) {
-  q = begin_queue("q", (sb_settings){-1, 5, -1, 0, 0}, 3);
+  q = begin_queue("q", (sb_settings){{-1, 5, -1, 0, -1, -1}, 0}, 3);
   uint32_t node = wait_at(q, FOR_ROOM, BYTES);
   note_rest(q);
   message_of(0)->body_offset = 1;
@@ -234,7 +234,7 @@ static void as_many_as_fit(void) {
 }
 /* The second one is damaged: this call ends before it, the next one says so. */
 static void several_with_a_damaged_one(void) {
-  q = begin_queue("q", (sb_settings){-1, 5, -1, 0, 0}, 3);
+  q = begin_queue("q", (sb_settings){{-1, 5, -1, 0, -1, -1}, 0}, 3);
   note_rest(q);
   message_of(1)->body_offset = 1;
   expect_is(get_many(3, sizeof buffer), 1, "how many were taken");
@@ -323,9 +323,9 @@ static void close_while_reaping(const char *site) {
 }
 /* The ring holds a message too many, and seems not to: a producer died in debt. */
 static void begin_in_debt(void) {
-  q = begin_queue("q", (sb_settings){3, -1, -1, 0, 0}, 3);
+  q = begin_queue("q", (sb_settings){{3, -1, -1, 0, -1, -1}, 0}, 3);
   note_rest(q);
-  SB_STORE(&q->shm->ring_size, 2, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], 2, SB_RELAXED);
   die_in_debt("q");
 }
 static void closed_while_it_reaps(bool several) {

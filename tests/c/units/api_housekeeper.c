@@ -154,7 +154,7 @@ static void a_tick_of_a_queue(void) {
 static void a_tick_of_many_queues(void) {
   uint64_t words[3 * SB_MEMORY_WORDS];
   sb_queue *all[] = {open_new("busy", UNLIMITED), open_new("resting", UNLIMITED),
-                     open_new("expiring", ((sb_settings){-1, -1, -1, 0, SB_QUEUE_EXPIRES, 0, 1u << 30}))};
+                     open_new("expiring", ((sb_settings){{-1, -1, -1, 0, -1, 1u << 30}, 0}))};
   sb_queue_memory *memory = memory_of(words);
   memset(words, 0, sizeof words);
   for (unsigned i = 1; i < 3; i++) {
@@ -274,7 +274,7 @@ static void deleted_queues_are_swept(void) {
   also->busy = 1;
   expect_is(sb_delete(q, false, false, FOREVER, &holder, &removed), SB_OK, "the status of the deletion");
   expect(sb_leave(q), "the handle stays");
-  for (unsigned i = 0; i < 8; i++) SB_STORE(&header()->new_settings[i], i == 0 ? 7 : 0, SB_RELAXED);
+  announce_settings(&(sb_settings){{7, -1, -1, 0, -1, -1}, 0}, false);
   SB_STORE(&header()->topology_intent, sb_topology_word(SB_CHANGE_CONFIGURE, other->slot), SB_SEQ_CST);
   uint64_t epoch = header()->topology_epoch;
   for (unsigned i = 0; i < REFUSALS; i++) {
@@ -287,10 +287,10 @@ static void deleted_queues_are_swept(void) {
   expect_is(sb_housekeeper_sweep(t.c, AT_ONCE), 0, "how many are left while another process has the lock");
   expect_untouched(t.c, "a sweep without the lock of the topology");
   close(fd);
-  expect_is(other->shm->ring_size, -1, "the settings before the sweep");
+  expect_is(other->shm->settings[SB_SETTING_RING_SIZE], -1, "the settings before the sweep");
   expect_is(sb_housekeeper_sweep(t.c, AT_ONCE), 1, "how many are left that are open elsewhere");
   expect_is(times_locked(), 1, "how often the lock was taken");
-  expect_is(other->shm->ring_size, 7, "what a killed process had announced");
+  expect_is(other->shm->settings[SB_SETTING_RING_SIZE], 7, "what a killed process had announced");
   expect_is(header()->topology_pid, 0, "who has the lock of the topology");
   also->busy = 0;
   expect(sb_leave(also), "the other handle stays");

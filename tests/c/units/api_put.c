@@ -56,7 +56,7 @@ static void a_closed_connection_is_refused(void) {
 }
 /* The length of a body is looked at before the limits are. */
 static void too_long_a_body(void) {
-  q = make_queue("q", (sb_settings){-1, 1, -1, SB_OVERFLOW_REJECT, 0});
+  q = make_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_REJECT, -1, -1}, 0});
   expect_is(put_one_of(BYTES), SB_OK, "the status of a short body");
   note_rest(q);
   expect_is(put_one_of(SB_MAX_BODY), SB_FULL, "the status of the longest body");
@@ -68,7 +68,7 @@ static void too_long_a_body(void) {
 static void too_long_a_front(void) {
   const sb_put_options longest = {.key = record, .key_length = SB_MAX_FRONT - sizeof(sb_message_shm)};
   const sb_put_options longer = {.key = record, .key_length = longest.key_length + 1};
-  q = make_queue("q", (sb_settings){-1, 10, -1, 0, 0});
+  q = make_queue("q", (sb_settings){{-1, 10, -1, 0, -1, -1}, 0});
   uint32_t node = wait_at(q, FOR_ROOM, BYTES);
   leave_chunks(0);
   note_rest(q);
@@ -81,7 +81,7 @@ static void too_long_a_front(void) {
   expect_rest("puts that were refused");
 }
 static void a_limit_refuses(void) {
-  q = make_queue("q", (sb_settings){-1, 1, -1, SB_OVERFLOW_REJECT, 0});
+  q = make_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_REJECT, -1, -1}, 0});
   expect_is(put_one_of(BYTES), SB_OK, "the status of the first");
   note_rest(q);
   expect_is(put_one_of(BYTES), SB_FULL, "the status of the second");
@@ -90,7 +90,7 @@ static void a_limit_refuses(void) {
 }
 /* Only what is too many goes nowhere: all else is told. */
 static void a_limit_drops(void) {
-  q = make_queue("q", (sb_settings){-1, 1, -1, SB_OVERFLOW_DROP, 0});
+  q = make_queue("q", (sb_settings){{-1, 1, -1, SB_OVERFLOW_DROP, -1, -1}, 0});
   expect_is(put_one_of(BYTES), SB_OK, "the status of the first");
   note_rest(q);
   expect_is(put_one_of(BYTES), SB_OK, "the status of the second");
@@ -118,14 +118,14 @@ static void expect_lifetime(uint64_t ttl_ns, uint64_t should, const char *what) 
   sb_abandon(q, &r, false);
 }
 static void the_shorter_lifetime_counts(void) {
-  q = make_queue("for ever", (sb_settings){-1, -1, -1, 0, 0, 5, 5});
+  q = make_queue("for ever", (sb_settings){{-1, -1, -1, 0, -1, -1}, 0});
   expect_lifetime(0, UINT64_MAX, "a lifetime without any");
   expect_lifetime(HOUR_NS, HOUR_NS, "the message's");
-  q = make_queue("two hours", (sb_settings){-1, -1, -1, 0, SB_QUEUE_TTL, 7200000, 0});
+  q = make_queue("two hours", (sb_settings){{-1, -1, -1, 0, 7200000, -1}, 0});
   expect_lifetime(0, 2 * HOUR_NS, "the queue's");
   expect_lifetime(HOUR_NS, HOUR_NS, "the message's, which is shorter");
   expect_lifetime(3 * HOUR_NS, 2 * HOUR_NS, "the queue's, which is shorter");
-  q = make_queue("at once", (sb_settings){-1, -1, -1, 0, SB_QUEUE_TTL, 0, 0});
+  q = make_queue("at once", (sb_settings){{-1, -1, -1, 0, 0, -1}, 0});
   expect_lifetime(0, 1, "the shortest");
   expect_lifetime(HOUR_NS, 1, "the queue's, which is the shortest");
 }
@@ -184,7 +184,7 @@ static void a_consumer_is_told(void) {
   uint32_t node = wait_at(q, FOR_WORK, 0);
   expect_is(put_one_of(BYTES), SB_OK, "the status");
   expect(was_told(node), "a consumer that waits is not told");
-  q = make_queue("ring", (sb_settings){1, -1, -1, 0, 0});
+  q = make_queue("ring", (sb_settings){{1, -1, -1, 0, -1, -1}, 0});
   node = wait_at(q, FOR_WORK, 0);
   for (int i = 0; i < 3; i++) {
     expect_is(put_one_of(BYTES), SB_OK, "the status of a put into a ring");
@@ -233,7 +233,7 @@ static void a_put_leaves_the_reserve(void) {
 }
 static void no_page(uint64_t length, const char *what) {
   char *body = untouched(length);
-  q = make_queue("q", (sb_settings){-1, 10, -1, 0, 0});
+  q = make_queue("q", (sb_settings){{-1, 10, -1, 0, -1, -1}, 0});
   sb_queue *other = make_queue("other", FREE_SETTINGS);
   expect_is(sb_put(other, body, length), SB_OK, "the status of a put into the other queue");
   leave_chunks(sb_reserve_chunks(t.b));
@@ -287,7 +287,7 @@ static void the_lock_after_a_body_was_copied(void) {
 static void close_connection(void) { (void)sb_disconnect(t.c); }
 static void closed_while_a_body_is_copied(void) {
   body = untouched(UNLOCKED);
-  q = make_queue("q", (sb_settings){-1, 10, -1, 0, 0});
+  q = make_queue("q", (sb_settings){{-1, 10, -1, 0, -1, -1}, 0});
   uint32_t node = wait_at(q, FOR_ROOM, BYTES);
   note_rest(q);
   at_touch(body, close_connection);
@@ -317,7 +317,7 @@ static void closed_between_two_puts(void) {
 /* Only short slots are free. */
 static void only_short_slots(void) {
   body = untouched(SCATTERED);
-  q = make_queue("q", (sb_settings){-1, 10, -1, 0, 0});
+  q = make_queue("q", (sb_settings){{-1, 10, -1, 0, -1, -1}, 0});
   expect_is(put_one_of(BYTES), SB_OK, "the status of a short body");
   leave_chunks(0);
   note_rest(q);
@@ -371,7 +371,7 @@ static void parts_that_break_while_it_closes(void) {
 /* ---- waiting for room ---- */
 
 static void a_wait_for_room(void) {
-  q = make_queue("q", (sb_settings){-1, 1, -1, 0, 0});
+  q = make_queue("q", (sb_settings){{-1, 1, -1, 0, -1, -1}, 0});
   note_rest(q);
   expect_is(sb_wait_for_room(q, false, BYTES, 1), SB_OK, "the status where there is room");
   SB_STORE(&t.b->header->closing, 1u, SB_RELAXED);

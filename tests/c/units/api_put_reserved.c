@@ -11,7 +11,7 @@
 #include "surroundings.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
-#define TEN ((sb_settings){-1, 10, -1, 0, 0})
+#define TEN ((sb_settings){{-1, 10, -1, 0, -1, -1}, 0})
 #define BYTES 64u
 #define SCATTERED (UINT64_C(3) << 16)
 #define PROPERTIES 20000u /* what is freed of that size malloc does not keep aside */

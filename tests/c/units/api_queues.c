@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "calls.h"
+#include "queues.h"
 #include "sb_api.h"
 
 static uint32_t slot_of(const char *name) {
@@ -17,9 +18,9 @@ static sb_status declare_now(const char *name, uint64_t deadline_ns, uint32_t *s
   return sb_declare(t.c, name, (uint32_t)strlen(name), &free_settings, deadline_ns, slot, holder);
 }
 /* As a process leaves it that was killed in the middle of a change of settings. */
-static void leave_configuring(const sb_queue *q, uint64_t ring_size) {
-  const uint64_t words[8] = {ring_size, UINT64_MAX, UINT64_MAX, 0, 0, 0, 0, 0};
-  for (unsigned i = 0; i < 8; i++) SB_STORE(&t.b->header->new_settings[i], words[i], SB_RELAXED);
+static void leave_configuring(const sb_queue *q, int64_t ring_size) {
+  const sb_settings announced = {{ring_size, -1, -1, 0, -1, -1}, 0};
+  announce_settings(&announced, false);
   SB_STORE(&t.b->header->topology_intent, sb_topology_word(SB_CHANGE_CONFIGURE, q->slot), SB_SEQ_CST);
 }
 
@@ -65,7 +66,7 @@ static void a_queue_is_declared(void) {
   expect_is(times_locked(), 1, "how often the lock was taken");
   expect_is(holder, 0, "who has the lock of the topology");
   expect_is(slot, slot_of("a"), "its slot");
-  expect_is(other->shm->ring_size, 7, "what a killed process had announced");
+  expect_is(other->shm->settings[SB_SETTING_RING_SIZE], 7, "what a killed process had announced");
   expect_is(t.c->use, SB_USE_DRAIN, "what memory is taken for afterwards");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock of the connection");
   expect_is(t.b->header->topology_pid, 0, "who has the lock afterwards");
@@ -257,22 +258,22 @@ static void a_handle_is_left(void) {
 }
 /* Else nobody would end it in time (I73). */
 static void a_handle_of_an_exclusive_queue_stays(void) {
-  sb_queue *q = open_new("own", ((sb_settings){-1, -1, -1, 0, SB_QUEUE_EXCLUSIVE}));
+  sb_queue *q = open_new("own", ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_EXCLUSIVE}));
   expect(!sb_leave(q), "the owner left it");
   expect(q->ledger != NULL && t.c->queues == q, "the handle is gone");
-  sb_half *owner = &q->shm->owner_epoch;
-  uint32_t epoch = SB_LOAD(owner, SB_RELAXED);
+  sb_word *owner = &q->shm->owner_epoch;
+  uint64_t epoch = SB_LOAD(owner, SB_RELAXED);
   SB_STORE(owner, epoch + 1, SB_RELAXED);
-  sb_queue *others = open_new("other", ((sb_settings){-1, -1, -1, 0, SB_QUEUE_EXCLUSIVE}));
+  sb_queue *others = open_new("other", ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_EXCLUSIVE}));
   SB_STORE(&others->shm->owner_connection, t.c->id + 1, SB_RELAXED);
   expect(sb_leave(q), "a handle of an earlier connection's queue stays");
   expect(sb_leave(others), "a handle of somebody else's queue stays");
-  sb_queue *deleted = open_new("deleted", ((sb_settings){-1, -1, -1, 0, SB_QUEUE_EXCLUSIVE}));
+  sb_queue *deleted = open_new("deleted", ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_EXCLUSIVE}));
   close_by_hand(deleted);
   expect(sb_leave(deleted), "a handle of a deleted queue stays");
 }
 static sb_queue *without_its_owner(const char *name) {
-  sb_queue *q = open_new(name, ((sb_settings){-1, -1, -1, 0, SB_QUEUE_EXCLUSIVE}));
+  sb_queue *q = open_new(name, ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_EXCLUSIVE}));
   SB_STORE(&q->shm->owner_epoch, SB_LOAD(&q->shm->owner_epoch, SB_RELAXED) + 1, SB_RELAXED);
   return q;
 }
@@ -302,7 +303,7 @@ static void a_queue_without_its_owner_is_not_opened(void) {
 /* ---- settings, and the end ---- */
 
 static sb_status configure(sb_queue *q, int64_t ring_size, int32_t *holder) {
-  const sb_settings s = {ring_size, -1, -1, 0, 0};
+  const sb_settings s = {{ring_size, -1, -1, 0, -1, -1}, 0};
   return sb_configure(q, &s, false, AT_ONCE, holder);
 }
 static void a_queue_is_configured(void) {
@@ -313,8 +314,8 @@ static void a_queue_is_configured(void) {
   begin_watching(t.c);
   expect_is(configure(q, 3, &holder), SB_OK, "the status");
   expect_is(times_locked(), 1, "how often the lock was taken");
-  expect_is(q->shm->ring_size, 3, "its size");
-  expect_is(other->shm->ring_size, 7, "what a killed process had announced");
+  expect_is(q->shm->settings[SB_SETTING_RING_SIZE], 3, "its size");
+  expect_is(other->shm->settings[SB_SETTING_RING_SIZE], 7, "what a killed process had announced");
   expect_is(t.b->header->topology_epoch, epoch + 1, "the epoch");
   expect_is(t.b->header->topology_pid, 0, "who has the lock afterwards");
   for (unsigned i = 0; i < REFUSALS; i++) {
@@ -329,7 +330,7 @@ static void a_queue_is_configured(void) {
   close(fd);
   close_by_hand(q);
   expect_is(configure(q, 4, &holder), SB_DELETED, "the status of a deleted queue");
-  expect_is(q->shm->ring_size, 3, "the size after all refusals");
+  expect_is(q->shm->settings[SB_SETTING_RING_SIZE], 3, "the size after all refusals");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
 }
 static void who_cannot_delete(void) {
@@ -374,7 +375,7 @@ static void a_queue_is_deleted(void) {
   at_step = NULL;
   expect_is(times_locked(), 1, "how often the lock was taken");
   expect_is(removed, 2, "how many messages were removed");
-  expect_is(other->shm->ring_size, 7, "what a killed process had announced");
+  expect_is(other->shm->settings[SB_SETTING_RING_SIZE], 7, "what a killed process had announced");
   if (has_steps()) expect_is(announced, sb_topology_word(SB_CHANGE_DELETE, q->slot), "what is announced");
   expect_is(slot_of("a"), 0, "a queue that was deleted");
   expect_is(t.b->header->topology_epoch, epoch + 1, "the epoch");

@@ -16,7 +16,7 @@ static void describe_the_longest(sb_queue *q, sb_queue_facts *f) {
 static void facts_of_a_queue(void) {
   sb_queue_facts f;
   memset(longest, 'n', SB_NAME_MAX);
-  sb_queue *q = open_new(longest, ((sb_settings){1, 2, 3, SB_OVERFLOW_DROP, SB_QUEUE_TTL | SB_QUEUE_EXPIRES, 4, 5}));
+  sb_queue *q = open_new(longest, ((sb_settings){{1, 2, 3, SB_OVERFLOW_DROP, 4, 5}, 0}));
   begin_watching(t.c);
   describe_the_longest(q, &f);
   expect_is(times_locked(), 1, "how often the lock was taken");
@@ -25,13 +25,13 @@ static void facts_of_a_queue(void) {
   expect(strcmp(f.name, longest) == 0, "its name is %s", f.name);
   expect_is(f.slot, q->slot, "its slot");
   expect_is(f.incarnation, q->state, "its incarnation");
-  expect_is(f.settings.ring_size, 1, "ring_size");
-  expect_is(f.settings.max_length, 2, "max_length");
-  expect_is(f.settings.max_bytes, 3, "max_bytes");
-  expect_is(f.settings.overflow, SB_OVERFLOW_DROP, "overflow");
+  expect_is(f.settings.values[SB_SETTING_RING_SIZE], 1, "ring_size");
+  expect_is(f.settings.values[SB_SETTING_MAX_LENGTH], 2, "max_length");
+  expect_is(f.settings.values[SB_SETTING_MAX_BYTES], 3, "max_bytes");
+  expect_is(f.settings.values[SB_SETTING_OVERFLOW], SB_OVERFLOW_DROP, "overflow");
   expect_is(f.settings.flags, SB_QUEUE_TTL | SB_QUEUE_EXPIRES, "flags");
-  expect_is(f.settings.message_ttl_ms, 4, "message_ttl_ms");
-  expect_is(f.settings.expires_ms, 5, "expires_ms");
+  expect_is(f.settings.values[SB_SETTING_MESSAGE_TTL_MS], 4, "message_ttl_ms");
+  expect_is(f.settings.values[SB_SETTING_EXPIRES_MS], 5, "expires_ms");
   SB_STORE(&q->shm->name_length, SB_NAME_MAX + 4, SB_RELAXED); /* a broken one: no name is so long */
   describe_the_longest(q, &f);
   expect_is(f.name_length, 3, "the length of a name that is too long");
@@ -169,7 +169,7 @@ static void counts_of_one_moment(void) {
 
 static void messages_are_counted(void) {
   sb_queue *plain = open_new("plain", UNLIMITED), *limited = open_new("limited", AT_MOST(9));
-  sb_queue *unlimited = open_new("dropping", ((sb_settings){-1, -1, -1, SB_OVERFLOW_DROP_HEAD, 0}));
+  sb_queue *unlimited = open_new("dropping", ((sb_settings){{-1, -1, -1, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0}));
   sb_queue *all[] = {plain, limited, unlimited};
   for (unsigned i = 0; i < 3; i++) {
     for (unsigned n = 0; n < 2 + i; n++) put(&t, all[i], n);
@@ -186,7 +186,7 @@ static void messages_are_counted(void) {
 static void a_count_evicts(void) {
   sb_queue *q = open_new("q", OF_RING(9));
   for (unsigned i = 0; i < 5; i++) put(&t, q, i);
-  SB_STORE(&q->shm->ring_size, 2, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], 2, SB_RELAXED);
   begin_watching(t.c);
   expect_is(sb_length(q), 2, "how many are ready in a ring of two");
   expect_is(times_locked(), 1, "how often the lock was taken");
@@ -213,7 +213,7 @@ static void close_connection_when_locked(sb_connection *c) { SB_STORE(&c->closed
 static void a_count_of_a_connection_that_is_closed_meanwhile(void) {
   sb_queue *q = open_new("q", OF_RING(9));
   for (unsigned i = 0; i < 5; i++) put(&t, q, i);
-  SB_STORE(&q->shm->ring_size, 2, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], 2, SB_RELAXED);
   ask_to_forget(t.c);
   t.c->renew = close_connection_when_locked;
   expect_is(sb_length(q), 5, "how many are ready");

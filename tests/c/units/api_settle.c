@@ -85,7 +85,7 @@ static void a_consumer_is_told_of_what_came_back(void) {
   expect(!was_told(node), "a consumer is told of what did not come back");
 }
 static void a_producer_is_told_of_memory(void) {
-  q = begin_queue("q", (sb_settings){-1, 5, -1, 0, 0}, 2);
+  q = begin_queue("q", (sb_settings){{-1, 5, -1, 0, -1, -1}, 0}, 2);
   uint32_t node = wait_at(q, FOR_MEMORY, BYTES), room = wait_at(q, FOR_ROOM, BYTES);
   get_unsettled(buffer);
   (void)was_told(node);
@@ -96,7 +96,7 @@ static void a_producer_is_told_of_memory(void) {
 }
 /* What comes back to a full ring pushes the oldest one out, which makes room. */
 static void what_came_back_is_too_many(void) {
-  q = begin_queue("q", (sb_settings){2, -1, -1, 0, 0}, 2);
+  q = begin_queue("q", (sb_settings){{2, -1, -1, 0, -1, -1}, 0}, 2);
   uint32_t node = wait_at(q, FOR_MEMORY, BYTES);
   note_rest(q);
   get_unsettled(buffer);
@@ -113,7 +113,7 @@ static void what_came_back_is_too_many(void) {
   expect_rest("requeues to a ring");
 }
 static void a_corrupt_message_is_dropped(void) {
-  q = begin_queue("q", (sb_settings){-1, 5, -1, 0, 0}, 1);
+  q = begin_queue("q", (sb_settings){{-1, 5, -1, 0, -1, -1}, 0}, 1);
   uint32_t node = wait_at(q, FOR_ROOM, BYTES);
   get_unsettled(buffer);
   (void)was_told(node);
@@ -154,7 +154,7 @@ static sb_status begin_view(uint64_t sequence, uint64_t address) {
 }
 static void hold_a_long_one(void) {
   const sb_put_options none = {0};
-  q = begin_queue("q", (sb_settings){-1, 5, -1, 0, 0}, 1);
+  q = begin_queue("q", (sb_settings){{-1, 5, -1, 0, -1, -1}, 0}, 1);
   expect_is(put_sized(&t, q, 2, LONG, &none), SB_OK, "the status of a put");
   note_rest(q);
   get_unsettled(buffer);

@@ -38,6 +38,13 @@ static inline void ask_to_forget(sb_connection *c) { (void)SB_ADD(&c->gate->aske
 static inline bool is_asked(const sb_connection *c) { return SB_LOAD(&c->gate->asked, SB_SEQ_CST) != c->answered; }
 static inline void answer(sb_connection *c) { c->answered = SB_LOAD(&c->gate->asked, SB_SEQ_CST); }
 
+/* As a process leaves the header that announced a change of settings. The case stores the intent. */
+static inline void announce_settings(const sb_settings *s, bool trim) {
+  for (unsigned i = 0; i < SB_SETTINGS; i++) SB_STORE(&t.b->header->new_settings[i], s->values[i], SB_RELAXED);
+  SB_STORE(&t.b->header->new_flags, s->flags, SB_RELAXED);
+  SB_STORE(&t.b->header->new_trim, trim, SB_RELAXED);
+}
+
 #define expect(holds, ...) \
   do { \
     if (!(holds)) complain(__VA_ARGS__); \

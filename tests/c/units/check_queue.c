@@ -321,7 +321,7 @@ static void counters_and_cells(void) {
   expect_ledger(OTHER_QUEUE, 1, q->slot, "a queue with another trouble");
 }
 static void hints_of_a_queue_with_a_bound(void) {
-  begin((sb_settings){-1, 100, -1, 0, 0});
+  begin((sb_settings){{-1, 100, -1, 0, -1, -1}, 0});
   sb_queue_shm *s = q->shm;
   expect_sound("a queue with a bound");
   SB_ADD(&s->admitted, 1, SB_RELAXED);
@@ -341,17 +341,17 @@ static void hints_of_a_queue_with_a_bound(void) {
   SB_ADD(&s->bytes_in, 1, SB_RELAXED);
   SB_STORE(&s->tracking, 0, SB_RELAXED);
   expect_trouble(SB_BAD_HINT, TRACKING, 0, 1, "a bound that nobody keeps");
-  SB_STORE(&s->max_length, -1, SB_RELAXED);
+  SB_STORE(&s->settings[SB_SETTING_MAX_LENGTH], -1, SB_RELAXED);
   expect_sound("no bound");
-  SB_STORE(&s->ring_size, 9, SB_RELAXED);
+  SB_STORE(&s->settings[SB_SETTING_RING_SIZE], 9, SB_RELAXED);
   expect_trouble(SB_BAD_HINT, TRACKING, 0, 1, "a ring that nobody keeps");
-  SB_STORE(&s->ring_size, -1, SB_RELAXED);
-  SB_STORE(&s->max_bytes, 9, SB_RELAXED);
+  SB_STORE(&s->settings[SB_SETTING_RING_SIZE], -1, SB_RELAXED);
+  SB_STORE(&s->settings[SB_SETTING_MAX_BYTES], 9, SB_RELAXED);
   expect_trouble(SB_BAD_HINT, TRACKING, 0, 1, "a bound of bytes that nobody keeps");
 }
 /* Of staged messages the hints may know already, or not yet. */
 static void hints_beside_a_commit(void) {
-  begin((sb_settings){-1, 100, -1, 0, 0});
+  begin((sb_settings){{-1, 100, -1, 0, -1, -1}, 0});
   set_word(FIRST, sb_cell_owned(SB_CELL_STAGED, slot_of(FIRST), 0, t.c->id, word_of(FIRST) >> 37));
   set_counter(SB_COUNT_ADDED, -1);
   set_counter(SB_COUNT_ADDED_BYTES, -(int)BODY);
@@ -366,9 +366,10 @@ static void hints_beside_a_commit(void) {
   expect_trouble(SB_BAD_HINT, READY_BYTES, BODY - 1, BODY, "a byte too few");
 }
 static void settings_of_a_queue(void) {
-  begin((sb_settings){-1, 100, -1, 0, 0});
+  begin((sb_settings){{-1, 100, -1, 0, -1, -1}, 0});
   sb_queue_shm *s = q->shm;
-  _Atomic int64_t *limits[] = {&s->ring_size, &s->max_length, &s->max_bytes};
+  _Atomic int64_t *limits[] = {&s->settings[SB_SETTING_RING_SIZE], &s->settings[SB_SETTING_MAX_LENGTH],
+                               &s->settings[SB_SETTING_MAX_BYTES]};
   for (unsigned i = 0; i < 3; i++) {
     int64_t was = *limits[i];
     *limits[i] = 1;
@@ -381,9 +382,9 @@ static void settings_of_a_queue(void) {
     expect_no_finding("the limit of a queue that is closed");
     *limits[i] = was;
   }
-  SB_STORE(&s->overflow, 3u, SB_RELAXED);
+  SB_STORE(&s->settings[SB_SETTING_OVERFLOW], 3u, SB_RELAXED);
   expect_sound("the last way to overflow");
-  SB_STORE(&s->overflow, 4u, SB_RELAXED);
+  SB_STORE(&s->settings[SB_SETTING_OVERFLOW], 4u, SB_RELAXED);
   expect_trouble(SB_BAD_QUEUE, OVERFLOW, 4, 0, "no way to overflow");
 }
 /* Counters are compared only where all cells and accounts were seen. */

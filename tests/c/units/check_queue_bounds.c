@@ -121,7 +121,8 @@ static void a_body_that_is_lost(void) {
 
 static void limits_of_nothing(void) {
   begin(1);
-  _Atomic int64_t *const limits[] = {&q->shm->ring_size, &q->shm->max_length, &q->shm->max_bytes};
+  _Atomic int64_t *const limits[] = {&q->shm->settings[SB_SETTING_RING_SIZE], &q->shm->settings[SB_SETTING_MAX_LENGTH],
+                                     &q->shm->settings[SB_SETTING_MAX_BYTES]};
   for (unsigned i = 0; i < 3; i++) {
     SB_STORE(limits[i], 0, SB_RELAXED);
     look();

@@ -20,7 +20,7 @@ static sb_queue_shm *shm;
 
 static void begin(uint32_t flags) {
   begin_dead();
-  if (declare(&t, "q", (sb_settings){-1, -1, -1, 0, flags, 0, 0}) != SB_OK) die("declare", 0);
+  if (declare(&t, "q", (sb_settings){{-1, -1, -1, 0, -1, -1}, flags}) != SB_OK) die("declare", 0);
   q = open_queue(&t, "q");
   shm = q->shm;
 }

@@ -56,9 +56,9 @@ static void a_commit_is_undone(sb_settings settings, const sb_put_options *o) {
   expect_rest("a commit that was undone");
 }
 static void undone_freely(void) { a_commit_is_undone(UNLIMITED, &NONE); }
-static void undone_with_limits(void) { a_commit_is_undone((sb_settings){-1, 9, 999, 0, 0}, &NONE); }
-static void undone_in_rings(void) { a_commit_is_undone((sb_settings){9, -1, -1, 0, 0}, &NONE); }
-static void undone_with_timers(void) { a_commit_is_undone((sb_settings){-1, 9, 999, 0, 0}, &LATE); }
+static void undone_with_limits(void) { a_commit_is_undone((sb_settings){{-1, 9, 999, 0, -1, -1}, 0}, &NONE); }
+static void undone_in_rings(void) { a_commit_is_undone((sb_settings){{9, -1, -1, 0, -1, -1}, 0}, &NONE); }
+static void undone_with_timers(void) { a_commit_is_undone((sb_settings){{-1, 9, 999, 0, -1, -1}, 0}, &LATE); }
 
 /* ---- by a reaper ---- */
 
@@ -68,7 +68,7 @@ static void rolled_back(sb_settings settings, const sb_put_options *o) {
   stage_all();
   each_holding(sb_commit_roll_back);
   each_holding(sb_commit_free_body);
-  bool tracked = settings.ring_size >= 0 || settings.max_length >= 0;
+  bool tracked = settings.values[SB_SETTING_RING_SIZE] >= 0 || settings.values[SB_SETTING_MAX_LENGTH] >= 0;
   for (unsigned i = 0; i < 2; i++) {
     expect_is(staged_state(i), SB_CELL_TOMBSTONE, "the state of the cell");
     expect_is(taken_in(i), before + tracked, "how many positions count as taken");
@@ -81,9 +81,9 @@ static void rolled_back(sb_settings settings, const sb_put_options *o) {
   expect_is(taken_in(0), before + tracked, "how many count as taken, after it was done twice");
 }
 static void rolled_back_freely(void) { rolled_back(UNLIMITED, &NONE); }
-static void rolled_back_with_limits(void) { rolled_back((sb_settings){-1, 9, 999, 0, 0}, &NONE); }
-static void rolled_back_in_rings(void) { rolled_back((sb_settings){9, -1, -1, 0, 0}, &NONE); }
-static void rolled_back_with_timers(void) { rolled_back((sb_settings){-1, 9, 999, 0, 0}, &LATE); }
+static void rolled_back_with_limits(void) { rolled_back((sb_settings){{-1, 9, 999, 0, -1, -1}, 0}, &NONE); }
+static void rolled_back_in_rings(void) { rolled_back((sb_settings){{9, -1, -1, 0, -1, -1}, 0}, &NONE); }
+static void rolled_back_with_timers(void) { rolled_back((sb_settings){{-1, 9, 999, 0, -1, -1}, 0}, &LATE); }
 
 static void rolled_forward(sb_settings settings, const sb_put_options *o) {
   begin_commit(2, settings, o);
@@ -94,7 +94,8 @@ static void rolled_forward(sb_settings settings, const sb_put_options *o) {
   stage_all();
   expect_is(sb_commit_mark(&plan), SB_OK, "the status of a mark");
   sb_commit_decide(&plan);
-  bool held = o->delay_ns != 0, tracked = settings.ring_size >= 0 || settings.max_length >= 0;
+  bool held = o->delay_ns != 0,
+       tracked = settings.values[SB_SETTING_RING_SIZE] >= 0 || settings.values[SB_SETTING_MAX_LENGTH] >= 0;
   bool timer = held || o->ttl_ns != 0;
   uint64_t entries = target[0]->shm->schedule.tail;
   for (int twice = 0; twice < 2; twice++) { /* a reaper that died is followed by another one */
@@ -113,9 +114,9 @@ static void rolled_forward(sb_settings settings, const sb_put_options *o) {
   }
 }
 static void rolled_forward_freely(void) { rolled_forward(UNLIMITED, &NONE); }
-static void rolled_forward_with_limits(void) { rolled_forward((sb_settings){-1, 9, 999, 0, 0}, &NONE); }
-static void rolled_forward_in_rings(void) { rolled_forward((sb_settings){9, -1, -1, 0, 0}, &NONE); }
-static void rolled_forward_with_timers(void) { rolled_forward((sb_settings){-1, 9, 999, 0, 0}, &LATE); }
+static void rolled_forward_with_limits(void) { rolled_forward((sb_settings){{-1, 9, 999, 0, -1, -1}, 0}, &NONE); }
+static void rolled_forward_in_rings(void) { rolled_forward((sb_settings){{9, -1, -1, 0, -1, -1}, 0}, &NONE); }
+static void rolled_forward_with_timers(void) { rolled_forward((sb_settings){{-1, 9, 999, 0, -1, -1}, 0}, &LATE); }
 
 static void rolled_forward_with_expiry(void) { rolled_forward(UNLIMITED, &EXPIRING); }
 static void rolled_forward_late(void) { rolled_forward(UNLIMITED, &LATE); }

@@ -146,7 +146,7 @@ static void a_consumer_that_ends_passes_the_baton(void) {
   }
 }
 static void a_single_active_consumer_has_a_successor(void) {
-  queues[0] = new_queue("a", (sb_settings){-1, -1, -1, 0, SB_QUEUE_SINGLE_ACTIVE, 0, 0});
+  queues[0] = new_queue("a", (sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_SINGLE_ACTIVE});
   sb_consumer *active = consume(1, 4, 0, ALONE), *next = consume(1, 4, 0, ALONE);
   expect_is(SB_LOAD(&queues[0]->shm->exclusive, SB_RELAXED) & ((1u << 28) - 1), active->subscriptions[0].node,
             "the active one");

@@ -152,16 +152,16 @@ static void a_new_queue(void) {
   expect(before.name[0] == 'q' && before.name[1] == 0 && before.name[SB_NAME_MAX] == 0, "its name is longer");
 }
 static void settings_of_a_queue(void) {
-  const sb_settings all = {7, 8, 9, SB_OVERFLOW_REJECT, SB_QUEUE_TTL | SB_QUEUE_EXPIRES, 11, 12};
+  const sb_settings all = {{7, 8, 9, SB_OVERFLOW_REJECT, 11, 12}, 0};
   sb_queue_shm *s = at(create("all", &all));
-  expect_is(s->ring_size, 7, "ring_size");
-  expect_is(s->max_length, 8, "max_length");
-  expect_is(s->max_bytes, 9, "max_bytes");
-  expect_is(s->overflow, SB_OVERFLOW_REJECT, "overflow");
+  expect_is(s->settings[SB_SETTING_RING_SIZE], 7, "ring_size");
+  expect_is(s->settings[SB_SETTING_MAX_LENGTH], 8, "max_length");
+  expect_is(s->settings[SB_SETTING_MAX_BYTES], 9, "max_bytes");
+  expect_is(s->settings[SB_SETTING_OVERFLOW], SB_OVERFLOW_REJECT, "overflow");
   expect_is(s->flags, SB_QUEUE_TTL | SB_QUEUE_EXPIRES, "flags");
-  expect_is(s->message_ttl_ms, 11, "message_ttl");
-  expect_is(s->expires_ms, 12, "expires");
-  const sb_settings limits[] = {{0, -1, -1, 0, 0}, {-1, 0, -1, 0, 0}, {-1, -1, 0, 0, 0}};
+  expect_is(s->settings[SB_SETTING_MESSAGE_TTL_MS], 11, "message_ttl");
+  expect_is(s->settings[SB_SETTING_EXPIRES_MS], 12, "expires");
+  const sb_settings limits[] = {{{0, -1, -1, 0, -1, -1}, 0}, {{-1, 0, -1, 0, -1, -1}, 0}, {{-1, -1, 0, 0, -1, -1}, 0}};
   for (unsigned i = 0; i < 3; i++) expect_is(at(create("limit", &limits[i]))->tracking, 1, "whether a limit is kept");
 }
 static void no_more_queues(void) {
@@ -334,33 +334,36 @@ static void a_deletion_is_finished(void) {
 static void new_settings_are_finished(void) {
   uint32_t a = create("a", &FREE_SETTINGS);
   sb_header_shm *h = t.b->header;
-  const uint64_t words[8] = {7, 8, 9, SB_OVERFLOW_REJECT, SB_QUEUE_TTL, 0, 11, 12};
-  for (unsigned i = 0; i < 8; i++) SB_STORE(&h->new_settings[i], words[i], SB_RELAXED);
+  const sb_settings announced = {{7, 8, 9, SB_OVERFLOW_REJECT, 11, 12}, SB_QUEUE_DURABLE};
+  announce_settings(&announced, false);
   SB_STORE(&h->topology_intent, sb_topology_word(SB_CHANGE_DELETE, a), SB_RELAXED);
   sb_topology_finish(t.c);
-  expect_is(at(a)->ring_size, -1, "ring_size after another intent");
+  expect_is(at(a)->settings[SB_SETTING_RING_SIZE], -1, "ring_size after another intent");
   SB_STORE(&h->topology_intent, sb_topology_word(SB_CHANGE_CONFIGURE, a), SB_RELAXED);
   sb_topology_finish(t.c);
-  expect_is(at(a)->ring_size, 7, "ring_size");
-  expect_is(at(a)->max_length, 8, "max_length");
-  expect_is(at(a)->max_bytes, 9, "max_bytes");
-  expect_is(at(a)->overflow, SB_OVERFLOW_REJECT, "overflow");
-  expect_is(at(a)->flags, SB_QUEUE_TTL, "flags");
-  expect_is(at(a)->message_ttl_ms, 11, "message_ttl");
-  expect_is(at(a)->expires_ms, 12, "expires");
+  expect_is(at(a)->settings[SB_SETTING_RING_SIZE], 7, "ring_size");
+  expect_is(at(a)->settings[SB_SETTING_MAX_LENGTH], 8, "max_length");
+  expect_is(at(a)->settings[SB_SETTING_MAX_BYTES], 9, "max_bytes");
+  expect_is(at(a)->settings[SB_SETTING_OVERFLOW], SB_OVERFLOW_REJECT, "overflow");
+  expect_is(at(a)->flags, SB_QUEUE_DURABLE | SB_QUEUE_TTL | SB_QUEUE_EXPIRES, "flags");
+  expect_is(at(a)->settings[SB_SETTING_MESSAGE_TTL_MS], 11, "message_ttl");
+  expect_is(at(a)->settings[SB_SETTING_EXPIRES_MS], 12, "expires");
   expect_is(at(a)->tracking, 1, "whether limits are kept");
   expect_is(h->topology_intent, 0, "the intent");
 }
 /* What is announced can be carried out by another one. */
 static void settings_are_announced(void) {
-  const sb_settings s = {-1, 5, -1, SB_OVERFLOW_DROP, SB_QUEUE_EXPIRES, 11, 12};
+  const sb_settings s = {{-1, 5, -1, SB_OVERFLOW_DROP, -1, 12}, SB_QUEUE_DURABLE};
   if (declare(&t, "q", FREE_SETTINGS) != SB_OK) die("declare", 0);
   sb_queue *q = open_queue(&t, "q");
   sb_word *behind = (sb_word *)((char *)t.b->header + sizeof *t.b->header);
   SB_STORE(behind, 99, SB_RELAXED);
   sb_directory_configure(q, &s, true);
-  const uint64_t words[8] = {UINT64_MAX, 5, UINT64_MAX, SB_OVERFLOW_DROP, SB_QUEUE_EXPIRES, 1, 11, 12};
-  for (unsigned i = 0; i < 8; i++) expect_is(t.b->header->new_settings[i], words[i], "what is announced");
+  for (unsigned i = 0; i < SB_SETTINGS; i++) {
+    expect_is(t.b->header->new_settings[i], s.values[i], "a setting that is announced");
+  }
+  expect_is(t.b->header->new_flags, SB_QUEUE_DURABLE, "the flags that are announced");
+  expect_is(t.b->header->new_trim, 1, "whether to trim");
   expect_is(SB_LOAD(behind, SB_RELAXED), 99, "what lies behind");
   expect_is(t.b->header->topology_intent, sb_topology_word(SB_CHANGE_CONFIGURE, q->slot), "the intent");
   expect_is(q->shm->tracking, 1, "whether a limit is kept");
@@ -369,20 +372,20 @@ static void bounds_of_a_ring(void) {
   if (declare(&t, "q", FREE_SETTINGS) != SB_OK) die("declare", 0);
   sb_queue *q = open_queue(&t, "q");
   for (uint64_t i = 1; i <= 5; i++) put(&t, q, i);
-  sb_directory_configure(q, &(sb_settings){3, -1, -1, 0, 0}, false);
+  sb_directory_configure(q, &(sb_settings){{3, -1, -1, 0, -1, -1}, 0}, false);
   expect(q->shm->bound != INT64_MAX, "the bound is not known");
   uint64_t bound = q->shm->bound;
   expect(bound >= 5, "the bound of a ring that was not trimmed is %llu", (unsigned long long)bound);
   SB_STORE(&q->shm->bound, 4, SB_RELAXED);
-  sb_directory_configure(q, &(sb_settings){3, -1, -1, 0, 0}, false);
+  sb_directory_configure(q, &(sb_settings){{3, -1, -1, 0, -1, -1}, 0}, false);
   expect_is(q->shm->bound, 4, "the bound of a ring that stays as it is");
   SB_STORE(&q->shm->bound, INT64_MAX, SB_RELAXED); /* somebody was killed in the middle */
-  sb_directory_configure(q, &(sb_settings){3, -1, -1, 0, 0}, false);
+  sb_directory_configure(q, &(sb_settings){{3, -1, -1, 0, -1, -1}, 0}, false);
   expect(q->shm->bound != INT64_MAX, "the bound that somebody left is not known");
-  sb_directory_configure(q, &(sb_settings){3, -1, -1, 0, 0}, true);
+  sb_directory_configure(q, &(sb_settings){{3, -1, -1, 0, -1, -1}, 0}, true);
   expect_is(q->shm->bound, 0, "the bound of a ring that was trimmed: its size alone");
   SB_STORE(&q->shm->bound, 4, SB_RELAXED);
-  sb_directory_configure(q, &(sb_settings){-1, -1, -1, 0, 0}, true);
+  sb_directory_configure(q, &(sb_settings){{-1, -1, -1, 0, -1, -1}, 0}, true);
   expect_is(q->shm->bound, 4, "the bound of what is no ring any more");
 }
 

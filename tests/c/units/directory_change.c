@@ -78,7 +78,8 @@ static void another_process_has_it(void) {
 
 static void configure(sb_settings settings, bool trim) { sb_directory_configure(q, &settings, trim); }
 static void limits_are_kept_from_zero(void) {
-  const sb_settings k[] = {{0, -1, -1, 0, 0}, {-1, 0, -1, 0, 0}, {-1, -1, 0, 0, 0}, FREELY};
+  const sb_settings k[] = {
+      {{0, -1, -1, 0, -1, -1}, 0}, {{-1, 0, -1, 0, -1, -1}, 0}, {{-1, -1, 0, 0, -1, -1}, 0}, FREELY};
   begin(UNLIMITED, 0);
   for (unsigned i = 0; i < 4; i++) {
     SB_STORE(&q->shm->tracking, 0, SB_RELAXED);
@@ -87,19 +88,19 @@ static void limits_are_kept_from_zero(void) {
   }
 }
 static void hints_of_a_queue_that_tracks(void) {
-  begin((sb_settings){-1, 5, -1, SB_OVERFLOW_REJECT, 0}, 0);
+  begin((sb_settings){{-1, 5, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, 0);
   SB_STORE(&q->shm->taken, 77, SB_RELAXED);
-  configure((sb_settings){-1, 6, -1, SB_OVERFLOW_REJECT, 0}, false);
+  configure((sb_settings){{-1, 6, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, false);
   expect_is(q->shm->taken, 77, "what was taken");
 }
 /* The hints come before the limits that believe them: other processes see them in this order. */
 static int64_t length_before;
-static void note_the_length(void) { length_before = SB_LOAD(&q->shm->max_length, SB_RELAXED); }
+static void note_the_length(void) { length_before = SB_LOAD(&q->shm->settings[SB_SETTING_MAX_LENGTH], SB_RELAXED); }
 static void hints_come_before_limits(void) {
   begin(UNLIMITED, 0);
   meanwhile(&q->shm->tracking, BEFORE_STORE, 1, note_the_length);
   note_order(&q->shm->tracking);
-  configure((sb_settings){-1, 6, -1, SB_OVERFLOW_REJECT, 0}, false);
+  configure((sb_settings){{-1, 6, -1, SB_OVERFLOW_REJECT, -1, -1}, 0}, false);
   if (!has_acted()) return;
   expect(length_before == -1, "the limit came first");
   expect_is(noted_order(), SB_SEQ_CST, "the order of the store");
@@ -109,20 +110,20 @@ static void note_the_bound(void) { bound_meanwhile = SB_LOAD(&q->shm->bound, SB_
 /* While the size is another one already and the bound is not known, nothing is evicted. */
 static void a_bound_that_is_not_known(void) {
   begin(UNLIMITED, 5);
-  meanwhile(&q->shm->ring_size, BEFORE_STORE, 1, note_the_bound);
+  meanwhile(&q->shm->settings[SB_SETTING_RING_SIZE], BEFORE_STORE, 1, note_the_bound);
   note_order(&q->shm->bound);
-  configure((sb_settings){0, -1, -1, 0, 0}, false);
+  configure((sb_settings){{0, -1, -1, 0, -1, -1}, 0}, false);
   expect_is(q->shm->bound, 5, "the bound of a ring of no message, which is not trimmed");
   if (!has_acted()) return;
   expect_is(bound_meanwhile, INT64_MAX, "the bound meanwhile");
   expect_is(noted_order(), SB_SEQ_CST, "the order of the store");
   SB_STORE(&q->shm->bound, INT64_MAX, SB_RELAXED);
-  configure((sb_settings){0, -1, -1, 0, 0}, false);
+  configure((sb_settings){{0, -1, -1, 0, -1, -1}, 0}, false);
   expect_is(q->shm->bound, 5, "the bound that another process left");
 }
 static void a_queue_is_trimmed_when_asked(void) {
   begin(UNLIMITED, 5);
-  const sb_settings two = {-1, 2, -1, SB_OVERFLOW_DROP_HEAD, 0};
+  const sb_settings two = {{-1, 2, -1, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0};
   configure(two, false);
   expect_is(sb_queue_ready(t.b, q->shm), 5, "how many are ready");
   configure(two, true);
@@ -131,9 +132,9 @@ static void a_queue_is_trimmed_when_asked(void) {
 /* The next holder of the lock trims as it was announced, and keeps no ledger. */
 static void a_trim_is_finished(void) {
   begin(UNLIMITED, 5);
-  const uint64_t words[8] = {UINT64_MAX, 2, UINT64_MAX, SB_OVERFLOW_DROP_HEAD, 0, 0, 0, 0};
+  const sb_settings announced = {{-1, 2, -1, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0};
   for (unsigned trim = 0; trim < 2; trim++) {
-    for (unsigned i = 0; i < 8; i++) SB_STORE(&h->new_settings[i], i == 5 ? trim : words[i], SB_RELAXED);
+    announce_settings(&announced, trim != 0);
     SB_STORE(&h->topology_intent, sb_topology_word(SB_CHANGE_CONFIGURE, q->slot), SB_RELAXED);
     uint64_t next = next_holding();
     sb_topology_finish(t.c);

@@ -10,7 +10,7 @@
 #include "ticks.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
-#define RING_OF(n) ((sb_settings){(n), -1, -1, 0, 0})
+#define RING_OF(n) ((sb_settings){{(n), -1, -1, 0, -1, -1}, 0})
 
 static sb_queue *q;
 static void begin(sb_settings settings) { q = begin_ticks(settings); }
@@ -111,7 +111,7 @@ static void an_overlooked_page(void) {
 /* ---- the end ---- */
 
 static void an_old_auto_delete_queue(void) {
-  begin((sb_settings){-1, -1, -1, 0, SB_QUEUE_AUTO_DELETE});
+  begin((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_AUTO_DELETE});
   (void)put(&t, q, 1);
   SB_STORE(&q->shm->had_consumer, 1u, SB_RELAXED);
 }
@@ -135,13 +135,13 @@ static void an_end_that_is_explained(void) {
 }
 /* Whoever uses it would have seen nothing: the housekeeper alone ends it. */
 static void a_queue_expires(void) {
-  begin((sb_settings){-1, -1, -1, 0, SB_QUEUE_EXPIRES, 0, 0});
+  begin((sb_settings){{-1, -1, -1, 0, -1, 0}, 0});
   tick_queue();
   expect(!is_open(), "it was not ended");
   expect_repairs(0, 0);
 }
 static void a_queue_that_lives(void) {
-  begin((sb_settings){-1, -1, -1, 0, SB_QUEUE_AUTO_DELETE});
+  begin((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_AUTO_DELETE});
   uint32_t first = q->shm->ledgers;
   tick_queue();
   expect(is_open(), "it was ended");
@@ -246,7 +246,7 @@ static void a_wrong_account(void) {
   begin(RING_OF(5));
   for (uint64_t id = 1; id <= 3; id++) (void)put(&t, q, id);
   SB_STORE(&q->shm->taken, 2, SB_RELAXED);
-  SB_STORE(&q->shm->ring_size, 1, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], 1, SB_RELAXED);
   SB_STORE(&q->shm->bound, 0, SB_RELAXED);
 }
 static void an_account_is_set_right(void) {

@@ -250,7 +250,7 @@ static void hidden_messages_are_found(void) {
 
 /* ---- producers ---- */
 
-static const sb_settings ONE = {-1, 1, 100, SB_OVERFLOW_BLOCK, 0};
+static const sb_settings ONE = {{-1, 1, 100, SB_OVERFLOW_BLOCK, -1, -1}, 0};
 static uint32_t producer_of(uint32_t bytes) {
   uint32_t node;
   uint64_t token;

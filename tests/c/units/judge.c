@@ -5,7 +5,7 @@
 #include "dead.h"
 
 #define BYTES 72u
-#define LIMITED ((sb_settings){-1, 100, -1, 0, 0}) /* such a queue keeps `taken` and `bytes_out` */
+#define LIMITED ((sb_settings){{-1, 100, -1, 0, -1, -1}, 0}) /* such a queue keeps `taken` and `bytes_out` */
 #define FREE ((sb_settings)FREELY)
 #define BESIDE (d.c->id + 1) /* another connection */
 
@@ -324,7 +324,7 @@ static sb_queue *to;
 
 static void begin_move(uint32_t flags) {
   begin_intents(LIMITED);
-  to = queue_of_dead("to", (sb_settings){-1, -1, -1, 0, flags, 0, 0});
+  to = queue_of_dead("to", (sb_settings){{-1, -1, -1, 0, -1, -1}, flags});
   (void)put_by_dead(to, BYTES);
 }
 static uint64_t target_word(unsigned owner, uint32_t of, unsigned ref, uint64_t gen) {

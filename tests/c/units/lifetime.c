@@ -13,7 +13,9 @@
 #define A_MILLISECOND UINT64_C(1000000)
 
 static sb_queue *q;
-static void begin(uint32_t flags) { q = queue_named("q", (sb_settings){-1, -1, -1, 0, flags}); }
+static void begin(uint32_t flags) {
+  q = queue_named("q", (sb_settings){{-1, -1, -1, 0, -1, (flags & SB_QUEUE_EXPIRES) != 0 ? 1000 : -1}, flags});
+}
 static void set_connection(unsigned id, unsigned state, uint64_t epoch) {
   SB_STORE(&t.b->connections[id], sb_conn_word(state, 0, 0, epoch), SB_RELAXED);
 }
@@ -77,7 +79,7 @@ static void when_the_last_consumer_is_gone(void) {
   expect(!over(0), "it is over with a consumer");
   set_consumers(0);
   set_flags(SB_QUEUE_EXPIRES);
-  SB_STORE(&q->shm->expires_ms, 3600000, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_EXPIRES_MS], 3600000, SB_RELAXED);
   SB_STORE(&q->shm->used_ns, sb_now_ns(), SB_RELAXED);
   expect(!over(0), "a queue that stays without consumers is over");
   set_flags(0);
@@ -86,7 +88,7 @@ static void when_the_last_consumer_is_gone(void) {
 static void when_it_expires(void) {
   begin(SB_QUEUE_EXPIRES);
   answer_for_the_system();
-  SB_STORE(&q->shm->expires_ms, 10, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_EXPIRES_MS], 10, SB_RELAXED);
   SB_STORE(&q->shm->used_ns, says.now_ns - 10 * A_MILLISECOND + 1, SB_RELAXED);
   expect(!over(0), "it is over too early");
   SB_STORE(&q->shm->used_ns, says.now_ns - 10 * A_MILLISECOND, SB_RELAXED);
@@ -178,7 +180,7 @@ static void a_consumer_that_comes_meanwhile(void) {
   const uint32_t flags[] = {SB_QUEUE_AUTO_DELETE, SB_QUEUE_AUTO_DELETE | SB_QUEUE_EXCLUSIVE};
   if (!has_steps()) return;
   for (unsigned i = 0; i < 2; i++) {
-    q = queue_named(i == 0 ? "all" : "mine", (sb_settings){-1, -1, -1, 0, flags[i]});
+    q = queue_named(i == 0 ? "all" : "mine", (sb_settings){{-1, -1, -1, 0, -1, -1}, flags[i]});
     set_owner(OWNER, EPOCH);
     if (i == 1) sb_lifetime_own(q->shm, t.c);
     had_consumer();

@@ -9,19 +9,19 @@
 #include "system.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
-#define OF_RING(n) ((sb_settings){(n), -1, -1, 0, 0})
-#define REFUSING(n, bytes) ((sb_settings){-1, (n), (bytes), SB_OVERFLOW_REJECT, 0})
-#define DROPPING(n, bytes) ((sb_settings){-1, (n), (bytes), SB_OVERFLOW_DROP_HEAD, 0})
+#define OF_RING(n) ((sb_settings){{(n), -1, -1, 0, -1, -1}, 0})
+#define REFUSING(n, bytes) ((sb_settings){{-1, (n), (bytes), SB_OVERFLOW_REJECT, -1, -1}, 0})
+#define DROPPING(n, bytes) ((sb_settings){{-1, (n), (bytes), SB_OVERFLOW_DROP_HEAD, -1, -1}, 0})
 
 static sb_queue *q;
 
 static void begin(sb_settings settings, unsigned messages) { q = begin_queue("q", settings, messages); }
 /* The settings become those of a small ring, although more messages are ready: no producer has evicted yet. */
 static void shrink(int64_t ring, uint64_t bound) {
-  SB_STORE(&q->shm->ring_size, ring, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], ring, SB_RELAXED);
   SB_STORE(&q->shm->bound, bound, SB_RELAXED);
 }
-static void limit_bytes(int64_t bytes) { SB_STORE(&q->shm->max_bytes, bytes, SB_RELAXED); }
+static void limit_bytes(int64_t bytes) { SB_STORE(&q->shm->settings[SB_SETTING_MAX_BYTES], bytes, SB_RELAXED); }
 static void at_tail(void) { /* the cursor has passed all */
   q->cursor = SB_LOAD(&q->shm->tail, SB_RELAXED);
   q->head_leaf = SB_NO_LEAF;
@@ -239,7 +239,7 @@ static void look_at_payment(void) { paid = q->shm->bytes_out; }
 static void a_payment_in_bytes(void) {
   begin(DROPPING(-1, 1000), 3);
   limit_bytes(2 * BYTES);
-  meanwhile(&q->shm->max_bytes, AFTER_LOAD, PAID, look_at_payment);
+  meanwhile(&q->shm->settings[SB_SETTING_MAX_BYTES], AFTER_LOAD, PAID, look_at_payment);
   (void)keep();
   expect(!has_acted() || paid == BYTES, "%d bytes were paid", (int)paid);
 }
@@ -247,7 +247,7 @@ static void the_limit_goes(void) { limit_bytes(-1); }
 static void a_limit_that_is_gone(void) {
   begin(DROPPING(-1, 1000), 3);
   limit_bytes(2 * BYTES);
-  meanwhile(&q->shm->max_bytes, AFTER_LOAD, PAYING, the_limit_goes);
+  meanwhile(&q->shm->settings[SB_SETTING_MAX_BYTES], AFTER_LOAD, PAYING, the_limit_goes);
   (void)keep();
   if (!has_acted()) return;
   expect_is(removed, 0, "how many were removed");
@@ -269,7 +269,7 @@ static void enough_before_the_payment(void) {
 }
 static void enough_after_the_payment(void) {
   begin(DROPPING(-1, 1000), 3);
-  just_enough_bytes(&q->shm->max_bytes, AFTER_LOAD, PAID);
+  just_enough_bytes(&q->shm->settings[SB_SETTING_MAX_BYTES], AFTER_LOAD, PAID);
 }
 static void take_eight(void) { (void)SB_ADD(&q->shm->bytes_out, 8, SB_SEQ_CST); }
 static void two_that_pay_bytes(void) {
@@ -376,11 +376,11 @@ static void a_victim_expires_now(void) {
 /* No setting is 0, but a word may be: it is a limit, too. */
 static void limits_of_nothing(void) {
   begin(REFUSING(9, 1000), 1);
-  SB_STORE(&q->shm->max_length, 0, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_MAX_LENGTH], 0, SB_RELAXED);
   expect(!sb_limits_room(q->shm, 1, 1), "there is room for a message");
   admit(1, 1, SB_TOO_LARGE, "a message");
   admit(0, 1, SB_FULL, "no message, beside one");
-  SB_STORE(&q->shm->max_length, -1, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_MAX_LENGTH], -1, SB_RELAXED);
   limit_bytes(0);
   expect(!sb_limits_room(q->shm, 1, 1), "there is room for a byte");
   admit(1, 1, SB_TOO_LARGE, "a byte");
@@ -394,7 +394,7 @@ static void limits_of_nothing(void) {
   (void)keep();
   expect_is(q->shm->bound, 0, "the bound of a ring of nothing");
   q = begin_queue("length", DROPPING(9, -1), 1);
-  SB_STORE(&q->shm->max_length, 0, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_MAX_LENGTH], 0, SB_RELAXED);
   (void)keep();
   expect_is(removed, 1, "how many were removed from a queue for nothing");
   q = begin_queue("bytes", DROPPING(-1, 1000), 1);
@@ -415,8 +415,9 @@ static void cells_that_say_that_all_fits(void) {
   all_fits("b", OF_RING(9), 9, "what was removed from a ring at its bound");
   all_fits("c", OF_RING(4), 0, "what was removed from a ring that is full");
   all_fits("d", DROPPING(9, -1), 0, "what was removed from a queue with a length");
-  all_fits("e", (sb_settings){9, -1, -1, SB_OVERFLOW_DROP_HEAD, 0}, 0, "what was removed from a ring that drops");
-  all_fits("f", (sb_settings){9, -1, 1000, SB_OVERFLOW_REJECT, 0}, 0,
+  all_fits("e", (sb_settings){{9, -1, -1, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0}, 0,
+           "what was removed from a ring that drops");
+  all_fits("f", (sb_settings){{9, -1, 1000, SB_OVERFLOW_REJECT, -1, -1}, 0}, 0,
            "what was removed from a ring that refuses bytes");
 }
 /* Nothing that is ready lies below the shared hint, nor below the cursor of the handle, whichever is later. */

@@ -299,7 +299,7 @@ static uint32_t waits_for_room(uint32_t bytes) {
   return make_node(queue->slot, 0, SB_NODE_ROOM | SB_NODE_DIRECT, bytes, SB_NODE_INTERESTED);
 }
 static void room_is_made(void) {
-  queue = queues[0] = new_queue("a", (sb_settings){-1, 10, 100, 0, 0, 0, 0});
+  queue = queues[0] = new_queue("a", (sb_settings){{-1, 10, 100, 0, -1, -1}, 0});
   shm = queue->shm;
   uint32_t large = waits_for_room(200), fits = waits_for_room(64), next = waits_for_room(64);
   uint32_t memory = make_node(0, 0, SB_NODE_ROOM | SB_NODE_MEMORY | SB_NODE_DIRECT, 1, SB_NODE_INTERESTED);
@@ -346,7 +346,7 @@ static void all_are_woken_beside_another(void) {
 
 /* A node that was moved and is not counted yet looks for itself (P3). */
 static void those_that_are_not_counted(void) {
-  queue = queues[0] = new_queue("a", (sb_settings){-1, 10, 1000, 0, 0, 0, 0});
+  queue = queues[0] = new_queue("a", (sb_settings){{-1, 10, 1000, 0, -1, -1}, 0});
   shm = queue->shm;
   uint32_t sleeper = waiter(0, SB_NODE_INTERESTED), room = waits_for_room(64),
            browser = make_node(queue->slot, 0, SB_NODE_BROWSER | SB_NODE_DIRECT, 0, SB_NODE_NON_ACQUIRING),

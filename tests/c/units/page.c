@@ -10,7 +10,7 @@
 #include "sb_slab.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
-#define KEEPING ((sb_settings){-1, -1, -1, 0, SB_QUEUE_KEEPS})
+#define KEEPING ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_KEEPS})
 #define FULL ~UINT64_C(0)
 #define DIRT UINT64_C(0x5555555555555555)
 

@@ -5,7 +5,7 @@
 #include "meanwhile.h"
 #include "sb_reserve.h"
 
-#define RING ((sb_settings){3, -1, -1, 0, 0})
+#define RING ((sb_settings){{3, -1, -1, 0, -1, -1}, 0})
 #define LEAF SB_PAGE_CELLS
 
 static sb_queue *q;
@@ -134,9 +134,9 @@ static void how_much_is_ready(void) {
 }
 static void a_ring_of_no_message(void) {
   begin(0);
-  SB_STORE(&q->shm->ring_size, 0, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], 0, SB_RELAXED);
   expect(sb_queue_evicts(q->shm), "a ring of no message does not evict");
-  SB_STORE(&q->shm->ring_size, -1, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], -1, SB_RELAXED);
   expect(!sb_queue_evicts(q->shm), "a queue without limits evicts");
 }
 
@@ -289,7 +289,7 @@ static void older_messages(void) {
 /* ---- the bound of a ring ---- */
 
 static uint64_t lowered(int64_t ring, uint64_t bound, uint64_t pending) {
-  SB_STORE(&q->shm->ring_size, ring, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], ring, SB_RELAXED);
   SB_STORE(&q->shm->bound, bound, SB_RELAXED);
   SB_STORE(&q->shm->taken, 20 - pending, SB_RELAXED);
   sb_queue_lower_bound(q);

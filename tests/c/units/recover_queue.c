@@ -63,8 +63,8 @@ static void a_closed_queue_is_emptied(void) {
   expect_is(t.b->header->queues_ended, ended, "how many queues ended");
 }
 static void limits_are_enforced(void) {
-  begin_queue_of_two((sb_settings){5, -1, -1, 0, 0});
-  SB_STORE(&q->shm->ring_size, 1, SB_RELAXED);
+  begin_queue_of_two((sb_settings){{5, -1, -1, 0, -1, -1}, 0});
+  SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], 1, SB_RELAXED);
   SB_STORE(&q->shm->bound, 1, SB_RELAXED);
   sb_recover_queue(t.c, q->slot);
   expect_is(cell_state(0), SB_CELL_TOMBSTONE, "the state of the oldest cell");
@@ -81,7 +81,7 @@ static void consumers_are_told(void) {
 }
 static void producers_are_told(void) {
   begin_dead();
-  q = queue_of_dead("q", (sb_settings){-1, 1, -1, 0, 0});
+  q = queue_of_dead("q", (sb_settings){{-1, 1, -1, 0, -1, -1}, 0});
   uint32_t node = waits(SB_NODE_ROOM);
   sb_recover_queue(t.c, q->slot);
   expect_notified(node, "a producer beside room");

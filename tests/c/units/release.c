@@ -9,7 +9,7 @@
 #include "system.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
-#define EVICTING ((sb_settings){100, -1, -1, 0, 0})
+#define EVICTING ((sb_settings){{100, -1, -1, 0, -1, -1}, 0})
 
 static sb_queue *q;
 static sb_taken taken;

@@ -33,7 +33,7 @@ void begin_commit(unsigned count, sb_settings settings, const sb_put_options *o)
   walk = (sb_walk){.by = reaper, .b = t.b, .id = t.c->id};
 }
 const sb_put_options NONE, LATE = {.delay_ns = UINT64_C(1) << 50}, EXPIRING = {.ttl_ns = UINT64_C(1) << 50};
-const sb_settings LIMITED = {-1, 9, 999, 0, 0}, EVICTING = {-1, -1, -1, SB_OVERFLOW_DROP_HEAD, 0};
+const sb_settings LIMITED = {{-1, 9, 999, 0, -1, -1}, 0}, EVICTING = {{-1, -1, -1, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0};
 void stage_all(void) {
   uint32_t failed = 99;
   expect_is(sb_commit_stage(&plan, &failed), SB_OK, "the status of staging");

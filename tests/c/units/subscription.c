@@ -51,12 +51,12 @@ static uint64_t free_holding(void) {
 }
 /* The queue evicts what is above its bound, which is lower than what is in it. */
 static void bound_to(int64_t n) {
-  SB_STORE(&first_queue->shm->ring_size, n, SB_RELAXED);
+  SB_STORE(&first_queue->shm->settings[SB_SETTING_RING_SIZE], n, SB_RELAXED);
   SB_STORE(&first_queue->shm->bound, (uint64_t)n, SB_RELAXED);
 }
 static void begin_ring(uint32_t of) {
   sb_settings ring = FREELY;
-  ring.ring_size = 100;
+  ring.values[SB_SETTING_RING_SIZE] = 100;
   begin_channels();
   if (declare(&t, "ring", ring) != SB_OK) die("declare", 0);
   first_queue = open_queue(&t, "ring");

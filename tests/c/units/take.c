@@ -8,9 +8,9 @@
 #include "system.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
-#define EVICTING ((sb_settings){100, -1, -1, 0, 0})
-#define REFUSING ((sb_settings){-1, 100, -1, SB_OVERFLOW_REJECT, 0})
-#define UNLIMITED ((sb_settings){-1, -1, -1, SB_OVERFLOW_DROP_HEAD, 0})
+#define EVICTING ((sb_settings){{100, -1, -1, 0, -1, -1}, 0})
+#define REFUSING ((sb_settings){{-1, 100, -1, SB_OVERFLOW_REJECT, -1, -1}, 0})
+#define UNLIMITED ((sb_settings){{-1, -1, -1, SB_OVERFLOW_DROP_HEAD, -1, -1}, 0})
 
 static sb_queue *q;
 static sb_taken taken;
@@ -131,7 +131,7 @@ static void a_held_message_is_removed(void) {
 static void the_bound_falls(void) {
   begin(EVICTING, 6);
   sb_excess paid = {true, INT64_MIN, INT64_MIN}, unpaid = {false, INT64_MIN, INT64_MIN};
-  SB_STORE(&q->shm->ring_size, 2, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], 2, SB_RELAXED);
   SB_STORE(&q->shm->bound, 6, SB_RELAXED);
   q->shm->taken++;
   expect_is(sb_take_victim(q, &paid, token, &taken), SB_OK, "the status of a victim that is paid");

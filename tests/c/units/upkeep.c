@@ -15,7 +15,7 @@
 #include "system.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
-#define RING_OF(n) ((sb_settings){(n), -1, -1, 0, 0})
+#define RING_OF(n) ((sb_settings){{(n), -1, -1, 0, -1, -1}, 0})
 #define BODY 64u
 
 static sb_queue *q;
@@ -108,7 +108,7 @@ static void no_memory_to_close(void) {
   begin_queue(RING_OF(100));
   put_up_to(q, SB_PAGE_CELLS);
   use_all_slots(SB_KIND_INNER);
-  SB_STORE(&q->shm->ring_size, 60, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], 60, SB_RELAXED);
   set_word(&q->shm->bound, 0);
   expect_is(sb_upkeep_close(q, false, false, &removed), SB_NO_MEMORY, "the status");
   expect_is(removed, 0, "how many messages went");

@@ -7,7 +7,7 @@
 #include "sb_view.h"
 
 #define FREE_SETTINGS ((sb_settings)FREELY)
-#define RING_OF(n) ((sb_settings){(n), -1, -1, 0, 0})
+#define RING_OF(n) ((sb_settings){{(n), -1, -1, 0, -1, -1}, 0})
 #define BODY 64u
 #define NOW UINT64_C(1000)
 #define FAR (UINT64_MAX / 2)
@@ -266,14 +266,14 @@ static void nothing_to_move(void) {
   two_queues(FREE_SETTINGS);
   for (uint64_t id = 1; id <= 3; id++) (void)put(&t, q, id);
   uint64_t holdings = free_holdings();
-  SB_STORE(&q->shm->ring_size, 1, SB_RELAXED);
+  SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], 1, SB_RELAXED);
   SB_STORE(&q->shm->bound, 0, SB_RELAXED);
   expect_is(sb_upkeep_move_one(q, target, q->base, &size), SB_EMPTY, "the status where nothing is old enough");
   expect_is(free_holdings(), holdings, "the free holdings");
   expect_is(counter_in(q, SB_COUNT_REPLACED), 2, "what the ring had too many");
 }
 static void no_room_for_a_move(void) {
-  two_queues((sb_settings){-1, 1, -1, SB_OVERFLOW_REJECT, 0});
+  two_queues((sb_settings){{-1, 1, -1, SB_OVERFLOW_REJECT, -1, -1}, 0});
   (void)put(&t, q, 1);
   (void)put(&t, target, 2);
   expect_refused(SB_FULL, "a move to a full queue");

@@ -12,7 +12,7 @@
 #define SPIN_FOR_ROOM 20000u
 #define FIVE_SECONDS UINT64_C(5000000000)
 #define BYTES 100u
-#define ONE_MESSAGE ((sb_settings){-1, 1, -1, SB_OVERFLOW_BLOCK, 0})
+#define ONE_MESSAGE ((sb_settings){{-1, 1, -1, SB_OVERFLOW_BLOCK, -1, -1}, 0})
 
 static uint64_t deadline;
 static char record[BUFFER];

@@ -16,7 +16,7 @@ from shmbroker._core import queue as core_queue
 from shmbroker._core.library import FOR_EVER, ffi, slow
 from shmbroker._core.queue import CoreQueue, PutOptions
 from shmbroker.exceptions import NeverFits, NotFound
-from shmbroker.settings import OVERFLOWS, QueueSettings
+from shmbroker.settings import QueueSettings
 
 if TYPE_CHECKING:
     import shmbroker
@@ -147,20 +147,19 @@ def test_a_queue_expires_after_a_millisecond_at_least() -> None:
     """None is no time to expire after: the shortest is what the core counts by."""
     for seconds, expected in ((0.0001, 1), (0.0006, 1), (0.001, 1), (0.0016, 2), (5.0, 5000)):
         pointer = core_queue._core_settings(QueueSettings(expires=seconds), 0)  # noqa: SLF001
-        assert (pointer.expires_ms, pointer.flags) == (expected, slow.SB_QUEUE_EXPIRES)
+        assert pointer.values[slow.SB_SETTING_EXPIRES_MS] == expected
 
 
-@pytest.mark.parametrize("overflow", [*range(len(OVERFLOWS)), len(OVERFLOWS), 255])
+@pytest.mark.parametrize("overflow", [-1, 0, 1, 2, 3, 255])
 @pytest.mark.parametrize("flags", [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1023, 1024])
 def test_facts_with_numbers_nobody_wrote(overflow: int, flags: int) -> None:
     """An overflow that is none counts as "block", so that the queue can be examined; of the flags each says its own."""
     facts = ffi.new("sb_queue_facts *")
-    facts.settings.overflow, facts.settings.flags = overflow, flags
-    facts.settings.message_ttl_ms, facts.settings.expires_ms = 1500, 2500
+    facts.settings.values[slow.SB_SETTING_OVERFLOW], facts.settings.flags = overflow, flags
+    facts.settings.values[slow.SB_SETTING_MESSAGE_TTL_MS], facts.settings.values[slow.SB_SETTING_EXPIRES_MS] = 1500, -2
     settings, known = core_queue.settings_of(facts)
-    assert settings.overflow == (OVERFLOWS[overflow] if overflow < len(OVERFLOWS) else "block")
-    assert settings.message_ttl == (1.5 if flags & 32 else None)
-    assert settings.expires == (2.5 if flags & 64 else None)
+    assert settings.overflow == {1: "drop", 2: "drop-head"}.get(overflow, "block")
+    assert (settings.message_ttl, settings.expires) == (1.5, None)
     assert [settings.durable, settings.exclusive, settings.auto_delete, settings.single_active_consumer] == [
         bool(flags & flag) for flag in (2, 4, 8, 16)
     ]

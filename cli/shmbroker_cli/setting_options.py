@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of a queue as options: one for each row of `shmbroker.settings`."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from shmbroker.settings import ROWS, Row
+
+Settings: TypeAlias = dict[str, Any]
+"""The settings that were given, by their names."""
+
+
+def with_settings(*, fixed: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a command that has a parameter `settings`: it gets an option for each setting instead.
+
+    Args:
+        fixed: Also those that a queue has for its whole life.
+    """
+    rows = {name: row for name, row in ROWS.items() if row.option and (fixed or not row.fixed)}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+
+        @functools.wraps(command)
+        def with_options(*arguments: Any, **options: Any) -> None:  # noqa: ANN401
+            values = {name: options.pop(name) for name in rows}
+            given = {name: rows[name].kind.from_option(one) for name, one in values.items() if one is not None}
+            command(*arguments, settings=given, **options)
+
+        parameters = [one for one in signature.parameters.values() if one.name != "settings"]
+        options = [_option(name, row) for name, row in rows.items()]
+        first = next(n for n, one in enumerate(parameters) if one.kind is inspect.Parameter.KEYWORD_ONLY)
+        parameters[first:first] = options
+        with_options.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        with_options.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": None}
+        return with_options
+
+    return decorate
+
+
+def _option(name: str, row: Row) -> inspect.Parameter:
+    flag, text = f"--{name.replace('_', '-')}", f"{row.help[0].upper()}{row.help[1:]}."
+    option = typer.Option(flag, metavar=row.kind.metavar, help=text, show_default=False)
+    annotation: Any = Annotated[row.kind.option | None, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of the arguments of ``queue_declare`` and ``basic_consume``, in RabbitMQ's words."""
+
+from __future__ import annotations
+
+from shmbroker import exceptions
+
+_TYPES = {bool: "bool", int: "long", float: "double", str: "longstr", bytes: "binary", dict: "table", list: "array"}
+
+
+def invalid(queue: str, argument: str, why: str) -> exceptions.PreconditionFailed:
+    """Returns the error of an argument whose value is not allowed."""
+    text = f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{queue}' in vhost '/': {why}"
+    return exceptions.PreconditionFailed(406, text)
+
+
+def invalid_type(queue: str, argument: str, value: object) -> exceptions.PreconditionFailed:
+    """Returns the error of an argument whose value has a type that the argument cannot have."""
+    return invalid(queue, argument, f"{{unacceptable_type,{_type_of(value)}}}")
+
+
+def no_integer(queue: str, argument: str, value: object) -> exceptions.PreconditionFailed:
+    """Returns the error of an argument that has to be an integer."""
+    return invalid(queue, argument, f'"expected integer, got {_type_of(value)}"')
+
+
+def integer(queue: str, argument: str, value: object, least: int, most: int) -> int:
+    """Returns the value of an argument that is an integer from ``least`` to ``most``.
+
+    Raises:
+        PreconditionFailed: it is none.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise no_integer(queue, argument, value)
+    if value < min(least, 0):
+        raise invalid(queue, argument, f"{{value_negative,{value}}}")
+    if value < least or (value == 0 and least < 0):
+        raise invalid(queue, argument, f"{{value_zero,{value}}}")
+    if value > most:
+        raise invalid(queue, argument, f"{{value_too_large,{value}}}")
+    return value
+
+
+def _type_of(value: object) -> str:
+    return "void" if value is None else _TYPES.get(type(value), type(value).__name__)

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of values that a setting can have: how each kind is checked, written, and stored in the core.
+
+A row of :mod:`shmbroker.settings` names a kind. Everything else about a setting follows from the two: what keywords and
+``x-`` arguments may say, the option of the command line, the number in shared memory, and the line of the reference.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from shmbroker._amqp import arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+UNBOUNDED = -1
+"""The value of a count that has no limit, and what the core stores for `None`."""
+
+_SIZE = re.compile(r"\s*(\d+)\s*([kKmMgG]?)(?:i?[bB])?\s*\Z")
+_FACTOR = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_MAX_COUNT = 1 << 56
+_MAX_MILLISECONDS = 315_360_000_000
+
+
+def parse_size(value: object, name: str = "memory") -> int:
+    """Returns the bytes that a number, or a string such as ``"256M"``, means.
+
+    Raises:
+        ValueError: it is neither.
+
+    >>> parse_size("64K")
+    65536
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    match = _SIZE.match(value) if isinstance(value, str) else None
+    if match is None or int(match[1]) == 0:
+        msg = f"{name}={value!r}: a positive number of bytes or a string such as '256M' is allowed"
+        raise ValueError(msg)
+    return int(match[1]) * _FACTOR[match[2].lower()]
+
+
+class Kind:
+    """A kind of values. The methods of this class are right for a kind whose values are words or numbers themselves."""
+
+    __slots__ = ()
+    option: type[int | float | str] = str
+    """The type of the option of the command line."""
+    metavar: str | None = None
+    """What the command line's help shows in place of the value; `None` = the option is a switch."""
+    allowed = ""
+    """The allowed values, for the reference."""
+
+    def check(self, name: str, value: object) -> Any:  # noqa: ANN401
+        """Returns the value that a caller gave for a setting, as the setting keeps it.
+
+        Raises:
+            ValueError: it is not allowed; the text names the setting, the value and what is allowed.
+        """
+        raise NotImplementedError
+
+    def from_argument(self, queue: str, argument: str, value: object) -> Any:  # noqa: ANN401
+        """Returns the value that an ``x-`` argument has.
+
+        Raises:
+            PreconditionFailed: it is not allowed.
+        """
+        raise NotImplementedError
+
+    def from_option(self, value: Any) -> Any:  # noqa: ANN401
+        """Returns what an option of the command line means, for `check`."""
+        return value
+
+    def to_core(self, value: Any) -> int:  # noqa: ANN401
+        """Returns the number that the core stores."""
+        return int(value)
+
+    def from_core(self, number: int) -> Any:  # noqa: ANN401
+        """Returns the value of a number that the core stores."""
+        return number
+
+    def described(self, value: Any) -> str:  # noqa: ANN401
+        """Returns a value in the words of an AMQP error."""
+        return f"'{value}'"
+
+
+class Count(Kind):
+    """A number of messages; -1 = no limit."""
+
+    __slots__ = ()
+    option: type[int | float | str] = int
+    metavar = "N"
+    allowed = "-1 or >= 1"
+
+    def check(self, name: str, value: object) -> int:
+        """Accepts -1 and integers from 1."""
+        if isinstance(value, int) and not isinstance(value, bool) and (value == UNBOUNDED or 1 <= value < _MAX_COUNT):
+            return value
+        msg = f"{name}={value!r}: -1 (no limit) or an integer >= 1 is allowed"
+        raise ValueError(msg)
+
+    def from_argument(self, queue: str, argument: str, value: object) -> int:
+        """Accepts -1 and integers from 1."""
+        return arguments.integer(queue, argument, value, UNBOUNDED, _MAX_COUNT - 1)
+
+    def described(self, value: int) -> str:
+        """Says "none" for no limit."""
+        return "none" if value == UNBOUNDED else f"'{value}'"
+
+
+class Size(Count):
+    """A number of bytes; -1 = no limit."""
+
+    __slots__ = ()
+    option = str
+    metavar = "SIZE"
+    allowed = '-1, >= 1, or a size such as `"64M"`'
+
+    def check(self, name: str, value: object) -> int:
+        """Accepts a string with a unit, too."""
+        return super().check(name, parse_size(value, name) if isinstance(value, str) else value)
+
+    def from_option(self, value: str) -> int | str:
+        """Makes a number of plain digits."""
+        return int(value) if value.removeprefix("-").isdecimal() else value
+
+
+class Seconds(Kind):
+    """A time, or `None`. AMQP and the core count it in milliseconds."""
+
+    __slots__ = ("_least",)
+    option = float
+    metavar = "S"
+
+    def __init__(self, least_ms: int) -> None:
+        """The shortest time that is allowed, in milliseconds."""
+        self._least = least_ms
+
+    @property
+    def allowed(self) -> str:  # type: ignore[override]
+        """The bounds."""
+        return f"{self._least / 1000:g} to {_MAX_MILLISECONDS // 1000:,} seconds"
+
+    def check(self, name: str, value: object) -> float | None:
+        """Accepts `None`, and numbers within the bounds."""
+        if value is None:
+            return None
+        fits = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if fits and self._least / 1000 <= value <= _MAX_MILLISECONDS / 1000:  # type: ignore[operator]
+            return float(value)  # type: ignore[arg-type]
+        msg = f"{name}={value!r}: {self._least / 1000:g} to {_MAX_MILLISECONDS // 1000} seconds, or None, are allowed"
+        raise ValueError(msg)
+
+    def from_argument(self, queue: str, argument: str, value: object) -> float:
+        """Accepts milliseconds within the bounds."""
+        return arguments.integer(queue, argument, value, self._least, _MAX_MILLISECONDS) / 1000
+
+    def from_option(self, value: float) -> float | None:
+        """Makes `None` of -1."""
+        return None if value == UNBOUNDED else value
+
+    def to_core(self, value: float | None) -> int:
+        """Rounds to milliseconds, but never below the least."""
+        return UNBOUNDED if value is None else max(self._least, round(value * 1000))
+
+    def from_core(self, number: int) -> float | None:
+        """Returns seconds."""
+        return None if number < 0 else number / 1000
+
+    def described(self, value: float | None) -> str:
+        """Says milliseconds, as the argument does."""
+        return "none" if value is None else f"'{round(value * 1000)}'"
+
+
+class Choice(Kind):
+    """One of some words; the core stores the number of the word."""
+
+    __slots__ = ("words",)
+
+    def __init__(self, *words: str) -> None:
+        """The words, in the order of their numbers in the core."""
+        self.words: Sequence[str] = words
+
+    @property
+    def metavar(self) -> str:  # type: ignore[override]
+        """The words, of which one is to be given."""
+        return "|".join(self.words)
+
+    @property
+    def allowed(self) -> str:  # type: ignore[override]
+        """The words."""
+        return ", ".join(f"`{word}`" for word in self.words)
+
+    def check(self, name: str, value: object) -> str:
+        """Accepts one of the words."""
+        if isinstance(value, str) and value in self.words:
+            return value
+        msg = f"{name}={value!r}: one of {', '.join(self.words)} is allowed"
+        raise ValueError(msg)
+
+    def from_argument(self, queue: str, argument: str, value: object) -> str:
+        """Accepts one of the words."""
+        if isinstance(value, str) and value in self.words:
+            return value
+        name = argument.removeprefix("x-").replace("-", "_")
+        raise arguments.invalid(queue, argument, f'{{invalid_{name},<<"{value}">>}}')
+
+    def to_core(self, value: str) -> int:
+        """Returns the number of the word."""
+        return self.words.index(value)
+
+    def from_core(self, number: int) -> str:
+        """Returns the first word for a number that no word has, which only a damaged broker contains."""
+        return self.words[number if 0 <= number < len(self.words) else 0]
+
+
+class Switch(Kind):
+    """True or False; the core stores a flag."""
+
+    __slots__ = ()
+    option = bool
+    allowed = "`True`, `False`"
+
+    def check(self, name: str, value: object) -> bool:
+        """Accepts nothing but `True` and `False`."""
+        if isinstance(value, bool):
+            return value
+        msg = f"{name}={value!r}: True or False is allowed"
+        raise ValueError(msg)
+
+    def from_argument(self, queue: str, argument: str, value: object) -> bool:
+        """Accepts nothing but `True` and `False`."""
+        if not isinstance(value, bool):
+            raise arguments.invalid_type(queue, argument, value)
+        return value
+
+    def described(self, value: bool) -> str:  # noqa: FBT001 - the value of a setting
+        """Writes it as AMQP does."""
+        return "'true'" if value else "'false'"

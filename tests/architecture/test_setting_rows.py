@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A queue setting is declared once: core, command line and reference have what its row says, and nothing beside it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from shmbroker import settings
+from shmbroker._core import library
+from shmbroker_cli import queues
+
+ROOT = Path(__file__).parents[2]
+CDEF = (ROOT / "cffi_src" / "include" / "shmbroker.cdef.h").read_text("utf-8")
+PAGE = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
+CREATE = inspect.signature(queues.create).parameters
+CONFIGURE = inspect.signature(queues.configure).parameters
+# What the page says beside the words of the row.
+NOTES = {"overflow": '`"block"`; of a channel\'s declaration `"drop-head"`'}
+
+
+def default_of(name: str) -> object:
+    """Return the default of a setting."""
+    return next(field.default for field in fields(settings.QueueSettings) if field.name == name)
+
+
+def line_of(name: str, row: settings.Row) -> str:
+    """Return the line that the table of the reference has to have for a row."""
+    option = f"`--{name.replace('_', '-')}`" if row.option else ""
+    milliseconds = " (ms)" if row.core.endswith("_MS") else ""
+    argument = f"`{row.argument}`{milliseconds}" if row.argument else f"`{name}=`"
+    default = default_of(name)
+    shown = NOTES.get(name, str(default) if isinstance(default, int) and default is not False else f"`{default}`")
+    return f"| `{name}` | {option} | {argument} | {shown} | {row.kind.allowed} | {row.help} |".replace("|  |", "| |")
+
+
+def test_the_reference_has_the_rows() -> None:
+    """Each row is a line of the table, in their order, and no other line is there."""
+    table = PAGE.partition("|---|---|---|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
+    assert table == [line_of(name, row) for name, row in settings.ROWS.items()]
+
+
+def test_the_core_has_a_number_for_each_row() -> None:
+    """The constants of settings in the header of the core, and those that rows name, are the same."""
+    numbers = set(re.findall(r"\b(SB_SETTING_\w+)", CDEF))
+    assert numbers == {row.core for row in settings.ROWS.values() if row.core.startswith(settings.SETTING)}
+    assert len({row.core for row in settings.ROWS.values()}) == len(settings.ROWS)
+    values = sorted(getattr(library.slow, name) for name in numbers)
+    assert values == list(range(library.slow.SB_SETTINGS))
+
+
+@pytest.mark.parametrize("name", settings.ROWS)
+def test_a_default_survives_the_core(name: str) -> None:
+    """The core gives back the default of a setting, and what is stored for `None` is no limit."""
+    row, default = settings.ROWS[name], default_of(name)
+    assert row.kind.check(name, default) == default
+    assert row.kind.from_core(row.kind.to_core(default)) == default
+
+
+def test_words_have_the_numbers_of_the_core() -> None:
+    """A word of `overflow` is the constant of its name."""
+    words = settings.ROWS["overflow"].kind
+    for word in ("block", "drop", "drop-head"):
+        constant = f"SB_OVERFLOW_{word.upper().replace('-', '_')}"
+        assert words.to_core(word) == getattr(library.slow, constant)
+
+
+def test_the_command_line_has_the_rows() -> None:
+    """`queue create` has an option for each row that may have one, `queue set` for those that can be changed."""
+    options = {name: row for name, row in settings.ROWS.items() if row.option}
+    assert [name for name in CREATE if name in settings.ROWS] == list(options)
+    assert [name for name in CONFIGURE if name in settings.ROWS] == [
+        name for name, row in options.items() if not row.fixed
+    ]
+
+
+def test_no_other_file_spells_the_constants() -> None:
+    """Python names a constant of the core that stands for a setting in its row only."""
+    spelt = re.compile(r"SB_SETTING_[A-Z]|SB_QUEUE_(DURABLE|AUTO_DELETE|SINGLE)")
+    others = [path for path in (ROOT / "shmbroker").rglob("*.py") if path.name != "settings.py"]
+    assert [path for path in others if spelt.search(path.read_text("utf-8"))] == []
