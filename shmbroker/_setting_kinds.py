@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from shmbroker._amqp import arguments
+from shmbroker._amqp.utf8 import size_in_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ UNBOUNDED = -1
 _SIZE = re.compile(r"\s*(\d+)\s*([kKmMgG]?)(?:i?[bB])?\s*\Z")
 _FACTOR = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _MAX_COUNT = 1 << 56
+_MAX_NAME = 255
 _MAX_MILLISECONDS = 315_360_000_000
 
 
@@ -214,6 +216,36 @@ class Choice(Kind):
     def from_core(self, number: int) -> str:
         """Returns the first word for a number that no word has, which only a damaged broker contains."""
         return self.words[number if 0 <= number < len(self.words) else 0]
+
+
+class Name(Kind):
+    """A name, such as that of an exchange, or `None`; the core stores it with the texts of the queue."""
+
+    __slots__ = ()
+    metavar = "NAME"
+    allowed = f"1 to {_MAX_NAME} bytes of UTF-8 without NUL"
+
+    def check(self, name: str, value: object) -> str | None:
+        """Accepts `None`, and names."""
+        if value is None:
+            return None
+        if isinstance(value, str) and "\0" not in value and 1 <= (size_in_utf8(value) or 0) <= _MAX_NAME:
+            return value
+        msg = f"{name}={value!r}: {self.allowed}, or None, are allowed"
+        raise ValueError(msg)
+
+    def from_argument(self, queue: str, argument: str, value: object) -> str:
+        """Accepts names."""
+        if not isinstance(value, str):
+            raise arguments.invalid_type(queue, argument, value)
+        try:
+            return str(self.check(argument, value))
+        except ValueError as error:
+            raise arguments.invalid(queue, argument, f'{{invalid_name,<<"{value}">>}}') from error
+
+    def described(self, value: str | None) -> str:
+        """Says "none" for no name."""
+        return "none" if value is None else f"'{value}'"
 
 
 class Switch(Kind):

@@ -259,7 +259,7 @@ class Connection:
 
     def settings_of(self, core: core_queue.CoreQueue) -> tuple[QueueSettings, int]:
         """Settings and flags of an open queue."""
-        return core_queue.settings_of(core.facts())
+        return core.settings()
 
     def forget_queue(self, queue: Queue) -> None:
         """A queue was deleted: its handle goes as soon as nothing of it is held."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = (
     "ROWS",
-    "SETTING",
     "UNBOUNDED",
     "QueueSettings",
     "Row",
@@ -27,8 +26,6 @@ __all__ = (
 
 _Value = TypeVar("_Value")
 _ROW = "row"
-SETTING = "SB_SETTING_"
-"""How the constants of the core begin that name the number of a setting. Those of switches name a flag."""
 
 
 class Row(NamedTuple):
@@ -37,21 +34,31 @@ class Row(NamedTuple):
     Attributes:
         kind: the values that it can have.
         help: what it does, in one clause: for the command line and the reference.
-        core: the constant of the core that names its number, or its flag if it is a switch.
+        core: the constant of the core that names its number, or its flag if it is a switch; `None` = it is a text.
         argument: the ``x-`` argument of ``queue_declare``; `None` = ``queue_declare`` has a parameter of its name.
-        fixed: a queue has it for its whole life.
+        fixed: a queue has it for its whole life, as all texts.
         option: whether the command line has an option for it.
     """
 
     kind: Kind
     help: str
-    core: str
+    core: str | None = None
     argument: str | None = None
     fixed: bool = False
     option: bool = True
 
+    @property
+    def is_number(self) -> bool:
+        """Whether the core stores a number for it."""
+        return self.core is not None and self.core.startswith("SB_SETTING_")
 
-def _setting(default: _Value, kind: Kind, help: str, core: str, **more: Any) -> _Value:  # noqa: A002, ANN401
+    @property
+    def is_flag(self) -> bool:
+        """Whether the core stores a flag for it."""
+        return self.core is not None and not self.is_number
+
+
+def _setting(default: _Value, kind: Kind, help: str, core: str | None = None, **more: Any) -> _Value:  # noqa: A002, ANN401
     value: _Value = dataclasses.field(default=default, metadata={_ROW: Row(kind, help, core, **more)})
     return value
 

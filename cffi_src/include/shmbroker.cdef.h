@@ -90,11 +90,14 @@ enum {
   SB_SETTING_EXPIRES_MS,
   SB_SETTINGS
 };
+enum { SB_TEXTS_MAX = 1020 }; /* bytes of the settings that are texts */
 /* What happens to a message for which a queue has no room. REJECT is for the tests of the core. */
 enum { SB_OVERFLOW_BLOCK = 0, SB_OVERFLOW_DROP = 1, SB_OVERFLOW_DROP_HEAD = 2, SB_OVERFLOW_REJECT = 3 };
 typedef struct {
   int64_t values[SB_SETTINGS]; /* -1 = none */
   uint32_t flags;              /* SB_QUEUE_... */
+  uint32_t texts_length;       /* of a declaration, and of facts: the length of the settings that are texts */
+  const char *texts;           /* of a declaration only */
 } sb_settings;
 /* Flags of a queue. The core derives TTL and EXPIRES from the settings. */
 enum {
@@ -312,6 +315,8 @@ sb_status sb_configure(sb_queue *q, const sb_settings *settings, bool trim, uint
 sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder,
                     uint64_t *removed);
 sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *facts);
+/* Copies the settings of a queue that are texts, at most SB_TEXTS_MAX bytes, and returns their length. */
+uint32_t sb_texts(sb_connection *c, uint32_t slot, char *texts);
 uint32_t sb_next_queue(sb_connection *c, uint32_t *index);
 /* Fills in SB_KEPT_FACTS facts. */
 sb_status sb_kept(sb_connection *c, uint64_t looks, sb_kept_facts *facts);

@@ -12,9 +12,10 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
+from shmbroker._amqp import field_tables
 from shmbroker._core import library, record
 from shmbroker._core.connection import CoreConnection, Place, guarded, incarnation_of, out_of_memory
-from shmbroker.settings import ROWS, SETTING, QueueSettings
+from shmbroker.settings import ROWS, QueueSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +27,9 @@ NOTES: int = slow.SB_QUEUE_NOTES
 STAGE: int = slow.SB_QUEUE_STAGE
 _ONLY_HERE = 2  # references to an object that only one variable has: the variable's, and the argument of getrefcount
 _TTL = slow.SB_QUEUE_TTL
-_NUMBERS = [(name, row.kind, getattr(slow, row.core)) for name, row in ROWS.items() if row.core.startswith(SETTING)]
-_FLAGS = [(name, getattr(slow, row.core)) for name, row in ROWS.items() if not row.core.startswith(SETTING)]
+_NUMBERS = [(name, row.kind, getattr(slow, row.core)) for name, row in ROWS.items() if row.is_number]
+_FLAGS = [(name, getattr(slow, row.core)) for name, row in ROWS.items() if row.is_flag]
+_TEXTS = [name for name, row in ROWS.items() if row.core is None]
 
 
 # Options of a put, checked and encoded: ttl and delay in seconds, 0 = none; priority; routing key; properties.
@@ -68,22 +70,39 @@ class PutOptions:
 NO_OPTIONS = PutOptions(0, 0, 0, b"", b"")
 
 
-def settings_of(facts: Any) -> tuple[QueueSettings, int]:  # noqa: ANN401
-    """Decodes the settings of a queue from its facts, and which of the flags PAUSED, KEEPS, NOTES and STAGE it has."""
+def settings_of(facts: Any, texts: bytes = b"") -> tuple[QueueSettings, int]:  # noqa: ANN401
+    """Decodes the settings of a queue from its facts, and which of the flags PAUSED, KEEPS, NOTES and STAGE it has.
+
+    Args:
+        facts: those of the core.
+        texts: the table of the settings that are texts.
+    """
     found = facts.settings
     values: dict[str, Any] = {name: kind.from_core(found.values[index]) for name, kind, index in _NUMBERS}
     values.update((name, bool(found.flags & flag)) for name, flag in _FLAGS)
+    if texts:
+        values.update(_texts_in(texts))
     return QueueSettings(**values), int(found.flags) & (PAUSED | KEEPS | NOTES | STAGE)
 
 
-def _core_settings(settings: QueueSettings, flags: int) -> Any:  # noqa: ANN401
+def _texts_in(encoded: bytes) -> dict[str, Any]:
+    try:
+        return {name: value for name, value in field_tables.decode(encoded).items() if name in _TEXTS}
+    except ValueError as error:
+        raise exceptions.CorruptSegment(text=f"the texts of a queue's settings are damaged: {error}") from error
+
+
+def _core_settings(settings: QueueSettings, flags: int) -> tuple[Any, object]:
+    """Encodes settings; returns the structure, and what must live as long as it is used."""
     pointer = ffi.new("sb_settings *")
     for name, kind, index in _NUMBERS:
         pointer.values[index] = kind.to_core(getattr(settings, name))
     for name, flag in _FLAGS:
         flags |= flag if getattr(settings, name) else 0
-    pointer.flags = flags
-    return pointer
+    texts = {name: value for name in _TEXTS if (value := getattr(settings, name)) is not None}
+    encoded = ffi.from_buffer(field_tables.encode(texts)) if texts else ffi.NULL
+    pointer.flags, pointer.texts, pointer.texts_length = flags, encoded, len(encoded) if texts else 0
+    return pointer, encoded
 
 
 def locked(status: int, holder: int, what: str) -> None:
@@ -100,10 +119,9 @@ def locked(status: int, holder: int, what: str) -> None:
 def declare(connection: CoreConnection, name: str, settings: QueueSettings, until: int, flags: int = 0) -> bool:
     """Makes a queue; False when it exists. ``flags`` are of KEEPS, NOTES and STAGE."""
     slot, holder, encoded = ffi.new("uint32_t *"), ffi.new("int32_t *"), name.encode()
+    wanted, _texts = _core_settings(settings, flags)
     while True:
-        status = slow.sb_declare(
-            connection.handle, encoded, len(encoded), _core_settings(settings, flags), until, slot, holder
-        )
+        status = slow.sb_declare(connection.handle, encoded, len(encoded), wanted, until, slot, holder)
         if status != library.GROW:
             break
         connection.attachment.grow()
@@ -175,7 +193,7 @@ class CoreQueue:
         Raises:
             NeverFits: they exceed its limits.
         """
-        settings, _ = settings_of(self.facts())
+        settings, _ = self.settings()
         if 0 <= settings.max_length < count or 0 <= settings.max_bytes < size:
             limits = f"max_length={settings.max_length}, max_bytes={settings.max_bytes}"
             text = f"{self.what}: {count} messages of {size} bytes can never fit at once ({limits})"
@@ -184,7 +202,7 @@ class CoreQueue:
     def _too_large(self, size: int) -> None:
         facts = self.connection.attachment.facts()
         limit = min(library.MAX_BODY, int(facts.memory_limit))
-        settings, _ = settings_of(self.facts())
+        settings, _ = self.settings()
         if size <= limit and 0 <= settings.max_bytes < size:
             text = f"{self.what}: a body of {size} bytes can never fit max_bytes={settings.max_bytes}"
             raise exceptions.NeverFits(text)
@@ -204,7 +222,7 @@ class CoreQueue:
         if status == library.NO_MEMORY or (memory and status == library.TIMEOUT):
             raise out_of_memory(self.connection, size)
         if status == library.TIMEOUT:
-            settings, _ = settings_of(self.facts())
+            settings, _ = self.settings()
             limits = f"max_length={settings.max_length}, max_bytes={settings.max_bytes}"
             text = f"{self.what} is full: {self.length()} messages are ready ({limits})"
             raise standard_queue.Full(text)
@@ -270,7 +288,7 @@ class CoreQueue:
 
     def message_ttl(self) -> float | None:
         """The queue's limit on the life of a message, in seconds, ``None`` if it has none."""
-        ttl = settings_of(self.facts())[0].message_ttl
+        ttl = self.settings()[0].message_ttl
         self.has_ttl = ttl is not None
         return ttl
 
@@ -286,13 +304,27 @@ class CoreQueue:
             library.raise_for(library.DELETED, self.what)
         return facts
 
+    def settings(self) -> tuple[QueueSettings, int]:
+        """The settings now, and which of the flags PAUSED, KEEPS, NOTES and STAGE the queue has.
+
+        Raises:
+            NotFound: the queue was deleted.
+        """
+        facts = self.facts()
+        return settings_of(facts, self._texts() if facts.settings.texts_length else b"")
+
+    @guarded
+    def _texts(self) -> bytes:
+        buffer = ffi.new("char[]", slow.SB_TEXTS_MAX)
+        length = slow.sb_texts(self.connection.handle, self.slot, buffer)
+        return bytes(ffi.buffer(buffer, length))
+
     @guarded
     def configure(self, settings: QueueSettings, flags: int, *, trim: bool, until: int) -> None:
         """Changes the settings."""
         holder = ffi.new("int32_t *")
-        locked(
-            slow.sb_configure(self.handle, _core_settings(settings, flags), trim, until, holder), holder[0], self.what
-        )
+        wanted, _texts = _core_settings(settings, flags)
+        locked(slow.sb_configure(self.handle, wanted, trim, until, holder), holder[0], self.what)
 
     @guarded
     def delete(self, *, if_unused: bool, if_empty: bool, until: int) -> int:
@@ -335,7 +367,7 @@ class CoreQueue:
             elif status[0] == library.FULL:
                 return moved
             elif status[0] == library.TOO_LARGE:
-                settings, _ = settings_of(target.facts())
+                settings, _ = target.settings()
                 text = f"{target.what}: a body of {self.what} can never fit max_bytes={settings.max_bytes}"
                 raise exceptions.NeverFits(text)
             elif status[0] == library.NO_MEMORY:

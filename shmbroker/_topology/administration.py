@@ -152,7 +152,7 @@ class Administration:
 
     def _compare(self, name: str, given: dict[str, Any], flags: dict[str, bool]) -> None:
         """Checks that the queue is as a declaration requests; an overflow that the declaration omits matches any."""
-        current, _ = core_queue.settings_of(self.queue(name).facts())
+        current, _ = self.queue(name).settings()
         if "overflow" not in given:
             given = given | {"overflow": current.overflow}
         wanted = queue_settings.QueueSettings(**(given | flags))

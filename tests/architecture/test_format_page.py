@@ -31,6 +31,7 @@ STRUCTS = {
     "Inner page": "sb_inner_shm",
     "Cell": "sb_cell_shm",
     "Queue": "sb_queue_shm",
+    "Long queue": "sb_long_queue_shm",
     "Level": "sb_level_shm",
     "Node": "sb_node_shm",
     "Ledger": "sb_ledger_shm",

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from shmbroker import settings
+from shmbroker._amqp import field_tables
 from shmbroker._core import library
 from shmbroker_cli import queues
 
@@ -31,7 +32,7 @@ def default_of(name: str) -> object:
 def line_of(name: str, row: settings.Row) -> str:
     """Return the line that the table of the reference has to have for a row."""
     option = f"`--{name.replace('_', '-')}`" if row.option else ""
-    milliseconds = " (ms)" if row.core.endswith("_MS") else ""
+    milliseconds = " (ms)" if row.core and row.core.endswith("_MS") else ""
     argument = f"`{row.argument}`{milliseconds}" if row.argument else f"`{name}=`"
     default = default_of(name)
     shown = NOTES.get(name, str(default) if isinstance(default, int) and default is not False else f"`{default}`")
@@ -47,10 +48,18 @@ def test_the_reference_has_the_rows() -> None:
 def test_the_core_has_a_number_for_each_row() -> None:
     """The constants of settings in the header of the core, and those that rows name, are the same."""
     numbers = set(re.findall(r"\b(SB_SETTING_\w+)", CDEF))
-    assert numbers == {row.core for row in settings.ROWS.values() if row.core.startswith(settings.SETTING)}
-    assert len({row.core for row in settings.ROWS.values()}) == len(settings.ROWS)
+    assert numbers == {row.core for row in settings.ROWS.values() if row.is_number}
+    constants = [row.core for row in settings.ROWS.values() if row.core is not None]
+    assert len(set(constants)) == len(constants)
     values = sorted(getattr(library.slow, name) for name in numbers)
     assert values == list(range(library.slow.SB_SETTINGS))
+
+
+def test_texts_are_fixed_and_have_room() -> None:
+    """A text stays as it was declared, and the longest texts of all settings fit together into their room."""
+    texts = {name: row for name, row in settings.ROWS.items() if row.core is None}
+    assert all(row.fixed for row in texts.values())
+    assert len(field_tables.encode(dict.fromkeys(texts, "x" * 255))) <= library.slow.SB_TEXTS_MAX
 
 
 @pytest.mark.parametrize("name", settings.ROWS)
@@ -58,7 +67,7 @@ def test_a_default_survives_the_core(name: str) -> None:
     """The core gives back the default of a setting, and what is stored for `None` is no limit."""
     row, default = settings.ROWS[name], default_of(name)
     assert row.kind.check(name, default) == default
-    assert row.kind.from_core(row.kind.to_core(default)) == default
+    assert row.core is None or row.kind.from_core(row.kind.to_core(default)) == default
 
 
 def test_words_have_the_numbers_of_the_core() -> None:

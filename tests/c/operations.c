@@ -136,6 +136,10 @@ static void configure(bool trim) {
 static void shrink_lazily(void) { configure(false); }
 static void trim(void) { configure(true); }
 static void declare_new(void) { (void)declare(&kid, "new", (sb_settings){{3, -1, -1, 0, -1, -1}, 0}); }
+static void declare_long(void) {
+  sb_settings s = {{3, -1, -1, 0, -1, -1}, 0, 5, "texts"};
+  (void)declare(&kid, "new", s);
+}
 static void open_again(void) { (void)open_queue(&kid, "other"); }
 
 /* ---- processes and connections ---- */
@@ -327,6 +331,7 @@ const operation OPERATIONS[] = {
     {"delete if empty", FREELY, SETUP, nothing, delete_if_empty, UNCHANGED, .deletes_beside = true},
     {"delete, empty", FREELY, 0, nothing, delete_if_empty, EMPTY, .deletes = true},
     {"declare", FREELY, SETUP, nothing, declare_new, UNCHANGED},
+    {"declare with texts", FREELY, SETUP, nothing, declare_long, UNCHANGED},
     {"open", FREELY, SETUP, nothing, open_again, UNCHANGED},
     {"leave", FREELY, SETUP, nothing, leave, UNCHANGED},
     {"let go", FREELY, SETUP, delete_queue, let_go, EMPTY, .deletes = true},

@@ -9,6 +9,7 @@ import pytest
 from scenario_support.observing import assert_counts, listing, put_each
 
 from shmbroker import settings
+from shmbroker._setting_kinds import Name
 from shmbroker.exceptions import PreconditionFailed
 
 if TYPE_CHECKING:
@@ -299,3 +300,25 @@ def test_a_declaration_that_differs(setting: str, received: object, current: obj
     assert error.code == 406
     assert "PRECONDITION_FAILED - inequivalent arg" in str(error)
     assert str(error).endswith(words)
+
+
+@pytest.mark.parametrize("value", [None, "a", "\u20ac" * 85, "x" * 255])
+def test_a_name_that_is_allowed(value: str | None) -> None:
+    """A name has up to 255 bytes of UTF-8; `None` is no name. Keywords, arguments and errors agree."""
+    kind = Name()
+    assert kind.check("parking", value) == value
+    assert kind.from_option(value) == value
+    if value is not None:
+        assert kind.from_argument("q", "x-parking", value) == value
+    assert kind.described(value) == ("none" if value is None else f"'{value}'")
+
+
+@pytest.mark.parametrize("value", ["", "a\0b", "x" * 256, "\u20ac" * 86, "\ud800", 1, b"a"])
+def test_a_name_that_is_not_allowed(value: object) -> None:
+    """The error names setting, value and rule; that of an argument is 406."""
+    with pytest.raises(ValueError, match="1 to 255 bytes of UTF-8 without NUL, or None, are allowed") as refusal:
+        Name().check("parking", value)
+    assert str(refusal.value).startswith(f"parking={value!r}: ")
+    with pytest.raises(PreconditionFailed, match="invalid arg 'x-parking' for queue 'q'") as failure:
+        Name().from_argument("q", "x-parking", value)
+    assert failure.value.code == 406

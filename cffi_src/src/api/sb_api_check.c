@@ -71,7 +71,7 @@ static bool check_name(sb_checkup *k, uint32_t index, uint32_t slot, const sb_qu
 
 static void check_entry(sb_checkup *k, uint32_t index, uint64_t entry, uint32_t *live) {
   uint32_t slot = (uint32_t)SB_BITS(entry, 2, 28);
-  bool closed = SB_BITS(entry, 0, 2) == SB_DIR_CLOSED, queue = sb_check_is(k, slot, SB_KIND_QUEUE);
+  bool closed = SB_BITS(entry, 0, 2) == SB_DIR_CLOSED, queue = sb_check_is_queue(k, slot);
   *live += !closed;
   if (!queue && closed) {
     return; /* a sweep freed the queue, but did not clear the entry; the next sweep does */

@@ -35,7 +35,7 @@ static sb_status create(sb_connection *c, const char *name, uint32_t length, con
 
 sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
                      uint64_t deadline_ns, uint32_t *slot, int32_t *holder) {
-  sb_status status = sb_usable(c);
+  sb_status status = settings->texts_length > SB_TEXTS_MAX ? SB_INVALID : sb_usable(c);
   if (status != SB_OK || (status = sb_topology_lock(c->b, deadline_ns, holder)) != SB_OK) {
     return status;
   }
@@ -74,7 +74,7 @@ uint32_t sb_queues_ended(sb_connection *c) {
 
 void sb_touch(sb_connection *c, uint32_t slot) {
   if (sb_api_enter(c) == SB_OK) {
-    sb_queue_shm *q = sb_slab_object(c->b, slot, SB_KIND_QUEUE);
+    sb_queue_shm *q = sb_slab_queue(c->b, slot);
     if (q != NULL) sb_lifetime_used(q);
     sb_api_leave(c);
   }
@@ -186,10 +186,18 @@ uint32_t sb_next_queue(sb_connection *c, uint32_t *index) {
   return sb_usable(c) == SB_OK ? sb_directory_next(c->b, index, false) : 0;
 }
 
+/* Length of the texts of a queue, and their address. A damaged length counts as none. */
+static uint32_t texts_of(sb_broker *b, uint32_t slot, const char **texts) {
+  const sb_long_queue_shm *q = sb_slab_object(b, slot, SB_KIND_LONG_QUEUE);
+  uint32_t length = q != NULL ? SB_LOAD(&q->texts_length, SB_RELAXED) : 0;
+  if (texts != NULL) *texts = q != NULL ? q->texts : NULL;
+  return length <= SB_TEXTS_MAX ? length : 0;
+}
+
 /* Lock held: the slot stays a queue during the read (I70). */
 static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   sb_broker *b = c->b;
-  sb_queue_shm *q = sb_slab_object(b, slot, SB_KIND_QUEUE);
+  sb_queue_shm *q = sb_slab_queue(b, slot);
   if (q == NULL) {
     return sb_slot_in_range(b, slot) ? SB_DELETED : SB_CORRUPT; /* its memory may hold bodies by now */
   }
@@ -198,6 +206,7 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   memcpy(f->name, q->name, f->name_length);
   f->slot = slot;
   sb_settings_read(q, &f->settings);
+  f->settings.texts_length = texts_of(b, slot, NULL);
   f->owner = (f->settings.flags & SB_QUEUE_EXCLUSIVE) != 0 ? SB_LOAD(&q->owner_connection, SB_RELAXED) : 0;
   f->locked = sb_lifetime_locked(b, q, c->id);
   for (unsigned tries = 0; tries < 8; tries++) { /* counters change one by one: read until two reads agree */
@@ -242,6 +251,17 @@ sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
     sb_api_leave(c);
   }
   return status;
+}
+
+uint32_t sb_texts(sb_connection *c, uint32_t slot, char *texts) {
+  const char *from;
+  uint32_t length = 0;
+  if (sb_api_enter(c) == SB_OK) {
+    length = texts_of(c->b, slot, &from);
+    if (length > 0) memcpy(texts, from, length);
+    sb_api_leave(c);
+  }
+  return length;
 }
 
 int64_t sb_length(sb_queue *q) {

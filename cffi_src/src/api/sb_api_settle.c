@@ -45,7 +45,7 @@ sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint6
   sb_status status = SB_SETTLED;
   if (!sb_closed(c) && sb_settle_find(c, token, &t, &leaf) && sb_api_plausible(c->b, &t)) {
     uint32_t queue = sb_holding_slot(SB_LOAD(&sb_holding_at(c->b, token)->what, SB_RELAXED));
-    const sb_queue_shm *q = sb_slab_object(c->b, queue, SB_KIND_QUEUE);
+    const sb_queue_shm *q = sb_slab_queue(c->b, queue);
     bool same =
         q != NULL && t.position - SB_LOAD(&q->base, SB_RELAXED) == sequence && sb_api_address(t.message) == address;
     if (same) status = sb_view_take(c, &t, view);

@@ -21,7 +21,7 @@ static uint32_t entry_slot(uint64_t e) { return (uint32_t)SB_BITS(e, 2, 28); }
 static uint64_t entry_word(uint32_t slot, uint64_t hash) { return SB_DIR_LIVE | SB_PUT(slot, 2) | SB_PUT(hash, 30); }
 
 static bool named(sb_broker *b, uint32_t slot, const char *name, uint32_t length) {
-  sb_queue_shm *q = sb_slab_object(b, slot, SB_KIND_QUEUE);
+  sb_queue_shm *q = sb_slab_queue(b, slot);
   return q != NULL && SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_OPEN &&
          SB_LOAD(&q->name_length, SB_RELAXED) == length && length <= SB_NAME_MAX && memcmp(q->name, name, length) == 0;
 }
@@ -40,6 +40,11 @@ uint32_t sb_directory_find(sb_broker *b, const char *name, uint32_t length) {
     }
   }
   return 0;
+}
+
+static void start_texts(sb_long_queue_shm *q, const sb_settings *settings) {
+  SB_STORE(&q->texts_length, settings->texts_length, SB_RELAXED);
+  memcpy(q->texts, settings->texts, settings->texts_length);
 }
 
 static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t length, const sb_settings *settings) {
@@ -83,10 +88,12 @@ sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t lengt
   if (SB_LOAD(&b->header->queue_count, SB_RELAXED) >= SB_MAX_QUEUES) {
     return SB_LIMIT;
   }
-  sb_status status = sb_holding_object(c, SB_KIND_QUEUE, &token, slot, &gen);
+  unsigned kind = settings->texts_length == 0 ? SB_KIND_QUEUE : SB_KIND_LONG_QUEUE;
+  sb_status status = sb_holding_object(c, kind, &token, slot, &gen);
   if (status != SB_OK) {
     return status;
   }
+  if (kind == SB_KIND_LONG_QUEUE) start_texts(sb_slot_at(b, *slot), settings);
   start(c, sb_slot_at(b, *slot), name, length, settings);
   SB_CRASHPOINT("directory.queue.ready");
   for (uint32_t i = 0; i < SB_DIRECTORY_SIZE; i++) {
@@ -150,7 +157,7 @@ uint32_t sb_directory_next_before(sb_broker *b, uint32_t *index, uint32_t end, b
   uint32_t found = 0;
   while (found == 0 && (*index = next_of(b->directory, *index, end, wanted)) < end) {
     uint64_t entry = SB_LOAD(&b->directory[(*index)++], SB_ACQUIRE);
-    if (entry_state(entry) == wanted && sb_slab_object(b, entry_slot(entry), SB_KIND_QUEUE) != NULL) {
+    if (entry_state(entry) == wanted && sb_slab_queue(b, entry_slot(entry)) != NULL) {
       found = entry_slot(entry);
     }
   }

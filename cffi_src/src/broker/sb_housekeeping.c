@@ -239,7 +239,7 @@ static void notify_forgotten(sb_connection *by, sb_queue_shm *q, uint32_t slot, 
 }
 
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory) {
-  sb_queue_shm *q = sb_slab_object(by->b, slot, SB_KIND_QUEUE);
+  sb_queue_shm *q = sb_slab_queue(by->b, slot);
   sb_ring r;
   if (q == NULL || !sb_ring_open(by->b, slot, SB_RING_CELLS, &r) ||
       SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_OPEN) {

@@ -50,7 +50,7 @@ static void publish_or_free(sb_walk *w, uint32_t slot, uint64_t h, bool linked) 
 static bool level_linked(sb_broker *b, uint32_t slot) {
   sb_level_shm *level = sb_slot_at(b, slot);
   uint32_t queue = SB_LOAD(&level->queue, SB_RELAXED);
-  if (sb_slab_object(b, queue, SB_KIND_QUEUE) == NULL) {
+  if (sb_slab_queue(b, queue) == NULL) {
     return false;
   }
   uint32_t at = SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, queue))->levels, SB_ACQUIRE);
@@ -63,7 +63,7 @@ static bool level_linked(sb_broker *b, uint32_t slot) {
 static bool ledger_linked(sb_broker *b, uint32_t slot) {
   sb_ledger_shm *ledger = sb_slot_at(b, slot);
   uint32_t queue = SB_LOAD(&ledger->queue, SB_RELAXED);
-  if (sb_slab_object(b, queue, SB_KIND_QUEUE) == NULL) {
+  if (sb_slab_queue(b, queue) == NULL) {
     return false;
   }
   uint32_t at = SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, queue))->ledgers, SB_ACQUIRE);
@@ -86,6 +86,7 @@ static bool is_garbage(sb_broker *b, uint32_t slot) {
     case SB_KIND_LEVEL: return !level_linked(b, slot);
     case SB_KIND_LEDGER: return !ledger_linked(b, slot);
     case SB_KIND_QUEUE:
+    case SB_KIND_LONG_QUEUE:
       return SB_BITS(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_NONE;
     default: return false;
   }
@@ -124,7 +125,8 @@ static void settle_slot(sb_walk *w, uint32_t slot, uint32_t gen) {
         publish_or_free(w, slot, h, false);
       }
       break;
-    case SB_KIND_QUEUE: publish_or_free(w, slot, h, sb_directory_links(w->b, slot)); break;
+    case SB_KIND_QUEUE:
+    case SB_KIND_LONG_QUEUE: publish_or_free(w, slot, h, sb_directory_links(w->b, slot)); break;
     case SB_KIND_NODE: sb_node_destroy(w->by, slot, 0); break;
     default: break; /* blocks of holdings and the record are freed last */
   }

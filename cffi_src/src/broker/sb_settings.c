@@ -24,6 +24,8 @@ void sb_settings_read(const sb_queue_shm *q, sb_settings *s) {
     s->values[i] = sb_setting(q, i);
   }
   s->flags = SB_LOAD(&q->flags, SB_RELAXED);
+  s->texts_length = 0;
+  s->texts = NULL;
 }
 
 bool sb_settings_limit(const sb_settings *s) {

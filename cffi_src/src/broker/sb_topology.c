@@ -45,7 +45,7 @@ void sb_topology_finish(sb_connection *c) {
   sb_header_shm *h = b->header;
   uint64_t intent = SB_LOAD(&h->topology_intent, SB_ACQUIRE);
   uint32_t slot = (uint32_t)intent;
-  sb_queue_shm *shm = sb_slab_object(b, slot, SB_KIND_QUEUE);
+  sb_queue_shm *shm = sb_slab_queue(b, slot);
   sb_queue q;
   if (shm != NULL && intent >> 32 == SB_CHANGE_DELETE &&
       SB_BITS(SB_LOAD(&shm->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_CLOSED) {

@@ -24,6 +24,10 @@ bool sb_check_is(const sb_checkup *k, uint32_t slot, unsigned kind) {
   return sb_check_kind(k, slot) == kind && sb_slot_state(sb_check_header(k, slot)) != SB_SLOT_FREE;
 }
 
+bool sb_check_is_queue(const sb_checkup *k, uint32_t slot) {
+  return sb_check_is(k, slot, SB_KIND_QUEUE) || sb_check_is(k, slot, SB_KIND_LONG_QUEUE);
+}
+
 bool sb_check_has(const sb_checkup *k, const sb_reference *r) {
   sb_block block;
   uint64_t header = sb_check_header(k, r->slot);

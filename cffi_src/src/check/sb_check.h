@@ -59,6 +59,8 @@ unsigned sb_check_kind_of_class(const sb_checkup *k, unsigned cls);
 unsigned sb_check_kind(const sb_checkup *k, uint32_t slot);
 /* True if the slot is of that kind, and in use. */
 bool sb_check_is(const sb_checkup *k, uint32_t slot, unsigned kind);
+/* The same for a queue, which may be a long one. */
+bool sb_check_is_queue(const sb_checkup *k, uint32_t slot);
 /* True if the reference exists. Only reads, while sb_reference_gone also repairs. */
 bool sb_check_has(const sb_checkup *k, const sb_reference *r);
 /* Marks a reference as found. False: it was found before. */

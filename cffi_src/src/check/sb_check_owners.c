@@ -19,7 +19,7 @@ static bool is_leaf(unsigned kind) { return kind == SB_KIND_LEAF || kind == SB_K
 /* True if the entry names a cell that the connection owns. */
 static bool owns_cell(const sb_checkup *k, unsigned id, uint64_t what, uint64_t position) {
   uint32_t leaf_slot = sb_holding_leaf(what), queue = sb_holding_slot(what);
-  if (!sb_check_is(k, queue, SB_KIND_QUEUE) || !is_leaf(sb_check_kind(k, leaf_slot))) {
+  if (!sb_check_is_queue(k, queue) || !is_leaf(sb_check_kind(k, leaf_slot))) {
     return false;
   }
   const sb_leaf_shm *leaf = sb_slot_at(k->b, leaf_slot);

@@ -14,7 +14,7 @@
 enum { OUTSIDE, NO_SLOT, OTHER_KIND, FREED, UNPUBLISHED, NO_REFERENCE, OTHER_LIFE }; /* SB_LOST_BODY */
 enum { READY, DELIVERING, SCHEDULED, BYTES };                                        /* SB_BAD_COUNT */
 enum { TAKEN, ADMITTED, READY_BYTES, TRACKING };                                     /* SB_BAD_HINT */
-enum { RING_SIZE, MAX_LENGTH, MAX_BYTES, OVERFLOW };                                 /* SB_BAD_QUEUE */
+enum { RING_SIZE, MAX_LENGTH, MAX_BYTES, OVERFLOW, TEXTS };                          /* SB_BAD_QUEUE */
 enum { OTHER_QUEUE, NO_OWNER, OWNER_FORGOT, INTENT };                                /* SB_BAD_LEDGER */
 
 typedef struct {
@@ -204,6 +204,9 @@ static void check_settings(sb_checkup *k, const sb_queue_shm *q, const tally *t)
   check_limit(k, t, MAX_LENGTH, sb_setting(q, SB_SETTING_MAX_LENGTH));
   check_limit(k, t, MAX_BYTES, sb_setting(q, SB_SETTING_MAX_BYTES));
   if (overflow >= OVERFLOWS) trouble(k, SB_BAD_QUEUE, t, OVERFLOW, 0, overflow, 0);
+  const sb_long_queue_shm *texts = sb_slab_object(k->b, t->slot, SB_KIND_LONG_QUEUE);
+  uint32_t length = texts != NULL ? SB_LOAD(&texts->texts_length, SB_RELAXED) : 0;
+  if (length > SB_TEXTS_MAX) trouble(k, SB_BAD_QUEUE, t, TEXTS, 0, length, SB_TEXTS_MAX);
 }
 
 void sb_check_queue(sb_checkup *k, uint32_t slot, bool closed) {

@@ -126,7 +126,7 @@ void sb_claim_succeed(sb_connection *c, uint32_t queue) {
 
 bool sb_claim_activate(sb_broker *b, uint32_t node) {
   sb_node_shm *n = sb_slot_at(b, node);
-  sb_queue_shm *q = sb_slab_object(b, SB_LOAD(&n->queue, SB_RELAXED), SB_KIND_QUEUE);
+  sb_queue_shm *q = sb_slab_queue(b, SB_LOAD(&n->queue, SB_RELAXED));
   if (q == NULL || SB_LOAD(&q->exclusive, SB_SEQ_CST) != claim_of(n, node)) {
     return false;
   }

@@ -51,7 +51,7 @@ static void count(sb_broker *b, const sb_node_shm *n, unsigned state, int32_t by
     if (state == SB_NODE_INTERESTED) (void)SB_ADD(&b->header->memory_waiting, (uint32_t)by, SB_SEQ_CST);
     return;
   }
-  sb_queue_shm *q = sb_slab_object(b, SB_LOAD(&n->queue, SB_RELAXED), SB_KIND_QUEUE);
+  sb_queue_shm *q = sb_slab_queue(b, SB_LOAD(&n->queue, SB_RELAXED));
   if (q == NULL) {
     return; /* the node of an IO thread, or a damaged one */
   }
@@ -232,7 +232,7 @@ void sb_node_destroy(sb_connection *c, uint32_t slot, uint64_t token) {
   }
   uint32_t flags = SB_LOAD(&n->flags, SB_RELAXED);
   bool was = sb_node_move(c, slot, SB_ANY_STATE, SB_NODE_REMOVED);
-  sb_queue_shm *q = sb_slab_object(b, SB_LOAD(&n->queue, SB_RELAXED), SB_KIND_QUEUE);
+  sb_queue_shm *q = sb_slab_queue(b, SB_LOAD(&n->queue, SB_RELAXED));
   if (was && (flags & SB_NODE_COUNTED) != 0 && q != NULL) {
     SB_STORE(&q->used_ns, sb_now_ns(), SB_RELAXED); /* the queue was used until now */
     (void)SB_SUB(&q->consumers, 1, SB_SEQ_CST);

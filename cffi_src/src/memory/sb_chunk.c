@@ -16,7 +16,8 @@ static const uint16_t MESSAGE_UNITS[] = {1,   2,   3,   4,   5,   6,   7,   8,  
                                          28,  32,  40,  48,  56,  64,  80,  96,   112,  128,  160,  192,  224,  256,
                                          320, 384, 448, 512, 640, 768, 896, 1024, 1360, 1632, 2048, 2728, 4096, 8192};
 _Static_assert(SB_MESSAGE_CLASSES == sizeof MESSAGE_UNITS / sizeof MESSAGE_UNITS[0], "classes");
-static const uint16_t KIND_UNITS[SB_KIND_COUNT] = {0, SB_LEAF_UNITS, 3, 3, 1, 1, 1, 6, 16, SB_LONG_LEAF_UNITS};
+static const uint16_t KIND_UNITS[SB_KIND_COUNT] = {
+    0, SB_LEAF_UNITS, 3, 3, 1, 1, 1, 6, 16, SB_LONG_LEAF_UNITS, SB_LONG_QUEUE_UNITS};
 _Static_assert(SB_MESSAGE_CLASSES + SB_KIND_COUNT <= SB_MAX_CLASSES, "classes");
 
 void sb_class_format(sb_class_shm *classes) {

@@ -25,6 +25,8 @@ static uint64_t page_behind(uint64_t position) {
   return (position + SB_PAGE_CELLS - 1) / SB_PAGE_CELLS * SB_PAGE_CELLS;
 }
 
+static bool is_queue(unsigned kind) { return kind == SB_KIND_QUEUE || kind == SB_KIND_LONG_QUEUE; }
+
 static uint64_t positions_of(const sb_queue_shm *q) {
   uint64_t end = higher(SB_LOAD(&q->base, SB_RELAXED), SB_LOAD(&q->tail, SB_RELAXED));
   end = higher(end, higher(end_of(&q->all), end_of(&q->non_acquiring_list)));
@@ -34,7 +36,7 @@ static uint64_t positions_of(const sb_queue_shm *q) {
 void sb_floors_raise(sb_broker *b, uint32_t chunk, unsigned kind, unsigned units) {
   for (uint32_t u = 0; u + units <= SB_CHUNK_UNITS; u += units) {
     const void *object = sb_slot_at(b, chunk * SB_CHUNK_UNITS + u);
-    if (kind == SB_KIND_QUEUE) {
+    if (is_queue(kind)) {
       raise(b, chunk, INCARNATION, SB_LOAD(&((const sb_queue_shm *)object)->state, SB_RELAXED) >> 2);
       raise(b, chunk, POSITION, page_behind(positions_of(object)));
     } else if (kind == SB_KIND_LEVEL) {
@@ -65,7 +67,7 @@ void sb_floors_apply(sb_broker *b, uint32_t chunk, unsigned kind, unsigned units
   uint64_t incarnation = floor_of(b, chunk, INCARNATION), position = floor_of(b, chunk, POSITION);
   for (uint32_t u = 0; u + units <= SB_CHUNK_UNITS; u += units) {
     void *object = sb_slot_at(b, chunk * SB_CHUNK_UNITS + u);
-    if (kind == SB_KIND_QUEUE && (incarnation != 0 || position != 0)) {
+    if (is_queue(kind) && (incarnation != 0 || position != 0)) {
       begin_queue(object, incarnation, position);
     } else if (kind == SB_KIND_LEVEL && position != 0) {
       begin_at(&((sb_level_shm *)object)->interested, position);

@@ -346,6 +346,11 @@ void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind) {
   return fits ? sb_slot_at(b, slot) : NULL;
 }
 
+sb_queue_shm *sb_slab_queue(sb_broker *b, uint32_t slot) {
+  sb_queue_shm *q = sb_slab_object(b, slot, SB_KIND_QUEUE);
+  return q != NULL ? q : sb_slab_object(b, slot, SB_KIND_LONG_QUEUE);
+}
+
 /* ---- facts ---- */
 
 void sb_slab_kept(sb_broker *b, uint64_t *structures, uint64_t *bodies) {

@@ -59,6 +59,8 @@ bool sb_slab_free_gen(sb_broker *b, uint32_t slot, uint64_t gen);
 void sb_slab_free_now(sb_broker *b, uint32_t slot);
 /* The structure of `kind` in a slot whose number was read from shared memory; NULL if there cannot be one. */
 void *sb_slab_object(sb_broker *b, uint32_t slot, unsigned kind);
+/* The same for a queue, which may be a long one. */
+sb_queue_shm *sb_slab_queue(sb_broker *b, uint32_t slot);
 /* Returns the cached hint bits of the connection, of all classes or of one. */
 void sb_slab_return_cache(sb_connection *c);
 void sb_slab_return_class(sb_connection *c, unsigned cls);

@@ -65,6 +65,7 @@ enum {
   SB_KIND_CONNECTION,
   SB_KIND_HOLDINGS,
   SB_KIND_LONG_LEAF,
+  SB_KIND_LONG_QUEUE,
   SB_KIND_COUNT
 };
 
@@ -307,6 +308,15 @@ typedef struct {
 } sb_queue_shm;
 _Static_assert(sizeof(sb_queue_shm) <= 3 * SB_UNIT, "queue");
 _Static_assert(offsetof(sb_queue_shm, settings[SB_SETTING_MESSAGE_TTL_MS]) == 64, "the cache line of puts and gets");
+
+/* A queue with settings that are texts, such as the name of an exchange. They stay as they were declared. */
+typedef struct {
+  sb_queue_shm queue;
+  sb_half texts_length;
+  char texts[SB_TEXTS_MAX]; /* encoded by its users; the core does not read it */
+} sb_long_queue_shm;
+#define SB_LONG_QUEUE_UNITS 7u
+_Static_assert(sizeof(sb_long_queue_shm) <= SB_LONG_QUEUE_UNITS * SB_UNIT, "long queue");
 
 static inline int64_t sb_setting(const sb_queue_shm *q, unsigned which) {
   return SB_LOAD(&q->settings[which], SB_RELAXED);

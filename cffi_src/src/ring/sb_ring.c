@@ -247,7 +247,7 @@ bool sb_ring_open(sb_broker *b, uint32_t object, uint32_t id, sb_ring *r) {
     *r = view(id == SB_RING_INTERESTED ? &level->interested : &level->notified, object, id);
     return true;
   }
-  sb_queue_shm *q = sb_slab_object(b, object, SB_KIND_QUEUE);
+  sb_queue_shm *q = sb_slab_queue(b, object);
   if (q == NULL) {
     return false;
   }

@@ -13,6 +13,35 @@ static void describe_the_longest(sb_queue *q, sb_queue_facts *f) {
   memset(f, 0xff, sizeof *f);
   expect_is(sb_describe(t.c, q->slot, f), SB_OK, "the status");
 }
+static void texts_of_a_queue(void) {
+  static char texts[SB_TEXTS_MAX + 1], read[SB_TEXTS_MAX + 1];
+  sb_queue_facts f;
+  uint32_t slot;
+  int32_t holder;
+  sb_settings s = {{7, -1, -1, 0, -1, -1}, 0, SB_TEXTS_MAX, texts};
+  memset(texts, 't', SB_TEXTS_MAX);
+  sb_queue *q = open_new("q", s), *without = open_new("without", UNLIMITED);
+  describe_the_longest(q, &f);
+  expect_is(f.settings.texts_length, SB_TEXTS_MAX, "the length of its texts");
+  expect_is(f.settings.values[SB_SETTING_RING_SIZE], 7, "ring_size");
+  expect_is(sb_texts(t.c, q->slot, read), SB_TEXTS_MAX, "what is read of its texts");
+  expect(memcmp(read, texts, SB_TEXTS_MAX) == 0, "its texts are others");
+  expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
+  s.values[SB_SETTING_RING_SIZE] = 8;
+  s.texts_length = 0;
+  expect_is(sb_configure(q, &s, false, FOREVER, &holder), SB_OK, "the status of a change");
+  expect_is(sb_texts(t.c, q->slot, read), SB_TEXTS_MAX, "what is left of its texts");
+  sb_long_queue_shm *shm = sb_slab_object(t.b, q->slot, SB_KIND_LONG_QUEUE);
+  SB_STORE(&shm->texts_length, SB_TEXTS_MAX + 1, SB_RELAXED);
+  expect_is(sb_texts(t.c, q->slot, read), 0, "what is read of texts with a damaged length");
+  describe_the_longest(without, &f);
+  expect_is(f.settings.texts_length, 0, "the length of no texts");
+  expect_is(sb_texts(t.c, without->slot, read), 0, "what is read of no texts");
+  s.texts_length = SB_TEXTS_MAX + 1;
+  expect_is(sb_declare(t.c, "long", 4, &s, FOREVER, &slot, &holder), SB_INVALID,
+            "the status of texts that are too long");
+  expect_is(sb_find(t.c, "long", 4, &slot), SB_NOT_FOUND, "what is found of them");
+}
 static void facts_of_a_queue(void) {
   sb_queue_facts f;
   memset(longest, 'n', SB_NAME_MAX);
@@ -309,6 +338,7 @@ static void consumers_are_listed(void) {
 }
 
 static const test_case CASES[] = {
+    {"api_queues: texts", "texts are kept as they were declared, beside other settings", texts_of_a_queue},
     {"api_queues: facts", "a description gives name and settings", facts_of_a_queue},
     {"api_queues: owner", "an exclusive queue has an owner, and is locked for others", owner_of_a_queue},
     {"api_queues: counts", "a description gives each count", counts_of_a_queue},

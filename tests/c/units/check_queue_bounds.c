@@ -12,6 +12,7 @@
 
 enum { NO_REFERENCE = 5 };             /* SB_LOST_BODY */
 enum { TRACKING = 3 };                 /* SB_BAD_HINT */
+enum { TEXTS = 4 };                    /* SB_BAD_QUEUE */
 #define LONG_CHUNK (BROKER_CHUNKS - 1) /* made of a case */
 #define LONG_SLOT (LONG_CHUNK * SB_CHUNK_UNITS)
 #define LONG_GEN 3u
@@ -117,6 +118,19 @@ static void a_body_that_is_lost(void) {
   expect_one((sb_finding){SB_LOST_BODY, q->slot, slot_of(0), NO_REFERENCE, 0, FIRST, 0, 4}, "a body without reference");
 }
 
+/* ---- texts ---- */
+
+static void texts_beyond_their_room(void) {
+  begin(0);
+  q = open_new("texts", ((sb_settings){{-1, -1, -1, 0, -1, -1}, 0, 3, "abc"}));
+  sb_long_queue_shm *shm = sb_slab_object(t.b, q->slot, SB_KIND_LONG_QUEUE);
+  SB_STORE(&shm->texts_length, SB_TEXTS_MAX, SB_RELAXED);
+  expect_sound("the longest texts");
+  SB_STORE(&shm->texts_length, SB_TEXTS_MAX + 1, SB_RELAXED);
+  expect_one((sb_finding){SB_BAD_QUEUE, q->slot, 0, TEXTS, 0, 0, SB_TEXTS_MAX + 1, SB_TEXTS_MAX},
+             "texts that are longer than their room");
+}
+
 /* ---- what is counted ---- */
 
 static void limits_of_nothing(void) {
@@ -161,6 +175,7 @@ static const test_case CASES[] = {
     {"check_queue_bounds: parts", "in parts a message is no longer than elsewhere", the_longest_message_in_parts},
     {"check_queue_bounds: commit", "a body that is published has the reference of its cell", a_body_of_a_commit},
     {"check_queue_bounds: lost", "a body that is lost is found once", a_body_that_is_lost},
+    {"check_queue_bounds: texts", "texts that are longer than their room are damage", texts_beyond_their_room},
     {"check_queue_bounds: limits", "a queue with a limit of 0 tracks", limits_of_nothing},
     {"check_queue_bounds: account", "what is no account ends the chain", an_account_that_is_none},
     {"check_queue_bounds: went", "a queue that was not seen is not counted", a_queue_that_went},

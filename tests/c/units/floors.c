@@ -83,6 +83,9 @@ static void floors_only_rise(void) {
     sb_floors_raise(t.b, CHUNK, others[i], UNITS);
     expect_is(floor_of(POSITION) + floor_of(INCARNATION), 0, "the floor of another kind");
   }
+  sb_floors_raise(t.b, CHUNK, SB_KIND_LONG_QUEUE, UNITS);
+  expect_is(floor_of(INCARNATION), 7, "the floor of incarnations of queues with texts");
+  forget();
   sb_floors_raise(t.b, CHUNK, SB_KIND_QUEUE, UNITS);
   SB_STORE(&q->state, SB_PUT(6, 2), SB_RELAXED);
   SB_STORE(&q->tail, 4 * SB_PAGE_CELLS, SB_RELAXED);
@@ -119,7 +122,7 @@ static void queues_begin_above(void) {
   for (unsigned k = 0; k < 3; k++) {
     clear();
     set_floors(floors[k][0], floors[k][1]);
-    sb_floors_apply(t.b, CHUNK, SB_KIND_QUEUE, UNITS);
+    sb_floors_apply(t.b, CHUNK, k == 0 ? SB_KIND_LONG_QUEUE : SB_KIND_QUEUE, UNITS);
     expect_queue_at(slot(0), floors[k][0], floors[k][1]);
     expect_queue_at(slot(SLOTS - 1), floors[k][0], floors[k][1]);
   }

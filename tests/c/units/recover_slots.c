@@ -239,7 +239,9 @@ static void ledgers_of_others(void) {
 static void queues_that_were_made(void) {
   begin_dead();
   slot_of_dead named = linked(queue_of_others("named")), unnamed = new_object(SB_KIND_QUEUE);
+  slot_of_dead with_texts = new_object(SB_KIND_LONG_QUEUE);
   recover_dead();
+  expect_is(slot_word(with_texts.at), free_word(with_texts), "the header of a queue with texts that has no name");
   expect_is(slot_word(named.at), published_word(named), "the header of a queue that has a name");
   expect_is(slot_word(unnamed.at), free_word(unnamed), "the header of a queue that has none");
 }
@@ -261,9 +263,10 @@ static void what_a_sweep_had_unlinked(void) {
   sb_queue *q = queue_of_dead("q", FREE);
   uint32_t first = new_level(q, 1);
   slot_of_dead level = unlinked_level(q->slot), later = unlinked_level(q->slot), ledger = unlinked_ledger(q->slot),
-               queue = new_object(SB_KIND_QUEUE), kept = slot_there(first), open = slot_there(q->slot);
-  const slot_of_dead all[] = {level, later, ledger, queue};
-  for (unsigned i = 0; i < 4; i++) publish(all[i]);
+               queue = new_object(SB_KIND_QUEUE), kept = slot_there(first), open = slot_there(q->slot),
+               with_texts = new_object(SB_KIND_LONG_QUEUE);
+  const slot_of_dead all[] = {level, later, ledger, queue, with_texts};
+  for (unsigned i = 0; i < 5; i++) publish(all[i]);
   for (uint32_t i = 1; i < sb_holdings_used(d.c->last); i++) {
     sb_holding_shm *h = &d.c->last->entries[i];
     if (h->what == holding_of(SB_HOLD_SLOT, later)) h->what = sb_holding_what(SB_HOLD_SLOT, later.at, later.gen + 1);
@@ -271,7 +274,9 @@ static void what_a_sweep_had_unlinked(void) {
   (void)hold(holding_of(SB_HOLD_SLOT, kept), 0);
   (void)hold(holding_of(SB_HOLD_SLOT, open), 0);
   SB_STORE(&queue_at(queue.at)->state, SB_QUEUE_NONE, SB_RELAXED);
+  SB_STORE(&queue_at(with_texts.at)->state, SB_QUEUE_NONE, SB_RELAXED);
   recover_dead();
+  expect_is(slot_word(with_texts.at), free_word(with_texts), "the header of a queue with texts that was swept");
   expect_is(slot_word(level.at), free_word(level), "the header of a level that was unlinked");
   expect_is(slot_word(later.at), published_word(later), "the header of a later level");
   expect_is(slot_word(ledger.at), free_word(ledger), "the header of a ledger that was unlinked");

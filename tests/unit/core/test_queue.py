@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
 from queue import Full
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scenario_support.scripted import Scripted
 
+from shmbroker._amqp import field_tables
 from shmbroker._core import library, record
 from shmbroker._core import queue as core_queue
 from shmbroker._core.library import FOR_EVER, ffi, slow
 from shmbroker._core.queue import CoreQueue, PutOptions
-from shmbroker.exceptions import NeverFits, NotFound
+from shmbroker.exceptions import BrokerError, CorruptSegment, NeverFits, NotFound
 from shmbroker.settings import QueueSettings
 
 if TYPE_CHECKING:
@@ -122,7 +124,7 @@ def test_settings_are_read_as_they_were_declared(connection: shmbroker.Connectio
     """Each of them, with and without a flag beside them."""
     for flag in (0, core_queue.PAUSED, core_queue.KEEPS):
         queue = declared(connection, f"q{flag}", settings, flag)
-        assert core_queue.settings_of(queue.facts()) == (settings, flag)
+        assert queue.settings() == (settings, flag)
         assert (queue.exclusive, queue.has_ttl) == (settings.exclusive, settings.message_ttl is not None)
         assert queue.message_ttl() == settings.message_ttl
         delete(queue)
@@ -134,7 +136,7 @@ def test_settings_are_changed_as_they_are_declared(connection: shmbroker.Connect
     before = QueueSettings(durable=settings.durable, max_length=100, message_ttl=100.0)
     queue = declared(connection, "q", before)
     queue.configure(settings, core_queue.PAUSED, trim=False, until=FOR_EVER)
-    found, flags = core_queue.settings_of(queue.facts())
+    found, flags = queue.settings()
     changed = ("ring_size", "max_length", "max_bytes", "overflow", "message_ttl", "expires")
     assert {name: getattr(found, name) for name in changed} == {name: getattr(settings, name) for name in changed}
     assert flags == core_queue.PAUSED
@@ -146,7 +148,7 @@ def test_settings_are_changed_as_they_are_declared(connection: shmbroker.Connect
 def test_a_queue_expires_after_a_millisecond_at_least() -> None:
     """None is no time to expire after: the shortest is what the core counts by."""
     for seconds, expected in ((0.0001, 1), (0.0006, 1), (0.001, 1), (0.0016, 2), (5.0, 5000)):
-        pointer = core_queue._core_settings(QueueSettings(expires=seconds), 0)  # noqa: SLF001
+        pointer, _ = core_queue._core_settings(QueueSettings(expires=seconds), 0)  # noqa: SLF001
         assert pointer.values[slow.SB_SETTING_EXPIRES_MS] == expected
 
 
@@ -164,6 +166,33 @@ def test_facts_with_numbers_nobody_wrote(overflow: int, flags: int) -> None:
         bool(flags & flag) for flag in (2, 4, 8, 16)
     ]
     assert known == flags & (1 | 128 | 256 | 512)
+
+
+def test_texts_are_kept_with_the_queue(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings that are texts are stored as they were declared, of any length that fits, beside all others.
+
+    No setting is a text yet: `overflow` stands for one.
+    """
+    monkeypatch.setattr(core_queue, "_TEXTS", ["overflow"])
+    monkeypatch.setattr(core_queue, "_NUMBERS", [one for one in core_queue._NUMBERS if one[0] != "overflow"])  # noqa: SLF001
+    for name in ("a", "\u20ac" * 85, "x" * 1000):
+        wanted = dataclasses.replace(EVERYTHING, overflow=name)
+        queue = declared(connection, f"q{len(name)}", wanted, core_queue.PAUSED)
+        assert queue.settings() == (wanted, core_queue.PAUSED)
+        queue.configure(dataclasses.replace(wanted, max_length=7), 0, trim=False, until=FOR_EVER)
+        assert queue.settings() == (dataclasses.replace(wanted, max_length=7), 0)
+        assert connection.queue(f"q{len(name)}", passive=True).put(b"A") is None
+    with pytest.raises(BrokerError, match="a value is out of its range"):
+        core_queue.declare(connection.core, "q", QueueSettings(overflow="x" * 1010), FOR_EVER)
+    assert connection.core.queue_slot("q") == 0
+
+
+def test_texts_that_are_damaged() -> None:
+    """Bytes that are no table are damage of the broker; a name that is no setting is ignored."""
+    facts = ffi.new("sb_queue_facts *")
+    with pytest.raises(CorruptSegment, match="the texts of a queue's settings are damaged"):
+        core_queue.settings_of(facts, b"\x05abc")
+    assert core_queue.settings_of(facts, field_tables.encode({"strange": "A"})) == core_queue.settings_of(facts)
 
 
 def test_a_queue_is_made_once(connection: shmbroker.Connection) -> None:
