@@ -9,7 +9,8 @@ from typing import Any
 from shmbroker._core.library import slow
 
 _KINDS = ("a message", "a leaf page", "an inner page", "a queue", "a consumer node", "a priority level", "a ledger",
-          "a connection record", "a table of holdings", "a long leaf page", "a queue with texts", "no slot")  # fmt: skip
+          "a connection record", "a table of holdings", "a long leaf page", "a queue with texts",
+          "no slot")  # fmt: skip
 _RINGS = ("messages", "list of all consumers", "list of browsers", "list of idle consumers",
           "list of waiting producers", "schedule", "list of interested consumers", "list of notified consumers",
           "list of those who wait for memory")  # fmt: skip
