@@ -27,8 +27,8 @@ NOTES: int = slow.SB_QUEUE_NOTES
 STAGE: int = slow.SB_QUEUE_STAGE
 _ONLY_HERE = 2  # references to an object that only one variable has: the variable's, and the argument of getrefcount
 _TTL = slow.SB_QUEUE_TTL
-_NUMBERS = [(name, row.kind, getattr(slow, row.core)) for name, row in ROWS.items() if row.is_number]
-_FLAGS = [(name, getattr(slow, row.core)) for name, row in ROWS.items() if row.is_flag]
+_NUMBERS = [(name, row.kind, getattr(slow, str(row.core))) for name, row in ROWS.items() if row.is_number]
+_FLAGS = [(name, getattr(slow, str(row.core))) for name, row in ROWS.items() if row.is_flag]
 _TEXTS = [name for name, row in ROWS.items() if row.core is None]
 
 
