@@ -22,7 +22,7 @@ SPARK := $(if $(JAVA_HOME)$(shell command -v java),$(STAMPS)/spark)
 # Requirements out of pyproject.toml, for example $(call requirements,["build-system"]["requires"]).
 requirements = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))$(1))')
 
-.PHONY: test demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs models races mutants mutation mutation-package chaos fuzz memcheck clean
+.PHONY: test demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs images models races mutants mutation mutation-package chaos fuzz memcheck clean
 
 # Where a registry does not have what the tests of `make mutation` read C with, they say so and are skipped.
 test: $(PACKAGE) $(STAMPS)/test $(SPARK)
@@ -64,6 +64,10 @@ build/bench/stamp: $(STAMPS)/venv $(C_FILES)
 docs: $(PACKAGE) $(STAMPS)/docs
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs/html
 	$(BIN)/python -m sphinx -q -W --keep-going -b doctest docs build/docs/doctest
+
+# The pictures of `shmbroker top`, of a broker that works for some seconds.
+images: $(PACKAGE)
+	$(BIN)/python docs/images/top.py
 
 models:
 	$(PYTHON) tests/models/check.py $(ARGS)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from shmbroker._core.attachment import Attachment
     from shmbroker._housekeeper.housekeeper import Housekeeper
-    from shmbroker.statistics import BrokerStatistics
+    from shmbroker.statistics import BrokerStatistics, ConnectionInfo
 
 DEFAULT_MEMORY = "256M"
 _NAME = re.compile(r"(?:(\d{1,10})/)?([A-Za-z0-9_-]{1,64})\Z")
@@ -238,6 +238,15 @@ class Broker:
         with self._attached() as attached:
             return attached.statistics()
 
+    def connections(self) -> list[ConnectionInfo]:
+        """The connections of the broker, as :meth:`Connection.connections`, without a connection.
+
+        Raises:
+            BrokerNotFound: it does not exist.
+        """
+        with self._attached() as attached:
+            return attached.connections()
+
     def __enter__(self) -> Self:
         return self.start()
 
@@ -367,7 +376,7 @@ def _await_housekeeper(attached: Attachment, child: subprocess.Popen[bytes]) -> 
     until = library.deadline(_START_SECONDS)
     while attached.housekeeper_missing():
         if child.poll() is not None and attached.housekeeper_missing():
-            text = f"the housekeeper of broker {attached.name!r} ended at once, with status {child.returncode}"
+            text = f"the housekeeper of broker {attached.name!r} ended immediately, with status {child.returncode}"
             raise exceptions.BrokerError(541, text)
         if time.monotonic_ns() > until:
             text = f"the housekeeper of broker {attached.name!r} did not start in {_START_SECONDS} seconds"

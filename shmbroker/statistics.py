@@ -104,7 +104,12 @@ class BrokerStatistics:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """A connection: its name and process, its open channels, its counted consumers and the messages it holds."""
+    """A connection: its name and process, its open channels, its counted consumers and the messages it holds.
+
+    A pid is used again, so three numbers identify the process: ``pid``, its start time ``start_ticks`` in clock ticks
+    since the boot (field 22 of /proc/pid/stat), and ``pid_namespace``, the inode of the namespace that has this pid.
+    Each of the last two is 0 if the process did not know it.
+    """
 
     id: int
     name: str
@@ -113,6 +118,8 @@ class ConnectionInfo:
     consumers: int
     holding: int
     channels: int
+    start_ticks: int = 0
+    pid_namespace: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

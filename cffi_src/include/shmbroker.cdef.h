@@ -214,6 +214,8 @@ typedef struct {
   char name[256];
   uint32_t id, pid, consumers, channels;
   uint64_t created_ns, holding;
+  /* With `pid`, the identity of the process; 0 = unknown: its start (field 22 of /proc/pid/stat), and an inode. */
+  uint64_t start_ticks, pid_namespace;
 } sb_connection_facts;
 
 typedef struct {

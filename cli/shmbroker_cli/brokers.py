@@ -20,6 +20,7 @@ from shmbroker_cli.output import (
     print_table,
     say,
 )
+from shmbroker_cli.processes import ProcessFacts, ProcessSums, look_at, process_of, sums
 from shmbroker_cli.session import connected
 
 DEFAULT_MEMORY = "1G"
@@ -41,19 +42,19 @@ class _Listed:
 
 
 def serve(
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Of the broker.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Name of the broker.")],
     *,
     memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="The limit of a new one, such as 512M; 1G if not given.")
+        str | None, typer.Option(metavar="SIZE", help="Memory limit of a new broker, such as 512M; 1G if not given.")
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where durable queues are kept."),
+        typer.Option(metavar="DIR", help="Folder for durable queues; not used yet."),
     ] = None,
 ) -> None:
-    """Keep house for a broker in the foreground, until SIGTERM or Ctrl-C.
+    """Run the housekeeper of a broker in the foreground, until SIGTERM or Ctrl-C.
 
-    The broker is made if there is none. Its memory outlives this command: messages
+    Makes the broker if it does not exist. Its memory outlives this command: messages
     stay until `shmbroker stop --purge`.
     """
     given: dict[str, Any] = {"data_dir": str(data_dir) if data_dir else None}
@@ -113,11 +114,30 @@ def _housekeeper(statistics: shmbroker.BrokerStatistics) -> str:
     return f"{statistics.housekeeper_pid}{' (stopped)' if statistics.housekeeper_stopped else ''}"
 
 
+def _processor_time(used: ProcessFacts | ProcessSums | None) -> str | None:
+    return f"{used.cpu_seconds:,.1f} s" if used else None
+
+
+def _resident(used: ProcessFacts | ProcessSums | None) -> str | None:
+    return f"{byte_count(used.memory)}, {byte_count(used.memory_shared)} of it shared" if used else None
+
+
+def _client_count(clients: ProcessSums) -> str:
+    count = f"{clients.processes:,}"
+    return count if clients.known == clients.processes else f"{count}, {clients.known:,} of them visible"
+
+
 def status(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
-    """Show what a broker holds and who keeps house for it."""
-    statistics = shmbroker.Broker(broker).statistics()
+    """Show what a broker holds, its housekeeper, and what its processes use."""
+    found = shmbroker.Broker(broker)
+    statistics, connections = found.statistics(), found.connections()
+    processes = {process_of(one) for one in connections}
+    facts = look_at(processes)
+    keepers = {one for one in processes if one.pid == statistics.housekeeper_pid}
+    keeper = facts.get(next(iter(keepers))) if len(keepers) == 1 else None  # else the pid is of several namespaces
+    clients = sums(processes - keepers, facts)
     if as_json:
-        print_json(statistics)
+        print_json({**dataclasses.asdict(statistics), "housekeeper": keeper, "clients": clients})
         return
     created = datetime.fromtimestamp(statistics.created_at, UTC).astimezone()
     print_facts(
@@ -132,6 +152,11 @@ def status(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
             "connections": statistics.connection_count,
             "processes": statistics.process_count,
             "housekeeper": _housekeeper(statistics),
+            "housekeeper processor": _processor_time(keeper),
+            "housekeeper memory": _resident(keeper),
+            "clients": _client_count(clients),
+            "clients processor": _processor_time(clients if clients.known else None),
+            "clients memory": _resident(clients if clients.known else None),
             "rescues": statistics.rescues,
             "rescues of stopped": statistics.stopped_rescues,
             "repairs": str(statistics.repairs),
@@ -145,12 +170,12 @@ def stop(
     *,
     purge: Annotated[
         bool,
-        typer.Option("--purge", help="Close all clients and remove the memory, messages too."),
+        typer.Option("--purge", help="Disconnect all clients, and remove the memory with all messages."),
     ] = False,
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Stop a broker's processes; its messages stay, unless purged."""
+    """Stop a broker's processes; its messages stay, unless --purge is given."""
     found = shmbroker.Broker(broker)
     if found.name not in shmbroker.brokers():
         message = f"no broker '{broker}'"
@@ -164,7 +189,8 @@ def stop(
 
 def doctor(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", show_default=False, help="Of the broker; instead of --broker.")
+        str | None,
+        typer.Argument(metavar="[NAME]", show_default=False, help="Name of the broker, instead of --broker."),
     ] = None,
     *,
     broker: BrokerOption = "",

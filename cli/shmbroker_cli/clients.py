@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands about clients: connections, channels, consumers."""
 
+import dataclasses
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -8,24 +9,47 @@ import typer
 
 import shmbroker
 from shmbroker_cli.options import BrokerOption, JsonOption
-from shmbroker_cli.output import Column, print_rows
+from shmbroker_cli.output import Column, byte_count, duration, print_json, print_rows, print_table
+from shmbroker_cli.processes import ProcessFacts, look_at, process_of
 from shmbroker_cli.session import connected
 
 
+@dataclasses.dataclass(frozen=True)
+class _Connected:
+    """A connection, and what the system says of its process; None if it does not show it."""
+
+    connection: shmbroker.ConnectionInfo
+    process: ProcessFacts | None
+
+    def facts(self) -> dict[str, object]:
+        """Return what is known, as JSON has it."""
+        return {**dataclasses.asdict(self.connection), "process": self.process}
+
+
 def connections(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
-    """List the connections to a broker, this command's own included."""
+    """List the connections to a broker and their processes, this command's own included."""
     with connected(broker) as connection:
         found = list(connection.connections())
-    columns: list[Column[shmbroker.ConnectionInfo]] = [
-        Column("id", lambda one: one.id),
-        Column("name", lambda one: one.name),
-        Column("pid", lambda one: str(one.pid)),
-        Column("since", lambda one: _clock(one.created_at)),
-        Column("channels", lambda one: one.channels),
-        Column("consumers", lambda one: one.consumers),
-        Column("holding", lambda one: one.holding),
+        processes = look_at(map(process_of, found))
+    rows = [_Connected(one, processes.get(process_of(one))) for one in found]
+    if as_json:
+        print_json([one.facts() for one in rows])
+        return
+    columns: list[Column[_Connected]] = [
+        Column("id", lambda one: one.connection.id),
+        Column("name", lambda one: one.connection.name),
+        Column("pid", lambda one: str(one.connection.pid)),
+        Column("since", lambda one: _clock(one.connection.created_at)),
+        Column("channels", lambda one: one.connection.channels),
+        Column("consumers", lambda one: one.connection.consumers),
+        Column("holding", lambda one: one.connection.holding),
+        Column("cpu s", lambda one: one.process.cpu_seconds if one.process else None),
+        Column("cpu %", lambda one: one.process.cpu_percent if one.process else None),
+        Column("memory", lambda one: byte_count(one.process.memory) if one.process else None),
+        Column("age", lambda one: duration(one.process.age) if one.process else None),
+        Column("command", lambda one: one.process.command_text if one.process else None),
     ]
-    print_rows(found, columns, empty="no connections", as_json=as_json)
+    print_table(rows, columns, empty="no connections")
 
 
 def _clock(seconds: float) -> str:
@@ -64,7 +88,7 @@ def channel_number(channel: shmbroker.ChannelInfo) -> str:
 def consumers(
     queue: Annotated[
         str | None,
-        typer.Argument(metavar="[QUEUE]", show_default=False, help="Only of this one."),
+        typer.Argument(metavar="[QUEUE]", show_default=False, help="Only consumers of this queue."),
     ] = None,
     *,
     broker: BrokerOption = "",

@@ -226,3 +226,23 @@ def byte_count(count: int) -> str:
         if size < KIB:
             return f"{size:.1f} {unit}"
     return f"{size / KIB:.1f} TiB"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people like to read it, in at most two units.
+
+    Args:
+        seconds: The time.
+
+    >>> duration(5.9), duration(65), duration(3725), duration(93784)
+    ('5s', '1m05s', '1h02m', '1d02h')
+    """
+    whole = int(seconds)
+    minutes, second = divmod(whole, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}d{hour:02}h"
+    if hours:
+        return f"{hours}h{minute:02}m"
+    return f"{minute}m{second:02}s" if minutes else f"{second}s"

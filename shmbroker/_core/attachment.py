@@ -207,6 +207,8 @@ class Attachment:
                         consumers=facts.consumers,
                         holding=facts.holding,
                         channels=facts.channels,
+                        start_ticks=facts.start_ticks,
+                        pid_namespace=facts.pid_namespace,
                     )
                 )
         return found

@@ -12,7 +12,9 @@ import pytest
 
 import shmbroker
 from shmbroker.statistics import Repairs
+from shmbroker_cli import brokers as module
 from shmbroker_cli.errors import Refused
+from shmbroker_cli.processes import ProcessFacts, ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +53,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, shmbroker.BrokerStatisti
 
     monkeypatch.setattr(shmbroker, "brokers", lambda: list(brokers))
     monkeypatch.setattr(shmbroker.Broker, "statistics", statistics)
+    monkeypatch.setattr(shmbroker.Broker, "connections", lambda _broker: [])
     return brokers
 
 
@@ -117,6 +120,11 @@ def test_the_status_of_a_broker(
             "connections 4",
             "processes 5",
             "housekeeper 1",
+            "housekeeper processor -",
+            "housekeeper memory -",
+            "clients 0",
+            "clients processor -",
+            "clients memory -",
             "rescues 6",
             "rescues of stopped 7",
             "repairs 2 room",
@@ -126,7 +134,64 @@ def test_the_status_of_a_broker(
     finally:
         monkeypatch.delenv("TZ")
         time.tzset()
-    assert cli("status", "--broker", "orders", "--json").facts == dataclasses.asdict(STATISTICS)
+    nothing = {"processes": 0, "known": 0, "cpu_seconds": 0, "memory": 0, "memory_shared": 0}
+    assert cli("status", "--broker", "orders", "--json").facts == {
+        **dataclasses.asdict(STATISTICS), "housekeeper": None, "clients": nothing
+    }  # fmt: skip
+
+
+def connection(number: int, pid: int, namespace: int = 7) -> shmbroker.ConnectionInfo:
+    """Return what a broker says of a connection of a process."""
+    return shmbroker.ConnectionInfo(
+        id=number, name="c", pid=pid, created_at=0.0, consumers=0, holding=0, channels=0, start_ticks=pid * 10,
+        pid_namespace=namespace,
+    )  # fmt: skip
+
+
+def process(seconds: float, memory: int) -> ProcessFacts:
+    """Return what the system says of a process."""
+    return ProcessFacts("p", ("p", "-x"), 1.0, 100.0, seconds, seconds, memory, memory // 4)
+
+
+def test_the_status_has_what_processes_use(
+    cli: Callable[..., Any], known: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the housekeeper, and the sums of the others: a process with several connections counts once."""
+    known["orders"] = STATISTICS
+    connections = [connection(1, 1), connection(2, 20), connection(3, 20), connection(4, 30), connection(5, 40)]
+    facts = {
+        ProcessId(1, 10, 7): process(1234.5, 4 << 20),
+        ProcessId(20, 200, 7): process(1.0, 8 << 20),
+        ProcessId(30, 300, 7): process(2.0, 4 << 20),
+    }
+    monkeypatch.setattr(shmbroker.Broker, "connections", lambda _broker: connections)
+    monkeypatch.setattr(module, "look_at", lambda asked: {one: facts[one] for one in asked if one in facts})
+    assert words(cli("status", "--broker", "orders").lines)[9:15] == [
+        "housekeeper 1",
+        "housekeeper processor 1,234.5 s",
+        "housekeeper memory 4.0 MiB, 1.0 MiB of it shared",
+        "clients 3, 2 of them visible",
+        "clients processor 3.0 s",
+        "clients memory 12.0 MiB, 3.0 MiB of it shared",
+    ]
+    told = cli("status", "--broker", "orders", "--json").facts
+    assert told["housekeeper"] == {**dataclasses.asdict(facts[ProcessId(1, 10, 7)]), "command": ["p", "-x"]}
+    assert told["clients"] == {
+        "processes": 3, "known": 2, "cpu_seconds": 3.0, "memory": 12 << 20, "memory_shared": 3 << 20
+    }  # fmt: skip
+    facts[ProcessId(40, 400, 7)] = process(1.0, 0)
+    assert "clients 3" in words(cli("status", "--broker", "orders").lines)
+
+
+def test_a_housekeeper_whose_pid_two_namespaces_have_has_no_facts(
+    cli: Callable[..., Any], known: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not known which of the two processes it is."""
+    known["orders"] = STATISTICS
+    monkeypatch.setattr(shmbroker.Broker, "connections", lambda _broker: [connection(1, 1), connection(2, 1, 8)])
+    monkeypatch.setattr(module, "look_at", lambda _asked: {ProcessId(1, 10, 7): process(1.0, 4 << 20)})
+    told = cli("status", "--broker", "orders", "--json").facts
+    assert (told["housekeeper"], told["clients"]["processes"]) == (None, 0)
 
 
 @pytest.fixture

@@ -3,15 +3,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 import shmbroker
+from shmbroker_cli import processes
 from shmbroker_cli.messages import facts, preview
+from shmbroker_cli.processes import ProcessFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,11 +106,78 @@ def test_connections_as_a_table(cli: Callable[..., Any], jobs: shmbroker.Queue, 
         channel.basic_consume("jobs", print)
         table = words(cli("connections").lines)
         (known,) = (one for one in cli("connections", "--json").facts if one["name"] == "worker")
-    assert table[0] == "id name pid since channels consumers holding"
+    assert table[0] == "id name pid since channels consumers holding cpu s cpu % memory age command"
     (line,) = (line.split() for line in table if "worker" in line)
     day, hour = line.pop(3), line.pop(3)
     assert (len(day), len(hour)) == (10, 8)
-    assert line == [str(known["id"]), "worker", str(os.getpid()), "1", "1", str(known["holding"])]
+    assert line[:6] == [str(known["id"]), "worker", str(os.getpid()), "1", "1", str(known["holding"])]
+    seconds, _percent, _size, unit, _age, program = line[6:12]
+    assert 0 < float(seconds.replace(",", "")) <= known["process"]["cpu_seconds"] + 0.05  # as it is rounded
+    assert unit in {"MiB", "GiB"}
+    assert program == Path(known["process"]["command"][0]).name
+
+
+def test_the_facts_of_a_connection(cli: Callable[..., Any], broker: shmbroker.Broker) -> None:
+    """As JSON: those of the broker, and what the system says of the process."""
+    with broker.connect(client_name="worker") as connection:
+        (known,) = (one for one in cli("connections", "--json").facts if one["name"] == "worker")
+        (info,) = (one for one in connection.connections() if one.name == "worker")
+    process = known.pop("process")
+    assert known == dataclasses.asdict(info)
+    assert list(process) == [field.name for field in dataclasses.fields(ProcessFacts)]
+    assert process["command"] == psutil.Process().cmdline()
+    assert process["started_at"] <= known["created_at"]
+    assert process["memory"] > process["memory_shared"] > 0
+
+
+CLIENT = """
+import sys, shmbroker
+connection = shmbroker.connect(sys.argv[1], create=False, client_name="worker")
+print("ready", flush=True)
+input()
+"""
+
+
+def test_a_process_that_has_ended_has_no_facts(cli: Callable[..., Any], broker: shmbroker.Broker) -> None:
+    """Its connection is listed until it is cleared up; in the place of the facts is a dash, and null."""
+    command = [sys.executable, "-c", CLIENT, broker.name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
+        try:
+            assert client.stdout is not None
+            assert client.stdout.readline() == "ready\n"
+            broker.stop()  # so that no process clears up
+        finally:
+            client.kill()
+    (line,) = (line.split() for line in words(cli("connections").lines) if "worker" in line)
+    assert line[2] == str(client.pid)
+    assert line[-5:] == ["-"] * 5
+    (known,) = (one for one in cli("connections", "--json").facts if one["name"] == "worker")
+    assert known["process"] is None
+    assert known["start_ticks"] > 0
+    assert "clients 1, 0 of them visible" in words(cli("status").lines)
+    facts = cli("status", "--json").facts
+    assert facts["housekeeper"] is None
+    assert facts["clients"] == {"processes": 1, "known": 0, "cpu_seconds": 0, "memory": 0, "memory_shared": 0}
+    (row,) = (one for one in cli("top", "--interval", "0.1", "--json").facts["clients"] if one["client"] == "worker")
+    assert (row["pid"], row["connections"]) == (client.pid, 1)
+    assert [row[name] for name in ("cpu_percent", "memory", "memory_shared", "age")] == [None] * 4
+    line = words(cli("top", "--interval", "0.1", "--table", "clients", "--filter", "worker").lines)[-1]
+    assert line == f"worker {client.pid} 1 0 0 - - - -"
+
+
+def test_processes_of_another_pid_namespace_have_no_facts(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, jobs: shmbroker.Queue
+) -> None:
+    """Their numbers may be those of other processes here."""
+    monkeypatch.setattr(processes, "_own_pid_namespace", lambda: 1)
+    found = cli("connections", "--json").facts
+    assert jobs.connection.name in {one["name"] for one in found}
+    assert {one["process"] for one in found} == {None}
+    assert {line.split()[-1] for line in cli("connections").lines[2:]} == {"-"}
+    lines = words(cli("status").lines)
+    for line in ("housekeeper processor -", "housekeeper memory -", "clients 1, 0 of them visible", "clients memory -"):
+        assert line in lines
+    assert {one["memory"] for one in cli("top", "--interval", "0.1", "--json").facts["clients"]} == {None}
 
 
 def test_channels_as_a_table(cli: Callable[..., Any], jobs: shmbroker.Queue, broker: shmbroker.Broker) -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -21,7 +22,7 @@ from rich.console import Console
 import shmbroker
 from shmbroker_cli.top.fields import TABLES
 from shmbroker_cli.top.keyboard import split_keys
-from shmbroker_cli.top.model import ChannelRow, ExchangeRow, Row, Sample, Snapshot, compare
+from shmbroker_cli.top.model import ChannelRow, ClientRow, ExchangeRow, Row, Sample, Snapshot, compare
 from shmbroker_cli.top.screen import Screen
 from shmbroker_cli.top.view import View
 
@@ -103,14 +104,14 @@ def test_channels_have_rates_of_their_own() -> None:
 
 
 def test_a_key_goes_through_the_tables() -> None:
-    """Queues, exchanges, channels, and queues again; each begins in its usual order, the filter stays."""
+    """Queues, exchanges, channels, clients, and queues again; each begins in its usual order, the filter stays."""
     view = View(text="a", sort=3, reverse=True, offset=7)
     seen = []
-    for _ in range(3):
+    for _ in range(4):
         view.press("e")
         seen.append((view.table, view.sort, view.reverse, view.offset, view.text))
         view.press("s")
-    assert seen == [(table, 0, False, 0, "a") for table in ("exchanges", "channels", "queues")]
+    assert seen == [(table, 0, False, 0, "a") for table in ("exchanges", "channels", "clients", "queues")]
 
 
 def test_the_head_counts_channels_and_exchanges() -> None:
@@ -165,16 +166,22 @@ def test_channels_show_whose_they_are() -> None:
 
 @pytest.mark.parametrize(
     ("table", "whole"),
-    [("exchanges", ["headers", "65,536", "1,000"]), ("channels", ["4,095", "4000000", "65535", "1,000,000,000"])],
+    [
+        ("exchanges", ["headers", "65,536", "1,000"]),
+        ("channels", ["4,095", "4000000", "65535", "1,000,000,000"]),
+        ("clients", ["4000000", "4,095", "65,535", "1,600", "1023.9", "MiB", "1000.0", "MiB", "999d23h"]),
+    ],
 )
 def test_long_names_give_way_in_each_table(table: str, whole: list[str]) -> None:
     """Not numbers, on a screen of 80 characters."""
     named = {"exchange": "n" * 99, "type": "headers", "alternate": "a" * 99, "flags": "durable auto-delete internal"}
     long = counters(ExchangeRow, **named, bindings_in=65_536, bindings_out=1000)
     wide = counters(ChannelRow, connection="n" * 99, pid=4_000_000, id=4095, channel=65535, delivered=10**9, count=1)
-    (line,) = (
-        line for line in drawn_all(View(table=table), Snapshot(BROKER, (), (long,), (wide,)), width=80) if "nnn" in line
-    )
+    numbers = {"pid": 4_000_000, "connections": 4095, "consumers": 65535, "cpu_percent": 1600.2, "holding": 1}
+    sizes = {"memory": int(1023.9 * (1 << 20)), "memory_shared": 1000 << 20, "age": 999.99 * 86400}
+    client = counters(ClientRow, client="n" * 99, **numbers, **sizes)
+    snapshot = Snapshot(BROKER, (), (long,), (wide,), (client,))
+    (line,) = (line for line in drawn_all(View(table=table), snapshot, width=80) if "nnn" in line)
     assert len(line) <= 80
     assert [word for word in line.split() if word in whole] == whole
 
@@ -206,7 +213,7 @@ def test_sorting_goes_through_the_columns_both_ways() -> None:
     assert view.arrange(rows)[0].queue == "b"
     view.press("S")
     view.press("S")
-    assert FIELDS[view.sort].name == "browsers"
+    assert FIELDS[view.sort].name == "non_acquiring"
 
 
 def test_unknown_rates_sort_as_nothing() -> None:
@@ -254,7 +261,7 @@ def test_the_screen_shows_what_fits_and_says_what_does_not() -> None:
 
 def test_a_narrow_screen_shortens_names_not_numbers() -> None:
     """All columns are there at 80 characters."""
-    (line,) = [line for line in drawn(View(), row("n" * 99, bytes=1 << 30, browsers=7), width=80) if "nnn" in line]
+    (line,) = [line for line in drawn(View(), row("n" * 99, bytes=1 << 30, non_acquiring=7), width=80) if "nnn" in line]
     assert len(line) <= 80
     assert line.split()[1:] == ["0", "0", "0", "0", "0", "1.0", "GiB", *"0007"]
 
@@ -294,6 +301,13 @@ def test_a_snapshot_has_all_tables(cli: Callable[..., Any], jobs: shmbroker.Queu
         assert shown.lines[3].split() == ["events", "topic", "0", "1", "internal"]
         shown = cli("top", "--interval", "0.1", "--table", "channels", "--filter", "work")
         assert shown.lines[-1].split()[:4] == ["worker", str(facts["channels"][0]["id"]), str(os.getpid()), "3"]
+        (one,) = (one for one in facts["clients"] if one["pid"] == os.getpid())
+        assert one["client"] == f"{jobs.connection.name} +2"  # the others are the command's own, and this one
+        assert (one["connections"], one["consumers"], one["holding"]) == (3, 1, 0)
+        assert one["cpu_percent"] >= 0.0
+        assert one["memory"] > one["memory_shared"] > 0
+        shown = cli("top", "--interval", "0.1", "--table", "clients", "--filter", jobs.connection.name)
+        assert shown.lines[-1].split()[2:6] == [str(os.getpid()), "3", "1", "0"]
 
 
 @pytest.mark.parametrize("arguments", [("--table", "bindings"), ("--table", "exchanges", "--sort", "ready")])
@@ -319,11 +333,15 @@ class Terminal:
 
     def expect(self, text: str) -> None:
         """Read until the program has written a text, and forget it."""
-        while text.encode() not in self.seen:
+        self.expect_match(re.escape(text))
+
+    def expect_match(self, pattern: str) -> None:
+        """Read until the program has written something that matches, and forget it."""
+        while (found := re.search(pattern.encode(), self.seen)) is None:
             got = os.read(self.master, 65536)
             assert got
             self.seen += got
-        self.seen = self.seen.partition(text.encode())[2]
+        self.seen = self.seen[found.end() :]
 
     def type(self, text: str) -> None:
         """Press keys."""
@@ -378,6 +396,35 @@ def test_live_it_follows_the_broker_and_the_keys(
     live.type("q")
     assert live.process.wait() == 0
     assert termios.tcgetattr(live.slave)[3] == live.modes[3]
+
+
+BUSY = """
+import sys, shmbroker
+connection = shmbroker.connect(sys.argv[1], create=False, client_name="busy")
+print("ready", flush=True)
+while True:
+    pass
+"""
+
+
+def test_live_it_follows_what_clients_use(live: Terminal, broker_name: str) -> None:
+    """The processor and memory of each process, from one refresh to the next."""
+    live.expect("sort: queue")
+    for _ in range(3):
+        live.type("e")
+    live.expect("clients   sort: client")
+    live.type("/busy\r")
+    live.expect("0 of ")
+    with subprocess.Popen([sys.executable, "-c", BUSY, broker_name], stdout=subprocess.PIPE, text=True) as client:
+        try:
+            assert client.stdout is not None
+            assert client.stdout.readline() == "ready\n"
+            row = rf"busy +{client.pid} +1 +0 +0"
+            live.expect_match(rf"{row} +- +[\d.]+ MiB +[\d.]+ MiB +\d+s")  # no earlier look to compare with
+            live.expect_match(rf"{row} +(?!0\.0 )[\d.,]+ +[\d.]+ MiB +[\d.]+ MiB +\d+s")
+        finally:
+            client.kill()
+    live.expect("0 of ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ import pytest
 from rich.console import Console
 
 import shmbroker
+from shmbroker_cli.processes import ProcessFacts, ProcessId
 from shmbroker_cli.top.fields import TABLES, Field, _field
-from shmbroker_cli.top.model import ChannelRow, ExchangeRow, Row, Sample, Snapshot, compare, take_sample
+from shmbroker_cli.top.model import ChannelRow, ClientRow, ExchangeRow, Row, Sample, Snapshot, compare, take_sample
 from shmbroker_cli.top.screen import Screen
 from shmbroker_cli.top.view import View
 
@@ -51,6 +53,11 @@ SNAPSHOT = Snapshot(
         ChannelRow("worker", 1, 47110, 5, 1, 2, 20, 3, 1234, 2.5),
         ChannelRow("other\x1b", 2, 4712, 0, 12, 0, 0, 0, 0, None),
     ),
+    (
+        ClientRow("worker +1", 47110, 2, 12, 1234, 150.4, 3 << 20, 1536, 7384.0),
+        ClientRow("other\x1b", 4712, 1, 0, 0, 99.94, 512, 0, 5.9),
+        ClientRow("hidden", 7, 1, 0, 0, None, None, None, None),
+    ),
 )
 HEAD = "broker b\\x1b   memory 1.5 KiB of 64.0 MiB   connections 3   channels 13   exchanges 2   processes 4   "
 KEYS = "e table  s/S sort  r reverse  / filter  p pause  up/down scroll  q quit"
@@ -74,7 +81,7 @@ def picture(view: View, width: int, height: int = 14, *, styles: bool = False) -
 WIDE = [
     f"{HEAD}housekeeper 4711   rescues 5",
     "3 of 3 queues   sort: queue",
-    "queue     ready  delivering  scheduled  in/s  out/s    bytes  interested  notified  not interested  browsers",
+    "queue     ready  delivering  scheduled  in/s  out/s    bytes  interested  notified  not interested  no local",
     "\u2500" * 108,
     "jobs          0           0          0     -    100    512 B           0         0               0         0",
     "new\\n         0           0          0  99.9    0.0      0 B           0         0               0         0",
@@ -83,7 +90,7 @@ WIDE = [
     KEYS,
 ]
 NARROW = [
-    "queue     ready  deliv  sched  in/s  out/s    bytes  inter  notif  not  brow",
+    "queue     ready  deliv  sched  in/s  out/s    bytes  inter  notif  not  nloc",
     "\u2500" * 76,
     "jobs          0      0      0     -    100    512 B      0      0    0     0",
     "new\\n         0      0      0  99.9    0.0      0 B      0      0    0     0",
@@ -100,6 +107,13 @@ CHANNELS = [
     "\u2500" * 78,
     "other\\x1b    2   4712  12 idle          0         0        0          0      -",
     "worker       1  47110        5          2        20        3      1,234    2.5",
+]
+CLIENTS = [
+    "client       pid  connections  consumers  holding  cpu %   memory   shared    age",
+    "\u2500" * 81,
+    "worker +1  47110            2         12    1,234    150  3.0 MiB  1.5 KiB  2h03m",
+    "other\\x1b   4712            1          0        0   99.9    512 B      0 B     5s",
+    "hidden         7            1          0        0      -        -        -      -",
 ]
 
 
@@ -128,11 +142,13 @@ def test_a_screen_that_was_chosen() -> None:
 
 
 def test_screens_of_the_other_tables() -> None:
-    """The default exchange has a name, long names are cut, and channels without consumers are counted."""
+    """The default exchange has a name, long names are cut, channels without consumers are counted; "-" is unknown."""
     lines = picture(View(table="exchanges"), 80)
     assert (lines[1], lines[2:6]) == ("2 of 2 exchanges   sort: exchange", EXCHANGES)
     lines = picture(View(table="channels"), 120)
     assert (lines[1], lines[2:6]) == ("2 of 2 channels   sort: connection", CHANNELS)
+    lines = picture(View(table="clients", sort=5), 120)
+    assert (lines[1], lines[2:7]) == ("3 of 3 clients   sort: cpu %", CLIENTS)
 
 
 def words(lines: list[str]) -> list[str]:
@@ -222,6 +238,37 @@ def test_a_row_of_a_channel() -> None:
     assert remade.rate_out == 0.0
 
 
+def test_a_row_of_a_client() -> None:
+    """A process, with the sums over its connections; what it used is of the time between the two looks."""
+
+    def connection(number: int, name: str, pid: int, **given: int) -> shmbroker.ConnectionInfo:
+        made: shmbroker.ConnectionInfo = zeros(
+            shmbroker.ConnectionInfo, id=number, name=name, pid=pid, start_ticks=pid, **given
+        )
+        return made
+
+    def facts(cpu_seconds: float, age: float) -> ProcessFacts:
+        made: ProcessFacts = zeros(ProcessFacts, cpu_seconds=cpu_seconds, age=age, memory=300, memory_shared=100)
+        return made
+
+    connections = [
+        connection(1, "first", 20, consumers=1, holding=2),
+        connection(2, "other", 30),
+        connection(3, "second", 20, consumers=3, holding=4),
+        connection(4, "first", 20),
+    ]
+    first = ProcessId(20, 20, 0)
+    now = dataclasses.replace(sample(12.0), connections=connections, processes={first: facts(7.0, 52.0)})
+    before = dataclasses.replace(sample(10.0), processes={first: facts(6.0, 50.0)})
+    assert compare(before, now).clients == (
+        ClientRow("first +1", 20, 3, 4, 6, 50.0, 300, 100, 52.0),
+        ClientRow("other", 30, 1, 0, 0, None, None, None, None),
+    )
+    again = dataclasses.replace(before, processes={first._replace(start_ticks=19): facts(6.0, 50.0)})
+    for earlier in (None, sample(10.0), again):
+        assert compare(earlier, now).clients[0] == ClientRow("first +1", 20, 3, 4, 6, None, 300, 100, 52.0)
+
+
 def test_a_row_of_an_exchange() -> None:
     """Without an alternate it has none to show."""
     one = shmbroker.ExchangeInfo("e", "topic", durable=True, auto_delete=False, internal=True, alternate=None,
@@ -232,7 +279,8 @@ def test_a_row_of_an_exchange() -> None:
         ExchangeRow("e", "topic", 1, 2, "", "durable internal"),
         ExchangeRow("e", "topic", 1, 2, "lost", "internal"),
     )
-    assert [snapshot.table(name) for name in TABLES] == [snapshot.rows, snapshot.exchanges, snapshot.channels]
+    tables = [snapshot.rows, snapshot.exchanges, snapshot.channels, snapshot.clients]
+    assert [snapshot.table(name) for name in TABLES] == tables
     assert snapshot.broker is BROKER
 
 
@@ -246,6 +294,8 @@ def test_a_sample_is_what_the_broker_says(jobs: shmbroker.Queue) -> None:
     assert taken.queues == {one.name: one for one in jobs.connection.queue_statistics()}
     assert taken.queues["jobs"].ready == 1
     assert (taken.exchanges, taken.channels) == (jobs.connection.exchanges(), jobs.connection.channels())
+    assert taken.connections == jobs.connection.connections()
+    assert {one.pid for one in taken.processes} == {os.getpid(), taken.broker.housekeeper_pid}
 
 
 @pytest.mark.parametrize(

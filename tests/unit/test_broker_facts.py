@@ -213,7 +213,7 @@ def test_a_housekeeper_that_does_not_start(times: list[int]) -> None:
 def test_a_housekeeper_that_ends_at_once(times: list[int]) -> None:
     """The error has its status; there is none if another process is the housekeeper by then."""
     times += [4, 99]
-    with pytest.raises(shmbroker.BrokerError, match="'b' ended at once, with status 7") as failed:
+    with pytest.raises(shmbroker.BrokerError, match="'b' ended immediately, with status 7") as failed:
         module._await_housekeeper(keeper(1, 1), Child([], ended=True))  # type: ignore[arg-type] # noqa: SLF001
     assert failed.value.code == 541
     attached = keeper(1, 0, 0)
@@ -307,3 +307,19 @@ def test_another_housekeeper_stays(broker_name: str, pid: int, connections: list
     with pytest.raises(shmbroker.BrokerError, match=f"NOT_ALLOWED - broker '{broker_name}' is being served") as failed:
         shmbroker.Broker(broker_name)._replace(attached, keeper)
     assert (failed.value.code, noted) == (530, [])
+
+
+def test_connections_are_listed_without_one(broker_name: str) -> None:
+    """As a connection lists them; the call adds none."""
+    broker = shmbroker.Broker(broker_name).create()
+    assert broker.connections() == []
+    with broker.connect(client_name="worker") as connection:
+        assert broker.connections() == connection.connections()
+        (found,) = broker.connections()
+        assert (found.name, found.pid) == ("worker", os.getpid())
+
+
+def test_connections_of_a_broker_that_does_not_exist(broker_name: str) -> None:
+    """It is refused."""
+    with pytest.raises(BrokerNotFound):
+        shmbroker.Broker(broker_name).connections()

@@ -9,6 +9,7 @@ import os
 import pickle
 import select
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,6 +40,14 @@ def test_what_a_connection_was_opened_with(broker: shmbroker.Broker) -> None:
             assert (connection.operation_timeout, connection.on_callback_error) == (7.0, print)
             assert repr(connection) == f"<Connection 'tester' to broker {broker.name!r}, open>"
         assert repr(connection) == f"<Connection 'tester' to broker {broker.name!r}, closed>"
+
+
+def test_what_identifies_the_process_of_a_connection(connection: shmbroker.Connection) -> None:
+    """Its pid, which is used again; and its start and the pid's namespace, as the system reports them."""
+    (mine,) = (one for one in connection.connections() if one.name == connection.name)
+    started = Path("/proc/self/stat").read_text("utf-8").rpartition(")")[2].split()[19]
+    namespace = Path("/proc/self/ns/pid").stat().st_ino
+    assert (mine.pid, mine.start_ticks, mine.pid_namespace) == (os.getpid(), int(started), namespace)
 
 
 # ---- channels ----

@@ -174,7 +174,12 @@ static void describe(sb_broker *b, uint32_t id, sb_connection_shm *shm, sb_conne
   f->created_ns = SB_LOAD(&shm->created_ns, SB_RELAXED);
   f->channels = SB_LOAD(&shm->channels, SB_RELAXED);
   uint64_t word = SB_LOAD(&b->connections[id], SB_ACQUIRE);
-  f->pid = (uint32_t)sb_api_process_pid(b, sb_conn_process(word));
+  uint32_t process = sb_conn_process(word);
+  f->pid = (uint32_t)sb_api_process_pid(b, process);
+  if (f->pid != 0) {
+    f->start_ticks = SB_LOAD(&b->processes[process].start_ticks, SB_RELAXED);
+    f->pid_namespace = SB_LOAD(&b->processes[process].pid_namespace, SB_RELAXED);
+  }
   sb_holdings_walk w;
   for (sb_holdings_shm *k = sb_holdings_first(&w, b, shm, id); k != NULL; k = sb_holdings_next(&w, k)) {
     for (uint32_t i = 0; i < sb_holdings_used(k); i++) {

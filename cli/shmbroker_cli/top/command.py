@@ -14,7 +14,7 @@ from shmbroker_cli.options import BrokerOption, JsonOption
 from shmbroker_cli.output import console, print_json
 from shmbroker_cli.session import connected
 from shmbroker_cli.signals import Stopper, until_told_to_stop
-from shmbroker_cli.top.fields import CHANNELS, EXCHANGES, QUEUES, TABLES
+from shmbroker_cli.top.fields import CHANNELS, CLIENTS, EXCHANGES, QUEUES, TABLES
 from shmbroker_cli.top.keyboard import Keyboard
 from shmbroker_cli.top.model import Sample, Snapshot, compare, take_sample
 from shmbroker_cli.top.screen import Screen, draw, headline
@@ -29,6 +29,7 @@ class TableName(StrEnum):
     QUEUES = QUEUES
     EXCHANGES = EXCHANGES
     CHANNELS = CHANNELS
+    CLIENTS = CLIENTS
 
 
 def _sort_index(table: str, name: str | None) -> int:
@@ -46,19 +47,19 @@ def top(
     *,
     interval: Annotated[
         float,
-        typer.Option(metavar="S", min=0.1, max=86400, help="Seconds from one look to the next."),
+        typer.Option(metavar="S", min=0.1, max=86400, help="Seconds between refreshes."),
     ] = 1.0,
-    table: Annotated[TableName, typer.Option(help="What to show first.")] = TableName.QUEUES,
+    table: Annotated[TableName, typer.Option(help="The table to show first.")] = TableName.QUEUES,
     sort: Annotated[str | None, typer.Option(metavar="COLUMN", help="Sort by this column.")] = None,
-    reverse: Annotated[bool, typer.Option("--reverse", help="Turn the order round.")] = False,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Reverse the order.")] = False,
     filter_text: Annotated[
         str,
-        typer.Option("--filter", metavar="TEXT", help="Only what has this in its name."),
+        typer.Option("--filter", metavar="TEXT", help="Only rows with TEXT in their name."),
     ] = "",
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Watch queues, exchanges and channels live (no terminal, or a dumb one: one snapshot)."""
+    """Watch queues, exchanges, channels and clients live; without a terminal, print one snapshot."""
     view = View(table=table.value, sort=_sort_index(table.value, sort), reverse=reverse, text=filter_text)
     live = (
         sys.stdin is not None

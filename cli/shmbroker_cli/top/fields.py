@@ -28,7 +28,7 @@ def _field(title: str, *, name: str = "", short: str = "", text: bool = False) -
     return Field(title, short or title, name or title.replace(" ", "_"), text=text)
 
 
-QUEUES, EXCHANGES, CHANNELS = "queues", "exchanges", "channels"
+QUEUES, EXCHANGES, CHANNELS, CLIENTS = "queues", "exchanges", "channels", "clients"
 
 TABLES = {
     QUEUES: (
@@ -42,7 +42,7 @@ TABLES = {
         _field("interested", short="inter"),
         _field("notified", short="notif"),
         _field("not interested", short="not"),
-        _field("browsers", short="brow"),
+        _field("no local", name="non_acquiring", short="nloc"),
     ),
     EXCHANGES: (
         _field("exchange", text=True),
@@ -62,6 +62,17 @@ TABLES = {
         _field("unacked", short="unack"),
         _field("delivered", short="deliv"),
         _field("out/s", name="rate_out"),
+    ),
+    CLIENTS: (
+        _field("client", text=True),
+        _field("pid"),
+        _field("connections", short="conn"),
+        _field("consumers", short="cons"),
+        _field("holding", short="hold"),
+        _field("cpu %", name="cpu_percent"),
+        _field("memory"),
+        _field("shared", name="memory_shared"),
+        _field("age"),
     ),
 }
 """By name, in the order in which a key goes through them; the first column is what a row is called."""

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import shmbroker
 from shmbroker_cli.exchanges import flags
-from shmbroker_cli.top.fields import CHANNELS, EXCHANGES, QUEUES
+from shmbroker_cli.processes import ProcessFacts, ProcessId, cpu_percent, look_at, process_of
+from shmbroker_cli.top.fields import CHANNELS, CLIENTS, EXCHANGES, QUEUES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Sample:
         queues: About each queue, by name.
         exchanges: About each exchange.
         channels: About each channel with consumers, and the others of each connection.
+        connections: About each connection.
+        processes: What the system says of the processes of the connections, as far as it shows them.
     """
 
     taken: float
@@ -32,6 +35,8 @@ class Sample:
     queues: Mapping[str, shmbroker.QueueStatistics]
     exchanges: Sequence[shmbroker.ExchangeInfo] = ()
     channels: Sequence[shmbroker.ChannelInfo] = ()
+    connections: Sequence[shmbroker.ConnectionInfo] = ()
+    processes: Mapping[ProcessId, ProcessFacts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Row:
         interested: Consumers that can be woken.
         notified: Consumers that have been woken.
         not_interested: Consumers that want nothing now.
-        browsers: Consumers that only look.
+        non_acquiring: `no_local` consumers that wait.
     """
 
     queue: str
@@ -62,7 +67,7 @@ class Row:
     interested: int
     notified: int
     not_interested: int
-    browsers: int
+    non_acquiring: int
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,34 @@ class ChannelRow:
     rate_out: float | None
 
 
-AnyRow = Row | ExchangeRow | ChannelRow
+@dataclass(frozen=True)
+class ClientRow:
+    """One process with connections. What is None is not known.
+
+    Attributes:
+        client: Name of its first connection, and how many others have other names.
+        pid: Its number.
+        connections: How many it has.
+        consumers: How many these have.
+        holding: Messages that these have taken and not settled.
+        cpu_percent: What it used of the processors since the look before, in percent of one.
+        memory: Its resident memory in bytes, with the pages of the broker's memory that it has touched.
+        memory_shared: Bytes of these that other processes may have, too.
+        age: Seconds since its start.
+    """
+
+    client: str
+    pid: int
+    connections: int
+    consumers: int
+    holding: int
+    cpu_percent: float | None
+    memory: int | None
+    memory_shared: int | None
+    age: float | None
+
+
+AnyRow = Row | ExchangeRow | ChannelRow | ClientRow
 
 
 @dataclass(frozen=True)
@@ -127,12 +159,14 @@ class Snapshot:
         rows: Its queues.
         exchanges: Its exchanges.
         channels: Its channels.
+        clients: The processes of its connections.
     """
 
     broker: shmbroker.BrokerStatistics
     rows: tuple[Row, ...]
     exchanges: tuple[ExchangeRow, ...] = ()
     channels: tuple[ChannelRow, ...] = ()
+    clients: tuple[ClientRow, ...] = ()
 
     def table(self, name: str) -> tuple[AnyRow, ...]:
         """Return the rows of a table.
@@ -144,6 +178,7 @@ class Snapshot:
             QUEUES: self.rows,
             EXCHANGES: self.exchanges,
             CHANNELS: self.channels,
+            CLIENTS: self.clients,
         }
         return tables[name]
 
@@ -160,12 +195,16 @@ def take_sample(connection: shmbroker.Connection, broker: str) -> Sample:
         connection: A connection to it.
         broker: Its name.
     """
+    taken = time.monotonic()
+    connections = connection.connections()
     return Sample(
-        taken=time.monotonic(),
+        taken=taken,
         broker=shmbroker.Broker(broker).statistics(),
         queues={one.name: one for one in connection.queue_statistics()},
         exchanges=connection.exchanges(),
         channels=connection.channels(),
+        connections=connections,
+        processes=look_at(map(process_of, connections)),
     )
 
 
@@ -196,6 +235,7 @@ def compare(before: Sample | None, now: Sample) -> Snapshot:
         tuple(rows),
         tuple(map(_exchange_row, now.exchanges)),
         tuple(_channel_row(one, channels.get((one.connection, one.number)), seconds) for one in now.channels),
+        tuple(_client_rows(now, before.processes if before else {})),
     )
 
 
@@ -220,7 +260,7 @@ def _row(
         interested=now.interested,
         notified=now.notified,
         not_interested=now.not_interested,
-        browsers=now.non_acquiring,
+        non_acquiring=now.non_acquiring,
     )
 
 
@@ -252,3 +292,23 @@ def _channel_row(now: shmbroker.ChannelInfo, before: shmbroker.ChannelInfo | Non
         delivered=now.delivered,
         rate_out=rate,
     )
+
+
+def _client_rows(now: Sample, before: Mapping[ProcessId, ProcessFacts]) -> Iterator[ClientRow]:
+    clients: dict[ProcessId, list[shmbroker.ConnectionInfo]] = {}
+    for one in now.connections:
+        clients.setdefault(process_of(one), []).append(one)
+    for process, connections in clients.items():
+        facts = now.processes.get(process)
+        name, *others = dict.fromkeys(one.name for one in connections)
+        yield ClientRow(
+            client=f"{name} +{len(others)}" if others else name,
+            pid=process.pid,
+            connections=len(connections),
+            consumers=sum(one.consumers for one in connections),
+            holding=sum(one.holding for one in connections),
+            cpu_percent=cpu_percent(before.get(process), facts) if facts else None,
+            memory=facts.memory if facts else None,
+            memory_shared=facts.memory_shared if facts else None,
+            age=facts.age if facts else None,
+        )

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shmbroker_cli.exchanges import called
-from shmbroker_cli.output import byte_count, printable, shown
+from shmbroker_cli.output import byte_count, duration, printable, shown
 from shmbroker_cli.top.view import FILTER_HELP, KEYS_HELP, View
 
 if TYPE_CHECKING:
@@ -124,6 +124,10 @@ def _cell(row: AnyRow, name: str) -> str:
     return shown(value)
 
 
+def _size(count: int | None) -> str:
+    return shown(None if count is None else byte_count(count))
+
+
 def _channel(row: Any) -> str:  # noqa: ANN401 (a ChannelRow)
     return str(row.channel) if row.channel else f"{row.count} idle"
 
@@ -133,6 +137,9 @@ _SPECIAL: dict[str, Callable[[Any], str]] = {
     "exchange": lambda row: printable(called(row.exchange)),
     "pid": lambda row: str(row.pid),
     "channel": _channel,
+    "memory": lambda row: _size(row.memory),
+    "memory_shared": lambda row: _size(row.memory_shared),
+    "age": lambda row: shown(None if row.age is None else duration(row.age)),
 }
 
 

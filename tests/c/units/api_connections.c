@@ -175,6 +175,8 @@ static void facts_of_a_connection(void) {
   SB_STORE(&t.c->shm->created_ns, 21, SB_RELAXED);
   SB_STORE(&t.c->shm->channels, 22u, SB_RELAXED);
   SB_STORE(&t.b->processes[t.b->process].pid, 23, SB_RELAXED);
+  SB_STORE(&t.b->processes[t.b->process].start_ticks, 24, SB_RELAXED);
+  SB_STORE(&t.b->processes[t.b->process].pid_namespace, 25, SB_RELAXED);
   memset(&f, 0xff, sizeof f);
   expect_is(sb_connection_describe(t.b, t.c->id, &f), SB_OK, "the status");
   expect_is(f.id, t.c->id, "id");
@@ -183,8 +185,17 @@ static void facts_of_a_connection(void) {
   expect_is(f.created_ns, 21, "created_ns");
   expect_is(f.channels, 22, "channels");
   expect_is(f.pid, 23, "pid");
+  expect_is(f.start_ticks, 24, "start_ticks");
+  expect_is(f.pid_namespace, 25, "pid_namespace");
   expect_is(f.holding, 0, "holding");
   expect_is(f.consumers, 0, "consumers");
+  uint64_t word = SB_LOAD(&t.b->processes[t.b->process].word, SB_RELAXED);
+  SB_STORE(&t.b->processes[t.b->process].word, SB_PROC_FREE, SB_RELAXED);
+  expect_is(sb_connection_describe(t.b, t.c->id, &f), SB_OK, "the status, without a process");
+  expect_is(f.pid, 0, "pid, without a process");
+  expect_is(f.start_ticks, 0, "start_ticks, without a process");
+  expect_is(f.pid_namespace, 0, "pid_namespace, without a process");
+  SB_STORE(&t.b->processes[t.b->process].word, word, SB_RELAXED);
   const uint32_t others[] = {0, t.c->id + 1, SB_MAX_CONNECTIONS, UINT32_MAX};
   for (unsigned i = 0; i < 4; i++) {
     memset(&f, 0xff, sizeof f);

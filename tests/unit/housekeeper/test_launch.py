@@ -203,7 +203,7 @@ def test_what_a_housekeeper_says_is_logged(
     """Its lines come to the logger `shmbroker` of the process that started it."""
     monkeypatch.setattr(launch, "_RUN", "import sys; print('what it\\nsays', file=sys.stderr); sys.exit(3)")
     with caplog.at_level(logging.WARNING, "shmbroker"):
-        with pytest.raises(shmbroker.BrokerError, match="ended at once, with status 3"):
+        with pytest.raises(shmbroker.BrokerError, match="ended immediately, with status 3"):
             shmbroker.Broker(broker_name, memory="32M").start()
         eventually(lambda: len(told_of(broker_name, caplog)) == 3, "all to be logged")
     says = f"the housekeeper of broker '{broker_name}' says: "
