@@ -11,10 +11,10 @@ from shmbroker._core.library import slow
 _KINDS = ("a message", "a leaf page", "an inner page", "a queue", "a consumer node", "a priority level", "a ledger",
           "a connection record", "a table of holdings", "a long leaf page", "a queue with texts",
           "no slot")  # fmt: skip
-_RINGS = ("messages", "list of all consumers", "list of browsers", "list of idle consumers",
+_RINGS = ("messages", "list of all consumers", "list of no_local consumers", "list of idle consumers",
           "list of waiting producers", "schedule", "list of interested consumers", "list of notified consumers",
           "list of those who wait for memory")  # fmt: skip
-_STATES = ("removed", "not interested", "interested", "notified", "browsing")
+_STATES = ("removed", "not interested", "interested", "notified", "non acquiring")
 
 # By code, then by `which`.
 _SENTENCES: dict[int, tuple[str, ...]] = {
@@ -159,7 +159,7 @@ _SENTENCES: dict[int, tuple[str, ...]] = {
         "{queue}: counts {found} interested consumers, the lists hold {expected}",
         "{queue}: counts {found} notified consumers, the lists hold {expected}",
         "{queue}: counts {found} idle consumers, the list holds {expected}",
-        "{queue}: counts {found} browsers, the list holds {expected}",
+        "{queue}: counts {found} no_local consumers, the list holds {expected}",
         "{queue}: counts {found} consumers, the list holds {expected}",
         "{queue}: counts {found} waiting producers, the list holds {expected}",
         "header: counts {found} who wait for memory, the list holds {expected}",

@@ -17,11 +17,11 @@ KINDS = [
     "a connection record", "a table of holdings", "a long leaf page", "no slot", "number 11",
 ]  # fmt: skip
 RINGS = [
-    "messages", "list of all consumers", "list of browsers", "list of idle consumers", "list of waiting producers",
-    "schedule", "list of interested consumers", "list of notified consumers", "list of those who wait for memory",
-    "number 9",
+    "messages", "list of all consumers", "list of no_local consumers", "list of idle consumers",
+    "list of waiting producers", "schedule", "list of interested consumers", "list of notified consumers",
+    "list of those who wait for memory", "number 9",
 ]  # fmt: skip
-STATES = ["removed", "not interested", "interested", "notified", "browsing", "number 5"]
+STATES = ["removed", "not interested", "interested", "notified", "non acquiring", "number 5"]
 MINUS_ONE = 2**64 - 1
 SENTENCES = [(code, which) for code, sentences in wording._SENTENCES.items() for which in range(len(sentences))]  # noqa: SLF001
 
@@ -55,7 +55,8 @@ TOLD = {
         "slot 21 (an inner page): in use, but nothing refers to it (references 0x3, seen 0x4)"
     ),
     (slow.SB_BAD_PAGE, 1, 3, 4): (
-        "list of browsers of {}, from position 22: the page should be in slot 21, which is a queue, not a consumer node"
+        "list of no_local consumers of {}, from position 22: the page should be in slot 21, which is a queue, "
+        "not a consumer node"
     ),
     (slow.SB_LOST_NODE, 1, 3, 4): (
         "{}, slot 21: a node of connection 22 is notified, but no list has it: nobody would tell it"

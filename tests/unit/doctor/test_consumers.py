@@ -57,7 +57,7 @@ def test_a_consumer_with_a_word_that_cannot_be(patient: Patient) -> None:
         ("interested", "counts 2 interested consumers, the lists hold 1"),
         ("notified", "counts 1 notified consumers, the lists hold 0"),
         ("not_interested", "counts 1 idle consumers, the list holds 0"),
-        ("non_acquiring", "counts 1 browsers, the list holds 0"),
+        ("non_acquiring", "counts 1 no_local consumers, the list holds 0"),
         ("consumers", "counts 2 consumers, the list holds 1"),
         ("room_waiting", "counts 1 waiting producers, the list holds 0"),
     ],
