@@ -77,7 +77,7 @@ class WorkerPool:
         set_aside: str | None = None,
     ) -> None:
         if not callable(function):
-            msg = f"function={function!r}: something callable is needed"
+            msg = f"function={function!r}: a callable is needed"
             raise TypeError(msg)
         count = (os.cpu_count() or 1) if processes is None else processes
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 1024:  # noqa: PLR2004
@@ -148,8 +148,8 @@ class WorkerPool:
             name = str(getattr(self._function, "__qualname__", repr(self._function)))
             text = (
                 f"a worker process cannot import {name} of module {self._function.__module__!r}: {problem}. A new "
-                "process has to find the function by its name, and a main program that starts a pool has to do that "
-                "under if __name__ == '__main__':"
+                "process imports the function by its name. A main program must start a pool under "
+                "if __name__ == '__main__':"
             )
             raise exceptions.WorkerError(text=text)
 
@@ -226,7 +226,7 @@ def _pickled(function: Callable[[Message], object]) -> bytes:
     try:
         return pickle.dumps(function)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        text = f"function={function!r}: worker processes find it by name, and it has none there: {error}"
+        text = f"function={function!r}: worker processes import it by its name, which fails: {error}"
         raise exceptions.WorkerError(text=text) from None
 
 

@@ -53,7 +53,7 @@ def encode(table: Mapping[str, Any] | None, what: str = "arguments") -> bytes:
         msg = f"{what} take {len(encoded)} bytes encoded: at most {MAX_ENCODED} are allowed"
         raise ValueError(msg)
     if _table(_decoded(encoded), 0) != encoded:
-        msg = f"{what}={table!r}: a value would be read back as another"
+        msg = f"{what}={table!r}: a value would be decoded as a different one"
         raise TypeError(msg)
     return encoded
 
@@ -93,7 +93,7 @@ def decode(encoded: bytes) -> dict[str, Any]:
     try:
         return _decoded(encoded)
     except (ArithmeticError, OSError, ValueError) as error:  # a time outside the calendar
-        msg = f"{len(encoded)} bytes are no table: {error}"
+        msg = f"{len(encoded)} bytes are not a table: {error}"
         raise ValueError(msg) from error
 
 

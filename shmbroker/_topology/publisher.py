@@ -97,7 +97,7 @@ def _refused(text: str) -> exceptions.PreconditionFailed:
 def _keys(headers: dict[str, Any], name: str) -> tuple[str, ...]:
     found = headers.get(name, ())
     if not isinstance(found, (list, tuple)) or not all(isinstance(key, str) for key in found):
-        text = f"unacceptable_type_in_{name}_header: {found!r} is no array of strings"
+        text = f"unacceptable_type_in_{name}_header: {found!r} is not an array of strings"
         raise _refused(text)
     return tuple(found)
 

@@ -133,7 +133,7 @@ def decode(data: bytes) -> Iterator[tuple[Change, int]]:
 
 def _taken_apart(data: bytes, at: int) -> tuple[_Fields, int]:
     if at + _HEAD.size > len(data):
-        msg = f"{len(data) - at} bytes are less than a head of {_HEAD.size}"
+        msg = f"{len(data) - at} bytes are less than a header of {_HEAD.size}"
         raise ValueError(msg)
     length, version, kind, flags, first, second, third, number = _HEAD.unpack_from(data, at)
     if version != VERSION:

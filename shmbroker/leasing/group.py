@@ -166,7 +166,7 @@ class Group:
         elif latest is None or not latest.owner:
             why = "was released"
         elif latest.owner == self._token:
-            why = "is not attached here: it was, and the last attempt to attach it failed"
+            why = "is not attached here: it was before, and the last attempt to attach it again failed"
         else:
             pid = process_of(self._connection, latest.owner)
             why = f"was taken over by process {pid}" if pid else "was taken over by a process that has ended"
@@ -276,7 +276,7 @@ class Group:
             msg = f"{what}({number!r}): the number of a lease is needed"
             raise TypeError(msg)
         if number < state.acked:
-            text = f"group '{self.name}' has acknowledged lease {state.acked}: {what}({number}) goes back"
+            text = f"group '{self.name}' has acknowledged lease {state.acked}: {what}({number}) would go back"
             raise exceptions.GroupRewound(406, f"PRECONDITION_FAILED - {text}")
         if number > state.leased:
             raise self._missing(state, number)
@@ -494,6 +494,6 @@ def _give_back(connection: Connection, to: Queue, names: tuple[str, ...]) -> int
             continue
         count += queue.move(to)
         if len(queue) > 0:
-            text = f"queue {to.name!r} is full: {count} messages came back to it, others are left in {name!r}"
+            text = f"queue {to.name!r} is full: {count} messages were returned to it, the others are still in {name!r}"
             raise standard_queue.Full(text)
     return count

@@ -59,6 +59,7 @@ def _connected(broker: str) -> shmbroker.Connection:
         if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
             raise
         text = (
-            f"{error}; of Spark's Python workers spark.executor.pyspark.memory limits it: leave that out, or raise it"
+            f"{error}; spark.executor.pyspark.memory limits the memory of Spark's Python workers: "
+            "remove that limit, or raise it"
         )
         raise shmbroker.OutOfMemory(text) from None

@@ -106,7 +106,7 @@ class Decoder:
         """Decodes a message in place: the body lives until the last Arrow object made of it is gone.
 
         Raises:
-            pyarrow.ArrowInvalid: the body is no Arrow stream.
+            pyarrow.ArrowInvalid: the body is not an Arrow stream.
         """
         buffer = pa.py_buffer(body)
         if buffer.address % 8:  # a short body may not be aligned
@@ -141,7 +141,7 @@ def _front_of(buffer: pa.Buffer) -> bytes:
     start = buffer.slice(0, min(_FRONT, buffer.size)).to_pybytes()  # of less than that, the size is too large
     size = _FRONT + int.from_bytes(start[4:], "little")
     if start[:4] != _CONTINUES or size > buffer.size:
-        msg = f"a body of {buffer.size} bytes is no Arrow stream"
+        msg = f"a body of {buffer.size} bytes is not an Arrow stream"
         raise pa.ArrowInvalid(msg)
     front: bytes = buffer.slice(0, size).to_pybytes()
     return front

@@ -87,7 +87,7 @@ class Handle:
         except (struct.error, ValueError, TypeError):
             found = None
         if found is None or not body_references.is_possible(found.place):
-            msg = f"{written[:80]!r} is no handle: those of a read with payload=handle are"
+            msg = f"{written[:80]!r} is not a handle: a read with payload=handle makes handles"
             raise ValueError(msg)
         return found
 

@@ -55,8 +55,8 @@ class Home:
         here = socket.gethostname()
         if _boot() != self.boot:  # before the look-up by name: a broker here would be a different one
             text = (
-                f"NOT_FOUND - planned on host {self.host!r} for its broker {self.broker!r}, run on host {here!r}: what "
-                "is in a broker is read, and published, on its host"
+                f"NOT_FOUND - planned on host {self.host!r} for its broker {self.broker!r}, run on host {here!r}: a "
+                "broker's messages are read and published on its host"
             )
             raise shmbroker.BrokerNotFound(404, text)
         found = connection_to(self.broker)

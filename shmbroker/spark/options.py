@@ -94,8 +94,8 @@ class _Given:
         self._options = {name.lower(): value for name, value in options.items()}
         if "provider" in self._options:
             msg = (
-                "Spark keeps the options of a table of its catalog from sources that are written in Python: instead of "
-                "CREATE TABLE take CREATE TEMPORARY VIEW name USING shmbroker OPTIONS (queue 'name')"
+                "Spark does not pass the options of a catalog table to sources that are written in Python: instead of "
+                "CREATE TABLE use CREATE TEMPORARY VIEW name USING shmbroker OPTIONS (queue 'name')"
             )
             raise ValueError(msg)
         unknown = sorted(self._options.keys() - {name.lower() for name in allowed} - _OF_SPARK)
@@ -246,7 +246,7 @@ def stream_write_options(options: Mapping[str, str]) -> WriteOptions:
 def _write_options(given: _Given) -> WriteOptions:
     payload, queue = given.payload((BYTES, ARROW)) or BYTES, given.queue()
     if is_internal(queue):
-        msg = f"option queue is {queue!r}: no queue of the broker's own is allowed"
+        msg = f"option queue is {queue!r}: a queue that is not the broker's own is allowed"
         raise ValueError(msg)
     return WriteOptions(queue, given.text("broker"), payload, given.exactly_once(), given.seconds("timeout"))
 

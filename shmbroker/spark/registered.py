@@ -103,13 +103,13 @@ class Reader:
         """Decodes the batches of a message in place; they are valid as long as the body.
 
         Raises:
-            SchemaMismatch: the body has another schema, or is no record batch; the text names the message and the
+            SchemaMismatch: the body has another schema, or is not a record batch; the text names the message and the
                 column.
         """
         try:
             found = self._decoder.batches(body)
         except pa.ArrowInvalid as error:
-            refuse(self._queue, f"message {sequence} is no record batch: {error}")
+            refuse(self._queue, f"message {sequence} is not a record batch: {error}")
         for batch in found:
             why = "" if batch.schema.equals(self._schema) else difference(batch.schema, self._schema)
             why = why or null_in(batch, self._schema)

@@ -54,7 +54,7 @@ def resolve(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             text = f"PRECONDITION_FAILED - there is no column '{HANDLE}' of type binary among {_shown(batch.schema)}"
             raise shmbroker.SchemaMismatch(text=text)
         if VALUE in batch.schema.names:
-            text = f"PRECONDITION_FAILED - column '{VALUE}' is there already, among {_shown(batch.schema)}"
+            text = f"PRECONDITION_FAILED - column '{VALUE}' exists already, among {_shown(batch.schema)}"
             raise shmbroker.SchemaMismatch(text=text)
         bodies = array_of([None if one is None else _body(one, connections) for one in _handles(batch.column(at))])
         yield batch.set_column(at, pa.field(VALUE, pa.binary_view()), bodies)

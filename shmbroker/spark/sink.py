@@ -179,7 +179,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         context = TaskContext.get()
         query, batch = (None, None) if context is None else map(context.getLocalProperty, (_QUERY, _BATCH))
         if query is None or batch is None:
-            text = "INTERNAL_ERROR - Spark does not say which query and batch a task is of"
+            text = "INTERNAL_ERROR - Spark does not say which query and batch a task belongs to"
             raise shmbroker.BrokerError(541, text)
         return self._stage(record_batches(iterator), f"query.{query}", int(batch))
 

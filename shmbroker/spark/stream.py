@@ -71,7 +71,9 @@ class Offset:
         try:
             return cls(str(given["broker"]), str(given["group"]), int(given["lease"]), int(given["losses"]))
         except (KeyError, TypeError, ValueError):
-            msg = f"offset {given!r}: broker, group and the number of a lease are needed; is it another source's?"
+            msg = (
+                f"offset {given!r}: broker, group and the number of a lease are needed; another source may have made it"
+            )
             raise ValueError(msg) from None
 
     def written(self) -> dict[str, Any]:
@@ -157,7 +159,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is made. In both cases the checkpoint continues with it without a gap, and without what was recorded there.
         """
         if self._options.group is None:
-            msg = "option group is missing: this Spark does not say where a query was (4.2 does), so it is to be named"
+            msg = "option group is missing: before 4.2, Spark does not tell a source where its query was"
             raise ValueError(msg)
         self._untold = True
         group = self._attached(self._options.group)

@@ -124,8 +124,8 @@ class Marker:
                     return queue, queue.get(timeout=_seconds_to(until))
                 except standard_queue.Empty:
                     text = (
-                        f"publication {self._publication!r}: somebody else is publishing, or has taken the message out "
-                        f"of queue {self._name!r}"
+                        f"publication {self._publication!r}: another client is publishing, or has taken the message "
+                        f"out of queue {self._name!r}"
                     )
                     raise exceptions.Timeout(text) from None
 
@@ -142,7 +142,7 @@ class Marker:
         name = names.founding_name(self._publication)
         while not names.declare(self._connection, name, exclusive=True):
             if time.monotonic_ns() >= until:
-                text = f"publication {self._publication!r}: somebody else is making its marker"
+                text = f"publication {self._publication!r}: another client is making its marker"
                 raise exceptions.Timeout(text)
             time.sleep(_LOOK)
         founding = self._connection.queue(name, passive=True)

@@ -86,7 +86,7 @@ class Part:
             try:
                 batch = source.queue.get_many(min(left, _STEP), timeout=0)
             except (standard_queue.Empty, exceptions.NotFound):
-                source.missing("somebody else has its messages")
+                source.missing("another client has its messages")
             self._taken.append(batch)
             for message in batch:
                 left -= self._add(source.queue.core, message)

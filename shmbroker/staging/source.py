@@ -53,7 +53,7 @@ class Source:
         """
         found = _left(self._rested())
         if found != self.receipt.count:
-            self.missing(f"{self.receipt.count} messages were staged, and {found} are there")
+            self.missing(f"{self.receipt.count} messages were staged, but {found} exist")
 
     def keep(self) -> None:
         """Prevents the attempt from expiring, because a part of it is about to be published.

@@ -236,12 +236,12 @@ def _checked_winners(batch: Batch, winners: Iterable[Receipt]) -> tuple[Receipt,
     given = tuple(winners)
     for receipt in given:
         if not isinstance(receipt, Receipt):
-            msg = f"winners: {receipt!r} is no receipt"
+            msg = f"winners: {receipt!r} is not a receipt"
             raise TypeError(msg)
         if receipt.batch != batch:
             msg = f"winners: {receipt!r} is not of batch {batch}"
             raise ValueError(msg)
     if len({receipt.partition for receipt in given}) < len(given):
-        msg = "winners: there are two of one partition"
+        msg = "winners: two receipts are of the same partition"
         raise ValueError(msg)
     return tuple(sorted(given, key=lambda one: one.partition))

@@ -53,7 +53,7 @@ class Writer:
 
     def __enter__(self) -> Self:
         if self._queue is not None or self._receipt is not None:
-            msg = f"{self._attempt}: it was begun already"
+            msg = f"{self._attempt}: it has already begun"
             raise RuntimeError(msg)
         self._queue = self._begun()
         return self
@@ -83,7 +83,7 @@ class Writer:
         with self._there():
             found = len(queue)
         if found != self.count:
-            text = f"{self._attempt}: {self.count} messages were staged, and {found} are there"
+            text = f"{self._attempt}: {self.count} messages were staged, but {found} exist"
             raise exceptions.NotStaged(text=text)
         ours = self._attempt
         if self._marker.is_dropped(ours.batch):  # order: make the queue, look; drop: say so, sweep

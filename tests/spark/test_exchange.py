@@ -80,7 +80,7 @@ def test_another_server_takes_over(spark: Any, broker: shmbroker.Broker, servers
 
 def test_errors_reach_the_driver(spark: Any, broker: shmbroker.Broker, servers: Servers, until_true: Any) -> None:  # noqa: ANN401
     """Nobody serves; a function raises; the answer has another type: the job fails, and says so."""
-    with pytest.raises(Exception, match=r"NoServer: 313 .*nobody serves queue 'requests'"):
+    with pytest.raises(Exception, match=r"NoServer: 313 .*no process serves queue 'requests'"):
         handed(rows(spark), broker).count()
     server = servers.start("odd")
     with pytest.raises(Exception, match=r"FunctionFailed: 541 .*ValueError: 15 is odd"):

@@ -74,7 +74,7 @@ def test_a_view_in_sql(spark: Any, queue: shmbroker.Queue) -> None:  # noqa: ANN
     """It is read like any table; a table of Spark's catalog would lose its options, and is refused as it is made."""
     queue.put(b"A")
     given = f"USING shmbroker OPTIONS (broker '{queue.connection.broker_name}', queue 'q')"
-    with pytest.raises(Exception, match="instead of CREATE TABLE take CREATE TEMPORARY VIEW"):
+    with pytest.raises(Exception, match="instead of CREATE TABLE use CREATE TEMPORARY VIEW"):
         spark.sql(f"CREATE TABLE held {given}")
     spark.sql(f"CREATE TEMPORARY VIEW held {given}")
     try:

@@ -60,7 +60,7 @@ def serve(
             memory; the message stays where it was.
     """
     if not callable(function):
-        msg = f"function={function!r}: something callable is needed"
+        msg = f"function={function!r}: a callable is needed"
         raise TypeError(msg)
     ended = threading.Event()
     with (
@@ -135,7 +135,7 @@ class _Server:
     def _outcome(self, request: shmbroker.Message) -> Encoded:
         """Returns the function's result for the batches of a request."""
         if request.delivery_count > MOST_DEATHS:
-            text = f"{request.delivery_count - 1} servers died of this request, or were killed at it"
+            text = f"{request.delivery_count - 1} servers died, or were killed, while they worked on this request"
             raise _Refused(protocol.REFUSED, f"ACCESS_REFUSED - {text}")
         try:
             batches = self._decoder.batches(request.body)
@@ -173,7 +173,7 @@ def _batches_of(made: object) -> Iterator[pa.RecordBatch]:
     else:
         for batch in made:  # type: ignore[attr-defined] # raises for a value that is no iterable
             if not isinstance(batch, pa.RecordBatch):
-                msg = f"the function gave a {type(batch).__name__}: pyarrow.RecordBatch is needed"
+                msg = f"the function returned a {type(batch).__name__}: pyarrow.RecordBatch is needed"
                 raise TypeError(msg)
             yield batch
 

@@ -38,7 +38,7 @@ def set_aside(connection: shmbroker.Connection, stray: shmbroker.Message) -> Non
         queue.Full: there is no room for it, or (``OutOfMemory``) no memory; the message is requeued at its position.
     """
     to = unserved(stray.queue)
-    text = f"queue {stray.queue!r}: message {stray.sequence} is no request of exchange()"
+    text = f"queue {stray.queue!r}: message {stray.sequence} is not a request of exchange()"
     try:
         with connection.queue(to) as aside:
             aside.put(

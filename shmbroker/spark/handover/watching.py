@@ -59,7 +59,7 @@ class Watch:
             self._missing_since = now
         elif now - self._missing_since > GRACE_SECONDS:
             text = (
-                f"NO_CONSUMERS - nobody serves queue {self._name!r} of broker {self._connection.broker_name!r}: start "
-                f"shmbroker.spark.serve({self._name!r}, function) on this host, or see why it ended"
+                f"NO_CONSUMERS - no process serves queue {self._name!r} of broker {self._connection.broker_name!r}: "
+                f"start shmbroker.spark.serve({self._name!r}, function) on this host, or see why it ended"
             )
             raise shmbroker.NoServer(text=text)

@@ -74,12 +74,12 @@ def test_what_a_fenced_user_moved_is_leased_by_the_next(
     """First, and also if it moves on after it lost the group: its queue is in nobody's lease."""
     put_each(queue, "ABC")
     old, new = attached(connection), shmbroker.Group(other, "q", "g")
-    assert old._filling is not None  # noqa: SLF001 - what a user has who was stopped in the middle of a move
+    assert old._filling is not None  # noqa: SLF001 - the state of a user that was stopped in the middle of a move
     queue.move(old._filling, limit=1)  # noqa: SLF001
     new.attach()
     assert new.lease(0, max_messages=1) == 1
     with pytest.raises(exceptions.GroupInUse):
-        old.lease(0, max_messages=1)  # moves B, and is not the one who has the group
+        old.lease(0, max_messages=1)  # moves B, and no longer has the group
     assert content(new, 1) == "A"
     assert new.lease(1) == 2
     assert content(new, 2) == "BC"
@@ -114,7 +114,7 @@ def test_of_many_who_attach_one_has_it(broker: shmbroker.Broker, queue: shmbroke
                 group.ack(number)
                 had.extend(bodies)
             except (exceptions.GroupInUse, exceptions.LeaseNotFound, exceptions.GroupRewound):
-                pass  # somebody else took it in between
+                pass  # another client attached it in between
 
     threads = [threading.Thread(target=use) for _ in range(8)]
     for thread in threads:
@@ -215,7 +215,7 @@ def test_a_full_queue_takes_back_what_it_has_room_for(connection: shmbroker.Conn
     group = attached(connection)
     group.lease(0)
     put_each(queue, "XY")
-    with pytest.raises(standard.Full, match="1 messages came back"):
+    with pytest.raises(standard.Full, match="1 messages were returned to it"):
         group.release()
     assert listing(queue) == ["X", "Y", "A"]
     queue.purge()

@@ -177,7 +177,7 @@ def test_a_release_of_which_one_message_finds_no_room(connection: shmbroker.Conn
     put_each(queue, "X")
     with pytest.raises(standard.Full) as refused:
         group.release()
-    assert str(refused.value) == f"queue 'q' is full: 1 messages came back to it, others are left in '{name}'"
+    assert str(refused.value) == f"queue 'q' is full: 1 messages were returned to it, the others are still in '{name}'"
     assert own(connection, "amq.group.") == ["amq.group.g"]
     queue.purge()
     group.attach()

@@ -333,7 +333,7 @@ def test_who_could_not_attach_again_is_told_that(
     with pytest.raises(exceptions.OutOfMemory):
         group.attach()
     with pytest.raises(
-        exceptions.GroupInUse, match="not attached here: it was, and the last attempt to attach it fail"
+        exceptions.GroupInUse, match="not attached here: it was before, and the last attempt to attach it again fail"
     ):
         group.ack(1)
     group.attach()

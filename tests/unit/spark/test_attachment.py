@@ -89,7 +89,9 @@ def test_memory_that_cannot_be_mapped(broker_name: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (limit, resource.RLIM_INFINITY))
     with pytest.raises(shmbroker.OutOfMemory) as narrow:
         attachment.connection_to(broker_name)
-    remedy = "; of Spark's Python workers spark.executor.pyspark.memory limits it: leave that out, or raise it"
+    remedy = (
+        "; spark.executor.pyspark.memory limits the memory of Spark's Python workers: remove that limit, or raise it"
+    )
     assert str(narrow.value) == "cannot be mapped" + (remedy if limit == NARROW else "")
 
 

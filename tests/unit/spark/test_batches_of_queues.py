@@ -278,5 +278,5 @@ def test_messages_that_a_reader_takes() -> None:
     with pytest.raises(shmbroker.SchemaMismatch) as odd:
         reader.batches(b"x", 7)
     assert odd.value.text == (
-        "PRECONDITION_FAILED - queue 'q': message 7 is no record batch: a body of 1 bytes is no Arrow stream"
+        "PRECONDITION_FAILED - queue 'q': message 7 is not a record batch: a body of 1 bytes is not an Arrow stream"
     )

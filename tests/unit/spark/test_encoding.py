@@ -103,7 +103,7 @@ def test_a_put_where_there_is_no_room(connection: shmbroker.Connection, batch: p
 def test_the_text_of_what_is_no_stream() -> None:
     """It says how long it is."""
     for given in (b"x", b"\xff" * 4, b"12345678", b"\xff\xff\xff\xff\x01\0\0\0", bytes(9)):
-        with pytest.raises(pa.ArrowInvalid, match=f"a body of {len(given)} bytes is no Arrow stream"):
+        with pytest.raises(pa.ArrowInvalid, match=f"a body of {len(given)} bytes is not an Arrow stream"):
             Decoder().batches(given)
 
 

@@ -50,11 +50,11 @@ def test_what_is_no_handle(bad: bytes) -> None:
     """The error shows its beginning, and where handles come from."""
     with pytest.raises(ValueError, match=r".") as odd:
         Handle.read(bad)
-    assert str(odd.value) == f"{bad!r} is no handle: those of a read with payload=handle are"
+    assert str(odd.value) == f"{bad!r} is not a handle: a read with payload=handle makes handles"
     long = b"\xff" * 28 + b"x" * 100
     with pytest.raises(ValueError, match=r".") as odd:
         Handle.read(long)
-    assert str(odd.value).startswith(f"{long[:80]!r} is no handle")
+    assert str(odd.value).startswith(f"{long[:80]!r} is not a handle")
 
 
 def test_a_message_that_is_gone(queue: shmbroker.Queue) -> None:
@@ -94,8 +94,8 @@ def test_the_errors_of_a_home(connection: shmbroker.Connection) -> None:
         dataclasses.replace(home, broker="b", host="there", boot="x").connection()
     assert elsewhere.value.code == 404
     assert elsewhere.value.text == (
-        f"NOT_FOUND - planned on host 'there' for its broker 'b', run on host {here!r}: what is in a broker is read, "
-        "and published, on its host"
+        f"NOT_FOUND - planned on host 'there' for its broker 'b', run on host {here!r}: a broker's messages are read "
+        "and published on its host"
     )
     with pytest.raises(shmbroker.BrokerNotFound) as other:
         dataclasses.replace(home, created_at=1.5).connection()
@@ -154,7 +154,5 @@ def test_a_column_of_handles_may_be_anywhere(queue: shmbroker.Queue) -> None:
     both = pa.record_batch({"handle": [b""], "value": [b""]})
     with pytest.raises(shmbroker.SchemaMismatch) as twice:
         next(resolve([both]))
-    assert twice.value.text.startswith(
-        "PRECONDITION_FAILED - column 'value' is there already, among handle (binary), v"
-    )
+    assert twice.value.text.startswith("PRECONDITION_FAILED - column 'value' exists already, among handle (binary), v")
     assert len(queue) == 0

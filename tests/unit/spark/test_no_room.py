@@ -118,4 +118,4 @@ def test_a_worker_whose_address_space_is_limited(broker_name: str) -> None:
         said = run(NARROW, broker_name)
     assert f"broker '{broker_name}': its memory cannot be mapped: the address space of this process" in said
     assert f"is limited to {4 << 30} bytes (ulimit -v)" in said
-    assert "of Spark's Python workers spark.executor.pyspark.memory limits it" in said
+    assert "spark.executor.pyspark.memory limits the memory of Spark's Python workers" in said

@@ -66,7 +66,7 @@ def test_a_write() -> None:
 
 
 BAD: list[tuple[Any, dict[str, str], str]] = [
-    (read_options, {"queue": "q", "provider": "x"}, "Spark keeps the options of a table of its catalog from sources"),
+    (read_options, {"queue": "q", "provider": "x"}, "Spark does not pass the options of a catalog table to sources"),
     (read_options, {"queue": "q", "group": "g"}, "option 'group' is unknown: broker, queue, payload, columns, maxRows"),
     (read_options, {"queue": "", "path": ""}, 'option queue is missing: .option("queue", NAME), or .load(NAME)'),
     (read_options, {"queue": "q", "maxRows": "-1"}, "option maxRows is '-1': a whole number of at least 1 is allowed"),
@@ -95,7 +95,7 @@ BAD: list[tuple[Any, dict[str, str], str]] = [
     (
         stream_write_options,
         {"queue": "amq.group.x"},
-        "option queue is 'amq.group.x': no queue of the broker's own is allowed",
+        "option queue is 'amq.group.x': a queue that is not the broker's own is allowed",
     ),
 ]
 

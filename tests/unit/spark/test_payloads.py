@@ -94,7 +94,7 @@ def test_a_message_that_is_none_of_the_table(queue: shmbroker.Queue) -> None:
     register_schema(queue, SCHEMA)
     put_batch(queue, batch(0, 3))
     queue.put(b"hello")
-    with pytest.raises(shmbroker.SchemaMismatch, match="queue 'q': message 1 is no record batch"):
+    with pytest.raises(shmbroker.SchemaMismatch, match="queue 'q': message 1 is not a record batch"):
         read(queue)
 
 

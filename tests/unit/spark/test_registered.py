@@ -154,7 +154,7 @@ def test_a_full_queue(connection: shmbroker.Connection) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"no batch at all", "message 7 is no record batch: a body of 15 bytes is no Arrow stream"),
+        (b"no batch at all", "message 7 is not a record batch: a body of 15 bytes is not an Arrow stream"),
         (body_of(OTHERS[2][0], BATCH.cast(OTHERS[2][0])), "in message 7 column 'id' is int32, and"),
         (body_of(OTHERS[3][0], WITH_NULL), "in message 7 column 'id' has a null, and the schema says there is none"),
     ],

@@ -101,7 +101,7 @@ def test_what_is_no_handle(queue: shmbroker.Queue, bad: bytes) -> None:
     queue.put(b"A")
     (right,) = handles_of(queue)
     for written in (bad, bad[:28].ljust(28, b"\xff") + right[28:], right[:28] + bad[28:]):
-        with pytest.raises(ValueError, match="is no handle"):
+        with pytest.raises(ValueError, match="is not a handle"):
             next(resolve([batch_of([written])]))
 
 
@@ -116,5 +116,5 @@ def test_a_batch_that_has_bodies_already(queue: shmbroker.Queue) -> None:
     """Two columns of one name would be nobody's."""
     queue.put(b"A")
     batch = batch_of(handles_of(queue)).append_column("value", pa.array([b"B"]))
-    with pytest.raises(shmbroker.SchemaMismatch, match=r"column 'value' is there already, among id .*, value"):
+    with pytest.raises(shmbroker.SchemaMismatch, match=r"column 'value' exists already, among id .*, value"):
         next(resolve([batch]))

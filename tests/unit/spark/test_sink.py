@@ -305,7 +305,9 @@ def test_a_task_of_no_query(queue: shmbroker.Queue, task: Any, place: dict[str, 
     """Spark has not said which batch it is of: that is an error."""
     if place is not None:
         task(0, 0, place)
-    with pytest.raises(shmbroker.BrokerError, match="Spark does not say which query and batch a task is of") as odd:
+    with pytest.raises(
+        shmbroker.BrokerError, match="Spark does not say which query and batch a task belongs to"
+    ) as odd:
         stream_writer(queue).write(iter([rows("A")]))
     assert odd.value.code == 541
 

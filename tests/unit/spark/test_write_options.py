@@ -12,7 +12,7 @@ from shmbroker.spark.options import stream_write_options, write_options
 
 NUMBERED = {"queue": "q", "txnAppId": "a", "txnVersion": "1"}
 BAD = [
-    ({"queue": "amq.group.g"}, "option queue is 'amq.group.g': no queue of the broker's own is allowed"),
+    ({"queue": "amq.group.g"}, "option queue is 'amq.group.g': a queue that is not the broker's own is allowed"),
     ({"queue": "q", "timeout": "0"}, "option timeout is '0': seconds, more than 0, are allowed"),
     ({"queue": "q", "timeout": "nan"}, "option timeout is 'nan'"),
     ({"queue": "q", "timeout": "inf"}, "option timeout is 'inf'"),

@@ -45,11 +45,11 @@ def test_bad_arguments(stage: Stage, out: shmbroker.Queue) -> None:
         stage.attempt(0, -1, 0)
     with pytest.raises(TypeError, match=r"attempt=1\.0"):
         stage.attempt(0, 0, 1.0)
-    with pytest.raises(ValueError, match="two of one partition"):
+    with pytest.raises(ValueError, match="two receipts are of the same partition"):
         stage.publish(0, [receipt, same], "out")
     with pytest.raises(ValueError, match="not of batch 1"):
         stage.publish(1, [receipt], "out")
-    with pytest.raises(TypeError, match="no receipt"):
+    with pytest.raises(TypeError, match="not a receipt"):
         stage.publish(0, [(0, 0)], "out")
     with pytest.raises(TypeError, match="name of a queue"):
         stage.publish(0, [receipt], out)

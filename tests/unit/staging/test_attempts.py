@@ -39,7 +39,7 @@ def test_completing_a_dropped_attempt_is_refused(stage: Stage) -> None:
     writer = stage.attempt(0, 0, 2)
     with writer:
         writer.put(b"x")
-    with pytest.raises(RuntimeError, match="begun already"):
+    with pytest.raises(RuntimeError, match="already begun"):
         writer.__enter__()
     late = stage.attempt(0, 0, 3)
     late.__enter__()

@@ -96,7 +96,7 @@ def test_one_makes_a_marker_at_a_time(
     assert names.declare(other, FOUNDING, exclusive=True)
     for late, slept in ((0, 0), (1, 1), (2 * 10**9, 2)):
         clock.slept.clear()
-        with pytest.raises(exceptions.Timeout, match="'query': somebody else is making its marker"):
+        with pytest.raises(exceptions.Timeout, match="'query': another client is making its marker"):
             marker.found(clock.now + late)
         assert clock.slept == [0.002] * slept
     assert connection.queue_names(all=True) == [FOUNDING]
@@ -139,7 +139,7 @@ def test_a_marker_is_held_by_one(connection: shmbroker.Connection, marker: Marke
     """It goes back when it was not replaced; when it was, the next one is there."""
     with marker.held(library.deadline(0)) as held:
         assert internal_queues(connection) == {NAME: 0}
-        with pytest.raises(exceptions.Timeout, match="somebody else is publishing"), marker.held(library.deadline(0)):
+        with pytest.raises(exceptions.Timeout, match="another client is publishing"), marker.held(library.deadline(0)):
             pytest.fail("two have it")
     assert internal_queues(connection) == {NAME: 1}
     with marker.held(library.deadline(0)) as held:

@@ -89,6 +89,6 @@ def test_a_part_of_several_attempts(connection: shmbroker.Connection, out: shmbr
 def test_messages_that_somebody_else_has(out: shmbroker.Queue, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """The part cannot be published."""
     monkeypatch.setattr(source, "left", lambda: 6)
-    with pytest.raises(NotStaged, match="somebody else has its messages"), Part(out, MANY) as part:
+    with pytest.raises(NotStaged, match="another client has its messages"), Part(out, MANY) as part:
         part.take(source)
     assert source.queue.statistics().ready == 5

@@ -65,7 +65,7 @@ def test_an_attempt_that_lacks_a_message(connection: shmbroker.Connection, at_on
     stage = Stage(connection, "query", at_once=at_once)
     receipt = staged(stage, 0, 0, b"a", b"b", b"c")
     attempt_queue(connection).get(auto_ack=True)
-    with pytest.raises(exceptions.NotStaged, match="3 messages were staged, and 2 are there"):
+    with pytest.raises(exceptions.NotStaged, match="3 messages were staged, but 2 exist"):
         stage.publish(0, [receipt], "out")
     assert bodies(connection.queue("out")) == []
     assert stage.published is None
@@ -162,7 +162,7 @@ def test_memory_is_waited_for_a_second(
     one = publisher(connection, timeout=timeout)
     one.publish_or_begin(held, Begun(0, "out", (staged(stage, 0, 0, b"a"),)), out)
     [(until, memory_until)] = seen
-    assert until == one._until  # noqa: SLF001 - as it was told
+    assert until == one._until  # noqa: SLF001 - as the first call set it
     assert memory_until is not None
     assert begun <= memory_until <= time.monotonic_ns() + most * 1e9
 

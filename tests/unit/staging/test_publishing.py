@@ -187,7 +187,7 @@ def test_publishers_wait_for_each_other(stage: Stage, connection: shmbroker.Conn
     first.start()
     while marker not in internal(connection) or connection.queue(marker).statistics().delivering == 0:
         pass
-    with pytest.raises(shmbroker.Timeout, match="publication 'query': somebody else is publishing"):
+    with pytest.raises(shmbroker.Timeout, match="publication 'query': another client is publishing"):
         stage.publish(1, [receipts[1]], "out", timeout=0)
     with pytest.raises(shmbroker.Timeout):
         stage.drop(1, timeout=0)

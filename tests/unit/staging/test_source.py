@@ -85,7 +85,7 @@ def test_what_is_left_of_an_attempt(connection: shmbroker.Connection, source: So
     assert (source.left(), source.acked()) == (3, 0)
     source.queue.get(auto_ack=True)
     assert (source.left(), source.acked()) == (2, 1)
-    with pytest.raises(NotStaged, match="3 messages were staged, and 2 are there"):
+    with pytest.raises(NotStaged, match="3 messages were staged, but 2 exist"):
         source.check()
     source.queue.move(connection.queue("other"), limit=1)
     assert (source.left(), source.acked()) == (1, 1)

@@ -90,9 +90,12 @@ def test_a_block_that_raises_closes_its_handle(stage: Stage, connection: shmbrok
 def test_a_block_begins_once(stage: Stage, connection: shmbroker.Connection) -> None:
     """Not within itself, and not again when it is complete."""
     written = stage.attempt(0, 0, 0)
-    with written, pytest.raises(RuntimeError, match="attempt 0 at partition 0 of batch 0 of 'query': it was begun"):
+    with (
+        written,
+        pytest.raises(RuntimeError, match="attempt 0 at partition 0 of batch 0 of 'query': it has already begun"),
+    ):
         written.__enter__()
-    with pytest.raises(RuntimeError, match="begun already"):
+    with pytest.raises(RuntimeError, match="already begun"):
         written.__enter__()
     assert [one.count for one in stages(connection)] == [0]
 
@@ -113,7 +116,7 @@ def test_an_attempt_of_which_messages_are_missing(stage: Stage, connection: shmb
     with (  # noqa: PT012 - its block raises
         pytest.raises(
             shmbroker.NotStaged,
-            match="attempt 1 at partition 2 of batch 0 of 'query': 2 messages were staged, and 1 are there",
+            match="attempt 1 at partition 2 of batch 0 of 'query': 2 messages were staged, but 1 exist",
         ),
         written,
     ):

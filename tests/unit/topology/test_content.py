@@ -82,10 +82,10 @@ def test_priorities_and_modes(priority: int, delivery_mode: int | None) -> None:
         ({"priority": -1}, "invalid priority -1: 0 to 255 is allowed"),
         ({"priority": 256}, "invalid priority 256: 0 to 255 is allowed"),
         ({"expiration": "1.5"}, "invalid expiration '1.5': no_integer"),
-        ({"headers": {"CC": "b"}}, "unacceptable_type_in_CC_header: 'b' is no array of strings"),
-        ({"headers": {"CC": None}}, "unacceptable_type_in_CC_header: None is no array of strings"),
-        ({"headers": {"CC": ["b", 5]}}, "unacceptable_type_in_CC_header: ['b', 5] is no array of strings"),
-        ({"headers": {"CC": ["b"], "BCC": {}}}, "unacceptable_type_in_BCC_header: {} is no array of strings"),
+        ({"headers": {"CC": "b"}}, "unacceptable_type_in_CC_header: 'b' is not an array of strings"),
+        ({"headers": {"CC": None}}, "unacceptable_type_in_CC_header: None is not an array of strings"),
+        ({"headers": {"CC": ["b", 5]}}, "unacceptable_type_in_CC_header: ['b', 5] is not an array of strings"),
+        ({"headers": {"CC": ["b"], "BCC": {}}}, "unacceptable_type_in_BCC_header: {} is not an array of strings"),
     ],
 )  # fmt: skip
 def test_values_that_are_refused(given: dict[str, Any], text: str) -> None:

@@ -390,7 +390,7 @@ def replaced(at: int, byte: int) -> bytes:
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (RECORD[:10], "10 bytes are less than a head of 18"),
+        (RECORD[:10], "10 bytes are less than a header of 18"),
         (RECORD[:-1], f"its length {len(RECORD)} is not that of what it holds"),
         (replaced(0, 0), "its length 0 is not that of what it holds"),
         (replaced(0, 17), "its length 17 is not that of what it holds"),

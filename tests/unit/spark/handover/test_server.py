@@ -135,7 +135,9 @@ def test_an_error_without_a_trace() -> None:
 def test_a_function_that_makes_no_batches(connection: shmbroker.Connection, made: object, kind: str) -> None:
     """The answer says what it made."""
     answer = answered(connection, lambda _batch: made)
-    assert bytes(answer).startswith(f"TypeError: the function gave a {kind}: pyarrow.RecordBatch is needed (".encode())
+    assert bytes(answer).startswith(
+        f"TypeError: the function returned a {kind}: pyarrow.RecordBatch is needed (".encode()
+    )
     assert protocol.read_answer(answer.key) == (7, "failed")
 
 
@@ -147,7 +149,7 @@ def test_a_request_that_cannot_be_read(connection: shmbroker.Connection) -> None
     served.answer(requests.get(timeout=0))
     with answers.get(timeout=0) as answer:
         assert protocol.read_answer(answer.key) == (7, "malformed")
-        assert bytes(answer) == b"a request cannot be read: a body of 8 bytes is no Arrow stream"
+        assert bytes(answer) == b"a request cannot be read: a body of 8 bytes is not an Arrow stream"
 
 
 @pytest.mark.parametrize("deaths", [3, 4])
@@ -163,7 +165,9 @@ def test_a_request_that_servers_died_of(connection: shmbroker.Connection, deaths
             assert Decoder().batches(bytes(answer)) == [BATCH]
         else:
             assert protocol.read_answer(answer.key) == (7, "refused")
-            assert bytes(answer) == b"ACCESS_REFUSED - 3 servers died of this request, or were killed at it"
+            assert (
+                bytes(answer) == b"ACCESS_REFUSED - 3 servers died, or were killed, while they worked on this request"
+            )
 
 
 def test_the_asker_is_gone(connection: shmbroker.Connection) -> None:
@@ -332,6 +336,6 @@ def test_a_server_waits_for_requests(connection: shmbroker.Connection, until_tru
 
 def test_a_function_is_needed(broker_name: str) -> None:
     """What cannot be called is refused before anything is made."""
-    with pytest.raises(TypeError, match="function=7: something callable is needed"):
+    with pytest.raises(TypeError, match="function=7: a callable is needed"):
         serve("requests", 7, broker=broker_name)  # type: ignore[arg-type]
     assert broker_name not in shmbroker.brokers()

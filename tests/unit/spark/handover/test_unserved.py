@@ -49,7 +49,7 @@ def test_a_message_is_set_aside(
     if found.expires_at is not None:
         assert 3000 < found.expires_at - time.time() <= 3600
     assert [record.getMessage() for record in caplog.records] == [
-        "queue 'requests': message 0 is no request of exchange(): it was moved to queue 'unserved.requests'"
+        "queue 'requests': message 0 is not a request of exchange(): it was moved to queue 'unserved.requests'"
     ]
 
 
@@ -89,7 +89,7 @@ def test_a_message_that_cannot_be_set_aside(connection: shmbroker.Connection, mo
         set_aside(connection, requests.get(timeout=0))
     (note,) = full.value.__notes__
     assert note == (
-        "queue 'requests': message 0 is no request of exchange(), and cannot be moved to queue 'unserved.requests': "
+        "queue 'requests': message 0 is not a request of exchange(), and cannot be moved to queue 'unserved.requests': "
         "it is in its place again"
     )
     with requests.get(timeout=0) as message:
@@ -175,8 +175,8 @@ def test_nobody_serves(connection: shmbroker.Connection, monkeypatch: pytest.Mon
     name = connection.broker_name
     assert missing.value.code == 313
     assert missing.value.text == (
-        f"NO_CONSUMERS - nobody serves queue 'requests' of broker '{name}': start shmbroker.spark.serve('requests', "
-        "function) on this host, or see why it ended"
+        f"NO_CONSUMERS - no process serves queue 'requests' of broker '{name}': start "
+        "shmbroker.spark.serve('requests', function) on this host, or see why it ended"
     )
 
 
