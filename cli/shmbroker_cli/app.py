@@ -71,7 +71,7 @@ def _command(name: str) -> Any:  # noqa: ANN401 (a command of Typer's)
 app = typer.Typer(
     name="shmbroker",
     cls=Commands,
-    help="A message broker in shared memory: exchanges, queues, messages and who consumes them.",
+    help="A message broker in shared memory: exchanges, queues, messages and consumers.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -82,7 +82,7 @@ def common(
     *,
     broker: Annotated[
         str,
-        typer.Option("--broker", metavar="NAME", envvar=BROKER_VARIABLE, help="Which."),
+        typer.Option("--broker", metavar="NAME", envvar=BROKER_VARIABLE, help="Name of the broker."),
     ] = DEFAULT_BROKER,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs to read.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,

@@ -13,10 +13,10 @@ PACKAGE = "benchmarks"
 
 
 def bench(context: typer.Context) -> None:
-    """Run the benchmarks of a source checkout; all arguments are theirs."""
+    """Run the benchmarks of a source checkout; all arguments are passed to them."""
     see_working_directory()
     if importlib.util.find_spec(PACKAGE) is None:
-        message = "the benchmarks are not here: run this in the root of a source checkout"
+        message = "the working directory has no benchmarks: run this in the root of a source checkout"
         raise Refused(message)
     try:
         entry = importlib.import_module(f"{PACKAGE}.__main__").main

@@ -19,12 +19,14 @@ from shmbroker_cli.session import connected
 EXCHANGE, QUEUE = "exchange", "queue"
 
 SourceArgument = Annotated[
-    str, typer.Argument(metavar="SOURCE", show_default=False, help="The exchange it leads from.")
+    str, typer.Argument(metavar="SOURCE", show_default=False, help="The exchange that the binding leads from.")
 ]
 DestinationArgument = Annotated[
-    str, typer.Argument(metavar="DESTINATION", show_default=False, help="The queue it leads to.")
+    str, typer.Argument(metavar="DESTINATION", show_default=False, help="The queue that the binding leads to.")
 ]
-KeyOption = Annotated[str, typer.Option("--key", metavar="K", help="The key it matches; a pattern of a topic.")]
+KeyOption = Annotated[
+    str, typer.Option("--key", metavar="K", help="The routing key to match; a pattern for a topic exchange.")
+]
 ToExchangeOption = Annotated[bool, typer.Option("--exchange", help="DESTINATION is an exchange.")]
 ArgumentsOption = Annotated[
     list[str] | None,
@@ -32,7 +34,7 @@ ArgumentsOption = Annotated[
         "--argument",
         metavar="NAME=VALUE",
         show_default=False,
-        help="An argument, such as x-match=any; VALUE is JSON, or else text. Again for more.",
+        help="An argument, such as x-match=any; VALUE is JSON if it parses, else text. Repeatable.",
     ),
 ]
 
@@ -137,7 +139,7 @@ def unbind(
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a binding: all that was given when it was made must be given again."""
+    """Remove a binding; key and arguments must be those that it was made with."""
     wanted = _wanted(source, destination, key, argument, exchange=exchange)
     with connected(broker) as connection:
         if not _exists(connection, wanted):
@@ -161,7 +163,7 @@ def _shown(binding: shmbroker.BindingInfo) -> str:
 def bindings(
     exchange: Annotated[
         str | None,
-        typer.Argument(metavar="[EXCHANGE]", show_default=False, help="Only those from and to this one."),
+        typer.Argument(metavar="[EXCHANGE]", show_default=False, help="Only bindings from and to this exchange."),
     ] = None,
     *,
     broker: BrokerOption = "",

@@ -101,16 +101,16 @@ def consume(
     *,
     call: Annotated[
         str | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="Call this with each message, not print it."),
+        typer.Option(metavar="MODULE:FUNCTION", help="Call this function with each message instead of printing it."),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Call it in so many processes."),
+        typer.Option(metavar="N", min=1, help="Call the function in N processes."),
     ] = None,
     count: CountOption = None,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="S", min=0, help="Stop when none came for so long."),
+        typer.Option(metavar="S", min=0, help="Stop when no message came for S seconds."),
     ] = None,
     auto_ack: Annotated[bool, typer.Option("--auto-ack", help="Acknowledge on delivery.")] = False,
     broker: BrokerOption = "",

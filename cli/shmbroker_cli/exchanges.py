@@ -26,18 +26,18 @@ class ExchangeType(StrEnum):
     HEADERS = "headers"
 
 
-ExchangeArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Of the exchange.")]
+ExchangeArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Name of the exchange.")]
 TypeOption = Annotated[
     ExchangeType,
     typer.Option(
         "--type",
-        help="What decides: the key, nothing, words of the key, or the headers.",
+        help="How it routes: by the whole key, to all, by words of the key, or by headers.",
     ),
 ]
-DurableOption = Annotated[bool, typer.Option("--durable", help="An attribute that declarations compare.")]
+DurableOption = Annotated[bool, typer.Option("--durable", help="An attribute that later declarations must repeat.")]
 AlternateOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The exchange for what has no queue here."),
+    typer.Option(metavar="NAME", help="The exchange for messages that this one routes to no queue."),
 ]
 
 
@@ -69,13 +69,13 @@ def create(
     *,
     kind: TypeOption = ExchangeType.DIRECT,
     durable: DurableOption = False,
-    auto_delete: Annotated[bool, typer.Option("--auto-delete", help="It goes with its last binding.")] = False,
+    auto_delete: Annotated[bool, typer.Option("--auto-delete", help="Delete it with its last binding.")] = False,
     internal: Annotated[bool, typer.Option("--internal", help="Only other exchanges publish to it.")] = False,
     alternate: AlternateOption = None,
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Make an exchange; one that exists must be the same."""
+    """Make an exchange; if it exists, it must have the same attributes."""
     made: dict[str, Any] = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
     arguments = {} if alternate is None else {ALTERNATE: alternate}
     with connected(broker) as connection:
@@ -87,7 +87,7 @@ def create(
 
 @exchange_commands.command("list")
 def list_exchanges(*, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
-    """List the exchanges, those that every broker has included."""
+    """List the exchanges, including those that every broker has."""
     with connected(broker) as connection:
         found = connection.exchanges()
     columns: list[Column[shmbroker.ExchangeInfo]] = [

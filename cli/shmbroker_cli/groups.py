@@ -12,12 +12,12 @@ from shmbroker_cli.options import BrokerOption, JsonOption
 from shmbroker_cli.output import Column, byte_count, print_rows, report
 from shmbroker_cli.session import connected
 
-group_commands = typer.Typer(help="List consumer groups, and release those that nobody needs.")
+group_commands = typer.Typer(help="List consumer groups, and release those that no process will continue.")
 
 
 @group_commands.callback(invoke_without_command=True)
 def list_groups(context: typer.Context, *, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
-    """List the consumer groups, what they keep of their queues, and who has them.
+    """List the consumer groups, their leased messages, and the processes that have them attached.
 
     One without a process, but with messages, is an orphan: if its user is not coming back, release it.
     """
@@ -40,13 +40,13 @@ def list_groups(context: typer.Context, *, broker: BrokerOption = "", as_json: J
 
 @group_commands.command()
 def release(
-    group: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Of the group.")],
+    group: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Name of the group.")],
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Give what a group has leased back to the end of its queue, and end the group.
+    """Return the leased messages of a group to the end of its queue, and end the group.
 
     Whoever uses it gets an error at the next use. What it had read and not acknowledged will be read again.
     """
@@ -61,13 +61,13 @@ def release(
         taken = shmbroker.Group(connection, found.queue, group)
         taken.attach()
         count = taken.release()
-    line = f"{group}: {_messages(count)} given back to {found.queue}"
+    line = f"{group}: {_messages(count)} returned to {found.queue}"
     report({"group": group, "queue": found.queue, "released": count}, line, as_json=as_json)
 
 
 def _question(group: shmbroker.GroupInfo) -> str:
     who = f"; process {group.pid} has it" if group.pid else ""
-    return f"Give {_messages(group.messages)} of group '{group.name}' back to queue '{group.queue}'{who}?"
+    return f"Return {_messages(group.messages)} of group '{group.name}' to queue '{group.queue}'{who}?"
 
 
 def _messages(count: int) -> str:

@@ -57,9 +57,9 @@ JsonOption = Annotated[
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, help="Name of the queue.")]
 TimeoutOption = Annotated[
     float | None,
-    typer.Option("--timeout", metavar="S", min=0, help="Seconds to wait; for ever if not given."),
+    typer.Option("--timeout", metavar="S", min=0, help="Seconds to wait; without limit if not given."),
 ]
 CountOption = Annotated[
     int | None,
-    typer.Option("--count", metavar="N", min=1, help="Stop after so many messages."),
+    typer.Option("--count", metavar="N", min=1, help="Stop after N messages."),
 ]

@@ -80,7 +80,7 @@ def _plain(value: object) -> object:
         return str(value)
     if isinstance(value, (bytes, bytearray)):
         return value.decode(errors="backslashreplace")
-    message = f"{type(value).__name__} is not a fact"
+    message = f"{type(value).__name__} cannot be printed as JSON"
     raise TypeError(message)
 
 

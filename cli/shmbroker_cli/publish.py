@@ -146,11 +146,11 @@ def _addressed(
             message = "give QUEUE, or --exchange"
             raise typer.BadParameter(message)
         if key is not None or mandatory:
-            message = "--key and --mandatory go with --exchange"
+            message = "--key and --mandatory need --exchange"
             raise typer.BadParameter(message)
         return queue, body
     if body is not None:
-        message = "with --exchange, give BODY alone: its bindings lead to the queues"
+        message = "with --exchange, give BODY without QUEUE: the bindings of the exchange choose the queues"
         raise typer.BadParameter(message)
     return None, queue
 
@@ -171,12 +171,10 @@ def publish(
     *,
     exchange: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Publish to this exchange, in place of a queue."),
+        typer.Option(metavar="NAME", help="Publish to this exchange, not to a queue."),
     ] = None,
     key: Annotated[str | None, typer.Option(metavar="K", help="The routing key, for the exchange.")] = None,
-    mandatory: Annotated[
-        bool, typer.Option("--mandatory", help="Refused if the exchange has no queue for it.")
-    ] = False,
+    mandatory: Annotated[bool, typer.Option("--mandatory", help="Fail if the exchange routes it to no queue.")] = False,
     file: Annotated[
         str | None,
         typer.Option(metavar="F", help="Publish the content of a file as one message."),
@@ -185,8 +183,10 @@ def publish(
         str | None,
         typer.Option(metavar="F", help="Publish each line of a file ('-': standard input)."),
     ] = None,
-    message_id: Annotated[str | None, typer.Option(metavar="ID", help="The messages' id.")] = None,
-    content_type: Annotated[str | None, typer.Option(metavar="TYPE", help="Such as application/json.")] = None,
+    message_id: Annotated[str | None, typer.Option(metavar="ID", help="The message id property.")] = None,
+    content_type: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="The content type property, such as application/json.")
+    ] = None,
     timeout: TimeoutOption = None,
     broker: BrokerOption = "",
     as_json: JsonOption = False,
@@ -194,7 +194,7 @@ def publish(
     """Publish to a queue or an exchange: BODY, --file F, --lines F, or '-' for standard input."""
     queue, body = _addressed(queue, body, exchange, key, mandatory=mandatory)
     if sum(source is not None for source in (body, file, lines)) != 1:
-        message = "give one of BODY, '-', --file and --lines"
+        message = "give exactly one of BODY, '-', --file and --lines"
         raise typer.BadParameter(message)
     properties = None
     if message_id is not None or content_type is not None:

@@ -21,7 +21,7 @@ from shmbroker_cli.output import (
 from shmbroker_cli.session import connected, opened
 from shmbroker_cli.setting_options import Settings, with_settings
 
-queue_commands = typer.Typer(help="Make, look at and change queues.")
+queue_commands = typer.Typer(help="Make, show and change queues.")
 
 Statistics = shmbroker.QueueStatistics
 
@@ -35,7 +35,7 @@ def create(
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Make a queue; one that exists must have the settings given."""
+    """Make a queue; if it exists, it must have the given settings."""
     with connected(broker) as connection:
         existed = queue in connection.queue_names()
         made = connection.queue(queue, **settings)
@@ -49,12 +49,12 @@ def create(
 def list_queues(
     *,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also those of the broker's own, such as leases of groups.")
+        bool, typer.Option("--all", help="Include the broker's own queues, such as leases of groups.")
     ] = False,
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """List the queues with what is in them."""
+    """List the queues with their messages, bytes and consumers."""
     with connected(broker) as connection:
         found = connection.queue_statistics(all=everything)
     columns: list[Column[Statistics]] = [
@@ -100,7 +100,7 @@ def configure(
     queue: QueueArgument,
     settings: Settings,
     *,
-    trim: Annotated[bool, typer.Option("--trim", help="Shrink a ring at once, not as it drains.")] = False,
+    trim: Annotated[bool, typer.Option("--trim", help="Shrink a ring immediately, not as it drains.")] = False,
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
@@ -148,7 +148,7 @@ def delete(
 
 @queue_commands.command()
 def pause(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
-    """Stop deliveries from a queue; it goes on taking messages."""
+    """Stop deliveries from a queue; publishing continues."""
     with opened(broker, queue) as found:
         found.pause()
     report({"queue": queue, "paused": True}, f"{queue}: paused", as_json=as_json)
@@ -165,9 +165,9 @@ def resume(queue: QueueArgument, *, broker: BrokerOption = "", as_json: JsonOpti
 @queue_commands.command()
 def move(
     queue: QueueArgument,
-    to: Annotated[str, typer.Argument(metavar="TO", show_default=False, help="Where they go.")],
+    to: Annotated[str, typer.Argument(metavar="TO", show_default=False, help="The target queue.")],
     *,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Move at most N messages.")] = None,
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:

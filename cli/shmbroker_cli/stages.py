@@ -11,12 +11,12 @@ from shmbroker_cli.options import BrokerOption, JsonOption
 from shmbroker_cli.output import Column, byte_count, print_rows, report
 from shmbroker_cli.session import connected
 
-stage_commands = typer.Typer(help="List what is staged to be published, and drop what nobody will publish.")
+stage_commands = typer.Typer(help="List staged messages, and drop those that will not be published.")
 
 
 @stage_commands.callback(invoke_without_command=True)
 def list_stages(context: typer.Context, *, broker: BrokerOption = "", as_json: JsonOption = False) -> None:
-    """List the attempts that are staged: by publication, batch and partition, with what they hold.
+    """List the staged attempts by publication, batch and partition, with their messages and bytes.
 
     A publication is a query of Spark, by its id, or the jobs that write to one queue.
     """
@@ -37,27 +37,29 @@ def list_stages(context: typer.Context, *, broker: BrokerOption = "", as_json: J
 
 @stage_commands.command()
 def drop(
-    publication: Annotated[str, typer.Argument(metavar="PUBLICATION", show_default=False, help="Whose.")],
+    publication: Annotated[
+        str, typer.Argument(metavar="PUBLICATION", show_default=False, help="Name of the publication.")
+    ],
     *,
     batch: Annotated[
         str | None,
-        typer.Option("--batch", metavar="B", show_default=False, help="Only this one: its number, or a job's id."),
+        typer.Option("--batch", metavar="B", show_default=False, help="Only this batch: its number, or a job's id."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     broker: BrokerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Drop what a publication has staged, for good; what it has published stays.
+    """Drop the staged messages of a publication for good; published messages stay.
 
     A batch that is published in part is not dropped: its publisher was killed, and the next one needs the rest.
     """
     with connected(broker) as connection:
         found = _staged(stages(connection, publication), batch)
         if not found:
-            message = f"nothing is staged of '{publication}'{_of(batch)}"
+            message = f"nothing is staged for '{publication}'{_of(batch)}"
             raise Refused(message)
         if not yes and not typer.confirm(_question(found, publication, batch), err=True):
-            message = f"what is staged of '{publication}'{_of(batch)} was not dropped"
+            message = f"what is staged for '{publication}'{_of(batch)} was not dropped"
             raise Refused(message)
         stage = Stage(connection, publication)
         dropped = sum(stage.drop(one) for one in dict.fromkeys(attempt.batch for attempt in found))
@@ -80,4 +82,4 @@ def _of(batch: str | None) -> str:
 
 def _question(found: list[StageInfo], publication: str, batch: str | None) -> str:
     count = sum(one.count for one in found)
-    return f"Drop {count} {'message' if count == 1 else 'messages'} staged of '{publication}'{_of(batch)}, for good?"
+    return f"Drop {count} {'message' if count == 1 else 'messages'} staged for '{publication}'{_of(batch)}, for good?"

@@ -34,7 +34,7 @@ SOURCE = b"""\
 import os
 
 def f():
-    return os.sep  # not a line of its own
+    return os.sep  # not a separate line
 """
 ODD = {
     "bell.py": b"# \xef\xbb\xbf \x85\n\x85\n\xa0\n",
@@ -254,7 +254,7 @@ def until_it_ends(process: Process) -> None:
         ("print('shmbroker.exceptions.NoServer: 312'); print('a.b.QueryException: 7'); exit(1)", r"shmbroker.*: 312"),
         ("print('a.b.QueryException: 7'); print('Identifier: 8'); exit(1)", "a.b.QueryException: 7"),
         ("print('seven'); exit(1)", "seven"),
-        ("exit(1)", "it said nothing"),
+        ("exit(1)", "it printed nothing"),
     ],
     ids=["python", "broker", "spark", "text", "nothing"],
 )

@@ -82,7 +82,7 @@ def test_a_process_that_ended_well(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (b"", "it said nothing"),
+        (b"", "it printed nothing"),
         (b"one\ntwo\n", "two"),
         (b"one\n\xff\n", r"\xff"),
         (b"ValueError: a\nbye\n", "ValueError: a"),

@@ -85,7 +85,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(("value", "kind"), [(object(), "object"), (Fact, "type"), ({1}, "set")])
 def test_what_is_no_fact(value: object, kind: str) -> None:
     """It is an error of ours: nothing is made up for it."""
-    with pytest.raises(TypeError, match=rf"^{kind} is not a fact$"):
+    with pytest.raises(TypeError, match=rf"^{kind} cannot be printed as JSON$"):
         print_json(value)
 
 
@@ -218,8 +218,8 @@ def test_closed_input_is_refused(
 @pytest.mark.usefixtures("jobs")
 def test_mandatory_is_for_an_exchange(cli: Callable[..., Any]) -> None:
     """Alone as well as with a key."""
-    assert cli("publish", "jobs", "x", "--mandatory").is_refused("--key and --mandatory go with --exchange", code=2)
-    assert cli("publish", "jobs", "x", "--key", "").is_refused("--key and --mandatory go with --exchange", code=2)
+    assert cli("publish", "jobs", "x", "--mandatory").is_refused("--key and --mandatory need --exchange", code=2)
+    assert cli("publish", "jobs", "x", "--key", "").is_refused("--key and --mandatory need --exchange", code=2)
 
 
 def test_what_is_printed_is_there_at_once(

@@ -174,7 +174,7 @@ def test_an_unknown_or_internal_exchange_is_refused(cli: Callable[..., Any], bro
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("jobs", "x", "--exchange", "events"), "BODY alone"),
+        (("jobs", "x", "--exchange", "events"), "BODY without QUEUE"),
         (("--exchange", "events"), "BODY"),
         (("x", "--exchange", "events", "--lines", "-"), "BODY"),
         (("jobs", "x", "--key", "k"), "--exchange"),

@@ -215,10 +215,10 @@ def test_a_group_is_released_and_no_other(cli: Callable[..., Any], jobs: shmbrok
         group.attach()
         group.lease(0, max_messages=count)
     ran = cli("groups", "release", "h", given="n\n")
-    question = f"Give 2 messages of group 'h' back to queue 'jobs'; process {os.getpid()} has it? [y/N]:"
+    question = f"Return 2 messages of group 'h' to queue 'jobs'; process {os.getpid()} has it? [y/N]:"
     assert ran.code == 1
     assert ran.err.removeprefix(question).strip() == "shmbroker: group 'h' was not released"
-    assert cli("groups", "release", "h", "--yes").lines == ["h: 2 messages given back to jobs"]
+    assert cli("groups", "release", "h", "--yes").lines == ["h: 2 messages returned to jobs"]
     assert [one.name for one in shmbroker.groups(jobs.connection)] == ["g"]
     assert cli("groups", "release", "g", "--yes", "--json").facts == {"group": "g", "queue": "jobs", "released": 1}
     assert cli("groups").lines == ["no groups"]
@@ -233,8 +233,8 @@ def test_a_group_without_a_process(cli: Callable[..., Any], jobs: shmbroker.Queu
         group.attach()
         group.lease(0, max_messages=1)
     ran = cli("groups", "release", "lost", given="y\n")
-    assert ran.err.startswith("Give 1 message of group 'lost' back to queue 'jobs'? [y/N]:")
-    assert ran.lines[-1] == "lost: 1 message given back to jobs"
+    assert ran.err.startswith("Return 1 message of group 'lost' to queue 'jobs'? [y/N]:")
+    assert ran.lines[-1] == "lost: 1 message returned to jobs"
 
 
 JOB = uuid.UUID("0123456789abcdef0123456789abcdef")
@@ -260,8 +260,8 @@ def test_dropping_asks_with_the_number_of_messages(cli: Callable[..., Any]) -> N
     ):
         ran = cli("stages", "drop", "query.q", *options, given="n\n")
         question, _, rest = ran.err.partition("? [y/N]:")
-        assert question == f"Drop {what} of {whose}, for good"
-        assert rest.strip() == f"shmbroker: what is staged of {whose} was not dropped"
+        assert question == f"Drop {what} for {whose}, for good"
+        assert rest.strip() == f"shmbroker: what is staged for {whose} was not dropped"
         assert ran.code == 1
 
 
@@ -276,5 +276,5 @@ def test_dropping_tells_how_many_attempts_went(cli: Callable[..., Any]) -> None:
         "batch": None,
         "dropped": 1,
     }
-    assert cli("stages", "drop", "query.q", "--yes").is_refused("nothing is staged of 'query.q'\n")
-    assert cli("stages", "drop", "query.q", "--batch", "7").is_refused("nothing is staged of 'query.q', batch 7\n")
+    assert cli("stages", "drop", "query.q", "--yes").is_refused("nothing is staged for 'query.q'\n")
+    assert cli("stages", "drop", "query.q", "--batch", "7").is_refused("nothing is staged for 'query.q', batch 7\n")

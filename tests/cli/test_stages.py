@@ -114,5 +114,5 @@ def test_drop_asks(cli: Callable[..., Any], jobs: shmbroker.Queue, *, answer: st
     """It says how much will be gone; without consent nothing is."""
     ran = cli("stages", "drop", "query.q", "--batch", "7", given=answer)
     assert ran.code == code
-    assert "Drop 3 messages staged of 'query.q', batch 7, for good?" in ran.err
+    assert "Drop 3 messages staged for 'query.q', batch 7, for good?" in ran.err
     assert len(left(jobs)) == count

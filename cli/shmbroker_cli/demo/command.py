@@ -50,10 +50,10 @@ def _print(report: Report) -> None:
 def demo(
     *,
     workers: Annotated[int, typer.Option(metavar="N", min=1, help="Worker processes.")] = 4,
-    no_kill: Annotated[bool, typer.Option("--no-kill", help="Kill nobody.")] = False,
+    no_kill: Annotated[bool, typer.Option("--no-kill", help="Kill no process.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Take the standard library apart in workers, and kill some half-way.
+    """Analyse the standard library in worker processes, and kill some half-way.
 
     Exit code 1 if a file was lost or the totals differ from a serial run.
     """

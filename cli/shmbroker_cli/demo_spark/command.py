@@ -52,12 +52,12 @@ def _print(report: Report) -> None:
 def demo_spark(
     *,
     files: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Only so many files, evenly chosen.", show_default=False)
+        int | None, typer.Option(metavar="N", min=1, help="Use only N files, chosen evenly.", show_default=False)
     ] = None,
-    no_kill: Annotated[bool, typer.Option("--no-kill", help="Kill nobody.")] = False,
+    no_kill: Annotated[bool, typer.Option("--no-kill", help="Kill no process.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Take the standard library apart in Spark, and kill its driver half-way.
+    """Analyse the standard library in Spark, and kill its driver half-way.
 
     Exit code 1 unless each file has its result once, and the totals are those of a serial run.
     """

@@ -75,7 +75,7 @@ class Process:
         said = self._log.read_text("utf-8", "backslashreplace")
         errors = _ERROR.findall(said)
         chosen = [error for error in errors if error.startswith(_OURS)] or errors or said.splitlines()
-        message = f"the {self._module.rpartition('.')[2]} {how}: {chosen[-1] if chosen else 'it said nothing'}"
+        message = f"the {self._module.rpartition('.')[2]} {how}: {chosen[-1] if chosen else 'it printed nothing'}"
         return Refused(message)
 
     def kill(self) -> None:
