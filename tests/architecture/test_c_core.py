@@ -34,7 +34,7 @@ MAY_GO_ROUND_THE_HOOKS = {
 }
 # Process-local memory: handles belong to the layer that hands them out; what a channel holds has no bound but memory.
 MAY_ALLOCATE = {"sb_deliveries", "sb_deal", "sb_channel"}
-# System calls say in errno why they failed. Nobody else reads it, and nobody writes it: functions return sb_status.
+# Only the callers of system calls read errno. No other code reads or writes it: functions return sb_status.
 MAY_READ_ERRNO = {
     "sb_segment": "open: not there, or not allowed",
     "sb_wait": "futex: time is up, or a signal came",

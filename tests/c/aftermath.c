@@ -171,7 +171,7 @@ void housekeep(test_broker *t) {
   }
 }
 
-/* The next operation of another process, which nobody cleared up for. */
+/* The next operation of another process, before any reaping. */
 static void expect_bound(test_broker *t, const operation *o) {
   sb_queue *here = open_queue(t, "q");
   uint64_t position = 0, count = 0;

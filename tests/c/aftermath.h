@@ -11,7 +11,7 @@
 #include "harness.h"
 #include "operations.h"
 
-/* What a housekeeper does while nobody else does anything: hints are right after that, or never. */
+/* The work of a housekeeper while no other process works: hints are right after that, or never. */
 void housekeep(test_broker *t);
 
 /* done: the operation came back, so what it says must hold. memory: bytes that were in use before there was any queue. */

@@ -9,7 +9,7 @@
 #ifndef ATOMIC_TEST_H
 #define ATOMIC_TEST_H
 
-extern bool sb_test_aside; /* nobody acts, somebody only looks: loads are what they are */
+extern bool sb_test_aside; /* no actor runs, the test only looks: loads are plain */
 extern void sb_test_step(const char *site);
 extern uint64_t sb_test_load(const char *site, const volatile void *word, size_t size);
 extern void sb_test_store(const char *site, volatile void *word, size_t size, uint64_t value, memory_order order);

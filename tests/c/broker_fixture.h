@@ -25,7 +25,7 @@ _Noreturn void die(const char *what, int status);
 /* ---- files ---- */
 
 void file_name(char *out, size_t size, const char *path, const char *suffix);
-/* Also what somebody left who was killed while he made a file. */
+/* Also what a process left that was killed while it made a file. */
 void remove_files(const char *path);
 void remove_broker(const char *name);
 void make_broker(test_broker *t, const char *name, uint32_t chunks);

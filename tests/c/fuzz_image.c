@@ -46,7 +46,7 @@ void view_held(session *s) {
   if (s->held_of != NULL && s->view == 0) (void)sb_begin_view(s->t.c, r.tag, r.sequence, r.body_address, &s->view);
 }
 
-/* Someone who waits for room, or for a message, in the list only: nobody sleeps. */
+/* An entry in the list of waiting producers, or of consumers: no thread sleeps. */
 static void wait_in_list(session *s, sb_queue *q, uint32_t flags, int32_t priority) {
   uint32_t node;
   uint64_t token;
@@ -164,7 +164,7 @@ static pid_t let(void (*work)(test_broker *), test_broker *t, bool stops) {
   int status;
   pid_t pid = fork();
   if (pid == 0) {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* somebody who is stopped must not stay behind */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a stopped process must not stay behind */
     work(t);
   }
   if (waitpid(pid, &status, stops ? WUNTRACED : 0) != pid || WIFSTOPPED(status) != stops)

@@ -49,7 +49,7 @@ void make_image(test_broker *t, const char *name);
 void restore(const test_broker *t);
 void drop_image(test_broker *t);
 
-/* ---- what somebody does who comes to it ---- */
+/* ---- what a process does that comes to it ---- */
 
 void enter(session *s);
 void open_all(session *s);

@@ -5,7 +5,7 @@
 
 /* Before: a queue of many pages was there and is gone, and one look found its pages free. */
 void rest_pages(void);
-/* The chunk becomes FREE in one step, since nobody is inside. */
+/* The chunk becomes FREE in one step, since no connection is inside. */
 void reclaim(void);
 /* It is drained as long as one who was killed inside is not reaped. */
 void reclaim_beside_the_dead(void);
@@ -13,7 +13,7 @@ void reclaim_beside_the_dead(void);
 void reclaim_and_give_up(void);
 /* The pages are used again. */
 void reclaim_and_use(void);
-/* Somebody who is killed inside. */
+/* A process that is killed inside. */
 void die_inside(void);
 
 #endif

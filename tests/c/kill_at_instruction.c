@@ -50,7 +50,7 @@ typedef struct {
   const char *operation, *place; /* NULL: each */
 } options;
 
-static stepper_survey *survey; /* shared with those who survey */
+static stepper_survey *survey; /* shared with the processes that survey */
 static bool stopping;          /* in the trials that follow */
 
 /* ---- the child ---- */

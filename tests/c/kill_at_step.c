@@ -21,7 +21,7 @@
 #include "trial.h"
 
 #define CAME_BACK 1 /* before the step was reached: there are no more steps */
-#define VISITS 16u  /* so many times a site counts as a step: long loops are not followed to their end */
+#define VISITS 16u  /* visits of a site that count as steps: long loops are not followed to their end */
 #define SITES 1024u
 
 static struct {

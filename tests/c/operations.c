@@ -68,7 +68,7 @@ static void settle_viewed(uint32_t how) {
 static void ack_viewed(void) { settle_viewed(0); }
 static void nack_viewed(void) { settle_viewed(1); }
 
-/* Reads the oldest body in place, as one who holds nothing; `meanwhile` happens before he looks away. */
+/* Reads the oldest body in place without holding its message; `meanwhile` runs before the reading ends. */
 static void read_in_place(void (*meanwhile)(void)) {
   sb_place place;
   uint64_t position = 0, view, address;

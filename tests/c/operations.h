@@ -13,7 +13,7 @@
 #define SETUP 6u
 #define OTHERS 7u
 #define FINISHED \
-  2u /* of an operation that leases: so many were put and taken before, so the sequence of id i is i + 1 */
+  2u /* of an operation that leases: this many were put and taken before, so the sequence of id i is i + 1 */
 #define FRESH 8u
 #define MANY 10u
 #define LONG 5000u /* bytes of a body that is read in place */
@@ -30,14 +30,14 @@ typedef struct {
   /* Ids (bit i: id i) that must be left, and that may be left, while the operation is under way and after it came back. */
   uint64_t must, may, must_done, may_done;
   uint64_t must_beside;  /* must_done, where others had the messages in their hands meanwhile; 0: the same */
-  uint64_t exactly;      /* so many messages must be left in "q", 0: the sets say enough */
+  uint64_t exactly;      /* number of messages that must be left in "q", 0: the sets say enough */
   uint64_t both;         /* ids that are left in both queues or in none */
   uint64_t instead;      /* ids that are left exactly if those are not */
-  uint32_t many;         /* so many queues more there are, "t0" and so on, that have what is in both */
+  uint32_t many;         /* number of further queues, "t0" and so on, that have what is in both */
   uint64_t twice;        /* ids that may be left in both queues */
   uint64_t bytes;        /* of each message that lies there before, 0: 64 */
   uint32_t chunks;       /* of memory, 0: plenty */
-  bool reaps;            /* somebody was killed before, whom the operation clears up after */
+  bool reaps;            /* a process was killed before, and the operation reaps it */
   const char *dies_at;   /* at that crash point: a build without hooks leaves the operation out */
   void (*dies_in)(void); /* doing this, NULL: in a transaction */
   unsigned next;         /* before anybody is reaped another process looks, or puts: the bound holds */
@@ -57,9 +57,9 @@ extern const size_t OPERATION_COUNT;
 void become_child(const test_broker *t);
 /* Gets, publishes to both queues, acknowledges: all in one commit; or publishes to many. */
 void take_part_in_a_transaction(bool with_many);
-/* Whoever comes to that crash point ends there, NULL: nobody. */
+/* A process that comes to that crash point ends there, NULL: none does. */
 extern const char *die_at;
-/* Takes, returns, puts, consumes, reserves: somebody who is to die with all sorts of things in hand. */
+/* Takes, returns, puts, consumes, reserves: for a process that is to die with all sorts of things in hand. */
 void take_all_sorts_of_things(void);
 
 #endif

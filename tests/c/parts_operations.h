@@ -20,7 +20,7 @@ void reserve_in_parts(void);
 
 void copy_parts(void);
 
-/* Somebody who is killed while he puts it, or acknowledges it. */
+/* A process that is killed while it puts it, or acknowledges it. */
 void die_putting(void);
 void die_acknowledging(void);
 

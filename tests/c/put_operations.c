@@ -61,7 +61,7 @@ void reserve_and_abandon(void) {
   reserve();
   sb_abandon(q, &reservation, false);
 }
-/* Somebody still looks at the memory that was reserved: a copy is put, and the memory given back when he looks away. */
+/* A view of the reserved memory still exists: a copy is put, and the memory is given back when the view ends. */
 void commit_copy(void) {
   sb_reservation viewed = reservation;
   while (again(sb_reserve_copy(q, &viewed, &reservation))) {

@@ -228,7 +228,7 @@ static void note(stepper_survey *found, stepper_state state) {
   found->states[found->count++] = state;
 }
 
-/* The rest of a repeated string instruction at once, when enough of it has been seen. It may have changed memory. */
+/* The rest of a repeated string instruction in one go, when enough of it has been seen. It may have changed memory. */
 static void finish_string(uintptr_t pc, place *next, stepper_survey *found) {
   uint64_t left = (uint64_t)trace(PTRACE_PEEKUSER, memory.pid, offsetof(struct user_regs_struct, rcx), 0);
   open_all();

@@ -34,10 +34,10 @@
 #define STEPPER_STATES 8192u
 
 typedef struct {
-  uint64_t instruction; /* so many were executed before it, in the survey */
+  uint64_t instruction; /* number of instructions executed before it, in the survey */
   uintptr_t pc;         /* of the instruction */
   uint32_t visit;       /* so often it was come to */
-  uint32_t steps;       /* and it was executed so many times in a row: string instructions repeat; 0: not yet */
+  uint32_t steps;       /* how often it was executed in a row: string instructions repeat; 0: not yet */
   uintptr_t where;      /* address of the change, 0: a system call, or nothing */
 } stepper_state;
 

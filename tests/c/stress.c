@@ -93,8 +93,7 @@ static void check_all(uint64_t memory_before) {
   }
   for (int i = 0; i < 24; i++) keep_house_of(&last, memories);
   sb_broker_describe(keeper.b, &f, false);
-  for (unsigned kind = 0; kind < SB_REPAIRS;
-       kind++) { /* nobody died, was stopped, or is in the middle of anything now */
+  for (unsigned kind = 0; kind < SB_REPAIRS; kind++) { /* no process died, was stopped, or is inside an operation now */
     if (f.repairs[kind] != 0) fail("%u repairs of kind %u, which nothing explains", f.repairs[kind], kind);
   }
   if (f.rescues != 0) fail("%llu rescues, which nothing explains", (unsigned long long)f.rescues);

@@ -65,7 +65,7 @@ static uint64_t choose(worker *w, uint64_t of) {
   return (w->random >> 33) % of;
 }
 
-/* In the test's own time, not in that of a busy machine: somebody else gets his turn. */
+/* In the test's own time, not in that of a busy machine: another thread gets its turn. */
 static void rest(void) { (void)sched_yield(); }
 
 static bool again(worker *w, sb_queue *q, sb_status status, uint64_t bytes) {

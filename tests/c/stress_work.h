@@ -26,7 +26,7 @@ extern _Atomic uint64_t producing; /* how many are at it */
 extern _Atomic uint8_t *settled;   /* by id: how often */
 extern _Atomic bool failed;
 
-/* Is said at once, by whichever thread is the first; the others come to their end. */
+/* Printed immediately by the first thread that calls it; the other threads run to their end. */
 __attribute__((format(printf, 1, 2))) void fail(const char *format, ...);
 
 void join_all(worker *w);

@@ -18,7 +18,7 @@ void trial_begin(trial *t, const operation *o);
 /* Looks at what is left, and takes the broker away; prints what is wrong, after what the arguments say. */
 __attribute__((format(printf, 3, 4))) int trial_end(trial *t, bool done, const char *where, ...);
 
-/* Runs it in a process of its own, which has so many seconds; returns what it returns, or TRIAL_FAILED. */
+/* Runs it in a separate process, for at most this many seconds; returns what it returns, or TRIAL_FAILED. */
 int trial_run(int (*what)(const operation *, void *), const operation *o, void *how, unsigned seconds);
 
 #endif

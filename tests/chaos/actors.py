@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.chaos.takers import Actor
 
-BACKLOG = 2000  # a producer rests while so many are ready: nothing else limits the plain queue
+BACKLOG = 2000  # a producer pauses at this many ready messages: nothing else limits the plain queue
 MOST_MOVED = 60
 
 

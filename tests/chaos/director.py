@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 MEMORY = "1G"
 ROOM = 64  # of the limited queue
-FLOWING = 20  # so many messages settled in each queue after each disturbance, before the next one
+FLOWING = 20  # messages settled in each queue between two disturbances
 WATCHDOG_SECONDS = 60.0
 PAUSE_SECONDS = 0.002
 FACTS = "facts.json"
 ACTS = {"kill": 50, "interrupt": 10, "stop": 40, "kill housekeeper": 3, "stop housekeeper": 3}  # how often each
 
 
-LIST_OF_WAITERS = 8192  # bytes at most; a broker that was full keeps the list of those who waited for memory
+LIST_OF_WAITERS = 8192  # bytes at most; a broker that was full keeps the list of processes that waited for memory
 
 
 class StallError(Exception):
@@ -57,7 +57,7 @@ class Facts:
     repairs: dict[str, int] = dataclasses.field(default_factory=dict)  # by kind, those that the broker cannot explain
     explained_repairs: dict[str, int] = dataclasses.field(default_factory=dict)
     reaped: int = 0
-    longest_sleep: float = 0.0  # of the director, who means to sleep for two milliseconds: the machine had no time
+    longest_sleep: float = 0.0  # of the director, which asks for two milliseconds: the machine had no processor
 
     @property
     def memory_kept(self) -> int:

@@ -58,19 +58,23 @@ class Evidence:
     """All that was seen."""
 
     accepted: dict[int, str] = dataclasses.field(default_factory=dict)  # message -> the queue it was put to
-    unsure: list[tuple[str, list[int]]] = dataclasses.field(default_factory=list)  # puts under way when somebody died
-    undecided: list[dict[int, str]] = dataclasses.field(default_factory=list)  # commits under way when somebody died
+    unsure: list[tuple[str, list[int]]] = dataclasses.field(
+        default_factory=list
+    )  # puts under way at the death of their process
+    undecided: list[dict[int, str]] = dataclasses.field(
+        default_factory=list
+    )  # commits under way at the death of their process
     refused: dict[int, str] = dataclasses.field(default_factory=dict)  # the put came back without them
     deliveries: dict[int, list[Delivery]] = dataclasses.field(default_factory=dict)
     seen_moved: set[int] = dataclasses.field(default_factory=set)
     looked_at: set[str] = dataclasses.field(default_factory=set)  # by the mover, before it moves back what is there
     by_holder: dict[str, list[tuple[int, Delivery]]] = dataclasses.field(default_factory=dict)
-    unwritten: list[Allowance] = dataclasses.field(default_factory=list)  # delivered, and nobody wrote it down
+    unwritten: list[Allowance] = dataclasses.field(default_factory=list)  # delivered, and in no journal
     unwritten_at: list[tuple[str, Allowance]] = dataclasses.field(
         default_factory=list
     )  # of these, taken by a get, where
-    settled_unwritten: int = 0  # at most so many were settled as they were taken, by somebody who died just then
-    moves_cut_short: list[Allowance] = dataclasses.field(default_factory=list)  # it moved, and nobody saw it there
+    settled_unwritten: int = 0  # upper bound: settled as they were taken, by a process that died then
+    moves_cut_short: list[Allowance] = dataclasses.field(default_factory=list)  # it moved, and no process saw it there
     moved: int = 0
     moves_unsure: int = 0
     browsed: int = 0
@@ -123,7 +127,7 @@ class _Reader:
             getattr(self, f"_{line.event}")(line)
         if self._mine:
             self._all.by_holder[self._name] = self._mine
-        killed_ns = self._all.killed.get(self._name.partition(".")[0])  # nobody outlives its parent
+        killed_ns = self._all.killed.get(self._name.partition(".")[0])  # no process outlives its parent
         if killed_ns is not None:
             self._died(killed_ns)
         elif last is None or last.event not in ENDS:

@@ -50,7 +50,7 @@ def fork(broker: str, queues: list[str], number: int, journal: Journal, chance: 
                 with connected(broker, queues, writes, random.Random(number)) as actor:
                     while not enough.is_set():
                         takers.take_somehow(actor)
-            except BaseException as error:  # noqa: BLE001 (nobody else would see it)
+            except BaseException as error:  # noqa: BLE001 (no other code would see it)
                 write_error(writes, error)
 
     thread = threading.Thread(target=beside)

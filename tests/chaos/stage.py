@@ -222,7 +222,7 @@ class Stage:
         key = f"{what} {player.name.partition('-')[0]}"
         self.counts[key] = self.counts.get(key, 0) + 1
 
-    # ---- who is there ----
+    # ---- the processes ----
 
     def check(self) -> None:
         """Nobody ends by itself.

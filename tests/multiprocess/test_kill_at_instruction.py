@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-SAMPLE = 17  # one place of so many, other ones for each operation
+SAMPLE = 17  # one place of 17 is tried, different ones for each operation
 NOT_PERMITTED = 77
 
 

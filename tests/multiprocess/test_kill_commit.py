@@ -94,7 +94,7 @@ def check(jobs: shmbroker.Queue, targets: list[shmbroker.Queue], returned: set[s
     assert all(content == contents[0] for content in contents)
     assert set(contents[0].values()) == {1}
     assert returned <= contents[0].keys()
-    assert len(contents[0].keys() - returned) <= 2 * workers  # of each who died: what its last call published
+    assert len(contents[0].keys() - returned) <= 2 * workers  # of each killed worker: what its last call published
     numbers = [body.partition(":") for body in contents[0] if ":" in body]
     pairs = Counter((worker, int(number) // 2) for worker, _, number in numbers)
     assert set(pairs.values()) == {2}  # two publications of one commit

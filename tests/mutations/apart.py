@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-SHM = Path("/dev/shm")  # noqa: S108 -- each process of the pool has mounted one of its own
+SHM = Path("/dev/shm")  # noqa: S108 -- each process of the pool has mounted its own
 APART = "SHMBROKER_MUTATION_APART"
 CONTROL_FACTOR, CONTROL_SECONDS = 8, 2.0
 NEW_MOUNTS, DEATH_SIGNAL = 0x00020000, 1  # CLONE_NEWNS of unshare(2), PR_SET_PDEATHSIG of prctl(2)

@@ -28,7 +28,7 @@ SIZES = st.one_of(
     st.sampled_from([0, 100, 192, 1000, 4096, 5000, 16_000, 65_536, 300_000, 2_000_000, 3_000_000]),
     st.integers(0, 65_536),
 )
-# Puts bodies of a size until memory is full, or so many; then one of so many stays, or a random half does.
+# Puts bodies of one size until memory is full, or a number of them; then one of every n stays, or a random half.
 ROUND = st.tuples(SIZES, st.sampled_from([50, 3_000, 10**9]), st.sampled_from([2, 3, 64, 1_000, 10**9]), st.booleans())
 PATIENCE = 60.0  # seconds: memory of pages serves bodies again when no call can know the pages
 ASKED = (1, 100, 193, 1000, 4096, 4097, 5000, 20_000, 65_536)

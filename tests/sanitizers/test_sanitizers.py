@@ -13,7 +13,7 @@ from tests.building import built
 if TYPE_CHECKING:
     from pathlib import Path
 
-STEPS = 97  # a kill at one step of so many
+STEPS = 97  # one step of 97 is killed
 SEEDS = 150
 
 

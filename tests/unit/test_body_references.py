@@ -13,7 +13,7 @@ from shmbroker._core.commit import Publication, commit
 from shmbroker.body_references import Place
 
 LONG = 20_000
-FILLS = {10: 9000, LONG: 120}  # so many messages fill a chunk
+FILLS = {10: 9000, LONG: 120}  # messages that fill a chunk, by length
 SIZES = [0, 1, 4096, 4097, LONG, 3 << 20]
 
 

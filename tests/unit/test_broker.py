@@ -105,7 +105,7 @@ def test_an_automatic_housekeeper_keeps_nobody_waiting(broker_name: str) -> None
     try:
         subprocess.run([sys.executable, "-P", "-c", source, broker_name], check=True, stderr=writable)
         os.close(writable)
-        assert os.read(readable, 1) == b""  # while somebody has the other end, this raises
+        assert os.read(readable, 1) == b""  # while another process has the other end open, this raises
     finally:
         os.close(readable)
         shmbroker.Broker(broker_name).stop(purge=True)

@@ -221,7 +221,7 @@ def test_channels_forget_the_handle_of_a_deleted_queue(
     assert not kept()
 
 
-# ---- what others do meanwhile ----
+# ---- changes by other clients ----
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_a_file_of_another_user(broker_name: str, suffix: str, mode: int) -> Non
     file_of(broker_name, suffix).chmod(mode)
     with pytest.raises(AccessRefused, match=f"{broker_name}.* belongs to user {STRANGER}, not to user 0"):
         use(broker_name)
-    assert broker_name in shmbroker.brokers()  # so that who looks is told
+    assert broker_name in shmbroker.brokers()  # so that a command that looks reports it
     for each in FILES:
         os.chown(file_of(broker_name, each), 0, 0)
 

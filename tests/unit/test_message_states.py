@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import shmbroker
 
-LONG = 5000  # a body of so many bytes is read in place
+LONG = 5000  # bytes of a body that is read in place
 SETTLE: dict[str, Callable[[shmbroker.Message], object]] = {
     "nack": lambda message: message.nack(),
     "drop": lambda message: message.nack(requeue=False),

@@ -18,7 +18,7 @@ import shmbroker
 
 NAMES = 200  # of each turn
 TURNS = 5  # of each third
-LENGTH = 200  # bytes of a name: whoever kept the names of a third would keep more than twice of what is allowed
+LENGTH = 200  # bytes of a name: the names of a third of them would take more than twice the allowed memory
 BLOCKS = NAMES * TURNS // 2  # of Python's
 BYTES = BLOCKS * LENGTH // 2
 _FIELDS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")

@@ -16,7 +16,7 @@ typedef struct {
 extern test_broker t;
 extern actor one, two, three, keeper; /* the step of `one` is interrupted */
 extern char *buffer, *held_a, *held_b;
-extern uint64_t got; /* what somebody took meanwhile */
+extern uint64_t got; /* what another actor took meanwhile */
 extern sb_consumer *waiting;
 extern uint64_t memory[16]; /* of the housekeeper */
 
@@ -35,7 +35,7 @@ bool told(const sb_consumer *k);
 bool asleep(sb_consumer *k);
 void tick(void);
 
-/* Fills the broker until so many chunks are left; and takes what fills it away. */
+/* Fills the broker until this many chunks are left; and removes what fills it. */
 void fill_up_to(uint32_t left);
 void empty_again(void);
 

@@ -18,7 +18,7 @@ void fill_all(void);
 void write_into_fillers(int byte);
 /* One of those bodies goes. */
 void free_one(void);
-/* Nobody finds a chunk that is FREE before that one; what was blocked before is FREE again. */
+/* No search finds a FREE chunk before that one; what was blocked before is FREE again. */
 void block_up_to(uint32_t chunk);
 /* Takes all free slots of that kind, and one of a chunk that is opened for it: that one is returned. */
 uint32_t hold_up_to_a_new_chunk(unsigned kind);

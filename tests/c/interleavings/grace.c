@@ -130,7 +130,7 @@ static void pages_forgotten(void) {
   clear();
 }
 
-/* Who drains goes, while somebody is inside: the chunk is of its class again. */
+/* The drainer ends while another connection is inside: the chunk is of its class again. */
 static void give_up(void) {
   sb_connection *leaver = connect_to(&t);
   sb_page_sweep(keeper.c, &keeper.q->ring);

@@ -182,7 +182,7 @@ static void exceed(void) {
   expect(WIFSIGNALED(status), "the producer was not killed");
 }
 
-/* Another thread of this process reaps somebody, and is held up: nobody waits for that with each call. */
+/* Another thread of this process reaps and is held up: calls do not all wait for that. */
 static unsigned waits;
 static void count_wait(void) {
   waits++;

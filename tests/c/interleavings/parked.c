@@ -7,7 +7,7 @@
 
 static void put_one(void) { put_by(&one, 1); }
 
-/* As sb_stopped_park does: nobody tells the node of a message until it is interested again. */
+/* As sb_stopped_park does: the node is not notified of a message until it is interested again. */
 static void park(uint32_t node) {
   expect(sb_node_move(keeper.c, node, SB_IN(SB_NODE_INTERESTED), SB_NODE_NOT_INTERESTED), "nobody is parked");
   notify_work(t.b, node);

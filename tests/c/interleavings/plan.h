@@ -17,7 +17,7 @@
 extern struct plan {
   const char *where;
   void (*what)(void); /* NULL: nothing is planned */
-  uint64_t skip;      /* so many steps there */
+  uint64_t skip;      /* number of steps there */
   bool inside;
   unsigned depth;
   uint64_t choice[PLANS];

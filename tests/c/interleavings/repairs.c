@@ -31,7 +31,7 @@ static void expect_one(unsigned kind, bool explained) {
 }
 #define NONE SB_REPAIRS
 
-/* Somebody else has the queue open, and is at work for ever. */
+/* Another connection has the queue open, and is always inside an operation. */
 static pid_t busy;
 static void somebody_is_busy(void) {
   int opened[2];
@@ -148,7 +148,7 @@ static void mark_lost(void) {
 
 static sb_node_shm *node_of(const sb_consumer *k) { return sb_slot_at(t.b, k->subscriptions[0].node); }
 
-/* It was chosen, and nobody rang. */
+/* It was chosen, and not rung. */
 static void chosen_and_not_rung(bool explained) {
   waiting = consume(&one, 0);
   expect(asleep(waiting), "there is no message, and the consumer is told");

@@ -95,7 +95,7 @@ static void wait_for_room(actor *a, unsigned i) {
 }
 static void stop_waiting(actor *a, unsigned i) { sb_node_destroy(a->c, producers[i].node, producers[i].token); }
 
-/* Whoever is woken tries, finds no room, and waits again, before the one that wakes goes on. */
+/* A producer that is woken tries, finds no room, and waits again, before its waker continues. */
 static void come_back(void) {
   for (unsigned i = 0; i < PRODUCERS && woken < COMES_BACK_AT_MOST; i++)
     woken += sb_node_move(two.c, producers[i].node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED);
@@ -119,7 +119,7 @@ static void configured(void) {
   expect_left(1);
 }
 
-/* Two consumers that run take what comes as fast as it comes: each is a new entry of its list whenever somebody looks. */
+/* Two consumers that run take what comes as fast as it comes: each is a new entry of its list at every look. */
 static sb_consumer *busy_ones[2];
 static unsigned visits;
 static void be_told_and_done(void) {

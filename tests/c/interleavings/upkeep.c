@@ -21,7 +21,7 @@ static sb_message_shm *message_in(uint64_t number) { return sb_slot_at(t.b, slot
 
 /* ---- two readings of a queue ---- */
 
-/* A reading loads what is taken, admitted, came and went, the base, and each cell: so many steps. */
+/* A reading loads what is taken, admitted, came and went, the base, and each cell: this many steps. */
 #define MESSAGES 2u
 #define READING (5u + MESSAGES)
 

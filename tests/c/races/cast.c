@@ -302,7 +302,7 @@ bool __wrap_sb_consumer_turn(sb_consumer *k) {
   if (k->row_end != before) scheduler_note("filled");
   return more;
 }
-/* Whoever pulls for a channel does. */
+/* The thread that pulls for a channel does. */
 void __real_sb_deliveries_pulled(sb_deliveries *d, uint64_t token, sb_queue *q, sb_member *of);
 void __wrap_sb_deliveries_pulled(sb_deliveries *d, uint64_t token, sb_queue *q, sb_member *of);
 void __wrap_sb_deliveries_pulled(sb_deliveries *d, uint64_t token, sb_queue *q, sb_member *of) {
@@ -392,7 +392,7 @@ static bool somebody_sleeps(void) {
   return false;
 }
 
-/* The reaper and the housekeeper come by. A sleep that is too long only because somebody died ends by its own bound. */
+/* The reaper and the housekeeper come by. A sleep that is too long only because of a death ends by its own bound. */
 static void clear_up(void) {
   player *keeper = &players[KEEPER];
   if (!scheduler_somebody_died()) return;

@@ -26,7 +26,7 @@ typedef struct {
   sb_consumer *consumer;
   sb_channel *channel, *second_channel;
   uint32_t subscription;
-  bool consumes, waits; /* its channel may consume; somebody waits in a get of its channel */
+  bool consumes, waits; /* its channel may consume; an actor waits in a get of its channel */
   char *first, *second; /* records */
   int lock_fd, topology_fd;
 } player;
@@ -37,10 +37,10 @@ extern unsigned player_of[ACTORS];
 /* Broker, players, their queues "q" and "other"; all of it is part of the world. */
 void cast_make(const char *name, const sb_settings *settings);
 void cast_remove(void);
-/* The player of whoever acts; between runs the keeper, or whom `act_as` named. */
+/* The player of the current actor; between runs the keeper, or the player that `act_as` named. */
 player *me(void);
 void act_as(unsigned which);
-/* Its process ends, with all its threads; somebody else finds its locks free. */
+/* Its process ends, with all its threads; other processes find its locks free. */
 void player_dies(unsigned which);
 bool player_is_dead(unsigned which);
 /* Forgets the run before, and gives the dead their locks back. */
@@ -81,15 +81,16 @@ void consumers_may_return(void);
 /* Two may move messages: the later one comes first, perhaps. */
 void any_order(void);
 
-/* Whoever is dead is reaped. */
+/* Every dead process is reaped. */
 void reap(void);
 
-/* ---- when nobody acts any more ---- */
+/* ---- when no actor runs any more ---- */
 
-/* The reaper and the housekeeper come by, if somebody died; then `verify`, unless it is NULL; all who live disconnect; what is left is compared with what
- * was noted. `bound`: at most so many are ready, -1: any number. `idle`: somebody may sleep although messages are ready. */
+/* After a death, runs the reaper and the housekeeper; then `verify`, unless it is NULL; then all living players
+ * disconnect, and what is left is compared with what was noted. `bound`: at most this many are ready, -1: any number.
+ * `idle`: an actor may sleep although messages are ready. */
 void cast_settle(void (*verify)(void), int64_t bound, bool idle);
-/* One tick, which knows what the one before saw; and so many that hints are right, if nobody does anything. */
+/* One tick, which knows what the one before saw; and enough of them that hints are right, if no process works. */
 void have_tick(void);
 void come_to_rest(void); /* the next tick sets hints right, if nothing happens before */
 void have_ticks(void);

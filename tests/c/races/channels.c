@@ -56,7 +56,7 @@ static void second_is_active(void) {
   join_as(1, 0);
   join_as(2, 0);
 }
-/* The second message waits for whoever is active then. */
+/* The second message waits for the consumer that is active then. */
 static void active_and_newcomer(void) {
   put_by_keeper(1, 2);
   join_as(1, 1);
@@ -147,7 +147,7 @@ static void nobody_sleeps(void) {
   have_ticks();
 }
 
-/* Whoever serves it sleeps by now, or died. */
+/* The actor that serves it sleeps by now, or died. */
 static void nothing_waits(void) {
   const player *p = &players[1];
   if (lives(1) && (p->channel->deliveries.row.count > 0 || p->channel->ready)) complain("a hand-over is lost");
@@ -186,7 +186,7 @@ static void nobody_waits(void) {
   }
   nobody_sleeps();
 }
-/* The active one has it all; nobody else has anything in his row. */
+/* The active consumer has all of it; no other one has anything in its row. */
 static void one_is_active(void) {
   const player *a = &players[1], *b = &players[2];
   if (lives(1) && lives(2) && a->consumes && b->channel->delivered + b->channel->deliveries.row.count > 0)

@@ -77,7 +77,7 @@ static void become_due_second_first(void) {
 
 static void is_due(void) { become_due(); }
 static void both_are_due(void) { become_due_second_first(); }
-/* Hints are set right beside those who change them, and may be wrong where it costs a wake too many, until a tick. */
+/* Hints are corrected while others change them, and may be wrong until a tick where that costs only a wake. */
 static void no_rescue(void) {
   const sb_queue_shm *q = players[KEEPER].q->shm;
   if (q->rescues != 0) complain("a rescue was counted");

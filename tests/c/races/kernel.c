@@ -39,7 +39,7 @@ int __wrap_sched_yield(void) {
 void __wrap_sb_pause(void);
 void __wrap_sb_pause(void) { scheduler_yield(); }
 
-/* Nobody spins on one core: spinning is a sleep that is cut short. */
+/* No actor spins on one core: spinning is a sleep that is cut short. */
 long __wrap_sysconf(int name);
 long __wrap_sysconf(int name) {
   (void)name;

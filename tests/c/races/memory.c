@@ -88,7 +88,7 @@ static void take_half(void) {
 static void open_for_one(void) { open_chunk(HALF - 4096, SB_USE_PLAIN); }
 static void open_for_another(void) { open_chunk(HALF + HALF / 2, SB_USE_PLAIN); }
 
-/* Two words of the keeper's record that nobody uses stand for a chunk. */
+/* Two unused words of the keeper's record stand for a chunk. */
 static sb_word *draining(void) { return &players[KEEPER].t.c->shm->delivered; }
 static sb_word *body(void) { return &players[KEEPER].t.c->shm->published; }
 

@@ -34,7 +34,7 @@ static void both_hold(void) {
   act_as(1);
   (void)get_message(me()->q, me()->first);
 }
-/* The first page, but for so many of its cells. */
+/* The first page, but for this many of its cells. */
 static void use_all_but(unsigned n) {
   act_as(KEEPER);
   n = SB_PAGE_CELLS - (unsigned)sb_ring_exact_tail(me()->t.b, &me()->q->ring) - n; /* warming up used some */
@@ -131,7 +131,7 @@ static void take_again_later(void) {
   scheduler_yield();
   take_then_ack();
 }
-/* And others are told at once that the slot is free. */
+/* And others see immediately that the slot is free. */
 static void ack_and_hint(void) {
   ack(me()->q, me()->first);
   sb_lock(me()->t.c);

@@ -27,7 +27,7 @@
 
 typedef struct {
   const char *name;
-  bounds two, three; /* with so many actors */
+  bounds two, three; /* by the number of actors */
   uint64_t runs;     /* at random; 0: all */
   uint64_t most;     /* schedules of a scenario; 0: until all were tried */
 } way;

@@ -20,8 +20,8 @@ typedef struct {
   role roles[ACTORS - 1]; /* the last actor is the reaper of who dies, unless one of these is */
   void (*verify)(void);   /* NULL, or what must hold beyond the account */
   int64_t bound;          /* messages ready at most, -1: any number */
-  bool idle;              /* somebody may sleep beside ready messages */
-  bool reaped;            /* somebody died before, and one of the roles is his reaper */
+  bool idle;              /* an actor may sleep beside ready messages */
+  bool reaped;            /* a process died before, and one of the roles is its reaper */
   bool deep;              /* as many preemptions where very many words are shared */
 } scenario;
 

@@ -13,14 +13,14 @@
 #include "world.h"
 
 #define STACK_BYTES (256u << 10)
-#define MOMENTS 60000u /* more accesses than that, and somebody waits in a circle */
+#define MOMENTS 60000u /* more accesses than that: some actor loops without end */
 #define CHOICES 4096u
 #define CHANGES 3u /* of priorities, in a random run */
 #define EXCEPTIONS 64u
 #define YIELDS 3000u
 #define PAUSE_NS 1000000u
 #define LEARNING 60u    /* runs */
-#define MANY_WORDS 100u /* where so many are shared, there is one preemption less: pages are made, or objects */
+#define MANY_WORDS 100u /* where this many are shared, there is one preemption less: pages are made, or objects */
 
 typedef struct {
   const char *name;
@@ -199,10 +199,10 @@ static void die(void) {
   sb_test_aside = false;
   current = victim;
   make_way();
-  abort(); /* nobody chooses the dead */
+  abort(); /* a dead actor is never chosen */
 }
 
-/* Stores that others do not see while somebody else goes on: those since the moment `which`. */
+/* Stores that other actors do not see while they continue: those since the moment `which`. */
 static void keep_some_back(void) {
   action options[DELAYED_MAX + 1] = {{moment, ACT_KEEP, 0}};
   unsigned n = delayed_count(current);

@@ -28,7 +28,7 @@ typedef struct {
   bool deep;   /* as many preemptions where very many words are shared */
 } bounds;
 
-/* `later`: it begins when somebody died. */
+/* `later`: it begins after a death. */
 void scheduler_actor(unsigned actor, const char *name, void (*run)(void), bool mortal, bool later);
 void scheduler_on_death(void (*happened)(unsigned actor));
 /* It dies, too: a thread of the same process. */
@@ -38,11 +38,11 @@ void scheduler_bury(unsigned actor);
 void scheduler_try_all(const bounds *b);
 void scheduler_try_random(const bounds *b, uint64_t seed, uint64_t runs);
 void scheduler_replay(const bounds *b, const char *schedule);
-/* One run, until nobody can go on. */
+/* One run, until no actor can continue. */
 void scheduler_run(void);
-/* Goes on with those who were woken since; false when there was nobody. */
+/* Continues with the actors that were woken since; false if there was none. */
 bool scheduler_go_on(void);
-/* Whoever sleeps until a certain time wakes up; false when nobody does. */
+/* Wakes the actors that sleep until a certain time; false if there is none. */
 bool scheduler_time_passes(void);
 /* False when all was tried. */
 bool scheduler_next(void);

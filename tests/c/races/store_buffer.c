@@ -18,7 +18,7 @@ static struct {
 } buffers[ACTORS];
 
 static uint64_t read_word(const volatile void *word, size_t size) {
-  const void *at = (const void *)(uintptr_t)word; /* one thread: nobody else is at it */
+  const void *at = (const void *)(uintptr_t)word; /* one thread: there is no other access */
   return size == 8   ? *(const uint64_t *)at
          : size == 4 ? *(const uint32_t *)at
          : size == 2 ? *(const uint16_t *)at

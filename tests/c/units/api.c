@@ -210,7 +210,7 @@ static void facts_of_a_broker(void) {
     SB_STORE(&h->repairs[i], 110 + i, SB_RELAXED);
     SB_STORE(&h->explained_repairs[i], 120 + i, SB_RELAXED);
   }
-  SB_STORE(&t.b->connections[0], sb_conn_word(SB_CONN_LIVE, 0, 0, 0), SB_RELAXED); /* number 0 is nobody's */
+  SB_STORE(&t.b->connections[0], sb_conn_word(SB_CONN_LIVE, 0, 0, 0), SB_RELAXED); /* number 0 is no connection */
   SB_STORE(&t.b->connections[SB_MAX_CONNECTIONS - 1], sb_conn_word(SB_CONN_LIVE, 0, 0, 0), SB_RELAXED);
   SB_STORE(&t.b->processes[SB_MAX_PROCESSES - 1].word, (uint64_t)SB_PROC_LIVE, SB_RELAXED);
   memset(&f, 0xff, sizeof f);

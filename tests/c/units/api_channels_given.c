@@ -284,7 +284,7 @@ static void a_get_tells_others_of_what_came_back(void) {
   expect(sb_channel_get(ch, first_queue, last_record, false) > 0, "nothing is got");
   expect(sb_channel_get(ch, first_queue, last_record, false) > 0, "nothing is got");
   sb_member *m = join_channel(second, first_queue, 0, 0, 0);
-  (void)sb_release_message(first_queue, by_tag(1)->token, SB_RELEASE_CLEAN); /* and nobody is told */
+  (void)sb_release_message(first_queue, by_tag(1)->token, SB_RELEASE_CLEAN); /* and no consumer is notified */
   (void)sb_release_message(first_queue, by_tag(2)->token, SB_RELEASE_CLEAN);
   SB_STORE(&first_queue->shm->returned, 0, SB_RELAXED);
   SB_STORE(&first_queue->shm->returned, 1, SB_RELAXED);
@@ -306,7 +306,7 @@ static void limits_of_queues_that_are_got_from(void) {
   sb_queue *of_ring = open_queue(&t, "ring"), *of_time = open_queue(&t, "timed");
   for (uint64_t id = 1; id <= 5; id++) put(&t, of_ring, id);
   SB_STORE(&of_ring->shm->settings[SB_SETTING_RING_SIZE], 2, SB_RELAXED);
-  SB_STORE(&of_ring->shm->bound, 2, SB_RELAXED); /* and who set it was killed before he evicted */
+  SB_STORE(&of_ring->shm->bound, 2, SB_RELAXED); /* and the process that set it was killed before it evicted */
   expect_is(id_of_record(sb_channel_get(ch, of_ring, last_record, true)), 4, "the first one within the bound");
   SB_STORE(&of_time->shm->used_ns, 1, SB_RELAXED);
   expect_is(sb_channel_get(ch, of_time, last_record, true), -(int64_t)SB_EMPTY, "what is got of nothing");

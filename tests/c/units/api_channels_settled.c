@@ -6,13 +6,13 @@
 #include "sb_ledger.h"
 #include "sb_view.h"
 
-#define AT_A_TIME 1024u /* so many are settled before others have the lock */
+#define AT_A_TIME 1024u /* number settled before other threads get the lock */
 
 static uint64_t counted(unsigned counter) { return SB_LOAD(&first_queue->ledger->counters[counter], SB_RELAXED); }
 static uint64_t held(void) { return (uint32_t)SB_LOAD(&first_queue->ledger->holding, SB_RELAXED); }
 static sb_held *by_tag(uint64_t tag) { return sb_deliveries_find(&ch->deliveries, tag); }
 static sb_member *m;
-/* A consumer, to which so many messages were given. */
+/* A consumer, to which this many messages were given. */
 static void give(unsigned n) {
   begin_channels();
   m = join_channel(ch, first_queue, 0, 0, 0);
@@ -91,7 +91,7 @@ static void what_was_not_seen(void) {
   expect_given("when its consumer ended", 3, 2, 4);
   expect_is(sb_channel_waiting(ch), 0, "what waits for no consumer");
 }
-/* Others have the lock for a moment after so many. */
+/* Other threads get the lock for a moment after this many. */
 static unsigned locks;
 static bool closes;
 static void count_lock(void) {

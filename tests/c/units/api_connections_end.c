@@ -104,7 +104,7 @@ static void its_io_thread_wakes_beside_a_damaged_table(void) {
   expect_is(sb_disconnect(t.c), SB_OK, "the status");
   expect_is(wake_state(t.c->io_node), SB_WAKE_NOTIFIED, "the wake word of its IO thread");
 }
-/* The commit that it names does that, or whoever takes it back. */
+/* The commit that it names does that, or the call that takes it back. */
 static void what_a_commit_settles_stays(void) {
   char record[4096];
   sb_queue *q = open_new("q", UNLIMITED);

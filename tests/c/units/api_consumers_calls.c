@@ -145,7 +145,7 @@ static void a_suspended_consumer(void) {
   expect(!k->starved, "it is starved");
   expect_is(acked(), 0, "what was settled");
 }
-/* Without credit what was acknowledged is settled at once; with credit it waits for its batch. */
+/* Without credit an acknowledgement is settled immediately; with credit it waits for its batch. */
 static void credit_that_waits_for_its_batch(void) {
   k = consume(1, 2, 0, 2);
   put_some(0, 1, 4);

@@ -200,7 +200,7 @@ static void a_queue_that_goes_meanwhile(void) {
 
 /* ---- parts ---- */
 
-/* A body in so many parts is the first message of the queue. */
+/* A body in this many parts is the first message of the queue. */
 static void scatter(const sb_queue *q, uint32_t parts) {
   set_chunk(HEADS, SB_CHUNK_CLASS, sb_class_for(t.b, 2 * SB_UNIT), 0);
   set_chunk(PARTS, SB_CHUNK_CLASS, sb_class_for(t.b, 4 * SB_UNIT), 0);

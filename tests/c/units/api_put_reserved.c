@@ -93,7 +93,7 @@ static void a_reservation_is_abandoned(void) {
   expect(sb_holding_take(t.c, &one) == SB_OK && sb_holding_take(t.c, &another) == SB_OK, "there is no holding");
   expect(one != another, "a holding was given back twice");
 }
-/* Somebody may write into it still: the slot stays until he ends that. */
+/* A view may still write into it: the slot stays until the view ends. */
 static void the_view_of_an_abandoned_one(void) {
   make(TEN);
   uint32_t memory = wait_at(q, FOR_MEMORY, BYTES);

@@ -256,7 +256,7 @@ static void a_handle_is_left(void) {
   refuse(t.c, SB_CLOSED);
   expect(sb_leave(q), "a handle that was left is in use when the connection is closed");
 }
-/* Else nobody would end it in time (I73). */
+/* Otherwise no process would end it in time (I73). */
 static void a_handle_of_an_exclusive_queue_stays(void) {
   sb_queue *q = open_new("own", ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_EXCLUSIVE}));
   expect(!sb_leave(q), "the owner left it");

@@ -264,7 +264,7 @@ static void what_is_not_copied(void) {
   expect_is(copy[0], 0x55, "what was written");
   break_parts(head);
   expect_is(sb_copy_view(t.c, view, copy, SCATTERED), SB_CORRUPT, "the status of parts that broke");
-  ((sb_message_shm *)sb_slot_at(t.b, 0))->flags = SB_MESSAGE_IN_PARTS; /* damage: slot 0 is nobody's */
+  ((sb_message_shm *)sb_slot_at(t.b, 0))->flags = SB_MESSAGE_IN_PARTS; /* damage: slot 0 has no owner */
   SB_STORE(sb_slot_header(t.b, 0), sb_slot_word(SB_SLOT_ALLOC, UINT64_C(1) << SB_PARTS_REF, 0), SB_RELAXED);
   expect_is(sb_copy_view(t.c, tag, copy, 0), SB_CORRUPT, "the status of no bytes of what is no view");
 }

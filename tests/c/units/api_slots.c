@@ -30,7 +30,7 @@ static void give(void) {
   sb_slab_flush_freed(t.c);
   t.c->use = use;
 }
-/* One slot of the class is free, in a chunk that others have filled; every other chunk is taken, but so many. */
+/* One slot of the class is free, in a chunk that others have filled; every other chunk but this many is taken. */
 static void one_slot_of(unsigned cls, uint32_t chunks) {
   uint32_t slot;
   uint64_t token, gen;

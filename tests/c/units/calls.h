@@ -58,7 +58,7 @@ void leave_free(uint32_t chunks);
 /* Nothing of that chunk is free. */
 void use_up(uint32_t chunk);
 
-/* The store that note_order was asked for is one that all see at once; it may have been another operation, which is, too. */
+/* The store that note_order was asked for is sequentially consistent; it may be another operation, which is, too. */
 void expect_all_see(const char *what);
 
 /* A new queue, and the handle of `t.c`. */

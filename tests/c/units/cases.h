@@ -33,7 +33,7 @@ void add_subject(subject *s);
 
 extern test_broker t; /* attached, with one connection */
 
-/* As somebody does who drains: the next call of the connection forgets what its handles remember of pages. */
+/* As a drainer does: the next call of the connection forgets what its handles remember of pages. */
 static inline void ask_to_forget(sb_connection *c) { (void)SB_ADD(&c->gate->asked, 1, SB_SEQ_CST); }
 static inline bool is_asked(const sb_connection *c) { return SB_LOAD(&c->gate->asked, SB_SEQ_CST) != c->answered; }
 static inline void answer(sb_connection *c) { c->answered = SB_LOAD(&c->gate->asked, SB_SEQ_CST); }

@@ -8,7 +8,7 @@
 #include "sb_notify.h"
 #include "sb_wait.h"
 
-/* Nobody has told the member anything, whatever lies in its queue. */
+/* The member was not notified, whatever lies in its queue. */
 static void untell(sb_member *m) {
   (void)sb_node_move(t.c, m->s.node, SB_IN(SB_NODE_NOTIFIED), SB_NODE_INTERESTED);
   SB_STORE(&member_node(m)->flagged, 0, SB_RELAXED);

@@ -24,7 +24,7 @@ uint64_t next_of(sb_channel *of);
 uint64_t id_of_record(int64_t length);
 /* The delivery of that tag is over. */
 void end_delivery(sb_channel *of, uint64_t tag);
-/* Gives so many of the row, and what was given is over. */
+/* Gives this many of the row, and settles what was given. */
 void give_and_drop(sb_channel *of, unsigned n);
 
 unsigned member_state(const sb_member *m);

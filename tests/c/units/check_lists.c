@@ -277,7 +277,7 @@ static void a_level_that_is_a_node(void) {
   expect(there, "a node is a level");
 }
 
-/* ---- those who wait for memory, and the schedule ---- */
+/* ---- processes that wait for memory, and the schedule ---- */
 
 static void the_list_of_memory(void) {
   begin();

@@ -60,7 +60,7 @@ static void make_connection(void) {
   sb_check_connections(&checkup);
   expect_no_finding("a connection that holds nothing");
 }
-/* What the connection says it holds, behind the entries that nobody clears. */
+/* What the connection says it holds, behind the entries that are never cleared. */
 static void hold(unsigned kind, uint32_t slot, uint64_t gen, uint64_t where) {
   sb_holding_shm *h = &table(holdings)->entries[SB_HOLDINGS_FIRST + 1];
   SB_STORE(&table(holdings)->used, SB_HOLDINGS_FIRST + 2, SB_RELAXED);
@@ -198,7 +198,7 @@ static void the_tables_of_holdings(void) {
 /* ---- what is held ---- */
 
 #define STALE(kind) sb_holding_what(kind, queue, GEN)
-/* The first entries of each table, and one more of the first table, are cleared by nobody. */
+/* The first entries of each table, and one more of the first table, are never cleared. */
 static void entries_that_nobody_clears(void) {
   const unsigned kinds[] = {SB_HOLD_CELL, SB_HOLD_SLOT, SB_HOLD_PAGE, SB_HOLD_LEDGER, SB_HOLD_VIEW, SB_HOLD_SETTLING};
   make_connection();
@@ -224,7 +224,7 @@ static void entries_that_nobody_clears(void) {
     hold(SB_HOLD_NONE, 0, 0, 0);
   }
 }
-/* Who died may have announced what he did not come to. */
+/* A dead connection may have announced what it did not reach. */
 static void entries_of_the_dead(void) {
   unsigned connection, process = dead_process(&connection);
   make_connection();
@@ -394,7 +394,7 @@ static void chunks_that_are_held(void) {
   hold(15, 0, 0, 77);
   expect_bad(ENTRY, 77, 15, 0, "what is nothing");
 }
-/* Cells that say whose they are, and those that he names, are as many. */
+/* The cells that name the connection are as many as those that its holdings name. */
 static void cells_and_who_names_them(void) {
   begin_checkup();
   const unsigned ids[] = {1, SB_MAX_CONNECTIONS - 1};

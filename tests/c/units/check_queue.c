@@ -90,7 +90,7 @@ static void cells_without_a_message(void) {
   expect_lost(FIRST, 0, OUTSIDE, SB_KIND_NONE, limit, "a cell of slot 0");
   set_word(FIRST, no_slot | SB_PUT(limit, 4));
   expect_lost(FIRST, limit, OUTSIDE, SB_KIND_NONE, limit, "a cell of a slot behind the last");
-  uint32_t chunk = 0; /* one that nobody has opened */
+  uint32_t chunk = 0; /* one that no connection has open */
   while (sb_chunk_state(SB_LOAD(&t.b->chunks[chunk], SB_RELAXED)) != SB_CHUNK_FREE) chunk++;
   set_word(FIRST, no_slot | SB_PUT(chunk * SB_CHUNK_UNITS, 4));
   expect_lost(FIRST, chunk * SB_CHUNK_UNITS, NO_SLOT, SB_KIND_NONE, 0, "a cell of no slot");

@@ -148,7 +148,7 @@ static void limits_of_nothing(void) {
   found_nothing();
   expect_sound("a queue without limits");
 }
-/* An account that is no account, and was seen by nobody. */
+/* An account that is none, and that no check has seen. */
 static void an_account_that_is_none(void) {
   begin(1);
   uint32_t level;

@@ -10,7 +10,7 @@
 #define NEXT 9u
 #define SLOT (CHUNK * SB_CHUNK_UNITS)
 #define GEN 7u
-#define DEAD 55u /* a connection that nobody has */
+#define DEAD 55u /* a number without a connection */
 #define HIGH (UINT64_C(1) << SB_PARTS_REF)
 
 static unsigned units;
@@ -347,7 +347,7 @@ static void consumers_and_their_lists(void) {
   checkup.seen[SLOT] = SB_KNOWN_TO_OWNER;
   expect_clean("a consumer on its way out");
 }
-/* Who waits for room is in one list while he waits, and in no other. */
+/* A producer that waits for room is in one list while it waits, and in no other. */
 static void those_who_wait_for_room(void) {
   begin_checkup();
   make_node(SB_NODE_INTERESTED, t.c->id, SB_NODE_ROOM);

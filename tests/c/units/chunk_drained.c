@@ -151,7 +151,7 @@ static void what_was_claimed(void) {
   sb_chunk_recover(t.b, SOMEBODY, BROKER_CHUNKS);
   expect(word_of(BROKER_CHUNKS) != 0, "a chunk behind the last was given back");
 }
-/* His slots are free again, and those he had scrubbed; those of others stay. All are hinted at. */
+/* The drainer's slots are free again, and those it had scrubbed; those of others stay. All are hinted at. */
 static void what_was_being_drained(void) {
   begin();
   open(FOUR);
@@ -177,7 +177,7 @@ static void what_was_being_drained(void) {
   for (unsigned w = 0; w < 32; w++) expect_is(meta()->hints[w], UINT64_MAX, "the hints");
   expect_is(meta()->hints[32], 0, "the hints behind the last slot");
 }
-/* Slot 0 stays nobody's. */
+/* Slot 0 stays without an owner. */
 static void the_first_chunk_was_being_drained(void) {
   begin();
   sb_chunk_meta_shm *m = sb_chunk_meta(t.b, 0);
@@ -220,7 +220,7 @@ static void a_run_was_being_made(void) {
   sb_chunk_recover(t.b, SOMEBODY, BROKER_CHUNKS - 1);
   expect(word_of(BROKER_CHUNKS) != 0, "a chunk behind the last was given back");
 }
-/* Its word says RUN, but nobody was told of its slot. */
+/* Its word says RUN, but no connection knows its slot. */
 static void a_run_was_made(void) {
   begin();
   make_run(3, SB_SLOT_PUBLISHED);

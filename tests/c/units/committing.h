@@ -20,7 +20,7 @@ extern uint32_t failed_publication, failed_target; /* of the last commit */
 
 /* Queues of that kind; the first one is what expect_rest looks at. */
 void make_targets(unsigned count, sb_settings settings);
-/* The publication of BODY to so many of them, from that one on. */
+/* The publication of BODY to this many of them, from that one on. */
 sb_publication first_targets(uint32_t first, uint32_t count);
 sb_status commit_now(const sb_publication *p, uint32_t count, uint32_t end_count);
 /* The status of the last commit, and what it says is to blame. */

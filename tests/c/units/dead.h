@@ -21,7 +21,7 @@ void process_is_gone(void);
 void recover_dead(void);
 /* A queue of those settings, opened by the dead connection. */
 sb_queue *queue_of_dead(const char *name, sb_settings settings);
-/* The dead connection puts a message with a body of so many bytes, at position `base` + n of the queue; its slot. */
+/* The dead connection puts a message with a body of this many bytes, at position `base` + n of the queue; its slot. */
 uint32_t put_by_dead(sb_queue *q, uint64_t bytes);
 
 /* Of position `base` + n, whose leaf exists. */

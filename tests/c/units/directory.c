@@ -233,7 +233,7 @@ static void what_a_sweep_frees(void) {
   SB_STORE(&t.b->header->queue_count, 9u, SB_RELAXED);
   expect_is(sb_directory_sweep(t.c), 0, "what is left where nothing ended");
   expect_is(t.b->header->queue_count, 3, "the number of queues");
-  set_state(a, SB_QUEUE_CLOSED); /* whoever closed it was killed */
+  set_state(a, SB_QUEUE_CLOSED); /* the process that closed it was killed */
   sb_queue *held = open_queue(&t, "b");
   set_state(b, SB_QUEUE_CLOSED);
   expect_is(sb_directory_sweep(t.c), 1, "what is left: one that somebody has open");
@@ -379,7 +379,7 @@ static void bounds_of_a_ring(void) {
   SB_STORE(&q->shm->bound, 4, SB_RELAXED);
   sb_directory_configure(q, &(sb_settings){{3, -1, -1, 0, -1, -1}, 0}, false);
   expect_is(q->shm->bound, 4, "the bound of a ring that stays as it is");
-  SB_STORE(&q->shm->bound, INT64_MAX, SB_RELAXED); /* somebody was killed in the middle */
+  SB_STORE(&q->shm->bound, INT64_MAX, SB_RELAXED); /* a process was killed in the middle */
   sb_directory_configure(q, &(sb_settings){{3, -1, -1, 0, -1, -1}, 0}, false);
   expect(q->shm->bound != INT64_MAX, "the bound that somebody left is not known");
   sb_directory_configure(q, &(sb_settings){{3, -1, -1, 0, -1, -1}, 0}, true);

@@ -91,7 +91,7 @@ static void step(const char *site) {
   at_step = NULL;
   step_does();
 }
-/* At that crash point; or at a step of sb_drained.c, after so many others. */
+/* At that crash point; or at a step of sb_drained.c, after this many others. */
 static void meanwhile(const char *site, unsigned after, void (*what)(void)) {
   step_at = site;
   step_after = after;

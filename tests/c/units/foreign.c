@@ -64,7 +64,7 @@ static unsigned most(void) {
   for (unsigned i = 0; i < SITES; i++) n = counts[i] > n ? counts[i] : n;
   return n;
 }
-/* Damage is told of after so many looks at the same cell. */
+/* Damage is reported after this many looks at the same cell. */
 static void expect_damage(uint64_t then, void (*step)(const char *site), const char *what) {
   memset(sites, 0, sizeof sites);
   memset(counts, 0, sizeof counts);
@@ -91,7 +91,7 @@ static void foreign_messages_in_turn(void) {
     expect_is(bits_of(i) >> at(i) % SB_PAGE_CELLS & 1, 0, "the bit of an own message");
   }
 }
-/* What is ready before the cursor, and no bit leads to, is nobody's business here. */
+/* What is ready before the cursor, and no bit leads to, is not handled here. */
 static void a_search_begins_at_the_cursor(void) {
   begin();
   for (unsigned i = 0; i < MESSAGES; i++) make_foreign(i);

@@ -232,7 +232,7 @@ static void what_is_in_use_is_looked_at_again(void) {
   expect_is(t.c->handles_again_ns, 0, "when it looks again");
   expect(!stirs(), "there is something to look at afterwards");
 }
-/* All that are in use together are looked at once more at the time of the first one. */
+/* All that are in use are checked again, together, at the time of the first one. */
 static void the_first_time_counts(void) {
   sb_queue *a = open_new("a", UNLIMITED);
   a->busy = 1;

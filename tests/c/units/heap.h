@@ -10,7 +10,7 @@
 size_t heap_kept_by(void (*round)(void));
 /* Bytes in use. What was freed last may count, too, unless it was large. */
 size_t heap_in_use(void);
-/* The process may map so many bytes more. False: a sanitizer keeps the heap, which then has no limit. */
+/* The process may map this many bytes more. False: a sanitizer keeps the heap, which then has no limit. */
 bool heap_limit(size_t more);
 void heap_unlimit(void);
 /* Every allocation fails, until it is relieved. False: as above. */

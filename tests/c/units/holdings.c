@@ -250,7 +250,7 @@ static void another_process_takes_the_number(void) {
   expect_is(status, SB_OK, "the status");
   expect_is(fresh.id, acted ? 10 : 9, "the number when another process was faster");
 }
-/* Numbers rest as long as possible; number 0 is nobody's. */
+/* Numbers rest as long as possible; number 0 is no connection. */
 static void numbers_of_connections(void) {
   SB_STORE(&t.b->header->next_connection, SB_MAX_CONNECTIONS - 1, SB_RELAXED);
   expect_is(open_named("a", 1), SB_OK, "the status");

@@ -133,7 +133,7 @@ static void an_end_that_is_explained(void) {
   expect(!is_open(), "it was not ended");
   expect_repairs(0, OF_END);
 }
-/* Whoever uses it would have seen nothing: the housekeeper alone ends it. */
+/* Its users would have seen nothing: only the housekeeper ends it. */
 static void a_queue_expires(void) {
   begin((sb_settings){{-1, -1, -1, 0, -1, 0}, 0});
   tick_queue();

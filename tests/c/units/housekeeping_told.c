@@ -23,7 +23,7 @@ static uint32_t node_in(uint32_t flags, int32_t priority, unsigned state) {
   if (state != SB_NODE_NOT_INTERESTED) move_to(node, state);
   return node;
 }
-/* Two messages of which nobody was told, and a node. */
+/* Two messages of which no consumer was notified, and a node. */
 static void begin(uint32_t flags, unsigned state) {
   q = begin_ticks(FREE_SETTINGS);
   (void)put(&t, q, 1);
@@ -197,7 +197,7 @@ static void messages_that_are_gone(void) {
   expect_is(node_state(first), SB_NODE_INTERESTED, "the state of its node");
   expect_rescues(0, 0);
 }
-/* Its owner returned it just now, and is about to tell somebody. */
+/* Its owner returned it just now, and is about to notify a consumer. */
 static void what_came_back_since_the_last_tick(void) {
   uint64_t tokens[2];
   sb_taken taken;

@@ -248,7 +248,7 @@ static void another_queue_is_overlooked(fake_target *f) {
   if (f->overlooked_asked == 2) f->queue = queue_number(1);
 }
 static void somebody_dies(fake_target *f) { (void)SB_ADD(&t.b->header->reaped, f->overlooked_asked == 1, SB_RELAXED); }
-/* A consumer that nobody woke: that is a defect, unless something explains it, or it goes away while we look. */
+/* A consumer that was not woken: a defect, unless something explains it, or it goes away while we look. */
 static void expect_judged(void (*looked)(fake_target *f), uint64_t entry, unsigned asked, unsigned defects,
                           unsigned explained, const char *what) {
   SB_STORE(&t.b->header->repairs[SB_REPAIR_NOTIFICATION], 0u, SB_RELAXED);
@@ -278,7 +278,7 @@ static void what_was_overlooked_is_counted(void) {
   expect_judged(somebody_dies, 7, 2, 0, 1, "somebody dies during the look");
   expect_is(c->looked_deaths, 0, "the deaths that are known: those when the look began");
 }
-/* Of one bit: the first has a turn to come, so nobody asks what the second one overlooked. */
+/* Of one bit: the first has a turn to come, so the second is not asked what it overlooked. */
 static void who_has_a_turn_is_not_judged(void) {
   begin(1);
   c->target_count += SB_MAX_TARGETS;

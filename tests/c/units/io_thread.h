@@ -23,7 +23,7 @@ typedef struct fake_target {
 } fake_target;
 
 fake_target *add_fake(sb_connection *c);
-/* One that nobody asks for what is overlooked, and that nobody waits for. */
+/* One that is not asked for what is overlooked, and that no thread waits for. */
 fake_target *add_plain_fake(sb_connection *c);
 /* A notifier tells of work for that target. */
 void tell(sb_connection *c, uint32_t number);
@@ -36,7 +36,7 @@ extern unsigned turns;
 sb_status run_io(sb_connection *c, unsigned sleeps, void (*during)(unsigned sleep));
 /* How long the IO thread would have slept, by number. */
 extern uint64_t slept_ns[128];
-/* Somebody rings the IO thread, after so long. */
+/* The IO thread is rung, after this time. */
 void ring_after(uint64_t ns);
 unsigned io_word_state(const sb_connection *c);
 

@@ -19,7 +19,7 @@ static sb_queue *q;
 static sb_ledger_shm *own;
 static uint64_t token;
 
-/* A queue that nobody has open. */
+/* A queue that no connection has open. */
 static void make_queue(void) {
   if (declare(&t, "q", (sb_settings)FREELY) != SB_OK) die("sb_declare", 0);
   q = open_queue(&t, "q");

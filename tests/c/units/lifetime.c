@@ -49,7 +49,7 @@ static void when_an_owner_lives(void) {
   } owners[] = {{OWNER, SB_CONN_LIVE, EPOCH, true},
                 {OWNER, SB_CONN_FREE, EPOCH, false},
                 {OWNER, SB_CONN_LIVE, EPOCH + 1, false},
-                {0, SB_CONN_LIVE, EPOCH, false}}; /* number 0 is nobody's */
+                {0, SB_CONN_LIVE, EPOCH, false}}; /* number 0 is no connection */
   begin(SB_QUEUE_EXCLUSIVE);
   for (unsigned i = 0; i < sizeof owners / sizeof owners[0]; i++) {
     set_owner(owners[i].id, EPOCH);
@@ -165,7 +165,7 @@ static void a_queue_that_was_closed(void) {
   expect_is(cell_state(q, 1), SB_CELL_FREE, "the cell behind its messages");
   expect_is(t.b->header->queues_ended, 0, "the queues that ended");
 }
-/* Who owned it is gone: nobody else may consume from it, and consumers do not keep it. */
+/* Its owner is gone: no other connection may consume from it, and consumers do not keep it. */
 static void a_queue_without_an_owner(void) {
   begin(SB_QUEUE_EXCLUSIVE);
   set_owner(OWNER, EPOCH);

@@ -122,7 +122,7 @@ static void one_is_told(void) {
   expect((SB_LOAD(&node_shm(first)->flags, SB_RELAXED) & SB_NODE_RESCUED) == 0, "one that was told is rescued");
   expect(!sb_consumer_notify_one(t.c, queue->slot, true), "somebody was told where all are");
 }
-/* No memory for its entry: it is rung all the same, and nobody else is told. */
+/* No memory for its entry: it is rung nevertheless, and no other consumer is notified. */
 static void one_is_told_without_memory(void) {
   begin();
   uint32_t first = waiter(5, SB_NODE_INTERESTED), next = waiter(5, SB_NODE_INTERESTED),
@@ -245,7 +245,7 @@ static void a_backlog_without_memory(void) {
   sb_consumer_backlog_arrived(queue);
   expect_wakes(node, SB_NODE_INTERESTED, 1, "one that cannot be moved");
 }
-/* Where nobody can be told no more is tried. */
+/* If no consumer can be notified, no further attempt is made. */
 static unsigned moves;
 static void count_moves(const char *site) { moves += strcmp(site, "nodes.move.appended") == 0; }
 static void a_backlog_that_nobody_takes(void) {

@@ -202,7 +202,7 @@ static void a_row_is_freed(void) {
   expect(!is_free(part(5)), "the part of another head was freed");
 }
 
-/* A row of which somebody has freed the beginning: a sweep finds what is left, but not what belongs to others. */
+/* A row whose beginning is freed already: a sweep finds what is left, but not what belongs to others. */
 static void a_broken_row_is_swept(void) {
   make_row(3);
   set_header(part(2), sb_slot_word(SB_SLOT_FREE, 0, PART_GEN + 1));
@@ -279,7 +279,7 @@ static void a_sweep_of_the_longest_slots(void) {
   expect(is_free(part(0)), "an orphan of the longest class was not freed");
 }
 
-/* ---- what others must see at once ---- */
+/* ---- what other processes must see immediately ---- */
 
 static void a_sweep_sees_what_was_begun(void) {
   open_chunks();

@@ -14,7 +14,7 @@ extern unsigned reads;      /* how often something was read of these */
 extern ssize_t nothing_read;
 extern size_t read_size;                     /* how much was asked for the last time */
 extern bool no_mapping, no_advice, no_facts; /* mmap, madvise or stat fails */
-extern unsigned opens_to_fail;               /* so many calls of open fail */
+extern unsigned opens_to_fail;               /* number of calls of open that fail */
 extern unsigned yields;                      /* how often sched_yield was called */
 
 #endif

@@ -15,7 +15,7 @@ unsigned cell_state(const sb_queue *queue, uint64_t number);
 void set_cell_word(const sb_queue *queue, uint64_t number, uint64_t word);
 /* An AVAILABLE or HELD cell of the leaf as it is, which names that slot. */
 uint64_t open_word(const sb_queue *queue, uint64_t number, unsigned state, uint32_t slot);
-/* Puts a message that is due, or expires, after so many seconds; 0 = not. */
+/* Puts a message that is due, or expires, after this many seconds; 0 = not. */
 void put_with(sb_queue *queue, uint64_t id, uint64_t due_s, uint64_t expires_s);
 sb_message_shm *message_at(const sb_queue *queue, uint64_t number);
 /* The message is taken and settled. */
@@ -32,7 +32,7 @@ uint64_t intents_of(const sb_queue *queue);
 
 /* No chunk can be opened any more. */
 void use_all_chunks(void);
-/* ... and so many holdings are left. */
+/* ... and this many holdings are left. */
 void leave_holdings(unsigned count);
 /* ... and no slot of that kind. */
 void use_all_slots(unsigned kind);

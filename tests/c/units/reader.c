@@ -97,7 +97,7 @@ static void which_bodies_are_copied(void) {
   expect_is(sb_reader_begin(t.c, SLOT, GEN, &token), SB_OK, "a body of four queues");
 }
 
-/* A slot that somebody tells of may be anything by now. */
+/* A slot that a caller names may be anything by now. */
 static void expect_gone(uint32_t slot, uint64_t gen, const char *what) {
   uint64_t next = next_holding();
   expect_is(sb_reader_begin(t.c, slot, gen, &token), SB_SETTLED, what);

@@ -54,7 +54,7 @@ static void a_deletion_is_refused(void) {
 static void a_closed_queue_is_emptied(void) {
   begin_queue_of_two(FREE);
   uint32_t ended = t.b->header->queues_ended;
-  SB_STORE(&q->shm->flags, SB_QUEUE_EXCLUSIVE, SB_RELAXED); /* of nobody: it would end if it was open */
+  SB_STORE(&q->shm->flags, SB_QUEUE_EXCLUSIVE, SB_RELAXED); /* without an owner: it would end if it was open */
   SB_STORE(&q->shm->owner_connection, 0u, SB_RELAXED);
   SB_STORE(&q->shm->state, q->state - SB_QUEUE_OPEN + SB_QUEUE_CLOSED, SB_RELAXED);
   sb_recover_queue(t.c, q->slot);

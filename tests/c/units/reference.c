@@ -21,7 +21,7 @@ static void set_header(unsigned state, uint64_t refs) {
 static uint64_t refs(void) { return sb_slot_refs(SB_LOAD(sb_slot_header(t.b, SLOT), SB_RELAXED)); }
 static bool is_free(void) { return sb_slot_state(SB_LOAD(sb_slot_header(t.b, SLOT), SB_RELAXED)) == SB_SLOT_FREE; }
 
-/* A published message of so many queues; its block, if it has one, begins behind the message header. */
+/* A published message of this many queues; its block, if it has one, begins behind the message header. */
 static void publish(uint32_t targets, uint64_t body_length) {
   grow_to(CHUNK);
   SB_STORE(&t.b->chunks[CHUNK], sb_chunk_word(SB_CHUNK_CLASS, 0, sb_class_for(t.b, ROOM), 0), SB_RELAXED);
@@ -95,7 +95,7 @@ static void no_block_is_believed(void) {
   expect(!sb_block_of(t.b, SLOT, &k), "the viewers' words lie over the block");
 }
 
-/* Nobody has a bit or a claim; what lies behind is not touched. */
+/* No bit and no claim is set; what lies behind is not touched. */
 static void a_block_begins_empty(void) {
   sb_block k = block_of_many(LONG);
   expect_is(sb_block_count(&k), 0, "the number of bits");

@@ -13,7 +13,7 @@
 #define PROCESS 9u /* its process slot */
 
 static sb_queue *q;
-/* Another connection has the queue open, and nobody else. */
+/* One other connection has the queue open. */
 static void begin(void) {
   q = queue_named("q", (sb_settings)FREELY);
   SB_STORE(&q->ledger->owner, OTHER | UINT64_C(1) << 12, SB_RELAXED);

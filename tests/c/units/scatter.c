@@ -83,7 +83,7 @@ static void the_longest_slot_by_hints(void) {
   expect(sb_scatter_by_hints(t.c, small, token, &slot, &gen), "the longest slot was not taken");
   expect_taken(at(LARGE, LONGEST, 0), "the longest slot");
 }
-/* Only who looks thoroughly finds a slot that no hint leads to; he prefers one that a hint leads to. */
+/* Only a thorough search finds a slot that no hint leads to; it prefers one that a hint leads to. */
 static void a_slot_without_a_hint(void) {
   open_both();
   free_slot(SMALL, small, 5, false);

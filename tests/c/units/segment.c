@@ -232,7 +232,7 @@ static sb_status attach_again(void) {
   expect_is(lowest_descriptor(), before, "the next descriptor");
   return status;
 }
-/* The header says that so many chunks are in segments of that many, and that none exists yet. */
+/* The header says that there are this many chunks, in segments of that many, and that no segment exists yet. */
 static void set_chunks(uint32_t limit, uint32_t per) {
   sb_header_shm *h = t.b->header;
   SB_STORE(&h->chunk_limit, limit, SB_RELAXED);

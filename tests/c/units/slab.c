@@ -256,7 +256,7 @@ static void the_last_slot_of_all(void) {
   expect_is(alloc(), SB_NO_MEMORY, "the status when nothing is left");
 }
 
-/* A chain that leads into a circle, at once or after some slots. */
+/* A chain that leads into a circle, immediately or after some slots. */
 static void chains_that_bite(void) {
   for (uint32_t before = 0; before < 5; before++) {
     for (uint32_t length = 1; length < 10; length++) {

@@ -74,7 +74,7 @@ static void references_are_dropped(void) {
   expect(sb_slab_drop(t.b, SLOT, GEN, 0, &freed) && !freed, "the last one beside a reader was not dropped");
   expect_is(header_of(SLOT), sb_slot_word(SB_SLOT_READ, SB_PUT(9, SB_READ_REFS), GEN), "what is left to the reader");
 }
-/* SB_PARTS_REF is nobody's in a head: with it alone the slot is free. */
+/* SB_PARTS_REF is no owner's in a head: with it alone the slot is free. */
 static void references_of_a_head(void) {
   bool freed;
   sb_message_shm *m = sb_slot_at(t.b, SLOT);

@@ -94,7 +94,7 @@ static void bytes_of_a_run(void) {
     expect_is(sb_chunk_run(chunk_word(slot / SB_CHUNK_UNITS)), i < 2 ? 3 : 4, "the chunks of a run");
   }
 }
-/* Slot 0 is nobody's. */
+/* Slot 0 has no owner. */
 static void where_a_run_fits(void) {
   begin();
   free_chunks(0, 3);
@@ -239,7 +239,7 @@ static void free_chunks_become_a_run(void) {
 
 /* ---- what never fits ---- */
 
-/* Chunks of nodes are kept; so many are not. */
+/* Chunks of nodes are kept; this many are not. */
 static void begin_kept(uint32_t others) {
   begin();
   set_chunks(0, BROKER_CHUNKS - others, SB_CHUNK_CLASS, NODES);

@@ -11,7 +11,7 @@ sb_walk walk;
 sb_word *staged_word(unsigned i) { return &sb_leaf_cell(&cells[i].leaf, cells[i].position)->word; }
 unsigned staged_state(unsigned i) { return sb_cell_state(SB_LOAD(staged_word(i), SB_RELAXED)); }
 uint64_t body_header(unsigned i) { return SB_LOAD(sb_slot_header(t.b, bodies[i].slot), SB_RELAXED); }
-/* One body for so many queues, which is filled in and listed. */
+/* One body for this many queues, which is filled in and listed. */
 void begin_commit(unsigned count, sb_settings settings, const sb_put_options *o) {
   sb_reservation r;
   reaper = connect_to(&t);

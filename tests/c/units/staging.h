@@ -17,7 +17,7 @@ extern sb_walk walk; /* of the reaper through the holdings of `t.c` */
 extern const sb_put_options NONE, LATE, EXPIRING;
 extern const sb_settings LIMITED, EVICTING;
 
-/* One body for so many queues, which is filled in and listed. Each queue has one message before it. */
+/* One body for this many queues, which is filled in and listed. Each queue has one message before it. */
 void begin_commit(unsigned count, sb_settings settings, const sb_put_options *o);
 void stage_all(void);
 /* The reaper visits each holding of `t.c`. */

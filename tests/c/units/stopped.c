@@ -9,7 +9,7 @@
 
 #define HALTED 9u  /* a process slot */
 #define THEIRS 77u /* a connection of the process that is stopped */
-#define GONE 78u   /* a number that nobody has */
+#define GONE 78u   /* a number without a process */
 
 static pid_t halted;
 static int process_byte;

@@ -24,7 +24,7 @@ void die_in_debt(const char *queue);
 void note_rest(sb_queue *q);
 /* The same is held, nothing is locked or announced, memory is taken to make room, and the doctor finds nothing. */
 void expect_rest(const char *after);
-/* The same without the doctor: the case has made memory that he would not believe. */
+/* The same without the doctor: the case has made memory that it would report. */
 void expect_calm(const char *after);
 
 /* ---- waiters ---- */
@@ -39,7 +39,7 @@ bool was_told(uint32_t node);
 
 /* ---- memory ---- */
 
-/* All segments exist, and all chunks are taken but so many. */
+/* All segments exist, and all chunks but this many are taken. */
 void leave_chunks(uint32_t chunks);
 /* No slot of the class is free. A class that has no chunk gets none. */
 void take_slots(unsigned cls);
@@ -48,9 +48,9 @@ void break_parts(uint32_t head);
 
 /* ---- in the middle of a call ---- */
 
-/* Memory that nobody has touched yet. */
+/* Memory that was not touched yet. */
 char *untouched(size_t bytes);
-/* When somebody touches that page next, this happens, once. */
+/* At the next access to that page, this happens, once. */
 void at_touch(const volatile void *address, void (*what)(void));
 /* How often it happened so far. */
 extern unsigned touches;

@@ -72,7 +72,7 @@ static void a_bit_may_have_several(void) {
   t.c->target_bits = 9;
   expect_targets("bits that were never used", 1, 7);
 }
-/* A connection without an IO thread has nobody to wake: slot 0, which is nobody's, stays as it is. */
+/* A connection without an IO thread has no thread to wake: slot 0, which has no owner, stays as it is. */
 static void the_io_thread_is_woken(void) {
   sb_half *nobody = &((sb_node_shm *)sb_slot_at(t.b, 0))->wake;
   uint32_t was = SB_LOAD(nobody, SB_RELAXED), io_node = t.c->io_node;

@@ -185,7 +185,7 @@ static void consume_with(int32_t priority) {
   if (k == NULL) die("sb_consume", (int)status);
   sb_consumer_cancel(k, true);
 }
-/* A queue with two levels and two ledgers, which was closed, and which nobody has open. */
+/* A queue with two levels and two ledgers, which was closed, and which no connection has open. */
 static void closed_queue(void) {
   uint64_t removed;
   sb_connection *mine = t.c;
@@ -252,7 +252,7 @@ static uint32_t freed_meanwhile;
 static void free_meanwhile(void) {
   (void)sb_slab_free_gen(t.b, freed_meanwhile, gens[freed_meanwhile % SB_CHUNK_UNITS]);
 }
-/* The reaper of somebody who was killed while he freed the same queue frees an object that we unlink. */
+/* The reaper of a process that was killed while it freed the same queue frees an object that we unlink. */
 static void a_reaper_frees_too(void) {
   if (!has_steps()) return;
   for (unsigned i = 0; i < 2; i++) {

@@ -176,7 +176,7 @@ static void what_is_no_view(void) {
   hold(LONG);
   sb_holding_set(t.b, held.token, sb_holding_what(SB_HOLD_SLOT, SLOT, GEN), 1 | SB_PUT(GEN, 8));
   set_header(SB_SLOT_PUBLISHED, 3);
-  *(sb_holding_shm *)(void *)t.b->arena = *sb_holding_at(t.b, held.token); /* slot 0 is nobody's, whatever it says */
+  *(sb_holding_shm *)(void *)t.b->arena = *sb_holding_at(t.b, held.token); /* slot 0 has no owner, whatever it says */
   SB_STORE(&((sb_holding_shm *)(void *)t.b->arena)->what, sb_holding_what(SB_HOLD_VIEW, SLOT, GEN), SB_RELAXED);
   uint64_t behind = t.b->arena_bytes / sizeof(sb_holding_shm);
   const uint64_t none[] = {0,

@@ -74,7 +74,7 @@ static void which_chunks_have_slots(void) {
   }
 }
 
-/* From wherever, to wherever, so many bytes and no more. What is copied ends where memory does. */
+/* From any address, to any address, this many bytes and no more. What is copied ends where memory does. */
 static void bytes_are_copied(void) {
   static uint64_t memory[8];
   uint8_t *source = (uint8_t *)memory;

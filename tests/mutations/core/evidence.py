@@ -26,8 +26,8 @@ TABLE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 ENTRY = re.compile(r'^    \{"([^"]+)",', re.MULTILINE)
-NO_STEP = "100000"  # the operation comes back before: what it leaves is looked at all the same
-SAMPLE = "29"  # one step of so many is killed
+NO_STEP = "100000"  # the operation ends before that step; what it leaves is checked too
+SAMPLE = "29"  # one step of 29 is killed
 MOST = "300"  # schedules of a scenario
 RUNS = "100"  # random ones
 FORK_SECONDS, SURVEY_SECONDS = 0.5, 1800.0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pytest
 
 SECONDS_OF_PATIENCE = 240.0
-PAUSE_SECONDS = 0.05  # asleep for most of the time: who is awake may explain what upkeep mends
+PAUSE_SECONDS = 0.05  # asleep for most of the time: a process that is awake may explain what upkeep repairs
 
 
 def before_purging(monkeypatch: pytest.MonkeyPatch, *, repairs: bool = False) -> list[str]:
@@ -46,7 +46,7 @@ def _repaired(broker: shmbroker.Broker) -> list[str]:
     try:
         seen = broker.statistics()
     except shmbroker.BrokerError:
-        return []  # somebody else purges it, or it is damaged
+        return []  # another process purges it, or it is damaged
     rescued = f"{seen.rescues} notifications came from the housekeeper's check alone"
     mended = f"upkeep mended what nobody should have left so: {seen.repairs}"
     return [rescued] * (seen.rescues > 0) + [mended] * (seen.repairs.total > 0)
@@ -65,6 +65,6 @@ def _at_rest(broker: shmbroker.Broker) -> list[str]:
                 found = connection.doctor()
             return found
     except (shmbroker.ConnectionClosedByBroker, shmbroker.BrokerNotFound, shmbroker.Timeout):
-        return []  # somebody else purges it, or began to
+        return []  # another process purges it, or began to
     except (shmbroker.BrokerError, shmbroker.OutOfMemory) as error:
         return [f"not examined: {error}"]

@@ -61,8 +61,8 @@ def nursery() -> Nursery:
 
 def _main() -> None:
     """Forks a housekeeper for each name read, which is written back when it serves. They end with their brokers."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the tests, who end us
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for them
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the tests, which end this process
     for line in sys.stdin:
         if os.fork() == 0:
             _serve(line.strip())

@@ -120,7 +120,7 @@ def test_other_callbacks_may_be_coroutines(broker: shmbroker.Broker) -> None:
         await channel.queue_declare("q")
         await channel.basic_consume("q", lambda *_: None, consumer_tag="tag")
         await channel.basic_publish("", "nowhere", b"A", mandatory=True)
-        while len(log) < 4:  # noqa: ASYNC110 - nobody tells of it
+        while len(log) < 4:  # noqa: ASYNC110 - no event reports it
             await asyncio.sleep(0)
         await channel.queue_delete("q")
         await done.wait()

@@ -280,7 +280,7 @@ def test_an_exclusive_iteration_is_alone(broker: shmbroker.Broker) -> None:
 
 async def handed_over(queue: aio.Queue, count: int) -> None:
     """Wait until so many messages were delivered."""
-    while queue.statistics().delivering < count:  # noqa: ASYNC110 - nobody tells of it
+    while queue.statistics().delivering < count:  # noqa: ASYNC110 - no event reports it
         await asyncio.sleep(0)
     await asyncio.sleep(0)
 

@@ -28,7 +28,7 @@ async def full(connection: aio.Connection) -> tuple[aio.Channel, aio.Queue]:
 
 async def pauses_come(pauses: list[float], count: int) -> None:
     """Wait until there were so many pauses."""
-    while len(pauses) < count:  # noqa: ASYNC110 - nobody tells of it
+    while len(pauses) < count:  # noqa: ASYNC110 - no event reports it
         await asyncio.sleep(0)
 
 

@@ -186,7 +186,7 @@ def test_a_long_body_waits_for_so_much_room(broker: shmbroker.Broker) -> None:
 
 async def until_room_is_wanted(queue: aio.Queue) -> None:
     """Wait until others can see that a put waits."""
-    while queue.sync.core.facts().room_waiting == 0:  # noqa: ASYNC110 - nobody tells of it
+    while queue.sync.core.facts().room_waiting == 0:  # noqa: ASYNC110 - no event reports it
         await asyncio.sleep(0)
 
 

@@ -66,7 +66,7 @@ def test_a_consumer_is_what_was_asked_for(
 ) -> None:
     """Exclusive, without what its connection published, of a priority; nothing of it if it is not said."""
     more = {"basic_consume": (ignore,), "consume": (), "consume_until": (ignore, lambda: None)}[how]
-    kept = []  # a loop that nobody has ends its consumer
+    kept = []  # a loop without references ends its consumer
     wanted = (64, 5 if "arguments" in given else 0, flags)
     assert asked(channel, monkeypatch, lambda c: kept.append(getattr(c, how)("q", *more, **given))) == wanted
     (tag,) = channel.consumer_tags
@@ -164,7 +164,7 @@ class Waited(threading.Condition):
         """Call those that wait: do they find that it is so?"""
         self.called = self.called or bool(self.predicate())
 
-    def predicate(self) -> Any:  # noqa: ANN401 (nobody waits)
+    def predicate(self) -> Any:  # noqa: ANN401 (no caller waits)
         """It is not so."""
 
 
@@ -172,7 +172,7 @@ class Waited(threading.Condition):
 def waited(channel: shmbroker.Channel) -> Waited:
     """Have the channel wait for its consumers in the thread of the test."""
     assert channel.core.unacked() == 0
-    channel._consumers_changed = Waited()  # noqa: SLF001 (else a thread that waits cannot be told from one that will)
+    channel._consumers_changed = Waited()  # noqa: SLF001 (else a waiting thread looks like one that is about to wait)
     return channel._consumers_changed  # noqa: SLF001
 
 

@@ -271,7 +271,7 @@ def test_a_call_that_a_signal_interrupts_is_over(broker_name: str, way: str) -> 
     assert set(connections) == {1}  # the housekeeper's
 
 
-# Interrupts the making of a connection wherever a signal's handler may raise, and looks who is attached then.
+# Interrupts the making of a connection wherever a signal's handler may raise, and checks which processes are attached.
 ATTACHED_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
     from shmbroker._core import attachment, connection, segments
 

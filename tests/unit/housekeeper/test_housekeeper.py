@@ -42,7 +42,7 @@ def test_a_timer_without_an_entry_outlives_the_housekeeper_that_found_it(
     shared, lib = memory.queue("q"), memory.lib
     schedule = shared.schedule.root
     memory.leaf(schedule).cells[0].word = lib.sb_cell_bare(lib.SB_CELL_TOMBSTONE, memory.leaf_gen(schedule))
-    shared.timers_lost += 1  # as whoever clears up after the producer does
+    shared.timers_lost += 1  # as the reaper of the producer does
     broker.start()
     ticks = memory.header.housekeeper_ticks
     eventually(lambda: memory.header.housekeeper_ticks > ticks + 2, "the first one to have looked")

@@ -95,7 +95,7 @@ def test_out_of_memory_says_what_keeps_it(broker_name: str) -> None:
         goes, stays = connection.queue("goes"), connection.queue("stays")
         said, put = fill_by_turns(stays, *[goes] * 4095)
         chunks, used, held, name, least = kept_by_short_slots(said)
-        assert (used, name, least) == (put, "goes", "at least ")  # it looks at so many cells, and no more
+        assert (used, name, least) == (put, "goes", "at least ")  # it looks at this many cells, and no more
         assert 10_000 < held < put
         goes.purge()
         left = stays.statistics().ready
