@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from shmbroker._core.connection import Place as Place  # noqa: PLC0414, TC001 - for the layers above
 from shmbroker._core.library import MAX_BODY
+from shmbroker._session.queues import core_of
+from shmbroker._session.session import session_of
 from shmbroker.message import browsed
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ def is_possible(place: Place) -> bool:
 def of_queue(queue: Queue) -> Iterator[tuple[Message, Place]]:
     """The ready messages of a queue, oldest first, without their bodies, and where each lies. Nothing is taken."""
     position = 0
-    while (found := queue.core.browse_place(position)) is not None:
+    while (found := core_of(queue).browse_place(position)) is not None:
         data, position, place = found
         yield browsed(queue, data), place
 
@@ -40,4 +42,4 @@ def body_at(connection: Connection, place: Place) -> memoryview | None:
     Returns:
         ``None``: the message is gone.
     """
-    return connection.core.body_at(place)
+    return session_of(connection).core.body_at(place)

@@ -16,6 +16,7 @@ from shmbroker import exceptions, settings
 from shmbroker._amqp.utf8 import size_in_utf8
 from shmbroker._core import attachment, library, segments
 from shmbroker._housekeeper.launch import CannotStartError, ensure_housekeeper, start_housekeeper
+from shmbroker._session.session import Session
 from shmbroker.connection import Connection
 
 if TYPE_CHECKING:
@@ -301,7 +302,7 @@ def connect(
         try:
             if create and not segments.exists(path):
                 Broker(name).create()
-            connection = Connection(
+            session = Session(
                 path,
                 name=client_name or f"{os.path.basename(sys.argv[0]) or 'python'}:{os.getpid()}",  # noqa: PTH119
                 executor=executor,
@@ -325,7 +326,7 @@ def connect(
         else:
             if create:
                 ensure_housekeeper(name)
-            return connection
+            return Connection(session)
         time.sleep(_LOOK_SECONDS)
 
 

@@ -34,6 +34,7 @@ from shmbroker._core.columns import (
     Columns,
     places_in,
 )
+from shmbroker._session.queues import core_of
 
 if TYPE_CHECKING:
     from shmbroker.queue import Queue
@@ -74,7 +75,8 @@ class Ready:
         Raises:
             NotFound: the queue is deleted.
         """
-        count, self._position, more = columns.browse(self._queue.core, self._position, min(most, self._left))
+        core, most = core_of(self._queue), min(most, self._left)
+        count, self._position, more = columns._browse(core, self._position, most)  # noqa: SLF001
         self._left -= count
         return count, more and self._left > 0
 
@@ -90,4 +92,4 @@ def put(queue: Queue, columns: Columns, count: int, timeout: float | None = None
         OutOfMemory: no memory in time, or the first one can never fit.
         ValueError: its key and properties are too long.
     """
-    return columns.put(queue.core, row, count, library.deadline(timeout))
+    return columns._put(core_of(queue), row, count, library.deadline(timeout))  # noqa: SLF001

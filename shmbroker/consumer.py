@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from shmbroker._core.connection import CoreConnection
-    from shmbroker.connection import Connection
-    from shmbroker.queue import Queue
+    from shmbroker._core.queue import CoreQueue
+    from shmbroker._session.session import Session
 
 MAX_PREFETCH = 1 << 20
 _MAX_PRIORITY = 2**31 - 1
@@ -45,8 +45,8 @@ class Consumer:
 
     def __init__(
         self,
-        connection: Connection,
-        queues: Sequence[Queue],
+        session: Session,
+        queues: Sequence[CoreQueue],
         *,
         prefetch: int,
         priority: int,
@@ -65,24 +65,25 @@ class Consumer:
         if not queues:
             msg = "a consumer needs at least one queue"
             raise ValueError(msg)
-        self._connection = connection
-        self._queues = list(queues)
-        self.core_connection: CoreConnection = queues[0].core_connection
-        self.prefetch, self.priority, self.auto_ack = prefetch, priority, auto_ack
+        self._session = session
+        self._core_connection: CoreConnection = session.core
+        self._prefetch, self._auto_ack = prefetch, auto_ack
         self._timeout, self._acks_at_once = timeout, ack_batch == 1
-        self._closed = self.ended = False
+        self._closed = self._ended = False
         self._descriptor = -1
         self._core = CoreConsumer(
-            self.core_connection,
-            [queue.core for queue in queues],
+            session.core,
+            queues,
             prefetch,
             priority,
             ack_batch=ack_batch,
             ack_interval=ack_interval,
         )
-        self.taker = library.Taker(self._core.address, library.OF_CONSUMER, Message, MessageBatch)
-        self.settle = self._core.settle
+        self._taker = library.Taker(self._core.address, library.OF_CONSUMER, Message, MessageBatch)
+        self._settle_record = self._core.settle
         self._tags = itertools.count(1)
+        session.consumers.add(self)
+        session.start_io()
 
     # ---- taking ----
 
@@ -93,45 +94,45 @@ class Consumer:
             queue.Empty: none came in time.
             ConnectionClosed: the consumer or its connection is closed.
         """
-        message = self.taker.take(self, self.auto_ack, timeout)
+        message = self._taker.take(self, self._auto_ack, timeout)
         if message is None:
             until = library.deadline(timeout)
-            if timeout == 0 and self._acks_at_once and self.taker.status == library.EMPTY:
+            if timeout == 0 and self._acks_at_once and self._taker.status == library.EMPTY:
                 raise standard_queue.Empty  # the row was filled from the queues just now
             message = self._get_slowly(until)
-        if not self.auto_ack:
+        if not self._auto_ack:
             message._state = OPEN  # noqa: SLF001 - it has reached us; an interrupt before this put it back
         return message
 
     def _get_slowly(self, until: int) -> Message:
         waited, looks = library.OK, library.looks()
         while True:
-            status = self.taker.status
+            status = self._taker.status
             if status != library.EMPTY:
-                if self.ended:
+                if self._ended:
                     library.raise_for(library.CLOSED, "the consumer")
-                self._queues[0].core.get_failed(status)
+                self._core.queues[0].get_failed(status)
             if waited == library.TIMEOUT and until <= time.monotonic_ns():
                 raise standard_queue.Empty
             waited = self._core.wait(min(until, time.monotonic_ns() + next(looks)))
             if waited not in {library.OK, library.INTERRUPTED, library.TIMEOUT}:
                 library.raise_for(waited, "the consumer")
-            message = self.taker.take(self, self.auto_ack)
+            message = self._taker.take(self, self._auto_ack)
             if message is not None:
                 return message
 
     def __iter__(self) -> Iterator[Message]:
-        return library.Messages(self.taker, self, self.auto_ack)
+        return library.Messages(self._taker, self, self._auto_ack)
 
     def __next__(self) -> Message:
-        if self.ended:
+        if self._ended:
             raise StopIteration
         try:
             return self.get(self._timeout)
         except standard_queue.Empty:
             raise StopIteration from None
         except BaseException:
-            if self.ended:
+            if self._ended:
                 raise StopIteration from None
             raise
 
@@ -160,11 +161,11 @@ class Consumer:
             ConnectionClosed: the consumer has ended, and its descriptor with it.
         """
         if self._descriptor < 0:
-            if self.ended:
+            if self._ended:
                 library.raise_for(library.CLOSED, "the consumer")
             self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             self._core.event(self._descriptor)
-            self._connection.start_io()
+            self._session.start_io()
             self.clear()
         return self._descriptor
 
@@ -174,12 +175,6 @@ class Consumer:
             os.eventfd_read(self._descriptor)
         if self._core.arm():
             os.eventfd_write(self._descriptor, 1)
-
-    def rearm(self) -> None:
-        """Resets :meth:`fileno` after it was readable; looking at what is there is the caller's business then."""
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._descriptor)
-        self._core.arm()
 
     def cancel(self) -> None:
         """Ends the consumer.
@@ -195,23 +190,23 @@ class Consumer:
             self._end(return_everything=True)
 
     def _end(self, *, return_everything: bool) -> None:
-        if self.ended and not return_everything:
+        if self._ended and not return_everything:
             return
-        self.ended = True
-        if not self.core_connection.closed and not self.core_connection.attachment.forked:
+        self._ended = True
+        if not self._core_connection.closed and not self._core_connection.attachment.forked:
             self._core.cancel(return_everything=return_everything)
         if self._descriptor >= 0:
             self._core_event_off()
 
     def _core_event_off(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
-        if not self.core_connection.closed:
+        if not self._core_connection.closed:
             self._core.event(-1)
         os.close(descriptor)
 
     def statistics(self) -> ConsumerStatistics:
         """A snapshot."""
-        return ConsumerStatistics(self.prefetch, self._core.delivered(), self._core.unacked(), self._core.waiting())
+        return ConsumerStatistics(self._prefetch, self._core.delivered(), self._core.unacked(), self._core.waiting())
 
     def __enter__(self) -> Self:
         return self
@@ -223,14 +218,13 @@ class Consumer:
 
     # ---- for messages ----
 
-    def queue_name(self, subscription: int) -> str:
-        """The queue of a message that came through here."""
-        return self._queues[subscription].name if subscription < len(self._queues) else ""
+    def _queue_name(self, subscription: int) -> str:
+        queues = self._core.queues
+        return queues[subscription].name if subscription < len(queues) else ""
 
-    def next_delivery_tag(self) -> int:
-        """The next number of a delivery."""
+    def _next_delivery_tag(self) -> int:
         return next(self._tags)
 
     def __repr__(self) -> str:
-        names = ", ".join(repr(queue.name) for queue in self._queues)
-        return f"<Consumer of {names}{', closed' if self.ended else ''}>"
+        names = ", ".join(repr(queue.name) for queue in self._core.queues)
+        return f"<Consumer of {names}{', closed' if self._ended else ''}>"

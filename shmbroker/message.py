@@ -21,19 +21,15 @@ OPEN, SETTLED, _BROWSED, FRESH = 0, 1, 2, 3
 
 
 class Source(Protocol):
-    """Where a message came from, and goes when it is settled."""
+    """Where a message came from, and goes when it is settled: the private side of a queue, consumer or channel."""
 
-    settle: Callable[[bytes, int], int]
-    core_connection: CoreConnection
-    taker: library.Taker
+    _settle_record: Callable[[bytes, int], int]
+    _core_connection: CoreConnection
+    _taker: library.Taker
 
-    def queue_name(self, subscription: int) -> str:
-        """The name of the queue."""
-        ...
+    def _queue_name(self, subscription: int) -> str: ...
 
-    def next_delivery_tag(self) -> int:
-        """A number of its own for the next message."""
-        ...
+    def _next_delivery_tag(self) -> int: ...
 
 
 class Message(library.Record):
@@ -69,11 +65,11 @@ class Message(library.Record):
 
     @property
     def settled(self) -> bool:
-        """Was it acknowledged, rejected or returned?"""
+        """Whether the message was acknowledged, rejected or returned."""
         return self._state == SETTLED
 
     def give_back(self) -> None:
-        """Returns it as if nobody had taken it: it was not delivered to anybody."""
+        """Returns the message as if it had not been taken: it does not count as delivered. Ignored if it is settled."""
         if self._state in {OPEN, FRESH}:
             self._state = OPEN
             self._end(RETURN)
@@ -87,7 +83,7 @@ class Message(library.Record):
         if self._state:
             library.raise_for(library.SETTLED)
         self._state = SETTLED
-        status = self._source.settle(self._record, how)
+        status = self._source._settle_record(self._record, how)  # noqa: SLF001
         if status:
             self._failed(status)
         self._view = None  # views that the application kept keep the slot
@@ -148,7 +144,7 @@ class Message(library.Record):
     def delivery_tag(self) -> int:
         """A number of this delivery, unique in its queue handle or consumer."""
         if self._tag == 0:
-            self._tag = self._source.next_delivery_tag()
+            self._tag = self._source._next_delivery_tag()  # noqa: SLF001
         return self._tag
 
     @property
@@ -179,7 +175,7 @@ class Message(library.Record):
     @property
     def queue(self) -> str:
         """The queue it came from."""
-        return self._source.queue_name(self._fields.subscription)
+        return self._source._queue_name(self._fields.subscription)  # noqa: SLF001
 
     @property
     def timestamp(self) -> float:
@@ -199,7 +195,7 @@ class Message(library.Record):
 
 def browsed(source: Source, data: bytes) -> Message:
     """A private copy of a message that stays in its queue."""
-    return source.taker.message(source, data, _BROWSED)
+    return source._taker.message(source, data, _BROWSED)  # noqa: SLF001
 
 
 class MessageBatch(library.Batch, Sequence[Message]):
@@ -216,7 +212,7 @@ class MessageBatch(library.Batch, Sequence[Message]):
     _auto_acked: bool
     _long_bodies: int
 
-    def hold_views(self) -> None:
+    def _hold_views(self) -> None:
         """Makes the messages that were settled when they were taken and are read in place: their views have to end."""
         for at in range(len(self) if self._long_bodies else 0):
             if not record.is_inline(self._record(at)):
@@ -238,7 +234,8 @@ class MessageBatch(library.Batch, Sequence[Message]):
         made = self._made.get(at)
         if made is None:
             data = self._record(at)
-            made = self._source.taker.message(self._source, data, SETTLED if self._auto_acked else OPEN)
+            state = SETTLED if self._auto_acked else OPEN
+            made = self._source._taker.message(self._source, data, state)  # noqa: SLF001
             if self._auto_acked and not record.is_inline(data):
                 made._auto_acknowledged()  # noqa: SLF001
             self._made[at] = made
@@ -252,7 +249,7 @@ class MessageBatch(library.Batch, Sequence[Message]):
         self._end(REQUEUE if requeue else REJECT)
 
     def give_back(self) -> None:
-        """Returns them as if nobody had taken them."""
+        """Returns the messages as if they had not been taken: they do not count as delivered. Ignored if settled."""
         if self._state != SETTLED:
             self._end(RETURN)
 
@@ -264,13 +261,13 @@ class MessageBatch(library.Batch, Sequence[Message]):
         for message in made.values():
             if not message._state:  # noqa: SLF001
                 message._end(how)  # noqa: SLF001
-        with self._source.core_connection.call():
+        with self._source._core_connection.call():  # noqa: SLF001
             status = self._settle(how, frozenset(made))
         if status:
             self._failed(status)
 
     def _failed(self, status: int) -> NoReturn:
-        library.raise_for(status, f"queue {self._source.queue_name(0)!r}")
+        library.raise_for(status, f"queue {self._source._queue_name(0)!r}")  # noqa: SLF001
 
     def __repr__(self) -> str:
         return f"<MessageBatch of {len(self)}{', settled' if self._state == SETTLED else ''}>"

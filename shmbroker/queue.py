@@ -5,15 +5,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
+import os
 import queue as standard_queue
 import time
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from shmbroker import exceptions, settings
-from shmbroker._core import library
+from shmbroker._core import library, segments
 from shmbroker._core.queue import NO_OPTIONS, PAUSED, PutOptions, Reservation
+from shmbroker._process import connections
+from shmbroker._put_many import put_rest
 from shmbroker._put_options import PutKeywords, body_of, check_size, fields_of, options_of
+from shmbroker._session.queues import ClosedQueue
+from shmbroker._session.session import Session
+from shmbroker.consumer import Consumer
 from shmbroker.message import OPEN, Message, MessageBatch, browsed
 
 if TYPE_CHECKING:
@@ -22,12 +29,9 @@ if TYPE_CHECKING:
 
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
-    from shmbroker.connection import Connection
-    from shmbroker.consumer import Consumer
     from shmbroker.statistics import QueueStatistics
 
 _MAX_BATCH = 65536
-_COUNT = 2**32 - 1
 
 
 class Queue:
@@ -40,23 +44,23 @@ class Queue:
 
     # Found in the object itself: whoever goes round thousands of queues has none of them in the cache.
     __slots__ = (
-        "__weakref__", "_again", "_connection", "_core", "_left", "_length", "_put", "_put_many", "_put_with", "_tags",
-        "_take", "_take_many", "core_connection", "name", "settle", "taker",
+        "__weakref__", "_again", "_core", "_core_connection", "_left", "_length", "_put", "_put_many", "_put_with",
+        "_session", "_settle_record", "_tags", "_take", "_take_many", "_taker", "name",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, core: CoreQueue) -> None:
-        self._connection = connection
+    def __init__(self, session: Session, core: CoreQueue) -> None:
+        self._session = session
         self._core = core
         self._left: CoreQueue | None = None
         self._again: Queue | None = None  # in a child that was forked, see `_process.inherited`
         self.name = core.name
-        self.core_connection: CoreConnection = core.connection
-        self.taker = library.Taker(core.address, library.OF_QUEUE, Message, MessageBatch)
-        self._take, self._take_many = self.taker.take, self.taker.take_many
+        self._core_connection: CoreConnection = core.connection
+        self._taker = library.Taker(core.address, library.OF_QUEUE, Message, MessageBatch)
+        self._take, self._take_many = self._taker.take, self._taker.take_many
         putter = library.Putter(core.address)
         self._put, self._put_with, self._put_many = putter.put, putter.put_with, putter.put_many
         self._length = core.length
-        self.settle = core.settle
+        self._settle_record = core.settle
         self._tags = itertools.count(1)
 
     # ---- putting ----
@@ -134,36 +138,9 @@ class Queue:
         options = options_of(**given)
         until = library.deadline(timeout)
         done = self._put_many(wanted, 0, options.address, False)  # noqa: FBT003 - without dropping the GIL
-        return len(wanted) if done == len(wanted) else self._put_many_slowly(wanted, done, options, until)
-
-    def _put_many_slowly(self, given: tuple[Any, ...], result: int, options: PutOptions, until: int) -> int:
-        plain = given if result >= 0 else tuple(body if type(body) is bytes else body_of(body)[0] for body in given)
-        done, status = (result & _COUNT, result >> 32) if result >= 0 else (0, library.OK)
-        try:
-            while done < len(plain):
-                if status != library.OK:
-                    self._core.put_failed(status, len(plain[done]), until)
-                with self._core.connection.call():
-                    result = self._put_many(plain, done, options.address, True)  # noqa: FBT003 - dropping the GIL
-                if result < 0:
-                    return self._put_each(plain, done, options, until)
-                done, status = done + (result & _COUNT), result >> 32
-        except standard_queue.Full:
-            if done == 0:
-                raise
-        return done
-
-    def _put_each(self, plain: tuple[Any, ...], done: int, options: PutOptions, until: int) -> int:
-        for body in itertools.islice(plain, done, None):
-            data, size = body_of(body)
-            try:
-                self._core.put_with(data, size, options, until)
-            except standard_queue.Full:
-                if done == 0:
-                    raise
-                break
-            done += 1
-        return done
+        return (
+            len(wanted) if done == len(wanted) else put_rest(self._core, self._put_many, wanted, done, options, until)
+        )
 
     @contextlib.contextmanager
     def reserve(
@@ -209,7 +186,7 @@ class Queue:
         take = self._take  # in two steps, see `put`
         message = take(self, auto_ack, timeout)
         if message is None:
-            message = self._get_slowly(self.taker.status, timeout, auto_ack=auto_ack)
+            message = self._get_slowly(self._taker.status, timeout, auto_ack=auto_ack)
         if not auto_ack:
             message._state = OPEN  # noqa: SLF001 - it has reached us; an interrupt before this put it back
         return message
@@ -219,16 +196,16 @@ class Queue:
             self._core.get_failed(status)
         until = library.deadline(timeout)
         if until <= time.monotonic_ns():
-            if not self.core_connection.has_io:
-                self.core_connection.polled()
+            if not self._core_connection.has_io:
+                self._core_connection.polled()
             raise standard_queue.Empty
-        found = self.taker.soon(self, auto_ack)
+        found = self._taker.soon(self, auto_ack)
         if isinstance(found, int):
             connection = self._core.connection
             connection.start_io()  # somebody of this process should notice a housekeeper that died
             connection.enter()
             try:
-                while isinstance(found := self.taker.wait(self, auto_ack, until), int):
+                while isinstance(found := self._taker.wait(self, auto_ack, until), int):
                     self._core.get_failed(found)
             finally:
                 connection.leave()
@@ -239,9 +216,9 @@ class Queue:
         take = self._take
         message = take(self, auto_ack)
         if message is None:
-            status = self.taker.status
+            status = self._taker.status
             if status == library.TICK:
-                self.core_connection.polled()
+                self._core_connection.polled()
             elif status != library.EMPTY:
                 return self.get(timeout=0, auto_ack=auto_ack)
             raise standard_queue.Empty
@@ -262,7 +239,7 @@ class Queue:
         if isinstance(batch, int):
             batch = self._get_many_slowly(batch, max_messages, timeout, auto_ack=auto_ack)
         if auto_ack:
-            batch.hold_views()
+            batch._hold_views()  # noqa: SLF001
         else:
             batch._state = OPEN  # noqa: SLF001 - it has reached us; an interrupt before this put it back
         return batch
@@ -272,12 +249,12 @@ class Queue:
         if status != library.EMPTY:
             self._core.get_failed(status)
         elif until <= time.monotonic_ns():
-            if not self.core_connection.has_io:
-                self.core_connection.polled()
+            if not self._core_connection.has_io:
+                self._core_connection.polled()
             raise standard_queue.Empty
         self._core.connection.start_io()  # somebody of this process should notice a housekeeper that died
         with self._core.connection.call():
-            while isinstance(batch := self.taker.wait_many(self, room, auto_ack, until), int):
+            while isinstance(batch := self._taker.wait_many(self, room, auto_ack, until), int):
                 self._core.get_failed(batch)
         return batch
 
@@ -292,9 +269,9 @@ class Queue:
         ack_interval: float = 0.001,
     ) -> Consumer:
         """A consumer of this queue; see :class:`Consumer`."""
-        return self._connection.consumer(
-            [self], prefetch=prefetch, priority=priority, auto_ack=auto_ack, timeout=timeout, ack_batch=ack_batch,
-            ack_interval=ack_interval,
+        return Consumer(
+            self._session, [self._core], prefetch=prefetch, priority=priority, auto_ack=auto_ack, timeout=timeout,
+            ack_batch=ack_batch, ack_interval=ack_interval,
         )  # fmt: skip
 
     def browse(self) -> Iterator[Message]:
@@ -318,9 +295,10 @@ class Queue:
                 Those that are being delivered do not count, and go with it.
             Timeout: the topology lock was not free in ``operation_timeout``.
         """
-        removed = self._core.delete(if_unused=if_unused, if_empty=if_empty, until=self._connection.operation_deadline())
-        self._connection.administration.queue_gone(self._core)
-        self._connection.forget_queue(self)
+        session = self._session
+        removed = self._core.delete(if_unused=if_unused, if_empty=if_empty, until=session.operation_deadline())
+        session.administration.queue_gone(self._core)
+        session.queues.forget(self)
         return removed
 
     def configure(self, *, trim: bool = False, **given: Any) -> None:  # noqa: ANN401
@@ -334,12 +312,12 @@ class Queue:
         for name in (name for name in checked if settings.ROWS[name].fixed):
             msg = f"{name}: a queue has it for its whole life; delete the queue and declare it anew"
             raise ValueError(msg)
-        current, flags = self._connection.settings_of(self._core)
+        current, flags = self._core.settings()
         self._core.configure(
             dataclasses.replace(current, **checked),
             flags,
             trim=trim,
-            until=self._connection.operation_deadline(),
+            until=self._session.operation_deadline(),
         )
 
     def pause(self) -> None:
@@ -351,19 +329,19 @@ class Queue:
         self._set_flag(PAUSED, on=False)
 
     def _set_flag(self, flag: int, *, on: bool) -> None:
-        current, flags = self._connection.settings_of(self._core)
+        current, flags = self._core.settings()
         flags = flags | flag if on else flags & ~flag
-        self._core.configure(current, flags, trim=False, until=self._connection.operation_deadline())
+        self._core.configure(current, flags, trim=False, until=self._session.operation_deadline())
 
     @property
     def paused(self) -> bool:
         """Is it paused?"""
-        return bool(self._connection.settings_of(self._core)[1] & PAUSED)
+        return bool(self._core.settings()[1] & PAUSED)
 
     @property
     def settings(self) -> settings.QueueSettings:
         """The settings now."""
-        return self._connection.settings_of(self._core)[0]
+        return self._core.settings()[0]
 
     def move(self, to: Queue | str, *, limit: int | None = None, max_bytes: int | None = None) -> int:
         """Moves ready messages to another queue of this broker, the oldest first. Returns how many.
@@ -376,7 +354,7 @@ class Queue:
         Raises:
             NeverFits: a body can never fit the other queue; the messages before it were moved.
         """
-        target = self._connection.queue(to, passive=True) if isinstance(to, str) else to
+        target = open_queue(self._session, to, passive=True) if isinstance(to, str) else to
         if not isinstance(target, Queue):
             msg = f"to={to!r}: a queue, or the name of one, is needed"
             raise TypeError(msg)
@@ -387,8 +365,8 @@ class Queue:
             if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 0):
                 msg = f"{option}={given!r}: an integer >= 0, or None for all, is allowed"
                 raise ValueError(msg)
-        if target.core_connection is not self.core_connection:
-            target = self._connection.queue(target.name, passive=True)
+        if target._core_connection is not self._core_connection:  # noqa: SLF001
+            target = open_queue(self._session, target.name, passive=True)
         for_ever = library.FOR_EVER
         most, size = (for_ever if given is None else min(given, for_ever) for given in (limit, max_bytes))
         return self._core.move(target._core, most, size)  # noqa: SLF001
@@ -400,7 +378,7 @@ class Queue:
             NotFound: the queue was deleted.
         """
         len(self)  # a handle of a queue that was deleted says so, also when another one took its place
-        found = self.core_connection.queue_statistics(self._core.slot)
+        found = self._core_connection.queue_statistics(self._core.slot)
         if found is None:
             library.raise_for(library.DELETED, f"queue {self.name!r}")
         return found
@@ -422,18 +400,18 @@ class Queue:
         What was taken through it can still be settled, its consumers and calls that wait go on; other uses raise
         :exc:`ConnectionClosed`. ``connection.queue()`` opens another handle.
         """
-        with self._connection.lock:  # else another thread could be given this handle in between
+        with self._session.lock:  # else another thread could be given this handle in between
             if self._left is None:
                 self._left = self._core  # a thread may wait in it
-                self._core = cast("CoreQueue", _Closed(self._core.what))
+                self._core = cast("CoreQueue", ClosedQueue(self._core.what))
                 self._put = lambda *_: library.CLOSED
                 self._put_with = lambda *_: library.CLOSED
                 self._put_many = lambda *_: library.CLOSED << 32
                 self._take = lambda *_: None
-                self.taker.status = library.CLOSED
+                self._taker.status = library.CLOSED
                 self._take_many = lambda *_: library.CLOSED
                 self._length = lambda: -library.CLOSED
-                self._connection.queue_closed(self, self._left)
+                self._session.queues.closed(self, self._left)
 
     def __enter__(self) -> Self:
         return self
@@ -445,37 +423,40 @@ class Queue:
 
     # ---- for messages ----
 
-    def queue_name(self, subscription: int) -> str:  # noqa: ARG002
-        """The queue of a message that came from here."""
+    def _queue_name(self, subscription: int) -> str:  # noqa: ARG002
         return self.name
 
-    def next_delivery_tag(self) -> int:
-        """The next number of a delivery."""
+    def _next_delivery_tag(self) -> int:
         return next(self._tags)
 
-    @property
-    def connection(self) -> Connection:
-        """The connection that has it open."""
-        return self._connection
+    # ---- in another process ----
 
-    @property
-    def core(self) -> CoreQueue:
-        """The handle in the core."""
-        return self._core
+    def _here(self) -> Queue:
+        """Returns the handle that this process uses: another one in a forked child."""
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self._connection).reopen, (self._connection.broker_full_name, self.name)
+        return reopen, (self._session.broker_full_name, self.name)
 
     def __repr__(self) -> str:
         closed = "" if self._left is None else ", closed"
-        return f"<Queue {self.name!r} of broker {self._connection.broker_name!r}{closed}>"
+        return f"<Queue {self.name!r} of broker {self._session.broker_name!r}{closed}>"
 
 
-class _Closed:
-    """In the place of the core's queue, in a handle that was closed."""
+def open_queue(session: Session, name: str, /, *, passive: bool = False, **given: Any) -> Queue:  # noqa: ANN401
+    """Declares a queue and opens it; see :meth:`Connection.queue`."""
+    return session.queues.open(name, given, passive=passive, make=functools.partial(Queue, session))
 
-    def __init__(self, what: str) -> None:
-        self._what = what
 
-    def __getattr__(self, name: str) -> NoReturn:
-        library.raise_for(library.CLOSED, self._what)
+def session_of_queue(queue: Queue) -> Session:
+    """Returns the session of this process that has the queue open."""
+    return queue._here()._session  # noqa: SLF001
+
+
+def reopen(broker: str, name: str) -> Queue:
+    """Opens a queue again, in another process: a pickled handle is loaded as what this returns."""
+    return open_queue(connections.shared(_session_for_pickles, broker), name, passive=True)
+
+
+def _session_for_pickles(broker: str) -> Session:
+    return Session(segments.path_of(broker), name=f"unpickled in {os.getpid()}")

@@ -25,7 +25,9 @@ from shmbroker._core import library, record
 from shmbroker._core.commit import Publication, Settlement, commit_waiting
 from shmbroker._process import locks
 from shmbroker._put_options import options_of
+from shmbroker._session.queues import core_of
 from shmbroker.broker import connect
+from shmbroker.queue import open_queue, session_of_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +65,10 @@ class WorkerPool:
         prefetch: messages a worker may hold.
         attempts: how often a message is tried, 1 to 1,000,000; ``None`` = without limit.
         set_aside: the name of the queue for what was tried that often; ``None`` = the queue's, and ``.set-aside``.
+
+    Attributes:
+        set_aside: the name of the queue for messages that were tried too often.
+        restarts: the number of workers that were replaced.
     """
 
     def __init__(
@@ -276,7 +282,7 @@ def _serve(function: Callable[[Message], object], options: _Options, ended: Call
                 _handle(function, message)
             else:
                 _handle(function, message)
-            if consumer.ended:
+            if consumer._ended:  # noqa: SLF001
                 consumer = queue.consume(prefetch=options.prefetch)
 
 
@@ -309,12 +315,13 @@ def _set_aside(queue: Queue, message: Message, options: _Options) -> None:
     attempts = message.delivery_count - 1
     headers = {**message.headers, "x-shmbroker-queue": options.queue, "x-shmbroker-attempts": attempts}
     properties = dataclasses.replace(message.properties, headers=headers, expiration=None)
-    aside = queue.connection.queue(options.set_aside).core
+    session = session_of_queue(queue)
+    aside = core_of(open_queue(session, options.set_aside))
     put = options_of(ttl=aside.message_ttl(), key=message.key, properties=properties)
-    mine = Settlement(queue.core, record.front(message._record).tag)  # noqa: SLF001 - its tag as the core wrote it
+    mine = Settlement(core_of(queue), record.front(message._record).tag)  # noqa: SLF001 - its tag as the core wrote it
     try:
         commit_waiting(
-            queue.core_connection,
+            session.core,
             [Publication(message.body, (aside,), put)],
             [mine],
             library.deadline(_WAIT_SECONDS),

@@ -82,6 +82,6 @@ def opened(broker: str, queue: str, **settings: object) -> Iterator[tuple[shmbro
 
 def grow_to_the_limit(connection: shmbroker.Connection) -> None:
     """Make all the memory exist that the broker may have, for clients that cannot make it grow."""
-    attachment = connection._core.attachment  # noqa: SLF001 (no user needs this)
+    attachment = connection._session.core.attachment  # noqa: SLF001 (no user needs this)
     while (facts := attachment.facts()).segments < facts.segments_limit:
         attachment.grow()

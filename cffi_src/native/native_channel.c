@@ -51,7 +51,7 @@ static PyObject *not_handed_over(PyObject *channel) {
   PyObject *type, *error, *traceback;
   PyErr_Fetch(&type, &error, &traceback);
   PyErr_NormalizeException(&type, &error, &traceback);
-  PyObject *result = PyObject_CallMethod(channel, "not_handed_over", "O", error);
+  PyObject *result = PyObject_CallMethod(channel, "_not_handed_over", "O", error);
   Py_XDECREF(type);
   Py_XDECREF(error);
   Py_XDECREF(traceback);
@@ -75,7 +75,7 @@ static PyObject *call(Record *message, PyObject *callback, PyObject *properties)
  * looks again. */
 static PyObject *call_back(PyObject *message, PyObject *consumer, PyObject *no_properties, bool plain) {
   if (consumer == NULL) {
-    return PyErr_Occurred() == NULL ? PyObject_CallMethod(((Record *)message)->source, "deliver_late", "O", message)
+    return PyErr_Occurred() == NULL ? PyObject_CallMethod(((Record *)message)->source, "_deliver_late", "O", message)
                                     : NULL;
   }
   PyObject *callback = PyTuple_Check(consumer) ? PyTuple_GetItem(consumer, CALLBACK) : NULL;

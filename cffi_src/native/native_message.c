@@ -82,7 +82,7 @@ static PyObject *record_body(PyObject *object, void *unused) {
     return body;
   }
   if (self->view == NULL || self->view == Py_None) {
-    PyObject *connection = self->state != SETTLED ? PyObject_GetAttrString(self->source, "core_connection") : NULL;
+    PyObject *connection = self->state != SETTLED ? PyObject_GetAttrString(self->source, "_core_connection") : NULL;
     if (connection == NULL) {
       return self->state == SETTLED ? PyObject_CallMethod(object, "_gone", NULL) : NULL;
     }
@@ -111,7 +111,7 @@ PyObject *sb_record_bytes(PyObject *object, PyObject *unused) {
 static PyObject *record_auto_acknowledged(PyObject *object, PyObject *unused) {
   Record *self = (Record *)object;
   const sb_record *front = front_of(self);
-  PyObject *connection = PyObject_GetAttrString(self->source, "core_connection");
+  PyObject *connection = PyObject_GetAttrString(self->source, "_core_connection");
   (void)unused;
   if (connection == NULL) {
     return NULL;

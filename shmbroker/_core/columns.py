@@ -63,7 +63,7 @@ class Columns:
         columns = {name: getattr(self._pointer, name) for name in TEXTS}
         return {name: int(column.needed) for name, column in columns.items() if column.needed > column.room}
 
-    def browse(self, queue: CoreQueue, position: int, most: int) -> tuple[int, int, bool]:
+    def _browse(self, queue: CoreQueue, position: int, most: int) -> tuple[int, int, bool]:
         """Fills rows with private copies of ready messages from a position on, the oldest first.
 
         Returns:
@@ -80,7 +80,7 @@ class Columns:
             library.raise_for(int(status[0]), queue.what)
         return rows, int(at[0]), status[0] != library.EMPTY
 
-    def put(self, queue: CoreQueue, row: int, count: int, until: int) -> int:
+    def _put(self, queue: CoreQueue, row: int, count: int, until: int) -> int:
         """Puts the messages of ``count`` rows from ``row`` on: bodies, and keys and properties if they are set.
 
         Returns:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process-wide handling of connections: in a forked child, and at the end of the program."""
+"""The connections of this process: one that is shared for each broker, and all of them at the end of the program."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ import concurrent.futures.thread  # noqa: F401 - its exit handler must run after
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from shmbroker._process.inherited import inherit
+from shmbroker._process import locks
 from shmbroker._process.living import Living
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from shmbroker.queue import Queue
+    from collections.abc import Callable, Iterator
 
 _log = logging.getLogger("shmbroker")
 
@@ -24,7 +22,7 @@ _log = logging.getLogger("shmbroker")
 class ProcessConnection(Protocol):
     """The process-wide interface of a connection."""
 
-    def handed_out(self) -> Iterator[Queue]:
+    def handed_out(self) -> Iterator[Any]:
         """Iterates over the handles of queues that the connection has open."""
         ...
 
@@ -41,9 +39,44 @@ def note(connection: ProcessConnection) -> None:
     _connections.add(connection)
 
 
-def _after_fork() -> None:
-    for connection in _connections:
-        inherit(connection.handed_out())
+def noted() -> Iterator[ProcessConnection]:
+    """Iterates over the registered connections that are still referred to."""
+    return iter(_connections)
+
+
+# ---- shared connections ----
+
+
+class SharedConnection(Protocol):
+    """A connection that all code of a process may share."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection can be used."""
+        ...
+
+
+C = TypeVar("C", bound=SharedConnection)
+
+_shared: dict[tuple[Callable[[str], Any], str], Any] = {}
+_shared_lock = locks.lock()  # a signal handler may load a pickled queue
+
+
+def shared(connect: Callable[[str], C], broker: str) -> C:
+    """Returns the one connection of this process to a broker; connects if there is none, or if it is closed.
+
+    Args:
+        connect: connects to the broker of a name. Each such function has connections of its own.
+        broker: the name of the broker.
+    """
+    with _shared_lock:
+        found: C | None = _shared.get((connect, broker))
+        if found is None or not found.is_open:
+            found = _shared[connect, broker] = connect(broker)
+        return found
+
+
+# ---- the end of the program ----
 
 
 def _at_exit() -> None:
@@ -58,6 +91,6 @@ def _at_exit() -> None:
             _log.exception("the callbacks of %r could not be stopped at the end of the program", connection)
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_shared.clear)
 # The registration that the standard library's executors use, so that ours runs first; `atexit` runs after theirs.
 getattr(threading, "_register_atexit", atexit.register)(_at_exit)

@@ -8,14 +8,15 @@ the same with every start method. Messages taken before the fork stay with the p
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Self
 
-from shmbroker.queue import Queue
+from shmbroker._process import connections
+from shmbroker.queue import Queue, reopen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from shmbroker.connection import Connection
     from shmbroker.settings import QueueSettings
 
 
@@ -27,7 +28,7 @@ class InheritedQueue(Queue):
 
     __slots__ = ()
 
-    def opened(self) -> Queue:
+    def _here(self) -> Queue:
         """Returns the handle of this process, opened at the first use.
 
         Raises:
@@ -35,23 +36,18 @@ class InheritedQueue(Queue):
             BrokerNotFound: the broker was purged.
         """
         if self._again is None:
-            self._again = self._connection.reopen(self._connection.broker_full_name, self.name)
+            self._again = reopen(self._session.broker_full_name, self.name)
         return self._again
 
     @property
     def paused(self) -> bool:
         """Whether the queue is paused."""
-        return self.opened().paused
+        return self._here().paused
 
     @property
     def settings(self) -> QueueSettings:
         """The current settings."""
-        return self.opened().settings
-
-    @property
-    def connection(self) -> Connection:
-        """The connection of this process that has the queue open."""
-        return self.opened().connection
+        return self._here().settings
 
     def close(self) -> None:
         """Gives the handle back, if this process opened it; the parent's handle stays open."""
@@ -59,16 +55,16 @@ class InheritedQueue(Queue):
             self._again.close()
 
     def __enter__(self) -> Self:
-        self.opened()
+        self._here()
         return self
 
     def __len__(self) -> int:
-        return len(self.opened())
+        return len(self._here())
 
 
 def _handed_on(name: str) -> Callable[..., Any]:
     def method(self: InheritedQueue, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - the wrapped method's
-        return getattr(self.opened(), name)(*arguments, **options)
+        return getattr(self._here(), name)(*arguments, **options)
 
     method.__name__, method.__doc__ = name, getattr(Queue, name).__doc__
     return method
@@ -85,3 +81,11 @@ def inherit(queues: Iterator[Queue]) -> None:
     """Makes these handles of the parent open themselves again at their next use; called in a forked child."""
     for queue in queues:
         queue.__class__ = InheritedQueue  # a no-op if an earlier fork did it
+
+
+def _after_fork() -> None:
+    for connection in connections.noted():
+        inherit(connection.handed_out())
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
 from shmbroker._core import queue as core_queue
+from shmbroker.queue import open_queue
 from shmbroker.settings import UNBOUNDED, QueueSettings
 
 if TYPE_CHECKING:
-    from shmbroker.connection import Connection
+    from shmbroker._session.session import Session
     from shmbroker.queue import Queue
 
 
-def make(connection: Connection, name: str, *, keeps: bool = False, ring_size: int = UNBOUNDED) -> Queue:
+def make(session: Session, name: str, *, keeps: bool = False, ring_size: int = UNBOUNDED) -> Queue:
     """Makes a queue of the broker's own unless it exists, and opens it.
 
     Args:
-        connection: the connection that opens the queue.
+        session: the session that opens the queue.
         name: a name that begins with one of :data:`shmbroker._amqp.names.PREFIXES`.
         keeps: messages do not expire in the queue, which is for moved messages. Otherwise the queue is for the broker's
             own notes, which may use the reserve of memory.
@@ -30,16 +31,16 @@ def make(connection: Connection, name: str, *, keeps: bool = False, ring_size: i
     """
     settings, flags = QueueSettings(ring_size=ring_size), core_queue.KEEPS if keeps else core_queue.NOTES
     while True:
-        core_queue.declare(connection.core, name, settings, connection.operation_deadline(), flags)
+        core_queue.declare(session.core, name, settings, session.operation_deadline(), flags)
         try:
-            return connection.queue(name, passive=True)
+            return open_queue(session, name, passive=True)
         except exceptions.NotFound:
             continue  # deleted in between
 
 
-def delete(connection: Connection, name: str) -> None:
+def delete(session: Session, name: str) -> None:
     """Deletes a queue of the broker's own, if it exists."""
     try:
-        connection.queue(name, passive=True).delete()
+        open_queue(session, name, passive=True).delete()
     except exceptions.NotFound:
         return

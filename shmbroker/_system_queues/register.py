@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker import exceptions
 from shmbroker._core.columns import BODY, Columns
+from shmbroker._session.queues import core_of
 from shmbroker._system_queues import queues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shmbroker.connection import Connection
+    from shmbroker._session.session import Session
     from shmbroker.queue import Queue
 
 KEPT = 64
@@ -79,9 +80,9 @@ class Register:
         self._known: Version | None = None
 
     @classmethod
-    def made(cls, connection: Connection, name: str) -> Register:
+    def made(cls, session: Session, name: str) -> Register:
         """Opens a register, and makes it if it does not exist."""
-        return cls(queues.make(connection, name, ring_size=KEPT))
+        return cls(queues.make(session, name, ring_size=KEPT))
 
     @property
     def queue(self) -> Queue:
@@ -110,7 +111,7 @@ class Register:
         Raises:
             NotFound: the register was deleted.
         """
-        return int(self._queue.core.facts().tail) > (0 if self._known is None else self._known.number + 1)
+        return int(core_of(self._queue).facts().tail) > (0 if self._known is None else self._known.number + 1)
 
     def replace(self, value: dict[str, Any], *, timeout: float | None) -> bool:
         """Replaces the version that this user saw last.
@@ -165,7 +166,7 @@ class Register:
             columns.set_row("sequence", sequences)
             columns.set_row("timestamp_us", times)
             columns.set_text(BODY, ends, bodies)
-            count, position, more = columns.browse(self._queue.core, position, KEPT)
+            count, position, more = columns._browse(core_of(self._queue), position, KEPT)  # noqa: SLF001
             for at in range(count):
                 yield self._entry(sequences[at], bytes(bodies[ends[at] : ends[at + 1]]), times[at])
             size = max([size, *columns.needed().values()])

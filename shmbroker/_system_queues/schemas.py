@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from shmbroker import exceptions
 from shmbroker._amqp.names import SCHEMA
+from shmbroker._session.queues import core_of
 from shmbroker._system_queues import queues
 from shmbroker._system_queues.register import Register
+from shmbroker.queue import open_queue, session_of_queue
 
 if TYPE_CHECKING:
+    from shmbroker._session.session import Session
     from shmbroker.queue import Queue
 
 
@@ -39,7 +42,7 @@ class Registered(NamedTuple):
 def registered(queue: Queue) -> Registered | None:
     """Returns the schema of a queue, ``None`` if it has none."""
     try:
-        found = Register(queue.connection.queue(_name_of(queue), passive=True)).latest()
+        found = Register(open_queue(session_of_queue(queue), _name_of(queue), passive=True)).latest()
     except exceptions.NotFound:
         return None
     if found is None:
@@ -57,14 +60,14 @@ def register(queue: Queue, schema: Registered) -> Registered:
         OutOfMemory: the broker has no memory for the schema.
         NotFound: the queue was deleted.
     """
-    connection = queue.connection
-    _clear_away(queue)
-    register_ = Register.made(connection, _name_of(queue))
+    session = session_of_queue(queue)
+    _clear_away(session)
+    register_ = Register.made(session, _name_of(queue))
     encoded = base64.b64encode(schema.encoded).decode()
     value = {"queue": queue.name, "encoded": encoded, "text": schema.text}
     while register_.latest() is None:
         unique = {"token": f"{os.getpid()}-{secrets.token_hex(8)}"}
-        register_.replace(value | unique, timeout=connection.operation_timeout)
+        register_.replace(value | unique, timeout=session.operation_timeout)
     found = registered(queue)
     if found is None:
         text = f"NOT_FOUND - no queue '{queue.name}' in vhost '/'"
@@ -73,14 +76,14 @@ def register(queue: Queue, schema: Registered) -> Registered:
 
 
 def _name_of(queue: Queue) -> str:
-    return f"{SCHEMA}{queue.core.incarnation:x}"
+    return f"{SCHEMA}{core_of(queue).incarnation:x}"
 
 
-def _clear_away(queue: Queue) -> None:
+def _clear_away(session: Session) -> None:
     """Deletes schemas whose queue is gone. Lists them before the queues, so that no new queue's schema is included."""
-    core = queue.connection.core
+    core = session.core
     listed = [name for name in core.queue_incarnations() if name.startswith(SCHEMA)]
     if listed:
         there = {f"{SCHEMA}{incarnation:x}" for incarnation in core.queue_incarnations().values()}
         for name in set(listed) - there:
-            queues.delete(queue.connection, name)
+            queues.delete(session, name)

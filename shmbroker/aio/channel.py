@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
 from shmbroker._core import library
+from shmbroker.aio.queue import open_queue, wait_for_message
 from shmbroker.channel.deliveries import Delivery
 from shmbroker.channel.state import callable_of
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from shmbroker._topology.administration import DeclareOk
-    from shmbroker.aio.connection import Connection
+    from shmbroker.aio.session import LoopSession
     from shmbroker.channel import Channel as SyncChannel
     from shmbroker.properties import BasicProperties
 
@@ -31,12 +32,12 @@ _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.001, 0.02
 class Channel:
     """A channel of a connection. Callbacks run in the event loop, and may be coroutine functions."""
 
-    def __init__(self, connection: Connection, sync: SyncChannel) -> None:
-        self._connection, self.sync = connection, sync
+    def __init__(self, session: LoopSession, sync: SyncChannel) -> None:
+        self._session, self._sync = session, sync
         self.number = sync.number
-        self._loop = asyncio.get_running_loop()
+        self._loop = session.loop
         self._getting: set[asyncio.Future[Any]] = set()
-        sync.on_end = self._ended
+        sync._on_end = self._ended  # noqa: SLF001
 
     def _ended(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
@@ -46,51 +47,51 @@ class Channel:
         for future in self._getting:
             if not future.done():
                 try:
-                    self.sync.check_open()
+                    self._sync._check_open()  # noqa: SLF001
                 except exceptions.BrokerError as error:
                     future.set_exception(error)
 
     async def _change(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
-        return await self._connection.change(functools.partial(operation, *arguments, **options))
+        return await self._session.change(functools.partial(operation, *arguments, **options))
 
     # ---- declaring ----
 
     async def exchange_declare(self, exchange: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         """Makes an exchange, unless an equivalent one exists."""
-        await self._change(self.sync.exchange_declare, exchange, *arguments, **options)
+        await self._change(self._sync.exchange_declare, exchange, *arguments, **options)
 
     async def exchange_delete(self, exchange: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         """Deletes an exchange, if it exists."""
-        await self._change(self.sync.exchange_delete, exchange, *arguments, **options)
+        await self._change(self._sync.exchange_delete, exchange, *arguments, **options)
 
     async def exchange_bind(self, destination: str, source: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         """Binds an exchange to another exchange by a routing key."""
-        await self._change(self.sync.exchange_bind, destination, source, *arguments, **options)
+        await self._change(self._sync.exchange_bind, destination, source, *arguments, **options)
 
     async def exchange_unbind(self, destination: str, source: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         """Removes a binding between two exchanges, if it exists."""
-        await self._change(self.sync.exchange_unbind, destination, source, *arguments, **options)
+        await self._change(self._sync.exchange_unbind, destination, source, *arguments, **options)
 
     async def queue_declare(self, queue: str = "", *arguments: Any, **options: Any) -> DeclareOk:  # noqa: ANN401
         """Makes a queue, unless an equivalent one exists."""
-        found: DeclareOk = await self._change(self.sync.queue_declare, queue, *arguments, **options)
+        found: DeclareOk = await self._change(self._sync.queue_declare, queue, *arguments, **options)
         return found
 
     async def queue_bind(self, queue: str, exchange: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         """Binds a queue to an exchange by a routing key."""
-        await self._change(self.sync.queue_bind, queue, exchange, *arguments, **options)
+        await self._change(self._sync.queue_bind, queue, exchange, *arguments, **options)
 
     async def queue_unbind(self, queue: str, exchange: str, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         """Removes a binding of a queue, if it exists."""
-        await self._change(self.sync.queue_unbind, queue, exchange, *arguments, **options)
+        await self._change(self._sync.queue_unbind, queue, exchange, *arguments, **options)
 
     async def queue_purge(self, queue: str) -> int:
         """Removes the ready messages; returns their number."""
-        return self.sync.queue_purge(queue)
+        return self._sync.queue_purge(queue)
 
     async def queue_delete(self, queue: str, *arguments: Any, **options: Any) -> int:  # noqa: ANN401
         """Deletes a queue, if it exists; returns the number of messages deleted with it."""
-        removed: int = await self._change(self.sync.queue_delete, queue, *arguments, **options)
+        removed: int = await self._change(self._sync.queue_delete, queue, *arguments, **options)
         return removed
 
     # ---- sending ----
@@ -107,7 +108,7 @@ class Channel:
     ) -> int | None:
         """Publishes a message, waiting for room in a queue that blocks."""
         given = (exchange, routing_key, body, properties, mandatory)
-        number: int | None = await _with_room(self.sync.basic_publish, given, timeout)
+        number: int | None = await _with_room(self._sync.basic_publish, given, timeout)
         return number
 
     async def publish_confirmed(
@@ -122,30 +123,30 @@ class Channel:
     ) -> int:
         """Publishes, waiting for room, and returns the number of the message once all its queues have it."""
         given = (exchange, routing_key, body, properties, mandatory)
-        return await asyncio.wrap_future(await _with_room(self.sync.publish_confirmed, given, timeout))
+        return await asyncio.wrap_future(await _with_room(self._sync.publish_confirmed, given, timeout))
 
     async def confirm_delivery(self) -> None:
         """Counts and confirms all messages published from now on."""
-        self.sync.confirm_delivery()
+        self._sync.confirm_delivery()
 
     async def wait_for_confirms(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
         """Waits until all published messages are confirmed; ``True``: no queue refused any."""
         good: bool = await _until(
-            functools.partial(self.sync.wait_for_confirms, timeout=0), exceptions.Timeout, timeout
+            functools.partial(self._sync.wait_for_confirms, timeout=0), exceptions.Timeout, timeout
         )
         return good
 
     async def tx_select(self) -> None:
         """Defers publishes and acknowledgements from now on to :meth:`tx_commit`."""
-        self.sync.tx_select()
+        self._sync.tx_select()
 
     async def tx_commit(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Commits everything since the last commit in one atomic step."""
-        await _until(functools.partial(self.sync.tx_commit, timeout=0), standard_queue.Full, timeout)
+        await _until(functools.partial(self._sync.tx_commit, timeout=0), standard_queue.Full, timeout)
 
     async def tx_rollback(self) -> None:
         """Discards everything since the last commit."""
-        self.sync.tx_rollback()
+        self._sync.tx_rollback()
 
     # ---- receiving ----
 
@@ -158,12 +159,12 @@ class Channel:
     ) -> Delivery | None:
         """Takes the oldest ready message; ``None``: there is none in time."""
         library.check_timeout(timeout)
-        found = self.sync.basic_get(queue, auto_ack)
+        found = self._sync.basic_get(queue, auto_ack)
         if found is not None or timeout == 0:
             return found
 
         def attempt() -> Delivery:
-            got = self.sync.basic_get(queue, auto_ack)
+            got = self._sync.basic_get(queue, auto_ack)
             if got is None:
                 raise standard_queue.Empty
             return got
@@ -171,8 +172,8 @@ class Channel:
         future = self._loop.create_future()
         self._getting.add(future)
         try:
-            source = await self._connection.queue(self.sync.named(queue), passive=True)
-            waited: Delivery = await source.wait_for_message(attempt, timeout, future)
+            source = await open_queue(self._session, self._sync._named(queue), passive=True)  # noqa: SLF001
+            waited: Delivery = await wait_for_message(source, attempt, timeout, future)
         except standard_queue.Empty:
             return None
         finally:
@@ -189,11 +190,11 @@ class Channel:
         """Calls a callback or coroutine function with each message: ``(channel, method, properties, body)``."""
         callback = callable_of(on_message_callback, "on_message_callback")
         called = self._called(lambda _channel, *delivery: callback(self, *delivery))
-        return self.sync.basic_consume(queue, called, *arguments, **options)
+        return self._sync.basic_consume(queue, called, *arguments, **options)
 
     async def basic_cancel(self, consumer_tag: str) -> None:
         """Ends a consumer."""
-        self.sync.basic_cancel(consumer_tag)
+        self._sync.basic_cancel(consumer_tag)
 
     async def consume(
         self,
@@ -204,7 +205,7 @@ class Channel:
     ) -> AsyncIterator[tuple[Delivery, BasicProperties, bytes]]:
         """Iterates over the messages of a queue: ``(method, properties, body)``."""
         waiting: asyncio.Queue[Any] = asyncio.Queue()
-        tag = self.sync.consume_until(
+        tag = self._sync._consume_until(  # noqa: SLF001
             queue, lambda _channel, *delivery: waiting.put_nowait(delivery), lambda: waiting.put_nowait(None),
             exclusive=exclusive, **options,
         )  # fmt: skip
@@ -214,18 +215,18 @@ class Channel:
                     Delivery.ack(delivery[0])  # only now: messages not asked for are requeued
                 yield delivery
         finally:
-            if self.sync.is_open:
-                self.sync.basic_cancel(tag)
+            if self._sync.is_open:
+                self._sync.basic_cancel(tag)
             while not waiting.empty():
                 left = waiting.get_nowait()
-                if left is not None and self.sync.is_open:
+                if left is not None and self._sync.is_open:
                     left[0].give_back()
 
     # ---- acknowledging, flow ----
 
     async def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:  # noqa: FBT001, FBT002
         """Acknowledges a delivery, or all up to it."""
-        self.sync.basic_ack(delivery_tag, multiple)
+        self._sync.basic_ack(delivery_tag, multiple)
 
     async def basic_nack(
         self,
@@ -234,28 +235,28 @@ class Channel:
         requeue: bool = True,  # noqa: FBT001, FBT002
     ) -> None:
         """Requeues deliveries at their positions, or rejects them."""
-        self.sync.basic_nack(delivery_tag, multiple, requeue)
+        self._sync.basic_nack(delivery_tag, multiple, requeue)
 
     async def basic_reject(self, delivery_tag: int, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
         """Requeues one delivery at its position, or rejects it."""
-        self.sync.basic_reject(delivery_tag, requeue)
+        self._sync.basic_reject(delivery_tag, requeue)
 
     async def basic_recover(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
         """Requeues all unacked deliveries at their positions."""
-        self.sync.basic_recover(requeue)
+        self._sync.basic_recover(requeue)
 
     async def basic_qos(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         """Sets how many messages may be unacked."""
-        self.sync.basic_qos(*arguments, **options)
+        self._sync.basic_qos(*arguments, **options)
 
     def add_on_return_callback(self, callback: Callable[..., object]) -> None:
         """Registers ``callback(channel, method, properties, body)`` for returned mandatory messages."""
         callback = callable_of(callback, "callback")
-        self.sync.add_on_return_callback(self._called(lambda _channel, *returned: callback(self, *returned)))
+        self._sync.add_on_return_callback(self._called(lambda _channel, *returned: callback(self, *returned)))
 
     def add_on_cancel_callback(self, callback: Callable[[str], object]) -> None:
         """Registers ``callback(consumer_tag)`` for a consumer whose queue was deleted."""
-        self.sync.add_on_cancel_callback(self._called(callable_of(callback, "callback")))
+        self._sync.add_on_cancel_callback(self._called(callable_of(callback, "callback")))
 
     def _called(self, callback: Callable[..., object]) -> Callable[..., None]:
         """Wraps a callback for the sync channel; an awaitable result is awaited before the next callback."""
@@ -263,18 +264,18 @@ class Channel:
         def called(*given: object) -> None:
             result = callback(*given)
             if inspect.isawaitable(result):
-                self.sync.dispatcher.awaited.append(result)
+                self._sync._dispatcher.awaited.append(result)  # noqa: SLF001
 
         return called
 
     @property
     def is_open(self) -> bool:
         """Whether the channel can be used."""
-        return self.sync.is_open
+        return self._sync.is_open
 
     def close(self, reply_code: int = 0, reply_text: str = "") -> None:
         """Closes the channel."""
-        self.sync.close(reply_code, reply_text)
+        self._sync.close(reply_code, reply_text)
 
     async def __aenter__(self) -> Self:
         return self
@@ -285,7 +286,7 @@ class Channel:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<aio {self.sync!r}>"
+        return f"<aio {self._sync!r}>"
 
 
 async def _with_room(publish: Callable[..., Any], given: tuple[Any, ...], timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109

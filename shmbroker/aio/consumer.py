@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import queue as standard_queue
 from typing import TYPE_CHECKING, Self
 
 from shmbroker import exceptions
 from shmbroker._core import library
+from shmbroker._session.queues import core_of
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from shmbroker.aio.connection import Connection
+    from shmbroker.aio.session import LoopSession
     from shmbroker.consumer import Consumer as SyncConsumer
     from shmbroker.message import Message
     from shmbroker.statistics import ConsumerStatistics
@@ -24,18 +27,21 @@ _TURNS = 64  # messages without a wait before other tasks run
 class Consumer:
     """Takes messages from one or more queues as they arrive. Behaves as :class:`shmbroker.Consumer`."""
 
-    def __init__(self, connection: Connection, sync: SyncConsumer) -> None:
-        self._connection, self.sync = connection, sync
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, session: LoopSession, sync: SyncConsumer) -> None:
+        self._session, self._sync, self._core = session, sync, core_of(sync)
+        self._loop = session.loop
         self._told = asyncio.Event()
         self._descriptor = sync.fileno()
         self._loop.add_reader(self._descriptor, self._ready)
         self._turns = 0
         self._closed = False
+        session.consumers.add(self)
 
     def _ready(self) -> None:
         self._told.set()
-        self.sync.rearm()
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._descriptor)
+        self._core.arm()  # the task that waits looks at what is there already
 
     async def get(self, timeout: float | None = None) -> Message:  # noqa: ASYNC109
         """Returns the next message.
@@ -58,7 +64,7 @@ class Consumer:
         while True:
             self._told.clear()
             try:
-                return self.sync.get(timeout=0)
+                return self._sync.get(timeout=0)
             except standard_queue.Empty:
                 await self._told.wait()
 
@@ -73,28 +79,28 @@ class Consumer:
 
     def flush(self) -> None:
         """Sends the acknowledgements that wait for their batch to fill."""
-        self.sync.flush()
+        self._sync.flush()
 
     def cancel(self) -> None:
         """Ends the consumer; the application can still settle the messages it holds."""
         self._end()
-        self.sync.cancel()
+        self._sync.cancel()
 
     def close(self) -> None:
         """Ends the consumer; every unacked message that it holds is requeued at its position."""
         self._end()
-        self.sync.close()
+        self._sync.close()
 
     def _end(self) -> None:
         if not self._closed:
             self._closed = True
             self._loop.remove_reader(self._descriptor)
-            self._connection.consumer_ended(self)
+            self._session.consumers.discard(self)
             self._told.set()  # a waiting task looks, and finds the consumer closed
 
     def statistics(self) -> ConsumerStatistics:
         """A snapshot of the consumer."""
-        return self.sync.statistics()
+        return self._sync.statistics()
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,4 +111,4 @@ class Consumer:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<aio {self.sync!r}>"
+        return f"<aio {self._sync!r}>"

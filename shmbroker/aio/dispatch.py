@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from shmbroker.channel.dispatch import Work
+    from shmbroker._session.dispatch import Work
 
 _TURNS = 64  # callbacks without a wait before other tasks run
 _calling: contextvars.ContextVar[LoopDispatcher | None] = contextvars.ContextVar("calling", default=None)
 
 
 class LoopDispatcher:
-    """The event loop's counterpart of :class:`~shmbroker.channel.dispatch.Dispatcher`."""
+    """The event loop's counterpart of :class:`~shmbroker._session.dispatch.Dispatcher`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Work, failed: Callable[[BaseException], None]) -> None:
         self._loop, self._work, self._failed = loop, work, failed
@@ -49,7 +49,7 @@ class LoopDispatcher:
                 turns += 1
                 if turns % _TURNS == 0:
                     await asyncio.sleep(0)
-                if not found and self._work.rest():
+                if not found and self._work._rest():  # noqa: SLF001 - of the channel
                     return
         finally:
             self._task = None
@@ -61,7 +61,7 @@ class LoopDispatcher:
             if self.awaited:
                 await self.awaited.popleft()
             else:
-                found = bool(self._work.work())
+                found = bool(self._work._work())  # noqa: SLF001
         except asyncio.CancelledError as error:
             if self._task is None or self._task.cancelling():
                 raise

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, Self
 from shmbroker import exceptions
 from shmbroker._core import library
 from shmbroker._core.watch import CoreWatch
+from shmbroker._session.queues import core_of
+from shmbroker.aio.consumer import Consumer
 from shmbroker.aio.waiters import Waiters
+from shmbroker.queue import open_queue as open_sync
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator, Iterable, Iterator
     from types import TracebackType
 
-    from shmbroker.aio.connection import Connection
-    from shmbroker.aio.consumer import Consumer
+    from shmbroker.aio.session import LoopSession
     from shmbroker.message import Message, MessageBatch
     from shmbroker.queue import Queue as SyncQueue
     from shmbroker.statistics import QueueStatistics
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 class Queue:
     """A queue of a connection. Arguments and errors are those of :class:`shmbroker.Queue`."""
 
-    def __init__(self, connection: Connection, sync: SyncQueue) -> None:
-        self._connection, self.sync = connection, sync
+    def __init__(self, session: LoopSession, sync: SyncQueue) -> None:
+        self._session, self._sync = session, sync
         self.name = sync.name
         self._getters: Waiters | None = None
         self._putters: Waiters | None = None
@@ -38,12 +40,12 @@ class Queue:
         """Puts a message at the end, waiting up to ``timeout`` seconds for room."""
         library.check_timeout(timeout)
         try:
-            self.sync.put(body, timeout=0, **options)
+            self._sync.put(body, timeout=0, **options)
         except standard_queue.Full as full:
             if timeout == 0 or isinstance(full, exceptions.NeverFits):
                 raise
             size = memoryview(body).nbytes
-            await self._wait_for_room(lambda: self.sync.put(body, timeout=0, **options), timeout, full, size)
+            await self._wait_for_room(lambda: self._sync.put(body, timeout=0, **options), timeout, full, size)
 
     async def _wait_for_room(
         self,
@@ -53,8 +55,8 @@ class Queue:
         size: int,
     ) -> Any:  # noqa: ANN401
         if self._putters is None:
-            self._putters = Waiters(lambda fd: CoreWatch(self.sync.core, fd, room=True))
-            self.sync.connection.start_io()
+            self._putters = Waiters(lambda fd: CoreWatch(core_of(self._sync), fd, room=True))
+            self._session.shared.start_io()
         try:
             return await self._putters.wait(attempt, timeout, lambda _: None, size)
         except TimeoutError:
@@ -62,7 +64,7 @@ class Queue:
 
     def put_nowait(self, body: Any, **options: Any) -> None:  # noqa: ANN401
         """Puts a message at the end if there is room."""
-        self.sync.put_nowait(body, **options)
+        self._sync.put_nowait(body, **options)
 
     async def put_many(self, bodies: Iterable[Any], *, timeout: float | None = None, **options: Any) -> int:  # noqa: ANN401, ASYNC109
         """Puts messages in order; returns the number that found room in time."""
@@ -71,7 +73,7 @@ class Queue:
         done = 0
         while done < len(given):
             try:
-                done += self.sync.put_many(given[done:], timeout=0, **options)
+                done += self._sync.put_many(given[done:], timeout=0, **options)
                 if done == len(given):
                     break
             except standard_queue.Full:
@@ -94,23 +96,22 @@ class Queue:
         """Takes the oldest ready message, waiting up to ``timeout`` seconds for one."""
         library.check_timeout(timeout)
         try:
-            return self.sync.get_nowait(auto_ack=auto_ack)
+            return self._sync.get_nowait(auto_ack=auto_ack)
         except standard_queue.Empty:
             if timeout == 0:
                 raise
-        found: Message = await self.wait_for_message(lambda: self.sync.get_nowait(auto_ack=auto_ack), timeout)
+        found: Message = await self._wait_for_message(lambda: self._sync.get_nowait(auto_ack=auto_ack), timeout)
         return found
 
-    async def wait_for_message(
+    async def _wait_for_message(
         self,
         attempt: Any,  # noqa: ANN401
         timeout: float | None,  # noqa: ASYNC109
         future: asyncio.Future[Any] | None = None,
     ) -> Any:  # noqa: ANN401
-        """Returns the result of an attempt to take something from this queue; see :meth:`Waiters.wait`."""
         if self._getters is None:
-            self._getters = Waiters(lambda fd: CoreWatch(self.sync.core, fd, room=False))
-            self.sync.connection.start_io()
+            self._getters = Waiters(lambda fd: CoreWatch(core_of(self._sync), fd, room=False))
+            self._session.shared.start_io()
         try:
             return await self._getters.wait(attempt, timeout, _return, future=future)
         except TimeoutError:
@@ -118,7 +119,7 @@ class Queue:
 
     def get_nowait(self, *, auto_ack: bool = False) -> Message:
         """Takes the oldest ready message, if there is one."""
-        return self.sync.get_nowait(auto_ack=auto_ack)
+        return self._sync.get_nowait(auto_ack=auto_ack)
 
     async def get_many(
         self,
@@ -130,18 +131,18 @@ class Queue:
         """Waits for one message, then takes the ready messages, up to ``max_messages``."""
         library.check_timeout(timeout)
         try:
-            return self.sync.get_many(max_messages, timeout=0, auto_ack=auto_ack)
+            return self._sync.get_many(max_messages, timeout=0, auto_ack=auto_ack)
         except standard_queue.Empty:
             if timeout == 0:
                 raise
-        found: MessageBatch = await self.wait_for_message(
-            lambda: self.sync.get_many(max_messages, timeout=0, auto_ack=auto_ack), timeout
+        found: MessageBatch = await self._wait_for_message(
+            lambda: self._sync.get_many(max_messages, timeout=0, auto_ack=auto_ack), timeout
         )
         return found
 
     def consume(self, **options: Any) -> Consumer:  # noqa: ANN401
         """Starts a consumer of this queue, for ``async for``; options as :meth:`shmbroker.Queue.consume`."""
-        return self._connection.consumer([self], **options)
+        return Consumer(self._session, self._sync.consume(**options))
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         async with self.consume() as consumer:
@@ -152,39 +153,40 @@ class Queue:
 
     def browse(self) -> Iterator[Message]:
         """Iterates over the ready messages without taking them."""
-        return self.sync.browse()
+        return self._sync.browse()
 
     def purge(self) -> int:
         """Removes the ready messages; returns their number."""
-        return self.sync.purge()
+        return self._sync.purge()
 
     async def delete(self, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """Deletes the queue; returns the number of messages deleted with it."""
-        removed: int = await self._connection.change(lambda: self.sync.delete(if_unused, if_empty))
+        removed: int = await self._session.change(lambda: self._sync.delete(if_unused, if_empty))
         return removed
 
     async def configure(self, *, trim: bool = False, **given: Any) -> None:  # noqa: ANN401
         """Changes settings while the queue is in use."""
-        await self._connection.change(lambda: self.sync.configure(trim=trim, **given))
+        await self._session.change(lambda: self._sync.configure(trim=trim, **given))
 
     async def pause(self) -> None:
         """Pauses delivery until :meth:`resume`."""
-        await self._connection.change(self.sync.pause)
+        await self._session.change(self._sync.pause)
 
     async def resume(self) -> None:
         """Ends :meth:`pause`."""
-        await self._connection.change(self.sync.resume)
+        await self._session.change(self._sync.resume)
 
     def move(self, to: Queue | str, *, limit: int | None = None) -> int:
         """Moves ready messages to another queue."""
-        return self.sync.move(to.sync if isinstance(to, Queue) else to, limit=limit)
+        target = to._sync if isinstance(to, Queue) else to  # noqa: SLF001
+        return self._sync.move(target, limit=limit)
 
     def statistics(self) -> QueueStatistics:
         """A snapshot of the queue."""
-        return self.sync.statistics()
+        return self._sync.statistics()
 
     def __len__(self) -> int:
-        return len(self.sync)
+        return len(self._sync)
 
     def __bool__(self) -> bool:
         return True
@@ -196,8 +198,9 @@ class Queue:
             if waiters is not None:
                 waiters.close(error)
         self._getters = self._putters = None
-        self.sync.close()
-        self._connection.queue_closed(self)
+        self._sync.close()
+        if self._session.queues.get(self.name) is self:
+            del self._session.queues[self.name]
 
     async def __aenter__(self) -> Self:
         return self
@@ -208,7 +211,21 @@ class Queue:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<aio {self.sync!r}>"
+        return f"<aio {self._sync!r}>"
+
+
+async def open_queue(session: LoopSession, name: str, /, *, passive: bool = False, **settings: Any) -> Queue:  # noqa: ANN401
+    """Declares a queue and opens it; returns the handle that the application has already, or a new one."""
+    opened = await session.change(lambda: open_sync(session.shared, name, passive=passive, **settings))
+    known = session.queues.get(name)
+    if not isinstance(known, Queue) or known._sync is not opened:  # noqa: SLF001
+        known = session.queues[name] = Queue(session, opened)
+    return known
+
+
+async def wait_for_message(queue: Queue, attempt: Any, timeout: float | None, future: asyncio.Future[Any]) -> Any:  # noqa: ANN401, ASYNC109
+    """Returns the result of an attempt to take something from a queue; see :meth:`Waiters.wait`."""
+    return await queue._wait_for_message(attempt, timeout, future)  # noqa: SLF001
 
 
 def _return(taken: Any) -> None:  # noqa: ANN401 - a message or a batch

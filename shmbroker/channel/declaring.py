@@ -12,8 +12,8 @@ from shmbroker.channel.state import ChannelState, synchronous, table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from shmbroker._session.session import Session
     from shmbroker._topology.administration import Administration
-    from shmbroker.connection import Connection
 
 
 class Declaring(ChannelState):
@@ -21,8 +21,8 @@ class Declaring(ChannelState):
 
     __slots__ = ("_last_queue",)
 
-    def __init__(self, connection: Connection, number: int) -> None:
-        super().__init__(connection, number)
+    def __init__(self, session: Session, number: int) -> None:
+        super().__init__(session, number)
         self._last_queue = ""
 
     # ---- exchanges ----
@@ -124,7 +124,7 @@ class Declaring(ChannelState):
         self, queue: str, exchange: str, routing_key: str | None = None, arguments: dict[str, Any] | None = None
     ) -> None:
         """Binds a queue to an exchange by a routing key; without a key, by the name of the queue."""
-        name = self.named(queue)
+        name = self._named(queue)
         key = name if routing_key is None or (routing_key == "" and queue == "") else routing_key
         source = clean_name(exchange, "exchange")
         self._admin.queue_bind(name, source, clean_name(key, "routing key"), table(arguments))
@@ -134,7 +134,7 @@ class Declaring(ChannelState):
         self, queue: str, exchange: str, routing_key: str | None = None, arguments: dict[str, Any] | None = None
     ) -> None:
         """Removes a binding of a queue, if it exists."""
-        name = self.named(queue)
+        name = self._named(queue)
         key = name if routing_key is None or (routing_key == "" and queue == "") else routing_key
         source = clean_name(exchange, "exchange")
         self._admin.queue_unbind(name, source, clean_name(key, "routing key"), table(arguments))
@@ -142,7 +142,7 @@ class Declaring(ChannelState):
     @synchronous
     def queue_purge(self, queue: str) -> int:
         """Removes the ready messages; returns their number."""
-        return self._admin.queue_purge(self.named(queue))
+        return self._admin.queue_purge(self._named(queue))
 
     @synchronous
     def queue_delete(
@@ -156,13 +156,13 @@ class Declaring(ChannelState):
         Raises:
             PreconditionFailed: the queue has consumers (``if_unused``) or ready messages (``if_empty``).
         """
-        return self._admin.queue_delete(self.named(queue), if_unused=if_unused, if_empty=if_empty)
+        return self._admin.queue_delete(self._named(queue), if_unused=if_unused, if_empty=if_empty)
 
     @property
     def _admin(self) -> Administration:
-        return self.connection.administration
+        return self._session.administration
 
-    def named(self, queue: str) -> str:
+    def _named(self, queue: str) -> str:
         """Returns the name of a queue; empty means the queue that was declared last."""
         name = clean_name(queue, "queue") or self._last_queue
         if not name:

@@ -26,17 +26,13 @@ class Names(NamedTuple):
 class ChannelSource(Source, Protocol):
     """The interface of a channel for its deliveries."""
 
-    def check_open(self) -> None:
-        """Raises the error that closed the channel, if it is closed."""
-        ...
+    def _check_open(self) -> None: ...
 
 
 class TransactionalSource(ChannelSource, Protocol):
     """The interface of a channel with transactions."""
 
-    def settle_at_commit(self, delivery: TransactionalDelivery, how: int) -> None:
-        """Settles a delivery at the commit."""
-        ...
+    def _settle_at_commit(self, delivery: TransactionalDelivery, how: int) -> None: ...
 
 
 class Delivery(Message):
@@ -45,9 +41,9 @@ class Delivery(Message):
     The application settles it directly (:meth:`ack`, :meth:`nack`, :meth:`reject`) or by its ``delivery_tag``.
     """
 
-    __slots__ = ("got_from", "message_count")
+    __slots__ = ("_got_from", "message_count")
     _consumer: Names | None
-    got_from: str
+    _got_from: str
     message_count: int
     """The number of ready messages in the queue when basic_get took this one."""
 
@@ -62,12 +58,13 @@ class Delivery(Message):
     @property
     def queue(self) -> str:
         """The queue that the message came from."""
-        return getattr(self, "got_from", "") if self._consumer is None else self._consumer.queue
+        return getattr(self, "_got_from", "") if self._consumer is None else self._consumer.queue
 
     def _failed(self, status: int) -> NoReturn:
         if status == library.CLOSED:
             self._state = OPEN  # nothing happened
-            cast("ChannelSource", self._source).check_open()  # if the channel is closed, this raises the reason
+            source = cast("ChannelSource", self._source)
+            source._check_open()  # noqa: SLF001 - if the channel is closed, this raises the reason
         super()._failed(status)
 
     def give_back(self) -> None:
@@ -92,7 +89,7 @@ class TransactionalDelivery(Delivery):
 
     def _end(self, how: int) -> None:
         if self._state == OPEN and how != RETURN:
-            cast("TransactionalSource", self._source).settle_at_commit(self, how)
+            cast("TransactionalSource", self._source)._settle_at_commit(self, how)  # noqa: SLF001
         else:
             super()._end(how)
 

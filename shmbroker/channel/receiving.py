@@ -21,7 +21,7 @@ from shmbroker.message import ACK, OPEN, REJECT, REQUEUE
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from shmbroker.connection import Connection
+    from shmbroker._session.session import Session
     from shmbroker.properties import BasicProperties
 
 _MAX_PREFETCH = 65535
@@ -33,8 +33,8 @@ class Receiving(Sending):
 
     __slots__ = ("_limit", "_prefetch")
 
-    def __init__(self, connection: Connection, number: int) -> None:
-        super().__init__(connection, number)
+    def __init__(self, session: Session, number: int) -> None:
+        super().__init__(session, number)
         self._prefetch, self._limit = DEFAULT_PREFETCH, 0
 
     # ---- consuming ----
@@ -54,28 +54,28 @@ class Receiving(Sending):
             auto_ack: settle the message immediately.
             timeout: seconds to wait for a message; ``None`` = until the channel is closed.
         """
-        source = self._admin.queue(self.named(queue))
+        source = self._admin.queue(self._named(queue))
         until = deadline(timeout)
-        core, auto_ack = self.core, bool(auto_ack)
-        found: Any = self.taker.get(self, source.address, auto_ack)
+        core, auto_ack = self._core_channel, bool(auto_ack)
+        found: Any = self._taker.get(self, source.address, auto_ack)
         while isinstance(found, int):
             if found == library.EMPTY and until <= time.monotonic_ns():
-                self.core_connection.polled()
+                self._core_connection.polled()
                 return None
             if found == library.CLOSED:
-                self.check_open()  # if the channel is closed, this raises the reason
+                self._check_open()  # if the channel is closed, this raises the reason
             if found == library.DELETED:
                 library.raise_for(found, source.what)
             if found != library.EMPTY:
                 core.failed(found)
-            self.connection.start_io()
-            with self.core_connection.call():
-                found = self.taker.get_wait(self, source.address, auto_ack, until)
+            self._session.start_io()
+            with self._core_connection.call():
+                found = self._taker.get_wait(self, source.address, auto_ack, until)
             if found == library.TIMEOUT:
                 found = library.EMPTY
         if not auto_ack:
             found._state = OPEN  # noqa: SLF001 - the application has it now; an interrupt before this requeued it
-        found.message_count, found.got_from = max(0, source.length()), source.name
+        found.message_count, found._got_from = max(0, source.length()), source.name  # noqa: SLF001
         return cast("Delivery", found)
 
     @synchronous
@@ -128,16 +128,16 @@ class Receiving(Sending):
         no_local: bool,
         on_end: Callable[[], None] | None,
     ) -> str:
-        name = self.named(queue)
+        name = self._named(queue)
         tag = generated_name("ctag") if consumer_tag is None else clean_name(consumer_tag, "consumer tag")
         tag = tag or generated_name("ctag")
         priority = _consumer_priority(name, table(arguments) or {})
         flags = AUTO_ACK * bool(auto_ack) | EXCLUSIVE * bool(exclusive) | NO_LOCAL * bool(no_local)
-        source, core = self._admin.queue(name), self.core
+        source, core = self._admin.queue(name), self._core_channel
         with self._registry:  # a delivery waits until its consumer is registered: consume-ok comes first
             if any(one.names.tag == tag for one in self._subscriptions.values()):
                 raise exceptions.NotAllowed(530, f"NOT_ALLOWED - attempt to reuse consumer tag '{tag}'")
-            self.connection.start_io()
+            self._session.start_io()
             try:
                 subscription = core.consume(source, self._prefetch, priority, flags)
             except exceptions.AccessRefused:
@@ -169,23 +169,23 @@ class Receiving(Sending):
         Raises:
             ChannelClosed: an error closed the channel.
         """
-        self.check_open()
-        _ = self.core
+        self._check_open()
+        _ = self._core_channel
         with self._consumers_changed:
             self._stopping = False
             self._consumers_changed.wait_for(lambda: self._stopping or not self._subscriptions or not self._open)
         if self._error is not None:
-            self.check_open()
+            self._check_open()
 
     def stop_consuming(self) -> None:
         """Ends :meth:`start_consuming`, and all consumers of the channel."""
-        self.cancel_consumers()
-        if self._core is not None and not self.core_connection.attachment.forked:
+        self._cancel_consumers()
+        if self._core is not None and not self._core_connection.attachment.forked:
             with self._consumers_changed:
                 self._stopping = True
                 self._consumers_changed.notify_all()
 
-    def cancel_consumers(self) -> None:
+    def _cancel_consumers(self) -> None:
         """Cancels each consumer of the channel."""
         for tag in self.consumer_tags:
             self.basic_cancel(tag)
@@ -212,7 +212,7 @@ class Receiving(Sending):
         """
         waiting = Waiting()
         deadline(inactivity_timeout)
-        tag = self.consume_until(
+        tag = self._consume_until(
             queue, waiting.put, waiting.end, exclusive=exclusive, arguments=arguments, no_local=no_local
         )
         deliveries = self._deliveries(tag, waiting, inactivity_timeout, auto_ack=auto_ack)
@@ -220,7 +220,7 @@ class Receiving(Sending):
         return deliveries
 
     @synchronous
-    def consume_until(
+    def _consume_until(
         self,
         /,
         queue: str,
@@ -294,10 +294,10 @@ class Receiving(Sending):
                 library.raise_for(status, "the channel")
         if not good:
             error = refused(f"unknown delivery tag {delivery_tag}")
-            self.fail(error, reported=True)
+            self._fail(error, reported=True)
             raise error
 
-    def settle_at_commit(self, delivery: TransactionalDelivery, how: int) -> None:
+    def _settle_at_commit(self, delivery: TransactionalDelivery, how: int) -> None:
         """Settles a delivery with the transaction."""
         self._settle(delivery.delivery_tag, how, -1, multiple=False)
         if self._transaction is not None:
@@ -351,15 +351,15 @@ class Receiving(Sending):
             raise exceptions.NotImplementedByBroker(540, text)
         scope = ("channel" if global_qos else "consumer") if scope is None else scope
         if scope == "connection":
-            self.connection.limit(count)
+            self._session.limit(count)
         elif scope == "channel":
             self._limit = count
-            self.core.limit(count)
+            self._core_channel.limit(count)
         elif scope == "consumer":
             self._prefetch = count
             if self._limit:
                 self._limit = 0
-                self.core.limit(0)
+                self._core_channel.limit(0)
         else:
             msg = f"scope={scope!r}: consumer, channel or connection is allowed"
             raise ValueError(msg)

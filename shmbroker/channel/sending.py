@@ -23,7 +23,7 @@ from shmbroker.properties import BasicProperties
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shmbroker.connection import Connection
+    from shmbroker._session.session import Session
 
 T = TypeVar("T")
 _LOOK_NS = 200_000_000  # the longest time until a wait notices a closed channel
@@ -34,8 +34,8 @@ class Sending(Declaring):
 
     __slots__ = ("_number", "_return_callbacks")
 
-    def __init__(self, connection: Connection, number: int) -> None:
-        super().__init__(connection, number)
+    def __init__(self, session: Session, number: int) -> None:
+        super().__init__(session, number)
         self._number: Callable[[], int] | None = None  # in confirm mode: counts an immediate confirm
         self._return_callbacks: list[Callable[..., object]] = []
 
@@ -127,17 +127,17 @@ class Sending(Declaring):
             return None
         try:
             if properties is not None or self._transaction is not None:
-                self.connection.publishing.check(exchange)
+                self._session.publishing.check(exchange)
             content = PLAIN if properties is None else Content(properties)
             if self._transaction is not None:
                 self._transaction.publish(exchange, routing_key, bytes(data), content, mandatory=bool(mandatory))
                 return None
-            publish = functools.partial(self.connection.publishing.publish, exchange, routing_key, data, size, content)
+            publish = functools.partial(self._session.publishing.publish, exchange, routing_key, data, size, content)
             routed = self._while_open(publish, until)
         except (exceptions.ChannelClosedByBroker, exceptions.ConnectionClosedByBroker) as error:
             number = self._numbered(future)
             self._confirmed(number, error)
-            self.fail(error, reported=False)
+            self._fail(error, reported=False)
             return number
         number = self._numbered(future)
         if routed or not mandatory:
@@ -155,7 +155,7 @@ class Sending(Declaring):
             except standard_queue.Full as full:
                 if look == until or isinstance(full, exceptions.NeverFits):
                     raise
-            self.check_open()
+            self._check_open()
 
     def _numbered(self, future: concurrent.futures.Future[int] | None) -> int | None:
         return None if self._confirms is None else self._confirms.begin(future)
@@ -211,10 +211,10 @@ class Sending(Declaring):
             PreconditionFailed: :meth:`confirm_delivery` was not called.
         """
         deadline(timeout)
-        self.check_open()
+        self._check_open()
         if self._confirms is None:
             error = refused("the channel is not in confirm mode")
-            self.fail(error, reported=True)
+            self._fail(error, reported=True)
             raise error
         return self._confirms.wait(timeout, inside=self._is_inside())
 
@@ -237,7 +237,7 @@ class Sending(Declaring):
             self._transaction = Transaction()
             self._publish_known = self._publish_described = self._settle_known = never_known
             if self._core is not None:
-                self.taker = self._taker_of(self._core)
+                self._taker = self._taker_of(self._core)
 
     @synchronous
     def tx_commit(self, *, timeout: float | None = None) -> None:
@@ -248,7 +248,7 @@ class Sending(Declaring):
             queue.Full: a queue had no room in time: nothing was done, and the caller can try again.
         """
         transaction = self._in_transaction()
-        commit = functools.partial(transaction.commit, self.connection.publishing, self._core)
+        commit = functools.partial(transaction.commit, self._session.publishing, self._core)
         returned = self._while_open(commit, deadline(timeout))
         for publish in returned:
             self._give_back(publish.exchange, publish.routing_key, publish.body, publish.content.given, None)

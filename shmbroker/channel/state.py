@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from shmbroker._core.connection import CoreConnection
+    from shmbroker._session.session import Session
     from shmbroker.channel.confirms import Confirms
     from shmbroker.channel.transaction import Transaction
-    from shmbroker.connection import Connection
 
 DEFAULT_PREFETCH = 64
 _OVER = (exceptions.ConnectionClosed, exceptions.ConnectionClosedByBroker, exceptions.ForkedConnectionError)
@@ -36,18 +36,18 @@ def synchronous(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[
 
     @functools.wraps(method)
     def call(self: C, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        self.check_open()
+        self._check_open()
         with self._turn:
-            self.check_open()
-            self.connection.check_open()
+            self._check_open()
+            self._session.check_open()
             try:
                 return method(self, *args, **kwargs)
             except exceptions.ChannelClosedByBroker as error:
-                self.fail(error, reported=True)
+                self._fail(error, reported=True)
                 raise
             except exceptions.ConnectionClosedByBroker as error:
                 hard = error
-        self.fail(hard, reported=True)  # it waits for callbacks, which may wait for their turn
+        self._fail(hard, reported=True)  # it waits for callbacks, which may wait for their turn
         raise hard
 
     return call
@@ -62,51 +62,51 @@ class ChannelState:
         "_confirms",
         "_consumers_changed",
         "_core",
+        "_core_connection",
         "_dispatcher",
         "_error",
         "_events",
+        "_on_end",
         "_open",
         "_over",
         "_publish_described",
         "_publish_known",
         "_registry",
         "_reported",
+        "_session",
         "_settle_known",
+        "_settle_record",
         "_stopping",
         "_subscriptions",
+        "_taker",
         "_transaction",
         "_turn",
-        "connection",
-        "core_connection",
         "number",
-        "on_end",
-        "settle",
-        "taker",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, number: int) -> None:
-        self.connection, self.number = connection, number
-        self.core_connection: CoreConnection = connection.core
+    def __init__(self, session: Session, number: int) -> None:
+        self._session, self.number = session, number
+        self._core_connection: CoreConnection = session.core
         self._open = True
         self._turn = locks.unnoted()  # a child takes neither this lock nor the ones below: see `check_open`
         self._core: CoreChannel | None = None
         self._error: exceptions.BrokerError | None = None
         self._reported = False
-        self._publish_known: Callable[[str, str, Any], int] = connection.publishing.publish_known
-        self._publish_described: Callable[[str, str, Any, Any], int] = connection.publishing.publish_described
+        self._publish_known: Callable[[str, str, Any], int] = session.publishing.publish_known
+        self._publish_described: Callable[[str, str, Any, Any], int] = session.publishing.publish_described
         self._settle_known: Callable[[int, bool, int], int] = never_known
         self._confirms: Confirms | None = None
         self._transaction: Transaction | None = None
         self._subscriptions: dict[int, Subscription] = {}
         self._cancel_callbacks: list[Callable[..., object]] = []
         self._events: collections.deque[Callable[[], None]] = collections.deque()
-        self.on_end: Callable[[], None] | None = None
+        self._on_end: Callable[[], None] | None = None
         """Called when the channel is closed, from any thread."""
 
     # ---- its core, made at the first use: most channels only publish ----
 
     @property
-    def core(self) -> CoreChannel:
+    def _core_channel(self) -> CoreChannel:
         """The channel in the core."""
         if self._core is None:
             with self._turn:
@@ -114,12 +114,12 @@ class ChannelState:
                     self._registry = locks.unnoted()
                     self._consumers_changed = locks.condition(locks.unnoted())
                     self._stopping = self._over = False
-                    self._dispatcher = self.connection.make_dispatcher(self)
-                    core = CoreChannel(self.core_connection, self.number)
-                    self.taker = self._taker_of(core)
-                    self.settle = core.settle
+                    self._dispatcher = self._session.make_dispatcher(self)
+                    core = CoreChannel(self._core_connection, self.number)
+                    self._taker = self._taker_of(core)
+                    self._settle_record = core.settle
                     if self._transaction is None:
-                        self._settle_known = self.taker.settle
+                        self._settle_known = self._taker.settle
                     self._core = core
         return self._core
 
@@ -127,24 +127,18 @@ class ChannelState:
         kind = Delivery if self._transaction is None else TransactionalDelivery
         return library.Taker(core.address, library.OF_CHANNEL, kind, MessageBatch)
 
-    @property
-    def dispatcher(self) -> Any:  # noqa: ANN401 - a dispatcher of threads or of an event loop
-        """The dispatcher that runs the channel's callbacks."""
-        _ = self.core
-        return self._dispatcher
-
     # ---- open, closed, failed ----
 
     @property
     def is_open(self) -> bool:
         """Whether the channel can be used."""
-        return self._open and self.connection.is_open
+        return self._open and self._session.is_open
 
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         """Raises the error that closed the channel, if it is closed."""
         if not self._open:
             raise self._closed_error()
-        if self.core_connection.attachment.forked:  # before any lock is taken: in a child no thread releases it
+        if self._core_connection.attachment.forked:  # before any lock is taken: in a child no thread releases it
             library.raise_for(library.FORKED)
 
     def _closed_error(self) -> exceptions.BrokerError:
@@ -152,11 +146,11 @@ class ChannelState:
         if error is not None and not self._reported:
             self._reported = True
             return error
-        self.connection.check_open()
+        self._session.check_open()
         because = f": {error}" if error is not None else ""
         return exceptions.ChannelClosed(504, f"CHANNEL_ERROR - channel {self.number} is closed{because}")
 
-    def fail(self, error: exceptions.BrokerError, *, reported: bool) -> None:
+    def _fail(self, error: exceptions.BrokerError, *, reported: bool) -> None:
         """Closes the channel, or the whole connection, for an error of the broker.
 
         Args:
@@ -168,13 +162,13 @@ class ChannelState:
             self._reported = reported
             self._end(error)
         if isinstance(error, exceptions.ConnectionClosedByBroker):
-            self.connection.fail(error)
+            self._session.fail(error)
 
     def _may_go_on(self) -> bool:
         """Checks a method without an answer; ``False``: the channel has failed, unknown to the application."""
         if not self._open and self._error is not None and not self._reported:
             return False
-        self.check_open()
+        self._check_open()
         return True
 
     def close(self, reply_code: int = 0, reply_text: str = "") -> None:
@@ -184,14 +178,11 @@ class ChannelState:
         """
         self._end(exceptions.ChannelClosed(reply_code, reply_text) if reply_code or reply_text else None)
 
-    def end(self, error: exceptions.BrokerError) -> None:
-        """Ends the channel; the next method raises the reason."""
-        self._end(error)
-
     def _end(self, error: exceptions.BrokerError | None) -> None:
-        if self.core_connection.attachment.forked:
+        """Ends the channel; with an error, the next method raises it."""
+        if self._core_connection.attachment.forked:
             return
-        with self.connection.lock:
+        with self._session.lock:
             if not self._open:
                 return
             self._error, self._open = error, False
@@ -208,30 +199,30 @@ class ChannelState:
             closed = exceptions.ChannelClosed(504, f"CHANNEL_ERROR - channel {self.number} is closed")
             self._confirms.close(error or closed)
         self._events.clear()
-        self.connection.channel_closed(self)
-        if self.on_end is not None:
-            self.on_end()
+        self._session.channel_closed(self.number, self)
+        if self._on_end is not None:
+            self._on_end()
 
     # ---- the work of a channel, see dispatch.py ----
 
-    def work(self, most: int = 1) -> int:
+    def _work(self, most: int = 1) -> int:
         """Calls up to ``most`` callbacks; returns their number. 0: there is no work."""
         if self._events:
-            self.taker.delivered = 1
+            self._taker.delivered = 1
             self._events.popleft()()
             return 1
-        done = self.taker.deliver(self, self._subscriptions, self._events, NO_PROPERTIES, most)
+        done = self._taker.deliver(self, self._subscriptions, self._events, NO_PROPERTIES, most)
         return done if done or not self._open else int(self._look_on())
 
     def _look_on(self) -> bool:
         """Handles a delivery that brought no message; True if there was other work."""
         try:
-            if self.taker.status != library.EMPTY:
-                self.core.failed(self.taker.status)
+            if self._taker.status != library.EMPTY:
+                self._core_channel.failed(self._taker.status)
                 return True
-            cancelled = self.core.next_cancelled()
+            cancelled = self._core_channel.next_cancelled()
         except exceptions.OutOfMemory as error:  # the IO thread tries again after a while
-            self.connection.callbacks.failed(error)
+            self._session.callbacks.failed(error)
             return False
         except _OVER:
             self._over = True  # raised to the next caller of a method, not passed to the hook for callbacks' errors
@@ -241,11 +232,11 @@ class ChannelState:
         return cancelled is not None
 
     @property
-    def done(self) -> int:
-        """The number of callbacks that the last `work` called, including the one that raised."""
-        return self.taker.delivered
+    def _done(self) -> int:
+        """The number of callbacks that the last `_work` called, including the one that raised."""
+        return self._taker.delivered
 
-    def not_handed_over(self, error: Exception) -> None:
+    def _not_handed_over(self, error: Exception) -> None:
         """Raises the error of a missing body, unless the message was settled before, or the connection has ended.
 
         Another thread may close the channel, or return held messages, at any time.
@@ -253,7 +244,7 @@ class ChannelState:
         if not isinstance(error, (exceptions.MessageSettled, *_OVER)):
             raise error
 
-    def deliver_late(self, delivery: Delivery) -> None:
+    def _deliver_late(self, delivery: Delivery) -> None:
         """Calls back for a message whose consumer was unknown: it is being registered, or was just cancelled."""
         with self._registry:
             consumer = self._subscriptions.get(delivery._subscription)  # noqa: SLF001 - as below
@@ -265,7 +256,7 @@ class ChannelState:
         try:
             body = bytes(delivery)
         except exceptions.BrokerError as error:
-            self.not_handed_over(error)
+            self._not_handed_over(error)
             return
         consumer.callback(self, delivery, delivery.properties, body)
 
@@ -282,19 +273,19 @@ class ChannelState:
             try:
                 callback(*given)
             except Exception as error:  # noqa: BLE001 - an application's callback raised; the others are still called
-                self.connection.callbacks.failed(error)
+                self._session.callbacks.failed(error)
 
-    def rest(self) -> bool:
+    def _rest(self) -> bool:
         """Requests a wake-up by the IO thread; ``False``: there is work already."""
-        return not self._open or self._over or (not self._events and not self.core.arm())
+        return not self._open or self._over or (not self._events and not self._core_channel.arm())
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """Wakes the dispatcher when there is work for the callbacks."""
         if self._open and self._core is not None:
             self._dispatcher.wake()
 
     def _happened(self, event: Callable[[], None]) -> None:
-        _ = self.core
+        _ = self._core_channel
         self._events.append(event)
         self._dispatcher.wake()
 
@@ -315,7 +306,7 @@ class ChannelState:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Channel {self.number} of {self.connection!r}, {'open' if self._open else 'closed'}>"
+        return f"<Channel {self.number} of {self._session!r}, {'open' if self._open else 'closed'}>"
 
 
 def never_known(*_: object) -> int:

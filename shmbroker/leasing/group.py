@@ -12,16 +12,19 @@ from shmbroker import exceptions
 from shmbroker._amqp.utf8 import check_queue_name
 from shmbroker._core import journal
 from shmbroker._process import locks
+from shmbroker._session.queues import core_of
+from shmbroker._session.session import session_of
 from shmbroker._system_queues import queues
 from shmbroker._system_queues.register import Register
 from shmbroker.leasing import reading
 from shmbroker.leasing.state import Lease, State, lease_of, look, new_token, opened, process_of, register_of, state_of
-from shmbroker.queue import Queue
+from shmbroker.queue import Queue, open_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
+    from shmbroker._session.session import Session
     from shmbroker.body_references import Place
     from shmbroker.connection import Connection
     from shmbroker.message import Message
@@ -40,6 +43,10 @@ class Group:
         connection: The connection of this user.
         queue: The queue to lease from, or its name.
         name: 1 to 64 of ``A-Z a-z 0-9 _ . -``.
+
+    Attributes:
+        name: The name of the group.
+        queue_name: The name of the queue.
     """
 
     def __init__(self, connection: Connection, queue: Queue | str, name: str) -> None:
@@ -51,7 +58,7 @@ class Group:
             raise ValueError(msg)
         self.name = name
         self.queue_name = queue.name if isinstance(queue, Queue) else check_queue_name(queue)
-        self._connection = connection
+        self._session = session_of(connection)
         self._lock = locks.lock()
         self._register: Register | None = None
         self._token = ""  # of the last attachment
@@ -72,7 +79,7 @@ class Group:
             PreconditionFailed: the group leases from another queue.
         """
         with self._lock:
-            source = self._connection.queue(self.queue_name, passive=True)
+            source = open_queue(self._session, self.queue_name, passive=True)
             self._state = None
             while (state := self._try_attach()) is None:
                 pass
@@ -82,11 +89,11 @@ class Group:
             self._clear_away()
 
     def _try_attach(self) -> State | None:
-        register = Register.made(self._connection, register_of(self.name))
-        token = new_token(self._connection)
+        register = Register.made(self._session, register_of(self.name))
+        token = new_token(self._session)
         try:
             state = self._attached(state_of(register), token)
-            queues.make(self._connection, state.filling, keeps=True)
+            queues.make(self._session, state.filling, keeps=True)
             counts = False
             try:
                 with self._alone():
@@ -94,7 +101,7 @@ class Group:
                     counts = register.replace(state.written(), timeout=0)
             finally:
                 if not counts:
-                    queues.delete(self._connection, state.filling)
+                    queues.delete(self._session, state.filling)
         except exceptions.NotFound:  # another user finished releasing the group
             return None
         if not counts:
@@ -120,11 +127,11 @@ class Group:
 
     def _alone(self) -> AbstractContextManager[None]:
         """Prevents other users from attaching a group, or ending one."""
-        deadline = self._connection.operation_deadline()
-        return journal.topology_lock(self._connection.core, deadline, f"group {self.name!r}")
+        deadline = self._session.operation_deadline()
+        return journal.topology_lock(self._session.core, deadline, f"group {self.name!r}")
 
     def _is_there(self, token: str) -> bool:
-        return process_of(self._connection, token) != 0
+        return process_of(self._session, token) != 0
 
     def _adopt(self, state: State) -> None:
         """Adopts the state in the register as the state of this user."""
@@ -135,13 +142,13 @@ class Group:
 
     def _opened(self, name: str) -> Queue | None:
         try:
-            return self._connection.queue(name, passive=True)
+            return open_queue(self._session, name, passive=True)
         except exceptions.NotFound:
             return None
 
     def _clear_away(self) -> None:
         while self._done:
-            queues.delete(self._connection, self._done[-1])
+            queues.delete(self._session, self._done[-1])
             self._done.pop()
 
     def _mine(self) -> State:
@@ -160,7 +167,7 @@ class Group:
 
     def _fenced(self) -> NoReturn:
         self._state = None
-        latest = look(self._connection, self.name) if self._token else None
+        latest = look(self._session, self.name) if self._token else None
         if not self._token:
             why = "is not attached here"
         elif latest is None or not latest.owner:
@@ -168,7 +175,7 @@ class Group:
         elif latest.owner == self._token:
             why = "is not attached here: it was before, and the last attempt to attach it again failed"
         else:
-            pid = process_of(self._connection, latest.owner)
+            pid = process_of(self._session, latest.owner)
             why = f"was taken over by process {pid}" if pid else "was taken over by a process that has ended"
         raise exceptions.GroupInUse(405, f"RESOURCE_LOCKED - group '{self.name}' {why}")
 
@@ -177,7 +184,7 @@ class Group:
         assert self._register is not None  # noqa: S101
         self._unsure = True
         try:
-            limit = self._connection.operation_timeout if timeout is None else timeout
+            limit = self._session.operation_timeout if timeout is None else timeout
             counts = self._register.replace(state.written(), timeout=limit)
         except exceptions.NotFound:
             counts = False
@@ -214,7 +221,7 @@ class Group:
             except exceptions.NotFound:
                 state = None
             if state is None:
-                self._register = opened(self._connection, self.name)
+                self._register = opened(self._session, self.name)
                 state = None if self._register is None else state_of(self._register)
             return state or State(self.queue_name)
 
@@ -265,7 +272,7 @@ class Group:
     def _ready_to_fill(self, state: State) -> tuple[State, Queue]:
         """Ensures that there is a queue to fill: the previous lease made it, unless there was no memory."""
         if self._filling is None:
-            made = queues.make(self._connection, lease_of(self.name, state.leased + 1, state.owner), keeps=True)
+            made = queues.make(self._session, lease_of(self.name, state.leased + 1, state.owner), keeps=True)
             state = state.changed(filling=made.name)
             self._change(state)
             return state, made
@@ -287,7 +294,7 @@ class Group:
 
     def _lease(self, state: State, source: Queue, filling: Queue, most: int | None, size: int | None) -> int:
         self._fill(filling, [*self._strays, source], most, size)
-        facts = filling.core.facts()
+        facts = core_of(filling).facts()
         if facts.ready == 0:
             return state.leased
         lease = Lease(filling.name, int(facts.ready), int(facts.bytes), bool(facts.tail == facts.ready))
@@ -299,21 +306,21 @@ class Group:
         try:
             self._change(changed)
         except exceptions.GroupInUse:
-            queues.delete(self._connection, following)
+            queues.delete(self._session, following)
             raise
         return changed.leased
 
     def _following(self, state: State) -> str:
         """Makes the queue of the lease after the next one; without memory, it is made when it is needed."""
         try:
-            return queues.make(self._connection, lease_of(self.name, state.leased + 2, state.owner), keeps=True).name
+            return queues.make(self._session, lease_of(self.name, state.leased + 2, state.owner), keeps=True).name
         except exceptions.OutOfMemory:
             return ""
 
     def _fill(self, filling: Queue, sources: list[Queue], most: int | None, size: int | None) -> None:
         """Moves messages into the queue to fill; the strays, which come first, hold older messages."""
         for source in sources:
-            facts = filling.core.facts()
+            facts = core_of(filling).facts()
             count = None if most is None else most - int(facts.ready)
             room = None if size is None else size - int(facts.bytes)
             if (count is not None and count <= 0) or (room is not None and room <= 0):
@@ -337,7 +344,7 @@ class Group:
             if _length(stray):
                 left.append(stray.name)
             else:
-                queues.delete(self._connection, stray.name)
+                queues.delete(self._session, stray.name)
         return tuple(left), ()
 
     # ---- acknowledging ----
@@ -374,10 +381,10 @@ class Group:
 
     def _ack_without_memory(self, state: State, changed: State) -> None:
         """Deletes the acknowledged leases first, to free their memory, if this user still has the group."""
-        if look(self._connection, self.name) != state:
+        if look(self._session, self.name) != state:
             self._fenced()
         for name in changed.done:
-            queues.delete(self._connection, name)
+            queues.delete(self._session, name)
         self._change(changed)
 
     # ---- reading ----
@@ -405,14 +412,14 @@ class Group:
         """
         state, lease = self._find(number)
         span = range(*slice(start, stop).indices(lease.length))
-        core = reading.opened(self._connection.core, number, lease)
+        core = reading.opened(self._session.core, number, lease)
         return reading.messages(core, state.queue, number, lease, span)
 
     @contextlib.contextmanager
     def by_column(self, number: int, start: int = 0, stop: int | None = None) -> Iterator[reading.ByColumn]:
         """Reads the messages by column in a block: many in one call. Arguments and errors as of :meth:`messages`."""
         _, lease = self._find(number)
-        core = reading.opened(self._connection.core, number, lease)
+        core = reading.opened(self._session.core, number, lease)
         with reading.reading(core, number, lease):
             yield reading.ByColumn(core, number, lease, range(*slice(start, stop).indices(lease.length)))
 
@@ -420,7 +427,7 @@ class Group:
         """Yields messages without bodies, with the place of each body, valid until the lease is acknowledged."""
         state, lease = self._find(number)
         span = range(*slice(start, stop).indices(lease.length))
-        core = reading.opened(self._connection.core, number, lease)
+        core = reading.opened(self._session.core, number, lease)
         return reading.places(core, state.queue, number, lease, span)
 
     def _find(self, number: int) -> tuple[State, Lease]:
@@ -460,17 +467,17 @@ class Group:
             self._change(left)
             self._state = None
             assert self._from is not None  # noqa: S101
-            count = _give_back(self._connection, self._from, mine)
+            count = _give_back(self._session, self._from, mine)
             if not any(self._is_there(one) for one in state.past):
                 self._remove(left)
             return count
 
     def _remove(self, left: State) -> None:
         for name in left.strays:
-            queues.delete(self._connection, name)
+            queues.delete(self._session, name)
         with self._alone():
-            if look(self._connection, self.name) == left:  # no user has attached it since
-                queues.delete(self._connection, register_of(self.name))
+            if look(self._session, self.name) == left:  # no user has attached it since
+                queues.delete(self._session, register_of(self.name))
 
     def __repr__(self) -> str:
         how = "attached" if self._state is not None else "not attached"
@@ -485,11 +492,11 @@ def _length(queue: Queue | None) -> int:
         return 0
 
 
-def _give_back(connection: Connection, to: Queue, names: tuple[str, ...]) -> int:
+def _give_back(session: Session, to: Queue, names: tuple[str, ...]) -> int:
     count = 0
     for name in names:
         try:
-            queue = connection.queue(name, passive=True)
+            queue = open_queue(session, name, passive=True)
         except exceptions.NotFound:
             continue
         count += queue.move(to)

@@ -26,17 +26,15 @@ class _Leased:
 
     def __init__(self, core: CoreQueue, name: str) -> None:
         self._core, self._name = core, name
-        self.core_connection = core.connection
-        self.settle: Callable[[bytes, int], int] = core.settle
-        self.taker = library.Taker(core.address, library.OF_QUEUE, Message, MessageBatch)
+        self._core_connection = core.connection
+        self._settle_record: Callable[[bytes, int], int] = core.settle
+        self._taker = library.Taker(core.address, library.OF_QUEUE, Message, MessageBatch)
 
-    def queue_name(self, subscription: int) -> str:  # noqa: ARG002
-        """The name of the queue."""
+    def _queue_name(self, subscription: int) -> str:  # noqa: ARG002
         return self._name
 
-    def next_delivery_tag(self) -> int:
-        """Returns 0: the messages were not delivered."""
-        return 0
+    def _next_delivery_tag(self) -> int:
+        return 0  # the messages were not delivered
 
 
 def opened(connection: CoreConnection, number: int, lease: Lease) -> CoreQueue:
@@ -107,7 +105,7 @@ def _browse(core: CoreQueue, look: Callable[[int], _F | None], number: int, leas
 
 
 class ByColumn:
-    """Fills columns with messages of a lease; see :meth:`shmbroker._core.columns.Columns.browse`."""
+    """Fills columns with messages of a lease; see :class:`shmbroker.columns.Columns`."""
 
     def __init__(self, core: CoreQueue, number: int, lease: Lease, span: range) -> None:
         self._core, self._number, self._lease = core, number, lease
@@ -126,7 +124,7 @@ class ByColumn:
         return count, self._left > 0
 
     def _next(self, columns: Columns, most: int) -> int:
-        count, position, more = columns.browse(self._core, self._position, most)
+        count, position, more = columns._browse(self._core, self._position, most)  # noqa: SLF001
         if (self._lease.dense and position != self._position + count) or not more:
             raise self._gone()
         self._position = position

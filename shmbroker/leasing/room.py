@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shmbroker._session.session import session_of
+
 if TYPE_CHECKING:
     import shmbroker
 
@@ -22,7 +24,7 @@ def scarce_bytes(connection: shmbroker.Connection) -> int | None:
     Returns:
         A third of the free memory, and at least what the reserve has for a lease; ``None`` while the broker can grow.
     """
-    attachment = connection.core.attachment
+    attachment = session_of(connection).core.attachment
     facts = attachment.facts()
     if facts.segments < facts.segments_limit:
         return None

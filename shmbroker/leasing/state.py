@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from shmbroker import exceptions
 from shmbroker._amqp.names import GROUP, LEASE
+from shmbroker._session.session import session_of
 from shmbroker._system_queues.register import Register
+from shmbroker.queue import open_queue
 from shmbroker.statistics import GroupInfo
 
 if TYPE_CHECKING:
+    from shmbroker._session.session import Session
     from shmbroker.connection import Connection
 
 _TOKEN = re.compile(r"(\d+)-(\d+)-[0-9a-f]+\Z")
@@ -96,34 +99,34 @@ def state_of(register: Register) -> State | None:
     return None if version is None else State.read(version.value)
 
 
-def opened(connection: Connection, name: str) -> Register | None:
+def opened(session: Session, name: str) -> Register | None:
     """Opens the register of a group, if it exists."""
     try:
-        return Register(connection.queue(register_of(name), passive=True))
+        return Register(open_queue(session, register_of(name), passive=True))
     except exceptions.NotFound:
         return None
 
 
-def look(connection: Connection, name: str) -> State | None:
+def look(session: Session, name: str) -> State | None:
     """Returns the state in the register of a group, without making a register."""
-    register = opened(connection, name)
+    register = opened(session, name)
     try:
         return None if register is None else state_of(register)
     except exceptions.NotFound:
         return None
 
 
-def process_of(connection: Connection, token: str) -> int:
+def process_of(session: Session, token: str) -> int:
     """Returns the process of a user, 0 if it has ended and is cleared up."""
     match = _TOKEN.match(token)
     if match is None:
         return 0
-    return int(match[2]) if connection.core.is_there(int(match[1]), int(match[2])) else 0
+    return int(match[2]) if session.core.is_there(int(match[1]), int(match[2])) else 0
 
 
-def new_token(connection: Connection) -> str:
+def new_token(session: Session) -> str:
     """Makes a unique token of a user, which shows whether its process still has the connection."""
-    return f"{connection.core.id}-{os.getpid()}-{secrets.token_hex(6)}"
+    return f"{session.core.id}-{os.getpid()}-{secrets.token_hex(6)}"
 
 
 def groups(connection: Connection) -> list[GroupInfo]:
@@ -133,12 +136,13 @@ def groups(connection: Connection) -> list[GroupInfo]:
     :meth:`Group.release`, or use ``shmbroker groups release``.
     """
     names = [name for name in connection.queue_names(all=True) if name.startswith(GROUP)]
-    found = (_info(connection, name.removeprefix(GROUP)) for name in names)
+    session = session_of(connection)
+    found = (_info(session, name.removeprefix(GROUP)) for name in names)
     return [one for one in found if one is not None]
 
 
-def _info(connection: Connection, name: str) -> GroupInfo | None:
-    register = opened(connection, name)
+def _info(session: Session, name: str) -> GroupInfo | None:
+    register = opened(session, name)
     try:
         version = None if register is None else register.latest()
     except exceptions.NotFound:
@@ -146,8 +150,8 @@ def _info(connection: Connection, name: str) -> GroupInfo | None:
     if version is None:
         return None
     state = State.read(version.value)
-    others = [connection.core.queue_slot(queue) for queue in (*state.strays, state.filling)]
-    facts = [found for slot in others if (found := connection.core.queue_statistics(slot)) is not None]
+    others = [session.core.queue_slot(queue) for queue in (*state.strays, state.filling)]
+    facts = [found for slot in others if (found := session.core.queue_statistics(slot)) is not None]
     messages = sum(lease.length for lease in state.leases) + sum(one.message_count for one in facts)
     if not state.owner and messages == 0:
         return None
@@ -159,5 +163,5 @@ def _info(connection: Connection, name: str) -> GroupInfo | None:
         messages=messages,
         bytes=sum(lease.size for lease in state.leases) + sum(one.bytes for one in facts),
         used_at=version.written_at,
-        pid=process_of(connection, state.owner),
+        pid=process_of(session, state.owner),
     )

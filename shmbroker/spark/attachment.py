@@ -8,19 +8,10 @@ import resource
 import socket
 
 import shmbroker
-from shmbroker._process import locks
+from shmbroker._process import connections
 
 VARIABLE = "SHMBROKER_BROKER"
 _DEFAULT = "default"
-_connections: dict[tuple[int, str], shmbroker.Connection] = {}
-_lock = locks.lock()
-
-
-def _after_fork() -> None:
-    _connections.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def broker_name(option: str | None) -> str:
@@ -38,12 +29,7 @@ def connection_to(broker: str) -> shmbroker.Connection:
         BrokerNotFound: there is no such broker on this host.
         OutOfMemory: its memory cannot be mapped in this process.
     """
-    with _lock:
-        key = (os.getpid(), broker)
-        found = _connections.get(key)
-        if found is None or not found.is_open:
-            found = _connections[key] = _connected(broker)
-        return found
+    return connections.shared(_connected, broker)
 
 
 def _connected(broker: str) -> shmbroker.Connection:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from shmbroker import exceptions
 from shmbroker._core import library
 from shmbroker._core.commit import Publication, Settlement, commit_waiting
+from shmbroker._session.queues import core_of
+from shmbroker._session.session import session_of
 from shmbroker._system_queues import queues
 from shmbroker.staging import names
 from shmbroker.staging.kept import tag_of
@@ -68,9 +70,10 @@ class Held:
             OutOfMemory: there is no memory in time, or a body can never fit.
             MessageSettled: one of the messages is no longer there.
         """
-        marker = Publication(state.encode(), (self._queue.core,))
-        mine = Settlement(self._queue.core, tag_of(self._message))
-        commit_waiting(self._queue.core_connection, [*publications, marker], [*settlements, mine], until, memory_until)
+        marker = Publication(state.encode(), (core_of(self._queue),))
+        mine = Settlement(core_of(self._queue), tag_of(self._message))
+        core = session_of(self._queue).core
+        commit_waiting(core, [*publications, marker], [*settlements, mine], until, memory_until)
         return state
 
     def give_back(self) -> None:
@@ -147,7 +150,7 @@ class Marker:
             time.sleep(_LOOK)
         founding = self._connection.queue(name, passive=True)
         try:
-            queue = queues.make(self._connection, self._name)
+            queue = queues.make(session_of(self._connection), self._name)
             if not queue.statistics().added:
                 queue.put(State().encode(), timeout=_seconds_to(until))
         finally:
@@ -181,7 +184,7 @@ def forget_gone(connection: Connection) -> int:
 
 
 def _targets(connection: Connection) -> set[int]:
-    return set(connection.core.queue_incarnations().values())
+    return set(session_of(connection).core.queue_incarnations().values())
 
 
 def _seconds_to(until: int) -> float | None:

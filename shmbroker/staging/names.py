@@ -12,6 +12,7 @@ from shmbroker import settings
 from shmbroker._amqp.names import STAGE
 from shmbroker._amqp.utf8 import size_in_utf8
 from shmbroker._core import queue as core_queue
+from shmbroker._session.session import session_of
 
 if TYPE_CHECKING:
     from shmbroker.connection import Connection
@@ -75,7 +76,8 @@ def batch_of(text: str) -> Batch:
 def declare(connection: Connection, name: str, **given: Any) -> bool:  # noqa: ANN401 - settings of any type
     """Makes a queue of the stage; ``False``: it exists."""
     wanted = settings.QueueSettings(**given)
-    return core_queue.declare(connection.core, name, wanted, connection.operation_deadline(), core_queue.STAGE)
+    session = session_of(connection)
+    return core_queue.declare(session.core, name, wanted, session.operation_deadline(), core_queue.STAGE)
 
 
 def is_marker(queue: str) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from shmbroker import exceptions
 from shmbroker._core import record
 from shmbroker._core.commit import Publication, Settlement
+from shmbroker._session.queues import core_of
 from shmbroker.staging.kept import Restored
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ class Part:
 
     def __init__(self, target: Queue, limits: Limits) -> None:
         self._limits = limits
-        self._restored = Restored(target.core.message_ttl())
-        self._to: Sequence[CoreQueue] = (target.core,)
+        self._restored = Restored(core_of(target).message_ttl())
+        self._to: Sequence[CoreQueue] = (core_of(target),)
         self._taken: list[MessageBatch] = []
         self._first: tuple[Source, int] | None = None
         self._size = 0
@@ -89,7 +90,7 @@ class Part:
                 source.missing("another client has its messages")
             self._taken.append(batch)
             for message in batch:
-                left -= self._add(source.queue.core, message)
+                left -= self._add(core_of(source.queue), message)
 
     def _add(self, source: CoreQueue, message: Message) -> bool:
         size, count = len(message), len(self.publications)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from shmbroker import body_references, exceptions
 from shmbroker._core import library
 from shmbroker._core.commit import commit_waiting
+from shmbroker._session.queues import core_of
+from shmbroker._session.session import session_of
 from shmbroker.staging.part import Limits, Part
 from shmbroker.staging.source import Source
 
@@ -75,7 +77,7 @@ class Publisher:
         if settings.max_bytes >= 0 and settings.overflow != "drop-head":
             longest = max(place.length for source in sources for _, place in body_references.of_queue(source.queue))
             if longest > settings.max_bytes:
-                target.core.put_failed(library.TOO_LARGE, longest, self._until)
+                core_of(target).put_failed(library.TOO_LARGE, longest, self._until)
 
     def _publish(self, held: Held, wanted: Begun, target: Queue, sources: list[Source]) -> tuple[State, int]:
         with Part(target, self._limits) as part, self._staged():
@@ -121,7 +123,7 @@ class Publisher:
     def _publish_part(self, source: Source, target: Queue, _left: int) -> int:
         with Part(target, self._limits.within(target)) as part, self._staged():
             part.take(source)
-            commit_waiting(self._connection.core, part.publications, part.settlements, self._until)
+            commit_waiting(session_of(self._connection).core, part.publications, part.settlements, self._until)
             return len(part.settlements)
 
     def _move(self, source: Source, target: Queue, left: int) -> int:
@@ -135,4 +137,4 @@ class Publisher:
             message = source.queue.get(timeout=0)
             size = len(message)
             message.give_back()
-            target.core.put_failed(library.FULL, size, self._until)
+            core_of(target).put_failed(library.FULL, size, self._until)

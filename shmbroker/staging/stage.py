@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from shmbroker import exceptions, settings
 from shmbroker._amqp.names import is_internal
 from shmbroker._core import library
+from shmbroker._session.queues import core_of
+from shmbroker._session.session import session_of
 from shmbroker.staging import names
 from shmbroker.staging.marker import Marker, forget_gone
 from shmbroker.staging.part import Limits
@@ -61,6 +63,9 @@ class Stage:
         per_target: the record of published batches lasts as long as the target: a queue that is deleted and declared
             again gets its batches from the first one on. Records of such publications whose targets are gone are
             deleted by the first batch of the next one.
+
+    Attributes:
+        publication: the name of the publication.
     """
 
     def __init__(
@@ -77,7 +82,7 @@ class Stage:
         self.publication = names.check_publication(publication)
         self._expires = settings.validate({"expires": expires})["expires"]
         if bytes_at_once is None:
-            bytes_at_once = int(connection.core.attachment.facts().memory_limit) // _PART_OF_MEMORY
+            bytes_at_once = int(session_of(connection).core.attachment.facts().memory_limit) // _PART_OF_MEMORY
         self._limits = Limits(
             settings.parse_size(at_once, "at_once"), settings.parse_size(bytes_at_once, "bytes_at_once")
         )
@@ -148,7 +153,7 @@ class Stage:
         if not self._per_target:
             return None
         target = self._connection.queue(to, passive=True)
-        held.state = held.state.of(target.core.incarnation)
+        held.state = held.state.of(core_of(target).incarnation)
         return target
 
     def _sweep(self, is_done: Callable[[Attempt], bool]) -> int:
@@ -199,7 +204,7 @@ class Stage:
         return self._state().has(names.check_batch(batch))
 
     def _state(self) -> State:
-        with self._marker.held(self._connection.operation_deadline()) as held:
+        with self._marker.held(session_of(self._connection).operation_deadline()) as held:
             return held.state
 
     def forget(self) -> None:

@@ -12,6 +12,8 @@ from shmbroker._core import library
 from shmbroker._core.columns import BODY
 from shmbroker._core.queue import NO_OPTIONS, Reservation
 from shmbroker._put_options import body_of, check_size, options_of
+from shmbroker._session.queues import core_of
+from shmbroker._session.session import session_of
 from shmbroker.staging.kept import is_timed, kept
 from shmbroker.staging.names import declare
 from shmbroker.staging.state import Receipt
@@ -37,7 +39,9 @@ class Writer:
     The ``with`` block makes the attempt's queue. If the block ends normally, the attempt is complete, and has a
     ``receipt``. If it raises, all staged messages are dropped.
 
-    ``count`` is the number of messages staged so far, ``bytes`` the total bytes of their bodies.
+    Attributes:
+        count: the number of messages staged so far.
+        bytes: the total bytes of their bodies.
     """
 
     def __init__(self, connection: Connection, attempt: Attempt, expires: float | None, marker: Marker) -> None:
@@ -59,7 +63,7 @@ class Writer:
         return self
 
     def _begun(self) -> Queue:
-        self._marker.found(self._connection.operation_deadline())
+        self._marker.found(session_of(self._connection).operation_deadline())
         name = self._attempt.queue
         declare(self._connection, name, expires=self._expires)
         with self._there():
@@ -147,7 +151,7 @@ class Writer:
             if options is NO_OPTIONS:
                 queue.put(data, timeout=timeout)
             else:
-                queue.core.put_with(data, size, options, library.deadline(timeout))
+                core_of(queue).put_with(data, size, options, library.deadline(timeout))
         self._staged(1, size)
 
     def put_many(
@@ -173,7 +177,7 @@ class Writer:
             self._staged(done, sum(sizes[:done]))
             options = self._kept(options)
             for body, size in zip(wanted[done:], sizes[done:], strict=True):
-                queue.core.put_with(body_of(body)[0], size, options, until)
+                core_of(queue).put_with(body_of(body)[0], size, options, until)
                 self._staged(1, size)
         return len(wanted)
 
@@ -187,7 +191,7 @@ class Writer:
         done, until, queue = 0, library.deadline(timeout), self._open()
         with self._there():
             while done < count:
-                went = columns.put(queue.core, done, count - done, until)
+                went = columns._put(core_of(queue), done, count - done, until)  # noqa: SLF001
                 self._staged(went, columns.start(BODY, done + went) - columns.start(BODY, done))
                 done += went
 
@@ -196,7 +200,9 @@ class Writer:
         self.bytes += size
         if self._expires is not None and time.monotonic() > self._touch_at:
             self._touch_at = time.monotonic() + self._expires / _TOUCHES
-            self._connection.core.touch(self._open().core.slot)  # a put does not count as use of a queue
+            session_of(self._connection).core.touch(
+                core_of(self._open()).slot
+            )  # a put does not count as use of a queue
 
     @contextlib.contextmanager
     def reserve(
@@ -214,7 +220,7 @@ class Writer:
         """
         options = self._kept(options_of(**given))
         queue = self._open()
-        reservation = Reservation(queue.core, check_size(size), library.deadline(timeout))
+        reservation = Reservation(core_of(queue), check_size(size), library.deadline(timeout))
         try:
             with self._there():
                 memory = reservation.begin(options)

@@ -85,7 +85,7 @@ class Director:
                 flowing = [connection.queue(PLAIN), connection.queue(LIMITED, max_length=ROOM)]
                 connection.queue(SECOND)
                 with Stage(self._broker.name, self._folder, journal, self._chance) as players:
-                    self._disturb(players, flowing)
+                    self._disturb(players, connection, flowing)
                     journal.write("end")
                     self._continue_housekeeper(players)
                     facts.troubles += players.clear()
@@ -102,7 +102,7 @@ class Director:
 
     # ---- disturbing ----
 
-    def _disturb(self, players: Stage, queues: list[shmbroker.Queue]) -> None:
+    def _disturb(self, players: Stage, connection: shmbroker.Connection, queues: list[shmbroker.Queue]) -> None:
         players.fill()
         end = time.monotonic() + self._facts.seconds
         try:
@@ -110,7 +110,7 @@ class Director:
                 before = [_settled(queue) for queue in queues]
                 self._act(players)
                 for queue, count in zip(queues, before, strict=True):
-                    self._await_flow(players, queue, count + FLOWING)
+                    self._await_flow(players, connection, queue, count + FLOWING)
                 self._let_go_on(players)
                 players.check()
         except (EndedByItselfError, StallError) as error:
@@ -152,10 +152,10 @@ class Director:
             self._housekeeper.close()
             self._housekeeper = None
 
-    def _await_flow(self, players: Stage, queue: shmbroker.Queue, count: int) -> None:
+    def _await_flow(self, players: Stage, connection: shmbroker.Connection, queue: shmbroker.Queue, count: int) -> None:
         def what() -> str:
             stopped = "" if self._housekeeper is None else ", housekeeper stopped"
-            consumers = "; ".join(map(str, queue.connection.consumers(queue.name)))
+            consumers = "; ".join(map(str, connection.consumers(queue.name)))
             return f"messages to flow: {queue.statistics()}; {players.states()}{stopped}; {consumers}"
 
         self._await(lambda: _settled(queue) >= count, what)

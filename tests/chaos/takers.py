@@ -291,7 +291,7 @@ def _about_to_close(actor: Actor, consumer: shmbroker.Consumer) -> None:
         consumer.suspend()
         most = consumer.statistics().waiting
     else:
-        most = consumer.prefetch
+        most = consumer.statistics().prefetch
     actor.journal.write("close", most)
 
 

@@ -42,6 +42,7 @@ def take(broker: str, name: str, log: str, how: str) -> None:
 
 
 CORE, RECORD = operator.attrgetter("_core"), operator.attrgetter("_record")
+CORE_CONNECTION = operator.attrgetter("_session.core")
 
 
 def transact(broker: str, count: str, log: str, worker: str) -> None:
@@ -63,7 +64,7 @@ def transact(broker: str, count: str, log: str, worker: str) -> None:
                 acks.append(Settlement(CORE(jobs), int.from_bytes(RECORD(message)[:8], "little")))
                 work.append(Publication(b"ack " + bytes(message), targets))
             for publications, settlements in ((plain, []), (work, acks)):
-                outcome = commit(CORE(connection), publications, settlements)
+                outcome = commit(CORE_CONNECTION(connection), publications, settlements)
                 if outcome.status != library.OK:
                     sys.exit(f"commit: {outcome}")
                 os.write(descriptor, b"".join(one.body + b"\n" for one in publications))

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from scenario_support.inside import core_of, session_of
 from scenario_support.waiting import becomes
 
 import shmbroker
@@ -39,7 +40,8 @@ OTHER_VIEW = """
 import sys
 import shmbroker
 with shmbroker.connect(sys.argv[1], create=False) as connection:
-    sys.stdout.buffer.write(connection.administration.exchanges.refresh(connection.core).snapshot())
+    session = connection._session
+    sys.stdout.buffer.write(session.administration.exchanges.refresh(session.core).snapshot())
 """
 
 
@@ -50,13 +52,13 @@ def seen_by_a_newcomer(broker: str) -> bytes:
 
 def known(connection: shmbroker.Connection) -> bytes:
     """The same by who was there all the time."""
-    return connection.administration.exchanges.refresh(connection.core).snapshot()
+    return session_of(connection).administration.exchanges.refresh(core_of(connection)).snapshot()
 
 
 def missing_queues(connection: shmbroker.Connection) -> list[str]:
     """Queues that something is bound to, and that are not there: their connections were killed."""
-    topology = connection.administration.exchanges.refresh(connection.core)
-    return [to.name for to in topology.bound_queues() if connection.core.queue_slot(to.name) == 0]
+    topology = session_of(connection).administration.exchanges.refresh(core_of(connection))
+    return [to.name for to in topology.bound_queues() if core_of(connection).queue_slot(to.name) == 0]
 
 
 @pytest.mark.timeout(900)
@@ -84,7 +86,7 @@ def test_killed_in_the_middle_of_changes(broker_name: str) -> None:
             if kill % 10 == 0:
                 becomes(lambda: seen_by_a_newcomer(broker_name) == known(connection), expected=True)
         becomes(lambda: missing_queues(connection), [])
-        topology = connection.administration.exchanges.refresh(connection.core)
+        topology = session_of(connection).administration.exchanges.refresh(core_of(connection))
         own = [name for name in topology.exchanges if name.startswith("e-")]
         assert len(own) <= KILLS
         becomes(connection.doctor, [])

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from scenario_support.channels import Inbox, Returned, assert_closed, content, count, publish, refused, taken
+from scenario_support.inside import core_of
 from scenario_support.observing import assert_counts, numbered
 from scenario_support.waiting import WATCHDOG_SECONDS, becomes
 
@@ -263,7 +264,7 @@ def test_b74_a_transaction_acks_all(connection: shmbroker.Connection, before: st
         channel.tx_commit()
     channel.basic_ack(0, multiple=True)
     channel.tx_commit()
-    assert channel.core.unacked() == 0
+    assert core_of(channel).unacked() == 0
     assert_counts(connection.queue("q"), delivering=0, acked=3)
 
 

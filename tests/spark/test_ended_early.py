@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 from shmbroker.staging import stages
 
@@ -89,11 +90,11 @@ def test_a_read_is_cancelled(
             yield batch
 
     spark.dataSource.register(noting_source(str(note)))
-    table = spark.read.format("noting").option("broker", queue.connection.broker_name).option("columns", "value")
+    table = spark.read.format("noting").option("broker", connection_of(queue).broker_name).option("columns", "value")
     rows = table.load("q").mapInArrow(waits, "value binary")
     assert "cancelled" in cancelled(spark, rows.count, (tmp_path / "at").exists, until_true)
     reader = int(note.read_text("ascii"))
-    until_true(lambda: reader not in {one.pid for one in queue.connection.connections()})
+    until_true(lambda: reader not in {one.pid for one in connection_of(queue).connections()})
     (tmp_path / "go").touch()
     assert len(queue) == 40_000
 
@@ -105,17 +106,17 @@ def test_a_write_that_waits_is_cancelled(
     until_true: Callable[[Callable[[], Any]], None],
 ) -> None:
     """Its worker ends, though there still is no memory; what it had staged goes, and nothing is published."""
-    hoard = queue.connection.queue("hoard")
+    hoard = connection_of(queue).queue("hoard")
     hoard.put_many([BODY] * 4, timeout=0)
     values = spark.range(0, 40, 1, 1).selectExpr("CAST(repeat('x', 1000000) AS BINARY) AS value")
-    writer = values.write.format("shmbroker").mode("append").option("broker", queue.connection.broker_name)
+    writer = values.write.format("shmbroker").mode("append").option("broker", connection_of(queue).broker_name)
 
     def is_waiting() -> bool:
-        return any(one.count > 0 for one in stages(queue.connection)) and full(queue)
+        return any(one.count > 0 for one in stages(connection_of(queue))) and full(queue)
 
     assert "cancelled" in cancelled(spark, writer.option("queue", "q").save, is_waiting, until_true)
-    until_true(lambda: stages(queue.connection) == [])
-    until_true(lambda: queue.connection.doctor() == [])
+    until_true(lambda: stages(connection_of(queue)) == [])
+    until_true(lambda: connection_of(queue).doctor() == [])
     assert (len(queue), len(hoard)) == (0, 4)
 
 
@@ -138,10 +139,10 @@ def test_one_row_of_many(
 ) -> None:
     """The rest is not read; nothing is taken, nothing staged, and no connection is left of any read but the first."""
     queue.put_many([BODY] * 40, timeout=0)
-    table = spark.read.format("shmbroker").option("broker", queue.connection.broker_name).load("q")
+    table = spark.read.format("shmbroker").option("broker", connection_of(queue).broker_name).load("q")
     assert table.limit(1).count() == 1
-    before = len(queue.connection.connections())
+    before = len(connection_of(queue).connections())
     for _ in range(5):
         assert table.limit(1).count() == 1
-    until_true(lambda: len(queue.connection.connections()) <= before)
-    assert (len(queue), stages(queue.connection), queue.connection.queue_names(all=True)) == (40, [], ["q"])
+    until_true(lambda: len(connection_of(queue).connections()) <= before)
+    assert (len(queue), stages(connection_of(queue)), connection_of(queue).queue_names(all=True)) == (40, [], ["q"])

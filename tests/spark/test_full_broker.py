@@ -8,6 +8,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 import shmbroker
 
@@ -39,7 +40,7 @@ def test_from_queue_to_queue(  # noqa: PLR0917 (fixtures)
     until_true: Callable[[Callable[[], Any]], None],
 ) -> None:
     """A query without limits starts on a full broker and goes on: a consumer of the target gets each message once."""
-    out = queue.connection.queue("out")
+    out = connection_of(queue).queue("out")
     source = spark.readStream.format("shmbroker").option("broker", broker.name).load("q").select("value")
     sink = source.writeStream.format("shmbroker").option("broker", broker.name).option("queue", "out")
     sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint"))

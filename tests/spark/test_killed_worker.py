@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 import shmbroker
 from shmbroker.staging import stages
@@ -86,14 +87,14 @@ def killing_source(flag: str, point: str) -> type:  # noqa: C901 - one function,
 def out(queue: shmbroker.Queue) -> shmbroker.Queue:
     """Where the messages of the queue are to be, which has some now."""
     queue.put_many([b"%d" % n for n in range(COUNT)])
-    return queue.connection.queue("out")
+    return connection_of(queue).queue("out")
 
 
 def check(out: shmbroker.Queue, until_true: Callable[[Callable[[], Any]], None]) -> None:
     """Each message is there once, nothing is staged, and what the dead had is given back."""
     assert sorted(int(bytes(message)) for message in out.browse()) == list(range(COUNT))
-    assert stages(out.connection) == []
-    until_true(lambda: out.connection.doctor() == [])
+    assert stages(connection_of(out)) == []
+    until_true(lambda: connection_of(out).doctor() == [])
 
 
 @pytest.mark.parametrize("point", ["read", "write"])
@@ -105,13 +106,13 @@ def test_a_batch_job(
     point: str,
 ) -> None:
     """Spark tries the task again; what is read stays where it is, what is written is published once."""
-    flag, broker = tmp_path / "killed", out.connection.broker_name
+    flag, broker = tmp_path / "killed", connection_of(out).broker_name
     spark.dataSource.register(killing_source(str(flag), point))
     table = spark.read.format("killing").option("broker", broker).load("q").select("value")
     table.write.format("killing").mode("append").option("broker", broker).option("queue", "out").save()
     assert flag.exists()
     check(out, until_true)
-    assert len(out.connection.queue("q")) == COUNT
+    assert len(connection_of(out).queue("q")) == COUNT
 
 
 @pytest.mark.parametrize("point", ["read", "write"])
@@ -123,7 +124,7 @@ def test_a_stream(
     point: str,
 ) -> None:
     """The same, by leases; nothing is leased in the end."""
-    flag, broker = tmp_path / "killed", out.connection.broker_name
+    flag, broker = tmp_path / "killed", connection_of(out).broker_name
     spark.dataSource.register(killing_source(str(flag), point))
     source = spark.readStream.format("killing").option("broker", broker).option("group", "g")
     table = source.option("maxRowsPerTrigger", COUNT // 2).option("minPartitions", 2).load("q").select("value")
@@ -131,5 +132,5 @@ def test_a_stream(
     sink.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start().awaitTermination()
     assert flag.exists()
     check(out, until_true)
-    assert [(one.messages, one.acked) for one in shmbroker.groups(out.connection)] == [(0, 2)]
-    assert len(out.connection.queue("q")) == 0
+    assert [(one.messages, one.acked) for one in shmbroker.groups(connection_of(out))] == [(0, 2)]
+    assert len(connection_of(out).queue("q")) == 0

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 from shmbroker.staging import stages
 
@@ -28,13 +29,13 @@ def numbers(connection: shmbroker.Connection, queue: str) -> list[int]:
 
 def test_a_number_is_published_once(spark: Any, broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:  # noqa: ANN401
     """A number that is not above the last one publishes nothing, and leaves nothing; each queue has its own numbers."""
-    queue.connection.queue("more")
+    connection_of(queue).queue("more")
     for version, first in ((0, 0), (0, 90), (2, 2), (1, 80), (2, 70), (3, 4)):
         write(spark.range(first, first + 2, 1, 2).selectExpr("CAST(id AS STRING) AS value"), broker, "q", version)
-        assert stages(queue.connection) == []
+        assert stages(connection_of(queue)) == []
     write(spark.range(1).selectExpr("CAST(id AS STRING) AS value"), broker, "more", 0)
-    assert numbers(queue.connection, "q") == list(range(6))
-    assert numbers(queue.connection, "more") == [0]
+    assert numbers(connection_of(queue), "q") == list(range(6))
+    assert numbers(connection_of(queue), "more") == [0]
 
 
 def test_a_queue_that_is_made_anew_remembers_nothing(
@@ -46,10 +47,10 @@ def test_a_queue_that_is_made_anew_remembers_nothing(
     table = spark.sql("SELECT '7' AS value")
     write(table, broker, "q", 5)
     queue.delete()
-    queue.connection.queue("q")
+    connection_of(queue).queue("q")
     for version in (0, 0):
         write(table, broker, "q", version)
-    assert numbers(queue.connection, "q") == [7]
+    assert numbers(connection_of(queue), "q") == [7]
 
 
 def test_a_number_that_failed_may_come_again(spark: Any, broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:  # noqa: ANN401
@@ -58,8 +59,8 @@ def test_a_number_that_failed_may_come_again(spark: Any, broker: shmbroker.Broke
     with pytest.raises(Exception, match="odd"):
         write(table.selectExpr("IF(id = 3, raise_error('odd'), CAST(id AS STRING)) AS value"), broker, "q", 0)
     write(table.selectExpr("CAST(id AS STRING) AS value"), broker, "q", 0)
-    assert numbers(queue.connection, "q") == list(range(4))
-    assert stages(queue.connection) == []
+    assert numbers(connection_of(queue), "q") == list(range(4))
+    assert stages(connection_of(queue)) == []
 
 
 def test_a_batch_that_runs_again(
@@ -70,7 +71,7 @@ def test_a_batch_that_runs_again(
 ) -> None:
     """A query that fails between its writes to two queues, and is started again, writes each message once to each."""
     for name in ("even", "odd"):
-        queue.connection.queue(name)
+        connection_of(queue).queue(name)
     queue.put_many([b"%d" % n for n in range(30)])
     tries = []
 
@@ -99,6 +100,6 @@ def test_a_batch_that_runs_again(
         run()
     run()
     assert tries == [0, 1, 1, 2]
-    assert numbers(queue.connection, "even") == list(range(0, 30, 2))
-    assert numbers(queue.connection, "odd") == list(range(1, 30, 2))
-    assert (stages(queue.connection), len(queue)) == ([], 0)
+    assert numbers(connection_of(queue), "even") == list(range(0, 30, 2))
+    assert numbers(connection_of(queue), "odd") == list(range(1, 30, 2))
+    assert (stages(connection_of(queue)), len(queue)) == ([], 0)

@@ -7,6 +7,7 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
@@ -34,7 +35,7 @@ def batch(start: int, stop: int) -> Any:  # noqa: ANN401 - a batch
 
 def read(queue: shmbroker.Queue, **options: str) -> tuple[Any, list[Any]]:
     """The schema that Spark would see, and the batches of a batch read."""
-    source = ShmBrokerDataSource({"broker": queue.connection.broker_name, "queue": queue.name, **options})
+    source = ShmBrokerDataSource({"broker": connection_of(queue).broker_name, "queue": queue.name, **options})
     reader = source.reader(source.schema())
     (part,) = reader.partitions()
     return source.schema(), list(reader.read(part))
@@ -72,7 +73,7 @@ def test_a_claim_check_through_spark(spark: Any, broker: shmbroker.Broker, queue
 
 def test_batches_through_spark(spark: Any, broker: shmbroker.Broker, queue: shmbroker.Queue, tmp_path: Path) -> None:  # noqa: ANN401
     """From a queue of batches to another one, by a batch write and by a stream; a column of another type is refused."""
-    connection = queue.connection
+    connection = connection_of(queue)
     target = connection.queue("target")
     for one in (queue, target):
         register_schema(one, SCHEMA)

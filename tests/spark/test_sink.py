@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 import shmbroker
 from shmbroker.spark import use_session
@@ -36,7 +37,7 @@ def test_a_table_becomes_messages(spark: Any, broker: shmbroker.Broker, queue: s
     write(spark.range(0, 5000, 1, 3).selectExpr("CAST(id AS STRING) AS value"), broker, delivery=delivery)
     found = [int(body) for body in bodies(queue)]
     assert (found if delivery == "exactly-once" else sorted(found)) == list(range(5000))
-    assert stages(queue.connection) == []
+    assert stages(connection_of(queue)) == []
 
 
 def test_keys_and_headers(spark: Any, broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:  # noqa: ANN401
@@ -53,7 +54,7 @@ def test_keys_and_headers(spark: Any, broker: shmbroker.Broker, queue: shmbroker
 def test_a_table_is_written_as_it_was_read(spark: Any, broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:  # noqa: ANN401
     """And inserted, by place; what the read added is left out."""
     queue.put(b"v", key="k", headers={"a": "b"})
-    out = queue.connection.queue("out")
+    out = connection_of(queue).queue("out")
     table = spark.read.format("shmbroker").option("broker", broker.name).load("q")
     write(table, broker, queue="out")
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW target USING shmbroker OPTIONS (broker '{broker.name}', queue 'out')")
@@ -71,7 +72,7 @@ def test_another_thread_writes(
     tmp_path: Path,
 ) -> None:
     """A table, and a stream, when it has said which session is its own."""
-    out, failed = queue.connection.queue("out"), []
+    out, failed = connection_of(queue).queue("out"), []
     queue.put(b"streamed")
 
     def job() -> None:
@@ -104,7 +105,7 @@ def test_a_query_that_waits_for_room_is_stopped(
 ) -> None:
     """It ends with the timeout of its sink; started again when there is room, it writes each message once."""
     queue.put_many([b"%d" % n for n in range(5)])
-    out = queue.connection.queue("out", max_length=5)
+    out = connection_of(queue).queue("out", max_length=5)
     out.put(b"in the way")
 
     def query() -> Any:  # noqa: ANN401
@@ -114,7 +115,7 @@ def test_a_query_that_waits_for_room_is_stopped(
         return sink.start()
 
     waits = query()
-    until_true(lambda: not waits.isActive or sum(one.count for one in stages(queue.connection)) == 5)
+    until_true(lambda: not waits.isActive or sum(one.count for one in stages(connection_of(queue))) == 5)
     waits.stop()
     assert not waits.isActive
     assert bytes(out.get(auto_ack=True)) == b"in the way"
@@ -134,7 +135,7 @@ def test_a_task_that_fails_publishes_nothing(
     table = spark.range(0, 100, 1, 2).selectExpr("IF(id = 99, raise_error('odd'), CAST(id AS STRING)) AS value")
     with pytest.raises(Exception, match="odd"):
         write(table, broker)
-    until_true(lambda: not stages(queue.connection))  # Spark lets its other tasks run on
+    until_true(lambda: not stages(connection_of(queue)))  # Spark lets its other tasks run on
     assert bodies(queue) == []
 
 
@@ -173,7 +174,7 @@ def test_a_stream_from_queue_to_queue(
     tmp_path: Path,
 ) -> None:
     """Each message once, over several runs of the query; a run that has nothing to do changes nothing."""
-    out = queue.connection.queue("out")
+    out = connection_of(queue).queue("out")
 
     def run() -> None:
         source = spark.readStream.format("shmbroker").option("broker", broker.name)
@@ -196,5 +197,5 @@ def test_a_stream_from_queue_to_queue(
     run()
     run()
     assert bodies(out) == [b"%d" % n for n in range(30)]
-    assert (stages(queue.connection), len(queue)) == ([], 0)
-    assert [one.messages for one in shmbroker.groups(queue.connection)] == [0]
+    assert (stages(connection_of(queue)), len(queue)) == ([], 0)
+    assert [one.messages for one in shmbroker.groups(connection_of(queue))] == [0]

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 import shmbroker
 
@@ -73,7 +74,7 @@ def test_a_read_that_cannot_be(reading: Any, queue: shmbroker.Queue, option: str
 def test_a_view_in_sql(spark: Any, queue: shmbroker.Queue) -> None:  # noqa: ANN401
     """It is read like any table; a table of Spark's catalog would lose its options, and is refused as it is made."""
     queue.put(b"A")
-    given = f"USING shmbroker OPTIONS (broker '{queue.connection.broker_name}', queue 'q')"
+    given = f"USING shmbroker OPTIONS (broker '{connection_of(queue).broker_name}', queue 'q')"
     with pytest.raises(Exception, match="instead of CREATE TABLE use CREATE TEMPORARY VIEW"):
         spark.sql(f"CREATE TABLE held {given}")
     spark.sql(f"CREATE TEMPORARY VIEW held {given}")
@@ -135,7 +136,7 @@ def test_a_stream_takes_everything_once(streaming: Streaming, queue: shmbroker.Q
     queue.put_many([str(n).encode() for n in range(25)])
     streaming.run(maxRowsPerTrigger="10")
     assert streaming.seen == [(0, []), (1, [*range(10)]), (2, [*range(10, 20)]), (3, [*range(20, 25)])]
-    (group,) = shmbroker.groups(queue.connection)
+    (group,) = shmbroker.groups(connection_of(queue))
     assert (group.queue, group.acked, group.messages, len(queue)) == ("q", 3, 0, 0)
     queue.put_many([str(n).encode() for n in range(25, 30)])
     streaming.run(maxRowsPerTrigger="10")
@@ -150,7 +151,7 @@ def test_sequences_tell_the_messages_of_a_stream_apart(
     """Over micro-batches: each message passes `dropDuplicates` once, under the sequence that it has in its queue."""
     queue.put_many([str(n).encode() for n in range(25)])
     seen: list[tuple[int, int]] = []
-    source = spark.readStream.format("shmbroker").option("broker", queue.connection.broker_name)
+    source = spark.readStream.format("shmbroker").option("broker", connection_of(queue).broker_name)
     query = (
         source.option("maxRowsPerTrigger", 10)
         .load("q")
@@ -179,7 +180,7 @@ def test_a_batch_that_failed_comes_again(streaming: Streaming, queue: shmbroker.
         (1, [*range(8, 16)]),
         (2, [*range(16, 22)]),
     ]
-    assert [one.messages for one in shmbroker.groups(queue.connection)] == [0]
+    assert [one.messages for one in shmbroker.groups(connection_of(queue))] == [0]
 
 
 def test_a_batch_in_parts_and_by_bytes(streaming: Streaming, queue: shmbroker.Queue) -> None:
@@ -195,7 +196,7 @@ def test_what_was_leased_is_gone(streaming: Streaming, queue: shmbroker.Queue) -
     queue.put_many([str(n).encode() for n in range(20)])
     with pytest.raises(Exception, match="the sink fails"):
         streaming.run(fail_in=1, maxRowsPerTrigger="10", group="mine")
-    group = shmbroker.Group(queue.connection, queue, "mine")
+    group = shmbroker.Group(connection_of(queue), queue, "mine")
     group.attach()
     assert group.release() == 10
     with pytest.raises(Exception, match="no lease 2 of group 'mine'"):

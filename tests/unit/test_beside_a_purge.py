@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.brokers import files, segment
+from scenario_support.inside import session_of
 
 import shmbroker
 from shmbroker._core import attachment, segments
@@ -126,7 +127,7 @@ HOLDS = """
     from shmbroker._core.journal import topology_lock
 
     connection = shmbroker.connect(sys.argv[1], create=False)
-    with topology_lock(connection.core, 2**64 - 1, "the test"):
+    with topology_lock(connection._session.core, 2**64 - 1, "the test"):
         print("held", flush=True)
         sys.stdin.read()
 """
@@ -152,7 +153,7 @@ def test_who_waited_in_vain_for_the_topology_lock_is_told_who_had_it(
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        connection.operation_timeout = 0.5
+        session_of(connection).operation_timeout = 0.5
         between = threading.Timer(0.25, let_go, (broker.name,))
         between.start()
         with pytest.raises(Timeout, match=f"held by process {holder.pid}"):

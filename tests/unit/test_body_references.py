@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from scenario_support.inside import connection_of, core_of
 
 import shmbroker
 from shmbroker import body_references
@@ -50,7 +51,7 @@ def test_a_body_is_found_where_it_lies(queue: shmbroker.Queue, size: int) -> Non
         (2, "k2", size),
     ]
     for number, (_, place) in enumerate(found):
-        view = body_references.body_at(queue.connection, place)
+        view = body_references.body_at(connection_of(queue), place)
         assert view is not None
         assert (bytes(view), view.readonly) == (body(number, size), True)
         assert is_in_place(view) == (size > 4096)
@@ -61,7 +62,7 @@ def test_a_body_outlives_its_message(queue: shmbroker.Queue) -> None:
     """The slot is kept after the acknowledgement, and free with the last memoryview."""
     queue.put(body(1))
     place = place_of(queue)
-    view = body_references.body_at(queue.connection, place)
+    view = body_references.body_at(connection_of(queue), place)
     assert view is not None
     part = view[10:20]
     queue.get(timeout=0).ack()
@@ -87,15 +88,15 @@ def test_a_message_that_is_gone(queue: shmbroker.Queue, size: int, how: str) -> 
     if how == "filled anew":
         queue.put_many([body(2, size)] * FILLS[size])
         assert place.slot in slots(queue)
-    assert body_references.body_at(queue.connection, place) is None
+    assert body_references.body_at(connection_of(queue), place) is None
 
 
 def test_one_reads_in_place_and_others_copy(queue: shmbroker.Queue, other: shmbroker.Connection) -> None:
     """A second reader, of the same connection or another one, gets the same bytes; after the first, in place again."""
     queue.put(body(1))
     place = place_of(queue)
-    first = body_references.body_at(queue.connection, place)
-    second, third = body_references.body_at(queue.connection, place), body_references.body_at(other, place)
+    first = body_references.body_at(connection_of(queue), place)
+    second, third = body_references.body_at(connection_of(queue), place), body_references.body_at(other, place)
     assert [is_in_place(one) for one in (first, second, third)] == [True, False, False]
     assert second is not None
     assert third is not None
@@ -108,7 +109,7 @@ def test_one_reads_in_place_and_others_copy(queue: shmbroker.Queue, other: shmbr
 def test_a_body_that_queues_share(connection: shmbroker.Connection, count: int, in_place: bool) -> None:  # noqa: FBT001
     """In up to four queues it is read in place, in more it is copied; either way it is found from each of them."""
     queues = [connection.queue(f"shared{number}") for number in range(count)]
-    commit(connection.core, [Publication(body(1), [queue.core for queue in queues])])
+    commit(core_of(connection), [Publication(body(1), [core_of(queue) for queue in queues])])
     for queue in queues:
         view = body_references.body_at(connection, place_of(queue))
         assert is_in_place(view) == in_place
@@ -142,7 +143,7 @@ def test_messages_go_their_way_beside_a_reader(queue: shmbroker.Queue, connectio
 def test_a_reader_leaves_room_for_eleven_views(queue: shmbroker.Queue) -> None:
     """While a body is read in place there is room for fewer views; one too many is an error, and leaves nothing."""
     queue.put(body(1))
-    reader = body_references.body_at(queue.connection, place_of(queue))
+    reader = body_references.body_at(connection_of(queue), place_of(queue))
     kept = []
     for _ in range(11):
         message = queue.get(timeout=0)
@@ -180,11 +181,11 @@ def test_places_that_are_none(queue: shmbroker.Queue, place: Place) -> None:
     """Whatever is told by others: nothing is there, and nothing breaks."""
     queue.put(body(1))
     right = place_of(queue)
-    assert body_references.body_at(queue.connection, place) is None
-    assert body_references.body_at(queue.connection, right._replace(length=right.length + 1)) is None
-    assert body_references.body_at(queue.connection, right._replace(length=10)) is None
-    assert body_references.body_at(queue.connection, right._replace(generation=right.generation + 1)) is None
-    assert is_in_place(body_references.body_at(queue.connection, right))
+    assert body_references.body_at(connection_of(queue), place) is None
+    assert body_references.body_at(connection_of(queue), right._replace(length=right.length + 1)) is None
+    assert body_references.body_at(connection_of(queue), right._replace(length=10)) is None
+    assert body_references.body_at(connection_of(queue), right._replace(generation=right.generation + 1)) is None
+    assert is_in_place(body_references.body_at(connection_of(queue), right))
 
 
 @pytest.mark.parametrize(

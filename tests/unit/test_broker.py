@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from scenario_support.brokers import files, running, segment
+from scenario_support.inside import core_of
 from scenario_support.observing import take, text
 from scenario_support.processes import ActorError, actors
 from scenario_support.waiting import eventually
@@ -424,7 +425,7 @@ def test_an_io_thread_that_wants_memory_of_a_purged_broker_ends(
 ) -> None:
     """As if it had been told of the purge, and without a traceback."""
     with shmbroker.Broker(broker_name).create().connect() as connection:
-        core, told = connection._core, threading.Event()  # noqa: SLF001
+        core, told = core_of(connection), threading.Event()
         shmbroker.Broker(broker_name).stop(purge=True)
         monkeypatch.setattr(core, "on_stopping", told.set)
         monkeypatch.setattr(core_connection, "slow", Scarce(core_connection.slow))

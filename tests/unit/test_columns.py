@@ -9,6 +9,7 @@ import random
 from typing import Any
 
 import pytest
+from scenario_support.inside import core_of
 
 import shmbroker
 from shmbroker import body_references
@@ -216,7 +217,7 @@ def test_a_put_goes_on_where_it_waited(
     """Each row goes once, in order; whoever waits for room is told the size of the first body that has none."""
     queue = connection.queue("small", max_length=2)
     bodies, taken, waits = [b"x" * (size + 1) for size in range(7)], [], []
-    put_failed = queue.core.put_failed
+    put_failed = core_of(queue).put_failed
 
     def make_room(*failure: int) -> None:
         if failure[0] == library.GROW:
@@ -225,12 +226,12 @@ def test_a_put_goes_on_where_it_waited(
         waits.append(failure)
         taken.append(bytes(queue.get(timeout=0, auto_ack=True)))
 
-    monkeypatch.setattr(queue.core, "put_failed", make_room)
+    monkeypatch.setattr(core_of(queue), "put_failed", make_room)
     columns, ends = Columns(), array.array("i", [0])
     for body in bodies:
         ends.append(ends[-1] + len(body))
     columns.set_text("body", ends, b"".join(bodies))
-    assert columns.put(queue.core, row, 5, 4711) == 5
+    assert columns._put(core_of(queue), row, 5, 4711) == 5  # noqa: SLF001
     assert taken + [bytes(one) for one in queue.browse()] == bodies[row : row + 5]
     assert waits == [(library.FULL, row + 3 + at, 4711) for at in range(3)]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scenario_support.brokers import files
 from scenario_support.core_calls import Noted
+from scenario_support.inside import core_of, session_of
 
 import shmbroker
 from shmbroker import broker as module
@@ -41,11 +42,12 @@ def test_options_are_those_of_the_connection(broker_name: str, ensured: Noted) -
             on_callback_error=errors.append,
         ) as opened,
     ):  # fmt: skip
-        found = (opened.executor, opened.channel_max, opened.name, opened.operation_timeout)
+        session = session_of(opened)
+        found = (session.callbacks._given, session._numbers._most, opened.name, session.operation_timeout)  # noqa: SLF001
         assert found == (executor, 3, "one", 4.5)
-        assert opened.on_callback_error == errors.append
+        assert session.callbacks._on_error == errors.append  # noqa: SLF001
         assert ensured.calls == []
-        opened.core.on_housekeeper_missing()
+        core_of(opened).on_housekeeper_missing()
         assert ensured.calls == [(broker_name,)]
 
 
@@ -109,7 +111,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_a_broker_that_is_not_made_in_time(broker_name: str, times: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """The time is up when it has passed; without a timeout there is none."""
-    monkeypatch.setattr(module, "Connection", failing(BrokerNotFound(404, "none")))
+    monkeypatch.setattr(module, "Session", failing(BrokerNotFound(404, "none")))
     times += [3, 4, 5, 99]
     with pytest.raises(BrokerNotFound):
         shmbroker.connect(broker_name, create=False, timeout=1)
@@ -122,7 +124,7 @@ def test_a_broker_that_is_not_made_in_time(broker_name: str, times: list[int], m
 
 def test_a_purge_that_lasts(broker_name: str, times: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is waited for until the time is up."""
-    monkeypatch.setattr(module, "Connection", failing(ConnectionClosedByBroker(320, "purged")))
+    monkeypatch.setattr(module, "Session", failing(ConnectionClosedByBroker(320, "purged")))
     times += [3, 4, 5, 99]
     with pytest.raises(shmbroker.Timeout, match="still there after 30 seconds"):
         shmbroker.connect(broker_name, create=False)

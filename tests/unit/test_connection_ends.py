@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.core_calls import Noted
+from scenario_support.inside import core_of, session_of
 
 import shmbroker
-from shmbroker import exceptions
+from shmbroker import exceptions, queue
 from shmbroker._core import attachment, segments
-from shmbroker.connection import Connection, process_connection
+from shmbroker._process import connections
+from shmbroker._session.session import Session
+from shmbroker.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,13 +39,13 @@ def forked() -> Iterator[pytest.MonkeyPatch]:
 
 def test_a_connection_whose_housekeeper_is_its_own_matter(connection: Connection, broker_name: str) -> None:
     """Without a callable for that, the core's part keeps what it has."""
-    default = connection.core.on_housekeeper_missing
-    with Connection(segments.path_of(broker_name), name="one") as plain:
-        assert callable(plain.core.on_housekeeper_missing)
+    default = core_of(connection).on_housekeeper_missing
+    with Connection(Session(segments.path_of(broker_name), name="one")) as plain:
+        assert callable(core_of(plain).on_housekeeper_missing)
     called = Noted(lambda: None)
-    with Connection(segments.path_of(broker_name), name="two", on_housekeeper_missing=called) as other:
-        assert other.core.on_housekeeper_missing is called
-    assert connection.core.on_housekeeper_missing is default
+    with Connection(Session(segments.path_of(broker_name), name="two", on_housekeeper_missing=called)) as other:
+        assert core_of(other).on_housekeeper_missing is called
+    assert core_of(connection).on_housekeeper_missing is default
 
 
 def test_the_broker_knows_how_many_channels_are_open(connection: Connection) -> None:
@@ -63,11 +66,11 @@ def test_the_broker_knows_how_many_channels_are_open(connection: Connection) -> 
 def test_a_forked_child_cannot_use_the_connection(connection: Connection, forked: pytest.MonkeyPatch) -> None:
     """It is told to open one; what it closes there stays open for the parent."""
     with pytest.raises(exceptions.ForkedConnectionError):
-        connection.check_open()
+        session_of(connection).check_open()
     connection.close()
-    Connection.__del__(connection)
+    session_of(connection).__del__()
     forked.undo()
-    assert not connection.core.closed
+    assert not core_of(connection).closed
     assert connection.is_open
 
 
@@ -75,17 +78,17 @@ def test_a_closed_connection_asks_the_core_nothing(connection: Connection, monke
     """The error of a declaration says that the connection is closed."""
     connection.close()
     asked = Noted(lambda _: 0)
-    monkeypatch.setattr(connection.core, "queue_slot", asked)
+    monkeypatch.setattr(core_of(connection), "queue_slot", asked)
     with pytest.raises(exceptions.ConnectionClosed, match="the connection is closed"):
         connection.queue("q")
     assert asked.calls == []
 
 
-@pytest.mark.parametrize("queue", [1, b"q", None])
-def test_a_consumer_is_of_queues(connection: Connection, queue: Any) -> None:  # noqa: ANN401
+@pytest.mark.parametrize("given", [1, b"q", None])
+def test_a_consumer_is_of_queues(connection: Connection, given: Any) -> None:  # noqa: ANN401
     """Anything else is refused."""
     with pytest.raises(TypeError, match="is no queue: queues of this connection, or names, are needed"):
-        connection.consumer([queue])
+        connection.consumer([given])
 
 
 def test_a_consumer_that_has_ended_is_not_meant(connection: Connection) -> None:
@@ -100,8 +103,8 @@ def test_a_consumer_that_has_ended_is_not_meant(connection: Connection) -> None:
 
 def test_a_connection_is_closed_once(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second time nothing happens."""
-    close = Noted(connection.callbacks.close)
-    monkeypatch.setattr(connection.callbacks, "close", close)
+    close = Noted(session_of(connection).callbacks.close)
+    monkeypatch.setattr(session_of(connection).callbacks, "close", close)
     connection.close()
     connection.close()
     assert close.calls == [()]
@@ -111,18 +114,18 @@ def test_a_connection_that_another_thread_closes_meanwhile(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who had to wait for the lock finds it closed, and does nothing."""
-    lock, close, closing = connection.lock, Noted(connection.callbacks.close), connection.close
+    lock, close, closing = session_of(connection).lock, Noted(session_of(connection).callbacks.close), connection.close
 
     class Lock:
         def __enter__(self) -> None:
-            connection.lock = lock
+            session_of(connection).lock = lock
             closing()
 
         def __exit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr(connection.callbacks, "close", close)
-    connection.lock = Lock()  # type: ignore[assignment]
+    monkeypatch.setattr(session_of(connection).callbacks, "close", close)
+    session_of(connection).lock = Lock()  # type: ignore[assignment]
     connection.close()
     assert close.calls == [()]
 
@@ -130,7 +133,9 @@ def test_a_connection_that_another_thread_closes_meanwhile(
 def callbacks(monkeypatch: pytest.MonkeyPatch, connection: Connection, *, used: bool) -> Noted:
     """Note that callbacks are finished."""
     finish = Noted(lambda: None)
-    monkeypatch.setattr(connection, "callbacks", SimpleNamespace(used=used, finish=finish, close=lambda: None))
+    monkeypatch.setattr(
+        session_of(connection), "callbacks", SimpleNamespace(used=used, finish=finish, close=lambda: None)
+    )
     return finish
 
 
@@ -148,9 +153,9 @@ def test_callbacks_stop_with_the_program(
             raise exceptions.ConnectionClosed(504, "closed meanwhile")
 
     with monkeypatch.context() as patched:
-        patched.setattr(shmbroker.Channel, "cancel_consumers", cancel)
+        patched.setattr(shmbroker.Channel, "_cancel_consumers", cancel)
         finish = callbacks(patched, connection, used=used)
-        connection.stop_callbacks()
+        session_of(connection).stop_callbacks()
     assert (cancelled, finish.calls) == (([first, second], [()]) if used else ([], []))
 
 
@@ -158,7 +163,7 @@ def test_callbacks_of_a_closed_connection_have_stopped(connection: Connection, m
     """Nothing is finished again."""
     connection.close()
     finish = callbacks(monkeypatch, connection, used=True)
-    connection.stop_callbacks()
+    session_of(connection).stop_callbacks()
     assert finish.calls == []
 
 
@@ -166,15 +171,15 @@ def test_callbacks_of_the_parent_go_on(connection: Connection, forked: pytest.Mo
     """The end of a forked child does not stop them."""
     with pytest.MonkeyPatch.context() as patched:
         finish = callbacks(patched, connection, used=True)
-        connection.stop_callbacks()
+        session_of(connection).stop_callbacks()
         assert finish.calls == []
     forked.undo()
 
 
 def test_a_connection_that_is_dropped_is_closed_in_the_core(connection: Connection) -> None:
     """So what it holds goes back."""
-    Connection.__del__(connection)
-    assert connection.core.closed
+    session_of(connection).__del__()
+    assert core_of(connection).closed
 
 
 def test_each_broker_has_a_connection_for_unpickled_queues(broker_name: str) -> None:
@@ -183,9 +188,10 @@ def test_each_broker_has_a_connection_for_unpickled_queues(broker_name: str) -> 
     for name in (one, two):
         shmbroker.Broker(name, memory="32M").create()
     try:
-        with process_connection(one) as first, process_connection(two) as second:
+        first, second = (connections.shared(queue._session_for_pickles, name) for name in (one, two))  # noqa: SLF001
+        with Connection(first), Connection(second):
             assert (first.broker_name, second.broker_name) == (one, two)
-            assert process_connection(one) is first
-            assert process_connection(two) is second
+            assert connections.shared(queue._session_for_pickles, one) is first  # noqa: SLF001
+            assert connections.shared(queue._session_for_pickles, two) is second  # noqa: SLF001
     finally:
         shmbroker.Broker(two).stop(purge=True)

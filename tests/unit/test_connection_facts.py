@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.inside import connection_of, core_of, session_of
 from scenario_support.observing import await_counts, put_each, text
 from scenario_support.waiting import becomes, eventually
 
 import shmbroker
 from shmbroker import exceptions
+from shmbroker import queue as queue_module
 from shmbroker._amqp.names import GROUP
+from shmbroker._process import connections
+from shmbroker._session.session import Session
 from shmbroker._system_queues import queues
-from shmbroker.connection import process_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,9 +38,12 @@ def test_what_a_connection_was_opened_with(broker: shmbroker.Broker) -> None:
         )  # fmt: skip
         with connection:
             assert (connection.name, connection.broker_name) == ("tester", broker.name)
-            assert connection.broker_full_name == f"{os.getuid()}/{broker.name}"
-            assert (connection.executor, connection.channel_max) == (executor, 3)
-            assert (connection.operation_timeout, connection.on_callback_error) == (7.0, print)
+            assert session_of(connection).broker_full_name == f"{os.getuid()}/{broker.name}"
+            assert (session_of(connection).callbacks._given, session_of(connection)._numbers._most) == (executor, 3)  # noqa: SLF001
+            assert (session_of(connection).operation_timeout, session_of(connection).callbacks._on_error) == (  # noqa: SLF001
+                7.0,
+                print,
+            )
             assert repr(connection) == f"<Connection 'tester' to broker {broker.name!r}, open>"
         assert repr(connection) == f"<Connection 'tester' to broker {broker.name!r}, closed>"
 
@@ -68,7 +74,7 @@ def test_channels_are_numbered(broker: shmbroker.Broker) -> None:
         second.close()
         with pytest.raises(exceptions.NoFreeChannels):
             connection.channel()
-        connection.channel_closed(second)  # it has the number no more
+        session_of(connection).channel_closed(2, second)  # it has the number no more
         assert again.is_open
         with pytest.raises(exceptions.NoFreeChannels):
             connection.channel()
@@ -89,7 +95,7 @@ def test_a_closed_connection_opens_no_channel(broker: shmbroker.Broker) -> None:
         connection.channel()
     assert (closed.value.code, closed.value.text) == (504, "CHANNEL_ERROR - the connection is closed")
     connection = broker.connect()
-    connection.fail(exceptions.NotImplementedByBroker(540, "NOT_IMPLEMENTED - that"))
+    session_of(connection).fail(exceptions.NotImplementedByBroker(540, "NOT_IMPLEMENTED - that"))
     with pytest.raises(exceptions.ConnectionClosed) as closed:
         connection.channel()
     assert closed.value.text == "CHANNEL_ERROR - the connection is closed: 540 NOT_IMPLEMENTED - that"
@@ -98,10 +104,10 @@ def test_a_closed_connection_opens_no_channel(broker: shmbroker.Broker) -> None:
 def test_a_connection_limits_its_consumers(connection: shmbroker.Connection) -> None:
     """What the consumers of all its channels hold; none is pulled beyond that."""
     put_each(connection.queue("q"), "ABCDE")
-    connection.limit(2)
+    session_of(connection).limit(2)
     connection.channel().basic_consume("q", lambda *_: None)
     await_counts(connection.queue("q"), delivering=2)
-    connection.limit(0)
+    session_of(connection).limit(0)
     await_counts(connection.queue("q"), delivering=5)
 
 
@@ -111,7 +117,7 @@ def test_a_connection_limits_its_consumers(connection: shmbroker.Connection) -> 
 def test_queues_are_listed_by_name(connection: shmbroker.Connection) -> None:
     """Those that the broker keeps for itself only if they are asked for."""
     own = GROUP + "g"
-    queues.make(connection, own).put(b"AA")
+    queues.make(session_of(connection), own).put(b"AA")
     connection.queue("b").put(b"A")
     connection.queue("a")
     assert connection.queue_names() == ["a", "b"]
@@ -125,10 +131,10 @@ def test_a_queue_that_goes_while_they_are_listed_is_left_out(
 ) -> None:
     """Of the queues, and of those whose consumers are asked for."""
     connection.queue("gone")
-    slots = connection.core.queue_slots()
+    slots = core_of(connection).queue_slots()
     connection.queue("gone").delete()
     with connection.queue("q").consume():
-        monkeypatch.setattr(connection.core, "queue_slots", lambda: [*slots, connection.queue("q").core.slot])
+        monkeypatch.setattr(core_of(connection), "queue_slots", lambda: [*slots, core_of(connection.queue("q")).slot])
         assert connection.queue_names() == ["q"]
         assert [one.queue for one in connection.consumers()] == ["q"]
 
@@ -138,7 +144,7 @@ def test_consumers_of_a_queue_and_of_all(connection: shmbroker.Connection, other
     one, two = other.queue("one"), other.queue("two")
     with one.consume(prefetch=3, priority=2), two.consume(), two.consume():
         assert [(c.queue, c.connection, c.prefetch, c.priority) for c in connection.consumers("one")] == [
-            ("one", other.core.id, 3, 2)
+            ("one", core_of(other).id, 3, 2)
         ]
         assert sorted(c.queue for c in connection.consumers()) == ["one", "two", "two"]
     assert connection.consumers("one") == []
@@ -178,7 +184,9 @@ def test_channels_of_all_connections_are_listed(connection: shmbroker.Connection
     assert other.channel().number == 1
     assert connection.channel().number == 1
     found = [(one.connection, one.number, one.count, one.consumers) for one in connection.channels()]
-    assert sorted(found) == sorted([(connection.core.id, 0, 1, 0), (other.core.id, 4, 1, 1), (other.core.id, 0, 1, 0)])
+    assert sorted(found) == sorted(
+        [(core_of(connection).id, 0, 1, 0), (core_of(other).id, 4, 1, 1), (core_of(other).id, 0, 1, 0)]
+    )
 
 
 def test_the_doctor_looks_at_memory_then_at_exchanges(
@@ -187,9 +195,9 @@ def test_the_doctor_looks_at_memory_then_at_exchanges(
     """The exchanges of a broker whose memory is damaged are not looked at."""
     assert connection.doctor() == []
     with pytest.MonkeyPatch.context() as damaged:
-        damaged.setattr(connection.administration.exchanges, "problems", lambda _: ["an exchange"])
+        damaged.setattr(session_of(connection).administration.exchanges, "problems", lambda _: ["an exchange"])
         assert connection.doctor() == ["an exchange"]
-        damaged.setattr(connection.core, "doctor", lambda: ["memory"])
+        damaged.setattr(core_of(connection), "doctor", lambda: ["memory"])
         assert connection.doctor() == ["memory"]
 
 
@@ -209,10 +217,10 @@ def test_a_deleted_queue_has_no_handle(connection: shmbroker.Connection) -> None
     """The connection forgets it with the deletion, and not one of the same name that came since."""
     queue = connection.queue("q")
     queue.delete()
-    assert list(connection.handed_out()) == []
+    assert list(session_of(connection).handed_out()) == []
     again = connection.queue("q")
-    connection.forget_queue(queue)
-    assert list(connection.handed_out()) == [again]
+    session_of(connection).queues.forget(queue)
+    assert list(session_of(connection).handed_out()) == [again]
 
 
 # ---- waiting for its consumer ----
@@ -240,7 +248,7 @@ def test_the_consumers_of_a_closed_connection_have_ended(broker: shmbroker.Broke
     connection = broker.connect()
     consumer, channel = connection.queue("q").consume(), connection.channel()
     descriptor, ends = consumer.fileno(), list[str]()
-    channel.on_end = lambda: ends.append("channel")
+    channel._on_end = lambda: ends.append("channel")  # noqa: SLF001
     connection.add_close_callback(lambda: ends.append("connection"))
     connection.close()
     connection.close()
@@ -275,7 +283,7 @@ def test_a_stopped_broker_ends_its_channels(broker_name: str) -> None:
     connection, seen = broker.connect(), list[bool]()
     channel = connection.channel()
     connection.add_close_callback(lambda: seen.append(channel._open))  # noqa: SLF001
-    connection.start_io()
+    session_of(connection).start_io()
     broker.stop(purge=True)
     eventually(lambda: seen, "the callback")
     with pytest.raises(exceptions.ConnectionClosedByBroker) as forced:
@@ -292,7 +300,7 @@ def test_a_connection_that_was_never_made_is_collected(
     broker: shmbroker.Broker, use: Callable[[shmbroker.Connection], object]
 ) -> None:
     """As one is whose broker could not be attached to, or one that nobody has any more."""
-    forgotten = object.__new__(shmbroker.Connection)
+    forgotten = object.__new__(Session)
     del forgotten
     with broker.connect() as observer:
         connection = broker.connect(client_name="forgotten")
@@ -313,12 +321,13 @@ def test_unpickled_queues_have_one_connection_of_the_process(
     queue.put(b"A")
     copy, again = (pickle.loads(pickle.dumps(queue)) for _ in range(2))  # noqa: S301 (our own)
     assert copy is again
-    assert copy.connection is process_connection(connection.broker_full_name)
-    assert copy.connection is not connection
-    assert copy.connection.name == f"unpickled in {os.getpid()}"
-    copy.connection.close()
+    name = session_of(connection).broker_full_name
+    assert session_of(copy) is connections.shared(queue_module._session_for_pickles, name)  # noqa: SLF001
+    assert session_of(copy) is not session_of(connection)
+    assert connection_of(copy).name == f"unpickled in {os.getpid()}"
+    connection_of(copy).close()
     anew = pickle.loads(pickle.dumps(queue))  # noqa: S301
-    assert anew.connection is not copy.connection
+    assert session_of(anew) is not session_of(copy)
     assert text(anew.get(auto_ack=True)) == "A"
-    anew.connection.close()
+    connection_of(anew).close()
     assert broker.statistics().connection_count >= 1

@@ -10,11 +10,12 @@ import weakref
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.inside import core_of, session_of
 from scenario_support.observing import put_each, text
 
-from shmbroker import connection as connection_module
 from shmbroker._core import queue as core_queue
 from shmbroker._core.queue import CoreQueue
+from shmbroker._session import queues as queues_module
 from shmbroker.exceptions import NotFound, PreconditionFailed, ResourceLocked
 from shmbroker.settings import QueueSettings
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import shmbroker
     from shmbroker._core.connection import CoreConnection
 
-LOOK = connection_module._FIRST_LOOK  # noqa: SLF001
+LOOK = queues_module._FIRST_LOOK  # noqa: SLF001
 
 
 def is_there(one: object) -> Callable[[], bool]:
@@ -40,7 +41,7 @@ def is_there(one: object) -> Callable[[], bool]:
 
 def names(connection: shmbroker.Connection) -> list[str]:
     """The queues of which a connection has handles."""
-    return [queue.name for queue in connection.handed_out()]
+    return [queue.name for queue in session_of(connection).handed_out()]
 
 
 def test_a_connection_has_one_handle_of_a_queue(connection: shmbroker.Connection, other: shmbroker.Connection) -> None:
@@ -65,8 +66,8 @@ def test_the_handle_of_a_deleted_queue_is_given_back_when_its_name_is_opened(
 ) -> None:
     """Its place in the broker is free at once, also while the application has the object."""
     queue, left = connection.queue("q"), []
-    leave = queue.core.leave
-    queue.core.leave = lambda: left.append(leave()) or left[-1]  # type: ignore[method-assign,func-returns-value]
+    leave = core_of(queue).leave
+    core_of(queue).leave = lambda: left.append(leave()) or left[-1]  # type: ignore[method-assign,func-returns-value]
     other.queue("q").delete()
     other.queue("q")
     assert connection.queue("q") is not queue
@@ -76,7 +77,7 @@ def test_the_handle_of_a_deleted_queue_is_given_back_when_its_name_is_opened(
 def test_a_handle_that_is_closed_is_given_back(connection: shmbroker.Connection) -> None:
     """Nothing of it stays, and the next one is new."""
     queue = connection.queue("q")
-    kept = is_there(queue.core)
+    kept = is_there(core_of(queue))
     queue.close()
     assert names(connection) == []
     del queue
@@ -88,14 +89,14 @@ def test_a_handle_goes_on_with_what_a_closed_one_holds(connection: shmbroker.Con
     """A message that was taken through a closed handle is settled through it; the next handle shares its core."""
     queue = connection.queue("q")
     put_each(queue, "AB")
-    message, core = queue.get(), queue.core
+    message, core = queue.get(), core_of(queue)
     queue.close()
     again = connection.queue("q")
-    assert again.core is core
+    assert core_of(again) is core
     message.ack()
     assert text(again.get(auto_ack=True)) == "B"
     again.close()
-    assert connection.queue("q").core is not core
+    assert core_of(connection.queue("q")) is not core
 
 
 def test_what_is_held_of_a_deleted_queue_is_not_gone_on_with(
@@ -117,10 +118,10 @@ def test_no_thread_is_given_a_handle_that_is_being_closed(
 ) -> None:
     """It comes before the close, or after it."""
     queue, given = connection.queue("q"), []
-    queue_closed = connection.queue_closed
+    queue_closed = session_of(connection).queues.closed
 
     def ask() -> None:
-        given.append(connection.lock.acquire(blocking=False))
+        given.append(session_of(connection).lock.acquire(blocking=False))
 
     def closed(handle: shmbroker.Queue, core: CoreQueue) -> None:
         thread = threading.Thread(target=ask)
@@ -128,7 +129,7 @@ def test_no_thread_is_given_a_handle_that_is_being_closed(
         thread.join()
         queue_closed(handle, core)
 
-    monkeypatch.setattr(connection, "queue_closed", closed)
+    monkeypatch.setattr(session_of(connection).queues, "closed", closed)
     queue.close()
     assert given == [False]
 
@@ -142,9 +143,9 @@ def test_a_handle_that_is_closed_while_its_connection_closes(
 
     def close_in_between() -> None:
         queue.close()
-        seen.append(connection.core.closed)
+        seen.append(core_of(connection).closed)
 
-    monkeypatch.setattr(connection.callbacks, "close", close_in_between)
+    monkeypatch.setattr(session_of(connection).callbacks, "close", close_in_between)
     connection.close()
     assert seen == [True]
 
@@ -172,10 +173,10 @@ def test_a_closed_connection_keeps_no_handle(broker: shmbroker.Broker) -> None:
     queue, held = connection.queue("one"), connection.queue("two")
     held.put(b"A")
     message = held.get()
-    route = connection.routed_queue("three")
+    route = session_of(connection).queues.routed("three")
     assert route is None
     connection.queue("three")
-    kept = [is_there(one) for one in (queue, held.core, connection.routed_queue("three"))]
+    kept = [is_there(one) for one in (queue, core_of(held), session_of(connection).queues.routed("three"))]
     held.close()
     del message, held, queue
     assert [one() for one in kept] == [True] * 3
@@ -189,19 +190,19 @@ def test_a_closed_connection_keeps_no_handle(broker: shmbroker.Broker) -> None:
 
 def test_channels_have_a_handle_that_stays(connection: shmbroker.Connection, other: shmbroker.Connection) -> None:
     """Whether the application closes its own one or not; until the queue is deleted."""
-    assert connection.routed_queue("q") is None
-    assert connection.routed_queue("") is None
+    assert session_of(connection).queues.routed("q") is None
+    assert session_of(connection).queues.routed("") is None
     other.queue("q").put(b"A")
-    core = connection.routed_queue("q")
+    core = session_of(connection).queues.routed("q")
     assert core is not None
-    assert connection.queue("q").core is core
+    assert core_of(connection.queue("q")) is core
     connection.queue("q").close()
-    assert connection.routed_queue("q") is core
+    assert session_of(connection).queues.routed("q") is core
     assert core.length() == 1
     other.queue("q").delete()
-    assert connection.routed_queue("q") is None
+    assert session_of(connection).queues.routed("q") is None
     other.queue("q")
-    again = connection.routed_queue("q")
+    again = session_of(connection).queues.routed("q")
     assert again is not None
     assert again is not core
     assert again.length() == 0
@@ -212,12 +213,10 @@ def test_channels_forget_the_handle_of_a_deleted_queue(
 ) -> None:
     """As soon as one of them asks for it."""
     other.queue("q")
-    kept = is_there(connection.routed_queue("q"))
+    kept = is_there(session_of(connection).queues.routed("q"))
     other.queue("q").delete()
-    assert connection.routed_queue("q") is None
-    for queue in connection.handed_out():
-        queue.close()
-    del queue
+    assert session_of(connection).queues.routed("q") is None
+    assert names(connection) == []
     assert not kept()
 
 
@@ -251,7 +250,7 @@ def test_a_queue_that_is_deleted_while_it_is_declared(
 
 def test_a_queue_that_is_deleted_while_it_is_opened(connection: shmbroker.Connection, deleted_first: list[str]) -> None:
     """It is not found, as if it had been deleted before."""
-    core_queue.declare(connection.core, "q", QueueSettings(), connection.operation_deadline())
+    core_queue.declare(core_of(connection), "q", QueueSettings(), session_of(connection).operation_deadline())
     with pytest.raises(NotFound, match="no queue 'q'"):
         connection.queue("q", passive=True)
     assert deleted_first == ["q"]
@@ -261,8 +260,8 @@ def test_a_queue_that_is_deleted_while_a_channel_opens_it(
     connection: shmbroker.Connection, deleted_first: list[str]
 ) -> None:
     """For a channel there is none, as if it had been deleted before."""
-    core_queue.declare(connection.core, "q", QueueSettings(), connection.operation_deadline())
-    assert connection.routed_queue("q") is None
+    core_queue.declare(core_of(connection), "q", QueueSettings(), session_of(connection).operation_deadline())
+    assert session_of(connection).queues.routed("q") is None
     assert deleted_first == ["q"]
 
 
@@ -274,16 +273,16 @@ def test_handles_of_deleted_queues_are_looked_for_now_and_then(
     before[1].put(b"A")
     message = before[1].get()
     before[1].close()
-    kept = before[1].connection.queue("held").core
+    kept = core_of(connection.queue("held"))
     connection.queue("held").close()
-    routed = connection.queue("routed").core
-    assert connection.routed_queue("routed") is routed
+    routed = core_of(connection.queue("routed"))
+    assert session_of(connection).queues.routed("routed") is routed
     declare_and_delete(connection, other, "early", LOOK - 3)
     assert len(names(connection)) == LOOK - 1  # and one that is held
     declare_and_delete(connection, other, "looks", 1)
     assert names(connection) == ["living", "routed", "looks0"]
     message.ack()
-    assert (connection.queue("held").core, connection.routed_queue("routed")) == (kept, routed)
+    assert (core_of(connection.queue("held")), session_of(connection).queues.routed("routed")) == (kept, routed)
     assert connection.queue("living") is before[0]
 
 
@@ -319,10 +318,10 @@ def declare_and_delete(connection: shmbroker.Connection, other: shmbroker.Connec
 def test_a_declaration_is_a_use_of_the_queue(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of a queue that expires begins anew with each, also where the handle is open already."""
     touched: list[int] = []
-    monkeypatch.setattr(connection.core, "touch", touched.append)
+    monkeypatch.setattr(core_of(connection), "touch", touched.append)
     queue = connection.queue("q", expires=3600)
     assert connection.queue("q") is queue
-    assert touched == [queue.core.slot] * 2
+    assert touched == [core_of(queue).slot] * 2
 
 
 def test_a_queue_of_another_connection_alone_is_not_opened(
@@ -342,9 +341,9 @@ def test_an_exclusive_queue_ends_with_its_connection_though_its_handle_was_close
     """At once, not by a housekeeper later: whoever has the name next has a queue that stays."""
     with broker.connect() as connection, broker.connect() as other:
         connection.queue("mine", exclusive=True).put(b"A")
-        core = connection.queue("mine").core
+        core = core_of(connection.queue("mine"))
         connection.queue("mine").close()
-        assert connection.queue("mine").core is core
+        assert core_of(connection.queue("mine")) is core
         connection.queue("mine").close()
         connection.close()
         assert other.queue_names() == []
@@ -354,11 +353,13 @@ def test_an_exclusive_queue_ends_with_its_connection_though_its_handle_was_close
 def test_who_opens_an_exclusive_queue_whose_owner_is_gone_has_another_one(broker: shmbroker.Broker) -> None:
     """Its owner went between declaring and opening it: nothing is put into a queue that is about to end."""
     with broker.connect() as owner, broker.connect() as other:
-        core_queue.declare(owner.core, "mine", QueueSettings(exclusive=True), owner.operation_deadline())
-        incarnation = other.core.queue_incarnation("mine")
+        core_queue.declare(
+            core_of(owner), "mine", QueueSettings(exclusive=True), session_of(owner).operation_deadline()
+        )
+        incarnation = core_of(other).queue_incarnation("mine")
         owner.close()
         queue = other.queue("mine", exclusive=True)
-        assert queue.core.incarnation != incarnation
+        assert core_of(queue).incarnation != incarnation
         queue.put(b"A")
 
 

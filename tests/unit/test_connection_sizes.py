@@ -7,6 +7,7 @@ import queue as standard_queue
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.inside import core_of
 from scenario_support.waiting import becomes, eventually
 
 from shmbroker._core.library import OK, ffi, slow
@@ -24,7 +25,7 @@ CHUNKS = 4 * 2048 * KIB
 
 def kept_for_structures(connection: shmbroker.Connection) -> int:
     """The bytes of chunks that are the structures' own, used or not."""
-    return int(connection.core.attachment.facts(in_full=True).memory_structures)
+    return int(core_of(connection).attachment.facts(in_full=True).memory_structures)
 
 
 def test_what_each_takes(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
@@ -64,7 +65,7 @@ NODE = 4
 def chunks_of(connection: shmbroker.Connection, kind: int) -> int:
     """How many chunks have slots for that kind of structure."""
     facts = ffi.new("sb_kept_facts[]", slow.SB_KEPT_FACTS)
-    assert slow.sb_kept(connection.core.handle, 0, facts) == OK
+    assert slow.sb_kept(core_of(connection).handle, 0, facts) == OK
     return sum(fact.chunks for fact in facts if fact.kind == kind)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.core_calls import Replaced
+from scenario_support.inside import core_of, session_of
 from scenario_support.observing import assert_counts, await_counts, put_each, text
 
 from shmbroker import consumer as module
@@ -39,7 +40,7 @@ class Script:
         self._takes, self._waits = takes, waits
         self.until: list[int] = []
         self.status = library.EMPTY
-        consumer.taker = self
+        consumer._taker = self
         consumer._core.wait = self.wait
 
     def take(self, *_: object) -> Any:  # noqa: ANN401
@@ -66,7 +67,7 @@ def consumer(queue: shmbroker.Queue) -> Iterator[shmbroker.Consumer]:
 @pytest.fixture
 def clock(consumer: shmbroker.Consumer, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Have the consumers' time stand still at NOW; a get waits until `until` whatever timeout it is given."""
-    assert not consumer.ended
+    assert not consumer._ended
     fixed = SimpleNamespace(until=library.FOR_EVER)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic_ns=lambda: NOW))
     monkeypatch.setattr(module, "library", Replaced(library, deadline=lambda _timeout: fixed.until))
@@ -143,7 +144,7 @@ def test_memory_has_to_be_mapped_first(
 ) -> None:
     """Also by a get that does not wait: the message is there then."""
     seen: list[int] = []
-    monkeypatch.setattr(queue.core, "get_failed", seen.append)
+    monkeypatch.setattr(core_of(queue), "get_failed", seen.append)
     clock.until = NOW
     message = SimpleNamespace(_state=None)
     script = Script(consumer, [library.GROW, message], [library.TIMEOUT])
@@ -173,12 +174,12 @@ def test_a_consumer_that_ends_meanwhile(consumer: Any) -> None:  # noqa: ANN401
     """A get says that it is closed, whatever the core says of its queue; an iteration is over."""
 
     def end(_until: int) -> int:
-        consumer.ended = True
+        consumer._ended = True
         return library.OK
 
     try:
         for use, error in ((consumer.get, ConnectionClosed), (consumer.__next__, StopIteration)):
-            consumer.ended = False
+            consumer._ended = False
             script = Script(consumer, [library.EMPTY, library.DELETED], [])
             consumer._core.wait = end
             with pytest.raises(error):
@@ -188,7 +189,7 @@ def test_a_consumer_that_ends_meanwhile(consumer: Any) -> None:  # noqa: ANN401
             next(consumer)
         assert script._takes == []
     finally:
-        consumer.ended = False
+        consumer._ended = False
 
 
 def test_an_iteration_has_the_time_of_its_consumer(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +227,7 @@ def test_a_consumer_ends_after_its_connection(broker: shmbroker.Broker, end: str
     descriptor = consumer.fileno()
     connection.close()
     getattr(consumer, end)()
-    assert consumer.ended
+    assert consumer._ended
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
 
@@ -253,7 +254,7 @@ def test_a_descriptor_that_is_asked_for_has_a_thread_that_pulls(
 ) -> None:
     """The one that writes the descriptor; it is no longer inherited by programs, and never blocks."""
     asked: list[str] = []
-    monkeypatch.setattr(type(queue.connection), "start_io", lambda _: asked.append("started"))
+    monkeypatch.setattr(type(session_of(queue)), "start_io", lambda _: asked.append("started"))
     with queue.consume() as consumer:
         descriptor = consumer.fileno()
         assert asked == ["started"]

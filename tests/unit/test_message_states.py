@@ -79,7 +79,7 @@ def test_given_back_as_if_nobody_had_taken_it(queue: shmbroker.Queue) -> None:
     message = queue.get()
     message.give_back()
     assert message.settled
-    taken = queue.taker.take(queue, False)  # noqa: FBT003 - the core's arguments
+    taken = queue._taker.take(queue, False)  # noqa: FBT003, SLF001
     assert taken is not None
     assert not taken.settled
     taken.give_back()
@@ -130,7 +130,7 @@ def test_what_was_settled_through_another_object(queue: shmbroker.Queue, how: st
     """It is an error, and the message says that it is settled."""
     queue.put(b"A")
     message = queue.get()
-    twin = queue.taker.message(queue, message._record, 0)  # noqa: SLF001 - its own parts
+    twin = queue._taker.message(queue, message._record, 0)  # noqa: SLF001 - its own parts
     message.ack()
     with pytest.raises(MessageSettled, match="acknowledged, rejected or returned already"):
         SETTLE[how](twin)

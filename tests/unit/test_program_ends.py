@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.inside import session_of
 from scenario_support.observing import await_counts, put_each
 
 if TYPE_CHECKING:
@@ -114,8 +115,8 @@ def test_the_threads_of_callbacks_are_told_to_end(connection: shmbroker.Connecti
     connection.channel().basic_consume(queue.name, lambda *_: called.set())
     queue.put(b"A")
     called.wait()
-    pool = connection.callbacks._own  # noqa: SLF001
+    pool = session_of(connection).callbacks._own  # noqa: SLF001
     assert pool is not None
-    connection.stop_callbacks()
+    session_of(connection).stop_callbacks()
     with pytest.raises(RuntimeError, match="after shutdown"):
         pool.submit(int)

@@ -36,7 +36,7 @@ def get(_: shmbroker.Connection, queue: shmbroker.Queue, auto_ack: bool) -> Any:
 
 def get_waiting(_: shmbroker.Connection, queue: shmbroker.Queue, auto_ack: bool) -> Any:  # noqa: ANN401, FBT001
     """The next message, by the call of those who wait."""
-    got = queue.taker.wait(queue, auto_ack, 2**63)
+    got = queue._taker.wait(queue, auto_ack, 2**63)  # noqa: SLF001
     if isinstance(got, int):
         queue._core.get_failed(got)  # noqa: SLF001 (as `get` does it)
     return got

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
+from scenario_support.inside import connection_of
 from scenario_support.observing import listing, put_each
 
 import shmbroker
@@ -31,7 +32,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def options_for(queue: shmbroker.Queue, *, prefetch: int = 1, attempts: int | None = 5) -> _Options:
     """What a worker of this queue is told."""
-    return _Options(queue.name, queue.connection.broker_name, prefetch, attempts, f"{queue.name}.set-aside")
+    return _Options(queue.name, connection_of(queue).broker_name, prefetch, attempts, f"{queue.name}.set-aside")
 
 
 def empty(queue: shmbroker.Queue) -> Callable[[], bool]:
@@ -72,7 +73,7 @@ def test_messages_that_come_for_the_first_time(queue: shmbroker.Queue, prefetch:
     seen = Seen(queue)
     _serve(seen, options_for(queue, prefetch=prefetch), empty(queue))
     assert (seen.bodies, seen.prefetch) == ("ABC", [[prefetch]] * 3)
-    assert (queue.statistics().acked, queue.connection.consumers()) == (3, [])
+    assert (queue.statistics().acked, connection_of(queue).consumers()) == (3, [])
 
 
 def test_messages_that_come_again_are_alone(queue: shmbroker.Queue) -> None:
@@ -101,7 +102,7 @@ def test_a_message_is_tried_so_often(queue: shmbroker.Queue, attempts: int | Non
     seen = Seen(queue)
     _serve(seen, options_for(queue, attempts=attempts), empty(queue))
     assert seen.bodies == f"{handled}B"
-    found = queue.connection.queue("q.set-aside")
+    found = connection_of(queue).queue("q.set-aside")
     assert "".join(bytes(one).decode() for one in found.browse()) == aside
 
 
@@ -110,7 +111,7 @@ def test_a_worker_waits_for_messages(queue: shmbroker.Queue) -> None:
     seen, looks = Seen(queue), iter([False, False, True])
 
     def ended() -> bool:
-        if not seen.bodies and queue.connection.consumers():  # it found nothing
+        if not seen.bodies and connection_of(queue).consumers():  # it found nothing
             put_each(queue, "A")
         return next(looks)
 
@@ -131,7 +132,7 @@ def test_a_worker_makes_nothing(queue: shmbroker.Queue, broker_name: str) -> Non
     """Neither a broker nor a queue: it says that there is none."""
     with pytest.raises(exceptions.NotFound, match="no queue 'none'"):
         _serve(print, _Options("none", broker_name, 1, 5, "aside"), lambda: True)
-    assert queue.connection.queue_names() == ["q"]
+    assert connection_of(queue).queue_names() == ["q"]
     with pytest.raises(exceptions.BrokerNotFound):
         _serve(print, _Options("q", f"{broker_name}-none", 1, 5, "aside"), lambda: True)
     assert f"{broker_name}-none" not in shmbroker.brokers()
@@ -215,7 +216,7 @@ def test_a_message_that_is_set_aside(queue: shmbroker.Queue, caplog: pytest.LogC
     message = queue.get(timeout=0)
     shown = repr(message)
     _set_aside(queue, message, options_for(queue))
-    (found,) = queue.connection.queue("q.set-aside", passive=True).browse()
+    (found,) = connection_of(queue).queue("q.set-aside", passive=True).browse()
     headers = {"a": 1, "x-shmbroker-queue": "q", "x-shmbroker-attempts": 1}
     assert (bytes(found), found.key, found.expires_at) == (b"A", "k", None)
     assert found.properties == shmbroker.BasicProperties(headers=headers, message_id="m")
@@ -228,7 +229,7 @@ def test_the_first_message_is_set_aside(queue: shmbroker.Queue, attempts: int | 
     """If it was tried that often: another worker may have been faster, then the first is another one and stays."""
     put_each(queue, "A")
     _set_aside_first(queue, options_for(queue, attempts=attempts))
-    found = queue.connection.queue("q.set-aside")
+    found = connection_of(queue).queue("q.set-aside")
     assert ("".join(bytes(one).decode() for one in found.browse()), listing(queue)) == (aside, [] if aside else ["A"])
     assert queue.get(timeout=0).delivery_count == 1 if not aside else len(queue) == 0
 
@@ -244,16 +245,16 @@ def test_there_may_be_nothing_to_set_aside(queue: shmbroker.Queue, monkeypatch: 
 
 def test_what_is_set_aside_lives_as_long_as_its_queue_says(queue: shmbroker.Queue) -> None:
     """As of what is put there."""
-    queue.connection.queue("q.set-aside", message_ttl=3600)
+    connection_of(queue).queue("q.set-aside", message_ttl=3600)
     put_each(queue, "A")
     _set_aside(queue, queue.get(timeout=0), options_for(queue))
-    (found,) = queue.connection.queue("q.set-aside", passive=True).browse()
+    (found,) = connection_of(queue).queue("q.set-aside", passive=True).browse()
     assert found.expires_at is not None
 
 
 def test_a_message_that_cannot_be_set_aside(queue: shmbroker.Queue, caplog: pytest.LogCaptureFixture) -> None:
     """It goes back uncounted, the worker ends with exit code 1, and the log says why."""
-    queue.connection.queue("q.set-aside", max_length=1).put(b"there before")
+    connection_of(queue).queue("q.set-aside", max_length=1).put(b"there before")
     delivered_again(queue, "A", 2)
     message = queue.get(timeout=0)
     with pytest.raises(SystemExit) as ended:

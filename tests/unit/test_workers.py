@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 from scenario_support.waiting import becomes
 
 import shmbroker
@@ -91,7 +92,7 @@ def test_a_function_that_raises(
     run: Callable[..., subprocess.CompletedProcess[str]], queue: shmbroker.Queue, function: str
 ) -> None:
     """One line tells of it, without a traceback; the message is tried again unless the function settled it."""
-    work = queue.connection.queue("work")
+    work = connection_of(queue).queue("work")
     work.put_many([b"A", b"B"])
     done = run(function)
     assert (done.returncode, done.stdout) == (0, "1\n")
@@ -108,7 +109,7 @@ def test_ctrl_c_while_workers_start(
     run: Callable[..., subprocess.CompletedProcess[str]], queue: shmbroker.Queue
 ) -> None:
     """It does not reach them: they stop through their parent only. What they start is not deaf to it."""
-    queue.connection.queue("work").put(b"A")
+    connection_of(queue).queue("work").put(b"A")
     done = run("look_at_signals", INTERRUPTED="1")
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
@@ -119,7 +120,7 @@ def test_workers_of_a_queue_that_is_not_there(
 ) -> None:
     """Each says so in one line."""
     done = run("fail_once", "nowhere")
-    assert queue.connection.queue_names() == ["q", "work"]
+    assert connection_of(queue).queue_names() == ["q", "work"]
     assert (done.returncode, done.stdout) == (0, "2\n")
     assert all("no queue 'nowhere'" in line for line in done.stderr.splitlines())
 
@@ -154,7 +155,7 @@ def test_poison_is_set_aside(
     prefetch: int,
 ) -> None:
     """Messages that end each worker which gets them do not stop the others, nor take them along."""
-    work = queue.connection.queue("work")
+    work = connection_of(queue).queue("work")
     mortal = shmbroker.BasicProperties(headers={"a": 1}, expiration="3600000")
     work.put_many([b"poison"] * 2, key="k", properties=mortal)
     work.put_many([b"good"] * 20)
@@ -162,7 +163,7 @@ def test_poison_is_set_aside(
     done = run(function, str(prefetch))
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) <= 4  # one that was prefetched behind another counts as delivered
-    aside = queue.connection.queue("work.set-aside", passive=True)
+    aside = connection_of(queue).queue("work.set-aside", passive=True)
     found = [(bytes(one), one.key, one.headers, one.expires_at) for one in aside.browse()]
     assert found == [(b"poison", "k", {"a": 1, "x-shmbroker-queue": "work", "x-shmbroker-attempts": 2}, None)] * 2
     assert done.stderr.count("was tried 2 times: it is in queue 'work.set-aside' now") == 2
@@ -185,7 +186,7 @@ def test_poison_that_cannot_be_set_aside(
     run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, queue: shmbroker.Queue
 ) -> None:
     """It stays where it is, and a line for each try says why; a look at it is no attempt."""
-    work, aside = queue.connection.queue("work"), queue.connection.queue("work.set-aside", max_length=1)
+    work, aside = connection_of(queue).queue("work"), connection_of(queue).queue("work.set-aside", max_length=1)
     aside.put(b"there before")
     work.put(b"poison")
     (tmp_path / "main.py").write_text(NO_ROOM_ASIDE)
@@ -220,7 +221,7 @@ def test_a_child_that_is_forked_beside_a_pool(
     run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, queue: shmbroker.Queue
 ) -> None:
     """Its end leaves its parent's workers alone."""
-    queue.connection.queue("work")
+    connection_of(queue).queue("work")
     (tmp_path / "main.py").write_text(FORKS)
     done = run("", "")
     assert done.returncode == 0, done.stderr
@@ -294,7 +295,7 @@ def test_a_pool_that_nobody_stops(
     run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, queue: shmbroker.Queue, end: str
 ) -> None:
     """It does not keep the program from ending, and its workers end with it."""
-    queue.connection.queue("work")
+    connection_of(queue).queue("work")
     (tmp_path / "main.py").write_text(NEVER_STOPPED)
     done = run(end, "")
     assert done.returncode == {"return": 0, "raise": 1, "killed": -signal.SIGKILL}[end]

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import shmbroker
 from shmbroker._core.channel import EXCLUSIVE, CoreChannel
+from shmbroker._session.queues import core_of
+from shmbroker._session.session import session_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,8 +85,8 @@ class Tasks:
 
     def claim(self, queue: str) -> None:
         """Attach an exclusive consumer."""
-        self._channel = CoreChannel(self._connection.core, 1)
-        self._channel.consume(self._queue(queue).core, 0, 0, EXCLUSIVE)
+        self._channel = CoreChannel(session_of(self._connection).core, 1)
+        self._channel.consume(core_of(self._queue(queue)), 0, 0, EXCLUSIVE)
 
     def receive(self, count: int = 1, timeout: float | None = None, settle: str = "") -> list[dict[str, Any]]:
         """Take messages from the consumer and settle or hold them."""

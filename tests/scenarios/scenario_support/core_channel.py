@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scenario_support.inside import core_of, session_of
 from shmbroker._core import library
 from shmbroker._core.channel import BY_GET, CoreChannel
 from shmbroker.message import FRESH, OPEN, Message, MessageBatch
@@ -19,23 +20,23 @@ class Channel:
     """What a layer above makes of a core channel, without any policy: the source of its messages."""
 
     def __init__(self, connection: shmbroker.Connection, user: int = 1) -> None:
-        connection.start_io()
-        self.core = CoreChannel(connection.core, user)
-        self.core_connection = self.core.connection
-        self.settle = self.core.settle
-        self.taker = library.Taker(self.core.address, library.OF_CHANNEL, Message, MessageBatch)
+        session_of(connection).start_io()
+        self.core = CoreChannel(core_of(connection), user)
+        self.core_connection = self._core_connection = self.core.connection
+        self._settle_record = self.core.settle
+        self.taker = self._taker = library.Taker(self.core.address, library.OF_CHANNEL, Message, MessageBatch)
 
-    def queue_name(self, subscription: int) -> str:
+    def _queue_name(self, subscription: int) -> str:
         """The name of its queue."""
         return self.core.queues[subscription].name if subscription != BY_GET else "by get"
 
-    def next_delivery_tag(self) -> int:
+    def _next_delivery_tag(self) -> int:
         """Never asked: deliveries have tags."""
         raise AssertionError
 
     def consume(self, queue: shmbroker.Queue, *, prefetch: int = 0, priority: int = 0, flags: int = 0) -> int:
         """Starts a consumer."""
-        return self.core.consume(queue.core, prefetch, priority, flags)
+        return self.core.consume(core_of(queue), prefetch, priority, flags)
 
     def next(self) -> Message | None:
         """The next delivery that is there."""
@@ -49,7 +50,7 @@ class Channel:
 
     def get(self, queue: shmbroker.Queue, *, auto_ack: bool = False) -> Message | int:
         """A basic get: a status when there is nothing."""
-        message = self.taker.get(self, queue.core.address, auto_ack)
+        message = self.taker.get(self, core_of(queue).address, auto_ack)
         if isinstance(message, Message) and not auto_ack:
             message._state = OPEN
         return message

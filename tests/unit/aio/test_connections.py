@@ -8,6 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import session_of
 from scenario_support.loops import ready, run, until_waiting
 from scenario_support.turns import at_once, noted_options, noted_pauses, stopped_clock
 
@@ -17,7 +18,7 @@ from shmbroker import aio, exceptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MODULE = "shmbroker.aio.connection"
+MODULE, SESSION = "shmbroker.aio.connection", "shmbroker.aio.session"
 
 
 def after(refusals: int) -> Callable[[], str]:
@@ -38,7 +39,7 @@ def test_a_change_pauses_longer_each_time(broker: shmbroker.Broker) -> None:
 
     async def main(connection: aio.Connection) -> None:
         pauses = noted_pauses()
-        assert await connection.change(after(7)) == "done"
+        assert await connection._session.change(after(7)) == "done"  # noqa: SLF001
         assert pauses == [0.001, 0.002, 0.004, 0.008, 0.016, 0.02, 0.02]
 
     run(main, broker)
@@ -49,10 +50,10 @@ def test_a_change_has_a_time_limit(broker: shmbroker.Broker, monkeypatch: pytest
 
     async def main() -> None:
         async with aio.connect(broker.name, create=False, operation_timeout=0) as connection:
-            stopped_clock(monkeypatch, MODULE)
+            stopped_clock(monkeypatch, SESSION)
             with pytest.raises(exceptions.Timeout, match="another's turn"):
-                at_once(connection.change(after(1)))
-            assert at_once(connection.change(after(0))) == "done"
+                at_once(connection._session.change(after(1)))  # noqa: SLF001
+            assert at_once(connection._session.change(after(0))) == "done"  # noqa: SLF001
 
     asyncio.run(main())
 
@@ -63,7 +64,7 @@ def test_an_error_of_a_change_is_no_reason_to_wait(broker: shmbroker.Broker) -> 
     async def main(connection: aio.Connection) -> None:
         with pytest.raises(exceptions.NotFound, match="no queue 'nowhere'"):
             at_once(connection.queue("nowhere", passive=True))
-        assert connection.sync.queue_names() == []
+        assert connection._sync.queue_names() == []  # noqa: SLF001
 
     run(main, broker)
 
@@ -110,7 +111,7 @@ def test_closing_a_connection_closes_what_it_opened(broker: shmbroker.Broker) ->
         loop = asyncio.get_running_loop()
         jobs, other = await connection.queue("jobs"), await connection.queue("other")
         consumer = other.consume()
-        descriptor = consumer.sync.fileno()
+        descriptor = consumer._sync.fileno()  # noqa: SLF001
         getting, consuming = asyncio.create_task(jobs.get()), asyncio.create_task(consumer.get())
         await until_waiting(jobs)
         connection.close()
@@ -132,7 +133,7 @@ def test_a_connection_is_closed_by_with(broker: shmbroker.Broker) -> None:
         connecting = aio.connect(broker.name, create=False, client_name="tester")
         async with connecting as connection:
             assert (connection.name, connection.is_open) == ("tester", True)
-            assert repr(connection) == f"<aio {connection.sync!r}>"
+            assert repr(connection) == f"<aio {connection._sync!r}>"  # noqa: SLF001
         assert not connection.is_open
         async with await aio.connect(broker.name, create=False) as connection:
             assert connection.is_open
@@ -148,7 +149,7 @@ def test_connecting_never_holds_up_the_loop(broker: shmbroker.Broker, monkeypatc
     async def main() -> None:
         connection = await aio.connect(broker.name, timeout=5, operation_timeout=3, create=False, client_name="tester")
         assert calls == [("connect", {"timeout": 0, "operation_timeout": 0, "create": False, "client_name": "tester"})]
-        assert connection.sync.operation_timeout == 0
+        assert session_of(connection._sync).operation_timeout == 0  # noqa: SLF001
         connection.close()
 
     asyncio.run(main())

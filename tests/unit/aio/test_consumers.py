@@ -64,7 +64,7 @@ def test_a_consumer_never_holds_up_the_loop(broker: shmbroker.Broker, monkeypatc
     async def main(connection: aio.Connection) -> None:
         jobs = await connection.queue("jobs")
         consumer = jobs.consume()
-        calls = noted_options(monkeypatch, type(consumer.sync), "get")
+        calls = noted_options(monkeypatch, type(consumer._sync), "get")  # noqa: SLF001
         getting = asyncio.create_task(consumer.get())
         await asyncio.sleep(0)
         await jobs.put(b"A")
@@ -90,9 +90,9 @@ def test_a_consumer_that_was_told_is_quiet(broker: shmbroker.Broker) -> None:
         waiting = asyncio.create_task(consumer.get())
         for _ in range(10_000):
             await asyncio.sleep(0)
-            if not select.select([consumer.sync.fileno()], [], [], 0)[0]:
+            if not select.select([consumer._sync.fileno()], [], [], 0)[0]:  # noqa: SLF001
                 break
-        assert select.select([consumer.sync.fileno()], [], [], 0)[0] == []
+        assert select.select([consumer._sync.fileno()], [], [], 0)[0] == []  # noqa: SLF001
         assert not waiting.done()
         waiting.cancel()
 
@@ -152,7 +152,7 @@ def test_a_closed_consumer_leaves_nothing(broker: shmbroker.Broker) -> None:
     async def main(connection: aio.Connection) -> None:
         jobs, loop = await connection.queue("jobs"), asyncio.get_running_loop()
         consumer = jobs.consume()
-        descriptor, known = consumer.sync.fileno(), weakref.ref(consumer)
+        descriptor, known = consumer._sync.fileno(), weakref.ref(consumer)  # noqa: SLF001
         consumer.close()
         assert not loop.remove_reader(descriptor)
         del consumer
@@ -167,7 +167,7 @@ def test_a_consumer_is_closed_twice(broker: shmbroker.Broker) -> None:
     async def main(connection: aio.Connection) -> None:
         jobs, loop = await connection.queue("jobs"), asyncio.get_running_loop()
         consumer = jobs.consume()
-        descriptor = consumer.sync.fileno()
+        descriptor = consumer._sync.fileno()  # noqa: SLF001
         consumer.cancel()
         following = os.eventfd(0)
         assert following == descriptor

@@ -23,7 +23,7 @@ class Things:
         self.left: list[Callable[[], Awaitable[object] | None]] = []
         self.log: list[object] = []
         self.errors: list[BaseException] = []
-        self.done = 0
+        self._done = 0
         self.dispatcher = LoopDispatcher(asyncio.get_running_loop(), self, self.errors.append)
         self.rested = asyncio.Event()
 
@@ -38,7 +38,7 @@ class Things:
         await asyncio.wait_for(self.rested.wait(), 30)
         await asyncio.sleep(0)
 
-    def work(self, most: int = 1) -> int:
+    def _work(self, most: int = 1) -> int:
         """Do one."""
         assert most == 1
         if not self.left:
@@ -48,7 +48,7 @@ class Things:
             self.dispatcher.awaited.append(result)
         return 1
 
-    def rest(self) -> bool:
+    def _rest(self) -> bool:
         """Tell whether there is nothing to do."""
         self.log.append("rest")
         self.rested.set()
@@ -134,7 +134,7 @@ def test_what_comes_while_it_would_rest_is_done() -> None:
             things.rested.set()
             return True
 
-        things.rest = late  # type: ignore[method-assign]
+        things._rest = late  # type: ignore[method-assign]  # noqa: SLF001
         things.add(lambda: things.log.append("A"))
         await things.rest_comes()
         assert things.log == ["A", "asked", "late", "asked"]

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 def bindings(connection: aio.Connection) -> list[tuple[str, str, str]]:
     """Return source, destination and key of all bindings."""
-    return [(one.source, one.destination, one.routing_key) for one in connection.sync.bindings()]
+    return [(one.source, one.destination, one.routing_key) for one in connection._sync.bindings()]  # noqa: SLF001
 
 
 def exchanges(connection: aio.Connection) -> set[str]:
     """Return the names of the exchanges that a test made."""
-    return {one.name for one in connection.sync.exchanges() if one.name and not one.name.startswith("amq.")}
+    return {one.name for one in connection._sync.exchanges() if one.name and not one.name.startswith("amq.")}  # noqa: SLF001
 
 
 async def several(connection: aio.Connection, *bodies: bytes) -> tuple[aio.Channel, aio.Queue]:
@@ -47,7 +47,7 @@ def test_exchanges_are_bound_and_deleted(broker: shmbroker.Broker) -> None:
         channel = await connection.channel()
         await channel.exchange_declare("x", "topic", internal=True)
         await channel.exchange_declare("y", exchange_type="fanout")
-        found = {one.name: (one.type, one.internal) for one in connection.sync.exchanges() if one.name in "xy"}
+        found = {one.name: (one.type, one.internal) for one in connection._sync.exchanges() if one.name in "xy"}  # noqa: SLF001
         assert (found["x"], found["y"]) == (("topic", True), ("fanout", False))
         await channel.exchange_bind("y", "x", "key")
         assert bindings(connection) == [("x", "y", "key")]
@@ -83,7 +83,7 @@ def test_queues_are_bound_purged_and_deleted(broker: shmbroker.Broker) -> None:
             await channel.queue_delete("q", if_empty=True)
         channel = await connection.channel()
         assert await channel.queue_delete("q") == 1
-        assert connection.sync.queue_names() == []
+        assert connection._sync.queue_names() == []  # noqa: SLF001
 
     run(main, broker)
 
@@ -212,18 +212,18 @@ def test_a_get_makes_no_queue(broker: shmbroker.Broker, monkeypatch: pytest.Monk
 
     async def main(connection: aio.Connection) -> None:
         channel, queue = await several(connection)
-        get = channel.sync.basic_get
+        get = channel._sync.basic_get  # noqa: SLF001
 
         def get_and_delete(*given: object) -> object:
             found = get(*given)  # type: ignore[arg-type]
             monkeypatch.undo()
-            queue.sync.delete()
+            queue._sync.delete()  # noqa: SLF001
             return found
 
-        monkeypatch.setattr(type(channel.sync), "basic_get", lambda _channel, *given: get_and_delete(*given))
+        monkeypatch.setattr(type(channel._sync), "basic_get", lambda _channel, *given: get_and_delete(*given))  # noqa: SLF001
         with pytest.raises(exceptions.NotFound):
             await channel.basic_get("q", timeout=None)
-        assert connection.sync.queue_names() == []
+        assert connection._sync.queue_names() == []  # noqa: SLF001
 
     run(main, broker)
 

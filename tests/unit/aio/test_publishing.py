@@ -105,7 +105,7 @@ def test_publishing_never_holds_up_the_loop(broker: shmbroker.Broker, monkeypatc
         await channel.queue_declare("q")
         await transactional.tx_select()
         names = ("basic_publish", "publish_confirmed", "wait_for_confirms", "tx_commit")
-        calls = noted_options(monkeypatch, type(channel.sync), *names)
+        calls = noted_options(monkeypatch, type(channel._sync), *names)  # noqa: SLF001
         await channel.basic_publish("", "q", b"A", timeout=30)
         await channel.publish_confirmed("", "q", b"A", timeout=30)
         assert await channel.wait_for_confirms(timeout=30)
@@ -196,7 +196,7 @@ def test_a_channel_says_what_it_is(broker: shmbroker.Broker) -> None:
     async def main(connection: aio.Connection) -> None:
         async with await connection.channel(7) as channel:
             assert (channel.number, channel.is_open) == (7, True)
-            assert repr(channel) == f"<aio {channel.sync!r}>"
+            assert repr(channel) == f"<aio {channel._sync!r}>"  # noqa: SLF001
         assert not channel.is_open
         with pytest.raises(exceptions.ChannelClosed, match="channel 7 is closed"):
             await channel.queue_declare("q")

@@ -9,6 +9,7 @@ import queue as standard_queue
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import core_of
 from scenario_support.loops import ready, run, until_waiting
 from scenario_support.turns import at_once, noted_options
 
@@ -100,7 +101,7 @@ def test_the_loop_is_never_held_up(broker: shmbroker.Broker, monkeypatch: pytest
 
     async def main(connection: aio.Connection) -> None:
         jobs = await connection.queue("jobs", max_length=1)
-        calls = noted_options(monkeypatch, type(jobs.sync), "put", "put_many", "get", "get_many")
+        calls = noted_options(monkeypatch, type(jobs._sync), "put", "put_many", "get", "get_many")  # noqa: SLF001
         getting = asyncio.create_task(jobs.get_many(1))
         await until_waiting(jobs)
         await jobs.put(b"A")
@@ -179,14 +180,14 @@ def test_a_long_body_waits_for_so_much_room(broker: shmbroker.Broker) -> None:
         await ready(putting)
         (message,) = jobs.browse()
         assert (len(message), message.key) == (96, "k")
-        assert jobs.sync.core.facts().room_waiting == 0
+        assert core_of(jobs._sync).facts().room_waiting == 0  # noqa: SLF001
 
     run(main, broker)
 
 
 async def until_room_is_wanted(queue: aio.Queue) -> None:
     """Wait until others can see that a put waits."""
-    while queue.sync.core.facts().room_waiting == 0:  # noqa: ASYNC110 - no event reports it
+    while core_of(queue._sync).facts().room_waiting == 0:  # noqa: ASYNC110, SLF001 - no event reports it
         await asyncio.sleep(0)
 
 
@@ -206,7 +207,7 @@ def test_a_queue_is_paused_configured_moved_and_deleted(broker: shmbroker.Broker
         assert (bodies(other.browse()), bodies(jobs.browse())) == ([b"B", b"C"], [b"D"])
         await other.put_many([b"E", b"F"])
         await other.configure(ring_size=2, trim=True)
-        assert (other.sync.settings.ring_size, bodies(other.browse())) == (2, [b"E", b"F"])
+        assert (other._sync.settings.ring_size, bodies(other.browse())) == (2, [b"E", b"F"])  # noqa: SLF001
         assert (len(jobs), bool(jobs), bool(await connection.queue("empty"))) == (1, True, True)
         assert other.purge() == 2
         with pytest.raises(exceptions.PreconditionFailed):
@@ -215,7 +216,7 @@ def test_a_queue_is_paused_configured_moved_and_deleted(broker: shmbroker.Broker
             with pytest.raises(exceptions.PreconditionFailed):
                 await jobs.delete(if_unused=True)
         assert await jobs.delete() == 1
-        assert connection.sync.queue_names() == ["empty", "other"]
+        assert connection._sync.queue_names() == ["empty", "other"]  # noqa: SLF001
 
     run(main, broker)
 
@@ -227,7 +228,7 @@ def test_a_closed_handle_ends_what_waits(broker: shmbroker.Broker) -> None:
         async with aio.connect(broker.name, create=False) as another:
             theirs = await another.queue("jobs", max_length=1)
             async with await connection.queue("jobs") as jobs:
-                assert repr(jobs) == f"<aio {jobs.sync!r}>"
+                assert repr(jobs) == f"<aio {jobs._sync!r}>"  # noqa: SLF001
                 getting = [asyncio.create_task(jobs.get()) for _ in range(2)]
                 await until_waiting(jobs)
             for task in getting:
@@ -241,7 +242,7 @@ def test_a_closed_handle_ends_what_waits(broker: shmbroker.Broker) -> None:
             jobs.close()
             with pytest.raises(exceptions.ConnectionClosed, match="queue 'jobs' is closed"):
                 await ready(putting)
-            assert theirs.sync.core.facts().room_waiting == 0
+            assert core_of(theirs._sync).facts().room_waiting == 0  # noqa: SLF001
             jobs.close()
             jobs = await connection.queue("jobs")
             assert bytes(await jobs.get(timeout=0)) == b"A"

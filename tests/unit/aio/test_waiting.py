@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import core_of
 from scenario_support.loops import ready, run, until_waiting
 from scenario_support.waiting import eventually
 
@@ -223,7 +224,7 @@ def test_a_change_waits_for_the_lock_of_the_topology(broker: shmbroker.Broker) -
         taken, free = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with broker.connect() as other, topology_lock(other.core, library.deadline(5), "the test"):
+            with broker.connect() as other, topology_lock(core_of(other), library.deadline(5), "the test"):
                 taken.set()
                 free.wait(30)
 

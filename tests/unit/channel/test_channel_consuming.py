@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scenario_support.channels import Inbox, assert_closed, count, publish, refused, taken
 from scenario_support.core_calls import Noted
+from scenario_support.inside import connection_of, core_of
 from scenario_support.waiting import becomes, eventually
 
 from shmbroker._core.channel import AUTO_ACK, EXCLUSIVE, NO_LOCAL
@@ -40,8 +41,8 @@ def channel(connection: shmbroker.Connection) -> shmbroker.Channel:
 
 def asked(channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch, consume: Operation) -> tuple[int, int, int]:
     """Return the prefetch, priority and flags that the core is asked for by a consumer."""
-    noted = Noted(channel.core.consume)
-    monkeypatch.setattr(channel.core, "consume", noted)
+    noted = Noted(core_of(channel).consume)
+    monkeypatch.setattr(core_of(channel), "consume", noted)
     consume(channel)
     ((_queue, prefetch, priority, flags),) = noted.calls
     return prefetch, priority, flags
@@ -50,7 +51,7 @@ def asked(channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch, consume: 
 # ---- starting ----
 
 
-@pytest.mark.parametrize("how", ["basic_consume", "consume", "consume_until"])
+@pytest.mark.parametrize("how", ["basic_consume", "consume", "_consume_until"])
 @pytest.mark.parametrize(
     ("given", "flags"),
     [
@@ -65,13 +66,13 @@ def test_a_consumer_is_what_was_asked_for(
     channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch, how: str, given: dict[str, Any], flags: int
 ) -> None:
     """Exclusive, without what its connection published, of a priority; nothing of it if it is not said."""
-    more = {"basic_consume": (ignore,), "consume": (), "consume_until": (ignore, lambda: None)}[how]
+    more = {"basic_consume": (ignore,), "consume": (), "_consume_until": (ignore, lambda: None)}[how]
     kept = []  # a loop without references ends its consumer
     wanted = (64, 5 if "arguments" in given else 0, flags)
     assert asked(channel, monkeypatch, lambda c: kept.append(getattr(c, how)("q", *more, **given))) == wanted
     (tag,) = channel.consumer_tags
     assert tag.startswith("amq.ctag-")
-    (consumer,) = channel.connection.consumers("q")
+    (consumer,) = connection_of(channel).consumers("q")
     assert (consumer.priority, consumer.channel) == (wanted[1], channel.number)
 
 
@@ -112,12 +113,12 @@ def test_everything_else_is_no_priority(channel: shmbroker.Channel, priority: ob
     with pytest.raises(PreconditionFailed, match="invalid arg 'x-priority' for queue 'q' in vhost '/'"):
         channel.basic_consume("q", ignore, arguments={"x-priority": priority})
     assert not channel.is_open
-    assert channel.connection.consumers("q") == []
+    assert connection_of(channel).consumers("q") == []
 
 
 def test_the_first_consumer_starts_the_io_thread(channel: shmbroker.Channel) -> None:
     """Which wakes the channel for what comes later."""
-    name = f"shmbroker-io-{channel.core_connection.id}"
+    name = f"shmbroker-io-{channel._core_connection.id}"  # noqa: SLF001
     assert name not in {one.name for one in threading.enumerate()}
     channel.basic_consume("q", ignore)
     assert name in {one.name for one in threading.enumerate()}
@@ -171,7 +172,7 @@ class Waited(threading.Condition):
 @pytest.fixture
 def waited(channel: shmbroker.Channel) -> Waited:
     """Have the channel wait for its consumers in the thread of the test."""
-    assert channel.core.unacked() == 0
+    assert core_of(channel).unacked() == 0
     channel._consumers_changed = Waited()  # noqa: SLF001 (else a waiting thread looks like one that is about to wait)
     return channel._consumers_changed  # noqa: SLF001
 
@@ -206,7 +207,7 @@ def test_start_consuming_waits_for_the_end_of_each_consumer(channel: shmbroker.C
     channel.start_consuming()
     assert waited.acts == []
     assert left == [["a", "c"], ["a", "c"], ["c"], []]
-    assert channel.connection.consumers("q") == []
+    assert connection_of(channel).consumers("q") == []
 
 
 def test_start_consuming_waits_for_a_queue_that_is_deleted(channel: shmbroker.Channel, waited: Waited) -> None:
@@ -226,7 +227,7 @@ def test_start_consuming_waits_for_a_queue_that_is_deleted(channel: shmbroker.Ch
 
 def test_stop_consuming_ends_the_wait_and_the_consumers(channel: shmbroker.Channel, waited: Waited) -> None:
     """It ends the wait also if another consumer is started just then; the next wait is a wait again."""
-    channel.consume_until("q", ignore, lambda: channel.basic_consume("q", ignore, consumer_tag="late"))
+    channel._consume_until("q", ignore, lambda: channel.basic_consume("q", ignore, consumer_tag="late"))  # noqa: SLF001
     waited.acts.append(channel.stop_consuming)
     channel.start_consuming()
     assert channel.consumer_tags == ["late"]
@@ -247,7 +248,7 @@ def test_a_consumer_that_came_too_late_keeps_nobody_waiting(
     channel: shmbroker.Channel, waited: Waited, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another thread may close the channel when the core has started a consumer, and before the channel knows it."""
-    consume = channel.core.consume
+    consume = core_of(channel).consume
 
     def close(*arguments: Any) -> int:  # noqa: ANN401
         number = consume(*arguments)
@@ -255,11 +256,11 @@ def test_a_consumer_that_came_too_late_keeps_nobody_waiting(
         return number
 
     channel.basic_consume("q", ignore)
-    monkeypatch.setattr(channel.core, "consume", close)
+    monkeypatch.setattr(core_of(channel), "consume", close)
     waited.acts.append(lambda: channel.basic_consume("q", ignore))
     channel.start_consuming()
     assert not channel.is_open
-    assert channel.connection.consumers("q") == []
+    assert connection_of(channel).consumers("q") == []
 
 
 def test_an_error_ends_the_wait_and_is_told(channel: shmbroker.Channel, waited: Waited) -> None:
@@ -315,7 +316,7 @@ def test_an_iteration_hands_out_messages_and_pauses(channel: shmbroker.Channel, 
     channel.stop_consuming()
     assert [one for one in deliveries if one != nothing] == []
     channel.close()
-    assert channel.connection.queue("q").statistics().ready == (0 if auto_ack else 2)
+    assert connection_of(channel).queue("q").statistics().ready == (0 if auto_ack else 2)
 
 
 def test_what_a_consumer_hands_over_waits_for_the_loop(channel: shmbroker.Channel) -> None:
@@ -328,11 +329,11 @@ def test_what_a_consumer_hands_over_waits_for_the_loop(channel: shmbroker.Channe
         waiting.put(channel, message, None, b"")
     waiting.end()
     assert waiting.next(0)[0] is messages[0]
-    assert channel.core.unacked() == 3
+    assert core_of(channel).unacked() == 3
     waiting.give_back()
-    assert (channel.core.unacked(), count(channel, "q")) == (2, 1)
+    assert (core_of(channel).unacked(), count(channel, "q")) == (2, 1)
     waiting.put(channel, messages[2], None, b"")
-    assert (channel.core.unacked(), count(channel, "q")) == (1, 2)
+    assert (core_of(channel).unacked(), count(channel, "q")) == (1, 2)
     waiting.end()
     assert waiting.next(0) is None
 
@@ -377,9 +378,9 @@ def test_a_wrong_prefetch_is_refused(
 
 def test_a_limit_is_set_where_it_is_meant(channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     """For the channel, for the connection, or for consumers: that ends the channel's, once."""
-    of_channel, of_connection = Noted(channel.core.limit), Noted(channel.core_connection.limit)
-    monkeypatch.setattr(channel.core, "limit", of_channel)
-    monkeypatch.setattr(channel.core_connection, "limit", of_connection)
+    of_channel, of_connection = Noted(core_of(channel).limit), Noted(channel._core_connection.limit)  # noqa: SLF001
+    monkeypatch.setattr(core_of(channel), "limit", of_channel)
+    monkeypatch.setattr(channel._core_connection, "limit", of_connection)  # noqa: SLF001
     channel.basic_qos(prefetch_count=1)
     channel.basic_qos(prefetch_count=2, scope="connection")
     channel.basic_qos(prefetch_count=3, scope="connection", global_qos=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.channels import content, count, publish, taken
+from scenario_support.inside import core_of, session_of
 
 from shmbroker.channel.deliveries import Names, Subscription, TransactionalDelivery
 from shmbroker.exceptions import ChannelClosed, ConnectionClosed, MessageSettled
@@ -41,7 +42,7 @@ def test_a_delivery_knows_its_consumer_and_its_queue(channel: shmbroker.Channel)
     """One that was got has no consumer; one that no consumer was found for has no queue."""
     publish(channel, "q", "ABC")
     (by_get,) = taken(channel, "q", 1)
-    unknown: Any = channel.taker.get(channel, channel.connection.routed_queue("q").address, True)  # type: ignore[union-attr]
+    unknown: Any = channel._taker.get(channel, session_of(channel).queues.routed("q").address, True)  # type: ignore[union-attr]  # noqa: SLF001
     loop = channel.consume("q")
     by_consumer = next(loop)[0]
     assert by_consumer is not None
@@ -67,7 +68,7 @@ def test_a_delivery_is_settled_by_itself(channel: shmbroker.Channel, how: str) -
     settle, left = SETTLE[how]
     message = got(channel)
     settle(message)
-    assert (message.settled, channel.core.unacked()) == (True, 0)
+    assert (message.settled, core_of(channel).unacked()) == (True, 0)
     for again in (message.ack, message.nack, message.reject):
         with pytest.raises(MessageSettled):
             again()
@@ -103,7 +104,7 @@ def test_a_delivery_outlives_its_channel(broker: shmbroker.Broker, how: str, end
         if end == "channel":
             channel.close()
         else:
-            connection.core.close()  # the channel does not know it yet
+            core_of(connection).close()  # the channel does not know it yet
         with pytest.raises(ChannelClosed if end == "channel" else ConnectionClosed):
             settle(message)
         assert not message.settled
@@ -129,16 +130,16 @@ def test_a_delivery_is_settled_at_the_commit(transactional: shmbroker.Channel, h
     message = got(transactional)
     assert type(message) is TransactionalDelivery
     settle(message)
-    assert (message.settled, transactional.core.unacked(), count(transactional, "q")) == (True, 1, 0)
+    assert (message.settled, core_of(transactional).unacked(), count(transactional, "q")) == (True, 1, 0)
     for again in (message.ack, message.nack, message.reject):
         with pytest.raises(MessageSettled):
             again()
     if end == "commit":
         transactional.tx_commit()
-        assert (message.settled, transactional.core.unacked()) == (True, 0)
+        assert (message.settled, core_of(transactional).unacked()) == (True, 0)
     else:
         transactional.tx_rollback()
-        assert (message.settled, transactional.core.unacked()) == (False, 1)
+        assert (message.settled, core_of(transactional).unacked()) == (False, 1)
         settle(message)
         transactional.tx_commit()
     assert content(transactional, "q") == left
@@ -154,7 +155,7 @@ def test_what_is_given_back_waits_for_no_commit(transactional: shmbroker.Channel
     assert again.delivery_count == 1
     again.ack()
     again.give_back()
-    assert (count(transactional, "q"), transactional.core.unacked()) == (0, 1)
+    assert (count(transactional, "q"), core_of(transactional).unacked()) == (0, 1)
 
 
 def test_a_mark_says_whether_it_is_settled(transactional: shmbroker.Channel) -> None:

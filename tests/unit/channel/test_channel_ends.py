@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.channels import count, publish
+from scenario_support.inside import core_of
 from scenario_support.observing import listing
 from scenario_support.processes import run_python
 from scenario_support.waiting import WATCHDOG_SECONDS, becomes, eventually
@@ -110,11 +111,11 @@ def test_a_closed_channel_says_so_to_who_waits_for_room(
         if transactional:
             channel.tx_commit()
 
-    error = raised(send, channel.close, lambda: queue.core.facts().room_waiting == 1)
+    error = raised(send, channel.close, lambda: core_of(queue).facts().room_waiting == 1)
     assert isinstance(error, exceptions.ChannelClosed)
     assert connection.is_open
     assert listing(queue) == ["first"]
-    assert queue.core.facts().room_waiting == 0
+    assert core_of(queue).facts().room_waiting == 0
 
 
 def test_a_get_that_waits_says_that_its_queue_is_gone(connection: shmbroker.Connection) -> None:
@@ -211,7 +212,7 @@ def test_a_purge_ends_start_consuming_with_its_error(broker_name: str) -> None:
 
 def test_a_sweep_is_no_change_of_the_topology(connection: shmbroker.Connection) -> None:
     """Freeing what was deleted leaves the version as it is, so nobody forgets routes; a declaration moves it on."""
-    core = connection.core
+    core = core_of(connection)
     before = journal.version(core)
     library.slow.sb_housekeeper_sweep(core.handle, library.FOR_EVER)
     assert journal.version(core) == before
@@ -343,7 +344,7 @@ def test_a_close_callback_that_raises_stops_nobody(broker_name: str, end: str) -
     connection.add_close_callback(called.set)
     with pytest.raises(TypeError, match="callback=None: a callable is needed"):
         connection.add_close_callback(None)  # type: ignore[arg-type]
-    connection.core.start_io()
+    core_of(connection).start_io()
     if end == "close":
         connection.close()
     shmbroker.Broker(broker_name).stop(purge=True)
@@ -357,7 +358,7 @@ def test_what_is_settled_by_its_tag_does_not_go_back(channel: shmbroker.Channel)
     channel.queue_declare("q")
     publish(channel, "q", "ABC")
     for _ in channel.consume("q"):
-        eventually(lambda: channel.core.delivered() == 3, "all to be handed over")
+        eventually(lambda: core_of(channel).delivered() == 3, "all to be handed over")
         channel.basic_ack(0, multiple=True)
         break
     assert count(channel, "q") == 0

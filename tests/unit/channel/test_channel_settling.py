@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scenario_support.channels import assert_closed, content, count, publish, refused, taken
 from scenario_support.core_calls import Noted, Replaced, answering
+from scenario_support.inside import connection_of, core_of, session_of
 
 from shmbroker._core import library
 from shmbroker.exceptions import ChannelClosed, ConnectionClosed, NotFound, PreconditionFailed
@@ -49,35 +50,35 @@ def test_what_was_got_says_where_it_came_from(
     assert second is not None
     for message, body, left in ((first, b"A", 1), (second, b"B", 0)):
         assert (bytes(message), message.message_count, message.settled) == (body, left, auto_ack)
-        assert (message.got_from, message.queue, message.consumer_tag) == ("q", "q", "")
+        assert (message._got_from, message.queue, message.consumer_tag) == ("q", "q", "")  # noqa: SLF001
     assert (first.delivery_tag, second.delivery_tag) == (1, 2)
     if not auto_ack:
         first.ack()
         channel.basic_ack(2)
         assert first.settled
     channel.close()
-    assert channel.connection.queue("q").statistics().ready == 0
+    assert connection_of(channel).queue("q").statistics().ready == 0
 
 
 def test_a_get_whose_time_is_up_does_not_wait(channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     """It looks once, in the nanosecond in which it was called; no thread is started for it, but it is noted."""
     now = time.monotonic_ns()
     monkeypatch.setattr(time, "monotonic_ns", lambda: now)
-    polled = Noted(channel.core_connection.polled)
-    monkeypatch.setattr(channel.core_connection, "polled", polled)
-    started = Noted(channel.connection.start_io)
-    monkeypatch.setattr(channel.connection, "start_io", started)
+    polled = Noted(channel._core_connection.polled)  # noqa: SLF001
+    monkeypatch.setattr(channel._core_connection, "polled", polled)  # noqa: SLF001
+    started = Noted(session_of(channel).start_io)
+    monkeypatch.setattr(session_of(channel), "start_io", started)
     assert channel.basic_get("q") is None
     assert (polled.calls, started.calls) == ([()], [])
 
 
 def test_a_get_that_waits_has_an_io_thread(channel: shmbroker.Channel) -> None:
     """It hears of the end of the broker by that. Here the message comes between the look and the wait."""
-    name = f"shmbroker-io-{channel.core_connection.id}"
+    name = f"shmbroker-io-{channel._core_connection.id}"  # noqa: SLF001
     publish(channel, "q", "A")
     assert name not in {one.name for one in threading.enumerate()}
-    taker = channel.core and channel.taker
-    channel.taker = Replaced(taker, get=answering(taker.get, library.EMPTY))  # type: ignore[assignment]
+    taker = core_of(channel) and channel._taker  # noqa: SLF001
+    channel._taker = Replaced(taker, get=answering(taker.get, library.EMPTY))  # type: ignore[assignment]  # noqa: SLF001
     message = channel.basic_get("q", timeout=None)
     assert message is not None
     assert (bytes(message), message.settled) == (b"A", False)
@@ -87,11 +88,11 @@ def test_a_get_that_waits_has_an_io_thread(channel: shmbroker.Channel) -> None:
 def test_a_get_goes_on_when_memory_was_added(channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that has grown is mapped, and the message comes."""
     publish(channel, "q", "A")
-    core = channel.core
+    core = core_of(channel)
     grown = Noted(core.connection.attachment.grow)
     monkeypatch.setattr(core.connection.attachment, "grow", grown)
-    taker = channel.taker
-    channel.taker = Replaced(taker, get=answering(taker.get, library.GROW))  # type: ignore[assignment]
+    taker = channel._taker  # noqa: SLF001
+    channel._taker = Replaced(taker, get=answering(taker.get, library.GROW))  # type: ignore[assignment]  # noqa: SLF001
     message = channel.basic_get("q", timeout=None)
     assert message is not None
     assert (bytes(message), len(grown.calls)) == (b"A", 1)
@@ -107,8 +108,8 @@ def test_a_get_that_waited_in_vain_ends(channel: shmbroker.Channel, monkeypatch:
         times.append(arguments[-1])
         return library.TIMEOUT
 
-    taker = channel.core and channel.taker
-    channel.taker = Replaced(taker, get_wait=wait)  # type: ignore[assignment]
+    taker = core_of(channel) and channel._taker  # noqa: SLF001
+    channel._taker = Replaced(taker, get_wait=wait)  # type: ignore[assignment]  # noqa: SLF001
     assert channel.basic_get("q", timeout=60) is None
     assert times[1] - times[0] == 60_000_000_000
 
@@ -116,14 +117,14 @@ def test_a_get_that_waited_in_vain_ends(channel: shmbroker.Channel, monkeypatch:
 @pytest.mark.parametrize("end", ["channel", "core"])
 def test_a_get_that_finds_it_closed_says_what_was(channel: shmbroker.Channel, end: str) -> None:
     """The channel with its error, or else the connection."""
-    assert channel.core.unacked() == 0
+    assert core_of(channel).unacked() == 0
 
     def close(*_: object) -> int:
         if end == "channel":
             channel.close(200, "over")
         return library.CLOSED
 
-    channel.taker = Replaced(channel.taker, get=close)  # type: ignore[assignment]
+    channel._taker = Replaced(channel._taker, get=close)  # type: ignore[assignment]  # noqa: SLF001
     with pytest.raises(ChannelClosed if end == "channel" else ConnectionClosed) as caught:
         channel.basic_get("q")
     assert ("over" in caught.value.text) == (end == "channel")
@@ -131,13 +132,13 @@ def test_a_get_that_finds_it_closed_says_what_was(channel: shmbroker.Channel, en
 
 def test_a_get_whose_queue_was_deleted_says_so(channel: shmbroker.Channel) -> None:
     """Also if the channel is closed just then."""
-    assert channel.core.unacked() == 0
+    assert core_of(channel).unacked() == 0
 
     def close(*_: object) -> int:
         channel.close()
         return library.DELETED
 
-    channel.taker = Replaced(channel.taker, get=close)  # type: ignore[assignment]
+    channel._taker = Replaced(channel._taker, get=close)  # type: ignore[assignment]  # noqa: SLF001
     with pytest.raises(NotFound, match="no queue 'q' in vhost '/'"):
         channel.basic_get("q")
 
@@ -145,15 +146,15 @@ def test_a_get_whose_queue_was_deleted_says_so(channel: shmbroker.Channel) -> No
 def test_a_deleted_queue_has_no_messages_left(channel: shmbroker.Channel) -> None:
     """What was got from it before says 0, not the number of an error."""
     publish(channel, "q", "A")
-    assert channel.core.unacked() == 0
-    taker = channel.taker
+    assert core_of(channel).unacked() == 0
+    taker = channel._taker  # noqa: SLF001
 
     def delete(*arguments: Any) -> object:  # noqa: ANN401
         message = taker.get(*arguments)
         channel.queue_delete("q")
         return message
 
-    channel.taker = Replaced(taker, get=delete)  # type: ignore[assignment]
+    channel._taker = Replaced(taker, get=delete)  # type: ignore[assignment]  # noqa: SLF001
     message = channel.basic_get("q", auto_ack=True)
     assert message is not None
     assert message.message_count == 0
@@ -183,7 +184,7 @@ def test_deliveries_are_settled_by_their_tags(channel: shmbroker.Channel, settle
     taken(channel, "q", 3)
     settle(channel)
     channel.close()
-    assert content(channel.connection.channel(), "q") == left
+    assert content(connection_of(channel).channel(), "q") == left
 
 
 @pytest.mark.parametrize("how", [REQUEUE, REJECT])
@@ -198,7 +199,7 @@ def test_an_unacknowledged_delivery_goes_back_or_is_dropped(
         channel.basic_nack(2, multiple, how == REQUEUE)
     else:
         channel.basic_reject(2, how == REQUEUE)
-    statistics = channel.connection.queue("q").statistics()
+    statistics = connection_of(channel).queue("q").statistics()
     settled = 2 if multiple else 1
     assert (statistics.delivering, statistics.ready) == (2 - settled, settled if how == REQUEUE else 0)
 
@@ -212,7 +213,7 @@ def test_a_tag_is_an_integer(channel: shmbroker.Channel, name: str, tag: object)
     with pytest.raises(TypeError, match=rf"^delivery_tag={tag!r}: an integer is needed$"):
         getattr(channel, name)(tag)
     assert channel.is_open
-    assert channel.core.unacked() == 1
+    assert core_of(channel).unacked() == 1
 
 
 @pytest.mark.parametrize("used", [False, True])
@@ -253,17 +254,17 @@ def test_what_the_core_said_of_a_tag_counts(channel: shmbroker.Channel) -> None:
 
     channel._settle_known = close  # noqa: SLF001
     channel.basic_ack(1)
-    again = channel.connection.channel()
+    again = connection_of(channel).channel()
     taken(again, "q", 1)
     again._settle_known = answering(again._settle_known, library.SETTLED)  # noqa: SLF001
     with refused(PreconditionFailed, "PRECONDITION_FAILED - unknown delivery tag 1"):
         again.basic_ack(1)
-    assert content(channel.connection.channel(), "q") == ["BR"]
+    assert content(connection_of(channel).channel(), "q") == ["BR"]
 
 
 def test_a_core_that_is_closed_is_no_unknown_tag(channel: shmbroker.Channel) -> None:
     """The error is that of the connection, and the channel is not closed for it."""
-    channel.core.settle_tag = lambda *_: library.CLOSED
+    core_of(channel).settle_tag = lambda *_: library.CLOSED
     with pytest.raises(ConnectionClosed, match="the channel"):
         channel.basic_nack(1)
     assert channel.is_open
@@ -292,14 +293,14 @@ def test_settling_waits_for_the_commit(channel: shmbroker.Channel) -> None:
     first.ack()
     channel.basic_ack(second.delivery_tag)
     assert (first.settled, second.settled) == (True, False)
-    assert channel.core.unacked() == 2
+    assert core_of(channel).unacked() == 2
     channel.tx_rollback()
     assert not first.settled
     first.reject()
     channel.tx_commit()
-    assert (first.settled, channel.core.unacked()) == (True, 1)
+    assert (first.settled, core_of(channel).unacked()) == (True, 1)
     channel.close()
-    assert content(channel.connection.channel(), "q") == ["BR"]
+    assert content(connection_of(channel).channel(), "q") == ["BR"]
 
 
 @pytest.mark.parametrize("used", [False, True])
@@ -334,8 +335,8 @@ def test_the_core_is_told_how_a_delivery_is_settled(channel: shmbroker.Channel) 
     """What an ack, a nack and a reject are for it."""
     publish(channel, "q", "ABCDE")
     taken(channel, "q", 5)
-    noted = Noted(channel.core.settle_tag)
-    channel.core.settle_tag = noted
+    noted = Noted(core_of(channel).settle_tag)
+    core_of(channel).settle_tag = noted
     channel._settle_known = answering(noted, -1)  # noqa: SLF001 (as of a tag that compiled code does not know)
     channel.basic_ack(1)
     channel.basic_nack(2)

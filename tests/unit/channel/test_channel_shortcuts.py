@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.channels import Inbox, Rounds, content
+from scenario_support.inside import connection_of, core_of, session_of
 from scenario_support.waiting import becomes
 
 import shmbroker
 from shmbroker import BasicProperties, _native_message
 from shmbroker._core import library
+from shmbroker._session.dispatch import BATCH
 from shmbroker._topology import changes
-from shmbroker.channel.dispatch import BATCH
 from shmbroker.message import ACK
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def test_a_binding_that_looks_at_headers_comes_between(
     channel.exchange_bind("h", "x")
     channel.basic_publish("x", "key", b"", BasicProperties(headers={"n": 1}))  # its route is known now
     assert one(channel, "plain").headers == {"n": 1}
-    publishing = channel.connection.publishing
+    publishing = session_of(channel).publishing
     publish = publishing._publish_with  # noqa: SLF001
 
     def beside(*arguments: Any) -> int:  # noqa: ANN401
@@ -144,7 +145,7 @@ def test_a_route_does_not_reach_the_next_queue_of_a_name(
         killed.setattr(changes, "queue_gone", lambda *_: b"")
         channel.queue_delete("q0")
     channel.queue_declare("q0")
-    assert any(one.destination == "q0" for one in channel.connection.bindings() if one.source == "x")
+    assert any(one.destination == "q0" for one in connection_of(channel).bindings() if one.source == "x")
     for key in ("known", "unknown"):
         channel.basic_publish("x", key, b"after")
     assert channel.basic_get("q0") is None
@@ -260,10 +261,10 @@ def test_a_delivery_tag_is_given(channel: shmbroker.Channel) -> None:
 
 def calls(channel: shmbroker.Channel, queue: shmbroker.Queue) -> list[Callable[[], object]]:
     """Return calls of the compiled part that are wrong."""
-    taker = channel.core and channel.taker
+    taker = core_of(channel) and channel._taker  # noqa: SLF001
     publisher = library.Publisher(0, None)
     return [
-        lambda: queue.taker.deliver(queue, {}, (), None, 1),
+        lambda: queue._taker.deliver(queue, {}, (), None, 1),  # noqa: SLF001
         lambda: taker.deliver(channel, (), (), None, 1),  # type: ignore[arg-type]
         lambda: taker.deliver(channel, {}, (), None, -1),
         lambda: taker.deliver(channel, {}, 5, None, 1),
@@ -294,5 +295,5 @@ def test_a_route_leads_to_some_queues(queues: int) -> None:
 @pytest.mark.parametrize("tag", [True, -1, 1 << 64, "1", None])
 def test_a_strange_tag_is_left_to_python(channel: shmbroker.Channel, tag: Any) -> None:  # noqa: ANN401
     """Which says what is wrong with it."""
-    assert channel.core.unacked() == 0
-    assert channel.taker.settle(tag, False, ACK) == -1  # noqa: FBT003
+    assert core_of(channel).unacked() == 0
+    assert channel._taker.settle(tag, False, ACK) == -1  # noqa: FBT003, SLF001

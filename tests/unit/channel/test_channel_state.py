@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scenario_support.channels import publish, taken
 from scenario_support.core_calls import Noted, Replaced
+from scenario_support.inside import connection_of, core_of
 
 from shmbroker import BasicProperties
 from shmbroker._core import library
@@ -60,8 +61,8 @@ def closed_by(channel: shmbroker.Channel, use: Operation | None = None) -> Broke
 
 def forked(channel: shmbroker.Channel) -> Any:  # noqa: ANN401
     """Have a channel find itself in a forked child; return what it had in the place of that."""
-    core = channel.core_connection
-    channel.core_connection = Replaced(core, attachment=types.SimpleNamespace(forked=True))  # type: ignore[assignment]
+    core = channel._core_connection  # noqa: SLF001
+    channel._core_connection = Replaced(core, attachment=types.SimpleNamespace(forked=True))  # type: ignore[assignment]  # noqa: SLF001
     return core
 
 
@@ -84,7 +85,7 @@ def test_a_forked_channel_says_so_without_its_turn(channel: shmbroker.Channel) -
         assert type(closed_by(channel, use)) is ForkedConnectionError
     assert channel._turn.taken == 0  # noqa: SLF001
     channel.close()
-    channel.core_connection = core
+    channel._core_connection = core  # noqa: SLF001
     assert channel.is_open
 
 
@@ -92,7 +93,7 @@ def test_a_forked_channel_says_so_without_its_turn(channel: shmbroker.Channel) -
 def test_a_channel_may_be_closed_while_its_turn_is_waited_for(channel: shmbroker.Channel, *, used: bool) -> None:
     """Then nothing is done any more."""
     if used:
-        assert channel.core.unacked() == 0
+        assert core_of(channel).unacked() == 0
     done: list[str] = []
     channel._turn = Turn(channel.close)  # noqa: SLF001
     change = state.synchronous(lambda _channel: done.append("done"))  # type: ignore[var-annotated]
@@ -104,7 +105,7 @@ def test_a_channel_of_a_closed_core_is_closed(broker: shmbroker.Broker) -> None:
     """Also before it was told: its methods speak of the connection, also those that need no core."""
     connection = broker.connect()
     channel = connection.channel()
-    connection.core.close()
+    core_of(connection).close()
     assert not channel.is_open
     assert type(closed_by(channel, lambda c: c.confirm_delivery())) is ConnectionClosed
     connection.close()
@@ -124,7 +125,7 @@ def test_a_soft_error_closes_the_channel(channel: shmbroker.Channel) -> None:
     error = NotFound(404, "NOT_FOUND - it")
     assert closed_by(channel, failing(error)) is error
     assert not channel.is_open
-    assert channel.connection.is_open
+    assert connection_of(channel).is_open
     for _ in range(2):
         again = closed_by(channel)
         assert (type(again), again.args) == (ChannelClosed, (504, f"{CLOSED.format(1)}: 404 NOT_FOUND - it"))
@@ -168,18 +169,12 @@ def test_there_is_one_core(channel: shmbroker.Channel) -> None:
 
     def meanwhile() -> None:
         channel._turn = turn  # noqa: SLF001
-        made.append(channel.core)
+        made.append(core_of(channel))
 
     channel._turn = Turn(meanwhile)  # noqa: SLF001
-    assert channel.core is made[0]
+    assert core_of(channel) is made[0]
     channel._turn = again = Turn()  # noqa: SLF001
-    assert (channel.core, channel.rest(), again.taken) == (made[0], True, 0)
-
-
-def test_a_channel_has_a_dispatcher(channel: shmbroker.Channel) -> None:
-    """Also before it was used."""
-    assert channel.dispatcher.is_inside() is False
-    assert channel.dispatcher is channel.dispatcher
+    assert (core_of(channel), channel._rest(), again.taken) == (made[0], True, 0)  # noqa: SLF001
 
 
 @pytest.mark.parametrize("used", [False, True])
@@ -189,14 +184,14 @@ def test_settling_is_for_now_or_for_the_commit(channel: shmbroker.Channel, *, us
     channel.queue_declare("q")
     publish(channel, "q", "ABC")
     if used:
-        assert channel.core.unacked() == 0
+        assert core_of(channel).unacked() == 0
     if transactional:
         channel.tx_select()
     first, second, third = taken(channel, "q", 3)
     channel.basic_ack(first.delivery_tag)
     second.ack()
     third.nack()
-    assert channel.core.unacked() == (3 if transactional else 0)
+    assert core_of(channel).unacked() == (3 if transactional else 0)
 
 
 # ---- its end ----
@@ -210,8 +205,8 @@ def test_a_closed_channel_says_why(channel: shmbroker.Channel, given: tuple[Any,
     """With the code and the text of the first who closed it, if one of them was given; each time the same."""
     channel.close(*given)
     channel.close(541, "again")
-    channel.end(ConnectionClosedByBroker(320, "again"))
-    channel.fail(NotFound(404, "again"), reported=True)
+    channel._end(ConnectionClosedByBroker(320, "again"))  # noqa: SLF001
+    channel._fail(NotFound(404, "again"), reported=True)  # noqa: SLF001
     for _ in range(2):
         error = closed_by(channel)
         assert (type(error), error.args) == (ChannelClosed, (504, CLOSED.format(1) + because))
@@ -220,7 +215,7 @@ def test_a_closed_channel_says_why(channel: shmbroker.Channel, given: tuple[Any,
 def test_who_ended_it_is_told_once(channel: shmbroker.Channel) -> None:
     """The first method says why; then it is a closed channel like any other."""
     error = ConnectionClosedByBroker(320, "over")
-    channel.end(error)
+    channel._end(error)  # noqa: SLF001
     assert closed_by(channel) is error
     assert closed_by(channel).args == (504, f"{CLOSED.format(1)}: 320 over")
 
@@ -228,10 +223,10 @@ def test_who_ended_it_is_told_once(channel: shmbroker.Channel) -> None:
 def test_the_first_error_is_told(channel: shmbroker.Channel) -> None:
     """Not lost, if another one comes before a method has an answer; one that was told is not told again."""
     first = NotFound(404, "first")
-    channel.fail(first, reported=False)
-    channel.fail(PreconditionFailed(406, "second"), reported=True)
+    channel._fail(first, reported=False)  # noqa: SLF001
+    channel._fail(PreconditionFailed(406, "second"), reported=True)  # noqa: SLF001
     assert closed_by(channel) is first
-    channel.fail(PreconditionFailed(406, "third"), reported=False)
+    channel._fail(PreconditionFailed(406, "third"), reported=False)  # noqa: SLF001
     assert type(closed_by(channel)) is ChannelClosed
 
 
@@ -248,7 +243,7 @@ def test_an_error_that_was_not_told_has_publishes_ignored(channel: shmbroker.Cha
 def test_what_was_quick_raises_on_a_closed_channel(channel: shmbroker.Channel) -> None:
     """A route that is known, with properties and without, and a tag: nothing is published, nothing settled."""
     channel.queue_declare("q")
-    queue, given = channel.connection.queue("q"), BasicProperties(app_id="a")
+    queue, given = connection_of(channel).queue("q"), BasicProperties(app_id="a")
     for _ in range(2):
         channel.basic_publish("", "q", b"A")
         channel.basic_publish("", "q", b"A", given)
@@ -267,18 +262,18 @@ def test_what_was_quick_raises_on_a_closed_channel(channel: shmbroker.Channel) -
 def test_a_closed_channel_leaves_nothing(channel: shmbroker.Channel) -> None:
     """Its consumers and whoever waits for its end hear of it, once; its number is free; `with` closes it."""
     ended: list[str] = []
-    channel.on_end = lambda: ended.append("channel")
+    channel._on_end = lambda: ended.append("channel")  # noqa: SLF001
     channel.queue_declare("q")
     with channel as entered:
         assert entered is channel
-        channel.consume_until("q", lambda *_: None, lambda: ended.append("consumer"))
+        channel._consume_until("q", lambda *_: None, lambda: ended.append("consumer"))  # noqa: SLF001
     assert not channel.is_open
     channel.close()
     assert ended == ["consumer", "channel"]
     assert channel.consumer_tags == []
-    assert channel.connection.consumers("q") == []
-    assert channel.connection.channel(1).number == 1
-    assert repr(channel) == f"<Channel 1 of {channel.connection!r}, closed>"
+    assert connection_of(channel).consumers("q") == []
+    assert connection_of(channel).channel(1).number == 1
+    assert repr(channel) == f"<Channel 1 of {connection_of(channel)!r}, closed>"
 
 
 # ---- checks ----

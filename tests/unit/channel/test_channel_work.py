@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scenario_support.channels import Inbox, count, publish
 from scenario_support.core_calls import Noted, Replaced
+from scenario_support.inside import connection_of, core_of, session_of
 from scenario_support.waiting import becomes
 
 import shmbroker
@@ -75,7 +76,7 @@ def channel(broker: shmbroker.Broker, kept: Kept, told: list[BaseException]) -> 
 
 def with_status(channel: shmbroker.Channel, *statuses: int, meanwhile: Any = None) -> None:  # noqa: ANN401
     """Have the channel find no message, for these reasons, one each time."""
-    assert channel.core.unacked() == 0
+    assert core_of(channel).unacked() == 0
     left = list(statuses)
 
     class Taker(Replaced):
@@ -87,7 +88,7 @@ def with_status(channel: shmbroker.Channel, *statuses: int, meanwhile: Any = Non
             self.status = left.pop(0) if left else library.EMPTY
             return 0
 
-    channel.taker = Taker(channel.taker)  # type: ignore[assignment]
+    channel._taker = Taker(channel._taker)  # type: ignore[assignment]  # noqa: SLF001
 
 
 # ---- looking ----
@@ -98,21 +99,21 @@ def test_messages_are_handed_over_as_many_as_are_wanted(channel: shmbroker.Chann
     inbox = Inbox()
     channel.basic_consume(QUEUE, inbox)
     publish(channel, QUEUE, "ABC")
-    assert (channel.work(2), channel.done, inbox.texts()) == (2, 2, ["A", "B"])
-    assert (channel.work(), channel.done, inbox.texts()) == (1, 1, ["A", "B", "C"])
-    assert (channel.work(2), channel.done) == (0, 0)
+    assert (channel._work(2), channel._done, inbox.texts()) == (2, 2, ["A", "B"])  # noqa: SLF001
+    assert (channel._work(), channel._done, inbox.texts()) == (1, 1, ["A", "B", "C"])  # noqa: SLF001
+    assert (channel._work(2), channel._done) == (0, 0)  # noqa: SLF001
 
 
 def test_a_channel_rests_when_nothing_is_there(channel: shmbroker.Channel, kept: Kept) -> None:
     """A message that comes wakes it; before that it was asked again by nobody."""
     channel.basic_consume(QUEUE, Inbox())
     kept.run()
-    assert channel.rest()
+    assert channel._rest()  # noqa: SLF001
     publish(channel, QUEUE, "A")
     becomes(lambda: len(kept.runnables), 1)
-    assert not channel.rest()
-    assert channel.work() == 1
-    assert channel.rest()
+    assert not channel._rest()  # noqa: SLF001
+    assert channel._work() == 1  # noqa: SLF001
+    assert channel._rest()  # noqa: SLF001
 
 
 def test_an_event_comes_before_messages(channel: shmbroker.Channel, kept: Kept) -> None:
@@ -124,11 +125,11 @@ def test_an_event_comes_before_messages(channel: shmbroker.Channel, kept: Kept) 
     kept.run()
     channel.basic_publish("", "nowhere", b"B", mandatory=True)
     assert len(kept.runnables) == 1
-    assert not channel.rest()
+    assert not channel._rest()  # noqa: SLF001
     publish(channel, QUEUE, "A")
-    assert (channel.work(5), channel.done, returned, inbox.texts()) == (1, 1, [b"B"], [])
-    assert (channel.work(5), channel.done, inbox.texts()) == (1, 1, ["A"])
-    assert channel.rest()
+    assert (channel._work(5), channel._done, returned, inbox.texts()) == (1, 1, [b"B"], [])  # noqa: SLF001
+    assert (channel._work(5), channel._done, inbox.texts()) == (1, 1, ["A"])  # noqa: SLF001
+    assert channel._rest()  # noqa: SLF001
 
 
 def test_an_event_that_raises_counts(channel: shmbroker.Channel) -> None:
@@ -139,42 +140,42 @@ def test_an_event_that_raises_counts(channel: shmbroker.Channel) -> None:
 
     channel.basic_consume(QUEUE, Inbox())
     publish(channel, QUEUE, "ABC")
-    assert channel.work(3) == 3
+    assert channel._work(3) == 3  # noqa: SLF001
     channel.add_on_return_callback(stop)
     channel.basic_publish("", "nowhere", b"", mandatory=True)
     with pytest.raises(SystemExit):
-        channel.work(3)
-    assert channel.done == 1
-    assert channel.work(3) == 0
+        channel._work(3)  # noqa: SLF001
+    assert channel._done == 1  # noqa: SLF001
+    assert channel._work(3) == 0  # noqa: SLF001
 
 
 def test_a_broker_that_has_grown_is_looked_at_again(
     channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That is a thing that was done, so the channel does not rest."""
-    grown = Noted(channel.core_connection.attachment.grow)
-    monkeypatch.setattr(channel.core_connection.attachment, "grow", grown)
+    grown = Noted(channel._core_connection.attachment.grow)  # noqa: SLF001
+    monkeypatch.setattr(channel._core_connection.attachment, "grow", grown)  # noqa: SLF001
     with_status(channel, library.GROW)
-    assert (channel.work(), len(grown.calls)) == (1, 1)
-    assert (channel.work(), len(grown.calls), channel.rest()) == (0, 1, True)
+    assert (channel._work(), len(grown.calls)) == (1, 1)  # noqa: SLF001
+    assert (channel._work(), len(grown.calls), channel._rest()) == (0, 1, True)  # noqa: SLF001
 
 
 def test_missing_memory_is_told_and_the_channel_rests(channel: shmbroker.Channel, told: list[BaseException]) -> None:
     """The IO thread wakes it later. It is not over: what comes keeps it from its rest."""
     with_status(channel, library.NO_MEMORY)
-    assert channel.work() == 0
+    assert channel._work() == 0  # noqa: SLF001
     assert [type(error) for error in told] == [OutOfMemory]
     told.clear()
-    assert channel.rest()
+    assert channel._rest()  # noqa: SLF001
     channel.add_on_return_callback(lambda *_: None)
     channel.basic_publish("", "nowhere", b"", mandatory=True)
-    assert not channel.rest()
+    assert not channel._rest()  # noqa: SLF001
 
 
 def test_a_closed_channel_does_not_look(channel: shmbroker.Channel, told: list[BaseException]) -> None:
     """Another thread may close it while it looks for a message: what that came to is no news then."""
     with_status(channel, library.NO_MEMORY, meanwhile=channel.close)
-    assert (channel.work(), told, channel.rest()) == (0, [], True)
+    assert (channel._work(), told, channel._rest()) == (0, [], True)  # noqa: SLF001
 
 
 @pytest.mark.parametrize("status", [library.CLOSED, library.STOPPING, library.FORKED])
@@ -183,10 +184,10 @@ def test_a_channel_whose_connection_is_over_rests(
 ) -> None:
     """For ever, whatever comes; the hook is not told: whoever calls something is."""
     with_status(channel, status)
-    assert (channel.work(), channel.is_open) == (0, True)
+    assert (channel._work(), channel.is_open) == (0, True)  # noqa: SLF001
     channel.add_on_return_callback(lambda *_: None)
     channel.basic_publish("", "nowhere", b"", mandatory=True)
-    assert channel.rest()
+    assert channel._rest()  # noqa: SLF001
     assert told == []
 
 
@@ -194,7 +195,7 @@ def test_damage_is_raised(channel: shmbroker.Channel) -> None:
     """The dispatcher tells the hook of it."""
     with_status(channel, 0xFFFF)
     with pytest.raises(shmbroker.BrokerError, match="operation failed"):
-        channel.work()
+        channel._work()  # noqa: SLF001
 
 
 # ---- consumers that end ----
@@ -204,11 +205,11 @@ def test_a_consumer_ends_with_its_queue(channel: shmbroker.Channel) -> None:
     """It is one thing to do; the callbacks are told its tag, each once, and its loop ends."""
     ended: list[str] = []
     channel.add_on_cancel_callback(ended.append)
-    channel.consume_until(QUEUE, lambda *_: None, lambda: ended.append("loop"), consumer_tag=TAG)
-    channel.connection.queue(QUEUE).delete()
-    assert channel.work() == 1
+    channel._consume_until(QUEUE, lambda *_: None, lambda: ended.append("loop"), consumer_tag=TAG)  # noqa: SLF001
+    connection_of(channel).queue(QUEUE).delete()
+    assert channel._work() == 1  # noqa: SLF001
     assert (ended, channel.consumer_tags) == (["loop", TAG], [])
-    assert (channel.work(), ended) == (0, ["loop", TAG])
+    assert (channel._work(), ended) == (0, ["loop", TAG])  # noqa: SLF001
 
 
 def test_a_consumer_may_be_cancelled_beside_its_queue(channel: shmbroker.Channel) -> None:
@@ -216,16 +217,16 @@ def test_a_consumer_may_be_cancelled_beside_its_queue(channel: shmbroker.Channel
     told: list[str] = []
     channel.add_on_cancel_callback(told.append)
     tag = channel.basic_consume(QUEUE, Inbox())
-    core, next_cancelled = channel.core, channel.core.next_cancelled
+    core, next_cancelled = core_of(channel), core_of(channel).next_cancelled
 
     def cancel() -> int | None:
         number = next_cancelled()
         channel.basic_cancel(tag)
         return number
 
-    channel.connection.queue(QUEUE).delete()
+    connection_of(channel).queue(QUEUE).delete()
     core.next_cancelled = cancel  # type: ignore[method-assign]
-    assert (channel.work(), told) == (1, [])
+    assert (channel._work(), told) == (1, [])  # noqa: SLF001
 
 
 def test_callbacks_that_raise_stop_no_other(channel: shmbroker.Channel, told: list[BaseException]) -> None:
@@ -238,8 +239,8 @@ def test_callbacks_that_raise_stop_no_other(channel: shmbroker.Channel, told: li
     for callback in (fail, called.append, lambda _: channel.add_on_cancel_callback(called.append), fail):
         channel.add_on_cancel_callback(callback)
     channel.basic_consume(QUEUE, Inbox(), consumer_tag=TAG)
-    channel.connection.queue(QUEUE).delete()
-    assert channel.work() == 1
+    connection_of(channel).queue(QUEUE).delete()
+    assert channel._work() == 1  # noqa: SLF001
     assert (told, called) == (errors, [TAG])
     told.clear()
 
@@ -250,8 +251,8 @@ def test_callbacks_that_raise_stop_no_other(channel: shmbroker.Channel, told: li
 def fresh(channel: shmbroker.Channel, *, auto_ack: bool = False) -> Any:  # noqa: ANN401
     """Return a message that no callback was given yet."""
     publish(channel, QUEUE, "A")
-    assert channel.core.unacked() == 0
-    return channel.taker.get(channel, channel.connection.routed_queue(QUEUE).address, auto_ack)  # type: ignore[union-attr]
+    assert core_of(channel).unacked() == 0
+    return channel._taker.get(channel, session_of(channel).queues.routed(QUEUE).address, auto_ack)  # type: ignore[union-attr]  # noqa: SLF001
 
 
 def known(channel: shmbroker.Channel, message: Any, callback: Any) -> None:  # noqa: ANN401
@@ -262,7 +263,7 @@ def known(channel: shmbroker.Channel, message: Any, callback: Any) -> None:  # n
 def test_a_message_that_came_too_late_goes_back(channel: shmbroker.Channel) -> None:
     """Its consumer was cancelled just then."""
     message = fresh(channel)
-    channel.deliver_late(message)
+    channel._deliver_late(message)  # noqa: SLF001
     assert message._state == FRESH  # noqa: SLF001 (so that it goes back when it is dropped)
     del message
     assert count(channel, QUEUE) == 1
@@ -273,7 +274,7 @@ def test_a_message_that_came_too_early_has_its_callback(channel: shmbroker.Chann
     """Its consumer is registered by then: it is a delivery like any other."""
     message, calls = fresh(channel, auto_ack=auto_ack), []
     known(channel, message, lambda *given: calls.append(given))
-    channel.deliver_late(message)
+    channel._deliver_late(message)  # noqa: SLF001
     assert calls == [(channel, message, BasicProperties(), b"A")]
     assert (message.consumer_tag, message.queue, message.settled) == (TAG, "other", auto_ack)
     if not auto_ack:
@@ -293,7 +294,7 @@ def test_a_message_without_a_body_has_no_callback(
     message, calls = fresh(channel), []
     known(channel, message, lambda *given: calls.append(given))
     monkeypatch.setattr(shmbroker.Delivery, "__bytes__", fail)
-    for use in (lambda: channel.deliver_late(message), lambda: channel.not_handed_over(error)):
+    for use in (lambda: channel._deliver_late(message), lambda: channel._not_handed_over(error)):  # noqa: SLF001
         if isinstance(error, (MessageSettled, ConnectionClosed)):
             use()
         else:
@@ -307,16 +308,16 @@ def test_a_message_without_a_body_has_no_callback(
 
 def test_only_an_open_channel_in_use_is_woken(channel: shmbroker.Channel, kept: Kept) -> None:
     """One that only declared has nothing to do, and one that is closed neither."""
-    channel.wake()
+    channel._wake()  # noqa: SLF001
     assert kept.runnables == []
     channel.basic_consume(QUEUE, Inbox())
     assert len(kept.runnables) == 1
     kept.run()
-    channel.wake()
+    channel._wake()  # noqa: SLF001
     assert len(kept.runnables) == 1
     kept.run()
     channel.close()
-    channel.wake()
+    channel._wake()  # noqa: SLF001
     assert kept.runnables == []
 
 

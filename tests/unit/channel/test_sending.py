@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.channels import assert_closed, content, refused, taken
+from scenario_support.inside import session_of
 from scenario_support.waiting import WATCHDOG_SECONDS, becomes
 
 from shmbroker import BasicProperties
@@ -85,11 +86,11 @@ def test_a_commit_returns_what_was_mandatory_and_had_no_queue(connection: shmbro
     transaction = Transaction()
     for number, (key, mandatory) in enumerate((("q", True), ("no", True), ("no", False), ("q", False), ("nor", True))):
         transaction.publish("", key, b"%d" % number, PLAIN, mandatory=mandatory)
-    until = connection.operation_deadline()
-    returned = transaction.commit(connection.publishing, None, until)
+    until = session_of(connection).operation_deadline()
+    returned = transaction.commit(session_of(connection).publishing, None, until)
     assert [(one.routing_key, one.body) for one in returned] == [("no", b"1"), ("nor", b"4")]
     assert [bytes(message) for message in connection.queue("q").browse()] == [b"0", b"3"]
-    assert transaction.commit(connection.publishing, None, until) == []
+    assert transaction.commit(session_of(connection).publishing, None, until) == []
 
 
 def test_nobody_is_told_of_a_message_that_comes_back(channel: shmbroker.Channel) -> None:
@@ -151,7 +152,7 @@ def test_a_queue_that_goes_while_a_commit_waits_for_room(
 
     def gone(*_: object) -> None:
         monkeypatch.setattr(transaction, "commit_waiting", commit)
-        monkeypatch.setattr(channel.connection.publishing, "forget_routes", lambda: done.append("forgot"))
+        monkeypatch.setattr(session_of(channel).publishing, "forget_routes", lambda: done.append("forgot"))
         raise NotFound
 
     monkeypatch.setattr(transaction, "commit_waiting", gone)
@@ -170,7 +171,7 @@ def test_a_transaction_finds_its_routes_anew(
     channel.tx_select()
     for name in ("gone", "q"):
         channel.basic_publish("", name, b"B")
-    version = journal.version(channel.connection.core)
+    version = journal.version(session_of(channel).core)
     monkeypatch.setattr(journal, "version", lambda _: version)
     other.queue("gone").delete()
     channel.tx_commit()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.core_calls import Replaced
+from scenario_support.inside import core_of
 
 from shmbroker._core import connection as module
 from shmbroker._core import library
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def core(connection: shmbroker.Connection) -> CoreConnection:
     """The core's part of it."""
-    return connection.core
+    return core_of(connection)
 
 
 @pytest.fixture

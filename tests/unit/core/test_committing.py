@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.core_calls import Noted, Replaced, answering
+from scenario_support.inside import core_of
 
 from shmbroker._core import commit as module
 from shmbroker._core import library
@@ -58,7 +59,7 @@ def test_a_long_commit_drops_the_gil(  # noqa: PLR0917 (fixtures and numbers)
     first = Publication(b"", [CORE(connection.queue("other"))])
     size = LONG - CELL * (settled + targets + 1) + more
     body = bytes(size)
-    assert commit(connection.core, [first, Publication(body, cores)], ends) == DONE
+    assert commit(core_of(connection), [first, Publication(body, cores)], ends) == DONE
     slow, fast = modules
     assert (bool(slow.calls), bool(fast.calls)) == (bool(more), not more)
     for number in range(targets):
@@ -69,7 +70,7 @@ def test_a_long_commit_drops_the_gil(  # noqa: PLR0917 (fixtures and numbers)
 def test_the_length_of_a_body_is_in_bytes(connection: shmbroker.Connection, modules: tuple[Noted, Noted]) -> None:
     """Not in the items of its buffer."""
     items = memoryview(bytes(LONG + 8)).cast("Q")
-    assert commit(connection.core, [Publication(items, [CORE(connection.queue("q"))])]) == DONE
+    assert commit(core_of(connection), [Publication(items, [CORE(connection.queue("q"))])]) == DONE
     slow, fast = modules
     assert (bool(slow.calls), bool(fast.calls)) == (True, False)
     assert len(connection.queue("q").get(timeout=0).body) == LONG + 8
@@ -87,7 +88,7 @@ def test_publications_of_one_commit_may_differ(connection: shmbroker.Connection)
         Publication(b"4", only),
         Publication(b"5", both, high),
     ]
-    assert commit(connection.core, given) == DONE
+    assert commit(core_of(connection), given) == DONE
     seen = [[(bytes(m), m.key, m.priority) for m in queue.browse()] for queue in (one, two)]
     assert seen == [
         [(b"1", "high", 7), (b"2", "low", 0), (b"5", "high", 7)],
@@ -102,7 +103,7 @@ def test_settlements_of_several_queues(connection: shmbroker.Connection) -> None
     for queue in (queues[0], queues[0], queues[1], queues[2], queues[1]):
         queue.put(b"A")
         taken.append(settlement_of(queue.get(timeout=0), queue))
-    assert commit(connection.core, [], taken) == DONE
+    assert commit(core_of(connection), [], taken) == DONE
     assert [queue.statistics().acked for queue in queues] == [2, 2, 1]
 
 
@@ -121,11 +122,11 @@ def test_a_commit_that_needs_another_segment(
     connection: shmbroker.Connection, queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker grows each time that the core asks for it; the message is there once."""
-    before = connection.core.attachment.facts().segments
+    before = core_of(connection).attachment.facts().segments
     fast = answering(library.fast.sb_commit_all, library.GROW, library.GROW)
     monkeypatch.setattr(library, "fast", Replaced(library.fast, sb_commit_all=fast))
-    assert commit(connection.core, [Publication(b"A", [CORE(queue)])]) == DONE
-    assert connection.core.attachment.facts().segments == before + 2
+    assert commit(core_of(connection), [Publication(b"A", [CORE(queue)])]) == DONE
+    assert core_of(connection).attachment.facts().segments == before + 2
     assert [bytes(message) for message in queue.browse()] == [b"A"]
 
 
@@ -180,8 +181,8 @@ def test_the_queue_to_blame_waits_for_room_or_memory(  # noqa: PLR0917 (fixtures
     publications = [Publication(b"", [targets[0]]), Publication(b"body", targets)]
     outcomes = Outcomes(Outcome(status, 1, target), DONE)
     monkeypatch.setattr(module, "commit", outcomes)
-    commit_waiting(connection.core, publications, (), UNTIL, memory_until)
-    assert outcomes.calls == [(connection.core, publications, ())] * 2
+    commit_waiting(core_of(connection), publications, (), UNTIL, memory_until)
+    assert outcomes.calls == [(core_of(connection), publications, ())] * 2
     assert targets[blamed].put_failed.calls == [(status, 4, until)]
     assert targets[1 - blamed].put_failed.calls == []
 
@@ -205,7 +206,7 @@ def test_no_publication_is_to_blame(  # noqa: PLR0917 (fixtures and cases)
     """The error is that of the status."""
     monkeypatch.setattr(module, "commit", Outcomes(Outcome(status, None, None)))
     with pytest.raises(error, match=text):
-        commit_waiting(connection.core, [Publication(b"A", targets)], (), UNTIL, MEMORY_UNTIL)
+        commit_waiting(core_of(connection), [Publication(b"A", targets)], (), UNTIL, MEMORY_UNTIL)
     assert [one.put_failed.calls for one in targets] == [[], []]
 
 
@@ -218,7 +219,7 @@ def test_what_never_fits_together_is_not_waited_for(connection: shmbroker.Connec
         Publication(bytes(6), [CORE(small)]),
     ]
     with pytest.raises(standard_queue.Full, match="2 messages of 12 bytes can never fit at once"):
-        commit_waiting(connection.core, publications, (), library.FOR_EVER)
+        commit_waiting(core_of(connection), publications, (), library.FOR_EVER)
     assert (len(small), len(other)) == (0, 0)
 
 
@@ -227,5 +228,5 @@ def test_a_full_queue_is_waited_for_until_time_is_up(connection: shmbroker.Conne
     small, other = connection.queue("small", max_length=1), connection.queue("other")
     small.put(b"A")
     with pytest.raises(standard_queue.Full, match="queue 'small' is full: 1 messages are ready"):
-        commit_waiting(connection.core, [Publication(b"B", [CORE(other), CORE(small)])], (), 1)
+        commit_waiting(core_of(connection), [Publication(b"B", [CORE(other), CORE(small)])], (), 1)
     assert (len(small), len(other)) == (1, 0)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.core_calls import Noted, Replaced, telling
+from scenario_support.inside import core_of, session_of
 from scenario_support.waiting import eventually
 
 from shmbroker._core import consumer as module
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def consumer_of(*queues: shmbroker.Queue, prefetch: int = 5, **options: Any) -> CoreConsumer:  # noqa: ANN401
     """Consume from queues of one connection."""
-    cores = [queue.core for queue in queues]
+    cores = [core_of(queue) for queue in queues]
     given = {"ack_batch": 1, "ack_interval": 0.0} | options
     return CoreConsumer(cores[0].connection, cores, prefetch, given.pop("priority", 0), **given)
 
@@ -44,10 +45,10 @@ def test_what_a_consumer_is(
     second = connection.queue("second")
     made = consumer_of(queue, second, prefetch=3, priority=-2, ack_batch=2, ack_interval=1.5)
     ((handle, handles, *rest, _),) = consume.calls
-    assert handle == connection.core.handle
-    assert list(handles) == [queue.core.handle, second.core.handle]
+    assert handle == core_of(connection).handle
+    assert list(handles) == [core_of(queue).handle, core_of(second).handle]
     assert rest == [2, 3, -2, 2, 1_500_000_000]
-    assert made.queues == [queue.core, second.core]
+    assert made.queues == [core_of(queue), core_of(second)]
     assert made.what == "queue 'q' and queue 'second'"
     assert made.address == int(library.ffi.cast("uintptr_t", made.handle))
     (seen, _) = connection.consumers()
@@ -57,7 +58,7 @@ def test_what_a_consumer_is(
 
 def test_a_consumer_that_needs_another_segment(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker grows each time that the core asks for it; then the consumer is there."""
-    attached = queue.core.connection.attachment
+    attached = core_of(queue).connection.attachment
     before = attached.facts().segments
     consume = telling(library.slow.sb_consume, library.GROW, library.GROW, result=library.ffi.NULL)
     other_calls(monkeypatch, sb_consume=consume)
@@ -88,7 +89,7 @@ def test_a_queue_in_exclusive_use(queue: shmbroker.Queue, monkeypatch: pytest.Mo
 def test_a_queue_that_is_gone(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
     """The error names all queues of the consumer that is not there."""
     gone = connection.queue("gone")
-    gone.core.delete(if_unused=False, if_empty=False, until=library.FOR_EVER)
+    core_of(gone).delete(if_unused=False, if_empty=False, until=library.FOR_EVER)
     with pytest.raises(NotFound, match="no queue 'q' and queue 'gone'"):
         consumer_of(queue, gone)
     assert queue.statistics().consumers == 0
@@ -96,7 +97,7 @@ def test_a_queue_that_is_gone(connection: shmbroker.Connection, queue: shmbroker
 
 def test_waiting_and_events(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
     """A wait ends with what is pulled; an eventfd is written once for each arming, unless something waits already."""
-    connection.start_io()
+    session_of(connection).start_io()
     made = consumer_of(queue)
     descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     try:
@@ -115,7 +116,7 @@ def test_waiting_and_events(connection: shmbroker.Connection, queue: shmbroker.Q
 
 def test_a_consumer_that_is_suspended_pulls_nothing(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
     """Until it is resumed."""
-    connection.start_io()
+    session_of(connection).start_io()
     made = consumer_of(queue)
     made.suspend(suspended=True)
     queue.put(b"A")

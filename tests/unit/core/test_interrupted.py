@@ -102,8 +102,8 @@ AT_EVERY_LINE = """
         assert len(pickle.loads(pickled)) == 1
 
     def load_anew():
-        from shmbroker.connection import _process_connections
-        for connection in _process_connections.values():
+        from shmbroker._process.connections import _shared
+        for connection in list(_shared.values()):
             connection.close()
         load()
 
@@ -213,7 +213,7 @@ CALL_AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
         queue = connection.queue("q", passive=True)
         body = body_references.body_at(connection, next(body_references.of_queue(queue))[1])
         del queue
-        more = interrupted_at(number, lambda: connection.core.queue_slots())
+        more = interrupted_at(number, lambda: connection._session.core.queue_slots())
         kept = [connection]
         del connection
         gc.collect()
@@ -250,12 +250,12 @@ CALL_WHERE_SIGNALS_COME = f"""{SIGNALLED_AT}
     name, deed, number, more, kept, counts = sys.argv[1], deeds[sys.argv[2]], 0, True, [], []
     while more:
         connection = shmbroker.connect(name, create=False)
-        more = signalled_at(number, lambda: deed(connection.core))
+        more = signalled_at(number, lambda: deed(connection._session.core))
         connection.close()
         kept.append(connection)
         counts.append(shmbroker.Broker(name).statistics().connection_count)
         number += 1
-    print(json.dumps([number, [one.core.calls for one in kept], counts]))
+    print(json.dumps([number, [one._session.core.calls for one in kept], counts]))
 """
 
 

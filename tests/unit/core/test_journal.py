@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Never
 
 import pytest
+from scenario_support.inside import core_of, session_of
 from scenario_support.waiting import WATCHDOG_SECONDS
 
 import shmbroker
@@ -35,7 +36,7 @@ def connection(broker_name: str) -> Iterator[shmbroker.Connection]:
 @pytest.fixture
 def core(connection: shmbroker.Connection) -> CoreConnection:
     """The connection in the core."""
-    return connection.core
+    return core_of(connection)
 
 
 @pytest.fixture
@@ -272,7 +273,7 @@ def test_binding_and_unbinding_for_long_takes_little(connection: shmbroker.Conne
             channel.queue_unbind("q", "e", f"key-{number}")
             longest = max(longest, Journal(core.attachment.path).length(core))
         assert 64 * 1024 < longest < 66 * 1024
-        assert connection.administration.exchanges.refresh(core).bindings_from("e") == {}.keys()
+        assert session_of(connection).administration.exchanges.refresh(core).bindings_from("e") == {}.keys()
 
 
 def test_a_journal_that_cannot_be_read_leaves_the_housekeeper_at_work(

@@ -10,6 +10,7 @@ from queue import Full
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import core_of
 from scenario_support.scripted import Scripted
 
 from shmbroker._amqp import field_tables
@@ -87,8 +88,8 @@ def test_options_keep_their_texts() -> None:
 
 def declared(connection: shmbroker.Connection, name: str, settings: QueueSettings, flags: int = 0) -> CoreQueue:
     """Make a queue in the core, and open it."""
-    assert core_queue.declare(connection.core, name, settings, FOR_EVER, flags)
-    return CoreQueue(connection.core, name, connection.core.queue_slot(name))
+    assert core_queue.declare(core_of(connection), name, settings, FOR_EVER, flags)
+    return CoreQueue(core_of(connection), name, core_of(connection).queue_slot(name))
 
 
 def delete(queue: CoreQueue) -> None:
@@ -197,8 +198,8 @@ def test_texts_that_are_damaged() -> None:
 
 def test_a_queue_is_made_once(connection: shmbroker.Connection) -> None:
     """The second declaration says that it was there, and changes nothing."""
-    assert core_queue.declare(connection.core, "q", QueueSettings(max_length=1), FOR_EVER)
-    assert not core_queue.declare(connection.core, "q", QueueSettings(max_length=2), FOR_EVER)
+    assert core_queue.declare(core_of(connection), "q", QueueSettings(max_length=1), FOR_EVER)
+    assert not core_queue.declare(core_of(connection), "q", QueueSettings(max_length=2), FOR_EVER)
     assert connection.queue("q", passive=True).settings.max_length == 1
 
 
@@ -228,7 +229,7 @@ def test_a_queue_that_ends_while_it_is_opened(
     connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The handle is made, and knows nothing of the queue: the next call says that there is none."""
-    core = connection.core
+    core = core_of(connection)
     assert core_queue.declare(core, "q", EVERYTHING, FOR_EVER)
     slot = core.queue_slot("q")
     with monkeypatch.context() as ended:
@@ -259,16 +260,16 @@ def test_messages_are_browsed_with_their_positions(connection: shmbroker.Connect
     bodies = [b"A", b"B" * 5000, b"C" * 300_000, b"D"]
     queue.put_many(bodies)
     position, found = 0, list[bytes]()
-    while (one := queue.core.browse(position)) is not None:
+    while (one := core_of(queue).browse(position)) is not None:
         data, position = one
         found.append(data)
     assert position == len(bodies)
     assert [data[64:] for data in found] == bodies
-    again = queue.core.browse(2)
+    again = core_of(queue).browse(2)
     assert again is not None
     assert (again[0][64:], again[1]) == (bodies[2], 3)
     with pytest.raises(OverflowError):
-        queue.core.browse(-1)
+        core_of(queue).browse(-1)
 
 
 def test_messages_are_browsed_in_their_places(connection: shmbroker.Connection) -> None:
@@ -277,10 +278,10 @@ def test_messages_are_browsed_in_their_places(connection: shmbroker.Connection) 
     bodies = [b"A", b"B" * 300_000]
     queue.put_many(bodies, key="key")
     position, found = 0, list[bytes]()
-    while (one := queue.core.browse_place(position)) is not None:
+    while (one := core_of(queue).browse_place(position)) is not None:
         data, position, place = one
         assert (data[64:67], place.length) == (b"key", len(bodies[len(found)]))
-        memory = connection.core.body_at(place)
+        memory = core_of(connection).body_at(place)
         assert memory is not None
         found.append(bytes(memory))
         memory.release()
@@ -298,7 +299,7 @@ def test_a_browse_gets_the_room_that_the_core_asks_for(queue: shmbroker.Queue, m
     queue.put(b"A")
     calls = Scripted(slow, "sb_browse", asks)
     monkeypatch.setattr(core_queue, "slow", calls)
-    found = queue.core.browse(0)
+    found = core_of(queue).browse(0)
     assert found is not None
     assert (found[0][64:], found[1]) == (b"A", 1)
     assert [call[3] for call in calls.calls] == [record.BUFFER, 70_000]
@@ -306,7 +307,7 @@ def test_a_browse_gets_the_room_that_the_core_asks_for(queue: shmbroker.Queue, m
 
 def test_a_time_that_is_now_is_over(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """A put that may wait until this very moment does not ask the core for room."""
-    core, now = connection.queue("q").core, time.monotonic_ns()
+    core, now = core_of(connection.queue("q")), time.monotonic_ns()
     calls = Scripted(slow, "sb_wait_for_room")
     monkeypatch.setattr(core_queue, "slow", calls)
     monkeypatch.setattr(core.connection, "start_io", lambda: None)
@@ -321,6 +322,6 @@ def test_a_handle_is_given_back_when_nothing_needs_it(connection: shmbroker.Conn
     queue = connection.queue("q")
     queue.put(b"A")
     message = queue.get()
-    assert queue.core.leave() is False
+    assert core_of(queue).leave() is False
     message.ack()
-    assert queue.core.leave() is True
+    assert core_of(queue).leave() is True

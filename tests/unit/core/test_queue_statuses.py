@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import core_of
 from scenario_support.scripted import Scripted, put_into, status
 
 from shmbroker import exceptions
@@ -67,7 +68,7 @@ def core(queue: shmbroker.Queue) -> CoreQueue:
     """The core's part of a queue named q, in a broker that has memory for messages."""
     queue.put(b"x")
     queue.purge()
-    return queue.core
+    return core_of(queue)
 
 
 # ---- locks, declaring and opening ----
@@ -89,9 +90,9 @@ def test_declaring_grows_the_broker(
 ) -> None:
     """As often as the core asks for it; then the queue is there."""
     scripted(monkeypatch, "sb_declare", status(library.GROW), status(library.GROW))
-    assert core_queue.declare(connection.core, "q", QueueSettings(), FOR_EVER)
+    assert core_queue.declare(core_of(connection), "q", QueueSettings(), FOR_EVER)
     assert watched.seen == ["grow", "grow"]
-    assert connection.core.queue_slot("q")
+    assert core_of(connection).queue_slot("q")
 
 
 @pytest.mark.parametrize(
@@ -114,8 +115,8 @@ def test_a_queue_that_cannot_be_declared(
     """The error says why, and of which queue; none is made."""
     scripted(monkeypatch, "sb_declare", put_into(6, 17, number))
     with pytest.raises(error, match=text):
-        core_queue.declare(connection.core, "q", QueueSettings(), FOR_EVER)
-    assert connection.core.queue_slot("q") == 0
+        core_queue.declare(core_of(connection), "q", QueueSettings(), FOR_EVER)
+    assert core_of(connection).queue_slot("q") == 0
 
 
 def test_opening_grows_the_broker_and_lets_go_of_what_was_deleted(
@@ -235,7 +236,7 @@ def test_a_put_without_time_does_not_wait(
 
 def test_a_full_queue_says_its_limits(connection: shmbroker.Connection) -> None:
     """And how many messages are ready."""
-    core = connection.queue("q", max_length=1, max_bytes=9).core
+    core = core_of(connection.queue("q", max_length=1, max_bytes=9))
     core.put_with(b"A", 1, NO_OPTIONS, PAST)
     text = r"^queue 'q' is full: 1 messages are ready \(max_length=1, max_bytes=9\)$"
     with pytest.raises(standard_queue.Full, match=text):
@@ -259,7 +260,7 @@ def test_a_put_that_fails(core: CoreQueue, number: int, error: type[Exception], 
 def test_a_body_that_is_too_large(connection: shmbroker.Connection, broker: shmbroker.Broker) -> None:
     """For the queue, for the broker, or for a broker that is full of its own; the text says for which."""
     limit = broker.statistics().memory_limit
-    limited, free = connection.queue("limited", max_bytes=10).core, connection.queue("free").core
+    limited, free = core_of(connection.queue("limited", max_bytes=10)), core_of(connection.queue("free"))
     text = "queue 'limited': a body of {} bytes can never fit max_bytes=10$"
     for size in (11, limit):
         with pytest.raises(exceptions.NeverFits, match=text.format(size)) as full:
@@ -370,7 +371,7 @@ def test_settings_that_cannot_be_changed(core: CoreQueue, monkeypatch: pytest.Mo
 @pytest.fixture
 def target(connection: shmbroker.Connection) -> CoreQueue:
     """The core's part of another queue of the same connection."""
-    return connection.queue("target", max_bytes=9).core
+    return core_of(connection.queue("target", max_bytes=9))
 
 
 def test_moving_grows_the_broker(

@@ -8,6 +8,7 @@ import queue as standard_queue
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import core_of
 from scenario_support.observing import listing
 from scenario_support.scripted import Scripted, status
 
@@ -43,8 +44,8 @@ def scripted(monkeypatch: pytest.MonkeyPatch, name: str, *answers: Callable[...,
 
 def test_a_reservation_is_a_call_until_its_end(queue: shmbroker.Queue) -> None:
     """Closing waits for it; ending it once more changes nothing."""
-    connection = queue.core.connection
-    one = Reservation(queue.core, 3, PAST)
+    connection = core_of(queue).connection
+    one = Reservation(core_of(queue), 3, PAST)
     one.end()
     assert connection.calls == 0
     one.begin(NO_OPTIONS)[:] = b"abc"
@@ -59,9 +60,9 @@ def test_a_reservation_is_a_call_until_its_end(queue: shmbroker.Queue) -> None:
 
 def test_a_view_that_is_kept_is_a_call_until_it_goes(queue: shmbroker.Queue) -> None:
     """After the end of the reservation; whatever is collected first."""
-    connection = queue.core.connection
+    connection = core_of(queue).connection
     for first in ("the view", "the reservation"):
-        one = Reservation(queue.core, 3, PAST)
+        one = Reservation(core_of(queue), 3, PAST)
         view = one.begin(NO_OPTIONS)
         kept = view[1:]
         one.commit()
@@ -85,8 +86,8 @@ def test_a_view_that_is_kept_is_a_call_until_it_goes(queue: shmbroker.Queue) -> 
 
 def test_a_view_that_goes_before_the_end_is_no_call(queue: shmbroker.Queue) -> None:
     """It may have been kept when the message was published: the copy is the message then."""
-    connection = queue.core.connection
-    one = Reservation(queue.core, 3, PAST)
+    connection = core_of(queue).connection
+    one = Reservation(core_of(queue), 3, PAST)
     view = one.begin(NO_OPTIONS)
     view[:] = b"abc"
     kept = view[1:]
@@ -121,7 +122,7 @@ def test_nothing_runs_when_the_memory_of_a_reservation_goes_with_it(
 
 def test_options_go_with_the_reservation(queue: shmbroker.Queue) -> None:
     """Those of the message."""
-    one = Reservation(queue.core, 3, PAST)
+    one = Reservation(core_of(queue), 3, PAST)
     one.begin(PutOptions(0, 0, 7, b"key", b""))
     one.commit()
     one.end()
@@ -157,7 +158,7 @@ def test_a_reservation_that_fails(
     queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch, name: str, number: int, error: type[Exception]
 ) -> None:
     """Its place and its memory go back, and no call is left; the error says why."""
-    connection = queue.core.connection
+    connection = core_of(queue).connection
     monkeypatch.setattr(connection, "start_io", lambda: None)  # its thread would be counted as a call
     scripted(monkeypatch, name, status(number))
     views: list[memoryview] = []
@@ -180,7 +181,7 @@ def test_a_reservation_waits_for_room_until_its_time(
     waited: list[tuple[int, int, int]] = []
     monkeypatch.setattr(core_queue.CoreQueue, "put_failed", lambda _, *given: waited.append(given))
     scripted(monkeypatch, name, status(library.FULL))
-    one = Reservation(queue.core, 3, 123)
+    one = Reservation(core_of(queue), 3, 123)
     view = one.begin(NO_OPTIONS)
     kept = view[:] if name == "sb_reserve_copy" else None
     one.commit()
@@ -197,7 +198,7 @@ def abandoned(calls: Scripted) -> list[tuple[Any, bool]]:
 def test_what_is_published_is_not_given_back(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a reservation that was published in place nothing is left to give back."""
     calls = scripted(monkeypatch, "sb_abandon")
-    one = Reservation(queue.core, 3, PAST)
+    one = Reservation(core_of(queue), 3, PAST)
     one.begin(NO_OPTIONS)
     one.commit()
     one.end()
@@ -212,7 +213,7 @@ def test_what_is_not_published_is_given_back(
     ended = scripted(monkeypatch, "sb_end_reserved_view")
     calls = Scripted(ended, "sb_abandon")
     monkeypatch.setattr(core_queue, "slow", calls)
-    one = Reservation(queue.core, 3, PAST)
+    one = Reservation(core_of(queue), 3, PAST)
     view = one.begin(NO_OPTIONS)
     kept = view[:] if viewed else None
     del view
@@ -222,7 +223,7 @@ def test_what_is_not_published_is_given_back(
     assert ended.calls == []
     del kept
     gc.collect()
-    assert ended.calls == ([(queue.core.connection.handle, one._pointer)] if viewed else [])  # noqa: SLF001
+    assert ended.calls == ([(core_of(queue).connection.handle, one._pointer)] if viewed else [])  # noqa: SLF001
 
 
 def test_a_copy_that_is_not_published_is_given_back(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +231,7 @@ def test_a_copy_that_is_not_published_is_given_back(queue: shmbroker.Queue, monk
     ended = scripted(monkeypatch, "sb_end_reserved_view")
     calls = Scripted(Scripted(ended, "sb_commit", status(library.DELETED)), "sb_abandon")
     monkeypatch.setattr(core_queue, "slow", calls)
-    one = Reservation(queue.core, 3, PAST)
+    one = Reservation(core_of(queue), 3, PAST)
     view = one.begin(NO_OPTIONS)
     kept = view[:]
     del view
@@ -241,14 +242,14 @@ def test_a_copy_that_is_not_published_is_given_back(queue: shmbroker.Queue, monk
     assert ended.calls == []
     del kept
     gc.collect()
-    assert ended.calls == [(queue.core.connection.handle, one._pointer)]  # noqa: SLF001
-    assert queue.core.connection.calls == 0
+    assert ended.calls == [(core_of(queue).connection.handle, one._pointer)]  # noqa: SLF001
+    assert core_of(queue).connection.calls == 0
 
 
 def test_the_slot_of_a_view_that_goes_before_the_end(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The copy was published, and nobody writes into the slot any more: the end gives it back."""
     calls = scripted(monkeypatch, "sb_abandon")
-    one = Reservation(queue.core, 3, PAST)
+    one = Reservation(core_of(queue), 3, PAST)
     view = one.begin(NO_OPTIONS)
     kept = view[:]
     one.commit()
@@ -263,7 +264,7 @@ def test_the_slot_of_a_view_that_goes_before_the_end(queue: shmbroker.Queue, mon
 def test_the_slot_of_a_view_that_goes_during_the_end(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread may let go of it when the end has just found it: the slot is given back all the same, once."""
     ended = scripted(monkeypatch, "sb_end_reserved_view")
-    one = Reservation(queue.core, 3, PAST)
+    one = Reservation(core_of(queue), 3, PAST)
     view = one.begin(NO_OPTIONS)
     kept = [view[:]]
     del view
@@ -276,17 +277,17 @@ def test_the_slot_of_a_view_that_goes_during_the_end(queue: shmbroker.Queue, mon
 
     monkeypatch.setattr(Reservation, "_abandon", let_go)
     one.end()
-    assert ended.calls == [(queue.core.connection.handle, one._pointer)]  # noqa: SLF001
-    assert queue.core.connection.calls == 0
+    assert ended.calls == [(core_of(queue).connection.handle, one._pointer)]  # noqa: SLF001
+    assert core_of(queue).connection.calls == 0
 
 
 def test_a_reservation_that_is_dropped_ends(queue: shmbroker.Queue) -> None:
     """Where a signal's handler raised before there was anybody to end it."""
-    one = Reservation(queue.core, 3, PAST)
+    one = Reservation(core_of(queue), 3, PAST)
     one.begin(NO_OPTIONS)
     del one
     gc.collect()
-    assert queue.core.connection.calls == 0
+    assert core_of(queue).connection.calls == 0
     assert len(queue) == 0
 
 
@@ -296,16 +297,16 @@ def test_a_reservation_outlives_the_queue_that_the_collector_took(
     """Its slot is given back to the connection, unless it is viewed: then it goes with the view, once."""
     for viewed in (False, True):
         ended = scripted(monkeypatch, "sb_end_reserved_view")
-        one = Reservation(queue.core, 3, PAST)
+        one = Reservation(core_of(queue), 3, PAST)
         view = one.begin(NO_OPTIONS)
         kept = view[:] if viewed else None
         del view
-        handle, queue.core.handle = queue.core.handle, None
+        handle, core_of(queue).handle = core_of(queue).handle, None
         one.end()
-        queue.core.handle = handle
+        core_of(queue).handle = handle
         assert len(ended.calls) == (0 if viewed else 1)
         slow.sb_abandon(handle, one._pointer, True)  # noqa: FBT003, SLF001 - its place, which a housekeeper counts anew
         del kept
         gc.collect()
-        assert ended.calls == [(queue.core.connection.handle, one._pointer)]  # noqa: SLF001
-        assert queue.core.connection.calls == 0
+        assert ended.calls == [(core_of(queue).connection.handle, one._pointer)]  # noqa: SLF001
+        assert core_of(queue).connection.calls == 0

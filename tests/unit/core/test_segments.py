@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.brokers import files, remove_files, segment
+from scenario_support.inside import core_of
 from scenario_support.observing import put_each
 from scenario_support.processes import run_python
 
@@ -145,7 +146,7 @@ def test_a_segment_that_is_cut_short_when_it_comes_is_refused(broker_name: str) 
     """A process that is attached maps a new segment when it needs it: the error names the broker and the layout."""
     shmbroker.Broker(broker_name, memory="64M").create()
     with shmbroker.connect(broker_name, create=False) as connection:
-        facts, path = connection.core.attachment.facts(), segments.path_of(broker_name)
+        facts, path = core_of(connection).attachment.facts(), segments.path_of(broker_name)
         segments.grow(path, facts.segments + 1, facts.chunks_per_segment, facts.mode, lambda: False)
         os.truncate(segment(broker_name, facts.segments + 1), PAGE)
         with pytest.raises(LayoutMismatch, match=f"{broker_name}.* shorter than its layout, {LAYOUT}, has it"):

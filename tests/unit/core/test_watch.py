@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.core_calls import Noted, Replaced, answering, telling
+from scenario_support.inside import core_of, session_of
 from scenario_support.waiting import eventually
 
 from shmbroker._core import library
@@ -27,7 +28,7 @@ NO_ROOM = r"has no room: \d+ of \d+ bytes are used"
 @pytest.fixture
 def descriptor(connection: shmbroker.Connection) -> Iterator[int]:
     """Make an eventfd, which the thread of the connection writes."""
-    connection.start_io()
+    session_of(connection).start_io()
     made = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     yield made
     os.close(made)
@@ -48,8 +49,8 @@ def other_calls(monkeypatch: pytest.MonkeyPatch, **others: Callable[..., object]
 
 def test_a_message_is_told_once(queue: shmbroker.Queue, descriptor: int) -> None:
     """Only after arming, and once for each; a watch that is disarmed is told nothing."""
-    watch = CoreWatch(queue.core, descriptor, room=False)
-    assert watch.connection is queue.core.connection
+    watch = CoreWatch(core_of(queue), descriptor, room=False)
+    assert watch.connection is core_of(queue).connection
     queue.put(b"before")
     queue.purge()
     assert not told(descriptor)
@@ -72,7 +73,7 @@ def test_room_is_told(connection: shmbroker.Connection, descriptor: int) -> None
     queue = connection.queue("small", max_bytes=10)
     queue.put(b"12345678")
     queue.put(b"9")
-    watch = CoreWatch(queue.core, descriptor, room=True)
+    watch = CoreWatch(core_of(queue), descriptor, room=True)
     watch.arm(8)
     queue.get(timeout=0).ack()
     eventually(lambda: told(descriptor))
@@ -83,12 +84,12 @@ def test_a_watch_that_needs_another_segment(
     queue: shmbroker.Queue, descriptor: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker grows each time that the core asks for it, when it is opened and when it is armed."""
-    attached = queue.core.connection.attachment
+    attached = core_of(queue).connection.attachment
     segments = attached.facts().segments
     opened = telling(library.slow.sb_watch_open, library.GROW, library.GROW, result=library.ffi.NULL)
     armed = Noted(answering(library.slow.sb_watch_arm, library.GROW))
     other_calls(monkeypatch, sb_watch_open=opened, sb_watch_arm=armed)
-    watch = CoreWatch(queue.core, descriptor, room=False)
+    watch = CoreWatch(core_of(queue), descriptor, room=False)
     assert attached.facts().segments == segments + 2
     assert watch.handle != library.ffi.NULL
     watch.arm(7)
@@ -106,20 +107,20 @@ def test_there_is_no_memory_for_a_watch(
     armed = answering(library.slow.sb_watch_arm, library.NO_MEMORY)
     other_calls(monkeypatch, sb_watch_open=opened, sb_watch_arm=armed)
     with pytest.raises(OutOfMemory, match=NO_ROOM):
-        CoreWatch(queue.core, descriptor, room=False)
-    watch = CoreWatch(queue.core, descriptor, room=False)
+        CoreWatch(core_of(queue), descriptor, room=False)
+    watch = CoreWatch(core_of(queue), descriptor, room=False)
     with pytest.raises(OutOfMemory, match=NO_ROOM):
         watch.arm()
 
 
 def test_the_queue_is_gone(queue: shmbroker.Queue, descriptor: int) -> None:
     """The error names it, when a watch is opened and when it is armed."""
-    watch = CoreWatch(queue.core, descriptor, room=False)
-    queue.core.delete(if_unused=False, if_empty=False, until=library.FOR_EVER)
+    watch = CoreWatch(core_of(queue), descriptor, room=False)
+    core_of(queue).delete(if_unused=False, if_empty=False, until=library.FOR_EVER)
     with pytest.raises(NotFound, match="no queue 'q'"):
         watch.arm()
     with pytest.raises(NotFound, match="no queue 'q'"):
-        CoreWatch(queue.core, descriptor, room=False)
+        CoreWatch(core_of(queue), descriptor, room=False)
 
 
 def test_a_watch_that_nobody_has_is_closed(
@@ -128,7 +129,7 @@ def test_a_watch_that_nobody_has_is_closed(
     """The queue tells it nothing more, and its memory in this process is freed, once."""
     free = Noted(library.slow.sb_free_watch)
     other_calls(monkeypatch, sb_free_watch=free)
-    watch = CoreWatch(queue.core, descriptor, room=False)
+    watch = CoreWatch(core_of(queue), descriptor, room=False)
     handle = watch.handle
     watch.arm()
     assert queue.statistics().interested == 1

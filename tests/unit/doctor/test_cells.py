@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scenario_support.inside import core_of
 from scenario_support.patient import NOBODY, OUTSIDE
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def test_a_body_that_nobody_reads(patient: Patient) -> None:
 def test_a_reader_without_a_holding(patient: Patient) -> None:
     """A body is said to be read in place by a connection that does not know it: nobody would end that."""
     memory, lib = patient.memory, patient.lib
-    slot, reader = memory.body_slot("jobs", 7), patient.connection.core.id
+    slot, reader = memory.body_slot("jobs", 7), core_of(patient.connection).id
     header = memory.headers(slot)
     header[0] = lib.sb_slot_word(lib.SB_SLOT_READ, 1 | reader << 12, lib.sb_slot_gen(header[0]))
     patient.says(f"slot {slot} (a message)", f"connection {reader} owns it, whose holdings do not name it")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.groups import attached, content, own
+from scenario_support.inside import connection_of
 from scenario_support.observing import listing, put_each
 from scenario_support.waiting import eventually
 
@@ -121,7 +122,7 @@ def test_of_many_who_attach_one_has_it(broker: shmbroker.Broker, queue: shmbroke
         thread.start()
     for thread in threads:
         thread.join()
-    last = attached(queue.connection)
+    last = attached(connection_of(queue))
     while (number := last.lease(last.leased)) != last.acked:
         had += [content(last, one) for one in range(last.acked + 1, number + 1)]
         last.ack(number)
@@ -154,7 +155,7 @@ def test_a_group_outlives_its_connection(broker: shmbroker.Broker, queue: shmbro
     put_each(queue, "ABC")
     with broker.connect() as first:
         attached(first).lease(0, max_messages=2)
-    again = attached(queue.connection)
+    again = attached(connection_of(queue))
     assert again.lease(0) == 1
     assert content(again, 1) == "AB"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.groups import attached, content, own
+from scenario_support.inside import session_of
 from scenario_support.observing import listing, put_each
 
 import shmbroker
@@ -106,11 +107,11 @@ def test_a_group_of_another_queue_leaves_nothing(connection: shmbroker.Connectio
 def test_a_user_who_is_gone_has_no_process(broker: shmbroker.Broker, connection: shmbroker.Connection) -> None:
     """A token names its user's connection and process; what is no token names nobody."""
     with broker.connect() as user:
-        token = new_token(user)
-        assert token != new_token(user)
-        assert process_of(connection, token) > 0
-    assert process_of(connection, token) == 0
-    assert [process_of(connection, one) for one in ("", "x", "1-2", f"{token}!")] == [0] * 4
+        token = new_token(session_of(user))
+        assert token != new_token(session_of(user))
+        assert process_of(session_of(connection), token) > 0
+    assert process_of(session_of(connection), token) == 0
+    assert [process_of(session_of(connection), one) for one in ("", "x", "1-2", f"{token}!")] == [0] * 4
 
 
 def test_a_state_is_what_was_written() -> None:

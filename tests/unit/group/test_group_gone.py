@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.groups import attached, content, own
+from scenario_support.inside import core_of, session_of
 from scenario_support.observing import listing, put_each
 
 import shmbroker
 from shmbroker import exceptions
-from shmbroker._core.queue import KEEPS
+from shmbroker._core.queue import KEEPS, settings_of
 from shmbroker._system_queues import queues
 from shmbroker._system_queues.register import Register
 from shmbroker.leasing.state import look
@@ -29,7 +30,7 @@ def delete(connection: shmbroker.Connection, prefix: str) -> None:
 
 def filling(connection: shmbroker.Connection) -> str:
     """The queue that the user of group g fills."""
-    state = look(connection, "g")
+    state = look(session_of(connection), "g")
     assert state is not None
     return state.filling
 
@@ -96,7 +97,7 @@ def test_who_did_not_attach_is_told_so_whatever_the_register_says(
     connection: shmbroker.Connection, queue: shmbroker.Queue
 ) -> None:
     """It is not looked at; who attaches the group, or reads it, is told that it is damaged."""
-    queues.make(connection, "amq.group.g").put(b"of something else")
+    queues.make(session_of(connection), "amq.group.g").put(b"of something else")
     group = shmbroker.Group(connection, queue, "g")
     with pytest.raises(exceptions.GroupInUse, match="is not attached here"):
         group.lease(0)
@@ -142,11 +143,11 @@ def test_a_deleted_queue_of_an_earlier_user_is_passed_over(
         assert group.lease(0, max_messages=1) == 1
         group.attach()
         assert group.begun == 0
-    state = look(connection, "g")
+    state = look(session_of(connection), "g")
     assert state is not None
     assert name in state.strays
     assert group.lease(1) == 2
-    state = look(connection, "g")
+    state = look(session_of(connection), "g")
     assert state is not None
     assert state.strays == ()
     assert (content(group, 1), content(group, 2)) == ("C", "D")
@@ -196,7 +197,7 @@ def test_without_a_queue_to_fill_nothing_is_written(
     assert none_to_fill.lease(1) == 2
     made = connection.queue(own(connection, "amq.lease.g.2.")[0], passive=True)
     assert listing(made) == ["B"]
-    assert connection.settings_of(made.core)[1] & KEEPS
+    assert settings_of(core_of(made).facts())[1] & KEEPS
 
 
 def test_without_a_queue_to_fill_a_group_is_released(
@@ -213,7 +214,7 @@ def test_without_a_queue_to_fill_a_group_is_taken_over(
     """By a user who makes one; there is none of the earlier user."""
     put_each(queue, "B")
     none_to_fill.attach()
-    state = look(connection, "g")
+    state = look(session_of(connection), "g")
     assert state is not None
     assert state.strays == ()
     assert none_to_fill.lease(1) == 2

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.groups import attached, content, own
+from scenario_support.inside import session_of
 from scenario_support.observing import listing, put_each
 
 import shmbroker
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 def said(connection: shmbroker.Connection) -> State:
     """What the register of group g says."""
-    state = look(connection, "g")
+    state = look(session_of(connection), "g")
     assert state is not None
     return state
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.groups import attached
+from scenario_support.inside import session_of
 from scenario_support.observing import put_each
 
 import shmbroker
@@ -32,13 +33,13 @@ def test_what_a_group_keeps_is_counted(
     earlier.lease(0, max_messages=1)
     earlier.lease(1, max_messages=1)
     earlier.ack(1)
-    first = state.look(connection, "g")
+    first = state.look(session_of(connection), "g")
     assert first is not None
     stray = connection.queue(first.filling, passive=True)
     queue.move(stray, limit=1)
     assert kept(connection) == [("g", 1, 2, 5)]
     attached(connection)
-    second = state.look(connection, "g")
+    second = state.look(session_of(connection), "g")
     assert second is not None
     queue.move(connection.queue(second.filling, passive=True), limit=1)
     assert kept(connection) == [("g", 1, 3, 9)]
@@ -63,7 +64,7 @@ def test_a_released_group_is_listed_for_what_did_not_come_back(
     """A user who was stopped in the middle of a move may have a message yet; else it is not listed."""
     put_each(queue, "AB")
     attached(other)
-    first = state.look(connection, "g")
+    first = state.look(session_of(connection), "g")
     assert first is not None
     group = attached(connection)
     assert kept(connection) == [("g", 0, 0, 0)]
@@ -77,7 +78,7 @@ def test_a_released_group_is_listed_for_what_did_not_come_back(
 
 def test_a_group_that_is_made_just_now_is_not_listed(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
     """Its register is there, and says nothing yet."""
-    queues.make(connection, "amq.group.h")
+    queues.make(session_of(connection), "amq.group.h")
     assert kept(connection) == []
     assert shmbroker.Group(connection, queue, "h").leased == 0
 
@@ -106,8 +107,8 @@ def test_a_user_is_known_by_its_connection(broker: shmbroker.Broker, connection:
     """Another one of the same process may go."""
     with broker.connect() as stays:
         with broker.connect() as goes:
-            tokens = [state.new_token(user) for user in (stays, goes)]
-            assert [state.process_of(connection, token) for token in tokens] == [os.getpid()] * 2
-        assert [state.process_of(connection, token) for token in tokens] == [os.getpid(), 0]
+            tokens = [state.new_token(session_of(user)) for user in (stays, goes)]
+            assert [state.process_of(session_of(connection), token) for token in tokens] == [os.getpid()] * 2
+        assert [state.process_of(session_of(connection), token) for token in tokens] == [os.getpid(), 0]
         number, pid, rest = tokens[0].split("-")
-        assert state.process_of(connection, f"{number}-{int(pid) + 1}-{rest}") == 0
+        assert state.process_of(session_of(connection), f"{number}-{int(pid) + 1}-{rest}") == 0

@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 from scenario_support.groups import attached, content, own
+from scenario_support.inside import core_of, session_of
 from scenario_support.observing import listing, put_each
 
 import shmbroker
 from shmbroker import exceptions
-from shmbroker._core.queue import KEEPS
+from shmbroker._core.queue import KEEPS, settings_of
 from shmbroker._system_queues.register import Register
 from shmbroker.leasing.state import Lease, State, look
 
 
 def said(connection: shmbroker.Connection) -> State:
     """What the register of group g says."""
-    state = look(connection, "g")
+    state = look(session_of(connection), "g")
     assert state is not None
     return state
 
@@ -146,7 +147,7 @@ def test_queues_of_leases_keep_their_messages(connection: shmbroker.Connection, 
     attached(connection).lease(0)
     leases = own(connection, "amq.lease.")
     assert len(leases) == 2
-    assert all(connection.settings_of(connection.queue(name, passive=True).core)[1] & KEEPS for name in leases)
+    assert all(settings_of(core_of(connection.queue(name, passive=True)).facts())[1] & KEEPS for name in leases)
 
 
 def test_how_long_a_version_waits_for_memory(
@@ -157,11 +158,11 @@ def test_how_long_a_version_waits_for_memory(
     group = attached(connection)
     assert waits == [0]
     group.lease(0, max_messages=1)
-    assert waits == [0, connection.operation_timeout]
+    assert waits == [0, session_of(connection).operation_timeout]
     group.ack(1)
-    assert waits == [0, connection.operation_timeout, 0]
+    assert waits == [0, session_of(connection).operation_timeout, 0]
     group.release()
-    assert waits == [0, connection.operation_timeout, 0, connection.operation_timeout]
+    assert waits == [0, session_of(connection).operation_timeout, 0, session_of(connection).operation_timeout]
 
 
 def test_without_memory_what_is_acknowledged_goes_first(
@@ -183,7 +184,7 @@ def test_without_memory_what_is_acknowledged_goes_first(
     before = own(connection, "amq.lease.")
     monkeypatch.setattr(Register, "replace", full)
     assert group.ack(2) == 2
-    assert seen == [(0, before), (connection.operation_timeout, before[2:])]
+    assert seen == [(0, before), (session_of(connection).operation_timeout, before[2:])]
     assert (group.acked, said(connection).acked) == (2, 2)
 
 

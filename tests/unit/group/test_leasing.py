@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.groups import attached, content, own
+from scenario_support.inside import core_of
 from scenario_support.observing import listing, put_each
 from scenario_support.waiting import becomes
 
@@ -31,7 +32,7 @@ def bodies_by_column(
 ) -> str:
     """The bodies of lease 1, read by column; also as one whose places have gaps."""
     lease = group._find(1)[1]._replace(dense=dense)  # noqa: SLF001
-    core, found, more = reading.opened(connection.core, 1, lease), "", True
+    core, found, more = reading.opened(core_of(connection), 1, lease), "", True
     with reading.reading(core, 1, lease):
         source = reading.ByColumn(core, 1, lease, range(*slice(start, stop).indices(lease.length)))
         while more:
@@ -85,7 +86,7 @@ def test_a_message_keeps_its_sequence(connection: shmbroker.Connection, queue: s
     assert [[one.sequence for one in group.messages(number)] for number in (1, 2)] == [[1, 2], [3, 4]]
     assert [one.sequence for one, _ in group.places(2)] == [3, 4]
     lease, rows = group._find(2)[1]._replace(dense=dense), array.array("q", [0] * 2)  # noqa: SLF001
-    core, columns = reading.opened(connection.core, 2, lease), Columns()
+    core, columns = reading.opened(core_of(connection), 2, lease), Columns()
     columns.set_row("sequence", rows)
     with reading.reading(core, 2, lease):
         assert reading.ByColumn(core, 2, lease, range(2)).fill(columns, 2) == (2, False)

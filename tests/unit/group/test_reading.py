@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.groups import attached, content, own
+from scenario_support.inside import connection_of, session_of
 from scenario_support.observing import put_each, texts
 
 import shmbroker
@@ -51,13 +52,13 @@ def with_gaps(connection: shmbroker.Connection, queue: shmbroker.Queue) -> shmbr
     """A group whose lease is BCD: something took A out of the queue that it filled."""
     put_each(queue, "ABCD")
     group = attached(connection)
-    state = look(connection, "g")
+    state = look(session_of(connection), "g")
     assert state is not None
     filling = connection.queue(state.filling, passive=True)
     queue.move(filling, limit=1)
     filling.get(auto_ack=True)
     assert group.lease(0) == 1
-    state = look(connection, "g")
+    state = look(session_of(connection), "g")
     assert state is not None
     assert state.leases == (Lease(filling.name, 3, 3, dense=False),)
     return group
@@ -213,7 +214,7 @@ def test_a_reader_gives_its_handle_back(
 def test_a_reader_whose_connection_closes_ends(broker: shmbroker.Broker, queue: shmbroker.Queue) -> None:
     """With the error of a closed connection, if it goes on; else with none."""
     put_each(queue, "AB")
-    group = attached(queue.connection)
+    group = attached(connection_of(queue))
     group.lease(0)
     with broker.connect() as closing:
         reader = shmbroker.Group(closing, "q", "g")

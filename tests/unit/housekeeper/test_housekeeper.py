@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.brokers import serve_while
+from scenario_support.inside import core_of
 from scenario_support.memory import Memory
 from scenario_support.observing import take
 from scenario_support.waiting import becomes, eventually
@@ -89,7 +90,7 @@ def test_who_stands_in_takes_the_place_of_one_that_died_while_it_was_stopped(
         assert not substitute._is_relieved()  # noqa: SLF001
         assert broker.statistics().housekeeper_pid == keeper
         os.kill(keeper, signal.SIGKILL)
-        eventually(connection._core.attachment.housekeeper_missing, "it is dead")  # noqa: SLF001
+        eventually(core_of(connection).attachment.housekeeper_missing, "it is dead")
         assert not substitute._is_relieved()  # noqa: SLF001
         assert broker.statistics().housekeeper_pid == os.getpid()
     finally:

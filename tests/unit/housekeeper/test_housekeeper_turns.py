@@ -12,6 +12,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import core_of
 from scenario_support.processes import Actor
 from scenario_support.waiting import eventually
 
@@ -279,9 +280,9 @@ def test_a_queue_that_cannot_be_left_yet_is_watched_on(
 
 def test_a_queue_that_goes_before_it_is_opened_is_left_out(keeper: Keeper, connection: shmbroker.Connection) -> None:
     """As one for whose handle there is no memory; the others are watched."""
-    gone = connection.queue("gone").core.slot
+    gone = core_of(connection.queue("gone")).slot
     connection.queue("gone").delete()
-    there = connection.queue("q").core.slot
+    there = core_of(connection.queue("q")).slot
     keeper._connection.queue_slots = lambda: [gone, there]
     keeper._watch()
     assert [(queue.name, queue.slot) for queue in keeper._watched] == [("q", there)]

@@ -7,6 +7,7 @@ Here a process is its own child: its handle is made an inherited one. That real 
 from __future__ import annotations
 
 import pytest
+from scenario_support.inside import session_of
 from scenario_support.observing import listing, put_each, take
 
 import shmbroker
@@ -36,8 +37,8 @@ def test_it_goes_over_one_connection_of_the_process(
     """Which is not its parent's, and is opened at the first use."""
     put_each(handle, "AB")
     count = broker.statistics().connection_count
-    assert handle.connection is not connection
-    assert handle.connection is handle.connection
+    assert session_of(handle) is not session_of(connection)
+    assert session_of(handle) is session_of(handle)
     assert take(handle, 1) == ["A"]
     assert broker.statistics().connection_count == count
     assert len(handle) == 1

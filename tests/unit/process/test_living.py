@@ -10,6 +10,7 @@ import weakref
 from typing import Any
 
 import pytest
+from scenario_support.inside import core_of
 
 import shmbroker
 from shmbroker._process import locks
@@ -136,7 +137,7 @@ def test_nothing_runs_when_an_object_goes(broker_name: str) -> None:
     """A Ctrl-C that came in such a callback would be printed and lost."""
     with shmbroker.connect(broker_name) as connection:
         queue = connection.queue("jobs")
-        channel, consumer, core = connection.channel(), queue.consume(), connection._core  # noqa: SLF001
+        channel, consumer, core = connection.channel(), queue.consume(), core_of(connection)
         channel.exchange_declare("events", "direct")
         objects = [connection, core, core.attachment, queue, channel, consumer, locks.lock()]
         callbacks = [one.__callback__ for thing in objects for one in weakref.getweakrefs(thing)]

@@ -116,13 +116,14 @@ USES_IN_CHILD = """
     queue, channel = connection.queue("q"), connection.channel()
     channel.queue_bind("q", "amq.fanout")
     channel.confirm_delivery()
-    _ = channel.core
+    _ = channel._core_channel
     used = connection.channel()
     used.basic_consume("q", print)
-    held, taken, done = [connection.lock], threading.Semaphore(0), threading.Event()
+    session = connection._session
+    held, taken, done = [session.lock], threading.Semaphore(0), threading.Event()
     held += [lock for one in (channel, used) for lock in (one._turn, one._registry, one._consumers_changed)]
-    exchanges = __import__("shmbroker._topology.shared")._topology.shared.exchanges_of(connection.core)
-    held += [exchanges._lock, connection.publishing._lock, connection.core._calls_lock, connection.callbacks._lock]
+    exchanges = __import__("shmbroker._topology.shared")._topology.shared.exchanges_of(session.core)
+    held += [exchanges._lock, session.publishing._lock, session.core._calls_lock, session.callbacks._lock]
 
     def hold():
         for lock in held:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import testing
 from shmbroker._process import connections
+from shmbroker._process import inherited as inherited_queues
 from shmbroker._process.living import Living
 
 if TYPE_CHECKING:
@@ -39,11 +40,11 @@ def test_a_process_with_two_connections(monkeypatch: pytest.MonkeyPatch, caplog:
     """A child inherits the handles of both; at the end both are stopped, and a failure of one is logged."""
     monkeypatch.setattr(connections, "_connections", Living[Any]())
     inherited: list[object] = []
-    monkeypatch.setattr(connections, "inherit", inherited.extend)
+    monkeypatch.setattr(inherited_queues, "inherit", inherited.extend)
     both = [Connection(fails=True), Connection(fails=False)]
     for one in both:
         connections.note(one)
-    connections._after_fork()  # noqa: SLF001
+    inherited_queues._after_fork()  # noqa: SLF001
     assert inherited == both
     with caplog.at_level(logging.ERROR, "shmbroker"):
         connections._at_exit()  # noqa: SLF001

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.brokers import running
+from scenario_support.inside import core_of, session_of
 from scenario_support.observing import assert_counts, listing, put_each
 from scenario_support.waiting import eventually
 
 import shmbroker
 from shmbroker import QueueSettings
+from shmbroker import queue as queue_module
 from shmbroker.exceptions import ConnectionClosed, NotFound, OutOfMemory
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ def test_a_handle_shows_queue_and_broker(broker: shmbroker.Broker, connection: s
     queue = connection.queue("jobs")
     assert repr(queue) == f"<Queue 'jobs' of broker {broker.name!r}>"
     assert bool(queue)
-    assert queue.connection is connection
+    assert session_of(queue) is session_of(connection)
     queue.close()
     assert repr(queue) == f"<Queue 'jobs' of broker {broker.name!r}, closed>"
 
@@ -61,8 +63,8 @@ def test_a_with_block_closes_the_handle(connection: shmbroker.Connection) -> Non
 
 def test_a_consumer_has_the_options_that_were_given(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is one of this queue; without options it takes 64 messages ahead, and acknowledges each by itself."""
-    given: list[tuple[list[shmbroker.Queue], dict[str, Any]]] = []
-    monkeypatch.setattr(shmbroker.Connection, "consumer", lambda _, queues, **options: given.append((queues, options)))
+    given: list[tuple[Any, dict[str, Any]]] = []
+    monkeypatch.setattr(queue_module, "Consumer", lambda *queues, **options: given.append((queues, options)))
     options = {"prefetch": 3, "priority": 5, "auto_ack": True, "timeout": 7.0, "ack_batch": 9, "ack_interval": 0.5}
     queue.consume(**options)  # type: ignore[arg-type]
     queue.consume()
@@ -74,7 +76,8 @@ def test_a_consumer_has_the_options_that_were_given(queue: shmbroker.Queue, monk
         "ack_batch": 1,
         "ack_interval": 0.001,
     }
-    assert given == [([queue], options), ([queue], standard)]
+    of = session_of(queue), [core_of(queue)]
+    assert given == [(of, options), (of, standard)]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +193,7 @@ def test_statistics_of_a_queue_that_is_deleted_meanwhile(
     queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is gone then, too."""
-    monkeypatch.setattr(queue.core_connection, "queue_statistics", lambda _: None)
+    monkeypatch.setattr(queue._core_connection, "queue_statistics", lambda _: None)  # noqa: SLF001
     with pytest.raises(NotFound, match="no queue 'q'"):
         queue.statistics()
 

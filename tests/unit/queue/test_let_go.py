@@ -8,16 +8,18 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.inside import core_of
 from scenario_support.layout import compiled
 from scenario_support.memory import Memory
 from scenario_support.waiting import becomes, eventually
 
-import shmbroker
 from shmbroker._core.queue import CoreQueue
 from shmbroker.exceptions import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import shmbroker
 
 QUEUES = 200
 OTHERS = 65536  # bytes: what is there besides, such as the housekeeper's own accounts
@@ -103,8 +105,8 @@ def test_a_channel_lets_go(broker: shmbroker.Broker, connection: shmbroker.Conne
     assert server.basic_get("rpc", auto_ack=True) is not None
     let_go(broker, before)
     gc.collect()
-    queues = [one for one in gc.get_objects() if type(one) is shmbroker.Queue]  # isinstance would ask dead proxies, too
-    assert sum(one.connection is connection for one in queues) < QUEUES
+    queues = [one for one in gc.get_objects() if type(one) is CoreQueue]  # isinstance would ask dead proxies, too
+    assert sum(one.connection is core_of(connection) for one in queues) < QUEUES
 
 
 def published_to(other: shmbroker.Connection) -> Callable[[str], None]:
@@ -138,7 +140,7 @@ def test_a_process_forgets_what_is_gone(
             use(queue.name)
             queue.delete()
     gc.collect()
-    kept = [one for one in gc.get_objects() if type(one) is CoreQueue and one.connection is other.core]
+    kept = [one for one in gc.get_objects() if type(one) is CoreQueue and one.connection is core_of(other)]
     assert len(kept) < QUEUES
 
 

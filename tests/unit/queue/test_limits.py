@@ -7,6 +7,7 @@ import threading
 from queue import Full
 
 import pytest
+from scenario_support.inside import core_of
 from scenario_support.observing import assert_balanced, assert_counts, listing, put_each, take
 from scenario_support.waiting import becomes
 
@@ -72,7 +73,7 @@ def test_a_blocked_put_goes_on_when_there_is_room(
 
         thread = threading.Thread(target=put)
         thread.start()
-        becomes(lambda: producer.core.facts().room_waiting, 1)
+        becomes(lambda: core_of(producer).facts().room_waiting, 1)
         assert not done.is_set()
         if room == "get":
             queue.get()

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from scenario_support.brokers import running
+from scenario_support.inside import core_of
 from scenario_support.observing import assert_counts, take
 
 import shmbroker
@@ -147,5 +148,5 @@ def test_what_deleted_queues_had_serves_what_is_needed_now(broker_name: str) -> 
         queue.purge()
         for number in range(18_000):  # each place of a queue is used five times: its positions need another page then
             connection.queue(f"q{number}").delete()
-        connection.core.let_go(at_once=True)
+        core_of(connection).let_go(at_once=True)
         assert filled(queue, 900_000)[1] >= before - 2

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.brokers import running
+from scenario_support.inside import core_of
 from scenario_support.waiting import becomes
 
 from shmbroker import BasicProperties, body_references
@@ -137,7 +138,7 @@ def test_returned_and_moved(connection: shmbroker.Connection, queue: shmbroker.Q
 def test_a_body_of_several_queues(connection: shmbroker.Connection, targets: int) -> None:
     """Each of them has it, stored once; it goes with the last."""
     queues = [connection.queue(f"t{number}") for number in range(targets)]
-    commit(connection.core, [Publication(content(50_000), [one.core for one in queues])])
+    commit(core_of(connection), [Publication(content(50_000), [core_of(one) for one in queues])])
     for one in queues:
         with one.get(timeout=0) as message:
             assert message.body == content(50_000)
@@ -148,7 +149,7 @@ def test_a_body_of_several_queues(connection: shmbroker.Connection, targets: int
 def test_a_body_of_several_queues_is_moved_on_and_back(connection: shmbroker.Connection, targets: int) -> None:
     """As a lease does it that ends: from each of the queues to another one, and back, as often as it comes to that."""
     queues, other = [connection.queue(f"t{number}") for number in range(targets)], connection.queue("other")
-    commit(connection.core, [Publication(content(50_000), [one.core for one in queues])])
+    commit(core_of(connection), [Publication(content(50_000), [core_of(one) for one in queues])])
     for one in queues:
         for _ in range(3):
             assert one.move(other) == 1

@@ -91,7 +91,7 @@ def test_the_connection_knows_of_a_call_that_drops_the_gil(queue: Any) -> None: 
     """Short bodies go without; for long ones the call is counted, so that closing the connection waits for its end."""
     queue.put(b"x")  # the broker has memory for messages then
     seen: list[tuple[int, bool, int]] = []
-    real, connection = queue._put_many, queue.core_connection  # noqa: SLF001 - its own parts
+    real, connection = queue._put_many, queue._core_connection  # noqa: SLF001 - its own parts
 
     def put_many(bodies: tuple[bytes, ...], first: int, options: int, drop: bool) -> int:  # noqa: FBT001 - as the core's
         seen.append((first, drop, connection.calls))

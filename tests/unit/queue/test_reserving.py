@@ -172,7 +172,7 @@ DROPPED = """
     connection, stack = shmbroker.connect(name, create=False), contextlib.ExitStack()
     memory = stack.enter_context(connection.queue("q").reserve(10_000))
     if first == "connection":
-        library.ffi.release(connection.core._place)  # as the collector does
+        library.ffi.release(connection._session.core._place)  # as the collector does
         with contextlib.suppress(shmbroker.ConnectionClosed):
             stack.close()
     dropped = [connection, stack, memory]

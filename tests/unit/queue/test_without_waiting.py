@@ -8,6 +8,7 @@ from queue import Empty, Full
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import core_of
 from scenario_support.observing import assert_counts, listing, put_each, texts
 from scenario_support.waiting import becomes
 
@@ -35,7 +36,7 @@ WAITING: Get = {
 def started(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Note when the IO thread is asked for, in place of starting it."""
     asked: list[str] = []
-    monkeypatch.setattr(queue.core.connection, "start_io", lambda: asked.append("started"))
+    monkeypatch.setattr(core_of(queue).connection, "start_io", lambda: asked.append("started"))
     return asked
 
 
@@ -61,7 +62,7 @@ def test_a_get_that_waits_has_a_thread_that_looks_after_the_broker(
 @pytest.mark.parametrize("get", NOT_WAITING)
 def test_a_client_that_polls_gets_that_thread_too(queue: shmbroker.Queue, started: list[str], get: str) -> None:
     """After half a second of calls that found nothing; the first of them is noted, and later ones now and then."""
-    connection: Any = queue.core.connection
+    connection: Any = core_of(queue).connection
     with pytest.raises(Empty):
         NOT_WAITING[get](queue)
     assert connection._polled_at > 0  # noqa: SLF001 - its own parts
@@ -91,7 +92,7 @@ def grow_at_first(queue: Any) -> None:  # noqa: ANN401 - its parts
 
     def grow(*_: object) -> None:
         queue._take = take  # noqa: SLF001 - its own parts
-        queue.taker.status = library.GROW
+        queue._taker.status = library.GROW  # noqa: SLF001
 
     queue._take = grow  # noqa: SLF001 - its own parts
 

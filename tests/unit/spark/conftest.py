@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -30,9 +29,10 @@ def broker(broker_name: str, request: pytest.FixtureRequest) -> Iterator[shmbrok
 
 def disconnect(broker: str) -> None:
     """Closes the connection that this process has as a worker of Spark."""
+    from shmbroker._process import connections  # noqa: PLC0415
     from shmbroker.spark import attachment  # noqa: PLC0415 - not where there is no Arrow
 
-    found = attachment._connections.pop((os.getpid(), broker), None)  # noqa: SLF001
+    found = connections._shared.pop((attachment._connected, broker), None)  # noqa: SLF001
     if found is not None:
         found.close()
 

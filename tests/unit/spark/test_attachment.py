@@ -15,6 +15,7 @@ pytest.importorskip("pyarrow")
 
 import shmbroker
 import shmbroker.spark
+from shmbroker._process import connections
 from shmbroker.spark import attachment
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def test_a_forked_worker_connects_anew(broker: shmbroker.Broker, tmp_path: Path)
     child = os.fork()
     if child == 0:  # pragma: no cover - in the child
         with contextlib.suppress(BaseException):
-            known = len(attachment._connections)  # noqa: SLF001
+            known = len(connections._shared)  # noqa: SLF001
             found = attachment.connection_to(broker.name)
             names = {one.name for one in found.connections()}
             seen = f"{known} {found.is_open} {f'spark:{os.getpid()}' in names} {f'spark:{os.getppid()}' in names}"

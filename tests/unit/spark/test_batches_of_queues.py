@@ -8,6 +8,7 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
@@ -51,7 +52,7 @@ def test_a_payload_has_columns() -> None:
 
 def test_what_a_queue_shows(queue: shmbroker.Queue) -> None:
     """What was asked for; else batches if it has a schema."""
-    connection = queue.connection
+    connection = connection_of(queue)
     assert payload_of(None, connection, "q") == Payload()
     with pytest.raises(shmbroker.SchemaMismatch, match="queue 'q': it has no Arrow schema"):
         payload_of("arrow", connection, "q")
@@ -80,7 +81,7 @@ def test_a_type_that_spark_has_not(queue: shmbroker.Queue, kind: pa.DataType, wh
     """The read is refused when it is planned; the error names the column and its type."""
     register_schema(queue, pa.schema([("id", pa.int64()), ("odd", kind)]))
     try:
-        payload_of(None, queue.connection, "q")
+        payload_of(None, connection_of(queue), "q")
     except shmbroker.SchemaMismatch as refused:
         assert refused.text.startswith(f"PRECONDITION_FAILED - {why}")  # noqa: PT017 - a newer Spark may have it
     else:
@@ -99,7 +100,7 @@ def test_a_type_that_cannot_be_cast(queue: shmbroker.Queue, monkeypatch: pytest.
 
     monkeypatch.setattr(payloads, "_cast", refused)
     with pytest.raises(shmbroker.SchemaMismatch) as odd:
-        payload_of(None, queue.connection, "q")
+        payload_of(None, connection_of(queue), "q")
     assert odd.value.text == (
         "PRECONDITION_FAILED - column 'word' of the registered schema is large_string: cannot become string: "
         "large_string of 0"
@@ -111,7 +112,7 @@ def test_batches_that_are_browsed(queue: shmbroker.Queue) -> None:
     register_schema(queue, SCHEMA)
     put_batch(queue, BATCH)
     put_batch(queue, BATCH.slice(1))
-    connection, shows = queue.connection, Payload("arrow", SCHEMA)
+    connection, shows = connection_of(queue), Payload("arrow", SCHEMA)
     home = Home.of(connection)
     first, second = {"id": [1, 2, 3], "word": ["a", "b", None]}, {"id": [2, 3], "word": ["b", None]}
     found = list(shows.browsed(connection, "q", home, ["id", "word"], None))
@@ -143,7 +144,7 @@ def test_a_message_that_goes_meanwhile(queue: shmbroker.Queue, monkeypatch: pyte
     monkeypatch.setattr(
         body_references, "body_at", lambda connection, place: None if place == gone else body_at(connection, place)
     )
-    found = shows.browsed(queue.connection, "q", Home.of(queue.connection), ["id"], None)
+    found = shows.browsed(connection_of(queue), "q", Home.of(connection_of(queue)), ["id"], None)
     assert lists(found) == [{"id": [1, 2, 3]}, {"id": [3]}]
 
 
@@ -154,8 +155,8 @@ def test_a_structure_that_is_missing(queue: shmbroker.Queue) -> None:
     schema = pa.schema([("deep", deep.type)])
     register_schema(queue, schema)
     put_batch(queue, pa.record_batch([deep], schema))
-    shows = payload_of(None, queue.connection, "q")
-    found = shows.browsed(queue.connection, "q", Home.of(queue.connection), ["deep"], None)
+    shows = payload_of(None, connection_of(queue), "q")
+    found = shows.browsed(connection_of(queue), "q", Home.of(connection_of(queue)), ["deep"], None)
     assert lists(found) == [{"deep": [{"x": 1}, None]}]
 
 
@@ -164,7 +165,7 @@ def test_batches_that_are_leased(queue: shmbroker.Queue, monkeypatch: pytest.Mon
     register_schema(queue, SCHEMA)
     for at in range(3):
         put_batch(queue, BATCH.slice(at))
-    connection = queue.connection
+    connection = connection_of(queue)
     group = shmbroker.Group(connection, queue, "g")
     group.attach()
     assert group.lease(0) == 1
@@ -188,8 +189,8 @@ def test_times_lose_what_spark_has_no_digits_for(queue: shmbroker.Queue) -> None
     register_schema(queue, schema)
     put_batch(queue, pa.record_batch([pa.array([1_001], schema[0].type), pa.array([0], schema[1].type)], schema=schema))
     put_batch(queue, pa.record_batch([pa.array([0], schema[0].type), pa.array([2**62], schema[1].type)], schema=schema))
-    shows = payload_of(None, queue.connection, "q")
-    found = shows.browsed(queue.connection, "q", Home.of(queue.connection), ["at", "day"], None)
+    shows = payload_of(None, connection_of(queue), "q")
+    found = shows.browsed(connection_of(queue), "q", Home.of(connection_of(queue)), ["at", "day"], None)
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     assert next(found).to_pylist() == [{"at": epoch + dt.timedelta(microseconds=1), "day": epoch}]
     with pytest.raises(shmbroker.SchemaMismatch) as odd:

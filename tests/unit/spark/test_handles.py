@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.inside import connection_of
 
 from shmbroker import body_references
 
@@ -61,11 +62,11 @@ def test_a_message_that_is_gone(queue: shmbroker.Queue) -> None:
     """Its handle says which one it was of; the body of one that is there is itself."""
     queue.put(b"A" * 100)
     ((message, place),) = body_references.of_queue(queue)
-    handle = Handle(Origin(Home.of(queue.connection), "q"), message.sequence, place)
-    assert bytes(handle.body(queue.connection)) == b"A" * 100
+    handle = Handle(Origin(Home.of(connection_of(queue)), "q"), message.sequence, place)
+    assert bytes(handle.body(connection_of(queue))) == b"A" * 100
     queue.get(auto_ack=True)
     with pytest.raises(shmbroker.StaleHandle) as gone:
-        handle.body(queue.connection)
+        handle.body(connection_of(queue))
     assert gone.value.code == 404
     assert gone.value.text == (
         "NOT_FOUND - message 0 of queue 'q' is gone: it was acknowledged, consumed or has expired since its handle was "
@@ -122,7 +123,7 @@ def test_arrays_of_bodies(count: int) -> None:
 def test_one_connection_for_all_handles(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a place: its broker is looked at once; a batch is free before the next one is made."""
     queue.put_many([b"A" * 50, b"B"])
-    origin = Origin(Home.of(queue.connection), "q")
+    origin = Origin(Home.of(connection_of(queue)), "q")
     handles = [origin.handle_of(message.sequence, place) for message, place in body_references.of_queue(queue)]
     looks = []
     connection = Home.connection

@@ -7,6 +7,7 @@ import datetime as dt
 from typing import Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
@@ -30,7 +31,7 @@ def batch(start: int, stop: int) -> Any:  # noqa: ANN401 - a batch
 
 def read(queue: shmbroker.Queue, **options: str) -> tuple[Any, list[Any]]:
     """The schema that Spark would see, and the batches of a batch read."""
-    source = ShmBrokerDataSource({"broker": queue.connection.broker_name, "queue": queue.name, **options})
+    source = ShmBrokerDataSource({"broker": connection_of(queue).broker_name, "queue": queue.name, **options})
     reader = source.reader(source.schema())
     (part,) = reader.partitions()
     return source.schema(), list(reader.read(part))
@@ -38,12 +39,12 @@ def read(queue: shmbroker.Queue, **options: str) -> tuple[Any, list[Any]]:
 
 def leased(queue: shmbroker.Queue, **options: str) -> tuple[shmbroker.Group, list[Any]]:
     """What one micro-batch of a stream reads."""
-    given = {"broker": queue.connection.broker_name, "queue": queue.name, "group": "g", **options}
+    given = {"broker": connection_of(queue).broker_name, "queue": queue.name, "group": "g", **options}
     source = ShmBrokerDataSource(given)
     planner, worker = source.streamReader(source.schema()), source.streamReader(source.schema())
     start = planner.initialOffset()
     parts = planner.partitions(start, planner.latestOffset(start, None))
-    group = shmbroker.Group(queue.connection, queue, "g")
+    group = shmbroker.Group(connection_of(queue), queue, "g")
     group.attach()
     return group, [one for part in parts for one in worker.read(part)]
 
@@ -103,7 +104,7 @@ def test_batches_are_asked_for_and_there_are_none(queue: shmbroker.Queue) -> Non
     with pytest.raises(shmbroker.SchemaMismatch, match=r"queue 'q': it has no Arrow schema: shmbroker\.spark"):
         read(queue, payload="arrow")
     for kind, word in ((pa.float16(), "halffloat"), (pa.decimal256(40, 2), "decimal256")):
-        other = queue.connection.queue(word)
+        other = connection_of(queue).queue(word)
         register_schema(other, pa.schema([("id", pa.int64()), ("odd", kind)]))
         with pytest.raises(shmbroker.SchemaMismatch, match=f"column 'odd' of the registered schema is {word}"):
             read(other)
@@ -119,7 +120,7 @@ def test_nulls_inside_what_is_written(queue: shmbroker.Queue, nulls: bool) -> No
     """Values without them are among those with them, and not the other way round."""
     inside = pa.list_(pa.field("item", pa.struct([pa.field("x", pa.int64(), nulls)]), nulls))
     register_schema(queue, pa.schema([("deep", inside)]))
-    source = ShmBrokerDataSource({"broker": queue.connection.broker_name, "queue": "q", "payload": "arrow"})
+    source = ShmBrokerDataSource({"broker": connection_of(queue).broker_name, "queue": "q", "payload": "arrow"})
     without, with_them = (types.StructType([types.StructField("deep", nested(nulls=one))]) for one in (False, True))
     writer = source.writer(without, overwrite=False)
     writer.commit([writer.write(iter([pa.record_batch({"deep": [[{"x": 1}], None]})]))])

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import pytest
+from scenario_support.inside import connection_of, core_of
 
 pytest.importorskip("pyarrow")
 
@@ -52,7 +53,7 @@ def body_of(schema: pa.Schema, batch: pa.RecordBatch) -> bytes:
 
 def registers(connection: shmbroker.Connection) -> list[str]:
     """The broker's own queues that hold schemas."""
-    return [name for name in connection.core.queue_incarnations() if name.startswith(names.SCHEMA)]
+    return [name for name in core_of(connection).queue_incarnations() if name.startswith(names.SCHEMA)]
 
 
 def test_a_schema_is_found_by_every_process(queue: shmbroker.Queue, broker: shmbroker.Broker) -> None:
@@ -65,7 +66,7 @@ def test_a_schema_is_found_by_every_process(queue: shmbroker.Queue, broker: shmb
     assert found.equals(SCHEMA, check_metadata=True)
     shown = subprocess.run([sys.executable, "-c", SHOWS, broker.name], capture_output=True, text=True, check=True)
     assert shown.stdout == "['id', 'word', 'at']\n"
-    assert len(registers(queue.connection)) == 1
+    assert len(registers(connection_of(queue))) == 1
 
 
 @pytest.mark.parametrize(("schema", "words"), OTHERS, ids=[words[:20] for _, words in OTHERS])
@@ -82,7 +83,7 @@ def test_another_schema_is_refused(queue: shmbroker.Queue, schema: pa.Schema, wo
 
 def test_a_queue_that_is_made_anew_has_no_schema(queue: shmbroker.Queue) -> None:
     """Nor is the old one kept: it goes when the next schema is registered."""
-    connection = queue.connection
+    connection = connection_of(queue)
     register_schema(queue, SCHEMA)
     (old,) = registers(connection)
     queue.delete()

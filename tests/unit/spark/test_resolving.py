@@ -7,6 +7,7 @@ import dataclasses
 import struct
 
 import pytest
+from scenario_support.inside import connection_of
 
 from shmbroker import body_references
 
@@ -23,7 +24,7 @@ BODIES = [b"", b"short", b"twelve bytes", b"thirteen byte", b"x" * 5000, bytes(r
 
 def handles_of(queue: shmbroker.Queue, home: Home | None = None) -> list[bytes]:
     """A handle of each ready message."""
-    origin = handles.Origin(home or Home.of(queue.connection), queue.name)
+    origin = handles.Origin(home or Home.of(connection_of(queue)), queue.name)
     return [origin.handle_of(message.sequence, place) for message, place in body_references.of_queue(queue)]
 
 
@@ -82,7 +83,7 @@ def test_a_handle_is_stale(queue: shmbroker.Queue, size: int) -> None:
 def test_a_handle_of_another_place(queue: shmbroker.Queue) -> None:
     """Another host, another broker of the name, or none: the error says which one was meant."""
     queue.put(b"A")
-    home = Home.of(queue.connection)
+    home = Home.of(connection_of(queue))
     for other, words in (
         (
             dataclasses.replace(home, boot="other", host="elsewhere"),

@@ -10,6 +10,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
@@ -65,14 +66,14 @@ def bodies(queue: shmbroker.Queue) -> list[str]:
 
 def batch_writer(queue: shmbroker.Queue, **options: str) -> BatchWriter:
     """A writer of a batch that has travelled, as to a task."""
-    given = write_options({"queue": queue.name, "broker": queue.connection.broker_name, **options})
+    given = write_options({"queue": queue.name, "broker": connection_of(queue).broker_name, **options})
     made: BatchWriter = pickle.loads(pickle.dumps(BatchWriter(given)))  # noqa: S301
     return made
 
 
 def stream_writer(queue: shmbroker.Queue, **options: str) -> StreamWriter:
     """A writer of a stream."""
-    given = stream_write_options({"queue": queue.name, "broker": queue.connection.broker_name, **options})
+    given = stream_write_options({"queue": queue.name, "broker": connection_of(queue).broker_name, **options})
     made: StreamWriter = pickle.loads(pickle.dumps(StreamWriter(given)))  # noqa: S301
     return made
 
@@ -86,13 +87,13 @@ def test_a_job_is_published_as_a_whole(queue: shmbroker.Queue, task: Any) -> Non
     writer.write(iter([rows("of a loser")]))
     task(1, 12)
     second = writer.write(iter([rows("D")]))
-    staged = [(one.partition, one.attempt, one.count) for one in stages(queue.connection)]
+    staged = [(one.partition, one.attempt, one.count) for one in stages(connection_of(queue))]
     assert (bodies(queue), sorted(staged)) == ([], [(0, 10, 3), (1, 11, 1), (1, 12, 1)])
     assert second.receipt is not None
     assert (second.publication, second.receipt.count) == ("jobs.q", 1)
     writer.commit([second, None, first])
     assert bodies(queue) == ["A", "B", "C", "D"]
-    assert stages(queue.connection) == []
+    assert stages(connection_of(queue)) == []
 
 
 def test_a_job_that_fails_leaves_nothing(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,17 +111,17 @@ def test_a_job_that_fails_leaves_nothing(queue: shmbroker.Queue, monkeypatch: py
     monkeypatch.setattr(Stage, "drop", dropped)
     writer.abort([])
     assert waits == [10.0]
-    assert [one.count for one in stages(queue.connection)] == [1]
+    assert [one.count for one in stages(connection_of(queue))] == [1]
     other.commit([staged])
     assert bodies(queue) == ["B"]
-    assert stages(queue.connection) == []
+    assert stages(connection_of(queue)) == []
 
 
 def test_what_is_no_task(queue: shmbroker.Queue) -> None:
     """Its rows are those of the first attempt at the first partition."""
     writer = batch_writer(queue)
     writer.write(iter([rows("A")]))
-    assert [(one.partition, one.attempt) for one in stages(queue.connection)] == [(0, 0)]
+    assert [(one.partition, one.attempt) for one in stages(connection_of(queue))] == [(0, 0)]
     writer.abort([])
 
 
@@ -129,7 +130,7 @@ def test_a_write_of_nothing(queue: shmbroker.Queue) -> None:
     writer = batch_writer(queue)
     writer.commit([])
     writer.commit([writer.write(iter([]))])
-    assert (bodies(queue), stages(queue.connection)) == ([], [])
+    assert (bodies(queue), stages(connection_of(queue))) == ([], [])
 
 
 def test_the_names_of_publications(connection: shmbroker.Connection) -> None:
@@ -148,7 +149,7 @@ def test_the_names_of_publications(connection: shmbroker.Connection) -> None:
 
 def test_numbered_batches_are_published_once(queue: shmbroker.Queue) -> None:
     """A number that is not above the last one publishes nothing; other names, and other queues, have their own."""
-    other = queue.connection.queue("other")
+    other = connection_of(queue).queue("other")
     for target, app, version, value in (
         (queue, "a", "5", "A"),
         (queue, "a", "5", "again"),
@@ -183,7 +184,7 @@ def test_what_is_put_as_it_comes(queue: shmbroker.Queue, monkeypatch: pytest.Mon
     assert bodies(queue) == ["A", "B", "C"]
     writer.commit([done])
     writer.abort([done])
-    assert (bodies(queue), stages(queue.connection)) == (["A", "B", "C"], [])
+    assert (bodies(queue), stages(connection_of(queue))) == (["A", "B", "C"], [])
 
 
 def test_what_is_put_waits_for_room(connection: shmbroker.Connection) -> None:
@@ -211,7 +212,7 @@ def test_rows_are_put_where_there_is_room(queue: shmbroker.Queue, monkeypatch: p
 
 def test_a_task_waits_for_memory(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """A minute, or as long as was said; what is published whole is planned for one broker."""
-    register_schema(batches := queue.connection.queue("batches"), SCHEMA)
+    register_schema(batches := connection_of(queue).queue("batches"), SCHEMA)
     waits = []
     monkeypatch.setattr(shmbroker.staging.Writer, "put_columns", lambda _self, *_given, timeout: waits.append(timeout))
     monkeypatch.setattr(registered.Writer, "encoded", lambda *_: Waits())
@@ -260,8 +261,8 @@ def test_publishing_waits(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatc
     limits = {"at_once": 1000, "bytes_at_once": 1 << 20}
     assert [options for _, options in made] == [limits | {"per_target": numbered} for numbered in (False, True, False)]
     monkeypatch.undo()
-    for one in stages(queue.connection):
-        Stage(queue.connection, one.publication).drop(5)
+    for one in stages(connection_of(queue)):
+        Stage(connection_of(queue), one.publication).drop(5)
     writer.abort([])
 
 
@@ -294,7 +295,7 @@ def test_a_stream_drops_what_failed(
     monkeypatch.setattr(Stage, "drop", dropped)
     writer.abort([staged, None], 7)
     assert waits == [(7, 10.0)]
-    assert stages(queue.connection) == []
+    assert stages(connection_of(queue)) == []
     again = writer.write(iter([rows("B")]))
     writer.commit([again], 7)
     assert bodies(queue) == ["B"]
@@ -354,7 +355,7 @@ BAD = [
 def test_a_table_of_other_batches(queue: shmbroker.Queue, has: pa.Schema, schema: types.StructType, text: str) -> None:
     """The error names the first column that differs, and the queue."""
     register_schema(queue, has)
-    options = write_options({"queue": "q", "broker": queue.connection.broker_name, "payload": "arrow"})
+    options = write_options({"queue": "q", "broker": connection_of(queue).broker_name, "payload": "arrow"})
     with pytest.raises(shmbroker.SchemaMismatch) as refused:
         check_batches(schema, options)
     assert refused.value.text.startswith(f"PRECONDITION_FAILED - {text}")
@@ -363,7 +364,7 @@ def test_a_table_of_other_batches(queue: shmbroker.Queue, has: pa.Schema, schema
 def test_a_table_of_those_batches(queue: shmbroker.Queue) -> None:
     """Whether a column may be null is asked of its values, when they are written."""
     register_schema(queue, DEEP)
-    options = write_options({"queue": "q", "broker": queue.connection.broker_name, "payload": "arrow"})
+    options = write_options({"queue": "q", "broker": connection_of(queue).broker_name, "payload": "arrow"})
     check_batches(struct(("id", LONG, False), ("deep", types.ArrayType(LONG, False))), options)  # noqa: FBT003
     put_batch(queue, pa.record_batch([[1], [[1]]], schema=DEEP))
     with pytest.raises(shmbroker.SchemaMismatch, match="it has no Arrow schema"):
@@ -372,4 +373,4 @@ def test_a_table_of_those_batches(queue: shmbroker.Queue) -> None:
 
 def _other(queue: shmbroker.Queue) -> dict[str, str]:
     """A queue without a schema."""
-    return {"queue": queue.connection.queue("plain").name, "broker": queue.connection.broker_name}
+    return {"queue": connection_of(queue).queue("plain").name, "broker": connection_of(queue).broker_name}

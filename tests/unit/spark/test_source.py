@@ -7,6 +7,7 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
@@ -32,7 +33,7 @@ VALUE = rows.schema_of(["value"])
 
 def source(queue: shmbroker.Queue, **options: str) -> ShmBrokerDataSource:
     """The source of a queue."""
-    return ShmBrokerDataSource({"queue": queue.name, "broker": queue.connection.broker_name, **options})
+    return ShmBrokerDataSource({"queue": queue.name, "broker": connection_of(queue).broker_name, **options})
 
 
 def test_the_name() -> None:
@@ -59,7 +60,7 @@ def test_a_batch_read(queue: shmbroker.Queue) -> None:
     reader = found.reader(found.schema())
     assert isinstance(reader, BrowseReader)
     (part,) = reader.partitions()
-    assert part.home == part.value == Home.of(queue.connection)
+    assert part.home == part.value == Home.of(connection_of(queue))
     again, sent = pickle.loads(pickle.dumps((reader, part)))  # noqa: S301
     assert [batch.to_pydict() for batch in again.read(sent)] == [{"value": [b"A", b"B"]}]
     assert len(queue) == 3

@@ -8,6 +8,7 @@ import pickle
 from typing import Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
@@ -21,7 +22,12 @@ from shmbroker.spark.stream import NOT_NOTED, LeaseReader, Offset, Part
 
 def reader(queue: shmbroker.Queue, **options: str | None) -> LeaseReader:
     """Of a queue, for group "g" unless another one, or none, is said."""
-    given = {"queue": queue.name, "broker": queue.connection.broker_name, "group": "g", "columns": "value"} | options
+    given = {
+        "queue": queue.name,
+        "broker": connection_of(queue).broker_name,
+        "group": "g",
+        "columns": "value",
+    } | options
     return LeaseReader(stream_options({name: value for name, value in given.items() if value is not None}))
 
 
@@ -38,7 +44,7 @@ def read(found: LeaseReader, start: dict[str, Any], end: dict[str, Any]) -> list
 
 def acked(queue: shmbroker.Queue) -> list[tuple[str, int]]:
     """Groups, and what they have acknowledged."""
-    return [(one.name, one.acked) for one in shmbroker.groups(queue.connection)]
+    return [(one.name, one.acked) for one in shmbroker.groups(connection_of(queue))]
 
 
 def test_offsets() -> None:
@@ -62,7 +68,7 @@ def test_a_query_without_a_group(queue: shmbroker.Queue) -> None:
     planner = reader(queue, group=None)
     start = planner.initialOffset()
     assert planner.initialOffset() == start
-    assert (start["lease"], start["losses"], start["broker"]) == (NOT_NOTED, 0, Home.of(queue.connection).identity)
+    assert (start["lease"], start["losses"], start["broker"]) == (NOT_NOTED, 0, Home.of(connection_of(queue)).identity)
     assert start["group"].startswith("spark-")
     assert len(start["group"]) == len("spark-") + 32
     noted = planner.latestOffset(start)
@@ -268,7 +274,7 @@ def test_nothing_to_tell(queue: shmbroker.Queue) -> None:
     for call in (planner.reportLatestOffset, reader(queue).prepareForTriggerAvailableNow):
         with pytest.raises(shmbroker.NotFound):
             call()
-    assert "q" not in queue.connection.queue_names()
+    assert "q" not in connection_of(queue).queue_names()
 
 
 def test_a_loss_where_there_is_nothing(queue: shmbroker.Queue, caplog: pytest.LogCaptureFixture) -> None:

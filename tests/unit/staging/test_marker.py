@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import core_of, session_of
 
 import shmbroker
 from shmbroker import exceptions
@@ -81,7 +82,7 @@ def test_a_marker_that_is_there_is_not_founded(
 
 def test_a_queue_without_a_marker_gets_one(connection: shmbroker.Connection, marker: Marker) -> None:
     """Somebody was killed between the two. One whose message was taken had one."""
-    queue = queues.make(connection, NAME)
+    queue = queues.make(session_of(connection), NAME)
     marker.found(library.deadline(None))
     assert len(queue) == 1
     with marker.held(library.deadline(0)):
@@ -167,7 +168,7 @@ def marked(connection: shmbroker.Connection) -> Callable[[str, int], shmbroker.Q
     """Make the marker of a publication that holds for a queue."""
 
     def make(publication: str, target: int) -> shmbroker.Queue:
-        queue = queues.make(connection, names.marker_name(publication))
+        queue = queues.make(session_of(connection), names.marker_name(publication))
         queue.put(State(last=1, target=target).encode())
         return queue
 
@@ -181,11 +182,11 @@ def test_markers_of_queues_that_are_gone(
     there, gone = connection.queue("there"), connection.queue("gone")
     kept = [
         marked("any", 0),
-        marked("there", there.core.incarnation),
-        queues.make(connection, "amq.stage.marker.none"),
+        marked("there", core_of(there).incarnation),
+        queues.make(session_of(connection), "amq.stage.marker.none"),
     ]
     for number in range(3):
-        marked(f"gone{number}", gone.core.incarnation)
+        marked(f"gone{number}", core_of(gone).incarnation)
     gone.delete()
     connection.queue("plain").put(b"{}")
     assert forget_gone(connection) == 3
@@ -201,7 +202,7 @@ def test_markers_that_hold_are_not_taken(
 ) -> None:
     """Not for a moment: a look at them is enough. One that goes between two looks is passed over."""
     marked("any", 0)
-    marked("there", connection.queue("there").core.incarnation)
+    marked("there", core_of(connection.queue("there")).incarnation)
     names_of_all = [*connection.queue_names(all=True), "amq.stage.marker.went"]
     monkeypatch.setattr(type(connection), "queue_names", lambda _connection, **_: names_of_all)
     monkeypatch.setattr(shmbroker.Queue, "get", None)
@@ -236,7 +237,7 @@ def test_a_marker_that_somebody_holds_is_left_alone(
 ) -> None:
     """Also one whose queue was made in between; that one goes back."""
     gone = connection.queue("gone")
-    queue = marked("query", gone.core.incarnation)
+    queue = marked("query", core_of(gone).incarnation)
     gone.delete()
     with queue.get(timeout=0):
         monkeypatch.setattr(module, "decode", lambda _body: State(target=1))

@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import core_of
 from scenario_support.staging import JOB, bodies, internal, staged
 
 from shmbroker.staging import Stage, marker, stages
@@ -47,7 +48,7 @@ def test_what_is_published_at_once(
     connection: shmbroker.Connection, options: dict[str, Any], limits: tuple[int, int | None]
 ) -> None:
     """So many messages, and so many bytes: a fourth of the broker's memory, unless the stage is told otherwise."""
-    memory = connection.core.attachment.facts().memory_limit
+    memory = core_of(connection).attachment.facts().memory_limit
     messages, size = limits
     assert Stage(connection, "query", **options)._limits == (messages, memory // 4 if size is None else size)  # noqa: SLF001
 

@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 import pytest
+from scenario_support.inside import core_of
 from scenario_support.staging import LARGE, bodies, internal, staged
 
 import shmbroker
@@ -115,10 +116,10 @@ def test_without_memory_for_copies_a_batch_is_moved(broker_name: str) -> None:
         out = connection.queue("out")
         stage = Stage(connection, "query", bytes_at_once="1G")
         receipt = staged(stage, 0, 0, *(bytes(1_000_000) for _ in range(40)))
-        used = connection.core.attachment.facts(in_full=True).memory_used
+        used = core_of(connection).attachment.facts(in_full=True).memory_used
         assert stage.publish(0, [receipt], "out", timeout=0) == 40
         assert len(out) == 40
-        assert connection.core.attachment.facts(in_full=True).memory_used <= used + 4_000_000
+        assert core_of(connection).attachment.facts(in_full=True).memory_used <= used + 4_000_000
         with pytest.raises(shmbroker.OutOfMemory), stage.attempt(1, 0, 0) as writer:
             writer.put_many((bytes(1_000_000) for _ in range(40)), timeout=0)
         assert stages(connection) == []

@@ -9,6 +9,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import core_of
 from scenario_support.staging import bodies, internal
 
 import shmbroker
@@ -198,9 +199,9 @@ def test_columns_that_go_in_parts(stage: Stage, out: shmbroker.Queue) -> None:
     asked = []
 
     class Slow(Columns):
-        def put(self, queue: CoreQueue, row: int, count: int, until: int) -> int:
+        def _put(self, queue: CoreQueue, row: int, count: int, until: int) -> int:
             asked.append((row, count, until))
-            return super().put(queue, row, min(count, 2), until)
+            return super()._put(queue, row, min(count, 2), until)
 
     ends, columns = array.array("i", [0, 1, 3, 6, 10, 15]), Slow()
     columns.set_text("body", ends, b"abbcccddddeeeee")
@@ -253,11 +254,11 @@ def test_a_reservation_that_comes_too_late_ends(stage: Stage, connection: shmbro
     """The connection can close although the error lives on: the reservation is no call of it any more."""
     written = stage.attempt(0, 0, 0)
     written.__enter__()
-    before = connection.core.calls
+    before = core_of(connection).calls
     with pytest.raises(shmbroker.NotStaged, match="meanwhile") as caught, written.reserve(1_000):
         stage.drop(0)
     assert caught.tb is not None
-    assert connection.core.calls == before
+    assert core_of(connection).calls == before
     with pytest.raises(shmbroker.NotStaged):
         written.__exit__(None, None, None)
 
@@ -305,9 +306,9 @@ def test_an_attempt_that_is_written_does_not_expire(
     """Its queue is used with the first message, and then with the first one after a quarter of the time each."""
     clock, touched = [0.25], list[int]()
     monkeypatch.setattr(writer, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr(connection.core, "touch", touched.append)
+    monkeypatch.setattr(core_of(connection), "touch", touched.append)
     with Stage(connection, "query", expires=4.0).attempt(0, 0, 0) as written:
-        slot, seen = connection.queue(attempts(connection)[0], passive=True).core.slot, []
+        slot, seen = core_of(connection.queue(attempts(connection)[0], passive=True)).slot, []
         touched.clear()  # to open a queue is to use it
         for now in (0.25, 1.25, 1.5, 1.75, 2.5, 3.0):
             clock[0] = now

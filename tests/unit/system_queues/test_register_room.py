@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import session_of
 
 import shmbroker
 from shmbroker import exceptions
@@ -49,7 +50,7 @@ def puts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float | None, int]]:
 
 def full(connection: shmbroker.Connection) -> Register:
     """A register with as many versions as it keeps."""
-    one = Register.made(connection, NAME)
+    one = Register.made(session_of(connection), NAME)
     for number in range(register.KEPT):
         assert one.replace({"n": number}, timeout=0)
     assert len(one.queue) == register.KEPT
@@ -65,7 +66,7 @@ def test_without_memory_older_versions_make_room(
     assert one.replace({"n": "last"}, timeout=7)
     assert puts == [(0, 64), (7, 16)]
     assert (len(one.queue), one.queue.settings.ring_size) == (16, 64)
-    found = Register.made(connection, NAME).latest()
+    found = Register.made(session_of(connection), NAME).latest()
     assert found is not None
     assert (found.number, found.replaces, found.value) == (64, 63, {"n": "last"})
 
@@ -93,15 +94,15 @@ def test_memory_is_set_aside_once(connection: shmbroker.Connection, monkeypatch:
         return put_many(queue, bodies, timeout=timeout)
 
     monkeypatch.setattr(shmbroker.Queue, "put_many", noted)
-    one = Register.made(connection, NAME)
+    one = Register.made(session_of(connection), NAME)
     for _ in range(2):
         one.set_aside()
         assert [bytes(message) for message in one.queue.browse()] == [b'{"replaces":-2,"value":{}}'.ljust(512)] * 24
         assert one.latest() is None
     assert timeouts == [0]
     assert one.replace({"n": 1}, timeout=0)
-    assert Register.made(connection, NAME).latest() == one.latest()
-    other = Register.made(connection, "amq.group.other")
+    assert Register.made(session_of(connection), NAME).latest() == one.latest()
+    other = Register.made(session_of(connection), "amq.group.other")
     assert other.replace({"n": 1}, timeout=0)
     other.set_aside()
     assert len(other.queue) == 1
@@ -109,27 +110,27 @@ def test_memory_is_set_aside_once(connection: shmbroker.Connection, monkeypatch:
 
 def test_a_version_has_its_place_and_its_time(connection: shmbroker.Connection) -> None:
     """Both are those of its message, whose size is a multiple of 512."""
-    one = Register.made(connection, NAME)
+    one = Register.made(session_of(connection), NAME)
     assert one.replace({"n": 1}, timeout=0)
     assert one.replace({"text": "x" * 500}, timeout=0)
     first, second = one.queue.browse()
     assert bytes(first) == FIRST.ljust(512)
     assert len(second) == 1024
     expected = Version(1, 0, {"text": "x" * 500}, pytest.approx(second.timestamp, abs=1))
-    assert one.latest() == Register.made(connection, NAME).latest() == expected
+    assert one.latest() == Register.made(session_of(connection), NAME).latest() == expected
 
 
 def test_versions_that_are_longer_than_usual(connection: shmbroker.Connection) -> None:
     """All of them are read, however much memory they need."""
-    one = Register.made(connection, NAME)
+    one = Register.made(session_of(connection), NAME)
     for number in range(3):
         assert one.replace({"n": number, "text": "x" * 100_000 * number}, timeout=0)
-    assert Register.made(connection, NAME).latest() == one.latest()
+    assert Register.made(session_of(connection), NAME).latest() == one.latest()
 
 
 def test_one_that_was_not_fast_enough_knows_the_latest(connection: shmbroker.Connection) -> None:
     """The next time it replaces that one."""
-    one, other = Register.made(connection, NAME), Register.made(connection, NAME)
+    one, other = Register.made(session_of(connection), NAME), Register.made(session_of(connection), NAME)
     assert one.replace({"one": 1}, timeout=0)
     assert not other.replace({"other": 1}, timeout=0)
     assert other.replace({"other": 2}, timeout=0)
@@ -139,7 +140,7 @@ def test_one_that_counted_in_front_of_spare_memory(
     connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its writer is told so, although it was replaced meanwhile: what is no version is not one that was dropped."""
-    one, other = Register.made(connection, NAME), Register.made(connection, NAME)
+    one, other = Register.made(session_of(connection), NAME), Register.made(session_of(connection), NAME)
     one.set_aside()
 
     def overtake(_: object) -> None:
@@ -154,7 +155,7 @@ def test_one_that_was_pushed_out_before_its_writer_looked(
     connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its writer cannot know that it counted, and goes on from the latest one."""
-    one, other = Register.made(connection, NAME), Register.made(connection, NAME)
+    one, other = Register.made(session_of(connection), NAME), Register.made(session_of(connection), NAME)
 
     def push(_: object) -> None:
         other.latest()
@@ -170,7 +171,7 @@ def test_one_that_was_purged_before_its_writer_looked(
     connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does not count."""
-    one = Register.made(connection, NAME)
+    one = Register.made(session_of(connection), NAME)
     after_put(monkeypatch, lambda queue: queue.purge())
     assert not one.replace({"n": 1}, timeout=0)
     assert one.latest() is None
@@ -189,7 +190,7 @@ def test_one_that_was_purged_before_its_writer_looked(
 )
 def test_what_is_no_version_is_an_error(connection: shmbroker.Connection, body: bytes) -> None:
     """Also behind a version; the text names the queue and the message."""
-    one = Register.made(connection, NAME)
+    one = Register.made(session_of(connection), NAME)
     one.queue.put_many([FIRST, body])
     with pytest.raises(exceptions.CorruptSegment, match=r"'amq[.]group[.]r': message 1 was not written by"):
         one.latest()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of, core_of, session_of
 
 import shmbroker
 from shmbroker._amqp.names import GROUP, SCHEMA
@@ -21,7 +22,7 @@ ONE, OTHER = Registered(b"\x00one\xff", "a: long"), Registered(b"other", "b: dou
 
 def registers(connection: shmbroker.Connection) -> list[str]:
     """The broker's own queues that hold schemas."""
-    return [name for name in connection.core.queue_incarnations() if name.startswith("amq.schema.")]
+    return [name for name in core_of(connection).queue_incarnations() if name.startswith("amq.schema.")]
 
 
 def test_the_first_schema_stays(queue: shmbroker.Queue) -> None:
@@ -29,9 +30,9 @@ def test_the_first_schema_stays(queue: shmbroker.Queue) -> None:
     assert schemas.registered(queue) is None
     assert schemas.register(queue, ONE) == ONE
     assert schemas.register(queue, OTHER) == schemas.registered(queue) == ONE
-    (name,) = registers(queue.connection)
-    assert name == f"amq.schema.{queue.core.incarnation:x}"
-    register = Register(queue.connection.queue(name, passive=True))
+    (name,) = registers(connection_of(queue))
+    assert name == f"amq.schema.{core_of(queue).incarnation:x}"
+    register = Register(connection_of(queue).queue(name, passive=True))
     latest = register.latest()
     assert latest is not None
     assert {**latest.value, "token": ""} == {"queue": "q", "encoded": "AG9uZf8=", "text": "a: long", "token": ""}
@@ -40,7 +41,7 @@ def test_the_first_schema_stays(queue: shmbroker.Queue) -> None:
 
 def test_a_register_that_was_only_made(queue: shmbroker.Queue) -> None:
     """The queue has no schema yet, and can be given one."""
-    queues.make(queue.connection, f"{SCHEMA}{queue.core.incarnation:x}", ring_size=KEPT)
+    queues.make(session_of(queue), f"{SCHEMA}{core_of(queue).incarnation:x}", ring_size=KEPT)
     assert schemas.registered(queue) is None
     assert schemas.register(queue, ONE) == ONE
 
@@ -57,21 +58,23 @@ def test_of_two_at_a_time_the_first_wins(queue: shmbroker.Queue, monkeypatch: py
 
     monkeypatch.setattr(Register, "replace", second)
     assert schemas.register(queue, ONE) == OTHER
-    assert timeouts == [queue.connection.operation_timeout]
+    assert timeouts == [session_of(queue).operation_timeout]
 
 
 def test_schemas_of_queues_that_are_gone(connection: shmbroker.Connection) -> None:
     """They are cleared away when another one is registered; those of other queues stay, and so do all other queues."""
     first, second, gone = (connection.queue(name) for name in ("first", "second", "gone"))
-    queues.make(connection, f"{GROUP}g")
+    queues.make(session_of(connection), f"{GROUP}g")
     for queue in (first, gone):
         schemas.register(queue, ONE)
     gone.delete()
     assert len(registers(connection)) == 2
     schemas.register(second, OTHER)
-    assert sorted(registers(connection)) == sorted(f"amq.schema.{one.core.incarnation:x}" for one in (first, second))
+    assert sorted(registers(connection)) == sorted(
+        f"amq.schema.{core_of(one).incarnation:x}" for one in (first, second)
+    )
     assert (schemas.registered(first), schemas.registered(second)) == (ONE, OTHER)
-    assert set(connection.core.queue_incarnations()) > {"first", "second", "amq.group.g"}
+    assert set(core_of(connection).queue_incarnations()) > {"first", "second", "amq.group.g"}
 
 
 def test_the_schema_of_a_queue_that_is_deleted_meanwhile(

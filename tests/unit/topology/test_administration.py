@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scenario_support.channels import refused
 from scenario_support.core_calls import Noted, answering
+from scenario_support.inside import core_of, session_of
 
 from shmbroker._topology import administration
 from shmbroker._topology.administration import clean_name
@@ -60,7 +61,7 @@ def test_a_queue_that_ends_while_it_is_declared(
     channel: shmbroker.Channel, other: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is made anew; a passive declaration does not find it."""
-    admin = channel.connection.administration
+    admin = session_of(channel).administration
     channel.queue_declare("q")
     found = admin.queue
 
@@ -85,7 +86,7 @@ def test_a_declaration_is_a_use(
 ) -> None:
     """The time of a queue that expires begins anew."""
     channel.queue_declare("q")
-    core = channel.connection.core
+    core = session_of(channel).core
     touched = Noted(core.touch)
     monkeypatch.setattr(core, "touch", touched)
     channel.queue_declare("q", passive=passive)
@@ -108,7 +109,7 @@ def test_bindings_of_queues_that_ended_are_removed_first(
     connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch, use: str
 ) -> None:
     """With them goes an exchange that ends with its last binding."""
-    admin, channel = connection.administration, connection.channel()
+    admin, channel = session_of(connection).administration, connection.channel()
     prune = Noted(admin.exchanges.prune)
     monkeypatch.setattr(admin.exchanges, "prune", prune)
     {
@@ -118,28 +119,28 @@ def test_bindings_of_queues_that_ended_are_removed_first(
         "exchanges": connection.exchanges,
         "bindings": connection.bindings,
     }[use]()
-    assert [core for core, _ in prune.calls] == [connection.core]
+    assert [core for core, _ in prune.calls] == [core_of(connection)]
 
 
 def test_a_deleted_queue_leaves_no_binding(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever deletes it removes them; where there is none, the topology is not changed."""
-    admin, channel = connection.administration, connection.channel()
+    admin, channel = session_of(connection).administration, connection.channel()
     queue = connection.queue("q")
-    to = ToQueue("q", queue.core.incarnation)
+    to = ToQueue("q", core_of(queue).incarnation)
     channel.queue_bind("q", "amq.fanout")
-    assert len(admin.exchanges.refresh(connection.core).bindings_to(to)) == 1
+    assert len(admin.exchanges.refresh(core_of(connection)).bindings_to(to)) == 1
     change = Noted(admin.exchanges.change)
     monkeypatch.setattr(admin.exchanges, "change", change)
     queue.delete()
     assert len(change.calls) == 1
-    assert len(admin.exchanges.refresh(connection.core).bindings_to(to)) == 0
+    assert len(admin.exchanges.refresh(core_of(connection)).bindings_to(to)) == 0
     connection.queue("q").delete()
     assert len(change.calls) == 1
 
 
 def test_an_operation_has_one_deadline(channel: shmbroker.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bind, and a delete, wait for both of their locks until the same moment."""
-    admin = channel.connection.administration
+    admin = session_of(channel).administration
     channel.queue_declare("q")
     moments = Noted(admin._deadline)  # noqa: SLF001
     monkeypatch.setattr(admin, "_deadline", moments)
@@ -194,6 +195,6 @@ def test_keys_of_bindings(channel: shmbroker.Channel, connection: shmbroker.Conn
 def test_no_queue_was_declared_yet(channel: shmbroker.Channel) -> None:
     """An empty name is 404."""
     with refused(NotFound, "NOT_FOUND - no previously declared queue"):
-        channel.named("")
+        channel._named("")  # noqa: SLF001
     with pytest.raises(TypeError, match="exchange_type=5: a string is needed"):
         channel.exchange_declare("x", 5)  # type: ignore[arg-type] # that is the point

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scenario_support.channels import content as bodies
 from scenario_support.core_calls import Noted
+from scenario_support.inside import core_of, session_of
 
 from shmbroker import exceptions
 from shmbroker._core import journal, library
@@ -35,7 +36,7 @@ FOR_EVER = library.deadline(None)
 @pytest.fixture
 def publisher(connection: shmbroker.Connection) -> Publishing:
     """What the connection publishes."""
-    return connection.publishing
+    return session_of(connection).publishing
 
 
 def find(publisher: Publishing, exchange: str, key: str) -> int:
@@ -65,7 +66,7 @@ def test_the_first_queue_of_a_broker_has_a_route(publisher: Publishing, connecti
     """With the first message it is found, and the next ones take it."""
     assert names_of(publisher, "", "q") == []
     queue = connection.queue("q")
-    assert journal.version(connection.core) == 1
+    assert journal.version(core_of(connection)) == 1
     assert publisher.publish_known("", "q", b"A") == -1
     assert publisher.publish("", "q", b"B", 1, PLAIN, FOR_EVER) == 1
     assert publisher.publish_known("", "q", b"C") == 0
@@ -173,7 +174,7 @@ def test_too_many_routes_are_forgotten(
     """When there are more than the most, all are forgotten, by compiled code too, although the topology is the same."""
     monkeypatch.setattr(module, "_MAX_ROUTES", 3)
     connection.queue("q")
-    assert journal.version(connection.core) == 1
+    assert journal.version(core_of(connection)) == 1
     assert find(publisher, "", "q") == 1
     found = publisher.targets("", "q", PLAIN)
     for key in ("a", "b"):
@@ -242,7 +243,7 @@ def test_what_was_published_to_keeps_no_connection(broker: shmbroker.Broker) -> 
     channel = connection.channel()
     for _ in range(3):
         channel.basic_publish("", "q", b"x")
-    gone = weakref.ref(connection.core)
+    gone = weakref.ref(core_of(connection))
     del connection, channel
     gc.collect()
     assert gone() is None
@@ -289,7 +290,7 @@ def test_a_queue_that_is_deleted_before_the_topology_says_so(
     headers = None if queues == 1 else {"CC": ["q1"]}
     content = Content(BasicProperties(headers=headers))
     assert publisher.publish("", "q0", b"A", 1, content, FOR_EVER) == queues
-    version = journal.version(connection.core)
+    version = journal.version(core_of(connection))
     assert version == queues
     monkeypatch.setattr(journal, "version", lambda _: version)
     other.queue("q0").delete()

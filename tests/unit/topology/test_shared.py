@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.core_calls import Noted, Replaced
+from scenario_support.inside import core_of
 from scenario_support.waiting import WATCHDOG_SECONDS
 
 from shmbroker._core import journal, library
@@ -30,7 +31,7 @@ NOW = 0
 @pytest.fixture
 def core(connection: shmbroker.Connection) -> CoreConnection:
     """The connection in the core."""
-    return connection.core
+    return core_of(connection)
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def route(table: Exchanges, core: CoreConnection) -> tuple[ToQueue, ...]:
 
 def test_a_broker_has_one_table_in_a_process(connection: shmbroker.Connection, other: shmbroker.Connection) -> None:
     """For all connections."""
-    assert exchanges_of(connection.core) is exchanges_of(other.core)
+    assert exchanges_of(core_of(connection)) is exchanges_of(core_of(other))
 
 
 def test_a_route_is_that_of_now(core: CoreConnection, mine: Exchanges, theirs: Exchanges) -> None:
@@ -136,7 +137,7 @@ def test_where_no_binding_is_left_over_nothing_is_locked(
     has_it, go_on = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with journal.topology_lock(other.core, FOR_EVER, "the topology"):
+        with journal.topology_lock(core_of(other), FOR_EVER, "the topology"):
             has_it.set()
             go_on.wait(WATCHDOG_SECONDS)
 

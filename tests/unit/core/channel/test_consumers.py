@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scenario_support.core_channel import Channel, put
+from scenario_support.inside import core_of
 from scenario_support.processes import Actor
 from scenario_support.waiting import eventually
 
@@ -164,11 +165,11 @@ def test_a_queue_that_is_consumed_is_not_left(queue: shmbroker.Queue, channel: C
     number = channel.consume(queue)
     message = channel.next()
     assert message is not None
-    assert not queue.core.leave()
+    assert not core_of(queue).leave()
     channel.core.cancel(number)
-    assert not queue.core.leave()
+    assert not core_of(queue).leave()
     message.ack()
-    assert queue.core.leave()
+    assert core_of(queue).leave()
 
 
 def test_numbers_of_subscriptions_are_used_again_late(queue: shmbroker.Queue, channel: Channel) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scenario_support.core_channel import Channel, put
+from scenario_support.inside import core_of
 from scenario_support.waiting import eventually
 
 from shmbroker._core import library
@@ -70,7 +71,7 @@ def test_a_limit_of_the_connection(connection: shmbroker.Connection, queue: shmb
     """It counts what the consumers of all channels have unacked."""
     one, other = Channel(connection), Channel(connection)
     put(queue, *range(9))
-    connection.core.limit(3)
+    core_of(connection).limit(3)
     one.consume(queue)
     other.consume(queue)
     eventually(lambda: one.core.waiting() + other.core.waiting() == 3)
@@ -78,7 +79,7 @@ def test_a_limit_of_the_connection(connection: shmbroker.Connection, queue: shmb
     assert len(messages) == 3
     messages[0].ack()
     eventually(lambda: one.core.waiting() + other.core.waiting() == 1)
-    connection.core.limit(0)
+    core_of(connection).limit(0)
     eventually(lambda: one.core.waiting() + other.core.waiting() == 6)
 
 

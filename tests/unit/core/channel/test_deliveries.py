@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scenario_support.core_channel import Channel, put
+from scenario_support.inside import core_of
 from scenario_support.waiting import eventually
 
 from shmbroker._core import library
@@ -115,7 +116,7 @@ def test_what_is_settled_is_collected_first(queue: shmbroker.Queue, channel: Cha
     assert len({settlement.token for settlement in found}) == 3
     assert channel.core.unacked() == 4
     for message in messages[:3]:
-        assert queue.core.settle(message._record[:64], REQUEUE) == library.SETTLED  # a tag is no holding
+        assert core_of(queue).settle(message._record[:64], REQUEUE) == library.SETTLED  # a tag is no holding
     channel.core.forget(3, multiple=True)
     assert channel.core.unacked() == 1
     assert channel.core.collect(1, ACK, multiple=False) == []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scenario_support.core_calls import Noted, Replaced, answering, telling
 from scenario_support.core_channel import Channel, put
+from scenario_support.inside import core_of
 
 from shmbroker._core import channel as module
 from shmbroker._core import library
@@ -28,8 +29,8 @@ def test_a_channel_that_cannot_be_opened(connection: shmbroker.Connection, monke
     opened = telling(library.slow.sb_channel_open, library.slow.SB_LIMIT, result=library.ffi.NULL)
     monkeypatch.setattr(module, "slow", Replaced(library.slow, sb_channel_open=opened))
     with pytest.raises(NotAllowed, match="the channel"):
-        CoreChannel(connection.core, 1)
-    CoreChannel(connection.core, 1).close()
+        CoreChannel(core_of(connection), 1)
+    CoreChannel(core_of(connection), 1).close()
 
 
 def test_a_consumer_that_needs_another_segment(
@@ -42,7 +43,7 @@ def test_a_consumer_that_needs_another_segment(
     monkeypatch.setattr(module, "slow", Replaced(library.slow, sb_channel_consume=consume))
     number = channel.consume(queue)
     assert attached.facts().segments == before + 2
-    assert channel.core.queues == {number: queue.core}
+    assert channel.core.queues == {number: core_of(queue)}
     put(queue, 1)
     assert channel.texts() == ["1"]
 
@@ -66,7 +67,7 @@ def test_a_channel_that_is_closed_consumes_nothing(
     with pytest.raises(ConnectionClosed, match=CHANNEL_CLOSED):
         channel.consume(queue)
     other = Channel(connection)
-    queue.core.delete(if_unused=False, if_empty=False, until=library.FOR_EVER)
+    core_of(queue).delete(if_unused=False, if_empty=False, until=library.FOR_EVER)
     with pytest.raises(NotFound, match="no queue 'q'"):
         other.consume(queue)
     assert other.core.queues == {}
@@ -117,7 +118,7 @@ def test_what_would_be_settled_is_counted_first(
     channel.drain()
     found = channel.core.collect(0, ACK, multiple=True)
     assert [one.delivery_tag for one in found] == [1, 2, 3, 4, 5]
-    assert {one.queue.address for one in found} == {queue.core.address}
+    assert {one.queue.address for one in found} == {core_of(queue).address}
     assert len(collect.calls) == 3
     assert [one.delivery_tag for one in channel.core.collect(2, ACK, multiple=False)] == [2]
     assert len(collect.calls) == 4
@@ -155,7 +156,7 @@ def test_a_channel_that_nobody_has_gives_everything_back(
 
 def test_consumers_keep_their_queues(connection: shmbroker.Connection, channel: Channel) -> None:
     """The handle of a queue stays as long as a channel consumes from it, although nobody else has it."""
-    kept = weakref.ref(connection.queue("kept").core)
+    kept = weakref.ref(core_of(connection.queue("kept")))
     number = channel.consume(connection.queue("kept"))
     assert channel.core.queues[number] is kept()
-    assert channel.queue_name(number) == "kept"
+    assert channel._queue_name(number) == "kept"  # noqa: SLF001

@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from scenario_support.core_channel import Channel, put
+from scenario_support.inside import core_of
 from scenario_support.waiting import eventually
 
 from shmbroker._core import library
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def test_an_armed_channel_is_handed_over_once(connection: shmbroker.Connection, queue: shmbroker.Queue) -> None:
     """The IO thread says so when something comes, each once per arming; what is there already is told at once."""
     ready: standard_queue.Queue[int] = standard_queue.Queue()
-    connection.core.on_ready = ready.put
+    core_of(connection).on_ready = ready.put
     channel = Channel(connection, 4711)
     channel.consume(queue)
     assert not channel.core.arm()
@@ -38,12 +39,12 @@ def test_an_armed_channel_is_handed_over_once(connection: shmbroker.Connection, 
 
 def test_a_get_that_waits(queue: shmbroker.Queue, channel: Channel) -> None:
     """It is woken by what comes; without anything it ends in time."""
-    assert channel.taker.get_wait(channel, queue.core.address, False, 1) == library.TIMEOUT
+    assert channel.taker.get_wait(channel, core_of(queue).address, False, 1) == library.TIMEOUT
     got: list[Message] = []
 
     def wait() -> None:
         with channel.core_connection.call():
-            got.append(channel.taker.get_wait(channel, queue.core.address, True, library.FOR_EVER))
+            got.append(channel.taker.get_wait(channel, core_of(queue).address, True, library.FOR_EVER))
 
     thread = threading.Thread(target=wait)
     thread.start()
@@ -59,7 +60,7 @@ def test_closing_ends_a_waiting_get(queue: shmbroker.Queue, channel: Channel) ->
 
     def wait() -> None:
         with channel.core_connection.call():
-            ended.append(channel.taker.get_wait(channel, queue.core.address, False, library.FOR_EVER))
+            ended.append(channel.taker.get_wait(channel, core_of(queue).address, False, library.FOR_EVER))
 
     thread = threading.Thread(target=wait)
     thread.start()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from scenario_support.waiting import WATCHDOG_SECONDS
 
-from shmbroker.channel.dispatch import BATCH, Dispatcher, Executor
+from shmbroker._session.dispatch import BATCH, Dispatcher, Executor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,23 +40,23 @@ class Things:
 
     def __init__(self, left: int, *, at_once: int = BATCH, bad: tuple[int, ...] = ()) -> None:
         self.left, self.at_once, self.bad = left, at_once, bad
-        self.did = self.done = 0
+        self.did = self._done = 0
         self.asked: list[int] = []
         self.meanwhile: list[Callable[[], None]] = []
 
-    def work(self, most: int = 1) -> int:
+    def _work(self, most: int = 1) -> int:
         """Does some."""
-        self.done = 0
+        self._done = 0
         self.asked.append(most)
         for do in self.meanwhile:
             do()
         for _ in range(min(most, self.at_once, self.left)):
-            self.left, self.did, self.done = self.left - 1, self.did + 1, self.done + 1
+            self.left, self.did, self._done = self.left - 1, self.did + 1, self._done + 1
             if self.did in self.bad:
                 raise ZeroDivisionError(self.did)
-        return self.done
+        return self._done
 
-    def rest(self) -> bool:
+    def _rest(self) -> bool:
         """Is there nothing to do?"""
         return self.left == 0
 
@@ -123,7 +123,7 @@ def test_a_runnable_is_asked_for_what_is_left_of_its_batch() -> None:
 class Restless(Things):
     """Nothing to do, and no rest either: something comes again and again that turns out to be nothing."""
 
-    def rest(self) -> bool:
+    def _rest(self) -> bool:
         """Never."""
         return False
 
@@ -142,11 +142,11 @@ def test_what_comes_while_it_would_rest_is_done() -> None:
     """A channel that does not rest because something came is asked again by the same runnable."""
 
     class Late(Things):
-        def rest(self) -> bool:
+        def _rest(self) -> bool:
             """Something comes just then, the first time."""
             if self.did == 1:
                 self.left = 1
-            return super().rest()
+            return super()._rest()
 
     things = Late(1)
     dispatch, submitted = dispatcher(things)
@@ -182,12 +182,12 @@ def test_an_error_of_what_rests_is_told() -> None:
     class Failing(Things):
         raises = True
 
-        def rest(self) -> bool:
+        def _rest(self) -> bool:
             """The first time it cannot be said."""
             if self.raises:
                 self.raises = False
                 raise LookupError
-            return super().rest()
+            return super()._rest()
 
     things = Failing(0)
     dispatch, submitted = dispatcher(things)

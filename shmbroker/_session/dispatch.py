@@ -25,18 +25,18 @@ _log = logging.getLogger("shmbroker")
 
 
 class Work(Protocol):
-    """The work of one channel."""
+    """The work of one channel: a part of its private side."""
 
-    def work(self, most: int = 1) -> int:
+    def _work(self, most: int = 1) -> int:
         """Does up to ``most`` units of work; returns their number. 0: there was nothing to do."""
         ...
 
     @property
-    def done(self) -> int:
-        """The number of units that the last `work` did, including the one that raised."""
+    def _done(self) -> int:
+        """The number of units that the last `_work` did, including the one that raised."""
         ...
 
-    def rest(self) -> bool:
+    def _rest(self) -> bool:
         """Requests to be woken when work arrives; ``False``: there is work already."""
         ...
 
@@ -143,11 +143,11 @@ class Dispatcher:
         left = BATCH
         while left > 0:
             try:
-                done = self._work.work(left)
+                done = self._work._work(left)  # noqa: SLF001
                 if not done and self._rest():
                     return
             except BaseException as error:  # noqa: BLE001 - raised by the application's callback
-                done = self._work.done
+                done = self._work._done  # noqa: SLF001
                 self._executor.failed(error)
             left -= max(done, 1)
         with self._lock:
@@ -156,7 +156,7 @@ class Dispatcher:
 
     def _rest(self) -> bool:
         with self._lock:  # a thread that wakes the channel now waits until it is dormant
-            if not self._work.rest():
+            if not self._work._rest():  # noqa: SLF001
                 return False
             self._thread, self._ready = None, False
             return True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scenario_support.waiting import WATCHDOG_SECONDS
 
-from shmbroker.channel.dispatch import Executor
+from shmbroker._session.dispatch import Executor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from shmbroker.channel.numbers import Numbers
+from shmbroker._session.numbers import Numbers
 from shmbroker.exceptions import NoFreeChannels
 
 

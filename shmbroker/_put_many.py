@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Putting of many messages, where one call of the compiled part does not put all of them."""
+
+from __future__ import annotations
+
+import itertools
+import queue as standard_queue
+from typing import TYPE_CHECKING, Any
+
+from shmbroker._core import library
+from shmbroker._put_options import body_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shmbroker._core.queue import CoreQueue, PutOptions
+
+_COUNT = 2**32 - 1
+
+
+def put_rest(  # noqa: PLR0917 - the arguments of put_many, and the result of its first call
+    core: CoreQueue,
+    put_many: Callable[[tuple[Any, ...], int, int, bool], int],
+    given: tuple[Any, ...],
+    result: int,
+    options: PutOptions,
+    until: int,
+) -> int:
+    """Puts the rest of the bodies, waiting for room; returns the number put: all, or those that found room in time.
+
+    Args:
+        core: the queue.
+        put_many: the compiled function of the queue, see ``cffi_src/native/native_put.c``.
+        given: all bodies.
+        result: the result of the first call of the function.
+        options: the options of the put.
+        until: the deadline.
+
+    Raises:
+        queue.Full: none found room in time.
+    """
+    plain = given if result >= 0 else tuple(body if type(body) is bytes else body_of(body)[0] for body in given)
+    done, status = (result & _COUNT, result >> 32) if result >= 0 else (0, library.OK)
+    try:
+        while done < len(plain):
+            if status != library.OK:
+                core.put_failed(status, len(plain[done]), until)
+            with core.connection.call():
+                result = put_many(plain, done, options.address, True)  # noqa: FBT003 - dropping the GIL
+            if result < 0:
+                return _put_each(core, plain, done, options, until)
+            done, status = done + (result & _COUNT), result >> 32
+    except standard_queue.Full:
+        if done == 0:
+            raise
+    return done
+
+
+def _put_each(core: CoreQueue, plain: tuple[Any, ...], done: int, options: PutOptions, until: int) -> int:
+    for body in itertools.islice(plain, done, None):
+        data, size = body_of(body)
+        try:
+            core.put_with(data, size, options, until)
+        except standard_queue.Full:
+            if done == 0:
+                raise
+            break
+        done += 1
+    return done

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queues that a connection has open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+
+from shmbroker import exceptions, settings
+from shmbroker._amqp.names import check_not_reserved
+from shmbroker._amqp.utf8 import check_queue_name
+from shmbroker._core import library
+from shmbroker._core import queue as core_queue
+from shmbroker._topology.administration import locked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shmbroker._core.connection import CoreConnection
+    from shmbroker._core.queue import CoreQueue
+
+_FIRST_LOOK = 64  # the number of open queues at which deleted ones are looked for
+
+C = TypeVar("C")
+H = TypeVar("H", bound="Handle")
+
+
+class OnCore(Protocol[C]):
+    """An object of the application, with its counterpart in the core."""
+
+    _core: C
+
+
+def core_of(thing: OnCore[C]) -> C:
+    """Returns the core's side of a queue or of a consumer of the application."""
+    return thing._core  # noqa: SLF001 - for all layers above: applications do not see it
+
+
+class Handle(OnCore["CoreQueue"], Protocol):
+    """A handle of a queue, as the application has it."""
+
+    name: str
+
+
+class OpenQueues:
+    """The queues that a connection has open: at most one handle of each, and at most one handle in the core.
+
+    A queue without a handle of the application stays open in the core while messages of it are held, and while channels
+    publish to it.
+
+    Args:
+        connection: the connection in the core.
+        lock: the lock of the connection.
+        deadline: returns the deadline of a topology change that begins now.
+    """
+
+    def __init__(self, connection: CoreConnection, lock: Any, deadline: Callable[[], int]) -> None:  # noqa: ANN401
+        self._connection, self._lock, self._deadline = connection, lock, deadline
+        self._handles: dict[str, Any] = {}
+        self._kept: dict[str, CoreQueue] = {}  # those without a handle
+        self._routed: dict[str, CoreQueue] = {}
+        self._look_at = _FIRST_LOOK
+
+    # ---- opening ----
+
+    def open(self, name: str, given: dict[str, Any], *, passive: bool, make: Callable[[CoreQueue], H]) -> H:
+        """Declares a queue and opens it; returns the handle that the application has already, or a new one.
+
+        Args:
+            name: 1 to 255 bytes of UTF-8 without NUL.
+            given: settings; those given are compared with the settings of an existing queue.
+            passive: only open an existing queue.
+            make: makes a handle.
+
+        Raises:
+            NotFound: ``passive``, and there is no such queue.
+            PreconditionFailed: the queue exists with other settings.
+            AccessRefused: the queue does not exist, and its name begins with ``amq.``.
+            ResourceLocked: the queue is exclusive to another connection.
+            ValueError: the name, or the value of a setting, is not allowed.
+        """
+        wanted = settings.validate(given)
+        check_queue_name(name)
+        with self._lock:
+            if self._connection.closed:
+                library.raise_for(library.CLOSED, "the connection")
+            core = self._declared(name, wanted, passive=passive)
+            if core.exclusive and core.facts().locked:
+                raise locked(name)
+            _compare(core, wanted)
+            self._connection.touch(core.slot)
+            handle: H | None = self._handles.get(name)
+            if handle is None:
+                handle = self._handles[name] = make(core)
+                self._kept.pop(name, None)
+            return handle
+
+    def _declared(self, name: str, wanted: dict[str, Any], *, passive: bool) -> CoreQueue:
+        while True:
+            slot = self._connection.queue_slot(name)
+            if slot == 0:
+                if passive:
+                    library.raise_for(library.NOT_FOUND, f"queue {name!r}")
+                check_not_reserved(name)
+                core_queue.declare(self._connection, name, settings.QueueSettings(**wanted), self._deadline())
+                continue
+            found = self._opened(name, slot)
+            if found is not None:
+                return found
+
+    def _opened(self, name: str, slot: int) -> CoreQueue | None:
+        """Returns the core's handle of a queue; ``None``: the queue was deleted meanwhile."""
+        handle = self._handles.get(name)
+        if handle is not None:
+            core: CoreQueue = core_of(handle)
+            if core.length() >= 0:  # a queue keeps its name as long as it exists
+                return core
+            self.forget(handle)
+        kept = self._living(name)
+        if kept is not None:
+            return kept
+        try:
+            opened = core_queue.CoreQueue(self._connection, name, slot)
+        except exceptions.NotFound:
+            return None
+        if len(self._handles) + len(self._kept) >= self._look_at:
+            self._forget_deleted()
+        self._kept[name] = opened
+        return opened
+
+    def _living(self, name: str) -> CoreQueue | None:
+        """Returns the core of a queue without a handle of the application; forgets it if it is deleted."""
+        kept = self._kept.get(name)
+        if kept is not None and kept.length() < 0:
+            del self._kept[name]
+            kept.leave()
+            return None
+        return kept
+
+    def routed(self, name: str) -> CoreQueue | None:
+        """Returns the handle of a queue for channels; it stays open while the queue exists and the connection is open.
+
+        Returns:
+            ``None``: there is no such queue.
+        """
+        known = self._routed.get(name)
+        if known is not None and known.length() >= 0:
+            return known
+        with self._lock:
+            self._routed.pop(name, None)
+            self._living(name)
+            while slot := self._connection.queue_slot(name):
+                opened = self._opened(name, slot)
+                if opened is not None:
+                    self._routed[name] = opened
+                    return opened
+            return None
+
+    def handed_out(self) -> tuple[Any, ...]:
+        """Returns the handles that the application has."""
+        return tuple(self._handles.values())
+
+    # ---- closing ----
+
+    def closed(self, handle: Handle, core: CoreQueue) -> None:
+        """Leaves a queue whose handle was closed, unless messages of it are held or channels publish to it."""
+        with self._lock:
+            if self._handles.get(handle.name) is handle:
+                del self._handles[handle.name]
+                if self._routed.get(handle.name) is core or (
+                    not self._connection.closed and not self._connection.attachment.forked and not core.leave()
+                ):
+                    self._kept[handle.name] = core
+
+    def forget(self, handle: Handle) -> None:
+        """Forgets the handle of a deleted queue; the core frees it once none of its messages is held."""
+        with self._lock:
+            if self._handles.get(handle.name) is handle:
+                del self._handles[handle.name]
+        core_of(handle).leave()
+
+    def _forget_deleted(self) -> None:
+        """Forgets the handles of deleted queues; held messages keep their queue alive.
+
+        The next time is when there are twice as many handles as remain now.
+        """
+        for name, handle in list(self._handles.items()):
+            if core_of(handle).is_deleted():
+                del self._handles[name]
+        for known in (self._kept, self._routed):
+            for name, core in list(known.items()):
+                if core.is_deleted():
+                    del known[name]
+        self._look_at = max(_FIRST_LOOK, 2 * (len(self._handles) + len(self._kept)))
+
+    def clear(self) -> None:
+        """Forgets everything when the connection is closed."""
+        self._handles.clear()
+        self._kept.clear()
+        self._routed.clear()
+
+
+def _compare(core: CoreQueue, wanted: dict[str, Any]) -> None:
+    if not wanted:
+        return
+    current, _ = core.settings()
+    for setting, value in wanted.items():
+        found = getattr(current, setting)
+        if found != value:
+            raise settings.inequivalent(core.name, setting, value, found)
+
+
+class ClosedQueue:
+    """Takes the place of the core's queue in a handle that was closed: every use raises the error."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __getattr__(self, name: str) -> NoReturn:
+        library.raise_for(library.CLOSED, self._what)

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions: what the objects of one connection share.
+
+A :class:`Session` is below all of them: :class:`~shmbroker.Connection`, queues, consumers and channels refer to it and
+not to each other. It ends when it is closed, or when the last of these objects is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from shmbroker import exceptions
+from shmbroker._core import library, segments
+from shmbroker._core.connection import CoreConnection
+from shmbroker._process import connections, locks
+from shmbroker._process.living import Living
+from shmbroker._session.dispatch import Dispatcher, Executor
+from shmbroker._session.numbers import Numbers
+from shmbroker._session.queues import OpenQueues
+from shmbroker._topology.administration import Administration
+from shmbroker._topology.publisher import Publishing
+
+if TYPE_CHECKING:
+    import concurrent.futures
+    from collections.abc import Callable, Iterator
+
+    from shmbroker._session.dispatch import Work
+
+
+class OpenChannel(Protocol):
+    """A channel, as its session sees it."""
+
+    def close(self) -> None:
+        """Closes the channel."""
+        ...
+
+    def _end(self, error: exceptions.BrokerError | None) -> None: ...
+
+    def _wake(self) -> None: ...
+
+    def _cancel_consumers(self) -> None: ...
+
+
+class OpenConsumer(Protocol):
+    """A consumer, as its session sees it."""
+
+    _ended: bool
+
+    def close(self) -> None:
+        """Ends the consumer."""
+        ...
+
+    def fileno(self) -> int:
+        """Returns the descriptor that is readable when the consumer has messages."""
+        ...
+
+
+C = TypeVar("C", bound=OpenChannel)
+
+
+class Session:
+    """One connection to a broker.
+
+    Args:
+        path: the path of the broker's memory.
+        name: the name that ``shmbroker connections`` shows.
+        executor: runs the callbacks of channels; ``None``: a pool of this session.
+        channel_max: the most channels that can be open.
+        operation_timeout: seconds that a topology change may wait for the topology lock.
+        on_callback_error: is called with an exception that a callback raised.
+        on_housekeeper_missing: is called when the broker has no housekeeper.
+
+    Attributes:
+        core: the connection in the core.
+        lock: held to change which queues, consumers and channels are open.
+        callbacks: the executor of the channels' callbacks.
+        make_dispatcher: makes the dispatcher of a channel; a front end may set another one.
+        queues: the open queues.
+        consumers: the consumers.
+        administration: the declarations, bindings and deletions.
+        publishing: the publishing side.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        name: str,
+        executor: concurrent.futures.Executor | None = None,
+        channel_max: int = 65535,
+        operation_timeout: float = 10.0,
+        on_callback_error: Callable[[BaseException], None] | None = None,
+        on_housekeeper_missing: Callable[[], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.broker_name = segments.name_of(path)
+        self.broker_full_name = segments.full_name_of(path)
+        self.operation_timeout = operation_timeout
+        self.callbacks = Executor(executor, on_callback_error)
+        self.make_dispatcher: Callable[[Work], Any] = lambda work: Dispatcher(self.callbacks, work)
+        self._channels: dict[int, OpenChannel] = {}
+        self._numbers = Numbers(channel_max)
+        self._error: exceptions.BrokerError | None = None
+        self.consumers: Living[OpenConsumer] = Living()
+        self.lock = locks.lock()
+        self._close_callbacks: list[Callable[[], None]] = []
+        self._over = False
+        self.core = CoreConnection(path, name)
+        self.core.on_stopping = self._broker_stops
+        self.core.on_ready = self._channel_ready
+        self.queues = OpenQueues(self.core, self.lock, self.operation_deadline)
+        self.administration = Administration(self.core, self.queues.routed, self.operation_deadline)
+        self.publishing = Publishing(self.core, self.queues.routed)
+        if on_housekeeper_missing is not None:
+            self.core.on_housekeeper_missing = on_housekeeper_missing
+        connections.note(self)
+
+    def operation_deadline(self) -> int:
+        """Returns the deadline of a topology change that begins now."""
+        return library.deadline(self.operation_timeout)
+
+    def start_io(self) -> None:
+        """Starts the IO thread unless it runs."""
+        self.core.start_io()
+
+    def limit(self, prefetch: int) -> None:
+        """Limits the unacked messages of the consumers of all channels; 0: no limit."""
+        self.core.limit(prefetch)
+
+    # ---- open, failed ----
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the session can be used: not after it is closed, in a forked child, or while the broker is purged."""
+        try:
+            return self.core.is_usable()
+        except (exceptions.ConnectionClosed, exceptions.ForkedConnectionError):
+            return False
+
+    def check_open(self) -> None:
+        """Raises the error that closed the session, if it is closed."""
+        if self.core.attachment.forked:
+            library.raise_for(library.FORKED)
+        if self.core.closed:
+            because = f": {self._error}" if self._error is not None else ""
+            raise exceptions.ConnectionClosed(504, f"CHANNEL_ERROR - the connection is closed{because}")
+
+    def fail(self, error: exceptions.BrokerError) -> None:
+        """Closes the session for an error of the broker."""
+        self._error = error
+        self.close()
+
+    # ---- channels ----
+
+    def open_channel(self, number: int | None, make: Callable[[int], C]) -> C:
+        """Opens a channel.
+
+        Args:
+            number: the number of the channel; ``None``: the lowest free number.
+            make: makes the channel of a number.
+
+        Raises:
+            NoFreeChannels: all channels are open.
+            ValueError: that channel is open.
+        """
+        self.check_open()
+        with self.lock:
+            taken = self._numbers.take(number)
+            opened = self._channels[taken] = make(taken)
+            self.core.count_channels(len(self._channels))
+            return opened
+
+    def channel_closed(self, number: int, channel: object) -> None:
+        """Frees the number of a closed channel."""
+        with self.lock:
+            if self._channels.get(number) is channel:
+                del self._channels[number]
+                self._numbers.give(number)
+                self.core.count_channels(len(self._channels))
+
+    def _channel_ready(self, number: int) -> None:
+        channel = self._channels.get(number)
+        if channel is not None:
+            channel._wake()  # noqa: SLF001 - a channel's private side is for its session
+
+    def running_consumers(self) -> list[OpenConsumer]:
+        """Returns the consumers that have not ended."""
+        return [consumer for consumer in self.consumers if not consumer._ended]  # noqa: SLF001 - for its session
+
+    # ---- closing ----
+
+    def add_close_callback(self, callback: Callable[[], None]) -> None:
+        """Registers a callable that is called once, when the session ends."""
+        self._close_callbacks.append(callback)
+
+    def _ended(self) -> None:
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception as error:  # noqa: BLE001 - an application's callback raised; the others are still called
+                self.callbacks.failed(error)
+
+    def close(self) -> None:
+        """Ends the consumers and channels, and requeues unacked messages. Safe to call again."""
+        if self._over or self.core.attachment.forked:
+            return  # or it belongs to the parent
+        with self.lock:
+            if self._over:
+                return
+            for consumer in self.consumers:
+                consumer.close()
+            channels = list(self._channels.values())
+        for channel in channels:
+            channel.close()
+        self.core.close()
+        self.callbacks.close()
+        self.queues.clear()
+        self._over = True
+        self._ended()
+
+    def _broker_stops(self) -> None:
+        for channel in list(self._channels.values()):
+            channel._end(exceptions.ConnectionClosedByBroker(320, library.CLOSED_BY_BROKER))  # noqa: SLF001
+        self._ended()
+
+    def __del__(self) -> None:
+        core = getattr(self, "core", None)
+        if core is not None and not core.attachment.forked:
+            core.close()
+
+    # ---- for the process ----
+
+    def handed_out(self) -> Iterator[Any]:
+        """Iterates over the handles of queues that the application has; a closed session has none."""
+        return iter(() if self._over else self.queues.handed_out())
+
+    def stop_callbacks(self) -> None:
+        """Cancels the consumers with callbacks at the end of the program: no callback starts after this."""
+        if not self._over and not self.core.attachment.forked and self.callbacks.used:
+            for channel in list(self._channels.values()):
+                with contextlib.suppress(exceptions.BrokerError):  # it was closed meanwhile
+                    channel._cancel_consumers()  # noqa: SLF001
+            self.callbacks.finish()
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.name!r} to broker {self.broker_name!r}, {'open' if self.is_open else 'closed'}>"
+
+
+class OnSession(Protocol):
+    """An object that stands on a session."""
+
+    _session: Session
+
+
+def session_of(thing: OnSession) -> Session:
+    """Returns the session of a connection, queue, consumer or channel."""
+    return thing._session  # noqa: SLF001 - for all layers above: applications do not see it

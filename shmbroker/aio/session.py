@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the objects of an asyncio connection share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from shmbroker import exceptions
+from shmbroker.aio.dispatch import LoopDispatcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shmbroker._session.session import Session
+
+R = TypeVar("R")
+_LOOK_SECONDS = 0.02
+
+
+class Closing(Protocol):
+    """A queue or a consumer, as the session sees it."""
+
+    def close(self) -> None:
+        """Closes it."""
+        ...
+
+
+class LoopSession:
+    """A session in one event loop: callbacks run in the loop, and no call blocks it.
+
+    Args:
+        shared: the session. It does not wait for the topology lock: its ``operation_timeout`` is 0.
+        operation_timeout: seconds that a topology change may wait for the topology lock.
+
+    Attributes:
+        shared: the session.
+        loop: the running event loop.
+        queues: the open queues, by name: objects of :mod:`shmbroker.aio.queue`.
+        consumers: the consumers that have not ended.
+    """
+
+    def __init__(self, shared: Session, operation_timeout: float) -> None:
+        self.shared = shared
+        self.loop = loop = asyncio.get_running_loop()
+        self._operation_timeout = operation_timeout
+        self.queues: dict[str, Closing] = {}
+        self.consumers: set[Closing] = set()
+        shared.make_dispatcher = lambda work: LoopDispatcher(loop, work, shared.callbacks.failed)
+
+    async def change(self, operation: Callable[[], R]) -> R:
+        """Repeats a change of the topology while another process holds the topology lock.
+
+        Raises:
+            Timeout: another process does not finish its change in ``operation_timeout``.
+        """
+        until = time.monotonic() + self._operation_timeout
+        pause = 0.001
+        while True:
+            try:
+                return operation()
+            except exceptions.Timeout:
+                if time.monotonic() >= until:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LOOK_SECONDS)
+
+    def close(self) -> None:
+        """Ends the consumers, and the waits for queues."""
+        for one in (*self.consumers, *self.queues.values()):
+            one.close()
