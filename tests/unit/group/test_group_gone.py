@@ -13,7 +13,7 @@ from scenario_support.observing import listing, put_each
 
 import shmbroker
 from shmbroker import exceptions
-from shmbroker._core.queue import KEEPS, settings_of
+from shmbroker._core.queue import KEEPS
 from shmbroker._system_queues import queues
 from shmbroker._system_queues.register import Register
 from shmbroker.leasing.state import look
@@ -197,7 +197,7 @@ def test_without_a_queue_to_fill_nothing_is_written(
     assert none_to_fill.lease(1) == 2
     made = connection.queue(own(connection, "amq.lease.g.2.")[0], passive=True)
     assert listing(made) == ["B"]
-    assert settings_of(core_of(made).facts())[1] & KEEPS
+    assert core_of(made).settings()[1] & KEEPS
 
 
 def test_without_a_queue_to_fill_a_group_is_released(

@@ -12,7 +12,7 @@ from scenario_support.observing import listing, put_each
 
 import shmbroker
 from shmbroker import exceptions
-from shmbroker._core.queue import KEEPS, settings_of
+from shmbroker._core.queue import KEEPS
 from shmbroker._system_queues.register import Register
 from shmbroker.leasing.state import Lease, State, look
 
@@ -147,7 +147,7 @@ def test_queues_of_leases_keep_their_messages(connection: shmbroker.Connection, 
     attached(connection).lease(0)
     leases = own(connection, "amq.lease.")
     assert len(leases) == 2
-    assert all(settings_of(core_of(connection.queue(name, passive=True)).facts())[1] & KEEPS for name in leases)
+    assert all(core_of(connection.queue(name, passive=True)).settings()[1] & KEEPS for name in leases)
 
 
 def test_how_long_a_version_waits_for_memory(

@@ -87,7 +87,7 @@ def test_a_queue_is_for_messages_that_are_moved_or_for_notes(
 ) -> None:
     """The first are kept; the others may use the reserve of memory."""
     made = queues.make(session_of(connection), LEASE, keeps=keeps, ring_size=5)
-    assert core_queue.settings_of(core_of(made).facts())[1] & (core_queue.KEEPS | core_queue.NOTES) == expected
+    assert core_of(made).settings()[1] & (core_queue.KEEPS | core_queue.NOTES) == expected
     assert made.settings.ring_size == 5
 
 
