@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import re
@@ -21,8 +20,8 @@ MARK = "SHMBROKER_HOUSEKEEPER_OF"
 """The environment variable that marks a housekeeper's process. A program that finds it set starts no housekeeper."""
 _PYTHON = re.compile(r"(python|pypy|graalpy)[\d.]*\w?(-\w+)*", re.IGNORECASE)
 _RUN = (
-    "import json, sys\n"
-    "sys.path[:] = json.loads(sys.argv.pop(1))\n"
+    "import sys\n"
+    "sys.path[:] = {path}\n"
     "from shmbroker._housekeeper import housekeeper\n"
     "sys.exit(housekeeper.main(sys.argv[1:]))"
 )
@@ -80,7 +79,14 @@ def command(name: str, *, automatic: bool) -> list[str]:
         (sys.dont_write_bytecode, "-B"),
     ):
         flags += [flag] if wanted else []
-    return [interpreter(), *flags, "-c", _RUN, json.dumps(_path()), name, *(["--automatic"] if automatic else [])]
+    return [
+        interpreter(),
+        *flags,
+        "-c",
+        _RUN.format(path=ascii(_path())),
+        name,
+        *(["--automatic"] if automatic else []),
+    ]
 
 
 def start_housekeeper(name: str, *, detached: bool) -> subprocess.Popen[bytes]:

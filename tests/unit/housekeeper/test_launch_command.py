@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import json
 import logging
 import os
 import subprocess
@@ -32,7 +31,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *wanted: str, bytecode: bool = True
 
 def test_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the interpreter, its flags, the program, the places of modules, and the name of the broker."""
-    rest = ["-c", launch._RUN, json.dumps(["/a", "/b"]), "name"]  # noqa: SLF001
+    rest = ["-c", launch._RUN.format(path="['/a', '/b']"), "name"]  # noqa: SLF001
     assert command(monkeypatch) == ["/python", "-P", *rest]
     assert command(monkeypatch, automatic=True) == ["/python", "-P", *rest, "--automatic"]
     assert command(monkeypatch, *FLAGS[:3], bytecode=False) == ["/python", "-P", "-I", "-E", "-s", "-B", *rest]
