@@ -22,10 +22,10 @@ SPARK := $(if $(JAVA_HOME)$(shell command -v java),$(STAMPS)/spark)
 # Requirements out of pyproject.toml, for example $(call requirements,["build-system"]["requires"]).
 requirements = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))$(1))')
 
-.PHONY: test demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs images models races mutants mutation mutation-package chaos fuzz memcheck clean
+.PHONY: test demo demo-spark lint lint-ruff lint-format lint-mypy lint-clang format bench docs images wheel models races mutants mutation mutation-package chaos fuzz memcheck clean
 
 # Where a registry does not have what the tests of `make mutation` read C with, they say so and are skipped.
-test: $(PACKAGE) $(STAMPS)/test $(SPARK)
+test: $(PACKAGE) $(STAMPS)/test $(STAMPS)/wheel $(SPARK)
 	-@$(MAKE) --no-print-directory $(STAMPS)/mutation
 	$(BIN)/python -m pytest tests --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 $(ARGS)
 
@@ -68,6 +68,15 @@ docs: $(PACKAGE) $(STAMPS)/docs
 # The pictures of `shmbroker top`, of a broker that works for some seconds.
 images: $(PACKAGE)
 	$(BIN)/python docs/images/top.py
+
+# The sources, and a wheel that is built from them: for Python 3.11 and later, and for the C library of this machine and later.
+DIST ?= dist
+wheel: $(STAMPS)/venv $(STAMPS)/wheel
+	rm -rf $(DIST)
+	$(BIN)/python -m build --no-isolation --outdir $(DIST)/built >/dev/null
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir $(DIST) $(DIST)/built/*.whl
+	mv $(DIST)/built/*.tar.gz $(DIST)
+	rm -r $(DIST)/built
 
 models:
 	$(PYTHON) tests/models/check.py $(ARGS)
@@ -125,6 +134,6 @@ $(PACKAGE): $(STAMPS)/venv $(NATIVE)
 	$(PIP) install --quiet --no-build-isolation --config-settings=build-dir=build/package --editable .
 	@touch $@
 
-$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/mutation $(STAMPS)/spark: $(STAMPS)/%: $(STAMPS)/venv
+$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/bench $(STAMPS)/docs $(STAMPS)/mutation $(STAMPS)/spark $(STAMPS)/wheel: $(STAMPS)/%: $(STAMPS)/venv
 	$(PIP) install --quiet $(call requirements,["project"]["optional-dependencies"]["$*"])
 	@touch $@

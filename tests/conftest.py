@@ -38,6 +38,7 @@ LONGEST_FIRST = (
     "multiprocess/test_kill_at_instruction.py",
     "sanitizers",
     "mutations",
+    "packages",
     "models",
 )
 
