@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scenario_support.brokers import files
+from scenario_support.nursery import served
 from scenario_support.observing import listing, put_each
 from scenario_support.waiting import eventually
 
 import shmbroker
-import shmbroker.testing
 from shmbroker import BasicProperties, NeverFits
 from shmbroker.exceptions import (
     BrokerError,
@@ -49,7 +49,7 @@ class Place:
 @pytest.fixture
 def place(broker_name: str) -> Iterator[Place]:
     """Run a broker of 32 MiB; at the end nothing must have happened to it."""
-    with shmbroker.testing.broker(broker_name, memory="32M") as broker, broker.connect() as connection:
+    with served(broker_name, memory="32M") as broker, broker.connect() as connection:
         made = Place(broker, connection)
         before = made.state()
         yield made

@@ -8,6 +8,7 @@ tests of starting a broker start one as users do.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import signal
@@ -15,12 +16,13 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import shmbroker
 from shmbroker._housekeeper import housekeeper
 
 if TYPE_CHECKING:
-    import shmbroker
+    from collections.abc import Iterator
 
 
 class Nursery:
@@ -57,6 +59,16 @@ def nursery() -> Nursery:
     made = Nursery()
     atexit.register(made.close)
     return made
+
+
+@contextlib.contextmanager
+def served(name: str, **options: Any) -> Iterator[shmbroker.Broker]:  # noqa: ANN401 (those of a broker)
+    """A broker with such a housekeeper, purged at the end; options as `shmbroker.Broker`."""
+    made = shmbroker.Broker(name, **options)
+    try:
+        yield nursery().start(made)
+    finally:
+        made.stop(purge=True)
 
 
 def _main() -> None:

@@ -8,15 +8,16 @@ import queue as standard_queue
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.nursery import served
 
-import shmbroker
-import shmbroker.testing
 from shmbroker._core import library
 from shmbroker._core.commit import ACK, REJECT, REQUEUE, Outcome, Publication, Settlement, commit
 from shmbroker._core.queue import PutOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import shmbroker
 
 CORE, RECORD = operator.attrgetter("_core"), operator.attrgetter("_record")
 DONE = Outcome(library.OK, None, None)
@@ -27,7 +28,7 @@ LENGTHS = [0, 5, 4096, 4097, 300_000]
 @pytest.fixture
 def connection(broker_name: str) -> Iterator[shmbroker.Connection]:
     """A connection to a broker of the test's own."""
-    with shmbroker.testing.broker(broker_name, memory="64M") as broker, broker.connect() as connection:
+    with served(broker_name, memory="64M") as broker, broker.connect() as connection:
         yield connection
 
 

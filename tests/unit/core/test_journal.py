@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Never
 
 import pytest
 from scenario_support.inside import core_of, session_of
+from scenario_support.nursery import served
 from scenario_support.waiting import WATCHDOG_SECONDS
 
 import shmbroker
-import shmbroker.testing
 from shmbroker._core import library, segments
 from shmbroker._core.connection import CoreConnection
 from shmbroker._core.journal import Journal, topology_lock, version
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.damaged  # what is written here is not records: the doc
 @pytest.fixture
 def connection(broker_name: str) -> Iterator[shmbroker.Connection]:
     """A connection to a broker of the test's own."""
-    with shmbroker.testing.broker(broker_name) as broker, broker.connect() as connection:
+    with served(broker_name) as broker, broker.connect() as connection:
         yield connection
 
 
