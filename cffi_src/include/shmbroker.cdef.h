@@ -275,7 +275,6 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *facts, bool in_full);
 bool sb_broker_is_closing(sb_broker *b);
 void sb_broker_set_closing(sb_broker *b, uint32_t closing);
 void sb_broker_set_stopped(sb_broker *b, uint32_t stopped);
-uint64_t sb_layout_hash(void);
 
 /* ---- connection ---- */
 sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_status *status);
@@ -287,7 +286,6 @@ bool sb_forget(sb_connection *c);
 void sb_free_connection(sb_connection *c);
 uint32_t sb_connection_id(sb_connection *c);
 sb_status sb_connection_run_io(sb_connection *c);
-void sb_connection_wake(sb_connection *c);
 /* Stores the number of open channels, for sb_connection_describe in other processes. */
 void sb_connection_channels(sb_connection *c, uint32_t count);
 sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *facts);
@@ -431,7 +429,6 @@ int64_t sb_channel_get_wait(sb_channel *ch, sb_queue *q, char *buffer, bool auto
 /* how: 0 ack, 1 requeue, 2 reject, 3: the application never saw the message, which becomes the next one again (the last
    tag is used again). multiple: this delivery and all before it; tag 0: all. SB_SETTLED: there is no such delivery. */
 sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how);
-sb_status sb_channel_recover(sb_channel *ch);
 /* Writes what sb_channel_settle would settle, at most `room`. Returns the number of these deliveries. */
 int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how,
                            sb_settlement *settlements, uint32_t room);

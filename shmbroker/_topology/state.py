@@ -71,7 +71,7 @@ class Topology:
         self._from: dict[str, dict[Binding, int]] = {name: {} for name in PREDECLARED}
         self._to: dict[Destination, Places[Binding]] = {}
         self._places = itertools.count()
-        self._size = 0
+        self._size = 0  # bytes of `snapshot`, tracked without encoding it
         self._observers: list[Observer] = []
 
     def __repr__(self) -> str:
@@ -130,11 +130,6 @@ class Topology:
     def snapshot(self) -> bytes:
         """Returns records that give this table to an empty topology."""
         return b"".join(map(records.encode, self._changes()))
-
-    @property
-    def size_hint(self) -> int:
-        """The size of `snapshot` in bytes, tracked without encoding it."""
-        return self._size
 
     def worth_compacting(self, journal_bytes: int) -> bool:
         """Whether a journal of ``journal_bytes`` bytes should be replaced by a snapshot."""

@@ -21,6 +21,9 @@ SECTION = r"^ \* *{}:?(.*?)(?=^ \* *[A-Z][a-z]+(?: [a-z]+)?(?: \([^)\n]*\))?:|\*
 DECLARED = r"^(?: \*)? +{}(\d+) (?!and\b|of sb_|hold\b|\()"
 ROW_OF_READING = re.compile(r"^\| *\d+ \| ([^|]*) \|", re.MULTILINE)
 ROW_OF_INVARIANTS = re.compile(r"^\| I(\d+) \| `(\w+\.h)` \|", re.MULTILINE)
+WORD = re.compile(r"`(\w+)`")
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+ENDS_OF_PAIR = re.compile(r"^\| P\d+ \|[^|]*\|([^|]*)\|([^|]*)\|", re.MULTILINE)
 ROW_OF_PAIRS = re.compile(r"^\| P(\d+) \| `(\w+\.h)` \|", re.MULTILINE)
 
 
@@ -53,6 +56,17 @@ def test_the_map_has_every_invariant() -> None:
 def test_the_memory_model_has_every_ordering_pair() -> None:
     """Its table has each pair that a header declares, names that header, and is in order."""
     assert rows(ROW_OF_PAIRS, MODEL) == declared("Ordering pairs", "P")
+
+
+def test_the_memory_model_names_what_there_is() -> None:
+    """At the ends of a pair stand functions that the sources define, and words that the headers declare."""
+    code = {path: COMMENT.sub("", path.read_text(encoding="utf-8")) for path in (CORE / "src").glob("*/*.[ch]")}
+    declared_words = set(re.findall(r"\w+", " ".join(text for path, text in code.items() if path.suffix == ".h")))
+    definition = re.compile(r"^[A-Za-z_][\w *]*\b(\w+)\([^;]*?\)\s*\{", re.MULTILINE)
+    functions = {name for text in code.values() for name in definition.findall(text)}
+    named = {word for ends in ENDS_OF_PAIR.findall(MODEL) for word in WORD.findall(" ".join(ends))}
+    assert len(named & functions) > 20
+    assert named - functions - declared_words == set()
 
 
 def test_the_map_leads_to_every_file() -> None:

@@ -5,8 +5,6 @@
 
 #include "sb_api.h"
 
-uint64_t sb_layout_hash(void) { return sb_segment_layout_hash(); }
-
 uint64_t sb_segment_bytes(uint32_t number, uint32_t chunks_per_segment) {
   return number == 0 ? SB_SEGMENT0_BYTES : chunks_per_segment * (SB_CHUNK_META_BYTES + SB_CHUNK_BYTES);
 }

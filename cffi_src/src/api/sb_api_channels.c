@@ -421,8 +421,6 @@ sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple
   return status;
 }
 
-sb_status sb_channel_recover(sb_channel *ch) { return sb_channel_settle(ch, 0, true, 1); }
-
 int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how,
                            sb_settlement *settlements, uint32_t room) {
   sb_status status = enter(ch);

@@ -138,9 +138,6 @@ void sb_free_connection(sb_connection *c) {
 
 uint32_t sb_connection_id(sb_connection *c) { return c->id; }
 sb_status sb_connection_run_io(sb_connection *c) { return sb_forked(c->b) ? SB_FORKED : sb_io_run(c); }
-void sb_connection_wake(sb_connection *c) {
-  if (!sb_forked(c->b)) sb_target_ring_io(c);
-}
 
 /* Relaxed: nothing depends on it. A closed connection has no record any more. */
 void sb_connection_channels(sb_connection *c, uint32_t count) {

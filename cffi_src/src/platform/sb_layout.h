@@ -335,7 +335,6 @@ _Static_assert(sizeof(sb_level_shm) <= SB_UNIT, "level");
 #define SB_NODE_COUNTED 1u /* counts in `consumers` */
 #define SB_NODE_DIRECT 2u  /* a waiting call: woken through its own wake word */
 #define SB_NODE_ROOM 4u    /* waits for room in the queue or for memory, not for messages */
-#define SB_NODE_BROWSER 8u
 #define SB_NODE_MEMORY 16u /* with ROOM: waits for memory of the broker */
 /* notified by the housekeeper: takes a message although consumers of higher priority exist */
 #define SB_NODE_RESCUED 32u

@@ -52,8 +52,8 @@ typedef struct {
 sb_status sb_ring_locate(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, sb_leaf_ref *ref);
 /* Appends `word`, and adds the page's generation to it: 27 bits with OPEN, 15 with OWNED, 38 with BARE. The position is
  * stored to *announce before each attempt. *position: on entry the first position to try (0 = the tail), on return the
- * position of the cell. LAZILY lets the shared tail lag by up to 8. SB_CLOSED_CELL: *position has a CLOSING or CLOSED
- * cell. */
+ * position of the cell. LAZILY, a flag beside OPEN or OWNED, lets the shared tail lag by up to 8. SB_CLOSED_CELL:
+ * *position has a CLOSING or CLOSED cell. */
 enum { SB_APPEND_PLAIN = 0, SB_APPEND_OPEN = 1, SB_APPEND_OWNED = 2, SB_APPEND_BARE = 3, SB_APPEND_LAZILY = 8 };
 sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, unsigned how,
                          sb_word *announce, uint64_t *position);

@@ -65,9 +65,9 @@ static void several_are_settled(void) {
   expect_is(sb_channel_settle(ch, 0, true, 1), SB_OK, "the status of all");
   expect_is(sb_channel_unacked(ch), 0, "what is given when all went back");
   refuse(t.c, SB_STOPPING);
-  expect_is(sb_channel_recover(ch), SB_STOPPING, "the status of a refused one");
+  expect_is(sb_channel_settle(ch, 0, true, 1), SB_STOPPING, "the status of a refused one");
   refuse(t.c, SB_OK);
-  expect_is(sb_channel_recover(ch), SB_OK, "the status of a recover of none");
+  expect_is(sb_channel_settle(ch, 0, true, 1), SB_OK, "the status of none");
 }
 /* The application never saw it. */
 static void what_was_not_seen(void) {

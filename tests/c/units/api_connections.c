@@ -138,19 +138,10 @@ static void calls_do_not_look_in_vain(void) {
 
 /* ---- words that others read ---- */
 
-static unsigned wake_state(uint32_t node) {
-  return SB_LOAD(&((sb_node_shm *)sb_slot_at(t.b, node))->wake, SB_SEQ_CST) & 3u;
-}
-static void arm(uint32_t node) { (void)sb_wake_arm(&((sb_node_shm *)sb_slot_at(t.b, node))->wake); }
-static void its_thread_is_woken(void) {
-  arm(t.c->io_node);
+static void its_thread_is_refused(void) {
   refuse(t.c, SB_FORKED);
-  sb_connection_wake(t.c);
-  expect_is(wake_state(t.c->io_node), SB_WAKE_ARMED, "the wake word when a child wakes it");
   expect_is(sb_connection_run_io(t.c), SB_FORKED, "the status of a child that runs it");
   refuse(t.c, SB_CLOSED);
-  sb_connection_wake(t.c);
-  expect_is(wake_state(t.c->io_node), SB_WAKE_NOTIFIED, "the wake word");
   expect_is(sb_connection_run_io(t.c), SB_CLOSED, "the status of the thread of a closed connection");
 }
 static void it_says_how_many_channels_there_are(void) {
@@ -291,7 +282,7 @@ static const test_case CASES[] = {
     {"api: no connection", "without memory there is no connection", a_connection_without_memory},
     {"api: enter", "a call has the lock, or is refused", calls_enter},
     {"api: in vain", "a call looks at handles only after a deletion", calls_do_not_look_in_vain},
-    {"api: wake", "the IO thread of a connection is woken, but not by a child", its_thread_is_woken},
+    {"api: run the IO thread", "a child and a closed connection have none", its_thread_is_refused},
     {"api: channels", "a connection says how many channels it has", it_says_how_many_channels_there_are},
     {"api: connection", "a connection is described", facts_of_a_connection},
     {"api: consumers", "a consumer counts once, a member of a channel always", its_consumers_are_counted},

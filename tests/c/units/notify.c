@@ -349,7 +349,7 @@ static void those_that_are_not_counted(void) {
   queue = queues[0] = new_queue("a", (sb_settings){{-1, 10, 1000, 0, -1, -1}, 0});
   shm = queue->shm;
   uint32_t sleeper = waiter(0, SB_NODE_INTERESTED), room = waits_for_room(64),
-           browser = make_node(queue->slot, 0, SB_NODE_BROWSER | SB_NODE_DIRECT, 0, SB_NODE_NON_ACQUIRING),
+           browser = make_node(queue->slot, 0, SB_NODE_DIRECT, 0, SB_NODE_NON_ACQUIRING),
            memory = make_node(0, 0, SB_NODE_ROOM | SB_NODE_MEMORY | SB_NODE_DIRECT, 1, SB_NODE_INTERESTED);
   put_some(0, 1, 2);
   uint64_t slept = node_wakes(sleeper), browsed = node_wakes(browser);
