@@ -5,6 +5,19 @@ from typing import Any
 
 from shmbroker.message import Message, MessageBatch
 
+OPEN: int
+SETTLED: int
+BROWSED: int
+FRESH: int
+OF_QUEUE: int
+OF_CONSUMER: int
+OF_CHANNEL: int
+MOST_MESSAGES: int
+MOST_QUEUES: int
+NAMES: int
+CALLBACK: int
+RECORD_BYTES: int
+
 def check_timeout(timeout: object, /) -> None: ...
 def read_in_place(connection: object, slot: int, generation: int, length: int, /) -> memoryview | int: ...
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shmbroker._core.connection import Place as Place  # noqa: PLC0414, TC001 - for the layers above
-from shmbroker._core.library import MAX_BODY
+from shmbroker._core.library import MAX_BODY, MAX_GENERATION, MAX_SLOT
 from shmbroker._session.queues import core_of
 from shmbroker._session.session import session_of
 from shmbroker.message import browsed
@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from shmbroker.message import Message
     from shmbroker.queue import Queue
 
-_SLOTS, _GENERATIONS = 1 << 28, 1 << 38
-
 
 def is_possible(place: Place) -> bool:
     """May a message lie there? What was told by others is asked before it is used."""
-    return 0 < place.slot < _SLOTS and 0 <= place.generation < _GENERATIONS and 0 <= place.length <= MAX_BODY
+    return 0 < place.slot <= MAX_SLOT and 0 <= place.generation <= MAX_GENERATION and 0 <= place.length <= MAX_BODY
 
 
 def of_queue(queue: Queue) -> Iterator[tuple[Message, Place]]:

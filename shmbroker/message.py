@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shmbroker._core.connection import CoreConnection
 
 ACK, REQUEUE, REJECT, RETURN = 0, 1, 2, 3
-OPEN, SETTLED, _BROWSED, FRESH = 0, 1, 2, 3
+OPEN, SETTLED, _BROWSED, FRESH = library.STATES
 
 
 class Source(Protocol):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
     from shmbroker.statistics import QueueStatistics
 
-_MAX_BATCH = 65536
+_MAX_BATCH = library.MOST_MESSAGES
 
 
 class Queue:

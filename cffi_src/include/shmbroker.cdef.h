@@ -39,6 +39,20 @@ typedef enum {
 /* The layout of the shared memory that this core reads. */
 enum { SB_LAYOUT_MAJOR = 1, SB_LAYOUT_MINOR = 7 };
 
+/* The limits of a broker. */
+enum {
+  SB_MAX_CONNECTIONS = 4096, /* with id 0, which names no connection */
+  SB_MAX_PROCESSES = 4096,
+  SB_MAX_QUEUES = 49152,
+  SB_MAX_SEGMENTS = 255, /* of the arena */
+  SB_MAX_CHUNKS = 32768,
+  SB_CHUNK_BYTES = 2 << 20,
+  SB_NAME_MAX = 255,    /* bytes of the name of a queue, an exchange or a connection */
+  SB_MAX_FRONT = 65536, /* message header, exchange, key and properties */
+  SB_MAX_BODY = 1 << 30,
+  SB_INLINE_BODY = 4096 /* bodies up to this length are copied into the record, longer ones are read in place */
+};
+
 /* The address of a body that cannot be read in place. */
 enum { SB_IN_PARTS = 1 };
 
@@ -49,6 +63,22 @@ typedef struct sb_consumer sb_consumer;
 typedef struct sb_channel sb_channel;
 typedef struct sb_watch sb_watch;
 
+/* Kinds of slots. Each structural kind has its own class, after the classes of messages. */
+enum {
+  SB_KIND_MESSAGE = 0,
+  SB_KIND_LEAF,
+  SB_KIND_INNER,
+  SB_KIND_QUEUE,
+  SB_KIND_NODE,
+  SB_KIND_LEVEL,
+  SB_KIND_LEDGER,
+  SB_KIND_CONNECTION,
+  SB_KIND_HOLDINGS,
+  SB_KIND_LONG_LEAF,
+  SB_KIND_LONG_QUEUE,
+  SB_KIND_COUNT /* in a finding: no slot begins there */
+};
+
 /* What keeps chunks of 2 MiB: slots of one size, or (slot_bytes 0) bodies that have chunks to themselves. */
 enum { SB_KEPT_FACTS = 64 };
 typedef struct {
@@ -58,7 +88,7 @@ typedef struct {
   uint32_t queue;       /* slot of that queue; 0: no queue has any */
   uint32_t whole;       /* 0: not all messages of that queue were read */
   uint32_t chunks;
-  uint32_t kind; /* kind of the broker's objects in the slots; 0 = messages */
+  uint32_t kind; /* SB_KIND_...: of the broker's objects in the slots */
 } sb_kept_facts;
 
 /* What a get writes before exchange, key, properties and body. 64 bytes. */
@@ -129,7 +159,9 @@ typedef struct {
   uint64_t length;
 } sb_piece;
 
-/* The place of a message that was browsed. Every process of the broker may use it, while the message exists. */
+/* The place of a message that was browsed. Every process of the broker may use it, while the message exists. The widths
+   are those of a slot id, and of the generation of a slot. */
+enum { SB_SLOT_BITS = 28, SB_GENERATION_BITS = 38 };
 typedef struct {
   uint64_t generation;
   uint64_t length; /* of the body */
@@ -201,7 +233,7 @@ typedef struct {
   char name[256];
   uint32_t name_length, slot;
   sb_settings settings;
-  uint64_t incarnation;
+  uint64_t incarnation; /* how often the slot was used for a queue before */
   uint64_t ready, delivering, scheduled, bytes;
   uint64_t added, acked, expired, killed, replaced, dropped, dead_lettered, moved, redelivered, delivered;
   uint64_t rescues, tail, created_ns;
@@ -218,6 +250,19 @@ typedef struct {
   uint64_t start_ticks, pid_namespace;
 } sb_connection_facts;
 
+/* The states of a consumer node. */
+enum {
+  SB_NODE_REMOVED = 0,
+  SB_NODE_NOT_INTERESTED = 1,
+  SB_NODE_INTERESTED = 2,
+  SB_NODE_NOTIFIED = 3,
+  SB_NODE_NON_ACQUIRING = 4
+};
+/* Flags of a consumer node. sb_layout.h has those that only the core uses. */
+enum {
+  SB_NODE_COUNTED = 1, /* counts in `consumers` */
+  SB_NODE_DIRECT = 2   /* a waiting call: woken through its own wake word */
+};
 typedef struct {
   uint32_t connection, pid, state, flags, prefetch, unacked, channel; /* channel: its number, 0 = none */
   int32_t priority;
@@ -255,6 +300,19 @@ typedef enum {
   SB_BAD_TIMER,        /* an entry of the schedule */
   SB_UNREAPED          /* a dead process that is not reaped: may explain other findings */
 } sb_trouble;
+
+/* The rings of a queue, of a level (INTERESTED, NOTIFIED) and of the broker (MEMORY). */
+enum {
+  SB_RING_CELLS = 0,
+  SB_RING_ALL,
+  SB_RING_NON_ACQUIRING,
+  SB_RING_NOT_INTERESTED,
+  SB_RING_ROOM,
+  SB_RING_SCHEDULE,
+  SB_RING_INTERESTED,
+  SB_RING_NOTIFIED,
+  SB_RING_MEMORY
+};
 
 typedef struct {
   uint32_t code, queue, slot, which, of;

@@ -13,6 +13,33 @@ static int add(PyObject *module, const char *name, PyType_Spec *spec, PyTypeObje
   return *type != NULL && PyModule_AddObjectRef(module, name, (PyObject *)*type) == 0;
 }
 
+/* The numbers that Python must know. */
+static const struct {
+  const char *name;
+  long value;
+} NUMBERS[] = {
+    {"OPEN", OPEN},
+    {"SETTLED", SETTLED},
+    {"BROWSED", BROWSED},
+    {"FRESH", FRESH},
+    {"OF_QUEUE", OF_QUEUE},
+    {"OF_CONSUMER", OF_CONSUMER},
+    {"OF_CHANNEL", OF_CHANNEL},
+    {"MOST_MESSAGES", MOST_MESSAGES},
+    {"MOST_QUEUES", MOST_QUEUES},
+    {"NAMES", NAMES},
+    {"CALLBACK", CALLBACK},
+    {"RECORD_BYTES", (long)RECORD_BYTES},
+};
+
+static bool add_numbers(PyObject *module) {
+  bool good = true;
+  for (size_t i = 0; good && i < sizeof NUMBERS / sizeof *NUMBERS; i++) {
+    good = PyModule_AddIntConstant(module, NUMBERS[i].name, NUMBERS[i].value) == 0;
+  }
+  return good;
+}
+
 static int execute(PyObject *module) {
   PyTypeObject *messages_type, *putter_type, *publisher_type, *route_type;
   bool good =
@@ -21,7 +48,7 @@ static int execute(PyObject *module) {
       add(module, "Messages", &sb_messages_spec, &messages_type) &&
       add(module, "Putter", &sb_putter_spec, &putter_type) &&
       add(module, "Publisher", &sb_publisher_spec, &publisher_type) &&
-      add(module, "Route", &sb_route_spec, &route_type);
+      add(module, "Route", &sb_route_spec, &route_type) && add_numbers(module);
   if (good) sb_know_routes(route_type);
   return good ? 0 : -1;
 }

@@ -177,7 +177,8 @@ static PyObject *hand_over(Taker *self, PyObject *source, Room *room, int64_t go
 
 static bool make_room(Room *room, PyObject *count) {
   unsigned long wanted = PyLong_AsUnsignedLong(count);
-  if (PyErr_Occurred() == NULL && wanted - 1 >= 65536) PyErr_SetString(PyExc_ValueError, "1 to 65536 messages");
+  if (PyErr_Occurred() == NULL && wanted - 1 >= MOST_MESSAGES)
+    PyErr_Format(PyExc_ValueError, "1 to %d messages", MOST_MESSAGES);
   if (PyErr_Occurred() != NULL) {
     return false;
   }

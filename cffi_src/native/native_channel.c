@@ -43,8 +43,6 @@ PyObject *sb_channel_taker_get_wait(PyObject *taker, PyObject *const *arguments,
 
 /* ---- callbacks ---- */
 
-enum { NAMES = 0, CALLBACK = 1 }; /* of a Subscription, see shmbroker/channel/deliveries.py */
-
 /* Handles a message without a body. Python decides whether that is an error: the message may just have been
  * returned. */
 static PyObject *not_handed_over(PyObject *channel) {

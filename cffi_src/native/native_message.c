@@ -319,7 +319,7 @@ static PyObject *taker_message(PyObject *object, PyObject *const *arguments, Py_
     return NULL;
   }
   if (!PyBytes_Check(arguments[1]) || PyBytes_Size(arguments[1]) < (Py_ssize_t)sizeof(sb_record)) {
-    PyErr_SetString(PyExc_TypeError, "a record is bytes, at least 64 of them");
+    PyErr_Format(PyExc_TypeError, "a record is bytes, at least %d of them", (int)sizeof(sb_record));
     return NULL;
   }
   return new_record((Taker *)object, arguments[0], arguments[1], (char)state);

@@ -22,7 +22,10 @@
 enum { OPEN = 0, SETTLED = 1, BROWSED = 2, FRESH = 3 };
 enum { ACK = 0, RETURN = 3 };
 enum { OF_QUEUE = 0, OF_CONSUMER = 1, OF_CHANNEL = 2 }; /* the kind of a handle */
-#define RECORD_BYTES (64 + 65536 + 4096)
+#define RECORD_BYTES (sizeof(sb_record) + SB_MAX_FRONT + SB_INLINE_BODY)
+#define MOST_MESSAGES 65536       /* of a batch */
+#define MOST_QUEUES 128           /* of a route: a publish to this many takes some tens of microseconds */
+enum { NAMES = 0, CALLBACK = 1 }; /* fields of a Subscription, see shmbroker/channel/deliveries.py */
 
 typedef struct {
   PyObject_HEAD PyObject *source; /* the queue, consumer or channel; it keeps the handle */

@@ -12,7 +12,6 @@
 
 #define SHORT_BODY 131072  /* longer bodies take tens of microseconds to copy: without the GIL */
 #define SHORT_COMMIT 16384 /* the same for a body that goes to several queues */
-#define MOST_QUEUES 128    /* a publish to this many takes some tens of microseconds */
 
 /* ---- Route: queues, and the options (exchange, key) of the messages for them ---- */
 
@@ -29,7 +28,7 @@ static bool take_queues(Route *self, PyObject *addresses) {
   Py_ssize_t count = PyTuple_Size(addresses);
   self->queues = count > 0 && count <= MOST_QUEUES ? PyMem_Malloc((size_t)count * sizeof *self->queues) : NULL;
   if (self->queues == NULL) {
-    PyErr_SetString(PyExc_ValueError, "a route leads to 1 to 128 queues");
+    PyErr_Format(PyExc_ValueError, "a route leads to 1 to %d queues", MOST_QUEUES);
     return false;
   }
   self->count = (uint32_t)count;

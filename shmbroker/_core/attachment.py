@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from shmbroker.statistics import ConnectionInfo
 
 ffi, slow = library.ffi, library.slow
-_MAX_CONNECTIONS = 4096  # number 0 is not used
-_MAX_PROCESSES = 4096
-_MAX_QUEUES = 49_152
+_MAX_CONNECTIONS: int = slow.SB_MAX_CONNECTIONS  # number 0 is not used
+_MAX_PROCESSES: int = slow.SB_MAX_PROCESSES
+_MAX_QUEUES: int = slow.SB_MAX_QUEUES
 _GROWTH_PAUSE_NS = 100_000_000
 _lock = locks.lock()  # the garbage collector may end a view while a thread holds the lock
 _attached: dict[str, Attachment] = {}

@@ -17,8 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ffi, slow, fast = library.ffi, library.slow, library.fast
-_STATES = {0: "removed", 1: "not_interested", 2: "interested", 3: "notified", 4: "non_acquiring"}
-_COUNTED, _DIRECT = 1, 2
+_STATES = {
+    slow.SB_NODE_REMOVED: "removed",
+    slow.SB_NODE_NOT_INTERESTED: "not_interested",
+    slow.SB_NODE_INTERESTED: "interested",
+    slow.SB_NODE_NOTIFIED: "notified",
+    slow.SB_NODE_NON_ACQUIRING: "non_acquiring",
+}
+_COUNTED, _DIRECT = slow.SB_NODE_COUNTED, slow.SB_NODE_DIRECT
+_SLOT_BITS: int = slow.SB_SLOT_BITS
 _FINDINGS = 1000
 _LET_GO_SECONDS = 0.25
 _POLL_SECONDS = 0.5
@@ -107,7 +114,8 @@ class CoreConnection(attachment.User):
         self.count_channels: Callable[[int], None] = functools.partial(fast.sb_connection_channels, near)
 
     def _open(self, name: str) -> None:
-        encoded = name.encode(errors="replace")[:255]  # derived from the program's name, which may be any bytes
+        # The name is derived from the program's name, which may be any bytes.
+        encoded = name.encode(errors="replace")[: slow.SB_NAME_MAX]
         while (status := slow.sb_connect_at(self.attachment.handle, encoded, len(encoded), self._place)) != library.OK:
             if status == library.NO_MEMORY:
                 what = f" for connection {name!r}"
@@ -515,7 +523,7 @@ def _name_of(facts: Any) -> str:  # noqa: ANN401
 
 def incarnation_of(facts: Any) -> int:  # noqa: ANN401
     """Identifies a queue among queues of the same name: its slot, and how often the slot was used."""
-    return int(facts.incarnation) >> 2 << 28 | int(facts.slot)
+    return int(facts.incarnation) << _SLOT_BITS | int(facts.slot)
 
 
 def out_of_memory(connection: CoreConnection, size: int) -> exceptions.OutOfMemory:

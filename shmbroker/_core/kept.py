@@ -13,8 +13,17 @@ if TYPE_CHECKING:
 ffi, slow = library.ffi, library.slow
 _LOOKS = 32_768  # the most cells of queues to look at
 _GROUPS = 3
-_STRUCTURES = ("messages", "pages of queues", "inner pages of queues", "queues", "consumers", "priorities", "ledgers",
-               "connections", "tables of what connections hold", "pages of leases")  # fmt: skip
+_STRUCTURES: dict[int, str] = {
+    slow.SB_KIND_LEAF: "pages of queues",
+    slow.SB_KIND_INNER: "inner pages of queues",
+    slow.SB_KIND_QUEUE: "queues",
+    slow.SB_KIND_NODE: "consumers",
+    slow.SB_KIND_LEVEL: "priorities",
+    slow.SB_KIND_LEDGER: "ledgers",
+    slow.SB_KIND_CONNECTION: "connections",
+    slow.SB_KIND_HOLDINGS: "tables of what connections hold",
+    slow.SB_KIND_LONG_LEAF: "pages of leases",
+}
 
 
 def in_words(handle: Any, name_of: Callable[[int], str | None]) -> str:  # noqa: ANN401 - cffi has no types
@@ -39,8 +48,8 @@ def in_words(handle: Any, name_of: Callable[[int], str | None]) -> str:  # noqa:
 
 def _group(fact: Any, queue: str | None) -> str:  # noqa: ANN401
     verb = "is" if fact.chunks == 1 else "are"
-    if fact.kind:
-        structure = _STRUCTURES[fact.kind] if fact.kind < len(_STRUCTURES) else f"structures of kind {fact.kind}"
+    if fact.kind != slow.SB_KIND_MESSAGE:
+        structure = _STRUCTURES.get(fact.kind) or f"structures of kind {fact.kind}"
         return f"{fact.chunks} {verb} kept for {structure}"
     holder = ""
     if queue is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from shmbroker import exceptions
 
 try:
-    from shmbroker import _native, _native_fast
+    from shmbroker import _native, _native_fast, _native_message
 except ImportError as error:
     folder = pathlib.Path(exceptions.__file__).parent
     msg = (
@@ -47,7 +47,8 @@ fast_ffi: Any = _native_fast.ffi
 
 FOR_EVER = 2**64 - 1
 NANOSECONDS = 1_000_000_000
-MAX_BODY = 1 << 30
+MAX_BODY: int = slow.SB_MAX_BODY
+MAX_SLOT, MAX_GENERATION = (1 << slow.SB_SLOT_BITS) - 1, (1 << slow.SB_GENERATION_BITS) - 1
 CLOSED_BY_BROKER = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
 
 OK: int = slow.SB_OK
@@ -73,7 +74,17 @@ FORKED: int = slow.SB_FORKED
 ACCESS: int = slow.SB_ACCESS
 READY: int = slow.SB_READY
 
-OF_QUEUE, OF_CONSUMER, OF_CHANNEL = range(3)  # the kind of object that a Taker gets the address of
+# Numbers of the compiled part: the kinds of objects that a Taker gets the address of, the states of a message, the most
+# messages of a batch, the most queues of a route, and the bytes of the longest record.
+OF_QUEUE: int = _native_message.OF_QUEUE
+OF_CONSUMER: int = _native_message.OF_CONSUMER
+OF_CHANNEL: int = _native_message.OF_CHANNEL
+STATES: tuple[int, int, int, int] = (
+    _native_message.OPEN, _native_message.SETTLED, _native_message.BROWSED, _native_message.FRESH,
+)  # fmt: skip
+MOST_MESSAGES: int = _native_message.MOST_MESSAGES
+MOST_QUEUES: int = _native_message.MOST_QUEUES
+RECORD_BYTES: int = _native_message.RECORD_BYTES
 
 
 def deadline(timeout: float | None) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._amqp import field_tables
-from shmbroker._core import library, record
+from shmbroker._core import library
 from shmbroker._core.connection import CoreConnection, Place, guarded, incarnation_of, out_of_memory
 from shmbroker.settings import ROWS, QueueSettings
 
@@ -259,7 +259,7 @@ class CoreQueue:
     @guarded
     def browse(self, position: int) -> tuple[bytes, int] | None:
         """Returns a private copy of the next ready message at or after a position, and the position after it."""
-        at, size = ffi.new("uint64_t *", position), record.BUFFER
+        at, size = ffi.new("uint64_t *", position), library.RECORD_BYTES
         while True:
             memory = ffi.new("char[]", size)
             length = slow.sb_browse(self.handle, at, memory, size)
@@ -274,7 +274,7 @@ class CoreQueue:
     @guarded
     def browse_place(self, position: int) -> tuple[bytes, int, Place] | None:
         """Browses as :meth:`browse` does, but returns the place of the body instead of the body."""
-        at, size, place = ffi.new("uint64_t *", position), record.BUFFER, ffi.new("sb_place *")
+        at, size, place = ffi.new("uint64_t *", position), library.RECORD_BYTES, ffi.new("sb_place *")
         memory = ffi.new("char[]", size)
         length = slow.sb_browse_place(self.handle, at, memory, size, place)
         if length >= 0:

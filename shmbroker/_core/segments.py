@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DIRECTORY = pathlib.Path("/dev/shm")  # noqa: S108 - where shm_open puts its objects
-CHUNK = 2 << 20
+CHUNK: int = library.slow.SB_CHUNK_BYTES
 MINIMUM_CHUNKS = 16
-MAXIMUM_CHUNKS = 32768
+MAXIMUM_CHUNKS: int = library.slow.SB_MAX_CHUNKS
+_MAXIMUM_SEGMENTS: int = library.slow.SB_MAX_SEGMENTS
 _SEGMENTS_WANTED = 16
 _LARGEST_SEGMENT = 128
 _GROUP = 0o060
@@ -223,7 +224,7 @@ def plan(memory: int) -> tuple[int, int]:
         msg = f"memory={memory}: {MINIMUM_CHUNKS * CHUNK} (32M) to {MAXIMUM_CHUNKS * CHUNK} (64G) bytes are allowed"
         raise ValueError(msg)
     per_segment = max(4, min(_LARGEST_SEGMENT, -(-chunks // _SEGMENTS_WANTED)))
-    return chunks, max(per_segment, -(-chunks // 255))
+    return chunks, max(per_segment, -(-chunks // _MAXIMUM_SEGMENTS))
 
 
 def create(path: str, name: str, memory: int, mode: int) -> bool:

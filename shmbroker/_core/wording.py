@@ -8,13 +8,38 @@ from typing import Any
 
 from shmbroker._core.library import slow
 
-_KINDS = ("a message", "a leaf page", "an inner page", "a queue", "a consumer node", "a priority level", "a ledger",
-          "a connection record", "a table of holdings", "a long leaf page", "a queue with texts",
-          "no slot")  # fmt: skip
-_RINGS = ("messages", "list of all consumers", "list of no_local consumers", "list of idle consumers",
-          "list of waiting producers", "schedule", "list of interested consumers", "list of notified consumers",
-          "list of those who wait for memory")  # fmt: skip
-_STATES = ("removed", "not interested", "interested", "notified", "non acquiring")
+_KINDS: dict[int, str] = {
+    slow.SB_KIND_MESSAGE: "a message",
+    slow.SB_KIND_LEAF: "a leaf page",
+    slow.SB_KIND_INNER: "an inner page",
+    slow.SB_KIND_QUEUE: "a queue",
+    slow.SB_KIND_NODE: "a consumer node",
+    slow.SB_KIND_LEVEL: "a priority level",
+    slow.SB_KIND_LEDGER: "a ledger",
+    slow.SB_KIND_CONNECTION: "a connection record",
+    slow.SB_KIND_HOLDINGS: "a table of holdings",
+    slow.SB_KIND_LONG_LEAF: "a long leaf page",
+    slow.SB_KIND_LONG_QUEUE: "a queue with texts",
+    slow.SB_KIND_COUNT: "no slot",
+}
+_RINGS: dict[int, str] = {
+    slow.SB_RING_CELLS: "messages",
+    slow.SB_RING_ALL: "list of all consumers",
+    slow.SB_RING_NON_ACQUIRING: "list of no_local consumers",
+    slow.SB_RING_NOT_INTERESTED: "list of idle consumers",
+    slow.SB_RING_ROOM: "list of waiting producers",
+    slow.SB_RING_SCHEDULE: "schedule",
+    slow.SB_RING_INTERESTED: "list of interested consumers",
+    slow.SB_RING_NOTIFIED: "list of notified consumers",
+    slow.SB_RING_MEMORY: "list of those who wait for memory",
+}
+_STATES: dict[int, str] = {
+    slow.SB_NODE_REMOVED: "removed",
+    slow.SB_NODE_NOT_INTERESTED: "not interested",
+    slow.SB_NODE_INTERESTED: "interested",
+    slow.SB_NODE_NOTIFIED: "notified",
+    slow.SB_NODE_NON_ACQUIRING: "non acquiring",
+}
 
 # By code, then by `which`.
 _SENTENCES: dict[int, tuple[str, ...]] = {
@@ -229,8 +254,8 @@ class Finding:
         )
 
 
-def _name(names: tuple[str, ...], number: int) -> str:
-    return names[number] if number < len(names) else f"number {number}"
+def _name(names: dict[int, str], number: int) -> str:
+    return names.get(number) or f"number {number}"
 
 
 def _signed(value: int) -> int:

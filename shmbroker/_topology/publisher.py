@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _MAX_ROUTES = 100_000
 _MAX_PRIORITY = 255
 _MODES = (1, 2)
-_MOST_QUEUES = 128  # the most queues of a route that the compiled part stores
 
 
 @functools.cache
@@ -186,7 +185,7 @@ class Publishing:
         return queue if queue is not None and incarnation in {0, queue.incarnation} else None
 
     def _learn(self, exchange: str, routing_key: str, queues: tuple[CoreQueue, ...]) -> None:
-        if 0 < len(queues) <= _MOST_QUEUES and (len(queues) == 1 or not any(queue.has_ttl for queue in queues)):
+        if 0 < len(queues) <= library.MOST_QUEUES and (len(queues) == 1 or not any(queue.has_ttl for queue in queues)):
             options = PLAIN.put_options(exchange, routing_key)
             addresses = tuple(queue.address for queue in queues)
             route = library.Route(addresses, options.address, (queues, options))

@@ -201,7 +201,8 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   if (q == NULL) {
     return sb_slot_in_range(b, slot) ? SB_DELETED : SB_CORRUPT; /* its memory may hold bodies by now */
   }
-  f->incarnation = SB_LOAD(&q->state, SB_ACQUIRE);
+  uint64_t state = SB_LOAD(&q->state, SB_ACQUIRE);
+  f->incarnation = state >> 2;
   f->name_length = SB_LOAD(&q->name_length, SB_RELAXED) % (SB_NAME_MAX + 1);
   memcpy(f->name, q->name, f->name_length);
   f->slot = slot;
@@ -240,7 +241,7 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   f->not_interested = SB_LOAD(&q->not_interested, SB_RELAXED);
   f->non_acquiring = SB_LOAD(&q->non_acquiring, SB_RELAXED);
   f->room_waiting = SB_LOAD(&q->room_waiting, SB_RELAXED);
-  return SB_BITS(f->incarnation, 0, 2) == SB_QUEUE_OPEN ? SB_OK : SB_DELETED;
+  return SB_BITS(state, 0, 2) == SB_QUEUE_OPEN ? SB_OK : SB_DELETED;
 }
 
 sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {

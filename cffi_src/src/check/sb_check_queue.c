@@ -7,7 +7,6 @@
 #include "sb_parts.h"
 #include "sb_slab.h"
 
-#define MAX_FRONT 65536u
 #define OVERFLOWS 4u
 
 /* Values of `which`. */
@@ -72,10 +71,10 @@ static void check_message(sb_checkup *k, const tally *t, uint64_t position, uint
   uint64_t front = sizeof m + (uint64_t)m.exchange_length + m.key_length + m.properties_length;
   if ((m.flags & SB_MESSAGE_IN_PARTS) != 0) {
     uint64_t need = front - sizeof m + m.body_length, room = sb_parts_room(k->b, slot);
-    if (front > MAX_FRONT || m.body_length > SB_MAX_BODY || room < need) {
+    if (front > SB_MAX_FRONT || m.body_length > SB_MAX_BODY || room < need) {
       sb_check_found(k, (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 0, 0, position, need, room});
     }
-  } else if (front > m.body_offset || front > MAX_FRONT || m.body_offset > bytes) {
+  } else if (front > m.body_offset || front > SB_MAX_FRONT || m.body_offset > bytes) {
     sb_check_found(k, (sb_finding){SB_BAD_MESSAGE, t->slot, slot, 1, 0, position, m.body_offset, front});
   } else if (m.body_length > bytes - m.body_offset || m.body_length > SB_MAX_BODY) {
     sb_check_found(k,

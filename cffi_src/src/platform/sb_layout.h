@@ -29,17 +29,12 @@
 #define SB_MAGIC UINT64_C(0x72656b6f72626d68) /* "hmbroker" */
 
 #define SB_UNIT 256u
-#define SB_CHUNK_BYTES (UINT64_C(2) << 20)
+/* shmbroker.cdef.h has these two numbers. Here they get 64 bits, so that sums and products of them do not overflow. */
+#define SB_CHUNK_BYTES ((uint64_t)SB_CHUNK_BYTES)
+#define SB_MAX_BODY ((uint64_t)SB_MAX_BODY)
 #define SB_CHUNK_UNITS 8192u
 #define SB_CHUNK_META_BYTES (UINT64_C(68) << 10)
-#define SB_MAX_CHUNKS 32768u
-#define SB_MAX_SEGMENTS 255u
-#define SB_MAX_BODY (UINT64_C(1) << 30)
-#define SB_MAX_PROCESSES 4096u
-#define SB_MAX_CONNECTIONS 4096u /* id 0 names no connection */
 #define SB_DIRECTORY_SIZE 65536u
-#define SB_MAX_QUEUES 49152u
-#define SB_NAME_MAX 255u
 #define SB_BROKER_NAME_MAX 64u
 #define SB_PAGE_CELLS 64u
 #define SB_MAX_TARGETS 4096u
@@ -52,22 +47,6 @@
 #define SB_LOCK_HOUSEKEEPER 1
 #define SB_LOCK_STAND_IN 2
 #define SB_LOCK_PROCESS 64
-
-/* Kinds of slots. Each structural kind has its own class, after the classes of messages. */
-enum {
-  SB_KIND_MESSAGE = 0,
-  SB_KIND_LEAF,
-  SB_KIND_INNER,
-  SB_KIND_QUEUE,
-  SB_KIND_NODE,
-  SB_KIND_LEVEL,
-  SB_KIND_LEDGER,
-  SB_KIND_CONNECTION,
-  SB_KIND_HOLDINGS,
-  SB_KIND_LONG_LEAF,
-  SB_KIND_LONG_QUEUE,
-  SB_KIND_COUNT
-};
 
 /* An entry of the holdings of a connection. what: 4 kind | 28 slot | 32 generation; where: a position or a chunk. */
 enum {
@@ -202,8 +181,6 @@ typedef struct {
   uint64_t head_gen;
 } sb_part_shm;
 _Static_assert(sizeof(sb_part_shm) == 16, "part");
-/* bodies up to this length are copied to the caller, longer ones are read in place (sb_view.h) */
-#define SB_INLINE_BODY 4096u
 
 typedef struct {
   sb_half object;   /* slot of the queue or level the ring belongs to */
@@ -251,17 +228,6 @@ typedef struct {
   sb_word base; /* first position of this use of the queue object, a multiple of 64 */
 } sb_ring_shm;
 
-enum {
-  SB_RING_CELLS = 0,
-  SB_RING_ALL,
-  SB_RING_NON_ACQUIRING,
-  SB_RING_NOT_INTERESTED,
-  SB_RING_ROOM,
-  SB_RING_SCHEDULE,
-  SB_RING_INTERESTED, /* of a level */
-  SB_RING_NOTIFIED,   /* of a level */
-  SB_RING_MEMORY      /* of the broker */
-};
 
 typedef struct {
   /* read by every operation, written by configuration */
@@ -332,8 +298,7 @@ typedef struct {
 } sb_level_shm;
 _Static_assert(sizeof(sb_level_shm) <= SB_UNIT, "level");
 
-#define SB_NODE_COUNTED 1u /* counts in `consumers` */
-#define SB_NODE_DIRECT 2u  /* a waiting call: woken through its own wake word */
+/* Flags of a node, beside SB_NODE_COUNTED (1) and SB_NODE_DIRECT (2) of shmbroker.cdef.h. 8 is not used. */
 #define SB_NODE_ROOM 4u    /* waits for room in the queue or for memory, not for messages */
 #define SB_NODE_MEMORY 16u /* with ROOM: waits for memory of the broker */
 /* notified by the housekeeper: takes a message although consumers of higher priority exist */

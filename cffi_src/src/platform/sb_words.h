@@ -16,8 +16,7 @@
 #ifndef SB_WORDS_H
 #define SB_WORDS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "shmbroker.h"
 
 #define SB_BITS(value, shift, width) (((uint64_t)(value) >> (shift)) & ((UINT64_C(1) << (width)) - 1u))
 #define SB_PUT(value, shift) ((uint64_t)(value) << (shift))
@@ -29,7 +28,7 @@ enum { SB_SLOT_FREE = 0, SB_SLOT_ALLOC = 1, SB_SLOT_READ = 2, SB_SLOT_PUBLISHED 
 #define SB_READ_REFS 12u /* references that a READ slot can have */
 /* marks a slot whose body lies in parts, from ALLOC on; no holder has this reference (sb_parts.h) */
 #define SB_PARTS_REF 23u
-#define SB_GEN_MASK ((UINT64_C(1) << 38) - 1u)
+#define SB_GEN_MASK ((UINT64_C(1) << SB_GENERATION_BITS) - 1u)
 static inline unsigned sb_slot_state(uint64_t h) { return (unsigned)SB_BITS(h, 0, 2); }
 static inline bool sb_slot_is_published(uint64_t h) { return sb_slot_state(h) >= SB_SLOT_READ; }
 static inline uint64_t sb_slot_refs(uint64_t h) {
@@ -75,7 +74,7 @@ enum {
 #define SB_CLOSING_IF_UNUSED (UINT64_C(1) << 42)
 #define SB_CLOSING_IF_EMPTY (UINT64_C(1) << 43)
 static inline unsigned sb_cell_state(uint64_t c) { return (unsigned)SB_BITS(c, 0, 4); }
-static inline uint32_t sb_cell_slot(uint64_t c) { return (uint32_t)SB_BITS(c, 4, 28); }
+static inline uint32_t sb_cell_slot(uint64_t c) { return (uint32_t)SB_BITS(c, 4, SB_SLOT_BITS); }
 static inline unsigned sb_cell_ref(uint64_t c) { return (unsigned)SB_BITS(c, 32, 5); }
 static inline unsigned sb_cell_owner(uint64_t c) { return (unsigned)SB_BITS(c, 37, 12); }
 static inline uint64_t sb_cell_bare(unsigned state, uint64_t gen) {
@@ -131,17 +130,11 @@ static inline uint64_t sb_link_word(unsigned height, uint32_t slot, uint64_t gen
   return UINT64_C(2) | SB_PUT(height, 2) | SB_PUT(slot, 6) | SB_PUT(gen & 0x3fffffffu, 34);
 }
 static inline unsigned sb_link_height(uint64_t l) { return (unsigned)SB_BITS(l, 2, 4); }
-static inline uint32_t sb_link_slot(uint64_t l) { return (uint32_t)SB_BITS(l, 6, 28); }
+static inline uint32_t sb_link_slot(uint64_t l) { return (uint32_t)SB_BITS(l, 6, SB_SLOT_BITS); }
 static inline uint64_t sb_link_gen(uint64_t l) { return l >> 34; }
 
-/* ---- consumer node: 3 state | 12 connection | 17 spare | 32 epoch (incremented by every change, never reset) ---- */
-enum {
-  SB_NODE_REMOVED = 0,
-  SB_NODE_NOT_INTERESTED = 1,
-  SB_NODE_INTERESTED = 2,
-  SB_NODE_NOTIFIED = 3,
-  SB_NODE_NON_ACQUIRING = 4
-};
+/* ---- consumer node: 3 state (SB_NODE_..., see shmbroker.cdef.h) | 12 connection | 17 spare | 32 epoch (incremented by
+ *      every change, never reset) ---- */
 static inline unsigned sb_node_state(uint64_t n) { return (unsigned)SB_BITS(n, 0, 3); }
 static inline unsigned sb_node_conn(uint64_t n) { return (unsigned)SB_BITS(n, 3, 12); }
 static inline uint32_t sb_node_epoch(uint64_t n) { return (uint32_t)(n >> 32); }
@@ -157,7 +150,7 @@ enum { SB_PROC_FREE = 0, SB_PROC_LIVE = 1 };
 enum { SB_CONN_FREE = 0, SB_CONN_LIVE = 1 };
 static inline unsigned sb_conn_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 2); }
 static inline unsigned sb_conn_process(uint64_t w) { return (unsigned)SB_BITS(w, 2, 12); }
-static inline uint32_t sb_conn_slot(uint64_t w) { return (uint32_t)SB_BITS(w, 14, 28); }
+static inline uint32_t sb_conn_slot(uint64_t w) { return (uint32_t)SB_BITS(w, 14, SB_SLOT_BITS); }
 static inline uint64_t sb_conn_epoch(uint64_t w) { return w >> 42; }
 static inline uint64_t sb_conn_word(unsigned state, unsigned process, uint32_t slot, uint64_t epoch) {
   return (uint64_t)state | SB_PUT(process, 2) | SB_PUT(slot, 14) | SB_PUT(epoch, 42);

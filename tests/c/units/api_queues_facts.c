@@ -53,7 +53,7 @@ static void facts_of_a_queue(void) {
   expect_is(f.name_length, SB_NAME_MAX, "the length of its name");
   expect(strcmp(f.name, longest) == 0, "its name is %s", f.name);
   expect_is(f.slot, q->slot, "its slot");
-  expect_is(f.incarnation, q->state, "its incarnation");
+  expect_is(f.incarnation, q->state >> 2, "its incarnation");
   expect_is(f.settings.values[SB_SETTING_RING_SIZE], 1, "ring_size");
   expect_is(f.settings.values[SB_SETTING_MAX_LENGTH], 2, "max_length");
   expect_is(f.settings.values[SB_SETTING_MAX_BYTES], 3, "max_bytes");

@@ -162,7 +162,7 @@ static void counts_of_lists(void) {
   expect_sound("a count of a queue that is closed");
   s->consumers = 1;
   SB_STORE(&s->state, state, SB_RELAXED);
-  SB_STORE(&node->flags, SB_LOAD(&node->flags, SB_RELAXED) & ~SB_NODE_COUNTED, SB_RELAXED);
+  SB_STORE(&node->flags, SB_LOAD(&node->flags, SB_RELAXED) & ~(uint32_t)SB_NODE_COUNTED, SB_RELAXED);
   expect_list(CONSUMERS, 0, 1, 0, "a consumer that does not count");
 }
 /* A list each: where the consumer is, the others are empty. */

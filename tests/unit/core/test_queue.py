@@ -14,7 +14,7 @@ from scenario_support.inside import core_of
 from scenario_support.scripted import Scripted
 
 from shmbroker._amqp import field_tables
-from shmbroker._core import library, record
+from shmbroker._core import library
 from shmbroker._core import queue as core_queue
 from shmbroker._core.library import FOR_EVER, ffi, slow
 from shmbroker._core.queue import CoreQueue, PutOptions
@@ -302,7 +302,7 @@ def test_a_browse_gets_the_room_that_the_core_asks_for(queue: shmbroker.Queue, m
     found = core_of(queue).browse(0)
     assert found is not None
     assert (found[0][64:], found[1]) == (b"A", 1)
-    assert [call[3] for call in calls.calls] == [record.BUFFER, 70_000]
+    assert [call[3] for call in calls.calls] == [library.RECORD_BYTES, 70_000]
 
 
 def test_a_time_that_is_now_is_over(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
