@@ -114,7 +114,7 @@ class Broker:
                     raise
         elif self._given_memory:
             with self._attached() as attached:
-                found, wanted = int(attached.facts().memory_limit), self._memory // segments.CHUNK * segments.CHUNK
+                found, wanted = attached.facts().memory_limit, self._memory // segments.CHUNK * segments.CHUNK
             if found != wanted:
                 text = f"PRECONDITION_FAILED - broker {self.name!r} exists with memory={found}, not {wanted}"
                 raise exceptions.PreconditionFailed(406, text)
@@ -168,7 +168,7 @@ class Broker:
 
     def _replace(self, attached: Attachment, keeper: Housekeeper) -> None:
         """Becomes the housekeeper in the place of one that nobody asked for."""
-        pid = int(attached.facts().housekeeper_pid)
+        pid = attached.facts().housekeeper_pid
         if pid and (pid, segments.AUTOMATIC) in {(info.pid, info.name) for info in attached.connections()}:
             attached.set_stopped(stopped=True)  # so it ends, and no client starts another one
             try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions, statistics
 from shmbroker._core import library, segments
+from shmbroker._core.facts import BrokerFacts, facts_of_broker
 from shmbroker._process import locks
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class Attachment:
         )
         return exceptions.NotAllowed(530, text)
 
-    def facts(self, *, in_full: bool = False) -> Any:  # noqa: ANN401
+    def facts(self, *, in_full: bool = False) -> BrokerFacts:
         """The core's description of the broker.
 
         Args:
@@ -166,7 +167,7 @@ class Attachment:
         """
         facts = ffi.new("sb_broker_facts *")
         slow.sb_broker_describe(self.handle, facts, in_full)
-        return facts
+        return facts_of_broker(facts)
 
     def statistics(self) -> statistics.BrokerStatistics:
         """A snapshot of the broker."""
@@ -246,7 +247,7 @@ class Attachment:
         """Whether the attached broker is no longer the broker of that name."""
         if not segments.exists(self.path):
             return True
-        return bool(self.facts().closing)
+        return self.closing()
 
 
 class User:

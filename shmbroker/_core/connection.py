@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamS
 
 from shmbroker import exceptions, statistics
 from shmbroker._core import attachment, kept, library, segments, wording
+from shmbroker._core.facts import QueueFacts, facts_of_queue
 from shmbroker._process import locks
 
 if TYPE_CHECKING:
@@ -376,7 +377,7 @@ class CoreConnection(attachment.User):
     def queue_incarnations(self) -> dict[str, int]:
         """The incarnation of each existing queue, which distinguishes it from earlier queues of its name."""
         every = (self.queue_facts(slot) for slot in self.queue_slots())
-        return {_name_of(facts): incarnation_of(facts) for facts in every if facts is not None}
+        return {facts.name: incarnation_of(facts) for facts in every if facts is not None}
 
     def queue_incarnation(self, name: str) -> int:
         """The incarnation of the queue that has the name now, 0 when there is none."""
@@ -398,7 +399,7 @@ class CoreConnection(attachment.User):
         return slots
 
     @guarded
-    def queue_facts(self, slot: int) -> Any:  # noqa: ANN401
+    def queue_facts(self, slot: int) -> QueueFacts | None:
         """The core's description of a queue, ``None`` when the queue is gone."""
         facts = ffi.new("sb_queue_facts *")
         status = slow.sb_describe(self.handle, slot, facts)
@@ -406,7 +407,7 @@ class CoreConnection(attachment.User):
             return None
         if status != library.OK:
             library.raise_for(status, "queue")
-        return facts
+        return facts_of_queue(facts)
 
     @guarded
     def kept(self) -> str:
@@ -419,18 +420,18 @@ class CoreConnection(attachment.User):
         if facts is None:
             return None
         counted = {
-            name: int(getattr(facts, name))
+            name: getattr(facts, name)
             for name in (
                 "ready", "delivering", "scheduled", "bytes", "added", "acked", "expired", "killed", "replaced",
                 "dropped", "dead_lettered", "moved", "redelivered", "rescues",
             )
         }  # fmt: skip
         lists = {
-            name: max(0, int(getattr(facts, name)))
+            name: max(0, getattr(facts, name))
             for name in ("consumers", "interested", "notified", "not_interested", "non_acquiring")
         }
         count = counted["ready"] + counted["delivering"] + counted["scheduled"]
-        return statistics.QueueStatistics(name=_name_of(facts), message_count=count, **counted, **lists)
+        return statistics.QueueStatistics(name=facts.name, message_count=count, **counted, **lists)
 
     @guarded
     def consumers(self, slot: int, queue: str) -> list[statistics.ConsumerInfo]:
@@ -476,7 +477,7 @@ class CoreConnection(attachment.User):
     @guarded
     def is_usable(self) -> bool:
         """Whether the broker is not closing."""
-        return not self.attachment.facts().closing
+        return not self.attachment.closing()
 
     @guarded
     def doctor(self) -> list[str]:
@@ -514,16 +515,12 @@ class CoreConnection(attachment.User):
             facts = self.queue_facts(slot) if slot else None
         except exceptions.BrokerError:
             return None
-        return _name_of(facts) if facts is not None else None
+        return facts.name if facts is not None else None
 
 
-def _name_of(facts: Any) -> str:  # noqa: ANN401
-    return bytes(ffi.buffer(facts.name, facts.name_length)).decode(errors="replace")
-
-
-def incarnation_of(facts: Any) -> int:  # noqa: ANN401
+def incarnation_of(facts: QueueFacts) -> int:
     """Identifies a queue among queues of the same name: its slot, and how often the slot was used."""
-    return int(facts.incarnation) << _SLOT_BITS | int(facts.slot)
+    return facts.incarnation << _SLOT_BITS | facts.slot
 
 
 def out_of_memory(connection: CoreConnection, size: int) -> exceptions.OutOfMemory:
@@ -537,6 +534,6 @@ def out_of_memory(connection: CoreConnection, size: int) -> exceptions.OutOfMemo
     for slot in connection.queue_slots():
         queue = connection.queue_facts(slot)
         if queue is not None and queue.bytes > most:
-            most, name = int(queue.bytes), _name_of(queue)
+            most, name = queue.bytes, queue.name
     holder = f"; queue {name!r} holds most, {most} bytes" if name is not None else "; no queue holds bodies"
     return connection.attachment.full(f" for a body of {size} bytes" if size else "", holder + connection.kept())

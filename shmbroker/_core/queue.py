@@ -20,6 +20,8 @@ from shmbroker.settings import ROWS, QueueSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from shmbroker._core.facts import QueueFacts
+
 ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
 PAUSED: int = slow.SB_QUEUE_PAUSED
 KEEPS: int = slow.SB_QUEUE_KEEPS
@@ -62,6 +64,21 @@ class PutOptions:
         self._kept = kept
 
     @property
+    def ttl_ns(self) -> int:
+        """The time to live in nanoseconds, 0 = none."""
+        return int(self.pointer.ttl_ns)
+
+    @property
+    def delay_ns(self) -> int:
+        """The delay in nanoseconds, 0 = none."""
+        return int(self.pointer.delay_ns)
+
+    @property
+    def priority(self) -> int:
+        """The priority, 0 = none."""
+        return int(self.pointer.priority)
+
+    @property
     def address(self) -> int:
         """The address of the structure, for modules that do not use cffi."""
         return int(ffi.cast("uintptr_t", self.pointer))
@@ -70,7 +87,7 @@ class PutOptions:
 NO_OPTIONS = PutOptions(0, 0, 0, b"", b"")
 
 
-def settings_of(facts: Any, texts: bytes = b"") -> tuple[QueueSettings, int]:  # noqa: ANN401
+def settings_of(facts: QueueFacts, texts: bytes = b"") -> tuple[QueueSettings, int]:
     """Decodes the settings of a queue from its facts, and which of the flags PAUSED, KEEPS, NOTES and STAGE it has.
 
     Args:
@@ -201,7 +218,7 @@ class CoreQueue:
 
     def _too_large(self, size: int) -> None:
         facts = self.connection.attachment.facts()
-        limit = min(library.MAX_BODY, int(facts.memory_limit))
+        limit = min(library.MAX_BODY, facts.memory_limit)
         settings, _ = self.settings()
         if size <= limit and 0 <= settings.max_bytes < size:
             text = f"{self.what}: a body of {size} bytes can never fit max_bytes={settings.max_bytes}"
@@ -293,7 +310,7 @@ class CoreQueue:
         return ttl
 
     @guarded
-    def facts(self) -> Any:  # noqa: ANN401
+    def facts(self) -> QueueFacts:
         """The core's description of the queue.
 
         Raises:

@@ -214,8 +214,7 @@ class Housekeeper:
         with contextlib.suppress(exceptions.NotFound, exceptions.OutOfMemory):  # gone again, or retried at another tick
             facts = self._connection.queue_facts(slot)
             if facts is not None:
-                name = bytes(ffi.buffer(facts.name, facts.name_length)).decode(errors="replace")
-                return CoreQueue(self._connection, name, slot)
+                return CoreQueue(self._connection, facts.name, slot)
         return None
 
     def _replace(self, watched: list[CoreQueue], kept: list[int]) -> None:

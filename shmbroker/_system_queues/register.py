@@ -111,7 +111,7 @@ class Register:
         Raises:
             NotFound: the register was deleted.
         """
-        return int(core_of(self._queue).facts().tail) > (0 if self._known is None else self._known.number + 1)
+        return core_of(self._queue).facts().tail > (0 if self._known is None else self._known.number + 1)
 
     def replace(self, value: dict[str, Any], *, timeout: float | None) -> bool:
         """Replaces the version that this user saw last.

@@ -128,7 +128,7 @@ class Administration:
                     raise
             else:
                 self._core.touch(facts.slot)
-                return DeclareOk(name, int(facts.ready), max(0, int(facts.consumers)))
+                return DeclareOk(name, facts.ready, max(0, facts.consumers))
 
     def _make_or_compare(self, name: str, given: dict[str, Any], flags: dict[str, bool]) -> str:
         """Makes or compares a queue; raises NotFound if it existed and has ended since."""

@@ -297,7 +297,7 @@ class Group:
         facts = core_of(filling).facts()
         if facts.ready == 0:
             return state.leased
-        lease = Lease(filling.name, int(facts.ready), int(facts.bytes), bool(facts.tail == facts.ready))
+        lease = Lease(filling.name, facts.ready, facts.bytes, facts.tail == facts.ready)
         following = self._following(state)
         strays, past = self._tidied(state)
         changed = state.changed(
@@ -321,8 +321,8 @@ class Group:
         """Moves messages into the queue to fill; the strays, which come first, hold older messages."""
         for source in sources:
             facts = core_of(filling).facts()
-            count = None if most is None else most - int(facts.ready)
-            room = None if size is None else size - int(facts.bytes)
+            count = None if most is None else most - facts.ready
+            room = None if size is None else size - facts.bytes
             if (count is not None and count <= 0) or (room is not None and room <= 0):
                 return
             if not _length(source) or source.paused:

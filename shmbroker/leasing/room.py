@@ -30,5 +30,5 @@ def scarce_bytes(connection: shmbroker.Connection) -> int | None:
         return None
     facts = attachment.facts(in_full=True)
     used = min(facts.memory_bodies, facts.memory_used)
-    room = max(0, int(facts.memory_limit - facts.memory_structures - used))
-    return max(min(_LEAST, int(facts.memory_limit) // _PART_OF_MEMORY), room // _PART_OF_ROOM)
+    room = max(0, facts.memory_limit - facts.memory_structures - used)
+    return max(min(_LEAST, facts.memory_limit // _PART_OF_MEMORY), room // _PART_OF_ROOM)

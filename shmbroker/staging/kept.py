@@ -20,16 +20,15 @@ _AT_ONCE = 1 / library.NANOSECONDS
 
 def kept(options: PutOptions) -> PutOptions:
     """Converts the options of a put to their staged form."""
-    given = options.pointer
-    if not given.ttl_ns and not given.delay_ns:
+    if not is_timed(options):
         return options
-    times = f"{given.ttl_ns} {given.delay_ns}".encode()
-    return PutOptions(0, 0, given.priority, options.key, options.properties, times)
+    times = f"{options.ttl_ns} {options.delay_ns}".encode()
+    return PutOptions(0, 0, options.priority, options.key, options.properties, times)
 
 
 def is_timed(options: PutOptions) -> bool:
     """Whether the options have a time to live, or a delay."""
-    return bool(options.pointer.ttl_ns or options.pointer.delay_ns)
+    return bool(options.ttl_ns or options.delay_ns)
 
 
 def tag_of(message: Message) -> int:

@@ -82,7 +82,7 @@ class Stage:
         self.publication = names.check_publication(publication)
         self._expires = settings.validate({"expires": expires})["expires"]
         if bytes_at_once is None:
-            bytes_at_once = int(session_of(connection).core.attachment.facts().memory_limit) // _PART_OF_MEMORY
+            bytes_at_once = session_of(connection).core.attachment.facts().memory_limit // _PART_OF_MEMORY
         self._limits = Limits(
             settings.parse_size(at_once, "at_once"), settings.parse_size(bytes_at_once, "bytes_at_once")
         )

@@ -338,7 +338,7 @@ def test_a_broker_that_has_taken_more_than_its_limit_has_nothing_free(
 ) -> None:
     """Numbers that are read one after the other may add up to more than there is."""
     facts = empty.facts(in_full=True)
-    facts.memory_bodies = facts.memory_limit + 1
+    facts = facts._replace(memory_bodies=facts.memory_limit + 1)
     monkeypatch.setattr(empty, "facts", lambda **_: facts)
     assert f"{facts.memory_bodies} for bodies, 0 are free" in str(empty.full())
 

@@ -104,7 +104,7 @@ def test_files_are_examined_first(
 ) -> None:
     """All that the broker says it has, if it may have as many; where one is damaged, memory is not touched."""
     facts, damaged = core.attachment.facts(), Noted(lambda *_: ["segment 1: cut short"])
-    facts.segments = facts.segments_limit + more
+    facts = facts._replace(segments=facts.segments_limit + more)
     patched.setattr(core.attachment, "facts", lambda: facts)
     patched.setattr(segments, "damaged", damaged)
     patched.setattr(core, "_check", None)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts of queues and brokers, copied out of the structures in which the core describes them."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+from shmbroker._core import library
+
+ffi = library.ffi
+
+
+class SettingsFacts(NamedTuple):
+    """The settings of a queue in the core's form.
+
+    Attributes:
+        values: the numbers, by their constants ``SB_SETTING_...``; -1 = none.
+        flags: bits ``SB_QUEUE_...``.
+        texts_length: bytes of the settings that are texts.
+    """
+
+    values: list[int]
+    flags: int
+    texts_length: int
+
+
+class QueueFacts(NamedTuple):
+    """A queue at one moment: the fields of ``sb_queue_facts``.
+
+    Attributes:
+        owner: the connection of an exclusive queue; 0: none.
+        locked: 1 if another connection owns the queue.
+        tail: the number of messages that were put into the queue so far, or moved there.
+    """
+
+    name: str
+    settings: SettingsFacts
+    slot: int
+    incarnation: int
+    ready: int
+    delivering: int
+    scheduled: int
+    bytes: int
+    added: int
+    acked: int
+    expired: int
+    killed: int
+    replaced: int
+    dropped: int
+    dead_lettered: int
+    moved: int
+    redelivered: int
+    delivered: int
+    rescues: int
+    tail: int
+    created_ns: int
+    owner: int
+    locked: int
+    consumers: int
+    interested: int
+    notified: int
+    not_interested: int
+    non_acquiring: int
+    room_waiting: int
+
+
+class BrokerFacts(NamedTuple):
+    """A broker at one moment: the fields of ``sb_broker_facts``. Sizes are in bytes."""
+
+    repairs: list[int]
+    explained_repairs: list[int]
+    memory_limit: int
+    memory_used: int
+    memory_structures: int
+    memory_bodies: int
+    memory_room: int
+    instance: int
+    created_ns: int
+    rescues: int
+    stopped_rescues: int
+    reaped: int
+    ticks: int
+    segments: int
+    segments_limit: int
+    chunks_per_segment: int
+    queues: int
+    stopped: int
+    connections: int
+    processes: int
+    housekeeper_pid: int
+    closing: int
+    mode: int
+    housekeeper_stopped: int
+
+
+_queue_numbers = operator.attrgetter(*QueueFacts._fields[2:])
+_broker_numbers = operator.attrgetter(*BrokerFacts._fields[2:])
+
+
+def facts_of_queue(found: Any) -> QueueFacts:  # noqa: ANN401 - cffi has no types
+    """Copies an ``sb_queue_facts``."""
+    name = bytes(ffi.buffer(found.name, found.name_length)).decode(errors="replace")
+    settings = SettingsFacts(list(found.settings.values), found.settings.flags, found.settings.texts_length)
+    return QueueFacts(name, settings, *_queue_numbers(found))
+
+
+def facts_of_broker(found: Any) -> BrokerFacts:  # noqa: ANN401 - cffi has no types
+    """Copies an ``sb_broker_facts``."""
+    return BrokerFacts(list(found.repairs), list(found.explained_repairs), *_broker_numbers(found))

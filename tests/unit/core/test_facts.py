@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts are copies: they outlive the structure that they were copied from, and have nothing of cffi."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shmbroker._core import library
+from shmbroker._core.facts import BrokerFacts, QueueFacts, SettingsFacts, facts_of_broker, facts_of_queue
+
+if TYPE_CHECKING:
+    import shmbroker
+
+FFI = library.ffi
+
+
+def filled(structure: Any, fields: list[str]) -> dict[str, int]:  # noqa: ANN401
+    """Give each field another number, and return them."""
+    numbers = {field: 10 + at for at, field in enumerate(fields)}
+    for field, number in numbers.items():
+        setattr(structure, field, number)
+    return numbers
+
+
+def test_facts_of_a_queue() -> None:
+    """Each number is that of its name, the name ends where the core says so, and no text is too odd for it."""
+    found = FFI.new("sb_queue_facts *")
+    found.name, found.name_length = b"\xffname that goes on", 5
+    settings = filled(found.settings, list(SettingsFacts._fields))
+    numbers = filled(found, [field for field in QueueFacts._fields if field not in {"name", "settings"}])
+    facts = facts_of_queue(found)
+    FFI.release(found)
+    assert facts == QueueFacts(name="\N{REPLACEMENT CHARACTER}name", settings=SettingsFacts(**settings), **numbers)
+    assert {type(value) for value in facts} == {str, int, SettingsFacts}
+    assert {type(value) for value in facts.settings} == {int}
+
+
+def test_facts_of_a_broker() -> None:
+    """The same; repairs are lists, by kind."""
+    found = FFI.new("sb_broker_facts *")
+    found.repairs, found.explained_repairs = [1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1]
+    lists = {"repairs": [1, 2, 3, 4, 5, 6], "explained_repairs": [6, 5, 4, 3, 2, 1]}
+    numbers = filled(found, [field for field in BrokerFacts._fields if field not in lists])
+    facts = facts_of_broker(found)
+    FFI.release(found)
+    assert facts == BrokerFacts(**lists, **numbers)
+    assert {type(value) for value in facts} == {list, int}
+
+
+def test_the_facts_of_what_there_is(connection: shmbroker.Connection) -> None:
+    """A queue and its broker are described with their numbers of now."""
+    queue = connection.queue("q", max_length=5)
+    queue.put(b"four")
+    facts = queue.core.facts()
+    assert (facts.name, facts.ready, facts.bytes, facts.settings.max_length) == ("q", 1, 4, 5)
+    assert (queue.core.connection.attachment.facts().queues, facts.locked) == (1, 0)
