@@ -523,13 +523,23 @@ bool sb_housekeeper_stopped(sb_broker *b);
 uint32_t sb_housekeeper_arm(sb_connection *c);
 sb_status sb_housekeeper_wait(sb_connection *c, uint32_t armed, uint64_t deadline_ns);
 void sb_housekeeper_next_due(sb_connection *c, uint64_t due_ns);
-/* `memory`: SB_MEMORY_WORDS words for each queue, zero at first. */
-enum { SB_MEMORY_WORDS = 11 };
-void sb_housekeeper_tick(sb_connection *c, uint32_t slot, uint64_t *memory);
-uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, uint64_t *memories, uint32_t count);
-uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, uint64_t *memories, uint32_t count);
+/* What the housekeeper remembers of a queue from tick to tick. Its caller keeps the struct, which is zero at first. */
+typedef struct {
+  uint64_t last_take, tail, quiet_ticks, wrong_ticks;
+  uint64_t cursors[3]; /* progress in its timers, see sb_housekeeping_timers */
+  uint64_t new_timers; /* 1: there are more timers */
+  uint64_t known_tail; /* tail at the last tick: producers of later messages may be about to notify */
+  uint64_t sleeper;    /* the node that would have been notified then */
+  /* deaths of processes when the whole queue was right; SB_DEATHS_UNKNOWN: a correction may be wrong */
+  uint64_t deaths;
+} sb_queue_memory;
+void sb_housekeeper_tick(sb_connection *c, uint32_t slot, sb_queue_memory *memory);
+uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, sb_queue_memory *memories, uint32_t count);
+/* Sets `new_timers` of each queue. Returns the number of queues that have some. */
+uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, sb_queue_memory *memories, uint32_t count);
 uint64_t sb_housekeeper_changes(sb_connection *c);
-int64_t sb_housekeeper_timers(sb_queue *q, uint64_t *cursor, uint64_t *positions, uint32_t room);
+/* Returns the number of timers written to `positions`; fewer than `room`: these are the last ones. */
+int64_t sb_housekeeper_timers(sb_queue *q, sb_queue_memory *memory, uint64_t *positions, uint32_t room);
 uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position);
 void sb_housekeeper_trim(sb_queue *q);
 uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns);

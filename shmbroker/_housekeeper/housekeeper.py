@@ -13,11 +13,12 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shmbroker import exceptions
 from shmbroker._core import library, segments
 from shmbroker._core.connection import CoreConnection
+from shmbroker._core.housekeeper import CoreHousekeeper, look_at
 from shmbroker._core.queue import CoreQueue
 from shmbroker._process.timers import Timers
 from shmbroker._topology.shared import exchanges_of
@@ -34,11 +35,6 @@ _DYING_SECONDS = 1.0  # how long a stand-in tries to become the housekeeper
 _ASK_SECONDS = 0.01
 _TRIM_TURNS = 40
 _WATCH_TURNS = 8  # turns between two looks for queues and clients, even if nothing indicates new ones
-_PROCESSES = 4096
-_POSITIONS = 1024
-
-slow, ffi = library.slow, library.ffi
-_WORDS, _CURSORS, _NEW_TIMERS = slow.SB_MEMORY_WORDS, 4, 7  # of sb_queue_memory
 
 
 class EndFlag:
@@ -61,12 +57,8 @@ class Housekeeper:
 
     def __init__(self, broker: str, name: str = "housekeeper") -> None:
         self._connection = CoreConnection(segments.path_of(broker), name)
-        self._handle = self._connection.handle
-        self._watched: list[CoreQueue] = []
-        self._places: dict[int, CoreQueue] = {}
-        self._handles = ffi.new("sb_queue *[]", 1)
-        self._memories = ffi.new("uint64_t[]", _WORDS)  # the core's memory of each queue
-        self._positions = ffi.new("uint64_t[]", _POSITIONS)
+        self._core = CoreHousekeeper(self._connection)
+        self._by_slot: dict[int, CoreQueue] = {}
         self._changes, self._unfreed, self._attached = -1, 0, -1
         self._busy, self._tick_due = True, 0
         self._reclaim_due = 0.0
@@ -77,22 +69,22 @@ class Housekeeper:
 
     def begin(self) -> bool:
         """Becomes the housekeeper, unless there is another one."""
-        self._serves = slow.sb_housekeeper_begin(self._handle) == library.OK
+        self._serves = self._core.begin()
         return self._serves
 
     def stand_in(self) -> bool:
         """Stands in for a stopped housekeeper, unless another process does; :meth:`run` ends when it continues."""
-        self._stands_in = slow.sb_housekeeper_stand_in(self._handle) == library.OK
+        self._stands_in = self._core.stand_in()
         return self._stands_in
 
     def _step_down(self) -> None:
         if self._stands_in:
             self._stands_in = False
-            slow.sb_housekeeper_step_down(self._handle)
+            self._core.step_down()
 
     def _is_relieved(self) -> bool:
         """Whether the stopped housekeeper continues; if it is gone, this one takes its place instead."""
-        if not self._stands_in or not slow.sb_housekeeper_is_relieved(self._handle):
+        if not self._stands_in or not self._core.is_relieved():
             return False
         self._step_down()
         return not self._succeeds()
@@ -110,7 +102,7 @@ class Housekeeper:
         """Gives up the housekeeper's place; :meth:`run` does so at its end."""
         self._step_down()
         if self._serves:
-            slow.sb_housekeeper_end(self._handle)
+            self._core.end()
         os.close(self._wake_reaper)
         self._connection.close()
 
@@ -144,24 +136,24 @@ class Housekeeper:
 
     def _wait(self) -> int:
         due = self._timers.due
-        slow.sb_housekeeper_next_due(self._handle, due)
-        armed = slow.sb_housekeeper_arm(self._handle)
+        self._core.next_due(due)
+        armed = self._core.arm()
         # Checked again once a wake-up is possible: no change is missed in between.
         if self._new_timers() or self._has_changed() or self._timers.asks:
             due = 0
-        return int(slow.sb_housekeeper_wait(self._handle, armed, min(self._tick_due, due)))
+        return self._core.wait(armed, min(self._tick_due, due))
 
     def _has_changed(self) -> bool:
-        return bool(slow.sb_housekeeper_changes(self._handle) != self._changes)
+        return self._core.changes() != self._changes
 
     def _clients(self) -> bool:
-        return bool(self._connection.attachment.facts().processes > 1 + self._stands_in)
+        return self._connection.attachment.facts().processes > 1 + self._stands_in
 
     # ---- queues ----
 
     def _turn(self) -> None:
         self._turns += 1
-        attached = slow.sb_process_attaches(self._connection.attachment.handle)
+        attached = self._core.attaches()
         if attached != self._attached:  # a new process, whose end the reaper must watch
             self._attached = attached
             os.eventfd_write(self._wake_reaper, 1)
@@ -171,21 +163,19 @@ class Housekeeper:
         self._tick()
         self._reclaim()
         if self._turns % _TRIM_TURNS == 0:
-            for queue in self._watched:
-                slow.sb_housekeeper_trim(queue.handle)
+            self._core.trim()
 
     def _tick(self) -> None:
         """Runs the periodic check of the queues only when it is due, however often timers wake the thread."""
         if time.monotonic_ns() >= self._tick_due:
-            count = len(self._watched)
-            self._busy = bool(slow.sb_housekeeper_ticks(self._handle, self._handles, self._memories, count))
+            self._busy = self._core.tick()
             seconds = TICK_SECONDS if self._busy else REST_SECONDS
             self._tick_due = time.monotonic_ns() + int(seconds * library.NANOSECONDS)
 
     def _reclaim(self) -> None:
         """Takes the next step of freeing unused memory of structures for bodies."""
         if time.monotonic() >= self._reclaim_due:
-            more = slow.sb_housekeeper_reclaim(self._handle)
+            more = self._core.reclaim()
             self._reclaim_due = time.monotonic() + (TICK_SECONDS if more else RECLAIM_SECONDS)
 
     def _watch(self) -> None:
@@ -193,22 +183,23 @@ class Housekeeper:
         if not self._has_changed() and not self._unfreed and self._turns % _WATCH_TURNS:
             return
         self._leave_deleted()
-        self._unfreed = int(slow.sb_housekeeper_sweep(self._handle, 0))
+        self._unfreed = self._core.sweep()
         # Retried in another turn; a damaged journal is reported to a client that declares, and by the doctor.
         with contextlib.suppress(exceptions.Timeout, exceptions.OutOfMemory, exceptions.CorruptSegment):
             exchanges_of(self._connection).prune(self._connection, 0)
         # After the sweep, which changes queues itself; before the look, since changes during it must count.
-        self._changes = slow.sb_housekeeper_changes(self._handle)
-        present = {queue.slot for queue in self._watched}
-        fresh = [slot for slot in self._connection.queue_slots() if slot not in present]
+        self._changes = self._core.changes()
+        fresh = [slot for slot in self._connection.queue_slots() if slot not in self._by_slot]
         opened = [queue for queue in map(self._open, fresh) if queue is not None]
         if opened:
-            self._replace(self._watched + opened, list(range(len(self._watched))))
+            watched = self._core.queues
+            self._replace(watched + opened, list(range(len(watched))))
 
     def _leave_deleted(self) -> None:
-        kept = [at for at, queue in enumerate(self._watched) if queue.length() >= 0 or not queue.leave()]
-        if len(kept) < len(self._watched):
-            self._replace([self._watched[at] for at in kept], kept)
+        watched = self._core.queues
+        kept = [at for at, queue in enumerate(watched) if queue.length() >= 0 or not queue.leave()]
+        if len(kept) < len(watched):
+            self._replace([watched[at] for at in kept], kept)
 
     def _open(self, slot: int) -> CoreQueue | None:
         with contextlib.suppress(exceptions.NotFound, exceptions.OutOfMemory):  # gone again, or retried at another tick
@@ -219,34 +210,21 @@ class Housekeeper:
 
     def _replace(self, watched: list[CoreQueue], kept: list[int]) -> None:
         """Replaces the list of queues; its first ones are the queues that were at the indexes ``kept``."""
-        memories = ffi.new("uint64_t[]", _WORDS * max(1, len(watched)))
-        for to, at in enumerate(kept):
-            memories[to * _WORDS : (to + 1) * _WORDS] = self._memories[at * _WORDS : (at + 1) * _WORDS]
-        self._watched, self._memories = watched, memories
-        self._handles = ffi.new("sb_queue *[]", [queue.handle for queue in watched])
-        self._places = {queue.slot: queue for queue in watched}
+        self._core.watch(watched, kept)
+        self._by_slot = {queue.slot: queue for queue in watched}
 
     # ---- timers ----
 
     def _new_timers(self) -> bool:
-        if not slow.sb_housekeeper_new_timers(self._handles, self._memories, len(self._watched)):
+        if not self._core.has_timers():
             return False
-        for at, queue in enumerate(self._watched):
-            if self._memories[at * _WORDS + _NEW_TIMERS]:
-                self._timers.add(queue.slot, self._positions_of(queue, self._memories + at * _WORDS + _CURSORS))
+        for queue, positions in self._core.timers():
+            self._timers.add(queue.slot, positions)
         return True
 
-    def _positions_of(self, queue: CoreQueue, cursors: Any) -> list[int]:  # noqa: ANN401
-        found: list[int] = []
-        while True:
-            count = slow.sb_housekeeper_timers(queue.handle, cursors, self._positions, _POSITIONS)
-            found += ffi.unpack(self._positions, count) if count else []
-            if count < _POSITIONS:
-                return found
-
     def _look_at(self, slot: int, position: int) -> int:
-        queue = self._places.get(slot)
-        return 0 if queue is None else int(slow.sb_housekeeper_look_at(queue.handle, position))
+        queue = self._by_slot.get(slot)
+        return 0 if queue is None else look_at(queue, position)
 
     # ---- the dead ----
 
@@ -256,7 +234,7 @@ class Housekeeper:
         poll.register(self._wake_reaper, select.POLLIN)
         while not ended.is_set():
             self._watch_processes(watched, poll)
-            slow.sb_recover(self._handle)
+            self._core.reap()
             for descriptor, _ in poll.poll(REAP_SECONDS * 1000):
                 if descriptor == self._wake_reaper:
                     os.eventfd_read(descriptor)
@@ -269,10 +247,8 @@ class Housekeeper:
 
     def _watch_processes(self, watched: dict[int, int], poll: select.poll) -> None:
         known = {*watched.values(), os.getpid()}
-        pids = ffi.new("int32_t[]", _PROCESSES)
-        count = min(_PROCESSES, slow.sb_process_pids(self._connection.attachment.handle, pids, _PROCESSES))
-        for pid in set(ffi.unpack(pids, count)) - known:
-            with contextlib.suppress(OSError):  # ended already: sb_recover finds that itself
+        for pid in self._core.pids() - known:
+            with contextlib.suppress(OSError):  # ended already: the core finds that itself when it reaps
                 descriptor = os.pidfd_open(pid)
                 watched[descriptor] = pid
                 poll.register(descriptor, select.POLLIN)

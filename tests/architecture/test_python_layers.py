@@ -142,6 +142,30 @@ def test_only_the_core_imports_the_compiled_modules(module: str) -> None:
         assert [one for one in imports_of(module) if module_meant(one.name) in COMPILED] == []
 
 
+CFFI = {"ffi", "fast_ffi", "slow", "fast", "pointer"}  # what `shmbroker._core` calls cffi's objects
+
+
+def identifiers_of(module: str) -> set[str]:
+    """Return the names that a module uses: variables, arguments, attributes, and what it imports."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.alias):
+            found |= {node.name, node.asname or node.name}
+    return found
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if layer_of(name) != CORE])
+def test_only_the_core_uses_cffi(module: str) -> None:
+    """Other modules call no function of the native modules, and read none of their structures."""
+    assert {name for name in identifiers_of(module) if name in CFFI or name.startswith("sb_")} == set()
+
+
 @pytest.mark.parametrize("module", [name for name in MODULES if layer_of(name) >= FRONT])
 def test_front_ends_use_the_public_names(module: str) -> None:
     """The command line and `shmbroker.spark` could have been written by anybody."""

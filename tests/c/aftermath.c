@@ -166,8 +166,8 @@ static void live_on(test_broker *t) {
 void housekeep(test_broker *t) {
   uint32_t index = 0, slot;
   while ((slot = sb_next_queue(t->c, &index)) != 0) {
-    uint64_t memory[SB_MEMORY_WORDS] = {0};
-    for (int i = 0; i < 8; i++) sb_housekeeper_tick(t->c, slot, memory);
+    sb_queue_memory memory = {0};
+    for (int i = 0; i < 8; i++) sb_housekeeper_tick(t->c, slot, &memory);
   }
 }
 

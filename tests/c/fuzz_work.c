@@ -213,11 +213,12 @@ static void cancel(session *s) {
 }
 
 static void keep_house(session *s) {
-  uint64_t memory[SB_MEMORY_WORDS] = {0}, positions[16];
+  sb_queue_memory memory = {0};
+  uint64_t positions[16];
   sb_queue *q = any(s);
   uint32_t index = (uint32_t)choose(SB_DIRECTORY_SIZE), slot = sb_next_queue(s->t.c, &index);
-  for (int i = 0; i < 5; i++) sb_housekeeper_tick(s->t.c, q != NULL ? q->slot : slot, memory);
-  for (int64_t n = q != NULL ? sb_housekeeper_timers(q, &memory[4], positions, 16) : 0; n-- > 0;)
+  for (int i = 0; i < 5; i++) sb_housekeeper_tick(s->t.c, q != NULL ? q->slot : slot, &memory);
+  for (int64_t n = q != NULL ? sb_housekeeper_timers(q, &memory, positions, 16) : 0; n-- > 0;)
     (void)sb_housekeeper_look_at(q, positions[n]);
   if (q != NULL) sb_housekeeper_trim(q);
 }

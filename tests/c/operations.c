@@ -216,8 +216,8 @@ static void due(void) { (void)sb_housekeeper_look_at(q, SETUP); }
 static uint32_t slot_of_q;
 static void find_q(void) { (void)sb_find(kid.c, "q", 1, &slot_of_q); }
 static void tick(void) {
-  uint64_t memory[SB_MEMORY_WORDS] = {0};
-  sb_housekeeper_tick(kid.c, slot_of_q, memory);
+  sb_queue_memory memory = {0};
+  sb_housekeeper_tick(kid.c, slot_of_q, &memory);
 }
 static void become_due(void) {
   put_due();

@@ -85,7 +85,8 @@ static void check_accounts(int kind, uint32_t slot) {
 
 static void check_all(uint64_t memory_before) {
   worker last = {.t = keeper, .buffer = malloc(BUFFER)};
-  uint64_t memories[QUEUES][SB_MEMORY_WORDS] = {0}, removed;
+  sb_queue_memory memories[QUEUES] = {0};
+  uint64_t removed;
   int32_t holder;
   sb_broker_facts f;
   join_all(&last);

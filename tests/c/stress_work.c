@@ -379,11 +379,11 @@ void configure(worker *w) {
   (void)atomic_fetch_sub(&producing, 1);
 }
 
-void keep_house_of(worker *w, uint64_t memories[QUEUES][SB_MEMORY_WORDS]) {
+void keep_house_of(worker *w, sb_queue_memory memories[QUEUES]) {
   uint64_t positions[MOST];
-  (void)sb_housekeeper_ticks(w->t.c, w->q, &memories[0][0], QUEUES);
+  (void)sb_housekeeper_ticks(w->t.c, w->q, memories, QUEUES);
   for (int kind = 0; kind < QUEUES; kind++) {
-    int64_t n = sb_housekeeper_timers(w->q[kind], &memories[kind][4], positions, MOST);
+    int64_t n = sb_housekeeper_timers(w->q[kind], &memories[kind], positions, MOST);
     for (int64_t i = 0; i < n; i++) { /* what is due in an hour, or was settled, needs no further look */
       uint64_t when;
       while ((when = sb_housekeeper_look_at(w->q[kind], positions[i])) != 0 && when < sb_now_ns() + MILLISECOND) {
@@ -427,7 +427,7 @@ void swell(worker *w) {
 }
 
 void keep_house(worker *w) {
-  uint64_t memories[QUEUES][SB_MEMORY_WORDS] = {0};
+  sb_queue_memory memories[QUEUES] = {0};
   (void)sb_housekeeper_begin(w->t.c);
   while (!over()) {
     keep_house_of(w, memories);

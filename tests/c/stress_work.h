@@ -48,6 +48,6 @@ void browse(worker *w);
 void examine(worker *w); /* what the doctor finds beside traffic may be under way: it only reads */
 void swell(worker *w);   /* memory of pages, which is memory of bodies again when they are gone */
 void keep_house(worker *w);
-void keep_house_of(worker *w, uint64_t memories[QUEUES][SB_MEMORY_WORDS]); /* once */
+void keep_house_of(worker *w, sb_queue_memory memories[QUEUES]); /* once */
 
 #endif

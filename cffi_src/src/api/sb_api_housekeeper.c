@@ -87,32 +87,30 @@ sb_status sb_housekeeper_wait(sb_connection *c, uint32_t armed, uint64_t deadlin
   return told_to_end(c->b) ? SB_STOPPING : woken ? SB_OK : SB_TIMEOUT;
 }
 
-void sb_housekeeper_tick(sb_connection *c, uint32_t slot, uint64_t *memory) {
+void sb_housekeeper_tick(sb_connection *c, uint32_t slot, sb_queue_memory *memory) {
   if (sb_api_enter(c) == SB_OK) {
-    sb_housekeeping_queue(c, slot, (sb_queue_memory *)(void *)memory);
+    sb_housekeeping_queue(c, slot, memory);
     sb_api_leave(c);
   }
 }
 
-uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, uint64_t *memories, uint32_t count) {
+uint32_t sb_housekeeper_new_timers(sb_queue *const *queues, sb_queue_memory *memories, uint32_t count) {
   uint32_t found = 0;
-  sb_queue_memory *memory = (sb_queue_memory *)(void *)memories;
   for (uint32_t i = 0; i < count; i++) {
-    memory[i].new_timers = sb_housekeeping_has_timers(queues[i], memory[i].cursors);
-    found += memory[i].new_timers != 0;
+    memories[i].new_timers = sb_housekeeping_has_timers(queues[i], memories[i].cursors);
+    found += memories[i].new_timers != 0;
   }
   return found;
 }
 
 /* Runs a tick for many queues, in a single call because a tick of ten thousand quiet queues must cost next to nothing.
  * Returns the number of queues that do not rest, or may expire. */
-uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, uint64_t *memories, uint32_t count) {
-  sb_queue_memory *memory = (sb_queue_memory *)(void *)memories;
+uint32_t sb_housekeeper_ticks(sb_connection *c, sb_queue *const *queues, sb_queue_memory *memories, uint32_t count) {
   uint32_t busy = 0;
   for (uint32_t i = 0; i < count && sb_api_enter(c) == SB_OK; i++) {
-    sb_housekeeping_queue(c, queues[i]->slot, &memory[i]);
+    sb_housekeeping_queue(c, queues[i]->slot, &memories[i]);
     bool may_expire = (SB_LOAD(&queues[i]->shm->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) != 0;
-    busy += may_expire || !sb_housekeeping_rests(&memory[i]);
+    busy += may_expire || !sb_housekeeping_rests(&memories[i]);
     sb_api_leave(c);
   }
   return busy;
@@ -124,8 +122,8 @@ uint64_t sb_housekeeper_changes(sb_connection *c) {
   return SB_LOAD(&c->b->header->topology_epoch, SB_ACQUIRE) + SB_LOAD(&c->b->header->reaped, SB_ACQUIRE);
 }
 
-int64_t sb_housekeeper_timers(sb_queue *q, uint64_t *cursor, uint64_t *positions, uint32_t room) {
-  return sb_housekeeping_timers(q, cursor, positions, room);
+int64_t sb_housekeeper_timers(sb_queue *q, sb_queue_memory *memory, uint64_t *positions, uint32_t room) {
+  return sb_housekeeping_timers(q, memory->cursors, positions, room);
 }
 
 uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position) {

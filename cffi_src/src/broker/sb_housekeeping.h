@@ -21,18 +21,6 @@
 #include "sb_directory.h"
 #include "sb_recover.h"
 
-/* What the housekeeper remembers of a queue from tick to tick. Its caller keeps the struct. */
-typedef struct {
-  uint64_t last_take, tail, quiet_ticks, wrong_ticks;
-  uint64_t cursors[3]; /* progress in its timers, see sb_housekeeping_timers */
-  uint64_t new_timers; /* 1: there are more timers */
-  uint64_t known_tail; /* tail at the last tick: producers of later messages may be about to notify */
-  uint64_t sleeper;    /* the node that would have been notified then */
-  /* deaths of processes when the whole queue was right; SB_DEATHS_UNKNOWN: a correction may be wrong */
-  uint64_t deaths;
-} sb_queue_memory;
-_Static_assert(sizeof(sb_queue_memory) == SB_MEMORY_WORDS * sizeof(uint64_t), "memory of a queue");
-
 void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *memory);
 /* If a message is ready: parks the consumers of stopped processes (sb_stopped.h), and notifies another node, which is
  * one of the separately counted rescues. True if it parked any. */

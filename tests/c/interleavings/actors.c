@@ -8,7 +8,8 @@
 test_broker t;
 actor one, two, three, keeper;
 char *buffer, *held_a, *held_b;
-uint64_t got, memory[16];
+uint64_t got;
+sb_queue_memory memory;
 sb_consumer *waiting;
 
 void join(actor *a) {
@@ -55,7 +56,7 @@ uint64_t next(sb_consumer *k) {
 bool told(const sb_consumer *k) { return state_of(k->subscriptions[0].node) == SB_NODE_NOTIFIED; }
 bool asleep(sb_consumer *k) { return next(k) == 0 && !told(k); }
 
-void tick(void) { sb_housekeeper_tick(keeper.c, keeper.q->slot, memory); }
+void tick(void) { sb_housekeeper_tick(keeper.c, keeper.q->slot, &memory); }
 
 static uint32_t filler[64], fillers;
 

@@ -18,7 +18,7 @@ extern actor one, two, three, keeper; /* the step of `one` is interrupted */
 extern char *buffer, *held_a, *held_b;
 extern uint64_t got; /* what another actor took meanwhile */
 extern sb_consumer *waiting;
-extern uint64_t memory[16]; /* of the housekeeper */
+extern sb_queue_memory memory; /* of the housekeeper */
 
 void join(actor *a);
 void put_by(actor *a, uint64_t id);

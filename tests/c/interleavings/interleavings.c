@@ -38,7 +38,7 @@ static void once(const test_case *k) {
   for (int i = 0; i < 4; i++) join(all[i]);
   got = 0;
   plan.depth = 0;
-  memset(memory, 0, sizeof memory);
+  memory = (sb_queue_memory){0};
   k->run();
   plan.what = NULL;
   expect_sound(all);

@@ -75,20 +75,20 @@ static void look_at_hints(void) {
   expect(keeper.q->shm->taken == (evicts ? 1u : 0u), "taken before are %d", (int)keeper.q->shm->taken);
   expect(keeper.q->shm->bytes_out == 0, "the bytes are counted before the second look");
 }
-static void counted_in_time(void) {
+static void counted_in_time(method how) {
   put_by(&three, 1);
-  if (memory[0] == RETURNED_AT) mark(0);
+  if (how == RETURNED_AT) mark(0);
   meanwhile("queue.take.announced", look_at_hints);
-  take_first_by((method)memory[0]);
+  take_first_by(how);
   afterwards();
   expect(status == SB_OK, "the status is %d", (int)status);
   expect_counted(1);
   expect(end_take() == 1, "another message was taken");
 }
-static void oldest_counted(void) { memory[0] = OLDEST, counted_in_time(); }
-static void place_counted(void) { memory[0] = AT, counted_in_time(); }
-static void consumer_counted(void) { memory[0] = FOR_CONSUMER_AT, counted_in_time(); }
-static void returned_counted(void) { memory[0] = RETURNED_AT, counted_in_time(); }
+static void oldest_counted(void) { counted_in_time(OLDEST); }
+static void place_counted(void) { counted_in_time(AT); }
+static void consumer_counted(void) { counted_in_time(FOR_CONSUMER_AT); }
+static void returned_counted(void) { counted_in_time(RETURNED_AT); }
 
 /* ---- two that take ---- */
 

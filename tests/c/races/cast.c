@@ -14,7 +14,6 @@
 #define TICKS 8
 #define LONGEST_BODY 8192u
 #define LONGEST_SLEEPS 8
-#define QUIET_TICKS (offsetof(sb_queue_memory, quiet_ticks) / sizeof(uint64_t))
 
 typedef struct {
   bool tried, accepted, acked, may_go, shared;
@@ -38,7 +37,7 @@ static account *book;
 static bool dead[PLAYERS], dead_before[PLAYERS]; /* now; when the world was kept */
 static unsigned acting = KEEPER;
 static char *drained;
-static uint64_t *ticked; /* what the housekeeper remembers */
+static sb_queue_memory *ticked; /* what the housekeeper remembers */
 static char lock_file[160];
 
 static void open_lock_as(int wanted) {
@@ -361,20 +360,20 @@ void ack_delivery(sb_channel *channel, char *record) {
 
 void have_tick(void) {
   sb_housekeeper_tick(me()->t.c, me()->q->slot, ticked);
-  scheduler_note(ticked[QUIET_TICKS] == 2 ? "reconciled" : "ticked");
+  scheduler_note(ticked->quiet_ticks == 2 ? "reconciled" : "ticked");
 }
 
 void come_to_rest(void) {
   act_as(KEEPER);
   do {
     have_tick();
-  } while (ticked[QUIET_TICKS] != 1);
+  } while (ticked->quiet_ticks != 1);
 }
 
 void have_ticks(void) {
-  uint64_t memory[16] = {0};
+  sb_queue_memory memory = {0};
   for (int i = 0; i < TICKS; i++) {
-    sb_housekeeper_tick(players[KEEPER].t.c, players[KEEPER].q->slot, memory);
+    sb_housekeeper_tick(players[KEEPER].t.c, players[KEEPER].q->slot, &memory);
     (void)scheduler_go_on();
   }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sb_api_housekeeper: which connection is the housekeeper, or stands in; what it waits for; and what it does to queues
  * at each tick. */
-#include <string.h>
 #include <unistd.h>
 
 #include "calls.h"
@@ -17,7 +16,6 @@ static sb_half *own_wake(void) { return &((sb_node_shm *)sb_slot_at(t.b, t.c->io
 static unsigned wake_state(void) { return SB_LOAD(own_wake(), SB_SEQ_CST) & 3u; }
 /* As another description of the lock file sees it. */
 static bool byte_is_free(long byte) { return sb_byte_holder(t.b->topology_fd, byte) == 0; }
-static sb_queue_memory *memory_of(uint64_t *words) { return (sb_queue_memory *)(void *)words; }
 static uint64_t first_position(const sb_queue *q) { return q->base; }
 
 /* ---- who keeps house ---- */
@@ -136,27 +134,25 @@ static void a_housekeeper_that_is_to_end(void) {
 /* ---- ticks ---- */
 
 static void a_tick_of_a_queue(void) {
-  uint64_t words[SB_MEMORY_WORDS] = {0};
+  sb_queue_memory memory = {0};
   sb_queue *q = open_new("q", UNLIMITED);
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
-    sb_housekeeper_tick(t.c, q->slot, words);
+    sb_housekeeper_tick(t.c, q->slot, &memory);
     expect_untouched(t.c, "a refused tick");
-    expect_is(memory_of(words)->quiet_ticks, 0, "the ticks that it remembers when it was refused");
+    expect_is(memory.quiet_ticks, 0, "the ticks that it remembers when it was refused");
   }
   refuse(t.c, SB_OK);
   SB_STORE(&q->shm->last_take, 5, SB_RELAXED);
-  sb_housekeeper_tick(t.c, q->slot, words);
-  expect_is(memory_of(words)->last_take, 5, "what it remembers");
+  sb_housekeeper_tick(t.c, q->slot, &memory);
+  expect_is(memory.last_take, 5, "what it remembers");
   expect_is(times_locked(), 1, "how often the lock was taken");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
 }
 static void a_tick_of_many_queues(void) {
-  uint64_t words[3 * SB_MEMORY_WORDS];
+  sb_queue_memory memory[3] = {0};
   sb_queue *all[] = {open_new("busy", UNLIMITED), open_new("resting", UNLIMITED),
                      open_new("expiring", ((sb_settings){{-1, -1, -1, 0, -1, 1u << 30}, 0}))};
-  sb_queue_memory *memory = memory_of(words);
-  memset(words, 0, sizeof words);
   for (unsigned i = 1; i < 3; i++) {
     memory[i].quiet_ticks = RESTING;
     memory[i].last_take = all[i]->shm->last_take;
@@ -164,30 +160,29 @@ static void a_tick_of_many_queues(void) {
   }
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
-    expect_is(sb_housekeeper_ticks(t.c, all, words, 3), 0, "how many are busy when it was refused");
+    expect_is(sb_housekeeper_ticks(t.c, all, memory, 3), 0, "how many are busy when it was refused");
     expect_is(memory[1].quiet_ticks, RESTING, "the ticks that it remembers when it was refused");
     expect_untouched(t.c, "refused ticks");
   }
   refuse(t.c, SB_OK);
-  expect_is(sb_housekeeper_ticks(t.c, all, words, 2), 1, "how many of two are busy");
+  expect_is(sb_housekeeper_ticks(t.c, all, memory, 2), 1, "how many of two are busy");
   expect_is(memory[1].quiet_ticks, RESTING + 1, "the ticks that it remembers of the second one");
   expect_is(memory[2].quiet_ticks, RESTING, "the ticks that it remembers of the third one");
-  expect_is(sb_housekeeper_ticks(t.c, all, words, 3), 2, "how many of three are busy");
-  expect_is(sb_housekeeper_ticks(t.c, all + 1, words + SB_MEMORY_WORDS, 1), 0, "how many are busy of one that rests");
+  expect_is(sb_housekeeper_ticks(t.c, all, memory, 3), 2, "how many of three are busy");
+  expect_is(sb_housekeeper_ticks(t.c, all + 1, memory + 1, 1), 0, "how many are busy of one that rests");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
 }
 static void queues_with_new_timers(void) {
-  uint64_t words[3 * SB_MEMORY_WORDS];
+  sb_queue_memory memory[3] = {0};
   sb_queue *all[] = {open_new("a", UNLIMITED), open_new("b", UNLIMITED), open_new("c", UNLIMITED)};
-  memset(words, 0, sizeof words);
-  for (unsigned i = 0; i < 3; i++) memory_of(words)[i].new_timers = 7;
+  for (unsigned i = 0; i < 3; i++) memory[i].new_timers = 7;
   SB_STORE(&all[0]->shm->timers_lost, 1, SB_RELAXED);
   SB_STORE(&all[2]->shm->timers_lost, 1, SB_RELAXED);
-  expect_is(sb_housekeeper_new_timers(all, words, 2), 1, "how many of two have some");
-  expect_is(memory_of(words)[0].new_timers, 1, "whether the first one has");
-  expect_is(memory_of(words)[1].new_timers, 0, "whether the second one has");
-  expect_is(memory_of(words)[2].new_timers, 7, "what is remembered of the third one");
-  expect_is(sb_housekeeper_new_timers(all, words, 3), 2, "how many of three have some");
+  expect_is(sb_housekeeper_new_timers(all, memory, 2), 1, "how many of two have some");
+  expect_is(memory[0].new_timers, 1, "whether the first one has");
+  expect_is(memory[1].new_timers, 0, "whether the second one has");
+  expect_is(memory[2].new_timers, 7, "what is remembered of the third one");
+  expect_is(sb_housekeeper_new_timers(all, memory, 3), 2, "how many of three have some");
   SB_STORE(&header()->topology_epoch, 40, SB_RELAXED);
   SB_STORE(&header()->reaped, 2, SB_RELAXED);
   expect_is(sb_housekeeper_changes(t.c), 42, "the changes");
@@ -201,12 +196,13 @@ static sb_message_shm *message_at(const sb_queue *q, uint64_t at) {
   return sb_slot_at(t.b, sb_cell_slot(SB_LOAD(&sb_leaf_cell(&leaf, q->base + at)->word, SB_ACQUIRE)));
 }
 static void a_message_becomes_due(void) {
-  uint64_t cursors[3] = {0}, positions[4] = {0};
+  sb_queue_memory memory = {0};
+  uint64_t positions[4] = {0};
   const sb_put_options later = {.delay_ns = AN_HOUR};
   sb_queue *q = open_new("q", UNLIMITED);
   expect_is(put_sized(&t, q, 1, A_MESSAGE, &later), SB_OK, "the status of a put");
   sb_watch *w = armed_watch(q, false);
-  expect_is(sb_housekeeper_timers(q, cursors, positions, 4), 1, "how many timers there are");
+  expect_is(sb_housekeeper_timers(q, &memory, positions, 4), 1, "how many timers there are");
   expect_is(positions[0], first_position(q), "where the message lies");
   uint64_t due = message_at(q, 0)->due_ns;
   for (unsigned i = 0; i < REFUSALS; i++) {

@@ -18,6 +18,7 @@ from scenario_support.memory import Memory
 from scenario_support.observing import take
 from scenario_support.waiting import becomes, eventually
 
+from shmbroker._core import housekeeper as core_housekeeper
 from shmbroker._core import library
 from shmbroker._core.connection import CoreConnection
 from shmbroker._housekeeper import housekeeper
@@ -68,10 +69,10 @@ def test_a_queue_that_comes_while_it_looks_for_queues_is_watched(
 
     keeper._connection.queue_slots = look_then_declare  # type: ignore[method-assign] # noqa: SLF001
     keeper._turn()  # noqa: SLF001
-    assert keeper._watched == []  # noqa: SLF001
+    assert keeper._core.queues == []  # noqa: SLF001
     assert keeper._has_changed()  # noqa: SLF001
     keeper._turn()  # noqa: SLF001
-    assert [queue.slot for queue in keeper._watched] == look()  # noqa: SLF001
+    assert [queue.slot for queue in keeper._core.queues] == look()  # noqa: SLF001
     assert not keeper._has_changed()  # noqa: SLF001
     keeper.close()
 
@@ -175,8 +176,8 @@ def test_however_often_timers_wake_it_a_tick_takes_its_time(
     """That nothing was taken since the last tick says something only if that is a while ago."""
     queue = connection.queue("q")
     broker.stop()
-    calls = Recorded(housekeeper.slow)
-    monkeypatch.setattr(housekeeper, "slow", calls)
+    calls = Recorded(core_housekeeper.slow)
+    monkeypatch.setattr(core_housekeeper, "slow", calls)
 
     def put_many() -> None:
         for milliseconds in range(5, 1000, 5):
@@ -203,7 +204,7 @@ def test_timers_without_a_pause_do_not_keep_it_from_its_end(
     """It ends when the broker is stopped, also while it never comes to sleep."""
     connection.queue("q")
     broker.stop()
-    monkeypatch.setattr(housekeeper, "slow", AlwaysMoreTimers(housekeeper.slow))
+    monkeypatch.setattr(core_housekeeper, "slow", AlwaysMoreTimers(core_housekeeper.slow))
     serve_while(broker, lambda: None)
 
 
@@ -280,8 +281,8 @@ def test_a_timer_that_comes_just_before_it_sleeps_is_seen(
     """It looks for timers when it can be woken, so that none falls in between; and for queues."""
     broker.stop()
     tick_never(monkeypatch)
-    calls = GivesATimerLast(housekeeper.slow, lambda: connection.queue("new").put(b"A", delay=0.01))
-    monkeypatch.setattr(housekeeper, "slow", calls)
+    calls = GivesATimerLast(core_housekeeper.slow, lambda: connection.queue("new").put(b"A", delay=0.01))
+    monkeypatch.setattr(core_housekeeper, "slow", calls)
 
     def take_it() -> None:
         eventually(lambda: "new" in connection.queue_names(), "the queue to be there")

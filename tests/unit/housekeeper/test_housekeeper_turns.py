@@ -18,6 +18,7 @@ from scenario_support.waiting import eventually
 
 import shmbroker
 from shmbroker import exceptions
+from shmbroker._core import housekeeper as core_housekeeper
 from shmbroker._core import library
 from shmbroker._housekeeper import housekeeper
 from shmbroker._housekeeper.housekeeper import EndFlag, Housekeeper
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Keeper = Any  # a Housekeeper, into which these tests look
-WORDS = housekeeper._WORDS
+BYTES = library.ffi.sizeof("sb_queue_memory")
 DEEDS = {"sb_housekeeper_sweep": "sweep", "sb_housekeeper_ticks": "tick", "sb_housekeeper_reclaim": "reclaim",
          "sb_housekeeper_trim": "trim"}  # fmt: skip
 
@@ -87,7 +88,7 @@ class Clock:
 def calls(monkeypatch: pytest.MonkeyPatch) -> Noted:
     """Note the calls that a housekeeper makes."""
     noted = Noted()
-    monkeypatch.setattr(housekeeper, "slow", noted)
+    monkeypatch.setattr(core_housekeeper, "slow", noted)
     return noted
 
 
@@ -166,7 +167,7 @@ def test_a_change_or_memory_that_is_not_free_yet_has_it_look_again(keeper: Keepe
     assert keeper._has_changed()
     calls.answers["sb_housekeeper_sweep"] = 3
     keeper._watch()
-    assert calls.given("sb_housekeeper_sweep") == [(keeper._handle, 0)]
+    assert calls.given("sb_housekeeper_sweep") == [(keeper._core._handle, 0)]
     assert calls.deeds() == ["sweep"]
     assert not keeper._has_changed()
     calls.answers["sb_housekeeper_sweep"] = 0
@@ -192,7 +193,7 @@ def test_bindings_of_deleted_queues_go(keeper: Keeper, connection: shmbroker.Con
             connection.queue(f"q{number}")
             keeper._watch()
     assert pruned == [(keeper._connection, 0)] * 4
-    assert len(keeper._watched) == 5
+    assert len(keeper._core.queues) == 5
 
 
 def test_the_reaper_is_woken_for_each_process_that_comes(
@@ -220,9 +221,10 @@ def test_the_reaper_is_woken_for_each_process_that_comes(
 # ---- queues ----
 
 
-def notes(keeper: Keeper) -> list[list[int]]:
+def notes(keeper: Keeper) -> list[bytes]:
     """What the core remembers of each queue that is watched, as the housekeeper keeps it."""
-    return [list(keeper._memories[at * WORDS : (at + 1) * WORDS]) for at in range(len(keeper._watched))]
+    memory = bytes(library.ffi.buffer(keeper._core._memories))
+    return [memory[at * BYTES : (at + 1) * BYTES] for at in range(len(keeper._core.queues))]
 
 
 def test_what_is_remembered_of_a_queue_goes_where_the_queue_goes(
@@ -233,29 +235,28 @@ def test_what_is_remembered_of_a_queue_goes_where_the_queue_goes(
     for name in "abc":
         connection.queue(name)
         keeper._watch()
-    assert [queue.name for queue in keeper._watched] == ["q", "a", "b", "c"]
-    for at in range(4 * WORDS):
-        keeper._memories[at] = at + 1
+    assert [queue.name for queue in keeper._core.queues] == ["q", "a", "b", "c"]
+    library.ffi.buffer(keeper._core._memories)[:] = bytes(1 + at % 255 for at in range(4 * BYTES))
     before = notes(keeper)
     connection.queue("d")
     keeper._turns = 0
     keeper._watch()
-    assert [queue.name for queue in keeper._watched] == ["q", "a", "b", "c", "d"]
-    assert notes(keeper) == [*before, [0] * WORDS]
+    assert [queue.name for queue in keeper._core.queues] == ["q", "a", "b", "c", "d"]
+    assert notes(keeper) == [*before, bytes(BYTES)]
     other.queue("q").delete()
     other.queue("b").delete()
     keeper._leave_deleted()
-    assert [queue.name for queue in keeper._watched] == ["a", "c", "d"]
-    assert notes(keeper) == [before[1], before[3], [0] * WORDS]
-    assert keeper._places == {queue.slot: queue for queue in keeper._watched}
-    assert list(keeper._handles) == [queue.handle for queue in keeper._watched]
-    memories = keeper._memories
+    assert [queue.name for queue in keeper._core.queues] == ["a", "c", "d"]
+    assert notes(keeper) == [before[1], before[3], bytes(BYTES)]
+    assert keeper._by_slot == {queue.slot: queue for queue in keeper._core.queues}
+    assert list(keeper._core._handles) == [queue.handle for queue in keeper._core.queues]
+    memories = keeper._core._memories
     keeper._leave_deleted()
-    assert keeper._memories is memories
+    assert keeper._core._memories is memories
     for name in "acd":
         other.queue(name).delete()
     keeper._leave_deleted()
-    assert keeper._watched == []
+    assert keeper._core.queues == []
 
 
 def test_a_queue_that_cannot_be_left_yet_is_watched_on(
@@ -263,7 +264,7 @@ def test_a_queue_that_cannot_be_left_yet_is_watched_on(
 ) -> None:
     """Its handle is in use; one that is there is not left, however few messages it has."""
     keeper._watch()
-    (queue,) = keeper._watched
+    (queue,) = keeper._core.queues
     left: list[bool] = []
 
     def leave() -> bool:
@@ -275,7 +276,7 @@ def test_a_queue_that_cannot_be_left_yet_is_watched_on(
     assert left == []
     connection.queue("q").delete()
     keeper._leave_deleted()
-    assert (left, keeper._watched) == ([False], [queue])
+    assert (left, keeper._core.queues) == ([False], [queue])
 
 
 def test_a_queue_that_goes_before_it_is_opened_is_left_out(keeper: Keeper, connection: shmbroker.Connection) -> None:
@@ -285,7 +286,7 @@ def test_a_queue_that_goes_before_it_is_opened_is_left_out(keeper: Keeper, conne
     there = core_of(connection.queue("q")).slot
     keeper._connection.queue_slots = lambda: [gone, there]
     keeper._watch()
-    assert [(queue.name, queue.slot) for queue in keeper._watched] == [("q", there)]
+    assert [(queue.name, queue.slot) for queue in keeper._core.queues] == [("q", there)]
 
 
 # ---- timers, and the sleep ----
@@ -305,7 +306,7 @@ def test_positions_of_timers_are_asked_for_until_there_are_no_more(keeper: Keepe
         return count
 
     calls.sb_housekeeper_timers = timers  # type: ignore[attr-defined]
-    found = keeper._positions_of(keeper._watched[0], None)
+    found = keeper._core._positions_of(keeper._core.queues[0], None)
     assert found == [*range(1024), *range(10_000, 11_024), *range(20_000, 20_003)]
     assert asked == [1024] * 3
 
@@ -317,16 +318,14 @@ def test_only_queues_with_new_timers_are_asked_for_them(
     for name in ("q", "a", "b"):
         connection.queue(name)
         keeper._watch()
-    assert [queue.name for queue in keeper._watched] == ["q", "a", "b"]
+    assert [queue.name for queue in keeper._core.queues] == ["q", "a", "b"]
     calls.called.clear()
     assert keeper._new_timers() is False
     assert calls.given("sb_housekeeper_timers") == []
     connection.queue("a").put(b"A", delay=3600)
     assert keeper._new_timers() is True
-    queue = keeper._watched[1]
-    assert [given[:2] for given in calls.given("sb_housekeeper_timers")] == [
-        (queue.handle, keeper._memories + WORDS + housekeeper._CURSORS)
-    ]
+    queue = keeper._core.queues[1]
+    assert [given[:2] for given in calls.given("sb_housekeeper_timers")] == [(queue.handle, keeper._core._memories + 1)]
     assert len(keeper._timers) == 1
     assert keeper._look_at(queue.slot + 1, 0) == 0
 
@@ -350,11 +349,11 @@ def test_it_sleeps_until_something_is_due(
     calls.answers = {"sb_housekeeper_changes": changed, "sb_housekeeper_wait": library.STOPPING,
                      "sb_housekeeper_arm": 9}  # fmt: skip
     assert keeper._wait() == library.STOPPING
-    assert calls.given("sb_housekeeper_next_due") == [(keeper._handle, 500)]
-    assert calls.given("sb_housekeeper_wait") == [(keeper._handle, 9, due)]
+    assert calls.given("sb_housekeeper_next_due") == [(keeper._core._handle, 500)]
+    assert calls.given("sb_housekeeper_wait") == [(keeper._core._handle, 9, due)]
     keeper._tick_due = 300
     keeper._wait()
-    assert calls.given("sb_housekeeper_wait")[1:] == [(keeper._handle, 9, min(due, 300))]
+    assert calls.given("sb_housekeeper_wait")[1:] == [(keeper._core._handle, 9, min(due, 300))]
 
 
 # ---- clients, and the dead ----
@@ -460,7 +459,7 @@ def test_the_place_of_one_that_was_stopped_is_asked_for_a_second_long(
     calls.answers = {"sb_housekeeper_is_relieved": 1, "sb_housekeeper_step_down": 0}
     assert keeper._is_relieved()
     assert keeper._stands_in is False
-    assert calls.given("sb_housekeeper_step_down") == [(keeper._handle,)]
+    assert calls.given("sb_housekeeper_step_down") == [(keeper._core._handle,)]
     assert not keeper._is_relieved()
     keeper._step_down()
     assert len(calls.given("sb_housekeeper_step_down")) == 1
@@ -471,6 +470,6 @@ def test_one_that_stands_in_steps_down_at_its_end(keeper: Keeper, calls: Noted) 
     calls.answers = {"sb_housekeeper_step_down": 0}
     keeper._stands_in = True
     keeper.close()
-    assert calls.given("sb_housekeeper_step_down") == [(keeper._handle,)]
-    assert calls.given("sb_housekeeper_end") == [(keeper._handle,)]
+    assert calls.given("sb_housekeeper_step_down") == [(keeper._core._handle,)]
+    assert calls.given("sb_housekeeper_end") == [(keeper._core._handle,)]
     keeper._wake_reaper = -1

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The housekeeper's functions of the core, and what the core remembers for it of each queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shmbroker._core import library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shmbroker._core.connection import CoreConnection
+    from shmbroker._core.queue import CoreQueue
+
+ffi, slow = library.ffi, library.slow
+_POSITIONS = 1024
+_MAX_PROCESSES: int = slow.SB_MAX_PROCESSES
+
+
+class CoreHousekeeper:
+    """The housekeeper of a broker in the core. The caller closes the connection after the last call.
+
+    One thread calls :meth:`reap` and :meth:`pids`, another one everything else.
+    """
+
+    def __init__(self, connection: CoreConnection) -> None:
+        self.queues: list[CoreQueue] = []
+        self._handle = connection.handle
+        self._broker = connection.attachment.handle
+        self._handles: Any = ffi.new("sb_queue *[]", 1)
+        self._memories: Any = ffi.new("sb_queue_memory[]", 1)
+        self._positions = ffi.new("uint64_t[]", _POSITIONS)
+
+    # ---- its service ----
+
+    def begin(self) -> bool:
+        """Becomes the housekeeper, unless there is another one."""
+        return bool(slow.sb_housekeeper_begin(self._handle) == library.OK)
+
+    def end(self) -> None:
+        """Ends the service of a housekeeper."""
+        slow.sb_housekeeper_end(self._handle)
+
+    def stand_in(self) -> bool:
+        """Stands in for a stopped housekeeper, unless another process does."""
+        return bool(slow.sb_housekeeper_stand_in(self._handle) == library.OK)
+
+    def is_relieved(self) -> bool:
+        """Whether the stopped housekeeper continues, or is gone."""
+        return bool(slow.sb_housekeeper_is_relieved(self._handle))
+
+    def step_down(self) -> None:
+        """Ends standing in."""
+        slow.sb_housekeeper_step_down(self._handle)
+
+    # ---- waiting ----
+
+    def next_due(self, due: int) -> None:
+        """Announces the time of the next timer, so that clients wake the housekeeper for an earlier one only."""
+        slow.sb_housekeeper_next_due(self._handle, due)
+
+    def arm(self) -> int:
+        """From here on the housekeeper is woken. The caller looks for earlier work, then passes the result to wait."""
+        return int(slow.sb_housekeeper_arm(self._handle))
+
+    def wait(self, armed: int, until: int) -> int:
+        """Waits until the housekeeper is woken; returns a status, STOPPING if it must end."""
+        return int(slow.sb_housekeeper_wait(self._handle, armed, until))
+
+    def changes(self) -> int:
+        """A number that changes whenever queues may have been created or removed."""
+        return int(slow.sb_housekeeper_changes(self._handle))
+
+    # ---- queues ----
+
+    def watch(self, queues: list[CoreQueue], kept: list[int]) -> None:
+        """Replaces the list of queues.
+
+        Args:
+            queues: the new list. It begins with queues of the old one, which keep their memories.
+            kept: the indexes that these queues have in the old list.
+        """
+        memories = ffi.new("sb_queue_memory[]", max(1, len(queues)))
+        for to, at in enumerate(kept):
+            memories[to] = self._memories[at]
+        self.queues, self._memories = queues, memories
+        self._handles = ffi.new("sb_queue *[]", [queue.handle for queue in queues])
+
+    def tick(self) -> bool:
+        """Checks all queues; False if all of them rest and none can expire."""
+        return bool(slow.sb_housekeeper_ticks(self._handle, self._handles, self._memories, len(self.queues)))
+
+    def trim(self) -> None:
+        """Drops the schedule entries of messages that need no timer any more."""
+        for queue in self.queues:
+            slow.sb_housekeeper_trim(queue.handle)
+
+    def sweep(self) -> int:
+        """Frees the memory of deleted queues, unless the topology is locked; returns how many are still in use."""
+        return int(slow.sb_housekeeper_sweep(self._handle, 0))
+
+    def reclaim(self) -> bool:
+        """Takes the next step of freeing unused memory of structures; True if there is more to do soon."""
+        return bool(slow.sb_housekeeper_reclaim(self._handle))
+
+    # ---- timers ----
+
+    def has_timers(self) -> bool:
+        """Whether a queue has timers that :meth:`timers` has not returned; notes which."""
+        return bool(slow.sb_housekeeper_new_timers(self._handles, self._memories, len(self.queues)))
+
+    def timers(self) -> Iterator[tuple[CoreQueue, list[int]]]:
+        """Returns the new timers, as positions, of each queue that had some at the last :meth:`has_timers`."""
+        for at, queue in enumerate(self.queues):
+            if self._memories[at].new_timers:
+                yield queue, self._positions_of(queue, self._memories + at)
+
+    def _positions_of(self, queue: CoreQueue, memory: Any) -> list[int]:  # noqa: ANN401 - cffi has no types
+        found: list[int] = []
+        while True:
+            count = slow.sb_housekeeper_timers(queue.handle, memory, self._positions, _POSITIONS)
+            found += ffi.unpack(self._positions, count) if count else []
+            if count < _POSITIONS:
+                return found
+
+    # ---- the dead ----
+
+    def attaches(self) -> int:
+        """The number of attaches of processes so far."""
+        return int(slow.sb_process_attaches(self._broker))
+
+    def pids(self) -> set[int]:
+        """The ids of the attached processes."""
+        pids = ffi.new("int32_t[]", _MAX_PROCESSES)
+        count = min(_MAX_PROCESSES, slow.sb_process_pids(self._broker, pids, _MAX_PROCESSES))
+        return set(ffi.unpack(pids, count))
+
+    def reap(self) -> None:
+        """Clears up after dead processes."""
+        slow.sb_recover(self._handle)
+
+
+def look_at(queue: CoreQueue, position: int) -> int:
+    """Does what is due for a message; returns the time of the next look, 0: never."""
+    return int(slow.sb_housekeeper_look_at(queue.handle, position))
