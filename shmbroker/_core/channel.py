@@ -74,13 +74,9 @@ class CoreChannel:
             AccessRefused: the queue is in exclusive use.
         """
         number = ffi.new("uint32_t *")
-        while True:
-            status = slow.sb_channel_consume(self.handle, queue.handle, prefetch, priority, flags, number)
-            if status != library.GROW:
-                break
-            self.connection.attachment.grow()
-        if status == library.NO_MEMORY:
-            raise out_of_memory(self.connection, 0)
+        status = self.connection.growing(
+            slow.sb_channel_consume, self.handle, queue.handle, prefetch, priority, flags, number
+        )
         if status == library.CLOSED:
             library.raise_for(status, "the channel")
         if status == library.ACCESS:

@@ -198,6 +198,52 @@ class CoreConnection(attachment.User):
         slow.sb_reclaim(self.handle)  # the freed memory may be of another class than the memory needed
         return True
 
+    def growing(
+        self,
+        call: Callable[..., int],
+        *arguments: Any,  # noqa: ANN401 - cffi has no types
+        frees: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Calls a function of the core, and again as long as it needs another segment; returns its status.
+
+        Args:
+            call: the function.
+            arguments: its arguments.
+            frees: called if the broker has no memory; frees some, and returns whether the call may succeed now.
+
+        Raises:
+            OutOfMemory: the broker has no memory for its structures.
+        """
+        while True:
+            status = int(call(*arguments))
+            if status == library.GROW:
+                self.attachment.grow()
+            elif status != library.NO_MEMORY:
+                return status
+            elif not frees():
+                raise out_of_memory(self, 0)
+
+    def opening(
+        self,
+        call: Callable[..., Any],
+        *arguments: Any,  # noqa: ANN401 - cffi has no types
+        frees: Callable[[], bool] = lambda: False,
+    ) -> tuple[Any, int]:
+        """Calls a function that returns a handle, as :meth:`growing` does; a place for its status is added.
+
+        Returns:
+            The handle and the status.
+        """
+        handle, status = None, ffi.new("sb_status *")
+
+        def attempt() -> int:
+            nonlocal handle
+            handle = call(*arguments, status)
+            return int(status[0])
+
+        self.growing(attempt, frees=frees)
+        return handle, int(status[0])
+
     # ---- IO thread ----
 
     def polled(self) -> None:
@@ -298,10 +344,7 @@ class CoreConnection(attachment.User):
     def begin_view(self, tag: int, sequence: int, address: int) -> int:
         """Takes a reference to a held message's body; `cffi_src/native/native_view.c` calls it in complex cases."""
         view = ffi.new("uint64_t *")
-        while (status := slow.sb_begin_view(self.handle, tag, sequence, address, view)) == library.GROW:
-            self.attachment.grow()
-        if status == library.NO_MEMORY:
-            raise out_of_memory(self, 0)
+        status = self.growing(slow.sb_begin_view, self.handle, tag, sequence, address, view)
         if status != library.OK:
             library.raise_for(status, "the connection")
         return int(view[0])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._core import library
-from shmbroker._core.connection import CoreConnection, guarded, out_of_memory
+from shmbroker._core.connection import CoreConnection, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,20 +40,14 @@ class CoreConsumer:
         self.queues = list(queues)
         self.what = " and ".join(queue.what for queue in queues)
         handles = ffi.new("sb_queue *[]", [queue.handle for queue in queues])
-        status, interval = ffi.new("sb_status *"), int(ack_interval * library.NANOSECONDS)
-        while True:
-            handle = slow.sb_consume(
-                connection.handle, handles, len(queues), prefetch, priority, ack_batch, interval, status
-            )
-            if status[0] != library.GROW:
-                break
-            connection.attachment.grow()
-        if status[0] == library.NO_MEMORY:
-            raise out_of_memory(connection, 0)
-        if status[0] == library.ACCESS:
+        interval = int(ack_interval * library.NANOSECONDS)
+        handle, status = connection.opening(
+            slow.sb_consume, connection.handle, handles, len(queues), prefetch, priority, ack_batch, interval
+        )
+        if status == library.ACCESS:
             raise in_exclusive_use(self.what)
         if handle == ffi.NULL:
-            library.raise_for(int(status[0]), self.what)
+            library.raise_for(status, self.what)
         self.handle: Any = handle
         self.address = int(ffi.cast("uintptr_t", handle))
         near = library.as_fast(handle, "sb_consumer *")

@@ -137,15 +137,9 @@ def declare(connection: CoreConnection, name: str, settings: QueueSettings, unti
     """Makes a queue; False when it exists. ``flags`` are of KEEPS, NOTES and STAGE."""
     slot, holder, encoded = ffi.new("uint32_t *"), ffi.new("int32_t *"), name.encode()
     wanted, _texts = _core_settings(settings, flags)
-    while True:
-        status = slow.sb_declare(connection.handle, encoded, len(encoded), wanted, until, slot, holder)
-        if status != library.GROW:
-            break
-        connection.attachment.grow()
+    status = connection.growing(slow.sb_declare, connection.handle, encoded, len(encoded), wanted, until, slot, holder)
     if status == library.EXISTS:
         return False
-    if status == library.NO_MEMORY:
-        raise out_of_memory(connection, 0)
     if status == slow.SB_LIMIT:
         raise connection.attachment.all_declared(name)
     locked(status, holder[0], f"queue {name!r}")
@@ -164,17 +158,9 @@ class CoreQueue:
         self.name = name
         self.what = f"queue {name!r}"
         self.slot = slot
-        status = ffi.new("sb_status *")
-        while True:
-            handle = slow.sb_open(connection.handle, slot, status)
-            if status[0] == library.GROW:
-                connection.attachment.grow()
-            elif status[0] != library.NO_MEMORY or not connection.let_go():
-                break
-        if status[0] == library.NO_MEMORY:
-            raise out_of_memory(connection, 0)
+        handle, status = connection.opening(slow.sb_open, connection.handle, slot, frees=connection.let_go)
         if handle == ffi.NULL:
-            library.raise_for(int(status[0]), self.what)
+            library.raise_for(status, self.what)
         self.handle: Any = handle
         self.address = int(ffi.cast("uintptr_t", handle))
         near = library.as_fast(handle, "sb_queue *")
@@ -346,16 +332,12 @@ class CoreQueue:
     @guarded
     def delete(self, *, if_unused: bool, if_empty: bool, until: int) -> int:
         """Deletes the queue; returns the number of messages deleted with it."""
-        holder, removed, has_let_go = ffi.new("int32_t *"), ffi.new("uint64_t *"), False
-        while True:
-            status = slow.sb_delete(self.handle, if_unused, if_empty, until, holder, removed)
-            if status == library.GROW:
-                self.connection.attachment.grow()
-            elif status == library.NO_MEMORY and not has_let_go:  # queues deleted before may hold all the memory needed
-                has_let_go = True
-                self.connection.let_go(at_once=True)
-            else:
-                break
+        holder, removed = ffi.new("int32_t *"), ffi.new("uint64_t *")
+        once = iter((True,))  # queues deleted before may hold all the memory needed
+        status = self.connection.growing(
+            slow.sb_delete, self.handle, if_unused, if_empty, until, holder, removed,
+            frees=lambda: next(once, False) and self.connection.let_go(at_once=True),
+        )  # fmt: skip
         if status in {library.IN_USE, library.NOT_EMPTY}:
             reason = "in use" if status == library.IN_USE else "not empty"
             raise exceptions.PreconditionFailed(406, f"PRECONDITION_FAILED - {self.what} in vhost '/' {reason}")

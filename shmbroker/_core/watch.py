@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shmbroker._core import library
-from shmbroker._core.connection import CoreConnection, guarded, out_of_memory
+from shmbroker._core.connection import CoreConnection, guarded
 
 if TYPE_CHECKING:
     from shmbroker._core.queue import CoreQueue
@@ -20,19 +20,12 @@ class CoreWatch:
     def __init__(self, queue: CoreQueue, descriptor: int, *, room: bool) -> None:
         self.connection: CoreConnection = queue.connection
         self._queue = queue  # keeps the handle
-        status = ffi.new("sb_status *")
         with self.connection.call():
-            while True:
-                handle = slow.sb_watch_open(queue.handle, room, descriptor, status)
-                if status[0] != library.GROW:
-                    break
-                self.connection.attachment.grow()
-        self._check(int(status[0]))
+            handle, status = self.connection.opening(slow.sb_watch_open, queue.handle, room, descriptor)
+        self._check(status)
         self.handle: Any = handle
 
     def _check(self, status: int) -> None:
-        if status == library.NO_MEMORY:
-            raise out_of_memory(self.connection, 0)
         if status != library.OK:
             library.raise_for(status, self._queue.what)
 
@@ -43,9 +36,7 @@ class CoreWatch:
         Args:
             size: bytes of the body that needs room.
         """
-        while (status := int(slow.sb_watch_arm(self.handle, size))) == library.GROW:
-            self.connection.attachment.grow()
-        self._check(status)
+        self._check(self.connection.growing(slow.sb_watch_arm, self.handle, size))
 
     @guarded
     def disarm(self) -> None:
