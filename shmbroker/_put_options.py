@@ -7,6 +7,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from shmbroker import properties as basic
+from shmbroker._amqp.utf8 import SHORT_STRING
+from shmbroker._checks import integer, is_integer, seconds
 from shmbroker._core import library
 from shmbroker._core.queue import NO_OPTIONS, PutOptions
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
 _MAX_PRIORITY = 255
 _MAX_SECONDS = 10**8
-_MAX_KEY = 255
 
 
 def body_of(body: object) -> tuple[Any, int]:
@@ -43,7 +44,7 @@ def check_size(size: object) -> int:
     Raises:
         ValueError: the length is no integer, or exceeds the limit of a body.
     """
-    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= library.MAX_BODY:
+    if not is_integer(size) or not 0 <= size <= library.MAX_BODY:
         msg = f"size={size!r}: 0 to {library.MAX_BODY} bytes are allowed"
         raise ValueError(msg)
     return size
@@ -86,12 +87,13 @@ def fields_of(given: PutKeywords) -> PutFields:
     priority, ttl, delay = given.get("priority"), given.get("ttl"), given.get("delay")
     key, headers, properties = given.get("key"), given.get("headers"), given.get("properties")
     if priority is not None:
-        _check_priority(priority)
+        integer("priority", priority, 0, _MAX_PRIORITY)
     encoded_key = b"" if key is None else _key(key)
     if properties is not None and not isinstance(properties, basic.BasicProperties):
         msg = f"properties={properties!r}: BasicProperties are needed"
         raise TypeError(msg)
-    ttl_seconds, delay_seconds = _seconds("ttl", ttl, zero=False), _seconds("delay", delay, zero=True)
+    ttl_seconds = 0 if ttl is None else seconds("ttl", ttl, _MAX_SECONDS, zero=False)
+    delay_seconds = 0 if delay is None else seconds("delay", delay, _MAX_SECONDS, zero=True)
     if headers is None and properties is None:
         return ttl_seconds, delay_seconds, priority or 0, encoded_key, b""
     if properties is None:
@@ -110,12 +112,6 @@ def _merged(given: BasicProperties, headers: dict[str, Any] | None, priority: in
     return given if priority is None else dataclasses.replace(given, priority=priority)
 
 
-def _check_priority(value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_PRIORITY:
-        msg = f"priority={value!r}: an integer from 0 to {_MAX_PRIORITY} is allowed"
-        raise ValueError(msg)
-
-
 def _key(key: object) -> bytes:
     if not isinstance(key, str):
         msg = f"key={key!r}: a string is needed"
@@ -125,17 +121,7 @@ def _key(key: object) -> bytes:
     except UnicodeEncodeError:
         msg = f"key={key!r}: text that can be written in UTF-8 is allowed"
         raise ValueError(msg) from None
-    if len(encoded) > _MAX_KEY:
-        msg = f"key of {len(encoded)} bytes: at most {_MAX_KEY} are allowed"
+    if len(encoded) > SHORT_STRING:
+        msg = f"key of {len(encoded)} bytes: at most {SHORT_STRING} are allowed"
         raise ValueError(msg)
     return encoded
-
-
-def _seconds(name: str, value: object, *, zero: bool) -> float:
-    if value is None:
-        return 0
-    fits = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if fits and (0 if zero else 1e-9) <= value <= _MAX_SECONDS:  # type: ignore[operator]
-        return float(value)  # type: ignore[arg-type]
-    msg = f"{name}={value!r}: {'0 to' if zero else 'more than 0 and at most'} {_MAX_SECONDS} seconds are allowed"
-    raise ValueError(msg)

@@ -13,7 +13,9 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions, settings
+from shmbroker._amqp.errors import amqp_error
 from shmbroker._amqp.utf8 import size_in_utf8
+from shmbroker._checks import is_integer, is_number
 from shmbroker._core import attachment, library, segments
 from shmbroker._housekeeper.launch import CannotStartError, ensure_housekeeper, start_housekeeper
 from shmbroker._session.session import Session
@@ -103,8 +105,8 @@ class Broker:
             BrokerNotFound: it is another user's, and does not exist.
         """
         if segments.uid_of(self._path) != os.getuid() and not segments.exists(self._path):
-            text = f"NOT_FOUND - no broker {self.name!r}, and only user {segments.uid_of(self._path)} can make it"
-            raise exceptions.BrokerNotFound(404, text)
+            text = f"no broker {self.name!r}, and only user {segments.uid_of(self._path)} can make it"
+            raise amqp_error(exceptions.BrokerNotFound, text)
         if segments.create(self._path, self.name, self._memory, self._mode):
             with self._attached() as attached:
                 try:
@@ -116,8 +118,8 @@ class Broker:
             with self._attached() as attached:
                 found, wanted = attached.facts().memory_limit, self._memory // segments.CHUNK * segments.CHUNK
             if found != wanted:
-                text = f"PRECONDITION_FAILED - broker {self.name!r} exists with memory={found}, not {wanted}"
-                raise exceptions.PreconditionFailed(406, text)
+                text = f"broker {self.name!r} exists with memory={found}, not {wanted}"
+                raise amqp_error(exceptions.PreconditionFailed, text)
         return self
 
     def start(self) -> Self:
@@ -189,8 +191,8 @@ class Broker:
         what = segments.identity(self._path)
         if what is not None:
             if purge and os.geteuid() not in {0, segments.uid_of(self._path)}:
-                text = f"ACCESS_REFUSED - only user {segments.uid_of(self._path)} can purge broker {self.name!r}"
-                raise exceptions.AccessRefused(403, text)
+                text = f"only user {segments.uid_of(self._path)} can purge broker {self.name!r}"
+                raise amqp_error(exceptions.AccessRefused, text)
             try:
                 with self._attached() as attached:
                     attached.set_stopped(stopped=True)
@@ -338,10 +340,6 @@ def _check_options(**given: Any) -> None:  # noqa: ANN401
             raise ValueError(msg)
 
 
-def _is_number(value: object, *kinds: type) -> bool:
-    return isinstance(value, kinds) and not isinstance(value, bool)
-
-
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and size_in_utf8(value) is not None
 
@@ -350,12 +348,12 @@ _MAX_CHANNELS = 65535
 _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "executor": (lambda given: given is None or callable(getattr(given, "submit", None)), "an executor, or None,"),
     "channel_max": (
-        lambda given: _is_number(given, int) and 1 <= given <= _MAX_CHANNELS,
+        lambda given: is_integer(given) and 1 <= given <= _MAX_CHANNELS,
         f"an integer from 1 to {_MAX_CHANNELS}",
     ),
     "client_name": (lambda given: given is None or _is_text(given), "text that can be written in UTF-8, or None,"),
     "operation_timeout": (
-        lambda given: given is None or (_is_number(given, int, float) and given >= 0),
+        lambda given: given is None or (is_number(given) and given >= 0),
         "a number of seconds, 0 or more, or None",
     ),
     "on_callback_error": (lambda given: given is None or callable(given), "a callable, or None,"),

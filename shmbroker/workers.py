@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from shmbroker import exceptions
 from shmbroker._amqp.utf8 import check_queue_name
+from shmbroker._checks import integer
 from shmbroker._core import library, record
 from shmbroker._core.commit import Publication, Settlement, commit_waiting
 from shmbroker._process import locks
@@ -41,6 +42,7 @@ _WAIT_SECONDS = 0.5
 _PATIENCE_SECONDS = 30.0
 _QUICK_SECONDS = 1.0
 _MAX_ATTEMPTS = 1_000_000
+_MAX_PROCESSES = 1024
 
 
 class WorkerPool:
@@ -86,13 +88,9 @@ class WorkerPool:
             msg = f"function={function!r}: a callable is needed"
             raise TypeError(msg)
         count = (os.cpu_count() or 1) if processes is None else processes
-        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 1024:  # noqa: PLR2004
-            msg = f"processes={processes!r}: an integer from 1 to 1024, or None for one per core, is allowed"
-            raise ValueError(msg)
-        number = isinstance(attempts, int) and not isinstance(attempts, bool)
-        if attempts is not None and not (number and 1 <= attempts <= _MAX_ATTEMPTS):
-            msg = f"attempts={attempts!r}: an integer from 1 to {_MAX_ATTEMPTS}, or None for no limit, is allowed"
-            raise ValueError(msg)
+        integer("processes", count, 1, _MAX_PROCESSES, none="for one per core")
+        if attempts is not None:
+            integer("attempts", attempts, 1, _MAX_ATTEMPTS, none="for no limit")
         self.set_aside = check_queue_name(f"{queue}.set-aside" if set_aside is None else set_aside)
         self._function, self._queue, self._broker = function, queue, broker
         self._count = count

@@ -8,6 +8,7 @@ of :data:`PREFIXES` do not, and lists omit them unless the caller asks for them.
 from __future__ import annotations
 
 from shmbroker import exceptions
+from shmbroker._amqp.errors import amqp_error
 
 RESERVED = "amq."
 GROUP, LEASE, SCHEMA, STAGE = (f"{RESERVED}{kind}." for kind in ("group", "lease", "schema", "stage"))
@@ -26,5 +27,5 @@ def check_not_reserved(name: str) -> None:
         AccessRefused: the name is reserved.
     """
     if name.startswith(RESERVED):
-        text = f"ACCESS_REFUSED - queue name '{name}' contains reserved prefix 'amq.*'"
-        raise exceptions.AccessRefused(403, text)
+        text = f"queue name '{name}' contains reserved prefix 'amq.*'"
+        raise amqp_error(exceptions.AccessRefused, text)

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+SHORT_STRING = 255
+"""The most bytes of a short string of AMQP: names, keys, and most properties are such strings."""
+
 
 def size_in_utf8(text: str) -> int | None:
     """Returns the size of a text in UTF-8; ``None``: it contains half of a surrogate pair, which cannot be encoded."""
@@ -22,7 +25,7 @@ def check_queue_name(name: object) -> str:
     if not isinstance(name, str):
         msg = f"queue name {name!r}: a string is needed"
         raise TypeError(msg)
-    if not 1 <= (size_in_utf8(name) or 0) <= 255 or "\0" in name:  # noqa: PLR2004
-        msg = f"queue name {name!r}: 1 to 255 bytes of UTF-8 without NUL are allowed"
+    if not 1 <= (size_in_utf8(name) or 0) <= SHORT_STRING or "\0" in name:
+        msg = f"queue name {name!r}: 1 to {SHORT_STRING} bytes of UTF-8 without NUL are allowed"
         raise ValueError(msg)
     return name

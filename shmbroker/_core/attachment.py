@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions, statistics
+from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import library, segments
 from shmbroker._core.facts import BrokerFacts, facts_of_broker
 from shmbroker._process import locks
@@ -56,7 +57,7 @@ class Attachment:
             return
         self.handle = None
         if status == library.NOT_FOUND:
-            raise exceptions.BrokerNotFound(404, f"NOT_FOUND - no broker {self.name!r}")
+            raise amqp_error(exceptions.BrokerNotFound, f"no broker {self.name!r}")
         if status == library.LAYOUT:
             text = (
                 f"broker {self.name!r} has layout {major[0]}.{minor[0]}, "
@@ -68,10 +69,10 @@ class Attachment:
             raise segments.refused(self.path)
         if status == slow.SB_LIMIT:
             text = (
-                f"NOT_ALLOWED - process {os.getpid()} refused: the limit of broker {self.name!r}, {_MAX_PROCESSES} "
+                f"process {os.getpid()} refused: the limit of broker {self.name!r}, {_MAX_PROCESSES} "
                 "processes, is reached: all of these places are taken"
             )
-            raise exceptions.NotAllowed(530, text)
+            raise amqp_error(exceptions.NotAllowed, text)
         if status == slow.SB_CORRUPT:
             text = (
                 f"broker {self.name!r}: its shared memory contradicts itself: it tells of segments that are not there"
@@ -142,10 +143,10 @@ class Attachment:
         open_now = self.connections()
         own = sum(one.pid == os.getpid() for one in open_now)
         text = (
-            f"NOT_ALLOWED - connection {name!r} refused: the limit of broker {self.name!r}, {_MAX_CONNECTIONS - 1} "
+            f"connection {name!r} refused: the limit of broker {self.name!r}, {_MAX_CONNECTIONS - 1} "
             f"connections, is reached: {len(open_now)} are open, {own} of them in this process"
         )
-        return exceptions.NotAllowed(530, text)
+        return amqp_error(exceptions.NotAllowed, text)
 
     def all_declared(self, name: str) -> exceptions.NotAllowed:
         """The error of a broker that has the maximum number of queues.
@@ -154,10 +155,10 @@ class Attachment:
             name: the name of the refused queue.
         """
         text = (
-            f"NOT_ALLOWED - queue {name!r} refused: the limit of broker {self.name!r}, {_MAX_QUEUES} queues, is reached"
+            f"queue {name!r} refused: the limit of broker {self.name!r}, {_MAX_QUEUES} queues, is reached"
             f": there are {self.facts().queues}, with those of the broker's own"
         )
-        return exceptions.NotAllowed(530, text)
+        return amqp_error(exceptions.NotAllowed, text)
 
     def facts(self, *, in_full: bool = False) -> BrokerFacts:
         """The core's description of the broker.

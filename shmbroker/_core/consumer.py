@@ -7,6 +7,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
+from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import library
 from shmbroker._core.connection import CoreConnection, guarded
 
@@ -20,7 +21,7 @@ ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fas
 
 def in_exclusive_use(what: str) -> exceptions.AccessRefused:
     """The error of a queue that a consumer uses exclusively, or of a consumer that cannot get exclusive use."""
-    return exceptions.AccessRefused(403, f"ACCESS_REFUSED - {what} in vhost '/' in exclusive use")
+    return amqp_error(exceptions.AccessRefused, f"{what} in vhost '/' in exclusive use")
 
 
 class CoreConsumer:

@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from shmbroker import exceptions
+from shmbroker._amqp.errors import amqp_error, not_found
 
 try:
     from shmbroker import _native, _native_fast, _native_message
@@ -136,13 +137,13 @@ _ERRORS: dict[int, Callable[[str], Exception]] = {
     ),
     CLOSED: lambda what: exceptions.ConnectionClosed(text=f"{what or 'the connection'} is closed"),
     STOPPING: lambda _: exceptions.ConnectionClosedByBroker(320, CLOSED_BY_BROKER),
-    DELETED: lambda what: exceptions.NotFound(404, f"NOT_FOUND - no {what} in vhost '/'"),
-    NOT_FOUND: lambda what: exceptions.NotFound(404, f"NOT_FOUND - no {what} in vhost '/'"),
+    DELETED: not_found,
+    NOT_FOUND: not_found,
     EMPTY: lambda _: queue.Empty(),
     NO_MEMORY: lambda what: exceptions.OutOfMemory(f"{what or 'the broker'}: no memory is left"),
     FULL: queue.Full,
-    SETTLED: lambda _: exceptions.MessageSettled(
-        406, "PRECONDITION_FAILED - the message was acknowledged, rejected or returned already"
+    SETTLED: lambda _: amqp_error(
+        exceptions.MessageSettled, "the message was acknowledged, rejected or returned already"
     ),
     slow.SB_CORRUPT: lambda what: exceptions.CorruptSegment(
         text=f"{what or 'the broker'}: shared memory contradicts itself; run `shmbroker doctor`"
@@ -150,11 +151,11 @@ _ERRORS: dict[int, Callable[[str], Exception]] = {
     slow.SB_ADDRESS_SPACE: lambda what: exceptions.OutOfMemory(
         f"{what or 'the broker'}: its memory cannot be mapped{_address_space()}"
     ),
-    slow.SB_LIMIT: lambda what: exceptions.NotAllowed(
-        530, f"NOT_ALLOWED - {what or 'the broker'}: no more of them are possible"
+    slow.SB_LIMIT: lambda what: amqp_error(
+        exceptions.NotAllowed, f"{what or 'the broker'}: no more of them are possible"
     ),
-    slow.SB_ACCESS: lambda what: exceptions.AccessRefused(
-        403, f"ACCESS_REFUSED - {what}: its shared memory belongs to somebody else"
+    slow.SB_ACCESS: lambda what: amqp_error(
+        exceptions.AccessRefused, f"{what}: its shared memory belongs to somebody else"
     ),
     TIMEOUT: exceptions.Timeout,
     LAYOUT: lambda what: exceptions.LayoutMismatch(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker._amqp import field_tables
+from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import library
 from shmbroker._core.connection import CoreConnection, Place, guarded, incarnation_of, out_of_memory
 from shmbroker.settings import ROWS, QueueSettings
@@ -340,9 +341,7 @@ class CoreQueue:
         )  # fmt: skip
         if status in {library.IN_USE, library.NOT_EMPTY}:
             reason = "in use" if status == library.IN_USE else "not empty"
-            raise exceptions.PreconditionFailed(406, f"PRECONDITION_FAILED - {self.what} in vhost '/' {reason}")
-        if status == library.NO_MEMORY:
-            raise out_of_memory(self.connection, 0)
+            raise amqp_error(exceptions.PreconditionFailed, f"{self.what} in vhost '/' {reason}")
         locked(status, holder[0], self.what)
         return int(removed[0])
 

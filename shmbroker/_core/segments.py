@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import posix_ipc
 
 from shmbroker import exceptions
+from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import library
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def refused(path: str) -> exceptions.AccessRefused:
         with contextlib.suppress(OSError):
             why = why or distrust(path, file.name[len(path) :], file.lstat())
     why = why or "its files cannot be opened by this process"
-    return exceptions.AccessRefused(403, f"ACCESS_REFUSED - broker {name_of(path)!r} is not used: {why}")
+    return amqp_error(exceptions.AccessRefused, f"broker {name_of(path)!r} is not used: {why}")
 
 
 def open_file(path: str, suffix: int | str, flags: int) -> int:

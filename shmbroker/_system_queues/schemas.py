@@ -16,6 +16,7 @@ import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 from shmbroker import exceptions
+from shmbroker._amqp.errors import no_queue
 from shmbroker._amqp.names import SCHEMA
 from shmbroker._session.queues import core_of
 from shmbroker._system_queues import queues
@@ -70,8 +71,7 @@ def register(queue: Queue, schema: Registered) -> Registered:
         register_.replace(value | unique, timeout=session.operation_timeout)
     found = registered(queue)
     if found is None:
-        text = f"NOT_FOUND - no queue '{queue.name}' in vhost '/'"
-        raise exceptions.NotFound(404, text)
+        raise no_queue(queue.name)
     return found
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shmbroker import exceptions
 from shmbroker import settings as queue_settings
+from shmbroker._amqp.errors import amqp_error, no_queue
 from shmbroker._amqp.names import RESERVED, check_not_reserved
-from shmbroker._amqp.utf8 import size_in_utf8
+from shmbroker._amqp.utf8 import SHORT_STRING, size_in_utf8
 from shmbroker._core import journal
 from shmbroker._core import queue as core_queue
 from shmbroker._topology import changes
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
     from shmbroker._topology.shared import Exchanges
-
-_MAX_NAME = 255
 
 
 class DeclareOk(NamedTuple):
@@ -61,8 +60,8 @@ def clean_name(name: object, what: str) -> str:
         raise TypeError(msg)
     cleaned = name.replace("\r", "").replace("\n", "")
     size = size_in_utf8(cleaned)
-    if size is None or size > _MAX_NAME or "\0" in cleaned:
-        msg = f"{what} {name!r}: at most {_MAX_NAME} bytes of UTF-8 without NUL are allowed"
+    if size is None or size > SHORT_STRING or "\0" in cleaned:
+        msg = f"{what} {name!r}: at most {SHORT_STRING} bytes of UTF-8 without NUL are allowed"
         raise ValueError(msg)
     return cleaned
 
@@ -100,7 +99,7 @@ class Administration:
         """
         found = self._open(name)
         if found is None:
-            raise exceptions.NotFound(404, f"NOT_FOUND - no queue '{name}' in vhost '/'")
+            raise no_queue(name)
         if found.exclusive and found.facts().locked:
             raise locked(name)
         return found
@@ -290,8 +289,8 @@ class Administration:
 def locked(name: str) -> exceptions.ResourceLocked:
     """The error of an operation on another connection's exclusive queue."""
     text = (
-        f"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue '{name}' in vhost '/'. "
+        f"cannot obtain exclusive access to locked queue '{name}' in vhost '/'. "
         "It could be originally declared on another connection or the exclusive property value does not match that of "
         "the original declaration."
     )
-    return exceptions.ResourceLocked(405, text)
+    return amqp_error(exceptions.ResourceLocked, text)

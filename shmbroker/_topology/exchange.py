@@ -7,7 +7,9 @@ import dataclasses
 from typing import Any, NoReturn
 
 from shmbroker._amqp import field_tables
-from shmbroker._amqp.utf8 import size_in_utf8
+from shmbroker._amqp.errors import amqp_error
+from shmbroker._amqp.names import RESERVED
+from shmbroker._amqp.utf8 import SHORT_STRING, size_in_utf8
 from shmbroker.exceptions import AccessRefused, NotFound, PreconditionFailed
 
 TYPES = ("direct", "fanout", "topic", "headers")
@@ -17,8 +19,6 @@ DEFAULT = ""
 ALTERNATE = "alternate-exchange"
 MATCH = "x-match"
 _MATCHES = ("all", "any", "all-with-x", "any-with-x")
-_RESERVED = "amq."
-_MAX_NAME = 255
 _MAX_MANY_WORDS = 2
 # RabbitMQ's names for the types of AMQP's fields.
 _FIELD_TYPES = {
@@ -114,15 +114,15 @@ def _short_string(text: object, what: str) -> str:
         msg = f"{what} {text!r}: a string is needed"
         raise TypeError(msg)
     size = size_in_utf8(text)
-    if size is None or size > _MAX_NAME:
-        msg = f"{what} {text!r}: up to {_MAX_NAME} bytes of UTF-8 are allowed"
+    if size is None or size > SHORT_STRING:
+        msg = f"{what} {text!r}: up to {SHORT_STRING} bytes of UTF-8 are allowed"
         raise ValueError(msg)
     return text
 
 
 def missing(name: str) -> NotFound:
     """The error of an exchange that does not exist."""
-    return NotFound(404, f"NOT_FOUND - no {_called(name)}")
+    return amqp_error(NotFound, f"no {_called(name)}")
 
 
 def check_not_default(name: str) -> None:
@@ -142,8 +142,8 @@ def check_new(exchange: Exchange) -> None:
         AccessRefused: the name is reserved.
         PreconditionFailed: the alternate exchange is no string.
     """
-    if exchange.name.startswith(_RESERVED):
-        _refuse(f"exchange name '{exchange.name}' contains reserved prefix '{_RESERVED}*'")
+    if exchange.name.startswith(RESERVED):
+        _refuse(f"exchange name '{exchange.name}' contains reserved prefix '{RESERVED}*'")
     if ALTERNATE in exchange.arguments and exchange.alternate is None:
         kind = _field_type(exchange.arguments[ALTERNATE])
         _fail(f"invalid type '{kind}' for arg '{ALTERNATE}' in {_called(exchange.name)}")
@@ -183,7 +183,7 @@ def check_deletion(name: str) -> None:
         AccessRefused: the exchange is one of the broker's own.
     """
     check_not_default(name)
-    if name.startswith(_RESERVED):
+    if name.startswith(RESERVED):
         _refuse(f"deletion of system {_called(name)} not allowed")
 
 
@@ -264,8 +264,8 @@ def _differ(exchange: Exchange, argument: str, received: str, found: str) -> NoR
 
 
 def _refuse(text: str) -> NoReturn:
-    raise AccessRefused(403, f"ACCESS_REFUSED - {text}")
+    raise amqp_error(AccessRefused, text)
 
 
 def _fail(text: str) -> NoReturn:
-    raise PreconditionFailed(406, f"PRECONDITION_FAILED - {text}")
+    raise amqp_error(PreconditionFailed, text)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
 from shmbroker import properties as basic
+from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import journal, library
 from shmbroker._core.commit import Publication, commit_waiting
 from shmbroker._core.queue import PutOptions
@@ -90,7 +91,7 @@ class Content:
 
 
 def _refused(text: str) -> exceptions.PreconditionFailed:
-    return exceptions.PreconditionFailed(406, f"PRECONDITION_FAILED - {text}")
+    return amqp_error(exceptions.PreconditionFailed, text)
 
 
 def _keys(headers: dict[str, Any], name: str) -> tuple[str, ...]:

@@ -9,7 +9,9 @@ import re
 from typing import TYPE_CHECKING, NoReturn
 
 from shmbroker import exceptions
+from shmbroker._amqp.errors import amqp_error
 from shmbroker._amqp.utf8 import check_queue_name
+from shmbroker._checks import integer, is_integer
 from shmbroker._core import journal
 from shmbroker._process import locks
 from shmbroker._session.queues import core_of
@@ -113,10 +115,8 @@ class Group:
         if state is None:
             state = State(self.queue_name)
         elif state.queue != self.queue_name:
-            text = (
-                f"PRECONDITION_FAILED - group '{self.name}' leases from queue '{state.queue}', not '{self.queue_name}'"
-            )
-            raise exceptions.PreconditionFailed(406, text)
+            text = f"group '{self.name}' leases from queue '{state.queue}', not '{self.queue_name}'"
+            raise amqp_error(exceptions.PreconditionFailed, text)
         past = tuple(one for one in (*state.past, state.owner) if one not in {"", self._token} and self._is_there(one))
         return state.changed(
             owner=token,
@@ -177,7 +177,7 @@ class Group:
         else:
             pid = process_of(self._session, latest.owner)
             why = f"was taken over by process {pid}" if pid else "was taken over by a process that has ended"
-        raise exceptions.GroupInUse(405, f"RESOURCE_LOCKED - group '{self.name}' {why}")
+        raise amqp_error(exceptions.GroupInUse, f"group '{self.name}' {why}")
 
     def _change(self, state: State, *, timeout: float | None = None) -> None:
         """Writes a version; raises if it does not count."""
@@ -245,9 +245,8 @@ class Group:
             OutOfMemory: the broker has no memory for the call; messages already moved are in the next lease.
         """
         for option, given in (("max_messages", max_messages), ("max_bytes", max_bytes)):
-            if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 1):
-                msg = f"{option}={given!r}: an integer >= 1, or None for no limit, is allowed"
-                raise ValueError(msg)
+            if given is not None:
+                integer(option, given, 1, none="for no limit")
         with self._lock:
             state = self._mine()
             self._check(state, after, "lease")
@@ -279,18 +278,18 @@ class Group:
         return state, self._filling
 
     def _check(self, state: State, number: int, what: str) -> None:
-        if isinstance(number, bool) or not isinstance(number, int):
+        if not is_integer(number):
             msg = f"{what}({number!r}): the number of a lease is needed"
             raise TypeError(msg)
         if number < state.acked:
             text = f"group '{self.name}' has acknowledged lease {state.acked}: {what}({number}) would go back"
-            raise exceptions.GroupRewound(406, f"PRECONDITION_FAILED - {text}")
+            raise amqp_error(exceptions.GroupRewound, text)
         if number > state.leased:
             raise self._missing(state, number)
 
     def _missing(self, state: State, number: int) -> exceptions.LeaseNotFound:
         has = f"it has {state.acked + 1} to {state.leased}" if state.leases else f"it has none after {state.acked}"
-        return exceptions.LeaseNotFound(404, f"NOT_FOUND - no lease {number} of group '{self.name}': {has}")
+        return amqp_error(exceptions.LeaseNotFound, f"no lease {number} of group '{self.name}': {has}")
 
     def _lease(self, state: State, source: Queue, filling: Queue, most: int | None, size: int | None) -> int:
         self._fill(filling, [*self._strays, source], most, size)
@@ -432,7 +431,7 @@ class Group:
 
     def _find(self, number: int) -> tuple[State, Lease]:
         state = self._known()
-        if isinstance(number, bool) or not isinstance(number, int):
+        if not is_integer(number):
             msg = f"lease {number!r}: a number is needed"
             raise TypeError(msg)
         if not state.acked < number <= state.leased:

@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmbroker import exceptions
+from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import library
 from shmbroker._core.columns import Columns
 from shmbroker._core.queue import CoreQueue
@@ -136,5 +137,5 @@ class ByColumn:
 
 def gone(number: int, lease: Lease, what: str) -> exceptions.LeaseNotFound:
     """The error of a lease whose messages were removed."""
-    text = f"NOT_FOUND - lease {number} of {lease.length} messages (queue '{lease.queue}') {what} gone"
-    return exceptions.LeaseNotFound(404, text)
+    text = f"lease {number} of {lease.length} messages (queue '{lease.queue}') {what} gone"
+    return amqp_error(exceptions.LeaseNotFound, text)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shmbroker import settings
 from shmbroker._amqp.names import STAGE
 from shmbroker._amqp.utf8 import size_in_utf8
+from shmbroker._checks import is_integer
 from shmbroker._core import queue as core_queue
 from shmbroker._session.session import session_of
 
@@ -138,7 +139,7 @@ def new_attempt(publication: str, batch: object, partition: object, number: obje
 
 
 def _number(name: str, value: object, most: int, needed: str = "an integer") -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not is_integer(value):
         msg = f"{name}={value!r}: {needed} is needed"
         raise TypeError(msg)
     if not 0 <= value <= most:

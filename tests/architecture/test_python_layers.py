@@ -17,8 +17,8 @@ COMPILED = {"shmbroker._native", "shmbroker._native_fast", "shmbroker._native_me
 VOCABULARY = {
     f"shmbroker.{name}"
     for name in (
-        *("exceptions", "settings", "_setting_kinds", "statistics"),
-        *("_amqp", "_amqp.arguments", "_amqp.field_tables", "_amqp.names", "_amqp.utf8"),
+        *("_checks", "exceptions", "settings", "_setting_kinds", "statistics"),
+        *("_amqp", "_amqp.arguments", "_amqp.errors", "_amqp.field_tables", "_amqp.names", "_amqp.utf8"),
         *("_process.living", "_process.locks"),
     )
 }
