@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers and layouts that stand in Python and in C: each is read from the core, or held against it here."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shmbroker import _native_message, message, settings, statistics
+from shmbroker._amqp.utf8 import check_queue_name
+from shmbroker._core import columns, connection, facts, kept, library, record, wording
+from shmbroker.broker import check_name
+from shmbroker.channel.deliveries import Subscription
+
+SOURCES = Path(__file__).parents[2] / "cffi_src"
+CODE = "\n".join(path.read_text(encoding="utf-8") for path in sorted(SOURCES.rglob("*.h")))
+LIB, FFI = library.slow, library.ffi
+
+# ---- words for enumerators ----
+
+# The enumerators with a prefix, except some, are the keys of a table.
+TABLES: dict[str, tuple[dict[int, str], str, set[str]]] = {
+    "kinds in findings": (wording._KINDS, "SB_KIND_", set()),  # noqa: SLF001
+    "kinds of a full broker": (kept._STRUCTURES, "SB_KIND_", {"SB_KIND_MESSAGE", "SB_KIND_COUNT"}),  # noqa: SLF001
+    "rings in findings": (wording._RINGS, "SB_RING_", set()),  # noqa: SLF001
+    "states in findings": (wording._STATES, "SB_NODE_", {"SB_NODE_COUNTED", "SB_NODE_DIRECT"}),  # noqa: SLF001
+    "states of consumers": (connection._STATES, "SB_NODE_", {"SB_NODE_COUNTED", "SB_NODE_DIRECT"}),  # noqa: SLF001
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_each_enumerator_has_its_word(name: str) -> None:
+    """The enumeration of the core has no member without a word, and no two members share one."""
+    table, prefix, others = TABLES[name]
+    members = {one: getattr(LIB, one) for one in dir(LIB) if one.startswith(prefix) and one not in others}
+    assert set(table) == set(members.values())
+    assert len(set(table.values())) == len(members)
+
+
+def enumerators(prefix: str) -> list[str]:
+    """Return the enumerators of the core's headers with a prefix, in order, in small letters and without the prefix."""
+    body = next(body for body in re.findall(r"enum \{(.*?)\}", CODE, re.DOTALL) if prefix in body)
+    return [name.lower().replace("_", "-") for name in re.findall(rf"\b{prefix}(\w+)", body)]
+
+
+def test_repairs_are_in_the_order_of_the_core() -> None:
+    """The statistics take the core's array by position."""
+    fields = statistics.Repairs.__dataclass_fields__
+    assert [field.removesuffix("s") for field in fields] == enumerators("SB_REPAIR_")
+
+
+def test_overflows_are_in_the_order_of_the_core() -> None:
+    """Their index is the core's number."""
+    assert list(settings.OVERFLOWS) == enumerators("SB_OVERFLOW_")[: len(settings.OVERFLOWS)]
+
+
+# ---- structures that Python decodes without cffi ----
+
+# The structure, the format, and the fields in the order of the format.
+FORMATS: dict[str, tuple[struct.Struct, tuple[str, ...]]] = {
+    "sb_record": (record._FRONT, record.Front._fields),  # noqa: SLF001
+    "sb_place": (columns._PLACES, ("generation", "length", "slot", "reserved")),  # noqa: SLF001
+}
+
+
+@pytest.mark.parametrize("structure", FORMATS)
+def test_a_format_is_that_of_the_structure(structure: str) -> None:
+    """Size, offsets and sizes of all fields, and that they have no sign, are as the compiler has them."""
+    form, fields = FORMATS[structure]
+    order, codes = form.format[0], form.format[1:]
+    described = dict(FFI.typeof(structure).fields)
+    assert set(fields) == set(described)
+    assert len(fields) == len(codes)
+    assert form.size == FFI.sizeof(structure)
+    for at, (field, code) in enumerate(zip(fields, codes, strict=True)):
+        assert (field, struct.calcsize(order + codes[:at])) == (field, FFI.offsetof(structure, field))
+        assert (field, struct.calcsize(order + code)) == (field, FFI.sizeof(described[field].type))
+        assert code.isupper()
+
+
+def test_parts_of_a_record() -> None:
+    """The size of the front, and the slice that tells whether a body is read in place."""
+    address = record._ADDRESS  # noqa: SLF001
+    assert FFI.sizeof("sb_record") == record.SIZE
+    assert address.start == FFI.offsetof("sb_record", "body_address")
+    assert address.stop - address.start == FFI.sizeof("uint64_t")
+
+
+# ---- structures that Python copies ----
+
+# The structure, the fields of the copy, and the fields that the copy omits.
+COPIES: dict[str, tuple[tuple[str, ...], set[str]]] = {
+    "sb_queue_facts": (facts.QueueFacts._fields, {"name_length"}),
+    "sb_settings": (facts.SettingsFacts._fields, set()),
+    "sb_broker_facts": (facts.BrokerFacts._fields, {"name"}),
+    "sb_finding": (tuple(wording.Finding.__dataclass_fields__), set()),
+}
+
+
+@pytest.mark.parametrize("structure", COPIES)
+def test_a_copy_has_each_field(structure: str) -> None:
+    """By name: so the order may differ, and the core may not forget one."""
+    fields, omitted = COPIES[structure]
+    assert set(fields) | omitted == {name for name, _ in FFI.typeof(structure).fields}
+
+
+# ---- numbers ----
+
+# The number in Python, and the number in C.
+NUMBERS: dict[str, tuple[Any, Any]] = {
+    "no deadline": (library.FOR_EVER, int(FFI.cast("uint64_t", -1))),
+    "the longest record": (library.RECORD_BYTES, record.SIZE + LIB.SB_MAX_FRONT + LIB.SB_INLINE_BODY),
+    "an open message": (message.OPEN, _native_message.OPEN),
+    "a settled message": (message.SETTLED, _native_message.SETTLED),
+    "a browsed message": (message._BROWSED, _native_message.BROWSED),  # noqa: SLF001
+    "a message on its way": (message.FRESH, _native_message.FRESH),
+    "the names of a subscription": (Subscription._fields.index("names"), _native_message.NAMES),
+    "the callback of a subscription": (Subscription._fields.index("callback"), _native_message.CALLBACK),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_is_that_of_the_core(name: str) -> None:
+    """Where it stands in both."""
+    here, there = NUMBERS[name]
+    assert here == there
+
+
+def defined(name: str) -> int:
+    """Return the number of a macro of the core."""
+    return int(re.findall(rf"^#define {name} (\d+)u?\b", CODE, re.MULTILINE)[0])
+
+
+def test_names_have_the_length_that_the_core_stores() -> None:
+    """The longest name of a queue and of a broker are allowed, longer ones are not."""
+    for check, most in ((check_queue_name, LIB.SB_NAME_MAX), (check_name, defined("SB_BROKER_NAME_MAX"))):
+        assert check("n" * most) == "n" * most
+        with pytest.raises(ValueError, match="are allowed"):
+            check("n" * (most + 1))
+
+
+def test_spark_knows_the_sizes_of_slots() -> None:
+    """Those of the core from the shortest that it knows on."""
+    memory = pytest.importorskip("shmbroker.spark.handover.memory")
+    source = (SOURCES / "src" / "memory" / "sb_chunk.c").read_text(encoding="utf-8")
+    units = re.search(r"MESSAGE_UNITS\[\] = \{([^}]*)\}", source)
+    assert units is not None
+    sizes = [int(number) * defined("SB_UNIT") for number in units[1].split(",")]
+    known = memory._SLOTS  # noqa: SLF001
+    assert list(known) == sizes[sizes.index(known[0]) :]
