@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from shmbroker import exceptions
 from shmbroker._amqp import arguments as amqp
+from shmbroker._amqp.errors import amqp_error
 from shmbroker._setting_kinds import UNBOUNDED, Choice, Count, Kind, Seconds, Size, Switch, parse_size
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def inequivalent(queue: str, setting: str, received: object, current: object) ->
     """Returns the error of a declaration that requests another value than the queue has."""
     row = ROWS[setting]
     text = (
-        f"PRECONDITION_FAILED - inequivalent arg '{row.argument or setting}' for queue '{queue}' in vhost '/': "
+        f"inequivalent arg '{row.argument or setting}' for queue '{queue}' in vhost '/': "
         f"received {row.kind.described(received)} but current is {row.kind.described(current)}"
     )
-    return exceptions.PreconditionFailed(406, text)
+    return amqp_error(exceptions.PreconditionFailed, text)

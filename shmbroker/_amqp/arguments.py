@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from shmbroker import exceptions
+from shmbroker._amqp.errors import amqp_error
+from shmbroker._checks import is_integer
 
 _TYPES = {bool: "bool", int: "long", float: "double", str: "longstr", bytes: "binary", dict: "table", list: "array"}
 
 
 def invalid(queue: str, argument: str, why: str) -> exceptions.PreconditionFailed:
     """Returns the error of an argument whose value is not allowed."""
-    text = f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{queue}' in vhost '/': {why}"
-    return exceptions.PreconditionFailed(406, text)
+    return amqp_error(
+        exceptions.PreconditionFailed, f"invalid arg '{argument}' for queue '{queue}' in vhost '/': {why}"
+    )
 
 
 def invalid_type(queue: str, argument: str, value: object) -> exceptions.PreconditionFailed:
@@ -30,7 +33,7 @@ def integer(queue: str, argument: str, value: object, least: int, most: int) -> 
     Raises:
         PreconditionFailed: it is none.
     """
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not is_integer(value):
         raise no_integer(queue, argument, value)
     if value < min(least, 0):
         raise invalid(queue, argument, f"{{value_negative,{value}}}")
