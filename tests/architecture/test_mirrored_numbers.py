@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shmbroker import _native_message, message, settings, statistics
+from shmbroker import _native_message, message, statistics
 from shmbroker._amqp.utf8 import check_queue_name
 from shmbroker._core import columns, connection, facts, kept, library, record, wording
 from shmbroker.broker import check_name
@@ -53,11 +53,6 @@ def test_repairs_are_in_the_order_of_the_core() -> None:
     assert [field.removesuffix("s") for field in fields] == enumerators("SB_REPAIR_")
 
 
-def test_overflows_are_in_the_order_of_the_core() -> None:
-    """Their index is the core's number."""
-    assert list(settings.OVERFLOWS) == enumerators("SB_OVERFLOW_")[: len(settings.OVERFLOWS)]
-
-
 # ---- structures that Python decodes without cffi ----
 
 # The structure, the format, and the fields in the order of the format.
@@ -95,7 +90,7 @@ def test_parts_of_a_record() -> None:
 # The structure, the fields of the copy, and the fields that the copy omits.
 COPIES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "sb_queue_facts": (facts.QueueFacts._fields, {"name_length"}),
-    "sb_settings": (facts.SettingsFacts._fields, set()),
+    "sb_settings": (facts.SettingsFacts._fields, {"texts"}),
     "sb_broker_facts": (facts.BrokerFacts._fields, {"name"}),
     "sb_finding": (tuple(wording.Finding.__dataclass_fields__), set()),
 }

@@ -184,8 +184,8 @@ def test_texts_are_kept_with_the_queue(connection: shmbroker.Connection, monkeyp
         assert queue.settings() == (dataclasses.replace(wanted, max_length=7), 0)
         assert connection.queue(f"q{len(name)}", passive=True).put(b"A") is None
     with pytest.raises(BrokerError, match="a value is out of its range"):
-        core_queue.declare(connection.core, "q", QueueSettings(overflow="x" * 1010), FOR_EVER)
-    assert connection.core.queue_slot("q") == 0
+        core_queue.declare(core_of(connection), "q", QueueSettings(overflow="x" * 1010), FOR_EVER)
+    assert core_of(connection).queue_slot("q") == 0
 
 
 def test_texts_that_are_damaged() -> None:
