@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from shmbroker._core.connection import CoreConnection
 
-ACK, REQUEUE, REJECT, RETURN = 0, 1, 2, 3
+ACK, REQUEUE, REJECT, UNDELIVER = library.ACK, library.REQUEUE, library.REJECT, library.UNDELIVER
 OPEN, SETTLED, _BROWSED, FRESH = library.STATES
 
 
@@ -72,7 +72,7 @@ class Message(library.Record):
         """Returns the message as if it had not been taken: it does not count as delivered. Ignored if it is settled."""
         if self._state in {OPEN, FRESH}:
             self._state = OPEN
-            self._end(RETURN)
+            self._end(UNDELIVER)
 
     def _was_settled(self) -> None:
         """Notes that a commit settled it."""
@@ -251,7 +251,7 @@ class MessageBatch(library.Batch, Sequence[Message]):
     def give_back(self) -> None:
         """Returns the messages as if they had not been taken: they do not count as delivered. Ignored if settled."""
         if self._state != SETTLED:
-            self._end(RETURN)
+            self._end(UNDELIVER)
 
     def _end(self, how: int) -> None:
         if self._state == SETTLED:

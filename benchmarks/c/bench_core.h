@@ -76,7 +76,7 @@ static inline uint64_t consume(sb_queue *q, uint64_t count) {
            record.body_address != 0 ? (const char *)(uintptr_t)record.body_address : buffer + n - record.body_length,
            sizeof number);
     sum += number;
-    sb_status status = sb_settle(q, buffer, 0);
+    sb_status status = sb_settle(q, buffer, SB_ACK);
     if (status != SB_OK) fail("cannot acknowledge", (long)status);
   }
   free(buffer);

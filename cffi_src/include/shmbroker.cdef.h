@@ -193,12 +193,20 @@ typedef struct {
   uint32_t target_count;
 } sb_publication;
 
-/* A message that the connection holds. token: that of its record's tag; how: as in sb_settle; delivery_tag: that of its
- * channel, which a commit does not read. */
+/* What becomes of a message that was delivered. */
+typedef enum {
+  SB_ACK = 0,      /* it is done with, and removed */
+  SB_REQUEUE = 1,  /* it returns to its position, marked redelivered */
+  SB_REJECT = 2,   /* it is removed, and counts as dropped */
+  SB_UNDELIVER = 3 /* the application never saw it: it returns to its position, and was not delivered */
+} sb_disposition;
+
+/* A message that the connection holds. token: that of its record's tag; delivery_tag: that of its channel, which a
+ * commit does not read. */
 typedef struct {
   sb_queue *queue;
   uint64_t token;
-  uint32_t how;
+  sb_disposition disposition;
   uint64_t delivery_tag;
 } sb_settlement;
 
@@ -410,10 +418,10 @@ int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, ui
                     uint64_t *used);
 int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
                          uint64_t *used, sb_wait *wait);
-sb_status sb_settle(sb_queue *q, const char *record, uint32_t how);
+sb_status sb_settle(sb_queue *q, const char *record, sb_disposition disposition);
 /* Settles the records that begin at index[0], index[stride], ... */
 sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t stride, uint32_t count,
-                         uint32_t how);
+                         sb_disposition disposition);
 sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view);
 /* Copies the body of a view whose address is SB_IN_PARTS. */
 sb_status sb_copy_view(sb_connection *c, uint64_t view, char *to, uint64_t length);
@@ -450,7 +458,7 @@ void sb_consumer_cancel(sb_consumer *k, bool return_everything);
 void sb_free_consumer(sb_consumer *k);
 int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack);
 sb_status sb_consumer_wait(sb_consumer *k, uint64_t deadline_ns);
-sb_status sb_consumer_settle(sb_consumer *k, const char *record, uint32_t how);
+sb_status sb_consumer_settle(sb_consumer *k, const char *record, sb_disposition disposition);
 void sb_consumer_send_acks(sb_consumer *k);
 void sb_consumer_suspend(sb_consumer *k, bool suspended);
 uint32_t sb_consumer_unacked(sb_consumer *k);
@@ -484,11 +492,11 @@ int64_t sb_channel_next(sb_channel *ch, char *buffer);
 bool sb_channel_next_cancelled(sb_channel *ch, uint32_t *subscription);
 int64_t sb_channel_get(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack);
 int64_t sb_channel_get_wait(sb_channel *ch, sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait);
-/* how: 0 ack, 1 requeue, 2 reject, 3: the application never saw the message, which becomes the next one again (the last
-   tag is used again). multiple: this delivery and all before it; tag 0: all. SB_SETTLED: there is no such delivery. */
-sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how);
+/* With SB_UNDELIVER the message becomes the next one again, and the last tag is used again. multiple: this delivery and
+   all before it; tag 0: all. SB_SETTLED: there is no such delivery. */
+sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple, sb_disposition disposition);
 /* Writes what sb_channel_settle would settle, at most `room`. Returns the number of these deliveries. */
-int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how,
+int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple, sb_disposition disposition,
                            sb_settlement *settlements, uint32_t room);
 /* Removes deliveries that a commit settled. Some of them may have been removed before. */
 void sb_channel_forget(sb_channel *ch, uint64_t delivery_tag, bool multiple);

@@ -20,14 +20,14 @@ typedef struct {
 
 PyTypeObject *sb_batch_type;
 
-static sb_status settle_all(Batch *self, uint32_t how) {
-  return sb_settle_many(((Taker *)self->taker)->handle, self->records, self->index, 3, self->count, how);
+static sb_status settle_all(Batch *self, sb_disposition disposition) {
+  return sb_settle_many(((Taker *)self->taker)->handle, self->records, self->index, 3, self->count, disposition);
 }
 
 static void batch_dealloc(PyObject *object) {
   Batch *self = (Batch *)object;
   PyTypeObject *type = Py_TYPE(object);
-  if (self->state == FRESH) (void)settle_all(self, RETURN);
+  if (self->state == FRESH) (void)settle_all(self, SB_UNDELIVER);
   PyMem_Free(self->records);
   PyMem_Free(self->index);
   Py_XDECREF(self->made);
@@ -41,23 +41,23 @@ static PyObject *batch_ack(PyObject *object, PyObject *unused) {
   Batch *self = (Batch *)object;
   (void)unused;
   if (self->state != OPEN || self->made != NULL || self->count > LONG_BATCH) {
-    return PyObject_CallMethod(object, "_end", "i", ACK);
+    return PyObject_CallMethod(object, "_end", "i", SB_ACK);
   }
   self->state = SETTLED;
-  sb_status status = settle_all(self, ACK);
+  sb_status status = settle_all(self, SB_ACK);
   if (status != SB_OK) {
     return PyObject_CallMethod(object, "_failed", "i", (int)status);
   }
   Py_RETURN_NONE;
 }
 
-/* settle(how, skip): settles all messages except the numbers in `skip`, without the GIL. Returns the status. */
+/* settle(disposition, skip): settles all messages except the numbers in `skip`, without the GIL. Returns the status. */
 static PyObject *batch_settle(PyObject *object, PyObject *arguments) {
   Batch *self = (Batch *)object;
-  unsigned int how;
+  unsigned int disposition;
   PyObject *skip;
   uint32_t left = 0;
-  if (!PyArg_ParseTuple(arguments, "IO!", &how, &PyFrozenSet_Type, &skip)) {
+  if (!PyArg_ParseTuple(arguments, "IO!", &disposition, &PyFrozenSet_Type, &skip)) {
     return NULL;
   }
   uint32_t *starts = PyMem_Malloc((self->count + 1) * sizeof *starts);
@@ -75,7 +75,8 @@ static PyObject *batch_settle(PyObject *object, PyObject *arguments) {
     if (!skipped) starts[left++] = self->index[3 * (uint64_t)i];
   }
   PyThreadState *others = PyEval_SaveThread();
-  sb_status status = sb_settle_many(((Taker *)self->taker)->handle, self->records, starts, 1, left, how);
+  sb_status status =
+      sb_settle_many(((Taker *)self->taker)->handle, self->records, starts, 1, left, (sb_disposition)disposition);
   PyEval_RestoreThread(others);
   PyMem_Free(starts);
   return PyLong_FromLong((long)status);

@@ -136,7 +136,8 @@ PyObject *sb_channel_taker_deliver(PyObject *taker, PyObject *const *arguments, 
 
 /* ---- settling ---- */
 
-/* settle(delivery_tag, multiple, how): returns the status; -1: Python must check the tag, and report what is wrong. */
+/* settle(delivery_tag, multiple, disposition): returns the status; -1: Python must check the tag, and report what is
+ * wrong. */
 PyObject *sb_channel_taker_settle(PyObject *taker, PyObject *const *arguments, Py_ssize_t count) {
   const Taker *self = (const Taker *)taker;
   if (!sb_expect(count, 3)) {
@@ -149,10 +150,10 @@ PyObject *sb_channel_taker_settle(PyObject *taker, PyObject *const *arguments, P
     return PyLong_FromLong(-1);
   }
   int multiple = PyObject_IsTrue(arguments[1]);
-  long how = multiple < 0 ? -1 : PyLong_AsLong(arguments[2]);
-  if (how < 0) {
-    if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_ValueError, "how: 0 to 3");
+  long disposition = multiple < 0 ? -1 : PyLong_AsLong(arguments[2]);
+  if (disposition < 0) {
+    if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_ValueError, "the disposition: 0 to 3");
     return NULL;
   }
-  return PyLong_FromLong((long)sb_channel_settle(self->handle, tag, multiple != 0, (uint32_t)how));
+  return PyLong_FromLong((long)sb_channel_settle(self->handle, tag, multiple != 0, (sb_disposition)disposition));
 }

@@ -10,23 +10,24 @@
 
 PyTypeObject *sb_record_type;
 
-static sb_status settle_record(int kind, void *handle, const char *record, uint32_t how) {
+static sb_status settle_record(int kind, void *handle, const char *record, sb_disposition disposition) {
   switch (kind) {
-    case OF_CONSUMER: return sb_consumer_settle(handle, record, how);
-    case OF_CHANNEL: return sb_channel_settle(handle, ((const sb_record *)(const void *)record)->tag, false, how);
-    default: return sb_settle(handle, record, how);
+    case OF_CONSUMER: return sb_consumer_settle(handle, record, disposition);
+    case OF_CHANNEL:
+      return sb_channel_settle(handle, ((const sb_record *)(const void *)record)->tag, false, disposition);
+    default: return sb_settle(handle, record, disposition);
   }
 }
 
-static sb_status settle(Record *self, uint32_t how) {
-  return settle_record(self->kind, self->handle, PyBytes_AsString(self->data), how);
+static sb_status settle(Record *self, sb_disposition disposition) {
+  return settle_record(self->kind, self->handle, PyBytes_AsString(self->data), disposition);
 }
 
 static void record_dealloc(PyObject *object) {
   Record *self = (Record *)object;
   PyTypeObject *type = Py_TYPE(object);
   if (self->weak_references != NULL) PyObject_ClearWeakRefs(object);
-  if (self->state == FRESH) (void)settle(self, RETURN);
+  if (self->state == FRESH) (void)settle(self, SB_UNDELIVER);
   Py_XDECREF(self->view);
   Py_XDECREF(self->front);
   Py_XDECREF(self->consumer);
@@ -40,10 +41,10 @@ static PyObject *record_ack(PyObject *object, PyObject *unused) {
   Record *self = (Record *)object;
   (void)unused;
   if (self->state != OPEN) {
-    return PyObject_CallMethod(object, "_end", "i", ACK);
+    return PyObject_CallMethod(object, "_end", "i", SB_ACK);
   }
   self->state = SETTLED;
-  sb_status status = settle(self, ACK);
+  sb_status status = settle(self, SB_ACK);
   if (status == SB_OK) Py_CLEAR(self->view); /* views that the application kept keep the slot */
   if (status != SB_OK) {
     return PyObject_CallMethod(object, "_failed", "i", (int)status);
@@ -194,7 +195,9 @@ static PyObject *new_record(Taker *self, PyObject *source, PyObject *data, char 
   return (PyObject *)record;
 }
 
-void sb_give_back(Taker *self, const char *record) { (void)settle_record(self->kind, self->handle, record, RETURN); }
+void sb_give_back(Taker *self, const char *record) {
+  (void)settle_record(self->kind, self->handle, record, SB_UNDELIVER);
+}
 
 PyObject *sb_hand_over(Taker *self, PyObject *source, const char *buffer, int64_t length, int auto_ack, char state) {
   PyObject *data = PyBytes_FromStringAndSize(buffer, (Py_ssize_t)length);
@@ -380,7 +383,7 @@ static PyMethodDef taker_methods[] = {
     {"deliver", (PyCFunction)(void (*)(void))sb_channel_taker_deliver, METH_FASTCALL,
      "deliver(channel, subscriptions, events, no_properties, most, /)\n--\n\n"},
     {"settle", (PyCFunction)(void (*)(void))sb_channel_taker_settle, METH_FASTCALL,
-     "settle(delivery_tag, multiple, how, /)\n--\n\n"},
+     "settle(delivery_tag, multiple, disposition, /)\n--\n\n"},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef taker_members[] = {

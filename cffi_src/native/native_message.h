@@ -20,7 +20,6 @@
 #include "shmbroker.h"
 
 enum { OPEN = 0, SETTLED = 1, BROWSED = 2, FRESH = 3 };
-enum { ACK = 0, RETURN = 3 };
 enum { OF_QUEUE = 0, OF_CONSUMER = 1, OF_CHANNEL = 2 }; /* the kind of a handle */
 #define RECORD_BYTES (sizeof(sb_record) + SB_MAX_FRONT + SB_INLINE_BODY)
 #define MOST_MESSAGES 65536       /* of a batch */

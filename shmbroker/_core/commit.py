@@ -18,7 +18,7 @@ LONG = 16_384
 """Size from which a call drops the GIL: the body bytes, plus 256 for each cell to write."""
 _CELL = 256
 _NOBODY = 2**32 - 1
-ACK, REQUEUE, REJECT = range(3)
+ACK, REQUEUE, REJECT = library.ACK, library.REQUEUE, library.REJECT
 
 
 class Publication(NamedTuple):
@@ -101,7 +101,7 @@ class _Arrays:
             entry = self.settlements[place]
             if queue is not source:
                 source, pointer = queue, ffi.cast("sb_queue *", queue.address)
-            entry.queue, entry.token, entry.how = pointer, token, how
+            entry.queue, entry.token, entry.disposition = pointer, token, how
 
 
 def _is_long(publications: Sequence[Publication], settlements: Sequence[Settlement]) -> bool:

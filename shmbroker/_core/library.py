@@ -75,6 +75,12 @@ FORKED: int = slow.SB_FORKED
 ACCESS: int = slow.SB_ACCESS
 READY: int = slow.SB_READY
 
+# The dispositions of a message.
+ACK: int = slow.SB_ACK
+REQUEUE: int = slow.SB_REQUEUE
+REJECT: int = slow.SB_REJECT
+UNDELIVER: int = slow.SB_UNDELIVER
+
 # Numbers of the compiled part: the kinds of objects that a Taker gets the address of, the states of a message, the most
 # messages of a batch, the most queues of a route, and the bytes of the longest record.
 OF_QUEUE: int = _native_message.OF_QUEUE

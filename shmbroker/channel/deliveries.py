@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, cast
 
 from shmbroker import exceptions
 from shmbroker._core import library
-from shmbroker.message import ACK, OPEN, RETURN, SETTLED, Message, Source
+from shmbroker.message import ACK, OPEN, SETTLED, UNDELIVER, Message, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,7 @@ class TransactionalDelivery(Delivery):
         self._end(ACK)
 
     def _end(self, how: int) -> None:
-        if self._state == OPEN and how != RETURN:
+        if self._state == OPEN and how != UNDELIVER:
             cast("TransactionalSource", self._source)._settle_at_commit(self, how)  # noqa: SLF001
         else:
             super()._end(how)

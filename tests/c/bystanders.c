@@ -48,7 +48,7 @@ static void take_what_is_there(void) {
 }
 
 static void give_back(void) {
-  for (uint32_t i = 0; i < count; i++) (void)sb_settle(consumer.q, (const char *)&held[i], 3);
+  for (uint32_t i = 0; i < count; i++) (void)sb_settle(consumer.q, (const char *)&held[i], SB_UNDELIVER);
   count = 0;
 }
 

@@ -55,10 +55,10 @@ void channel_waits_in_get(void) {
   sb_wait at_once = {1, UINT64_MAX, 0, 0};
   (void)sb_channel_get_wait(channel, q, buffer, false, &at_once);
 }
-void channel_acks_one(void) { (void)sb_channel_settle(channel, 1, false, 0); }
-void channel_acks_all(void) { (void)sb_channel_settle(channel, 3, true, 0); }
-void channel_requeues_all(void) { (void)sb_channel_settle(channel, 0, true, 1); }
-void channel_returns_one(void) { (void)sb_channel_settle(channel, 1, false, 3); }
+void channel_acks_one(void) { (void)sb_channel_settle(channel, 1, false, SB_ACK); }
+void channel_acks_all(void) { (void)sb_channel_settle(channel, 3, true, SB_ACK); }
+void channel_requeues_all(void) { (void)sb_channel_settle(channel, 0, true, SB_REQUEUE); }
+void channel_returns_one(void) { (void)sb_channel_settle(channel, 1, false, SB_UNDELIVER); }
 void channel_cancels(void) { (void)sb_channel_cancel(channel, subscription); }
 void channel_closes(void) { sb_channel_close(channel); }
 void channel_is_limited(void) {

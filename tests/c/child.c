@@ -17,7 +17,7 @@ void become_child(const test_broker *t) {
 
 bool again(sb_status status) { return status == SB_GROW && grow(kid.b, kid.path); }
 void get_one(void) { (void)get(&kid, q, buffer, false); }
-void settle(uint32_t how) { (void)sb_settle(q, buffer, how); }
+void settle(sb_disposition disposition) { (void)sb_settle(q, buffer, disposition); }
 void move(void) {
   sb_status status;
   uint64_t bytes = UINT64_MAX;

@@ -11,8 +11,8 @@ extern char buffer[BUFFER], spare[BUFFER]; /* records */
 
 /* Memory was missing, and is there now: the call is to be repeated. */
 bool again(sb_status status);
-void get_one(void);        /* into `buffer` */
-void settle(uint32_t how); /* what lies there */
-void move(void);           /* two, to the other queue */
+void get_one(void);                      /* into `buffer` */
+void settle(sb_disposition disposition); /* what lies there */
+void move(void);                         /* two, to the other queue */
 
 #endif

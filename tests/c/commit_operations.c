@@ -75,7 +75,7 @@ void hold_one_of_many(void) {
 }
 void return_one_of_many(void) {
   hold_one_of_many();
-  settle(1);
+  settle(SB_REQUEUE);
 }
 
 /* ---- with acknowledgements ---- */
@@ -87,18 +87,18 @@ void take_two(void) {
   (void)get(&kid, q, buffer, false);
   (void)get(&kid, q, spare, false);
 }
-static void transact_as(uint32_t first, uint32_t second) {
+static void transact_as(sb_disposition first, sb_disposition second) {
   sb_settlement ends[2] = {{q, token_in(buffer), first}, {q, token_in(spare), second}};
   commit_with(FRESH, 1, 64, NULL, ends, 2);
 }
-void transact(void) { transact_as(0, 2); }
-void transact_and_requeue(void) { transact_as(0, 1); }
+void transact(void) { transact_as(SB_ACK, SB_REJECT); }
+void transact_and_requeue(void) { transact_as(SB_ACK, SB_REQUEUE); }
 void transact_in_vain(void) {
-  sb_settlement ends[2] = {{q, token_in(buffer), 0}, {q, token_in(buffer), 0}};
+  sb_settlement ends[2] = {{q, token_in(buffer), SB_ACK}, {q, token_in(buffer), SB_ACK}};
   commit_with(FRESH, 1, 64, NULL, ends, 2);
 }
 void acknowledge_together(void) {
-  sb_settlement ends[2] = {{q, token_in(buffer), 0}, {q, token_in(spare), 0}};
+  sb_settlement ends[2] = {{q, token_in(buffer), SB_ACK}, {q, token_in(spare), SB_ACK}};
   uint32_t publication, target;
   (void)sb_commit_all(kid.c, NULL, 0, ends, 2, &publication, &target);
 }
@@ -129,7 +129,7 @@ void move_one_viewed(void) {
   memcpy(&r, buffer, sizeof r);
   (void)sb_get_many(other, 1, true, spare, BUFFER, index, &used);
   (void)sb_begin_view(kid.c, r.tag, r.sequence, r.body_address, &view); /* lives on */
-  settle(1);
+  settle(SB_REQUEUE);
   move();
 }
 void share_others(void) { commit_with(OTHERS, 1, 64, NULL, NULL, 0); }

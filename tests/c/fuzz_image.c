@@ -63,14 +63,14 @@ void take_in_hand(session *s, int32_t priority) {
     (void)sb_get(s->q[PLAIN], records, false);
     (void)sb_get(s->q[RING], records, false);
   }
-  (void)sb_settle(s->q[RING], records, 1); /* one comes back */
+  (void)sb_settle(s->q[RING], records, SB_REQUEUE); /* one comes back */
   (void)sb_get(s->q[PLAIN], records, false);
-  (void)sb_settle(s->q[PLAIN], records, 1);
+  (void)sb_settle(s->q[PLAIN], records, SB_REQUEUE);
   if (hold(s, s->q[LONG])) view_held(s);
   sb_queue *queues[] = {s->q[IDLE], s->q[PLAIN]};
   s->consumer = sb_consume(s->t.c, queues, 2, 4, priority, 3, ONE_HOUR, &status);
   if (s->consumer != NULL && sb_consumer_next(s->consumer, records, false) > 0)
-    (void)sb_consumer_settle(s->consumer, records, 0); /* waits for its batch */
+    (void)sb_consumer_settle(s->consumer, records, SB_ACK); /* waits for its batch */
   if (sb_reserve(s->q[PLAIN], LONG_BODY, &none, &s->reserved) == SB_OK) s->reserved_in = s->q[PLAIN];
   wait_in_list(s, s->q[IDLE], 0, priority);
   wait_in_list(s, s->q[LIMITED], SB_NODE_ROOM, 0);

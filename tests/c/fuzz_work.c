@@ -66,7 +66,7 @@ static void get_all(session *s) {
 }
 static void hold_something(session *s) { (void)hold(s, any(s)); }
 static void settle(session *s) {
-  if (s->held_of != NULL) (void)sb_settle(s->held_of, s->held, (uint32_t)choose(3));
+  if (s->held_of != NULL) (void)sb_settle(s->held_of, s->held, (sb_disposition)choose(3));
   s->held_of = NULL;
 }
 static void look_away(session *s) {
@@ -79,7 +79,7 @@ static void get_batch(session *s) {
   uint64_t used;
   sb_queue *q = any(s);
   int64_t n = q != NULL ? sb_get_many(q, BATCH, choose(2) == 0, batch, sizeof batch, index, &used) : 0;
-  if (n > 0) (void)sb_settle_many(q, batch, index, 3, (uint32_t)n, (uint32_t)choose(3));
+  if (n > 0) (void)sb_settle_many(q, batch, index, 3, (uint32_t)n, (sb_disposition)choose(3));
 }
 static void get_waiting(session *s) {
   sb_wait wait = {SOON, UINT64_MAX, 0, 0};
@@ -177,7 +177,7 @@ static void consume(session *s) {
   sb_status status;
   sb_queue *queues[] = {any(s), any(s)};
   if (s->consumer == NULL && queues[0] != NULL && queues[1] != NULL && queues[0] != queues[1])
-    s->consumer = sb_consume(s->t.c, queues, 2, 4, (int32_t)choose(3), (uint32_t)choose(3), ONE_HOUR, &status);
+    s->consumer = sb_consume(s->t.c, queues, 2, 4, (int32_t)choose(3), (sb_disposition)choose(3), ONE_HOUR, &status);
 }
 /* Of a body in parts what a buffer holds, whatever its length is said to be. */
 static void copy_parts(session *s, const sb_record *r) {
@@ -192,7 +192,7 @@ static void consume_next(session *s) {
     bool at_once = choose(2) == 0;
     int64_t length = sb_consumer_next(s->consumer, records, at_once);
     if (length == -SB_EMPTY) (void)sb_consumer_wait(s->consumer, SOON);
-    if (length > 0 && !at_once) (void)sb_consumer_settle(s->consumer, records, (uint32_t)choose(3));
+    if (length > 0 && !at_once) (void)sb_consumer_settle(s->consumer, records, (sb_disposition)choose(3));
     if (length > 0 && at_once && ((sb_record *)(void *)records)->body_address == SB_IN_PARTS)
       copy_parts(s, (sb_record *)(void *)records);
     if (length > 0 && at_once && ((sb_record *)(void *)records)->body_address != 0)

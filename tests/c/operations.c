@@ -44,17 +44,17 @@ static void browse(void) {
   while (sb_browse(q, &position, buffer, BUFFER) > 0) {
   }
 }
-static void ack(void) { settle(0); }
-static void nack(void) { settle(1); }
-static void reject(void) { settle(2); }
-static void ack_three(void) { (void)sb_settle_many(q, buffer, index_of_many, 3, 3, 0); }
+static void ack(void) { settle(SB_ACK); }
+static void nack(void) { settle(SB_REQUEUE); }
+static void reject(void) { settle(SB_REJECT); }
+static void ack_three(void) { (void)sb_settle_many(q, buffer, index_of_many, 3, 3, SB_ACK); }
 static void wait_for_one(void) {
   sb_wait at_once = {1, UINT64_MAX, 0, 0};
   (void)sb_get_wait(q, buffer, false, &at_once);
 }
 
 /* Looks at the body, settles, and looks away afterwards. */
-static void settle_viewed(uint32_t how) {
+static void settle_viewed(sb_disposition disposition) {
   sb_record r;
   uint64_t view;
   sb_status status;
@@ -62,11 +62,11 @@ static void settle_viewed(uint32_t how) {
   do {
     status = sb_begin_view(kid.c, r.tag, r.sequence, r.body_address, &view);
   } while (again(status));
-  settle(how);
+  settle(disposition);
   if (status == SB_OK) sb_end_view(kid.c, view);
 }
-static void ack_viewed(void) { settle_viewed(0); }
-static void nack_viewed(void) { settle_viewed(1); }
+static void ack_viewed(void) { settle_viewed(SB_ACK); }
+static void nack_viewed(void) { settle_viewed(SB_REQUEUE); }
 
 /* Reads the oldest body in place without holding its message; `meanwhile` runs before the reading ends. */
 static void read_in_place(void (*meanwhile)(void)) {
@@ -161,7 +161,7 @@ static void reap(void) { (void)sb_recover(kid.c); }
 
 void take_all_sorts_of_things(void) {
   take_three();
-  (void)sb_settle(q, spare, 1); /* the third returns */
+  (void)sb_settle(q, spare, SB_REQUEUE); /* the third returns */
   get_one();
   (void)put(&kid, other, OTHERS);
   sb_status status;
@@ -185,13 +185,13 @@ static void acknowledge_two_of_three(void) { /* they wait for the third one */
   consume_in_batches_of(3);
   for (int i = 0; i < 2; i++) {
     (void)sb_consumer_next(consumer, buffer, false);
-    (void)sb_consumer_settle(consumer, buffer, 0);
+    (void)sb_consumer_settle(consumer, buffer, SB_ACK);
   }
   (void)sb_consumer_next(consumer, buffer, false);
 }
-static void acknowledge_the_third(void) { (void)sb_consumer_settle(consumer, buffer, 0); }
+static void acknowledge_the_third(void) { (void)sb_consumer_settle(consumer, buffer, SB_ACK); }
 static void consume_turn(void) {
-  if (sb_consumer_next(consumer, buffer, false) > 0) (void)sb_consumer_settle(consumer, buffer, 0);
+  if (sb_consumer_next(consumer, buffer, false) > 0) (void)sb_consumer_settle(consumer, buffer, SB_ACK);
   (void)sb_consumer_next(consumer, buffer, false);
 }
 static void consume_and_cancel(void) {

@@ -24,7 +24,8 @@ void crowd(void) {
     (void)get(&kid, other, spare, false);
     memcpy(&held[i], spare, sizeof held[i]);
   }
-  for (unsigned i = 0; i < 2 * FREED; i++) (void)sb_settle(other, (const char *)&held[i], i % 2);
+  for (unsigned i = 0; i < 2 * FREED; i++)
+    (void)sb_settle(other, (const char *)&held[i], i % 2 == 0 ? SB_ACK : SB_REQUEUE);
 }
 
 void put_in_parts(void) { (void)put_sized(&kid, q, FRESH, IN_PARTS, &KEY); }
@@ -93,5 +94,5 @@ void die_acknowledging(void) {
   die_at = NULL;
   hold_parts();
   die_at = where;
-  settle(0);
+  settle(SB_ACK);
 }

@@ -157,7 +157,7 @@ void produce_long(worker *w) { produce(w, LONG); }
 void produce_ring(worker *w) { produce(w, RING); }
 
 /* Reads a body in place after its message was settled. */
-static uint64_t settle_viewed(worker *w, sb_queue *q, const char *record, uint32_t how) {
+static uint64_t settle_viewed(worker *w, sb_queue *q, const char *record, sb_disposition disposition) {
   sb_record r;
   uint64_t view;
   sb_status status;
@@ -166,7 +166,7 @@ static uint64_t settle_viewed(worker *w, sb_queue *q, const char *record, uint32
          grow(w->t.b, w->t.path)) {
   }
   if (status != SB_OK) fail("a held body cannot be viewed: %d", (int)status);
-  if (sb_settle(q, record, how) != SB_OK) fail("a held message cannot be settled");
+  if (sb_settle(q, record, disposition) != SB_OK) fail("a held message cannot be settled");
   uint64_t id = id_at((const char *)(uintptr_t)r.body_address, r.body_length);
   sb_end_view(w->t.c, view);
   return id;
@@ -174,14 +174,15 @@ static uint64_t settle_viewed(worker *w, sb_queue *q, const char *record, uint32
 
 static void end_one(worker *w, sb_queue *q, int64_t length, bool ring) {
   const sb_record *r = (const sb_record *)(const void *)w->buffer;
-  uint64_t how = choose(w, 4), id = id_at(body_of(w->buffer, length), r->body_length);
-  if (how == 1 || how == 3) {
-    if (sb_settle(q, w->buffer, 1) != SB_OK) fail("a held message cannot be returned");
+  sb_disposition disposition = (sb_disposition)choose(w, 4);
+  uint64_t id = id_at(body_of(w->buffer, length), r->body_length);
+  if (disposition == SB_REQUEUE || disposition == SB_UNDELIVER) {
+    if (sb_settle(q, w->buffer, SB_REQUEUE) != SB_OK) fail("a held message cannot be returned");
     return;
   }
   if (r->body_address != 0 && choose(w, 2) == 0) {
-    id = settle_viewed(w, q, w->buffer, (uint32_t)how);
-  } else if (sb_settle(q, w->buffer, (uint32_t)how) != SB_OK) {
+    id = settle_viewed(w, q, w->buffer, disposition);
+  } else if (sb_settle(q, w->buffer, disposition) != SB_OK) {
     fail("a held message cannot be settled");
   }
   if (!ring) settle_once(id);
@@ -260,10 +261,10 @@ void consume(worker *w) {
       } else if (length > 0) {
         const sb_record *r = (const sb_record *)(const void *)w->buffer;
         uint64_t id = id_at(body_of(w->buffer, length), r->body_length);
-        uint32_t how = choose(w, 4) == 0 ? 1 : 0;
+        sb_disposition disposition = choose(w, 4) == 0 ? SB_REQUEUE : SB_ACK;
         if (at_once && r->body_address != 0) sb_end_view(w->t.c, r->tag);
-        if (!at_once && sb_consumer_settle(k, w->buffer, how) != SB_OK) fail("a delivery cannot be settled");
-        if (at_once || how == 0) settle_once(id);
+        if (!at_once && sb_consumer_settle(k, w->buffer, disposition) != SB_OK) fail("a delivery cannot be settled");
+        if (at_once || disposition == SB_ACK) settle_once(id);
       }
       if (choose(w, 50) == 0) {
         sb_consumer_suspend(k, true);

@@ -91,18 +91,17 @@ void sb_api_returned(sb_queue *q) {
   sb_consumer_work_arrived(q);
 }
 
-/* how: 0 ack, 1 requeue, 2 reject, 3 clean return (never seen by the application). */
-sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how) {
+sb_status sb_api_end(sb_queue *q, uint64_t token, sb_disposition disposition) {
   sb_status status;
   if (q->ledger == NULL) {
     return SB_SETTLED; /* I60: the handle is detached, so no message is held */
   }
-  if (how == 1 || how == 3) {
-    status = sb_release_message(q, token, how == 1 ? SB_RELEASE_NACK : SB_RELEASE_CLEAN);
+  if (disposition == SB_REQUEUE || disposition == SB_UNDELIVER) {
+    status = sb_release_message(q, token, disposition);
     if (status == SB_OK) sb_api_returned(q);
     return status;
   }
-  status = sb_settle_message(q, token, how == 0 ? SB_COUNT_ACKED : SB_COUNT_DROPPED);
+  status = sb_settle_message(q, token, disposition == SB_ACK ? SB_COUNT_ACKED : SB_COUNT_DROPPED);
   if (SB_LOAD(&q->c->b->header->memory_waiting, SB_SEQ_CST) != 0) sb_consumer_room_made(q->c, NULL, 0);
   return status;
 }

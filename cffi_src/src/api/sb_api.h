@@ -86,6 +86,7 @@ bool sb_api_look_at_bound(sb_queue *q);
 /* Lock held. Ends a consumer and returns its row; with `return_everything` also the messages that the application
  * holds. */
 void sb_api_cancel(sb_consumer *k, bool return_everything);
-sb_status sb_api_end(sb_queue *q, uint64_t token, uint32_t how);
+/* Ends a delivery: settles the message, or returns it to its position. */
+sb_status sb_api_end(sb_queue *q, uint64_t token, sb_disposition disposition);
 
 #endif

@@ -291,7 +291,7 @@ static int64_t got(sb_channel *ch, sb_queue *q, const sb_taken *t, char *buffer,
     return drop_corrupt(ch, NULL, q, t->token);
   }
   if (status != SB_OK) {
-    (void)sb_subscription_return(q, t->token, SB_RELEASE_CLEAN);
+    (void)sb_subscription_return(q, t->token, SB_UNDELIVER);
     return -(int64_t)status;
   }
   uint64_t delivery_tag = auto_ack ? ++ch->deliveries.last_tag : sb_deliveries_got(&ch->deliveries, t->token, q);
@@ -342,7 +342,7 @@ static void unlink_wait(sb_channel *ch, const sb_channel_wait *w) {
  * has returned it. */
 static int64_t not_wanted(sb_channel *ch, sb_queue *q, sb_status status, const sb_taken *t, sb_wait *wait) {
   if (status == SB_OK && !sb_closed(connection_of(ch))) {
-    (void)sb_subscription_return(q, t->token, SB_RELEASE_CLEAN);
+    (void)sb_subscription_return(q, t->token, SB_UNDELIVER);
   }
   sb_waiter_end(q, wait);
   return -(int64_t)SB_CLOSED;
@@ -385,10 +385,10 @@ static bool is_known(sb_channel *ch, uint64_t tag, bool multiple) {
 
 /* Settles a delivery. A delivery whose message is settled already, or was removed with its queue, ends like the
  * others. */
-static void settle(sb_channel *ch, sb_held *h, uint32_t how) {
+static void settle(sb_channel *ch, sb_held *h, sb_disposition disposition) {
   sb_queue *q = h->q;
   uint64_t token = h->token;
-  if (how == 3) {
+  if (disposition == SB_UNDELIVER) {
     if (h->of != NULL && !h->of->ended) {
       sb_channel_take_back(ch, h);
       return;
@@ -396,10 +396,10 @@ static void settle(sb_channel *ch, sb_held *h, uint32_t how) {
     if (h->tag == ch->deliveries.last_tag) ch->deliveries.last_tag--;
   }
   sb_channel_drop(ch, h);
-  (void)sb_api_end(q, token, how);
+  (void)sb_api_end(q, token, disposition);
 }
 
-sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how) {
+sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple, sb_disposition disposition) {
   sb_status status = enter(ch);
   if (status != SB_OK) {
     return status;
@@ -407,7 +407,7 @@ sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple
   if (!is_known(ch, delivery_tag, multiple)) status = SB_SETTLED;
   sb_held *h;
   for (uint32_t n = 1; status == SB_OK && (h = first_of(ch, delivery_tag, multiple)) != NULL; n++) {
-    settle(ch, h, how);
+    settle(ch, h, disposition);
     if (!multiple) break;
     if (n % SETTLED_AT_ONCE == 0) {
       leave(ch);
@@ -421,7 +421,7 @@ sb_status sb_channel_settle(sb_channel *ch, uint64_t delivery_tag, bool multiple
   return status;
 }
 
-int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple, uint32_t how,
+int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple, sb_disposition disposition,
                            sb_settlement *settlements, uint32_t room) {
   sb_status status = enter(ch);
   if (status != SB_OK) {
@@ -430,7 +430,7 @@ int64_t sb_channel_collect(sb_channel *ch, uint64_t delivery_tag, bool multiple,
   int64_t count = is_known(ch, delivery_tag, multiple) ? 0 : -(int64_t)SB_SETTLED;
   sb_held *h = count == 0 ? first_of(ch, delivery_tag, multiple) : NULL;
   while (h != NULL) {
-    if (count < room) settlements[count] = (sb_settlement){h->q, h->token, how, h->tag};
+    if (count < room) settlements[count] = (sb_settlement){h->q, h->token, disposition, h->tag};
     count++;
     h = multiple ? sb_deliveries_at(&ch->deliveries, h->next) : NULL;
     if (h != NULL && delivery_tag != 0 && h->tag > delivery_tag) h = NULL;

@@ -8,7 +8,6 @@
 #include "sb_disposal.h"
 
 #define NO_ONE UINT32_MAX
-enum { ACK = 0, REJECT = 2, LAST_HOW = 3 };
 static const sb_put_options NO_OPTIONS;
 
 typedef struct {
@@ -78,19 +77,20 @@ static bool is_held(sb_connection *c, const sb_settlement *s, uint64_t *bytes) {
   return sb_holding_kind(what) == SB_HOLD_CELL && sb_holding_slot(what) == s->queue->slot;
 }
 
-static bool is_marked(uint32_t how) { return how == ACK || how == REJECT; }
+/* True if the message ends. The commit marks it; other messages return to their positions after the commit. */
+static bool is_marked(sb_disposition disposition) { return disposition == SB_ACK || disposition == SB_REJECT; }
 
 static sb_status check_settlements(request *r, bool all) {
   uint64_t bytes;
   for (uint32_t i = 0; i < r->settlement_count; i++) {
     const sb_settlement *s = &r->settlements[i];
-    if (s->how > LAST_HOW || s->queue->c != r->plan.c) {
+    if (s->disposition > SB_UNDELIVER || s->queue->c != r->plan.c) {
       return SB_INVALID;
     }
-    if ((all || !is_marked(s->how)) && !is_held(r->plan.c, s, &bytes)) {
+    if ((all || !is_marked(s->disposition)) && !is_held(r->plan.c, s, &bytes)) {
       return SB_SETTLED;
     }
-    if (all && is_marked(s->how)) r->ended_bytes += bytes;
+    if (all && is_marked(s->disposition)) r->ended_bytes += bytes;
   }
   return SB_OK;
 }
@@ -144,8 +144,9 @@ static sb_status make_plan(request *r) {
   }
   for (uint32_t i = 0; i < r->settlement_count; i++) {
     const sb_settlement *s = &r->settlements[i];
-    unsigned counter = s->how == ACK ? SB_COUNT_ACKED : SB_COUNT_DROPPED;
-    if (is_marked(s->how)) p->ends[p->end_count++] = (sb_commit_end){s->queue, s->token & SB_TAG_TOKEN, counter};
+    unsigned counter = s->disposition == SB_ACK ? SB_COUNT_ACKED : SB_COUNT_DROPPED;
+    if (is_marked(s->disposition))
+      p->ends[p->end_count++] = (sb_commit_end){s->queue, s->token & SB_TAG_TOKEN, counter};
   }
   return SB_OK;
 }
@@ -281,7 +282,7 @@ static void look_after(sb_queue *q) {
 static void settle_others(request *r) {
   for (uint32_t i = 0; i < r->settlement_count; i++) {
     const sb_settlement *s = &r->settlements[i];
-    if (!is_marked(s->how)) (void)sb_api_end(s->queue, s->token & SB_TAG_TOKEN, s->how);
+    if (!is_marked(s->disposition)) (void)sb_api_end(s->queue, s->token & SB_TAG_TOKEN, s->disposition);
   }
 }
 

@@ -66,7 +66,7 @@ static void return_all(sb_connection *c) {
       uint64_t what = SB_LOAD(&k->entries[i].what, SB_RELAXED);
       sb_queue *q = sb_holding_kind(what) == SB_HOLD_CELL ? handle_of(c, sb_holding_slot(what)) : NULL;
       uint64_t token = (uint64_t)((uint8_t *)&k->entries[i] - c->b->arena) / sizeof(sb_holding_shm);
-      if (q != NULL && sb_release_message(q, token, SB_RELEASE_CLEAN) == SB_OK) {
+      if (q != NULL && sb_release_message(q, token, SB_UNDELIVER) == SB_OK) {
         sb_api_returned(q);
       }
     }

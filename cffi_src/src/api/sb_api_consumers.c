@@ -214,24 +214,24 @@ sb_status sb_consumer_wait(sb_consumer *k, uint64_t deadline_ns) {
   return status == SB_OK ? sb_waiter_row(k, deadline_ns) : status;
 }
 
-static sb_status settle_tag(sb_consumer *k, uint64_t tag, uint32_t how) {
+static sb_status settle_tag(sb_consumer *k, uint64_t tag, sb_disposition disposition) {
   uint64_t token = tag & SB_TAG_TOKEN;
   uint32_t place = (uint32_t)(tag >> SB_TAG_PLACE);
   if (place >= k->prefetch || k->places[place].token != token || token == 0 ||
       k->places[place].next_free == SB_ACK_WAITS) {
     return SB_SETTLED;
   }
-  if (how == 3 && !k->closed) { /* the application never saw the message: it is the next one again */
+  if (disposition == SB_UNDELIVER && !k->closed) { /* it is the next message again */
     k->row_first--;
     k->row[k->row_first % k->prefetch] = place;
     k->delivered--;
     return SB_OK;
   }
-  if (how == 0 && k->ack_batch > 1) {
+  if (disposition == SB_ACK && k->ack_batch > 1) {
     return sb_consumer_ack(k, place);
   }
   sb_queue *q = k->subscriptions[k->places[place].subscription].q;
-  sb_status status = sb_api_end(q, token, how);
+  sb_status status = sb_api_end(q, token, disposition);
   if (!k->closed) {
     sb_consumer_free_place(k, place);
   } else {
@@ -240,12 +240,12 @@ static sb_status settle_tag(sb_consumer *k, uint64_t tag, uint32_t how) {
   return status;
 }
 
-sb_status sb_consumer_settle(sb_consumer *k, const char *record, uint32_t how) {
+sb_status sb_consumer_settle(sb_consumer *k, const char *record, sb_disposition disposition) {
   sb_status status = sb_api_enter(k->c);
   if (status == SB_OK) {
     uint64_t tag;
     memcpy(&tag, record, sizeof tag);
-    status = settle_tag(k, tag, how);
+    status = settle_tag(k, tag, disposition);
     sb_api_leave(k->c);
   }
   return status;

@@ -10,7 +10,7 @@ SB_COLD int64_t keep_none(sb_queue *q, const sb_taken *t, sb_status status, bool
   if (status == SB_CORRUPT && first) {
     return -(int64_t)sb_api_drop_corrupt(q, t->token);
   }
-  (void)sb_release_message(q, t->token, SB_RELEASE_CLEAN);
+  (void)sb_release_message(q, t->token, SB_UNDELIVER);
   sb_api_returned(q);
   return -(int64_t)status;
 }

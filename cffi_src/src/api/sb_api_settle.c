@@ -10,23 +10,23 @@ static uint64_t token_of(const char *record) {
   return tag & SB_TAG_TOKEN;
 }
 
-sb_status sb_settle(sb_queue *q, const char *record, uint32_t how) {
+sb_status sb_settle(sb_queue *q, const char *record, sb_disposition disposition) {
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
-    status = sb_api_end(q, token_of(record), how);
+    status = sb_api_end(q, token_of(record), disposition);
     sb_api_leave(q->c);
   }
   return status;
 }
 
 sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t stride, uint32_t count,
-                         uint32_t how) {
+                         sb_disposition disposition) {
   sb_status status = sb_api_enter(q->c);
   if (status != SB_OK) {
     return status;
   }
   for (uint32_t i = 0; i < count; i++) { /* a message that was settled before is passed over */
-    (void)sb_api_end(q, token_of(records + index[(uint64_t)stride * i]), how);
+    (void)sb_api_end(q, token_of(records + index[(uint64_t)stride * i]), disposition);
   }
   sb_api_leave(q->c);
   return SB_OK;

@@ -416,7 +416,7 @@ static void return_row_of(sb_member *m) {
       m->waiting--;
       count(m, -1);
       sb_deliveries_drop(&ch->deliveries, h);
-      (void)sb_subscription_return(m->s.q, token, SB_RELEASE_CLEAN);
+      (void)sb_subscription_return(m->s.q, token, SB_UNDELIVER);
     }
   }
 }
@@ -476,7 +476,7 @@ static void return_given(sb_channel *ch) {
     sb_queue *q = h->q;
     uint64_t token = h->token;
     sb_channel_drop(ch, h);
-    (void)sb_subscription_return(q, token, SB_RELEASE_NACK);
+    (void)sb_subscription_return(q, token, SB_REQUEUE);
   }
 }
 

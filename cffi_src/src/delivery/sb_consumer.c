@@ -174,7 +174,7 @@ void sb_consumer_return(sb_consumer *k, bool everything) {
       sb_queue *q = k->subscriptions[k->places[place].subscription].q;
       uint64_t token = k->places[place].token;
       free_place(k, place);
-      (void)sb_subscription_return(q, token, SB_RELEASE_CLEAN);
+      (void)sb_subscription_return(q, token, SB_UNDELIVER);
     }
     return;
   }
@@ -182,7 +182,7 @@ void sb_consumer_return(sb_consumer *k, bool everything) {
   for (uint32_t place = 0; place < k->prefetch; place++) {
     if (k->places[place].token != 0) {
       sb_queue *q = k->subscriptions[k->places[place].subscription].q;
-      (void)sb_subscription_return(q, k->places[place].token, SB_RELEASE_CLEAN);
+      (void)sb_subscription_return(q, k->places[place].token, SB_UNDELIVER);
       k->places[place].token = 0;
     }
   }

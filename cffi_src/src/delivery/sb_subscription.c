@@ -82,8 +82,8 @@ sb_status sb_subscription_take_foreign(sb_subscription *s, uint64_t *cursor, sb_
   return SB_OK;
 }
 
-sb_status sb_subscription_return(sb_queue *q, uint64_t token, unsigned how) {
-  sb_status status = sb_release_message(q, token, how);
+sb_status sb_subscription_return(sb_queue *q, uint64_t token, sb_disposition disposition) {
+  sb_status status = sb_release_message(q, token, disposition);
   if (status == SB_OK) {
     if (sb_limits_enforce(q) > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
     sb_consumer_work_arrived(q);

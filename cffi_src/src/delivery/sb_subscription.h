@@ -42,7 +42,7 @@ sb_status sb_subscription_take(sb_subscription *s, sb_taken *t);
 /* The same for a NON_ACQUIRING node, which takes no message that its connection published (sb_foreign.h). */
 sb_status sb_subscription_take_foreign(sb_subscription *s, uint64_t *cursor, sb_taken *t);
 /* Returns a message that was pulled through a subscription. */
-sb_status sb_subscription_return(sb_queue *q, uint64_t token, unsigned how);
+sb_status sb_subscription_return(sb_queue *q, uint64_t token, sb_disposition disposition);
 
 /* The list entry of a node that should be flagged and is not, 0 = none. A message is ready for it, and the node is
  * NOTIFIED; or it is INTERESTED, and no node is NOTIFIED. */

@@ -112,7 +112,7 @@ static enum outcome evict(sb_queue *q, const sb_excess *excess, unsigned counter
   }
   if (sb_queue_older_ready(q, t.position)) {
     SB_CRASHPOINT("limits.evict.spared");
-    (void)sb_release_message(q, token, SB_RELEASE_UNMARKED);
+    (void)sb_release_unmarked(q, token);
     return PASSED_OVER;
   }
   bool expired = t.message->expires_ns != 0 && t.message->expires_ns <= sb_now_ns();

@@ -103,7 +103,7 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64
   sb_limits_published(target);
   (void)sb_settle_as(q, token, SB_INTENT_MOVE, SB_COUNT_MOVED);
   SB_CRASHPOINT("queue.move.settled");
-  (void)sb_release_message(target, target_token, SB_RELEASE_UNMARKED);
+  (void)sb_release_unmarked(target, target_token);
   *size = bytes;
   return SB_OK;
 }

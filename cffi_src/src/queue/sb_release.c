@@ -3,7 +3,8 @@
 
 #include "sb_wait.h"
 
-sb_status sb_release_message(sb_queue *q, uint64_t token, unsigned how) {
+/* delivered: the message was delivered, and is marked so; then `disposition` tells whether that counts. */
+static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposition disposition) {
   sb_connection *c = q->c;
   sb_leaf_ref leaf;
   sb_taken t;
@@ -19,8 +20,8 @@ sb_status sb_release_message(sb_queue *q, uint64_t token, unsigned how) {
     return sb_settle_message(q, token, SB_COUNT_EXPIRED);
   }
   unsigned count = sb_side_count(t.side);
-  if (how != SB_RELEASE_UNMARKED) {
-    count -= how == SB_RELEASE_CLEAN && count > 0 ? 1u : 0u;
+  if (delivered) {
+    count -= disposition == SB_UNDELIVER && count > 0 ? 1u : 0u;
     SB_STORE(&cell->side, sb_side_word(t.gen, count, SB_SIDE_REDELIVERED), SB_RELEASE);
   }
   bool tracked = sb_queue_tracks(q->shm);
@@ -56,3 +57,9 @@ sb_status sb_release_message(sb_queue *q, uint64_t token, unsigned how) {
   }
   return SB_OK;
 }
+
+sb_status sb_release_message(sb_queue *q, uint64_t token, sb_disposition disposition) {
+  return release(q, token, true, disposition);
+}
+
+sb_status sb_release_unmarked(sb_queue *q, uint64_t token) { return release(q, token, false, SB_UNDELIVER); }

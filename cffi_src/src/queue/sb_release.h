@@ -21,8 +21,10 @@
 
 #include "sb_take.h"
 
-/* Returns a held message to its position. */
-enum { SB_RELEASE_NACK = 0, SB_RELEASE_CLEAN = 1, SB_RELEASE_UNMARKED = 2 };
-sb_status sb_release_message(sb_queue *q, uint64_t token, unsigned how);
+/* Returns a message that was delivered to its position, marked redelivered. SB_UNDELIVER: the delivery is not counted;
+ * SB_REQUEUE: it is. */
+sb_status sb_release_message(sb_queue *q, uint64_t token, sb_disposition disposition);
+/* Returns a message that was taken to remove it, and is not removed. It was not delivered. */
+sb_status sb_release_unmarked(sb_queue *q, uint64_t token);
 
 #endif

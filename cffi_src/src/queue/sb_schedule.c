@@ -18,7 +18,7 @@ bool sb_schedule_take(sb_queue *q, uint64_t position, unsigned state, uint64_t t
 }
 
 void sb_schedule_make_ready(sb_queue *q, uint64_t token) {
-  (void)sb_release_message(q, token, SB_RELEASE_UNMARKED);
+  (void)sb_release_unmarked(q, token);
   (void)sb_limits_enforce(q);
 }
 

@@ -165,7 +165,7 @@ static void returned(void) {
   expect_put(2, 64, SB_OK);
   expect(get(&t, one.q, held_a, false) == 1, "nothing to take");
   expect_accounts(1, 64);
-  expect(sb_settle(one.q, held_a, 1) == SB_OK, "nothing to return");
+  expect(sb_settle(one.q, held_a, SB_REQUEUE) == SB_OK, "nothing to return");
   expect_accounts(2, 128);
   expect_left(12);
 }
@@ -173,12 +173,12 @@ static void settled_once(void) {
   expect_put(1, 64, SB_OK);
   expect_put(2, 5000, SB_OK);
   expect(get(&t, one.q, held_a, false) == 1 && get(&t, one.q, held_b, false) == 2, "nothing to take");
-  expect(sb_settle(two.q, held_a, 0) == SB_SETTLED, "another connection settles what is not its own");
-  expect(sb_settle(two.q, held_b, 1) == SB_SETTLED, "another connection returns what is not its own");
+  expect(sb_settle(two.q, held_a, SB_ACK) == SB_SETTLED, "another connection settles what is not its own");
+  expect(sb_settle(two.q, held_b, SB_REQUEUE) == SB_SETTLED, "another connection returns what is not its own");
   expect_counted(0, 0, 0, 0, 0);
-  expect(sb_settle(one.q, held_a, 0) == SB_OK && sb_settle(one.q, held_b, 0) == SB_OK, "nothing to settle");
-  expect(sb_settle(one.q, held_a, 0) == SB_SETTLED, "a message is settled twice");
-  expect(sb_settle(one.q, held_b, 1) == SB_SETTLED, "a message is returned after it was settled");
+  expect(sb_settle(one.q, held_a, SB_ACK) == SB_OK && sb_settle(one.q, held_b, SB_ACK) == SB_OK, "nothing to settle");
+  expect(sb_settle(one.q, held_a, SB_ACK) == SB_SETTLED, "a message is settled twice");
+  expect(sb_settle(one.q, held_b, SB_REQUEUE) == SB_SETTLED, "a message is returned after it was settled");
   expect_accounts(0, 0);
   expect_counted(2, 0, 0, 0, 0);
 }
@@ -188,7 +188,7 @@ static void purged(void) {
   expect(sb_purge(one.q) == 2, "a purge takes other than what is ready");
   expect_accounts(0, 0);
   expect_counted(0, 0, 0, 0, 2);
-  expect(sb_settle(one.q, held_a, 1) == SB_OK, "nothing to return");
+  expect(sb_settle(one.q, held_a, SB_REQUEUE) == SB_OK, "nothing to return");
   expect_accounts(1, 64);
   expect_left(1);
 }

@@ -84,7 +84,7 @@ static void ack_makes_room(void) {
   expect(get(&t, three.q, held_a, false) == 1, "nothing to take");
   expect_awake(1, 1, "after a take");
   leave_beds(1);
-  expect(sb_settle(three.q, held_a, 0) == SB_OK, "nothing to acknowledge");
+  expect(sb_settle(three.q, held_a, SB_ACK) == SB_OK, "nothing to acknowledge");
 }
 static void move_makes_room(void) {
   uint64_t bytes = UINT64_MAX, removed;
@@ -292,7 +292,7 @@ static void starved(void) {
   expect(next(second) == 8, "the message was not delivered");
   put_by(&three, 9);
   expect(next(second) == 9, "the message was not delivered");
-  expect(sb_consumer_settle(first, held_a, 0) == SB_OK, "nothing to acknowledge");
+  expect(sb_consumer_settle(first, held_a, SB_ACK) == SB_OK, "nothing to acknowledge");
   sb_consumer_cancel(second, true);
   put_by(&three, 6);
   expect(told(first) && next(first) == 6, "who has credit again is not told");

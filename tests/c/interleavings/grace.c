@@ -41,7 +41,7 @@ static void settled_last(void) {
   come_to_the_last();
   expect(chunks_of(SB_KIND_LEAF) == 1, "%d chunks have leaves", chunks_of(SB_KIND_LEAF));
   meanwhile(ANYWHERE, reclaim_and_fill);
-  (void)sb_settle(two.q, held_a, 0);
+  (void)sb_settle(two.q, held_a, SB_ACK);
   afterwards();
   expect_body();
   reclaim_and_fill();
@@ -61,7 +61,7 @@ static void take_leaf(void) {
 /* A leaf is needed while the chunk of leaves is being drained, and there is no other memory. */
 static void needed_at(const char *step) {
   come_to_the_last();
-  (void)sb_settle(two.q, held_a, 0);
+  (void)sb_settle(two.q, held_a, SB_ACK);
   sb_page_sweep(keeper.c, &keeper.q->ring);
   (void)sb_housekeeper_reclaim(keeper.c);
   meanwhile(step, take_leaf);
@@ -104,7 +104,7 @@ static void learn_of_leaves(void) {
 static void taken_over(void) {
   come_to_the_last();
   learn_of_leaves();
-  (void)sb_settle(two.q, held_a, 0);
+  (void)sb_settle(two.q, held_a, SB_ACK);
   sb_page_sweep(keeper.c, &keeper.q->ring);
   sb_lock(two.c); /* it is inside: the chunk stays drained */
   reclaim();
@@ -121,7 +121,7 @@ static void taken_over(void) {
 /* What a handle remembers of a page is forgotten by the call that enters after the page was drained. */
 static void pages_forgotten(void) {
   come_to_the_last();
-  (void)sb_settle(two.q, held_a, 0);
+  (void)sb_settle(two.q, held_a, SB_ACK);
   expect(one.q->tail_leaf.leaf != NULL, "nothing is remembered");
   reclaim();
   (void)take(&one);
@@ -145,7 +145,7 @@ static void given_up(void) {
   while (sb_chunk_drain_any(keeper.c, SB_TOKEN_BOOT)) {
   }
   meanwhile("ring.tombstone", give_up);
-  (void)sb_settle(two.q, held_a, 0);
+  (void)sb_settle(two.q, held_a, SB_ACK);
   afterwards();
   expect(chunks_of(SB_KIND_LEAF) == 1, "%d chunks have leaves", chunks_of(SB_KIND_LEAF));
   take_leaf();
@@ -221,7 +221,7 @@ static uint64_t kept_for_structures(void) {
 }
 static void counted(void) {
   come_to_the_last();
-  (void)sb_settle(two.q, held_a, 0);
+  (void)sb_settle(two.q, held_a, SB_ACK);
   sb_page_sweep(keeper.c, &keeper.q->ring);
   uint64_t before = kept_for_structures();
   sb_lock(two.c);

@@ -78,7 +78,7 @@ static void settles_one(actor *a) {
   (void)get(&t, a->q, held_a, false);
   plan.depth = 0;
   meanwhile(death, die_here);
-  (void)sb_settle(a->q, held_a, 0);
+  (void)sb_settle(a->q, held_a, SB_ACK);
 }
 
 static void holds_one(actor *a) {

@@ -67,7 +67,7 @@ static void newest_spared(void) {
   expect_left(0);
 }
 
-static void return_older(void) { expect(sb_settle(two.q, held_a, 1) == SB_OK, "nothing to return"); }
+static void return_older(void) { expect(sb_settle(two.q, held_a, SB_REQUEUE) == SB_OK, "nothing to return"); }
 static void hold_older(void) {
   expect(get(&t, two.q, held_a, false) == 1, "the consumer did not get the older one");
   meanwhile(ANYWHERE, return_older);

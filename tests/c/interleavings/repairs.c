@@ -129,7 +129,7 @@ static void return_first(void) {
   waiting = consume(&two, 0);
   expect(asleep(waiting), "there is no message, and the consumer is told");
   tick_until_it_rests();
-  (void)sb_settle(one.q, held_a, 1);
+  (void)sb_settle(one.q, held_a, SB_REQUEUE);
 }
 static void mark_lost(void) {
   sb_leaf_ref leaf;

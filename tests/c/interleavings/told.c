@@ -20,7 +20,8 @@
 #define COMES_BACK_AT_MOST 200
 
 static void return_both(void) {
-  expect(sb_settle(one.q, held_a, 1) == SB_OK && sb_settle(one.q, held_b, 1) == SB_OK, "nothing to return");
+  expect(sb_settle(one.q, held_a, SB_REQUEUE) == SB_OK && sb_settle(one.q, held_b, SB_REQUEUE) == SB_OK,
+         "nothing to return");
 }
 static void look_once(void) { (void)sb_consumer_next(waiting, buffer, false); }
 static void return_both_then_look(void) {
@@ -34,7 +35,7 @@ static void cleared_in_vain(void) {
   (void)get(&t, one.q, held_b, false);
   for (int i = 0; i < 128; i++) (void)take(&one);
   waiting = consume(&three, 0);
-  (void)sb_settle(one.q, held_a, 1);
+  (void)sb_settle(one.q, held_a, SB_REQUEUE);
   (void)get(&t, one.q, held_a, false);
   meanwhile("sb_returned.c", return_both_then_look);
   (void)get(&t, two.q, buffer, true);

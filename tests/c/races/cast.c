@@ -277,16 +277,18 @@ static fate *settling(const sb_queue *q, const char *record) {
 
 void ack(sb_queue *q, char *record) {
   fate *f = settling(q, record);
-  sb_status status = sb_settle(q, record, 0);
+  sb_status status = sb_settle(q, record, SB_ACK);
   f->acking = 0;
   if (status == SB_OK && f->acked) complain("a message is acknowledged twice");
   if (status == SB_OK) f->acked = true;
   scheduler_note(status == SB_OK ? "acked" : "not-acked");
 }
-void nack(sb_queue *q, char *record) { scheduler_note(sb_settle(q, record, 1) == SB_OK ? "returned" : "not-returned"); }
+void nack(sb_queue *q, char *record) {
+  scheduler_note(sb_settle(q, record, SB_REQUEUE) == SB_OK ? "returned" : "not-returned");
+}
 void ack_next(char *record) {
   fate *f = settling(me()->q, record);
-  sb_status status = sb_consumer_settle(me()->consumer, record, 0);
+  sb_status status = sb_consumer_settle(me()->consumer, record, SB_ACK);
   f->acking = 0;
   if (status == SB_OK) f->acked = true;
   scheduler_note(status == SB_OK ? "acked" : "not-acked");
@@ -331,7 +333,7 @@ sb_status commit_message(uint64_t id, uint64_t bytes, const sb_settlement *ends,
 
 sb_status commit_with_ack(uint64_t id, char *record) {
   fate *f = settling(me()->q, record);
-  sb_settlement end = {me()->q, token_of_record(record), 0};
+  sb_settlement end = {me()->q, token_of_record(record), SB_ACK};
   book->fates[id].instead_of = (uint8_t)(f - book->fates);
   sb_status status = commit_message(id, 64, &end, 1);
   f->acking = 0;
@@ -349,7 +351,7 @@ uint64_t wait_for_delivery(sb_channel *channel, char *record) {
 }
 void ack_delivery(sb_channel *channel, char *record) {
   fate *f = settling(me()->q, record);
-  sb_status status = sb_channel_settle(channel, ((const sb_record *)(const void *)record)->tag, false, 0);
+  sb_status status = sb_channel_settle(channel, ((const sb_record *)(const void *)record)->tag, false, SB_ACK);
   f->acking = 0;
   if (status == SB_OK && f->acked) complain("a delivery is acknowledged twice");
   if (status == SB_OK) f->acked = true;

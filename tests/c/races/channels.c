@@ -106,7 +106,7 @@ static void look(void) { (void)next_delivery(me()->channel, me()->first); }
 static void ack_first(void) { ack_delivery(me()->channel, me()->first); }
 static void requeue_first(void) {
   uint64_t tag = ((const sb_record *)(const void *)me()->first)->tag;
-  scheduler_note(sb_channel_settle(me()->channel, tag, false, 1) == SB_OK ? "returned" : "not-returned");
+  scheduler_note(sb_channel_settle(me()->channel, tag, false, SB_REQUEUE) == SB_OK ? "returned" : "not-returned");
 }
 static void cancel(void) {
   if (sb_channel_cancel(me()->channel, me()->subscription) == SB_OK) scheduler_note("cancelled");

@@ -57,7 +57,7 @@ static void commit_9_and_ack(void) { (void)commit_with_ack(9, me()->first); }
 /* The second of two acknowledgements is one too many: it is found out when all is staged. */
 static void commit_in_vain(void) {
   uint64_t token = token_of_record(me()->first);
-  sb_settlement ends[2] = {{me()->q, token, 0}, {me()->q, token, 0}};
+  sb_settlement ends[2] = {{me()->q, token, SB_ACK}, {me()->q, token, SB_ACK}};
   if (commit_message(9, 64, ends, 2) == SB_OK) complain("a message is acknowledged twice");
 }
 static void look_then_end(char *record, sb_queue *q) {

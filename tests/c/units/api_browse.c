@@ -65,7 +65,7 @@ static void a_whole_record(void) {
   expect_is(put_sized(&t, q, 5, BYTES, &o), SB_OK, "the status of a put");
   expect_is(sb_get(q, buffer, false), NEED + 6, "the length of a get");
   sb_record got = *record();
-  expect_is(sb_settle(q, buffer, 1), SB_OK, "the status of a requeue");
+  expect_is(sb_settle(q, buffer, SB_REQUEUE), SB_OK, "the status of a requeue");
   memset(buffer, 0x55, BUFFER);
   expect_is(browse_sized(NEED + 6 - 1), -(int64_t)SB_FULL, "the status of too short a buffer");
   expect_is(*(uint64_t *)(void *)buffer, NEED + 6, "how much is needed");

@@ -63,7 +63,7 @@ static void all_columns(void) {
   put_named(2, "kk", "");
   put_named(3, "k", "ppp");
   (void)sb_get(q, record, false);
-  expect_is(sb_settle(q, record, 1), SB_OK, "the status of a requeue");
+  expect_is(sb_settle(q, record, SB_REQUEUE), SB_OK, "the status of a requeue");
   memset(has_key, 0xff, sizeof has_key); /* what is in it before counts for nothing */
   memset(redelivered, 0xfe, sizeof redelivered);
   key_ends[0] = 1;

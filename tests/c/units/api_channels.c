@@ -58,8 +58,8 @@ static void expect_refused(sb_status why, const char *what) {
   expect_is(sb_channel_next(ch, last_record), -(int64_t)why, what);
   expect_is(sb_channel_get(ch, first_queue, last_record, false), -(int64_t)why, what);
   expect(!sb_channel_next_cancelled(ch, &number), "%s: one is reported", what);
-  expect_is(sb_channel_settle(ch, 1, false, 0), why, what);
-  expect_is(sb_channel_collect(ch, 0, true, 0, all, 2), -(int64_t)why, what);
+  expect_is(sb_channel_settle(ch, 1, false, SB_ACK), why, what);
+  expect_is(sb_channel_collect(ch, 0, true, SB_ACK, all, 2), -(int64_t)why, what);
   sb_channel_forget(ch, 1, false);
   expect(sb_channel_arm(ch), "%s: it is armed", what);
   expect_is(number, UNTOUCHED, what);

@@ -85,11 +85,11 @@ static void long_bodies_are_read_in_place(void) {
   expect_is(length, sizeof(sb_record) + sizeof(uint64_t), "the length of a record of a long body");
   expect_is(behind(length), token, "what reads it");
   expect_is(id_at((const char *)(uintptr_t)given()->body_address, LONG_BODY), 1, "the body in its place");
-  expect_is(sb_channel_settle(ch, 1, false, 0), SB_OK, "the status of its end");
+  expect_is(sb_channel_settle(ch, 1, false, SB_ACK), SB_OK, "the status of its end");
   expect_is(sb_channel_next(ch, last_record), sizeof(sb_record) + SB_INLINE_BODY,
             "the length of a record with its body");
   expect_is(given()->body_address, 0, "the address of a body in the record");
-  (void)sb_channel_settle(ch, 2, false, 0);
+  (void)sb_channel_settle(ch, 2, false, SB_ACK);
   sb_channel_end_member(m);
   m = join_channel(ch, first_queue, 0, 0, SB_CONSUME_AUTO_ACK);
   length = sb_channel_next(ch, last_record);
@@ -113,7 +113,7 @@ static void what_cannot_be_read_is_dropped(void) {
   expect_is(held_of(first_queue), 1, "what is held");
   expect_is(counted(first_queue, SB_COUNT_DROPPED), 1, "what was dropped");
   expect_is(next_of(ch), 2, "the next message");
-  (void)sb_channel_settle(ch, 1, false, 0);
+  (void)sb_channel_settle(ch, 1, false, SB_ACK);
   stranger_puts(first_queue, 1);
   message_of(first_of_row() != NULL ? first_of_row()->token : (sb_channel_pull(ch), first_of_row()->token))->flags =
       SB_MESSAGE_IN_PARTS;
@@ -127,7 +127,7 @@ static void what_cannot_be_read_is_dropped(void) {
   stranger_puts(first_queue, 1);
   expect(sb_channel_get(ch, first_queue, last_record, false) > 0, "nothing is got");
   message_of(by_tag(ch->deliveries.last_tag)->token)->body_length = SB_MAX_BODY + 1;
-  expect_is(sb_channel_settle(ch, 0, true, 1), SB_OK, "the status of what goes back");
+  expect_is(sb_channel_settle(ch, 0, true, SB_REQUEUE), SB_OK, "the status of what goes back");
   expect_is(sb_channel_get(ch, first_queue, last_record, false), -(int64_t)SB_CORRUPT, "the status of what is got");
   expect_is(held_of(first_queue), 0, "what is held at last");
 }
@@ -143,7 +143,7 @@ static void a_channel_goes_on_when_it_gives(void) {
   m = join_channel(ch, first_queue, 1, 0, 0);
   expect_is(next_of(ch), 2, "the second message");
   expect_member(m, "when its prefetch is used up", 1, 0, false);
-  expect_is(sb_channel_settle(ch, given()->tag, false, 0), SB_OK, "the status of its end");
+  expect_is(sb_channel_settle(ch, given()->tag, false, SB_ACK), SB_OK, "the status of its end");
   expect_member(m, "when it was settled", 1, 1, false);
 }
 /* A view that cannot be had leaves the message where it is, unless its viewers cannot be believed. */
@@ -239,7 +239,7 @@ static void long_bodies_are_got(void) {
   sb_end_view(t.c, behind(length));
   length = sb_channel_get(ch, first_queue, last_record, false);
   expect_is(behind(length), by_tag(2)->token, "what reads a long body");
-  expect_is(sb_channel_settle(ch, 2, false, 1), SB_OK, "the status of one that goes back");
+  expect_is(sb_channel_settle(ch, 2, false, SB_REQUEUE), SB_OK, "the status of one that goes back");
   one_holding_left();
   expect_is(sb_channel_get(ch, first_queue, last_record, true), -(int64_t)SB_GROW, "the status without a view");
   expect_is(held_of(first_queue), 0, "what is held without a view");
@@ -247,7 +247,7 @@ static void long_bodies_are_got(void) {
   length = sb_channel_get(ch, first_queue, last_record, false);
   expect_is(id_at((const char *)(uintptr_t)given()->body_address, LONG_BODY), 2, "what came back");
   message_of(by_tag(3)->token)->body_offset = 64; /* no room for viewers before it */
-  expect_is(sb_channel_settle(ch, 3, false, 1), SB_OK, "the status of another one that goes back");
+  expect_is(sb_channel_settle(ch, 3, false, SB_REQUEUE), SB_OK, "the status of another one that goes back");
   expect_is(sb_channel_get(ch, first_queue, last_record, true), -(int64_t)SB_CORRUPT, "the status without viewers");
   expect_is(counted(first_queue, SB_COUNT_DROPPED), 1, "what was dropped");
   expect_is(held_of(first_queue), 0, "what is held at last");
@@ -261,14 +261,14 @@ static void what_is_spoiled_is_not_got(void) {
     expect(sb_channel_get(ch, first_queue, last_record, false) > 0, "nothing is got");
     uint64_t tag = ch->deliveries.last_tag;
     spoiled = message_of(by_tag(tag)->token);
-    (void)sb_channel_settle(ch, tag, false, 1);
+    (void)sb_channel_settle(ch, tag, false, SB_REQUEUE);
     uint32_t chunk = sb_slot_of(t.b, spoiled) / SB_CHUNK_UNITS;
     uint64_t done = counted(first_queue, SB_COUNT_DROPPED) + counted(first_queue, SB_COUNT_ACKED);
     meanwhile(&t.b->chunks[chunk], AFTER_LOAD, i / 4 + 1, spoil);
     int64_t length = sb_channel_get(ch, first_queue, last_record, auto_ack);
     if (length > 0 && given()->body_address != 0 && auto_ack) sb_end_view(t.c, behind(length));
     meanwhile(NULL, AFTER_LOAD, 1, NULL);
-    if (length > 0 && !auto_ack) (void)sb_channel_settle(ch, 0, true, 0);
+    if (length > 0 && !auto_ack) (void)sb_channel_settle(ch, 0, true, SB_ACK);
     expect_is(sb_channel_unacked(ch), 0, "what is given");
     expect_is(held_of(first_queue), 0, "what is held");
     expect_is(views(), 0, "views that are left");
@@ -284,8 +284,8 @@ static void a_get_tells_others_of_what_came_back(void) {
   expect(sb_channel_get(ch, first_queue, last_record, false) > 0, "nothing is got");
   expect(sb_channel_get(ch, first_queue, last_record, false) > 0, "nothing is got");
   sb_member *m = join_channel(second, first_queue, 0, 0, 0);
-  (void)sb_release_message(first_queue, by_tag(1)->token, SB_RELEASE_CLEAN); /* and no consumer is notified */
-  (void)sb_release_message(first_queue, by_tag(2)->token, SB_RELEASE_CLEAN);
+  (void)sb_release_message(first_queue, by_tag(1)->token, SB_UNDELIVER); /* and no consumer is notified */
+  (void)sb_release_message(first_queue, by_tag(2)->token, SB_UNDELIVER);
   SB_STORE(&first_queue->shm->returned, 0, SB_RELAXED);
   SB_STORE(&first_queue->shm->returned, 1, SB_RELAXED);
   expect_is(member_state(m), SB_NODE_INTERESTED, "the state of another one before");

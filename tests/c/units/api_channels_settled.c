@@ -33,36 +33,36 @@ static void expect_given(const char *what, unsigned n, uint64_t first, uint64_t 
 
 static void one_is_settled(void) {
   give(5);
-  expect_is(sb_channel_settle(ch, 3, false, 0), SB_OK, "the status");
+  expect_is(sb_channel_settle(ch, 3, false, SB_ACK), SB_OK, "the status");
   expect_given("when one is settled", 4, 1, 5);
   expect(by_tag(3) == NULL, "it is still given");
   expect_is(counted(SB_COUNT_ACKED), 1, "what was settled");
-  expect_is(sb_channel_settle(ch, 3, false, 0), SB_SETTLED, "the status of what is settled");
-  expect_is(sb_channel_settle(ch, 0, false, 0), SB_SETTLED, "the status of no tag");
-  expect_is(sb_channel_settle(ch, 9, false, 0), SB_SETTLED, "the status of a tag that was never given");
-  expect_is(sb_channel_settle(ch, 1, false, 2), SB_OK, "the status of what is rejected");
+  expect_is(sb_channel_settle(ch, 3, false, SB_ACK), SB_SETTLED, "the status of what is settled");
+  expect_is(sb_channel_settle(ch, 0, false, SB_ACK), SB_SETTLED, "the status of no tag");
+  expect_is(sb_channel_settle(ch, 9, false, SB_ACK), SB_SETTLED, "the status of a tag that was never given");
+  expect_is(sb_channel_settle(ch, 1, false, SB_REJECT), SB_OK, "the status of what is rejected");
   expect_is(counted(SB_COUNT_DROPPED), 1, "what was rejected");
   expect_given("when one was rejected", 3, 2, 5);
   expect_is(t.c->lock, 0, "the lock");
   sb_settle_message(first_queue, by_tag(2)->token, SB_COUNT_ACKED);
-  expect_is(sb_channel_settle(ch, 2, false, 0), SB_OK, "the status of what was settled elsewhere");
+  expect_is(sb_channel_settle(ch, 2, false, SB_ACK), SB_OK, "the status of what was settled elsewhere");
   expect_given("when one was settled elsewhere", 2, 4, 5);
 }
 static void several_are_settled(void) {
   give(6);
-  expect_is(sb_channel_settle(ch, 9, true, 0), SB_SETTLED, "the status up to a tag that was never given");
+  expect_is(sb_channel_settle(ch, 9, true, SB_ACK), SB_SETTLED, "the status up to a tag that was never given");
   expect_given("when none was settled", 6, 1, 6);
-  expect_is(sb_channel_settle(ch, 2, true, 0), SB_OK, "the status up to one of them");
+  expect_is(sb_channel_settle(ch, 2, true, SB_ACK), SB_OK, "the status up to one of them");
   expect_given("when two are settled", 4, 3, 6);
-  expect_is(sb_channel_settle(ch, 1, true, 0), SB_SETTLED, "the status up to one that is settled");
-  expect_is(sb_channel_settle(ch, 6, true, 0), SB_OK, "the status up to the last one");
+  expect_is(sb_channel_settle(ch, 1, true, SB_ACK), SB_SETTLED, "the status up to one that is settled");
+  expect_is(sb_channel_settle(ch, 6, true, SB_ACK), SB_OK, "the status up to the last one");
   expect_given("when all are settled", 0, 0, 0);
   expect_is(counted(SB_COUNT_ACKED), 6, "what was settled");
-  expect_is(sb_channel_settle(ch, 0, true, 0), SB_OK, "the status of all of none");
+  expect_is(sb_channel_settle(ch, 0, true, SB_ACK), SB_OK, "the status of all of none");
   stranger_puts(first_queue, 2);
   (void)sb_channel_next(ch, last_record);
   (void)sb_channel_next(ch, last_record);
-  expect_is(sb_channel_settle(ch, 0, true, 1), SB_OK, "the status of all");
+  expect_is(sb_channel_settle(ch, 0, true, SB_REQUEUE), SB_OK, "the status of all");
   expect_is(sb_channel_unacked(ch), 0, "what is given when all went back");
   refuse(t.c, SB_STOPPING);
   expect_is(sb_channel_settle(ch, 0, true, 1), SB_STOPPING, "the status of a refused one");
@@ -72,7 +72,7 @@ static void several_are_settled(void) {
 /* The application never saw it. */
 static void what_was_not_seen(void) {
   give(4);
-  expect_is(sb_channel_settle(ch, 4, false, 3), SB_OK, "the status");
+  expect_is(sb_channel_settle(ch, 4, false, SB_UNDELIVER), SB_OK, "the status");
   expect_member(m, "when the last one was taken back", 4, 1, true);
   expect_is(ch->deliveries.last_tag, 3, "the last tag");
   expect_is(next_of(ch), 4, "the next one");
@@ -81,13 +81,13 @@ static void what_was_not_seen(void) {
   expect(sb_channel_get(ch, first_queue, last_record, false) > 0, "nothing is got");
   expect(sb_channel_get(ch, first_queue, last_record, false) > 0, "nothing is got");
   expect_is(ch->deliveries.last_tag, 12, "the last tag of what was got");
-  expect_is(sb_channel_settle(ch, 11, false, 3), SB_OK, "the status of what was got");
+  expect_is(sb_channel_settle(ch, 11, false, SB_UNDELIVER), SB_OK, "the status of what was got");
   expect_is(ch->deliveries.last_tag, 12, "the last tag when another one went back");
-  expect_is(sb_channel_settle(ch, 12, false, 3), SB_OK, "the status of what was got last");
+  expect_is(sb_channel_settle(ch, 12, false, SB_UNDELIVER), SB_OK, "the status of what was got last");
   expect_is(ch->deliveries.last_tag, 11, "the last tag when the last one went back");
   expect(by_tag(11) == NULL && by_tag(12) == NULL, "what was got is held");
   expect_is(sb_channel_cancel(ch, m->number), SB_OK, "the status of a cancel");
-  expect_is(sb_channel_settle(ch, 1, false, 3), SB_OK, "the status of one whose consumer ended");
+  expect_is(sb_channel_settle(ch, 1, false, SB_UNDELIVER), SB_OK, "the status of one whose consumer ended");
   expect_given("when its consumer ended", 3, 2, 4);
   expect_is(sb_channel_waiting(ch), 0, "what waits for no consumer");
 }
@@ -103,7 +103,7 @@ static void many_are_settled(void) {
   give(2 * AT_A_TIME + 3);
   if (!has_steps()) return;
   meanwhile(&t.c->lock, BEFORE_CAS, 1, count_lock);
-  expect_is(sb_channel_settle(ch, 2 * AT_A_TIME + 1, true, 0), SB_OK, "the status");
+  expect_is(sb_channel_settle(ch, 2 * AT_A_TIME + 1, true, SB_ACK), SB_OK, "the status");
   meanwhile(NULL, BEFORE_CAS, 1, NULL);
   expect_is(locks, 3, "how often the lock was taken");
   expect_given("when many are settled", 2, 2 * AT_A_TIME + 2, 2 * AT_A_TIME + 3);
@@ -115,7 +115,7 @@ static void closed_while_many_are_settled(void) {
   if (!has_steps()) return;
   closes = true;
   meanwhile(&t.c->lock, BEFORE_CAS, 1, count_lock);
-  expect_is(sb_channel_settle(ch, 0, true, 0), SB_CLOSED, "the status");
+  expect_is(sb_channel_settle(ch, 0, true, SB_ACK), SB_CLOSED, "the status");
   meanwhile(NULL, BEFORE_CAS, 1, NULL);
   expect_is(sb_channel_unacked(ch), 3, "what was not settled");
   expect_is(ch->deliveries.room, 2 * AT_A_TIME, "the room of a channel that is closed");
@@ -127,15 +127,16 @@ static void closed_while_many_are_settled(void) {
 static void deliveries_are_collected(void) {
   sb_settlement all[4] = {{0}};
   give(5);
-  expect_is(sb_channel_collect(ch, 9, false, 0, all, 4), -(int64_t)SB_SETTLED, "how many there are of no tag");
-  expect_is(sb_channel_collect(ch, 9, true, 0, all, 4), -(int64_t)SB_SETTLED, "how many there are up to no tag");
+  expect_is(sb_channel_collect(ch, 9, false, SB_ACK, all, 4), -(int64_t)SB_SETTLED, "how many there are of no tag");
+  expect_is(sb_channel_collect(ch, 9, true, SB_ACK, all, 4), -(int64_t)SB_SETTLED, "how many there are up to no tag");
   expect(all[0].queue == NULL, "what is not there is collected");
-  expect_is(sb_channel_collect(ch, 2, false, 1, all, 4), 1, "how many there are of one tag");
+  expect_is(sb_channel_collect(ch, 2, false, SB_REQUEUE, all, 4), 1, "how many there are of one tag");
   expect(all[0].queue == first_queue && all[0].token == by_tag(2)->token, "another one is collected");
-  expect(all[0].how == 1 && all[0].delivery_tag == 2 && all[1].queue == NULL, "it is collected for something else");
-  expect_is(sb_channel_collect(ch, 3, true, 2, all, 2), 3, "how many there are up to a tag");
+  expect(all[0].disposition == SB_REQUEUE && all[0].delivery_tag == 2 && all[1].queue == NULL,
+         "it is collected for something else");
+  expect_is(sb_channel_collect(ch, 3, true, SB_REJECT, all, 2), 3, "how many there are up to a tag");
   expect(all[0].delivery_tag == 1 && all[1].delivery_tag == 2 && all[2].queue == NULL, "more is written than fits");
-  expect_is(sb_channel_collect(ch, 0, true, 0, all, 4), 5, "how many there are");
+  expect_is(sb_channel_collect(ch, 0, true, SB_ACK, all, 4), 5, "how many there are");
   expect(all[3].delivery_tag == 4, "the fourth one is another one");
   expect_given("when they were collected", 5, 1, 5);
   expect_is(t.c->lock, 0, "the lock");

@@ -54,11 +54,11 @@ static void settlements_out_of_order(void) {
   for (int i = 0; i < 4; i++) put_into(0);
   sb_publication wrong = first_targets(0, 1);
   wrong.length = SB_MAX_BODY + 1;
-  hold_for(0, 0, ACK);
+  hold_for(0, 0, SB_ACK);
   hold_for(0, 1, NO_WAY);
   note_rest(target[0]);
   expect_blamed(commit_now(NULL, 0, 2), SB_INVALID, NOBODY, NOBODY, "no way to settle");
-  settling[1].how = ACK;
+  settling[1].disposition = SB_ACK;
   settling[1].queue = target[1];
   expect_is(commit_now(NULL, 0, 2), SB_SETTLED, "the status of a message of another queue");
   sb_queue foreign = *target[0];
@@ -75,7 +75,7 @@ static void settlements_out_of_order(void) {
   settling[1].token = target[0]->ledger_token;
   expect_is(commit_now(NULL, 0, 2), SB_SETTLED, "the status of what is no message");
   settling[1] = settling[0];
-  settling[0].how = REQUEUE;
+  settling[0].disposition = SB_REQUEUE;
   settling[0].queue = target[1];
   expect_is(commit_now(NULL, 0, 1), SB_SETTLED, "the status of a requeue to another queue");
   settling[0].queue = target[0];
@@ -91,7 +91,7 @@ static void settlements_out_of_order(void) {
   SB_STORE(cell, SB_LOAD(cell, SB_RELAXED) ^ SB_PUT(1, 37), SB_RELAXED);
   expect_is(commit_now(NULL, 0, 1), SB_SETTLED, "the status of a requeue of another one's message");
   SB_STORE(cell, SB_LOAD(cell, SB_RELAXED) ^ SB_PUT(1, 37), SB_RELAXED);
-  settling[0].how = ACK;
+  settling[0].disposition = SB_ACK;
   settling[0].token |= UINT64_C(3) << SB_TAG_PLACE;
   expect_is(commit_now(NULL, 0, 1), SB_OK, "the status of one that is held");
   expect_is(counted(target[0], SB_COUNT_ACKED), 1, "the number acknowledged at last");
@@ -172,8 +172,8 @@ static void publications_and_settlements(void) {
   make_targets(3, UNLIMITED);
   for (int i = 0; i < 4; i++) put_into(0);
   note_rest(target[0]);
-  const uint32_t how[] = {ACK, REJECT, REQUEUE, UNSEEN};
-  for (unsigned i = 0; i < 4; i++) hold_for(0, i, how[i]);
+  const sb_disposition dispositions[] = {SB_ACK, SB_REJECT, SB_REQUEUE, SB_UNDELIVER};
+  for (unsigned i = 0; i < 4; i++) hold_for(0, i, dispositions[i]);
   uint32_t node = wait_at(target[0], FOR_WORK, 0), memory = wait_at(target[0], FOR_MEMORY, BYTES);
   uint32_t second = wait_at(target[0], FOR_MEMORY, BYTES);
   note_rest(target[1]);
@@ -324,8 +324,8 @@ static void notes_take_of_the_reserve(void) {
   target[1] = make_queue("notes", (sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_NOTES});
   put_into(1);
   put_into(0);
-  hold_for(1, 0, ACK);
-  hold_for(0, 1, ACK);
+  hold_for(1, 0, SB_ACK);
+  hold_for(0, 1, SB_ACK);
   target[2] = make_queue("without a page", UNLIMITED);
   leave_chunks(sb_reserve_chunks(t.b));
   take_slots(sb_class_of_kind(t.b, SB_KIND_LEAF));
@@ -339,9 +339,9 @@ static void notes_take_of_the_reserve(void) {
 static void as_much_as_it_ends_takes_of_the_reserve(void) {
   make_targets(2, UNLIMITED);
   for (int i = 0; i < 3; i++) put_into(0);
-  hold_for(0, 0, REQUEUE); /* so it is not ended */
-  hold_for(0, 1, ACK);
-  hold_for(0, 2, REJECT);
+  hold_for(0, 0, SB_REQUEUE); /* so it is not ended */
+  hold_for(0, 1, SB_ACK);
+  hold_for(0, 2, SB_REJECT);
   leave_chunks(sb_reserve_chunks(t.b));
   take_slots(sb_class_of_kind(t.b, SB_KIND_LEAF));
   sb_publication p[3] = {first_targets(1, 1), first_targets(1, 1), first_targets(1, 1)};

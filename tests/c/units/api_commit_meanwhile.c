@@ -24,7 +24,7 @@ static void begin_long(void) {
   body = untouched(4 * UNLOCKED);
   make_targets(2, UNLIMITED);
   put_into(1);
-  hold_for(1, 0, REQUEUE);
+  hold_for(1, 0, SB_REQUEUE);
   note_rest(target[0]);
 }
 static void the_lock_while_a_body_is_copied(void) {
@@ -33,7 +33,7 @@ static void the_lock_while_a_body_is_copied(void) {
   at_touch(body, look);
   expect_is(commit_now(&p, 1, 1), SB_OK, "the status of a short body");
   expect(touches == 1 && locked == 1 && busy[0] == 0, "the lock was dropped for a short body");
-  hold_for(1, 0, REQUEUE);
+  hold_for(1, 0, SB_REQUEUE);
   p = long_one(UNLOCKED);
   at_touch(body, look);
   begin_watching(t.c);
@@ -41,7 +41,7 @@ static void the_lock_while_a_body_is_copied(void) {
   expect(touches == 2 && locked == 0 && busy[0] == 1 && busy[1] == 1, "the lock was held, or a queue was not busy");
   expect_is(use, SB_USE_DRAIN, "the use of memory meanwhile");
   expect_is(target[1]->busy, 0, "how busy the other queue is");
-  hold_for(1, 0, REQUEUE);
+  hold_for(1, 0, SB_REQUEUE);
   expect_rest("a commit of a long body");
 }
 static void look_at_ledger_later(void) { at_touch(target[0]->ledger, look); }
@@ -52,7 +52,7 @@ static void the_lock_after_it(void) {
   expect_is(commit_now(&p, 1, 0), SB_OK, "the status");
   expect(touches == 2 && locked == 1, "it was carried out without the lock");
 }
-static void settle_meanwhile(void) { (void)sb_api_end(target[1], settling[0].token & SB_TAG_TOKEN, ACK); }
+static void settle_meanwhile(void) { (void)sb_api_end(target[1], settling[0].token & SB_TAG_TOKEN, SB_ACK); }
 static void settled_meanwhile(void) {
   begin_long();
   sb_publication p = long_one(UNLOCKED);
@@ -60,7 +60,7 @@ static void settled_meanwhile(void) {
   expect_blamed(commit_now(&p, 1, 1), SB_SETTLED, NOBODY, NOBODY, "a message that was settled meanwhile");
   expect_is(added_to(0), 0, "the number of messages");
   put_into(1);
-  hold_for(1, 0, ACK);
+  hold_for(1, 0, SB_ACK);
   note_rest(target[0]);
   at_touch(body, settle_meanwhile);
   expect_is(commit_now(&p, 1, 1), SB_SETTLED, "the status of one that was to be acknowledged");
@@ -99,7 +99,7 @@ static void bodies_in_parts(void) {
   expect_is(sb_copy_view(t.c, view, copied, sizeof copied), SB_OK, "the status of a copy");
   expect(memcmp(copied, body, sizeof copied) == 0, "the body is another one");
   (void)sb_end_view(t.c, view);
-  expect_is(sb_settle(target[0], got, ACK), SB_OK, "the status of its end");
+  expect_is(sb_settle(target[0], got, SB_ACK), SB_OK, "the status of its end");
   expect_rest("a body in parts");
   at_touch(body, break_them);
   expect_is(commit_now(&p, 1, 0), SB_CORRUPT, "the status of parts that break");

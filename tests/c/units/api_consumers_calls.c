@@ -22,10 +22,10 @@ static void expect_status(sb_status should, const char *what) {
 }
 static uint64_t acked(void) { return counted(queues[0], SB_COUNT_ACKED); }
 static uint64_t tag_of(uint32_t place) { return k->places[place].token | SB_PUT(place, SB_TAG_PLACE); }
-static sb_status settle(uint64_t tag, uint32_t how) {
+static sb_status settle(uint64_t tag, sb_disposition disposition) {
   char copy[sizeof(sb_record)];
   memcpy(copy, &tag, sizeof tag);
-  return sb_consumer_settle(k, copy, how);
+  return sb_consumer_settle(k, copy, disposition);
 }
 static void put_sized_one(uint64_t id, uint64_t bytes) {
   const sb_put_options none = {0};
@@ -138,7 +138,7 @@ static void a_suspended_consumer(void) {
   k = consume(1, 4, 0, BATCH);
   put_some(0, 1, 2);
   expect_is(next_id(false), 1, "the first message");
-  expect_is(sb_consumer_settle(k, buffer, 0), SB_OK, "the status of an acknowledgement");
+  expect_is(sb_consumer_settle(k, buffer, SB_ACK), SB_OK, "the status of an acknowledgement");
   sb_consumer_suspend(k, true);
   expect_is(next_id(false), 2, "what was pulled before");
   expect_status(SB_EMPTY, "the status of a suspended consumer");
@@ -150,7 +150,7 @@ static void credit_that_waits_for_its_batch(void) {
   k = consume(1, 2, 0, 2);
   put_some(0, 1, 4);
   expect_is(next_id(false), 1, "the first message");
-  expect_is(sb_consumer_settle(k, buffer, 0), SB_OK, "the status of an acknowledgement");
+  expect_is(sb_consumer_settle(k, buffer, SB_ACK), SB_OK, "the status of an acknowledgement");
   expect_is(next_id(false), 2, "the second message");
   expect_is(acked(), 0, "what was settled while the row was not empty");
   expect_is(next_id(false), 3, "the message that needs the credit");
@@ -161,7 +161,7 @@ static void credit_that_is_left(void) {
   k = consume(1, 4, 0, BATCH);
   put_some(0, 1, 1);
   expect_is(next_id(false), 1, "the first message");
-  expect_is(sb_consumer_settle(k, buffer, 0), SB_OK, "the status of an acknowledgement");
+  expect_is(sb_consumer_settle(k, buffer, SB_ACK), SB_OK, "the status of an acknowledgement");
   expect_status(SB_EMPTY, "the status of an empty queue");
   expect_is(acked(), 0, "what was settled although there is credit");
 }
@@ -199,17 +199,17 @@ static void messages_are_settled(void) {
     expect_is(next_id(false), i + 1, "a message");
     tags[i] = record()->tag;
   }
-  expect_is(settle(tags[0], 0), SB_OK, "the status of an acknowledgement");
+  expect_is(settle(tags[0], SB_ACK), SB_OK, "the status of an acknowledgement");
   expect_is(acked(), 1, "what was acknowledged");
-  expect_is(settle(tags[0], 0), SB_SETTLED, "the status of another acknowledgement");
-  expect_is(settle(tags[1], 2), SB_OK, "the status of a rejection");
+  expect_is(settle(tags[0], SB_ACK), SB_SETTLED, "the status of another acknowledgement");
+  expect_is(settle(tags[1], SB_REJECT), SB_OK, "the status of a rejection");
   expect_is(counted(queues[0], SB_COUNT_DROPPED), 1, "what was dropped");
-  expect_is(settle(tags[2], 1), SB_OK, "the status of a requeue");
+  expect_is(settle(tags[2], SB_REQUEUE), SB_OK, "the status of a requeue");
   expect_is(sb_consumer_unacked(k), 2, "what is unacked");
   expect_is(next_id(false), 3, "the message that was requeued");
   expect_is(record()->redelivered, 1, "whether it was given before");
   (void)sb_settle_message(queues[0], tags[4] & SB_TAG_TOKEN, SB_COUNT_ACKED);
-  expect_is(settle(tags[4], 0), SB_SETTLED, "the status of a message that was settled elsewhere");
+  expect_is(settle(tags[4], SB_ACK), SB_SETTLED, "the status of a message that was settled elsewhere");
 }
 static void tags_of_nothing(void) {
   k = consume(1, 4, 0, BATCH);
@@ -222,23 +222,23 @@ static void tags_of_nothing(void) {
   uint32_t place = (uint32_t)(tag >> SB_TAG_PLACE), last_place = (uint32_t)(last >> SB_TAG_PLACE);
   expect_is(last_place, 3, "the last place");
   k->prefetch = 3;
-  expect_is(settle(last, 1), SB_SETTLED, "the status of a place behind the last");
+  expect_is(settle(last, SB_REQUEUE), SB_SETTLED, "the status of a place behind the last");
   k->prefetch = 4;
-  expect_is(settle(SB_PUT(4, SB_TAG_PLACE), 1), SB_SETTLED, "the status of a place that is none");
-  expect_is(settle(tag + 1, 1), SB_SETTLED, "the status of another token");
-  expect_is(settle((tag & SB_TAG_TOKEN) | SB_PUT(last_place, SB_TAG_PLACE), 1), SB_SETTLED,
+  expect_is(settle(SB_PUT(4, SB_TAG_PLACE), SB_REQUEUE), SB_SETTLED, "the status of a place that is none");
+  expect_is(settle(tag + 1, SB_REQUEUE), SB_SETTLED, "the status of another token");
+  expect_is(settle((tag & SB_TAG_TOKEN) | SB_PUT(last_place, SB_TAG_PLACE), SB_REQUEUE), SB_SETTLED,
             "the status of another place");
   expect_is(k->unacked, 4, "what is unacked");
-  expect_is(settle(tag, 0), SB_OK, "the status of an acknowledgement");
-  expect_is(settle(tag, 0), SB_SETTLED, "the status of another acknowledgement before the batch is full");
-  expect_is(settle(tag, 1), SB_SETTLED, "the status of a requeue after an acknowledgement");
+  expect_is(settle(tag, SB_ACK), SB_OK, "the status of an acknowledgement");
+  expect_is(settle(tag, SB_ACK), SB_SETTLED, "the status of another acknowledgement before the batch is full");
+  expect_is(settle(tag, SB_REQUEUE), SB_SETTLED, "the status of a requeue after an acknowledgement");
   expect_is(k->ack_count, 1, "what waits for the batch");
   expect_is(k->places[place].token, tag & SB_TAG_TOKEN, "what is in the place");
   sb_consumer_flush(k);
-  expect_is(settle(SB_PUT(place, SB_TAG_PLACE), 1), SB_SETTLED, "the status of a free place");
+  expect_is(settle(SB_PUT(place, SB_TAG_PLACE), SB_REQUEUE), SB_SETTLED, "the status of a free place");
   expect_is(k->free_place, place + 1, "the free place");
   expect_is(k->unacked, 3, "what is unacked beside a free place");
-  expect_is(settle(last, 1), SB_OK, "the status of a requeue beside a batch");
+  expect_is(settle(last, SB_REQUEUE), SB_OK, "the status of a requeue beside a batch");
   expect_is(k->ack_count, 0, "what waits for the batch after a requeue");
 }
 static void what_the_application_never_saw(void) {
@@ -248,17 +248,17 @@ static void what_the_application_never_saw(void) {
   uint64_t first = record()->tag;
   expect_is(next_id(false), 2, "the second message");
   uint64_t second = record()->tag;
-  expect_is(settle(first, 3), SB_OK, "the status of the first one alone");
+  expect_is(settle(first, SB_UNDELIVER), SB_OK, "the status of the first one alone");
   expect_is(next_id(false), 1, "the first message again, although the second one was given");
-  expect_is(settle(second, 3), SB_OK, "the status");
+  expect_is(settle(second, SB_UNDELIVER), SB_OK, "the status");
   expect_is(in_row(k), 1, "the messages in the row");
   expect_is(sb_consumer_delivered(k), 1, "what was delivered");
   expect_is(k->unacked, 2, "what is unacked");
-  expect_is(settle(first, 3), SB_OK, "the status of the one before");
+  expect_is(settle(first, SB_UNDELIVER), SB_OK, "the status of the one before");
   expect_is(next_id(false), 1, "the first message again");
   expect_is(next_id(false), 2, "the second message again");
   sb_consumer_cancel(k, false);
-  expect_is(settle(second, 3), SB_OK, "the status when it is closed");
+  expect_is(settle(second, SB_UNDELIVER), SB_OK, "the status when it is closed");
   expect_is(ready_in(0), 1, "the messages in the queue");
 }
 static void settled_after_the_end(void) {
@@ -269,14 +269,14 @@ static void settled_after_the_end(void) {
   uint32_t place = (uint32_t)(tag >> SB_TAG_PLACE);
   sb_consumer_cancel(k, false);
   uint32_t free_place = k->free_place;
-  expect_is(settle(tag, 2), SB_OK, "the status");
+  expect_is(settle(tag, SB_REJECT), SB_OK, "the status");
   expect_is(counted(queues[0], SB_COUNT_DROPPED), 1, "what was dropped");
   expect_is(k->places[place].token, 0, "what is in its place");
   expect_is(k->free_place, free_place, "the free places");
   expect_is(k->unacked, 1, "what is unacked, which nobody needs any more");
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
-    expect_is(settle(tag, 0), REFUSAL[i], "the status of a connection that cannot be used");
+    expect_is(settle(tag, SB_ACK), REFUSAL[i], "the status of a connection that cannot be used");
     expect_untouched(t.c, "a settlement that is refused");
     refuse(t.c, SB_OK);
   }

@@ -24,7 +24,7 @@ static void put_long(uint64_t bytes) {
   const sb_put_options none = {0};
   expect_is(put_sized(&t, q, 1, bytes, &none), SB_OK, "the status of a put");
 }
-static void requeue(void) { expect_is(sb_settle(q, buffer, 1), SB_OK, "the status of a requeue"); }
+static void requeue(void) { expect_is(sb_settle(q, buffer, SB_REQUEUE), SB_OK, "the status of a requeue"); }
 
 /* ---- what is handed over ---- */
 
@@ -60,7 +60,7 @@ static void a_long_message_is_viewed(void) {
   put_long(LONG);
   (void)sb_get(q, buffer, false);
   expect_is(sb_holding_kind(held_by(record_at(0)->tag)), SB_HOLD_CELL, "what the tag of one that is not settled names");
-  expect_is(sb_settle(q, buffer, 0), SB_OK, "the status of its settlement");
+  expect_is(sb_settle(q, buffer, SB_ACK), SB_OK, "the status of its settlement");
   expect_rest("gets of long bodies");
 }
 static void a_read_renews_the_queue(void) {
@@ -89,7 +89,7 @@ static void another_consumer_is_told(void) {
     tags[i] = record_at(0)->tag;
     expect(!was_told(node), "another consumer is told of nothing");
   }
-  for (int i = 0; i < 2; i++) expect_is(sb_release_message(q, tags[i], SB_RELEASE_NACK), SB_OK, "a release");
+  for (int i = 0; i < 2; i++) expect_is(sb_release_message(q, tags[i], SB_REQUEUE), SB_OK, "a release");
   expect_is(got(), 1, "the message that came back");
   expect(was_told(node), "another consumer is not told that one more came back");
   mark_closed(q);

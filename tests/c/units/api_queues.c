@@ -240,7 +240,7 @@ static void a_handle_is_left(void) {
   expect(!sb_leave(q), "a handle was left whose message is held");
   expect(q->ledger != NULL && t.c->queues == q, "a handle whose message is held is gone");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
-  expect_is(sb_settle(q, record, 0), SB_OK, "the status of the settlement");
+  expect_is(sb_settle(q, record, SB_ACK), SB_OK, "the status of the settlement");
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
     expect(sb_leave(q), "a handle is in use in state %u", i);

@@ -72,7 +72,7 @@ static void a_move_beside_returned_messages(void) {
   char records[2][4096];
   for (unsigned i = 0; i < 2; i++) put(&t, q, i);
   for (unsigned i = 0; i < 2; i++) (void)get(&t, q, records[i], false);
-  for (unsigned i = 0; i < 2; i++) expect_is(sb_settle(q, records[i], 1), SB_OK, "the status of a return");
+  for (unsigned i = 0; i < 2; i++) expect_is(sb_settle(q, records[i], SB_REQUEUE), SB_OK, "the status of a return");
   sb_watch *work = armed_watch(q, false);
   expect_is(move(q, to, 1, SB_OK, "the status"), 1, "how many were moved");
   expect_told(work, "what waits where a message may have come back");

@@ -10,7 +10,6 @@
 
 #define LONG (SB_INLINE_BODY + 64u)
 #define STRIDE 3u
-enum { ACK = 0, REQUEUE = 1, REJECT = 2, UNSEEN = 3 };
 
 static char buffer[BUFFER];
 static sb_queue *q;
@@ -28,21 +27,21 @@ static void the_ways_to_settle(void) {
   q = begin_queue("q", UNLIMITED, 1);
   note_rest(q);
   get_unsettled(buffer);
-  expect_is(sb_settle(q, buffer, REQUEUE), SB_OK, "the status of a requeue");
+  expect_is(sb_settle(q, buffer, SB_REQUEUE), SB_OK, "the status of a requeue");
   expect_is(delivery_count(), 1, "the delivery count after a requeue");
   get_unsettled(buffer);
-  expect_is(sb_settle(q, buffer, UNSEEN), SB_OK, "the status of a clean return");
+  expect_is(sb_settle(q, buffer, SB_UNDELIVER), SB_OK, "the status of a clean return");
   expect_is(delivery_count(), 1, "the delivery count after a clean return");
   expect_is(ready(), 1, "how many are ready");
   get_unsettled(buffer);
   record_at(0)->tag |= UINT64_C(3) << SB_TAG_PLACE; /* a consumer's place stands above the token */
-  expect_is(sb_settle(q, buffer, ACK), SB_OK, "the status of an acknowledgement");
+  expect_is(sb_settle(q, buffer, SB_ACK), SB_OK, "the status of an acknowledgement");
   expect_is(counted(q, SB_COUNT_ACKED), 1, "the number acknowledged");
-  expect_is(sb_settle(q, buffer, ACK), SB_SETTLED, "the status of a second acknowledgement");
-  expect_is(sb_settle(q, buffer, REQUEUE), SB_SETTLED, "the status of a requeue of what is settled");
+  expect_is(sb_settle(q, buffer, SB_ACK), SB_SETTLED, "the status of a second acknowledgement");
+  expect_is(sb_settle(q, buffer, SB_REQUEUE), SB_SETTLED, "the status of a requeue of what is settled");
   expect_is(put(&t, q, 2), SB_OK, "the status of a put");
   get_unsettled(buffer);
-  expect_is(sb_settle(q, buffer, REJECT), SB_OK, "the status of a rejection");
+  expect_is(sb_settle(q, buffer, SB_REJECT), SB_OK, "the status of a rejection");
   expect_is(counted(q, SB_COUNT_DROPPED), 1, "the number dropped");
   expect_is(counted(q, SB_COUNT_ACKED), 1, "the number acknowledged after a rejection");
   expect_rest("four settlements");
@@ -53,18 +52,18 @@ static void settlements_that_are_refused(void) {
   get_unsettled(buffer);
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
-    expect_is(sb_settle(q, buffer, ACK), REFUSAL[i], "the status");
-    expect_is(sb_settle_many(q, buffer, &index, 1, 1, ACK), REFUSAL[i], "the status of several");
+    expect_is(sb_settle(q, buffer, SB_ACK), REFUSAL[i], "the status");
+    expect_is(sb_settle_many(q, buffer, &index, 1, 1, SB_ACK), REFUSAL[i], "the status of several");
     expect_untouched(t.c, "a settlement that is refused");
   }
   refuse(t.c, SB_OK);
   sb_ledger_shm *ledger = q->ledger;
   q->ledger = NULL;
-  expect_is(sb_settle(q, buffer, ACK), SB_SETTLED, "the status of a handle that was left");
-  expect_is(sb_settle(q, buffer, REQUEUE), SB_SETTLED, "the status of a requeue to a handle that was left");
+  expect_is(sb_settle(q, buffer, SB_ACK), SB_SETTLED, "the status of a handle that was left");
+  expect_is(sb_settle(q, buffer, SB_REQUEUE), SB_SETTLED, "the status of a requeue to a handle that was left");
   q->ledger = ledger;
   expect_is(counted(q, SB_COUNT_ACKED), 0, "the number acknowledged");
-  expect_is(sb_settle(q, buffer, ACK), SB_OK, "the status at last");
+  expect_is(sb_settle(q, buffer, SB_ACK), SB_OK, "the status at last");
 }
 
 /* ---- who is told ---- */
@@ -73,15 +72,15 @@ static void a_consumer_is_told_of_what_came_back(void) {
   q = begin_queue("q", UNLIMITED, 1);
   get_unsettled(buffer);
   uint32_t node = wait_at(q, FOR_WORK, 0);
-  expect_is(sb_settle(q, buffer, REQUEUE), SB_OK, "the status of a requeue");
+  expect_is(sb_settle(q, buffer, SB_REQUEUE), SB_OK, "the status of a requeue");
   expect(was_told(node), "a consumer is not told of what came back");
   get_unsettled(buffer);
   (void)was_told(node);
-  expect_is(sb_settle(q, buffer, ACK), SB_OK, "the status of an acknowledgement");
+  expect_is(sb_settle(q, buffer, SB_ACK), SB_OK, "the status of an acknowledgement");
   expect(!was_told(node), "a consumer is told of an acknowledgement");
   expect_is(put(&t, q, 2), SB_OK, "the status of a put");
   expect(was_told(node), "a consumer is not told of a put");
-  expect_is(sb_settle(q, buffer, REQUEUE), SB_SETTLED, "the status of a requeue of what is settled");
+  expect_is(sb_settle(q, buffer, SB_REQUEUE), SB_SETTLED, "the status of a requeue of what is settled");
   expect(!was_told(node), "a consumer is told of what did not come back");
 }
 static void a_producer_is_told_of_memory(void) {
@@ -90,7 +89,7 @@ static void a_producer_is_told_of_memory(void) {
   get_unsettled(buffer);
   (void)was_told(node);
   (void)was_told(room);
-  expect_is(sb_settle(q, buffer, ACK), SB_OK, "the status");
+  expect_is(sb_settle(q, buffer, SB_ACK), SB_OK, "the status");
   expect(was_told(node), "a producer that waits for memory is not told");
   expect(!was_told(room), "a producer that waits for room is told of what gave no room");
 }
@@ -102,13 +101,13 @@ static void what_came_back_is_too_many(void) {
   get_unsettled(buffer);
   expect_is(put(&t, q, 3), SB_OK, "the status of a put");
   (void)was_told(node);
-  expect_is(sb_settle(q, buffer, REQUEUE), SB_OK, "the status of a requeue");
+  expect_is(sb_settle(q, buffer, SB_REQUEUE), SB_OK, "the status of a requeue");
   expect_is(counted(q, SB_COUNT_REPLACED), 1, "the number replaced");
   expect_is(ready(), 2, "how many are ready");
   expect(was_told(node), "a producer is not told of the one that went");
   get_unsettled(buffer);
   (void)was_told(node);
-  expect_is(sb_settle(q, buffer, REQUEUE), SB_OK, "the status of a requeue that pushes none out");
+  expect_is(sb_settle(q, buffer, SB_REQUEUE), SB_OK, "the status of a requeue that pushes none out");
   expect(!was_told(node), "a producer is told although none went");
   expect_rest("requeues to a ring");
 }
@@ -137,11 +136,11 @@ static void get_four(void) {
 /* One that was settled before does not keep the others from it. */
 static void several_settlements(void) {
   get_four();
-  expect_is(sb_settle(q, buffer + 512, ACK), SB_OK, "the status of the second");
-  expect_is(sb_settle_many(q, buffer, places, STRIDE, 3, ACK), SB_OK, "the status of the first three");
+  expect_is(sb_settle(q, buffer + 512, SB_ACK), SB_OK, "the status of the second");
+  expect_is(sb_settle_many(q, buffer, places, STRIDE, 3, SB_ACK), SB_OK, "the status of the first three");
   expect_is(counted(q, SB_COUNT_ACKED), 3, "the number acknowledged");
-  expect_is(sb_settle_many(q, buffer, places, STRIDE, 0, ACK), SB_OK, "the status of none");
-  expect_is(sb_settle_many(q, buffer + 3 * 512, places, STRIDE, 1, REQUEUE), SB_OK, "the status of the last");
+  expect_is(sb_settle_many(q, buffer, places, STRIDE, 0, SB_ACK), SB_OK, "the status of none");
+  expect_is(sb_settle_many(q, buffer + 3 * 512, places, STRIDE, 1, SB_REQUEUE), SB_OK, "the status of the last");
   expect_is(ready(), 1, "how many came back");
   expect_rest("several settlements");
 }
@@ -170,7 +169,7 @@ static void a_view_is_begun(void) {
   expect_is(sb_holding_kind(held_by(view)), SB_HOLD_VIEW, "what was taken");
   expect(!sb_end_view(t.c, view), "the connection seems to be closed");
   expect_is(held_by(view), SB_HOLD_NONE, "what is held after it ended");
-  expect_is(sb_settle(q, buffer, ACK), SB_OK, "the status of an acknowledgement");
+  expect_is(sb_settle(q, buffer, SB_ACK), SB_OK, "the status of an acknowledgement");
   expect_is(begin_view(1, view_of()), SB_SETTLED, "the status of what is settled");
 }
 static void views_that_are_refused(void) {

@@ -37,7 +37,7 @@ static void a_body_is_staged(void) {
 static void a_commit_is_undone(sb_settings settings, const sb_put_options *o) {
   begin_commit(3, settings, o);
   stage_all();
-  for (unsigned i = 0; i < 3; i++) hold_for(i, i, ACK);
+  for (unsigned i = 0; i < 3; i++) hold_for(i, i, SB_ACK);
   finish[0] = (sb_commit_end){target[0], settling[0].token, DONE};
   plan.end_count = 1;
   expect_is(sb_commit_mark(&plan), SB_OK, "the status of a mark");
@@ -47,7 +47,7 @@ static void a_commit_is_undone(sb_settings settings, const sb_put_options *o) {
   for (unsigned i = 0; i < 3; i++) {
     expect(cells[i].token == SB_COMMIT_NO_TOKEN && !cells[i].admitted, "cell %u is staged still", i);
     expect(staged_state(i) == SB_CELL_TOMBSTONE, "cell %u is in state %u", i, staged_state(i));
-    expect_is(sb_settle(target[i], (const char *)&settling[i].token, REQUEUE), SB_OK, "the status of a requeue");
+    expect_is(sb_settle(target[i], (const char *)&settling[i].token, SB_REQUEUE), SB_OK, "the status of a requeue");
     expect_is(added_to(i), 1, "the number of messages");
     expect_is(sb_length(target[i]), 1, "the number ready");
   }
@@ -88,7 +88,7 @@ static void rolled_back_with_timers(void) { rolled_back((sb_settings){{-1, 9, 99
 static void rolled_forward(sb_settings settings, const sb_put_options *o) {
   begin_commit(2, settings, o);
   int64_t before = taken_in(0);
-  hold_for(1, 0, ACK);
+  hold_for(1, 0, SB_ACK);
   finish[0] = (sb_commit_end){target[1], settling[0].token, DONE};
   plan.end_count = 1;
   stage_all();
@@ -172,7 +172,7 @@ static void the_intents_of_a_reaper(void) {
   expect_is(l->gen, bodies[0].gen, "its generation");
   expect_is(l->target_queue, 1, "whether it is not due");
   expect_is(l->target_position, 0, "how many were not due before");
-  hold_for(0, 0, ACK);
+  hold_for(0, 0, SB_ACK);
   sb_taken taken;
   sb_leaf_ref leaf;
   expect(sb_settle_find(t.c, settling[0].token, &taken, &leaf), "nothing is held");
@@ -198,7 +198,7 @@ static void the_intents_of_a_reaper(void) {
 }
 static void marks_that_are_refused(void) {
   begin_commit(2, UNLIMITED, &NONE);
-  hold_for(0, 0, ACK);
+  hold_for(0, 0, SB_ACK);
   plan.end_count = 1;
   finish[0] = (sb_commit_end){target[1], settling[0].token, DONE};
   expect_is(sb_commit_mark(&plan), SB_SETTLED, "the status of a message of another queue");

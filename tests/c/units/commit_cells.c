@@ -187,7 +187,7 @@ static void a_reaper_without_a_ledger(void) {
   begin_commit(1, UNLIMITED, &NONE);
   stage_all();
   sb_commit_decide(&plan);
-  hold_for(0, 0, ACK);
+  hold_for(0, 0, SB_ACK);
   uint64_t staged = sb_holding_at(t.b, cells[0].token)->what, marked = mark_of(0, &position);
   walk.id = 99;
   sb_word *words[] = {staged_word(0), staged_cell(0, position - target[0]->base)};
@@ -202,7 +202,7 @@ static void a_reaper_without_a_ledger(void) {
 static void marks_that_are_not_settled(void) {
   uint64_t position;
   begin_commit(1, UNLIMITED, &NONE);
-  hold_for(0, 0, ACK);
+  hold_for(0, 0, SB_ACK);
   uint64_t what = mark_of(0, &position), n = position - target[0]->base, raised = target[0]->ledger->kind >> 16;
   sb_word *word = staged_cell(0, n);
   uint64_t was = SB_LOAD(word, SB_RELAXED);

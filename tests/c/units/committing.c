@@ -23,10 +23,10 @@ void expect_blamed(sb_status is, sb_status should, uint32_t publication, uint32_
   expect(failed_publication == publication && failed_target == blamed, "%s: to blame are %d and %d", what,
          (int)failed_publication, (int)failed_target);
 }
-void hold_for(unsigned queue, unsigned end, uint32_t how) {
+void hold_for(unsigned queue, unsigned end, sb_disposition disposition) {
   expect(sb_get(target[queue], got, false) > 0, "there is no message to hold");
-  settling[end] =
-      (sb_settlement){.queue = target[queue], .token = ((const sb_record *)(const void *)got)->tag, .how = how};
+  settling[end] = (sb_settlement){
+      .queue = target[queue], .token = ((const sb_record *)(const void *)got)->tag, .disposition = disposition};
 }
 void put_into(unsigned queue) { expect_is(sb_put(target[queue], BODY, BYTES), SB_OK, "the status of a put"); }
 uint64_t added_to(unsigned queue) { return counted(target[queue], SB_COUNT_ADDED); }

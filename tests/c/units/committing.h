@@ -10,7 +10,7 @@
 #define BYTES 64u
 #define NOBODY UINT32_MAX
 #define MOST_TARGETS 12u
-enum { ACK = 0, REQUEUE = 1, REJECT = 2, UNSEEN = 3, NO_WAY = 4 };
+#define NO_WAY ((sb_disposition)(SB_UNDELIVER + 1))
 
 extern const char BODY[BYTES];
 extern char got[BUFFER]; /* the last record that was got */
@@ -26,7 +26,7 @@ sb_status commit_now(const sb_publication *p, uint32_t count, uint32_t end_count
 /* The status of the last commit, and what it says is to blame. */
 void expect_blamed(sb_status is, sb_status should, uint32_t publication, uint32_t blamed, const char *what);
 /* Gets a message of that queue, which settlement number `end` is to settle. */
-void hold_for(unsigned queue, unsigned end, uint32_t how);
+void hold_for(unsigned queue, unsigned end, sb_disposition disposition);
 void put_into(unsigned queue);
 uint64_t added_to(unsigned queue);
 /* The slot of the message at that place of the queue. */

@@ -281,10 +281,10 @@ static void a_message_goes_back(void) {
   sb_member *another = of_stranger(0);
   set_state(another, SB_NODE_INTERESTED);
   uint64_t nothing = free_holding();
-  expect_is(sb_subscription_return(first_queue, nothing, SB_RELEASE_CLEAN), SB_SETTLED, "the status of nothing");
+  expect_is(sb_subscription_return(first_queue, nothing, SB_UNDELIVER), SB_SETTLED, "the status of nothing");
   expect_is(member_state(another), SB_NODE_INTERESTED, "the state of another one after nothing");
   uint64_t token = taken.token;
-  expect_is(sb_subscription_return(first_queue, token, SB_RELEASE_CLEAN), SB_OK, "the status");
+  expect_is(sb_subscription_return(first_queue, token, SB_UNDELIVER), SB_OK, "the status");
   expect_is(sb_queue_ready(t.b, first_queue->shm), 3, "what is there");
   expect_is(member_state(another), SB_NODE_NOTIFIED, "the state of another one");
   expect(!told_of_room(), "there is room when one came back");
@@ -294,7 +294,7 @@ static void a_message_goes_back(void) {
   expect_is(redelivered(), 1, "what was delivered again by a second take");
   (void)told_of_room();
   bound_to(2);
-  expect_is(sb_subscription_return(first_queue, taken.token, SB_RELEASE_CLEAN), SB_OK, "the status above the bound");
+  expect_is(sb_subscription_return(first_queue, taken.token, SB_UNDELIVER), SB_OK, "the status above the bound");
   expect_is(sb_queue_ready(t.b, first_queue->shm), 2, "what is within the bound");
   expect(told_of_room(), "nobody was told of what was evicted");
 }

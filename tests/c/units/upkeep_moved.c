@@ -171,7 +171,7 @@ static void a_message_is_moved(void) {
   (void)put(&t, q, 2);
   expect_is(move(), SB_OK, "the status of the first one");
   if (get(&t, q, buffer, false) != 2) die("sb_get", 0);
-  (void)sb_settle(q, buffer, 1);
+  (void)sb_settle(q, buffer, SB_REQUEUE);
   uint32_t slot = sb_cell_slot(word_at(q, 1));
   uint64_t gen = sb_slot_gen(header_of(slot)), begun = intents_of(q), holdings = free_holdings();
   size = 0;
