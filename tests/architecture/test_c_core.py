@@ -164,6 +164,12 @@ def test_errno_is_read_beside_system_calls_only(path: Path) -> None:
     assert not re.search(r"\berrno\b(?!\.h)", code_of(path)) or path.stem in MAY_READ_ERRNO
 
 
+def test_a_message_ends_in_one_way() -> None:
+    """Only `sb_dispose` ends a message; no other code chooses the counter."""
+    mechanism = {"sb_settle", "sb_dispose"}
+    assert [name(path) for path in SOURCES if "sb_settle_message" in code_of(path) and path.stem not in mechanism] == []
+
+
 @pytest.mark.parametrize("path", sorted(path for folder in FOLDERS_WITH_C for path in folder.rglob("*.[ch]")), ids=name)
 def test_a_file_names_its_licence(path: Path) -> None:
     """Each C file has one SPDX line, in its first lines."""

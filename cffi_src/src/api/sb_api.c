@@ -101,13 +101,13 @@ sb_status sb_api_end(sb_queue *q, uint64_t token, sb_disposition disposition) {
     if (status == SB_OK) sb_api_returned(q);
     return status;
   }
-  status = sb_settle_message(q, token, disposition == SB_ACK ? SB_COUNT_ACKED : SB_COUNT_DROPPED);
+  status = sb_dispose(q, token, disposition == SB_ACK ? SB_REASON_ACKED : SB_REASON_REJECTED);
   if (SB_LOAD(&q->c->b->header->memory_waiting, SB_SEQ_CST) != 0) sb_consumer_room_made(q->c, NULL, 0);
   return status;
 }
 
 sb_status sb_api_drop_corrupt(sb_queue *q, uint64_t token) {
-  (void)sb_settle_message(q, token, SB_COUNT_DROPPED);
+  (void)sb_dispose(q, token, SB_REASON_UNREADABLE);
   sb_consumer_room_made(q->c, q->shm, q->slot);
   return SB_CORRUPT;
 }

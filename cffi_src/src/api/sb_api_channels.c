@@ -230,7 +230,7 @@ static int64_t hand_over(sb_queue *q, const sb_taken *t, uint64_t delivery_tag, 
     length += (int64_t)sizeof tag;
   }
   record->settled = auto_ack;
-  if (auto_ack) (void)sb_settle_message(q, t->token, SB_COUNT_ACKED);
+  if (auto_ack) (void)sb_dispose(q, t->token, SB_REASON_ACKED);
   return length;
 }
 

@@ -144,9 +144,8 @@ static sb_status make_plan(request *r) {
   }
   for (uint32_t i = 0; i < r->settlement_count; i++) {
     const sb_settlement *s = &r->settlements[i];
-    unsigned counter = s->disposition == SB_ACK ? SB_COUNT_ACKED : SB_COUNT_DROPPED;
-    if (is_marked(s->disposition))
-      p->ends[p->end_count++] = (sb_commit_end){s->queue, s->token & SB_TAG_TOKEN, counter};
+    sb_reason reason = s->disposition == SB_ACK ? SB_REASON_ACKED : SB_REASON_REJECTED;
+    if (is_marked(s->disposition)) p->ends[p->end_count++] = (sb_commit_end){s->queue, s->token & SB_TAG_TOKEN, reason};
   }
   return SB_OK;
 }

@@ -171,7 +171,7 @@ static int64_t give(sb_consumer *k, char *buffer, bool auto_ack) {
   k->delivered++;
   SB_STORE(&n->delivered, SB_LOAD(&n->delivered, SB_RELAXED) + 1, SB_RELAXED);
   if (auto_ack) {
-    (void)sb_settle_message(q, d->token, SB_COUNT_ACKED);
+    (void)sb_dispose(q, d->token, SB_REASON_ACKED);
     sb_consumer_free_place(k, place);
   }
   return length;

@@ -290,7 +290,7 @@ int64_t sb_purge(sb_queue *q) {
       return -(int64_t)status;
     }
     if (end == 0) end = sb_ring_exact_tail(q->c->b, &q->ring);
-    step = sb_limits_remove(q, SB_COUNT_KILLED, end, 1024);
+    step = sb_limits_remove(q, SB_REASON_PURGED, end, 1024);
     removed += step;
     if (step > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
     sb_consumer_work_arrived(q); /* one that came later may have been taken and put back */

@@ -120,7 +120,8 @@ sb_status sb_commit_mark(sb_commit_plan *p) {
         sb_holding_slot(what) != e->q->slot) { /* or marked already: the caller named it twice */
       return SB_SETTLED;
     }
-    uint64_t marked = sb_holding_what(SB_HOLD_SETTLING, e->q->slot, (uint64_t)leaf.slot | SB_PUT(e->counter, 28));
+    uint64_t marked =
+        sb_holding_what(SB_HOLD_SETTLING, e->q->slot, (uint64_t)leaf.slot | SB_PUT(sb_reason_counter(e->reason), 28));
     SB_STORE(&sb_holding_at(b, e->token)->what, marked, SB_RELEASE); /* P12: before the word */
   }
   SB_CRASHPOINT("commit.marked");
@@ -208,7 +209,7 @@ void sb_commit_carry_out(sb_commit_plan *p) {
     if (p->cells[i].token != SB_COMMIT_NO_TOKEN) flip_own(c, &p->cells[i]);
   }
   for (uint32_t i = 0; i < p->end_count; i++) {
-    (void)sb_settle_message(p->ends[i].q, p->ends[i].token, p->ends[i].counter); /* returns its holding */
+    (void)sb_dispose(p->ends[i].q, p->ends[i].token, p->ends[i].reason); /* returns its holding */
   }
   SB_CRASHPOINT("commit.carried_out");
   for (uint32_t i = 0; i < p->cell_count; i++) {
@@ -278,7 +279,7 @@ static void flip_for(sb_walk *w, uint32_t queue, uint64_t position) {
   }
 }
 
-/* Settles the message of a cell that names the dead connection, as sb_settle_as does. */
+/* Ends the message of a cell that names the dead connection, as sb_settle_as does. */
 static void settle_for(sb_walk *w, uint32_t queue, uint64_t position, unsigned counter) {
   sb_ring r;
   sb_leaf_ref leaf;

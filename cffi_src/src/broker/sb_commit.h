@@ -63,11 +63,11 @@ typedef struct {
   sb_leaf_ref leaf;
 } sb_commit_cell;
 
-/* A message to settle. */
+/* A message to end. */
 typedef struct {
   sb_queue *q;
   uint64_t token;
-  unsigned counter;
+  sb_reason reason;
 } sb_commit_end;
 
 typedef struct {

@@ -142,7 +142,7 @@ void sb_consumer_free_place(sb_consumer *k, uint32_t place) {
 void sb_consumer_flush(sb_consumer *k) {
   for (uint32_t i = 0; i < k->ack_count; i++) {
     sb_delivery *d = &k->places[k->acks[i]];
-    (void)sb_settle_message(k->subscriptions[d->subscription].q, d->token, SB_COUNT_ACKED);
+    (void)sb_dispose(k->subscriptions[d->subscription].q, d->token, SB_REASON_ACKED);
     free_place(k, k->acks[i]);
   }
   k->ack_count = 0;

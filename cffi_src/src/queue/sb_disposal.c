@@ -61,7 +61,7 @@ uint64_t sb_upkeep_dispose(sb_queue *q) {
         return removed;
       }
       if (sb_schedule_take(q, at, state, token, &t)) {
-        (void)sb_settle_message(q, token, SB_COUNT_KILLED);
+        (void)sb_dispose(q, token, SB_REASON_KILLED);
         removed++;
       } else {
         sb_holding_give(q->c, token);

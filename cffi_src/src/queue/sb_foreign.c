@@ -86,8 +86,8 @@ sb_status sb_foreign_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_take
     if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
       return status;
     }
-    (void)sb_settle_message(q, token, SB_COUNT_EXPIRED); /* returns the holding ... */
-    status = sb_holding_take(q->c, &token);              /* ... and takes the same one again */
+    (void)sb_dispose(q, token, SB_REASON_EXPIRED); /* returns the holding ... */
+    status = sb_holding_take(q->c, &token);        /* ... and takes the same one again */
     if (status != SB_OK) {
       return status;
     }

@@ -71,17 +71,18 @@ void sb_limits_unadmit(sb_queue *q, uint64_t count, uint64_t bytes) {
   sb_hinting(q->ledger, -1);
 }
 
-static int64_t bound(const sb_queue *q, unsigned *counter) {
+/* The most messages that may be ready. *reason: why a message beyond them ends. */
+static int64_t bound(const sb_queue *q, sb_reason *reason) {
   int64_t ring = sb_setting(q->shm, SB_SETTING_RING_SIZE), max = sb_setting(q->shm, SB_SETTING_MAX_LENGTH);
   int64_t limit = UNBOUNDED;
-  *counter = SB_COUNT_REPLACED;
+  *reason = SB_REASON_REPLACED;
   if (ring >= 0) {
     int64_t lazy = (int64_t)SB_LOAD(&q->shm->bound, SB_RELAXED);
     limit = lazy > ring ? lazy : ring;
   }
   if (!refuses(q->shm) && max >= 0 && max < limit) {
     limit = max;
-    *counter = SB_COUNT_DROPPED;
+    *reason = SB_REASON_EVICTED;
   }
   return limit;
 }
@@ -98,8 +99,8 @@ static sb_excess too_large(const sb_queue *q, uint64_t paid) {
 /* PASSED_OVER: the victim was put back, which also took back its payment in `taken`. */
 enum outcome { NONE_FOUND, STAYED, PASSED_OVER, EVICTED };
 
-/* Takes and settles one victim; an expired one counts as expired. */
-static enum outcome evict(sb_queue *q, const sb_excess *excess, unsigned counter) {
+/* Takes and ends one victim; an expired one counts as expired. */
+static enum outcome evict(sb_queue *q, const sb_excess *excess, sb_reason reason) {
   uint64_t token;
   sb_taken t;
   if (sb_holding_take(q->c, &token) != SB_OK) {
@@ -116,7 +117,7 @@ static enum outcome evict(sb_queue *q, const sb_excess *excess, unsigned counter
     return PASSED_OVER;
   }
   bool expired = t.message->expires_ns != 0 && t.message->expires_ns <= sb_now_ns();
-  (void)sb_settle_message(q, token, expired ? SB_COUNT_EXPIRED : counter);
+  (void)sb_dispose(q, token, expired ? SB_REASON_EXPIRED : reason);
   return EVICTED;
 }
 
@@ -140,8 +141,8 @@ static bool pay_bytes(sb_queue *q, uint64_t *paid) {
 
 /* Evicts one message beyond the length limit. False: there is none. */
 static bool enforce_length(sb_queue *q, uint64_t *removed) {
-  unsigned counter;
-  int64_t limit = bound(q, &counter);
+  sb_reason reason;
+  int64_t limit = bound(q, &reason);
   uint64_t tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST);
   uint64_t before = SB_LOAD(&q->shm->taken, SB_SEQ_CST);
   if (limit == UNBOUNDED || ready_before(q->shm, tail, before) <= limit) {
@@ -154,7 +155,7 @@ static bool enforce_length(sb_queue *q, uint64_t *removed) {
   }
   SB_CRASHPOINT("limits.evict.paid");
   sb_excess excess = too_many(limit);
-  enum outcome outcome = evict(q, &excess, counter);
+  enum outcome outcome = evict(q, &excess, reason);
   if (outcome == NONE_FOUND || outcome == STAYED) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   sb_hinting(q->ledger, -1);
   *removed += outcome == EVICTED;
@@ -169,7 +170,7 @@ static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
   }
   SB_CRASHPOINT("limits.evict.paid_bytes");
   sb_excess excess = too_large(q, paid);
-  enum outcome outcome = evict(q, &excess, SB_COUNT_DROPPED);
+  enum outcome outcome = evict(q, &excess, SB_REASON_EVICTED);
   (void)SB_SUB(&q->shm->bytes_out, paid, SB_SEQ_CST);
   sb_hinting(q->ledger, -1);
   *removed += outcome == EVICTED;
@@ -242,8 +243,8 @@ static void pass_taken(sb_queue *q) {
 }
 
 bool sb_limits_in_doubt(sb_queue *q) {
-  unsigned counter;
-  int64_t limit = sb_queue_tracks(q->shm) ? bound(q, &counter) : UNBOUNDED;
+  sb_reason reason;
+  int64_t limit = sb_queue_tracks(q->shm) ? bound(q, &reason) : UNBOUNDED;
   if (limit == UNBOUNDED || fits(q, limit)) {
     return false;
   }
@@ -255,7 +256,7 @@ void sb_limits_set_bound(sb_queue *q, bool trim) {
   SB_STORE(&q->shm->bound, trim ? 0 : (uint64_t)sb_queue_ready(q->c->b, q->shm), SB_SEQ_CST);
 }
 
-uint64_t sb_limits_remove(sb_queue *q, unsigned counter, uint64_t end, uint64_t limit) {
+uint64_t sb_limits_remove(sb_queue *q, sb_reason reason, uint64_t end, uint64_t limit) {
   uint64_t removed = 0;
   while (removed < limit) {
     uint64_t token;
@@ -268,7 +269,7 @@ uint64_t sb_limits_remove(sb_queue *q, unsigned counter, uint64_t end, uint64_t 
       (void)sb_limits_enforce(q); /* I42 */
       break;
     }
-    (void)sb_settle_message(q, token, counter);
+    (void)sb_dispose(q, token, reason);
     removed++;
   }
   return removed;

@@ -21,7 +21,7 @@
 #ifndef SB_LIMITS_H
 #define SB_LIMITS_H
 
-#include "sb_queue.h"
+#include "sb_dispose.h"
 
 /* Takes room for `count` messages with `bytes` in all. SB_FULL: there is none. SB_TOO_LARGE: there never can be. */
 sb_status sb_limits_admit(sb_queue *q, uint64_t count, uint64_t bytes);
@@ -39,7 +39,7 @@ bool sb_limits_keep(sb_queue *q, uint64_t *removed);
 bool sb_limits_in_doubt(sb_queue *q);
 /* Sets the bound after a new ring_size: without `trim`, the number of pending messages. */
 void sb_limits_set_bound(sb_queue *q, bool trim);
-/* Takes and settles the AVAILABLE messages below `end`, at most `limit`. */
-uint64_t sb_limits_remove(sb_queue *q, unsigned counter, uint64_t end, uint64_t limit);
+/* Takes and ends the AVAILABLE messages below `end`, at most `limit`. */
+uint64_t sb_limits_remove(sb_queue *q, sb_reason reason, uint64_t end, uint64_t limit);
 
 #endif

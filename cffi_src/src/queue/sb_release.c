@@ -13,11 +13,11 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
   }
   sb_cell_shm *cell = sb_leaf_cell(&leaf, t.position);
   if (!sb_queue_is_open(q)) {
-    return sb_settle_message(q, token, SB_COUNT_KILLED);
+    return sb_dispose(q, token, SB_REASON_KILLED);
   }
   uint64_t bytes = t.message->body_length;
   if (t.message->expires_ns != 0 && t.message->expires_ns <= sb_now_ns()) {
-    return sb_settle_message(q, token, SB_COUNT_EXPIRED);
+    return sb_dispose(q, token, SB_REASON_EXPIRED);
   }
   unsigned count = sb_side_count(t.side);
   if (delivered) {
@@ -49,7 +49,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
     uint64_t again;
     if (sb_holding_take(c, &again) == SB_OK) {
       if (sb_take_at(q, t.position, SB_CELL_AVAILABLE, again, &t) == SB_OK) {
-        (void)sb_settle_message(q, again, SB_COUNT_KILLED);
+        (void)sb_dispose(q, again, SB_REASON_KILLED);
       } else {
         sb_holding_give(c, again);
       }

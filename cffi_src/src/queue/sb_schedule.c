@@ -67,7 +67,7 @@ uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool
     return now_ns;
   }
   if (expired) {
-    (void)sb_settle_message(q, token, SB_COUNT_EXPIRED);
+    (void)sb_dispose(q, token, SB_REASON_EXPIRED);
     return 0;
   }
   sb_schedule_make_ready(q, token);

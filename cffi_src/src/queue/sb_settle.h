@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Settle: ends a message that was taken.
  *
- * What: the message is acknowledged, rejected, expired, purged or evicted; the counter tells which. The holder drops
- * the cell's reference to the slot, then finishes the cell. sb_release.h returns a message to the queue instead.
+ * What: the holder drops the cell's reference to the slot, then finishes the cell, and counts. sb_dispose.h has the
+ * reasons for which a message ends; sb_release.h returns a message to the queue instead.
  *
  * Layout: ACQUIRED(me) | REMOVING(me) -> TOMBSTONE.
  *
@@ -33,7 +33,7 @@ typedef struct {
 
 /* Finds the message of a holding. False: the connection does not hold a message there. */
 bool sb_settle_find(sb_connection *c, uint64_t token, sb_taken *t, sb_leaf_ref *leaf);
-/* Ends the message of holding `token`; `counter` is the reason. */
+/* Ends the message of holding `token`. Only sb_dispose calls it (sb_dispose.h), which chooses the counter. */
 sb_status sb_settle_message(sb_queue *q, uint64_t token, unsigned counter);
 /* The same under an intent that exists already (a move). */
 sb_status sb_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned counter);

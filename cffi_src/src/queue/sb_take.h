@@ -30,7 +30,7 @@
 #ifndef SB_TAKE_H
 #define SB_TAKE_H
 
-#include "sb_settle.h"
+#include "sb_dispose.h"
 
 /* Takes the oldest AVAILABLE message before a position. `token` is a free holding, which then lists the message. A
  * caller that names a position and gets SB_EMPTY enforces the queue's limits afterwards (I42). */

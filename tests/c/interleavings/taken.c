@@ -46,7 +46,7 @@ static uint64_t end_take(void) {
     sb_holding_give(one.c, token);
     return 0;
   }
-  (void)sb_settle_message(one.q, token, SB_COUNT_ACKED);
+  (void)sb_dispose(one.q, token, SB_REASON_ACKED);
   return taken.position - at(0) + 1;
 }
 static void expect_counted(uint64_t messages) {

@@ -120,7 +120,7 @@ static void what_cannot_be_read_is_dropped(void) {
   expect_is(sb_channel_next(ch, last_record), -(int64_t)SB_CORRUPT, "the status of what has no parts");
   stranger_puts(first_queue, 1);
   (void)sb_channel_pull(ch);
-  (void)sb_settle_message(first_queue, first_of_row()->token, SB_COUNT_ACKED);
+  (void)sb_dispose(first_queue, first_of_row()->token, SB_REASON_ACKED);
   expect_is(sb_channel_next(ch, last_record), -(int64_t)SB_CORRUPT, "the status of what was settled elsewhere");
   expect_member(m, "when all was dropped", 0, 0, true);
   sb_channel_end_member(m);

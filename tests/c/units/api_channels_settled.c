@@ -44,7 +44,7 @@ static void one_is_settled(void) {
   expect_is(counted(SB_COUNT_DROPPED), 1, "what was rejected");
   expect_given("when one was rejected", 3, 2, 5);
   expect_is(t.c->lock, 0, "the lock");
-  sb_settle_message(first_queue, by_tag(2)->token, SB_COUNT_ACKED);
+  sb_dispose(first_queue, by_tag(2)->token, SB_REASON_ACKED);
   expect_is(sb_channel_settle(ch, 2, false, SB_ACK), SB_OK, "the status of what was settled elsewhere");
   expect_given("when one was settled elsewhere", 2, 4, 5);
 }

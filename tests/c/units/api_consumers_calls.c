@@ -208,7 +208,7 @@ static void messages_are_settled(void) {
   expect_is(sb_consumer_unacked(k), 2, "what is unacked");
   expect_is(next_id(false), 3, "the message that was requeued");
   expect_is(record()->redelivered, 1, "whether it was given before");
-  (void)sb_settle_message(queues[0], tags[4] & SB_TAG_TOKEN, SB_COUNT_ACKED);
+  (void)sb_dispose(queues[0], tags[4] & SB_TAG_TOKEN, SB_REASON_ACKED);
   expect_is(settle(tags[4], SB_ACK), SB_SETTLED, "the status of a message that was settled elsewhere");
 }
 static void tags_of_nothing(void) {
@@ -363,7 +363,7 @@ static void resumed_with_and_without_credit(void) {
   sb_consumer_suspend(k, true);
   for (unsigned i = 0; i < 2; i++) {
     uint32_t place = hand_out(k);
-    (void)sb_settle_message(queues[0], k->places[place].token, SB_COUNT_ACKED);
+    (void)sb_dispose(queues[0], k->places[place].token, SB_REASON_ACKED);
     sb_consumer_free_place(k, place);
   }
   expect_is(in_row(k), 2, "the messages in the row while it is suspended");

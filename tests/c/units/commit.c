@@ -16,7 +16,7 @@ static void a_body_is_staged(void) {
   for (unsigned i = 0; i < 2; i++) {
     expect_is(staged_state(i), SB_CELL_STAGED, "the state of the cell");
     expect_is(cells[i].position, target[i]->base + 1, "its position");
-    expect_is(target[i]->tail_cursor, cells[i].position + 1, "where the next put looks first");
+    expect_is(target[i]->lanes[0].tail_cursor, cells[i].position + 1, "where the next put looks first");
     expect_is(sb_holding_at(t.b, cells[i].token)->what,
               sb_holding_what(SB_HOLD_STAGED, target[i]->slot, cells[i].leaf.slot), "the holding of the cell");
     expect_is(sb_holding_at(t.b, cells[i].token)->where, cells[i].position, "where it is");
@@ -38,7 +38,7 @@ static void a_commit_is_undone(sb_settings settings, const sb_put_options *o) {
   begin_commit(3, settings, o);
   stage_all();
   for (unsigned i = 0; i < 3; i++) hold_for(i, i, SB_ACK);
-  finish[0] = (sb_commit_end){target[0], settling[0].token, DONE};
+  finish[0] = (sb_commit_end){target[0], settling[0].token, SB_REASON_ACKED};
   plan.end_count = 1;
   expect_is(sb_commit_mark(&plan), SB_OK, "the status of a mark");
   expect_is(sb_holding_kind(sb_holding_at(t.b, settling[0].token)->what), SB_HOLD_SETTLING, "the mark");
@@ -89,7 +89,7 @@ static void rolled_forward(sb_settings settings, const sb_put_options *o) {
   begin_commit(2, settings, o);
   int64_t before = taken_in(0);
   hold_for(1, 0, SB_ACK);
-  finish[0] = (sb_commit_end){target[1], settling[0].token, DONE};
+  finish[0] = (sb_commit_end){target[1], settling[0].token, SB_REASON_ACKED};
   plan.end_count = 1;
   stage_all();
   expect_is(sb_commit_mark(&plan), SB_OK, "the status of a mark");
@@ -200,12 +200,12 @@ static void marks_that_are_refused(void) {
   begin_commit(2, UNLIMITED, &NONE);
   hold_for(0, 0, SB_ACK);
   plan.end_count = 1;
-  finish[0] = (sb_commit_end){target[1], settling[0].token, DONE};
+  finish[0] = (sb_commit_end){target[1], settling[0].token, SB_REASON_ACKED};
   expect_is(sb_commit_mark(&plan), SB_SETTLED, "the status of a message of another queue");
-  finish[0] = (sb_commit_end){target[0], bodies[0].token, DONE};
+  finish[0] = (sb_commit_end){target[0], bodies[0].token, SB_REASON_ACKED};
   expect_is(sb_commit_mark(&plan), SB_SETTLED, "the status of what is no message");
   expect_is(plan.marked, 0, "how many were marked");
-  finish[0] = (sb_commit_end){target[0], settling[0].token, DONE};
+  finish[0] = (sb_commit_end){target[0], settling[0].token, SB_REASON_ACKED};
   sb_word *word = staged_cell(0, 0);
   SB_STORE(word, SB_LOAD(word, SB_RELAXED) ^ SB_PUT(1, 37), SB_RELAXED);
   expect_is(sb_commit_mark(&plan), SB_SETTLED, "the status of a message that another connection took");

@@ -273,7 +273,7 @@ static void a_place_is_used_again(void) {
   put_some(0, 1, 3);
   sb_consumer_pull(k);
   uint32_t place = hand_out(k);
-  (void)sb_settle_message(queues[0], k->places[place].token, SB_COUNT_ACKED);
+  (void)sb_dispose(queues[0], k->places[place].token, SB_REASON_ACKED);
   sb_consumer_free_place(k, place);
   expect_is(in_row(k), 2, "the messages in the row, with one more");
   expect_is(place_in_row(k, 1), place, "the place of the next one");

@@ -217,7 +217,7 @@ static void no_holding(void) {
   expect(!keep(), "there is no doubt although there is no holding");
   expect_account(3, 3 * BYTES, 0, 0, "the account");
   expect_is(state_of(0), SB_CELL_AVAILABLE, "the oldest");
-  expect_is(sb_limits_remove(q, SB_COUNT_KILLED, at(3), 3), 0, "how many were removed");
+  expect_is(sb_limits_remove(q, SB_REASON_PURGED, at(3), 3), 0, "how many were removed");
 }
 
 /* ---- bytes ---- */
@@ -352,14 +352,14 @@ static void what_is_removed(void) {
   begin(OF_RING(9), 5);
   uint64_t next = new_token();
   sb_holding_give(t.c, next);
-  expect_is(sb_limits_remove(q, SB_COUNT_KILLED, at(5), 2), 2, "how many were removed of two");
-  expect_is(sb_limits_remove(q, SB_COUNT_KILLED, at(3), 9), 1, "how many were removed before the end");
+  expect_is(sb_limits_remove(q, SB_REASON_PURGED, at(5), 2), 2, "how many were removed of two");
+  expect_is(sb_limits_remove(q, SB_REASON_PURGED, at(3), 9), 1, "how many were removed before the end");
   expect_is(count_of(SB_COUNT_KILLED), 3, "what was killed");
   expect_is(state_of(3), SB_CELL_AVAILABLE, "the oldest that is left");
   expect_is(new_token(), next, "the next holding");
   sb_holding_give(t.c, next);
   shrink(1, 0);
-  expect_is(sb_limits_remove(q, SB_COUNT_KILLED, at(3), 9), 0, "how many were removed where none is");
+  expect_is(sb_limits_remove(q, SB_REASON_PURGED, at(3), 9), 0, "how many were removed where none is");
   expect_is(count_of(SB_COUNT_REPLACED), 1, "what was evicted afterwards");
 }
 

@@ -317,7 +317,7 @@ static void a_leaf_that_is_gone_is_passed(void) {
   begin(FREE_SETTINGS, 66);
   for (unsigned n = 0; n < 64; n++) {
     expect_is(take(), SB_OK, "the status");
-    if (sb_settle_message(q, token, SB_COUNT_ACKED) != SB_OK) die("settle", (int)n);
+    if (sb_dispose(q, token, SB_REASON_ACKED) != SB_OK) die("settle", (int)n);
     token = new_token();
   }
   sb_leaf_ref leaf;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Dispose: the one way in which a message ends.
+ *
+ * What: a message that a connection took ends for one of the reasons below. Each caller that ends a message calls
+ * sb_dispose with the reason. The reason selects the counter of the ledger, here and nowhere else; sb_settle.h then ends
+ * the message. A move ends only the source cell of its message: it calls sb_settle_as under its own intent.
+ *
+ * Dead-lettering belongs here: before a message ends because it was rejected, expired or was evicted, sb_dispose will
+ * move it to a queue in which it is parked. Two more places end messages, for a dead connection, and know the counter
+ * instead of the reason: settle_for (sb_commit.c), from the holding of a message that a commit marked, and judge_settle
+ * (sb_judge.c), from the intent. They repeat a decision that the dead connection made; what it had to do before that
+ * decision must be done by then.
+ *
+ * Layout: none here.
+ *
+ * Invariants: I21 of sb_settle.h.
+ *
+ * Ordering pairs: P11 of sb_ledger.h, in sb_settle.c.
+ *
+ * Death (after -> state; the reaper of the connection repairs it):
+ *  before the intent -> the connection holds the message -> released: it did not end.
+ *  intent SETTLE -> the same.
+ *  reference dropped -> it ended: counted by the counter in the intent, TOMBSTONE.
+ *  TOMBSTONE -> counted; the page is retired if it is finished.
+ *  counters raised -> nothing.
+ *
+ * Concurrency: the holder, under its connection's lock, beside any other operation.
+ */
+#ifndef SB_DISPOSE_H
+#define SB_DISPOSE_H
+
+#include "sb_settle.h"
+
+/* Why a message ends. The low four bits of a reason are its counter; reasons that share a counter differ above them. */
+typedef enum {
+  SB_REASON_ACKED = SB_COUNT_ACKED,
+  SB_REASON_EXPIRED = SB_COUNT_EXPIRED,
+  SB_REASON_KILLED = SB_COUNT_KILLED, /* its queue was deleted */
+  SB_REASON_PURGED = SB_COUNT_KILLED | 16,
+  SB_REASON_REPLACED = SB_COUNT_REPLACED, /* the ring has newer ones */
+  SB_REASON_EVICTED = SB_COUNT_DROPPED,   /* the queue is full, and its overflow is drop-head */
+  SB_REASON_REJECTED = SB_COUNT_DROPPED | 16,
+  SB_REASON_UNREADABLE = SB_COUNT_DROPPED | 32 /* its header is damaged */
+} sb_reason;
+static inline unsigned sb_reason_counter(sb_reason reason) { return (unsigned)reason & 15u; }
+
+/* Ends the message of holding `token`, and returns the holding. SB_SETTLED: the connection does not hold it. */
+static inline sb_status sb_dispose(sb_queue *q, uint64_t token, sb_reason reason) {
+  return sb_settle_message(q, token, sb_reason_counter(reason));
+}
+
+#endif
