@@ -63,8 +63,8 @@ void sb_api_keep_bound(sb_queue *q) {
 bool sb_api_look_at_bound(sb_queue *q) {
   if (sb_queue_tracks(q->shm) && sb_queue_evicts(q->shm) && sb_queue_is_open(q)) {
     /* a producer may have been killed before it advanced the tail */
-    if (!sb_ring_tail_is_exact(&q->ring, &q->tail_leaf)) {
-      (void)sb_ring_exact_tail_near(q->c->b, &q->ring, &q->tail_leaf);
+    if (!sb_ring_tail_is_exact(&q->lanes[0].ring, &q->lanes[0].tail_leaf)) {
+      (void)sb_ring_exact_tail_near(q->c->b, &q->lanes[0].ring, &q->lanes[0].tail_leaf);
     }
     sb_api_keep_bound(q);
   }

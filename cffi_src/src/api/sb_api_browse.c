@@ -54,7 +54,7 @@ static sb_status look(sight *s) {
   sb_broker *b = s->queue->c->b;
   for (;; s->at++) {
     while (!s->in_leaf || !sb_leaf_covers(&s->leaf, s->at)) {
-      s->in_leaf = sb_ring_next_leaf(b, &s->queue->ring, s->at, &s->leaf, &s->at);
+      s->in_leaf = sb_ring_next_leaf(b, &s->queue->lanes[0].ring, s->at, &s->leaf, &s->at);
       if (!s->in_leaf) return SB_EMPTY;
     }
     s->cell = sb_leaf_cell(&s->leaf, s->at);
@@ -88,8 +88,8 @@ static bool expired(const sight *s) {
 }
 
 static uint64_t sequence_of(const sight *s) {
-  const sb_queue *q = s->queue;
-  return s->keeps ? sb_ring_sequence(q->c->b, &q->ring, &s->leaf, s->at) : s->at - q->base;
+  sb_queue *q = s->queue;
+  return s->keeps ? sb_ring_sequence(q->c->b, &sb_queue_lane(q, s->at)->ring, &s->leaf, s->at) : s->at - q->base;
 }
 
 static sb_place place_of(const sight *s) {

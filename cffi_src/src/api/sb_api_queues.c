@@ -289,7 +289,7 @@ int64_t sb_purge(sb_queue *q) {
     if (status != SB_OK) {
       return -(int64_t)status;
     }
-    if (end == 0) end = sb_ring_exact_tail(q->c->b, &q->ring);
+    if (end == 0) end = sb_ring_exact_tail(q->c->b, &q->lanes[0].ring);
     step = sb_limits_remove(q, SB_REASON_PURGED, end, 1024);
     removed += step;
     if (step > 0) sb_consumer_room_made(q->c, q->shm, q->slot);
@@ -308,7 +308,7 @@ int64_t sb_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, 
       break;
     }
     *status = !sb_queue_is_open(q) || !sb_queue_is_open(target) ? SB_DELETED : SB_OK;
-    if (*status == SB_OK && end == 0) end = sb_ring_exact_tail(q->c->b, &q->ring);
+    if (*status == SB_OK && end == 0) end = sb_ring_exact_tail(q->c->b, &q->lanes[0].ring);
     if (*status == SB_OK) *status = sb_upkeep_move_one(q, target, end, &size);
     if (*status != SB_OK && sb_queue_is_open(q)) sb_consumer_work_arrived(q);
     if (*status != SB_OK && sb_queue_is_open(target)) sb_consumer_room_in(q->c, target->shm, target->slot);

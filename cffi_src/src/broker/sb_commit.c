@@ -34,18 +34,19 @@ static void uncount(sb_queue_shm *q, uint64_t bytes) {
 
 static sb_status append(sb_connection *c, sb_commit_cell *cell) {
   sb_queue *q = cell->q;
+  sb_lane *lane = &q->lanes[0];
   uint64_t word = (uint64_t)SB_CELL_STAGED | SB_PUT(cell->body->slot, 4) | SB_PUT(cell->ref, 32) | SB_PUT(c->id, 37);
   sb_word *announce = &sb_holding_at(c->b, cell->token)->where; /* P8: each position before it is tried */
   sb_status status;
   unsigned strange = 0; /* a broken link hides the cell from the resolver */
   sb_holding_set(c->b, cell->token, sb_holding_what(SB_HOLD_STAGED, q->slot, 0), NOWHERE);
   do {
-    cell->position = q->tail_cursor;
+    cell->position = lane->tail_cursor;
     status =
-        sb_ring_append(c, &q->ring, &q->tail_leaf, word,
+        sb_ring_append(c, &lane->ring, &lane->tail_leaf, word,
                        SB_APPEND_OWNED | (cell->tracked ? 0u : (unsigned)SB_APPEND_LAZILY), announce, &cell->position);
   } while (status == SB_CLOSED_CELL && strange++ < SB_MAX_STRANGE &&
-           sb_closing_resolve(c->b, c, q->shm, &q->ring, cell->position) && sb_queue_is_open(q));
+           sb_closing_resolve(c->b, c, q->shm, &lane->ring, cell->position) && sb_queue_is_open(q));
   return status;
 }
 
@@ -77,8 +78,9 @@ static sb_status stage(sb_connection *c, sb_commit_cell *cell) {
     SB_STORE(&cell->q->shm->staged, 1, SB_RELEASE); /* before the cell is STAGED */
   status = append(c, cell);
   if (status == SB_OK) {
-    cell->q->tail_cursor = cell->position + 1;
-    cell->leaf = cell->q->tail_leaf; /* pinned by the STAGED cell */
+    sb_lane *lane = sb_queue_lane(cell->q, cell->position);
+    lane->tail_cursor = cell->position + 1;
+    cell->leaf = lane->tail_leaf; /* pinned by the STAGED cell */
     SB_STORE(&sb_holding_at(c->b, cell->token)->what, sb_holding_what(SB_HOLD_STAGED, cell->q->slot, cell->leaf.slot),
              SB_RELEASE); /* for the doctor */
     add_reference(c->b, cell);
@@ -228,7 +230,7 @@ static void unstage(sb_connection *c, sb_commit_cell *cell) {
   sb_queue_shm *q = cell->q->shm;
   uint64_t word = SB_LOAD(&sb_leaf_cell(&cell->leaf, cell->position)->word, SB_ACQUIRE);
   if (is_staged(word, cell->leaf.gen, c->id)) {
-    (void)sb_ring_drop(c, &cell->q->ring, &cell->leaf, cell->position, word);
+    (void)sb_ring_drop(c, &sb_queue_lane(cell->q, cell->position)->ring, &cell->leaf, cell->position, word);
     if (cell->tracked && !cell->counted) {
       (void)SB_ADD(&q->taken, 1, SB_SEQ_CST);
       (void)SB_ADD(&q->bytes_out, cell->body->bytes, SB_SEQ_CST);

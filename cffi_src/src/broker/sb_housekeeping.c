@@ -342,7 +342,7 @@ void sb_housekeeping_trim_schedule(sb_queue *q) {
       }
       uint64_t position = word >> 4, cell = 0;
       bool needed = sb_cell_state(word) != SB_CELL_ENTRY;
-      if (!needed && sb_ring_locate(q->c->b, NULL, &q->ring, position, &cell_leaf) == SB_OK) {
+      if (!needed && sb_ring_locate(q->c->b, NULL, &sb_queue_lane(q, position)->ring, position, &cell_leaf) == SB_OK) {
         cell = SB_LOAD(&sb_leaf_cell(&cell_leaf, position)->word, SB_ACQUIRE);
         needed = sb_cell_of(cell, cell_leaf.gen) && sb_cell_has_message(cell);
       }

@@ -175,13 +175,13 @@ static void visit_cells(sb_walk *w, uint64_t what, uint64_t where) {
 static void recover(sb_queue *q, unsigned dead) {
   sb_connection *by = q->c;
   /* a CLOSING cell of a killed process */
-  (void)sb_closing_resolve(by->b, by, q->shm, &q->ring, sb_ring_exact_tail(by->b, &q->ring));
+  (void)sb_closing_resolve(by->b, by, q->shm, &q->lanes[0].ring, sb_ring_exact_tail(by->b, &q->lanes[0].ring));
   (void)sb_upkeep_reconcile(by->b, q->shm);
   (void)sb_nodes_recount(by->b, q->slot, SB_RECOUNT_HARMFUL);
   if (SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) (void)sb_lifetime_end(q, dead);
   if (sb_queue_is_open(q) && SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) {
     (void)sb_limits_enforce(q); /* for a producer that was killed between append and eviction */
-    (void)sb_ring_exact_tail(by->b, &q->ring);
+    (void)sb_ring_exact_tail(by->b, &q->lanes[0].ring);
     sb_claim_succeed(by, q->slot);
     sb_consumer_backlog_arrived(q);
   } else {

@@ -23,8 +23,7 @@ void sb_handle_add(sb_queue *q) {
 static sb_queue_shm no_queue;
 
 static void forget_pages(sb_queue *q) {
-  q->tail_leaf = q->head_leaf = SB_NO_LEAF;
-  q->way = (sb_returned_way){.leaf = SB_NO_LEAF};
+  for (unsigned i = 0; i < SB_LANES; i++) sb_lane_forget_pages(&q->lanes[i]);
 }
 
 void sb_handles_forget_pages(sb_connection *c) {

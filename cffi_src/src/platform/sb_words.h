@@ -121,6 +121,15 @@ static inline uint64_t sb_side_word(uint64_t gen, unsigned count, uint64_t flags
   return (gen & SB_GEN_MASK) | SB_PUT(count > 0xffffu ? 0xffffu : count, 38) | flags;
 }
 
+/* ---- position of a message: 60 bits, as many as an entry of the schedule has room for; the highest SB_LANE_BITS of
+ * them are the number of a lane (sb_lane.h) ---- */
+#define SB_POSITION_BITS 60u
+#define SB_LANE_BITS 0u /* a queue has one lane */
+#define SB_LANES (1u << SB_LANE_BITS)
+static inline unsigned sb_position_lane(uint64_t p) {
+  return (unsigned)SB_BITS(p, SB_POSITION_BITS - SB_LANE_BITS, SB_LANE_BITS);
+}
+
 /* ---- page link (root and children), 2 state: EMPTY | 62 generation of the page it lies in; DONE;
  *      PAGE | 4 height | 28 slot | 30 low bits of the page's generation ---- */
 enum { SB_LINK_EMPTY = 0, SB_LINK_DONE = 1, SB_LINK_PAGE = 2 };

@@ -7,15 +7,16 @@
 
 sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *removed) {
   uint64_t position = 0, flags = (if_unused ? SB_CLOSING_IF_UNUSED : 0) | (if_empty ? SB_CLOSING_IF_EMPTY : 0);
+  sb_lane *lane = &q->lanes[0];
   *removed = 0;
   sb_hinting(q->ledger, 1);
   (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* the closing cell is a position without a message */
   (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST);
   sb_status status;
   unsigned strange = 0; /* a broken link hides the cell from the resolver */
-  while ((status = sb_ring_append(q->c, &q->ring, &q->tail_leaf, SB_CELL_CLOSING | flags, SB_APPEND_BARE, NULL,
+  while ((status = sb_ring_append(q->c, &lane->ring, &lane->tail_leaf, SB_CELL_CLOSING | flags, SB_APPEND_BARE, NULL,
                                   &position)) == SB_CLOSED_CELL) {
-    bool resolved = sb_closing_resolve(q->c->b, q->c, q->shm, &q->ring, position);
+    bool resolved = sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, position);
     bool open = sb_queue_is_open(q);
     if (!resolved || !open || ++strange > SB_MAX_STRANGE) {
       sb_hinting(q->ledger, -1);
@@ -32,9 +33,9 @@ sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *
     return status;
   }
   SB_CRASHPOINT("queue.close.closing");
-  (void)sb_closing_resolve(q->c->b, q->c, q->shm, &q->ring, position);
+  (void)sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, position);
   if (sb_queue_is_open(q)) {
-    (void)sb_ring_exact_tail(q->c->b, &q->ring); /* past the closing cell, which is counted as taken already */
+    (void)sb_ring_exact_tail(q->c->b, &lane->ring); /* past the closing cell, which is counted as taken already */
     return if_unused && SB_LOAD(&q->shm->consumers, SB_SEQ_CST) > 0 ? SB_IN_USE : SB_NOT_EMPTY;
   }
   *removed = sb_upkeep_dispose(q);
@@ -45,7 +46,7 @@ uint64_t sb_upkeep_dispose(sb_queue *q) {
   sb_broker *b = q->c->b;
   uint64_t removed = 0, at = SB_LOAD(&q->shm->base, SB_RELAXED);
   sb_leaf_ref leaf;
-  while (sb_ring_next_leaf(b, &q->ring, at, &leaf, &at)) {
+  while (sb_ring_next_leaf(b, &q->lanes[0].ring, at, &leaf, &at)) {
     for (; sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
       unsigned state = sb_cell_state(word);

@@ -16,11 +16,11 @@ static bool foreign_at(const sb_queue *q, const sb_leaf_ref *leaf, uint64_t posi
   return sb_cell_of(word, leaf->gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && !is_own(q, word);
 }
 
-static bool take_returned(sb_queue *q, uint64_t before, uint64_t token, sb_taken *t) {
+static bool take_returned(sb_queue *q, sb_lane *lane, uint64_t before, uint64_t token, sb_taken *t) {
   uint64_t from = 0, position;
   sb_leaf_ref leaf;
-  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 &&
-         sb_returned_next(q->c->b, &q->ring, from, &q->way, &leaf, &position) && position < before) {
+  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next_near(q->c->b, lane, from, &leaf, &position) &&
+         position < before) {
     if (foreign_at(q, &leaf, position) && sb_take_for_consumer_at(q, position, true, token, t) == SB_OK) {
       return true;
     }
@@ -29,11 +29,11 @@ static bool take_returned(sb_queue *q, uint64_t before, uint64_t token, sb_taken
   return false;
 }
 
-static sb_status take_next(sb_queue *q, uint64_t *cursor, uint64_t token, sb_taken *t) {
+static sb_status take_next(sb_queue *q, sb_lane *lane, uint64_t *cursor, uint64_t token, sb_taken *t) {
   uint64_t at = *cursor > q->base ? *cursor : q->base;
   sb_leaf_ref leaf;
   unsigned strange = 0;
-  while (sb_ring_next_leaf(q->c->b, &q->ring, at, &leaf, &at)) {
+  while (sb_ring_next_leaf(q->c->b, &lane->ring, at, &leaf, &at)) {
     while (sb_leaf_covers(&leaf, at)) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST); /* P1, P2 acquire; P3: after arming */
       unsigned state = sb_cell_state(word);
@@ -46,7 +46,8 @@ static sb_status take_next(sb_queue *q, uint64_t *cursor, uint64_t token, sb_tak
         return SB_EMPTY;
       }
       if (state == SB_CELL_CLOSING) {
-        if (!sb_closing_resolve(q->c->b, q->c, q->shm, &q->ring, at) || ++strange > SB_MAX_STRANGE) return SB_CORRUPT;
+        if (!sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, at) || ++strange > SB_MAX_STRANGE)
+          return SB_CORRUPT;
         continue;
       }
       if (state == SB_CELL_CLOSED) {
@@ -56,7 +57,7 @@ static sb_status take_next(sb_queue *q, uint64_t *cursor, uint64_t token, sb_tak
         sb_take_pass_staged(q, at);
       }
       if (state == SB_CELL_AVAILABLE && !is_own(q, word)) {
-        if (sb_take_passed_some(q) && take_returned(q, at, token, t)) { /* I53 */
+        if (sb_take_passed_some(q) && take_returned(q, lane, at, token, t)) { /* I53 */
           return SB_OK;
         }
         if (sb_take_for_consumer_at(q, at, false, token, t) == SB_OK) {
@@ -75,6 +76,7 @@ static sb_status take_next(sb_queue *q, uint64_t *cursor, uint64_t token, sb_tak
 }
 
 sb_status sb_foreign_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_taken *t) {
+  sb_lane *lane = &q->lanes[0];
   for (;;) {
     if (!sb_queue_is_open(q)) {
       return SB_DELETED;
@@ -82,7 +84,7 @@ sb_status sb_foreign_take(sb_queue *q, uint64_t *cursor, uint64_t token, sb_take
     if ((SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_PAUSED) != 0) {
       return SB_EMPTY;
     }
-    sb_status status = take_returned(q, *cursor, token, t) ? SB_OK : take_next(q, cursor, token, t);
+    sb_status status = take_returned(q, lane, *cursor, token, t) ? SB_OK : take_next(q, lane, cursor, token, t);
     if (status != SB_OK || t->message->expires_ns == 0 || t->message->expires_ns > sb_now_ns()) {
       return status;
     }

@@ -65,7 +65,7 @@ uint64_t sb_upkeep_rescan(sb_queue *q) {
   }
   q->rescanned_ns = now;
   uint64_t deaths = sb_repairs_deaths(q->c->b);
-  uint64_t found = sb_upkeep_resurface(q->c->b, q->shm, &q->ring, q->rescanned_deaths);
+  uint64_t found = sb_upkeep_resurface(q->c->b, q->shm, &q->lanes[0].ring, q->rescanned_deaths);
   q->rescanned_deaths = deaths;
   return found;
 }

@@ -180,7 +180,7 @@ static bool enforce_bytes(sb_queue *q, uint64_t *removed) {
 /* No cell below this position is AVAILABLE, except cells with `returned` bits. */
 SB_HOT uint64_t lowest(const sb_queue *q) {
   uint64_t head = SB_LOAD(&q->shm->head, SB_ACQUIRE);
-  return head > q->cursor ? head : q->cursor;
+  return head > q->lanes[0].cursor ? head : q->lanes[0].cursor;
 }
 
 /* True if at most `limit` positions lie from the lowest one to the tail: no more cells can be AVAILABLE. */
@@ -224,9 +224,10 @@ uint64_t sb_limits_enforce(sb_queue *q) {
 /* Moves the cursor past taken cells, as a search does. */
 static void pass_taken(sb_queue *q) {
   uint64_t at = lowest(q);
-  sb_leaf_ref *leaf = &q->head_leaf;
+  sb_lane *lane = &q->lanes[0];
+  sb_leaf_ref *leaf = &lane->head_leaf;
   for (;;) {
-    sb_status status = sb_leaf_covers(leaf, at) ? SB_OK : sb_ring_locate(q->c->b, NULL, &q->ring, at, leaf);
+    sb_status status = sb_leaf_covers(leaf, at) ? SB_OK : sb_ring_locate(q->c->b, NULL, &lane->ring, at, leaf);
     if (status == SB_DONE) {
       at = leaf->first;
       continue;
@@ -239,7 +240,7 @@ static void pass_taken(sb_queue *q) {
     }
     at++;
   }
-  q->cursor = at;
+  lane->cursor = at;
 }
 
 bool sb_limits_in_doubt(sb_queue *q) {

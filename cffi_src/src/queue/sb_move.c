@@ -8,11 +8,12 @@
 #include "sb_view.h"
 
 /* The sequence number of a message that the caller holds; its cell keeps the leaf. */
-static uint64_t sequence_of(const sb_queue *q, uint64_t position) {
+static uint64_t sequence_of(sb_queue *q, uint64_t position) {
+  const sb_ring *r = &sb_queue_lane(q, position)->ring;
   sb_leaf_ref leaf;
   bool keeps = (SB_LOAD(&q->shm->flags, SB_RELAXED) & SB_QUEUE_KEEPS) != 0;
-  return keeps && sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) == SB_OK
-             ? sb_ring_sequence(q->c->b, &q->ring, &leaf, position)
+  return keeps && sb_ring_locate(q->c->b, NULL, r, position, &leaf) == SB_OK
+             ? sb_ring_sequence(q->c->b, r, &leaf, position)
              : position - q->base;
 }
 
@@ -43,6 +44,7 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64
     sb_schedule_make_ready(q, token);
     return status;
   }
+  sb_lane *lane = &target->lanes[0];
   sb_ledger_shm *from = q->ledger, *to = target->ledger;
   SB_STORE(&from->target_queue, target->slot, SB_RELAXED);
   SB_STORE(&from->target_position, UINT64_MAX, SB_RELAXED);
@@ -66,9 +68,9 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64
   }
   uint64_t word = (uint64_t)SB_CELL_REMOVING | SB_PUT(t.slot, 4) | SB_PUT(ref, 32) | SB_PUT(c->id, 37);
   unsigned strange = 0; /* a broken link hides the cell from the resolver */
-  while ((status = sb_ring_append(c, &target->ring, &target->tail_leaf, word, SB_APPEND_OWNED, &from->target_position,
+  while ((status = sb_ring_append(c, &lane->ring, &lane->tail_leaf, word, SB_APPEND_OWNED, &from->target_position,
                                   &position)) == SB_CLOSED_CELL) {
-    bool resolved = sb_closing_resolve(b, c, target->shm, &target->ring, position);
+    bool resolved = sb_closing_resolve(b, c, target->shm, &lane->ring, position);
     bool open = sb_queue_is_open(target);
     if (!resolved || !open || ++strange > SB_MAX_STRANGE) {
       status = resolved && !open ? SB_DELETED : SB_CORRUPT;
@@ -88,7 +90,7 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64
     sb_schedule_make_ready(q, token);
     return status;
   }
-  const sb_leaf_ref *leaf = &target->tail_leaf; /* where it was appended; pinned by our own cell */
+  const sb_leaf_ref *leaf = &lane->tail_leaf; /* where it was appended; pinned by our own cell */
   SB_STORE(&sb_leaf_cell(leaf, position)->side,
            sb_side_word(t.gen, sb_side_count(t.side), t.side & SB_SIDE_REDELIVERED), SB_RELEASE);
   sb_word *origin = sb_ring_origin(b, leaf, position);

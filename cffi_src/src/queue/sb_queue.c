@@ -5,8 +5,9 @@
 
 static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
   sb_broker *b = c->b;
-  *q = (sb_queue){.c = c, .slot = slot, .tail_leaf = SB_NO_LEAF, .head_leaf = SB_NO_LEAF, .spin_ns = 50000};
-  if (!sb_ring_open(b, slot, SB_RING_CELLS, &q->ring)) {
+  *q = (sb_queue){.c = c, .slot = slot, .spin_ns = 50000};
+  sb_lane_forget_pages(&q->lanes[0]);
+  if (!sb_ring_open(b, slot, SB_RING_CELLS, &q->lanes[0].ring)) {
     return sb_slot_in_range(b, slot) ? SB_DELETED : SB_CORRUPT; /* its memory may hold bodies now */
   }
   q->shm = sb_slot_at(b, slot);
@@ -73,12 +74,12 @@ int64_t sb_queue_ready(sb_broker *b, const sb_queue_shm *q) {
   return n < 0 ? 0 : n;
 }
 
-static bool ready_from(sb_queue *q, uint64_t at, sb_leaf_ref *leaf) {
+static bool ready_from(sb_queue *q, const sb_lane *lane, uint64_t at, sb_leaf_ref *leaf) {
   if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
     return true;
   }
   for (unsigned n = 0; n < SB_PAGE_CELLS; n++, at++) {
-    sb_status status = sb_leaf_covers(leaf, at) ? SB_OK : sb_ring_locate(q->c->b, NULL, &q->ring, at, leaf);
+    sb_status status = sb_leaf_covers(leaf, at) ? SB_OK : sb_ring_locate(q->c->b, NULL, &lane->ring, at, leaf);
     if (status == SB_DONE) {
       at = leaf->first - 1;
       continue;
@@ -99,24 +100,25 @@ static bool ready_from(sb_queue *q, uint64_t at, sb_leaf_ref *leaf) {
 }
 
 bool sb_queue_looks_ready(sb_queue *q) {
+  const sb_lane *lane = &q->lanes[0];
   uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE);
-  sb_leaf_ref leaf = q->head_leaf;
-  return ready_from(q, hint > q->cursor ? hint : q->cursor, &leaf);
+  sb_leaf_ref leaf = lane->head_leaf;
+  return ready_from(q, lane, hint > lane->cursor ? hint : lane->cursor, &leaf);
 }
 
 bool sb_queue_seems_ready(sb_queue *q, sb_leaf_ref *leaf) {
-  return ready_from(q, SB_LOAD(&q->shm->head, SB_ACQUIRE), leaf);
+  return ready_from(q, &q->lanes[0], SB_LOAD(&q->shm->head, SB_ACQUIRE), leaf);
 }
 
 uint64_t sb_queue_oldest_bytes(sb_queue *q) {
   sb_broker *b = q->c->b;
+  const sb_ring *r = &q->lanes[0].ring;
   uint64_t at = SB_LOAD(&q->shm->head, SB_ACQUIRE), returned;
   sb_leaf_ref leaf;
-  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(b, &q->ring, 0, NULL, &leaf, &returned) &&
-      returned < at) {
+  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(b, r, 0, &leaf, &returned) && returned < at) {
     at = returned;
   }
-  while (sb_ring_next_leaf(b, &q->ring, at, &leaf, &at)) {
+  while (sb_ring_next_leaf(b, r, at, &leaf, &at)) {
     for (; sb_leaf_covers(&leaf, at); at++) {
       uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_ACQUIRE);
       uint32_t slot = sb_cell_slot(word);
@@ -136,8 +138,8 @@ uint64_t sb_queue_oldest_bytes(sb_queue *q) {
 bool sb_queue_older_ready(sb_queue *q, uint64_t position) {
   uint64_t at, from = 0;
   sb_leaf_ref leaf;
-  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 && sb_returned_next(q->c->b, &q->ring, from, NULL, &leaf, &at) &&
-         at < position) {
+  while (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0 &&
+         sb_returned_next(q->c->b, &q->lanes[0].ring, from, &leaf, &at) && at < position) {
     uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, at)->word, SB_SEQ_CST);
     bool takeable = sb_slot_ready(q->c->b, sb_cell_slot(word)); /* else a wait for it would never end */
     if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE && takeable) {
@@ -173,6 +175,7 @@ void sb_queue_schedule(sb_queue *q, uint64_t position) {
 
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool held, uint64_t *position) {
   sb_connection *c = q->c;
+  sb_lane *lane = &q->lanes[0];
   sb_ledger_shm *l = q->ledger;
   sb_word *header = sb_slot_header(c->b, slot);
   bool tracked = sb_queue_tracks(q->shm);
@@ -192,13 +195,13 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
   sb_status status;
   unsigned strange = 0; /* a broken link hides the cell from the resolver */
   for (;;) {
-    *position = q->tail_cursor;
-    status = sb_ring_append(c, &q->ring, &q->tail_leaf, word, SB_APPEND_OPEN | (tracked ? 0u : SB_APPEND_LAZILY),
+    *position = lane->tail_cursor;
+    status = sb_ring_append(c, &lane->ring, &lane->tail_leaf, word, SB_APPEND_OPEN | (tracked ? 0u : SB_APPEND_LAZILY),
                             &l->position, position);
     if (status != SB_CLOSED_CELL) {
       break;
     }
-    bool resolved = sb_closing_resolve(c->b, c, q->shm, &q->ring, *position);
+    bool resolved = sb_closing_resolve(c->b, c, q->shm, &lane->ring, *position);
     bool open = sb_queue_is_open(q);
     if (!resolved || !open || ++strange > SB_MAX_STRANGE) {
       status = resolved && !open ? SB_DELETED : SB_CORRUPT;
@@ -212,7 +215,7 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
       (void)SB_SUB(&q->shm->bytes_out, bytes, SB_SEQ_CST);
     }
   } else {
-    q->tail_cursor = *position + 1;
+    lane->tail_cursor = *position + 1;
     if (timer) sb_queue_schedule(q, *position);
     sb_ledger_count(l, SB_COUNT_ADDED_BYTES, bytes);
     if (held) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);

@@ -50,11 +50,7 @@ struct sb_queue {
   uint64_t ledger_token;
   uint64_t state; /* OPEN | incarnation of the queue when the handle was opened */
   uint64_t base;
-  uint64_t tail_cursor; /* all cells below it are filled */
-  uint64_t cursor;      /* no AVAILABLE cell below it, except cells with `returned` bits */
-  sb_ring ring;
-  sb_leaf_ref tail_leaf, head_leaf;
-  sb_returned_way way; /* to the leaf of the last message that was released, or taken after a release */
+  sb_lane lanes[SB_LANES];
   uint32_t slot;
   unsigned use; /* SB_USE_...: the purpose of memory for puts into this queue */
   /* nodes of waiting threads of this process, see sb_waiter.h */
@@ -76,6 +72,8 @@ sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledg
 /* Opens a queue with the ledger of a dead connection, which keeps it: a reaper continues the operation of the dead. */
 sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger);
 void sb_queue_leave(sb_queue *q);
+/* The lane that a position is in. */
+static inline sb_lane *sb_queue_lane(sb_queue *q, uint64_t position) { return &q->lanes[sb_position_lane(position)]; }
 static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm->state, SB_ACQUIRE) == q->state; }
 
 /* Publishes an ALLOC slot at the tail. After a failure the caller still owns the slot. */

@@ -12,6 +12,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
     return SB_SETTLED;
   }
   sb_cell_shm *cell = sb_leaf_cell(&leaf, t.position);
+  sb_lane *lane = sb_queue_lane(q, t.position);
   if (!sb_queue_is_open(q)) {
     return sb_dispose(q, token, SB_REASON_KILLED);
   }
@@ -26,16 +27,16 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
   }
   bool tracked = sb_queue_tracks(q->shm);
   if (tracked) sb_hinting(q->ledger, 1);
-  sb_returned_mark_owned(c->b, &q->ring, &leaf, t.position, &q->way); /* P5: first the bits, then the cell */
+  sb_returned_mark_owned(c->b, lane, &leaf, t.position); /* P5: first the bits, then the cell */
   SB_CRASHPOINT("queue.release.marked");
   (void)SB_SWAP(&cell->word, sb_cell_open(SB_CELL_AVAILABLE, t.slot, t.ref, leaf.gen),
                 SB_SEQ_CST); /* linearisation point */
   SB_CRASHPOINT("queue.release.flipped");
-  if (!sb_returned_stays_marked(c->b, &q->ring, t.position, &q->way)) {
+  if (!sb_returned_stays_marked(c->b, lane, t.position)) {
     /* a searcher cleared a bit before the flip, or just took the cell */
     uint64_t word = SB_LOAD(&cell->word, SB_SEQ_CST);
     if (sb_cell_of(word, leaf.gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
-      sb_returned_mark(c->b, &q->ring, t.position);
+      sb_returned_mark(c->b, &lane->ring, t.position);
     }
   }
   sb_ledger_hold(q->ledger, -1);

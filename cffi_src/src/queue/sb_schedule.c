@@ -26,7 +26,7 @@ uint64_t sb_upkeep_look_at(sb_queue *q, uint64_t position, uint64_t now_ns, bool
   sb_broker *b = q->c->b;
   sb_leaf_ref leaf;
   *made_ready = false;
-  if (sb_ring_locate(b, NULL, &q->ring, position, &leaf) != SB_OK) {
+  if (sb_ring_locate(b, NULL, &sb_queue_lane(q, position)->ring, position, &leaf) != SB_OK) {
     return 0;
   }
   uint64_t word = SB_LOAD(&sb_leaf_cell(&leaf, position)->word, SB_ACQUIRE);

@@ -65,7 +65,7 @@ sb_status sb_settle_as(sb_queue *q, uint64_t token, unsigned intent, unsigned co
   if (intent == SB_INTENT_SETTLE)
     sb_intent_begin(q->ledger, intent, counter, t.position, (uint64_t)t.slot | SB_PUT(t.ref, 32), t.gen, bytes);
   SB_CRASHPOINT("queue.settle.announced");
-  finish(c, &q->ring, &leaf, &t);
+  finish(c, &sb_queue_lane(q, t.position)->ring, &leaf, &t);
   sb_ledger_count(q->ledger, SB_COUNT_REMOVED_BYTES, bytes);
   sb_ledger_count(q->ledger, counter, 1);
   sb_ledger_hold(q->ledger, -1);

@@ -71,6 +71,7 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
 static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
                                   uint64_t position, uint64_t token, sb_taken *t) {
   sb_broker *b = q->c->b;
+  const sb_lane *lane = sb_queue_lane(q, position);
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
   if (!sb_cell_of(word, leaf->gen) || sb_cell_is_owned(word) || sb_cell_state(word) == SB_CELL_HELD) {
     return SB_EMPTY; /* its holder may be about to return it: the bit must stay */
@@ -90,7 +91,7 @@ static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *
     }
     word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
     if (sb_cell_of(word, leaf->gen) && !(sb_cell_state(word) == SB_CELL_TOMBSTONE)) {
-      sb_returned_mark(b, &q->ring, position); /* another connection has it now, and may return it */
+      sb_returned_mark(b, &lane->ring, position); /* another connection has it now, and may return it */
     }
   }
   return SB_EMPTY;
@@ -105,13 +106,13 @@ static unsigned look_at(sb_broker *b, const sb_leaf_ref *leaf, uint64_t position
 }
 
 /* Tries the cells before `end` that have `returned` bits, the oldest first. */
-static sb_status take_returned(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t end, uint64_t token,
-                               sb_taken *t) {
+static sb_status take_returned(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t end,
+                               uint64_t token, sb_taken *t) {
   uint64_t from = 0, position, known = SB_ANY_POSITION;
   sb_leaf_ref leaf;
   /* staged: a cell before `position` is STAGED */
   bool commits = SB_LOAD(&q->shm->staged, SB_RELAXED) != 0, staged = false;
-  while (sb_returned_next(q->c->b, &q->ring, from, &q->way, &leaf, &position) && position < end) {
+  while (sb_returned_next_near(q->c->b, lane, from, &leaf, &position) && position < end) {
     unsigned is = commits ? look_at(q->c->b, &leaf, position) : SB_CELL_FREE;
     from = position + 1;
     if (is == SB_CELL_STAGED) {
@@ -143,7 +144,8 @@ static void fetch_ahead(sb_queue *q, const sb_leaf_ref *leaf, uint64_t at) {
 }
 
 void sb_take_pass_staged(sb_queue *q, uint64_t position) {
-  sb_returned_mark(q->c->b, &q->ring, position); /* I53: when its commit is decided, the bits lead back */
+  const sb_lane *lane = sb_queue_lane(q, position);
+  sb_returned_mark(q->c->b, &lane->ring, position); /* I53: when its commit is decided, the bits lead back */
   SB_CRASHPOINT("queue.take.passed");
 }
 
@@ -152,16 +154,16 @@ bool sb_take_passed_some(const sb_queue *q) {
          SB_LOAD(&q->shm->staged, SB_RELAXED) != 0; /* set before the first cell was STAGED */
 }
 
-static sb_status take_next(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before, uint64_t token,
-                           sb_taken *t) {
+static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t before,
+                           uint64_t token, sb_taken *t) {
   sb_broker *b = q->c->b;
-  uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), at = hint > q->cursor ? hint : q->cursor;
-  sb_leaf_ref *leaf = &q->head_leaf;
+  uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), at = hint > lane->cursor ? hint : lane->cursor;
+  sb_leaf_ref *leaf = &lane->head_leaf;
   sb_status status = SB_EMPTY;
   unsigned strange = 0;
   while (at < before) {
     if (!sb_leaf_covers(leaf, at)) {
-      sb_status found = sb_ring_locate(b, NULL, &q->ring, at, leaf);
+      sb_status found = sb_ring_locate(b, NULL, &lane->ring, at, leaf);
       if (found == SB_DONE) {
         at = leaf->first;
         continue;
@@ -181,7 +183,7 @@ static sb_status take_next(sb_queue *q, unsigned state, const sb_excess *excess,
         return SB_CORRUPT;
       }
       if (sb_take_passed_some(q)) { /* I53 */
-        status = take_returned(q, state, excess, at, token, t);
+        status = take_returned(q, lane, state, excess, at, token, t);
         if (status != SB_EMPTY) break;
       }
       status = take_cell(q, state, excess, leaf, at, word, token, t);
@@ -199,12 +201,12 @@ static sb_status take_next(sb_queue *q, unsigned state, const sb_excess *excess,
       status = SB_DELETED;
       break;
     } else if (found == SB_CELL_CLOSING) {
-      if (!sb_closing_resolve(b, q->c, q->shm, &q->ring, at) || ++strange > SB_MAX_STRANGE) return SB_CORRUPT;
+      if (!sb_closing_resolve(b, q->c, q->shm, &lane->ring, at) || ++strange > SB_MAX_STRANGE) return SB_CORRUPT;
     } else {
       at++;
     }
   }
-  q->cursor = at;
+  lane->cursor = at;
   if (status == SB_EMPTY) {
     sb_slab_flush_freed(q->c); /* the connection may rest now: other connections find what it freed */
   }
@@ -221,12 +223,13 @@ SB_HOT void count_taken(sb_queue *q, bool counted, const sb_taken *t) {
 
 SB_HOT sb_status find_and_take(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before, uint64_t token,
                                sb_taken *t) {
+  sb_lane *lane = &q->lanes[0];
   sb_status status = SB_EMPTY;
   if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
-    uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), end = hint > q->cursor ? hint : q->cursor;
-    status = take_returned(q, state, excess, end < before ? end : before, token, t);
+    uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), end = hint > lane->cursor ? hint : lane->cursor;
+    status = take_returned(q, lane, state, excess, end < before ? end : before, token, t);
   }
-  return status != SB_EMPTY ? status : take_next(q, state, excess, before, token, t);
+  return status != SB_EMPTY ? status : take_next(q, lane, state, excess, before, token, t);
 }
 
 /* I23: raises `taken` before the take. A put meanwhile may have seen too few pending messages: then this takes again
@@ -304,7 +307,7 @@ sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t tok
   if (tracked) sb_hinting(q->ledger, 1);
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
   sb_leaf_ref leaf;
-  bool took_it = sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) == SB_OK &&
+  bool took_it = sb_ring_locate(q->c->b, NULL, &sb_queue_lane(q, position)->ring, position, &leaf) == SB_OK &&
                  take_in_state(q, &leaf, position, from, SB_CELL_REMOVING, token, t);
   if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
   if (took_it && tracked) count_taken(q, before, t);
@@ -317,7 +320,7 @@ sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool returned,
   if (tracked) sb_hinting(q->ledger, 1);
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
   sb_leaf_ref leaf;
-  bool took_it = sb_ring_locate(q->c->b, NULL, &q->ring, position, &leaf) == SB_OK &&
+  bool took_it = sb_ring_locate(q->c->b, NULL, &sb_queue_lane(q, position)->ring, position, &leaf) == SB_OK &&
                  (returned ? take_returned_at(q, SB_CELL_ACQUIRED, NULL, &leaf, position, token, t) == SB_OK
                            : take_in_state(q, &leaf, position, SB_CELL_AVAILABLE, SB_CELL_ACQUIRED, token, t));
   if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);

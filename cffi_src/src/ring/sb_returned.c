@@ -55,8 +55,9 @@ static bool find_way(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, sb_
   return way->leaf.leaf != NULL;
 }
 
-void sb_returned_mark_owned(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position,
-                            sb_returned_way *way) {
+void sb_returned_mark_owned(sb_broker *b, sb_lane *lane, const sb_leaf_ref *ref, uint64_t position) {
+  const sb_ring *r = &lane->ring;
+  sb_returned_way *way = &lane->way;
   if (!find_way(b, r, ref, way)) {
     sb_returned_mark(b, r, position);
     return;
@@ -71,7 +72,9 @@ void sb_returned_mark_owned(sb_broker *b, const sb_ring *r, const sb_leaf_ref *r
 
 /* If pages were reused, the cell is finished, and the result does not matter. A root that was added meanwhile has a
  * bit, too. */
-bool sb_returned_stays_marked(sb_broker *b, const sb_ring *r, uint64_t position, const sb_returned_way *way) {
+bool sb_returned_stays_marked(sb_broker *b, const sb_lane *lane, uint64_t position) {
+  const sb_ring *r = &lane->ring;
+  const sb_returned_way *way = &lane->way;
   if (way->leaf.leaf == NULL || SB_LOAD(r->root, SB_SEQ_CST) != way->root) {
     return sb_returned_is_marked(b, r, position);
   }
@@ -170,12 +173,7 @@ static bool follow(sb_broker *b, const sb_ring *r, uint64_t from, const sb_retur
   return true;
 }
 
-bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_returned_way *way, sb_leaf_ref *ref,
-                      uint64_t *position) {
-  if (way != NULL && follow(b, r, from, way, position)) {
-    *ref = way->leaf;
-    return true;
-  }
+bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position) {
   for (bool again = true; again && SB_LOAD(r->returned, SB_SEQ_CST) != 0;) {
     sb_page_ref root;
     uint64_t link = SB_LOAD(r->root, SB_SEQ_CST);
@@ -184,7 +182,6 @@ bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_returned
     }
     again = false;
     if (search(b, r, &root, from, ref, position, &again)) {
-      if (way != NULL) (void)find_way(b, r, ref, way);
       return true;
     }
     if (from == 0 && SB_LOAD(&root.page->returned, SB_SEQ_CST) == 0) {
@@ -196,4 +193,16 @@ bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_returned
     }
   }
   return false;
+}
+
+bool sb_returned_next_near(sb_broker *b, sb_lane *lane, uint64_t from, sb_leaf_ref *ref, uint64_t *position) {
+  const sb_ring *r = &lane->ring;
+  sb_returned_way *way = &lane->way;
+  if (follow(b, r, from, way, position)) {
+    *ref = way->leaf;
+    return true;
+  }
+  bool found = sb_returned_next(b, r, from, ref, position);
+  if (found) (void)find_way(b, r, ref, way);
+  return found;
 }

@@ -16,7 +16,7 @@
  * Ordering pairs:
  *  P5 a bit is set (seq_cst) before, and looked at after, the flip; a searcher clears, then looks at the cell.
  *
- * A connection that makes many cells of one leaf AVAILABLE, or takes them, keeps the way to the leaf (sb_returned_way).
+ * A connection that makes many cells of one leaf AVAILABLE, or takes them, keeps the way to the leaf in its lane.
  * A leaf that exists pins every page above it; only the root may get a parent. The owner of a cell knows that its leaf
  * exists, and checks for a new root when it looks at the bits again; a searcher checks the leaf's generation after all
  * bits. Reading a bit as set (seq_cst) is as good as setting it again.
@@ -33,27 +33,19 @@
 #ifndef SB_RETURNED_H
 #define SB_RETURNED_H
 
-#include "sb_ring.h"
-
-/* The pages above a leaf, from it up to the root. */
-typedef struct {
-  uint64_t root;
-  sb_leaf_ref leaf; /* SB_NO_LEAF: the way is not known */
-  sb_page_shm *pages[SB_MAX_HEIGHT + 1];
-} sb_returned_way;
+#include "sb_lane.h"
 
 void sb_returned_mark(sb_broker *b, const sb_ring *r, uint64_t position);
 void sb_returned_clear(sb_broker *b, const sb_leaf_ref *ref, uint64_t position);
 /* Clears the leaf's bit of a cell that the caller just took. The next search clears the bits above it. */
 void sb_returned_took(const sb_leaf_ref *ref, uint64_t position);
 bool sb_returned_is_marked(sb_broker *b, const sb_ring *r, uint64_t position);
-/* Mark and look as above, by the kept way, for a cell that the caller owns, or owned when it marked the cell. */
-void sb_returned_mark_owned(sb_broker *b, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position,
-                            sb_returned_way *way);
-bool sb_returned_stays_marked(sb_broker *b, const sb_ring *r, uint64_t position, const sb_returned_way *way);
-/* Finds the lowest position >= from with a bit, and its leaf. Follows `way` if it leads there, and updates it; NULL: no
- * way. */
-bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_returned_way *way, sb_leaf_ref *ref,
-                      uint64_t *position);
+/* Mark and look as above, by the way of the lane, for a cell that the caller owns, or owned when it marked the cell. */
+void sb_returned_mark_owned(sb_broker *b, sb_lane *lane, const sb_leaf_ref *ref, uint64_t position);
+bool sb_returned_stays_marked(sb_broker *b, const sb_lane *lane, uint64_t position);
+/* Finds the lowest position >= from with a bit, and its leaf. */
+bool sb_returned_next(sb_broker *b, const sb_ring *r, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
+/* The same. Follows the way of the lane if it leads there, and updates it. */
+bool sb_returned_next_near(sb_broker *b, sb_lane *lane, uint64_t from, sb_leaf_ref *ref, uint64_t *position);
 
 #endif

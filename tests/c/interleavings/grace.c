@@ -22,7 +22,7 @@ static void expect_body(void) {
   expect(whole, "a body was written into");
 }
 static void reclaim_and_fill(void) {
-  sb_page_sweep(keeper.c, &keeper.q->ring);
+  sb_page_sweep(keeper.c, &keeper.q->lanes[0].ring);
   reclaim();
   if (body == 0 && take_body()) memcpy(was, sb_slot_at(t.b, body), sizeof was);
 }
@@ -62,7 +62,7 @@ static void take_leaf(void) {
 static void needed_at(const char *step) {
   come_to_the_last();
   (void)sb_settle(two.q, held_a, SB_ACK);
-  sb_page_sweep(keeper.c, &keeper.q->ring);
+  sb_page_sweep(keeper.c, &keeper.q->lanes[0].ring);
   (void)sb_housekeeper_reclaim(keeper.c);
   meanwhile(step, take_leaf);
   (void)sb_housekeeper_reclaim(keeper.c);
@@ -105,7 +105,7 @@ static void taken_over(void) {
   come_to_the_last();
   learn_of_leaves();
   (void)sb_settle(two.q, held_a, SB_ACK);
-  sb_page_sweep(keeper.c, &keeper.q->ring);
+  sb_page_sweep(keeper.c, &keeper.q->lanes[0].ring);
   sb_lock(two.c); /* it is inside: the chunk stays drained */
   reclaim();
   expect(chunks_of(SB_KIND_LEAF) == 0, "%d chunks have leaves", chunks_of(SB_KIND_LEAF));
@@ -122,18 +122,18 @@ static void taken_over(void) {
 static void pages_forgotten(void) {
   come_to_the_last();
   (void)sb_settle(two.q, held_a, SB_ACK);
-  expect(one.q->tail_leaf.leaf != NULL, "nothing is remembered");
+  expect(one.q->lanes[0].tail_leaf.leaf != NULL, "nothing is remembered");
   reclaim();
   (void)take(&one);
   expect(chunks_of(SB_KIND_LEAF) == 0, "%d chunks have leaves", chunks_of(SB_KIND_LEAF));
-  expect(one.q->tail_leaf.leaf == NULL, "a page that was drained is remembered");
+  expect(one.q->lanes[0].tail_leaf.leaf == NULL, "a page that was drained is remembered");
   clear();
 }
 
 /* The drainer ends while another connection is inside: the chunk is of its class again. */
 static void give_up(void) {
   sb_connection *leaver = connect_to(&t);
-  sb_page_sweep(keeper.c, &keeper.q->ring);
+  sb_page_sweep(keeper.c, &keeper.q->lanes[0].ring);
   for (int i = 0; i < 2; i++) (void)sb_housekeeper_reclaim(leaver);
   (void)sb_disconnect(leaver);
   expect(sb_forget(leaver), "the connection stays");
@@ -222,7 +222,7 @@ static uint64_t kept_for_structures(void) {
 static void counted(void) {
   come_to_the_last();
   (void)sb_settle(two.q, held_a, SB_ACK);
-  sb_page_sweep(keeper.c, &keeper.q->ring);
+  sb_page_sweep(keeper.c, &keeper.q->lanes[0].ring);
   uint64_t before = kept_for_structures();
   sb_lock(two.c);
   reclaim();

@@ -33,20 +33,20 @@ static void taken_at_once(void) {
   meanwhile("recover.cell.released", take_it);
   judge_first();
   expect(got == 1, "the consumer got %d, not 1, when the cell was ready", (int)got);
-  expect(!sb_returned_is_marked(t.b, &one.q->ring, held), "a cell that was taken is marked");
+  expect(!sb_returned_is_marked(t.b, &one.q->lanes[0].ring, held), "a cell that was taken is marked");
   expect_left(3);
 }
 /* A search cleared a bit above the cell before the cell was ready, and was killed before its second look. */
 static void clear_the_bit(void) {
   sb_leaf_ref leaf;
-  (void)sb_ring_locate(t.b, NULL, &one.q->ring, held, &leaf);
+  (void)sb_ring_locate(t.b, NULL, &one.q->lanes[0].ring, held, &leaf);
   sb_returned_clear(t.b, &leaf, held);
 }
 static void marked_again(void) {
   hold_first();
   meanwhile("recover.cell.released", clear_the_bit);
   judge_first();
-  expect(sb_returned_is_marked(t.b, &one.q->ring, held), "no bit leads to the cell");
+  expect(sb_returned_is_marked(t.b, &one.q->lanes[0].ring, held), "no bit leads to the cell");
   expect(take(&three) == 1, "the consumer that had passed it does not get it");
   expect_left(3);
 }
@@ -156,7 +156,7 @@ static void held_by_the_dead(void) {
   killed_at("its end", holds_one);
   held = keeper.q->base;
   sb_leaf_ref leaf;
-  (void)sb_ring_locate(t.b, NULL, &keeper.q->ring, held, &leaf);
+  (void)sb_ring_locate(t.b, NULL, &keeper.q->lanes[0].ring, held, &leaf);
   walk = (sb_walk){one.c, t.b, sb_cell_owner(sb_leaf_cell(&leaf, held)->word), false};
   meanwhile("sb_judge.c", judge_too);
   sb_judge_cell(&walk, keeper.q->slot, held);

@@ -23,7 +23,7 @@ static void two_leaves(void) {
   pin_short_bodies();
   for (unsigned i = 1; i <= LEAF_CELLS; i++) put_small_by(&one, i);
   sb_leaf_ref leaf;
-  expect(sb_ring_locate(t.b, NULL, &one.q->ring, one.q->base, &leaf) == SB_OK, "no leaf");
+  expect(sb_ring_locate(t.b, NULL, &one.q->lanes[0].ring, one.q->base, &leaf) == SB_OK, "no leaf");
   first_leaf = leaf.slot / SB_CHUNK_UNITS;
   sb_slab_return_cache(one.c);
   sb_slab_free_now(t.b, hold_up_to_a_new_chunk(SB_KIND_LEAF));
@@ -51,7 +51,7 @@ static void first_leaf_becomes_a_body(void) {
     uint64_t id = take(&two);
     expect(id == i, "message %u was taken as %d", i, (int)id);
   }
-  sb_page_sweep(keeper.c, &keeper.q->ring);
+  sb_page_sweep(keeper.c, &keeper.q->lanes[0].ring);
   reclaim();
   if (!take_body()) return; /* the browser is inside */
   expect(body / SB_CHUNK_UNITS == first_leaf, "chunk %u came back, not %u", body / SB_CHUNK_UNITS, first_leaf);
@@ -134,7 +134,7 @@ static void listed(void) {
 static void drained_under_the_doctor(void) {
   while (take(&two) != 0) {
   }
-  sb_page_sweep(keeper.c, &keeper.q->ring);
+  sb_page_sweep(keeper.c, &keeper.q->lanes[0].ring);
   reclaim();
   expect(!take_body(), "what the doctor looks at became a body");
 }
@@ -148,7 +148,7 @@ static void examined(void) {
   plan.what = NULL; /* there may be no such step any more */
   while (take(&two) != 0) {
   }
-  sb_page_sweep(keeper.c, &keeper.q->ring);
+  sb_page_sweep(keeper.c, &keeper.q->lanes[0].ring);
   reclaim();
   expect(take_body(), "the chunk of the leaves did not come back");
   empty();

@@ -136,11 +136,12 @@ static void mark_lost(void) {
   uint64_t position;
   return_first();
   position = SB_LOAD(&keeper.q->shm->base, SB_RELAXED);
-  (void)sb_ring_locate(t.b, NULL, &keeper.q->ring, position, &leaf);
+  (void)sb_ring_locate(t.b, NULL, &keeper.q->lanes[0].ring, position, &leaf);
   sb_returned_clear(t.b, &leaf, position);
   begin();
-  expect(sb_upkeep_hides(t.b, &keeper.q->ring), "it is not hidden");
-  expect(sb_upkeep_resurface(t.b, keeper.q->shm, &keeper.q->ring, sb_repairs_deaths(t.b)) == 1, "it is not found");
+  expect(sb_upkeep_hides(t.b, &keeper.q->lanes[0].ring), "it is not hidden");
+  expect(sb_upkeep_resurface(t.b, keeper.q->shm, &keeper.q->lanes[0].ring, sb_repairs_deaths(t.b)) == 1,
+         "it is not found");
   expect_one(SB_REPAIR_MARK, false);
   expect(next(waiting) == 1, "the message is not delivered");
   sb_consumer_cancel(waiting, true);

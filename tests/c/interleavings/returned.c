@@ -9,7 +9,7 @@
 #define NEAR 200u
 #define FAR (UINT64_C(1) << 30) /* the root must grow for it */
 
-static const sb_ring *ring(void) { return &keeper.q->ring; }
+static const sb_ring *ring(void) { return &keeper.q->lanes[0].ring; }
 static uint64_t at(uint64_t number) { return keeper.q->base + number; }
 static sb_leaf_ref make_leaf(uint64_t number) {
   sb_leaf_ref made;
@@ -32,7 +32,7 @@ static void grow_and_search(void) {
   sb_leaf_ref leaf;
   uint64_t position;
   (void)make_leaf(FAR);
-  (void)sb_returned_next(t.b, ring(), 0, NULL, &leaf, &position);
+  (void)sb_returned_next(t.b, ring(), 0, &leaf, &position);
 }
 static void mark_beside_growth(void) {
   (void)make_leaf(0);
@@ -50,7 +50,7 @@ static uint64_t position;
 static bool bit_was_clear, flag_was_clear;             /* when the other one marked */
 static unsigned found_without_bit, found_without_flag; /* in how many runs */
 
-static bool search(void) { return sb_returned_next(t.b, ring(), 0, NULL, &leaf, &position); }
+static bool search(void) { return sb_returned_next(t.b, ring(), 0, &leaf, &position); }
 static void mark_near(void) {
   bit_was_clear = (SB_LOAD(bits_above(NEAR), SB_SEQ_CST) >> sb_page_index(1, at(NEAR)) & 1) == 0;
   flag_was_clear = !flag();
@@ -124,7 +124,7 @@ static void search_beside_freeing(void) {
   sb_returned_mark(t.b, ring(), at(NEAR));
   forget_bits();
   meanwhile(ANYWHERE, use_again);
-  bool found = sb_returned_next(t.b, ring(), 0, NULL, &ref, &position);
+  bool found = sb_returned_next(t.b, ring(), 0, &ref, &position);
   afterwards();
   expect(!found, "position %d was found in a leaf that was used again", (int)position);
   SB_STORE(sb_slot_header(t.b, leaf.slot), header, SB_SEQ_CST);

@@ -18,7 +18,7 @@ static sb_status status;
 static uint64_t at(uint64_t number) { return keeper.q->base + number; }
 static sb_leaf_ref leaf(void) {
   sb_leaf_ref ref;
-  if (sb_ring_locate(t.b, NULL, &keeper.q->ring, at(0), &ref) != SB_OK) die("sb_ring_locate", 0);
+  if (sb_ring_locate(t.b, NULL, &keeper.q->lanes[0].ring, at(0), &ref) != SB_OK) die("sb_ring_locate", 0);
   return ref;
 }
 static uint64_t word_of(uint64_t number) {
@@ -29,8 +29,8 @@ static void set_word(uint64_t number, uint64_t word) {
   sb_leaf_ref ref = leaf();
   SB_STORE(&sb_leaf_cell(&ref, at(number))->word, word, SB_SEQ_CST);
 }
-static bool marked(uint64_t number) { return sb_returned_is_marked(t.b, &keeper.q->ring, at(number)); }
-static void mark(uint64_t number) { sb_returned_mark(t.b, &keeper.q->ring, at(number)); }
+static bool marked(uint64_t number) { return sb_returned_is_marked(t.b, &keeper.q->lanes[0].ring, at(number)); }
+static void mark(uint64_t number) { sb_returned_mark(t.b, &keeper.q->lanes[0].ring, at(number)); }
 static bool names(uint64_t number) { /* whether the taker's holding does */
   sb_leaf_ref ref = leaf();
   const sb_holding_shm *h = sb_holding_at(t.b, token);
@@ -236,7 +236,7 @@ static void staged_before(void) {
     mark(i);
   }
   SB_STORE(&keeper.q->shm->staged, 1, SB_SEQ_CST);
-  one.q->cursor = at(2);
+  one.q->lanes[0].cursor = at(2);
   meanwhile(ANYWHERE, carry_out_both);
   expect_in_order();
 }

@@ -13,7 +13,7 @@
 static sb_word *cell_of(uint64_t number) {
   sb_leaf_ref leaf;
   uint64_t position = keeper.q->base + number;
-  if (sb_ring_locate(t.b, NULL, &keeper.q->ring, position, &leaf) != SB_OK) die("sb_ring_locate", 0);
+  if (sb_ring_locate(t.b, NULL, &keeper.q->lanes[0].ring, position, &leaf) != SB_OK) die("sb_ring_locate", 0);
   return &sb_leaf_cell(&leaf, position)->word;
 }
 static uint32_t slot_of(uint64_t number) { return sb_cell_slot(SB_LOAD(cell_of(number), SB_SEQ_CST)); }
@@ -44,9 +44,9 @@ static void raises_and_lowers(void) {
 static void fills_a_cell(void) {
   sb_leaf_ref leaf = SB_NO_LEAF;
   uint64_t position = 0;
-  if (sb_ring_append(two.c, &two.q->ring, &leaf, SB_CELL_CLOSING, SB_APPEND_BARE, NULL, &position) != SB_OK)
+  if (sb_ring_append(two.c, &two.q->lanes[0].ring, &leaf, SB_CELL_CLOSING, SB_APPEND_BARE, NULL, &position) != SB_OK)
     die("sb_ring_append", 0);
-  (void)sb_ring_drop(two.c, &two.q->ring, &leaf, position, sb_cell_bare(SB_CELL_CLOSING, leaf.gen));
+  (void)sb_ring_drop(two.c, &two.q->lanes[0].ring, &leaf, position, sb_cell_bare(SB_CELL_CLOSING, leaf.gen));
 }
 static const char *name_of(sb_hints h) {
   return h == SB_HINTS_RIGHT ? "right" : h == SB_HINTS_SET_RIGHT ? "set right" : "busy";
@@ -184,7 +184,7 @@ static void removed_while_looked_at(void) {
 
 /* ---- hidden messages ---- */
 
-static void two_marks(void) { sb_returned_mark(t.b, &two.q->ring, two.q->base); }
+static void two_marks(void) { sb_returned_mark(t.b, &two.q->lanes[0].ring, two.q->base); }
 /* It is no repair if another process marks the message meanwhile. */
 static void marked_while_looked_at(void) {
   two_messages();
@@ -193,19 +193,19 @@ static void marked_while_looked_at(void) {
   uint32_t before = t.b->header->repairs[SB_REPAIR_MARK] + t.b->header->explained_repairs[SB_REPAIR_MARK];
   uint64_t deaths = sb_repairs_deaths(t.b);
   meanwhile("sb_liveness.c", two_marks); /* who else has the queue open, and may be halted */
-  (void)sb_upkeep_resurface(t.b, one.q->shm, &one.q->ring, deaths);
+  (void)sb_upkeep_resurface(t.b, one.q->shm, &one.q->lanes[0].ring, deaths);
   bool reached = plan.what == NULL;
   afterwards();
   uint32_t after = t.b->header->repairs[SB_REPAIR_MARK] + t.b->header->explained_repairs[SB_REPAIR_MARK];
   expect(after - before == !reached, "%d repairs are counted", (int)(after - before));
-  expect(!sb_upkeep_hides(t.b, &keeper.q->ring), "a message is hidden");
+  expect(!sb_upkeep_hides(t.b, &keeper.q->lanes[0].ring), "a message is hidden");
 }
 
 /* ---- a closing at the end of a page ---- */
 
 static uint64_t closing_at;
 static sb_leaf_ref closing_leaf;
-static void two_resolves(void) { (void)sb_closing_resolve(t.b, two.c, two.q->shm, &two.q->ring, closing_at); }
+static void two_resolves(void) { (void)sb_closing_resolve(t.b, two.c, two.q->shm, &two.q->lanes[0].ring, closing_at); }
 /* The page is another queue's by now, which is closed at the same place. */
 static void two_resolves_and_another_closes(void) {
   two_resolves();
@@ -223,8 +223,8 @@ static void refused_while_looked_at(void (*what)(void)) {
   SB_STORE(&keeper.q->shm->consumers, 1, SB_SEQ_CST);
   closing_at = 0;
   closing_leaf = SB_NO_LEAF;
-  if (sb_ring_append(two.c, &two.q->ring, &closing_leaf, SB_CELL_CLOSING | SB_CLOSING_IF_UNUSED, SB_APPEND_BARE, NULL,
-                     &closing_at) != SB_OK)
+  if (sb_ring_append(two.c, &two.q->lanes[0].ring, &closing_leaf, SB_CELL_CLOSING | SB_CLOSING_IF_UNUSED,
+                     SB_APPEND_BARE, NULL, &closing_at) != SB_OK)
     die("sb_ring_append", 0);
   meanwhile(ANYWHERE, what);
   sb_status status = put(&t, one.q, 2);

@@ -25,7 +25,7 @@ static uint64_t due_position;
 static void some_are_due(uint64_t count) {
   sb_put_options due = {.delay_ns = 1};
   act_as(KEEPER);
-  due_position = sb_ring_exact_tail(me()->t.b, &me()->q->ring);
+  due_position = sb_ring_exact_tail(me()->t.b, &me()->q->lanes[0].ring);
   for (uint64_t id = 1; id <= count; id++) (void)put_message_with(id, 64, &due);
 }
 static void one_is_due(void) { some_are_due(1); }

@@ -96,7 +96,7 @@ static sb_word *body(void) { return &players[KEEPER].t.c->shm->published; }
 static void come_and_go(void) {
   sb_connection *c = me()->t.c;
   sb_lock(c);
-  bool knows = me()->q->tail_leaf.leaf != NULL || SB_LOAD(draining(), SB_ACQUIRE) == 0;
+  bool knows = me()->q->lanes[0].tail_leaf.leaf != NULL || SB_LOAD(draining(), SB_ACQUIRE) == 0;
   if (knows && SB_LOAD(body(), SB_ACQUIRE) != 0) complain("a call is inside that knows the chunk, and it is a body");
   sb_unlock(c);
   scheduler_note(knows ? "knew" : "knew-nothing");

@@ -37,7 +37,7 @@ static void both_hold(void) {
 /* The first page, but for this many of its cells. */
 static void use_all_but(unsigned n) {
   act_as(KEEPER);
-  n = SB_PAGE_CELLS - (unsigned)sb_ring_exact_tail(me()->t.b, &me()->q->ring) - n; /* warming up used some */
+  n = SB_PAGE_CELLS - (unsigned)sb_ring_exact_tail(me()->t.b, &me()->q->lanes[0].ring) - n; /* warming up used some */
   for (unsigned i = 0; i < n; i++) {
     (void)put(&me()->t, me()->q, 1);
     (void)get(&me()->t, me()->q, me()->first, true);
@@ -225,13 +225,13 @@ static void reserve_then_commit(void) {
 /* ---- afterwards ---- */
 
 static void page_is_made(void) {
-  if (!scheduler_somebody_died() && sb_ring_exact_tail(me()->t.b, &me()->q->ring) <= SB_PAGE_CELLS)
+  if (!scheduler_somebody_died() && sb_ring_exact_tail(me()->t.b, &me()->q->lanes[0].ring) <= SB_PAGE_CELLS)
     complain("no page was made");
 }
 static void page_is_left(void) {
   sb_leaf_ref leaf;
   sb_queue *q = me()->q;
-  if (!scheduler_somebody_died() && sb_ring_locate(me()->t.b, NULL, &q->ring, q->shm->base, &leaf) != SB_DONE)
+  if (!scheduler_somebody_died() && sb_ring_locate(me()->t.b, NULL, &q->lanes[0].ring, q->shm->base, &leaf) != SB_DONE)
     complain("a page whose cells are all finished stays");
 }
 static void page_is_left_if_empty(void) {

@@ -33,8 +33,8 @@ static sb_word *held_header; /* of the slot that what is held lies in */
 static uint64_t held_gen;
 void hold_newest(void) {
   sb_leaf_ref leaf;
-  uint64_t last = sb_ring_exact_tail(me()->t.b, &me()->q->ring) - 1;
-  if (sb_ring_locate(me()->t.b, NULL, &me()->q->ring, last, &leaf) != SB_OK) die("sb_ring_locate", 0);
+  uint64_t last = sb_ring_exact_tail(me()->t.b, &me()->q->lanes[0].ring) - 1;
+  if (sb_ring_locate(me()->t.b, NULL, &me()->q->lanes[0].ring, last, &leaf) != SB_OK) die("sb_ring_locate", 0);
   held_header = sb_slot_header(me()->t.b, sb_cell_slot(SB_LOAD(&sb_leaf_cell(&leaf, last)->word, SB_ACQUIRE)));
   held_gen = sb_slot_gen(SB_LOAD(held_header, SB_ACQUIRE));
   act_as(0);

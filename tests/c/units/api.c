@@ -115,7 +115,7 @@ static uint32_t offset_of(const char *name, uint64_t bytes) {
   sb_leaf_ref leaf;
   sb_queue *q = open_new(name, UNLIMITED);
   expect_is(put_sized(&t, q, 1, bytes, &none), SB_OK, "the status of a put");
-  expect_is(sb_ring_locate(t.b, NULL, &q->ring, q->base, &leaf), SB_OK, "the status of its cell");
+  expect_is(sb_ring_locate(t.b, NULL, &q->lanes[0].ring, q->base, &leaf), SB_OK, "the status of its cell");
   uint32_t slot = sb_cell_slot(SB_LOAD(&sb_leaf_cell(&leaf, q->base)->word, SB_ACQUIRE));
   return ((const sb_message_shm *)sb_slot_at(t.b, slot))->body_offset;
 }

@@ -148,7 +148,7 @@ static void what_has_expired(void) {
   expect_is(record()->sequence, 1, "the sequence it was given when it was put");
   expect_seen(browse_from(0), 3, 1);
   sb_leaf_ref leaf;
-  expect_is(sb_ring_locate(t.b, NULL, &q->ring, q->base + 1, &leaf), SB_OK, "the status of its leaf");
+  expect_is(sb_ring_locate(t.b, NULL, &q->lanes[0].ring, q->base + 1, &leaf), SB_OK, "the status of its leaf");
   SB_STORE(sb_ring_origin(t.b, &leaf, q->base + 1), 77, SB_RELAXED);
   expect_seen(browse_from(1), 2, 2);
   expect_is(record()->sequence, 77, "the sequence of an origin");

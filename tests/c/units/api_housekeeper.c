@@ -192,7 +192,7 @@ static void queues_with_new_timers(void) {
 
 static sb_message_shm *message_at(const sb_queue *q, uint64_t at) {
   sb_leaf_ref leaf;
-  expect_is(sb_ring_locate(t.b, NULL, &q->ring, q->base + at, &leaf), SB_OK, "the status of a cell");
+  expect_is(sb_ring_locate(t.b, NULL, &q->lanes[0].ring, q->base + at, &leaf), SB_OK, "the status of a cell");
   return sb_slot_at(t.b, sb_cell_slot(SB_LOAD(&sb_leaf_cell(&leaf, q->base + at)->word, SB_ACQUIRE)));
 }
 static void a_message_becomes_due(void) {

@@ -34,7 +34,7 @@ static sb_queue *queue_of(const char *name, unsigned messages) {
 }
 static sb_word *cell(const sb_queue *q, uint64_t at, uint64_t *gen) {
   sb_leaf_ref leaf;
-  expect_is(sb_ring_locate(t.b, NULL, &q->ring, q->base + at, &leaf), SB_OK, "the status of a cell");
+  expect_is(sb_ring_locate(t.b, NULL, &q->lanes[0].ring, q->base + at, &leaf), SB_OK, "the status of a cell");
   *gen = leaf.gen;
   return &sb_leaf_cell(&leaf, q->base + at)->word;
 }

@@ -21,7 +21,7 @@ uint64_t at(uint64_t number) { return q->base + number; }
 
 sb_leaf_ref leaf_of(uint64_t number) {
   sb_leaf_ref leaf;
-  sb_status status = sb_ring_locate(t.b, NULL, &q->ring, at(number), &leaf);
+  sb_status status = sb_ring_locate(t.b, NULL, &q->lanes[0].ring, at(number), &leaf);
   if (status != SB_OK) die("sb_ring_locate", (int)status);
   return leaf;
 }
@@ -56,7 +56,7 @@ void set_references(uint64_t number, uint64_t references) {
   SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, references, gen), SB_RELAXED);
 }
 
-void mark(uint64_t number) { sb_returned_mark(t.b, &q->ring, at(number)); }
+void mark(uint64_t number) { sb_returned_mark(t.b, &q->lanes[0].ring, at(number)); }
 uint64_t bits_of(uint64_t number) { return SB_LOAD(&leaf_of(number).leaf->page.returned, SB_RELAXED); }
 void set_bits(uint64_t number, uint64_t bits) { SB_STORE(&leaf_of(number).leaf->page.returned, bits, SB_RELAXED); }
 

@@ -11,7 +11,7 @@
 static sb_queue *q;
 
 static void begin(void) { q = begin_queue("q", UNLIMITED, 4); }
-static bool resolve(uint64_t number) { return sb_closing_resolve(t.b, t.c, q->shm, &q->ring, at(number)); }
+static bool resolve(uint64_t number) { return sb_closing_resolve(t.b, t.c, q->shm, &q->lanes[0].ring, at(number)); }
 static bool finished(void) { return (leaf_of(0).leaf->finished[0] >> 8 * CLOSING & 1) != 0; }
 static void set_state(unsigned state) { SB_STORE(&q->shm->state, q->state - SB_QUEUE_OPEN + state, SB_RELAXED); }
 /* Of a deletion with these conditions. */

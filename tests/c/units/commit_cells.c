@@ -94,13 +94,13 @@ static void a_refusal_in_a_closed_queue(void) {
 /* The leaf that the connection knows of is not the one of the queue. Its cell is free again after the last try. */
 static sb_leaf_shm forged;
 static void the_cell_is_free(void) {
-  const sb_leaf_ref *known = &target[0]->tail_leaf;
+  const sb_leaf_ref *known = &target[0]->lanes[0].tail_leaf;
   SB_STORE(&sb_leaf_cell(known, target[0]->base + 1)->word, sb_cell_bare(SB_CELL_FREE, known->gen), SB_RELAXED);
 }
 static void a_leaf_that_stays_closed(void) {
   if (!has_steps()) return;
   begin_commit(1, UNLIMITED, &NONE);
-  sb_leaf_ref *known = &target[0]->tail_leaf;
+  sb_leaf_ref *known = &target[0]->lanes[0].tail_leaf;
   *known = staged_leaf(0, 1);
   known->leaf = &forged;
   sb_word *word = &sb_leaf_cell(known, target[0]->base + 1)->word;
@@ -115,7 +115,7 @@ static void a_closed_queue_that_is_broken(void) {
   begin_commit(1, UNLIMITED, &NONE);
   mark_closed(target[0]);
   SB_STORE(&target[0]->shm->root, SB_LINK_DONE, SB_RELAXED);
-  target[0]->tail_leaf = SB_NO_LEAF;
+  target[0]->lanes[0].tail_leaf = SB_NO_LEAF;
   expect_is(stage_now(), SB_CORRUPT, "the status");
 }
 

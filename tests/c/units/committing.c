@@ -32,7 +32,7 @@ void put_into(unsigned queue) { expect_is(sb_put(target[queue], BODY, BYTES), SB
 uint64_t added_to(unsigned queue) { return counted(target[queue], SB_COUNT_ADDED); }
 uint32_t slot_in(unsigned queue, uint64_t number) {
   sb_leaf_ref leaf;
-  if (sb_ring_locate(t.b, NULL, &target[queue]->ring, target[queue]->base + number, &leaf) != SB_OK)
+  if (sb_ring_locate(t.b, NULL, &target[queue]->lanes[0].ring, target[queue]->base + number, &leaf) != SB_OK)
     die("sb_ring_locate", 0);
   return sb_cell_slot(SB_LOAD(&sb_leaf_cell(&leaf, target[queue]->base + number)->word, SB_RELAXED));
 }

@@ -49,7 +49,7 @@ sb_queue *queue_of_dead(const char *name, sb_settings settings) {
 
 uint32_t put_by_dead(sb_queue *q, uint64_t bytes) {
   sb_put_options none = {0};
-  uint64_t n = q->tail_cursor > q->base ? q->tail_cursor - q->base : 0;
+  uint64_t n = q->lanes[0].tail_cursor > q->base ? q->lanes[0].tail_cursor - q->base : 0;
   sb_status status = put_sized(&d, q, 1, bytes, &none);
   if (status != SB_OK) die("put_sized", (int)status);
   return sb_cell_slot(word_in(q, n));
@@ -57,7 +57,7 @@ uint32_t put_by_dead(sb_queue *q, uint64_t bytes) {
 
 sb_leaf_ref leaf_in(sb_queue *q, uint64_t n) {
   sb_leaf_ref leaf;
-  sb_status status = sb_ring_locate(t.b, NULL, &q->ring, q->base + n, &leaf);
+  sb_status status = sb_ring_locate(t.b, NULL, &q->lanes[0].ring, q->base + n, &leaf);
   if (status != SB_OK) die("sb_ring_locate", (int)status);
   return leaf;
 }
@@ -74,6 +74,6 @@ uint64_t owned_in(sb_queue *q, uint64_t n, unsigned state, unsigned owner) {
 bool finished_in(sb_queue *q, uint64_t n) {
   return ((const _Atomic uint8_t *)(const void *)leaf_in(q, n).leaf->finished)[(q->base + n) % SB_PAGE_CELLS] != 0;
 }
-bool marked_in(sb_queue *q, uint64_t n) { return sb_returned_is_marked(t.b, &q->ring, q->base + n); }
+bool marked_in(sb_queue *q, uint64_t n) { return sb_returned_is_marked(t.b, &q->lanes[0].ring, q->base + n); }
 uint64_t slot_word(uint32_t slot) { return SB_LOAD(sb_slot_header(t.b, slot), SB_RELAXED); }
 void set_slot_word(uint32_t slot, uint64_t word) { SB_STORE(sb_slot_header(t.b, slot), word, SB_RELAXED); }

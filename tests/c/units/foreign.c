@@ -79,12 +79,12 @@ static void expect_damage(uint64_t then, void (*step)(const char *site), const c
 /* Neither the handle's cursor nor the queue's head moves: the own messages are there for others. */
 static void foreign_messages_in_turn(void) {
   begin_mixed();
-  uint64_t handle = q->cursor, head = q->shm->head;
+  uint64_t handle = q->lanes[0].cursor, head = q->shm->head;
   expect_taken(1, 2, "the first one");
   expect_taken(2, 3, "the second one");
   expect_taken(4, 5, "the third one");
   expect_status(SB_EMPTY, 5, "behind all");
-  expect_is(q->cursor, handle, "the cursor of the handle");
+  expect_is(q->lanes[0].cursor, handle, "the cursor of the handle");
   expect_is(q->shm->head, head, "the head of the queue");
   for (unsigned i = 0; i < 4; i += 3) {
     expect_is(word_of(i), cell_word(i, SB_CELL_AVAILABLE, 0), "the word of an own message");
@@ -102,7 +102,7 @@ static void a_search_begins_at_the_cursor(void) {
 static void pages_that_are_gone(void) {
   q = begin_queue("q", UNLIMITED, SB_PAGE_CELLS + 1);
   sb_leaf_ref leaf = leaf_of(0);
-  for (uint64_t i = 0; i < SB_PAGE_CELLS; i++) sb_ring_finish(t.c, &q->ring, &leaf, at(i));
+  for (uint64_t i = 0; i < SB_PAGE_CELLS; i++) sb_ring_finish(t.c, &q->lanes[0].ring, &leaf, at(i));
   set_cell(SB_PAGE_CELLS, SB_CELL_FREE, 0);
   cursor = 0;
   expect_status(SB_EMPTY, SB_PAGE_CELLS, "a free cell behind a page that is gone");
@@ -244,7 +244,7 @@ static void stage_first(void) {
 static void a_staged_cell_is_passed(void) {
   stage_first();
   expect_taken(2, 3, "behind a staged cell");
-  expect(sb_returned_is_marked(t.b, &q->ring, at(0)), "no bit leads back to a staged cell");
+  expect(sb_returned_is_marked(t.b, &q->lanes[0].ring, at(0)), "no bit leads back to a staged cell");
 }
 static void decide(void) { set_cell(0, SB_CELL_AVAILABLE, 0); }
 static void a_commit_is_decided_meanwhile(void) {

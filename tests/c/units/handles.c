@@ -21,15 +21,15 @@ static bool is_there(const sb_queue *q) { return q->ledger != NULL; }
 static bool stirs(void) { return sb_handles_stir(t.c); }
 static sb_leaf_ref a_leaf(void) { return (sb_leaf_ref){.slot = 7, .gen = 8, .first = 64}; }
 static void remember_pages(sb_queue *q) {
-  q->tail_leaf = q->head_leaf = a_leaf();
-  q->way = (sb_returned_way){.leaf = a_leaf()};
+  q->lanes[0].tail_leaf = q->lanes[0].head_leaf = a_leaf();
+  q->lanes[0].way = (sb_returned_way){.leaf = a_leaf()};
 }
 static bool is_no_leaf(const sb_leaf_ref *leaf) {
   return leaf->leaf == NULL && leaf->first == UINT64_MAX && leaf->slot == 0;
 }
 static void expect_no_pages(const sb_queue *q, const char *what) {
-  expect(is_no_leaf(&q->tail_leaf) && is_no_leaf(&q->head_leaf) && is_no_leaf(&q->way.leaf), "%s: pages are known",
-         what);
+  expect(is_no_leaf(&q->lanes[0].tail_leaf) && is_no_leaf(&q->lanes[0].head_leaf) && is_no_leaf(&q->lanes[0].way.leaf),
+         "%s: pages are known", what);
 }
 
 /* ---- the list ---- */

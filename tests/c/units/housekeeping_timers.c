@@ -124,9 +124,9 @@ static void a_page_that_was_used_again(void) {
 
 /* The page gets that generation, and none of its cells was used. */
 static void give_generation(uint64_t gen) {
-  sb_leaf_ref leaf = leaf_in(&q->ring, q->base);
+  sb_leaf_ref leaf = leaf_in(&q->lanes[0].ring, q->base);
   SB_STORE(sb_slot_header(t.b, leaf.slot), sb_slot_word(SB_SLOT_PUBLISHED, 1, gen), SB_RELAXED);
-  SB_STORE(q->ring.root, sb_link_word(0, leaf.slot, gen), SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.root, sb_link_word(0, leaf.slot, gen), SB_RELAXED);
   for (unsigned i = 0; i < SB_PAGE_CELLS; i++)
     SB_STORE(&leaf.leaf->cells[i].word, sb_cell_bare(SB_CELL_FREE, gen), SB_RELAXED);
 }
@@ -138,7 +138,8 @@ static void timers_of_all_cells(void) {
   (void)put(&t, q, 3);
   put_with(q, 4, 0, AN_HOUR);
   expect_is(q->base, 0, "the first position");
-  set_cell_word(q, 3, sb_cell_owned(SB_CELL_ACQUIRED, sb_cell_slot(word_at(q, 3)), 0, 77, leaf_in(&q->ring, 0).gen));
+  set_cell_word(q, 3,
+                sb_cell_owned(SB_CELL_ACQUIRED, sb_cell_slot(word_at(q, 3)), 0, 77, leaf_in(&q->lanes[0].ring, 0).gen));
   SB_STORE(&q->shm->timers_lost, 1, SB_RELAXED);
   cursors[0] = 3;
   expect_timers(1, 1, (uint64_t[]){0}, "the first cell with a timer");
@@ -200,7 +201,7 @@ static void entries_are_dropped(void) {
   add_entry(1000);
   add_entry(q->base + 9);
   add_entry(q->base);
-  uint64_t gen = leaf_in(&q->ring, q->base).gen;
+  uint64_t gen = leaf_in(&q->lanes[0].ring, q->base).gen;
   set_cell_word(q, 1, sb_cell_bare(SB_CELL_TOMBSTONE, gen));
   set_cell_word(q, 2, sb_cell_open(SB_CELL_AVAILABLE, sb_cell_slot(word_at(q, 2)), 0, gen + 1));
   set_entry(3, bare(SB_CELL_TOMBSTONE, 0));

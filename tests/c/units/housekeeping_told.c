@@ -227,7 +227,7 @@ static void nobody_left_to_rescue(void) {
 
 /* ---- hidden messages ---- */
 
-static bool is_marked(void) { return sb_returned_is_marked(t.b, &q->ring, q->base); }
+static bool is_marked(void) { return sb_returned_is_marked(t.b, &q->lanes[0].ring, q->base); }
 static void hidden_messages_are_found(void) {
   const struct {
     uint64_t quiet, gone;
@@ -236,7 +236,7 @@ static void hidden_messages_are_found(void) {
   begin(SB_NODE_DIRECT, SB_NODE_INTERESTED);
   SB_STORE(&q->shm->head, q->base + 1, SB_RELAXED);
   sb_leaf_ref leaf;
-  (void)sb_ring_locate(t.b, NULL, &q->ring, q->base, &leaf);
+  (void)sb_ring_locate(t.b, NULL, &q->lanes[0].ring, q->base, &leaf);
   for (unsigned i = 0; i < sizeof looks / sizeof looks[0]; i++) {
     SB_STORE(&q->ledger->counters[SB_COUNT_ACKED], looks[i].gone,
              SB_RELAXED); /* then the accounts say that none is ready */

@@ -23,8 +23,8 @@ static void shrink(int64_t ring, uint64_t bound) {
 }
 static void limit_bytes(int64_t bytes) { SB_STORE(&q->shm->settings[SB_SETTING_MAX_BYTES], bytes, SB_RELAXED); }
 static void at_tail(void) { /* the cursor has passed all */
-  q->cursor = SB_LOAD(&q->shm->tail, SB_RELAXED);
-  q->head_leaf = SB_NO_LEAF;
+  q->lanes[0].cursor = SB_LOAD(&q->shm->tail, SB_RELAXED);
+  q->lanes[0].head_leaf = SB_NO_LEAF;
 }
 static void hold(unsigned from, unsigned to) {
   for (unsigned i = from; i < to; i++) set_cell(i, SB_CELL_ACQUIRED, OTHER);
@@ -120,7 +120,7 @@ static void queues_that_evict_nothing(void) {
 static void the_bound_falls(void) {
   begin(OF_RING(9), 4);
   shrink(2, 9);
-  q->cursor = at(3);
+  q->lanes[0].cursor = at(3);
   q->shm->taken = 1;
   expect(!keep(), "there is no doubt although the bound is above the ring");
   expect_is(q->shm->bound, 3, "the bound");
@@ -289,24 +289,24 @@ static void when_there_is_doubt(void) {
   expect(!sb_limits_in_doubt(q), "there is doubt although all fits");
   shrink(2, 0);
   expect(sb_limits_in_doubt(q), "there is no doubt with four messages in a ring of two");
-  expect_is(q->cursor, at(0), "the cursor");
+  expect_is(q->lanes[0].cursor, at(0), "the cursor");
   set_cell(0, SB_CELL_ACQUIRED, OTHER);
   expect(sb_limits_in_doubt(q), "there is no doubt with three messages");
-  expect_is(q->cursor, at(1), "the cursor behind what is held");
+  expect_is(q->lanes[0].cursor, at(1), "the cursor behind what is held");
   set_cell(1, SB_CELL_HELD, 0);
   expect(sb_limits_in_doubt(q), "there is no doubt with one that is held back, and may become ready");
-  expect_is(q->cursor, at(1), "the cursor at what is held back");
+  expect_is(q->lanes[0].cursor, at(1), "the cursor at what is held back");
   const unsigned states[] = {SB_CELL_ACQUIRED, SB_CELL_REMOVING, SB_CELL_TOMBSTONE};
   for (unsigned i = 0; i < 3; i++) {
     set_cell(1, states[i], OTHER);
-    q->cursor = at(0);
+    q->lanes[0].cursor = at(0);
     expect(!sb_limits_in_doubt(q), "there is doubt with two messages");
-    expect_is(q->cursor, at(2), "the cursor behind what was taken");
+    expect_is(q->lanes[0].cursor, at(2), "the cursor behind what was taken");
   }
   set_word(1, sb_cell_bare(SB_CELL_TOMBSTONE, leaf_of(1).gen + 1));
-  q->cursor = at(0);
+  q->lanes[0].cursor = at(0);
   expect(sb_limits_in_doubt(q), "there is no doubt at a word of another page");
-  expect_is(q->cursor, at(1), "the cursor at a word of another page");
+  expect_is(q->lanes[0].cursor, at(1), "the cursor at a word of another page");
   at_tail();
   mark(2);
   expect(sb_limits_in_doubt(q), "there is no doubt although messages came back");
@@ -324,16 +324,16 @@ static void doubt_behind_a_leaf(void) {
   hold(0, 64);
   shrink(2, 0);
   expect(!sb_limits_in_doubt(q), "there is doubt in a leaf that was taken");
-  expect_is(q->cursor, at(64), "the cursor behind the leaf");
+  expect_is(q->lanes[0].cursor, at(64), "the cursor behind the leaf");
   q = begin_queue("gone", OF_RING(200), 68);
   sb_leaf_ref leaf = leaf_of(0);
-  for (unsigned i = 0; i < 64; i++) sb_ring_finish(t.c, &q->ring, &leaf, at(i));
+  for (unsigned i = 0; i < 64; i++) sb_ring_finish(t.c, &q->lanes[0].ring, &leaf, at(i));
   shrink(2, 0);
-  q->head_leaf = SB_NO_LEAF;
+  q->lanes[0].head_leaf = SB_NO_LEAF;
   SB_STORE(&q->shm->head, at(0), SB_RELAXED);
-  q->cursor = at(0);
+  q->lanes[0].cursor = at(0);
   expect(sb_limits_in_doubt(q), "there is no doubt with four messages");
-  expect_is(q->cursor, at(64), "the cursor behind the leaf that is gone");
+  expect_is(q->lanes[0].cursor, at(64), "the cursor behind the leaf that is gone");
 }
 
 /* ---- bounds and removals ---- */
@@ -426,7 +426,7 @@ static void where_the_cells_begin(void) {
     q = begin_queue(i == 0 ? "hint" : "cursor", OF_RING(9), 4);
     hold(0, 3);
     SB_STORE(&q->shm->head, at(i == 0 ? 3 : 0), SB_RELAXED);
-    q->cursor = at(i == 0 ? 0 : 3);
+    q->lanes[0].cursor = at(i == 0 ? 0 : 3);
     shrink(1, 0);
     expect(keep(), "there is doubt with one message in a ring of one");
     expect_is(removed, 0, "how many were removed");
@@ -446,11 +446,11 @@ static void no_doubt_below_a_broken_root(void) {
   begin(OF_RING(9), 4);
   hold(0, 2);
   shrink(2, 0);
-  q->head_leaf = leaf_of(0);
-  uint64_t root = SB_LOAD(q->ring.root, SB_RELAXED);
-  SB_STORE(q->ring.root, sb_link_word(0, slot_of(0), 5), SB_RELAXED);
+  q->lanes[0].head_leaf = leaf_of(0);
+  uint64_t root = SB_LOAD(q->lanes[0].ring.root, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.root, sb_link_word(0, slot_of(0), 5), SB_RELAXED);
   expect(!sb_limits_in_doubt(q), "there is doubt below a broken root");
-  SB_STORE(q->ring.root, root, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.root, root, SB_RELAXED);
 }
 
 static const test_case CASES[] = {

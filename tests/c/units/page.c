@@ -48,14 +48,14 @@ static void begin(sb_settings settings) {
 static sb_status walk(uint64_t position, unsigned height) {
   p = (sb_page_ref){.slot = 1};
   skip = 99;
-  return sb_page_descend(t.b, NULL, &q->ring, position, height, &p, &skip);
+  return sb_page_descend(t.b, NULL, &q->lanes[0].ring, position, height, &p, &skip);
 }
 static sb_status make(uint64_t position, unsigned height) {
   p = (sb_page_ref){.slot = 1};
-  return sb_page_descend(t.b, t.c, &q->ring, position, height, &p, &skip);
+  return sb_page_descend(t.b, t.c, &q->lanes[0].ring, position, height, &p, &skip);
 }
-static uint64_t root(void) { return SB_LOAD(q->ring.root, SB_RELAXED); }
-static void set_root(uint64_t link) { SB_STORE(q->ring.root, link, SB_RELAXED); }
+static uint64_t root(void) { return SB_LOAD(q->lanes[0].ring.root, SB_RELAXED); }
+static void set_root(uint64_t link) { SB_STORE(q->lanes[0].ring.root, link, SB_RELAXED); }
 static uint64_t child(const sb_page_ref *of, unsigned i) { return SB_LOAD(&sb_page_children(of)[i], SB_RELAXED); }
 static void set_child(const sb_page_ref *of, unsigned i, uint64_t link) {
   SB_STORE(&sb_page_children(of)[i], link, SB_RELAXED);
@@ -70,13 +70,13 @@ static uint64_t next_holding(void) {
 
 static void kinds_of_pages(void) {
   begin(KEEPING);
-  sb_ring list = q->ring;
+  sb_ring list = q->lanes[0].ring;
   list.id = SB_RING_ROOM;
-  expect_is(sb_page_kind(t.b, &q->ring, 0), SB_KIND_LONG_LEAF, "a leaf of messages that keep their sequence");
-  expect_is(sb_page_kind(t.b, &q->ring, 1), SB_KIND_INNER, "an inner page");
+  expect_is(sb_page_kind(t.b, &q->lanes[0].ring, 0), SB_KIND_LONG_LEAF, "a leaf of messages that keep their sequence");
+  expect_is(sb_page_kind(t.b, &q->lanes[0].ring, 1), SB_KIND_INNER, "an inner page");
   expect_is(sb_page_kind(t.b, &list, 0), SB_KIND_LEAF, "a leaf of a list of that queue");
   SB_STORE(&q->shm->flags, ~(unsigned)SB_QUEUE_KEEPS, SB_RELAXED);
-  expect_is(sb_page_kind(t.b, &q->ring, 0), SB_KIND_LEAF, "a leaf of other messages");
+  expect_is(sb_page_kind(t.b, &q->lanes[0].ring, 0), SB_KIND_LEAF, "a leaf of other messages");
 }
 static void what_pages_cover(void) {
   volatile unsigned top = SB_MAX_HEIGHT; /* no shift of that many bits is tried */
@@ -147,7 +147,7 @@ static void a_long_leaf_is_made(void) {
 /* In an inner page all that lies before the ring's base is done. */
 static void inner_pages_are_made(void) {
   begin(FREE_SETTINGS);
-  SB_STORE(q->ring.base, 3 * 64, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.base, 3 * 64, SB_RELAXED);
   expect_is(make(200, 1), SB_OK, "the status");
   expect_header(1, 0, "the header of an inner page");
   expect_is(p.page->done, 7, "what is done");
@@ -193,7 +193,7 @@ static void a_finished_root_is_retired(void) {
 /* Two connections give the root a parent at one time: the one that comes too late uses the other's. */
 static void grow_too(void) {
   sb_page_ref other;
-  expect_is(sb_page_descend(t.b, t.c, &q->ring, 64, 0, &other, &skip), SB_OK, "the status of the other one");
+  expect_is(sb_page_descend(t.b, t.c, &q->lanes[0].ring, 64, 0, &other, &skip), SB_OK, "the status of the other one");
 }
 static void a_root_that_grows_meanwhile(void) {
   begin(FREE_SETTINGS);
@@ -201,7 +201,7 @@ static void a_root_that_grows_meanwhile(void) {
   for (unsigned i = 0; i < SB_PAGE_CELLS; i++)
     SB_STORE(&((sb_leaf_shm *)p.page)->cells[i].word, sb_cell_bare(SB_CELL_TOMBSTONE, p.gen), SB_RELAXED);
   SB_STORE(&p.page->done, FULL, SB_RELAXED);
-  meanwhile(q->ring.root, BEFORE_CAS, 1, grow_too);
+  meanwhile(q->lanes[0].ring.root, BEFORE_CAS, 1, grow_too);
   expect_is(make(64, 0), SB_OK, "the status of a second leaf");
   (void)has_acted();
   expect_is(walk(0, 0), SB_DONE, "the status of the first leaf");

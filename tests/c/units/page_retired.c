@@ -17,7 +17,7 @@ static sb_page_ref page(uint64_t position, unsigned height) {
   sb_page_ref p;
   unsigned skip;
   sb_status status;
-  while ((status = sb_page_descend(t.b, t.c, &q->ring, position, height, &p, &skip)) == SB_GROW)
+  while ((status = sb_page_descend(t.b, t.c, &q->lanes[0].ring, position, height, &p, &skip)) == SB_GROW)
     (void)grow(t.b, t.path);
   if (status != SB_OK) die("sb_page_descend", (int)status);
   return p;
@@ -65,7 +65,7 @@ static void expect_there(const sb_page_ref *p, const sb_page_ref *parent, unsign
 static void a_page_is_retired(void) {
   begin();
   finish_cells(&leaf);
-  sb_page_retire(t.c, &q->ring, leaf);
+  sb_page_retire(t.c, &q->lanes[0].ring, leaf);
   expect_retired(&leaf, &inner, 0, "the leaf");
   expect_is(inner.page->done, 1, "what is done in the page above");
   expect_is(held_by(t.c->page_token), sb_holding_what(SB_HOLD_PAGE, leaf.slot, leaf.gen), "the holding");
@@ -78,17 +78,17 @@ static void pages_above_are_retired(void) {
   finish_cells(&far);
   finish_links(&outer, 1);
   finish_links(&root, 2);
-  sb_page_retire(t.c, &q->ring, far);
+  sb_page_retire(t.c, &q->lanes[0].ring, far);
   expect_retired(&far, &outer, 0, "the leaf");
   expect_retired(&outer, &root, 1, "the page above");
   expect(is_there(&root), "the root is gone");
   finish_cells(&leaf);
   finish_cells(&other);
   finish_links(&inner, 2);
-  sb_page_retire(t.c, &q->ring, other);
+  sb_page_retire(t.c, &q->lanes[0].ring, other);
   expect_retired(&other, &inner, 1, "the second leaf");
   expect_there(&inner, &root, 0, "the page above both");
-  sb_page_retire(t.c, &q->ring, leaf);
+  sb_page_retire(t.c, &q->lanes[0].ring, leaf);
   expect_retired(&inner, &root, 0, "the page above both, with the last leaf");
   expect(is_there(&root), "the root is gone, with all below it");
 }
@@ -99,21 +99,21 @@ static void what_is_not_finished_stays(void) {
     finish_cells(&leaf);
     set_done(&leaf, FULL);
     SB_STORE(&((sb_leaf_shm *)leaf.page)->cells[i].word, sb_cell_bare(SB_CELL_FREE, leaf.gen), SB_RELAXED);
-    sb_page_retire(t.c, &q->ring, leaf);
+    sb_page_retire(t.c, &q->lanes[0].ring, leaf);
     expect_there(&leaf, &inner, 0, "a leaf with a free cell");
   }
   finish_cells(&leaf);
   SB_STORE(&((sb_leaf_shm *)leaf.page)->cells[7].word, sb_cell_bare(SB_CELL_TOMBSTONE, leaf.gen + 1), SB_RELAXED);
-  sb_page_retire(t.c, &q->ring, leaf);
+  sb_page_retire(t.c, &q->lanes[0].ring, leaf);
   expect_there(&leaf, &inner, 0, "a leaf with a cell of another generation");
   for (unsigned i = 0; i < SB_PAGE_CELLS; i += 21) {
     finish_links(&outer, 0);
     set_child(&outer, i, sb_link_empty(outer.gen));
-    sb_page_retire(t.c, &q->ring, outer);
+    sb_page_retire(t.c, &q->lanes[0].ring, outer);
     expect_there(&outer, &root, 1, "a page with an empty link");
   }
   set_child(&outer, 63, sb_link_word(0, far.slot, far.gen));
-  sb_page_retire(t.c, &q->ring, outer);
+  sb_page_retire(t.c, &q->lanes[0].ring, outer);
   expect_there(&outer, &root, 1, "a page with a leaf");
 }
 /* Another one has unlinked it: it is that one's to free. */
@@ -121,7 +121,7 @@ static void a_page_that_another_one_retires(void) {
   begin();
   finish_cells(&leaf);
   set_child(&inner, 0, SB_LINK_DONE);
-  sb_page_retire(t.c, &q->ring, leaf);
+  sb_page_retire(t.c, &q->lanes[0].ring, leaf);
   expect(is_there(&leaf), "the leaf is gone");
   expect_is(inner.page->done, 0, "what is done in the page above");
 }
@@ -129,7 +129,7 @@ static void a_page_that_another_one_retires(void) {
 /* ---- by a reaper ---- */
 
 static void expect_links(uint32_t slot, uint64_t gen, bool should, const char *what) {
-  expect(sb_page_links(t.b, &q->ring, slot, gen) == should, "%s is%s linked", what, should ? " not" : "");
+  expect(sb_page_links(t.b, &q->lanes[0].ring, slot, gen) == should, "%s is%s linked", what, should ? " not" : "");
 }
 static void what_is_linked(void) {
   begin();
@@ -145,7 +145,7 @@ static void what_is_linked(void) {
   SB_STORE(&other.page->ring, SB_RING_CELLS | (SB_MAX_HEIGHT + 1) << 8, SB_RELAXED);
   expect_links(other.slot, other.gen, false, "a page that is too high");
 }
-static void settle(const sb_page_ref *p) { sb_page_settle(t.c, &q->ring, p->slot, p->gen); }
+static void settle(const sb_page_ref *p) { sb_page_settle(t.c, &q->lanes[0].ring, p->slot, p->gen); }
 static void what_a_reaper_retires(void) {
   begin();
   finish_cells(&leaf);
@@ -160,7 +160,7 @@ static void a_page_that_was_unlinked(void) {
   begin();
   set_child(&inner, 0, SB_LINK_DONE);
   set_child(&inner, 1, SB_LINK_DONE);
-  sb_page_settle(t.c, &q->ring, other.slot, other.gen - 1);
+  sb_page_settle(t.c, &q->lanes[0].ring, other.slot, other.gen - 1);
   expect(is_there(&other), "a leaf of another generation is gone");
   expect_is(inner.page->done, 0, "what is done with another generation");
   settle(&other);
@@ -197,7 +197,7 @@ static void a_sweep_retires_what_was_overlooked(void) {
   finish_cells(&far);
   finish_links(&outer, 1);
   finish_cells(&other);
-  sb_page_sweep(t.c, &q->ring);
+  sb_page_sweep(t.c, &q->lanes[0].ring);
   expect_retired(&far, &outer, 0, "a leaf");
   expect_retired(&outer, &root, 1, "the page above it");
   expect_retired(&other, &inner, 1, "a second leaf");
@@ -209,7 +209,7 @@ static void a_sweep_retires_what_was_overlooked(void) {
 static void a_sweep_looks_at_inner_pages(void) {
   begin();
   finish_links(&outer, 0);
-  sb_page_sweep(t.c, &q->ring);
+  sb_page_sweep(t.c, &q->lanes[0].ring);
   expect_retired(&outer, &root, 1, "an inner page");
 }
 static void a_sweep_does_not_go_upwards(void) {
@@ -217,14 +217,14 @@ static void a_sweep_does_not_go_upwards(void) {
   finish_cells(&far);
   set_child(&outer, 9, sb_link_word(1, outer.slot, outer.gen));
   set_child(&outer, 10, sb_link_word(2, root.slot, root.gen));
-  sb_page_sweep(t.c, &q->ring);
+  sb_page_sweep(t.c, &q->lanes[0].ring);
   expect_retired(&far, &outer, 0, "a leaf beside links that lead upwards");
 }
 
 /* A root of the greatest height, which no position needs, but a broken word may claim. */
 static void the_highest_root(void) {
   begin();
-  uint64_t link = SB_LOAD(q->ring.root, SB_RELAXED), token, gen;
+  uint64_t link = SB_LOAD(q->lanes[0].ring.root, SB_RELAXED), token, gen;
   uint32_t slot = 0;
   for (unsigned height = 3; height <= SB_MAX_HEIGHT; height++) {
     if (sb_holding_object(t.c, SB_KIND_INNER, &token, &slot, &gen) != SB_OK) die("sb_holding_object", (int)height);
@@ -236,15 +236,15 @@ static void the_highest_root(void) {
     SB_STORE(&page->children[0], link, SB_RELAXED);
     link = sb_link_word(height, slot, gen);
   }
-  SB_STORE(q->ring.root, link, SB_RELAXED);
-  expect(sb_page_links(t.b, &q->ring, slot, gen), "it is not linked");
-  sb_returned_mark(t.b, &q->ring, 0);
+  SB_STORE(q->lanes[0].ring.root, link, SB_RELAXED);
+  expect(sb_page_links(t.b, &q->lanes[0].ring, slot, gen), "it is not linked");
+  sb_returned_mark(t.b, &q->lanes[0].ring, 0);
   expect_is(SB_LOAD(&((sb_page_shm *)sb_slot_at(t.b, slot))->returned, SB_RELAXED), 1, "its bits");
-  expect(sb_returned_is_marked(t.b, &q->ring, 0), "a position below it is not marked");
+  expect(sb_returned_is_marked(t.b, &q->lanes[0].ring, 0), "a position below it is not marked");
   SB_STORE(&((sb_page_shm *)sb_slot_at(t.b, slot))->returned, 0, SB_RELAXED);
-  expect(!sb_returned_is_marked(t.b, &q->ring, 0), "a position is marked without its bit");
+  expect(!sb_returned_is_marked(t.b, &q->lanes[0].ring, 0), "a position is marked without its bit");
   finish_cells(&far);
-  sb_page_sweep(t.c, &q->ring);
+  sb_page_sweep(t.c, &q->lanes[0].ring);
   expect_retired(&far, &outer, 0, "a leaf below it");
 }
 /* The header of a page is damaged: its link stays as it is. */
@@ -253,7 +253,7 @@ static void a_page_of_another_generation(void) {
   finish_cells(&far);
   uint64_t link = child(&outer, 0), header = SB_LOAD(sb_slot_header(t.b, far.slot), SB_RELAXED);
   SB_STORE(sb_slot_header(t.b, far.slot), header + (UINT64_C(1) << 26), SB_RELAXED);
-  sb_page_retire(t.c, &q->ring, far);
+  sb_page_retire(t.c, &q->lanes[0].ring, far);
   expect_is(child(&outer, 0), link, "the link");
 }
 

@@ -144,8 +144,8 @@ static void a_ring_of_no_message(void) {
 
 static void search_from(uint64_t head, uint64_t cursor) {
   SB_STORE(&q->shm->head, at(head), SB_RELAXED);
-  q->cursor = at(cursor);
-  q->head_leaf = SB_NO_LEAF;
+  q->lanes[0].cursor = at(cursor);
+  q->lanes[0].head_leaf = SB_NO_LEAF;
 }
 static bool looks_ready(void) {
   sb_leaf_ref leaf = SB_NO_LEAF;

@@ -45,10 +45,10 @@ static void a_message_is_appended(void) {
   SB_STORE(&l->counters[SB_COUNT_SCHEDULED], 5, SB_RELAXED);
   SB_STORE(&l->target_queue, 77, SB_RELAXED);
   SB_STORE(sb_slot_header(t.b, slot), header() | PARTS, SB_RELAXED);
-  q->tail_cursor = at(1);
+  q->lanes[0].tail_cursor = at(1);
   expect_is(enqueue(false), SB_OK, "the status");
   expect_is(position, at(2), "the position");
-  expect_is(q->tail_cursor, at(3), "where the next one goes");
+  expect_is(q->lanes[0].tail_cursor, at(3), "where the next one goes");
   expect_is(word_of(2), sb_cell_open(SB_CELL_AVAILABLE, slot, 0, leaf_of(2).gen), "the cell");
   expect_is(header(), sb_slot_word(SB_SLOT_PUBLISHED, 1, gen) | PARTS, "the header, which keeps its parts");
   expect_is(l->counters[SB_COUNT_ADDED], 3, "how many were added");
@@ -105,7 +105,7 @@ static void a_timer_without_memory(void) {
 /* ---- where it cannot go ---- */
 
 static void close_at_the_tail(uint64_t flags) {
-  uint64_t number = q->tail_cursor - q->base;
+  uint64_t number = q->lanes[0].tail_cursor - q->base;
   set_word(number, sb_cell_bare(SB_CELL_CLOSING, leaf_of(number).gen) | flags);
 }
 static void a_closing_that_is_refused(void) {
@@ -147,8 +147,8 @@ static void a_page_that_is_not_there(void) {
   uint64_t number = 5 * SB_PAGE_CELLS;
   SB_STORE(sb_slot_header(t.b, slot), header() | PARTS, SB_RELAXED);
   SB_STORE(&page.cells[0].word, sb_cell_bare(SB_CELL_CLOSED, 9), SB_RELAXED);
-  q->tail_leaf = (sb_leaf_ref){&page, at(number), 9, 77};
-  q->tail_cursor = at(number);
+  q->lanes[0].tail_leaf = (sb_leaf_ref){&page, at(number), 9, 77};
+  q->lanes[0].tail_cursor = at(number);
   expect_is(enqueue(false), SB_CORRUPT, "the status");
   expect_taken_back("what was taken back");
 }
@@ -159,8 +159,8 @@ static void an_end_below_a_link_that_is_done(void) {
   sb_page_ref parent;
   unsigned skip;
   set_word(66, sb_cell_bare(SB_CELL_CLOSING, leaf_of(66).gen));
-  q->tail_leaf = leaf_of(66);
-  if (sb_page_descend(t.b, NULL, &q->ring, at(66), 1, &parent, &skip) != SB_OK) die("sb_page_descend", 0);
+  q->lanes[0].tail_leaf = leaf_of(66);
+  if (sb_page_descend(t.b, NULL, &q->lanes[0].ring, at(66), 1, &parent, &skip) != SB_OK) die("sb_page_descend", 0);
   SB_STORE(&sb_page_children(&parent)[sb_page_index(1, at(66))], SB_LINK_DONE, SB_RELAXED);
   expect_is(enqueue(false), SB_CORRUPT, "the status");
 }

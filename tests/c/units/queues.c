@@ -16,7 +16,7 @@ sb_queue *queue_named(const char *name, sb_settings settings) {
 sb_word *cell_at(const sb_queue *queue, uint64_t number) {
   sb_leaf_ref leaf;
   uint64_t position = queue->base + number;
-  if (sb_ring_locate(t.b, NULL, &queue->ring, position, &leaf) != SB_OK) die("sb_ring_locate", (int)number);
+  if (sb_ring_locate(t.b, NULL, &queue->lanes[0].ring, position, &leaf) != SB_OK) die("sb_ring_locate", (int)number);
   return &sb_leaf_cell(&leaf, position)->word;
 }
 uint64_t word_at(const sb_queue *queue, uint64_t number) { return SB_LOAD(cell_at(queue, number), SB_RELAXED); }
@@ -26,7 +26,7 @@ void set_cell_word(const sb_queue *queue, uint64_t number, uint64_t word) {
 }
 uint64_t open_word(const sb_queue *queue, uint64_t number, unsigned state, uint32_t slot) {
   sb_leaf_ref leaf;
-  if (sb_ring_locate(t.b, NULL, &queue->ring, queue->base + number, &leaf) != SB_OK) die("sb_ring_locate", 0);
+  if (sb_ring_locate(t.b, NULL, &queue->lanes[0].ring, queue->base + number, &leaf) != SB_OK) die("sb_ring_locate", 0);
   return sb_cell_open(state, slot, 0, leaf.gen);
 }
 void put_with(sb_queue *queue, uint64_t id, uint64_t due_s, uint64_t expires_s) {
@@ -44,7 +44,8 @@ void take_from(sb_queue *queue) {
 void begin_to_close(sb_queue *queue, uint64_t flags) {
   sb_leaf_ref leaf = SB_NO_LEAF;
   uint64_t position = 0;
-  sb_status status = sb_ring_append(t.c, &queue->ring, &leaf, SB_CELL_CLOSING | flags, SB_APPEND_BARE, NULL, &position);
+  sb_status status =
+      sb_ring_append(t.c, &queue->lanes[0].ring, &leaf, SB_CELL_CLOSING | flags, SB_APPEND_BARE, NULL, &position);
   if (status != SB_OK) die("sb_ring_append", (int)status);
 }
 

@@ -26,7 +26,7 @@ static void set_side(unsigned count, uint64_t flags) {
 }
 static uint64_t side(void) { return SB_LOAD(&cell(0)->side, SB_RELAXED); }
 static uint64_t count_of(unsigned counter) { return q->ledger->counters[counter]; }
-static bool is_marked(void) { return sb_returned_is_marked(t.b, &q->ring, at(0)); }
+static bool is_marked(void) { return sb_returned_is_marked(t.b, &q->lanes[0].ring, at(0)); }
 static uint64_t next_holding(void) {
   uint64_t next = new_token();
   sb_holding_give(t.c, next);
@@ -137,14 +137,14 @@ static void what_was_taken_is_not_marked(void) {
     uint64_t is = word_of(0);
     word = i == 0 ? cell_word(0, SB_CELL_ACQUIRED, OTHER)
                   : sb_cell_open(SB_CELL_AVAILABLE, slot_of(0), 0, leaf_of(0).gen + 1);
-    meanwhile(q->ring.root, AFTER_LOAD, 2, change_cell);
+    meanwhile(q->lanes[0].ring.root, AFTER_LOAD, 2, change_cell);
     expect_is(release(SB_REQUEUE), SB_OK, "the status");
     if (has_acted()) expect_is(bits_of(0), 0, "the bits of what another one took, or of another page");
     set_word(0, is);
     token = new_token();
     sb_holding_set(t.b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf_of(0).slot), at(0));
     set_bits(0, 0);
-    q->way = (sb_returned_way){.leaf = SB_NO_LEAF};
+    q->lanes[0].way = (sb_returned_way){.leaf = SB_NO_LEAF};
   }
 }
 /* The queue is deleted while the message comes back: the one that returned it disposes of it, unless another one took it. */
@@ -166,7 +166,7 @@ static void close_and_take(void) {
 static void closed_and_taken_meanwhile(void) {
   begin(FREE_SETTINGS);
   word = cell_word(0, SB_CELL_ACQUIRED, OTHER);
-  meanwhile(q->ring.root, AFTER_LOAD, 2, close_and_take);
+  meanwhile(q->lanes[0].ring.root, AFTER_LOAD, 2, close_and_take);
   expect_is(release(SB_REQUEUE), SB_OK, "the status");
   if (!has_acted()) return;
   expect_is(word_of(0), word, "the cell that another one took");

@@ -17,7 +17,7 @@ static sb_inner_shm elsewhere; /* a page that is none of the ring */
 
 static sb_leaf_ref make_leaf(uint64_t where) {
   sb_leaf_ref made;
-  while (sb_ring_locate(t.b, t.c, &q->ring, where, &made) == SB_GROW) (void)grow(t.b, t.path);
+  while (sb_ring_locate(t.b, t.c, &q->lanes[0].ring, where, &made) == SB_GROW) (void)grow(t.b, t.path);
   return made;
 }
 static void begin(void) {
@@ -26,12 +26,13 @@ static void begin(void) {
   (void)make_leaf(4096);
   (void)make_leaf(70);
   (void)make_leaf(0);
-  if (sb_link_height(SB_LOAD(q->ring.root, SB_RELAXED)) != 2) die("the height of the tree", 0);
+  if (sb_link_height(SB_LOAD(q->lanes[0].ring.root, SB_RELAXED)) != 2) die("the height of the tree", 0);
 }
 static sb_page_ref page(unsigned height, uint64_t where) {
   sb_page_ref p;
   unsigned skip;
-  if (sb_page_descend(t.b, NULL, &q->ring, where, height, &p, &skip) != SB_OK) die("sb_page_descend", (int)height);
+  if (sb_page_descend(t.b, NULL, &q->lanes[0].ring, where, height, &p, &skip) != SB_OK)
+    die("sb_page_descend", (int)height);
   return p;
 }
 static uint64_t bits(unsigned height, uint64_t where) {
@@ -79,16 +80,16 @@ static void bits_are_set(void) {
 static void what_is_marked(void) {
   begin();
   mark(FAR);
-  expect(sb_returned_is_marked(t.b, &q->ring, FAR), "what was marked is not");
-  expect(!sb_returned_is_marked(t.b, &q->ring, FAR + 1), "its neighbour is marked");
-  expect(!sb_returned_is_marked(t.b, &q->ring, 200), "what has no leaf is marked");
+  expect(sb_returned_is_marked(t.b, &q->lanes[0].ring, FAR), "what was marked is not");
+  expect(!sb_returned_is_marked(t.b, &q->lanes[0].ring, FAR + 1), "its neighbour is marked");
+  expect(!sb_returned_is_marked(t.b, &q->lanes[0].ring, 200), "what has no leaf is marked");
   set_flag(0);
-  expect(!sb_returned_is_marked(t.b, &q->ring, FAR), "it is marked without the flag");
+  expect(!sb_returned_is_marked(t.b, &q->lanes[0].ring, FAR), "it is marked without the flag");
   set_flag(1);
   for (unsigned height = 0; height <= 2; height++) {
     uint64_t is = bits(height, FAR);
     set(height, FAR, ~is);
-    expect(!sb_returned_is_marked(t.b, &q->ring, FAR), "it is marked without the bit of height %u", height);
+    expect(!sb_returned_is_marked(t.b, &q->lanes[0].ring, FAR), "it is marked without the bit of height %u", height);
     set(height, FAR, is);
   }
 }
@@ -138,26 +139,37 @@ static void a_bit_of_another_page(void) {
 /* ---- ways ---- */
 
 static void expect_way(const sb_returned_way *way, uint64_t where, const char *what) {
-  expect_is(way->root, SB_LOAD(q->ring.root, SB_RELAXED), what);
+  expect_is(way->root, SB_LOAD(q->lanes[0].ring.root, SB_RELAXED), what);
   expect(way->leaf.leaf == make_leaf(where).leaf, "%s: another leaf", what);
   for (unsigned height = 0; height <= 2; height++)
     expect(way->pages[height] == page(height, where).page, "%s: another page at height %u", what, height);
+}
+/* A lane of the queue that keeps the way of a case. */
+static sb_lane lane_with(const sb_returned_way *way) { return (sb_lane){.ring = q->lanes[0].ring, .way = *way}; }
+static void mark_owned(uint64_t where, sb_returned_way *way) {
+  sb_lane lane = lane_with(way);
+  sb_returned_mark_owned(t.b, &lane, &leaf, where);
+  *way = lane.way;
+}
+static bool stays_marked(uint64_t where, const sb_returned_way *way) {
+  const sb_lane lane = lane_with(way);
+  return sb_returned_stays_marked(t.b, &lane, where);
 }
 static void a_way_is_kept(void) {
   sb_returned_way way = {0};
   begin();
   leaf = make_leaf(FAR);
-  sb_returned_mark_owned(t.b, &q->ring, &leaf, FAR, &way);
+  mark_owned(FAR, &way);
   expect_bits(FAR, "the bits");
   expect_way(&way, FAR, "the way");
-  sb_returned_mark_owned(t.b, &q->ring, &leaf, FAR + 1, &way);
+  mark_owned(FAR + 1, &way);
   expect_is(bits(0, FAR), UINT64_C(3) << FAR % 64, "the bits of two");
   set_flag(0);
-  sb_returned_mark_owned(t.b, &q->ring, &leaf, FAR, &way);
+  mark_owned(FAR, &way);
   expect_is(q->shm->returned, 1, "whether there are bits");
   leaf = make_leaf(70);
   clear_all();
-  sb_returned_mark_owned(t.b, &q->ring, &leaf, 70, &way);
+  mark_owned(70, &way);
   expect_bits(70, "the bits in another leaf");
   expect_way(&way, 70, "the way to another leaf");
 }
@@ -167,12 +179,12 @@ static void another_way(void) {
     if (i == 0) begin();
     clear_all();
     leaf = make_leaf(70);
-    sb_returned_way way = {.root = SB_LOAD(q->ring.root, SB_RELAXED), .leaf = leaf};
+    sb_returned_way way = {.root = SB_LOAD(q->lanes[0].ring.root, SB_RELAXED), .leaf = leaf};
     for (unsigned height = 0; height <= 2; height++) way.pages[height] = &elsewhere.page;
     if (i == 0) way.root++;
     if (i == 1) way.leaf.gen--;
     if (i == 2) way.leaf.leaf = make_leaf(0).leaf;
-    sb_returned_mark_owned(t.b, &q->ring, &leaf, 70, &way);
+    mark_owned(70, &way);
     expect_bits(70, "the bits");
     expect_way(&way, 70, "the way");
   }
@@ -180,16 +192,16 @@ static void another_way(void) {
 /* A leaf that is not there any more is marked by its position, and has no way. */
 static void a_way_to_nowhere(void) {
   begin();
-  const uint64_t root = SB_LOAD(q->ring.root, SB_RELAXED);
+  const uint64_t root = SB_LOAD(q->lanes[0].ring.root, SB_RELAXED);
   for (unsigned i = 0; i < 2; i++) {
     sb_returned_way way = NO_WAY;
     leaf = make_leaf(0);
-    sb_returned_mark_owned(t.b, &q->ring, &leaf, 0, &way);
+    mark_owned(0, &way);
     clear_all();
     leaf = make_leaf(70);
     if (i == 0) leaf.gen--;
     if (i == 1) leaf.slot++;
-    sb_returned_mark_owned(t.b, &q->ring, &leaf, 70, &way);
+    mark_owned(70, &way);
     expect(way.leaf.leaf == NULL, "there is a way to a leaf that is not there");
     expect_is(way.root, root, "its root");
     expect_bits(70, "the bits");
@@ -204,11 +216,11 @@ static void broken_ways(void) {
   uint64_t is = SB_LOAD(header, SB_RELAXED);
   leaf.gen++;
   SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, leaf.gen), SB_RELAXED);
-  sb_returned_mark_owned(t.b, &q->ring, &leaf, 70, &way);
+  mark_owned(70, &way);
   expect(way.leaf.leaf == NULL, "a stale link is a way");
   SB_STORE(header, is, SB_RELAXED);
   leaf.gen--;
-  sb_returned_mark_owned(t.b, &q->ring, &leaf, 70, &way);
+  mark_owned(70, &way);
   expect_way(&way, 70, "the way when the link is right");
   way = NO_WAY;
   sb_page_ref root = page(2, 70);
@@ -216,33 +228,33 @@ static void broken_ways(void) {
   is = sb_link_word(0, leaf.slot, leaf.gen);
   SB_STORE(link, is, SB_RELAXED);
   SB_STORE(&leaf.leaf->finished[1], is, SB_RELAXED); /* where an inner page has the link of that leaf */
-  sb_returned_mark_owned(t.b, &q->ring, &leaf, 70, &way);
+  mark_owned(70, &way);
   expect(way.leaf.leaf == NULL, "a link to a page of another height is a way");
 }
 static void what_stays_marked(void) {
   sb_returned_way way = NO_WAY;
   begin();
   leaf = make_leaf(FAR);
-  sb_returned_mark_owned(t.b, &q->ring, &leaf, FAR, &way);
-  expect(sb_returned_stays_marked(t.b, &q->ring, FAR, &way), "what was marked is not");
-  expect(!sb_returned_stays_marked(t.b, &q->ring, FAR + 1, &way), "its neighbour is marked");
+  mark_owned(FAR, &way);
+  expect(stays_marked(FAR, &way), "what was marked is not");
+  expect(!stays_marked(FAR + 1, &way), "its neighbour is marked");
   set_flag(0);
-  expect(!sb_returned_stays_marked(t.b, &q->ring, FAR, &way), "it is marked without the flag");
+  expect(!stays_marked(FAR, &way), "it is marked without the flag");
   set_flag(1);
   for (unsigned height = 0; height <= 2; height++) {
     uint64_t is = bits(height, FAR);
     set(height, FAR, ~is);
-    expect(!sb_returned_stays_marked(t.b, &q->ring, FAR, &way), "it is marked without the bit of height %u", height);
+    expect(!stays_marked(FAR, &way), "it is marked without the bit of height %u", height);
     set(height, FAR, is);
   }
   sb_returned_way none = {.root = way.root, .leaf = SB_NO_LEAF};
-  expect(sb_returned_stays_marked(t.b, &q->ring, FAR, &none), "what was marked is not, without a way");
-  expect(!sb_returned_stays_marked(t.b, &q->ring, FAR + 1, &none), "its neighbour is marked, without a way");
+  expect(stays_marked(FAR, &none), "what was marked is not, without a way");
+  expect(!stays_marked(FAR + 1, &none), "its neighbour is marked, without a way");
   (void)make_leaf(64 * 64 * 64); /* the root gets a parent */
   set(3, 0, 0);
-  expect(!sb_returned_stays_marked(t.b, &q->ring, FAR, &way), "it is marked without a bit in the new root");
+  expect(!stays_marked(FAR, &way), "it is marked without a bit in the new root");
   set(3, 0, 1);
-  expect(sb_returned_stays_marked(t.b, &q->ring, FAR, &way), "what was marked is not, below a new root");
+  expect(stays_marked(FAR, &way), "what was marked is not, below a new root");
 }
 
 /* ---- the search ---- */
@@ -250,7 +262,11 @@ static void what_stays_marked(void) {
 static bool next(uint64_t from, sb_returned_way *way) {
   position = UINT64_MAX;
   leaf = SB_NO_LEAF;
-  return sb_returned_next(t.b, &q->ring, from, way, &leaf, &position);
+  if (way == NULL) return sb_returned_next(t.b, &q->lanes[0].ring, from, &leaf, &position);
+  sb_lane lane = lane_with(way);
+  bool found = sb_returned_next_near(t.b, &lane, from, &leaf, &position);
+  *way = lane.way;
+  return found;
 }
 static void expect_next(uint64_t from, sb_returned_way *way, uint64_t should, const char *what) {
   expect(next(from, way), "%s: nothing is found", what);
@@ -271,7 +287,7 @@ static void the_lowest_is_found(void) {
     expect_next(marked[i], NULL, marked[i], "the one at the position");
   }
   expect(!next(FAR + 1, NULL), "one is found behind the last");
-  for (unsigned i = 0; i < 5; i++) expect(sb_returned_is_marked(t.b, &q->ring, marked[i]), "a bit is gone");
+  for (unsigned i = 0; i < 5; i++) expect(sb_returned_is_marked(t.b, &q->lanes[0].ring, marked[i]), "a bit is gone");
   set_flag(0);
   expect(!next(0, NULL), "one is found without the flag");
 }
@@ -319,7 +335,7 @@ static void bits_without_a_page(void) {
   mark(FAR);
   expect_next(0, NULL, 70, "the first, with links that are right");
   expect_next(71, NULL, FAR, "the second, with links that are right");
-  SB_STORE(q->ring.root, sb_link_empty(0), SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.root, sb_link_empty(0), SB_RELAXED);
   set_flag(1);
   expect(!next(0, NULL), "one is found without a root");
 }
@@ -341,11 +357,11 @@ static void a_search_follows_the_way(void) {
   expect_way(&way, 3, "the way to it");
   mark_only(FAR);
   leaf = make_leaf(FAR);
-  sb_returned_mark_owned(t.b, &q->ring, &leaf, FAR, &way);
+  mark_owned(FAR, &way);
   mark(4096);
   expect_next(0, &way, 4096, "a lower one of a page beside");
   leaf = make_leaf(4096);
-  sb_returned_mark_owned(t.b, &q->ring, &leaf, 4096, &way);
+  mark_owned(4096, &way);
   mark(3);
   expect_next(0, &way, 3, "a lower one of a page below another child of the root");
 }
@@ -354,7 +370,7 @@ static void ways_that_are_not_followed(void) {
   sb_returned_way way = NO_WAY;
   begin();
   leaf = make_leaf(70);
-  sb_returned_mark_owned(t.b, &q->ring, &leaf, 70, &way);
+  mark_owned(70, &way);
   set(0, 70, 0);
   expect(!next(0, &way), "one is found in a leaf without bits");
   expect_is(q->shm->returned, 0, "whether there are bits");
@@ -391,7 +407,7 @@ static void stores_that_all_see(void) {
   expect_order("the flag of what is marked");
   clear_all();
   note_order(&q->shm->returned);
-  sb_returned_mark_owned(t.b, &q->ring, &leaf, 70, &way);
+  mark_owned(70, &way);
   expect_order("the flag of what is marked by its way");
   clear_all();
   set_flag(1);
@@ -400,7 +416,7 @@ static void stores_that_all_see(void) {
   expect_order("the flag that is cleared");
   clear_all();
   set_flag(1);
-  meanwhile(q->ring.root, AFTER_LOAD, 2, mark_and_note);
+  meanwhile(q->lanes[0].ring.root, AFTER_LOAD, 2, mark_and_note);
   bool found = next(0, NULL);
   expect(found == has_acted(), "what was marked meanwhile is not found");
   expect_order("the flag that is given back");
@@ -412,18 +428,17 @@ static void a_way_beside_a_broken_link(void) {
   leaf = make_leaf(70);
   sb_returned_way way = NO_WAY;
   clear_all();
-  sb_returned_mark_owned(t.b, &q->ring, &leaf, 70, &way);
+  mark_owned(70, &way);
   sb_page_ref parent = page(1, 70);
   sb_word *link = &sb_page_children(&parent)[1];
   uint64_t right = SB_LOAD(link, SB_RELAXED);
   clear_all();
   SB_STORE(link, right + (UINT64_C(1) << 34), SB_RELAXED); /* of another generation */
-  sb_returned_mark_owned(t.b, &q->ring, &leaf, 70, &way);
+  mark_owned(70, &way);
   expect_is(SB_LOAD(&leaf.leaf->page.returned, SB_RELAXED), 64, "the bits of the leaf");
-  expect(sb_returned_stays_marked(t.b, &q->ring, 70, &way), "the position does not stay marked");
+  expect(stays_marked(70, &way), "the position does not stay marked");
   for (uint64_t from = 0; from <= 64; from += 64) {
-    leaf = (sb_leaf_ref){0};
-    expect(sb_returned_next(t.b, &q->ring, from, &way, &leaf, &position), "nothing was found");
+    expect(next(from, &way), "nothing was found");
     expect_is(position, 70, "the position");
     expect(leaf.leaf == way.leaf.leaf, "another leaf was found");
   }

@@ -14,7 +14,7 @@ static uint64_t position;
 
 static sb_leaf_ref make_leaf(uint64_t where) {
   sb_leaf_ref made;
-  while (sb_ring_locate(t.b, t.c, &q->ring, where, &made) == SB_GROW) (void)grow(t.b, t.path);
+  while (sb_ring_locate(t.b, t.c, &q->lanes[0].ring, where, &made) == SB_GROW) (void)grow(t.b, t.path);
   return made;
 }
 static void begin(void) { q = begin_queue("q", FREE_SETTINGS, 0); }
@@ -25,13 +25,13 @@ static void fill(uint64_t from, uint64_t to) {
     SB_STORE(&sb_leaf_cell(&ref, i)->word, sb_cell_bare(SB_CELL_TOMBSTONE, ref.gen), SB_RELAXED);
   }
 }
-static void set_tail(uint64_t to) { SB_STORE(q->ring.tail, to, SB_RELAXED); }
-static uint64_t tail(void) { return SB_LOAD(q->ring.tail, SB_RELAXED); }
+static void set_tail(uint64_t to) { SB_STORE(q->lanes[0].ring.tail, to, SB_RELAXED); }
+static uint64_t tail(void) { return SB_LOAD(q->lanes[0].ring.tail, SB_RELAXED); }
 /* The first leaf is finished and gone; the next one is there. */
 static void retire_first_leaf(void) {
   (void)make_leaf(64);
   leaf = make_leaf(0);
-  for (uint64_t i = 0; i < SB_PAGE_CELLS; i++) sb_ring_finish(t.c, &q->ring, &leaf, i);
+  for (uint64_t i = 0; i < SB_PAGE_CELLS; i++) sb_ring_finish(t.c, &q->lanes[0].ring, &leaf, i);
 }
 
 /* ---- finding leaves ---- */
@@ -39,35 +39,37 @@ static void retire_first_leaf(void) {
 static void leaves_are_found(void) {
   begin();
   sb_leaf_ref made = make_leaf(70);
-  expect_is(sb_ring_locate(t.b, NULL, &q->ring, 100, &leaf), SB_OK, "the status");
+  expect_is(sb_ring_locate(t.b, NULL, &q->lanes[0].ring, 100, &leaf), SB_OK, "the status");
   expect(leaf.leaf == made.leaf && leaf.gen == made.gen && leaf.slot == made.slot, "another leaf was found");
   expect_is(leaf.first, 64, "its first position");
-  expect_is(sb_ring_locate(t.b, NULL, &q->ring, 0, &leaf), SB_EMPTY, "the status where no leaf is");
+  expect_is(sb_ring_locate(t.b, NULL, &q->lanes[0].ring, 0, &leaf), SB_EMPTY, "the status where no leaf is");
   expect(leaf.leaf == NULL, "there is a leaf where none is");
   expect_is(leaf.first, UINT64_MAX, "the first position of no leaf");
   retire_first_leaf();
   leaf = made;
-  expect_is(sb_ring_locate(t.b, NULL, &q->ring, 7, &leaf), SB_DONE, "the status of a leaf that is gone");
+  expect_is(sb_ring_locate(t.b, NULL, &q->lanes[0].ring, 7, &leaf), SB_DONE, "the status of a leaf that is gone");
   expect(leaf.leaf == NULL, "there is a leaf where one was");
   expect_is(leaf.first, 64, "the first position behind it");
 }
 static void leaves_in_turn(void) {
   begin();
-  SB_STORE(q->ring.base, 128, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.base, 128, SB_RELAXED);
   (void)make_leaf(300);
-  expect(!sb_ring_next_leaf(t.b, &q->ring, 0, &leaf, &position), "there is a leaf behind one that was not made");
+  expect(!sb_ring_next_leaf(t.b, &q->lanes[0].ring, 0, &leaf, &position),
+         "there is a leaf behind one that was not made");
   (void)make_leaf(128);
-  expect(sb_ring_next_leaf(t.b, &q->ring, 0, &leaf, &position), "no leaf was found from the first position on");
+  expect(sb_ring_next_leaf(t.b, &q->lanes[0].ring, 0, &leaf, &position),
+         "no leaf was found from the first position on");
   expect_is(position, 128, "the position");
   expect_is(leaf.first, 128, "its first position");
-  expect(sb_ring_next_leaf(t.b, &q->ring, 130, &leaf, &position), "no leaf was found within the leaf");
+  expect(sb_ring_next_leaf(t.b, &q->lanes[0].ring, 130, &leaf, &position), "no leaf was found within the leaf");
   expect_is(position, 130, "the position within the leaf");
 }
 static unsigned asked_for_state;
 static bool is_it(uint64_t word) { return sb_cell_state(word) == asked_for_state; }
 static bool has(uint64_t end, unsigned state) {
   asked_for_state = state;
-  return sb_ring_has(t.b, &q->ring, end, is_it);
+  return sb_ring_has(t.b, &q->lanes[0].ring, end, is_it);
 }
 static void what_a_ring_has(void) {
   begin();
@@ -98,7 +100,7 @@ static void a_hint_advances(void) {
   expect_is(hint, 5, "the hint when the caller saw it there");
 }
 static void expect_tail(uint64_t should, const char *what) {
-  expect_is(sb_ring_exact_tail(t.b, &q->ring), should, what);
+  expect_is(sb_ring_exact_tail(t.b, &q->lanes[0].ring), should, what);
   expect_is(tail(), should, what);
 }
 static void the_tail_is_found(void) {
@@ -124,7 +126,7 @@ static void the_tail_is_found_near_a_leaf(void) {
   leaf = make_leaf(0);
   sb_leaf_ref near = leaf;
   near.gen--;
-  expect_is(sb_ring_exact_tail_near(t.b, &q->ring, &near), 10, "the tail near a leaf that was used again");
+  expect_is(sb_ring_exact_tail_near(t.b, &q->lanes[0].ring, &near), 10, "the tail near a leaf that was used again");
   expect_is(near.gen, leaf.gen, "the generation of the leaf");
   set_word(4, sb_cell_bare(SB_CELL_TOMBSTONE, leaf.gen + 1));
   set_tail(0);
@@ -134,11 +136,11 @@ static void whether_the_tail_is_exact(void) {
   begin();
   leaf = make_leaf(0);
   set_tail(5);
-  expect(sb_ring_tail_is_exact(&q->ring, &leaf), "a tail at a free cell is not exact");
+  expect(sb_ring_tail_is_exact(&q->lanes[0].ring, &leaf), "a tail at a free cell is not exact");
   fill(5, 6);
-  expect(!sb_ring_tail_is_exact(&q->ring, &leaf), "a tail at a filled cell is exact");
+  expect(!sb_ring_tail_is_exact(&q->lanes[0].ring, &leaf), "a tail at a filled cell is exact");
   set_tail(70);
-  expect(!sb_ring_tail_is_exact(&q->ring, &leaf), "a tail in another leaf is exact");
+  expect(!sb_ring_tail_is_exact(&q->lanes[0].ring, &leaf), "a tail in another leaf is exact");
 }
 
 /* ---- appending ---- */
@@ -147,7 +149,7 @@ static sb_leaf_ref near;
 static sb_word announced;
 static sb_status append(uint64_t word, unsigned how) {
   position = 0;
-  return sb_ring_append(t.c, &q->ring, &near, word, how, &announced, &position);
+  return sb_ring_append(t.c, &q->lanes[0].ring, &near, word, how, &announced, &position);
 }
 static void begin_append(void) {
   begin();
@@ -173,7 +175,7 @@ static void words_that_are_appended(void) {
   }
   expect_is(tail(), 4, "the tail");
   expect(near.leaf == leaf.leaf && near.gen == leaf.gen, "another leaf is remembered");
-  expect_is(sb_ring_append(t.c, &q->ring, &near, word, SB_APPEND_OPEN, NULL, &position), SB_OK, "the status");
+  expect_is(sb_ring_append(t.c, &q->lanes[0].ring, &near, word, SB_APPEND_OPEN, NULL, &position), SB_OK, "the status");
   expect_is(position, 4, "the position that was not announced");
   expect_is(announced, 3, "what is announced");
 }
@@ -193,7 +195,7 @@ static void appended_behind_a_leaf(void) {
   expect_is(append(SB_CELL_AVAILABLE, SB_APPEND_OPEN), SB_OK, "the status behind a leaf that is gone");
   expect_is(position, 64, "the position");
   position = 130;
-  expect_is(sb_ring_append(t.c, &q->ring, &near, SB_CELL_AVAILABLE, SB_APPEND_OPEN, NULL, &position), SB_OK,
+  expect_is(sb_ring_append(t.c, &q->lanes[0].ring, &near, SB_CELL_AVAILABLE, SB_APPEND_OPEN, NULL, &position), SB_OK,
             "the status in a leaf that is not made yet");
   expect_is(position, 130, "the position in a new leaf");
 }
@@ -258,26 +260,26 @@ static void leaves_below_a_broken_root(void) {
   begin();
   leaf = make_leaf(0);
   fill(0, 2);
-  uint64_t root = SB_LOAD(q->ring.root, SB_RELAXED);
-  SB_STORE(q->ring.root, root + (UINT64_C(1) << 34), SB_RELAXED); /* of another generation */
+  uint64_t root = SB_LOAD(q->lanes[0].ring.root, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.root, root + (UINT64_C(1) << 34), SB_RELAXED); /* of another generation */
   set_tail(0);
-  expect_is(sb_ring_exact_tail_near(t.b, &q->ring, &leaf), 2, "the tail");
+  expect_is(sb_ring_exact_tail_near(t.b, &q->lanes[0].ring, &leaf), 2, "the tail");
   position = 0;
   sb_leaf_ref cache = leaf;
-  expect_is(sb_ring_append(t.c, &q->ring, &cache, SB_CELL_AVAILABLE, SB_APPEND_OPEN, NULL, &position), SB_OK,
+  expect_is(sb_ring_append(t.c, &q->lanes[0].ring, &cache, SB_CELL_AVAILABLE, SB_APPEND_OPEN, NULL, &position), SB_OK,
             "the status of an append");
   expect_is(position, 2, "its position");
-  SB_STORE(q->ring.root, root, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.root, root, SB_RELAXED);
 }
 /* What lies before the base belongs to an earlier life of the object. */
 static void leaves_before_the_base(void) {
   begin();
   (void)make_leaf(0);
   (void)make_leaf(64);
-  SB_STORE(q->ring.base, 64, SB_RELAXED);
-  expect(sb_ring_next_leaf(t.b, &q->ring, 0, &leaf, &position), "no leaf was found");
+  SB_STORE(q->lanes[0].ring.base, 64, SB_RELAXED);
+  expect(sb_ring_next_leaf(t.b, &q->lanes[0].ring, 0, &leaf, &position), "no leaf was found");
   expect_is(position, 64, "the position");
-  SB_STORE(q->ring.base, 0, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.base, 0, SB_RELAXED);
 }
 
 static const test_case CASES[] = {

@@ -14,7 +14,7 @@ static sb_leaf_ref leaf;
 
 static sb_leaf_ref make_leaf(uint64_t where) {
   sb_leaf_ref made;
-  while (sb_ring_locate(t.b, t.c, &q->ring, where, &made) == SB_GROW) (void)grow(t.b, t.path);
+  while (sb_ring_locate(t.b, t.c, &q->lanes[0].ring, where, &made) == SB_GROW) (void)grow(t.b, t.path);
   return made;
 }
 static void begin(void) {
@@ -33,7 +33,7 @@ static bool is_there(const sb_leaf_ref *ref) {
 
 static void a_cell_is_finished(void) {
   begin();
-  sb_ring_finish(t.c, &q->ring, &leaf, 9);
+  sb_ring_finish(t.c, &q->lanes[0].ring, &leaf, 9);
   expect_is(word_of(9), tombstone(), "the cell");
   for (unsigned i = 0; i < SB_PAGE_CELLS; i++) expect_is(finished(i), i == 9, "what is finished");
   expect_is(done(), 0, "what is done");
@@ -42,10 +42,10 @@ static void an_entry_is_dropped(void) {
   begin();
   uint64_t entry = sb_entry_word(7, 3);
   set_word(9, entry);
-  expect(!sb_ring_drop(t.c, &q->ring, &leaf, 9, sb_entry_word(7, 4)), "another entry was dropped");
+  expect(!sb_ring_drop(t.c, &q->lanes[0].ring, &leaf, 9, sb_entry_word(7, 4)), "another entry was dropped");
   expect_is(word_of(9), entry, "the entry");
   expect_is(finished(9), 0, "whether it is finished");
-  expect(sb_ring_drop(t.c, &q->ring, &leaf, 9, entry), "the entry was not dropped");
+  expect(sb_ring_drop(t.c, &q->lanes[0].ring, &leaf, 9, entry), "the entry was not dropped");
   expect_is(word_of(9), tombstone(), "the cell");
   expect_is(finished(9), 1, "whether the cell is finished");
 }
@@ -59,7 +59,7 @@ static uint64_t done_with(unsigned first, unsigned own, unsigned last) {
   memset(byte + SB_PAGE_CELLS - last, 0, last);
   byte[20] = 0;
   SB_STORE(&leaf.leaf->page.done, 0, SB_RELAXED);
-  sb_ring_redo(t.c, &q->ring, &leaf, 20);
+  sb_ring_redo(t.c, &q->lanes[0].ring, &leaf, 20);
   expect_is(byte[20], 1, "the mark of the cell");
   return done();
 }
@@ -88,7 +88,7 @@ static void the_last_one_retires(void) {
     }
     for (unsigned n = 0; n < SB_PAGE_CELLS; n++) {
       expect(is_there(&leaf), "the leaf is gone before its last cell");
-      sb_ring_finish(t.c, &q->ring, &leaf, n * 5 % SB_PAGE_CELLS);
+      sb_ring_finish(t.c, &q->lanes[0].ring, &leaf, n * 5 % SB_PAGE_CELLS);
     }
     expect_is(done(), FULL, "what is done");
     expect(is_there(&leaf) == (i == 0), "a root is gone, or another leaf is there");
@@ -100,7 +100,8 @@ static void the_last_one_retires(void) {
 static sb_page_ref page(uint64_t position, unsigned height) {
   sb_page_ref p;
   unsigned skip;
-  if (sb_page_descend(t.b, NULL, &q->ring, position, height, &p, &skip) != SB_OK) die("sb_page_descend", (int)height);
+  if (sb_page_descend(t.b, NULL, &q->lanes[0].ring, position, height, &p, &skip) != SB_OK)
+    die("sb_page_descend", (int)height);
   return p;
 }
 static bool page_is_there(const sb_page_ref *p) { return is_there(&(sb_leaf_ref){.slot = p->slot, .gen = p->gen}); }
@@ -116,8 +117,8 @@ static void a_ring_is_destroyed(void) {
   others = make_leaf(0);
   q = mine;
   SB_STORE(&sb_page_children(&inner)[SB_PAGE_CELLS], sb_link_word(0, others.slot, others.gen), SB_RELAXED);
-  SB_STORE(q->ring.tail, 5003, SB_RELAXED);
-  sb_ring_destroy(t.c, &q->ring);
+  SB_STORE(q->lanes[0].ring.tail, 5003, SB_RELAXED);
+  sb_ring_destroy(t.c, &q->lanes[0].ring);
   expect(!is_there(&far) && !is_there(&leaf) && !page_is_there(&inner) && !page_is_there(&root), "a page is there");
   expect(is_there(&others), "a page of another ring is gone");
   for (unsigned i = 0; i < SB_PAGE_CELLS; i++) {
@@ -126,10 +127,10 @@ static void a_ring_is_destroyed(void) {
     expect_is(sb_page_children(&root)[i], i < 2 ? SB_LINK_DONE : sb_link_empty(root.gen), "a link of the root");
   }
   expect_is(*behind, DIRT, "the word behind the cells");
-  expect_is(*q->ring.base, 5056, "the base");
-  expect_is(*q->ring.tail, 5056, "the tail");
-  expect_is(*q->ring.head, 5056, "the head");
-  expect_is(*q->ring.root, sb_link_empty(5056 / 64), "the root");
+  expect_is(*q->lanes[0].ring.base, 5056, "the base");
+  expect_is(*q->lanes[0].ring.tail, 5056, "the tail");
+  expect_is(*q->lanes[0].ring.head, 5056, "the head");
+  expect_is(*q->lanes[0].ring.root, sb_link_empty(5056 / 64), "the root");
 }
 /* Links that lead upwards are damage; the rest is destroyed all the same. */
 static void links_that_lead_upwards(void) {
@@ -138,7 +139,7 @@ static void links_that_lead_upwards(void) {
   sb_page_ref inner = page(5000, 1), root = page(0, 2);
   SB_STORE(&sb_page_children(&inner)[3], sb_link_word(1, inner.slot, inner.gen), SB_RELAXED);
   SB_STORE(&sb_page_children(&inner)[4], sb_link_word(2, root.slot, root.gen), SB_RELAXED);
-  sb_ring_destroy(t.c, &q->ring);
+  sb_ring_destroy(t.c, &q->lanes[0].ring);
   expect(!is_there(&far) && !page_is_there(&inner) && !page_is_there(&root), "a page is there");
 }
 

@@ -49,7 +49,8 @@ int64_t taken_in(unsigned i) { return (int64_t)SB_LOAD(&target[i]->shm->taken, S
 /* The word of cell `base` + n of that queue. */
 sb_leaf_ref staged_leaf(unsigned i, uint64_t n) {
   sb_leaf_ref leaf;
-  if (sb_ring_locate(t.b, NULL, &target[i]->ring, target[i]->base + n, &leaf) != SB_OK) die("sb_ring_locate", 0);
+  if (sb_ring_locate(t.b, NULL, &target[i]->lanes[0].ring, target[i]->base + n, &leaf) != SB_OK)
+    die("sb_ring_locate", 0);
   return leaf;
 }
 sb_word *staged_cell(unsigned i, uint64_t n) {

@@ -231,7 +231,7 @@ static void seem_ready(void) { SB_STORE(&first_queue->shm->returned, 1, SB_RELAX
 static void a_hidden_message_is_found(void) {
   begin(0);
   stranger_puts(first_queue, 1);
-  first_queue->cursor = first_queue->base + 1;
+  first_queue->lanes[0].cursor = first_queue->base + 1;
   SB_STORE(&first_queue->shm->head, first_queue->base + 1, SB_RELAXED);
   set_state(m, SB_NODE_INTERESTED);
   expect_is(sb_subscription_take(s, &taken), SB_EMPTY, "the status where nothing seems to be ready");

@@ -23,8 +23,8 @@ static void begin(sb_settings settings, unsigned messages) {
 }
 /* A handle whose search has come to that cell. */
 static void search_from(uint64_t number) {
-  q->cursor = at(number);
-  q->head_leaf = SB_NO_LEAF;
+  q->lanes[0].cursor = at(number);
+  q->lanes[0].head_leaf = SB_NO_LEAF;
 }
 static sb_status take_before(uint64_t before) { return sb_take_oldest(q, SB_CELL_ACQUIRED, before, token, &taken); }
 static sb_status take(void) { return take_before(SB_ANY_POSITION); }
@@ -282,7 +282,7 @@ static void what_a_search_passes(void) {
   expect_taken(5, SB_CELL_ACQUIRED, 0, "the ready one");
   expect_is(bits_of(0), 16, "the bits: one leads to what is staged");
   expect_is(q->shm->returned, 1, "whether there are bits");
-  expect_is(q->cursor, at(6), "the cursor");
+  expect_is(q->lanes[0].cursor, at(6), "the cursor");
 }
 /* The search begins at the cursor of the handle, or at the hint that all share, whichever is later. */
 static void where_a_search_begins(void) {
@@ -302,7 +302,7 @@ static void what_a_search_leaves(void) {
   for (unsigned n = 1; n <= 8; n++) {
     token = new_token();
     expect_is(take(), SB_OK, "the status");
-    expect_is(q->cursor, at(n), "the cursor");
+    expect_is(q->lanes[0].cursor, at(n), "the cursor");
     expect_is(q->shm->head, at(n < 8 ? 0 : 8), "the hint");
   }
   expect_is(take_before(at(9)), SB_OK, "the status of the ninth");
@@ -321,7 +321,7 @@ static void a_leaf_that_is_gone_is_passed(void) {
     token = new_token();
   }
   sb_leaf_ref leaf;
-  expect_is(sb_ring_locate(t.b, NULL, &q->ring, at(0), &leaf), SB_DONE, "the first leaf");
+  expect_is(sb_ring_locate(t.b, NULL, &q->lanes[0].ring, at(0), &leaf), SB_DONE, "the first leaf");
   SB_STORE(&q->shm->head, at(0), SB_RELAXED);
   search_from(0);
   expect_is(take(), SB_OK, "the status behind a leaf that is gone");
@@ -329,8 +329,8 @@ static void a_leaf_that_is_gone_is_passed(void) {
 }
 static void a_leaf_that_was_used_again(void) {
   begin(FREE_SETTINGS, 2);
-  q->head_leaf = leaf_of(0);
-  q->head_leaf.gen--;
+  q->lanes[0].head_leaf = leaf_of(0);
+  q->lanes[0].head_leaf.gen--;
   expect_is(take(), SB_OK, "the status, with a leaf that was used again");
   expect_taken(0, SB_CELL_ACQUIRED, 0, "the message");
 }
@@ -342,7 +342,7 @@ static void the_end_of_a_queue(void) {
   set_cell(1, SB_CELL_CLOSED, 0);
   expect_is(take(), SB_OK, "the status before the end");
   expect_is(take(), SB_DELETED, "the status at the end");
-  expect_is(q->cursor, at(1), "the cursor");
+  expect_is(q->lanes[0].cursor, at(1), "the cursor");
 }
 static void an_end_that_is_not_decided(void) {
   begin(FREE_SETTINGS, 3);
@@ -383,14 +383,14 @@ static void a_word_of_another_page(void) {
 }
 static void a_root_that_is_broken(void) {
   begin(FREE_SETTINGS, 2);
-  q->head_leaf = leaf_of(0);
+  q->lanes[0].head_leaf = leaf_of(0);
   set_cell(0, SB_CELL_CLOSING, 0);
-  uint64_t root = SB_LOAD(q->ring.root, SB_RELAXED);
-  SB_STORE(q->ring.root, sb_link_word(0, slot_of(0), 5), SB_RELAXED);
+  uint64_t root = SB_LOAD(q->lanes[0].ring.root, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.root, sb_link_word(0, slot_of(0), 5), SB_RELAXED);
   expect_is(take(), SB_CORRUPT, "the status of an end that cannot be decided");
   search_from(0);
   expect_is(take(), SB_CORRUPT, "the status of a ring that cannot be walked");
-  SB_STORE(q->ring.root, root, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.root, root, SB_RELAXED);
 }
 
 /* ---- for consumers ---- */
@@ -456,11 +456,11 @@ static void no_slot_beside_what_is_staged(void) {
 static void a_leaf_below_a_broken_root(void) {
   begin(FREE_SETTINGS, 3);
   expect_is(take(), SB_OK, "the status");
-  uint64_t root = SB_LOAD(q->ring.root, SB_RELAXED);
-  SB_STORE(q->ring.root, sb_link_word(0, slot_of(0), 5), SB_RELAXED);
+  uint64_t root = SB_LOAD(q->lanes[0].ring.root, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.root, sb_link_word(0, slot_of(0), 5), SB_RELAXED);
   token = new_token();
   expect_is(take(), SB_OK, "the status below a broken root");
-  SB_STORE(q->ring.root, root, SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.root, root, SB_RELAXED);
   expect_taken(1, SB_CELL_ACQUIRED, 0, "the next message of the leaf");
 }
 /* The link says that the leaf is gone, but the handle remembers it: its end is never decided, and the search ends. */
@@ -470,7 +470,7 @@ static void an_end_below_a_link_that_is_done(void) {
   set_word(1, cell_word(1, SB_CELL_CLOSING, 0));
   sb_page_ref parent;
   unsigned skip;
-  if (sb_page_descend(t.b, NULL, &q->ring, at(0), 1, &parent, &skip) != SB_OK) die("sb_page_descend", 0);
+  if (sb_page_descend(t.b, NULL, &q->lanes[0].ring, at(0), 1, &parent, &skip) != SB_OK) die("sb_page_descend", 0);
   SB_STORE(&sb_page_children(&parent)[sb_page_index(1, at(0))], SB_LINK_DONE, SB_RELAXED);
   expect_is(take(), SB_CORRUPT, "the status of an end that cannot be decided");
 }

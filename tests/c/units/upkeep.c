@@ -23,7 +23,7 @@ static void begin_queue(sb_settings settings) { q = queue_named("q", settings); 
 
 static uint64_t gen_of(const sb_queue *queue, uint64_t number) {
   sb_leaf_ref leaf;
-  if (sb_ring_locate(t.b, NULL, &queue->ring, queue->base + number, &leaf) != SB_OK) die("sb_ring_locate", 0);
+  if (sb_ring_locate(t.b, NULL, &queue->lanes[0].ring, queue->base + number, &leaf) != SB_OK) die("sb_ring_locate", 0);
   return leaf.gen;
 }
 static void put_up_to(sb_queue *queue, uint64_t last) {
@@ -98,7 +98,7 @@ static void another_process_closes(void) {
   q = queue_named("broken", RING_OF(10));
   put_up_to(q, 1);
   begin_to_close(q, 0);
-  set_word(q->ring.root, sb_link_empty(0)); /* the handle knows the leaf still */
+  set_word(q->lanes[0].ring.root, sb_link_empty(0)); /* the handle knows the leaf still */
   expect_is(sb_upkeep_close(q, false, false, &removed), SB_CORRUPT, "the status without a root");
   expect_is(depth_of_hints(q), 0, "how deep the hints are being changed");
 }
@@ -300,31 +300,31 @@ static void three_hidden(void) {
 }
 static void hidden_messages(void) {
   three_hidden();
-  expect(sb_upkeep_hides(t.b, &q->ring), "none is hidden");
+  expect(sb_upkeep_hides(t.b, &q->lanes[0].ring), "none is hidden");
   for (uint64_t i = 0; i < 3; i++) {
-    sb_returned_mark(t.b, &q->ring, q->base + i);
-    expect(sb_upkeep_hides(t.b, &q->ring) == (i < 2), "with %u marked", (unsigned)i + 1);
+    sb_returned_mark(t.b, &q->lanes[0].ring, q->base + i);
+    expect(sb_upkeep_hides(t.b, &q->lanes[0].ring) == (i < 2), "with %u marked", (unsigned)i + 1);
   }
   q = queue_named("finished", FREE_SETTINGS);
   put_up_to(q, 3);
   set_word(&q->shm->head, q->base + 2);
   set_cell_word(q, 0, foreign_word(0));
-  expect(!sb_upkeep_hides(t.b, &q->ring), "one behind a cell of another page is hidden");
+  expect(!sb_upkeep_hides(t.b, &q->lanes[0].ring), "one behind a cell of another page is hidden");
   set_cell_word(q, 0, tombstone(0));
   set_cell_word(q, 1, tombstone(1));
-  expect(!sb_upkeep_hides(t.b, &q->ring), "a finished cell is hidden");
+  expect(!sb_upkeep_hides(t.b, &q->lanes[0].ring), "a finished cell is hidden");
 }
 static void hidden_messages_come_up(void) {
   three_hidden();
   uint64_t deaths = sb_repairs_deaths(t.b);
-  sb_returned_mark(t.b, &q->ring, q->base + 1);
-  expect_is(sb_upkeep_resurface(t.b, q->shm, &q->ring, deaths + 1), 2, "how many were found");
+  sb_returned_mark(t.b, &q->lanes[0].ring, q->base + 1);
+  expect_is(sb_upkeep_resurface(t.b, q->shm, &q->lanes[0].ring, deaths + 1), 2, "how many were found");
   for (uint64_t i = 0; i < 3; i++)
-    expect(sb_returned_is_marked(t.b, &q->ring, q->base + i), "message %u is not marked", (unsigned)i);
-  expect(!sb_returned_is_marked(t.b, &q->ring, q->base + 3), "a message behind the head is marked");
+    expect(sb_returned_is_marked(t.b, &q->lanes[0].ring, q->base + i), "message %u is not marked", (unsigned)i);
+  expect(!sb_returned_is_marked(t.b, &q->lanes[0].ring, q->base + 3), "a message behind the head is marked");
   expect_is(t.b->header->explained_repairs[SB_REPAIR_MARK], 1, "the repairs that a death explains");
   expect_is(t.b->header->repairs[SB_REPAIR_MARK], 0, "the defects");
-  expect_is(sb_upkeep_resurface(t.b, q->shm, &q->ring, deaths + 1), 0, "how many are found again");
+  expect_is(sb_upkeep_resurface(t.b, q->shm, &q->lanes[0].ring, deaths + 1), 0, "how many are found again");
   expect_is(t.b->header->explained_repairs[SB_REPAIR_MARK], 1, "the repairs when nothing was wrong");
 }
 static void a_rescan(void) {
@@ -355,7 +355,7 @@ static void nothing_hidden_asks_for_no_explanation(void) {
   put_up_to(q, 3);
   looked_at_deaths = false;
   meanwhile(&t.b->header->reaped, BEFORE_LOAD, 1, note_look);
-  expect_is(sb_upkeep_resurface(t.b, q->shm, &q->ring, 0), 0, "how many were found");
+  expect_is(sb_upkeep_resurface(t.b, q->shm, &q->lanes[0].ring, 0), 0, "how many were found");
   meanwhile(NULL, BEFORE_LOAD, 0, NULL);
   expect(!looked_at_deaths, "an explanation was looked for, and nothing was wrong");
 }
@@ -363,16 +363,16 @@ static void what_is_ready(void) {
   begin_queue(FREE_SETTINGS);
   put_up_to(q, 3);
   uint64_t base = q->base;
-  expect(sb_upkeep_has_ready(t.b, &q->ring, base + 1), "the first message is not ready");
-  expect(!sb_upkeep_has_ready(t.b, &q->ring, base), "one is ready before the first");
+  expect(sb_upkeep_has_ready(t.b, &q->lanes[0].ring, base + 1), "the first message is not ready");
+  expect(!sb_upkeep_has_ready(t.b, &q->lanes[0].ring, base), "one is ready before the first");
   set_cell_word(q, 0, tombstone(0));
-  expect(!sb_upkeep_has_ready(t.b, &q->ring, base + 1), "a finished cell is ready, or one behind the end");
+  expect(!sb_upkeep_has_ready(t.b, &q->lanes[0].ring, base + 1), "a finished cell is ready, or one behind the end");
   set_cell_word(q, 0, foreign_word(0));
-  expect(!sb_upkeep_has_ready(t.b, &q->ring, base + 1), "a cell of another page is ready");
+  expect(!sb_upkeep_has_ready(t.b, &q->lanes[0].ring, base + 1), "a cell of another page is ready");
   set_word(&q->shm->head, base + 3);
-  expect(!sb_upkeep_has_ready(t.b, &q->ring, base + 3), "one below the head is ready, and none came back");
+  expect(!sb_upkeep_has_ready(t.b, &q->lanes[0].ring, base + 3), "one below the head is ready, and none came back");
   set_word(&q->shm->returned, 1);
-  expect(sb_upkeep_has_ready(t.b, &q->ring, base + 3), "one that came back is not ready");
+  expect(sb_upkeep_has_ready(t.b, &q->lanes[0].ring, base + 3), "one that came back is not ready");
 }
 /* The page behind the last one is not there yet: its positions are not those of the last one. */
 static void what_is_ready_in_one_page(void) {
@@ -380,7 +380,7 @@ static void what_is_ready_in_one_page(void) {
   put_up_to(q, SB_PAGE_CELLS);
   for (uint64_t i = 1; i < SB_PAGE_CELLS; i++) set_cell_word(q, i, tombstone(i));
   set_word(&q->shm->head, q->base + 1);
-  expect(!sb_upkeep_has_ready(t.b, &q->ring, q->base + 2 * SB_PAGE_CELLS), "one is ready behind the page");
+  expect(!sb_upkeep_has_ready(t.b, &q->lanes[0].ring, q->base + 2 * SB_PAGE_CELLS), "one is ready behind the page");
 }
 
 /* ---- hints ---- */

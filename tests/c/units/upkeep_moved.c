@@ -19,7 +19,7 @@ static uint64_t header_of(uint32_t slot) { return SB_LOAD(sb_slot_header(t.b, sl
 static void set_header(uint32_t slot, uint64_t word) { SB_STORE(sb_slot_header(t.b, slot), word, SB_RELAXED); }
 static sb_leaf_ref leaf_of(const sb_queue *queue, uint64_t number) {
   sb_leaf_ref leaf;
-  if (sb_ring_locate(t.b, NULL, &queue->ring, queue->base + number, &leaf) != SB_OK) die("sb_ring_locate", 0);
+  if (sb_ring_locate(t.b, NULL, &queue->lanes[0].ring, queue->base + number, &leaf) != SB_OK) die("sb_ring_locate", 0);
   return leaf;
 }
 
@@ -59,7 +59,7 @@ static void a_message_that_is_due(void) {
   expect_is(look(0), FAR, "when it expires");
   expect(made_ready, "it was not made ready");
   expect_is(cell_state(q, 0), SB_CELL_AVAILABLE, "the state of its cell");
-  expect(sb_returned_is_marked(t.b, &q->ring, q->base), "no bit leads to it");
+  expect(sb_returned_is_marked(t.b, &q->lanes[0].ring, q->base), "no bit leads to it");
   expect_is(counter_in(q, SB_COUNT_UNSCHEDULED), 1, "what left the schedule");
   expect_is(counter_in(q, SB_COUNT_EXPIRED), 0, "what expired");
 }
@@ -121,7 +121,7 @@ static void a_message_of_another(void) {
 static void give_generation(uint64_t gen) {
   sb_leaf_ref leaf = leaf_of(q, 0);
   set_header(leaf.slot, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen));
-  SB_STORE(q->ring.root, sb_link_word(0, leaf.slot, gen), SB_RELAXED);
+  SB_STORE(q->lanes[0].ring.root, sb_link_word(0, leaf.slot, gen), SB_RELAXED);
   for (unsigned i = 0; i < SB_PAGE_CELLS; i++)
     SB_STORE(&leaf.leaf->cells[i].word, sb_cell_bare(SB_CELL_FREE, gen), SB_RELAXED);
 }
@@ -319,7 +319,7 @@ static void a_target_that_is_being_closed(void) {
   target = queue_named("broken", RING_OF(100));
   (void)put(&t, target, 1);
   begin_to_close(target, 0);
-  SB_STORE(target->ring.root, sb_link_empty(0), SB_RELAXED); /* the handle knows the leaf still */
+  SB_STORE(target->lanes[0].ring.root, sb_link_empty(0), SB_RELAXED); /* the handle knows the leaf still */
   expect_refused(SB_CORRUPT, "a move to a queue without a root");
 }
 

@@ -347,7 +347,7 @@ static void the_queue_is_closed_while_it_sleeps(void) {
 
 static void hide_messages(void) {
   SB_STORE(&q->shm->head, q->base + 1, SB_RELAXED);
-  q->cursor = q->base + 1;
+  q->lanes[0].cursor = q->base + 1;
 }
 static void a_hidden_message_is_found(void) {
   begin_calm();

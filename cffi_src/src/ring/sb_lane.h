@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Lane: what a handle of a queue keeps about a ring of messages.
+ *
+ * What: the process-local view of the ring, and where the handle last appended, took and released. A queue has one lane
+ * today. A queue with message priorities will have one for each priority: the functions that search, take and append
+ * get the lane, and sb_queue_lane finds the lane of a position.
+ *
+ * Layout: nothing shared; the ring of a lane is in the queue object (sb_layout.h).
+ *
+ * Invariants: I15 of sb_ring.h for `tail_cursor`, I18 of sb_returned.h for `cursor`.
+ *
+ * Ordering pairs: none here. Death: a lane goes with its handle.
+ *
+ * Concurrency: under the connection's lock. A call that leaves the gate forgets the pages (sb_handles.h).
+ */
+#ifndef SB_LANE_H
+#define SB_LANE_H
+
+#include "sb_ring.h"
+
+/* The pages above a leaf, from it up to the root (sb_returned.h). */
+typedef struct {
+  uint64_t root;
+  sb_leaf_ref leaf; /* SB_NO_LEAF: the way is not known */
+  sb_page_shm *pages[SB_MAX_HEIGHT + 1];
+} sb_returned_way;
+
+typedef struct {
+  uint64_t tail_cursor; /* all cells below it are filled */
+  uint64_t cursor;      /* no AVAILABLE cell below it, except cells with `returned` bits */
+  sb_ring ring;
+  sb_leaf_ref tail_leaf, head_leaf;
+  sb_returned_way way; /* to the leaf of the last message that was released, or taken after a release */
+} sb_lane;
+
+/* Forgets the pages: they may be drained. */
+static inline void sb_lane_forget_pages(sb_lane *lane) {
+  lane->tail_leaf = lane->head_leaf = SB_NO_LEAF;
+  lane->way = (sb_returned_way){.leaf = SB_NO_LEAF};
+}
+
+#endif
