@@ -21,33 +21,16 @@ void sb_commit_list(sb_connection *c, const sb_commit_body *body) {
 static void count_staged(sb_commit_cell *cell) {
   cell->tracked = sb_queue_tracks(cell->q->shm);
   cell->counted = cell->body->held || sb_queue_evicts(cell->q->shm);
-  if (cell->tracked && cell->counted) {
-    (void)SB_ADD(&cell->q->shm->taken, 1, SB_SEQ_CST);
-    (void)SB_ADD(&cell->q->shm->bytes_out, cell->body->bytes, SB_SEQ_CST);
-  }
-}
-
-static void uncount(sb_queue_shm *q, uint64_t bytes) {
-  (void)SB_SUB(&q->bytes_out, bytes, SB_SEQ_CST);
-  (void)SB_SUB(&q->taken, 1, SB_SEQ_CST);
+  if (cell->tracked && cell->counted) sb_hints_taken(cell->q->shm, 1, cell->body->bytes);
 }
 
 static sb_status append(sb_connection *c, sb_commit_cell *cell) {
   sb_queue *q = cell->q;
-  sb_lane *lane = &q->lanes[0];
   uint64_t word = (uint64_t)SB_CELL_STAGED | SB_PUT(cell->body->slot, 4) | SB_PUT(cell->ref, 32) | SB_PUT(c->id, 37);
   sb_word *announce = &sb_holding_at(c->b, cell->token)->where; /* P8: each position before it is tried */
-  sb_status status;
-  unsigned strange = 0; /* a broken link hides the cell from the resolver */
+  sb_append how = {SB_WORD_OWNED, cell->tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY};
   sb_holding_set(c->b, cell->token, sb_holding_what(SB_HOLD_STAGED, q->slot, 0), NOWHERE);
-  do {
-    cell->position = lane->tail_cursor;
-    status =
-        sb_ring_append(c, &lane->ring, &lane->tail_leaf, word,
-                       SB_APPEND_OWNED | (cell->tracked ? 0u : (unsigned)SB_APPEND_LAZILY), announce, &cell->position);
-  } while (status == SB_CLOSED_CELL && strange++ < SB_MAX_STRANGE &&
-           sb_closing_resolve(c->b, c, q->shm, &lane->ring, cell->position) && sb_queue_is_open(q));
-  return status;
+  return sb_queue_append(q, &q->lanes[0], word, how, announce, &cell->position);
 }
 
 static void give_place_back(sb_commit_cell *cell) {
@@ -86,11 +69,10 @@ static sb_status stage(sb_connection *c, sb_commit_cell *cell) {
     add_reference(c->b, cell);
     return SB_OK;
   }
-  if (cell->tracked && cell->counted) uncount(cell->q->shm, cell->body->bytes);
+  if (cell->tracked && cell->counted) sb_hints_untaken(cell->q->shm, 1, cell->body->bytes);
   sb_holding_give(c, cell->token);
   cell->token = SB_COMMIT_NO_TOKEN;
-  bool closed = status == SB_CLOSED_CELL && !sb_queue_is_open(cell->q);
-  return closed ? SB_DELETED : status == SB_CLOSED_CELL ? SB_CORRUPT : status;
+  return status;
 }
 
 sb_status sb_commit_stage(sb_commit_plan *p, uint32_t *failed) {
@@ -189,7 +171,7 @@ static void flip(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, uint64
   uint64_t open = sb_cell_open(held ? SB_CELL_HELD : SB_CELL_AVAILABLE, slot, sb_cell_ref(word), leaf->gen);
   (void)SB_CAS(&sb_leaf_cell(leaf, position)->word, &word, open, SB_SEQ_CST); /* P3 */
   SB_CRASHPOINT("commit.flip.done");
-  if (counted && !held) uncount(q->shm, bytes);
+  if (counted && !held) sb_hints_untaken(q->shm, 1, bytes);
   if (timer) sb_queue_schedule(q, position);
   sb_ledger_count(l, SB_COUNT_ADDED_BYTES, bytes);
   if (held) sb_ledger_count(l, SB_COUNT_SCHEDULED, 1);
@@ -227,14 +209,10 @@ void sb_commit_carry_out(sb_commit_plan *p) {
 
 /* Finishes the cell of an undone commit: its position stays, its room is returned. */
 static void unstage(sb_connection *c, sb_commit_cell *cell) {
-  sb_queue_shm *q = cell->q->shm;
   uint64_t word = SB_LOAD(&sb_leaf_cell(&cell->leaf, cell->position)->word, SB_ACQUIRE);
   if (is_staged(word, cell->leaf.gen, c->id)) {
     (void)sb_ring_drop(c, &sb_queue_lane(cell->q, cell->position)->ring, &cell->leaf, cell->position, word);
-    if (cell->tracked && !cell->counted) {
-      (void)SB_ADD(&q->taken, 1, SB_SEQ_CST);
-      (void)SB_ADD(&q->bytes_out, cell->body->bytes, SB_SEQ_CST);
-    }
+    if (cell->tracked && !cell->counted) sb_hints_taken(cell->q->shm, 1, cell->body->bytes);
   }
   sb_limits_published(cell->q);
   sb_holding_give(c, cell->token);
@@ -335,10 +313,7 @@ static void unstage_for(sb_walk *w, uint32_t queue, uint64_t position) {
   if (sb_ring_drop(w->by, &r, &leaf, position, word)) {
     SB_CRASHPOINT("recover.commit.unstaged");
     sb_queue_shm *q = sb_slot_at(w->b, queue);
-    if (sb_queue_tracks(q) && !counts_as_taken(q, m.due_ns != 0)) {
-      (void)SB_ADD(&q->taken, 1, SB_SEQ_CST);
-      (void)SB_ADD(&q->bytes_out, m.body_length, SB_SEQ_CST);
-    }
+    if (sb_queue_tracks(q) && !counts_as_taken(q, m.due_ns != 0)) sb_hints_taken(q, 1, m.body_length);
   }
 }
 

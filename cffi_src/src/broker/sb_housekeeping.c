@@ -23,48 +23,45 @@ static uint64_t entry_of(const sb_node_shm *n, uint32_t node) {
 /* The list entry of the first notified node that acts by itself; 0: none. A node that is notified again has another
  * epoch. */
 static uint64_t first_notified(sb_connection *by, sb_queue_shm *q) {
-  uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
-  for (uint32_t n = 0; n < 4096u && sb_level_at(by->b, level) != NULL; n++) {
+  sb_level_cursor at = sb_levels_of(q);
+  while (sb_level_next(by->b, &at) != NULL) {
     sb_ring list;
     uint64_t position = 0;
     uint32_t node;
-    while (sb_ring_open(by->b, level, SB_RING_NOTIFIED, &list) &&
+    while (sb_ring_open(by->b, at.slot, SB_RING_NOTIFIED, &list) &&
            (node = sb_nodes_next(by, &list, SB_NODE_NOTIFIED, &position)) != 0) {
       if (acts_by_itself(sb_slot_at(by->b, node))) return entry_of(sb_slot_at(by->b, node), node);
     }
-    level = SB_LOAD(&sb_level_at(by->b, level)->next, SB_ACQUIRE);
   }
   return 0;
 }
 
 /* Rings the notified nodes, which did nothing. */
 static void ring_notified(sb_connection *by, sb_queue_shm *q) {
-  uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
-  for (uint32_t n = 0; n < 4096u && sb_level_at(by->b, level) != NULL; n++) {
+  sb_level_cursor at = sb_levels_of(q);
+  while (sb_level_next(by->b, &at) != NULL) {
     sb_ring list;
     uint64_t position = 0;
     uint32_t node;
-    if (sb_ring_open(by->b, level, SB_RING_NOTIFIED, &list)) {
+    if (sb_ring_open(by->b, at.slot, SB_RING_NOTIFIED, &list)) {
       while ((node = sb_nodes_next(by, &list, SB_NODE_NOTIFIED, &position)) != 0) notify_work(by->b, node);
     }
-    level = SB_LOAD(&sb_level_at(by->b, level)->next, SB_ACQUIRE);
   }
 }
 
 /* The list entry of the node that would be notified next; 0: none. */
 static uint64_t next_sleeper(sb_connection *by, const sb_queue_shm *q) {
-  uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
-  for (uint32_t n = 0; n < 4096u && sb_level_at(by->b, level) != NULL; n++) {
+  sb_level_cursor at = sb_levels_of(q);
+  while (sb_level_next(by->b, &at) != NULL) {
     sb_ring list;
     uint64_t position = 0;
     uint32_t node = 0;
-    if (sb_ring_open(by->b, level, SB_RING_INTERESTED, &list)) {
+    if (sb_ring_open(by->b, at.slot, SB_RING_INTERESTED, &list)) {
       node = sb_nodes_next(by, &list, SB_NODE_INTERESTED, &position);
     }
     if (node != 0) {
       return entry_of(sb_slot_at(by->b, node), node);
     }
-    level = SB_LOAD(&sb_level_at(by->b, level)->next, SB_ACQUIRE);
   }
   return 0;
 }
@@ -86,11 +83,10 @@ static void scrub_lists(sb_connection *by, uint32_t queue) {
   scrub_list(by, queue, SB_RING_NOT_INTERESTED, SB_NODE_NOT_INTERESTED);
   scrub_list(by, queue, SB_RING_NON_ACQUIRING, SB_NODE_NON_ACQUIRING);
   scrub_list(by, queue, SB_RING_ROOM, SB_NODE_INTERESTED);
-  uint32_t level = SB_LOAD(&((sb_queue_shm *)sb_slot_at(by->b, queue))->levels, SB_ACQUIRE);
-  for (uint32_t n = 0; n < 4096u && sb_level_at(by->b, level) != NULL; n++) {
-    scrub_list(by, level, SB_RING_INTERESTED, SB_NODE_INTERESTED);
-    scrub_list(by, level, SB_RING_NOTIFIED, SB_NODE_NOTIFIED);
-    level = SB_LOAD(&sb_level_at(by->b, level)->next, SB_ACQUIRE);
+  sb_level_cursor at = sb_levels_of(sb_slot_at(by->b, queue));
+  while (sb_level_next(by->b, &at) != NULL) {
+    scrub_list(by, at.slot, SB_RING_INTERESTED, SB_NODE_INTERESTED);
+    scrub_list(by, at.slot, SB_RING_NOTIFIED, SB_NODE_NOTIFIED);
   }
 }
 

@@ -49,10 +49,7 @@ void sb_judge_cell(sb_walk *w, uint32_t queue, uint64_t position) {
   if (SB_CAS(&cell->word, &word, open, SB_SEQ_CST)) {
     SB_CRASHPOINT("recover.cell.released");
     sb_queue_shm *q = sb_slot_at(w->b, queue);
-    if (sb_queue_tracks(q)) {
-      (void)SB_SUB(&q->bytes_out, bytes, SB_RELAXED);
-      (void)SB_SUB(&q->taken, 1, SB_SEQ_CST);
-    }
+    if (sb_queue_tracks(q)) sb_hints_untaken(q, 1, bytes);
     if (!sb_returned_is_marked(w->b, &r, position)) {
       word = SB_LOAD(&cell->word, SB_SEQ_CST);
       if (word == open) sb_returned_mark(w->b, &r, position);

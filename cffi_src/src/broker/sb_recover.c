@@ -53,11 +53,10 @@ static bool level_linked(sb_broker *b, uint32_t slot) {
   if (sb_slab_queue(b, queue) == NULL) {
     return false;
   }
-  uint32_t at = SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, queue))->levels, SB_ACQUIRE);
-  for (uint32_t n = 0; at != slot && n < 4096u && sb_level_at(b, at) != NULL; n++) {
-    at = SB_LOAD(&sb_level_at(b, at)->next, SB_ACQUIRE);
+  sb_level_cursor at = sb_levels_of(sb_slot_at(b, queue));
+  while (sb_level_next(b, &at) != NULL && at.slot != slot) {
   }
-  return at == slot;
+  return at.slot == slot;
 }
 
 static bool ledger_linked(sb_broker *b, uint32_t slot) {

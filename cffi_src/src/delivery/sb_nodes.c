@@ -5,8 +5,7 @@
 #include "sb_slab.h"
 #include "sb_wait.h"
 
-#define MAX_LEVELS 4096u
-/* Levels of a queue. Connections that add levels at the same moment may exceed this, but not MAX_LEVELS. */
+/* Levels of a queue. Connections that add levels at the same moment may exceed this, but not SB_MAX_LEVELS. */
 #define MOST_LEVELS 2048u
 
 sb_node_shm *sb_node_at(sb_broker *b, uint32_t slot) { return sb_slab_object(b, slot, SB_KIND_NODE); }
@@ -41,7 +40,7 @@ static sb_status append(sb_connection *c, const sb_node_shm *n, uint32_t slot, u
   }
   sb_leaf_ref cache = SB_NO_LEAF;
   uint64_t position = 0;
-  return sb_ring_append(c, &list, &cache, sb_entry_word(slot, epoch), SB_APPEND_PLAIN, NULL, &position);
+  return sb_ring_append(c, &list, &cache, sb_entry_word(slot, epoch), SB_APPEND_ENTRY, NULL, &position);
 }
 
 /* Changes the counters of a state: one of the queue, and for INTERESTED and NOTIFIED one of the level. */
@@ -111,11 +110,11 @@ bool sb_node_move(sb_connection *c, uint32_t slot, unsigned from, unsigned to) {
 
 /* ---- create, destroy ---- */
 
-/* Walks visit MAX_LEVELS levels: consumers of a later level would never be notified. */
+/* Walks visit SB_MAX_LEVELS levels: consumers of a later level would never be notified. */
 static bool has_most_levels(sb_broker *b, const sb_queue_shm *q) {
-  const sb_level_shm *level = sb_level_at(b, SB_LOAD(&q->levels, SB_ACQUIRE));
+  sb_level_cursor at = sb_levels_of(q);
   uint32_t n = 0;
-  for (; n < MOST_LEVELS && level != NULL; n++) level = sb_level_at(b, SB_LOAD(&level->next, SB_ACQUIRE));
+  while (n < MOST_LEVELS && sb_level_next(b, &at) != NULL) n++;
   return n == MOST_LEVELS;
 }
 
@@ -124,10 +123,10 @@ sb_status sb_level_of(sb_connection *c, uint32_t queue, int32_t priority, uint32
   sb_queue_shm *q = sb_slot_at(b, queue);
   uint64_t token = 0, gen = 0;
   uint32_t fresh = 0;
-  for (unsigned tries = 0; tries < MAX_LEVELS; tries++) {
+  for (unsigned tries = 0; tries < SB_MAX_LEVELS; tries++) {
     sb_half *link = &q->levels;
     uint32_t at = SB_LOAD(link, SB_ACQUIRE);
-    for (uint32_t n = 0; at != 0 && n < MAX_LEVELS; n++) { /* by descending priority; insert only */
+    for (uint32_t n = 0; at != 0 && n < SB_MAX_LEVELS; n++) { /* by descending priority; insert only */
       sb_level_shm *level = sb_level_at(b, at);
       if (level == NULL) {
         return SB_CORRUPT;
@@ -375,14 +374,13 @@ sb_recounted sb_nodes_recount(sb_broker *b, uint32_t queue, sb_recount how) {
   if (!sb_ring_open(b, queue, SB_RING_ALL, &all) || !sb_ring_open(b, queue, SB_RING_ROOM, &waiting)) {
     return found;
   }
-  uint32_t level = SB_LOAD(&q->levels, SB_ACQUIRE);
+  sb_level_cursor at = sb_levels_of(q);
+  sb_level_shm *level;
   /* Also the counts of the levels: one that is too high holds off all lower priorities (I32). */
-  for (uint32_t n = 0; n < MAX_LEVELS && sb_level_at(b, level) != NULL; n++) {
-    sb_level_shm *l = sb_slot_at(b, level);
-    sb_census there = sb_nodes_census(b, &all, SB_STATE_ALL, level);
-    correct(&l->interested_count, there.all[SB_NODE_INTERESTED], true, how, &found);
-    correct(&l->notified_count, there.all[SB_NODE_NOTIFIED], false, how, &found);
-    level = SB_LOAD(&l->next, SB_ACQUIRE);
+  while ((level = sb_level_next(b, &at)) != NULL) {
+    sb_census there = sb_nodes_census(b, &all, SB_STATE_ALL, at.slot);
+    correct(&level->interested_count, there.all[SB_NODE_INTERESTED], true, how, &found);
+    correct(&level->notified_count, there.all[SB_NODE_NOTIFIED], false, how, &found);
   }
   sb_census everywhere = sb_nodes_census(b, &all, SB_STATE_ALL, 0);
   sb_census room = sb_nodes_census(b, &waiting, SB_NODE_INTERESTED, 0);

@@ -3,8 +3,6 @@
 
 #include "sb_wait.h"
 
-#define MAX_LEVELS 4096u
-
 void sb_notify_housekeeper(sb_broker *b) {
   sb_node_shm *keeper = sb_node_at(b, SB_LOAD(&b->header->housekeeper_waiter, SB_ACQUIRE));
   if (keeper != NULL) {
@@ -38,16 +36,12 @@ void notify_work(sb_broker *b, uint32_t slot) {
 }
 
 bool sb_consumer_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t priority) {
-  uint32_t at = SB_LOAD(&q->levels, SB_ACQUIRE);
-  for (uint32_t n = 0; n < MAX_LEVELS; n++) {
-    sb_level_shm *level = sb_level_at(b, at);
-    if (level == NULL || SB_LOAD(&level->priority, SB_RELAXED) <= priority) {
-      return false;
-    }
+  sb_level_cursor at = sb_levels_of(q);
+  sb_level_shm *level;
+  while ((level = sb_level_next(b, &at)) != NULL && SB_LOAD(&level->priority, SB_RELAXED) > priority) {
     if (SB_LOAD(&level->interested_count, SB_SEQ_CST) > 0 || SB_LOAD(&level->notified_count, SB_SEQ_CST) > 0) {
       return true;
     }
-    at = SB_LOAD(&level->next, SB_ACQUIRE);
   }
   return false;
 }
@@ -55,15 +49,11 @@ bool sb_consumer_higher_wants(sb_broker *b, const sb_queue_shm *q, int32_t prior
 /* Notifies one node of the highest priority above `above`. */
 bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescue) {
   sb_broker *b = c->b;
-  sb_queue_shm *q = sb_slot_at(b, queue);
-  uint32_t at = SB_LOAD(&q->levels, SB_ACQUIRE);
-  for (uint32_t n = 0; n < MAX_LEVELS; n++) {
-    sb_level_shm *level = sb_level_at(b, at);
-    sb_ring list;
-    if (level == NULL || SB_LOAD(&level->priority, SB_RELAXED) <= above ||
-        !sb_ring_open(b, at, SB_RING_INTERESTED, &list)) {
-      return false;
-    }
+  sb_level_cursor at = sb_levels_of(sb_slot_at(b, queue));
+  sb_level_shm *level;
+  sb_ring list;
+  while ((level = sb_level_next(b, &at)) != NULL && SB_LOAD(&level->priority, SB_RELAXED) > above &&
+         sb_ring_open(b, at.slot, SB_RING_INTERESTED, &list)) {
     uint64_t position = 0;
     uint32_t node;
     while ((node = sb_nodes_next(c, &list, SB_NODE_INTERESTED, &position)) != 0) {
@@ -83,7 +73,6 @@ bool sb_notify_above(sb_connection *c, uint32_t queue, int64_t above, bool rescu
     if (!rescue && SB_LOAD(&level->notified_count, SB_SEQ_CST) > 0) {
       return false; /* I32: a notified node of this level is at work, and passes the baton when it cannot */
     }
-    at = SB_LOAD(&level->next, SB_ACQUIRE);
   }
   return false;
 }
@@ -191,20 +180,17 @@ void sb_notify_pass_baton(sb_queue *q) { /* I31: after the node's own state chan
 }
 
 static bool anybody_above(sb_connection *c, const sb_queue_shm *q, int32_t priority) {
-  uint32_t at = SB_LOAD(&q->levels, SB_ACQUIRE);
-  for (uint32_t n = 0; n < MAX_LEVELS; n++) {
-    sb_level_shm *level = sb_level_at(c->b, at);
+  sb_level_cursor at = sb_levels_of(q);
+  sb_level_shm *level;
+  while ((level = sb_level_next(c->b, &at)) != NULL && SB_LOAD(&level->priority, SB_RELAXED) > priority) {
     sb_ring list;
     uint64_t position = 0, other = 0;
-    if (level == NULL || SB_LOAD(&level->priority, SB_RELAXED) <= priority) {
-      return false;
-    }
-    if ((sb_ring_open(c->b, at, SB_RING_INTERESTED, &list) &&
+    if ((sb_ring_open(c->b, at.slot, SB_RING_INTERESTED, &list) &&
          sb_nodes_next(c, &list, SB_NODE_INTERESTED, &position) != 0) ||
-        (sb_ring_open(c->b, at, SB_RING_NOTIFIED, &list) && sb_nodes_next(c, &list, SB_NODE_NOTIFIED, &other) != 0)) {
+        (sb_ring_open(c->b, at.slot, SB_RING_NOTIFIED, &list) &&
+         sb_nodes_next(c, &list, SB_NODE_NOTIFIED, &other) != 0)) {
       return true;
     }
-    at = SB_LOAD(&level->next, SB_ACQUIRE);
   }
   return false;
 }

@@ -3,8 +3,6 @@
 
 #include "sb_liveness.h"
 
-#define MAX_LEVELS 4096u
-
 /* The process of the last look: many consumers often belong to one process. */
 typedef struct {
   uint32_t process;
@@ -49,12 +47,12 @@ static uint32_t visit(sb_connection *by, uint32_t level, uint32_t id, unsigned s
 }
 
 static uint32_t visit_all(sb_connection *by, uint32_t queue, look *last, purpose why) {
-  uint32_t level = SB_LOAD(&((sb_queue_shm *)sb_slot_at(by->b, queue))->levels, SB_ACQUIRE), found = 0;
-  for (uint32_t n = 0; n < MAX_LEVELS && sb_level_at(by->b, level) != NULL; n++) {
+  sb_level_cursor at = sb_levels_of(sb_slot_at(by->b, queue));
+  uint32_t found = 0;
+  while (sb_level_next(by->b, &at) != NULL) {
     if (why == FIND_RUNNING && found > 0) break;
-    found += visit(by, level, SB_RING_INTERESTED, SB_NODE_INTERESTED, last, why);
-    found += visit(by, level, SB_RING_NOTIFIED, SB_NODE_NOTIFIED, last, why);
-    level = SB_LOAD(&sb_level_at(by->b, level)->next, SB_ACQUIRE);
+    found += visit(by, at.slot, SB_RING_INTERESTED, SB_NODE_INTERESTED, last, why);
+    found += visit(by, at.slot, SB_RING_NOTIFIED, SB_NODE_NOTIFIED, last, why);
   }
   return found;
 }

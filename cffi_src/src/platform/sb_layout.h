@@ -38,6 +38,7 @@
 #define SB_BROKER_NAME_MAX 64u
 #define SB_PAGE_CELLS 64u
 #define SB_MAX_TARGETS 4096u
+#define SB_MAX_LEVELS 4096u /* of a queue; walks end there, since links may be broken */
 #define SB_MAX_CLASSES 64u
 #define SB_REPAIRS 6u /* kinds of repairs, see sb_repairs.h */
 

@@ -12,24 +12,15 @@ sb_status sb_upkeep_close(sb_queue *q, bool if_unused, bool if_empty, uint64_t *
   sb_hinting(q->ledger, 1);
   (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* the closing cell is a position without a message */
   (void)SB_ADD(&q->shm->admitted, 1, SB_SEQ_CST);
-  sb_status status;
-  unsigned strange = 0; /* a broken link hides the cell from the resolver */
-  while ((status = sb_ring_append(q->c, &lane->ring, &lane->tail_leaf, SB_CELL_CLOSING | flags, SB_APPEND_BARE, NULL,
-                                  &position)) == SB_CLOSED_CELL) {
-    bool resolved = sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, position);
-    bool open = sb_queue_is_open(q);
-    if (!resolved || !open || ++strange > SB_MAX_STRANGE) {
-      sb_hinting(q->ledger, -1);
-      return resolved && !open ? SB_DELETED : SB_CORRUPT;
-    }
-  }
-  if (status != SB_OK) {
+  sb_status status = sb_queue_append(q, lane, SB_CELL_CLOSING | flags, SB_APPEND_CLOSING, NULL, &position);
+  bool undo = status != SB_OK && status != SB_DELETED; /* a closed queue needs no hints */
+  if (undo) {
     (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
     (void)SB_SUB(&q->shm->admitted, 1, SB_SEQ_CST);
   }
   sb_hinting(q->ledger, -1);
+  if (undo) (void)sb_limits_enforce(q); /* I42 */
   if (status != SB_OK) {
-    (void)sb_limits_enforce(q); /* I42 */
     return status;
   }
   SB_CRASHPOINT("queue.close.closing");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sb_move.h"
 
-#include "sb_closing.h"
 #include "sb_release.h"
 #include "sb_schedule.h"
 #include "sb_slab.h"
@@ -62,29 +61,15 @@ sb_status sb_upkeep_move_one(sb_queue *q, sb_queue *target, uint64_t end, uint64
     return SB_LIMIT;
   }
   bool tracked = sb_queue_tracks(target->shm);
-  if (tracked) {
-    (void)SB_ADD(&target->shm->taken, 1, SB_SEQ_CST);
-    (void)SB_ADD(&target->shm->bytes_out, bytes, SB_RELAXED);
-  }
+  if (tracked) sb_hints_taken(target->shm, 1, bytes);
   uint64_t word = (uint64_t)SB_CELL_REMOVING | SB_PUT(t.slot, 4) | SB_PUT(ref, 32) | SB_PUT(c->id, 37);
-  unsigned strange = 0; /* a broken link hides the cell from the resolver */
-  while ((status = sb_ring_append(c, &lane->ring, &lane->tail_leaf, word, SB_APPEND_OWNED, &from->target_position,
-                                  &position)) == SB_CLOSED_CELL) {
-    bool resolved = sb_closing_resolve(b, c, target->shm, &lane->ring, position);
-    bool open = sb_queue_is_open(target);
-    if (!resolved || !open || ++strange > SB_MAX_STRANGE) {
-      status = resolved && !open ? SB_DELETED : SB_CORRUPT;
-      break;
-    }
-  }
+  sb_append how = {SB_WORD_OWNED, SB_TAIL_EXACT};
+  status = sb_queue_append(target, lane, word, how, &from->target_position, &position);
   if (status != SB_OK) {
     bool freed;
     (void)sb_slab_drop(b, t.slot, t.gen, ref, &freed);
     sb_intent_end(from);
-    if (tracked) {
-      (void)SB_SUB(&target->shm->taken, 1, SB_SEQ_CST);
-      (void)SB_SUB(&target->shm->bytes_out, bytes, SB_RELAXED);
-    }
+    if (tracked) sb_hints_untaken(target->shm, 1, bytes);
     sb_limits_unadmit(target, 1, bytes);
     sb_holding_give(c, target_token);
     sb_schedule_make_ready(q, token);

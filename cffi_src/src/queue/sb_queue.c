@@ -168,9 +168,19 @@ void sb_queue_schedule(sb_queue *q, uint64_t position) {
   sb_leaf_ref cache = SB_NO_LEAF;
   uint64_t at = 0, entry = (uint64_t)SB_CELL_ENTRY | SB_PUT(position, 4);
   if (!sb_ring_open(q->c->b, q->slot, SB_RING_SCHEDULE, &r) ||
-      sb_ring_append(q->c, &r, &cache, entry, SB_APPEND_PLAIN, NULL, &at) != SB_OK) {
+      sb_ring_append(q->c, &r, &cache, entry, SB_APPEND_ENTRY, NULL, &at) != SB_OK) {
     (void)SB_ADD(&q->shm->timers_lost, 1, SB_RELEASE);
   }
+}
+
+/* `tries` has a bound: a broken link hides the cell from the resolver. */
+sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t position, unsigned tries) {
+  bool resolved = sb_closing_resolve(q->c->b, q->c, q->shm, &lane->ring, position);
+  bool open = sb_queue_is_open(q);
+  if (resolved && open && tries <= SB_MAX_STRANGE) {
+    return SB_CLOSED_CELL;
+  }
+  return resolved && !open ? SB_DELETED : SB_CORRUPT;
 }
 
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool held, uint64_t *position) {
@@ -187,33 +197,13 @@ sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t by
   uint64_t parts = SB_LOAD(header, SB_RELAXED) & SB_PUT(1u, 2 + SB_PARTS_REF);   /* relaxed: the caller owns the slot */
   SB_STORE(header, sb_slot_word(SB_SLOT_PUBLISHED, 1, gen) | parts, SB_RELEASE); /* P1 release */
   SB_CRASHPOINT("queue.enqueue.published");
-  if (held && tracked) { /* a release makes it ready, and lowers both again */
-    (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
-    (void)SB_ADD(&q->shm->bytes_out, bytes, SB_SEQ_CST);
-  }
+  if (held && tracked) sb_hints_taken(q->shm, 1, bytes); /* until a release makes it ready */
   uint64_t word = (uint64_t)(held ? SB_CELL_HELD : SB_CELL_AVAILABLE) | SB_PUT(slot, 4);
-  sb_status status;
-  unsigned strange = 0; /* a broken link hides the cell from the resolver */
-  for (;;) {
-    *position = lane->tail_cursor;
-    status = sb_ring_append(c, &lane->ring, &lane->tail_leaf, word, SB_APPEND_OPEN | (tracked ? 0u : SB_APPEND_LAZILY),
-                            &l->position, position);
-    if (status != SB_CLOSED_CELL) {
-      break;
-    }
-    bool resolved = sb_closing_resolve(c->b, c, q->shm, &lane->ring, *position);
-    bool open = sb_queue_is_open(q);
-    if (!resolved || !open || ++strange > SB_MAX_STRANGE) {
-      status = resolved && !open ? SB_DELETED : SB_CORRUPT;
-      break;
-    }
-  }
+  sb_append how = {SB_WORD_OPEN, tracked ? SB_TAIL_EXACT : SB_TAIL_LAZY};
+  sb_status status = sb_queue_append(q, lane, word, how, &l->position, position);
   if (status != SB_OK) {
     SB_STORE(header, sb_slot_word(SB_SLOT_ALLOC, c->id, gen) | parts, SB_RELEASE); /* no process has seen it */
-    if (held && tracked) {
-      (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
-      (void)SB_SUB(&q->shm->bytes_out, bytes, SB_SEQ_CST);
-    }
+    if (held && tracked) sb_hints_untaken(q->shm, 1, bytes);
   } else {
     lane->tail_cursor = *position + 1;
     if (timer) sb_queue_schedule(q, *position);

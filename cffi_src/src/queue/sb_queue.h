@@ -76,10 +76,29 @@ void sb_queue_leave(sb_queue *q);
 static inline sb_lane *sb_queue_lane(sb_queue *q, uint64_t position) { return &q->lanes[sb_position_lane(position)]; }
 static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm->state, SB_ACQUIRE) == q->state; }
 
+/* Appends a cell to a lane, behind all CLOSING cells that are decided. It is the only way in which a cell of a message,
+ * or a CLOSING cell, comes into a queue: a store that keeps messages hooks in here, and in sb_dispose. SB_DELETED: the
+ * queue is closed. The other arguments are those of sb_ring_append. */
+SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_append how, sb_word *announce,
+                                 uint64_t *position);
+/* Its part for a CLOSING or CLOSED cell. SB_CLOSED_CELL: decided, and the queue is open: the caller appends again. */
+sb_status sb_queue_pass_closing(sb_queue *q, const sb_lane *lane, uint64_t position, unsigned tries);
 /* Publishes an ALLOC slot at the tail. After a failure the caller still owns the slot. */
 sb_status sb_queue_enqueue(sb_queue *q, uint32_t slot, uint64_t gen, uint64_t bytes, bool held, uint64_t *position);
 /* Adds an entry to the schedule list for a message with a timer (I26). */
 void sb_queue_schedule(sb_queue *q, uint64_t position);
+
+SB_HOT sb_status sb_queue_append(sb_queue *q, sb_lane *lane, uint64_t word, sb_append how, sb_word *announce,
+                                 uint64_t *position) {
+  sb_status status;
+  unsigned tries = 0;
+  do {
+    *position = lane->tail_cursor;
+    status = sb_ring_append(q->c, &lane->ring, &lane->tail_leaf, word, how, announce, position);
+    if (status == SB_CLOSED_CELL) status = sb_queue_pass_closing(q, lane, *position, ++tries);
+  } while (status == SB_CLOSED_CELL);
+  return status;
+}
 
 #define SB_TRACKING_UNSURE 2 /* the hints could not be counted beside traffic; the housekeeper counts them */
 /* True if the queue maintains `taken`, `admitted` and the byte hints: it has limits or a ring size. */
@@ -87,6 +106,18 @@ static inline bool sb_queue_tracks(const sb_queue_shm *q) { return SB_LOAD(&q->t
 /* True if the queue evicts messages beyond its limit; else it refuses them. */
 static inline bool sb_queue_evicts(const sb_queue_shm *q) {
   return sb_setting(q, SB_SETTING_RING_SIZE) >= 0 || sb_setting(q, SB_SETTING_OVERFLOW) == SB_OVERFLOW_DROP_HEAD;
+}
+/* I23: counts positions as taken, with the bytes of their messages; and takes that back. Only in a queue that tracks.
+ * Both words are changed seq_cst: a process that changes one looks afterwards at what depends on it, a waiting producer
+ * or the limits (I42), and the other side first makes itself known, then reads the word. No reader needs both words of
+ * one moment, so either may be changed first. */
+static inline void sb_hints_taken(sb_queue_shm *q, uint64_t count, uint64_t bytes) {
+  (void)SB_ADD(&q->taken, count, SB_SEQ_CST);
+  (void)SB_ADD(&q->bytes_out, bytes, SB_SEQ_CST);
+}
+static inline void sb_hints_untaken(sb_queue_shm *q, uint64_t count, uint64_t bytes) {
+  (void)SB_SUB(&q->bytes_out, bytes, SB_SEQ_CST);
+  (void)SB_SUB(&q->taken, count, SB_SEQ_CST);
 }
 /* The number of ready messages: from the hints if the queue tracks, else from the ledgers. */
 int64_t sb_queue_ready(sb_broker *b, const sb_queue_shm *q);

@@ -41,8 +41,7 @@ static sb_status release(sb_queue *q, uint64_t token, bool delivered, sb_disposi
   }
   sb_ledger_hold(q->ledger, -1);
   if (tracked) {
-    (void)SB_SUB(&q->shm->bytes_out, bytes, SB_RELAXED);
-    (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
+    sb_hints_untaken(q->shm, 1, bytes);
     sb_hinting(q->ledger, -1);
   }
   sb_holding_give(c, token);

@@ -216,9 +216,10 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_
   return status;
 }
 
+/* As sb_hints_taken, without the part that was counted before the take. */
 SB_HOT void count_taken(sb_queue *q, bool counted, const sb_taken *t) {
   if (!counted) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
-  if (!t->bytes_paid) (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_RELAXED);
+  if (!t->bytes_paid) (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_SEQ_CST);
 }
 
 SB_HOT sb_status find_and_take(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before, uint64_t token,

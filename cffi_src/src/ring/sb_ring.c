@@ -94,16 +94,16 @@ uint64_t sb_ring_exact_tail(sb_broker *b, const sb_ring *r) {
 
 /* ---- appending ---- */
 
-static uint64_t complete(uint64_t word, unsigned how, uint64_t gen) {
-  switch (how & ~(unsigned)SB_APPEND_LAZILY) {
-    case SB_APPEND_OPEN: return word | SB_PUT(gen & 0x7ffffffu, 37);
-    case SB_APPEND_OWNED: return word | SB_PUT(gen & 0x7fffu, 49);
-    case SB_APPEND_BARE: return word | SB_PUT(gen & SB_GEN_MASK, 4);
+static uint64_t complete(uint64_t word, unsigned form, uint64_t gen) {
+  switch (form) {
+    case SB_WORD_OPEN: return word | SB_PUT(gen & 0x7ffffffu, 37);
+    case SB_WORD_OWNED: return word | SB_PUT(gen & 0x7fffu, 49);
+    case SB_WORD_BARE: return word | SB_PUT(gen & SB_GEN_MASK, 4);
     default: return word;
   }
 }
 
-sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, unsigned how,
+sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, sb_append how,
                          sb_word *announce, uint64_t *position) {
   uint64_t shared = SB_LOAD(r->tail, SB_ACQUIRE), at = shared > *position ? shared : *position;
   unsigned strange = 0;
@@ -125,13 +125,11 @@ sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache,
         SB_STORE(announce, at, SB_RELEASE); /* P11 release */
       }
       SB_CRASHPOINT("ring.append.announced");
-      if (SB_CAS(&cell->word, &found, complete(word, how, cache->gen),
+      if (SB_CAS(&cell->word, &found, complete(word, how.form, cache->gen),
                  SB_SEQ_CST)) { /* P2, P3: the linearisation point */
         SB_CRASHPOINT("ring.append.done");
         *position = at;
-        if (how != SB_APPEND_BARE && at + 1 - shared >= ((how & SB_APPEND_LAZILY) != 0 ? 8u : 1u)) {
-          sb_ring_advance(r->tail, shared, at + 1);
-        }
+        if (at + 1 - shared >= how.lag) sb_ring_advance(r->tail, shared, at + 1);
         return SB_OK;
       }
     }

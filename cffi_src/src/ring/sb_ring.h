@@ -50,12 +50,22 @@ typedef struct {
 /* Finds the leaf of a position; with a connection `c` it creates missing pages, and may return SB_GROW or SB_NO_MEMORY.
  * SB_EMPTY: not created yet. SB_DONE: finished and freed, up to ref->first. */
 sb_status sb_ring_locate(sb_broker *b, sb_connection *c, const sb_ring *r, uint64_t position, sb_leaf_ref *ref);
-/* Appends `word`, and adds the page's generation to it: 27 bits with OPEN, 15 with OWNED, 38 with BARE. The position is
- * stored to *announce before each attempt. *position: on entry the first position to try (0 = the tail), on return the
- * position of the cell. LAZILY, a flag beside OPEN or OWNED, lets the shared tail lag by up to 8. SB_CLOSED_CELL:
+/* The forms of a word, by the bits of the page's generation that an append adds to it: none, 27, 15, 38 (sb_words.h). */
+typedef enum { SB_WORD_WHOLE, SB_WORD_OPEN, SB_WORD_OWNED, SB_WORD_BARE } sb_word_form;
+/* How far the shared tail may lag after an append, in cells. */
+#define SB_TAIL_EXACT 1u
+#define SB_TAIL_LAZY 8u
+#define SB_TAIL_STAYS UINT32_MAX
+typedef struct {
+  sb_word_form form;
+  uint32_t lag; /* SB_TAIL_... */
+} sb_append;
+#define SB_APPEND_ENTRY ((sb_append){SB_WORD_WHOLE, SB_TAIL_EXACT})  /* of a list */
+#define SB_APPEND_CLOSING ((sb_append){SB_WORD_BARE, SB_TAIL_STAYS}) /* no process passes it before it is decided */
+/* Appends `word`, and adds the page's generation to it. The position is stored to *announce before each attempt.
+ * *position: on entry the first position to try (0 = the tail), on return the position of the cell. SB_CLOSED_CELL:
  * *position has a CLOSING or CLOSED cell. */
-enum { SB_APPEND_PLAIN = 0, SB_APPEND_OPEN = 1, SB_APPEND_OWNED = 2, SB_APPEND_BARE = 3, SB_APPEND_LAZILY = 8 };
-sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, unsigned how,
+sb_status sb_ring_append(sb_connection *c, const sb_ring *r, sb_leaf_ref *cache, uint64_t word, sb_append how,
                          sb_word *announce, uint64_t *position);
 /* Finishes a cell: makes its word TOMBSTONE, sets its `done` bit, and retires pages that are finished. */
 void sb_ring_finish(sb_connection *c, const sb_ring *r, const sb_leaf_ref *ref, uint64_t position);

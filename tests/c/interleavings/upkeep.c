@@ -44,7 +44,7 @@ static void raises_and_lowers(void) {
 static void fills_a_cell(void) {
   sb_leaf_ref leaf = SB_NO_LEAF;
   uint64_t position = 0;
-  if (sb_ring_append(two.c, &two.q->lanes[0].ring, &leaf, SB_CELL_CLOSING, SB_APPEND_BARE, NULL, &position) != SB_OK)
+  if (sb_ring_append(two.c, &two.q->lanes[0].ring, &leaf, SB_CELL_CLOSING, SB_APPEND_CLOSING, NULL, &position) != SB_OK)
     die("sb_ring_append", 0);
   (void)sb_ring_drop(two.c, &two.q->lanes[0].ring, &leaf, position, sb_cell_bare(SB_CELL_CLOSING, leaf.gen));
 }
@@ -224,7 +224,7 @@ static void refused_while_looked_at(void (*what)(void)) {
   closing_at = 0;
   closing_leaf = SB_NO_LEAF;
   if (sb_ring_append(two.c, &two.q->lanes[0].ring, &closing_leaf, SB_CELL_CLOSING | SB_CLOSING_IF_UNUSED,
-                     SB_APPEND_BARE, NULL, &closing_at) != SB_OK)
+                     SB_APPEND_CLOSING, NULL, &closing_at) != SB_OK)
     die("sb_ring_append", 0);
   meanwhile(ANYWHERE, what);
   sb_status status = put(&t, one.q, 2);

@@ -35,7 +35,7 @@ static sb_cell_shm *append(uint32_t object, uint32_t id, uint64_t word) {
   sb_ring r;
   sb_leaf_ref leaf = SB_NO_LEAF;
   uint64_t at = 0;
-  if (!sb_ring_open(t.b, object, id, &r) || sb_ring_append(t.c, &r, &leaf, word, SB_APPEND_PLAIN, NULL, &at) != SB_OK)
+  if (!sb_ring_open(t.b, object, id, &r) || sb_ring_append(t.c, &r, &leaf, word, SB_APPEND_ENTRY, NULL, &at) != SB_OK)
     die("append", (int)id);
   return sb_leaf_cell(&leaf, at);
 }

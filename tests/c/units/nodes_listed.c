@@ -26,7 +26,7 @@ static void begin(uint32_t id) {
 static uint64_t append(uint32_t node, uint32_t epoch) {
   sb_leaf_ref cache = SB_NO_LEAF;
   uint64_t position = 0;
-  if (sb_ring_append(t.c, &list, &cache, sb_entry_word(node, epoch), SB_APPEND_PLAIN, NULL, &position) != SB_OK)
+  if (sb_ring_append(t.c, &list, &cache, sb_entry_word(node, epoch), SB_APPEND_ENTRY, NULL, &position) != SB_OK)
     die("sb_ring_append", 0);
   return position;
 }

@@ -45,7 +45,7 @@ void begin_to_close(sb_queue *queue, uint64_t flags) {
   sb_leaf_ref leaf = SB_NO_LEAF;
   uint64_t position = 0;
   sb_status status =
-      sb_ring_append(t.c, &queue->lanes[0].ring, &leaf, SB_CELL_CLOSING | flags, SB_APPEND_BARE, NULL, &position);
+      sb_ring_append(t.c, &queue->lanes[0].ring, &leaf, SB_CELL_CLOSING | flags, SB_APPEND_CLOSING, NULL, &position);
   if (status != SB_OK) die("sb_ring_append", (int)status);
 }
 

@@ -145,9 +145,10 @@ static void whether_the_tail_is_exact(void) {
 
 /* ---- appending ---- */
 
+static const sb_append OPEN = {SB_WORD_OPEN, SB_TAIL_EXACT};
 static sb_leaf_ref near;
 static sb_word announced;
-static sb_status append(uint64_t word, unsigned how) {
+static sb_status append(uint64_t word, sb_append how) {
   position = 0;
   return sb_ring_append(t.c, &q->lanes[0].ring, &near, word, how, &announced, &position);
 }
@@ -162,27 +163,27 @@ static void words_that_are_appended(void) {
   begin_append();
   leaf = make_leaf(0);
   const uint64_t word = SB_CELL_AVAILABLE | UINT64_C(77) << 4;
-  const unsigned how[] = {SB_APPEND_OPEN, SB_APPEND_OWNED, SB_APPEND_BARE, SB_APPEND_PLAIN};
+  const sb_append how[] = {OPEN, {SB_WORD_OWNED, SB_TAIL_EXACT}, SB_APPEND_CLOSING, SB_APPEND_ENTRY};
   const uint64_t should[] = {word | leaf.gen << 37, word | leaf.gen << 49, SB_CELL_CLOSING | leaf.gen << 4, word};
   for (unsigned i = 0; i < 4; i++) {
-    expect_is(append(how[i] == SB_APPEND_BARE ? SB_CELL_CLOSING : word, how[i]), SB_OK, "the status");
+    expect_is(append(how[i].form == SB_WORD_BARE ? SB_CELL_CLOSING : word, how[i]), SB_OK, "the status");
     expect_is(position, i, "the position");
     expect_is(announced, i, "the position that was announced");
     expect_is(word_of(i), should[i], "the word");
-    if (how[i] != SB_APPEND_BARE) continue;
+    if (how[i].form != SB_WORD_BARE) continue;
     expect_is(tail(), i, "the tail, which passes no end that is not decided");
     fill(i, i + 1);
   }
   expect_is(tail(), 4, "the tail");
   expect(near.leaf == leaf.leaf && near.gen == leaf.gen, "another leaf is remembered");
-  expect_is(sb_ring_append(t.c, &q->lanes[0].ring, &near, word, SB_APPEND_OPEN, NULL, &position), SB_OK, "the status");
+  expect_is(sb_ring_append(t.c, &q->lanes[0].ring, &near, word, OPEN, NULL, &position), SB_OK, "the status");
   expect_is(position, 4, "the position that was not announced");
   expect_is(announced, 3, "what is announced");
 }
 static void a_tail_that_lags_behind(void) {
   begin_append();
   for (unsigned i = 0; i < 8; i++) {
-    expect_is(append(SB_CELL_AVAILABLE, SB_APPEND_OPEN | SB_APPEND_LAZILY), SB_OK, "the status");
+    expect_is(append(SB_CELL_AVAILABLE, (sb_append){SB_WORD_OPEN, SB_TAIL_LAZY}), SB_OK, "the status");
     expect_is(position, i, "the position");
     expect_is(tail(), i < 7 ? 0 : 8, "the tail");
   }
@@ -192,10 +193,10 @@ static void appended_behind_a_leaf(void) {
   retire_first_leaf();
   set_tail(3);
   near = SB_NO_LEAF;
-  expect_is(append(SB_CELL_AVAILABLE, SB_APPEND_OPEN), SB_OK, "the status behind a leaf that is gone");
+  expect_is(append(SB_CELL_AVAILABLE, OPEN), SB_OK, "the status behind a leaf that is gone");
   expect_is(position, 64, "the position");
   position = 130;
-  expect_is(sb_ring_append(t.c, &q->lanes[0].ring, &near, SB_CELL_AVAILABLE, SB_APPEND_OPEN, NULL, &position), SB_OK,
+  expect_is(sb_ring_append(t.c, &q->lanes[0].ring, &near, SB_CELL_AVAILABLE, OPEN, NULL, &position), SB_OK,
             "the status in a leaf that is not made yet");
   expect_is(position, 130, "the position in a new leaf");
 }
@@ -206,7 +207,7 @@ static void an_end_in_the_way(void) {
   for (unsigned i = 0; i < 2; i++) {
     uint64_t end = sb_cell_bare(ends[i], leaf_of(5).gen);
     set_word(5, end);
-    expect_is(append(SB_CELL_AVAILABLE, SB_APPEND_OPEN), SB_CLOSED_CELL, "the status at an end");
+    expect_is(append(SB_CELL_AVAILABLE, OPEN), SB_CLOSED_CELL, "the status at an end");
     expect_is(position, 5, "the position of the end");
     expect_is(word_of(5), end, "the end");
     expect_is(announced, UINT64_MAX, "what was announced");
@@ -217,10 +218,10 @@ static void a_leaf_that_was_used_again(void) {
   leaf = make_leaf(0);
   near = leaf;
   near.gen--;
-  expect_is(append(SB_CELL_AVAILABLE, SB_APPEND_OPEN), SB_OK, "the status near a leaf that was used again");
+  expect_is(append(SB_CELL_AVAILABLE, OPEN), SB_OK, "the status near a leaf that was used again");
   expect_is(word_of(0), sb_cell_open(SB_CELL_AVAILABLE, 0, 0, leaf.gen), "the word");
   set_word(1, sb_cell_bare(SB_CELL_FREE, leaf.gen + 1));
-  expect_is(append(SB_CELL_AVAILABLE, SB_APPEND_OPEN), SB_CORRUPT, "the status at a word of another page");
+  expect_is(append(SB_CELL_AVAILABLE, OPEN), SB_CORRUPT, "the status at a word of another page");
   expect_is(word_of(1), sb_cell_bare(SB_CELL_FREE, leaf.gen + 1), "the word of another page");
 }
 /* Another producer appends meanwhile: the next cell is announced, and filled. */
@@ -229,7 +230,7 @@ static void two_that_append(void) {
   begin_append();
   leaf = make_leaf(0);
   meanwhile(&cell(0)->word, BEFORE_CAS, 1, append_beside);
-  expect_is(append(SB_CELL_AVAILABLE, SB_APPEND_OPEN), SB_OK, "the status");
+  expect_is(append(SB_CELL_AVAILABLE, OPEN), SB_OK, "the status");
   bool beside = has_acted();
   expect_is(position, beside, "the position");
   expect_is(announced, beside, "the position that was announced");
@@ -249,7 +250,7 @@ static void no_memory_for_a_leaf(void) {
   while (sb_slab_alloc(t.c, sb_class_of_kind(t.b, SB_KIND_LEAF), token, &slot, &gen) == SB_OK) {
   }
   set_tail(64);
-  expect_is(append(SB_CELL_AVAILABLE, SB_APPEND_OPEN), SB_NO_MEMORY, "the status without memory for a leaf");
+  expect_is(append(SB_CELL_AVAILABLE, OPEN), SB_NO_MEMORY, "the status without memory for a leaf");
   expect_is(tail(), 64, "the tail");
 }
 
@@ -266,7 +267,7 @@ static void leaves_below_a_broken_root(void) {
   expect_is(sb_ring_exact_tail_near(t.b, &q->lanes[0].ring, &leaf), 2, "the tail");
   position = 0;
   sb_leaf_ref cache = leaf;
-  expect_is(sb_ring_append(t.c, &q->lanes[0].ring, &cache, SB_CELL_AVAILABLE, SB_APPEND_OPEN, NULL, &position), SB_OK,
+  expect_is(sb_ring_append(t.c, &q->lanes[0].ring, &cache, SB_CELL_AVAILABLE, OPEN, NULL, &position), SB_OK,
             "the status of an append");
   expect_is(position, 2, "its position");
   SB_STORE(q->lanes[0].ring.root, root, SB_RELAXED);
