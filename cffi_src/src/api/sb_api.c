@@ -26,7 +26,7 @@ sb_status sb_api_enter(sb_connection *c) {
 
 int32_t sb_api_process_pid(sb_broker *b, uint32_t process) {
   bool live =
-      process < SB_MAX_PROCESSES && SB_BITS(SB_LOAD(&b->processes[process].word, SB_ACQUIRE), 0, 2) == SB_PROC_LIVE;
+      process < SB_MAX_PROCESSES && sb_proc_state(SB_LOAD(&b->processes[process].word, SB_ACQUIRE)) == SB_PROC_LIVE;
   return live ? SB_LOAD(&b->processes[process].pid, SB_RELAXED) : 0;
 }
 

@@ -128,7 +128,7 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool in_full) {
     f->connections += sb_conn_state(SB_LOAD(&b->connections[id], SB_RELAXED)) == SB_CONN_LIVE;
   }
   for (unsigned i = 0; i < SB_MAX_PROCESSES; i++) {
-    f->processes += SB_BITS(SB_LOAD(&b->processes[i].word, SB_RELAXED), 0, 2) == SB_PROC_LIVE;
+    f->processes += sb_proc_state(SB_LOAD(&b->processes[i].word, SB_RELAXED)) == SB_PROC_LIVE;
   }
 }
 

@@ -70,8 +70,8 @@ static bool check_name(sb_checkup *k, uint32_t index, uint32_t slot, const sb_qu
 }
 
 static void check_entry(sb_checkup *k, uint32_t index, uint64_t entry, uint32_t *live) {
-  uint32_t slot = (uint32_t)SB_BITS(entry, 2, 28);
-  bool closed = SB_BITS(entry, 0, 2) == SB_DIR_CLOSED, queue = sb_check_is_queue(k, slot);
+  uint32_t slot = sb_dir_slot(entry);
+  bool closed = sb_dir_state(entry) == SB_DIR_CLOSED, queue = sb_check_is_queue(k, slot);
   *live += !closed;
   if (!queue && closed) {
     return; /* a sweep freed the queue, but did not clear the entry; the next sweep does */
@@ -81,7 +81,7 @@ static void check_entry(sb_checkup *k, uint32_t index, uint64_t entry, uint32_t 
     return;
   }
   const sb_queue_shm *q = sb_slot_at(k->b, slot);
-  unsigned state = (unsigned)SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2);
+  unsigned state = sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE));
   if (closed && state != SB_QUEUE_CLOSED) {
     return; /* the same, and the slot was reused */
   }
@@ -98,7 +98,7 @@ static void check_directory(sb_checkup *k) {
   uint32_t live = 0, count = SB_LOAD(&k->b->header->queue_count, SB_RELAXED);
   for (uint32_t i = 0; i < SB_DIRECTORY_SIZE; i++) {
     uint64_t entry = SB_LOAD(&k->b->directory[i], SB_ACQUIRE);
-    unsigned state = (unsigned)SB_BITS(entry, 0, 2);
+    unsigned state = sb_dir_state(entry);
     if (state == SB_DIR_LIVE || state == SB_DIR_CLOSED) check_entry(k, i, entry, &live);
   }
   if (count != live) bad_header(k, QUEUES, 0, count, live);

@@ -241,7 +241,7 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   f->not_interested = SB_LOAD(&q->not_interested, SB_RELAXED);
   f->non_acquiring = SB_LOAD(&q->non_acquiring, SB_RELAXED);
   f->room_waiting = SB_LOAD(&q->room_waiting, SB_RELAXED);
-  return SB_BITS(state, 0, 2) == SB_QUEUE_OPEN ? SB_OK : SB_DELETED;
+  return sb_queue_state(state) == SB_QUEUE_OPEN ? SB_OK : SB_DELETED;
 }
 
 sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {

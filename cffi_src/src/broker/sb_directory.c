@@ -16,13 +16,10 @@ static uint64_t hash_of(const char *name, uint32_t length) {
   h ^= h >> 32;
   return h & ((UINT64_C(1) << 34) - 1);
 }
-static unsigned entry_state(uint64_t e) { return (unsigned)SB_BITS(e, 0, 2); }
-static uint32_t entry_slot(uint64_t e) { return (uint32_t)SB_BITS(e, 2, 28); }
-static uint64_t entry_word(uint32_t slot, uint64_t hash) { return SB_DIR_LIVE | SB_PUT(slot, 2) | SB_PUT(hash, 30); }
 
 static bool named(sb_broker *b, uint32_t slot, const char *name, uint32_t length) {
   sb_queue_shm *q = sb_slab_queue(b, slot);
-  return q != NULL && SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_OPEN &&
+  return q != NULL && sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) == SB_QUEUE_OPEN &&
          SB_LOAD(&q->name_length, SB_RELAXED) == length && length <= SB_NAME_MAX && memcmp(q->name, name, length) == 0;
 }
 
@@ -31,12 +28,12 @@ uint32_t sb_directory_find(sb_broker *b, const char *name, uint32_t length) {
   for (uint32_t i = 0; i < SB_DIRECTORY_SIZE; i++) {
     sb_word *word = &b->directory[(hash + i) % SB_DIRECTORY_SIZE];
     uint64_t entry = SB_LOAD(word, SB_ACQUIRE); /* P10 acquire */
-    if (entry_state(entry) == SB_DIR_EMPTY) {
+    if (sb_dir_state(entry) == SB_DIR_EMPTY) {
       return 0;
     }
-    if (entry_state(entry) == SB_DIR_LIVE && entry >> 30 == hash && named(b, entry_slot(entry), name, length) &&
-        SB_LOAD(word, SB_ACQUIRE) == entry) {
-      return entry_slot(entry);
+    if (sb_dir_state(entry) == SB_DIR_LIVE && sb_dir_hash(entry) == hash &&
+        named(b, sb_dir_slot(entry), name, length) && SB_LOAD(word, SB_ACQUIRE) == entry) {
+      return sb_dir_slot(entry);
     }
   }
   return 0;
@@ -78,7 +75,7 @@ static void start(sb_connection *c, sb_queue_shm *q, const char *name, uint32_t 
   memcpy(q->name, name, length);
   SB_STORE(&q->name_length, length, SB_RELAXED);
   uint64_t state = SB_LOAD(&q->state, SB_RELAXED);
-  SB_STORE(&q->state, SB_QUEUE_OPEN | SB_PUT((state >> 2) + 1, 2), SB_RELEASE);
+  SB_STORE(&q->state, sb_queue_word(SB_QUEUE_OPEN, sb_queue_incarnation(state) + 1), SB_RELEASE);
 }
 
 sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
@@ -98,9 +95,9 @@ sb_status sb_directory_create(sb_connection *c, const char *name, uint32_t lengt
   SB_CRASHPOINT("directory.queue.ready");
   for (uint32_t i = 0; i < SB_DIRECTORY_SIZE; i++) {
     sb_word *word = &b->directory[(hash + i) % SB_DIRECTORY_SIZE];
-    unsigned state = entry_state(SB_LOAD(word, SB_RELAXED));
+    unsigned state = sb_dir_state(SB_LOAD(word, SB_RELAXED));
     if (state == SB_DIR_EMPTY || state == SB_DIR_DEAD) {
-      SB_STORE(word, entry_word(*slot, hash), SB_RELEASE); /* P10 release */
+      SB_STORE(word, sb_dir_word(SB_DIR_LIVE, *slot, hash), SB_RELEASE); /* P10 release */
       break;
     }
   }
@@ -119,10 +116,10 @@ static sb_word *entry_of(sb_broker *b, uint32_t slot, unsigned state) {
   for (uint32_t i = 0; i < SB_DIRECTORY_SIZE; i++) {
     sb_word *word = &b->directory[(hash + i) % SB_DIRECTORY_SIZE];
     uint64_t entry = SB_LOAD(word, SB_ACQUIRE);
-    if (entry_state(entry) == SB_DIR_EMPTY) {
+    if (sb_dir_state(entry) == SB_DIR_EMPTY) {
       return NULL;
     }
-    if (entry_state(entry) == state && entry_slot(entry) == slot) {
+    if (sb_dir_state(entry) == state && sb_dir_slot(entry) == slot) {
       return word;
     }
   }
@@ -136,7 +133,8 @@ void sb_directory_remove(sb_broker *b, uint32_t slot) {
   (void)SB_ADD(&b->header->queues_closed, 1u,
                SB_RELEASE); /* P17 release: repeated by the process that continues after a kill */
   if (word != NULL) {       /* the name is gone; the sweep still finds the object through the entry */
-    SB_STORE(word, (SB_LOAD(word, SB_RELAXED) & ~UINT64_C(3)) | SB_DIR_CLOSED, SB_RELEASE);
+    uint64_t entry = SB_LOAD(word, SB_RELAXED);
+    SB_STORE(word, sb_dir_word(SB_DIR_CLOSED, sb_dir_slot(entry), sb_dir_hash(entry)), SB_RELEASE);
     uint32_t count = SB_LOAD(&b->header->queue_count, SB_RELAXED);
     SB_STORE(&b->header->queue_count, count > 0 ? count - 1 : 0, SB_RELAXED); /* a hint: the sweep counts again */
   }
@@ -148,7 +146,7 @@ uint32_t sb_directory_next(sb_broker *b, uint32_t *index, bool closed) {
 
 /* The first entry of that state, or `end`. A housekeeper looks at all 65,536 in each of its rounds: most are empty. */
 static uint32_t next_of(const sb_word *directory, uint32_t index, uint32_t end, unsigned state) {
-  while (index < end && entry_state(SB_LOAD(&directory[index], SB_RELAXED)) != state) index++; /* relaxed: a hint */
+  while (index < end && sb_dir_state(SB_LOAD(&directory[index], SB_RELAXED)) != state) index++; /* relaxed: a hint */
   return index;
 }
 
@@ -157,26 +155,26 @@ uint32_t sb_directory_next_before(sb_broker *b, uint32_t *index, uint32_t end, b
   uint32_t found = 0;
   while (found == 0 && (*index = next_of(b->directory, *index, end, wanted)) < end) {
     uint64_t entry = SB_LOAD(&b->directory[(*index)++], SB_ACQUIRE);
-    if (entry_state(entry) == wanted && sb_slab_queue(b, entry_slot(entry)) != NULL) {
-      found = entry_slot(entry);
+    if (sb_dir_state(entry) == wanted && sb_slab_queue(b, sb_dir_slot(entry)) != NULL) {
+      found = sb_dir_slot(entry);
     }
   }
   return found;
 }
 
 static unsigned queue_state(sb_broker *b, uint32_t slot) {
-  return (unsigned)SB_BITS(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE), 0, 2);
+  return sb_queue_state(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE));
 }
 
 /* Nothing is found by that entry any more. One before an EMPTY entry is EMPTY too, and so are those before it: names that
  * are gone do not make searches longer. A search that passed it looks at the next one, which was EMPTY before. */
 static void bury(sb_broker *b, uint32_t index) {
-  if (entry_state(SB_LOAD(&b->directory[(index + 1) % SB_DIRECTORY_SIZE], SB_RELAXED)) != SB_DIR_EMPTY) {
+  if (sb_dir_state(SB_LOAD(&b->directory[(index + 1) % SB_DIRECTORY_SIZE], SB_RELAXED)) != SB_DIR_EMPTY) {
     return;
   }
   for (uint32_t n = 0; n < SB_DIRECTORY_SIZE; n++) {
     sb_word *word = &b->directory[(index - n) % SB_DIRECTORY_SIZE];
-    if (entry_state(SB_LOAD(word, SB_RELAXED)) != SB_DIR_DEAD) {
+    if (sb_dir_state(SB_LOAD(word, SB_RELAXED)) != SB_DIR_DEAD) {
       return;
     }
     SB_STORE(word, (uint64_t)SB_DIR_EMPTY, SB_RELEASE);

@@ -96,7 +96,7 @@ bool sb_housekeeping_rests(const sb_queue_memory *memory) {
 
 static bool over_unseen(sb_broker *b, const sb_queue_shm *q) {
   return (SB_LOAD(&q->flags, SB_RELAXED) & SB_QUEUE_EXPIRES) == 0 && sb_lifetime_over(b, q, 0) &&
-         SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_OPEN;
+         sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) == SB_QUEUE_OPEN;
 }
 
 /* Ends a queue whose time has come: it expired, or the process that should have ended it was killed. */
@@ -238,7 +238,7 @@ void sb_housekeeping_queue(sb_connection *by, uint32_t slot, sb_queue_memory *me
   sb_queue_shm *q = sb_slab_queue(by->b, slot);
   sb_ring r;
   if (q == NULL || !sb_ring_open(by->b, slot, SB_RING_CELLS, &r) ||
-      SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_OPEN) {
+      sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) != SB_QUEUE_OPEN) {
     return;
   }
   uint64_t deaths = sb_repairs_deaths(by->b);

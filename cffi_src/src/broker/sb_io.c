@@ -112,7 +112,7 @@ static void look_everywhere(sb_connection *c) {
 static bool is_lowest(sb_broker *b) {
   for (uint32_t i = 0; i < SB_MAX_PROCESSES; i++) {
     bool watches = (SB_LOAD(&b->processes[i].flags, SB_RELAXED) & SB_PROC_WATCHES) != 0;
-    if (watches && SB_BITS(SB_LOAD(&b->processes[i].word, SB_RELAXED), 0, 2) == SB_PROC_LIVE &&
+    if (watches && sb_proc_state(SB_LOAD(&b->processes[i].word, SB_RELAXED)) == SB_PROC_LIVE &&
         (i == b->process ||
          (sb_byte_holder(b->lock_fd, SB_LOCK_PROCESS + (long)i) != 0 && !sb_liveness_is_stopped(b, i)))) {
       return i == b->process;

@@ -86,7 +86,7 @@ static bool is_garbage(sb_broker *b, uint32_t slot) {
     case SB_KIND_LEDGER: return !ledger_linked(b, slot);
     case SB_KIND_QUEUE:
     case SB_KIND_LONG_QUEUE:
-      return SB_BITS(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_NONE;
+      return sb_queue_state(SB_LOAD(&((sb_queue_shm *)sb_slot_at(b, slot))->state, SB_ACQUIRE)) == SB_QUEUE_NONE;
     default: return false;
   }
 }
@@ -177,8 +177,8 @@ static void recover(sb_queue *q, unsigned dead) {
   (void)sb_closing_resolve(by->b, by, q->shm, &q->lanes[0].ring, sb_ring_exact_tail(by->b, &q->lanes[0].ring));
   (void)sb_upkeep_reconcile(by->b, q->shm);
   (void)sb_nodes_recount(by->b, q->slot, SB_RECOUNT_HARMFUL);
-  if (SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) (void)sb_lifetime_end(q, dead);
-  if (sb_queue_is_open(q) && SB_BITS(q->state, 0, 2) == SB_QUEUE_OPEN) {
+  if (sb_queue_state(q->state) == SB_QUEUE_OPEN) (void)sb_lifetime_end(q, dead);
+  if (sb_queue_is_open(q) && sb_queue_state(q->state) == SB_QUEUE_OPEN) {
     (void)sb_limits_enforce(q); /* for a producer that was killed between append and eviction */
     (void)sb_ring_exact_tail(by->b, &q->lanes[0].ring);
     sb_claim_succeed(by, q->slot);

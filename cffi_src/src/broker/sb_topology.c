@@ -48,7 +48,7 @@ void sb_topology_finish(sb_connection *c) {
   sb_queue_shm *shm = sb_slab_queue(b, slot);
   sb_queue q;
   if (shm != NULL && intent >> 32 == SB_CHANGE_DELETE &&
-      SB_BITS(SB_LOAD(&shm->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_CLOSED) {
+      sb_queue_state(SB_LOAD(&shm->state, SB_ACQUIRE)) == SB_QUEUE_CLOSED) {
     sb_directory_remove(b, slot); /* killed between closing the queue and removing its name */
   } else if (shm != NULL && intent >> 32 == SB_CHANGE_CONFIGURE && sb_queue_open(c, slot, &q, false) == SB_OK) {
     sb_settings_finish(&q);

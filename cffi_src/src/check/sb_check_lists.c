@@ -74,8 +74,8 @@ static bool walk(sb_checkup *k, list *l) {
 
 /* True if the queue is deleted. Such a queue notifies no consumer, so no process corrects its counts. */
 static bool is_closed(const sb_checkup *k, uint32_t queue) {
-  return queue != 0 &&
-         SB_BITS(SB_LOAD(&((const sb_queue_shm *)sb_slot_at(k->b, queue))->state, SB_ACQUIRE), 0, 2) == SB_QUEUE_CLOSED;
+  return queue != 0 && sb_queue_state(SB_LOAD(&((const sb_queue_shm *)sb_slot_at(k->b, queue))->state, SB_ACQUIRE)) ==
+                           SB_QUEUE_CLOSED;
 }
 
 static void compare(sb_checkup *k, uint32_t queue, unsigned which, uint32_t slot, int32_t says, uint32_t holds) {

@@ -154,7 +154,7 @@ static void check_connection(sb_checkup *k, unsigned id, uint64_t word) {
     bad_connection(k, id, WORD, 0, word, word);
     return;
   }
-  if (SB_BITS(SB_LOAD(&k->b->processes[process].word, SB_ACQUIRE), 0, 2) != SB_PROC_LIVE) {
+  if (sb_proc_state(SB_LOAD(&k->b->processes[process].word, SB_ACQUIRE)) != SB_PROC_LIVE) {
     bad_connection(k, id, PROCESS, process, process, word);
     return;
   }

@@ -37,7 +37,7 @@ void sb_floors_raise(sb_broker *b, uint32_t chunk, unsigned kind, unsigned units
   for (uint32_t u = 0; u + units <= SB_CHUNK_UNITS; u += units) {
     const void *object = sb_slot_at(b, chunk * SB_CHUNK_UNITS + u);
     if (is_queue(kind)) {
-      raise(b, chunk, INCARNATION, SB_LOAD(&((const sb_queue_shm *)object)->state, SB_RELAXED) >> 2);
+      raise(b, chunk, INCARNATION, sb_queue_incarnation(SB_LOAD(&((const sb_queue_shm *)object)->state, SB_RELAXED)));
       raise(b, chunk, POSITION, page_behind(positions_of(object)));
     } else if (kind == SB_KIND_LEVEL) {
       const sb_level_shm *l = object;

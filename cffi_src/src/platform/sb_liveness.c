@@ -173,12 +173,12 @@ sb_status sb_liveness_attach(sb_broker *b) {
     uint32_t i = (start + k) % SB_MAX_PROCESSES;
     sb_process_shm *p = &b->processes[i];
     uint64_t word = SB_LOAD(&p->word, SB_ACQUIRE);
-    if (SB_BITS(word, 0, 2) != SB_PROC_FREE || !sb_lock_byte(b->lock_fd, SB_LOCK_PROCESS + (long)i)) {
+    if (sb_proc_state(word) != SB_PROC_FREE || !sb_lock_byte(b->lock_fd, SB_LOCK_PROCESS + (long)i)) {
       continue;
     }
     word = SB_LOAD(&p->word, SB_ACQUIRE);
     /* another process took the slot in between and died: its reaper comes first */
-    if (SB_BITS(word, 0, 2) != SB_PROC_FREE) {
+    if (sb_proc_state(word) != SB_PROC_FREE) {
       sb_unlock_byte(b->lock_fd, SB_LOCK_PROCESS + (long)i);
       continue;
     }
@@ -189,7 +189,7 @@ sb_status sb_liveness_attach(sb_broker *b) {
     SB_STORE(&p->pid_namespace, b->pid_namespace, SB_RELAXED);
     SB_STORE(&p->attached_ns, sb_wall_ns(), SB_RELAXED);
     SB_STORE(&p->flags, 0u, SB_RELAXED);
-    SB_STORE(&p->word, SB_PROC_LIVE | SB_PUT((word >> 2) + 1, 2), SB_RELEASE);
+    SB_STORE(&p->word, sb_proc_word(SB_PROC_LIVE, sb_proc_epoch(word) + 1), SB_RELEASE);
     b->process = i;
     for (int a = 0; a < SB_MAX_ATTACHED; a++) {
       sb_broker *none = NULL;
@@ -210,7 +210,7 @@ void sb_liveness_detach(sb_broker *b) {
   if (b->lock_fd >= 0 && b->guard != NULL && !sb_forked(b) && b->process < SB_MAX_PROCESSES) {
     sb_process_shm *p = &b->processes[b->process];
     uint64_t word = SB_LOAD(&p->word, SB_RELAXED);
-    SB_STORE(&p->word, SB_PROC_FREE | SB_PUT(word >> 2, 2), SB_RELEASE);
+    SB_STORE(&p->word, sb_proc_word(SB_PROC_FREE, sb_proc_epoch(word)), SB_RELEASE);
   }
   if (b->lock_fd >= 0) close(b->lock_fd);
   if (b->topology_fd >= 0) close(b->topology_fd);
@@ -233,7 +233,7 @@ static bool proc_shows(const sb_broker *b, const sb_process_shm *p) {
 
 bool sb_liveness_is_dead(sb_broker *b, uint32_t process) {
   sb_process_shm *p = &b->processes[process];
-  if (process == b->process || SB_BITS(SB_LOAD(&p->word, SB_ACQUIRE), 0, 2) != SB_PROC_LIVE) {
+  if (process == b->process || sb_proc_state(SB_LOAD(&p->word, SB_ACQUIRE)) != SB_PROC_LIVE) {
     return false;
   }
   return sb_byte_holder(b->lock_fd, SB_LOCK_PROCESS + (long)process) == 0 && !proc_shows(b, p);
@@ -243,7 +243,7 @@ bool sb_liveness_is_dead(sb_broker *b, uint32_t process) {
 static char state_of_other(sb_broker *b, uint32_t process) {
   const sb_process_shm *p = &b->processes[process];
   if (process >= SB_MAX_PROCESSES || process == b->process ||
-      SB_BITS(SB_LOAD(&p->word, SB_ACQUIRE), 0, 2) != SB_PROC_LIVE ||
+      sb_proc_state(SB_LOAD(&p->word, SB_ACQUIRE)) != SB_PROC_LIVE ||
       SB_LOAD(&p->pid_namespace, SB_RELAXED) != b->pid_namespace) {
     return 0;
   }
@@ -272,7 +272,7 @@ bool sb_liveness_begin_reaping(sb_broker *b, uint32_t process) {
   }
   if (process != b->process && sb_lock_byte(b->lock_fd, SB_LOCK_PROCESS + (long)process)) {
     sb_process_shm *p = &b->processes[process];
-    if (SB_BITS(SB_LOAD(&p->word, SB_ACQUIRE), 0, 2) == SB_PROC_LIVE && !proc_shows(b, p)) {
+    if (sb_proc_state(SB_LOAD(&p->word, SB_ACQUIRE)) == SB_PROC_LIVE && !proc_shows(b, p)) {
       return true;
     }
     sb_unlock_byte(b->lock_fd, SB_LOCK_PROCESS + (long)process);
@@ -285,7 +285,7 @@ void sb_liveness_end_reaping(sb_broker *b, uint32_t process, bool reaped) {
   sb_process_shm *p = &b->processes[process];
   if (reaped) {
     uint64_t word = SB_LOAD(&p->word, SB_RELAXED);
-    SB_STORE(&p->word, SB_PROC_FREE | SB_PUT(word >> 2, 2), SB_RELEASE);
+    SB_STORE(&p->word, sb_proc_word(SB_PROC_FREE, sb_proc_epoch(word)), SB_RELEASE);
   }
   sb_unlock_byte(b->lock_fd, SB_LOCK_PROCESS + (long)process);
   pthread_mutex_unlock(&b->reap_lock);

@@ -156,6 +156,9 @@ enum { SB_WAKE_RUN = 0, SB_WAKE_ARMED = 1, SB_WAKE_PENDING = 2, SB_WAKE_NOTIFIED
 
 /* ---- process slot: 2 state | 62 epoch;  connection: 2 state | 12 process | 28 record slot | 22 epoch ---- */
 enum { SB_PROC_FREE = 0, SB_PROC_LIVE = 1 };
+static inline unsigned sb_proc_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 2); }
+static inline uint64_t sb_proc_epoch(uint64_t w) { return w >> 2; }
+static inline uint64_t sb_proc_word(unsigned state, uint64_t epoch) { return (uint64_t)state | SB_PUT(epoch, 2); }
 enum { SB_CONN_FREE = 0, SB_CONN_LIVE = 1 };
 static inline unsigned sb_conn_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 2); }
 static inline unsigned sb_conn_process(uint64_t w) { return (unsigned)SB_BITS(w, 2, 12); }
@@ -191,10 +194,21 @@ static inline uint64_t sb_chunk_word(unsigned state, unsigned owner, unsigned cl
 
 /* ---- queue: 2 state | 62 incarnation ---- */
 enum { SB_QUEUE_NONE = 0, SB_QUEUE_OPEN = 1, SB_QUEUE_CLOSED = 2 };
+static inline unsigned sb_queue_state(uint64_t w) { return (unsigned)SB_BITS(w, 0, 2); }
+static inline uint64_t sb_queue_incarnation(uint64_t w) { return w >> 2; }
+static inline uint64_t sb_queue_word(unsigned state, uint64_t incarnation) {
+  return (uint64_t)state | SB_PUT(incarnation, 2);
+}
 
 /* ---- directory entry: 2 state | 28 queue slot | 34 name hash. CLOSED: the queue was deleted and is not freed yet
  * ---- */
 enum { SB_DIR_EMPTY = 0, SB_DIR_LIVE = 1, SB_DIR_DEAD = 2, SB_DIR_CLOSED = 3 };
+static inline unsigned sb_dir_state(uint64_t e) { return (unsigned)SB_BITS(e, 0, 2); }
+static inline uint32_t sb_dir_slot(uint64_t e) { return (uint32_t)SB_BITS(e, 2, 28); }
+static inline uint64_t sb_dir_hash(uint64_t e) { return e >> 30; }
+static inline uint64_t sb_dir_word(unsigned state, uint32_t slot, uint64_t hash) {
+  return (uint64_t)state | SB_PUT(slot, 2) | SB_PUT(hash, 30);
+}
 
 /* ---- topology intent: 32 queue slot | 32 change that is under way, 0 none ---- */
 enum { SB_CHANGE_DELETE = 1, SB_CHANGE_CONFIGURE = 2 };

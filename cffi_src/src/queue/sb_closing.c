@@ -27,8 +27,8 @@ bool sb_closing_resolve(sb_broker *b, sb_connection *c, sb_queue_shm *shm, const
   }
   if (SB_LOAD(&cell->word, SB_SEQ_CST) == closed) { /* not a page of another queue */
     uint64_t state = SB_LOAD(&shm->state, SB_ACQUIRE);
-    if (SB_BITS(state, 0, 2) == SB_QUEUE_OPEN) {
-      (void)SB_CAS(&shm->state, &state, (state & ~UINT64_C(3)) | SB_QUEUE_CLOSED, SB_SEQ_CST);
+    if (sb_queue_state(state) == SB_QUEUE_OPEN) {
+      (void)SB_CAS(&shm->state, &state, sb_queue_word(SB_QUEUE_CLOSED, sb_queue_incarnation(state)), SB_SEQ_CST);
     }
   }
   return true;

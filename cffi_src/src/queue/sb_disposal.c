@@ -78,11 +78,11 @@ bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
   sb_broker *b = c->b;
   sb_queue_shm *q = sb_slot_at(b, slot);
   sb_ring r;
-  if (SB_BITS(SB_LOAD(&q->state, SB_ACQUIRE), 0, 2) != SB_QUEUE_CLOSED || sb_ledger_owned(b, q) ||
+  if (sb_queue_state(SB_LOAD(&q->state, SB_ACQUIRE)) != SB_QUEUE_CLOSED || sb_ledger_owned(b, q) ||
       !sb_ring_open(b, slot, SB_RING_CELLS, &r) || sb_ring_has(b, &r, UINT64_MAX, any_message)) {
     return false;
   }
-  uint64_t gen, incarnation = SB_LOAD(&q->state, SB_RELAXED) >> 2;
+  uint64_t gen, incarnation = sb_queue_incarnation(SB_LOAD(&q->state, SB_RELAXED));
   static const uint32_t rings[] = {SB_RING_CELLS,          SB_RING_ALL,  SB_RING_NON_ACQUIRING,
                                    SB_RING_NOT_INTERESTED, SB_RING_ROOM, SB_RING_SCHEDULE};
   for (unsigned i = 0; i < sizeof rings / sizeof rings[0]; i++) {
@@ -109,7 +109,7 @@ bool sb_upkeep_free(sb_connection *c, uint32_t slot) {
     ledger = whole ? next : 0;
   }
   (void)let_go(c, slot, &gen);
-  SB_STORE(&q->state, SB_QUEUE_NONE | SB_PUT(incarnation + 1, 2), SB_RELEASE);
+  SB_STORE(&q->state, sb_queue_word(SB_QUEUE_NONE, incarnation + 1), SB_RELEASE);
   (void)sb_slab_free_gen(b, slot, gen);
   return true;
 }

@@ -12,7 +12,7 @@ static sb_status look_up(sb_connection *c, uint32_t slot, sb_queue *q, bool even
   }
   q->shm = sb_slot_at(b, slot);
   q->state = SB_LOAD(&q->shm->state, SB_ACQUIRE);
-  unsigned state = (unsigned)SB_BITS(q->state, 0, 2);
+  unsigned state = sb_queue_state(q->state);
   if (state != SB_QUEUE_OPEN && !(even_closed && state == SB_QUEUE_CLOSED)) {
     return SB_DELETED;
   }
