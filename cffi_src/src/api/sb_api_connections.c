@@ -42,13 +42,11 @@ sb_status sb_connect_at(sb_broker *b, const char *name, uint32_t length, sb_conn
 /* Wakes every thread of this connection that sleeps in the core. */
 static void ring_own(sb_connection *c) {
   sb_target_ring_io(c);
-  sb_holdings_walk w;
-  for (sb_holdings_shm *k = sb_holdings_first(&w, c->b, c->shm, c->id); k != NULL; k = sb_holdings_next(&w, k)) {
-    for (uint32_t i = SB_HOLDINGS_FIRST; i < sb_holdings_used(k); i++) {
-      uint64_t what = SB_LOAD(&k->entries[i].what, SB_ACQUIRE);
-      sb_node_shm *node = sb_holding_kind(what) == SB_HOLD_SLOT ? sb_node_at(c->b, sb_holding_slot(what)) : NULL;
-      if (node != NULL) (void)sb_wake_ring(&node->wake);
-    }
+  sb_entries_walk all = sb_entries_of(c->b, c->shm, c->id, SB_HOLDINGS_FIRST);
+  for (sb_holding_shm *h; (h = sb_entries_next(&all)) != NULL;) {
+    uint64_t what = SB_LOAD(&h->what, SB_ACQUIRE);
+    sb_node_shm *node = sb_holding_kind(what) == SB_HOLD_SLOT ? sb_node_at(c->b, sb_holding_slot(what)) : NULL;
+    if (node != NULL) (void)sb_wake_ring(&node->wake);
   }
 }
 
@@ -60,15 +58,13 @@ static sb_queue *handle_of(sb_connection *c, uint32_t slot) {
 
 /* Returns every message that the application still holds to its position. */
 static void return_all(sb_connection *c) {
-  sb_holdings_walk w;
-  for (sb_holdings_shm *k = sb_holdings_first(&w, c->b, c->shm, c->id); k != NULL; k = sb_holdings_next(&w, k)) {
-    for (uint32_t i = SB_HOLDINGS_FIRST; i < sb_holdings_used(k); i++) {
-      uint64_t what = SB_LOAD(&k->entries[i].what, SB_RELAXED);
-      sb_queue *q = sb_holding_kind(what) == SB_HOLD_CELL ? handle_of(c, sb_holding_slot(what)) : NULL;
-      uint64_t token = (uint64_t)((uint8_t *)&k->entries[i] - c->b->arena) / sizeof(sb_holding_shm);
-      if (q != NULL && sb_release_message(q, token, SB_UNDELIVER) == SB_OK) {
-        sb_api_returned(q);
-      }
+  sb_entries_walk all = sb_entries_of(c->b, c->shm, c->id, SB_HOLDINGS_FIRST);
+  for (sb_holding_shm *h; (h = sb_entries_next(&all)) != NULL;) {
+    uint64_t what = SB_LOAD(&h->what, SB_RELAXED);
+    sb_queue *q = sb_holding_kind(what) == SB_HOLD_CELL ? handle_of(c, sb_holding_slot(what)) : NULL;
+    uint64_t token = (uint64_t)((uint8_t *)h - c->b->arena) / sizeof(sb_holding_shm);
+    if (q != NULL && sb_release_message(q, token, SB_UNDELIVER) == SB_OK) {
+      sb_api_returned(q);
     }
   }
 }
@@ -177,13 +173,11 @@ static void describe(sb_broker *b, uint32_t id, sb_connection_shm *shm, sb_conne
     f->start_ticks = SB_LOAD(&b->processes[process].start_ticks, SB_RELAXED);
     f->pid_namespace = SB_LOAD(&b->processes[process].pid_namespace, SB_RELAXED);
   }
-  sb_holdings_walk w;
-  for (sb_holdings_shm *k = sb_holdings_first(&w, b, shm, id); k != NULL; k = sb_holdings_next(&w, k)) {
-    for (uint32_t i = 0; i < sb_holdings_used(k); i++) {
-      uint64_t what = SB_LOAD(&k->entries[i].what, SB_RELAXED);
-      f->holding += sb_holding_kind(what) == SB_HOLD_CELL;
-      f->consumers += counts_as_consumer(b, what, targets);
-    }
+  sb_entries_walk all = sb_entries_of(b, shm, id, 0);
+  for (const sb_holding_shm *h; (h = sb_entries_next(&all)) != NULL;) {
+    uint64_t what = SB_LOAD(&h->what, SB_RELAXED);
+    f->holding += sb_holding_kind(what) == SB_HOLD_CELL;
+    f->consumers += counts_as_consumer(b, what, targets);
   }
 }
 

@@ -33,8 +33,7 @@ SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer, 
     if (tag != t->token) sb_view_end(q->c, tag);
     return keep_none(q, t, SB_CORRUPT, first);
   }
-  if ((t->side & SB_SIDE_REDELIVERED) != 0) sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);
-  sb_ledger_count(q->ledger, SB_COUNT_DELIVERED, 1);
+  sb_take_delivered(q, t);
   if (auto_ack) (void)sb_dispose(q, t->token, SB_REASON_ACKED);
   sb_consumer_room_made(q->c, q->shm, q->slot);
   return length;

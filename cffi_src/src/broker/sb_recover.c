@@ -18,14 +18,10 @@
 typedef void (*visitor)(sb_walk *w, uint64_t what, uint64_t where);
 
 static void each_holding(sb_walk *w, sb_connection_shm *shm, visitor visit) {
-  sb_holdings_walk h;
-  for (sb_holdings_shm *k = sb_holdings_first(&h, w->b, shm, w->id); k != NULL; k = sb_holdings_next(&h, k)) {
-    for (uint32_t i = 0; i < sb_holdings_used(k); i++) {
-      uint64_t what = SB_LOAD(&k->entries[i].what, SB_ACQUIRE); /* P8 acquire */
-      if (sb_holding_kind(what) != SB_HOLD_NONE) {
-        visit(w, what, SB_LOAD(&k->entries[i].where, SB_ACQUIRE));
-      }
-    }
+  sb_entries_walk all = sb_entries_of(w->b, shm, w->id, 0);
+  for (sb_holding_shm *h; (h = sb_entries_next(&all)) != NULL;) {
+    uint64_t what = SB_LOAD(&h->what, SB_ACQUIRE); /* P8 acquire */
+    if (sb_holding_kind(what) != SB_HOLD_NONE) visit(w, what, SB_LOAD(&h->where, SB_ACQUIRE));
   }
 }
 

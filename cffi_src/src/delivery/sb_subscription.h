@@ -56,10 +56,7 @@ bool sb_subscription_gives_way(sb_subscription *s);
 bool sb_subscription_may_try(sb_subscription *s, uint32_t flags, bool *rescued);
 
 static inline void sb_subscription_took(sb_connection *c, sb_queue *q, const sb_taken *t) {
-  if ((sb_side_word(0, 0, t->side) & SB_SIDE_REDELIVERED) != 0) {
-    sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);
-  }
-  sb_ledger_count(q->ledger, SB_COUNT_DELIVERED, 1);
+  sb_take_delivered(q, t);
   sb_consumer_room_made(c, q->shm, q->slot);
 }
 

@@ -37,6 +37,24 @@ static inline uint32_t sb_holdings_used(const sb_holdings_shm *chunk) {
   uint32_t used = SB_LOAD(&chunk->used, SB_ACQUIRE);
   return used < SB_HOLDINGS_PER_CHUNK ? used : SB_HOLDINGS_PER_CHUNK;
 }
+/* Iterates over the entries that were ever used, in each block from entry `first` on. */
+typedef struct {
+  sb_holdings_walk blocks;
+  sb_holdings_shm *block;
+  uint32_t first, next;
+} sb_entries_walk;
+static inline sb_entries_walk sb_entries_of(sb_broker *b, const sb_connection_shm *shm, unsigned id, uint32_t first) {
+  sb_entries_walk w = {.first = first, .next = first};
+  w.block = sb_holdings_first(&w.blocks, b, shm, id);
+  return w;
+}
+static inline sb_holding_shm *sb_entries_next(sb_entries_walk *w) {
+  while (w->block != NULL && w->next >= sb_holdings_used(w->block)) {
+    w->block = sb_holdings_next(&w->blocks, w->block);
+    w->next = w->first;
+  }
+  return w->block != NULL ? &w->block->entries[w->next++] : NULL;
+}
 /* Takes a free entry. SB_GROW, SB_NO_MEMORY: there is no room for another block. */
 sb_status sb_holding_take(sb_connection *c, uint64_t *token);
 void sb_holding_give(sb_connection *c, uint64_t token);

@@ -4,11 +4,11 @@
 #include "sb_closing.h"
 #include "sb_wait.h"
 
-static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, uint64_t token,
-                 sb_taken *t) {
+/* The functions below take with the holding that t->token names. */
+
+static void took(sb_queue *q, unsigned state, const sb_leaf_ref *leaf, uint64_t position, uint64_t word, sb_taken *t) {
   sb_broker *b = q->c->b;
   sb_cell_shm *cell = sb_leaf_cell(leaf, position);
-  t->token = token;
   t->position = position;
   t->slot = sb_cell_slot(word);
   t->ref = sb_cell_ref(word);
@@ -33,13 +33,13 @@ static bool is_excess(const sb_queue_shm *q, const sb_excess *excess) {
 /* Takes a cell by a CAS. The holding is written before, so that a reaper finds the cell. SB_EMPTY: another process
  * changed the cell. SB_DONE: it is no victim any more. */
 SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
-                           uint64_t position, uint64_t word, uint64_t token, sb_taken *t) {
+                           uint64_t position, uint64_t word, sb_taken *t) {
   sb_broker *b = q->c->b;
   uint32_t slot = sb_cell_slot(word);
   if (!sb_slot_in_range(b, slot) || !sb_slot_ready(b, slot)) { /* maps the body before the connection owns it */
     return SB_EMPTY;
   }
-  sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position);
+  sb_holding_set(b, t->token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position);
   SB_CRASHPOINT("queue.take.announced");
   uint64_t mine = sb_cell_owned(state, slot, sb_cell_ref(word), q->c->id, leaf->gen);
   sb_cell_shm *cell = sb_leaf_cell(leaf, position);
@@ -61,7 +61,7 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
     return SB_EMPTY;
   }
   SB_CRASHPOINT("queue.take.done");
-  took(q, state, leaf, position, mine, token, t);
+  took(q, state, leaf, position, mine, t);
   if (SB_LOAD(&q->shm->returned, SB_RELAXED) != 0) sb_returned_took(leaf, position);
   return SB_OK;
 }
@@ -69,7 +69,7 @@ SB_HOT sb_status take_cell(sb_queue *q, unsigned state, const sb_excess *excess,
 /* Takes a cell that has `returned` bits. Checks the excess before it clears the bit: all see the cell, or it is
  * taken. */
 static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *excess, const sb_leaf_ref *leaf,
-                                  uint64_t position, uint64_t token, sb_taken *t) {
+                                  uint64_t position, sb_taken *t) {
   sb_broker *b = q->c->b;
   const sb_lane *lane = sb_queue_lane(q, position);
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
@@ -80,13 +80,14 @@ static sb_status take_returned_at(sb_queue *q, unsigned state, const sb_excess *
     if (excess != NULL && !is_excess(q->shm, excess)) {
       return SB_DONE;
     }
-    sb_holding_set(b, token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position); /* before the bit is gone */
+    /* before the bit is gone */
+    sb_holding_set(b, t->token, sb_holding_what(SB_HOLD_CELL, q->slot, leaf->slot), position);
   }
   sb_returned_clear(b, leaf, position);
   SB_CRASHPOINT("queue.take.cleared");
   word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST); /* P5: look a second time after clearing */
   if (sb_cell_of(word, leaf->gen) && sb_cell_state(word) == SB_CELL_AVAILABLE) {
-    if (take_cell(q, state, NULL, leaf, position, word, token, t) == SB_OK) {
+    if (take_cell(q, state, NULL, leaf, position, word, t) == SB_OK) {
       return SB_OK;
     }
     word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_SEQ_CST);
@@ -107,7 +108,7 @@ static unsigned look_at(sb_broker *b, const sb_leaf_ref *leaf, uint64_t position
 
 /* Tries the cells before `end` that have `returned` bits, the oldest first. */
 static sb_status take_returned(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t end,
-                               uint64_t token, sb_taken *t) {
+                               sb_taken *t) {
   uint64_t from = 0, position, known = SB_ANY_POSITION;
   sb_leaf_ref leaf;
   /* staged: a cell before `position` is STAGED */
@@ -122,7 +123,7 @@ static sb_status take_returned(sb_queue *q, sb_lane *lane, unsigned state, const
       staged = false;
       from = 0;
     } else {
-      sb_status status = take_returned_at(q, state, excess, &leaf, position, token, t);
+      sb_status status = take_returned_at(q, state, excess, &leaf, position, t);
       if (status != SB_EMPTY) return status;
     }
   }
@@ -155,7 +156,7 @@ bool sb_take_passed_some(const sb_queue *q) {
 }
 
 static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_excess *excess, uint64_t before,
-                           uint64_t token, sb_taken *t) {
+                           sb_taken *t) {
   sb_broker *b = q->c->b;
   uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), at = hint > lane->cursor ? hint : lane->cursor;
   sb_leaf_ref *leaf = &lane->head_leaf;
@@ -183,10 +184,10 @@ static sb_status take_next(sb_queue *q, sb_lane *lane, unsigned state, const sb_
         return SB_CORRUPT;
       }
       if (sb_take_passed_some(q)) { /* I53 */
-        status = take_returned(q, lane, state, excess, at, token, t);
+        status = take_returned(q, lane, state, excess, at, t);
         if (status != SB_EMPTY) break;
       }
-      status = take_cell(q, state, excess, leaf, at, word, token, t);
+      status = take_cell(q, state, excess, leaf, at, word, t);
       if (status == SB_OK) {
         at++;
         fetch_ahead(q, leaf, at);
@@ -222,25 +223,24 @@ SB_HOT void count_taken(sb_queue *q, bool counted, const sb_taken *t) {
   if (!t->bytes_paid) (void)SB_ADD(&q->shm->bytes_out, t->message->body_length, SB_SEQ_CST);
 }
 
-SB_HOT sb_status find_and_take(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before, uint64_t token,
-                               sb_taken *t) {
+SB_HOT sb_status find_and_take(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before, sb_taken *t) {
   sb_lane *lane = &q->lanes[0];
   sb_status status = SB_EMPTY;
   if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) {
     uint64_t hint = SB_LOAD(&q->shm->head, SB_ACQUIRE), end = hint > lane->cursor ? hint : lane->cursor;
-    status = take_returned(q, lane, state, excess, end < before ? end : before, token, t);
+    status = take_returned(q, lane, state, excess, end < before ? end : before, t);
   }
-  return status != SB_EMPTY ? status : take_next(q, lane, state, excess, before, token, t);
+  return status != SB_EMPTY ? status : take_next(q, lane, state, excess, before, t);
 }
 
 /* I23: raises `taken` before the take. A put meanwhile may have seen too few pending messages: then this takes again
  * (I42). A caller that takes only messages before a position enforces the limits instead. */
 static sb_status take_counted_before(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before,
-                                     uint64_t token, sb_taken *t) {
+                                     sb_taken *t) {
   for (;;) {
     uint64_t tail = SB_LOAD(&q->shm->tail, SB_SEQ_CST);
     (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST);
-    sb_status status = find_and_take(q, state, excess, before, token, t);
+    sb_status status = find_and_take(q, state, excess, before, t);
     if (status == SB_OK) {
       return status;
     }
@@ -253,13 +253,14 @@ static sb_status take_counted_before(sb_queue *q, unsigned state, const sb_exces
 
 SB_HOT sb_status take_oldest(sb_queue *q, unsigned state, const sb_excess *excess, uint64_t before, uint64_t token,
                              sb_taken *t) {
+  t->token = token;
   if (!sb_queue_tracks(q->shm)) {
-    return find_and_take(q, state, excess, before, token, t);
+    return find_and_take(q, state, excess, before, t);
   }
   bool paid = excess != NULL && excess->paid, counted = !paid && sb_queue_evicts(q->shm);
   sb_hinting(q->ledger, 1);
-  sb_status status = counted ? take_counted_before(q, state, excess, before, token, t)
-                             : find_and_take(q, state, excess, before, token, t);
+  sb_status status =
+      counted ? take_counted_before(q, state, excess, before, t) : find_and_take(q, state, excess, before, t);
   if (status == SB_OK) {
     count_taken(q, counted || paid, t);
     if (!paid) sb_queue_lower_bound(q); /* the pending number includes a payment that may be taken back */
@@ -297,38 +298,36 @@ sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t) {
 }
 
 static bool take_in_state(sb_queue *q, const sb_leaf_ref *leaf, uint64_t position, unsigned from, unsigned state,
-                          uint64_t token, sb_taken *t) {
+                          sb_taken *t) {
   uint64_t word = SB_LOAD(&sb_leaf_cell(leaf, position)->word, SB_ACQUIRE);
   return sb_cell_of(word, leaf->gen) && sb_cell_state(word) == from &&
-         take_cell(q, state, NULL, leaf, position, word, token, t) == SB_OK;
+         take_cell(q, state, NULL, leaf, position, word, t) == SB_OK;
 }
 
-sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t) {
+/* Takes the message at `position`. `returned`: it returned, and the bits that led to it are cleared. */
+static sb_status take_at(sb_queue *q, uint64_t position, unsigned from, unsigned state, bool returned, uint64_t token,
+                         sb_taken *t) {
   bool tracked = from == SB_CELL_AVAILABLE && sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
   if (tracked) sb_hinting(q->ledger, 1);
   if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
   sb_leaf_ref leaf;
+  t->token = token;
   bool took_it = sb_ring_locate(q->c->b, NULL, &sb_queue_lane(q, position)->ring, position, &leaf) == SB_OK &&
-                 take_in_state(q, &leaf, position, from, SB_CELL_REMOVING, token, t);
+                 (returned ? take_returned_at(q, state, NULL, &leaf, position, t) == SB_OK
+                           : take_in_state(q, &leaf, position, from, state, t));
   if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
-  if (took_it && tracked) count_taken(q, before, t);
+  if (took_it && tracked) {
+    count_taken(q, before, t);
+    if (state == SB_CELL_ACQUIRED) sb_queue_lower_bound(q);
+  }
   if (tracked) sb_hinting(q->ledger, -1);
   return took_it ? SB_OK : SB_EMPTY;
 }
 
+sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t token, sb_taken *t) {
+  return take_at(q, position, from, SB_CELL_REMOVING, false, token, t);
+}
+
 sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool returned, uint64_t token, sb_taken *t) {
-  bool tracked = sb_queue_tracks(q->shm), before = tracked && sb_queue_evicts(q->shm);
-  if (tracked) sb_hinting(q->ledger, 1);
-  if (before) (void)SB_ADD(&q->shm->taken, 1, SB_SEQ_CST); /* I23 */
-  sb_leaf_ref leaf;
-  bool took_it = sb_ring_locate(q->c->b, NULL, &sb_queue_lane(q, position)->ring, position, &leaf) == SB_OK &&
-                 (returned ? take_returned_at(q, SB_CELL_ACQUIRED, NULL, &leaf, position, token, t) == SB_OK
-                           : take_in_state(q, &leaf, position, SB_CELL_AVAILABLE, SB_CELL_ACQUIRED, token, t));
-  if (!took_it && before) (void)SB_SUB(&q->shm->taken, 1, SB_SEQ_CST);
-  if (took_it && tracked) {
-    count_taken(q, before, t);
-    sb_queue_lower_bound(q);
-  }
-  if (tracked) sb_hinting(q->ledger, -1);
-  return took_it ? SB_OK : SB_EMPTY;
+  return take_at(q, position, SB_CELL_AVAILABLE, SB_CELL_ACQUIRED, returned, token, t);
 }

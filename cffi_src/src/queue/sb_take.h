@@ -50,6 +50,11 @@ sb_status sb_take_at(sb_queue *q, uint64_t position, unsigned from, uint64_t tok
 sb_status sb_take_for_consumer(sb_queue *q, uint64_t token, sb_taken *t);
 /* Takes the ready message at `position` for a consumer; `returned`: the message returned. SB_EMPTY: as above (I42). */
 sb_status sb_take_for_consumer_at(sb_queue *q, uint64_t position, bool returned, uint64_t token, sb_taken *t);
+/* Counts the delivery of a message that was taken for a consumer. */
+static inline void sb_take_delivered(sb_queue *q, const sb_taken *t) {
+  if ((t->side & SB_SIDE_REDELIVERED) != 0) sb_ledger_count(q->ledger, SB_COUNT_REDELIVERED, 1);
+  sb_ledger_count(q->ledger, SB_COUNT_DELIVERED, 1);
+}
 /* Marks a STAGED cell as passed (I53). */
 void sb_take_pass_staged(sb_queue *q, uint64_t position);
 /* True if a STAGED cell may have been passed: the caller must look again before it takes a later message (I53). */
