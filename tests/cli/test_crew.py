@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
+from scenario_support.inside import connection_of
 
 import shmbroker
 from shmbroker_cli import crew
@@ -238,8 +239,8 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> type[Pool]:
 def test_a_crew_works_on_the_queue_until_it_has_done_enough(jobs: shmbroker.Queue, pool: type[Pool]) -> None:
     """In as many processes as were asked for."""
     jobs.put_many([b"1", b"2"])
-    run_crew(HANDLE, jobs, jobs.connection.broker_name, 3, count=2, idle=None)
-    assert pool.made == ("jobs", jobs.connection.broker_name, 3)
+    run_crew(HANDLE, jobs, connection_of(jobs).broker_name, 3, count=2, idle=None)
+    assert pool.made == ("jobs", connection_of(jobs).broker_name, 3)
     assert called == [b"1", b"2"]
 
 
@@ -249,7 +250,7 @@ def test_a_crew_that_has_ended_takes_no_more(
     """A worker that asks while the pool ends is not wanted; what it holds goes back."""
     monkeypatch.setattr(pool, "left", (b"2", b"3"))
     jobs.put(b"1")
-    run_crew(HANDLE, jobs, jobs.connection.broker_name, 1, count=None, idle=0.0)
+    run_crew(HANDLE, jobs, connection_of(jobs).broker_name, 1, count=None, idle=0.0)
     assert called == [b"1"]
     assert [bytes(message) for message in jobs.browse()] == [b"2", b"3"]
 
@@ -259,7 +260,7 @@ def test_a_crew_whose_function_raises_is_refused(jobs: shmbroker.Queue) -> None:
     """With what it raised."""
     jobs.put(b"bad")
     with pytest.raises(Refused, match=r"handle raised ValueError: bad luck"):
-        run_crew(HANDLE, jobs, jobs.connection.broker_name, 1, count=None, idle=None)
+        run_crew(HANDLE, jobs, connection_of(jobs).broker_name, 1, count=None, idle=None)
 
 
 @pytest.mark.usefixtures("pool")
@@ -277,5 +278,5 @@ def test_a_crew_is_not_idle_while_messages_can_be_taken(jobs: shmbroker.Queue, m
         jobs.resume()
 
     monkeypatch.setattr(Tally, "wait", wait)
-    run_crew(HANDLE, jobs, jobs.connection.broker_name, 1, count=None, idle=5.0)
+    run_crew(HANDLE, jobs, connection_of(jobs).broker_name, 1, count=None, idle=5.0)
     assert seen == [False, True, False]

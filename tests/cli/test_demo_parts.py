@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from rich.console import Console
+from scenario_support.inside import connection_of
 from scenario_support.nursery import nursery
 
 import shmbroker
@@ -121,7 +122,7 @@ def test_a_comparison() -> None:
 
 def test_a_worker_answers_under_the_name_it_was_given(jobs: shmbroker.Queue) -> None:
     """With the counts of the file."""
-    results = jobs.connection.queue("results")
+    results = connection_of(jobs).queue("results")
     jobs.put(b"import a\n", properties=shmbroker.BasicProperties(message_id="a.py"))
     with jobs.get(timeout=0) as message:
         Analyst(results)(message)

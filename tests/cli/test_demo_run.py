@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 import shmbroker
 from shmbroker_cli.demo import run
@@ -112,9 +113,9 @@ def test_the_end_of_a_run_ends_its_sender(jobs: shmbroker.Queue, tmp_path: Path)
     (tmp_path / "a.py").write_bytes(b"a")
     ended = threading.Event()
     ended.set()
-    broker: Any = SimpleNamespace(connect=lambda: shmbroker.connect(jobs.connection.broker_name, create=False))
+    broker: Any = SimpleNamespace(connect=lambda: shmbroker.connect(connection_of(jobs).broker_name, create=False))
     _send(broker, tmp_path, ["a.py", "gone.py"], ended)
-    assert jobs.connection.queue_names() == ["jobs"]
+    assert connection_of(jobs).queue_names() == ["jobs"]
 
 
 def test_what_comes_again_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:

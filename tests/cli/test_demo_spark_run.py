@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 from scenario_support.nursery import nursery
 
 import shmbroker
@@ -191,7 +192,7 @@ def test_what_is_left_is_what_is_there_after_a_rest(monkeypatch: pytest.MonkeyPa
 
 def test_what_can_be_left(jobs: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages of two queues, leases, attempts, processes but the scorer, and what the doctor finds."""
-    connection = jobs.connection
+    connection = connection_of(jobs)
     files, results = connection.queue(FILES), connection.queue(RESULTS)
     processes: Any = [SimpleNamespace(), Started(folder=Path()), Started(folder=Path())]
     bench = Bench(connection, Path(), files, results, processes)
@@ -236,7 +237,7 @@ def test_a_run(
     kill: bool,
 ) -> None:
     """Files are sent by their paths, drivers are started one after the other, and all results are read."""
-    connection = jobs.connection
+    connection = connection_of(jobs)
     seen: list[object] = []
 
     @contextmanager

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 import shmbroker
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def group(jobs: shmbroker.Queue) -> shmbroker.Group:
     """Lease two of three messages."""
     jobs.put_many([b"AA", b"BB", b"CC"])
-    group = shmbroker.Group(jobs.connection, jobs, "g")
+    group = shmbroker.Group(connection_of(jobs), jobs, "g")
     group.attach()
     group.lease(0, max_messages=2)
     return group
@@ -65,7 +66,7 @@ def test_release_gives_back(cli: Callable[..., Any], orphan: str, jobs: shmbroke
     ran = cli("groups", "release", orphan, "--yes", "--json")
     assert (ran.code, ran.facts) == (0, {"group": "lost", "queue": "jobs", "released": 1})
     assert [bytes(message) for message in jobs.browse()] == [b"BB", b"CC", b"AA"]
-    assert jobs.connection.queue_names(all=True) == ["jobs"]
+    assert connection_of(jobs).queue_names(all=True) == ["jobs"]
     assert cli("groups", "release", orphan, "--yes").is_refused("no group", "lost")
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.table import Table
+from scenario_support.inside import connection_of
 
 import shmbroker
 from shmbroker_cli import consume as module
@@ -276,7 +277,7 @@ def test_what_a_crew_is_asked_for(
         seen.append((call, queue.name, broker, workers, options))
 
     monkeypatch.setattr(module, "run_crew", run)
-    name = jobs.connection.broker_name
+    name = connection_of(jobs).broker_name
     assert cli("consume", "jobs", "--call", "json:dumps", "--workers", "3", "--count", "5", "--timeout", "7").code == 0
     assert seen == [("json:dumps", "jobs", name, 3, {"count": 5, "idle": 7.0})]
     assert cli("consume", "jobs", "--call", "json:no", "--workers", "3").is_refused("json:no")

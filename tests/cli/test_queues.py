@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 import shmbroker
 from shmbroker._system_queues import schemas
@@ -230,7 +231,7 @@ def test_a_queue_that_does_not_exist_is_refused(cli: Callable[..., Any], argumen
 def test_queues_of_the_brokers_own_are_listed_with_all(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
     """Leases of groups are queues; nobody asked for them by listing queues."""
     jobs.put(b"x")
-    group = shmbroker.Group(jobs.connection, jobs, "g")
+    group = shmbroker.Group(connection_of(jobs), jobs, "g")
     group.attach()
     group.lease(0)
     assert [one["name"] for one in cli("queue", "list", "--json").facts] == ["jobs"]

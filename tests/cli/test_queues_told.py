@@ -10,6 +10,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 from scenario_support.waiting import eventually
 
 import shmbroker
@@ -89,7 +90,7 @@ def test_no_limit_of_time(cli: Callable[..., Any], broker: shmbroker.Broker) -> 
 
 def test_the_list_of_queues(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
     """With what is in each, and what was."""
-    jobs.connection.queue("idle")
+    connection_of(jobs).queue("idle")
     jobs.put_many([b"123", b"45", b"6"])
     jobs.put(b"later", delay=3600)
     jobs.get(timeout=0, auto_ack=True)
@@ -100,8 +101,8 @@ def test_the_list_of_queues(cli: Callable[..., Any], jobs: shmbroker.Queue) -> N
             "idle 0 0 0 0 0 0 0",
             "jobs 0 2 1 8 1 4 1",
         ]
-    assert cli("queue", "list", "--broker", jobs.connection.broker_name, "--json").facts == [
-        dataclasses.asdict(one) for one in jobs.connection.queue_statistics()
+    assert cli("queue", "list", "--broker", connection_of(jobs).broker_name, "--json").facts == [
+        dataclasses.asdict(one) for one in connection_of(jobs).queue_statistics()
     ]
 
 
@@ -150,7 +151,7 @@ def test_trim_alone_is_something_to_do(cli: Callable[..., Any], jobs: shmbroker.
 
 def test_what_commands_say_of_messages(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
     """How many they are, in words that fit."""
-    jobs.connection.queue("other")
+    connection_of(jobs).queue("other")
     jobs.put_many([b"1", b"2", b"3", b"4"])
     assert cli("queue", "move", "jobs", "other", "--limit", "1").lines == ["jobs: 1 message moved"]
     assert cli("queue", "move", "jobs", "other").lines == ["jobs: 3 messages moved"]
@@ -176,7 +177,7 @@ def test_commands_are_known_by_a_name(cli: Callable[..., Any], jobs: shmbroker.Q
     (name,) = (one["name"] for one in cli("connections", "--json").facts if one["name"].startswith("shmbroker-"))
     assert name == "shmbroker-cli"
     assert cli("queue", "show", "nowhere").is_refused("nowhere")
-    assert jobs.connection.queue_names() == ["jobs"]
+    assert connection_of(jobs).queue_names() == ["jobs"]
 
 
 @pytest.fixture
@@ -211,7 +212,7 @@ def test_a_group_is_released_and_no_other(cli: Callable[..., Any], jobs: shmbrok
     """It says how many messages that was, in words that fit, and asks first, with the process that has it."""
     jobs.put_many([b"1", b"2", b"3"])
     for name, count in (("h", 2), ("g", 1)):
-        group = shmbroker.Group(jobs.connection, jobs, name)
+        group = shmbroker.Group(connection_of(jobs), jobs, name)
         group.attach()
         group.lease(0, max_messages=count)
     ran = cli("groups", "release", "h", given="n\n")
@@ -219,7 +220,7 @@ def test_a_group_is_released_and_no_other(cli: Callable[..., Any], jobs: shmbrok
     assert ran.code == 1
     assert ran.err.removeprefix(question).strip() == "shmbroker: group 'h' was not released"
     assert cli("groups", "release", "h", "--yes").lines == ["h: 2 messages returned to jobs"]
-    assert [one.name for one in shmbroker.groups(jobs.connection)] == ["g"]
+    assert [one.name for one in shmbroker.groups(connection_of(jobs))] == ["g"]
     assert cli("groups", "release", "g", "--yes", "--json").facts == {"group": "g", "queue": "jobs", "released": 1}
     assert cli("groups").lines == ["no groups"]
     assert cli("groups", "release", "g", "--yes").is_refused("no group 'g'")
@@ -243,7 +244,7 @@ JOB = uuid.UUID("0123456789abcdef0123456789abcdef")
 @pytest.fixture
 def staged(jobs: shmbroker.Queue) -> Stage:
     """Stage two batches of one message, and one of two."""
-    stage = Stage(jobs.connection, "query.q")
+    stage = Stage(connection_of(jobs), "query.q")
     for batch, bodies in ((7, [b"A", b"B"]), (8, [b"C"]), (JOB, [b"D"])):
         with stage.attempt(batch, 0, 5) as writer:
             writer.put_many(bodies)

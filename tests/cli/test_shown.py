@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from scenario_support.inside import connection_of
 
 import shmbroker
 from shmbroker_cli import processes
@@ -230,7 +231,7 @@ def test_a_queue_without_consumers_is_one_that_exists(cli: Callable[..., Any], j
     assert cli("consumers", jobs.name).lines == ["no consumers"]
     assert cli("consumers", "nowhere").is_refused("nowhere")
     assert cli("consumers", "amq.nowhere").is_refused("amq.nowhere")
-    assert jobs.connection.queue_names() == ["jobs"]
+    assert connection_of(jobs).queue_names() == ["jobs"]
 
 
 def test_a_consumer_that_waits_is_told_from_one_that_does_not(

@@ -8,6 +8,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scenario_support.inside import connection_of
 
 from shmbroker.staging import Stage, stages
 
@@ -29,17 +30,17 @@ def write(stage: Stage, batch: int | uuid.UUID, *bodies: bytes, partition: int =
 @pytest.fixture
 def staged(jobs: shmbroker.Queue) -> Stage:
     """Stage two batches of a query, the first in two partitions, and a job of another publication."""
-    stage = Stage(jobs.connection, "query.q")
+    stage = Stage(connection_of(jobs), "query.q")
     write(stage, 7, b"AA", b"BB")
     write(stage, 7, b"CCC", partition=1)
     write(stage, 8, b"D")
-    write(Stage(jobs.connection, "jobs.jobs"), JOB, b"E")
+    write(Stage(connection_of(jobs), "jobs.jobs"), JOB, b"E")
     return stage
 
 
 def left(jobs: shmbroker.Queue) -> list[tuple[str, int | uuid.UUID]]:
     """What is staged still."""
-    return [(one.publication, one.batch) for one in stages(jobs.connection)]
+    return [(one.publication, one.batch) for one in stages(connection_of(jobs))]
 
 
 @pytest.mark.usefixtures("broker")
@@ -96,8 +97,8 @@ def test_what_was_published_stays_and_is_known(cli: Callable[..., Any], staged: 
 
 def test_a_batch_that_is_published_in_part_is_not_dropped(cli: Callable[..., Any], jobs: shmbroker.Queue) -> None:
     """Else the rest of it would be lost: the next publish goes on with it."""
-    full = jobs.connection.queue("full", max_length=1)
-    stage = Stage(jobs.connection, "large", at_once=1)
+    full = connection_of(jobs).queue("full", max_length=1)
+    stage = Stage(connection_of(jobs), "large", at_once=1)
     receipt = write(stage, 0, b"A", b"B", b"C")
     with pytest.raises(queue.Full):
         stage.publish(0, [receipt], "full", timeout=0)

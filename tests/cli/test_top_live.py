@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
+from scenario_support.inside import connection_of
 
 import shmbroker
 from shmbroker_cli.top import command
@@ -45,7 +46,7 @@ def test_it_is_live_between_two_terminals(
     monkeypatch.setattr(command, "time", SimpleNamespace(sleep=did.append))
     monkeypatch.setattr(command, "_watch", lambda *words: did.append(words[1:4]))
     monkeypatch.setattr(command, "_print", lambda *words, **options: did.append((words[1], options)))
-    broker = jobs.connection.broker_name
+    broker = connection_of(jobs).broker_name
     command.top(interval=3.0, broker=broker, as_json=as_json)
     view = View(table="queues", sort=0, reverse=False, text="")
     assert did == ([(broker, view, 3.0)] if live else [3.0, (view, {"as_json": as_json})])

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
+from scenario_support.inside import connection_of
 
 from shmbroker_cli.signals import Stopper
 from shmbroker_cli.top import command, keyboard
@@ -152,7 +153,7 @@ def test_a_snapshot_is_a_head_and_a_table(cli: Callable[..., Any], once: list[fl
 
 def test_a_snapshot_as_json_has_what_was_chosen(cli: Callable[..., Any], jobs: Any, once: list[float]) -> None:  # noqa: ANN401 (a queue)
     """In its table; the others are whole."""
-    jobs.connection.queue("other")
+    connection_of(jobs).queue("other")
     facts = cli("top", "--json", "--filter", "other").facts
     assert list(facts) == ["broker", "queues", "exchanges", "channels", "clients"]
     assert facts["broker"]["queue_count"] == 2

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
+from scenario_support.inside import connection_of
 
 import shmbroker
 from shmbroker_cli.processes import ProcessFacts, ProcessId
@@ -288,13 +289,13 @@ def test_a_sample_is_what_the_broker_says(jobs: shmbroker.Queue) -> None:
     """At one moment, on the monotonic clock."""
     jobs.put(b"x")
     begin = time.monotonic()
-    taken = take_sample(jobs.connection, jobs.connection.broker_name)
+    taken = take_sample(connection_of(jobs), connection_of(jobs).broker_name)
     assert begin <= taken.taken <= time.monotonic()
-    assert taken.broker.name == jobs.connection.broker_name
-    assert taken.queues == {one.name: one for one in jobs.connection.queue_statistics()}
+    assert taken.broker.name == connection_of(jobs).broker_name
+    assert taken.queues == {one.name: one for one in connection_of(jobs).queue_statistics()}
     assert taken.queues["jobs"].ready == 1
-    assert (taken.exchanges, taken.channels) == (jobs.connection.exchanges(), jobs.connection.channels())
-    assert taken.connections == jobs.connection.connections()
+    assert (taken.exchanges, taken.channels) == (connection_of(jobs).exchanges(), connection_of(jobs).channels())
+    assert taken.connections == connection_of(jobs).connections()
     assert {one.pid for one in taken.processes} == {os.getpid(), taken.broker.housekeeper_pid}
 
 

@@ -64,7 +64,7 @@ class Bodies:
 
     def half_is_free(self) -> bool:
         """Whether at least half of the memory is free, whatever it served before."""
-        facts = self.connection._core.attachment.facts()  # noqa: SLF001 (no statistic has the exact limit)
+        facts = self.connection._session.core.attachment.facts()  # noqa: SLF001 (no statistic has the exact limit)
         return bool(facts.memory_used <= facts.memory_limit / 2)
 
     def forget_some(self) -> None:

@@ -254,8 +254,8 @@ def test_a_descriptor_that_is_asked_for_has_a_thread_that_pulls(
 ) -> None:
     """The one that writes the descriptor; it is no longer inherited by programs, and never blocks."""
     asked: list[str] = []
-    monkeypatch.setattr(type(session_of(queue)), "start_io", lambda _: asked.append("started"))
     with queue.consume() as consumer:
+        monkeypatch.setattr(type(session_of(queue)), "start_io", lambda _: asked.append("started"))
         descriptor = consumer.fileno()
         assert asked == ["started"]
         assert not os.get_inheritable(descriptor)

@@ -60,7 +60,7 @@ class Seen:
         """Note it."""
         self.bodies += bytes(message).decode()
         self.ready.append(self.queue.statistics().ready)
-        self.prefetch.append([one.prefetch for one in self.queue.connection.consumers() if not one.waiting])
+        self.prefetch.append([one.prefetch for one in connection_of(self.queue).consumers() if not one.waiting])
 
 
 # ---- serving ----

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scenario_support.brokers import remove_files, segment
 from scenario_support.core_calls import Noted, Replaced
+from scenario_support.inside import core_of
 
 import shmbroker
 from shmbroker._core import attachment, connection, library, segments
@@ -290,7 +291,7 @@ def test_without_room_calls_make_do_with_what_there_is(path: str, no_room: pytes
         with pytest.raises(OutOfMemory, match=REASON):
             connected.queue("q")
         no_room.undo()
-        connected.core.attachment.grow()
+        core_of(connected).attachment.grow()
         connected.queue("q").put(b"A")
 
 

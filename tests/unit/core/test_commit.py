@@ -8,6 +8,7 @@ import queue as standard_queue
 from typing import TYPE_CHECKING
 
 import pytest
+from scenario_support.inside import core_of
 from scenario_support.nursery import served
 
 from shmbroker._core import library
@@ -39,7 +40,7 @@ def queues(connection: shmbroker.Connection, count: int) -> list[shmbroker.Queue
 
 def publish(connection: shmbroker.Connection, body: bytes, to: list[shmbroker.Queue]) -> Outcome:
     """One body to some queues."""
-    return commit(CORE(connection), [Publication(body, [CORE(queue) for queue in to])])
+    return commit(core_of(connection), [Publication(body, [CORE(queue) for queue in to])])
 
 
 def tag_of(message: shmbroker.Message) -> int:
@@ -71,14 +72,14 @@ def test_a_body_is_stored_once(connection: shmbroker.Connection, count: int) -> 
     targets = queues(connection, count)
     body = bytes(1_000_000)
     assert publish(connection, b"first", targets) == DONE  # pages and structures exist from here on
-    before = CORE(connection).attachment.facts(in_full=True).memory_used
+    before = core_of(connection).attachment.facts(in_full=True).memory_used
     assert publish(connection, body, targets) == DONE
-    used = CORE(connection).attachment.facts(in_full=True).memory_used - before
+    used = core_of(connection).attachment.facts(in_full=True).memory_used - before
     assert len(body) <= used < 2 * len(body)
     for target in targets:
         target.get(timeout=0).ack()
         target.get(timeout=0).ack()
-    assert CORE(connection).attachment.facts(in_full=True).memory_used < before + len(body)
+    assert core_of(connection).attachment.facts(in_full=True).memory_used < before + len(body)
 
 
 def test_4096_queues_get_a_body(connection: shmbroker.Connection) -> None:
@@ -128,18 +129,18 @@ def test_options_are_those_of_a_put(connection: shmbroker.Connection) -> None:
     """Delay, time to live and priority are each target's."""
     targets = queues(connection, FEW)
     options = PutOptions(0, 3600, 7, b"key", b"")
-    assert commit(CORE(connection), [Publication(b"later", [CORE(target) for target in targets], options)]) == DONE
+    assert commit(core_of(connection), [Publication(b"later", [CORE(target) for target in targets], options)]) == DONE
     assert [target.statistics().scheduled for target in targets] == [1] * FEW
     assert [len(target) for target in targets] == [0] * FEW
     soon = PutOptions(0, 0.01, 7, b"key", b"")
-    assert commit(CORE(connection), [Publication(b"soon", [CORE(target) for target in targets], soon)]) == DONE
+    assert commit(core_of(connection), [Publication(b"soon", [CORE(target) for target in targets], soon)]) == DONE
     assert [target.get(timeout=10).priority for target in targets] == [7] * FEW
 
 
 def test_no_target_is_no_error(connection: shmbroker.Connection) -> None:
     """A body that goes nowhere is published; so is nothing at all."""
     assert publish(connection, b"lost", []) == DONE
-    assert commit(CORE(connection), []) == DONE
+    assert commit(core_of(connection), []) == DONE
 
 
 def test_a_deleted_queue_is_passed_over(connection: shmbroker.Connection) -> None:
@@ -159,11 +160,11 @@ def test_nothing_happens_if_one_is_full(connection: shmbroker.Connection, full: 
     targets[full].put(b"first")
     first = Publication(b"goes", [CORE(connection.queue("other"))])
     second = Publication(b"does not", [CORE(target) for target in targets])
-    assert commit(CORE(connection), [first, second]) == Outcome(library.FULL, 1, full)
+    assert commit(core_of(connection), [first, second]) == Outcome(library.FULL, 1, full)
     assert [len(target) for target in targets] == [int(place == full) for place in range(FEW)]
     assert len(connection.queue("other")) == 0
     targets[full].get(timeout=0).ack()
-    assert commit(CORE(connection), [first, second]) == DONE
+    assert commit(core_of(connection), [first, second]) == DONE
     assert [len(target) for target in targets] == [1] * FEW
 
 
@@ -189,7 +190,7 @@ def test_a_transaction_settles_and_publishes(connection: shmbroker.Connection) -
     jobs.put_many([b"ack", b"reject", b"requeue"])
     held = [jobs.get(timeout=0) for _ in range(3)]
     ends = [settlement(message, jobs, how) for message, how in zip(held, (ACK, REJECT, REQUEUE), strict=True)]
-    assert commit(CORE(connection), [Publication(b"new", [CORE(jobs), CORE(done)])], ends) == DONE
+    assert commit(core_of(connection), [Publication(b"new", [CORE(jobs), CORE(done)])], ends) == DONE
     assert [bytes(message) for message in jobs.get_many(9, timeout=0)] == [b"requeue", b"new"]
     assert bytes(done.get(timeout=0)) == b"new"
     facts = jobs.statistics()
@@ -206,7 +207,7 @@ def test_a_settled_message_undoes_all(connection: shmbroker.Connection, twice: b
     if not twice:
         second.ack()
     news = [Publication(b"new", [CORE(jobs), CORE(done)])]
-    assert commit(CORE(connection), news, ends) == Outcome(library.SETTLED, None, None)
+    assert commit(core_of(connection), news, ends) == Outcome(library.SETTLED, None, None)
     with pytest.raises(standard_queue.Empty):
         done.get(timeout=0)
     assert jobs.statistics().delivering == (2 if twice else 1)

@@ -8,7 +8,7 @@ import queue as standard_queue
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scenario_support.inside import core_of
+from scenario_support.inside import connection_of, core_of
 from scenario_support.observing import listing
 from scenario_support.scripted import Scripted, status
 
@@ -170,7 +170,7 @@ def test_a_reservation_that_fails(
     gc.collect()
     assert connection.calls == 0
     assert queue.statistics().message_count == 0
-    assert queue.connection.doctor() == []
+    assert connection_of(queue).doctor() == []
 
 
 @pytest.mark.parametrize(("name", "waits"), [("sb_reserve", True), ("sb_reserve_copy", False), ("sb_commit", True)])
@@ -258,7 +258,7 @@ def test_the_slot_of_a_view_that_goes_before_the_end(queue: shmbroker.Queue, mon
     assert abandoned(calls) == []
     one.end()
     assert abandoned(calls) == [(one._pointer, False)]  # noqa: SLF001
-    assert (listing(queue), queue.connection.doctor()) == (["\0\0\0"], [])
+    assert (listing(queue), connection_of(queue).doctor()) == (["\0\0\0"], [])
 
 
 def test_the_slot_of_a_view_that_goes_during_the_end(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
