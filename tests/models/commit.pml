@@ -352,6 +352,9 @@ end_wait:
 #if COMMITS > 1 || defined(LIMIT)
     :: bit_[C(q, 2)] && cursor > 2 && cell[C(q, 2)] == AVAILABLE
 #endif
+#if COMMITS > 1 && defined(LIMIT)
+    :: bit_[C(q, 3)] && cursor > 3 && cell[C(q, 3)] == AVAILABLE
+#endif
     fi;
     goto again
   }

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.check import runs_of
 from tests.models.mirrors import line_of, mirrored
 
 CHECK = Path(__file__).with_name("check.py")
@@ -24,6 +25,17 @@ def test_model(model: str) -> None:
     command = [sys.executable, str(CHECK), str(CHECK.with_name(model))]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_readme_has_each_search(model: str) -> None:
+    """With its states, or among those that were not run to their end."""
+    readme = " ".join(CHECK.with_name("README.md").read_text("utf-8").split())
+    searches = [run for run in runs_of(CHECK.with_name(model)) if run.kind in {"quick", "full"}]
+    assert searches
+    options = [" ".join(one[2:] for one in run.options if one.startswith("-D")) for run in searches]
+    texts = (f"`{model}` | `{one}` |" for one in options), (f"`{model}` `{one}`" for one in options)
+    assert [row for row, named in zip(*texts, strict=True) if row not in readme and named not in readme] == []
 
 
 @pytest.mark.parametrize("model", MODELS)
