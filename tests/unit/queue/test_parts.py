@@ -7,8 +7,8 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from scenario_support.brokers import running
 from scenario_support.inside import core_of
+from scenario_support.nursery import served
 from scenario_support.waiting import becomes
 
 from shmbroker import BasicProperties, body_references
@@ -32,7 +32,7 @@ def content(size: int, seed: int = 1) -> bytes:
 @pytest.fixture
 def broker(broker_name: str) -> Iterator[shmbroker.Broker]:
     """A broker with little memory."""
-    with running(broker_name, "32M") as one:
+    with served(broker_name, memory="32M") as one:
         yield one
 
 
