@@ -11,6 +11,8 @@ from scenario_support.processes import run_python
 
 import shmbroker.testing
 
+pytestmark = pytest.mark.exhaustive
+
 # Raises before the n-th instruction of the package, for each n there is: a handler may run before some of them.
 AT_EVERY_INSTRUCTION = f"""{INTERRUPTED_AT}
     name, kept = sys.argv[1:]
