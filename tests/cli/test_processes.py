@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from scenario_support.inside import connection_of
 
 from shmbroker_cli import processes
 from shmbroker_cli.processes import ProcessFacts, ProcessId, ProcessSums, cpu_percent, look_at, process_of, sums
@@ -61,7 +62,7 @@ BUSY = "print('ready', flush=True)\nwhile True: pass"
 
 def test_facts_of_this_process(jobs: shmbroker.Queue) -> None:
     """The broker recorded what identifies it; the facts are those that psutil has."""
-    (mine,) = {process_of(one) for one in jobs.connection.connections() if one.pid == os.getpid()}
+    (mine,) = {process_of(one) for one in connection_of(jobs).connections() if one.pid == os.getpid()}
     assert mine == identity(os.getpid())
     before, known, found = psutil.Process().cpu_times(), psutil.Process(), look_at([mine])
     after = psutil.Process().cpu_times()

@@ -172,7 +172,7 @@ def test_processes_of_another_pid_namespace_have_no_facts(
     """Their numbers may be those of other processes here."""
     monkeypatch.setattr(processes, "_own_pid_namespace", lambda: 1)
     found = cli("connections", "--json").facts
-    assert jobs.connection.name in {one["name"] for one in found}
+    assert connection_of(jobs).name in {one["name"] for one in found}
     assert {one["process"] for one in found} == {None}
     assert {line.split()[-1] for line in cli("connections").lines[2:]} == {"-"}
     lines = words(cli("status").lines)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
+from scenario_support.inside import connection_of
 
 import shmbroker
 from shmbroker_cli.top.fields import TABLES
@@ -302,11 +303,11 @@ def test_a_snapshot_has_all_tables(cli: Callable[..., Any], jobs: shmbroker.Queu
         shown = cli("top", "--interval", "0.1", "--table", "channels", "--filter", "work")
         assert shown.lines[-1].split()[:4] == ["worker", str(facts["channels"][0]["id"]), str(os.getpid()), "3"]
         (one,) = (one for one in facts["clients"] if one["pid"] == os.getpid())
-        assert one["client"] == f"{jobs.connection.name} +2"  # the others are the command's own, and this one
+        assert one["client"] == f"{connection_of(jobs).name} +2"  # the others are the command's own, and this one
         assert (one["connections"], one["consumers"], one["holding"]) == (3, 1, 0)
         assert one["cpu_percent"] >= 0.0
         assert one["memory"] > one["memory_shared"] > 0
-        shown = cli("top", "--interval", "0.1", "--table", "clients", "--filter", jobs.connection.name)
+        shown = cli("top", "--interval", "0.1", "--table", "clients", "--filter", connection_of(jobs).name)
         assert shown.lines[-1].split()[2:6] == [str(os.getpid()), "3", "1", "0"]
 
 
