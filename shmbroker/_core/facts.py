@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of queues and brokers, copied out of the structures in which the core describes them."""
+"""Facts of queues and brokers, copied out of the structures in which the core describes them.
 
-from __future__ import annotations
+The annotations are no strings here: a named tuple would compile each of them when the package is imported.
+"""
 
 import operator
 from typing import Any, NamedTuple

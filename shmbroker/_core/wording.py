@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from shmbroker._core.library import slow
 
@@ -210,8 +209,7 @@ _SIGNED = {slow.SB_BAD_QUEUE, slow.SB_BAD_COUNT, slow.SB_BAD_HINT, slow.SB_BAD_L
 _OTHER = "finding {code}.{which} of {of} at slot {slot}, {where}: {found:#x}, expected {expected:#x}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """A finding of the core, with the fields of ``sb_finding``."""
 
     code: int
@@ -226,7 +224,7 @@ class Finding:
     @classmethod
     def copied(cls, item: Any) -> Finding:  # noqa: ANN401
         """Copies a finding out of the core's memory, which the core reuses."""
-        return cls(*(int(getattr(item, field.name)) for field in dataclasses.fields(cls)))
+        return cls(*(int(getattr(item, field)) for field in cls._fields))
 
     def words(self, queue_name: str | None) -> str:
         """The finding as a sentence.

@@ -92,7 +92,7 @@ COPIES: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "sb_queue_facts": (facts.QueueFacts._fields, {"name_length"}),
     "sb_settings": (facts.SettingsFacts._fields, {"texts"}),
     "sb_broker_facts": (facts.BrokerFacts._fields, {"name"}),
-    "sb_finding": (tuple(wording.Finding.__dataclass_fields__), set()),
+    "sb_finding": (wording.Finding._fields, set()),
 }
 
 

@@ -4,7 +4,6 @@
 # ruff: noqa: SLF001 - what only damage brings about is brought about by hand
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -67,7 +66,7 @@ FINDING = wording.Finding(code=library.slow.SB_UNREAPED, queue=0, slot=0, which=
 
 def finding(**fields: int) -> wording.Finding:
     """One with other fields."""
-    return dataclasses.replace(FINDING, **fields)
+    return FINDING._replace(**fields)
 
 
 def test_what_is_found_once_was_under_way(core: CoreConnection, patched: pytest.MonkeyPatch) -> None:
