@@ -2,10 +2,8 @@
 """The record that the core writes for a message: a front of 64 bytes, exchange name, routing key, properties, body.
 
 A body of up to 4 KiB follows in the record; a longer one stays in the shared memory. The front is decoded without cffi,
-which is faster; a test holds the format against the core's struct.
+which is faster; a test holds the format against the core's struct. The annotations are no strings: see `facts`.
 """
-
-from __future__ import annotations
 
 import struct
 from typing import NamedTuple
