@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamS
 
 from shmbroker import exceptions, statistics
 from shmbroker._core import attachment, kept, library, segments, wording
-from shmbroker._core.facts import QueueFacts, facts_of_queue
+from shmbroker._core.facts import QueueFacts, facts_of_queue, statistics_of_queue
 from shmbroker._process import locks
 
 if TYPE_CHECKING:
@@ -442,15 +442,17 @@ class CoreConnection(attachment.User):
         return slots
 
     @guarded
-    def queue_facts(self, slot: int) -> QueueFacts | None:
-        """The core's description of a queue, ``None`` when the queue is gone."""
+    def _description(self, slot: int) -> Any:  # noqa: ANN401 - cffi has no types
         facts = ffi.new("sb_queue_facts *")
         status = slow.sb_describe(self.handle, slot, facts)
-        if status == library.DELETED:
-            return None
-        if status != library.OK:
+        if status not in {library.OK, library.DELETED}:
             library.raise_for(status, "queue")
-        return facts_of_queue(facts)
+        return None if status == library.DELETED else facts
+
+    def queue_facts(self, slot: int) -> QueueFacts | None:
+        """The core's description of a queue, ``None`` when the queue is gone."""
+        found = self._description(slot)
+        return None if found is None else facts_of_queue(found)
 
     @guarded
     def kept(self) -> str:
@@ -459,22 +461,8 @@ class CoreConnection(attachment.User):
 
     def queue_statistics(self, slot: int) -> statistics.QueueStatistics | None:
         """A snapshot of a queue, ``None`` when the queue is gone."""
-        facts = self.queue_facts(slot)
-        if facts is None:
-            return None
-        counted = {
-            name: getattr(facts, name)
-            for name in (
-                "ready", "delivering", "scheduled", "bytes", "added", "acked", "expired", "killed", "replaced",
-                "dropped", "dead_lettered", "moved", "redelivered", "rescues",
-            )
-        }  # fmt: skip
-        lists = {
-            name: max(0, getattr(facts, name))
-            for name in ("consumers", "interested", "notified", "not_interested", "non_acquiring")
-        }
-        count = counted["ready"] + counted["delivering"] + counted["scheduled"]
-        return statistics.QueueStatistics(name=facts.name, message_count=count, **counted, **lists)
+        found = self._description(slot)
+        return None if found is None else statistics_of_queue(found)
 
     @guarded
     def consumers(self, slot: int, queue: str) -> list[statistics.ConsumerInfo]:

@@ -8,6 +8,7 @@ import operator
 from typing import Any, NamedTuple
 
 from shmbroker._core import library
+from shmbroker.statistics import QueueStatistics
 
 ffi = library.ffi
 
@@ -27,7 +28,7 @@ class SettingsFacts(NamedTuple):
 
 
 class QueueFacts(NamedTuple):
-    """A queue at one moment: the fields of ``sb_queue_facts``.
+    """A queue at one moment: the fields of ``sb_queue_facts`` that are more than a statistic.
 
     Attributes:
         owner: the connection of an exclusive queue; 0: none.
@@ -41,28 +42,16 @@ class QueueFacts(NamedTuple):
     incarnation: int
     ready: int
     delivering: int
-    scheduled: int
     bytes: int
     added: int
     acked: int
-    expired: int
-    killed: int
-    replaced: int
-    dropped: int
-    dead_lettered: int
     moved: int
-    redelivered: int
     delivered: int
-    rescues: int
     tail: int
     created_ns: int
     owner: int
     locked: int
     consumers: int
-    interested: int
-    notified: int
-    not_interested: int
-    non_acquiring: int
     room_waiting: int
 
 
@@ -96,14 +85,28 @@ class BrokerFacts(NamedTuple):
 
 
 _queue_numbers = operator.attrgetter(*QueueFacts._fields[2:])
+_STATISTICS = QueueStatistics.__match_args__[2:]  # all but the name, and the sum of three of them
 _broker_numbers = operator.attrgetter(*BrokerFacts._fields[2:])
+
+
+def _name(found: Any) -> str:  # noqa: ANN401 - cffi has no types
+    return bytes(ffi.buffer(found.name, found.name_length)).decode(errors="replace")
 
 
 def facts_of_queue(found: Any) -> QueueFacts:  # noqa: ANN401 - cffi has no types
     """Copies an ``sb_queue_facts``."""
-    name = bytes(ffi.buffer(found.name, found.name_length)).decode(errors="replace")
     settings = SettingsFacts(list(found.settings.values), found.settings.flags, found.settings.texts_length)
-    return QueueFacts(name, settings, *_queue_numbers(found))
+    return QueueFacts(_name(found), settings, *_queue_numbers(found))
+
+
+def statistics_of_queue(found: Any) -> QueueStatistics:  # noqa: ANN401 - cffi has no types
+    """Copies what the statistics of a queue have out of an ``sb_queue_facts``: each field of its name.
+
+    A list counts less than none for a moment, while a consumer moves from one list to another.
+    """
+    values = {name: max(0, getattr(found, name)) for name in _STATISTICS}
+    count = values["ready"] + values["delivering"] + values["scheduled"]
+    return QueueStatistics(_name(found), count, **values)
 
 
 def facts_of_broker(found: Any) -> BrokerFacts:  # noqa: ANN401 - cffi has no types

@@ -14,7 +14,6 @@ import shmbroker
 from shmbroker import statistics
 from shmbroker._core import library
 from shmbroker._core.connection import CoreConnection, incarnation_of
-from shmbroker._core.facts import facts_of_queue
 from shmbroker.exceptions import CorruptSegment
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ def test_the_statistics_of_a_queue(core: CoreConnection, patched: pytest.MonkeyP
     numbers = {name: 1000 + number for number, name in enumerate(counted)}
     for name, number in (numbers | lists).items():
         setattr(facts, name, number)
-    patched.setattr(core, "queue_facts", {3: facts_of_queue(facts)}.get)
+    patched.setattr(core, "_description", {3: facts}.get)
     expected = numbers | lists | {"notified": 0, "non_acquiring": 0}
     assert core.queue_statistics(3) == statistics.QueueStatistics(name="name", message_count=3003, **expected)
     assert core.queue_statistics(4) is None

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scenario_support.inside import core_of
+
 from shmbroker._core import library
 from shmbroker._core.facts import BrokerFacts, QueueFacts, SettingsFacts, facts_of_broker, facts_of_queue
 
 if TYPE_CHECKING:
     import shmbroker
 
-FFI = library.ffi
+FFI, LIB = library.ffi, library.slow
 
 
 def filled(structure: Any, fields: list[str]) -> dict[str, int]:  # noqa: ANN401
@@ -26,13 +28,14 @@ def test_facts_of_a_queue() -> None:
     """Each number is that of its name, the name ends where the core says so, and no text is too odd for it."""
     found = FFI.new("sb_queue_facts *")
     found.name, found.name_length = b"\xffname that goes on", 5
-    settings = filled(found.settings, list(SettingsFacts._fields))
+    found.settings.values = values = [-1, *range(2, 1 + LIB.SB_SETTINGS)]
+    settings = SettingsFacts(values, **filled(found.settings, ["flags", "texts_length"]))
     numbers = filled(found, [field for field in QueueFacts._fields if field not in {"name", "settings"}])
     facts = facts_of_queue(found)
     FFI.release(found)
-    assert facts == QueueFacts(name="\N{REPLACEMENT CHARACTER}name", settings=SettingsFacts(**settings), **numbers)
+    assert facts == QueueFacts(name="\N{REPLACEMENT CHARACTER}name", settings=settings, **numbers)
     assert {type(value) for value in facts} == {str, int, SettingsFacts}
-    assert {type(value) for value in facts.settings} == {int}
+    assert {type(value) for value in facts.settings.values} == {int}
 
 
 def test_facts_of_a_broker() -> None:
@@ -51,6 +54,7 @@ def test_the_facts_of_what_there_is(connection: shmbroker.Connection) -> None:
     """A queue and its broker are described with their numbers of now."""
     queue = connection.queue("q", max_length=5)
     queue.put(b"four")
-    facts = queue.core.facts()
-    assert (facts.name, facts.ready, facts.bytes, facts.settings.max_length) == ("q", 1, 4, 5)
-    assert (queue.core.connection.attachment.facts().queues, facts.locked) == (1, 0)
+    facts = core_of(queue).facts()
+    assert (facts.name, facts.ready, facts.bytes) == ("q", 1, 4)
+    assert facts.settings.values[LIB.SB_SETTING_MAX_LENGTH] == 5
+    assert (core_of(queue).connection.attachment.facts().queues, facts.locked) == (1, 0)
