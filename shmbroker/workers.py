@@ -46,30 +46,32 @@ _MAX_PROCESSES = 1024
 
 
 class WorkerPool:
-    """Runs ``function(message)`` in worker processes, each with a connection of its own.
+    """Runs ``function(message)`` in worker processes, each of which has its own connection.
 
-    A message is acknowledged when the function returns. When it raises, the message is returned to its place, the
-    worker's logger ``shmbroker.workers`` gets one line (and the traceback at level DEBUG), and the worker ends. A
-    worker that ends or dies is replaced. On SIGTERM (and :meth:`stop`, which the program's end calls if need be) it
-    finishes the message in hand and returns the prefetched ones; it ignores SIGINT, so Ctrl-C ends the pool through the
-    process that runs it.
+    The worker acknowledges a message when the function returns. When the function raises, the worker returns the
+    message to its place, writes one line to its logger ``shmbroker.workers`` (and the traceback at level DEBUG), and
+    ends. The pool replaces a worker that ends or dies. On SIGTERM a worker finishes the message in hand and returns the
+    prefetched messages. :meth:`stop` sends SIGTERM; the end of the program calls :meth:`stop` if the program did not. A
+    worker ignores SIGINT, so Ctrl-C ends the pool through the process that runs the pool.
 
-    A message that was delivered ``attempts`` times, and not once acknowledged or cleanly returned, is not given to the
-    function again: a worker puts it into the queue ``set_aside``, with the headers ``x-shmbroker-queue`` and
-    ``x-shmbroker-attempts``, logs that, and goes on with the next one. From its second delivery on a message is handled
-    alone, so that it takes no others with it that were prefetched.
+    After ``attempts`` deliveries without an acknowledgement or a clean return, the function does not get the message
+    again: a worker puts the message into the queue ``set_aside``, with the headers ``x-shmbroker-queue`` and
+    ``x-shmbroker-attempts``, logs that, and continues with the next message. From the second delivery of a message on,
+    a worker holds no prefetched messages while it handles the message: the worker's death counts as a delivery of that
+    message only.
 
     Args:
         function: called with each :class:`Message`; must be importable by name.
         queue: the queue's name.
         broker: the broker's name.
-        processes: how many; ``None`` = as many as there are cores.
-        prefetch: messages a worker may hold.
-        attempts: how often a message is tried, 1 to 1,000,000; ``None`` = without limit.
-        set_aside: the name of the queue for what was tried that often; ``None`` = the queue's, and ``.set-aside``.
+        processes: the number of workers; ``None`` = one for each core.
+        prefetch: the number of messages that a worker may hold.
+        attempts: the number of deliveries after which a message is set aside, 1 to 1,000,000; ``None`` = no limit.
+        set_aside: the name of the queue for messages that reached ``attempts``; ``None`` = the queue's name and
+            ``.set-aside``.
 
     Attributes:
-        set_aside: the name of the queue for messages that were tried too often.
+        set_aside: the name of the queue for messages that reached ``attempts``.
         restarts: the number of workers that were replaced.
     """
 
@@ -104,10 +106,10 @@ class WorkerPool:
         self.restarts = 0
 
     def start(self) -> Self:
-        """Starts the workers. Returns itself.
+        """Starts the workers, and returns the pool.
 
         Raises:
-            WorkerError: they cannot import the function.
+            WorkerError: the workers cannot import the function.
         """
         with self._lock:
             if self._supervisor is None:
@@ -115,7 +117,7 @@ class WorkerPool:
                 try:
                     function = _pickled(self._function)
                     self._await_first([self._start_worker(index, function) for index in range(self._count)])
-                    atexit.register(self.stop)  # before multiprocessing's own, which would wait for the workers' ends
+                    atexit.register(self.stop)  # runs before the handler of multiprocessing, which waits for workers
                     self._supervisor = threading.Thread(target=self._supervise, name="shmbroker-workers", daemon=True)
                     self._supervisor.start()
                 except BaseException:
@@ -127,9 +129,9 @@ class WorkerPool:
     def _start_worker(self, index: int, function: bytes) -> Any:  # noqa: ANN401 - multiprocessing's
         answer, tell = self._context.Pipe(duplex=False)
         worker = self._context.Process(target=_work, args=(function, self._options, tell))
-        self._workers[index : index + 1] = [worker]  # before it is started, so that it is ended whatever happens
-        multiprocessing.resource_tracker.ensure_running()  # it would be started in between, and unblock the signal
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it ignores it; a child inherits that
+        self._workers[index : index + 1] = [worker]  # before the start, so that an error ends it too
+        multiprocessing.resource_tracker.ensure_running()  # else start() starts it, which unblocks the signal
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the worker inherits it, then ignores it
         try:
             worker.start()
         finally:
@@ -138,11 +140,11 @@ class WorkerPool:
         return answer
 
     def _await_first(self, answers: list[Any]) -> None:
-        """Until one worker has the function, or could not import it: then none can."""
+        """Waits until one worker reports that it has imported the function, or raises: if one cannot, none can."""
         first: Any = multiprocessing.connection.wait(answers)[0]
         try:
             problem = first.recv()
-        except EOFError:  # it died before it could say anything
+        except EOFError:  # the worker died before it sent a report
             worker = self._workers[answers.index(first)]
             worker.join()
             problem = f"it ended with status {worker.exitcode} before that"
@@ -167,7 +169,7 @@ class WorkerPool:
                     if self._ended.is_set() or worker.is_alive():
                         continue
                     worker.join()
-                    if time.monotonic() - started[index] < _QUICK_SECONDS:  # it dies at once: do not spin
+                    if time.monotonic() - started[index] < _QUICK_SECONDS:  # dies right after its start: do not spin
                         self._ended.wait(0.2)
                     self.restarts += 1
                     started[index] = time.monotonic()
@@ -175,14 +177,17 @@ class WorkerPool:
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the workers that live."""
+        """The process ids of the live workers."""
         with self._lock:
             return [worker.pid for worker in self._workers if worker.is_alive()]
 
     def stop(self) -> None:
-        """Ends the workers: each finishes the message in hand. Safe to call again."""
+        """Ends the workers; each finishes the message in hand.
+
+        A worker that has not ended 30 seconds later is killed. It is safe to call this again.
+        """
         if os.getpid() != self._process:
-            return  # in a child that was forked: the workers are its parent's
+            return  # a forked child: the workers belong to its parent
         atexit.unregister(self.stop)
         self._ended.set()
         supervisor, self._supervisor = self._supervisor, None
@@ -198,7 +203,7 @@ class WorkerPool:
         until = time.monotonic() + _PATIENCE_SECONDS
         for worker in started:
             worker.join(max(0.0, until - time.monotonic()))
-            if worker.is_alive():  # it does not come to an end: its message goes back when it is gone
+            if worker.is_alive():  # the broker returns its message after its death
                 worker.kill()
                 worker.join()
         self._workers = []
@@ -217,7 +222,7 @@ class WorkerPool:
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
-    """What a worker is told besides the function."""
+    """The arguments of a worker besides the function."""
 
     queue: str
     broker: str
@@ -235,14 +240,14 @@ def _pickled(function: Callable[[Message], object]) -> bytes:
 
 
 def _work(pickled: bytes, options: _Options, answer: Any) -> None:  # noqa: ANN401 - multiprocessing's
-    ended: list[int] = []  # no Event: a second signal could find its lock taken
+    ended: list[int] = []  # no Event: a second signal could find its lock held
     signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # for the processes that the function starts
-    parent = multiprocessing.parent_process()  # not os.getppid(): it may be gone by now
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # processes that the function starts inherit the mask
+    parent = multiprocessing.parent_process()  # not os.getppid(): the parent may have ended already
     assert parent is not None  # noqa: S101
     function, problem = _loaded(pickled)
-    with contextlib.suppress(OSError), answer:  # the pool asks the first one only
+    with contextlib.suppress(OSError), answer:  # the pool reads only the first report
         answer.send(problem)
     if problem:
         raise SystemExit(1)
@@ -250,7 +255,7 @@ def _work(pickled: bytes, options: _Options, answer: Any) -> None:  # noqa: ANN4
         _serve(function, options, lambda: bool(ended) or os.getppid() != parent.pid)
     except exceptions.BrokerError as error:
         if isinstance(error, exceptions.ConnectionClosedByBroker) and not isinstance(error, exceptions.NotAllowed):
-            return  # purged
+            return  # another process purges the broker
         _log.error("worker of queue %r of broker %r: %s", options.queue, options.broker, error)
         raise SystemExit(1) from None
 
@@ -273,10 +278,10 @@ def _serve(function: Callable[[Message], object], options: _Options, ended: Call
                 continue
             if options.attempts is not None and message.delivery_count > options.attempts:
                 consumer.cancel()
-                message.give_back()  # a commit ends what a get took
+                message.give_back()  # a commit can settle only what a get took
                 _set_aside_first(queue, options)
             elif message.delivery_count > 1 and options.prefetch > 1:
-                consumer.cancel()  # the others go back: whatever it does to us, they are not counted as tried
+                consumer.cancel()  # returns the others: if this worker dies, that is no delivery of theirs
                 _handle(function, message)
             else:
                 _handle(function, message)
@@ -289,17 +294,17 @@ def _handle(function: Callable[[Message], object], message: Message) -> None:
         function(message)
     except BaseException as error:
         with contextlib.suppress(exceptions.MessageSettled):
-            message.nack()  # it is tried again
+            message.nack()  # requeues it for another attempt
         if not isinstance(error, Exception):
             raise
-        _tell(function, message, error)  # and the pool starts another worker
+        _tell(function, message, error)  # then the pool starts another worker
         raise SystemExit(1) from None
     with contextlib.suppress(exceptions.MessageSettled):
         message.ack()
 
 
 def _set_aside_first(queue: Queue, options: _Options) -> None:
-    """Sets the first message aside, unless it is another one by now."""
+    """Sets the first message aside, unless another message with attempts left is first now."""
     with contextlib.suppress(standard_queue.Empty):
         message = queue.get(timeout=0)
         if options.attempts is not None and message.delivery_count > options.attempts:
@@ -309,14 +314,14 @@ def _set_aside_first(queue: Queue, options: _Options) -> None:
 
 
 def _set_aside(queue: Queue, message: Message, options: _Options) -> None:
-    """Puts it into the other queue and acknowledges it, in one step: a full broker has memory of the reserve for it."""
+    """Moves a message to ``set_aside`` in one commit, which may use the reserve of memory when the broker is full."""
     attempts = message.delivery_count - 1
     headers = {**message.headers, "x-shmbroker-queue": options.queue, "x-shmbroker-attempts": attempts}
     properties = dataclasses.replace(message.properties, headers=headers, expiration=None)
     session = session_of_queue(queue)
     aside = core_of(open_queue(session, options.set_aside))
     put = options_of(ttl=aside.message_ttl(), key=message.key, properties=properties)
-    mine = Settlement(core_of(queue), record.front(message._record).tag)  # noqa: SLF001 - its tag as the core wrote it
+    mine = Settlement(core_of(queue), record.front(message._record).tag)  # noqa: SLF001 - the tag that the core wrote
     try:
         commit_waiting(
             session.core,
@@ -330,7 +335,7 @@ def _set_aside(queue: Queue, message: Message, options: _Options) -> None:
             "%r was tried %d times, and queue %r has no room for it: %s", message, attempts, options.set_aside, error
         )
         raise SystemExit(1) from None
-    message._was_settled()  # noqa: SLF001 - the commit did
+    message._was_settled()  # noqa: SLF001 - the commit settled it
     _log.error("%r was tried %d times: it is in queue %r now", message, attempts, options.set_aside)
 
 
