@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages by column, in the form of Arrow's arrays: for programs that read, or put, very many at once.
+"""Messages by column, in the form of Arrow's arrays: one call reads or puts many messages.
 
 >>> import array, shmbroker
 >>> from shmbroker.columns import Columns, Ready
@@ -57,20 +57,22 @@ __all__ = [
 
 
 class Ready:
-    """The ready messages of a queue, oldest first, which stay there.
+    """Reads the ready messages of a queue, oldest first, without taking them.
 
     Args:
-        queue: whose.
-        most: only so many; ``None`` = all.
+        queue: the queue.
+        most: the most messages to read; ``None`` = all.
     """
 
     def __init__(self, queue: Queue, most: int | None = None) -> None:
         self._queue, self._left, self._position = queue, sys.maxsize if most is None else most, 0
 
     def fill(self, columns: Columns, most: int) -> tuple[int, bool]:
-        """Fills up to so many rows with the next ones; returns how many, and whether there may be more.
+        """Fills up to ``most`` rows with the next messages.
 
-        None, though there may be more: some column has no room for the next one (:meth:`Columns.needed`).
+        Returns:
+            The number of rows, and whether there may be more messages. 0 rows although there may be more: a column has
+            no room for the next message (:meth:`Columns.needed`).
 
         Raises:
             NotFound: the queue is deleted.
@@ -82,14 +84,16 @@ class Ready:
 
 
 def put(queue: Queue, columns: Columns, count: int, timeout: float | None = None, *, row: int = 0) -> int:
-    """Puts the messages of so many rows from one on, in order: bodies, and keys and properties where these are set.
+    """Puts the messages of ``count`` rows from ``row`` on, in order.
+
+    A message has the body of its row, and the key and the properties if these columns are set.
 
     Returns:
-        How many went; not all, if there was room for some within ``timeout`` and not for the others.
+        The number of messages that were put; less than ``count`` if the others had no room within ``timeout``.
 
     Raises:
-        queue.Full: there was room for none in time.
-        OutOfMemory: no memory in time, or the first one can never fit.
-        ValueError: its key and properties are too long.
+        queue.Full: there was no room in time for any message; as :class:`NeverFits`: the first one can never fit.
+        OutOfMemory: there was no memory in time for any message, or the first one can never fit into the broker.
+        ValueError: the key and properties of a message are too long. The messages of the rows before it were put.
     """
     return columns._put(core_of(queue), row, count, library.deadline(timeout))  # noqa: SLF001
