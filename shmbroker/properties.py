@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Message properties, as AMQP 0-9-1 has them, and their encoding.
+"""The message properties of AMQP 0-9-1, and their encoding.
 
-In shared memory they are the payload of an AMQP content header (property flags, then the values), so that a socket
-front end can forward them unchanged. Decoding is pamqp's; encoding is not, since it writes floats in four bytes.
+Shared memory holds them as the payload of an AMQP content header (property flags, then the values), so a socket front
+end can forward them unchanged. pamqp decodes them, except bytes and times. This module encodes them itself, because
+pamqp writes floats in four bytes.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _MAX_DIGITS = len(str(_MAX_EXPIRATION))
 class BasicProperties:
     """The fourteen properties of AMQP 0-9-1's basic class; ``None`` = not set.
 
-    ``timestamp`` is a ``datetime`` (in UTC if it has no zone), a ``time.struct_time`` in UTC, or POSIX seconds as an
-    ``int``; whoever gets the message finds a ``datetime`` in UTC, to the second.
+    The publisher gives ``timestamp`` as a ``datetime`` (in UTC if it has no zone), a ``time.struct_time`` in UTC, or
+    POSIX seconds as an ``int``. The consumer gets a ``datetime`` in UTC, in whole seconds.
     """
 
     content_type: str | None = None
@@ -53,11 +54,12 @@ NO_PROPERTIES = BasicProperties()
 
 
 def encode(properties: BasicProperties) -> bytes:
-    """The AMQP content-header payload of some properties.
+    """Encodes properties as the payload of an AMQP content header.
 
     Raises:
         TypeError: a value has no AMQP form, or a header's name is no string.
-        ValueError: they take more than 60,000 bytes, a header's name more than 128, or a short string more than 255.
+        ValueError: the properties take more than 60,000 bytes, a header's name more than 128, or a short string more
+            than 255; or a text cannot be written in UTF-8, or the headers are nested more than 32 deep.
     """
     flags, parts = 0, [b""]
     for value, (flag, name, encoder) in zip(_values(properties), _FIELDS, strict=True):
@@ -73,10 +75,11 @@ def encode(properties: BasicProperties) -> bytes:
 
 
 def seconds_of(expiration: object) -> float:
-    """How long a message lives that has such an expiration, in seconds; never 0, which would be for ever.
+    """Returns the life of a message with this ``expiration``, in seconds; never 0, which means for ever.
 
     Raises:
-        PreconditionFailed: it is no number of milliseconds, or more than ten years. Texts: RabbitMQ.
+        PreconditionFailed: the expiration is no number of milliseconds, or more than ten years. The texts are
+            RabbitMQ's.
     """
     if not isinstance(expiration, str) or not expiration.isascii() or not expiration.isdigit():
         raise PreconditionFailed(406, f"PRECONDITION_FAILED - invalid expiration '{expiration}': no_integer")
@@ -142,7 +145,7 @@ _values = operator.attrgetter(*NAMES)
 
 
 def decode(payload: bytes) -> BasicProperties:
-    """The properties of a content-header payload."""
+    """Decodes the payload of a content header."""
     if not payload:
         return NO_PROPERTIES
     from pamqp import commands  # noqa: PLC0415
@@ -159,7 +162,7 @@ def decode(payload: bytes) -> BasicProperties:
 
 
 def _times(payload: bytes, flags: int, given: dict[str, Any]) -> dict[str, Any]:
-    """The properties that are times, or have some in them, read anew: pamqp takes those after 2106 for milliseconds."""
+    """Decodes the properties that are or contain times, again: pamqp takes times after 2106 for milliseconds."""
     found: dict[str, Any] = {}
     at = 2
     for place, name in enumerate(NAMES):
