@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be known about a broker, its queues, exchanges, connections and consumers: frozen snapshots."""
+"""Frozen snapshots of a broker, its queues, exchanges, connections, consumer groups, consumers and channels."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ class QueueStatistics:
 
     At rest added == acked + expired + killed + replaced + dropped + dead_lettered + moved + message_count.
 
-    ``message_count`` is the number of distinct live messages: ``ready + delivering + scheduled``. ``bytes`` are those
-    of their bodies. ``killed`` counts purge and delete, ``replaced`` the victims of a ring, ``dropped`` overflow,
-    reject, and unreadable messages. ``interested``, ``notified`` and ``not_interested`` are the consumer lists of seed
-    002; ``non_acquiring`` counts consumers of channels with ``no_local``. ``rescues`` counts notifications that only
-    the housekeeper's check brought about.
+    ``message_count`` is the number of distinct live messages: ``ready + delivering + scheduled``. ``bytes`` is the size
+    of their bodies. ``killed`` counts the messages that purge and delete ended. ``replaced`` counts the messages that
+    were evicted from a ring. ``dropped`` counts messages that overflow or reject ended, and unreadable messages.
+    ``interested``, ``notified`` and ``not_interested`` are the lengths of the consumer lists of seed 002.
+    ``non_acquiring`` counts consumers of channels with ``no_local``. ``rescues`` counts notifications that only the
+    housekeeper's check caused.
     """
 
     name: str
@@ -48,12 +49,12 @@ class QueueStatistics:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Repairs:
-    """How often upkeep has mended something, by kind.
+    """The number of inconsistencies that upkeep corrected, by kind.
 
-    ``notifications``: a consumer, or a call that waits, slept beside a message that it had been chosen for. ``room``: a
-    producer slept beside room. ``counts``: those of a queue's consumer lists were wrong. ``accounts``: those of what a
-    queue with limits holds. ``marks``: no consumer would have found a message that had come back. ``ends``: a queue
-    should have been gone.
+    ``notifications``: a notified consumer, or a notified call that waits, slept although a message was ready. ``room``:
+    a producer slept although there was room. ``counts``: a count of a queue's consumer lists was wrong. ``accounts``: a
+    queue's account of the messages and bytes that it holds was wrong. ``marks``: a returned message had no mark, so no
+    consumer would have found it. ``ends``: a queue that should have ended still existed.
     """
 
     notifications: int = 0
@@ -65,11 +66,11 @@ class Repairs:
 
     @property
     def total(self) -> int:
-        """Of all kinds."""
+        """The number of repairs of all kinds."""
         return sum(dataclasses.astuple(self))
 
     def __str__(self) -> str:
-        """The kinds that there were, with their numbers."""
+        """Returns the kinds whose number is not 0, with their numbers; "none" if there are none."""
         found = (f"{number} {kind}" for kind, number in dataclasses.asdict(self).items() if number)
         return ", ".join(found) or "none"
 
@@ -78,9 +79,10 @@ class Repairs:
 class BrokerStatistics:
     """A broker at one moment.
 
-    Sizes in bytes, ``created_at`` in POSIX seconds, ``housekeeper_pid`` 0 when there is none. ``housekeeper_stopped``:
-    its process is stopped (SIGSTOP, a debugger); another one does its work meanwhile. ``repairs`` are those that
-    nothing explains; ``explained_repairs`` those of what a process left that was killed, stopped, or got no processor.
+    Sizes are in bytes, ``created_at`` is in POSIX seconds. ``housekeeper_pid`` is 0 if there is no housekeeper.
+    ``housekeeper_stopped``: whether the housekeeper's process is stopped (SIGSTOP, a debugger); while it is, another
+    process does its work. ``repairs`` counts the repairs that nothing explains. ``explained_repairs`` counts the
+    repairs of what a process left when it was killed, was stopped, or got no processor.
     """
 
     name: str
@@ -106,9 +108,9 @@ class BrokerStatistics:
 class ConnectionInfo:
     """A connection: its name and process, its open channels, its counted consumers and the messages it holds.
 
-    A pid is used again, so three numbers identify the process: ``pid``, its start time ``start_ticks`` in clock ticks
-    since the boot (field 22 of /proc/pid/stat), and ``pid_namespace``, the inode of the namespace that has this pid.
-    Each of the last two is 0 if the process did not know it.
+    The system reuses pids, so three numbers identify the process: ``pid``, its start time ``start_ticks`` in clock
+    ticks since the boot (field 22 of /proc/pid/stat), and ``pid_namespace``, the inode of the pid namespace in which
+    ``pid`` is valid. Each of the last two is 0 if the process could not determine it.
     """
 
     id: int
@@ -124,11 +126,12 @@ class ConnectionInfo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A consumer group: its queue, the last lease it acknowledged, and how many leases it has after that one.
+    """A consumer group: its queue, the last lease it acknowledged, and the number of leases after that one.
 
-    ``messages`` and ``bytes`` are what it keeps from its queue, in leases or on the way into one. ``used_at`` is when
-    something was last leased or acknowledged, or the group attached, in POSIX seconds; ``pid`` the process that
-    attached it, 0 when that one has ended: with messages, it is an orphan then.
+    ``messages`` and ``bytes`` count the messages of its queue that the group holds, in leases or on the way into a
+    lease. ``used_at`` is the time of the last attach, lease, acknowledgement or release, in POSIX seconds. ``pid`` is
+    the process that attached the group; 0: that process has ended, or has released the group. A group with ``pid`` 0
+    that holds messages is an orphan.
     """
 
     name: str
@@ -143,10 +146,11 @@ class GroupInfo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConsumerInfo:
-    """A consumer of a queue. ``waiting`` marks a call of get() that waits: it is not counted as a consumer.
+    """A consumer of a queue, or a call of get() that waits.
 
-    ``state`` is the list it is in: "interested", "notified", "not_interested" or "non_acquiring". ``channel`` is the
-    number of its channel, 0 for one of ``Queue.consume`` and the like.
+    ``waiting`` marks a call of get() that waits, which is not counted as a consumer. ``state`` is the list that the
+    consumer is in: "interested", "notified", "not_interested" or "non_acquiring"; "removed" if it is in none of them.
+    ``channel`` is the number of its channel; 0: it has no channel, as a consumer of ``Queue.consume``.
     """
 
     queue: str
@@ -165,8 +169,9 @@ class ConsumerInfo:
 class ChannelInfo:
     """A channel that has consumers; or, with ``number`` 0, all channels of a connection that have none.
 
-    ``count`` is how many channels it stands for. Of its consumers: ``prefetch`` is how many messages they may have
-    unacked together, 0 = any number; ``unacked`` how many they have, ``delivered`` how many they were ever given.
+    ``count`` is the number of channels that this object stands for. The other numbers are sums over their consumers:
+    ``prefetch`` is the number of messages they may have unacked, 0 = no limit; ``unacked`` is the number they have;
+    ``delivered`` is the number of messages delivered to them so far.
     """
 
     connection: int
@@ -181,11 +186,11 @@ class ChannelInfo:
 
 
 def channel_infos(connections: Iterable[ConnectionInfo], consumers: Iterable[ConsumerInfo]) -> list[ChannelInfo]:
-    """What connections and consumers tell of the channels, by connection and number.
+    """Lists the channels of connections, by connection and number.
 
     Args:
-        connections: of one broker.
-        consumers: of the same, asked after the connections.
+        connections: the connections of one broker.
+        consumers: the consumers of the same broker, read after the connections.
     """
     members: dict[tuple[int, int], list[ConsumerInfo]] = {}
     for consumer in consumers:
@@ -219,9 +224,9 @@ def _channel(connection: ConnectionInfo, number: int, consumers: list[ConsumerIn
 class ExchangeInfo:
     """An exchange.
 
-    ``name`` is "" for the default exchange, ``type`` "direct", "fanout", "topic" or "headers". ``alternate`` is the
-    exchange that gets what this one has no destination for, ``arguments`` are those it was declared with.
-    ``bindings_in`` counts the bindings that lead to it, ``bindings_out`` those from it.
+    ``name`` is "" for the default exchange. ``type`` is "direct", "fanout", "topic" or "headers". ``alternate`` is the
+    exchange that gets the messages for which this exchange has no destination. ``arguments`` are the arguments of its
+    declaration. ``bindings_in`` counts the bindings to this exchange, ``bindings_out`` the bindings from it.
     """
 
     name: str
@@ -250,7 +255,8 @@ class BindingInfo:
 class ConsumerStatistics:
     """A consumer as its own process sees it.
 
-    Messages delivered to the application, unacked, and pulled but not taken yet.
+    ``delivered`` is the number of messages delivered to the application. ``unacked`` is the number of messages that the
+    consumer holds; it includes ``waiting``, the number of pulled messages that the application has not taken yet.
     """
 
     prefetch: int
