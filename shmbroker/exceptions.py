@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of the broker and of its clients.
 
-Those that a broker of the AMQP 0-9-1 family would send carry its code and text; the others say what was wrong, with
-which value, and what is allowed.
+An error that a broker of the AMQP 0-9-1 family would send has that broker's code and text. The text of any other error
+says what was wrong, with which value, and what is allowed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class BrokerError(Exception):
 
     Args:
         code: the AMQP 0-9-1 reply code, such as 404.
-        text: what happened, in RabbitMQ's words where it has some.
+        text: what happened, in RabbitMQ's words where RabbitMQ has a text.
     """
 
     default_code = 541
@@ -30,77 +30,80 @@ class BrokerError(Exception):
 
 
 class ConnectionClosedByBroker(BrokerError):
-    """The broker ended the connection."""
+    """The broker closed the connection."""
 
     default_code = 320
 
 
 class ChannelClosedByBroker(BrokerError):
-    """The broker ended the channel."""
+    """The broker closed the channel, or refused a call without a channel."""
 
     default_code = 406
 
 
 class NotFound(ChannelClosedByBroker):
-    """There is no such queue or exchange."""
+    """The queue or the exchange does not exist."""
 
     default_code = 404
 
 
 class AccessRefused(ChannelClosedByBroker):
-    """Not allowed on this object."""
+    """The operation is not allowed on this object."""
 
     default_code = 403
 
 
 class ResourceLocked(ChannelClosedByBroker):
-    """Somebody else has exclusive use of the queue."""
+    """Another connection has exclusive use of the queue, or the queue exists and is not exclusive."""
 
     default_code = 405
 
 
 class PreconditionFailed(ChannelClosedByBroker):
-    """The object is there, but not as it was asked for."""
+    """The object exists with other settings, is in another state, or the operation has an invalid argument."""
 
     default_code = 406
 
 
 class GroupInUse(ResourceLocked):
-    """Another user has taken the consumer group, or nobody attached it here."""
+    """Another user has taken the consumer group, it was released, or this :class:`Group` has not attached it."""
 
 
 class LeaseNotFound(NotFound):
-    """A lease of a consumer group is not there, or not whole: its messages are gone."""
+    """A lease of a consumer group does not exist, or some of its messages are gone."""
 
 
 class StaleHandle(NotFound):
-    """The message that a handle stands for is gone: it was acknowledged, consumed or has expired."""
+    """The message of a handle is gone: it was acknowledged or consumed, or it has expired."""
 
 
 class GroupRewound(PreconditionFailed):
-    """What is asked of a consumer group lies before what it has acknowledged: somebody else went on with it."""
+    """The requested lease is before the last one that the consumer group acknowledged.
+
+    Another user continued with the group, or the caller has an old checkpoint.
+    """
 
 
 class NotAllowed(ConnectionClosedByBroker):
-    """The operation breaks a rule of the connection."""
+    """The operation breaks a rule of the connection, or exceeds a limit of the broker."""
 
     default_code = 530
 
 
 class NotImplementedByBroker(ConnectionClosedByBroker):
-    """The broker does not do this."""
+    """The broker does not implement the operation."""
 
     default_code = 540
 
 
 class BrokerNotFound(BrokerError):
-    """There is no broker of that name."""
+    """No broker has that name."""
 
     default_code = 404
 
 
 class LayoutMismatch(BrokerError):
-    """The shared memory was made by another version, or by something else."""
+    """The shared memory has the layout of another version, is truncated, or is not a broker's."""
 
 
 class CorruptSegment(BrokerError):
@@ -108,25 +111,25 @@ class CorruptSegment(BrokerError):
 
 
 class ConnectionClosed(BrokerError):
-    """The connection (or consumer) was closed here."""
+    """The connection, or the consumer, was closed in this process."""
 
     default_code = 504
 
 
 class ChannelClosed(BrokerError):
-    """The channel was closed here."""
+    """The channel was closed, by this process or by an error."""
 
     default_code = 504
 
 
 class NoFreeChannels(BrokerError):
-    """Every channel number is in use."""
+    """All channel numbers of the connection are in use."""
 
     default_code = 530
 
 
 class ForkedConnectionError(BrokerError):
-    """A connection was used in a process that was forked after it was opened: connect anew there."""
+    """A process used a connection that was opened before the process was forked: it must open another one."""
 
     default_code = 504
 
@@ -138,13 +141,13 @@ class NackError(BrokerError):
 
 
 class UnroutableError(BrokerError):
-    """A mandatory message had nowhere to go."""
+    """No queue got a mandatory message."""
 
     default_code = 312
 
 
 class NotStaged(BrokerError):
-    """What is to be published is not there: an attempt was dropped, or has expired."""
+    """A staged attempt does not exist any more, or is incomplete: it was dropped or published, or it has expired."""
 
     default_code = 404
 
@@ -153,28 +156,32 @@ class OutOfMemory(queue.Full):
     """The broker's memory, or /dev/shm, has no room for the message.
 
     Args:
-        text: what is used, the limit, and the queue that holds most.
+        text: the memory used, the limit, and the queue that holds most.
     """
 
 
 class NeverFits(queue.Full):
-    """The queue, or the broker, can never have room for the message: waiting does not help.
+    """The queue, or the broker, can never have room for the message; waiting does not help.
 
     Args:
-        text: the size of the message, and what is allowed.
+        text: the size of the message, and the allowed size.
     """
 
 
 class NeverFitsMemory(NeverFits, OutOfMemory):
-    """A :class:`NeverFits` because of the broker's memory, so an :class:`OutOfMemory` as well."""
+    """The broker's memory can never have room for the message: a :class:`NeverFits` and an :class:`OutOfMemory`."""
 
 
 class Timeout(TimeoutError):
-    """The operation did not come through in its time; nothing was done."""
+    """The operation did not complete in time.
+
+    A topology change that did not get its lock has changed nothing. Other operations may have had effects: a purge that
+    waits for the housekeeper has removed the memory, and unconfirmed messages may still be confirmed.
+    """
 
 
 class WorkerError(BrokerError):
-    """The workers of a pool cannot begin: they cannot import the function, or the main program."""
+    """The workers of a pool cannot start: they cannot import the function, or the main program."""
 
 
 class MessageSettled(BrokerError):
@@ -184,11 +191,11 @@ class MessageSettled(BrokerError):
 
 
 class ExchangeError(BrokerError):
-    """Batches could not be handed over to a server, or its answer not back: `shmbroker.spark.exchange`."""
+    """`shmbroker.spark.exchange` could not hand a request to a server, or an answer back."""
 
 
 class NoServer(ExchangeError):
-    """Nobody serves the queue of requests, or who did is dead and nobody took over."""
+    """No server serves the queue of requests, or the server has ended and no other server has taken over."""
 
     default_code = 313
 
@@ -198,12 +205,12 @@ class FunctionFailed(ExchangeError):
 
 
 class RequestRefused(ExchangeError):
-    """The server does not try a request again that several servers died of."""
+    """The server refuses the request, because several servers died while they processed it."""
 
     default_code = 403
 
 
 class SchemaMismatch(ExchangeError):
-    """The answer has other columns than was said."""
+    """The columns of an answer, a table or a batch are not those that the caller declared or the operation needs."""
 
     default_code = 406
