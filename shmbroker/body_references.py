@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where messages lie: whoever knows it can read a body in place, in any process of the broker, without taking it."""
+"""Places of messages: with a place, any process of the broker can read a body without taking the message."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def is_possible(place: Place) -> bool:
-    """May a message lie there? What was told by others is asked before it is used."""
+    """Whether a message can have this place. Check a place from another process before it is used."""
     return 0 < place.slot <= MAX_SLOT and 0 <= place.generation <= MAX_GENERATION and 0 <= place.length <= MAX_BODY
 
 
 def of_queue(queue: Queue) -> Iterator[tuple[Message, Place]]:
-    """The ready messages of a queue, oldest first, without their bodies, and where each lies. Nothing is taken."""
+    """Yields the ready messages of a queue, oldest first, without their bodies, with their places. It takes none."""
     position = 0
     while (found := core_of(queue).browse_place(position)) is not None:
         data, position, place = found
@@ -33,11 +33,13 @@ def of_queue(queue: Queue) -> Iterator[tuple[Message, Place]]:
 
 
 def body_at(connection: Connection, place: Place) -> memoryview | None:
-    """The body of a message, in place: its slot is kept as long as the memoryview is there, whatever becomes of it.
+    """Reads the body of a message in place, without taking the message.
 
-    One that is short, in more than four queues, or being read by this way already is copied.
+    The memoryview keeps the slot of the body, whatever happens to the message. A body is copied instead if it is short,
+    in several parts, in more than four queues, or already being read in place this way, or if there is no memory to
+    record the reader.
 
     Returns:
-        ``None``: the message is gone.
+        The body; ``None``: the message is gone.
     """
     return session_of(connection).core.body_at(place)
