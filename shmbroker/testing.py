@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For tests: a broker that leaves nothing behind."""
+"""A broker for tests, which leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def broker(name: str | None = None, **options: Any) -> Iterator[Broker]:  # noqa: ANN401
-    """A started broker that is purged at the end; options as :class:`Broker`."""
+    """Yields a started broker, and purges it at the end; takes the options of :class:`Broker`."""
     made = Broker(name or f"test-{secrets.token_hex(6)}", **options)
     try:
         yield made.start()
