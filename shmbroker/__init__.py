@@ -141,7 +141,7 @@ __all__ = [
 ]
 
 
-# Where the names are that many programs never use: together they take as long to import as all the others.
+# The modules of the names that many programs never use. Their import takes as long as that of all other names.
 _LATER = {
     "BindingInfo": "shmbroker.statistics",
     "BrokerStatistics": "shmbroker.statistics",
@@ -160,7 +160,7 @@ _MODULES = {"aio", "leasing", "statistics", "workers"}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
-    """Imports names and modules when they are first used."""
+    """Imports a name or a module when the program first uses it."""
     import importlib  # noqa: PLC0415
 
     if name in _MODULES:
@@ -173,5 +173,5 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
 
 
 def __dir__() -> list[str]:
-    """The names of the package, also those that are not imported yet."""
+    """Returns the names of the package, including those that are not imported yet."""
     return sorted({*globals(), *__all__})
