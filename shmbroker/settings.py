@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queue settings: one row each, from which keywords, ``x-`` arguments, options, memory and reference follow."""
+"""Queue settings: one row for each, which determines its keyword, ``x-`` argument, option, memory and reference."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _ROW = "row"
 
 
 class Row(NamedTuple):
-    """What is to know about a setting beside its name and its default.
+    """The properties of a setting besides its name and its default.
 
     Attributes:
-        kind: the values that it can have.
-        help: what it does, in one clause: for the command line and the reference.
+        kind: the values that the setting can have.
+        help: the effect of the setting, in one clause, for the command line and the reference.
         core: the constant of the core that names its number, or its flag if it is a switch; `None` = it is a text.
         argument: the ``x-`` argument of ``queue_declare``; `None` = ``queue_declare`` has a parameter of its name.
-        fixed: a queue has it for its whole life, as all texts.
+        fixed: whether the value cannot change after the declaration, as that of all texts.
         option: whether the command line has an option for it.
     """
 
@@ -66,7 +66,7 @@ def _setting(default: _Value, kind: Kind, help: str, core: str | None = None, **
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """The settings of a queue: what :attr:`Queue.settings` returns. The table above has their meaning."""
+    """The settings of a queue, as :attr:`Queue.settings` returns them. The table above has their meaning."""
 
     ring_size: int = _setting(
         UNBOUNDED,
@@ -154,7 +154,7 @@ def validate(given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the given settings, checked.
 
     Raises:
-        TypeError: there is no setting of that name.
+        TypeError: a name is not that of a setting.
         ValueError: a value is not allowed; the text names the setting, the value and what is allowed.
     """
     checked = {}
@@ -168,7 +168,7 @@ def validate(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_arguments(queue: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings that ``x-`` arguments request, checked. It ignores unknown arguments, as AMQP has it.
+    """Returns the settings that ``x-`` arguments request, checked. It ignores unknown arguments, as AMQP does.
 
     Raises:
         PreconditionFailed: a value is not allowed, or the argument is of a feature that does not exist yet.
