@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of values that a setting can have: how each kind is checked, written, and stored in the core.
 
-A row of :mod:`shmbroker.settings` names a kind. Everything else about a setting follows from the two: what keywords and
-``x-`` arguments may say, the option of the command line, the number in shared memory, and the line of the reference.
+A row of :mod:`shmbroker.settings` names a kind. The row and the kind determine everything else about a setting: the
+values of keywords and ``x-`` arguments, the option of the command line, the number in shared memory, and the line of
+the reference.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _MAX_MILLISECONDS = 315_360_000_000
 
 
 def parse_size(value: object, name: str = "memory") -> int:
-    """Returns the bytes that a number, or a string such as ``"256M"``, means.
+    """Returns the number of bytes that a number, or a string such as ``"256M"``, means.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the value is neither, or is not positive.
 
     >>> parse_size("64K")
     65536
@@ -45,7 +46,7 @@ def parse_size(value: object, name: str = "memory") -> int:
 
 
 class Kind:
-    """A kind of values. The methods of this class are right for a kind whose values are words or numbers themselves."""
+    """A kind of values. The methods of this class suit a kind whose values are words, or the numbers that it stores."""
 
     __slots__ = ()
     option: type[int | float | str] = str
@@ -59,7 +60,7 @@ class Kind:
         """Returns the value that a caller gave for a setting, as the setting keeps it.
 
         Raises:
-            ValueError: it is not allowed; the text names the setting, the value and what is allowed.
+            ValueError: the value is not allowed; the text names the setting, the value and what is allowed.
         """
         raise NotImplementedError
 
@@ -67,12 +68,12 @@ class Kind:
         """Returns the value that an ``x-`` argument has.
 
         Raises:
-            PreconditionFailed: it is not allowed.
+            PreconditionFailed: the value is not allowed.
         """
         raise NotImplementedError
 
     def from_option(self, value: Any) -> Any:  # noqa: ANN401
-        """Returns what an option of the command line means, for `check`."""
+        """Returns the value of an option of the command line in a form that `check` accepts."""
         return value
 
     def to_core(self, value: Any) -> int:  # noqa: ANN401
@@ -108,7 +109,7 @@ class Count(Kind):
         return arguments.integer(queue, argument, value, UNBOUNDED, _MAX_COUNT - 1)
 
     def described(self, value: int) -> str:
-        """Says "none" for no limit."""
+        """Returns "none" for no limit."""
         return "none" if value == UNBOUNDED else f"'{value}'"
 
 
@@ -121,11 +122,11 @@ class Size(Count):
     allowed = '-1, >= 1, or a size such as `"64M"`'
 
     def check(self, name: str, value: object) -> int:
-        """Accepts a string with a unit, too."""
+        """Accepts also a string, with or without a unit."""
         return super().check(name, parse_size(value, name) if isinstance(value, str) else value)
 
     def from_option(self, value: str) -> int | str:
-        """Makes a number of plain digits."""
+        """Converts plain digits to a number; returns any other string unchanged."""
         return int(value) if value.removeprefix("-").isdecimal() else value
 
 
@@ -137,12 +138,12 @@ class Seconds(Kind):
     metavar = "S"
 
     def __init__(self, least_ms: int) -> None:
-        """The shortest time that is allowed, in milliseconds."""
+        """Takes the shortest allowed time, in milliseconds."""
         self._least = least_ms
 
     @property
     def allowed(self) -> str:  # type: ignore[override]
-        """The bounds."""
+        """The bounds, for the reference."""
         return f"{self._least / 1000:g} to {_MAX_MILLISECONDS // 1000:,} seconds"
 
     def check(self, name: str, value: object) -> float | None:
@@ -160,39 +161,39 @@ class Seconds(Kind):
         return arguments.integer(queue, argument, value, self._least, _MAX_MILLISECONDS) / 1000
 
     def from_option(self, value: float) -> float | None:
-        """Makes `None` of -1."""
+        """Converts -1 to `None`."""
         return None if value == UNBOUNDED else value
 
     def to_core(self, value: float | None) -> int:
-        """Rounds to milliseconds, but never below the least."""
+        """Rounds to milliseconds, but never below the shortest allowed time; converts `None` to -1."""
         return UNBOUNDED if value is None else max(self._least, round(value * 1000))
 
     def from_core(self, number: int) -> float | None:
-        """Returns seconds."""
+        """Returns seconds; `None` for a negative number."""
         return None if number < 0 else number / 1000
 
     def described(self, value: float | None) -> str:
-        """Says milliseconds, as the argument does."""
+        """Returns milliseconds, as in the argument, or "none"."""
         return "none" if value is None else f"'{round(value * 1000)}'"
 
 
 class Choice(Kind):
-    """One of some words; the core stores the number of the word."""
+    """One of a list of words; the core stores the number of the word."""
 
     __slots__ = ("words",)
 
     def __init__(self, *words: str) -> None:
-        """The words, in the order of their numbers in the core."""
+        """Takes the words, in the order of their numbers in the core."""
         self.words: Sequence[str] = words
 
     @property
     def metavar(self) -> str:  # type: ignore[override]
-        """The words, of which one is to be given."""
+        """The words, separated by bars, for the help of the command line."""
         return "|".join(self.words)
 
     @property
     def allowed(self) -> str:  # type: ignore[override]
-        """The words."""
+        """The words, for the reference."""
         return ", ".join(f"`{word}`" for word in self.words)
 
     def check(self, name: str, value: object) -> str:
@@ -214,7 +215,7 @@ class Choice(Kind):
         return self.words.index(value)
 
     def from_core(self, number: int) -> str:
-        """Returns the first word for a number that no word has, which only a damaged broker contains."""
+        """Returns the word of a number; the first word for an unknown number, which only a damaged broker contains."""
         return self.words[number if 0 <= number < len(self.words) else 0]
 
 
@@ -244,7 +245,7 @@ class Name(Kind):
             raise arguments.invalid(queue, argument, f'{{invalid_name,<<"{value}">>}}') from error
 
     def described(self, value: str | None) -> str:
-        """Says "none" for no name."""
+        """Returns "none" for no name."""
         return "none" if value is None else f"'{value}'"
 
 
@@ -269,5 +270,5 @@ class Switch(Kind):
         return value
 
     def described(self, value: bool) -> str:  # noqa: FBT001 - the value of a setting
-        """Writes it as AMQP does."""
+        """Returns the value as AMQP writes it."""
         return "'true'" if value else "'false'"
