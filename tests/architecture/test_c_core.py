@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the C core promises of itself: layers, ordering pairs, and what it does without."""
+"""Rules of the C core: layers, ordering pairs, and forbidden constructs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ CORE = ROOT / "cffi_src"
 SOURCES = sorted((CORE / "src").rglob("*.[ch]"))
 FOLDERS_WITH_C = (CORE, ROOT / "tests", ROOT / "benchmarks")
 
-# Bottom first. A file includes headers of its own folder and of lower ones; within a folder there are no circles.
+# Bottom first. A file includes headers of its folder and of lower folders; includes within a folder have no circle.
 FOLDERS = ("platform", "memory", "ring", "queue", "delivery", "broker", "check", "api")
 FOLDER_OF = {path.stem: path.parent.name for path in SOURCES}
-PUBLIC = {"shmbroker", "shmbroker.cdef"}  # of include/: below all of them
+PUBLIC = {"shmbroker", "shmbroker.cdef"}  # of include/: below all folders
 
 FORBIDDEN = {
     "volatile objects": r"(?<!asm )(?<!__asm__ )\bvolatile\b",
@@ -27,12 +27,12 @@ FORBIDDEN = {
     "unordered atomics": r"\batomic_(?:load|store|exchange|fetch_\w+|compare_exchange_\w+)(?<!_explicit)\s*\(",
     "setting errno": r"\berrno\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)",
 }
-# Elsewhere the hooks of a test build are in the way of each atomic operation, also on words of one process.
+# All other files use the macros, so a test build has a hook at each atomic operation, also on process-local words.
 MAY_GO_ROUND_THE_HOOKS = {
     "sb_atomic": "defines them",
     "sb_peek": "reads bodies: plain bytes, which no schedule is about, and which ThreadSanitizer leaves out",
 }
-# Process-local memory: handles belong to the layer that hands them out; what a channel holds has no bound but memory.
+# Process-local memory. The layer of the handles allocates them; what a channel holds has no bound but memory.
 MAY_ALLOCATE = {"sb_deliveries", "sb_deal", "sb_channel"}
 # Only the callers of system calls read errno. No other code reads or writes it: functions return sb_status.
 MAY_READ_ERRNO = {
@@ -48,24 +48,24 @@ TOP_COMMENT = re.compile(r"\A(?://[^\n]*\n)*\s*(/\*.*?\*/)", re.DOTALL)
 PAIRS_SECTION = re.compile(
     r"^ \* *Ordering pairs:?(.*?)(?=^ \* *[A-Z][a-z]+(?: \([^)\n]*\))?:|\*/)", re.DOTALL | re.MULTILINE
 )
-# "P4 a page is ..." at the beginning of a line declares; "P4, see ...", "P4 and P5 ...", "P4: ..." refer to it.
+# "P4 a page is ..." at the beginning of a line declares P4; "P4, see ...", "P4 and P5 ...", "P4: ..." refer to it.
 DECLARED_PAIR = re.compile(r"^(?: \*)? +P(\d+) (?!and\b|of\b|\()", re.MULTILINE)
 PAIR = re.compile(r"\bP(\d+)\b")
 
 
 def name(path: Path) -> str:
-    """Return how a file is called in failure messages and test ids."""
+    """Return the name of a file in failure messages and test ids."""
     return str(path.relative_to(ROOT))
 
 
 def code_of(path: Path) -> str:
-    """Return a file's text without comments; literals are left, but empty."""
+    """Return a file's text without comments, and with its literals empty."""
     text = path.read_text(encoding="utf-8")
     return COMMENT_OR_LITERAL.sub(lambda match: " " if match["comment"] else '""', text)
 
 
 def comments_below_the_top(path: Path) -> str:
-    """Return the comments that stand beside code."""
+    """Return the comments of a file except its top comment."""
     text = TOP_COMMENT.sub("", path.read_text(encoding="utf-8"), count=1)
     return "\n".join(match["comment"] for match in COMMENT_OR_LITERAL.finditer(text) if match["comment"])
 
@@ -97,7 +97,7 @@ def test_there_is_a_core() -> None:
 
 
 def test_a_file_says_its_layer_by_where_it_lies() -> None:
-    """The folders are those of the order above; CMake names them, too, and nothing lies beside or below them."""
+    """The folders are those of FOLDERS, and CMake names the same; no file lies beside or below them."""
     lists = (CORE / "CMakeLists.txt").read_text(encoding="utf-8")
     assert {path.parent for path in SOURCES} == {CORE / "src" / folder for folder in FOLDERS}
     assert f"set(SB_FOLDERS {' '.join(FOLDERS)})" in lists
@@ -121,12 +121,12 @@ def test_modules_do_not_need_each_other_in_circles() -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 def test_a_mentioned_ordering_pair_is_declared(path: Path) -> None:
-    """Each P<n> in a comment stands in the section "Ordering pairs" of a header."""
+    """Each P<n> in a file is declared in the section "Ordering pairs" of a header."""
     assert set(mentioned_pairs(path.read_text(encoding="utf-8"))) <= set(declared_pairs())
 
 
 def test_an_ordering_pair_is_declared_once() -> None:
-    """A number means one pair: else one end of each would pass for both ends of one."""
+    """A number means one pair: with two pairs, one end of each would pass for both ends of one pair."""
     assert [number for number, times in declared_pairs().items() if times > 1] == []
 
 
@@ -140,27 +140,27 @@ def test_an_ordering_pair_has_two_ends(number: int) -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 @pytest.mark.parametrize("what", FORBIDDEN)
 def test_the_core_does_without(path: Path, what: str) -> None:
-    """Some constructs have no place in the core."""
+    """The core has none of the forbidden constructs."""
     assert re.findall(FORBIDDEN[what], code_of(path)) == []
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 def test_atomic_operations_have_hooks(path: Path) -> None:
-    """The macros of `sb_atomic.h` are used, so that the schedulers of the C tests see each atomic operation."""
+    """Atomic operations use the macros of `sb_atomic.h`: the schedulers of the C tests see each operation."""
     calls = re.findall(r"\b(?:atomic|__atomic|__sync)_\w+\s*\(", code_of(path))
     assert calls == [] or path.stem in MAY_GO_ROUND_THE_HOOKS
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 def test_memory_is_allocated_at_the_top_only(path: Path) -> None:
-    """Below the layer that hands out handles nothing calls malloc or its relatives."""
+    """No file below the layer that makes handles calls malloc or its relatives, except those of MAY_ALLOCATE."""
     calls = re.findall(r"\b(?:m|c|re|aligned_)alloc\s*\(|\b(?:posix_memalign|strn?dup|alloca)\s*\(", code_of(path))
     assert calls == [] or path.parent.name == FOLDERS[-1] or path.stem in MAY_ALLOCATE
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 def test_errno_is_read_beside_system_calls_only(path: Path) -> None:
-    """What went wrong is said by the returned status."""
+    """Other code reads no errno: the returned status says what went wrong."""
     assert not re.search(r"\berrno\b(?!\.h)", code_of(path)) or path.stem in MAY_READ_ERRNO
 
 
