@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The map of the C core (`cffi_src/README.md`), held against the headers it is a map of."""
+"""The map of the C core (`cffi_src/README.md`) agrees with the headers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODEL = (ROOT / "docs/explanation/memory-model.md").read_text(encoding="utf-8")
 
 TOP_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 SECTION = r"^ \* *{}:?(.*?)(?=^ \* *[A-Z][a-z]+(?: [a-z]+)?(?: \([^)\n]*\))?:|\*/)"
-# "I4 positions of ..." at the beginning of a line declares; "I4 of sb_layout.h", "I4, I5 ..." refer to it.
+# "I4 positions of ..." at the beginning of a line declares I4; "I4 of sb_layout.h", "I4, I5 ..." refer to it.
 DECLARED = r"^(?: \*)? +{}(\d+) (?!and\b|of sb_|hold\b|\()"
 ROW_OF_READING = re.compile(r"^\| *\d+ \| ([^|]*) \|", re.MULTILINE)
 ROW_OF_INVARIANTS = re.compile(r"^\| I(\d+) \| `(\w+\.h)` \|", re.MULTILINE)
@@ -28,7 +28,7 @@ ROW_OF_PAIRS = re.compile(r"^\| P(\d+) \| `(\w+\.h)` \|", re.MULTILINE)
 
 
 def declared(section: str, letter: str) -> list[tuple[int, str]]:
-    """Return what the headers declare in a section of their top comments: numbers, and which header it was."""
+    """Return the declarations in a section of the headers' top comments: the number, and the header."""
     found = []
     for path in HEADERS:
         top = TOP_COMMENT.search(path.read_text(encoding="utf-8"))
@@ -38,7 +38,7 @@ def declared(section: str, letter: str) -> list[tuple[int, str]]:
 
 
 def rows(pattern: re.Pattern[str], page: str) -> list[tuple[int, str]]:
-    """Return the rows of a table: number, and the header that is named."""
+    """Return the rows of a table: the number, and the header that it names."""
     return [(int(number), header) for number, header in pattern.findall(page)]
 
 
@@ -49,7 +49,7 @@ def test_an_invariant_is_declared_once() -> None:
 
 
 def test_the_map_has_every_invariant() -> None:
-    """The table has each one that a header declares, names that header, and is in order."""
+    """The table has each invariant that a header declares, names that header, and is in order."""
     assert rows(ROW_OF_INVARIANTS, MAP) == declared("Invariants", "I")
 
 
@@ -59,7 +59,7 @@ def test_the_memory_model_has_every_ordering_pair() -> None:
 
 
 def test_the_memory_model_names_what_there_is() -> None:
-    """At the ends of a pair stand functions that the sources define, and words that the headers declare."""
+    """The ends of a pair name functions that the sources define, and words that the headers declare."""
     code = {path: COMMENT.sub("", path.read_text(encoding="utf-8")) for path in (CORE / "src").glob("*/*.[ch]")}
     declared_words = set(re.findall(r"\w+", " ".join(text for path, text in code.items() if path.suffix == ".h")))
     definition = re.compile(r"^[A-Za-z_][\w *]*\b(\w+)\([^;]*?\)\s*\{", re.MULTILINE)
@@ -70,7 +70,7 @@ def test_the_memory_model_names_what_there_is() -> None:
 
 
 def test_the_map_leads_to_every_file() -> None:
-    """The reading order names each module, and none that does not exist."""
+    """The reading order names each module, and names no module that does not exist."""
     named = [word.removesuffix(".h") for row in ROW_OF_READING.findall(MAP) for word in re.findall(r"`([^`]+)`", row)]
     reached = {module for module in MODULES for pattern in named if fnmatchcase(module, pattern)}
     assert MODULES - reached == set()
