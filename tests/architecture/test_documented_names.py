@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an object of the public API shows without an underscore is in the reference."""
+"""The reference has each name without an underscore of an object of the public API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import shmbroker.columns
 import shmbroker.staging
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
-# Classes of which the page says that they have the methods of another one.
+# Classes that have, as the page says, the methods of another class.
 LIKE = {"aio.Channel": "Channel"}
 _DIRECTIVE = re.compile(r"^\.\. (auto\w+|attribute):: (?:shmbroker\.)?([\w.]+)\n((?:   +:.*\n)*)", re.MULTILINE)
 _ENTRY = re.compile(r"^    (\w+)(?: \(.*?\))?:", re.MULTILINE)
@@ -64,7 +64,7 @@ def set_on_self(cls: type[Any]) -> set[str]:
 
 
 def shown(cls: type[Any], package: str = "shmbroker") -> set[str]:
-    """Return the names without an underscore that objects of a class have: of the class, of slots, of instances."""
+    """Return the names without an underscore of a class, its slots, its annotations and its instances."""
     found: set[str] = set()
     for one in layers(cls, package):
         slots = vars(one).get("__slots__", ())
@@ -74,16 +74,16 @@ def shown(cls: type[Any], package: str = "shmbroker") -> set[str]:
 
 
 def explained(cls: type[Any]) -> set[str]:
-    """Return the attributes that the page shows with a class: in its section "Attributes", and fields of a record."""
+    """Return the attributes that a class documents: its section "Attributes", and its fields if it is a record."""
     record = getattr(cls, "_fields", ()) if issubclass(cls, tuple) else getattr(cls, "__dataclass_fields__", ())
-    fields = set(record)  # they are its signature
+    fields = set(record)  # the page shows them in the signature
     text = inspect.cleandoc(cls.__doc__ or "")
     section = re.search(r"^Attributes:\n((?:    .*\n?|\n)*)", text, re.MULTILINE)
     return fields | set(_ENTRY.findall(section[1] if section is not None else ""))
 
 
 def named(name: str) -> set[str]:
-    """Return the attributes of a class that the page names, with those of the documented classes it is made of."""
+    """Return the attributes that the page names for a class, its documented bases, and the class it is like."""
     by_class = {class_of(one): one for one in DOCUMENTED}
     names = [by_class[base] for base in layers(class_of(name)) if base in by_class]
     names += [LIKE[name]] if name in LIKE else []
@@ -91,7 +91,7 @@ def named(name: str) -> set[str]:
 
 
 def test_the_page_is_understood() -> None:
-    """The classes are found, with what each way to write it down names."""
+    """The classes are found, with the attributes from each kind of directive."""
     assert {"Connection", "Queue", "Channel", "staging.Stage", "aio.Queue"} <= set(DOCUMENTED)
     assert {"put", "move"} <= DOCUMENTED["Queue"]
     assert "basic_publish" in DOCUMENTED["Channel"]
@@ -100,13 +100,13 @@ def test_the_page_is_understood() -> None:
 
 @pytest.mark.parametrize("name", DOCUMENTED)
 def test_what_an_object_shows_is_documented(name: str) -> None:
-    """Each name without an underscore is on the page, and each name on the page is there."""
+    """The page has each name without an underscore, and the class has each name on the page."""
     assert shown(class_of(name)) - named(name) == set()
     assert DOCUMENTED[name] - set(dir(class_of(name))) - shown(class_of(name)) == set()
 
 
 def test_every_kind_of_name_is_seen() -> None:
-    """A method, a slot, an annotation, what a method sets, and what a base class has."""
+    """Methods, slots, annotations, attributes that a method sets, and names of base classes are found."""
 
     class Base:
         __slots__ = ("_slot", "slot")
