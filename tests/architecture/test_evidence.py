@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page on crash recovery, held against the evidence that it counts."""
+"""The page on crash recovery gives the right numbers of its evidence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODELS = "".join(path.read_text("utf-8") for path in sorted((TESTS / "models").g
 
 
 def entries(path: Path, table: str) -> int:
-    """Return how many entries a table of a C file has; each begins with its name."""
+    """Return the number of entries in a table of a C file; an entry begins with its name."""
     body = re.search(rf"{table}\[\] = \{{\n(.*?)\n\}};", path.read_text("utf-8"), re.DOTALL)
     return len(re.findall(r'^    \{"', body[1], re.MULTILINE)) if body else 0
 
@@ -33,6 +33,6 @@ COUNTS = {
 
 @pytest.mark.parametrize(("text", "count"), COUNTS.items())
 def test_the_page_counts_the_evidence(text: str, count: int) -> None:
-    """As it is in the sources."""
+    """A number on the page is the number in the sources."""
     assert count > 0
     assert f" {text.format(count)}" in PAGE.read_text("utf-8")
