@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of README and documentation, as a reader meets them who types in one page."""
+"""The examples of README and documentation work for a reader who types in one page."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_imports_what_it_uses(page: Path) -> None:
-    """It does so before the first use. `make docs` does not tell: it runs the examples with an import of its own."""
+    """The import is before the first use. `make docs` cannot find that: it imports the package for the examples."""
     code = examples(page)
     use, imported = USE.search(code), IMPORT.search(code)
     assert use is None or (imported is not None and imported.start() < use.start())
 
 
 def test_no_example_makes_a_broker_that_another_serves_with_a_limit() -> None:
-    """A broker that `connect` makes has the default limit: to serve one of that name with another limit is refused."""
+    """A broker that `connect` makes has the default limit; `serve` refuses the same name with another limit."""
     made = {name for page in PAGES for name in MADE.findall(examples(page))}
     served = {name for page in PAGES for name in SERVED.findall(page.read_text(encoding="utf-8"))}
     assert made
@@ -47,5 +47,5 @@ def test_no_example_makes_a_broker_that_another_serves_with_a_limit() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    """A newcomer reads it in one sitting; what does not fit is a page of the docs."""
+    """A newcomer can read it in one sitting: it has less than 200 lines."""
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 200
