@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures on the pages, held against the newest results that are under version control."""
+"""The figures on the pages are those of the newest results under version control."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
 
 def newest(*, of_spark: bool) -> dict[str, Any]:
-    """Return the last document, by the day in its name, of one of the two kinds of runs."""
+    """Return the newest document, by the day in its name, of one of the two kinds of runs."""
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*-*-*.json"))]
     return next(one for one in reversed(documents) if ("found" in one) == of_spark)
 
 
 def test_the_page_of_figures_shows_the_newest_results() -> None:
-    """Every row of both kinds of runs, as `benchmarks.pages` writes it."""
+    """The page has every row of both kinds of runs, as `benchmarks.pages` writes it."""
     page = pages.FIGURES.read_text(encoding="utf-8")
     assert pages.table(newest(of_spark=False)) in page
     assert pages.spark_table(newest(of_spark=True)) in page
 
 
 def test_the_readme_shows_the_newest_results() -> None:
-    """Ten rows of them."""
+    """The README has the ten rows of IN_SHORT."""
     table = pages.short_table(newest(of_spark=False))
     assert table in pages.README.read_text(encoding="utf-8")
     assert len(pages.IN_SHORT) == 10
