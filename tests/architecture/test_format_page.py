@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page on the format of the shared memory, held against `sb_layout.h` as the compiler sees it."""
+"""The page on the format of the shared memory agrees with `sb_layout.h` as the compiler sees it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCES = ROOT / "cffi_src/src"
 LAYOUT = (SOURCES / "platform" / "sb_layout.h").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs/reference/shm-format.md").read_text(encoding="utf-8")
 
-# Headings of the page, and the structs they are about.
+# The headings of the page, and their structs.
 STRUCTS = {
     "Header": "sb_header_shm",
     "Process slot": "sb_process_shm",
@@ -49,7 +49,7 @@ COMPILER = shutil.which("cc") or shutil.which("gcc")
 
 
 def fields_of(body: str) -> list[str]:
-    """Return the names of a struct's fields, but for those that are reserved."""
+    """Return the names of a struct's fields, except reserved fields."""
     statements = re.sub(r"alignas\(\d+\)", "", COMMENT.sub("", body)).split(";")
     names = [NAME.search(part.strip()) for statement in statements for part in statement.split(",")]
     return [name[1] for name in names if name and not name[1].startswith("reserved")]
@@ -60,7 +60,7 @@ FIELDS = {struct: fields_of(body) for body, struct in STRUCT.findall(LAYOUT)}
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, dict[str, tuple[int, int]]]]:
-    """Ask the compiler for the size of each struct, and where its fields lie."""
+    """Ask the compiler for the size of each struct, and the offsets and sizes of its fields."""
     if COMPILER is None:
         pytest.skip("no C compiler")
     folder = tmp_path_factory.mktemp("format")
@@ -100,7 +100,7 @@ def test_every_struct_has_its_place() -> None:
 def test_a_struct_is_described_field_by_field(
     heading: str, compiled: dict[str, tuple[int, dict[str, tuple[int, int]]]]
 ) -> None:
-    """The table has each field that is not reserved, where the compiler puts it, and the heading its size."""
+    """The table has each field that is not reserved, with its offset and size; the heading has the struct's size."""
     size, fields = compiled[STRUCTS[heading]]
     described = {name: (length, table) for name, length, table in SECTION.findall(PAGE)}[heading]
     rows = {name: (int(offset), int(length)) for offset, length, name in ROW.findall(described[1])}
