@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers and layouts that stand in Python and in C: each is read from the core, or held against it here."""
+"""Numbers and layouts that Python repeats agree with those of the core."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIB, FFI = library.slow, library.ffi
 
 # ---- words for enumerators ----
 
-# The enumerators with a prefix, except some, are the keys of a table.
+# The keys of a table are the enumerators with a prefix, except the names in the last column.
 TABLES: dict[str, tuple[dict[int, str], str, set[str]]] = {
     "kinds in findings": (wording._KINDS, "SB_KIND_", set()),  # noqa: SLF001
     "kinds of a full broker": (kept._STRUCTURES, "SB_KIND_", {"SB_KIND_MESSAGE", "SB_KIND_COUNT"}),  # noqa: SLF001
@@ -34,7 +34,7 @@ TABLES: dict[str, tuple[dict[int, str], str, set[str]]] = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_each_enumerator_has_its_word(name: str) -> None:
-    """The enumeration of the core has no member without a word, and no two members share one."""
+    """Each member of the enumeration of the core has a word, and no two members share a word."""
     table, prefix, others = TABLES[name]
     members = {one: getattr(LIB, one) for one in dir(LIB) if one.startswith(prefix) and one not in others}
     assert set(table) == set(members.values())
@@ -42,13 +42,13 @@ def test_each_enumerator_has_its_word(name: str) -> None:
 
 
 def enumerators(prefix: str) -> list[str]:
-    """Return the enumerators of the core's headers with a prefix, in order, in small letters and without the prefix."""
+    """Return the enumerators with a prefix in the core's headers, in order, in lower case and without the prefix."""
     body = next(body for body in re.findall(r"enum \{(.*?)\}", CODE, re.DOTALL) if prefix in body)
     return [name.lower().replace("_", "-") for name in re.findall(rf"\b{prefix}(\w+)", body)]
 
 
 def test_repairs_are_in_the_order_of_the_core() -> None:
-    """The statistics take the core's array by position."""
+    """The fields of the statistics have the order of the core's array, which they take by position."""
     fields = statistics.Repairs.__dataclass_fields__
     assert [field.removesuffix("s") for field in fields] == enumerators("SB_REPAIR_")
 
@@ -64,7 +64,7 @@ FORMATS: dict[str, tuple[struct.Struct, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("structure", FORMATS)
 def test_a_format_is_that_of_the_structure(structure: str) -> None:
-    """Size, offsets and sizes of all fields, and that they have no sign, are as the compiler has them."""
+    """The format has the size of the structure and the offset and size of each field; all fields are unsigned."""
     form, fields = FORMATS[structure]
     order, codes = form.format[0], form.format[1:]
     described = dict(FFI.typeof(structure).fields)
@@ -78,7 +78,7 @@ def test_a_format_is_that_of_the_structure(structure: str) -> None:
 
 
 def test_parts_of_a_record() -> None:
-    """The size of the front, and the slice that tells whether a body is read in place."""
+    """The size of the front, and the slice that shows whether a body is read in place, are those of the core."""
     address = record._ADDRESS  # noqa: SLF001
     assert FFI.sizeof("sb_record") == record.SIZE
     assert address.start == FFI.offsetof("sb_record", "body_address")
@@ -98,7 +98,7 @@ COPIES: dict[str, tuple[tuple[str, ...], set[str]]] = {
 
 @pytest.mark.parametrize("structure", COPIES)
 def test_a_copy_has_each_field(structure: str) -> None:
-    """By name: so the order may differ, and the core may not forget one."""
+    """The fields are compared by name: their order may differ, but no field may be missing."""
     fields, omitted = COPIES[structure]
     assert set(fields) | omitted == {name for name, _ in FFI.typeof(structure).fields}
 
@@ -120,7 +120,7 @@ NUMBERS: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_a_number_is_that_of_the_core(name: str) -> None:
-    """Where it stands in both."""
+    """A number that Python and C both define is the same in both."""
     here, there = NUMBERS[name]
     assert here == there
 
@@ -131,7 +131,7 @@ def defined(name: str) -> int:
 
 
 def test_names_have_the_length_that_the_core_stores() -> None:
-    """The longest name of a queue and of a broker are allowed, longer ones are not."""
+    """The checks allow the longest names of a queue and of a broker that the core stores, and no longer names."""
     for check, most in ((check_queue_name, LIB.SB_NAME_MAX), (check_name, defined("SB_BROKER_NAME_MAX"))):
         assert check("n" * most) == "n" * most
         with pytest.raises(ValueError, match="are allowed"):
@@ -139,7 +139,7 @@ def test_names_have_the_length_that_the_core_stores() -> None:
 
 
 def test_spark_knows_the_sizes_of_slots() -> None:
-    """Those of the core from the shortest that it knows on."""
+    """The sizes in Spark's hand-over are those of the core, from the shortest that it lists on."""
     memory = pytest.importorskip("shmbroker.spark.handover.memory")
     source = (SOURCES / "src" / "memory" / "sb_chunk.c").read_text(encoding="utf-8")
     units = re.search(r"MESSAGE_UNITS\[\] = \{([^}]*)\}", source)
