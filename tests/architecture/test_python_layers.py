@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports point down: front ends, public modules, `_core`, the compiled modules. What is public is documented."""
+"""Imports point down: front ends, public modules, `_core`, compiled modules. Public modules are documented."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 COMPILED = {"shmbroker._native", "shmbroker._native_fast", "shmbroker._native_message"}
-# Words that all layers share; they know nothing of the layers above.
+# Modules that all layers share; they import nothing from the layers above.
 VOCABULARY = {
     f"shmbroker.{name}"
     for name in (
@@ -23,7 +23,7 @@ VOCABULARY = {
     )
 }
 FRONT_ENDS = ("shmbroker.spark", "shmbroker.amqp", "shmbroker.kombu")
-# What front ends still import although it is private. A change that opens one of these takes it out of here.
+# The private names that front ends still import. A change that makes one of them public removes it here.
 PRIVATE_IN_FRONT_ENDS = {
     "shmbroker.spark.attachment": {"shmbroker._process.connections"},
     "shmbroker.spark.handover.memory": {"shmbroker._process.locks"},
@@ -43,11 +43,11 @@ BOTTOM, CORE, PUBLIC, FRONT, PROGRAM = range(5)
 
 @dataclass(frozen=True)
 class Import:
-    """What a line of a module imports.
+    """One name that a line of a module imports.
 
     Attributes:
-        name: The module, in full; or the name taken out of it, after a dot.
-        line: Where.
+        name: The full name of the module; or of a name from it, as `module.name`.
+        line: The number of the line.
         private: Whether a part of the name begins with one underscore.
     """
 
@@ -56,7 +56,7 @@ class Import:
 
     @property
     def private(self) -> bool:
-        """Whether it is nobody else's business."""
+        """Whether a part of the name begins with one underscore."""
         return any(part.startswith("_") and not part.startswith("__") for part in self.name.split("."))
 
 
@@ -85,16 +85,16 @@ def layer_of(name: str) -> int:
 
 
 def is_below(name: str, package: str) -> bool:
-    """Is it the package or something in it?"""
+    """Whether a name is that of a package or of something in it."""
     return name == package or name.startswith(package + ".")
 
 
 def imports_of(module: str, *, for_types: bool = False) -> list[Import]:
-    """Return what a module imports of the project, at its top or in functions.
+    """Return the imports from the project in a module, at its top or in functions.
 
     Args:
-        module: Its name.
-        for_types: Also what it imports for type checkers only.
+        module: The name of the module.
+        for_types: Whether to include the imports for type checkers only.
     """
     path = MODULES[module]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
@@ -130,7 +130,7 @@ def test_there_are_modules() -> None:
 def test_imports_point_down(module: str) -> None:
     """A module imports nothing of a higher layer."""
     upwards = [one for one in imports_of(module) if layer_of(module_meant(one.name)) > layer_of(module)]
-    # The vocabulary lies below the compiled modules too.
+    # The vocabulary is below the compiled modules, too.
     sideways = [one for one in imports_of(module) if module in VOCABULARY and one.name in COMPILED]
     assert upwards + sideways == []
 
@@ -142,11 +142,11 @@ def test_only_the_core_imports_the_compiled_modules(module: str) -> None:
         assert [one for one in imports_of(module) if module_meant(one.name) in COMPILED] == []
 
 
-CFFI = {"ffi", "fast_ffi", "slow", "fast", "pointer"}  # what `shmbroker._core` calls cffi's objects
+CFFI = {"ffi", "fast_ffi", "slow", "fast", "pointer"}  # the names of cffi's objects in `shmbroker._core`
 
 
 def identifiers_of(module: str) -> set[str]:
-    """Return the names that a module uses: variables, arguments, attributes, and what it imports."""
+    """Return the names that a module uses: variables, arguments, attributes, and imported names."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Name):
@@ -162,13 +162,13 @@ def identifiers_of(module: str) -> set[str]:
 
 @pytest.mark.parametrize("module", [name for name in MODULES if layer_of(name) != CORE])
 def test_only_the_core_uses_cffi(module: str) -> None:
-    """Other modules call no function of the native modules, and read none of their structures."""
+    """Modules outside `_core` call no function of the native modules, and read none of their structures."""
     assert {name for name in identifiers_of(module) if name in CFFI or name.startswith("sb_")} == set()
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if layer_of(name) >= FRONT])
 def test_front_ends_use_the_public_names(module: str) -> None:
-    """The command line and `shmbroker.spark` could have been written by anybody."""
+    """Front ends and the command line use public names only, except those of PRIVATE_IN_FRONT_ENDS."""
     own = "shmbroker_cli" if layer_of(module) == PROGRAM else next(one for one in FRONT_ENDS if is_below(module, one))
     inside = {one.name for one in imports_of(module) if one.private and not is_below(one.name, own)}
     assert inside == PRIVATE_IN_FRONT_ENDS.get(module, set())
@@ -179,18 +179,18 @@ def test_front_ends_use_the_public_names(module: str) -> None:
 
 @pytest.mark.parametrize("module", [name for name in MODULES if is_below(name, "shmbroker") and name != "shmbroker"])
 def test_nothing_below_imports_the_package_as_a_whole(module: str) -> None:
-    """`shmbroker/__init__.py` is the top of the package: only front ends and helpers for tests build on it."""
+    """`shmbroker/__init__.py` is the top of the package: only front ends and `shmbroker.testing` may import it."""
     if layer_of(module) < FRONT and module != "shmbroker.testing":
         whole = [one for one in imports_of(module) if module_meant(one.name) in {"shmbroker", ""}]
         assert whole == []
 
 
-IMPORTED_LATE = {"shmbroker.broker": {"shmbroker._housekeeper.housekeeper"}}  # by `serve`, which is the whole program
+IMPORTED_LATE = {"shmbroker.broker": {"shmbroker._housekeeper.housekeeper"}}  # serve_forever: the whole program
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if is_below(name, "shmbroker") and layer_of(name) < FRONT])
 def test_no_call_imports_a_module_of_the_package(module: str) -> None:
-    """A fork while another thread is inside an import leaves the lock of that import taken in the child, for ever."""
+    """No function imports: a fork during an import in another thread leaves the import's lock held in the child."""
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     lines = {
@@ -200,7 +200,7 @@ def test_no_call_imports_a_module_of_the_package(module: str) -> None:
 
 
 def test_modules_do_not_need_each_other_in_circles() -> None:
-    """There is an order in which no module of `shmbroker` imports a later one."""
+    """The modules of `shmbroker` have an order in which no module imports a later module."""
     graph = {
         module: {module_meant(one.name) for one in imports_of(module)} - {module}
         for module in MODULES
@@ -210,7 +210,7 @@ def test_modules_do_not_need_each_other_in_circles() -> None:
 
 
 def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
-    """Return the largest sets of modules that all lead to each other."""
+    """Return the largest sets of modules in which each module imports all others, directly or not."""
 
     def reached_from(module: str) -> set[str]:
         found, pending = set(), [module]
@@ -229,7 +229,7 @@ def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
 
 
 def test_types_do_not_need_each_other_in_circles() -> None:
-    """With the imports for type checkers, too, there is such an order."""
+    """The imports have no circle even with those for type checkers."""
     graph = {
         module: {module_meant(one.name) for one in imports_of(module, for_types=True)} - {module} for module in MODULES
     }
@@ -237,7 +237,7 @@ def test_types_do_not_need_each_other_in_circles() -> None:
 
 
 def test_a_circle_is_found() -> None:
-    """With all that belongs to it, and without what only leads to it or follows from it."""
+    """A circle has all its modules, and no module that only leads to it or follows from it."""
     graph = {"a": {"b"}, "b": {"c"}, "c": {"d"}, "d": {"b", "e"}, "e": set()}
     assert circles(graph) == {frozenset("bcd")}
 
@@ -251,7 +251,7 @@ def names_of(module: str) -> set[str]:
 
 @pytest.mark.parametrize("module", [name for name in MODULES if re.fullmatch(r"shmbroker\.[a-z]\w*", name)])
 def test_a_module_without_an_underscore_is_documented(module: str) -> None:
-    """The page of the Python API names it, or something in it, or has a page for it beside itself."""
+    """The page of the Python API names the module or something in it, or links to a page for the module."""
     page = REFERENCE.read_text(encoding="utf-8")
     named = set(re.findall(r"^\.\. (?:auto)?\w+:: ([\w.]+)", page, re.MULTILINE)) | set(re.findall(r"`([\w.]+)`", page))
     if f"]({module.partition('.')[2]}.md)" not in page:
