@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A queue setting is declared once: core, command line and reference have what its row says, and nothing beside it."""
+"""A queue setting is declared once: core, command line and reference have exactly what its row says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CDEF = (ROOT / "cffi_src" / "include" / "shmbroker.cdef.h").read_text("utf-8")
 PAGE = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
 CREATE = inspect.signature(queues.create).parameters
 CONFIGURE = inspect.signature(queues.configure).parameters
-# What the page says beside the words of the row.
+# The text of a default on the page, where it says more than the value in the row.
 NOTES = {"overflow": '`"block"`; of a channel\'s declaration `"drop-head"`'}
 
 
@@ -30,7 +30,7 @@ def default_of(name: str) -> object:
 
 
 def line_of(name: str, row: settings.Row) -> str:
-    """Return the line that the table of the reference has to have for a row."""
+    """Return the line that the table of the reference must have for a row."""
     option = f"`--{name.replace('_', '-')}`" if row.option else ""
     milliseconds = " (ms)" if row.core and row.core.endswith("_MS") else ""
     argument = f"`{row.argument}`{milliseconds}" if row.argument else f"`{name}=`"
@@ -40,13 +40,13 @@ def line_of(name: str, row: settings.Row) -> str:
 
 
 def test_the_reference_has_the_rows() -> None:
-    """Each row is a line of the table, in their order, and no other line is there."""
+    """The table has one line for each row, in the order of the rows, and no other line."""
     table = PAGE.partition("|---|---|---|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
     assert table == [line_of(name, row) for name, row in settings.ROWS.items()]
 
 
 def test_the_core_has_a_number_for_each_row() -> None:
-    """The constants of settings in the header of the core, and those that rows name, are the same."""
+    """The rows name exactly the constants of settings in the header of the core, and no constant twice."""
     numbers = set(re.findall(r"\b(SB_SETTING_\w+)", CDEF))
     assert numbers == {row.core for row in settings.ROWS.values() if row.is_number}
     constants = [row.core for row in settings.ROWS.values() if row.core is not None]
@@ -56,7 +56,7 @@ def test_the_core_has_a_number_for_each_row() -> None:
 
 
 def test_texts_are_fixed_and_have_room() -> None:
-    """A text stays as it was declared, and the longest texts of all settings fit together into their room."""
+    """A text cannot change after the declaration, and the longest texts of all settings fit into their room."""
     texts = {name: row for name, row in settings.ROWS.items() if row.core is None}
     assert all(row.fixed for row in texts.values())
     assert len(field_tables.encode(dict.fromkeys(texts, "x" * 255))) <= library.slow.SB_TEXTS_MAX
@@ -64,14 +64,14 @@ def test_texts_are_fixed_and_have_room() -> None:
 
 @pytest.mark.parametrize("name", settings.ROWS)
 def test_a_default_survives_the_core(name: str) -> None:
-    """The core gives back the default of a setting, and what is stored for `None` is no limit."""
+    """The default of a setting is allowed, and is the same after the conversion to the core's number and back."""
     row, default = settings.ROWS[name], default_of(name)
     assert row.kind.check(name, default) == default
     assert row.core is None or row.kind.from_core(row.kind.to_core(default)) == default
 
 
 def test_words_have_the_numbers_of_the_core() -> None:
-    """A word of `overflow` is the constant of its name."""
+    """The number of a word of `overflow` is that of the core's constant with its name."""
     words = settings.ROWS["overflow"].kind
     for word in ("block", "drop", "drop-head"):
         constant = f"SB_OVERFLOW_{word.upper().replace('-', '_')}"
@@ -79,7 +79,7 @@ def test_words_have_the_numbers_of_the_core() -> None:
 
 
 def test_the_command_line_has_the_rows() -> None:
-    """`queue create` has an option for each row that may have one, `queue set` for those that can be changed."""
+    """`queue create` has an option for each row with `option`, `queue set` for those that are not `fixed`."""
     options = {name: row for name, row in settings.ROWS.items() if row.option}
     assert [name for name in CREATE if name in settings.ROWS] == list(options)
     assert [name for name in CONFIGURE if name in settings.ROWS] == [
@@ -88,7 +88,7 @@ def test_the_command_line_has_the_rows() -> None:
 
 
 def test_no_other_file_spells_the_constants() -> None:
-    """Python names a constant of the core that stands for a setting in its row only."""
+    """In Python, only the row of a setting names its constant of the core."""
     spelt = re.compile(r"SB_SETTING_[A-Z]|SB_QUEUE_(DURABLE|AUTO_DELETE|SINGLE)")
     others = [path for path in (ROOT / "shmbroker").rglob("*.py") if path.name != "settings.py"]
     assert [path for path in others if spelt.search(path.read_text("utf-8"))] == []
