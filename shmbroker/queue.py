@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues: putting, getting, browsing, and what can be done to them."""
+"""Queue handles: putting, getting, browsing and consuming messages, and administration of the queue."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ _MAX_BATCH = library.MOST_MESSAGES
 
 
 class Queue:
-    """A queue that a connection has open. Safe to use from several threads.
+    """The handle of a queue that a connection has open. Safe to use from several threads.
 
-    A connection has one handle of a queue, which closes with the connection, or with :meth:`close` and ``with``.
-    A handle pickles as broker and queue name: it is opened again, over one connection of the process that loads it.
-    So it is in a forked child that uses it.
+    A connection has one handle of each queue. The handle closes with the connection, with :meth:`close`, or at the end
+    of a ``with`` block. A handle is pickled as the names of the broker and the queue. The process that loads it opens
+    the queue again, over one connection that all loaded handles share. A forked child does the same when it first uses
+    the handle.
     """
 
-    # Found in the object itself: whoever goes round thousands of queues has none of them in the cache.
+    # Slots instead of a dict: one cache miss fewer when an application cycles through thousands of queues.
     __slots__ = (
         "__weakref__", "_again", "_core", "_core_connection", "_left", "_length", "_put", "_put_many", "_put_with",
         "_session", "_settle_record", "_tags", "_take", "_take_many", "_taker", "name",
@@ -52,7 +53,7 @@ class Queue:
         self._session = session
         self._core = core
         self._left: CoreQueue | None = None
-        self._again: Queue | None = None  # in a child that was forked, see `_process.inherited`
+        self._again: Queue | None = None  # opened by a forked child, see `_process.inherited`
         self.name = core.name
         self._core_connection: CoreConnection = core.connection
         self._taker = library.Taker(core.address, library.OF_QUEUE, Message, MessageBatch)
@@ -70,9 +71,9 @@ class Queue:
         body: Any,  # noqa: ANN401 - anything bytes-like
         *,
         timeout: float | None = None,
-        **options: Unpack[PutKeywords],  # by name they would cost a look into a dictionary each: a sixth of a put
+        **options: Unpack[PutKeywords],  # named parameters cost a dictionary lookup each: a sixth of a put
     ) -> None:
-        """Puts a message at the end of the queue.
+        """Puts a message at the end of the queue, and waits for room.
 
         Args:
             body: bytes-like, up to 1 GiB.
@@ -80,11 +81,11 @@ class Queue:
             options: These keywords:
 
                 - ``priority``: 0 to 255; kept with the message.
-                - ``ttl``: seconds after which it expires.
-                - ``delay``: seconds before it may be delivered.
+                - ``ttl``: seconds after which the message expires.
+                - ``delay``: seconds before the message may be delivered.
                 - ``key``: up to 255 bytes of UTF-8, kept with the message.
                 - ``headers``: AMQP headers; they replace those of ``properties``.
-                - ``properties``: AMQP properties; the keywords above win over them.
+                - ``properties``: AMQP properties; the keywords above take precedence.
 
         Raises:
             queue.Full: no room in time (overflow="block").
@@ -94,7 +95,7 @@ class Queue:
             TypeError: the body is a ``str`` or not bytes-like, or there is no such keyword.
         """
         if not options:
-            put = self._put  # in two steps: `self._put(...)` looks for a method of that name in the class every time
+            put = self._put  # in two steps: each `self._put(...)` would look for a method of that name in the class
             status = put(body, timeout)
             if status is None:
                 return
@@ -116,7 +117,7 @@ class Queue:
         self._core.put_with(data, size, NO_OPTIONS if fields is None else PutOptions(*fields), until)
 
     def put_nowait(self, body: Any, **options: Any) -> None:  # noqa: ANN401
-        """:meth:`put` that does not wait for room."""
+        """Puts a message as :meth:`put` does, without waiting for room."""
         self.put(body, timeout=0, **options)
 
     def put_many(
@@ -126,18 +127,18 @@ class Queue:
         timeout: float | None = None,
         **given: Unpack[PutKeywords],
     ) -> int:
-        """Puts messages in order, in as few calls as possible, with the same options.
+        """Puts messages in order, with the same options, in as few calls of the core as possible.
 
         Returns:
-            How many were put: all, or those that found room in time.
+            The number of messages put: all, or those that found room in time.
 
         Raises:
-            queue.Full: none found room in time.
+            queue.Full: no message found room in time.
         """
         wanted = tuple(bodies)
         options = options_of(**given)
         until = library.deadline(timeout)
-        done = self._put_many(wanted, 0, options.address, False)  # noqa: FBT003 - without dropping the GIL
+        done = self._put_many(wanted, 0, options.address, False)  # noqa: FBT003 - keeps the GIL
         return (
             len(wanted) if done == len(wanted) else put_rest(self._core, self._put_many, wanted, done, options, until)
         )
@@ -150,15 +151,17 @@ class Queue:
         timeout: float | None = None,
         **given: Unpack[PutKeywords],
     ) -> Iterator[memoryview]:
-        """A writable memoryview of ``size`` bytes in the slab.
+        """Reserves ``size`` bytes in the slab, and yields a writable memoryview of them.
 
-        Published when the block ends, dropped when it raises. If a slice of it, or an array made of it, lives on then,
-        a copy is published, so that nobody writes into a message: delete them before the block ends to save that.
-        A signal's handler that raises when the block has ended may do so after the message was published: it stays.
+        The message is published when the block ends, and dropped when the block raises. If a slice of the memoryview,
+        or an array made from it, still exists when the block ends, a copy is published: the application could still
+        write into the original. Delete such objects before the block ends to avoid the copy.
+
+        A signal handler may raise after the block has ended. If the message was published before, it stays published.
 
         Raises:
             queue.Full: no room in time (overflow="block").
-            OutOfMemory: no memory in time, or it can never fit; at the end of the block: none for the copy.
+            OutOfMemory: no memory in time, or the body can never fit; at the end of the block: no memory for the copy.
         """
         check_size(size)
         until = library.deadline(timeout)
@@ -176,11 +179,11 @@ class Queue:
         """Takes the oldest ready message.
 
         Args:
-            timeout: seconds to wait for one; ``None`` = for ever, 0 = not at all.
-            auto_ack: settle it at once.
+            timeout: seconds to wait for a message; ``None`` = for ever, 0 = not at all.
+            auto_ack: settle the message when it is taken.
 
         Raises:
-            queue.Empty: none came in time.
+            queue.Empty: no message came in time.
             NotFound: the queue was deleted.
         """
         take = self._take  # in two steps, see `put`
@@ -188,7 +191,7 @@ class Queue:
         if message is None:
             message = self._get_slowly(self._taker.status, timeout, auto_ack=auto_ack)
         if not auto_ack:
-            message._state = OPEN  # noqa: SLF001 - it has reached us; an interrupt before this put it back
+            message._state = OPEN  # noqa: SLF001 - an interrupt before this line returns it to its place
         return message
 
     def _get_slowly(self, status: int, timeout: float | None, *, auto_ack: bool) -> Message:
@@ -202,7 +205,7 @@ class Queue:
         found = self._taker.soon(self, auto_ack)
         if isinstance(found, int):
             connection = self._core.connection
-            connection.start_io()  # somebody of this process should notice a housekeeper that died
+            connection.start_io()  # the IO thread notices a housekeeper that died
             connection.enter()
             try:
                 while isinstance(found := self._taker.wait(self, auto_ack, until), int):
@@ -212,7 +215,7 @@ class Queue:
         return found
 
     def get_nowait(self, *, auto_ack: bool = False) -> Message:
-        """:meth:`get` that does not wait."""
+        """Takes the oldest ready message as :meth:`get` does, without waiting."""
         take = self._take
         message = take(self, auto_ack)
         if message is None:
@@ -227,10 +230,12 @@ class Queue:
         return message
 
     def get_many(self, max_messages: int, *, timeout: float | None = None, auto_ack: bool = False) -> MessageBatch:
-        """Waits for one message, then takes what is there, up to ``max_messages`` (1 to 65,536).
+        """Waits for one message, then takes the ready messages, up to ``max_messages`` (1 to 65,536).
+
+        A batch has room for 1 MiB of records, so it may end earlier. Bodies longer than 4 KiB do not count.
 
         Raises:
-            queue.Empty: none came in time.
+            queue.Empty: no message came in time.
         """
         if not isinstance(max_messages, int) or isinstance(max_messages, bool) or not 1 <= max_messages <= _MAX_BATCH:
             msg = f"max_messages={max_messages!r}: an integer from 1 to {_MAX_BATCH} is allowed"
@@ -241,7 +246,7 @@ class Queue:
         if auto_ack:
             batch._hold_views()  # noqa: SLF001
         else:
-            batch._state = OPEN  # noqa: SLF001 - it has reached us; an interrupt before this put it back
+            batch._state = OPEN  # noqa: SLF001 - an interrupt before this line returns it to its place
         return batch
 
     def _get_many_slowly(self, status: int, room: int, timeout: float | None, *, auto_ack: bool) -> MessageBatch:
@@ -252,7 +257,7 @@ class Queue:
             if not self._core_connection.has_io:
                 self._core_connection.polled()
             raise standard_queue.Empty
-        self._core.connection.start_io()  # somebody of this process should notice a housekeeper that died
+        self._core.connection.start_io()  # the IO thread notices a housekeeper that died
         with self._core.connection.call():
             while isinstance(batch := self._taker.wait_many(self, room, auto_ack, until), int):
                 self._core.get_failed(batch)
@@ -268,14 +273,14 @@ class Queue:
         ack_batch: int = 1,
         ack_interval: float = 0.001,
     ) -> Consumer:
-        """A consumer of this queue; see :class:`Consumer`."""
+        """Opens a consumer of this queue; see :class:`Consumer`."""
         return Consumer(
             self._session, [self._core], prefetch=prefetch, priority=priority, auto_ack=auto_ack, timeout=timeout,
             ack_batch=ack_batch, ack_interval=ack_interval,
         )  # fmt: skip
 
     def browse(self) -> Iterator[Message]:
-        """The ready messages, oldest first, without taking them: private copies."""
+        """Yields private copies of the ready messages, the oldest first, without taking them."""
         position = 0
         while (found := self._core.browse(position)) is not None:
             data, position = found
@@ -284,15 +289,15 @@ class Queue:
     # ---- the queue itself ----
 
     def purge(self) -> int:
-        """Removes the ready messages; delivered and scheduled ones stay. Returns how many went."""
+        """Removes the ready messages and returns their number; delivered and scheduled messages stay."""
         return self._core.purge()
 
     def delete(self, if_unused: bool = False, if_empty: bool = False) -> int:  # noqa: FBT001, FBT002 - as AMQP has it
-        """Deletes the queue. Returns how many ready and scheduled messages went with it.
+        """Deletes the queue and returns the number of ready and scheduled messages deleted with it.
 
         Raises:
-            PreconditionFailed: it has consumers (``if_unused``), or ready or scheduled messages (``if_empty``).
-                Those that are being delivered do not count, and go with it.
+            PreconditionFailed: the queue has consumers (``if_unused``), or ready or scheduled messages (``if_empty``).
+                Delivered messages that are not settled do not count; they end with the queue.
             Timeout: the topology lock was not free in ``operation_timeout``.
         """
         session = self._session
@@ -302,11 +307,12 @@ class Queue:
         return removed
 
     def configure(self, *, trim: bool = False, **given: Any) -> None:  # noqa: ANN401
-        """Changes settings while the queue is in use; those not given stay.
+        """Changes settings while the queue is in use; settings that are not given stay.
 
         Args:
-            trim: enforce a smaller ``ring_size`` at once; otherwise the queue gets there by being consumed.
-            given: settings that a queue does not have for its whole life (see :class:`QueueSettings`).
+            trim: evict messages during the call to enforce a smaller ``ring_size``; otherwise the queue keeps the ready
+                messages, and its bound falls as consumers take them.
+            given: settings that are not fixed for the life of a queue (see :class:`QueueSettings`).
         """
         checked = settings.validate(given)
         for name in (name for name in checked if settings.ROWS[name].fixed):
@@ -321,11 +327,11 @@ class Queue:
         )
 
     def pause(self) -> None:
-        """Nothing is delivered until :meth:`resume`; puts go on."""
+        """Stops deliveries until :meth:`resume`; producers can still put."""
         self._set_flag(PAUSED, on=True)
 
     def resume(self) -> None:
-        """Ends :meth:`pause`."""
+        """Resumes deliveries after :meth:`pause`."""
         self._set_flag(PAUSED, on=False)
 
     def _set_flag(self, flag: int, *, on: bool) -> None:
@@ -335,24 +341,24 @@ class Queue:
 
     @property
     def paused(self) -> bool:
-        """Is it paused?"""
+        """Whether the queue is paused."""
         return bool(self._core.settings()[1] & PAUSED)
 
     @property
     def settings(self) -> settings.QueueSettings:
-        """The settings now."""
+        """The current settings."""
         return self._core.settings()[0]
 
     def move(self, to: Queue | str, *, limit: int | None = None, max_bytes: int | None = None) -> int:
-        """Moves ready messages to another queue of this broker, the oldest first. Returns how many.
+        """Moves ready messages to another queue of this broker, the oldest first, and returns their number.
 
         Args:
-            to: the queue, or its name.
-            limit: at most so many; ``None`` = all that are ready now.
-            max_bytes: the message with which the bodies reach so many bytes is the last one; ``None`` = no such limit.
+            to: the other queue, or its name.
+            limit: the most messages to move; ``None`` = all that are ready now.
+            max_bytes: the last message moved is the one with which the bodies reach this size; ``None`` = no limit.
 
         Raises:
-            NeverFits: a body can never fit the other queue; the messages before it were moved.
+            NeverFits: a body can never fit the other queue; the messages before it are moved.
         """
         target = open_queue(self._session, to, passive=True) if isinstance(to, str) else to
         if not isinstance(target, Queue):
@@ -372,12 +378,12 @@ class Queue:
         return self._core.move(target._core, most, size)  # noqa: SLF001
 
     def statistics(self) -> QueueStatistics:
-        """A snapshot.
+        """Returns a snapshot of the statistics of the queue.
 
         Raises:
             NotFound: the queue was deleted.
         """
-        len(self)  # a handle of a queue that was deleted says so, also when another one took its place
+        len(self)  # raises if the queue was deleted, even if another queue has its slot now
         found = self._core_connection.queue_statistics(self._core.slot)
         if found is None:
             library.raise_for(library.DELETED, f"queue {self.name!r}")
@@ -395,14 +401,14 @@ class Queue:
     # ---- closing ----
 
     def close(self) -> None:
-        """Gives the handle back; the queue stays. Safe to call again.
+        """Closes the handle; the queue stays. Safe to call again.
 
-        What was taken through it can still be settled, its consumers and calls that wait go on; other uses raise
-        :exc:`ConnectionClosed`. ``connection.queue()`` opens another handle.
+        Messages that were taken through the handle can still be settled. Its consumers and waiting calls continue.
+        Other uses of the handle raise :exc:`ConnectionClosed`. ``connection.queue()`` opens another handle.
         """
-        with self._session.lock:  # else another thread could be given this handle in between
+        with self._session.lock:  # otherwise another thread could open the queue and get this handle
             if self._left is None:
-                self._left = self._core  # a thread may wait in it
+                self._left = self._core  # a waiting thread may still use it
                 self._core = cast("CoreQueue", ClosedQueue(self._core.what))
                 self._put = lambda *_: library.CLOSED
                 self._put_with = lambda *_: library.CLOSED
@@ -454,7 +460,7 @@ def session_of_queue(queue: Queue) -> Session:
 
 
 def reopen(broker: str, name: str) -> Queue:
-    """Opens a queue again, in another process: a pickled handle is loaded as what this returns."""
+    """Opens the queue of a pickled or inherited handle in this process, and returns the handle to use instead."""
     return open_queue(connections.shared(_session_for_pickles, broker), name, passive=True)
 
 
