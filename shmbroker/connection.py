@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections: a client's way into a broker."""
+"""Connections: a client's access to a broker, its queues, channels, consumers and statistics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 class Connection:
     """A connection to a broker of this machine.
 
-    Made by :func:`shmbroker.connect` or :meth:`Broker.connect`. Safe to use from several threads; not across a fork.
+    :func:`shmbroker.connect` and :meth:`Broker.connect` open it. Safe to use from several threads. A forked child
+    cannot use the connections of its parent.
     """
 
     def __init__(self, session: Session) -> None:
@@ -59,11 +60,11 @@ class Connection:
         """Opens a channel.
 
         Args:
-            number: 1 to 65,535; ``None``: the lowest that is free.
+            number: 1 to 65,535; ``None``: the lowest free number.
 
         Raises:
-            NoFreeChannels: ``channel_max`` are open.
-            ValueError: that one is open.
+            NoFreeChannels: ``channel_max`` channels are open.
+            ValueError: the channel of that number is open, or the number is out of range.
         """
         if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
             msg = f"number={number!r}: an integer is needed"
@@ -78,30 +79,30 @@ class Connection:
 
         Args:
             name: 1 to 255 bytes of UTF-8 without NUL.
-            passive: only open it.
-            given: settings (see :class:`QueueSettings`); on an existing queue those given are compared.
+            passive: only open an existing queue.
+            given: settings (see :class:`QueueSettings`); they are compared with the settings of an existing queue.
 
         Raises:
             NotFound: ``passive``, and there is no such queue.
-            PreconditionFailed: it exists with other settings.
-            AccessRefused: it would be a new one whose name begins with ``amq.``: those are the broker's own.
+            PreconditionFailed: the queue exists with other settings.
+            AccessRefused: the queue does not exist, and its name begins with ``amq.``: reserved for the broker.
             ValueError: a setting's value is not allowed.
         """
         return open_queue(self._session, name, passive=passive, **given)
 
     def queue_names(self, *, all: bool = False) -> list[str]:  # noqa: A002 - as the option of the command line
-        """The names of the queues of the broker, sorted.
+        """Lists the names of the queues of the broker, sorted.
 
         Args:
-            all: also those that the broker keeps for itself, such as leases of groups.
+            all: include the broker's internal queues, such as leases of groups.
         """
         return [statistics.name for statistics in self.queue_statistics(all=all)]
 
     def queue_statistics(self, *, all: bool = False) -> list[QueueStatistics]:  # noqa: A002
-        """Snapshots of the queues of the broker, by name.
+        """Returns snapshots of the queues of the broker, sorted by name.
 
         Args:
-            all: also of those that the broker keeps for itself, such as leases of groups.
+            all: include the broker's internal queues, such as leases of groups.
         """
         core = self._session.core
         found = [core.queue_statistics(slot) for slot in core.queue_slots()]
@@ -121,16 +122,16 @@ class Connection:
         ack_batch: int = 1,
         ack_interval: float = 0.001,
     ) -> Consumer:
-        """One consumer over several queues, served in fair rotation.
+        """Opens one consumer of several queues, which it serves in fair rotation.
 
         Args:
-            queues: queues of this connection, or names.
-            prefetch: at most so many messages unacked, 1 to 1,048,576.
-            priority: of two interested consumers the higher one gets the message.
+            queues: queues of this connection, or their names.
+            prefetch: the most unacked messages, 1 to 1,048,576.
+            priority: of two interested consumers, the one with the higher priority gets the message.
             auto_ack: settle each message when it is handed out.
-            timeout: iteration ends when none came for so many seconds; ``None`` = never.
-            ack_batch: send acknowledgements in batches of so many.
-            ack_interval: ... or after so many seconds.
+            timeout: seconds without a message after which iteration ends; ``None`` = never.
+            ack_batch: the number of acknowledgements that are sent together.
+            ack_interval: seconds after which an incomplete batch of acknowledgements is sent.
         """
         opened = [self.queue(queue, passive=True) if isinstance(queue, str) else queue for queue in queues]
         for queue in opened:
@@ -148,24 +149,27 @@ class Connection:
     # ---- facts ----
 
     def connections(self) -> list[ConnectionInfo]:
-        """The connections of the broker."""
+        """Lists the connections of the broker."""
         return self._session.core.connections()
 
     def channels(self) -> list[ChannelInfo]:
-        """The channels of all connections of the broker: those with consumers, and for each connection the others."""
+        """Lists the channels of all connections of the broker.
+
+        Each channel with consumers has an entry. One entry of each connection stands for its other channels.
+        """
         return channel_infos(self.connections(), self.consumers())
 
     def exchanges(self) -> list[ExchangeInfo]:
-        """The exchanges of the broker, by name; those that every broker has are among them."""
+        """Lists the exchanges of the broker, sorted by name, including the predeclared ones."""
         return self._session.administration.exchange_infos()
 
     def bindings(self, exchange: str | None = None) -> list[BindingInfo]:
-        """The bindings of all exchanges, by their source; the oldest of a source first.
+        """Lists the bindings of all exchanges, by source exchange, and the oldest of each source first.
 
-        Every queue can also be reached by its name through the default exchange. That is no binding.
+        The default exchange also routes to every queue by its name. These routes are not listed.
 
         Args:
-            exchange: only those from this one and to it.
+            exchange: list only the bindings from this exchange and to it.
 
         Raises:
             NotFound: there is no such exchange.
@@ -174,7 +178,7 @@ class Connection:
         return self._session.administration.binding_infos(name)
 
     def consumers(self, queue: str | None = None) -> list[ConsumerInfo]:
-        """The consumers of one queue, or of all, and the calls that wait there."""
+        """Lists the consumers of one queue or of all queues, and the waiting calls of ``get``."""
         core = self._session.core
         if queue is not None:
             slot = core.queue_slot(check_queue_name(queue))
@@ -189,17 +193,23 @@ class Connection:
         return found
 
     def doctor(self) -> list[str]:
-        """Walks every structure of the broker; what is wrong, in words. Empty = healthy. For a broker at rest."""
+        """Checks the structures of a broker at rest, and describes each defect. Empty = healthy.
+
+        The exchanges are checked only if the other structures have no defect.
+        """
         core = self._session.core
         return core.doctor() or self._session.administration.exchanges.problems(core)
 
     @property
     def is_open(self) -> bool:
-        """Can it be used? Not after :meth:`close`, in a forked child, or when the broker is being purged."""
+        """Whether the connection is usable: not after :meth:`close` or a purge of the broker, or in a forked child."""
         return self._session.is_open
 
     def fileno(self) -> int:
-        """A descriptor that is readable when a consumer of this connection has messages; for select and asyncio."""
+        """Returns a descriptor that is readable when the consumer of this connection has messages.
+
+        It is for select and asyncio. The connection must have exactly one open :class:`Consumer`.
+        """
         consumers = self._session.running_consumers()
         if len(consumers) != 1:
             msg = f"this connection has {len(consumers)} consumers: use Consumer.fileno()"
@@ -209,11 +219,11 @@ class Connection:
     # ---- closing ----
 
     def add_close_callback(self, callback: Callable[[], None]) -> None:
-        """Called once when the connection ends, for whatever reason."""
+        """Registers a callable that is called once, when the connection is closed or the broker is purged."""
         self._session.add_close_callback(callable_of(callback, "callback"))
 
     def close(self) -> None:
-        """Ends the connection: consumers end, unacked messages go back to their places. Safe to call again."""
+        """Ends the connection and its consumers, and returns unacked messages to their places. Safe to call again."""
         self._session.close()
 
     def __enter__(self) -> Self:
