@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consumers: messages as they come, prefetched by the connection's IO thread."""
+"""Consumers: the connection's IO thread, or the calling thread, prefetches messages as they arrive."""
 
 from __future__ import annotations
 
@@ -37,10 +37,12 @@ def _check(name: str, value: object, low: int, high: int) -> int:
 class Consumer:
     """Takes messages from one or more queues, in fair rotation.
 
-    Iterating hands them out one by one; it stops when the consumer is closed, or when no message came for ``timeout``
-    seconds. At most ``prefetch`` messages are unacked at a time. With ``ack_batch`` > 1 acknowledgements are sent when
-    so many are waiting, after ``ack_interval`` seconds, on :meth:`flush` and on :meth:`close`; a crash before that
-    redelivers.
+    Iteration yields messages one by one. It stops when the consumer is closed, or when no message came for ``timeout``
+    seconds. At most ``prefetch`` messages are unacked at a time.
+
+    With ``ack_batch`` > 1, acknowledgements are sent when that number is waiting, after ``ack_interval`` seconds, when
+    all ``prefetch`` messages are unacked, and when the consumer waits for a message. :meth:`flush`, :meth:`cancel` and
+    :meth:`close` also send them. If the process crashes before, the messages are redelivered.
     """
 
     def __init__(
@@ -88,20 +90,20 @@ class Consumer:
     # ---- taking ----
 
     def get(self, timeout: float | None = None) -> Message:
-        """The next message.
+        """Takes the next message.
 
         Raises:
-            queue.Empty: none came in time.
+            queue.Empty: no message came in time.
             ConnectionClosed: the consumer or its connection is closed.
         """
         message = self._taker.take(self, self._auto_ack, timeout)
         if message is None:
             until = library.deadline(timeout)
             if timeout == 0 and self._acks_at_once and self._taker.status == library.EMPTY:
-                raise standard_queue.Empty  # the row was filled from the queues just now
+                raise standard_queue.Empty  # the call of `take` has just pulled from the queues
             message = self._get_slowly(until)
         if not self._auto_ack:
-            message._state = OPEN  # noqa: SLF001 - it has reached us; an interrupt before this put it back
+            message._state = OPEN  # noqa: SLF001 - an interrupt before this line gives it back
         return message
 
     def _get_slowly(self, until: int) -> Message:
@@ -145,17 +147,17 @@ class Consumer:
     # ---- control ----
 
     def suspend(self) -> None:
-        """No more messages are pulled until :meth:`resume`; others get them."""
+        """Stops pulling messages until :meth:`resume`; other consumers get them."""
         self._core.suspend(suspended=True)
 
     def resume(self) -> None:
-        """Ends :meth:`suspend`."""
+        """Resumes pulling after :meth:`suspend`."""
         self._core.suspend(suspended=False)
 
     def fileno(self) -> int:
-        """A descriptor that is readable when :meth:`get` would not wait; for select and asyncio.
+        """Returns a descriptor that is readable when :meth:`get` would not wait; for select and asyncio.
 
-        Read it empty with :meth:`clear`.
+        :meth:`clear` resets it.
 
         Raises:
             ConnectionClosed: the consumer has ended, and its descriptor with it.
@@ -170,7 +172,7 @@ class Consumer:
         return self._descriptor
 
     def clear(self) -> None:
-        """Resets :meth:`fileno`; it becomes readable again for what waits already or comes."""
+        """Resets the descriptor of :meth:`fileno`; a message that is waiting or arrives makes it readable again."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._descriptor)
         if self._core.arm():
@@ -179,12 +181,13 @@ class Consumer:
     def cancel(self) -> None:
         """Ends the consumer.
 
-        What was pulled and not taken goes back; what the application holds can still be settled.
+        Pulled messages that the application did not take return to their places. The application can still settle the
+        messages that it holds.
         """
         self._end(return_everything=False)
 
     def close(self) -> None:
-        """Ends the consumer; every message it holds unacked goes back to its place."""
+        """Ends the consumer, and returns every unacked message to its place."""
         if not self._closed:
             self._closed = True
             self._end(return_everything=True)
@@ -205,7 +208,7 @@ class Consumer:
         os.close(descriptor)
 
     def statistics(self) -> ConsumerStatistics:
-        """A snapshot."""
+        """Returns a snapshot of the statistics of the consumer."""
         return ConsumerStatistics(self._prefetch, self._core.delivered(), self._core.unacked(), self._core.waiting())
 
     def __enter__(self) -> Self:
