@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages, as they are handed to the application."""
+"""Messages and batches of messages that the application takes from queues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPEN, SETTLED, _BROWSED, FRESH = library.STATES
 
 
 class Source(Protocol):
-    """Where a message came from, and goes when it is settled: the private side of a queue, consumer or channel."""
+    """The private side of a queue, consumer or channel: the source of a message, which also settles it."""
 
     _settle_record: Callable[[bytes, int], int]
     _core_connection: CoreConnection
@@ -35,13 +35,13 @@ class Source(Protocol):
 class Message(library.Record):
     """A message that was taken from a queue; settle it once with :meth:`ack`, :meth:`nack` or :meth:`reject`.
 
-    ``with message:`` acknowledges at the end, or returns it to its place when the block raises.
-    A body up to 4 KiB is a private copy; a longer one is read in place, and its slot is freed when it is settled and
-    the last view of it is gone.
+    ``with message:`` acknowledges the message at the end of the block, or returns it to its place when the block
+    raises. A body of up to 4 KiB is a private copy. A longer body is read in place: its slot is freed when the message
+    is settled and the last view of the body is gone.
     """
 
     __slots__ = ()
-    # What the compiled base keeps for us.
+    # The fields that the compiled base stores.
     _source: Source
     _record: bytes
     _state: int
@@ -55,7 +55,7 @@ class Message(library.Record):
         """Returns the message to its place in the queue, or drops it.
 
         Args:
-            requeue: back to its place, marked redelivered; ``False`` is :meth:`reject`.
+            requeue: return it to its place, marked redelivered; ``False``: drop it, as :meth:`reject` does.
         """
         self._end(REQUEUE if requeue else REJECT)
 
@@ -69,13 +69,13 @@ class Message(library.Record):
         return self._state == SETTLED
 
     def give_back(self) -> None:
-        """Returns the message as if it had not been taken: it does not count as delivered. Ignored if it is settled."""
+        """Returns the message; :attr:`delivery_count` does not count the delivery. Ignored if settled or browsed."""
         if self._state in {OPEN, FRESH}:
             self._state = OPEN
             self._end(UNDELIVER)
 
     def _was_settled(self) -> None:
-        """Notes that a commit settled it."""
+        """Marks the message as settled, after a commit settled it."""
         self._state = SETTLED
         self._view = None
 
@@ -86,11 +86,11 @@ class Message(library.Record):
         status = self._source._settle_record(self._record, how)  # noqa: SLF001
         if status:
             self._failed(status)
-        self._view = None  # views that the application kept keep the slot
+        self._view = None  # views that the application holds keep the slot
 
     def _failed(self, status: int) -> NoReturn:
         if status != library.SETTLED:
-            self._state = OPEN  # nothing happened: the connection is closed, or its parent's
+            self._state = OPEN  # not settled: the connection is closed, or belongs to the parent process
         library.raise_for(status, "the connection")
 
     def __enter__(self) -> Self:
@@ -118,7 +118,7 @@ class Message(library.Record):
 
     @property
     def key(self) -> str | None:
-        """The key given to ``put``."""
+        """The key given to ``put``, or the routing key of a publish; ``None`` without."""
         front = self._fields
         start = front.key_start
         return self._record[start : start + front.key_length].decode() if front.key_length else None
@@ -132,59 +132,59 @@ class Message(library.Record):
 
     @property
     def headers(self) -> dict[str, Any]:
-        """The headers, empty when there are none."""
+        """The AMQP headers; empty if there are none."""
         return self.properties.headers or {}
 
     @property
     def priority(self) -> int:
-        """The priority given to ``put``, 0 without."""
+        """The priority given to ``put``, or in the properties; 0 without."""
         return self._fields.priority
 
     @property
     def delivery_tag(self) -> int:
-        """A number of this delivery, unique in its queue handle or consumer."""
+        """The number of this delivery, unique in its queue handle or consumer."""
         if self._tag == 0:
             self._tag = self._source._next_delivery_tag()  # noqa: SLF001
         return self._tag
 
     @property
     def redelivered(self) -> bool:
-        """Was it delivered before, to anybody?"""
+        """Whether the message was delivered before, to any consumer."""
         return bool(self._fields.redelivered)
 
     @property
     def delivery_count(self) -> int:
-        """Deliveries that were not cleanly returned, this one included."""
+        """The number of deliveries, this one included, without those that were cleanly returned."""
         return self._fields.delivery_count
 
     @property
     def sequence(self) -> int:
-        """Its place in the queue; never changes."""
+        """The place of the message in its queue, which never changes."""
         return self._fields.sequence
 
     @property
     def exchange(self) -> str:
-        """The exchange it was published to; empty: the default one, or straight to the queue."""
+        """The exchange the message was published to; empty: the default exchange, or a put."""
         return self._record[record.SIZE : self._fields.key_start].decode()
 
     @property
     def routing_key(self) -> str:
-        """The routing key it was published with."""
+        """The routing key the message was published with; after a put without a key, the name of the queue."""
         return self.key or ("" if self._fields.exchange_length else self.queue)
 
     @property
     def queue(self) -> str:
-        """The queue it came from."""
+        """The name of the queue the message was taken from."""
         return self._source._queue_name(self._fields.subscription)  # noqa: SLF001
 
     @property
     def timestamp(self) -> float:
-        """When it was published, in POSIX seconds (to a few milliseconds)."""
+        """The time of the publish or put, in POSIX seconds (to a few milliseconds)."""
         return self._fields.timestamp_ns / library.NANOSECONDS
 
     @property
     def expires_at(self) -> float | None:
-        """When it expires, in POSIX seconds; ``None`` = never."""
+        """The time at which the message expires, in POSIX seconds; ``None`` = never."""
         expires = self._fields.expires_ns
         return time.time() + (expires - time.monotonic_ns()) / library.NANOSECONDS if expires else None
 
@@ -194,18 +194,19 @@ class Message(library.Record):
 
 
 def browsed(source: Source, data: bytes) -> Message:
-    """A private copy of a message that stays in its queue."""
+    """Makes a message from the private copy of one that stays in its queue."""
     return source._taker.message(source, data, _BROWSED)  # noqa: SLF001
 
 
 class MessageBatch(library.Batch, Sequence[Message]):
-    """Messages that were taken together; made one by one when asked for.
+    """Messages that were taken together. Each :class:`Message` is made when it is first accessed.
 
-    :meth:`ack` and :meth:`nack` settle those that were not settled on their own, in one call.
+    :meth:`ack` and :meth:`nack` settle all messages that were not settled individually. One call of the core settles
+    those that were never accessed.
     """
 
     __slots__ = ()
-    # What the compiled base keeps for us.
+    # The fields that the compiled base stores.
     _source: Source
     _made: dict[int, Message] | None
     _state: int
@@ -213,7 +214,7 @@ class MessageBatch(library.Batch, Sequence[Message]):
     _long_bodies: int
 
     def _hold_views(self) -> None:
-        """Makes the messages that were settled when they were taken and are read in place: their views have to end."""
+        """Makes the messages of an auto-acked batch that are read in place, so that their views end with them."""
         for at in range(len(self) if self._long_bodies else 0):
             if not record.is_inline(self._record(at)):
                 self[at]
@@ -245,11 +246,11 @@ class MessageBatch(library.Batch, Sequence[Message]):
         return (self[i] for i in range(len(self)))
 
     def nack(self, requeue: bool = True) -> None:  # noqa: FBT001, FBT002
-        """Returns them to their places, or drops them."""
+        """Returns the messages to their places, or drops them."""
         self._end(REQUEUE if requeue else REJECT)
 
     def give_back(self) -> None:
-        """Returns the messages as if they had not been taken: they do not count as delivered. Ignored if settled."""
+        """Returns the messages; their deliveries do not count. Ignored if the batch is settled."""
         if self._state != SETTLED:
             self._end(UNDELIVER)
 
