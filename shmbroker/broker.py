@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brokers: their memory, their processes, and how a client finds them."""
+"""Brokers: creating their memory, starting and stopping their housekeepers, and connecting to them."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _MODES = frozenset({0o600, 0o660})
 
 
 def check_name(name: object) -> str:
-    """A broker's name.
+    """Checks a broker's name, and returns it without the user number of this process.
 
     Raises:
-        ValueError: it is not 1 to 64 letters, digits, ``_`` or ``-``, after the number of a user and a slash if that is
-            not ourselves.
+        ValueError: the name is not 1 to 64 letters, digits, ``_`` or ``-``, or has a prefix that is not the number of a
+            user and a slash.
     """
     found = _NAME.match(name) if isinstance(name, str) else None
     if found is None:
@@ -57,21 +57,22 @@ def check_name(name: object) -> str:
 
 
 def names() -> list[str]:
-    """The names of this user's brokers, and ``<uid>/<name>`` of those that others share with a group of ours."""
+    """Lists this user's brokers by name, and those that other users share with a group of ours as ``<uid>/<name>``."""
     return segments.names()
 
 
 class Broker:
     """A broker by name: creates its memory, runs its housekeeper in a child process, and stops it.
 
-    The memory stays until ``stop(purge=True)``; ``with Broker("x") as broker:`` starts it and stops its processes only.
+    The memory stays until ``stop(purge=True)``. ``with Broker("x") as broker:`` starts the broker, and stops only its
+    housekeeper at the end of the block.
 
     Args:
         name: 1 to 64 letters, digits, ``_`` and ``-``; ``<uid>/<name>`` is a broker of another user.
-        memory: the limit for bodies and structures, bytes or a string such as "256M"; taken in segments as needed.
-        data_dir: where durable queues will live; not used by transient ones.
+        memory: the limit for bodies and structures, bytes or a string such as "256M"; allocated in segments as needed.
+        data_dir: reserved for durable queues; not used yet.
         mode: permissions of the memory: 0o600, or 0o660 for a broker that members of our (effective) group may use as
-            ``<uid>/<name>``. Its memory is taken at once.
+            ``<uid>/<name>``. With 0o660, the creation of the broker allocates all its memory.
     """
 
     def __init__(
@@ -97,12 +98,12 @@ class Broker:
     # ---- life ----
 
     def create(self) -> Broker:
-        """Makes the memory if there is none.
+        """Creates the memory of the broker if it does not exist. Returns the broker.
 
         Raises:
-            PreconditionFailed: it exists with another limit than the one given.
-            OutOfMemory: /dev/shm has no room for it.
-            BrokerNotFound: it is another user's, and does not exist.
+            PreconditionFailed: the broker exists with another limit than the one given.
+            OutOfMemory: /dev/shm has no room for the memory.
+            BrokerNotFound: the broker belongs to another user, and does not exist.
         """
         if segments.uid_of(self._path) != os.getuid() and not segments.exists(self._path):
             text = f"no broker {self.name!r}, and only user {segments.uid_of(self._path)} can make it"
@@ -111,7 +112,7 @@ class Broker:
             with self._attached() as attached:
                 try:
                     attached.grow_first()
-                except exceptions.OutOfMemory:  # nobody could do anything with it
+                except exceptions.OutOfMemory:  # a broker without a segment is of no use
                     segments.remove(self._path, segments.identity(self._path))
                     raise
         elif self._given_memory:
@@ -123,28 +124,28 @@ class Broker:
         return self
 
     def start(self) -> Self:
-        """Makes the memory if there is none, and starts a housekeeper if none runs. Returns itself."""
+        """Creates the memory if it does not exist, and starts a housekeeper if none runs. Returns the broker."""
         self.create()
         with self._attached() as attached:
             attached.set_stopped(stopped=False)
             if attached.housekeeper_missing():
                 if self._child is not None:
-                    self._child.wait()  # it was killed
+                    self._child.wait()  # it was killed, or another process stopped it
                 self._child = _started(self.name)
                 _await_housekeeper(attached, self._child)
         return self
 
     def serve_forever(self, *, on_ready: Callable[[], None] | None = None) -> None:
-        """Is the housekeeper, in this process, until SIGTERM or SIGINT, or until the broker is stopped or purged.
+        """Runs the housekeeper in this process until SIGTERM or SIGINT, or until the broker is stopped or purged.
 
-        One that a client started for itself makes way.
+        This process replaces a housekeeper that a client started automatically.
 
         Args:
             on_ready: called once, as soon as this process is the housekeeper.
 
         Raises:
-            BrokerError: another one serves already.
-            Timeout: the one that is to make way does not.
+            BrokerError: another housekeeper serves the broker already.
+            Timeout: the automatic housekeeper does not end.
         """
         from shmbroker._housekeeper import housekeeper  # noqa: PLC0415 - the housekeeper is a client, not a part, of brokers
 
@@ -169,10 +170,10 @@ class Broker:
                 signal.signal(number, handler)
 
     def _replace(self, attached: Attachment, keeper: Housekeeper) -> None:
-        """Becomes the housekeeper in the place of one that nobody asked for."""
+        """Ends a housekeeper that a client started automatically, and becomes the housekeeper."""
         pid = attached.facts().housekeeper_pid
         if pid and (pid, segments.AUTOMATIC) in {(info.pid, info.name) for info in attached.connections()}:
-            attached.set_stopped(stopped=True)  # so it ends, and no client starts another one
+            attached.set_stopped(stopped=True)  # so the housekeeper ends, and no client starts another one
             try:
                 _await_end(attached)
                 if keeper.begin():
@@ -182,11 +183,11 @@ class Broker:
         raise exceptions.BrokerError(530, f"NOT_ALLOWED - broker {self.name!r} is being served already")
 
     def stop(self, purge: bool = False) -> None:  # noqa: FBT001, FBT002 - as the contract has it
-        """Ends the broker's processes; with ``purge`` its clients are cut off and its memory goes.
+        """Ends the broker's housekeeper; with ``purge`` also disconnects the clients and removes the memory.
 
         Raises:
-            AccessRefused: it is another user's, who alone can purge it.
-            Timeout: the housekeeper does not end. With ``purge`` the memory went all the same.
+            AccessRefused: the broker belongs to another user: only that user and root can purge it.
+            Timeout: the housekeeper does not end. With ``purge`` the memory is removed nevertheless.
         """
         what = segments.identity(self._path)
         if what is not None:
@@ -214,14 +215,14 @@ class Broker:
     def _reap_child(self) -> None:
         if self._child is not None:
             try:
-                self._child.wait(_START_SECONDS)  # it was told to end, or sees that its broker was purged
+                self._child.wait(_START_SECONDS)  # `stop` told it to end, or it notices the purge of its broker
             except subprocess.TimeoutExpired:
                 self._child.kill()
                 self._child.wait()
             self._child = None
 
     def connect(self, **options: Any) -> Connection:  # noqa: ANN401
-        """Opens a connection; options as :func:`connect`."""
+        """Opens a connection to this broker; takes the options of :func:`connect`."""
         return connect(self.name, create=False, **options)
 
     @contextlib.contextmanager
@@ -233,19 +234,19 @@ class Broker:
             attachment.release(found)
 
     def statistics(self) -> BrokerStatistics:
-        """A snapshot.
+        """Returns a snapshot of the statistics of the broker.
 
         Raises:
-            BrokerNotFound: it does not exist.
+            BrokerNotFound: the broker does not exist.
         """
         with self._attached() as attached:
             return attached.statistics()
 
     def connections(self) -> list[ConnectionInfo]:
-        """The connections of the broker, as :meth:`Connection.connections`, without a connection.
+        """Lists the connections of the broker as :meth:`Connection.connections` does, without opening one.
 
         Raises:
-            BrokerNotFound: it does not exist.
+            BrokerNotFound: the broker does not exist.
         """
         with self._attached() as attached:
             return attached.connections()
@@ -276,21 +277,22 @@ def connect(
     """Opens a connection to a broker of this machine.
 
     Args:
-        name: the broker.
-        create: make it with defaults, and start a detached housekeeper, when there is none.
-        executor: where callbacks of channels will run.
-        channel_max: channels the connection may have.
-        client_name: shown by ``shmbroker connections``.
-        timeout: with ``create=False``, seconds to wait for somebody to make the broker; ``None`` = not at all.
-        operation_timeout: seconds a topology change may wait for its lock.
-        on_callback_error: called with the exception of a callback.
+        name: the name of the broker.
+        create: create the broker with defaults if it does not exist, and start a detached housekeeper if none runs.
+        executor: runs the callbacks of channels; ``None`` = a pool of the connection.
+        channel_max: the most channels that the connection may have open.
+        client_name: the name that ``shmbroker connections`` shows.
+        timeout: seconds to wait for another process to create the broker, with ``create=False`` or if the broker
+            belongs to another user; ``None`` = not at all.
+        operation_timeout: seconds that a topology change may wait for the topology lock.
+        on_callback_error: called with an exception that a callback raised; ``None`` = the exception is logged.
 
     Raises:
-        BrokerNotFound: ``create`` is off, and there was none in time; or it is another user's.
-        LayoutMismatch: it was made by another version.
-        NotAllowed: it has as many connections, or processes, as are possible.
-        Timeout: one of that name is being purged, and does not go.
-        ValueError: an option is none of the values that are allowed.
+        BrokerNotFound: there was no such broker in time, and ``create`` is off or the broker belongs to another user.
+        LayoutMismatch: another version created the broker.
+        NotAllowed: the broker has the maximum number of connections or processes.
+        Timeout: a broker of that name is being purged, and its purge does not finish.
+        ValueError: the value of an option is not allowed.
     """
     name = check_name(name)
     _check_options(
@@ -384,7 +386,7 @@ def _await_housekeeper(attached: Attachment, child: subprocess.Popen[bytes]) -> 
 
 
 def _await_end(attached: Attachment) -> None:
-    """Until the housekeeper that was told to end has ended, or somebody wants one again."""
+    """Waits until the housekeeper has ended, or until another call starts the broker again."""
     until = library.deadline(_START_SECONDS)
     while not attached.housekeeper_missing():
         facts = attached.facts()
