@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the objects of a connection share; front ends, such as :mod:`shmbroker.aio`, stand on it."""
+"""The state that the objects of a connection share, also those of front ends such as :mod:`shmbroker.aio`."""

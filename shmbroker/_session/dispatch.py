@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks: each channel runs one at a time, in order, in the connection's executor.
+"""Callbacks: the connection's executor runs the callbacks of each channel one at a time, in order.
 
 A channel is *dormant*, *ready* (one runnable of it is in the executor) or *in progress*. A thread that brings work (the
 IO thread, or a publish whose message is returned) makes a dormant channel ready. The runnable processes a batch, and
@@ -25,10 +25,10 @@ _log = logging.getLogger("shmbroker")
 
 
 class Work(Protocol):
-    """The work of one channel: a part of its private side."""
+    """The work of one channel, as its dispatcher sees it: a part of the private side of the channel."""
 
     def _work(self, most: int = 1) -> int:
-        """Does up to ``most`` units of work; returns their number. 0: there was nothing to do."""
+        """Does up to ``most`` units of work and returns their number. 0: there was no work."""
         ...
 
     @property
@@ -37,16 +37,16 @@ class Work(Protocol):
         ...
 
     def _rest(self) -> bool:
-        """Requests to be woken when work arrives; ``False``: there is work already."""
+        """Requests a wake-up for the next work; ``False``: there is work already."""
         ...
 
 
 class Executor:
-    """Runs callbacks in a given executor, or in a pool of this object, which ends with it.
+    """Runs callbacks in a given executor, or in a pool of this object, which ends with this object.
 
     Args:
-        given: an executor, which is never shut down.
-        on_error: is called with an exception that a callback raised; ``None``: the exception is logged.
+        given: an executor, which this object never shuts down; ``None``: the pool.
+        on_error: called with an exception that a callback raised; ``None``: the exception is logged.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Executor:
         if executor is not None:
             try:
                 executor.submit(self._run, runnable)
-            except Exception as error:  # noqa: BLE001 - shut down, or any other error: this may be the IO thread
+            except Exception as error:  # noqa: BLE001 - shut down, or any other error: the caller may be the IO thread
                 process_ends = executor is self._own and _SHUT_DOWN in str(error)
                 if not self._closed and not process_ends:
                     self.failed(error)  # delivered messages stay unacked
@@ -99,15 +99,15 @@ class Executor:
             _log.exception("the hook for errors of callbacks raised")
 
     def finish(self) -> None:
-        """Shuts down this object's pool at the end of the program: no thread of it waits for more work.
+        """Shuts down this object's pool at the end of the program, so that no thread of the pool waits for more work.
 
-        The standard library does so, too, but misses a thread whose start a signal handler interrupted.
+        The standard library does the same, but misses a thread whose start a signal handler interrupted.
         """
         if self._own is not None:
             self._own.shutdown(wait=False)
 
     def close(self) -> None:
-        """Ends this object's pool after the running callbacks; inside a callback, it does not wait for them."""
+        """Ends this object's pool after the running callbacks; inside a callback, does not wait for them."""
         with self._lock:
             self._closed, own = True, self._own
         if own is not None:
@@ -115,7 +115,7 @@ class Executor:
 
 
 class Dispatcher:
-    """The state machine of one channel."""
+    """The state machine of one channel: dormant, ready, in progress."""
 
     __slots__ = ("_executor", "_lock", "_ready", "_thread", "_work")
 
@@ -126,7 +126,7 @@ class Dispatcher:
         self._thread: int | None = None  # the thread in progress
 
     def wake(self) -> None:
-        """Makes a dormant channel ready."""
+        """Makes the channel ready if it is dormant."""
         with self._lock:
             if self._ready:
                 return
@@ -155,7 +155,7 @@ class Dispatcher:
         self._executor.submit(self._run)
 
     def _rest(self) -> bool:
-        with self._lock:  # a thread that wakes the channel now waits until it is dormant
+        with self._lock:  # a thread that calls `wake` now waits until the channel is dormant
             if not self._work._rest():  # noqa: SLF001
                 return False
             self._thread, self._ready = None, False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that are lent, the lowest free one first."""
+"""Allocation of channel numbers, the lowest free number first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Numbers:
     """The numbers of a connection's channels, from 1.
 
     Args:
-        most: the limit of numbers in use at a time.
+        most: the most numbers that can be in use.
         highest: the highest number.
     """
 

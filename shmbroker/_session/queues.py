@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shmbroker._core.connection import CoreConnection
     from shmbroker._core.queue import CoreQueue
 
-_FIRST_LOOK = 64  # the number of open queues at which deleted ones are looked for
+_FIRST_LOOK = 64  # the number of open queues at which the first search for deleted queues runs
 
 C = TypeVar("C")
 H = TypeVar("H", bound="Handle")
@@ -36,16 +36,16 @@ def core_of(thing: OnCore[C]) -> C:
 
 
 class Handle(OnCore["CoreQueue"], Protocol):
-    """A handle of a queue, as the application has it."""
+    """The application's handle of a queue."""
 
     name: str
 
 
 class OpenQueues:
-    """The queues that a connection has open: at most one handle of each, and at most one handle in the core.
+    """The queues that a connection has open: at most one handle of each, and at most one handle of each in the core.
 
-    A queue without a handle of the application stays open in the core while messages of it are held, and while channels
-    publish to it.
+    If the application has no handle of a queue, the queue stays open in the core while the connection holds messages of
+    it, and while channels publish to it.
 
     Args:
         connection: the connection in the core.
@@ -56,18 +56,18 @@ class OpenQueues:
     def __init__(self, connection: CoreConnection, lock: Any, deadline: Callable[[], int]) -> None:  # noqa: ANN401
         self._connection, self._lock, self._deadline = connection, lock, deadline
         self._handles: dict[str, Any] = {}
-        self._kept: dict[str, CoreQueue] = {}  # those without a handle
+        self._kept: dict[str, CoreQueue] = {}  # queues without a handle of the application
         self._routed: dict[str, CoreQueue] = {}
         self._look_at = _FIRST_LOOK
 
     # ---- opening ----
 
     def open(self, name: str, given: dict[str, Any], *, passive: bool, make: Callable[[CoreQueue], H]) -> H:
-        """Declares a queue and opens it; returns the handle that the application has already, or a new one.
+        """Declares a queue and opens it; returns the existing handle of the application, or a new one.
 
         Args:
             name: 1 to 255 bytes of UTF-8 without NUL.
-            given: settings; those given are compared with the settings of an existing queue.
+            given: settings; they are compared with the settings of an existing queue.
             passive: only open an existing queue.
             make: makes a handle.
 
@@ -108,11 +108,11 @@ class OpenQueues:
                 return found
 
     def _opened(self, name: str, slot: int) -> CoreQueue | None:
-        """Returns the core's handle of a queue; ``None``: the queue was deleted meanwhile."""
+        """Returns the core's handle of a queue; ``None``: another process or thread has deleted the queue."""
         handle = self._handles.get(name)
         if handle is not None:
             core: CoreQueue = core_of(handle)
-            if core.length() >= 0:  # a queue keeps its name as long as it exists
+            if core.length() >= 0:  # the queue exists, so it has this name
                 return core
             self.forget(handle)
         kept = self._living(name)
@@ -128,7 +128,7 @@ class OpenQueues:
         return opened
 
     def _living(self, name: str) -> CoreQueue | None:
-        """Returns the core of a queue without a handle of the application; forgets it if it is deleted."""
+        """Returns the core's handle of a queue without a handle of the application; forgets a deleted queue."""
         kept = self._kept.get(name)
         if kept is not None and kept.length() < 0:
             del self._kept[name]
@@ -162,7 +162,7 @@ class OpenQueues:
     # ---- closing ----
 
     def closed(self, handle: Handle, core: CoreQueue) -> None:
-        """Leaves a queue whose handle was closed, unless messages of it are held or channels publish to it."""
+        """Leaves the queue of a closed handle, unless the connection holds its messages or channels publish to it."""
         with self._lock:
             if self._handles.get(handle.name) is handle:
                 del self._handles[handle.name]
@@ -172,7 +172,7 @@ class OpenQueues:
                     self._kept[handle.name] = core
 
     def forget(self, handle: Handle) -> None:
-        """Forgets the handle of a deleted queue; the core frees it once none of its messages is held."""
+        """Forgets the handle of a deleted queue; the core frees it when the connection holds none of its messages."""
         with self._lock:
             if self._handles.get(handle.name) is handle:
                 del self._handles[handle.name]
@@ -181,7 +181,7 @@ class OpenQueues:
     def _forget_deleted(self) -> None:
         """Forgets the handles of deleted queues; held messages keep their queue alive.
 
-        The next time is when there are twice as many handles as remain now.
+        The next search runs when there are twice as many handles as remain now, at least 64.
         """
         for name, handle in list(self._handles.items()):
             if core_of(handle).is_deleted():
@@ -193,7 +193,7 @@ class OpenQueues:
         self._look_at = max(_FIRST_LOOK, 2 * (len(self._handles) + len(self._kept)))
 
     def clear(self) -> None:
-        """Forgets everything when the connection is closed."""
+        """Forgets all queues when the connection is closed."""
         self._handles.clear()
         self._kept.clear()
         self._routed.clear()
@@ -210,7 +210,7 @@ def _compare(core: CoreQueue, wanted: dict[str, Any]) -> None:
 
 
 class ClosedQueue:
-    """Takes the place of the core's queue in a handle that was closed: every use raises the error."""
+    """Replaces the core's queue in a closed handle: every use raises :exc:`ConnectionClosed`."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions: what the objects of one connection share.
+"""Sessions: the state that the objects of one connection share.
 
-A :class:`Session` is below all of them: :class:`~shmbroker.Connection`, queues, consumers and channels refer to it and
-not to each other. It ends when it is closed, or when the last of these objects is gone.
+A :class:`Session` is below all of them: :class:`~shmbroker.Connection`, queues, consumers and channels refer to the
+session and not to each other. A session ends when it is closed, or when the last of these objects is freed.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Session:
         executor: runs the callbacks of channels; ``None``: a pool of this session.
         channel_max: the most channels that can be open.
         operation_timeout: seconds that a topology change may wait for the topology lock.
-        on_callback_error: is called with an exception that a callback raised.
-        on_housekeeper_missing: is called when the broker has no housekeeper.
+        on_callback_error: called with an exception that a callback raised; ``None``: the exception is logged.
+        on_housekeeper_missing: called when the broker has no housekeeper.
 
     Attributes:
         core: the connection in the core.
@@ -121,7 +121,7 @@ class Session:
         return library.deadline(self.operation_timeout)
 
     def start_io(self) -> None:
-        """Starts the IO thread unless it runs."""
+        """Starts the IO thread if it does not run."""
         self.core.start_io()
 
     def limit(self, prefetch: int) -> None:
@@ -132,7 +132,7 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """Whether the session can be used: not after it is closed, in a forked child, or while the broker is purged."""
+        """Whether the session is usable: not after it is closed, after a purge of the broker, or in a forked child."""
         try:
             return self.core.is_usable()
         except (exceptions.ConnectionClosed, exceptions.ForkedConnectionError):
@@ -182,7 +182,7 @@ class Session:
     def _channel_ready(self, number: int) -> None:
         channel = self._channels.get(number)
         if channel is not None:
-            channel._wake()  # noqa: SLF001 - a channel's private side is for its session
+            channel._wake()  # noqa: SLF001 - the session uses the private side of its channels
 
     def running_consumers(self) -> list[OpenConsumer]:
         """Returns the consumers that have not ended."""
@@ -191,7 +191,7 @@ class Session:
     # ---- closing ----
 
     def add_close_callback(self, callback: Callable[[], None]) -> None:
-        """Registers a callable that is called once, when the session ends."""
+        """Registers a callable that is called once, when the session is closed or the broker is purged."""
         self._close_callbacks.append(callback)
 
     def _ended(self) -> None:
@@ -203,9 +203,9 @@ class Session:
                 self.callbacks.failed(error)
 
     def close(self) -> None:
-        """Ends the consumers and channels, and requeues unacked messages. Safe to call again."""
+        """Ends the consumers and channels, and returns unacked messages to their places. Safe to call again."""
         if self._over or self.core.attachment.forked:
-            return  # or it belongs to the parent
+            return  # closed already, or the parent process owns it
         with self.lock:
             if self._over:
                 return
@@ -233,14 +233,14 @@ class Session:
     # ---- for the process ----
 
     def handed_out(self) -> Iterator[Any]:
-        """Iterates over the handles of queues that the application has; a closed session has none."""
+        """Iterates over the application's handles of queues; a closed session has none."""
         return iter(() if self._over else self.queues.handed_out())
 
     def stop_callbacks(self) -> None:
         """Cancels the consumers with callbacks at the end of the program: no callback starts after this."""
         if not self._over and not self.core.attachment.forked and self.callbacks.used:
             for channel in list(self._channels.values()):
-                with contextlib.suppress(exceptions.BrokerError):  # it was closed meanwhile
+                with contextlib.suppress(exceptions.BrokerError):  # another thread has closed the channel
                     channel._cancel_consumers()  # noqa: SLF001
             self.callbacks.finish()
 
@@ -249,7 +249,7 @@ class Session:
 
 
 class OnSession(Protocol):
-    """An object that stands on a session."""
+    """An object that refers to its session."""
 
     _session: Session
 
