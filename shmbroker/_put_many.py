@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Putting of many messages, where one call of the compiled part does not put all of them."""
+"""The slow path of ``put_many``: puts the messages that the first call of the compiled function did not put."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def put_rest(  # noqa: PLR0917 - the arguments of put_many, and the result of it
     options: PutOptions,
     until: int,
 ) -> int:
-    """Puts the rest of the bodies, waiting for room; returns the number put: all, or those that found room in time.
+    """Puts the remaining bodies and waits for room; returns the number put: all, or those that found room in time.
 
     Args:
         core: the queue.
@@ -37,7 +37,7 @@ def put_rest(  # noqa: PLR0917 - the arguments of put_many, and the result of it
         until: the deadline.
 
     Raises:
-        queue.Full: none found room in time.
+        queue.Full: no message found room in time.
     """
     plain = given if result >= 0 else tuple(body if type(body) is bytes else body_of(body)[0] for body in given)
     done, status = (result & _COUNT, result >> 32) if result >= 0 else (0, library.OK)
@@ -46,7 +46,7 @@ def put_rest(  # noqa: PLR0917 - the arguments of put_many, and the result of it
             if status != library.OK:
                 core.put_failed(status, len(plain[done]), until)
             with core.connection.call():
-                result = put_many(plain, done, options.address, True)  # noqa: FBT003 - dropping the GIL
+                result = put_many(plain, done, options.address, True)  # noqa: FBT003 - drops the GIL
             if result < 0:
                 return _put_each(core, plain, done, options, until)
             done, status = done + (result & _COUNT), result >> 32
