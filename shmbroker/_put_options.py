@@ -21,7 +21,7 @@ _MAX_SECONDS = 10**8
 
 
 def body_of(body: object) -> tuple[Any, int]:
-    """Returns a body in the form the core takes, and its length in bytes.
+    """Returns a body in the form that the core accepts, and its length in bytes.
 
     Raises:
         TypeError: the body is not bytes-like.
@@ -39,7 +39,7 @@ def body_of(body: object) -> tuple[Any, int]:
 
 
 def check_size(size: object) -> int:
-    """Checks the length of a body that is written in place.
+    """Checks the length of a body that the application writes in place, and returns it.
 
     Raises:
         ValueError: the length is no integer, or exceeds the limit of a body.
@@ -51,7 +51,7 @@ def check_size(size: object) -> int:
 
 
 class PutKeywords(TypedDict, total=False):
-    """The options of a put, for functions that pass them on; see ``Queue.put``."""
+    """The keyword arguments that are options of a put; see ``Queue.put``."""
 
     priority: int | None
     ttl: float | None
@@ -65,7 +65,7 @@ _KEYWORDS = frozenset(PutKeywords.__annotations__)
 
 
 def options_of(**given: Unpack[PutKeywords]) -> PutOptions:
-    """Builds the core's options of a put; see ``Queue.put``. Raises as :func:`fields_of` does."""
+    """Builds the core's options of a put; see ``Queue.put``. Raises what :func:`fields_of` raises."""
     if given and any(value is not None for value in given.values()):
         return PutOptions(*fields_of(given))
     return NO_OPTIONS
@@ -106,7 +106,7 @@ def fields_of(given: PutKeywords) -> PutFields:
 
 
 def _merged(given: BasicProperties, headers: dict[str, Any] | None, priority: int | None) -> BasicProperties:
-    """Merges keywords into properties; a keyword takes precedence."""
+    """Merges the keywords into the properties; a keyword takes precedence."""
     if headers is not None:
         given = dataclasses.replace(given, headers=headers)
     return given if priority is None else dataclasses.replace(given, priority=priority)
