@@ -25,6 +25,7 @@ CORE = Path(__file__).parents[3] / "cffi_src"
 NAME = "_shmbroker_layout"
 
 CONSTANTS = """
+    SB_SETTING_RING_SIZE SB_SETTING_MAX_LENGTH SB_SETTING_MAX_BYTES SB_SETTING_OVERFLOW
     SB_UNIT SB_CHUNK_UNITS SB_CHUNK_BYTES SB_CHUNK_META_BYTES SB_MAX_CHUNKS SB_MAX_CONNECTIONS SB_DIRECTORY_SIZE
     SB_OFF_CLASSES SB_OFF_PROCESSES SB_OFF_CONNECTIONS SB_OFF_CHUNKS SB_OFF_DIRECTORY SB_SEGMENT0_BYTES
     SB_PAGE_CELLS SB_HOLDINGS_PER_CHUNK SB_COUNTERS
@@ -53,7 +54,7 @@ STRUCTS = """
     typedef struct { sb_page_shm page; uint64_t children[...]; ...; } sb_inner_shm;
     typedef struct { uint64_t root, tail, head, base; ...; } sb_ring_shm;
     typedef struct { uint64_t state, root, base, tail, head, admitted, taken, bytes_in, bytes_out, returned;
-                     int64_t ring_size, max_length, max_bytes; uint32_t overflow, flags, ledgers, levels, name_length;
+                     int64_t settings[...]; uint32_t flags, ledgers, levels, name_length;
                      int32_t interested, notified, not_interested, non_acquiring, consumers, room_waiting;
                      int32_t tracking, timers_lost;
                      sb_ring_shm all, non_acquiring_list, not_interested_list, room, schedule;

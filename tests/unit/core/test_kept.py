@@ -14,7 +14,7 @@ from shmbroker._core.kept import in_words
 NAMES = {7: "jobs", 8: "other"}
 STRUCTURES = [
     "pages of queues", "inner pages of queues", "queues", "consumers", "priorities", "ledgers", "connections",
-    "tables of what connections hold", "pages of leases", "structures of kind 10", "structures of kind 11",
+    "tables of what connections hold", "pages of leases", "queues with texts", "structures of kind 11",
 ]  # fmt: skip
 
 

@@ -14,7 +14,8 @@ from shmbroker._core.wording import Finding
 
 KINDS = [
     "a message", "a leaf page", "an inner page", "a queue", "a consumer node", "a priority level", "a ledger",
-    "a connection record", "a table of holdings", "a long leaf page", "no slot", "number 11",
+    "a connection record", "a table of holdings", "a long leaf page", "a queue with texts",
+    "no slot", "number 12",
 ]  # fmt: skip
 RINGS = [
     "messages", "list of all consumers", "list of no_local consumers", "list of idle consumers",

@@ -70,13 +70,14 @@ def test_limits_without_hints(patient: Patient) -> None:
 @pytest.mark.parametrize("setting", ["ring_size", "max_length", "max_bytes"])
 def test_a_setting_that_cannot_be(patient: Patient, setting: str) -> None:
     """A limit below nothing."""
-    setattr(patient.memory.queue("jobs"), setting, -7)
+    which = getattr(patient.lib, f"SB_SETTING_{setting.upper()}")
+    patient.memory.queue("jobs").settings[which] = -7
     patient.says("queue 'jobs'", f"{setting} is -7")
 
 
 def test_an_overflow_that_is_none(patient: Patient) -> None:
     """A number behind which there is no way to overflow."""
-    patient.memory.queue("jobs").overflow = 99
+    patient.memory.queue("jobs").settings[patient.lib.SB_SETTING_OVERFLOW] = 99
     patient.says("queue 'jobs'", "overflow is number 99")
 
 
