@@ -229,7 +229,6 @@ typedef struct {
   sb_word base; /* first position of this use of the queue object, a multiple of 64 */
 } sb_ring_shm;
 
-
 typedef struct {
   /* read by every operation, written by configuration */
   alignas(64) sb_word state;
