@@ -37,7 +37,7 @@ def integer(name: str, value: object, low: int, high: int | None = None, *, none
     Raises:
         ValueError: the argument is no integer, or out of range.
     """
-    if isinstance(value, int) and not isinstance(value, bool) and low <= value and (high is None or value <= high):
+    if is_integer(value) and low <= value and (high is None or value <= high):
         return value
     allowed = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
     msg = f"{name}={value!r}: {allowed}{f', or None {none},' if none else ''} is allowed"

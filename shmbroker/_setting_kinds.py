@@ -8,11 +8,13 @@ the reference.
 
 from __future__ import annotations
 
+import abc
 import re
 from typing import TYPE_CHECKING, Any
 
 from shmbroker._amqp import arguments
 from shmbroker._amqp.utf8 import size_in_utf8
+from shmbroker._checks import is_integer, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +38,7 @@ def parse_size(value: object, name: str = "memory") -> int:
     >>> parse_size("64K")
     65536
     """
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+    if is_integer(value) and value > 0:
         return value
     match = _SIZE.match(value) if isinstance(value, str) else None
     if match is None or int(match[1]) == 0:
@@ -45,7 +47,7 @@ def parse_size(value: object, name: str = "memory") -> int:
     return int(match[1]) * _FACTOR[match[2].lower()]
 
 
-class Kind:
+class Kind(abc.ABC):
     """A kind of values. The methods of this class suit a kind whose values are words, or the numbers that it stores."""
 
     __slots__ = ()
@@ -56,21 +58,21 @@ class Kind:
     allowed = ""
     """The allowed values, for the reference."""
 
+    @abc.abstractmethod
     def check(self, name: str, value: object) -> Any:  # noqa: ANN401
         """Returns the value that a caller gave for a setting, as the setting keeps it.
 
         Raises:
             ValueError: the value is not allowed; the text names the setting, the value and what is allowed.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def from_argument(self, queue: str, argument: str, value: object) -> Any:  # noqa: ANN401
         """Returns the value that an ``x-`` argument has.
 
         Raises:
             PreconditionFailed: the value is not allowed.
         """
-        raise NotImplementedError
 
     def from_option(self, value: Any) -> Any:  # noqa: ANN401
         """Returns the value of an option of the command line in a form that `check` accepts."""
@@ -99,7 +101,7 @@ class Count(Kind):
 
     def check(self, name: str, value: object) -> int:
         """Accepts -1 and integers from 1."""
-        if isinstance(value, int) and not isinstance(value, bool) and (value == UNBOUNDED or 1 <= value < _MAX_COUNT):
+        if is_integer(value) and (value == UNBOUNDED or 1 <= value < _MAX_COUNT):
             return value
         msg = f"{name}={value!r}: -1 (no limit) or an integer >= 1 is allowed"
         raise ValueError(msg)
@@ -150,9 +152,8 @@ class Seconds(Kind):
         """Accepts `None`, and numbers within the bounds."""
         if value is None:
             return None
-        fits = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if fits and self._least / 1000 <= value <= _MAX_MILLISECONDS / 1000:  # type: ignore[operator]
-            return float(value)  # type: ignore[arg-type]
+        if is_number(value) and self._least / 1000 <= value <= _MAX_MILLISECONDS / 1000:
+            return float(value)
         msg = f"{name}={value!r}: {self._least / 1000:g} to {_MAX_MILLISECONDS // 1000} seconds, or None, are allowed"
         raise ValueError(msg)
 
