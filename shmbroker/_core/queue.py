@@ -12,16 +12,16 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from shmbroker import exceptions
-from shmbroker._amqp import field_tables
 from shmbroker._amqp.errors import amqp_error
 from shmbroker._core import library
 from shmbroker._core.connection import CoreConnection, Place, guarded, incarnation_of, out_of_memory
-from shmbroker.settings import ROWS, QueueSettings
+from shmbroker._core.settings import decoded_settings, encoded_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shmbroker._core.facts import QueueFacts
+    from shmbroker.settings import QueueSettings
 
 ffi, slow, fast, fast_ffi = library.ffi, library.slow, library.fast, library.fast_ffi
 PAUSED: int = slow.SB_QUEUE_PAUSED
@@ -30,9 +30,6 @@ NOTES: int = slow.SB_QUEUE_NOTES
 STAGE: int = slow.SB_QUEUE_STAGE
 _ONLY_HERE = 2  # references to an object that only one variable has: the variable's, and the argument of getrefcount
 _TTL = slow.SB_QUEUE_TTL
-_NUMBERS = [(name, row.kind, getattr(slow, str(row.core))) for name, row in ROWS.items() if row.is_number]
-_FLAGS = [(name, getattr(slow, str(row.core))) for name, row in ROWS.items() if row.is_flag]
-_TEXTS = [name for name, row in ROWS.items() if row.core is None]
 
 
 # Options of a put, checked and encoded: ttl and delay in seconds, 0 = none; priority; routing key; properties.
@@ -88,41 +85,6 @@ class PutOptions:
 NO_OPTIONS = PutOptions(0, 0, 0, b"", b"")
 
 
-def settings_of(facts: QueueFacts, texts: bytes = b"") -> tuple[QueueSettings, int]:
-    """Decodes the settings of a queue from its facts, and which of the flags PAUSED, KEEPS, NOTES and STAGE it has.
-
-    Args:
-        facts: those of the core.
-        texts: the table of the settings that are texts.
-    """
-    found = facts.settings
-    values: dict[str, Any] = {name: kind.from_core(found.values[index]) for name, kind, index in _NUMBERS}
-    values.update((name, bool(found.flags & flag)) for name, flag in _FLAGS)
-    if texts:
-        values.update(_texts_in(texts))
-    return QueueSettings(**values), int(found.flags) & (PAUSED | KEEPS | NOTES | STAGE)
-
-
-def _texts_in(encoded: bytes) -> dict[str, Any]:
-    try:
-        return {name: value for name, value in field_tables.decode(encoded).items() if name in _TEXTS}
-    except ValueError as error:
-        raise exceptions.CorruptSegment(text=f"the texts of a queue's settings are damaged: {error}") from error
-
-
-def _core_settings(settings: QueueSettings, flags: int) -> tuple[Any, object]:
-    """Encodes settings; returns the structure, and what must live as long as it is used."""
-    pointer = ffi.new("sb_settings *")
-    for name, kind, index in _NUMBERS:
-        pointer.values[index] = kind.to_core(getattr(settings, name))
-    for name, flag in _FLAGS:
-        flags |= flag if getattr(settings, name) else 0
-    texts = {name: value for name in _TEXTS if (value := getattr(settings, name)) is not None}
-    encoded = ffi.from_buffer(field_tables.encode(texts)) if texts else ffi.NULL
-    pointer.flags, pointer.texts, pointer.texts_length = flags, encoded, len(encoded) if texts else 0
-    return pointer, encoded
-
-
 def locked(status: int, holder: int, what: str) -> None:
     """Raises for a failed topology change: a timeout of the topology lock, or another failure."""
     if status == library.TIMEOUT:
@@ -137,7 +99,7 @@ def locked(status: int, holder: int, what: str) -> None:
 def declare(connection: CoreConnection, name: str, settings: QueueSettings, until: int, flags: int = 0) -> bool:
     """Makes a queue; False when it exists. ``flags`` are of KEEPS, NOTES and STAGE."""
     slot, holder, encoded = ffi.new("uint32_t *"), ffi.new("int32_t *"), name.encode()
-    wanted, _texts = _core_settings(settings, flags)
+    wanted, _texts = encoded_settings(settings, flags)
     status = connection.growing(slow.sb_declare, connection.handle, encoded, len(encoded), wanted, until, slot, holder)
     if status == library.EXISTS:
         return False
@@ -315,7 +277,7 @@ class CoreQueue:
             NotFound: the queue was deleted.
         """
         facts = self.facts()
-        return settings_of(facts, self._texts() if facts.settings.texts_length else b"")
+        return decoded_settings(facts, self._texts() if facts.settings.texts_length else b"")
 
     @guarded
     def _texts(self) -> bytes:
@@ -327,7 +289,7 @@ class CoreQueue:
     def configure(self, settings: QueueSettings, flags: int, *, trim: bool, until: int) -> None:
         """Changes the settings."""
         holder = ffi.new("int32_t *")
-        wanted, _texts = _core_settings(settings, flags)
+        wanted, _texts = encoded_settings(settings, flags)
         locked(slow.sb_configure(self.handle, wanted, trim, until, holder), holder[0], self.what)
 
     @guarded

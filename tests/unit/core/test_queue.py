@@ -16,8 +16,10 @@ from scenario_support.scripted import Scripted
 from shmbroker._amqp import field_tables
 from shmbroker._core import library
 from shmbroker._core import queue as core_queue
+from shmbroker._core import settings as core_settings
 from shmbroker._core.library import FOR_EVER, ffi, slow
 from shmbroker._core.queue import CoreQueue, PutOptions
+from shmbroker._core.settings import decoded_settings, encoded_settings
 from shmbroker.exceptions import BrokerError, CorruptSegment, NeverFits, NotFound
 from shmbroker.settings import QueueSettings
 
@@ -149,7 +151,7 @@ def test_settings_are_changed_as_they_are_declared(connection: shmbroker.Connect
 def test_a_queue_expires_after_a_millisecond_at_least() -> None:
     """None is no time to expire after: the shortest is what the core counts by."""
     for seconds, expected in ((0.0001, 1), (0.0006, 1), (0.001, 1), (0.0016, 2), (5.0, 5000)):
-        pointer, _ = core_queue._core_settings(QueueSettings(expires=seconds), 0)  # noqa: SLF001
+        pointer, _ = encoded_settings(QueueSettings(expires=seconds), 0)
         assert pointer.values[slow.SB_SETTING_EXPIRES_MS] == expected
 
 
@@ -160,7 +162,7 @@ def test_facts_with_numbers_nobody_wrote(overflow: int, flags: int) -> None:
     facts = ffi.new("sb_queue_facts *")
     facts.settings.values[slow.SB_SETTING_OVERFLOW], facts.settings.flags = overflow, flags
     facts.settings.values[slow.SB_SETTING_MESSAGE_TTL_MS], facts.settings.values[slow.SB_SETTING_EXPIRES_MS] = 1500, -2
-    settings, known = core_queue.settings_of(facts)
+    settings, known = decoded_settings(facts)
     assert settings.overflow == {1: "drop", 2: "drop-head"}.get(overflow, "block")
     assert (settings.message_ttl, settings.expires) == (1.5, None)
     assert [settings.durable, settings.exclusive, settings.auto_delete, settings.single_active_consumer] == [
@@ -174,8 +176,8 @@ def test_texts_are_kept_with_the_queue(connection: shmbroker.Connection, monkeyp
 
     No setting is a text yet: `overflow` stands for one.
     """
-    monkeypatch.setattr(core_queue, "_TEXTS", ["overflow"])
-    monkeypatch.setattr(core_queue, "_NUMBERS", [one for one in core_queue._NUMBERS if one[0] != "overflow"])  # noqa: SLF001
+    monkeypatch.setattr(core_settings, "_TEXTS", ["overflow"])
+    monkeypatch.setattr(core_settings, "_NUMBERS", [one for one in core_settings._NUMBERS if one[0] != "overflow"])  # noqa: SLF001
     for name in ("a", "\u20ac" * 85, "x" * 1000):
         wanted = dataclasses.replace(EVERYTHING, overflow=name)
         queue = declared(connection, f"q{len(name)}", wanted, core_queue.PAUSED)
@@ -192,8 +194,8 @@ def test_texts_that_are_damaged() -> None:
     """Bytes that are no table are damage of the broker; a name that is no setting is ignored."""
     facts = ffi.new("sb_queue_facts *")
     with pytest.raises(CorruptSegment, match="the texts of a queue's settings are damaged"):
-        core_queue.settings_of(facts, b"\x05abc")
-    assert core_queue.settings_of(facts, field_tables.encode({"strange": "A"})) == core_queue.settings_of(facts)
+        decoded_settings(facts, b"\x05abc")
+    assert decoded_settings(facts, field_tables.encode({"strange": "A"})) == decoded_settings(facts)
 
 
 def test_a_queue_is_made_once(connection: shmbroker.Connection) -> None:
