@@ -21,6 +21,7 @@ def declare_without_end(connection: shmbroker.Connection) -> None:
         connection.queue(f"another {n}").close()
 
 
+@pytest.mark.repairs  # the consumer sleeps while messages are ready, which is what the housekeeper's check looks for
 def test_deliveries_go_on_when_there_is_memory_again(broker_name: str) -> None:
     """The hook for errors is told once that there is none; when something was acknowledged, the others come."""
     errors: list[BaseException] = []
