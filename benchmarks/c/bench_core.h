@@ -34,10 +34,10 @@ static inline sb_queue *open_queue(const char *broker, const char *name) {
   snprintf(path, sizeof path, "/shmbroker-%u.%s", (unsigned)getuid(), broker);
   sb_broker *b = sb_broker_attach(path, &status, &major, &minor);
   if (b == NULL) fail("cannot attach to the broker", (long)status);
-  sb_connection *c = sb_connect(b, "bench", 5, &status);
+  sb_connection *c = sb_connection_open(b, "bench", 5, &status);
   if (c == NULL) fail("cannot connect", (long)status);
-  status = sb_find(c, name, (uint32_t)strlen(name), &slot);
-  sb_queue *q = status == SB_OK ? sb_open(c, slot, &status) : NULL;
+  status = sb_queue_find(c, name, (uint32_t)strlen(name), &slot);
+  sb_queue *q = status == SB_OK ? sb_queue_open(c, slot, &status) : NULL;
   if (q == NULL) fail("cannot open the queue", (long)status);
   return q;
 }
@@ -48,12 +48,12 @@ static inline void produce(sb_queue *q, uint64_t count, uint32_t size) {
   if (body == NULL) fail("no memory", 0);
   for (uint64_t i = 0; i < count;) {
     memcpy(body, &i, sizeof i);
-    sb_status status = sb_put(q, body, size);
+    sb_status status = sb_queue_put(q, body, size);
     if (status == SB_OK) {
       i++;
     } else if (status == SB_GROW) {
       fail("the memory of the broker has to be there before", (long)status);
-    } else if ((status = sb_wait_for_room(q, status == SB_NO_MEMORY, size, UINT64_MAX)) != SB_OK) {
+    } else if ((status = sb_queue_wait_for_room(q, status == SB_NO_MEMORY, size, UINT64_MAX)) != SB_OK) {
       fail("cannot wait for room", (long)status);
     }
   }
@@ -67,8 +67,8 @@ static inline uint64_t consume(sb_queue *q, uint64_t count) {
   if (buffer == NULL) fail("no memory", 0);
   for (uint64_t i = 0; i < count; i++) {
     sb_wait forever = {UINT64_MAX, UINT64_MAX, 0, 0};
-    int64_t n = sb_get(q, buffer, false);
-    if (n == -SB_EMPTY) n = sb_get_wait(q, buffer, false, &forever);
+    int64_t n = sb_queue_get(q, buffer, false);
+    if (n == -SB_EMPTY) n = sb_queue_get_wait(q, buffer, false, &forever);
     if (n < 0) fail("cannot get", (long)-n);
     sb_record record;
     memcpy(&record, buffer, sizeof record);
@@ -76,7 +76,7 @@ static inline uint64_t consume(sb_queue *q, uint64_t count) {
            record.body_address != 0 ? (const char *)(uintptr_t)record.body_address : buffer + n - record.body_length,
            sizeof number);
     sum += number;
-    sb_status status = sb_settle(q, buffer, SB_ACK);
+    sb_status status = sb_queue_settle(q, buffer, SB_ACK);
     if (status != SB_OK) fail("cannot acknowledge", (long)status);
   }
   free(buffer);

@@ -33,7 +33,7 @@ typedef enum {
   SB_STOPPING = 26,
   SB_NO_HOUSEKEEPER = 27,
   SB_TICK = 28,
-  SB_READY = 29 /* a channel is ready, see sb_next_ready */
+  SB_READY = 29 /* a channel is ready, see sb_connection_next_ready */
 } sb_status;
 
 /* The layout of the shared memory that this core reads. */
@@ -80,7 +80,7 @@ enum {
 };
 
 /* What keeps chunks of 2 MiB: slots of one size, or (slot_bytes 0) bodies that have chunks to themselves. */
-enum { SB_KEPT_FACTS = 64 };
+enum { SB_CHUNK_FACTS = 64 };
 typedef struct {
   uint64_t slot_bytes;
   uint64_t slots, used; /* slots that exist, and slots in use */
@@ -89,7 +89,7 @@ typedef struct {
   uint32_t whole;       /* 0: not all messages of that queue were read */
   uint32_t chunks;
   uint32_t kind; /* SB_KIND_...: of the broker's objects in the slots */
-} sb_kept_facts;
+} sb_chunk_facts;
 
 /* What a get writes before exchange, key, properties and body. 64 bytes. */
 typedef struct {
@@ -220,8 +220,8 @@ typedef struct {
 } sb_reservation;
 
 /* A waiting call: its deadline, and the time when it returns SB_TICK, so that its caller can look for signals
-   (UINT64_MAX = never). Between two looks it keeps its place among the waiting calls (node, 0 = none yet); sb_end_wait
-   returns that. */
+   (UINT64_MAX = never). Between two looks it keeps its place among the waiting calls (node, 0 = none yet);
+   sb_queue_end_wait returns that. */
 typedef struct {
   uint64_t deadline_ns, look_ns, token;
   uint32_t node;
@@ -328,7 +328,7 @@ typedef struct {
 } sb_finding;
 
 /* ---- broker ---- */
-uint64_t sb_segment_bytes(uint32_t number, uint32_t chunks_per_segment);
+uint64_t sb_broker_segment_bytes(uint32_t number, uint32_t chunks_per_segment);
 sb_status sb_broker_format(void *memory, uint64_t bytes, const char *name, uint64_t memory_limit,
                            uint32_t chunks_per_segment, uint32_t mode, uint64_t instance);
 sb_broker *sb_broker_attach(const char *path, sb_status *status, uint32_t *major, uint32_t *minor);
@@ -343,103 +343,105 @@ void sb_broker_set_closing(sb_broker *b, uint32_t closing);
 void sb_broker_set_stopped(sb_broker *b, uint32_t stopped);
 
 /* ---- connection ---- */
-sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_status *status);
-sb_status sb_connect_at(sb_broker *b, const char *name, uint32_t length, sb_connection **place);
+sb_connection *sb_connection_open(sb_broker *b, const char *name, uint32_t length, sb_status *status);
+sb_status sb_connection_open_at(sb_broker *b, const char *name, uint32_t length, sb_connection **place);
 /* Ends a connection that is not used any more: closes and forgets it, unless that was done, and frees the handle. */
-void sb_connection_dropped(sb_connection **place);
-sb_status sb_disconnect(sb_connection *c);
-bool sb_forget(sb_connection *c);
-void sb_free_connection(sb_connection *c);
+void sb_connection_discard(sb_connection **place);
+sb_status sb_connection_close(sb_connection *c);
+bool sb_connection_release(sb_connection *c);
+void sb_connection_free(sb_connection *c);
 uint32_t sb_connection_id(sb_connection *c);
 sb_status sb_connection_run_io(sb_connection *c);
 /* Stores the number of open channels, for sb_connection_describe in other processes. */
-void sb_connection_channels(sb_connection *c, uint32_t count);
+void sb_connection_set_channels(sb_connection *c, uint32_t count);
 sb_status sb_connection_describe(sb_broker *b, uint32_t id, sb_connection_facts *facts);
 
 /* ---- topology: several changes under one lock, and the journal of exchanges and bindings ---- */
 sb_status sb_topology_begin(sb_connection *c, uint64_t deadline_ns, int32_t *holder);
 void sb_topology_end(sb_connection *c);
 /* 16 number of the file | 48 its valid bytes. Changes need the topology lock. */
-uint64_t sb_journal(sb_connection *c);
-void sb_journal_commit(sb_connection *c, uint64_t word);
+uint64_t sb_topology_journal(sb_connection *c);
+void sb_topology_journal_commit(sb_connection *c, uint64_t word);
 /* Changes with every change of the topology: what was derived from the topology is valid while this stays the same. */
 uint64_t sb_topology_version(sb_connection *c);
 
 /* The number of queues that ended by themselves so far. After a change there may be bindings to remove. */
-uint32_t sb_queues_ended(sb_connection *c);
+uint32_t sb_topology_queues_ended(sb_connection *c);
 
 /* ---- queues ---- */
-sb_status sb_find(sb_connection *c, const char *name, uint32_t length, uint32_t *slot);
-sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
-                     uint64_t deadline_ns, uint32_t *slot, int32_t *holder);
+sb_status sb_queue_find(sb_connection *c, const char *name, uint32_t length, uint32_t *slot);
+sb_status sb_queue_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
+                           uint64_t deadline_ns, uint32_t *slot, int32_t *holder);
 /* Notes that the queue was declared again, perhaps passively: restarts the time of a queue that expires. */
-void sb_touch(sb_connection *c, uint32_t slot);
-sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status);
-bool sb_leave(sb_queue *q);
-void sb_free_queue(sb_queue *q);
-sb_status sb_configure(sb_queue *q, const sb_settings *settings, bool trim, uint64_t deadline_ns, int32_t *holder);
-sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder,
-                    uint64_t *removed);
-sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *facts);
+void sb_queue_touch(sb_connection *c, uint32_t slot);
+sb_queue *sb_queue_open(sb_connection *c, uint32_t slot, sb_status *status);
+bool sb_queue_close(sb_queue *q);
+void sb_queue_free(sb_queue *q);
+sb_status sb_queue_configure(sb_queue *q, const sb_settings *settings, bool trim, uint64_t deadline_ns,
+                             int32_t *holder);
+sb_status sb_queue_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder,
+                          uint64_t *removed);
+sb_status sb_queue_describe(sb_connection *c, uint32_t slot, sb_queue_facts *facts);
 /* Copies the settings of a queue that are texts, at most SB_TEXTS_MAX bytes, and returns their length. */
 uint32_t sb_texts(sb_connection *c, uint32_t slot, char *texts);
-uint32_t sb_next_queue(sb_connection *c, uint32_t *index);
-/* Fills in SB_KEPT_FACTS facts. */
-sb_status sb_kept(sb_connection *c, uint64_t looks, sb_kept_facts *facts);
-int64_t sb_length(sb_queue *q);
-int64_t sb_purge(sb_queue *q);
+uint32_t sb_queue_next(sb_connection *c, uint32_t *index);
+/* Fills in SB_CHUNK_FACTS facts. */
+sb_status sb_broker_describe_chunks(sb_connection *c, uint64_t looks, sb_chunk_facts *facts);
+int64_t sb_queue_length(sb_queue *q);
+int64_t sb_queue_purge(sb_queue *q);
 /* Moves at most `limit` messages, and none after the message that reaches *bytes. Lowers *bytes by the bytes moved. */
-int64_t sb_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status);
-int64_t sb_consumers_of(sb_connection *c, uint32_t slot, sb_consumer_facts *facts, uint32_t room);
+int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status);
+int64_t sb_queue_consumers(sb_connection *c, uint32_t slot, sb_consumer_facts *facts, uint32_t room);
 
 /* ---- messages ---- */
-sb_status sb_put(sb_queue *q, const char *body, uint64_t length);
-sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *options);
+sb_status sb_queue_put(sb_queue *q, const char *body, uint64_t length);
+sb_status sb_queue_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *options);
 /* Returns the number put. *status: what stopped the others. */
-int64_t sb_put_many(sb_queue *q, const sb_piece *pieces, uint32_t count, const sb_put_options *options,
-                    sb_status *status);
+int64_t sb_queue_put_many(sb_queue *q, const sb_piece *pieces, uint32_t count, const sb_put_options *options,
+                          sb_status *status);
 /* Puts `count` rows from `row` on, with the columns `body`, `key` and `properties`. Returns the number put. */
-int64_t sb_put_columns(sb_queue *q, const sb_columns *columns, uint32_t row, uint32_t count, sb_status *status);
-sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *options, sb_reservation *r);
-sb_status sb_commit(sb_queue *q, sb_reservation *r);
+int64_t sb_queue_put_columns(sb_queue *q, const sb_columns *columns, uint32_t row, uint32_t count, sb_status *status);
+sb_status sb_reservation_begin(sb_queue *q, uint64_t length, const sb_put_options *options, sb_reservation *r);
+sb_status sb_reservation_publish(sb_queue *q, sb_reservation *r);
 /* For a reservation whose memory the application still has a view of: the copy takes over its place in the queue, and
    the caller commits the copy. */
-sb_status sb_reserve_copy(sb_queue *q, sb_reservation *r, sb_reservation *copy);
-/* viewed: the slot stays until sb_end_reserved_view. Both functions do nothing to a reservation that was committed or
-   abandoned before: a caller that was interrupted may call them without knowing how far it came. */
-void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed);
-void sb_end_reserved_view(sb_connection *c, sb_reservation *r);
-sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);
-int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack);
-int64_t sb_get_soon(sb_queue *q, uint64_t limit_ns, char *buffer, bool auto_ack);
-int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait);
-void sb_end_wait(sb_queue *q, sb_wait *wait);
-int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
-                    uint64_t *used);
-int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
-                         uint64_t *used, sb_wait *wait);
-sb_status sb_settle(sb_queue *q, const char *record, sb_disposition disposition);
+sb_status sb_reservation_copy(sb_queue *q, sb_reservation *r, sb_reservation *copy);
+/* viewed: the slot stays until sb_reservation_end_view. Both functions do nothing to a reservation that was committed
+   or abandoned before: a caller that was interrupted may call them without knowing how far it came. */
+void sb_reservation_abandon(sb_queue *q, sb_reservation *r, bool viewed);
+void sb_reservation_end_view(sb_connection *c, sb_reservation *r);
+sb_status sb_queue_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns);
+int64_t sb_queue_get(sb_queue *q, char *buffer, bool auto_ack);
+int64_t sb_queue_get_spin(sb_queue *q, uint64_t limit_ns, char *buffer, bool auto_ack);
+int64_t sb_queue_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait);
+void sb_queue_end_wait(sb_queue *q, sb_wait *wait);
+int64_t sb_queue_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
+                          uint64_t *used);
+int64_t sb_queue_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
+                               uint64_t *used, sb_wait *wait);
+sb_status sb_queue_settle(sb_queue *q, const char *record, sb_disposition disposition);
 /* Settles the records that begin at index[0], index[stride], ... */
-sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t stride, uint32_t count,
-                         sb_disposition disposition);
-sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view);
+sb_status sb_queue_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t stride, uint32_t count,
+                               sb_disposition disposition);
+sb_status sb_view_begin(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view);
 /* Copies the body of a view whose address is SB_IN_PARTS. */
-sb_status sb_copy_view(sb_connection *c, uint64_t view, char *to, uint64_t length);
+sb_status sb_view_copy(sb_connection *c, uint64_t view, char *to, uint64_t length);
 /* True if the connection is closed: it may be forgotten now. */
-bool sb_end_view(sb_connection *c, uint64_t view);
-int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);
+bool sb_view_end(sb_connection *c, uint64_t view);
+int64_t sb_queue_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size);
 /* Copies up to `count` ready messages from *position on. Moves *position behind the last one, and returns their number.
    SB_EMPTY: there are no more. SB_FULL: a column has no room for the next message; its `needed` has the size. */
-int64_t sb_browse_columns(sb_queue *q, uint64_t *position, uint32_t count, sb_columns *columns, sb_status *status);
+int64_t sb_queue_browse_columns(sb_queue *q, uint64_t *position, uint32_t count, sb_columns *columns,
+                                sb_status *status);
 
 /* ---- reading a body in place without holding its message ---- */
-/* The same as sb_browse, without the body; *place: where the message is. */
-int64_t sb_browse_place(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place);
-/* Keeps the body until sb_end_view. SB_SETTLED: the slot has another message, or none. SB_IN_USE: the caller must copy
+/* The same as sb_queue_browse, without the body; *place: where the message is. */
+int64_t sb_queue_browse_place(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place);
+/* Keeps the body until sb_view_end. SB_SETTLED: the slot has another message, or none. SB_IN_USE: the caller must copy
    the body, since it is short, in parts, in many queues, or being read. */
-sb_status sb_begin_reading(sb_connection *c, const sb_place *place, uint64_t *view, uint64_t *address);
+sb_status sb_place_begin_view(sb_connection *c, const sb_place *place, uint64_t *view, uint64_t *address);
 /* Copies the body. SB_SETTLED: as above; the copy is not usable. */
-sb_status sb_copy_body(sb_connection *c, const sb_place *place, char *to);
+sb_status sb_place_copy_body(sb_connection *c, const sb_place *place, char *to);
 
 /* ---- publishing to several queues, transactions ---- */
 /* Publishes and settles everything, or nothing, whichever process is killed. A body is stored once, for any number of
@@ -447,15 +449,15 @@ sb_status sb_copy_body(sb_connection *c, const sb_place *place, char *to);
    nothing happened; *failed_publication and *failed_target tell which publication, and which of its queues
    (UINT32_MAX: none), caused it. SB_FULL: the caller waits for room in that queue, and calls again. SB_SETTLED: a
    message is not held any more. A publication may name a queue only once. */
-sb_status sb_commit_all(sb_connection *c, const sb_publication *publications, uint32_t count,
-                        const sb_settlement *settlements, uint32_t settlement_count, uint32_t *failed_publication,
-                        uint32_t *failed_target);
+sb_status sb_transaction_commit(sb_connection *c, const sb_publication *publications, uint32_t count,
+                                const sb_settlement *settlements, uint32_t settlement_count,
+                                uint32_t *failed_publication, uint32_t *failed_target);
 
 /* ---- consumers ---- */
-sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
-                        uint32_t ack_batch, uint64_t ack_interval_ns, sb_status *status);
+sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
+                              uint32_t ack_batch, uint64_t ack_interval_ns, sb_status *status);
 void sb_consumer_cancel(sb_consumer *k, bool return_everything);
-void sb_free_consumer(sb_consumer *k);
+void sb_consumer_free(sb_consumer *k);
 int64_t sb_consumer_next(sb_consumer *k, char *buffer, bool auto_ack);
 sb_status sb_consumer_wait(sb_consumer *k, uint64_t deadline_ns);
 sb_status sb_consumer_settle(sb_consumer *k, const char *record, sb_disposition disposition);
@@ -464,28 +466,28 @@ void sb_consumer_suspend(sb_consumer *k, bool suspended);
 uint32_t sb_consumer_unacked(sb_consumer *k);
 uint32_t sb_consumer_waiting(sb_consumer *k);
 uint64_t sb_consumer_delivered(sb_consumer *k);
-void sb_consumer_event(sb_consumer *k, int event_fd);
+void sb_consumer_set_event(sb_consumer *k, int event_fd);
 bool sb_consumer_arm_event(sb_consumer *k);
 
 /* ---- channels: consumers that share one sequence of delivery tags ----
    The tag of a record that a channel gives is the delivery tag (1, 2, 3 ...). If the body is in shared memory, 8 more
-   bytes follow where a short body would: the tag that sb_begin_view takes; or, for a settled message, the view. */
+   bytes follow where a short body would: the tag that sb_view_begin takes; or, for a settled message, the view. */
 enum { SB_CONSUME_AUTO_ACK = 1, SB_CONSUME_NO_LOCAL = 2, SB_CONSUME_EXCLUSIVE = 4 };
 enum { SB_BY_GET = 65535 }; /* the subscription of a message that a get took */
 
-/* user: the number of the channel, which sb_next_ready returns and sb_consumers_of shows; not 0. */
+/* user: the number of the channel, which sb_connection_next_ready returns and sb_queue_consumers shows; not 0. */
 sb_channel *sb_channel_open(sb_connection *c, uint64_t user, sb_status *status);
 /* Ends the consumers of the channel, returns the messages that it holds, and ends its waiting calls with SB_CLOSED. Any
    thread may call it, also again. */
 void sb_channel_close(sb_channel *ch);
-void sb_free_channel(sb_channel *ch);
+void sb_channel_free(sb_channel *ch);
 sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int32_t priority, uint32_t flags,
                              uint32_t *subscription);
 /* Ends a consumer. Its pulled messages return; its given messages stay unacked. SB_NOT_FOUND: there is none. */
 sb_status sb_channel_cancel(sb_channel *ch, uint32_t subscription);
 /* Limits the unacked messages of the consumers of a channel, or of all channels of a connection; 0 = no limit. */
-sb_status sb_channel_limit(sb_channel *ch, uint32_t prefetch);
-sb_status sb_connection_limit(sb_connection *c, uint32_t prefetch);
+sb_status sb_channel_set_prefetch(sb_channel *ch, uint32_t prefetch);
+sb_status sb_connection_set_prefetch(sb_connection *c, uint32_t prefetch);
 /* Gives the next delivery of any of its consumers. Pulls by itself if no delivery waits. */
 int64_t sb_channel_next(sb_channel *ch, char *buffer);
 /* Reports a consumer that ended because its queue was deleted, each one once. False: there is none. */
@@ -508,7 +510,7 @@ uint64_t sb_channel_delivered(sb_channel *ch);
 bool sb_channel_arm(sb_channel *ch);
 /* The `user` of the next ready channel, 0 = none. sb_connection_run_io returns SB_READY if there is one, and SB_GROW if
    there is no room for the next message that a channel pulls. */
-uint64_t sb_next_ready(sb_connection *c);
+uint64_t sb_connection_next_ready(sb_connection *c);
 
 /* ---- watches: waiting without a thread ----
    The core writes the descriptor when there may be a message, or room. After it armed the watch, the caller tries once
@@ -517,7 +519,7 @@ sb_watch *sb_watch_open(sb_queue *q, bool room, int event_fd, sb_status *status)
 sb_status sb_watch_arm(sb_watch *w, uint64_t bytes);
 void sb_watch_disarm(sb_watch *w);
 void sb_watch_close(sb_watch *w);
-void sb_free_watch(sb_watch *w);
+void sb_watch_free(sb_watch *w);
 
 /* ---- housekeeper ---- */
 sb_status sb_housekeeper_begin(sb_connection *c);
@@ -552,12 +554,12 @@ uint64_t sb_housekeeper_look_at(sb_queue *q, uint64_t position);
 void sb_housekeeper_trim(sb_queue *q);
 uint32_t sb_housekeeper_sweep(sb_connection *c, uint64_t deadline_ns);
 bool sb_housekeeper_reclaim(sb_connection *c);
-void sb_reclaim(sb_connection *c);
+void sb_connection_reclaim(sb_connection *c);
 bool sb_housekeeper_missing(sb_broker *b);
-uint32_t sb_recover(sb_connection *c);
-bool sb_recover_one(sb_connection *c, uint32_t process);
-uint32_t sb_process_attaches(sb_broker *b);
-uint32_t sb_process_pids(sb_broker *b, int32_t *pids, uint32_t room);
+uint32_t sb_housekeeper_reap(sb_connection *c);
+bool sb_housekeeper_reap_one(sb_connection *c, uint32_t process);
+uint32_t sb_broker_attach_count(sb_broker *b);
+uint32_t sb_broker_pids(sb_broker *b, int32_t *pids, uint32_t room);
 
 /* ---- doctor: only reads. Returns the number of findings, of which it writes at most `room` ---- */
-uint32_t sb_check(sb_connection *c, sb_finding *findings, uint32_t room);
+uint32_t sb_broker_check(sb_connection *c, sb_finding *findings, uint32_t room);

@@ -21,7 +21,7 @@ typedef struct {
 PyTypeObject *sb_batch_type;
 
 static sb_status settle_all(Batch *self, sb_disposition disposition) {
-  return sb_settle_many(((Taker *)self->taker)->handle, self->records, self->index, 3, self->count, disposition);
+  return sb_queue_settle_many(((Taker *)self->taker)->handle, self->records, self->index, 3, self->count, disposition);
 }
 
 static void batch_dealloc(PyObject *object) {
@@ -76,7 +76,7 @@ static PyObject *batch_settle(PyObject *object, PyObject *arguments) {
   }
   PyThreadState *others = PyEval_SaveThread();
   sb_status status =
-      sb_settle_many(((Taker *)self->taker)->handle, self->records, starts, 1, left, (sb_disposition)disposition);
+      sb_queue_settle_many(((Taker *)self->taker)->handle, self->records, starts, 1, left, (sb_disposition)disposition);
   PyEval_RestoreThread(others);
   PyMem_Free(starts);
   return PyLong_FromLong((long)status);
@@ -209,7 +209,7 @@ PyObject *sb_take_many(PyObject *object, PyObject *const *arguments, Py_ssize_t 
     PyMem_Free(room.index);
     return PyErr_NoMemory();
   }
-  int64_t got = sb_get_many(self->handle, room.count, auto_ack, room.buffer, room.size, room.index, &room.used);
+  int64_t got = sb_queue_get_many(self->handle, room.count, auto_ack, room.buffer, room.size, room.index, &room.used);
   return finish(self, arguments[0], &room, got, auto_ack);
 }
 

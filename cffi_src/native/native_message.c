@@ -15,7 +15,7 @@ static sb_status settle_record(int kind, void *handle, const char *record, sb_di
     case OF_CONSUMER: return sb_consumer_settle(handle, record, disposition);
     case OF_CHANNEL:
       return sb_channel_settle(handle, ((const sb_record *)(const void *)record)->tag, false, disposition);
-    default: return sb_settle(handle, record, disposition);
+    default: return sb_queue_settle(handle, record, disposition);
   }
 }
 
@@ -222,7 +222,7 @@ PyObject *sb_hand_over(Taker *self, PyObject *source, const char *buffer, int64_
 static PyObject *take(Taker *self, PyObject *source, int auto_ack, char state) {
   int64_t length = self->kind == OF_CONSUMER  ? sb_consumer_next(self->handle, self->buffer, auto_ack)
                    : self->kind == OF_CHANNEL ? sb_channel_next(self->handle, self->buffer)
-                                              : sb_get(self->handle, self->buffer, auto_ack);
+                                              : sb_queue_get(self->handle, self->buffer, auto_ack);
   if (length < 0) {
     self->status = (int)-length;
     return Py_NewRef(Py_None);
@@ -271,15 +271,15 @@ int64_t sb_wait_for(Taker *self, Room *room, int auto_ack, uint64_t until) {
     wait.look_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec + pause;
     PyThreadState *others = PyEval_SaveThread();
     int64_t got = room->queue != NULL   ? sb_channel_get_wait(self->handle, room->queue, room->buffer, auto_ack, &wait)
-                  : room->index == NULL ? sb_get_wait(self->handle, room->buffer, auto_ack, &wait)
-                                        : sb_get_many_wait(self->handle, room->count, auto_ack, room->buffer,
-                                                           room->size, room->index, &room->used, &wait);
+                  : room->index == NULL ? sb_queue_get_wait(self->handle, room->buffer, auto_ack, &wait)
+                                        : sb_queue_get_many_wait(self->handle, room->count, auto_ack, room->buffer,
+                                                                 room->size, room->index, &room->used, &wait);
     PyEval_RestoreThread(others);
     if (got != -(int64_t)SB_TICK && got != -(int64_t)SB_INTERRUPTED) {
       return got;
     }
     if (PyErr_CheckSignals() < 0) {
-      sb_end_wait(room->queue != NULL ? room->queue : self->handle, &wait);
+      sb_queue_end_wait(room->queue != NULL ? room->queue : self->handle, &wait);
       return 0;
     }
     pause = LATER_LOOKS_NS;
@@ -294,7 +294,7 @@ static PyObject *taker_soon(PyObject *object, PyObject *const *arguments, Py_ssi
   if (auto_ack < 0) {
     return NULL;
   }
-  int64_t length = sb_get_soon(self->handle, SOON_NS, self->buffer, auto_ack);
+  int64_t length = sb_queue_get_spin(self->handle, SOON_NS, self->buffer, auto_ack);
   return length < 0 ? PyLong_FromLongLong(-length)
                     : sb_hand_over(self, arguments[0], self->buffer, length, auto_ack, FRESH);
 }

@@ -144,7 +144,7 @@ static const Route *route_of(Publisher *self, PyObject *const *arguments, body_b
 
 static sb_status send(const Publisher *self, const Route *route, body_bytes body, const sb_put_options *options) {
   if (route->count == 1) {
-    return sb_put_with(route->queues[0], body.data, (uint64_t)body.length, options);
+    return sb_queue_put_with(route->queues[0], body.data, (uint64_t)body.length, options);
   }
   sb_publication publication = {.body = body.data,
                                 .length = (uint64_t)body.length,
@@ -152,7 +152,7 @@ static sb_status send(const Publisher *self, const Route *route, body_bytes body
                                 .targets = route->queues,
                                 .target_count = route->count};
   uint32_t failed_publication, failed_target;
-  return sb_commit_all(self->connection, &publication, 1, NULL, 0, &failed_publication, &failed_target);
+  return sb_transaction_commit(self->connection, &publication, 1, NULL, 0, &failed_publication, &failed_target);
 }
 
 /* publish(exchange, routing_key, body): returns the status; -1: Python must publish. */

@@ -25,7 +25,7 @@ static PyObject *putter_put(PyObject *object, PyObject *const *arguments, Py_ssi
       length > SHORT_BODY) {
     return PyLong_FromLong(-1);
   }
-  return outcome(sb_put(((Putter *)object)->handle, bytes, (uint64_t)length));
+  return outcome(sb_queue_put(((Putter *)object)->handle, bytes, (uint64_t)length));
 }
 
 /* put_with(body, (ttl, delay, priority, key, properties), timeout): the same with options. Times are in seconds, 0 =
@@ -51,7 +51,7 @@ static PyObject *putter_put_with(PyObject *object, PyObject *const *arguments, P
                             .properties = PyBytes_AsString(properties),
                             .properties_length = (uint32_t)PyBytes_Size(properties)};
   return outcome(
-      sb_put_with(((Putter *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body), &options));
+      sb_queue_put_with(((Putter *)object)->handle, PyBytes_AsString(body), (uint64_t)PyBytes_Size(body), &options));
 }
 
 /* Describes `count` bodies from `first` on, at most PIECES; *total: their bytes. False: one is not bytes. */
@@ -108,7 +108,7 @@ static PyObject *putter_put_many(PyObject *object, PyObject *const *arguments, P
       break; /* the caller calls again for the rest */
     }
     PyThreadState *others = drop ? PyEval_SaveThread() : NULL; /* the tuple keeps the bodies */
-    at += (Py_ssize_t)sb_put_many(handle, pieces, (uint32_t)count, options, &status);
+    at += (Py_ssize_t)sb_queue_put_many(handle, pieces, (uint32_t)count, options, &status);
     if (others != NULL) PyEval_RestoreThread(others);
   }
   return PyLong_FromUnsignedLongLong((unsigned long long)(at - first) | (unsigned long long)status << 32);

@@ -36,7 +36,7 @@ static void view_ended(PyObject *connection) {
 static void view_dealloc(PyObject *object) {
   View *self = (View *)object;
   PyTypeObject *type = Py_TYPE(object);
-  if (self->handle != NULL && sb_end_view(self->handle, self->token)) view_ended(self->connection);
+  if (self->handle != NULL && sb_view_end(self->handle, self->token)) view_ended(self->connection);
   Py_XDECREF(self->connection);
   Py_XDECREF(self->mapping);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
@@ -52,8 +52,8 @@ static int view_buffer(PyObject *object, Py_buffer *buffer, int flags) {
 static PyObject *copied(PyObject *connection, uint64_t token, uint64_t length) {
   sb_connection *handle = handle_of(connection);
   PyObject *bytes = handle != NULL ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)length) : NULL;
-  sb_status status = bytes != NULL ? sb_copy_view(handle, token, PyBytes_AsString(bytes), length) : SB_OK;
-  if (handle != NULL && sb_end_view(handle, token)) view_ended(connection);
+  sb_status status = bytes != NULL ? sb_view_copy(handle, token, PyBytes_AsString(bytes), length) : SB_OK;
+  if (handle != NULL && sb_view_end(handle, token)) view_ended(connection);
   if (status != SB_OK) {
     Py_CLEAR(bytes);
     PyObject *failed = PyObject_CallMethod(connection, "view_failed", "i", (int)status);
@@ -71,7 +71,7 @@ PyObject *sb_view_memory(PyObject *connection, uint64_t token, uint64_t address,
   View *self = (View *)((allocfunc)PyType_GetSlot(sb_view_type, Py_tp_alloc))(sb_view_type, 0);
   sb_connection *handle = handle_of(connection);
   if (self == NULL || handle == NULL) {
-    if (handle != NULL) (void)sb_end_view(handle, token);
+    if (handle != NULL) (void)sb_view_end(handle, token);
     Py_XDECREF((PyObject *)self);
     return NULL;
   }
@@ -92,7 +92,7 @@ PyObject *sb_view_of(PyObject *connection, const sb_record *front, uint64_t tag)
   if (handle == NULL) {
     return NULL;
   }
-  if (sb_begin_view(handle, tag, front->sequence, front->body_address, &token) != SB_OK) {
+  if (sb_view_begin(handle, tag, front->sequence, front->body_address, &token) != SB_OK) {
     PyObject *taken = PyObject_CallMethod(connection, "begin_view", "KKK", (unsigned long long)tag,
                                           (unsigned long long)front->sequence,
                                           (unsigned long long)front->body_address); /* adds a segment, or raises */
@@ -118,7 +118,7 @@ PyObject *sb_read_in_place(PyObject *module, PyObject *const *arguments, Py_ssiz
   if (handle == NULL || PyErr_Occurred()) {
     return NULL;
   }
-  sb_status status = sb_begin_reading(handle, &place, &token, &address);
+  sb_status status = sb_place_begin_view(handle, &place, &token, &address);
   return status == SB_OK ? sb_view_memory(arguments[0], token, address, place.length) : PyLong_FromLong(status);
 }
 

@@ -99,7 +99,7 @@ class CoreChannel:
     @guarded
     def limit(self, prefetch: int) -> int:
         """Limits how many messages the channel's consumers may have unacked together, 0: no limit; returns a status."""
-        return int(slow.sb_channel_limit(self.handle, prefetch))
+        return int(slow.sb_channel_set_prefetch(self.handle, prefetch))
 
     @guarded
     def failed(self, status: int) -> None:
@@ -139,4 +139,4 @@ class CoreChannel:
     def __del__(self) -> None:
         handle = getattr(self, "handle", None)
         if handle is not None:
-            self.connection.end(slow.sb_free_channel, handle)
+            self.connection.end(slow.sb_channel_free, handle)

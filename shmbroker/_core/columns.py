@@ -75,7 +75,7 @@ class Columns:
         """
         at, status, connection = ffi.new("uint64_t *", position), ffi.new("sb_status *"), queue.connection
         with connection.call():
-            rows = int(slow.sb_browse_columns(queue.handle, at, most, self._pointer, status))
+            rows = int(slow.sb_queue_browse_columns(queue.handle, at, most, self._pointer, status))
         if status[0] not in {library.OK, library.EMPTY, library.FULL}:
             library.raise_for(int(status[0]), queue.what)
         return rows, int(at[0]), status[0] != library.EMPTY
@@ -95,7 +95,9 @@ class Columns:
         try:
             while done < count:
                 with queue.connection.call():
-                    done += int(slow.sb_put_columns(queue.handle, self._pointer, row + done, count - done, status))
+                    done += int(
+                        slow.sb_queue_put_columns(queue.handle, self._pointer, row + done, count - done, status)
+                    )
                 if status[0] != library.OK:
                     at = row + done
                     queue.put_failed(int(status[0]), body.ends[at + 1] - body.ends[at], until)

@@ -134,7 +134,7 @@ def commit(
     with connection.call():
         while True:
             status = int(
-                native.sb_commit_all(
+                native.sb_transaction_commit(
                     handle,
                     arrays.publications,
                     len(publications),

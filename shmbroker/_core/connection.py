@@ -87,7 +87,7 @@ class CoreConnection(attachment.User):
     def __init__(self, path: str, name: str) -> None:
         # The core stores its handle here before a signal handler can raise; a lost handle ends with this object.
         self._handles = ffi.new("sb_connection *[1]")  # the core clears it when it drops the connection
-        self._place = ffi.gc(self._handles, slow.sb_connection_dropped)
+        self._place = ffi.gc(self._handles, slow.sb_connection_discard)
         self.closed = False
         self._forgotten = False
         self.calls = 0  # in flight; each change is one line without a call
@@ -105,19 +105,21 @@ class CoreConnection(attachment.User):
             self._open(name)
             self.mapping: attachment.Use | None = attachment.Use(self.attachment)  # views keep it alive longer
         except BaseException:
-            slow.sb_connection_dropped(self._place)
+            slow.sb_connection_discard(self._place)
             self._detach()
             raise
         self.handle = self._place[0]
         self.address = int(ffi.cast("uintptr_t", self.handle))
         self.id = int(slow.sb_connection_id(self.handle))
         near = library.as_fast(self.handle, "sb_connection *")  # tells other processes how many are open
-        self.count_channels: Callable[[int], None] = functools.partial(fast.sb_connection_channels, near)
+        self.count_channels: Callable[[int], None] = functools.partial(fast.sb_connection_set_channels, near)
 
     def _open(self, name: str) -> None:
         # The name is derived from the program's name, which may be any bytes.
         encoded = name.encode(errors="replace")[: slow.SB_NAME_MAX]
-        while (status := slow.sb_connect_at(self.attachment.handle, encoded, len(encoded), self._place)) != library.OK:
+        while (
+            status := slow.sb_connection_open_at(self.attachment.handle, encoded, len(encoded), self._place)
+        ) != library.OK:
             if status == library.NO_MEMORY:
                 what = f" for connection {name!r}"
                 raise self.attachment.full(what)
@@ -195,7 +197,7 @@ class CoreConnection(attachment.User):
             return False
         self._let_go_at = now + _LET_GO_SECONDS
         slow.sb_housekeeper_sweep(self.handle, 0)
-        slow.sb_reclaim(self.handle)  # the freed memory may be of another class than the memory needed
+        slow.sb_connection_reclaim(self.handle)  # the freed memory may be of another class than the memory needed
         return True
 
     def growing(
@@ -281,7 +283,7 @@ class CoreConnection(attachment.User):
                     self.on_stopping()
                     return
                 elif status == library.READY:
-                    while user := int(slow.sb_next_ready(self.handle)):
+                    while user := int(slow.sb_connection_next_ready(self.handle)):
                         self.on_ready(user)
                 elif status == library.GROW:
                     try:
@@ -297,7 +299,7 @@ class CoreConnection(attachment.User):
     @guarded
     def limit(self, prefetch: int) -> None:
         """Limits how many messages the consumers of all its channels may have unacked; 0: no limit."""
-        status = slow.sb_connection_limit(self.handle, prefetch)
+        status = slow.sb_connection_set_prefetch(self.handle, prefetch)
         if status != library.OK:
             library.raise_for(status, "the connection")
 
@@ -313,7 +315,7 @@ class CoreConnection(attachment.User):
                 self.calls += 1
                 inside = self.closed = True
             self.mapping = None
-            slow.sb_disconnect(self.handle)
+            slow.sb_connection_close(self.handle)
             io = self._io
             if io is not None and io is not threading.current_thread() and not self.attachment.forked:
                 io.join()
@@ -337,14 +339,14 @@ class CoreConnection(attachment.User):
         with self._calls_lock:
             if self._is_over():
                 return
-            self._forgotten = gone = bool(slow.sb_forget(self.handle))
+            self._forgotten = gone = bool(slow.sb_connection_release(self.handle))
         if gone:
             self._detach()
 
     def begin_view(self, tag: int, sequence: int, address: int) -> int:
         """Takes a reference to a held message's body; `cffi_src/native/native_view.c` calls it in complex cases."""
         view = ffi.new("uint64_t *")
-        status = self.growing(slow.sb_begin_view, self.handle, tag, sequence, address, view)
+        status = self.growing(slow.sb_view_begin, self.handle, tag, sequence, address, view)
         if status != library.OK:
             library.raise_for(status, "the connection")
         return int(view[0])
@@ -376,7 +378,7 @@ class CoreConnection(attachment.User):
     def _copied_from(self, place: Place) -> memoryview | None:
         where, memory = ffi.new("sb_place *"), _uncleared("char[]", max(1, place.length))
         where.slot, where.generation, where.length = place
-        status = slow.sb_copy_body(self.handle, where, memory)
+        status = slow.sb_place_copy_body(self.handle, where, memory)
         if status == library.SETTLED:
             return None
         if status != library.OK:
@@ -392,7 +394,7 @@ class CoreConnection(attachment.User):
         if not self.attached or self.attachment.forked:
             return
         if self.handle is None:  # a signal handler raised in `__init__`
-            slow.sb_connection_dropped(self._handles)
+            slow.sb_connection_discard(self._handles)
             self._detach()
         elif self._is_over():  # or between that and `_detach`
             self._detach()
@@ -405,7 +407,7 @@ class CoreConnection(attachment.User):
     def queue_slot(self, name: str) -> int:
         """The slot of a queue, 0 when there is none."""
         slot, encoded = ffi.new("uint32_t *"), name.encode()
-        status = slow.sb_find(self.handle, encoded, len(encoded), slot)
+        status = slow.sb_queue_find(self.handle, encoded, len(encoded), slot)
         if status == library.NOT_FOUND:
             return 0
         if status != library.OK:
@@ -415,7 +417,7 @@ class CoreConnection(attachment.User):
     @guarded
     def touch(self, slot: int) -> None:
         """Records that a queue was declared again: restarts its expiry."""
-        slow.sb_touch(self.handle, slot)
+        slow.sb_queue_touch(self.handle, slot)
 
     def queue_incarnations(self) -> dict[str, int]:
         """The incarnation of each existing queue, which distinguishes it from earlier queues of its name."""
@@ -431,20 +433,20 @@ class CoreConnection(attachment.User):
     @guarded
     def queues_ended(self) -> int:
         """The number of queues that have ended by themselves so far."""
-        return int(slow.sb_queues_ended(self.handle))
+        return int(slow.sb_topology_queues_ended(self.handle))
 
     @guarded
     def queue_slots(self) -> list[int]:
         """The slots of all queues."""
         index, slots = ffi.new("uint32_t *"), []
-        while slot := slow.sb_next_queue(self.handle, index):
+        while slot := slow.sb_queue_next(self.handle, index):
             slots.append(int(slot))
         return slots
 
     @guarded
     def _description(self, slot: int) -> Any:  # noqa: ANN401 - cffi has no types
         facts = ffi.new("sb_queue_facts *")
-        status = slow.sb_describe(self.handle, slot, facts)
+        status = slow.sb_queue_describe(self.handle, slot, facts)
         if status not in {library.OK, library.DELETED}:
             library.raise_for(status, "queue")
         return None if status == library.DELETED else facts
@@ -470,7 +472,7 @@ class CoreConnection(attachment.User):
         room = 256
         while True:
             facts = ffi.new("sb_consumer_facts[]", room)
-            count = slow.sb_consumers_of(self.handle, slot, facts, room)
+            count = slow.sb_queue_consumers(self.handle, slot, facts, room)
             if count < 0:
                 library.raise_for(-count, f"queue {queue!r}")
             if count < room:
@@ -531,7 +533,7 @@ class CoreConnection(attachment.User):
 
     def _check(self) -> tuple[int, list[wording.Finding]]:
         memory = ffi.new("sb_finding[]", _FINDINGS)
-        count = int(slow.sb_check(self.handle, memory, _FINDINGS))
+        count = int(slow.sb_broker_check(self.handle, memory, _FINDINGS))
         findings = [wording.Finding.copied(item) for item in memory[0 : min(count, _FINDINGS)]]
         if count and findings[0].code == slow.SB_NOT_CHECKED:
             if findings[0].found == slow.SB_SYSTEM:

@@ -43,7 +43,7 @@ class CoreConsumer:
         handles = ffi.new("sb_queue *[]", [queue.handle for queue in queues])
         interval = int(ack_interval * library.NANOSECONDS)
         handle, status = connection.opening(
-            slow.sb_consume, connection.handle, handles, len(queues), prefetch, priority, ack_batch, interval
+            slow.sb_consumer_open, connection.handle, handles, len(queues), prefetch, priority, ack_batch, interval
         )
         if status == library.ACCESS:
             raise in_exclusive_use(self.what)
@@ -75,7 +75,7 @@ class CoreConsumer:
     @guarded
     def event(self, descriptor: int) -> None:
         """Sets the eventfd that the core writes when messages arrive after :meth:`arm`."""
-        slow.sb_consumer_event(self.handle, descriptor)
+        slow.sb_consumer_set_event(self.handle, descriptor)
 
     @guarded
     def arm(self) -> bool:
@@ -90,4 +90,4 @@ class CoreConsumer:
     def __del__(self) -> None:
         handle = getattr(self, "handle", None)
         if handle is not None:
-            self.connection.end(slow.sb_free_consumer, handle)
+            self.connection.end(slow.sb_consumer_free, handle)

@@ -128,17 +128,17 @@ class CoreHousekeeper:
 
     def attaches(self) -> int:
         """The number of attaches of processes so far."""
-        return int(slow.sb_process_attaches(self._broker))
+        return int(slow.sb_broker_attach_count(self._broker))
 
     def pids(self) -> set[int]:
         """The ids of the attached processes."""
         pids = ffi.new("int32_t[]", _MAX_PROCESSES)
-        count = min(_MAX_PROCESSES, slow.sb_process_pids(self._broker, pids, _MAX_PROCESSES))
+        count = min(_MAX_PROCESSES, slow.sb_broker_pids(self._broker, pids, _MAX_PROCESSES))
         return set(ffi.unpack(pids, count))
 
     def reap(self) -> None:
         """Clears up after dead processes."""
-        slow.sb_recover(self._handle)
+        slow.sb_housekeeper_reap(self._handle)
 
 
 def look_at(queue: CoreQueue, position: int) -> int:

@@ -108,11 +108,11 @@ class Journal:
 
     def _word(self, connection: CoreConnection) -> int:
         with connection.call():
-            return int(slow.sb_journal(connection.handle))
+            return int(slow.sb_topology_journal(connection.handle))
 
     def _commit(self, connection: CoreConnection, word: int) -> None:
         with connection.call():
-            slow.sb_journal_commit(connection.handle, word)
+            slow.sb_topology_journal_commit(connection.handle, word)
 
     def _open(self, connection: CoreConnection, number: int, flags: int) -> int:
         """Opens one of the two files.

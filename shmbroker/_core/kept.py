@@ -39,8 +39,8 @@ def in_words(handle: Any, name_of: Callable[[int], str | None]) -> str:  # noqa:
     Returns:
         The end of a sentence, empty if nothing is kept.
     """
-    facts = ffi.new("sb_kept_facts[]", slow.SB_KEPT_FACTS)
-    if slow.sb_kept(handle, _LOOKS, facts) != library.OK:
+    facts = ffi.new("sb_chunk_facts[]", slow.SB_CHUNK_FACTS)
+    if slow.sb_broker_describe_chunks(handle, _LOOKS, facts) != library.OK:
         return ""
     most = sorted((fact for fact in facts if fact.used), key=lambda fact: -fact.chunks)[:_GROUPS]
     said = ", ".join(_group(fact, name_of(fact.queue) if fact.queue else None) for fact in most)

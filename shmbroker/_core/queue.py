@@ -100,7 +100,9 @@ def declare(connection: CoreConnection, name: str, settings: QueueSettings, unti
     """Makes a queue; False when it exists. ``flags`` are of KEEPS, NOTES and STAGE."""
     slot, holder, encoded = ffi.new("uint32_t *"), ffi.new("int32_t *"), name.encode()
     wanted, _texts = encoded_settings(settings, flags)
-    status = connection.growing(slow.sb_declare, connection.handle, encoded, len(encoded), wanted, until, slot, holder)
+    status = connection.growing(
+        slow.sb_queue_declare, connection.handle, encoded, len(encoded), wanted, until, slot, holder
+    )
     if status == library.EXISTS:
         return False
     if status == slow.SB_LIMIT:
@@ -121,7 +123,7 @@ class CoreQueue:
         self.name = name
         self.what = f"queue {name!r}"
         self.slot = slot
-        handle, status = connection.opening(slow.sb_open, connection.handle, slot, frees=connection.let_go)
+        handle, status = connection.opening(slow.sb_queue_open, connection.handle, slot, frees=connection.let_go)
         if handle == ffi.NULL:
             library.raise_for(status, self.what)
         self.handle: Any = handle
@@ -131,8 +133,8 @@ class CoreQueue:
         self.incarnation = 0 if facts is None else incarnation_of(facts)
         self.exclusive = facts is not None and bool(facts.settings.flags & slow.SB_QUEUE_EXCLUSIVE)
         self.has_ttl = facts is not None and bool(facts.settings.flags & _TTL)
-        self.settle: Callable[[bytes, int], int] = functools.partial(fast.sb_settle, near)
-        self.length: Callable[[], int] = functools.partial(fast.sb_length, near)
+        self.settle: Callable[[bytes, int], int] = functools.partial(fast.sb_queue_settle, near)
+        self.length: Callable[[], int] = functools.partial(fast.sb_queue_length, near)
 
     # ---- errors ----
 
@@ -183,7 +185,9 @@ class CoreQueue:
         if memory:
             self.connection.let_go()
         status = (
-            slow.sb_wait_for_room(self.handle, memory, size, until) if until > time.monotonic_ns() else library.TIMEOUT
+            slow.sb_queue_wait_for_room(self.handle, memory, size, until)
+            if until > time.monotonic_ns()
+            else library.TIMEOUT
         )
         if status == library.NO_MEMORY or (memory and status == library.TIMEOUT):
             raise out_of_memory(self.connection, size)
@@ -204,7 +208,7 @@ class CoreQueue:
         """Puts one body with options, and waits for room until ``until``."""
         pointer = ffi.from_buffer("char[]", body)
         while True:
-            status = slow.sb_put_with(self.handle, pointer, size, options.pointer)
+            status = slow.sb_queue_put_with(self.handle, pointer, size, options.pointer)
             if status == library.OK:
                 return
             self.put_failed(status, size, until)
@@ -228,7 +232,7 @@ class CoreQueue:
         at, size = ffi.new("uint64_t *", position), library.RECORD_BYTES
         while True:
             memory = ffi.new("char[]", size)
-            length = slow.sb_browse(self.handle, at, memory, size)
+            length = slow.sb_queue_browse(self.handle, at, memory, size)
             if length >= 0:
                 return bytes(ffi.buffer(memory, length)), int(at[0])
             if -length == library.EMPTY:
@@ -242,7 +246,7 @@ class CoreQueue:
         """Browses as :meth:`browse` does, but returns the place of the body instead of the body."""
         at, size, place = ffi.new("uint64_t *", position), library.RECORD_BYTES, ffi.new("sb_place *")
         memory = ffi.new("char[]", size)
-        length = slow.sb_browse_place(self.handle, at, memory, size, place)
+        length = slow.sb_queue_browse_place(self.handle, at, memory, size, place)
         if length >= 0:
             found = Place(int(place.slot), int(place.generation), int(place.length))
             return bytes(ffi.buffer(memory, length)), int(at[0]), found
@@ -290,7 +294,7 @@ class CoreQueue:
         """Changes the settings."""
         holder = ffi.new("int32_t *")
         wanted, _texts = encoded_settings(settings, flags)
-        locked(slow.sb_configure(self.handle, wanted, trim, until, holder), holder[0], self.what)
+        locked(slow.sb_queue_configure(self.handle, wanted, trim, until, holder), holder[0], self.what)
 
     @guarded
     def delete(self, *, if_unused: bool, if_empty: bool, until: int) -> int:
@@ -298,7 +302,7 @@ class CoreQueue:
         holder, removed = ffi.new("int32_t *"), ffi.new("uint64_t *")
         once = iter((True,))  # queues deleted before may hold all the memory needed
         status = self.connection.growing(
-            slow.sb_delete, self.handle, if_unused, if_empty, until, holder, removed,
+            slow.sb_queue_delete, self.handle, if_unused, if_empty, until, holder, removed,
             frees=lambda: next(once, False) and self.connection.let_go(at_once=True),
         )  # fmt: skip
         if status in {library.IN_USE, library.NOT_EMPTY}:
@@ -310,7 +314,7 @@ class CoreQueue:
     @guarded
     def purge(self) -> int:
         """Removes the ready messages and returns their number."""
-        count = slow.sb_purge(self.handle)
+        count = slow.sb_queue_purge(self.handle)
         if count < 0:
             library.raise_for(-count, self.what)
         return int(count)
@@ -320,7 +324,7 @@ class CoreQueue:
         """Moves ready messages, the oldest first, up to and including the one that reaches ``max_bytes``."""
         status, left, moved = ffi.new("sb_status *"), ffi.new("uint64_t *", max_bytes), 0
         while moved < limit and left[0] > 0:
-            count: int = slow.sb_move(self.handle, target.handle, limit - moved, left, status)
+            count: int = slow.sb_queue_move(self.handle, target.handle, limit - moved, left, status)
             moved += count
             if status[0] == library.GROW:
                 self.connection.attachment.grow()
@@ -345,13 +349,13 @@ class CoreQueue:
     @guarded
     def leave(self) -> bool:
         """Gives the handle back; False while messages of the queue are held or consumed."""
-        return bool(slow.sb_leave(self.handle))
+        return bool(slow.sb_queue_close(self.handle))
 
     def __del__(self) -> None:
         handle = getattr(self, "handle", None)
         if handle is not None:
             self.handle = None  # the garbage collector may finalize a reservation of this queue later
-            self.connection.end(slow.sb_free_queue, handle)
+            self.connection.end(slow.sb_queue_free, handle)
 
 
 class _Written:
@@ -376,7 +380,7 @@ class _Written:
         if self._ended:
             with contextlib.suppress(IndexError):  # the views ended before, or the slot is given back already
                 self._outlived.pop()
-                slow.sb_end_reserved_view(self._connection.handle, self._pointer)
+                slow.sb_reservation_end_view(self._connection.handle, self._pointer)
                 self._connection.leave()
 
 
@@ -409,7 +413,9 @@ class Reservation:
         queue = self._queue
         queue.connection.enter()  # a reservation counts as a call: closing waits for its end before it frees the memory
         self._entered = True
-        while (status := slow.sb_reserve(queue.handle, self._size, options.pointer, self._pointer)) != library.OK:
+        while (
+            status := slow.sb_reservation_begin(queue.handle, self._size, options.pointer, self._pointer)
+        ) != library.OK:
             queue.put_failed(status, self._size, self._until)
         self._written = _Written(queue.connection, self._pointer)
         exporter = ffi.gc(ffi.cast("char *", self._pointer.body), self._written.ended, self._size)
@@ -427,9 +433,9 @@ class Reservation:
         reservation = self._pointer
         if self._is_viewed():
             reservation = self._copy
-            while (status := slow.sb_reserve_copy(self._queue.handle, self._pointer, self._copy)) != library.OK:
+            while (status := slow.sb_reservation_copy(self._queue.handle, self._pointer, self._copy)) != library.OK:
                 self._queue.put_failed(status, self._size, 0)  # no wait: it may hold the memory needed itself
-        while (status := slow.sb_commit(self._queue.handle, reservation)) != library.OK:
+        while (status := slow.sb_reservation_publish(self._queue.handle, reservation)) != library.OK:
             self._queue.put_failed(status, self._size, self._until)
 
     def end(self) -> None:
@@ -451,9 +457,9 @@ class Reservation:
         """Gives back the place in the queue, and the slot unless a view remains."""
         queue = self._queue
         if queue.handle is not None:
-            slow.sb_abandon(queue.handle, reservation, viewed)
+            slow.sb_reservation_abandon(queue.handle, reservation, viewed)
         elif not viewed:  # the garbage collector finalized the queue; the housekeeper recounts its places
-            slow.sb_end_reserved_view(queue.connection.handle, reservation)
+            slow.sb_reservation_end_view(queue.connection.handle, reservation)
 
     def __del__(self) -> None:
         self.end()  # for a signal handler that raised in `end`, or before the caller could call it

@@ -258,9 +258,9 @@ def _make_noted(path: str, suffix: int | str, size: int, mode: int, made: list[i
 
 def _make_all(path: str, name: str, memory: int, mode: int, made: list[int | str]) -> bool:
     chunks, per_segment = plan(memory)
-    size, least = int(library.slow.sb_segment_bytes(1, per_segment)), -(-MINIMUM_CHUNKS // per_segment)
+    size, least = int(library.slow.sb_broker_segment_bytes(1, per_segment)), -(-MINIMUM_CHUNKS // per_segment)
     # With less, the broker's structures would fit, but no message.
-    _expect_room(path, f"0 to {least}", int(library.slow.sb_segment_bytes(0, 0)) + least * size)
+    _expect_room(path, f"0 to {least}", int(library.slow.sb_broker_segment_bytes(0, 0)) + least * size)
     if mode & _GROUP:
         count = -(-chunks // per_segment)
         _expect_room(path, f"1 to {count}", size * count)  # before it takes memory that other processes need
@@ -288,7 +288,7 @@ def _take_back(path: str, made: list[int | str]) -> None:
 
 
 def _make_first(path: str, name: str, chunks: int, per_segment: int, mode: int) -> bool:
-    size = library.slow.sb_segment_bytes(0, 0)
+    size = library.slow.sb_broker_segment_bytes(0, 0)
     _expect_room(path, 0, size)
     head = mmap.mmap(-1, size)
     view = library.ffi.from_buffer(head)
@@ -336,7 +336,7 @@ def grow(path: str, number: int, chunks_per_segment: int, mode: int, removed: Ca
         with _one_at_a_time(path):
             if file_of(path, number).exists() or removed():
                 return
-            size = library.slow.sb_segment_bytes(number, chunks_per_segment)
+            size = library.slow.sb_broker_segment_bytes(number, chunks_per_segment)
             if _make(path, number, size, mode) and removed():  # by a process that stopped waiting for the lock
                 file_of(path, number).unlink(missing_ok=True)
 
@@ -345,7 +345,7 @@ def damaged(path: str, count: int, chunks_per_segment: int) -> list[str]:
     """Lists faults of the files of a broker with ``count`` segments beside its first: missing, or cut short."""
     found = []
     for number in range(count + 1):
-        file, whole = file_of(path, number), int(library.slow.sb_segment_bytes(number, chunks_per_segment))
+        file, whole = file_of(path, number), int(library.slow.sb_broker_segment_bytes(number, chunks_per_segment))
         try:
             size = file.stat().st_size
         except OSError as error:

@@ -50,4 +50,4 @@ class CoreWatch:
     def __del__(self) -> None:
         handle = getattr(self, "handle", None)
         if handle is not None:
-            self.connection.end(slow.sb_free_watch, handle)
+            self.connection.end(slow.sb_watch_free, handle)

@@ -35,7 +35,7 @@ static uint64_t drain(test_broker *t, sb_queue *from, uint64_t seen, uint64_t *c
 static void expect_sequences(sb_queue *keeps) {
   uint64_t position = 0, id;
   int64_t size;
-  while ((size = sb_browse(keeps, &position, buffer, BUFFER)) > 0) {
+  while ((size = sb_queue_browse(keeps, &position, buffer, BUFFER)) > 0) {
     sb_record r;
     memcpy(&r, buffer, sizeof r);
     memcpy(&id, buffer + size - r.body_length, sizeof id);
@@ -96,8 +96,8 @@ static void expect_content(test_broker *t, const operation *o, bool done) {
     here = open_queue(t, "q");
   }
   if (here != NULL) expect_limits(t, o, here);
-  if (here != NULL) (void)sb_leave(here);
-  if (there != NULL) (void)sb_leave(there);
+  if (here != NULL) (void)sb_queue_close(here);
+  if (there != NULL) (void)sb_queue_close(there);
 }
 
 static void name_of_many(char *name, size_t size, unsigned i) { snprintf(name, size, "t%u", i); }
@@ -112,7 +112,7 @@ static void expect_many(test_broker *t, const operation *o, uint64_t seen) {
     if (there != (seen & o->both))
       complain("%llx are left in %s, and %llx in the first", (unsigned long long)there, name,
                (unsigned long long)(seen & o->both));
-    if (one != NULL) (void)sb_leave(one);
+    if (one != NULL) (void)sb_queue_close(one);
   }
 }
 
@@ -123,8 +123,8 @@ static void remove_queue(test_broker *t, const char *name) {
   int32_t holder;
   uint64_t removed;
   if (gone != NULL) {
-    (void)sb_delete(gone, false, false, FOREVER, &holder, &removed);
-    (void)sb_leave(gone);
+    (void)sb_queue_delete(gone, false, false, FOREVER, &holder, &removed);
+    (void)sb_queue_close(gone);
   }
 }
 
@@ -165,7 +165,7 @@ static void live_on(test_broker *t) {
 
 void housekeep(test_broker *t) {
   uint32_t index = 0, slot;
-  while ((slot = sb_next_queue(t->c, &index)) != 0) {
+  while ((slot = sb_queue_next(t->c, &index)) != 0) {
     sb_queue_memory memory = {0};
     for (int i = 0; i < 8; i++) sb_housekeeper_tick(t->c, slot, &memory);
   }
@@ -180,17 +180,17 @@ static void expect_bound(test_broker *t, const operation *o) {
     return;
   }
   if (o->next == NEXT_PUTS) (void)put(t, here, OTHERS);
-  int64_t length = sb_length(here);
-  while (sb_browse(here, &position, buffer, BUFFER) > 0) count++;
+  int64_t length = sb_queue_length(here);
+  while (sb_queue_browse(here, &position, buffer, BUFFER) > 0) count++;
   if (length > (int64_t)capacity(&o->settings) || count > capacity(&o->settings))
     complain("the next operation finds %lld messages, and browses %llu", (long long)length, (unsigned long long)count);
-  (void)sb_leave(here);
+  (void)sb_queue_close(here);
 }
 
 void verify(test_broker *t, const operation *o, bool done, uint64_t memory) {
   buffer = malloc(BUFFER);
   if (o->next != NO_NEXT) expect_bound(t, o);
-  while (sb_recover(t->c) > 0) {
+  while (sb_housekeeper_reap(t->c) > 0) {
   }
   uint64_t repairs = repairs_of(t->b);
   housekeep(t);

@@ -56,12 +56,12 @@ bool grow(sb_broker *b, const char *path) {
   sb_broker_describe(b, &f, false);
   if (f.segments >= f.segments_limit) return false;
   snprintf(suffix, sizeof suffix, "%u", f.segments + 1);
-  (void)make_file(path, suffix, sb_segment_bytes(f.segments + 1, f.chunks_per_segment), NULL, 0);
+  (void)make_file(path, suffix, sb_broker_segment_bytes(f.segments + 1, f.chunks_per_segment), NULL, 0);
   return sb_broker_grown(b, f.segments + 1) == SB_OK;
 }
 
 void make_broker(test_broker *t, const char *name, uint32_t chunks) {
-  uint64_t bytes = sb_segment_bytes(0, 0);
+  uint64_t bytes = sb_broker_segment_bytes(0, 0);
   char *front = calloc(1, bytes);
   path_of(t->path, sizeof t->path, name);
   remove_files(t->path);
@@ -82,16 +82,16 @@ void attach(test_broker *t) {
 sb_connection *connect_to(test_broker *t) {
   sb_status status;
   for (;;) {
-    sb_connection *c = sb_connect(t->b, "test", 4, &status);
+    sb_connection *c = sb_connection_open(t->b, "test", 4, &status);
     if (c != NULL) return c;
-    if (status != SB_GROW || !grow(t->b, t->path)) die("sb_connect", (int)status);
+    if (status != SB_GROW || !grow(t->b, t->path)) die("sb_connection_open", (int)status);
   }
 }
 
 void leave_broker(test_broker *t) {
-  (void)sb_disconnect(t->c);
-  (void)sb_forget(t->c);
-  sb_free_connection(t->c);
+  (void)sb_connection_close(t->c);
+  (void)sb_connection_release(t->c);
+  sb_connection_free(t->c);
   sb_broker_detach(t->b);
 }
 
@@ -100,16 +100,17 @@ sb_status declare(test_broker *t, const char *name, sb_settings settings) {
   int32_t holder;
   sb_status status;
   do {
-    status = sb_declare(t->c, name, (uint32_t)strlen(name), &settings, FOREVER, &slot, &holder);
+    status = sb_queue_declare(t->c, name, (uint32_t)strlen(name), &settings, FOREVER, &slot, &holder);
   } while (status == SB_GROW && grow(t->b, t->path));
   return status;
 }
 
 sb_queue *open_queue(test_broker *t, const char *name) {
   uint32_t slot;
-  sb_status status = sb_find(t->c, name, (uint32_t)strlen(name), &slot);
+  sb_status status = sb_queue_find(t->c, name, (uint32_t)strlen(name), &slot);
   sb_queue *q = NULL;
-  while (status == SB_OK && (q = sb_open(t->c, slot, &status)) == NULL && status == SB_GROW && grow(t->b, t->path))
+  while (status == SB_OK && (q = sb_queue_open(t->c, slot, &status)) == NULL && status == SB_GROW &&
+         grow(t->b, t->path))
     status = SB_OK;
   return q;
 }
@@ -119,7 +120,7 @@ sb_status put_sized(test_broker *t, sb_queue *q, uint64_t id, uint64_t bytes, co
   for (uint64_t i = 0; i < bytes / sizeof id; i++) body[i] = id;
   sb_status status;
   do {
-    status = sb_put_with(q, (const char *)body, bytes, options);
+    status = sb_queue_put_with(q, (const char *)body, bytes, options);
   } while (status == SB_GROW && grow(t->b, t->path));
   free(body);
   return status;
@@ -150,10 +151,10 @@ static uint64_t id_in_parts(test_broker *t, const sb_record *r, bool viewed) {
   char *body = malloc(r->body_length);
   sb_status status = SB_OK;
   do {
-    if (!viewed) status = sb_begin_view(t->c, r->tag, r->sequence, SB_IN_PARTS, &view);
+    if (!viewed) status = sb_view_begin(t->c, r->tag, r->sequence, SB_IN_PARTS, &view);
   } while (status == SB_GROW && grow(t->b, t->path));
-  if (status == SB_OK && sb_copy_view(t->c, view, body, r->body_length) == SB_OK) id = id_at(body, r->body_length);
-  if (status == SB_OK && !viewed) sb_end_view(t->c, view);
+  if (status == SB_OK && sb_view_copy(t->c, view, body, r->body_length) == SB_OK) id = id_at(body, r->body_length);
+  if (status == SB_OK && !viewed) sb_view_end(t->c, view);
   free(body);
   return id;
 }
@@ -161,13 +162,13 @@ static uint64_t id_in_parts(test_broker *t, const sb_record *r, bool viewed) {
 uint64_t get(test_broker *t, sb_queue *q, char *buffer, bool auto_ack) {
   int64_t n;
   do {
-    n = sb_get(q, buffer, auto_ack);
+    n = sb_queue_get(q, buffer, auto_ack);
   } while (n == -SB_GROW && grow(t->b, t->path));
   if (n < 0) return 0;
   const sb_record *r = (const sb_record *)(const void *)buffer;
   uint64_t id =
       r->body_address == SB_IN_PARTS ? id_in_parts(t, r, auto_ack) : id_at(body_of(buffer, n), r->body_length);
-  if (auto_ack && r->body_address != 0) sb_end_view(t->c, r->tag);
+  if (auto_ack && r->body_address != 0) sb_view_end(t->c, r->tag);
   return id;
 }
 
@@ -183,10 +184,10 @@ uint64_t repairs_of(sb_broker *b) {
 const char *findings(sb_connection *c) {
   static char text[240];
   sb_finding f[4];
-  uint32_t n = sb_check(c, f, 4);
+  uint32_t n = sb_broker_check(c, f, 4);
   if (n == 0) return NULL;
   snprintf(text, sizeof text,
-           "sb_check: %u findings, the first: code %u slot %u which %u where %llu found %llu expected %llu", n,
+           "sb_broker_check: %u findings, the first: code %u slot %u which %u where %llu found %llu expected %llu", n,
            f[0].code, f[0].slot, f[0].which, (unsigned long long)f[0].where, (unsigned long long)f[0].found,
            (unsigned long long)f[0].expected);
   return text;

@@ -25,20 +25,20 @@ static void join(bystander *b, const test_broker *t) {
 }
 
 static void leave(bystander *b) {
-  (void)sb_disconnect(b->as.c);
-  if (!sb_forget(b->as.c)) complain("a bystander cannot leave");
-  sb_free_connection(b->as.c);
+  (void)sb_connection_close(b->as.c);
+  if (!sb_connection_release(b->as.c)) complain("a bystander cannot leave");
+  sb_connection_free(b->as.c);
 }
 
 static void expect_alive(const trial *t, pid_t stopped) {
   int32_t pids[16];
-  uint32_t reaped = sb_recover(t->broker.c), n = sb_process_pids(t->broker.b, pids, 16);
+  uint32_t reaped = sb_housekeeper_reap(t->broker.c), n = sb_broker_pids(t->broker.b, pids, 16);
   bool there = false;
   for (uint32_t i = 0; i < n && i < 16; i++) there = there || pids[i] == (int32_t)stopped;
   if (!there || reaped > t->operation->reaps) complain("the stopped one was reaped");
 }
 
-static bool is_deleted(sb_queue *q) { return q == NULL || sb_get(q, buffer, false) == -SB_DELETED; }
+static bool is_deleted(sb_queue *q) { return q == NULL || sb_queue_get(q, buffer, false) == -SB_DELETED; }
 
 static void take_what_is_there(void) {
   while (consumer.q != NULL && get(&consumer.as, consumer.q, buffer, false) != 0) {
@@ -48,7 +48,7 @@ static void take_what_is_there(void) {
 }
 
 static void give_back(void) {
-  for (uint32_t i = 0; i < count; i++) (void)sb_settle(consumer.q, (const char *)&held[i], SB_UNDELIVER);
+  for (uint32_t i = 0; i < count; i++) (void)sb_queue_settle(consumer.q, (const char *)&held[i], SB_UNDELIVER);
   count = 0;
 }
 

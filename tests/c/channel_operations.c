@@ -23,7 +23,7 @@ static void open_and_consume(uint32_t prefetch, uint32_t flags) {
 void channel_consumes(void) { open_and_consume(4, 0); }
 void channel_consumes_twice(void) {
   open_and_consume(2, 0);
-  (void)sb_channel_limit(channel, 5);
+  (void)sb_channel_set_prefetch(channel, 5);
   consume(0, 0);
 }
 void channel_consumes_settled(void) { open_and_consume(0, SB_CONSUME_AUTO_ACK); }
@@ -62,8 +62,8 @@ void channel_returns_one(void) { (void)sb_channel_settle(channel, 1, false, SB_U
 void channel_cancels(void) { (void)sb_channel_cancel(channel, subscription); }
 void channel_closes(void) { sb_channel_close(channel); }
 void channel_is_limited(void) {
-  (void)sb_channel_limit(channel, 1);
-  (void)sb_connection_limit(kid.c, 1);
-  (void)sb_channel_limit(channel, 0);
-  (void)sb_connection_limit(kid.c, 0);
+  (void)sb_channel_set_prefetch(channel, 1);
+  (void)sb_connection_set_prefetch(kid.c, 1);
+  (void)sb_channel_set_prefetch(channel, 0);
+  (void)sb_connection_set_prefetch(kid.c, 0);
 }

@@ -17,11 +17,11 @@ void become_child(const test_broker *t) {
 
 bool again(sb_status status) { return status == SB_GROW && grow(kid.b, kid.path); }
 void get_one(void) { (void)get(&kid, q, buffer, false); }
-void settle(sb_disposition disposition) { (void)sb_settle(q, buffer, disposition); }
+void settle(sb_disposition disposition) { (void)sb_queue_settle(q, buffer, disposition); }
 void move(void) {
   sb_status status;
   uint64_t bytes = UINT64_MAX;
   do {
-    (void)sb_move(q, other, 2, &bytes, &status);
+    (void)sb_queue_move(q, other, 2, &bytes, &status);
   } while (again(status));
 }

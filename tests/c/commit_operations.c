@@ -19,7 +19,7 @@ static void commit_with(uint64_t id, uint32_t count, uint64_t bytes, const sb_pu
     for (uint64_t k = 0; k < bytes / sizeof id; k++) body[k] = id + i;
     publications[i] = (sb_publication){(const char *)body, bytes, o, i == 0 ? forth : back, 2};
   }
-  while (again(sb_commit_all(kid.c, publications, count, ends, end_count, &publication, &target))) {
+  while (again(sb_transaction_commit(kid.c, publications, count, ends, end_count, &publication, &target))) {
   }
   free(bodies);
 }
@@ -55,7 +55,7 @@ void commit_to_many(void) {
   uint32_t publication, target;
   for (size_t i = 0; i < LONG / sizeof *body; i++) body[i] = FRESH;
   sb_publication one = {(const char *)body, many_bytes, NULL, many, MANY + 2};
-  while (again(sb_commit_all(kid.c, &one, 1, NULL, 0, &publication, &target))) {
+  while (again(sb_transaction_commit(kid.c, &one, 1, NULL, 0, &publication, &target))) {
   }
 }
 void hold_the_last_of_many(void) {
@@ -100,7 +100,7 @@ void transact_in_vain(void) {
 void acknowledge_together(void) {
   sb_settlement ends[2] = {{q, token_in(buffer), SB_ACK}, {q, token_in(spare), SB_ACK}};
   uint32_t publication, target;
-  (void)sb_commit_all(kid.c, NULL, 0, ends, 2, &publication, &target);
+  (void)sb_transaction_commit(kid.c, NULL, 0, ends, 2, &publication, &target);
 }
 void take_part_in_a_transaction(bool with_many) {
   if (with_many) {
@@ -127,8 +127,8 @@ void move_one_viewed(void) {
   uint64_t view, used;
   uint32_t index[3 + 1];
   memcpy(&r, buffer, sizeof r);
-  (void)sb_get_many(other, 1, true, spare, BUFFER, index, &used);
-  (void)sb_begin_view(kid.c, r.tag, r.sequence, r.body_address, &view); /* lives on */
+  (void)sb_queue_get_many(other, 1, true, spare, BUFFER, index, &used);
+  (void)sb_view_begin(kid.c, r.tag, r.sequence, r.body_address, &view); /* lives on */
   settle(SB_REQUEUE);
   move();
 }

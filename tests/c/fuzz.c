@@ -208,7 +208,7 @@ static void arrive(session *s) {
   s->t = broker;
   s->held = malloc(RECORD_BYTES);
   if ((s->t.b = sb_broker_attach(broker.path, &status, &major, &minor)) == NULL) return;
-  if ((s->t.c = sb_connect(s->t.b, "fresh", 5, &status)) != NULL) open_all(s);
+  if ((s->t.c = sb_connection_open(s->t.b, "fresh", 5, &status)) != NULL) open_all(s);
 }
 
 static void finish(session *s) {

@@ -35,7 +35,7 @@ void open_all(session *s) {
 }
 
 bool hold(session *s, sb_queue *q) {
-  int64_t length = q == NULL || s->held_of != NULL ? 0 : sb_get(q, s->held, false);
+  int64_t length = q == NULL || s->held_of != NULL ? 0 : sb_queue_get(q, s->held, false);
   s->held_of = length > 0 ? q : NULL;
   return length > 0;
 }
@@ -43,7 +43,7 @@ bool hold(session *s, sb_queue *q) {
 void view_held(session *s) {
   sb_record r;
   memcpy(&r, s->held, sizeof r);
-  if (s->held_of != NULL && s->view == 0) (void)sb_begin_view(s->t.c, r.tag, r.sequence, r.body_address, &s->view);
+  if (s->held_of != NULL && s->view == 0) (void)sb_view_begin(s->t.c, r.tag, r.sequence, r.body_address, &s->view);
 }
 
 /* An entry in the list of waiting producers, or of consumers: no thread sleeps. */
@@ -60,18 +60,18 @@ void take_in_hand(session *s, int32_t priority) {
   sb_put_options none = {0};
   sb_status status;
   for (int i = 0; i < 5; i++) {
-    (void)sb_get(s->q[PLAIN], records, false);
-    (void)sb_get(s->q[RING], records, false);
+    (void)sb_queue_get(s->q[PLAIN], records, false);
+    (void)sb_queue_get(s->q[RING], records, false);
   }
-  (void)sb_settle(s->q[RING], records, SB_REQUEUE); /* one comes back */
-  (void)sb_get(s->q[PLAIN], records, false);
-  (void)sb_settle(s->q[PLAIN], records, SB_REQUEUE);
+  (void)sb_queue_settle(s->q[RING], records, SB_REQUEUE); /* one comes back */
+  (void)sb_queue_get(s->q[PLAIN], records, false);
+  (void)sb_queue_settle(s->q[PLAIN], records, SB_REQUEUE);
   if (hold(s, s->q[LONG])) view_held(s);
   sb_queue *queues[] = {s->q[IDLE], s->q[PLAIN]};
-  s->consumer = sb_consume(s->t.c, queues, 2, 4, priority, 3, ONE_HOUR, &status);
+  s->consumer = sb_consumer_open(s->t.c, queues, 2, 4, priority, 3, ONE_HOUR, &status);
   if (s->consumer != NULL && sb_consumer_next(s->consumer, records, false) > 0)
     (void)sb_consumer_settle(s->consumer, records, SB_ACK); /* waits for its batch */
-  if (sb_reserve(s->q[PLAIN], LONG_BODY, &none, &s->reserved) == SB_OK) s->reserved_in = s->q[PLAIN];
+  if (sb_reservation_begin(s->q[PLAIN], LONG_BODY, &none, &s->reserved) == SB_OK) s->reserved_in = s->q[PLAIN];
   wait_in_list(s, s->q[IDLE], 0, priority);
   wait_in_list(s, s->q[LIMITED], SB_NODE_ROOM, 0);
   wait_in_list(s, s->q[LIMITED], SB_NODE_ROOM | SB_NODE_MEMORY, 0);
@@ -97,8 +97,8 @@ static void put_in_parts(sb_queue *q) {
   sb_api_fill(c, &r, IN_PARTS, &none, 0, 0);
   r.body = calloc(1, IN_PARTS);
   q->busy++;
-  sb_status status = sb_commit(q, &r);
-  if (status != SB_OK) die("sb_commit", (int)status);
+  sb_status status = sb_reservation_publish(q, &r);
+  if (status != SB_OK) die("sb_reservation_publish", (int)status);
 }
 
 static void fill_queues(session *s) {
@@ -115,7 +115,7 @@ static void fill_queues(session *s) {
   for (uint64_t id = 1; id <= 90; id++) (void)put(&s->t, s->q[RING], id);
   sb_status status;
   uint64_t bytes = UINT64_MAX;
-  (void)sb_move(s->q[PLAIN], s->q[LEASE], 20, &bytes, &status);
+  (void)sb_queue_move(s->q[PLAIN], s->q[LEASE], 20, &bytes, &status);
   for (uint64_t id = 1; id <= 4; id++) (void)put(&s->t, s->q[LIMITED], id);
   for (uint64_t id = 1; id <= 20; id++) (void)put(&s->t, s->q[BYTES], id);
   for (uint64_t id = 1; id <= 6; id++) (void)put_sized(&s->t, s->q[LONG], id, id == 6 ? RUN_BODY : LONG_BODY, &none);
@@ -131,12 +131,12 @@ static void first_process(test_broker *t) {
   attach(&s.t);
   s.t.c = connect_to(&s.t);
   for (int i = 0; i < QUEUES; i++) {
-    if (declare(&s.t, KINDS[i].name, KINDS[i].settings) != SB_OK) die("sb_declare", i);
+    if (declare(&s.t, KINDS[i].name, KINDS[i].settings) != SB_OK) die("sb_queue_declare", i);
   }
   open_all(&s);
   fill_queues(&s);
-  (void)sb_disconnect(s.t.c);
-  (void)sb_forget(s.t.c);
+  (void)sb_connection_close(s.t.c);
+  (void)sb_connection_release(s.t.c);
   sb_broker_detach(s.t.b);
   _exit(0);
 }
@@ -154,8 +154,8 @@ static void stopped_process(test_broker *t) {
   uint64_t removed;
   enter(&s);
   take_in_hand(&s, 0);
-  (void)sb_get(s.q[CLOSED], records, false);
-  (void)sb_delete(s.q[CLOSED], false, false, FOREVER, &holder, &removed);
+  (void)sb_queue_get(s.q[CLOSED], records, false);
+  (void)sb_queue_delete(s.q[CLOSED], false, false, FOREVER, &holder, &removed);
   (void)raise(SIGSTOP);
   _exit(0);
 }

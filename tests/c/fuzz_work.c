@@ -35,22 +35,23 @@ static void put_batch(session *s) {
   sb_put_options none = {0};
   sb_status status;
   sb_queue *q = any(s);
-  if (q != NULL) (void)sb_put_many(q, pieces, 3, &none, &status);
+  if (q != NULL) (void)sb_queue_put_many(q, pieces, 3, &none, &status);
 }
 
 static void reserve(session *s) {
   sb_put_options none = {0};
   sb_queue *q = any(s);
-  if (q != NULL && s->reserved_in == NULL && sb_reserve(q, LONG_BODY, &none, &s->reserved) == SB_OK) s->reserved_in = q;
+  if (q != NULL && s->reserved_in == NULL && sb_reservation_begin(q, LONG_BODY, &none, &s->reserved) == SB_OK)
+    s->reserved_in = q;
 }
 static void commit(session *s) {
   sb_reservation copy;
   if (s->reserved_in == NULL) return;
-  if (choose(3) == 0 && sb_reserve_copy(s->reserved_in, &s->reserved, &copy) == SB_OK) {
-    sb_abandon(s->reserved_in, &s->reserved, false);
+  if (choose(3) == 0 && sb_reservation_copy(s->reserved_in, &s->reserved, &copy) == SB_OK) {
+    sb_reservation_abandon(s->reserved_in, &s->reserved, false);
     s->reserved = copy;
-  } else if (sb_commit(s->reserved_in, &s->reserved) != SB_OK || choose(3) == 0) {
-    sb_abandon(s->reserved_in, &s->reserved, false);
+  } else if (sb_reservation_publish(s->reserved_in, &s->reserved) != SB_OK || choose(3) == 0) {
+    sb_reservation_abandon(s->reserved_in, &s->reserved, false);
   }
   s->reserved_in = NULL;
 }
@@ -66,11 +67,11 @@ static void get_all(session *s) {
 }
 static void hold_something(session *s) { (void)hold(s, any(s)); }
 static void settle(session *s) {
-  if (s->held_of != NULL) (void)sb_settle(s->held_of, s->held, (sb_disposition)choose(3));
+  if (s->held_of != NULL) (void)sb_queue_settle(s->held_of, s->held, (sb_disposition)choose(3));
   s->held_of = NULL;
 }
 static void look_away(session *s) {
-  if (s->view != 0) (void)sb_end_view(s->t.c, s->view);
+  if (s->view != 0) (void)sb_view_end(s->t.c, s->view);
   s->view = 0;
 }
 static void get_batch(session *s) {
@@ -78,26 +79,26 @@ static void get_batch(session *s) {
   uint32_t index[3 * BATCH + 1];
   uint64_t used;
   sb_queue *q = any(s);
-  int64_t n = q != NULL ? sb_get_many(q, BATCH, choose(2) == 0, batch, sizeof batch, index, &used) : 0;
-  if (n > 0) (void)sb_settle_many(q, batch, index, 3, (uint32_t)n, (sb_disposition)choose(3));
+  int64_t n = q != NULL ? sb_queue_get_many(q, BATCH, choose(2) == 0, batch, sizeof batch, index, &used) : 0;
+  if (n > 0) (void)sb_queue_settle_many(q, batch, index, 3, (uint32_t)n, (sb_disposition)choose(3));
 }
 static void get_waiting(session *s) {
   sb_wait wait = {SOON, UINT64_MAX, 0, 0};
   sb_queue *q = any(s);
-  if (q != NULL) (void)sb_get_wait(q, records, choose(2) == 0, &wait);
+  if (q != NULL) (void)sb_queue_get_wait(q, records, choose(2) == 0, &wait);
 }
 static void get_soon(session *s) {
   sb_queue *q = any(s);
-  if (q != NULL) (void)sb_get_soon(q, 1000, records, true);
+  if (q != NULL) (void)sb_queue_get_spin(q, 1000, records, true);
 }
 static void wait_for_room(session *s) {
   sb_queue *q = any(s);
-  if (q != NULL) (void)sb_wait_for_room(q, choose(2) == 0, choose(1000), SOON);
+  if (q != NULL) (void)sb_queue_wait_for_room(q, choose(2) == 0, choose(1000), SOON);
 }
 static void browse(session *s) {
   uint64_t position = choose(3) == 0 ? choose(300) : 0;
   sb_queue *q = any(s);
-  for (int n = 0; q != NULL && n < MANY && sb_browse(q, &position, records, RECORD_BYTES) >= 0; n++) {
+  for (int n = 0; q != NULL && n < MANY && sb_queue_browse(q, &position, records, RECORD_BYTES) >= 0; n++) {
   }
 }
 static void browse_columns(session *s) {
@@ -107,18 +108,18 @@ static void browse_columns(session *s) {
   uint64_t position = choose(3) == 0 ? choose(300) : 0;
   sb_queue *q = any(s);
   sb_status status;
-  if (q != NULL) (void)sb_browse_columns(q, &position, MANY, &columns, &status);
+  if (q != NULL) (void)sb_queue_browse_columns(q, &position, MANY, &columns, &status);
 }
 
 static void purge(session *s) {
   sb_queue *q = any(s);
-  if (q != NULL) (void)sb_purge(q);
+  if (q != NULL) (void)sb_queue_purge(q);
 }
 static void move(session *s) {
   sb_queue *q = any(s), *target = any(s);
   sb_status status;
   uint64_t bytes = choose(2) == 0 ? UINT64_MAX : choose(1000);
-  if (q != NULL && target != NULL && q != target) (void)sb_move(q, target, choose(100), &bytes, &status);
+  if (q != NULL && target != NULL && q != target) (void)sb_queue_move(q, target, choose(100), &bytes, &status);
 }
 static void configure(session *s) {
   int32_t holder;
@@ -128,13 +129,13 @@ static void configure(session *s) {
                           {{-1, -1, 500, 2, -1, -1}, 0},
                           {{-1, 9, -1, 0, -1, -1}, 0}};
   sb_queue *q = any(s);
-  if (q != NULL) (void)sb_configure(q, &limits[choose(5)], choose(2) == 0, SOON, &holder);
+  if (q != NULL) (void)sb_queue_configure(q, &limits[choose(5)], choose(2) == 0, SOON, &holder);
 }
 static void delete_queue(session *s) {
   int32_t holder;
   uint64_t removed;
   sb_queue *q = any(s);
-  if (q != NULL) (void)sb_delete(q, choose(3) == 0, choose(3) == 0, SOON, &holder, &removed);
+  if (q != NULL) (void)sb_queue_delete(q, choose(3) == 0, choose(3) == 0, SOON, &holder, &removed);
 }
 static void declare_queue(session *s) {
   char name[16];
@@ -142,14 +143,14 @@ static void declare_queue(session *s) {
   int32_t holder;
   sb_settings settings = FREELY;
   int length = snprintf(name, sizeof name, "new %d", (int)choose(3));
-  (void)sb_declare(s->t.c, name, (uint32_t)length, &settings, SOON, &slot, &holder);
+  (void)sb_queue_declare(s->t.c, name, (uint32_t)length, &settings, SOON, &slot, &holder);
 }
 static void open_again(session *s) {
   int i = (int)choose(QUEUES);
   if (s->q[i] == NULL) {
     s->q[i] = open_queue(&s->t, KINDS[i].name);
   } else if (s->q[i] != s->held_of && s->q[i] != s->reserved_in && s->consumer == NULL) {
-    sb_free_queue(s->q[i]);
+    sb_queue_free(s->q[i]);
     s->q[i] = NULL;
   }
 }
@@ -162,14 +163,14 @@ static void describe(session *s) {
   int32_t pids[4];
   uint32_t index = 0, slot;
   sb_broker_describe(s->t.b, &broker, true);
-  (void)sb_process_pids(s->t.b, pids, 4);
+  (void)sb_broker_pids(s->t.b, pids, 4);
   for (uint32_t id = 1; id < 8; id++) (void)sb_connection_describe(s->t.b, id, &connection);
-  while ((slot = sb_next_queue(s->t.c, &index)) != 0) {
-    (void)sb_describe(s->t.c, slot, &queue);
-    (void)sb_consumers_of(s->t.c, slot, consumers, 4);
+  while ((slot = sb_queue_next(s->t.c, &index)) != 0) {
+    (void)sb_queue_describe(s->t.c, slot, &queue);
+    (void)sb_queue_consumers(s->t.c, slot, consumers, 4);
   }
   for (int i = 0; i < QUEUES; i++) {
-    if (s->q[i] != NULL) (void)sb_length(s->q[i]);
+    if (s->q[i] != NULL) (void)sb_queue_length(s->q[i]);
   }
 }
 
@@ -177,12 +178,13 @@ static void consume(session *s) {
   sb_status status;
   sb_queue *queues[] = {any(s), any(s)};
   if (s->consumer == NULL && queues[0] != NULL && queues[1] != NULL && queues[0] != queues[1])
-    s->consumer = sb_consume(s->t.c, queues, 2, 4, (int32_t)choose(3), (sb_disposition)choose(3), ONE_HOUR, &status);
+    s->consumer =
+        sb_consumer_open(s->t.c, queues, 2, 4, (int32_t)choose(3), (sb_disposition)choose(3), ONE_HOUR, &status);
 }
 /* Of a body in parts what a buffer holds, whatever its length is said to be. */
 static void copy_parts(session *s, const sb_record *r) {
   char *body = r->body_length <= 1u << 20 ? malloc(r->body_length + 1) : NULL;
-  if (body != NULL) (void)sb_copy_view(s->t.c, r->tag, body, r->body_length);
+  if (body != NULL) (void)sb_view_copy(s->t.c, r->tag, body, r->body_length);
   free(body);
 }
 
@@ -196,7 +198,7 @@ static void consume_next(session *s) {
     if (length > 0 && at_once && ((sb_record *)(void *)records)->body_address == SB_IN_PARTS)
       copy_parts(s, (sb_record *)(void *)records);
     if (length > 0 && at_once && ((sb_record *)(void *)records)->body_address != 0)
-      (void)sb_end_view(s->t.c, ((sb_record *)(void *)records)->tag);
+      (void)sb_view_end(s->t.c, ((sb_record *)(void *)records)->tag);
   }
 }
 static void suspend(session *s) {
@@ -208,7 +210,7 @@ static void suspend(session *s) {
 static void cancel(session *s) {
   if (s->consumer == NULL) return;
   sb_consumer_cancel(s->consumer, choose(2) == 0);
-  sb_free_consumer(s->consumer);
+  sb_consumer_free(s->consumer);
   s->consumer = NULL;
 }
 
@@ -216,29 +218,29 @@ static void keep_house(session *s) {
   sb_queue_memory memory = {0};
   uint64_t positions[16];
   sb_queue *q = any(s);
-  uint32_t index = (uint32_t)choose(SB_DIRECTORY_SIZE), slot = sb_next_queue(s->t.c, &index);
+  uint32_t index = (uint32_t)choose(SB_DIRECTORY_SIZE), slot = sb_queue_next(s->t.c, &index);
   for (int i = 0; i < 5; i++) sb_housekeeper_tick(s->t.c, q != NULL ? q->slot : slot, &memory);
   for (int64_t n = q != NULL ? sb_housekeeper_timers(q, &memory, positions, 16) : 0; n-- > 0;)
     (void)sb_housekeeper_look_at(q, positions[n]);
   if (q != NULL) sb_housekeeper_trim(q);
 }
 static void sweep(session *s) { (void)sb_housekeeper_sweep(s->t.c, SOON); }
-static void recover(session *s) { (void)sb_recover(s->t.c); }
+static void recover(session *s) { (void)sb_housekeeper_reap(s->t.c); }
 void check(session *s) {
   sb_finding found[4];
-  (void)sb_check(s->t.c, found, 4);
+  (void)sb_broker_check(s->t.c, found, 4);
 }
 
 void disconnect(sb_connection *c) {
-  (void)sb_disconnect(c);
-  (void)sb_forget(c);
+  (void)sb_connection_close(c);
+  (void)sb_connection_release(c);
 }
 static void come_and_go(session *s) {
   sb_status status;
-  sb_connection *c = sb_connect(s->t.b, "visitor", 7, &status);
+  sb_connection *c = sb_connection_open(s->t.b, "visitor", 7, &status);
   if (c == NULL) return;
   disconnect(c);
-  sb_free_connection(c);
+  sb_connection_free(c);
 }
 
 const fuzz_step STEPS[] = {

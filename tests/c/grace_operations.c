@@ -13,8 +13,8 @@ static void use_pages(const char *name) {
   sb_queue *many = open_queue(&kid, name);
   for (unsigned i = 0; i < PAGES; i++) (void)put(&kid, many, OTHERS);
   for (unsigned i = 0; i < PAGES; i++) (void)get(&kid, many, spare, true);
-  (void)sb_delete(many, false, false, FOREVER, &holder, &removed);
-  (void)sb_leave(many);
+  (void)sb_queue_delete(many, false, false, FOREVER, &holder, &removed);
+  (void)sb_queue_close(many);
   for (int i = 0; i < 2; i++) (void)sb_housekeeper_sweep(kid.c, FOREVER);
 }
 
@@ -27,13 +27,13 @@ void reclaim(void) {
 }
 void reclaim_beside_the_dead(void) {
   if (!sb_housekeeper_reclaim(kid.c)) die("nobody is inside", 0);
-  (void)sb_recover(kid.c);
+  (void)sb_housekeeper_reap(kid.c);
   reclaim();
 }
 void reclaim_and_give_up(void) {
   if (!sb_housekeeper_reclaim(kid.c)) die("nobody is inside", 0);
-  (void)sb_disconnect(kid.c);
-  (void)sb_forget(kid.c);
+  (void)sb_connection_close(kid.c);
+  (void)sb_connection_release(kid.c);
 }
 void reclaim_and_use(void) {
   reclaim();

@@ -7,6 +7,6 @@ void move_back(void) {
   sb_status status;
   uint64_t bytes = UINT64_MAX;
   do {
-    (void)sb_move(other, q, 2, &bytes, &status);
+    (void)sb_queue_move(other, q, 2, &bytes, &status);
   } while (again(status));
 }

@@ -25,7 +25,7 @@ static void nothing(void) {}
 static void get_acked(void) { (void)get(&kid, q, buffer, true); }
 static void get_three_more(bool auto_ack) {
   uint64_t used;
-  (void)sb_get_many(q, 3, auto_ack, buffer, BUFFER, index_of_many, &used);
+  (void)sb_queue_get_many(q, 3, auto_ack, buffer, BUFFER, index_of_many, &used);
 }
 static void get_three(void) { get_three_more(false); }
 static void get_three_acked(void) { get_three_more(true); }
@@ -41,16 +41,16 @@ static void take_page(void) { /* all but the last cell of the first page are fin
 }
 static void browse(void) {
   uint64_t position = 0;
-  while (sb_browse(q, &position, buffer, BUFFER) > 0) {
+  while (sb_queue_browse(q, &position, buffer, BUFFER) > 0) {
   }
 }
 static void ack(void) { settle(SB_ACK); }
 static void nack(void) { settle(SB_REQUEUE); }
 static void reject(void) { settle(SB_REJECT); }
-static void ack_three(void) { (void)sb_settle_many(q, buffer, index_of_many, 3, 3, SB_ACK); }
+static void ack_three(void) { (void)sb_queue_settle_many(q, buffer, index_of_many, 3, 3, SB_ACK); }
 static void wait_for_one(void) {
   sb_wait at_once = {1, UINT64_MAX, 0, 0};
-  (void)sb_get_wait(q, buffer, false, &at_once);
+  (void)sb_queue_get_wait(q, buffer, false, &at_once);
 }
 
 /* Looks at the body, settles, and looks away afterwards. */
@@ -60,10 +60,10 @@ static void settle_viewed(sb_disposition disposition) {
   sb_status status;
   memcpy(&r, buffer, sizeof r);
   do {
-    status = sb_begin_view(kid.c, r.tag, r.sequence, r.body_address, &view);
+    status = sb_view_begin(kid.c, r.tag, r.sequence, r.body_address, &view);
   } while (again(status));
   settle(disposition);
-  if (status == SB_OK) sb_end_view(kid.c, view);
+  if (status == SB_OK) sb_view_end(kid.c, view);
 }
 static void ack_viewed(void) { settle_viewed(SB_ACK); }
 static void nack_viewed(void) { settle_viewed(SB_REQUEUE); }
@@ -73,13 +73,13 @@ static void read_in_place(void (*meanwhile)(void)) {
   sb_place place;
   uint64_t position = 0, view, address;
   sb_status status = SB_EMPTY;
-  if (sb_browse_place(q, &position, buffer, BUFFER, &place) > 0) {
+  if (sb_queue_browse_place(q, &position, buffer, BUFFER, &place) > 0) {
     do {
-      status = sb_begin_reading(kid.c, &place, &view, &address);
+      status = sb_place_begin_view(kid.c, &place, &view, &address);
     } while (again(status));
   }
   meanwhile();
-  if (status == SB_OK) sb_end_view(kid.c, view);
+  if (status == SB_OK) sb_view_end(kid.c, view);
 }
 static void read_only(void) { read_in_place(nothing); }
 static void get_and_ack(void) {
@@ -90,7 +90,7 @@ static void read_what_is_acked(void) { read_in_place(get_and_ack); }
 
 /* ---- the queue as a whole ---- */
 
-static void purge(void) { (void)sb_purge(q); }
+static void purge(void) { (void)sb_queue_purge(q); }
 static void move_there_and_back(void) {
   move();
   move_back();
@@ -101,14 +101,14 @@ static void move_viewed(void) {
   sb_record r;
   uint64_t view;
   memcpy(&r, buffer, sizeof r);
-  (void)sb_begin_view(kid.c, r.tag, r.sequence, r.body_address, &view); /* lives on: a reader that never looks away */
+  (void)sb_view_begin(kid.c, r.tag, r.sequence, r.body_address, &view); /* lives on: a reader that never looks away */
   nack();
   move();
 }
 static void delete_queue(void) {
   int32_t holder;
   uint64_t removed;
-  while (again(sb_delete(q, false, false, FOREVER, &holder, &removed))) {
+  while (again(sb_queue_delete(q, false, false, FOREVER, &holder, &removed))) {
   }
 }
 static void read_what_is_moved(void) { read_in_place(move); }
@@ -116,22 +116,22 @@ static void read_what_is_deleted(void) { read_in_place(delete_queue); }
 static void delete_if_empty(void) {
   int32_t holder;
   uint64_t removed;
-  (void)sb_delete(q, false, true, FOREVER, &holder, &removed);
+  (void)sb_queue_delete(q, false, true, FOREVER, &holder, &removed);
 }
 static void delete_and_leave(void) {
   delete_queue();
-  (void)sb_leave(q);
+  (void)sb_queue_close(q);
 }
-static void leave(void) { (void)sb_leave(other); }
+static void leave(void) { (void)sb_queue_close(other); }
 /* An operation at another queue, after this one was deleted. */
 static void let_go(void) {
   uint64_t position = 0;
-  (void)sb_browse(other, &position, buffer, BUFFER);
+  (void)sb_queue_browse(other, &position, buffer, BUFFER);
 }
 static void configure(bool trim) {
   int32_t holder;
   sb_settings s = {{3, -1, -1, 0, -1, -1}, 0};
-  (void)sb_configure(q, &s, trim, FOREVER, &holder);
+  (void)sb_queue_configure(q, &s, trim, FOREVER, &holder);
 }
 static void shrink_lazily(void) { configure(false); }
 static void trim(void) { configure(true); }
@@ -152,21 +152,21 @@ static void attach_again(void) {
 static void detach(void) { sb_broker_detach(second.b); }
 static void connect_again(void) { (void)connect_to(&kid); }
 static void close_all(void) {
-  (void)sb_disconnect(kid.c);
-  (void)sb_forget(kid.c);
+  (void)sb_connection_close(kid.c);
+  (void)sb_connection_release(kid.c);
 }
-static void reap(void) { (void)sb_recover(kid.c); }
+static void reap(void) { (void)sb_housekeeper_reap(kid.c); }
 
 /* ---- with all sorts of things in hand ---- */
 
 void take_all_sorts_of_things(void) {
   take_three();
-  (void)sb_settle(q, spare, SB_REQUEUE); /* the third returns */
+  (void)sb_queue_settle(q, spare, SB_REQUEUE); /* the third returns */
   get_one();
   (void)put(&kid, other, OTHERS);
   sb_status status;
   do {
-    consumer = sb_consume(kid.c, &q, 1, 4, 0, 1, 3600000000000u, &status);
+    consumer = sb_consumer_open(kid.c, &q, 1, 4, 0, 1, 3600000000000u, &status);
   } while (again(status));
   (void)sb_consumer_next(consumer, spare, false);
   reserve_more();
@@ -177,7 +177,7 @@ void take_all_sorts_of_things(void) {
 static void consume_in_batches_of(uint32_t acks) {
   sb_status status;
   do {
-    consumer = sb_consume(kid.c, &q, 1, 4, 0, acks, 3600000000000u, &status);
+    consumer = sb_consumer_open(kid.c, &q, 1, 4, 0, acks, 3600000000000u, &status);
   } while (again(status));
 }
 static void consume(void) { consume_in_batches_of(1); }
@@ -214,7 +214,7 @@ static void wait_in_consumer(void) { (void)sb_consumer_wait(consumer, 1); }
 static void sweep(void) { (void)sb_housekeeper_sweep(kid.c, FOREVER); }
 static void due(void) { (void)sb_housekeeper_look_at(q, SETUP); }
 static uint32_t slot_of_q;
-static void find_q(void) { (void)sb_find(kid.c, "q", 1, &slot_of_q); }
+static void find_q(void) { (void)sb_queue_find(kid.c, "q", 1, &slot_of_q); }
 static void tick(void) {
   sb_queue_memory memory = {0};
   sb_housekeeper_tick(kid.c, slot_of_q, &memory);

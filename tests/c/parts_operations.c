@@ -25,7 +25,7 @@ void crowd(void) {
     memcpy(&held[i], spare, sizeof held[i]);
   }
   for (unsigned i = 0; i < 2 * FREED; i++)
-    (void)sb_settle(other, (const char *)&held[i], i % 2 == 0 ? SB_ACK : SB_REQUEUE);
+    (void)sb_queue_settle(other, (const char *)&held[i], i % 2 == 0 ? SB_ACK : SB_REQUEUE);
 }
 
 void put_in_parts(void) { (void)put_sized(&kid, q, FRESH, IN_PARTS, &KEY); }
@@ -42,13 +42,13 @@ void hold_parts(void) {
 }
 
 static void reserve(void) {
-  while (again(sb_reserve(q, IN_PARTS, &KEY, &reservation))) {
+  while (again(sb_reservation_begin(q, IN_PARTS, &KEY, &reservation))) {
   }
   uint64_t *body = reservation.body;
   for (unsigned i = 0; i < IN_PARTS / sizeof *body; i++) body[i] = FRESH;
 }
 static void publish(void) {
-  while (again(sb_commit(q, &reservation))) {
+  while (again(sb_reservation_publish(q, &reservation))) {
   }
 }
 /* What was looked for in vain is not looked for again for 50 ms: that is over, however slow the next step is. */
@@ -64,10 +64,10 @@ void reserve_in_parts_and_commit(void) {
 }
 void commit_copy_of_parts(void) {
   sb_reservation viewed = reservation;
-  while (again(sb_reserve_copy(q, &viewed, &reservation))) {
+  while (again(sb_reservation_copy(q, &viewed, &reservation))) {
   }
   publish();
-  sb_end_reserved_view(kid.c, &viewed);
+  sb_reservation_end_view(kid.c, &viewed);
 }
 
 /* As one who holds nothing. */
@@ -75,9 +75,9 @@ void copy_parts(void) {
   sb_place place;
   uint64_t position = 0, view, address;
   char *body = malloc(IN_PARTS);
-  if (sb_browse_place(q, &position, buffer, BUFFER, &place) > 0 && place.length == IN_PARTS &&
-      (sb_begin_reading(kid.c, &place, &view, &address) != SB_IN_USE || sb_copy_body(kid.c, &place, body) != SB_OK ||
-       id_at(body, IN_PARTS) != FRESH))
+  if (sb_queue_browse_place(q, &position, buffer, BUFFER, &place) > 0 && place.length == IN_PARTS &&
+      (sb_place_begin_view(kid.c, &place, &view, &address) != SB_IN_USE ||
+       sb_place_copy_body(kid.c, &place, body) != SB_OK || id_at(body, IN_PARTS) != FRESH))
     die("the body was not copied", 0);
   free(body);
 }

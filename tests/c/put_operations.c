@@ -22,7 +22,7 @@ void write_long_body(void) {
   for (size_t i = 0; i < sizeof long_body / sizeof *long_body; i++) long_body[i] = FRESH;
 }
 void put_long(void) {
-  while (again(sb_put(q, (const char *)long_body, sizeof long_body))) {
+  while (again(sb_queue_put(q, (const char *)long_body, sizeof long_body))) {
   }
 }
 void put_due(void) {
@@ -40,17 +40,17 @@ void put_three(void) {
   int64_t done = 0;
   sb_status status;
   do {
-    done += sb_put_many(q, pieces + done, (uint32_t)(3 - done), &NO_OPTIONS, &status);
+    done += sb_queue_put_many(q, pieces + done, (uint32_t)(3 - done), &NO_OPTIONS, &status);
   } while (again(status));
 }
 void reserve(void) {
-  while (again(sb_reserve(q, 64, &NO_OPTIONS, &reservation))) {
+  while (again(sb_reservation_begin(q, 64, &NO_OPTIONS, &reservation))) {
   }
   uint64_t *body = reservation.body;
   for (int i = 0; i < 8; i++) body[i] = FRESH;
 }
 static void commit(void) {
-  while (again(sb_commit(q, &reservation))) {
+  while (again(sb_reservation_publish(q, &reservation))) {
   }
 }
 void reserve_and_commit(void) {
@@ -59,19 +59,19 @@ void reserve_and_commit(void) {
 }
 void reserve_and_abandon(void) {
   reserve();
-  sb_abandon(q, &reservation, false);
+  sb_reservation_abandon(q, &reservation, false);
 }
 /* A view of the reserved memory still exists: a copy is put, and the memory is given back when the view ends. */
 void commit_copy(void) {
   sb_reservation viewed = reservation;
-  while (again(sb_reserve_copy(q, &viewed, &reservation))) {
+  while (again(sb_reservation_copy(q, &viewed, &reservation))) {
   }
   commit();
-  sb_end_reserved_view(kid.c, &viewed);
+  sb_reservation_end_view(kid.c, &viewed);
 }
 void abandon_viewed(void) {
-  sb_abandon(q, &reservation, true);
-  sb_end_reserved_view(kid.c, &reservation);
+  sb_reservation_abandon(q, &reservation, true);
+  sb_reservation_end_view(kid.c, &reservation);
 }
-void wait_for_room(void) { (void)sb_wait_for_room(q, false, 64, 1); }
-void reserve_more(void) { (void)sb_reserve(q, 100, &NO_OPTIONS, &reservation); }
+void wait_for_room(void) { (void)sb_queue_wait_for_room(q, false, 64, 1); }
+void reserve_more(void) { (void)sb_reservation_begin(q, 100, &NO_OPTIONS, &reservation); }

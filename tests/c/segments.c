@@ -26,7 +26,7 @@ int main(void) {
   make_broker(&writer, name, 48);
   attach(&writer);
   writer.c = connect_to(&writer);
-  if (declare(&writer, "q", (sb_settings)FREELY) != SB_OK) die("sb_declare", 0);
+  if (declare(&writer, "q", (sb_settings)FREELY) != SB_OK) die("sb_queue_declare", 0);
   sb_queue *in = open_queue(&writer, "q");
   reader = writer;
   attach(&reader); /* there is one segment yet */
@@ -43,7 +43,7 @@ int main(void) {
   }
   test_broker *both[] = {&reader, &writer};
   for (int i = 0; i < 2; i++) {
-    sb_free_queue(i == 0 ? out : in);
+    sb_queue_free(i == 0 ? out : in);
     leave_broker(both[i]);
   }
   free(buffer);

@@ -64,10 +64,10 @@ static void leave(size_t i) {
   worker *w = &workers[i];
   free(w->buffer);
   if (!ROLES[i].beside) {
-    (void)sb_disconnect(w->t.c);
-    for (int kind = 0; kind < QUEUES; kind++) sb_free_queue(w->q[kind]);
-    (void)sb_forget(w->t.c);
-    sb_free_connection(w->t.c);
+    (void)sb_connection_close(w->t.c);
+    for (int kind = 0; kind < QUEUES; kind++) sb_queue_free(w->q[kind]);
+    (void)sb_connection_release(w->t.c);
+    sb_connection_free(w->t.c);
   }
 }
 
@@ -75,7 +75,7 @@ static void leave(size_t i) {
 
 static void check_accounts(int kind, uint32_t slot) {
   sb_queue_facts f;
-  (void)sb_describe(keeper.c, slot, &f);
+  (void)sb_queue_describe(keeper.c, slot, &f);
   uint64_t gone = f.acked + f.expired + f.killed + f.replaced + f.dropped + f.dead_lettered + f.moved;
   if (f.ready != 0 || f.delivering != 0 || f.scheduled != 0 || f.bytes != 0 || f.added != gone)
     fail("%s: ready %llu delivering %llu scheduled %llu bytes %llu; added %llu, gone %llu", KINDS[kind].name,
@@ -102,8 +102,8 @@ static void check_all(uint64_t memory_before) {
   if (found != NULL) fail("%s", found);
   for (int kind = 0; kind < QUEUES; kind++) {
     check_accounts(kind, last.q[kind]->slot);
-    (void)sb_delete(last.q[kind], false, false, FOREVER, &holder, &removed);
-    sb_free_queue(last.q[kind]);
+    (void)sb_queue_delete(last.q[kind], false, false, FOREVER, &holder, &removed);
+    sb_queue_free(last.q[kind]);
   }
   for (int i = 0; i < 3; i++) (void)sb_housekeeper_sweep(keeper.c, FOREVER);
   for (int i = 0; i < 3; i++) (void)sb_housekeeper_reclaim(keeper.c);
@@ -125,18 +125,18 @@ static void stop_all(void) {
   t.c = connect_to(&t);
   (void)declare(&t, "last", (sb_settings)FREELY);
   sb_queue *q = open_queue(&t, "last");
-  sb_consumer *dropped = sb_consume(t.c, &q, 1, 4, 0, 0, 0, &status), *closed = NULL;
-  if (dropped != NULL) closed = sb_consume(t.c, &q, 1, 4, 0, 0, 0, &status);
-  if (closed == NULL) die("sb_consume", (int)status);
+  sb_consumer *dropped = sb_consumer_open(t.c, &q, 1, 4, 0, 0, 0, &status), *closed = NULL;
+  if (dropped != NULL) closed = sb_consumer_open(t.c, &q, 1, 4, 0, 0, 0, &status);
+  if (closed == NULL) die("sb_consumer_open", (int)status);
   sb_broker_set_closing(t.b, 1);
-  if (sb_consume(t.c, &q, 1, 4, 0, 0, 0, &status) != NULL) fail("a broker that is being stopped is consumed");
-  sb_free_consumer(dropped);
+  if (sb_consumer_open(t.c, &q, 1, 4, 0, 0, 0, &status) != NULL) fail("a broker that is being stopped is consumed");
+  sb_consumer_free(dropped);
   (void)sb_connection_run_io(t.c); /* tells the consumers, and ends */
-  (void)sb_disconnect(t.c);
-  sb_free_consumer(closed);
-  sb_free_queue(q);
-  (void)sb_forget(t.c);
-  sb_free_connection(t.c);
+  (void)sb_connection_close(t.c);
+  sb_consumer_free(closed);
+  sb_queue_free(q);
+  (void)sb_connection_release(t.c);
+  sb_connection_free(t.c);
 }
 
 static int stress(void *unused) {
@@ -151,7 +151,7 @@ static int stress(void *unused) {
   keeper.c = connect_to(&keeper);
   sb_broker_describe(keeper.b, &f, true);
   for (int kind = 0; kind < QUEUES; kind++) {
-    if (declare(&keeper, KINDS[kind].name, KINDS[kind].settings) != SB_OK) die("sb_declare", kind);
+    if (declare(&keeper, KINDS[kind].name, KINDS[kind].settings) != SB_OK) die("sb_queue_declare", kind);
   }
   for (size_t i = 0; i < WORKERS; i++) {
     begin(i);

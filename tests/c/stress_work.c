@@ -71,7 +71,7 @@ static void rest(void) { (void)sched_yield(); }
 static bool again(worker *w, sb_queue *q, sb_status status, uint64_t bytes) {
   if (status == SB_GROW) return grow(w->t.b, w->t.path);
   if (status == SB_FULL || status == SB_NO_MEMORY) {
-    sb_status waited = sb_wait_for_room(q, status == SB_NO_MEMORY, bytes, FOREVER);
+    sb_status waited = sb_queue_wait_for_room(q, status == SB_NO_MEMORY, bytes, FOREVER);
     return waited == SB_OK || waited == SB_GROW || waited == SB_INTERRUPTED;
   }
   return false;
@@ -98,7 +98,7 @@ static void put_batch(worker *w, sb_queue *q, uint64_t first, uint32_t count) {
     pieces[i] = (sb_piece){(const char *)bodies[i], sizeof bodies[i]};
   }
   for (uint32_t done = 0; done < count;) {
-    done += (uint32_t)sb_put_many(q, pieces + done, count - done, &none, &status);
+    done += (uint32_t)sb_queue_put_many(q, pieces + done, count - done, &none, &status);
     if (done < count && !again(w, q, status, sizeof bodies[0])) {
       fail("a batch was not put: %d", (int)status);
       return;
@@ -110,11 +110,11 @@ static void put_reserved(worker *w, sb_queue *q, uint64_t id, uint64_t bytes) {
   sb_put_options none = {0};
   sb_reservation r;
   sb_status status;
-  while ((status = sb_reserve(q, bytes, &none, &r)) != SB_OK && again(w, q, status, bytes)) {
+  while ((status = sb_reservation_begin(q, bytes, &none, &r)) != SB_OK && again(w, q, status, bytes)) {
   }
   if (status == SB_OK) {
     fill(r.body, bytes, id);
-    while ((status = sb_commit(q, &r)) == SB_GROW && grow(w->t.b, w->t.path)) {
+    while ((status = sb_reservation_publish(q, &r)) == SB_GROW && grow(w->t.b, w->t.path)) {
     }
   }
   if (status != SB_OK) fail("a reservation was not put: %d", (int)status);
@@ -162,13 +162,13 @@ static uint64_t settle_viewed(worker *w, sb_queue *q, const char *record, sb_dis
   uint64_t view;
   sb_status status;
   memcpy(&r, record, sizeof r);
-  while ((status = sb_begin_view(w->t.c, r.tag, r.sequence, r.body_address, &view)) == SB_GROW &&
+  while ((status = sb_view_begin(w->t.c, r.tag, r.sequence, r.body_address, &view)) == SB_GROW &&
          grow(w->t.b, w->t.path)) {
   }
   if (status != SB_OK) fail("a held body cannot be viewed: %d", (int)status);
-  if (sb_settle(q, record, disposition) != SB_OK) fail("a held message cannot be settled");
+  if (sb_queue_settle(q, record, disposition) != SB_OK) fail("a held message cannot be settled");
   uint64_t id = id_at((const char *)(uintptr_t)r.body_address, r.body_length);
-  sb_end_view(w->t.c, view);
+  sb_view_end(w->t.c, view);
   return id;
 }
 
@@ -177,12 +177,12 @@ static void end_one(worker *w, sb_queue *q, int64_t length, bool ring) {
   sb_disposition disposition = (sb_disposition)choose(w, 4);
   uint64_t id = id_at(body_of(w->buffer, length), r->body_length);
   if (disposition == SB_REQUEUE || disposition == SB_UNDELIVER) {
-    if (sb_settle(q, w->buffer, SB_REQUEUE) != SB_OK) fail("a held message cannot be returned");
+    if (sb_queue_settle(q, w->buffer, SB_REQUEUE) != SB_OK) fail("a held message cannot be returned");
     return;
   }
   if (r->body_address != 0 && choose(w, 2) == 0) {
     id = settle_viewed(w, q, w->buffer, disposition);
-  } else if (sb_settle(q, w->buffer, disposition) != SB_OK) {
+  } else if (sb_queue_settle(q, w->buffer, disposition) != SB_OK) {
     fail("a held message cannot be settled");
   }
   if (!ring) settle_once(id);
@@ -196,7 +196,7 @@ static void take_one(worker *w, int kind) {
     return;
   }
   int64_t length;
-  while ((length = sb_get(q, w->buffer, false)) == -SB_GROW && grow(w->t.b, w->t.path)) {
+  while ((length = sb_queue_get(q, w->buffer, false)) == -SB_GROW && grow(w->t.b, w->t.path)) {
   }
   if (length > 0) end_one(w, q, length, kind == RING);
 }
@@ -213,13 +213,13 @@ void take_batches(worker *w) {
   uint64_t used;
   while (!over()) {
     int kind = choose(w, 2) == 0 ? JOBS : MOVED;
-    int64_t n = sb_get_many(w->q[kind], MOST, false, w->buffer, BUFFER * 4, index, &used);
+    int64_t n = sb_queue_get_many(w->q[kind], MOST, false, w->buffer, BUFFER * 4, index, &used);
     for (int64_t i = 0; i < n; i++) {
       const char *record = w->buffer + index[3 * i];
       const sb_record *r = (const sb_record *)(const void *)record;
       settle_once(id_at(body_of(record, index[3 * i + 2] - index[3 * i]), r->body_length));
     }
-    if (n > 0 && sb_settle_many(w->q[kind], w->buffer, index, 3, (uint32_t)n, 0) != SB_OK)
+    if (n > 0 && sb_queue_settle_many(w->q[kind], w->buffer, index, 3, (uint32_t)n, 0) != SB_OK)
       fail("a batch cannot be settled");
     if (n == -SB_GROW) (void)grow(w->t.b, w->t.path);
     rest();
@@ -230,7 +230,7 @@ void take_waiting(worker *w) {
   while (!over()) {
     int kind = choose(w, 2) == 0 ? LIMITED : JOBS;
     sb_wait wait = {sb_now_ns() + MILLISECOND, UINT64_MAX, 0, 0};
-    int64_t length = sb_get_wait(w->q[kind], w->buffer, false, &wait);
+    int64_t length = sb_queue_get_wait(w->q[kind], w->buffer, false, &wait);
     if (length == -SB_GROW) (void)grow(w->t.b, w->t.path);
     if (length > 0) end_one(w, w->q[kind], length, false);
   }
@@ -247,10 +247,10 @@ void consume(worker *w) {
   pthread_t io;
   if (pthread_create(&io, NULL, run_io, w->t.c) != 0) die("pthread_create", 0);
   while (!over()) {
-    sb_consumer *k =
-        sb_consume(w->t.c, queues, 3, 16, (int32_t)choose(w, 2), 1 + (uint32_t)choose(w, 4), MILLISECOND, &status);
+    sb_consumer *k = sb_consumer_open(w->t.c, queues, 3, 16, (int32_t)choose(w, 2), 1 + (uint32_t)choose(w, 4),
+                                      MILLISECOND, &status);
     if (k == NULL && status == SB_GROW && grow(w->t.b, w->t.path)) continue;
-    if (k == NULL) die("sb_consume", (int)status);
+    if (k == NULL) die("sb_consumer_open", (int)status);
     for (int n = 0; n < 200 && !over(); n++) {
       bool at_once = choose(w, 2) == 0;
       int64_t length = sb_consumer_next(k, w->buffer, at_once);
@@ -262,7 +262,7 @@ void consume(worker *w) {
         const sb_record *r = (const sb_record *)(const void *)w->buffer;
         uint64_t id = id_at(body_of(w->buffer, length), r->body_length);
         sb_disposition disposition = choose(w, 4) == 0 ? SB_REQUEUE : SB_ACK;
-        if (at_once && r->body_address != 0) sb_end_view(w->t.c, r->tag);
+        if (at_once && r->body_address != 0) sb_view_end(w->t.c, r->tag);
         if (!at_once && sb_consumer_settle(k, w->buffer, disposition) != SB_OK) fail("a delivery cannot be settled");
         if (at_once || disposition == SB_ACK) settle_once(id);
       }
@@ -273,9 +273,9 @@ void consume(worker *w) {
     }
     sb_consumer_send_acks(k);
     sb_consumer_cancel(k, true);
-    sb_free_consumer(k);
+    sb_consumer_free(k);
   }
-  (void)sb_disconnect(w->t.c);
+  (void)sb_connection_close(w->t.c);
   (void)pthread_join(io, NULL);
 }
 
@@ -283,7 +283,7 @@ void move(worker *w) {
   sb_status status;
   while (!over()) {
     uint64_t bytes = UINT64_MAX;
-    (void)sb_move(w->q[JOBS], w->q[MOVED], 5, &bytes, &status);
+    (void)sb_queue_move(w->q[JOBS], w->q[MOVED], 5, &bytes, &status);
     if (status == SB_GROW) (void)grow(w->t.b, w->t.path);
     rest();
   }
@@ -295,7 +295,7 @@ static void browse_columns(worker *w, sb_queue *q) {
   sb_columns columns = {.body = {.ends = ends, .bytes = w->buffer, .room = BUFFER * 4}, .sequence = sequences};
   uint64_t position = 0;
   sb_status status;
-  int64_t rows = sb_browse_columns(q, &position, MOST, &columns, &status);
+  int64_t rows = sb_queue_browse_columns(q, &position, MOST, &columns, &status);
   for (int64_t row = 0; row < rows; row++) {
     if (id_at(w->buffer + ends[row], (uint64_t)(ends[row + 1] - ends[row])) == UINT64_MAX || sequences[row] < 0)
       fail("a column has half a message");
@@ -312,19 +312,19 @@ void browse(worker *w) {
     for (int kind = 0; kind < QUEUES; kind++) {
       uint64_t position = 0;
       int64_t length;
-      for (int n = 0; n < MOST && (length = sb_browse(w->q[kind], &position, w->buffer, BUFFER * 4)) > 0; n++) {
+      for (int n = 0; n < MOST && (length = sb_queue_browse(w->q[kind], &position, w->buffer, BUFFER * 4)) > 0; n++) {
         const sb_record *r = (const sb_record *)(const void *)w->buffer;
         if (id_at(w->buffer + length - r->body_length, r->body_length) == UINT64_MAX)
           fail("a browser saw half a message");
       }
       browse_columns(w, w->q[kind]);
-      (void)sb_describe(w->t.c, w->q[kind]->slot, &queue);
-      (void)sb_consumers_of(w->t.c, w->q[kind]->slot, consumers, MOST);
-      (void)sb_length(w->q[kind]);
+      (void)sb_queue_describe(w->t.c, w->q[kind]->slot, &queue);
+      (void)sb_queue_consumers(w->t.c, w->q[kind]->slot, consumers, MOST);
+      (void)sb_queue_length(w->q[kind]);
     }
-    for (uint32_t slot, index = 0; (slot = sb_next_queue(w->t.c, &index)) != 0;)
-      (void)sb_describe(w->t.c, slot, &queue);
-    (void)sb_find(w->t.c, "visit 0", 7, &(uint32_t){0});
+    for (uint32_t slot, index = 0; (slot = sb_queue_next(w->t.c, &index)) != 0;)
+      (void)sb_queue_describe(w->t.c, slot, &queue);
+    (void)sb_queue_find(w->t.c, "visit 0", 7, &(uint32_t){0});
     sb_broker_describe(w->t.b, &broker, true);
     for (uint32_t id = 1; id < MOST; id++) (void)sb_connection_describe(w->t.b, id, &connection);
     rest();
@@ -334,7 +334,7 @@ void browse(worker *w) {
 void examine(worker *w) {
   sb_finding findings[4];
   while (!over()) {
-    (void)sb_check(w->t.c, findings, 4);
+    (void)sb_broker_check(w->t.c, findings, 4);
     rest();
   }
 }
@@ -352,17 +352,17 @@ void come_and_go(worker *w) {
     (void)declare(&visit, name, (sb_settings)FREELY);
     sb_queue *q = open_queue(&visit, name), *jobs = open_queue(&visit, "jobs");
     for (uint64_t id = 1; q != NULL && id <= 100; id++) (void)put(&visit, q, id);
-    if (jobs != NULL) (void)sb_get(jobs, w->buffer, false); /* goes back with the connection */
-    if (q != NULL && choose(w, 2) == 0) (void)sb_purge(q);
+    if (jobs != NULL) (void)sb_queue_get(jobs, w->buffer, false); /* goes back with the connection */
+    if (q != NULL && choose(w, 2) == 0) (void)sb_queue_purge(q);
     if (q != NULL)
-      while (sb_delete(q, false, false, FOREVER, &holder, &removed) == SB_GROW && grow(visit.b, visit.path)) {
+      while (sb_queue_delete(q, false, false, FOREVER, &holder, &removed) == SB_GROW && grow(visit.b, visit.path)) {
       }
-    (void)sb_disconnect(visit.c);
+    (void)sb_connection_close(visit.c);
     (void)pthread_join(io, NULL);
-    if (q != NULL) sb_free_queue(q);
-    if (jobs != NULL) sb_free_queue(jobs);
-    (void)sb_forget(visit.c);
-    sb_free_connection(visit.c);
+    if (q != NULL) sb_queue_free(q);
+    if (jobs != NULL) sb_queue_free(jobs);
+    (void)sb_connection_release(visit.c);
+    sb_connection_free(visit.c);
   }
   (void)atomic_fetch_sub(&producing, 1);
 }
@@ -373,8 +373,8 @@ void configure(worker *w) {
   for (uint64_t n = 0; n < amount / 50 && !atomic_load(&failed); n++) {
     sb_settings ring = {{(int64_t)(n % 4 + 1) * 8, -1, -1, 0, -1, -1}, 0};
     sb_settings limited = {{-1, (int64_t)(8 + n % 16), -1, 0, -1, -1}, 0};
-    (void)sb_configure(w->q[RING], &ring, n % 2 == 0, FOREVER, &holder);
-    (void)sb_configure(w->q[LIMITED], &limited, false, FOREVER, &holder);
+    (void)sb_queue_configure(w->q[RING], &ring, n % 2 == 0, FOREVER, &holder);
+    (void)sb_queue_configure(w->q[LIMITED], &limited, false, FOREVER, &holder);
     rest();
   }
   (void)atomic_fetch_sub(&producing, 1);
@@ -394,7 +394,7 @@ void keep_house_of(worker *w, sb_queue_memory memories[QUEUES]) {
   }
   (void)sb_housekeeper_sweep(w->t.c, sb_now_ns() + MILLISECOND);
   (void)sb_housekeeper_reclaim(w->t.c);
-  (void)sb_recover(w->t.c);
+  (void)sb_housekeeper_reap(w->t.c);
 }
 
 /* All leaves that are free, and some of another chunk: pages of others come to lie there, too. When they are gone the chunk goes to

@@ -58,7 +58,7 @@ void trial_begin(trial *t, const operation *o) {
   }
   for (uint64_t id = 1; id <= o->messages; id++)
     (void)put_sized(b, here, id <= SETUP ? id : OTHERS, o->bytes != 0 ? o->bytes : 64, &none);
-  (void)sb_leave(here);
+  (void)sb_queue_close(here);
   if (o->reaps) have_somebody_killed(b, o);
 }
 

@@ -54,8 +54,9 @@ def drive(broker: str, how: str, log: str, attempt: str) -> None:
 
 
 CHANGING = {
-    "put", "put_many", "sb_put_with", "take", "take_many",
-    "sb_open", "sb_declare", "sb_configure", "sb_delete", "sb_move", "sb_commit_all",
+    "put", "put_many", "sb_queue_put_with", "take", "take_many",
+    "sb_queue_open", "sb_queue_declare", "sb_queue_configure", "sb_queue_delete", "sb_queue_move",
+    "sb_transaction_commit",
 }  # fmt: skip
 
 

@@ -64,8 +64,8 @@ NODE = 4
 
 def chunks_of(connection: shmbroker.Connection, kind: int) -> int:
     """How many chunks have slots for that kind of structure."""
-    facts = ffi.new("sb_kept_facts[]", slow.SB_KEPT_FACTS)
-    assert slow.sb_kept(core_of(connection).handle, 0, facts) == OK
+    facts = ffi.new("sb_chunk_facts[]", slow.SB_CHUNK_FACTS)
+    assert slow.sb_broker_describe_chunks(core_of(connection).handle, 0, facts) == OK
     return sum(fact.chunks for fact in facts if fact.kind == kind)
 
 

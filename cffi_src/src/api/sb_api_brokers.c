@@ -5,7 +5,7 @@
 
 #include "sb_api.h"
 
-uint64_t sb_segment_bytes(uint32_t number, uint32_t chunks_per_segment) {
+uint64_t sb_broker_segment_bytes(uint32_t number, uint32_t chunks_per_segment) {
   return number == 0 ? SB_SEGMENT0_BYTES : chunks_per_segment * (SB_CHUNK_META_BYTES + SB_CHUNK_BYTES);
 }
 
@@ -133,10 +133,10 @@ void sb_broker_describe(sb_broker *b, sb_broker_facts *f, bool in_full) {
 }
 
 /* The number of attaches so far. While it stays the same, no new process attached. */
-uint32_t sb_process_attaches(sb_broker *b) { return SB_LOAD(&b->header->next_process, SB_ACQUIRE); }
+uint32_t sb_broker_attach_count(sb_broker *b) { return SB_LOAD(&b->header->next_process, SB_ACQUIRE); }
 
 /* Writes the pids of attached processes, at most `room`. Returns the number of attached processes. */
-uint32_t sb_process_pids(sb_broker *b, int32_t *pids, uint32_t room) {
+uint32_t sb_broker_pids(sb_broker *b, int32_t *pids, uint32_t room) {
   uint32_t count = 0;
   for (uint32_t process = 0; process < SB_MAX_PROCESSES; process++) {
     int32_t pid = sb_api_process_pid(b, process);

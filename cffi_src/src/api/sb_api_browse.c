@@ -161,11 +161,11 @@ static int64_t browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t si
   return length;
 }
 
-int64_t sb_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) {
+int64_t sb_queue_browse(sb_queue *q, uint64_t *position, char *buffer, uint64_t size) {
   return browse(q, position, buffer, size, NULL);
 }
 
-int64_t sb_browse_place(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place) {
+int64_t sb_queue_browse_place(sb_queue *q, uint64_t *position, char *buffer, uint64_t size, sb_place *place) {
   return browse(q, position, buffer, size, place);
 }
 
@@ -213,7 +213,8 @@ static bool to_row(const sight *s, sb_columns *c, uint32_t row) {
   return true;
 }
 
-int64_t sb_browse_columns(sb_queue *q, uint64_t *position, uint32_t count, sb_columns *columns, sb_status *status) {
+int64_t sb_queue_browse_columns(sb_queue *q, uint64_t *position, uint32_t count, sb_columns *columns,
+                                sb_status *status) {
   sight s;
   uint32_t row = 0;
   *status = begin(&s, q, *position);

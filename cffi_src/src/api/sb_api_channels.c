@@ -58,10 +58,10 @@ void sb_channel_close(sb_channel *ch) {
   }
 }
 
-void sb_free_channel(sb_channel *ch) {
+void sb_channel_free(sb_channel *ch) {
   sb_channel_close(ch);
   free((void *)ch->members);
-  sb_free_connection(connection_of(ch));
+  sb_connection_free(connection_of(ch));
   free(ch);
 }
 
@@ -128,7 +128,7 @@ static sb_status subscribe(sb_channel *ch, sb_member *m, bool exclusive) {
   uint32_t flags = SB_NODE_COUNTED | SB_NODE_MEMBER | sb_claim_flags(q->shm) | (exclusive ? SB_NODE_EXCLUSIVE : 0u);
   status = sb_node_create(q->c, q->slot, m->s.priority, flags, ch->target.number, m->prefetch, &m->s.node, &m->s.token);
   if (status == SB_OK) {
-    /* Relaxed: only sb_consumers_of reads it; a call that reads it just before sees a consumer of no channel. */
+    /* Relaxed: only sb_queue_consumers reads it; a call that reads it just before sees a consumer of no channel. */
     SB_STORE(&sb_subscription_node(&m->s)->channel, (uint32_t)ch->user, SB_RELAXED);
     status = sb_claim_enter(q->c, q->slot, m->s.node);
     if (status != SB_OK) {
@@ -161,7 +161,7 @@ sb_status sb_channel_consume(sb_channel *ch, sb_queue *q, uint32_t prefetch, int
   } else {
     free(m);
   }
-  sb_slab_return_cache(connection_of(ch)); /* as in sb_open */
+  sb_slab_return_cache(connection_of(ch)); /* as in sb_queue_open */
   leave(ch);
   return status;
 }
@@ -188,7 +188,7 @@ bool sb_channel_next_cancelled(sb_channel *ch, uint32_t *subscription) {
   return found;
 }
 
-sb_status sb_channel_limit(sb_channel *ch, uint32_t prefetch) {
+sb_status sb_channel_set_prefetch(sb_channel *ch, uint32_t prefetch) {
   sb_status status = enter(ch);
   if (status == SB_OK) {
     ch->limit = prefetch;
@@ -198,7 +198,7 @@ sb_status sb_channel_limit(sb_channel *ch, uint32_t prefetch) {
   return status;
 }
 
-sb_status sb_connection_limit(sb_connection *c, uint32_t prefetch) {
+sb_status sb_connection_set_prefetch(sb_connection *c, uint32_t prefetch) {
   sb_status status = sb_api_enter(c);
   if (status == SB_OK) {
     c->limit = prefetch;
@@ -259,7 +259,7 @@ static int64_t give(sb_channel *ch, char *buffer) {
   }
   int64_t length = hand_over(q, &t, sb_channel_give(ch), number, auto_ack, tag, buffer);
   if (length < 0) {
-    if (tag != token) sb_view_end(c, tag);
+    if (tag != token) sb_view_drop(c, tag);
     if (!auto_ack) sb_channel_take_back(ch, h);
     length = drop_corrupt(ch, auto_ack ? NULL : h, q, token);
   }
@@ -297,11 +297,11 @@ static int64_t got(sb_channel *ch, sb_queue *q, const sb_taken *t, char *buffer,
   uint64_t delivery_tag = auto_ack ? ++ch->deliveries.last_tag : sb_deliveries_got(&ch->deliveries, t->token, q);
   int64_t length = hand_over(q, t, delivery_tag, SB_BY_GET, auto_ack, tag, buffer);
   if (length < 0) {
-    if (tag != t->token) sb_view_end(c, tag);
+    if (tag != t->token) sb_view_drop(c, tag);
     length = drop_corrupt(ch, sb_deliveries_find(&ch->deliveries, auto_ack ? 0 : delivery_tag), q, t->token);
   }
   sb_subscription_took(c, q, t);
-  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) sb_consumer_work_arrived(q); /* I41, as in sb_get */
+  if (SB_LOAD(&q->shm->returned, SB_SEQ_CST) != 0) sb_consumer_work_arrived(q); /* I41, as in sb_queue_get */
   return length;
 }
 
@@ -471,7 +471,7 @@ bool sb_channel_arm(sb_channel *ch) {
   return there;
 }
 
-uint64_t sb_next_ready(sb_connection *c) {
+uint64_t sb_connection_next_ready(sb_connection *c) {
   uint64_t user = 0;
   if (sb_api_enter(c) == SB_OK) {
     sb_channel *ch = c->ready_first;

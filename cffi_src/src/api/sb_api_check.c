@@ -137,7 +137,7 @@ static sb_status examine(sb_checkup *k) {
   return SB_OK;
 }
 
-uint32_t sb_check(sb_connection *c, sb_finding *findings, uint32_t room) {
+uint32_t sb_broker_check(sb_connection *c, sb_finding *findings, uint32_t room) {
   sb_checkup k = {.b = c->b, .findings = findings, .room = room};
   sb_status status = sb_api_enter(c);
   if (status == SB_OK) {

@@ -363,9 +363,9 @@ static sb_status commit(request *r) {
   return SB_OK;
 }
 
-sb_status sb_commit_all(sb_connection *c, const sb_publication *publications, uint32_t count,
-                        const sb_settlement *settlements, uint32_t settlement_count, uint32_t *failed_publication,
-                        uint32_t *failed_target) {
+sb_status sb_transaction_commit(sb_connection *c, const sb_publication *publications, uint32_t count,
+                                const sb_settlement *settlements, uint32_t settlement_count,
+                                uint32_t *failed_publication, uint32_t *failed_target) {
   request r = {.plan = {.c = c},
                .publications = publications,
                .settlements = settlements,

@@ -6,13 +6,13 @@
 #include "sb_api.h"
 #include "sb_peek.h"
 
-sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_status *status) {
+sb_connection *sb_connection_open(sb_broker *b, const char *name, uint32_t length, sb_status *status) {
   sb_connection *c = calloc(1, sizeof *c);
   struct sb_target **targets = calloc(SB_MAX_TARGETS, sizeof *targets);
   *status = c == NULL || targets == NULL ? SB_SYSTEM : sb_forked(b) ? SB_FORKED : SB_OK;
   if (*status == SB_OK) {
     pthread_mutex_lock(&sb_connect_mutex);
-    *status = sb_connection_open(b, c, name, length);
+    *status = sb_holdings_open(b, c, name, length);
     c->targets = targets;
     c->renew = sb_handles_forget_pages;
     SB_STORE(&c->handles, 1u, SB_RELAXED);
@@ -33,9 +33,9 @@ sb_connection *sb_connect(sb_broker *b, const char *name, uint32_t length, sb_st
   return c;
 }
 
-sb_status sb_connect_at(sb_broker *b, const char *name, uint32_t length, sb_connection **place) {
+sb_status sb_connection_open_at(sb_broker *b, const char *name, uint32_t length, sb_connection **place) {
   sb_status status;
-  *place = sb_connect(b, name, length, &status);
+  *place = sb_connection_open(b, name, length, &status);
   return status;
 }
 
@@ -70,7 +70,7 @@ static void return_all(sb_connection *c) {
 }
 
 /* Ends the connection for its users, with its consumers and channels. Threads that wait inside calls return. */
-sb_status sb_disconnect(sb_connection *c) {
+sb_status sb_connection_close(sb_connection *c) {
   if (sb_forked(c->b)) {
     return SB_FORKED;
   }
@@ -92,7 +92,7 @@ sb_status sb_disconnect(sb_connection *c) {
 
 /* Returns everything shared, after the threads of the connection are gone. False while views of its messages live: the
  * caller calls again. */
-bool sb_forget(sb_connection *c) {
+bool sb_connection_release(sb_connection *c) {
   if (c->forgotten || sb_forked(c->b)) { /* in this order: the broker of a forgotten connection may be unmapped */
     return true;
   }
@@ -109,22 +109,22 @@ bool sb_forget(sb_connection *c) {
   return c->forgotten;
 }
 
-void sb_connection_dropped(sb_connection **place) {
+void sb_connection_discard(sb_connection **place) {
   sb_connection *c = *place;
   if (c == NULL) {
     return;
   }
   if (!c->forgotten && !sb_forked(c->b)) {
-    (void)sb_disconnect(c);
-    if (!sb_forget(c)) {
+    (void)sb_connection_close(c);
+    if (!sb_connection_release(c)) {
       return; /* views keep its record, until the caller forgets it, or the process ends */
     }
   }
   *place = NULL;
-  sb_free_connection(c);
+  sb_connection_free(c);
 }
 
-void sb_free_connection(sb_connection *c) {
+void sb_connection_free(sb_connection *c) {
   if (SB_SUB(&c->handles, 1u, SB_ACQ_REL) == 1) {
     free((void *)c->targets);
     free(c->grace);
@@ -136,7 +136,7 @@ uint32_t sb_connection_id(sb_connection *c) { return c->id; }
 sb_status sb_connection_run_io(sb_connection *c) { return sb_forked(c->b) ? SB_FORKED : sb_io_run(c); }
 
 /* Relaxed: nothing depends on it. A closed connection has no record any more. */
-void sb_connection_channels(sb_connection *c, uint32_t count) {
+void sb_connection_set_channels(sb_connection *c, uint32_t count) {
   if (sb_api_enter(c) == SB_OK) {
     SB_STORE(&c->shm->channels, count, SB_RELAXED);
     sb_api_leave(c);

@@ -41,8 +41,8 @@ static const sb_target_kind CONSUMERS = {.turn = turn,
                                          .end = end,
                                          .is_consumer = true};
 
-sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
-                        uint32_t ack_batch, uint64_t ack_interval_ns, sb_status *status) {
+sb_consumer *sb_consumer_open(sb_connection *c, sb_queue **queues, uint32_t count, uint32_t prefetch, int32_t priority,
+                              uint32_t ack_batch, uint64_t ack_interval_ns, sb_status *status) {
   sb_consumer *k = calloc(1, sizeof *k);
   if (k != NULL) {
     k->subscriptions = calloc(count, sizeof *k->subscriptions);
@@ -52,7 +52,7 @@ sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uin
   }
   if (k == NULL || k->subscriptions == NULL || k->places == NULL || k->row == NULL || k->acks == NULL) {
     *status = SB_SYSTEM;
-    if (k != NULL) sb_free_consumer(k);
+    if (k != NULL) sb_consumer_free(k);
     return NULL;
   }
   k->c = k->target.c = c;
@@ -78,11 +78,11 @@ sb_consumer *sb_consume(sb_connection *c, sb_queue **queues, uint32_t count, uin
     } else {
       sb_api_cancel(k, false); /* it may have been the only consumer of an auto-delete queue */
     }
-    sb_slab_return_cache(c); /* as in sb_open */
+    sb_slab_return_cache(c); /* as in sb_queue_open */
     sb_api_leave(c);
   }
   if (*status != SB_OK) {
-    sb_free_consumer(k);
+    sb_consumer_free(k);
     return NULL;
   }
   return k;
@@ -128,10 +128,10 @@ static void forget(sb_consumer *k) {
   }
 }
 
-void sb_free_consumer(sb_consumer *k) {
+void sb_consumer_free(sb_consumer *k) {
   if (k->c != NULL) {
     forget(k);
-    sb_free_connection(k->c);
+    sb_connection_free(k->c);
   }
   free(k->subscriptions);
   free(k->places);
@@ -162,7 +162,7 @@ static int64_t give(sb_consumer *k, char *buffer, bool auto_ack) {
   k->row_first++;
   int64_t length = status == SB_OK ? sb_api_record(q, &t, tag, d->subscription, buffer) : -(int64_t)status;
   if (length < 0) {
-    if (view != 0) sb_view_end(c, view);
+    if (view != 0) sb_view_drop(c, view);
     length = -(int64_t)sb_api_drop_corrupt(q, d->token);
     sb_consumer_free_place(k, place);
     return length;
@@ -267,7 +267,7 @@ void sb_consumer_suspend(sb_consumer *k, bool suspended) {
 uint32_t sb_consumer_unacked(sb_consumer *k) { return k->unacked; }
 uint32_t sb_consumer_waiting(sb_consumer *k) { return (uint32_t)(k->row_end - k->row_first); }
 uint64_t sb_consumer_delivered(sb_consumer *k) { return k->delivered; }
-void sb_consumer_event(sb_consumer *k, int event_fd) { k->event_fd = event_fd; }
+void sb_consumer_set_event(sb_consumer *k, int event_fd) { k->event_fd = event_fd; }
 bool sb_consumer_arm_event(sb_consumer *k) {
   if (sb_forked(k->c->b)) {
     return true; /* the lock may be taken for ever; the next call returns the reason */

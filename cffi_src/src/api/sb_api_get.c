@@ -30,7 +30,7 @@ SB_HOT int64_t hand_over(sb_queue *q, sb_taken *t, bool auto_ack, char *buffer, 
   }
   int64_t length = sb_api_record(q, t, tag, 0, buffer);
   if (length < 0) {
-    if (tag != t->token) sb_view_end(q->c, tag);
+    if (tag != t->token) sb_view_drop(q->c, tag);
     return keep_none(q, t, SB_CORRUPT, first);
   }
   sb_take_delivered(q, t);
@@ -56,7 +56,7 @@ SB_HOT int64_t get_one(sb_queue *q, char *buffer, bool auto_ack, bool first) {
   return status == SB_OK ? hand_over(q, &t, auto_ack, buffer, first) : -(int64_t)status;
 }
 
-int64_t sb_get(sb_queue *q, char *buffer, bool auto_ack) {
+int64_t sb_queue_get(sb_queue *q, char *buffer, bool auto_ack) {
   sb_status status = sb_api_enter(q->c);
   if (status != SB_OK) {
     return -(int64_t)status;
@@ -78,21 +78,21 @@ static int64_t hand_over_waited(sb_queue *q, sb_status status, sb_taken *t, char
   return length;
 }
 
-int64_t sb_get_soon(sb_queue *q, uint64_t limit_ns, char *buffer, bool auto_ack) {
+int64_t sb_queue_get_spin(sb_queue *q, uint64_t limit_ns, char *buffer, bool auto_ack) {
   sb_taken t;
   sb_status status = sb_usable(q->c);
   if (status == SB_OK) status = sb_waiter_soon(q, limit_ns, &t);
   return hand_over_waited(q, status, &t, buffer, auto_ack);
 }
 
-int64_t sb_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait) {
+int64_t sb_queue_get_wait(sb_queue *q, char *buffer, bool auto_ack, sb_wait *wait) {
   sb_taken t;
   sb_status status = sb_usable(q->c);
   if (status == SB_OK) status = sb_waiter_get(q, wait, NULL, &t);
   return hand_over_waited(q, status, &t, buffer, auto_ack);
 }
 
-void sb_end_wait(sb_queue *q, sb_wait *wait) {
+void sb_queue_end_wait(sb_queue *q, sb_wait *wait) {
   if (!sb_forked(q->c->b)) {
     sb_lock(q->c);
     sb_waiter_end(q, wait);
@@ -130,8 +130,8 @@ static int64_t many(sb_queue *q, sb_taken *first, uint32_t count, bool auto_ack,
   return n > 0 ? n : status;
 }
 
-int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
-                    uint64_t *used) {
+int64_t sb_queue_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
+                          uint64_t *used) {
   sb_status status = sb_api_enter(q->c);
   if (status != SB_OK) {
     return -(int64_t)status;
@@ -142,8 +142,8 @@ int64_t sb_get_many(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, ui
   return n;
 }
 
-int64_t sb_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
-                         uint64_t *used, sb_wait *wait) {
+int64_t sb_queue_get_many_wait(sb_queue *q, uint32_t count, bool auto_ack, char *buffer, uint64_t size, uint32_t *index,
+                               uint64_t *used, sb_wait *wait) {
   sb_taken t;
   sb_status status = sb_usable(q->c);
   if (status == SB_OK) status = sb_waiter_get(q, wait, NULL, &t);

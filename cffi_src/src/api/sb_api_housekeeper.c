@@ -175,7 +175,7 @@ bool sb_housekeeper_reclaim(sb_connection *c) {
 }
 
 /* The same immediately, for a caller that finds no memory. Chunks that a call may still know return to their class. */
-void sb_reclaim(sb_connection *c) {
+void sb_connection_reclaim(sb_connection *c) {
   if (sb_api_enter(c) == SB_OK) {
     /* look; drain, ask; ask again */
     for (unsigned looks = 0; looks < 3 && may_drain(c); looks++) (void)sb_grace_step(c);
@@ -185,8 +185,8 @@ void sb_reclaim(sb_connection *c) {
 }
 
 bool sb_housekeeper_missing(sb_broker *b) { return !sb_liveness_has_housekeeper(b); }
-uint32_t sb_recover(sb_connection *c) { return sb_usable(c) == SB_OK ? sb_recover_all(c) : 0; }
-bool sb_recover_one(sb_connection *c, uint32_t process) {
+uint32_t sb_housekeeper_reap(sb_connection *c) { return sb_usable(c) == SB_OK ? sb_recover_all(c) : 0; }
+bool sb_housekeeper_reap_one(sb_connection *c, uint32_t process) {
   return sb_usable(c) == SB_OK && process < SB_MAX_PROCESSES && sb_liveness_is_dead(c->b, process) &&
          sb_recover_process(c, process);
 }

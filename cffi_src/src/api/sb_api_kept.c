@@ -9,7 +9,7 @@
 
 typedef struct {
   sb_broker *b;
-  sb_kept_facts *facts;
+  sb_chunk_facts *facts;
   uint64_t looks; /* looks that are left */
   uint32_t counts[SB_MAX_CLASSES];
 } survey;
@@ -33,7 +33,7 @@ static void count_chunks(survey *s) {
     unsigned state = sb_chunk_state(word);
     if (state == SB_CHUNK_FREE || state == SB_CHUNK_CLAIMED || !sb_chunk_ready(s->b, chunk)) continue;
     unsigned cls = class_of(s->b, chunk * SB_CHUNK_UNITS);
-    sb_kept_facts *f = &s->facts[cls];
+    sb_chunk_facts *f = &s->facts[cls];
     f->chunks++;
     if (cls == RUNS) {
       bool head = state == SB_CHUNK_RUN;
@@ -99,7 +99,7 @@ static void count_queue(survey *s, uint32_t queue) {
   memset(s->counts, 0, sizeof s->counts);
   bool whole = count_cells(s, queue);
   for (unsigned cls = 0; cls < SB_MAX_CLASSES; cls++) {
-    sb_kept_facts *f = &s->facts[cls];
+    sb_chunk_facts *f = &s->facts[cls];
     if (s->counts[cls] > f->held) {
       f->held = s->counts[cls];
       f->queue = queue;
@@ -110,16 +110,16 @@ static void count_queue(survey *s, uint32_t queue) {
 
 /* For each class of slots: the number of its chunks, and the queue that holds most of its slots. `looks` bounds the
  * number of cells and parts that are read; a few of each queue are read in any case. */
-sb_status sb_kept(sb_connection *c, uint64_t looks, sb_kept_facts *facts) {
+sb_status sb_broker_describe_chunks(sb_connection *c, uint64_t looks, sb_chunk_facts *facts) {
   sb_status status = sb_usable(c);
   if (status == SB_OK) status = sb_segment_map(c->b);
   if (status == SB_OK) {
     survey s = {.b = c->b, .facts = facts, .looks = looks};
-    memset(facts, 0, SB_KEPT_FACTS * sizeof *facts);
+    memset(facts, 0, SB_CHUNK_FACTS * sizeof *facts);
     count_chunks(&s);
     for (uint32_t index = 0, queue; (queue = sb_directory_next(c->b, &index, false)) != 0;) count_queue(&s, queue);
   }
   return status;
 }
 
-_Static_assert(SB_KEPT_FACTS == SB_MAX_CLASSES, "a row for each class");
+_Static_assert(SB_CHUNK_FACTS == SB_MAX_CLASSES, "a row for each class");

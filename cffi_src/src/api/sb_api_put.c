@@ -121,7 +121,7 @@ SB_HOT sb_status put_one(sb_queue *q, const char *body, uint64_t length, const s
   return status;
 }
 
-sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
+sb_status sb_queue_put_with(sb_queue *q, const char *body, uint64_t length, const sb_put_options *o) {
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
     status = put_one(q, body, length, o);
@@ -130,7 +130,9 @@ sb_status sb_put_with(sb_queue *q, const char *body, uint64_t length, const sb_p
   return status;
 }
 
-sb_status sb_put(sb_queue *q, const char *body, uint64_t length) { return sb_put_with(q, body, length, &NO_OPTIONS); }
+sb_status sb_queue_put(sb_queue *q, const char *body, uint64_t length) {
+  return sb_queue_put_with(q, body, length, &NO_OPTIONS);
+}
 
 /* Puts one of several messages. The lock may have been dropped for the one before, to keep the bound or to copy a long
  * body: the connection may be closed now. */
@@ -138,7 +140,8 @@ static sb_status put_next(sb_queue *q, uint32_t done, const char *body, uint64_t
   return done > 0 && sb_closed(q->c) ? SB_CLOSED : put_one(q, body, length, o);
 }
 
-int64_t sb_put_many(sb_queue *q, const sb_piece *pieces, uint32_t count, const sb_put_options *o, sb_status *status) {
+int64_t sb_queue_put_many(sb_queue *q, const sb_piece *pieces, uint32_t count, const sb_put_options *o,
+                          sb_status *status) {
   uint32_t done = 0;
   *status = sb_api_enter(q->c);
   if (*status != SB_OK) {
@@ -155,7 +158,7 @@ static uint32_t text_at(const sb_column *column, uint32_t row, const char **text
   return (uint32_t)(column->ends[row + 1] - column->ends[row]);
 }
 
-int64_t sb_put_columns(sb_queue *q, const sb_columns *columns, uint32_t row, uint32_t count, sb_status *status) {
+int64_t sb_queue_put_columns(sb_queue *q, const sb_columns *columns, uint32_t row, uint32_t count, sb_status *status) {
   uint32_t done = 0;
   *status = sb_api_enter(q->c);
   if (*status != SB_OK) {
@@ -186,7 +189,7 @@ static void give_back(sb_reservation *r) {
   r->body = NULL;
 }
 
-sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
+sb_status sb_reservation_begin(sb_queue *q, uint64_t length, const sb_put_options *o, sb_reservation *r) {
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
     q->c->use = q->use;
@@ -200,7 +203,7 @@ sb_status sb_reserve(sb_queue *q, uint64_t length, const sb_put_options *o, sb_r
   return status;
 }
 
-sb_status sb_commit(sb_queue *q, sb_reservation *r) {
+sb_status sb_reservation_publish(sb_queue *q, sb_reservation *r) {
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
     if (!r->placed || !r->kept) status = SB_INVALID;
@@ -236,7 +239,7 @@ static sb_status read_names(const sb_queue *q, const sb_reservation *r, char *na
   return good ? SB_OK : SB_CORRUPT;
 }
 
-sb_status sb_reserve_copy(sb_queue *q, sb_reservation *r, sb_reservation *copy) {
+sb_status sb_reservation_copy(sb_queue *q, sb_reservation *r, sb_reservation *copy) {
   const sb_message_shm *from = sb_slot_at(q->c->b, r->slot);
   sb_put_options o;
   char *names = malloc(sb_api_names(from) + 1);
@@ -278,7 +281,7 @@ static void end_keeping(sb_connection *c, sb_reservation *r) {
   }
 }
 
-void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
+void sb_reservation_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
   if (!sb_forked(q->c->b)) {
     sb_lock(q->c);
     if (r->placed) {
@@ -292,7 +295,7 @@ void sb_abandon(sb_queue *q, sb_reservation *r, bool viewed) {
   }
 }
 
-void sb_end_reserved_view(sb_connection *c, sb_reservation *r) {
+void sb_reservation_end_view(sb_connection *c, sb_reservation *r) {
   if (!sb_forked(c->b)) {
     sb_lock(c);
     end_keeping(c, r);
@@ -301,7 +304,7 @@ void sb_end_reserved_view(sb_connection *c, sb_reservation *r) {
   }
 }
 
-sb_status sb_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns) {
+sb_status sb_queue_wait_for_room(sb_queue *q, bool memory, uint64_t bytes, uint64_t deadline_ns) {
   sb_status status = sb_usable(q->c);
   return status == SB_OK ? sb_waiter_room(q, memory, bytes, deadline_ns) : status;
 }

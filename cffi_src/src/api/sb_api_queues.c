@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-sb_status sb_find(sb_connection *c, const char *name, uint32_t length, uint32_t *slot) {
+sb_status sb_queue_find(sb_connection *c, const char *name, uint32_t length, uint32_t *slot) {
   sb_status status = sb_usable(c);
   if (status == SB_OK) {
     *slot = sb_directory_find(c->b, name, length);
@@ -33,8 +33,8 @@ static sb_status create(sb_connection *c, const char *name, uint32_t length, con
   return status;
 }
 
-sb_status sb_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
-                     uint64_t deadline_ns, uint32_t *slot, int32_t *holder) {
+sb_status sb_queue_declare(sb_connection *c, const char *name, uint32_t length, const sb_settings *settings,
+                           uint64_t deadline_ns, uint32_t *slot, int32_t *holder) {
   sb_status status = settings->texts_length > SB_TEXTS_MAX ? SB_INVALID : sb_usable(c);
   if (status != SB_OK || (status = sb_topology_lock(c->b, deadline_ns, holder)) != SB_OK) {
     return status;
@@ -57,9 +57,9 @@ void sb_topology_end(sb_connection *c) {
   if (!sb_forked(c->b)) sb_topology_unlock(c->b, true);
 }
 
-uint64_t sb_journal(sb_connection *c) { return SB_LOAD(&c->b->header->journal, SB_ACQUIRE); }
+uint64_t sb_topology_journal(sb_connection *c) { return SB_LOAD(&c->b->header->journal, SB_ACQUIRE); }
 
-void sb_journal_commit(sb_connection *c, uint64_t word) {
+void sb_topology_journal_commit(sb_connection *c, uint64_t word) {
   SB_STORE(&c->b->header->journal, word, SB_RELEASE); /* release: the bytes that it counts were written before */
 }
 
@@ -68,11 +68,11 @@ uint64_t sb_topology_version(sb_connection *c) {
   return h == NULL ? 0 : SB_LOAD(&h->topology_epoch, SB_ACQUIRE) + SB_LOAD(&h->journal, SB_ACQUIRE);
 }
 
-uint32_t sb_queues_ended(sb_connection *c) {
+uint32_t sb_topology_queues_ended(sb_connection *c) {
   return sb_usable(c) == SB_OK ? SB_LOAD(&c->b->header->queues_ended, SB_ACQUIRE) : 0;
 }
 
-void sb_touch(sb_connection *c, uint32_t slot) {
+void sb_queue_touch(sb_connection *c, uint32_t slot) {
   if (sb_api_enter(c) == SB_OK) {
     sb_queue_shm *q = sb_slab_queue(c->b, slot);
     if (q != NULL) sb_lifetime_used(q);
@@ -83,18 +83,18 @@ void sb_touch(sb_connection *c, uint32_t slot) {
 /* Ends a queue whose owner is gone (I73). It stays open only if its CLOSING cell finds no memory. */
 static sb_status end_orphan(sb_queue *q) {
   bool stays = !sb_lifetime_end(q, 0) && sb_queue_is_open(q);
-  sb_queue_leave(q);
+  sb_queue_detach(q);
   if (!stays) {
     return SB_DELETED;
   }
   return sb_chunk_may_grow(q->c->b) ? SB_GROW : SB_NO_MEMORY;
 }
 
-sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
+sb_queue *sb_queue_open(sb_connection *c, uint32_t slot, sb_status *status) {
   sb_queue *q = calloc(1, sizeof *q);
   *status = q == NULL ? SB_SYSTEM : sb_api_enter(c);
   if (*status == SB_OK) {
-    *status = sb_queue_open(c, slot, q, false);
+    *status = sb_queue_attach(c, slot, q, false);
     if (*status == SB_OK && sb_lifetime_orphaned(c->b, q->shm, 0)) *status = end_orphan(q);
     sb_slab_return_cache(c); /* keeps no cached slots: a connection opens few queues, each only once */
     sb_api_leave(c);
@@ -112,7 +112,7 @@ sb_queue *sb_open(sb_connection *c, uint32_t slot, sb_status *status) {
 
 /* Detaches the handle, unless messages of the queue are held or consumed, or the queue ends with the connection. False:
  * the handle stays. */
-bool sb_leave(sb_queue *q) {
+bool sb_queue_close(sb_queue *q) {
   sb_connection *c = q->c;
   sb_status status = sb_api_enter(c);
   if (status != SB_OK || q->ledger == NULL) {
@@ -127,12 +127,12 @@ bool sb_leave(sb_queue *q) {
 
 /* Frees a handle that no call uses any more. While messages of its queue are held the handle stays; it is freed when
  * the connection detaches it. */
-void sb_free_queue(sb_queue *q) {
+void sb_queue_free(sb_queue *q) {
   sb_connection *c = q->c;
   if (!sb_closed(c) && sb_forked(c->b)) {
     return; /* in a forked child the lock may be taken for ever */
   }
-  (void)sb_leave(q);
+  (void)sb_queue_close(q);
   sb_lock(c);
   bool stays = q->ledger != NULL;
   q->orphaned = stays;
@@ -140,10 +140,11 @@ void sb_free_queue(sb_queue *q) {
   if (!stays) {
     free(q);
   }
-  sb_free_connection(c);
+  sb_connection_free(c);
 }
 
-sb_status sb_configure(sb_queue *q, const sb_settings *settings, bool trim, uint64_t deadline_ns, int32_t *holder) {
+sb_status sb_queue_configure(sb_queue *q, const sb_settings *settings, bool trim, uint64_t deadline_ns,
+                             int32_t *holder) {
   sb_status status = sb_usable(q->c);
   if (status != SB_OK || (status = sb_topology_lock(q->c->b, deadline_ns, holder)) != SB_OK) {
     return status;
@@ -160,8 +161,8 @@ sb_status sb_configure(sb_queue *q, const sb_settings *settings, bool trim, uint
   return status;
 }
 
-sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder,
-                    uint64_t *removed) {
+sb_status sb_queue_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadline_ns, int32_t *holder,
+                          uint64_t *removed) {
   sb_status status = sb_usable(q->c);
   *removed = 0;
   if (status != SB_OK || (status = sb_topology_lock(q->c->b, deadline_ns, holder)) != SB_OK) {
@@ -182,7 +183,7 @@ sb_status sb_delete(sb_queue *q, bool if_unused, bool if_empty, uint64_t deadlin
   return status;
 }
 
-uint32_t sb_next_queue(sb_connection *c, uint32_t *index) {
+uint32_t sb_queue_next(sb_connection *c, uint32_t *index) {
   return sb_usable(c) == SB_OK ? sb_directory_next(c->b, index, false) : 0;
 }
 
@@ -244,7 +245,7 @@ static sb_status describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   return sb_queue_state(state) == SB_QUEUE_OPEN ? SB_OK : SB_DELETED;
 }
 
-sb_status sb_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
+sb_status sb_queue_describe(sb_connection *c, uint32_t slot, sb_queue_facts *f) {
   memset(f, 0, sizeof *f);
   sb_status status = sb_api_enter(c);
   if (status == SB_OK) {
@@ -265,7 +266,7 @@ uint32_t sb_texts(sb_connection *c, uint32_t slot, char *texts) {
   return length;
 }
 
-int64_t sb_length(sb_queue *q) {
+int64_t sb_queue_length(sb_queue *q) {
   sb_status status = sb_usable(q->c);
   if (status != SB_OK || !sb_queue_is_open(q)) {
     return -(int64_t)(status != SB_OK ? status : SB_DELETED);
@@ -278,7 +279,7 @@ int64_t sb_length(sb_queue *q) {
   return sb_queue_is_open(q) ? ready : -(int64_t)SB_DELETED; /* I60: else the number may be that of another queue */
 }
 
-int64_t sb_purge(sb_queue *q) {
+int64_t sb_queue_purge(sb_queue *q) {
   uint64_t removed = 0, end = 0, step;
   do { /* in steps, so that other threads of this connection get their turn */
     sb_status status = sb_api_enter(q->c);
@@ -299,7 +300,7 @@ int64_t sb_purge(sb_queue *q) {
   return (int64_t)removed;
 }
 
-int64_t sb_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status) {
+int64_t sb_queue_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, sb_status *status) {
   uint64_t moved = 0, size = 0, end = 0;
   *status = SB_OK;
   while (moved < limit && *bytes > 0 && *status == SB_OK) {
@@ -328,7 +329,7 @@ int64_t sb_move(sb_queue *q, sb_queue *target, uint64_t limit, uint64_t *bytes, 
   return (int64_t)moved;
 }
 
-int64_t sb_consumers_of(sb_connection *c, uint32_t slot, sb_consumer_facts *facts, uint32_t room) {
+int64_t sb_queue_consumers(sb_connection *c, uint32_t slot, sb_consumer_facts *facts, uint32_t room) {
   sb_status status = sb_api_enter(c);
   if (status != SB_OK) {
     return -(int64_t)status;

@@ -10,21 +10,21 @@ static bool address_of(sb_broker *b, const sb_place *p, uint64_t *address) {
   return t.message->body_length == p->length && sb_api_plausible(b, &t);
 }
 
-sb_status sb_begin_reading(sb_connection *c, const sb_place *place, uint64_t *view, uint64_t *address) {
+sb_status sb_place_begin_view(sb_connection *c, const sb_place *place, uint64_t *view, uint64_t *address) {
   sb_status status = sb_api_enter(c);
   if (status != SB_OK) {
     return status;
   }
   status = sb_reader_begin(c, place->slot, place->generation, view);
   if (status == SB_OK && !address_of(c->b, place, address)) {
-    sb_view_end(c, *view);
+    sb_view_drop(c, *view);
     status = SB_SETTLED;
   }
   sb_api_leave(c);
   return status;
 }
 
-sb_status sb_copy_body(sb_connection *c, const sb_place *place, char *to) {
+sb_status sb_place_copy_body(sb_connection *c, const sb_place *place, char *to) {
   sb_status status = sb_usable(c);
   return status == SB_OK ? sb_reader_copy(c->b, place->slot, place->generation, to, place->length) : status;
 }

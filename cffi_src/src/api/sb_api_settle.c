@@ -10,7 +10,7 @@ static uint64_t token_of(const char *record) {
   return tag & SB_TAG_TOKEN;
 }
 
-sb_status sb_settle(sb_queue *q, const char *record, sb_disposition disposition) {
+sb_status sb_queue_settle(sb_queue *q, const char *record, sb_disposition disposition) {
   sb_status status = sb_api_enter(q->c);
   if (status == SB_OK) {
     status = sb_api_end(q, token_of(record), disposition);
@@ -19,8 +19,8 @@ sb_status sb_settle(sb_queue *q, const char *record, sb_disposition disposition)
   return status;
 }
 
-sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t stride, uint32_t count,
-                         sb_disposition disposition) {
+sb_status sb_queue_settle_many(sb_queue *q, const char *records, const uint32_t *index, uint32_t stride, uint32_t count,
+                               sb_disposition disposition) {
   sb_status status = sb_api_enter(q->c);
   if (status != SB_OK) {
     return status;
@@ -34,7 +34,7 @@ sb_status sb_settle_many(sb_queue *q, const char *records, const uint32_t *index
 
 /* Begins a view of a body. SB_SETTLED: the connection does not hold, under that tag, the message with that sequence
  * number and body address. */
-sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view) {
+sb_status sb_view_begin(sb_connection *c, uint64_t tag, uint64_t sequence, uint64_t address, uint64_t *view) {
   if (sb_closed(c) || sb_forked(c->b)) {
     return sb_closed(c) ? SB_CLOSED : SB_FORKED;
   }
@@ -54,7 +54,7 @@ sb_status sb_begin_view(sb_connection *c, uint64_t tag, uint64_t sequence, uint6
   return status;
 }
 
-sb_status sb_copy_view(sb_connection *c, uint64_t view, char *to, uint64_t length) {
+sb_status sb_view_copy(sb_connection *c, uint64_t view, char *to, uint64_t length) {
   if (sb_forked(c->b)) {
     return SB_FORKED;
   }
@@ -68,12 +68,12 @@ sb_status sb_copy_view(sb_connection *c, uint64_t view, char *to, uint64_t lengt
 }
 
 /* Ends a view, also after the connection was closed: its record stays as long as it has views. True if it is closed. */
-bool sb_end_view(sb_connection *c, uint64_t view) {
+bool sb_view_end(sb_connection *c, uint64_t view) {
   if (sb_forked(c->b)) {
     return false;
   }
   sb_lock(c);
-  sb_view_end(c, view);
+  sb_view_drop(c, view);
   sb_consumer_room_made(c, NULL, 0);
   bool closed = sb_closed(c);
   sb_unlock(c);

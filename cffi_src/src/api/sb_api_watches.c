@@ -59,9 +59,9 @@ void sb_watch_close(sb_watch *w) {
   }
 }
 
-void sb_free_watch(sb_watch *w) {
+void sb_watch_free(sb_watch *w) {
   sb_connection *c = w->target.c;
   sb_watch_close(w);
-  sb_free_connection(c);
+  sb_connection_free(c);
   free(w);
 }

@@ -201,9 +201,9 @@ uint32_t sb_directory_sweep(sb_connection *c) {
       bury(c->b, index - 1);
       continue;
     }
-    if (sb_queue_open(c, slot, &q, true) == SB_OK) {
+    if (sb_queue_attach(c, slot, &q, true) == SB_OK) {
       (void)sb_upkeep_dispose(&q);
-      sb_queue_leave(&q);
+      sb_queue_detach(&q);
     }
     sb_word *word = entry_of(c->b, slot, SB_DIR_CLOSED);
     uint64_t entry = word != NULL ? SB_LOAD(word, SB_RELAXED) : 0;

@@ -108,9 +108,9 @@ static bool end_if_over(sb_connection *by, uint32_t slot, const sb_queue_shm *sh
   }
   bool before = over_unseen(by->b, shm), explained = sb_repairs_explained(by->b, shm, deaths_before);
   bool unseen = before && over_unseen(by->b, shm); /* I72 */
-  if (sb_queue_open(by, slot, &q, false) == SB_OK) {
+  if (sb_queue_attach(by, slot, &q, false) == SB_OK) {
     ended = sb_lifetime_end(&q, 0);
-    sb_queue_leave(&q);
+    sb_queue_detach(&q);
   }
   if (ended && unseen) sb_repairs_count(by->b, SB_REPAIR_END, explained);
   return ended;

@@ -198,7 +198,7 @@ static void visit_ledgers(sb_walk *w, uint64_t what, uint64_t where) {
   if (sb_queue_inherit(w->by, SB_LOAD(&l->queue, SB_ACQUIRE), &q, l, w->id) == SB_OK) {
     SB_CRASHPOINT("recover.ledger.inherited");
     recover(&q, w->id);
-    sb_queue_leave(&q);
+    sb_queue_detach(&q);
   } else {
     disown(w, (uint32_t)where); /* its queue is gone, or there is no memory for a holding: a tick does the rest */
   }
@@ -206,9 +206,9 @@ static void visit_ledgers(sb_walk *w, uint64_t what, uint64_t where) {
 
 void sb_recover_queue(sb_connection *by, uint32_t slot) {
   sb_queue q;
-  if (sb_queue_open(by, slot, &q, true) == SB_OK) {
+  if (sb_queue_attach(by, slot, &q, true) == SB_OK) {
     recover(&q, 0);
-    sb_queue_leave(&q);
+    sb_queue_detach(&q);
   }
 }
 

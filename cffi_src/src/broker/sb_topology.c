@@ -50,9 +50,9 @@ void sb_topology_finish(sb_connection *c) {
   if (shm != NULL && intent >> 32 == SB_CHANGE_DELETE &&
       sb_queue_state(SB_LOAD(&shm->state, SB_ACQUIRE)) == SB_QUEUE_CLOSED) {
     sb_directory_remove(b, slot); /* killed between closing the queue and removing its name */
-  } else if (shm != NULL && intent >> 32 == SB_CHANGE_CONFIGURE && sb_queue_open(c, slot, &q, false) == SB_OK) {
+  } else if (shm != NULL && intent >> 32 == SB_CHANGE_CONFIGURE && sb_queue_attach(c, slot, &q, false) == SB_OK) {
     sb_settings_finish(&q);
-    sb_queue_leave(&q);
+    sb_queue_detach(&q);
   }
   SB_STORE(&h->topology_intent, 0, SB_RELEASE);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Check: the parts of the doctor. Each walks one kind of structure and reports what is wrong.
  *
- * What: connections and their holdings; queues with their cells, ledgers and lists; chunks and slots. sb_check() runs
- * the parts in this order: what the earlier parts saw tells the last one which slots have no reference. Findings are
- * codes with numbers. The Python side puts them into words, and checks twice, so that it does not report operations in
- * progress.
+ * What: connections and their holdings; queues with their cells, ledgers and lists; chunks and slots. sb_broker_check()
+ * runs the parts in this order: what the earlier parts saw tells the last one which slots have no reference. Findings
+ * are codes with numbers. The Python side puts them into words, and checks twice, so that it does not report operations
+ * in progress.
  *
  * Layout: `seen` has a word for each slot: the reference bits that cells hold, or bit 0 of a structure that was found
  * in its expected list, and above them SB_KNOWN_... bits. It is process-local memory.

@@ -55,7 +55,7 @@ bool sb_handle_is_idle(const sb_queue *q) {
 void sb_handle_leave(sb_queue *q) {
   take_out(q);
   sb_waiter_close(q);
-  sb_queue_leave(q);
+  sb_queue_detach(q);
   q->shm = &no_queue;
   q->state = UINT64_MAX; /* no queue is ever in this state: later calls find it deleted */
   forget_pages(q);

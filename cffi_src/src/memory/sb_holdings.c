@@ -80,7 +80,7 @@ static sb_status take_id(sb_connection *c) {
   return SB_LIMIT;
 }
 
-sb_status sb_connection_open(sb_broker *b, sb_connection *c, const char *name, uint32_t name_length) {
+sb_status sb_holdings_open(sb_broker *b, sb_connection *c, const char *name, uint32_t name_length) {
   memset(c, 0, sizeof *c);
   c->b = b;
   c->gate = &c->own_gate;

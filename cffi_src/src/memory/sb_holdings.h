@@ -18,7 +18,7 @@
 
 #include "sb_slab.h"
 
-sb_status sb_connection_open(sb_broker *b, sb_connection *c, const char *name, uint32_t name_length);
+sb_status sb_holdings_open(sb_broker *b, sb_connection *c, const char *name, uint32_t name_length);
 /* The structure of `kind` in a slot, if connection `id` still owns the slot; else NULL. */
 void *sb_holding_owned(sb_broker *b, uint32_t slot, unsigned kind, unsigned id);
 /* The record of a connection; NULL if the id is free. */

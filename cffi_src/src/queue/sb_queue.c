@@ -35,7 +35,7 @@ sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_le
   return status;
 }
 
-sb_status sb_queue_open(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
+sb_status sb_queue_attach(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed) {
   sb_status status = look_up(c, slot, q, even_closed);
   if (status == SB_OK) status = sb_ledger_adopt(c, slot, &q->ledger, &q->ledger_token);
   if (status == SB_OK && !sb_queue_is_open(q)) { /* from here on the ledger keeps the object alive (I20) */
@@ -46,7 +46,7 @@ sb_status sb_queue_open(sb_connection *c, uint32_t slot, sb_queue *q, bool even_
   return status;
 }
 
-void sb_queue_leave(sb_queue *q) {
+void sb_queue_detach(sb_queue *q) {
   if (q->ledger != NULL) {
     sb_ledger_leave(q->c, q->ledger, q->ledger_token);
     q->ledger = NULL;

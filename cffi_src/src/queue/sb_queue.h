@@ -66,12 +66,12 @@ struct sb_queue {
 
 /* Opens a handle and takes a ledger, so that the queue object stays. even_closed: also opens a closed queue, to clear
  * up. */
-sb_status sb_queue_open(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed);
+sb_status sb_queue_attach(sb_connection *c, uint32_t slot, sb_queue *q, bool even_closed);
 /* Opens a queue, open or closed, with the ledger of a dead connection. */
 sb_status sb_queue_inherit(sb_connection *c, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger, unsigned dead);
 /* Opens a queue with the ledger of a dead connection, which keeps it: a reaper continues the operation of the dead. */
 sb_status sb_queue_stand_in(sb_connection *by, uint32_t slot, sb_queue *q, sb_ledger_shm *ledger);
-void sb_queue_leave(sb_queue *q);
+void sb_queue_detach(sb_queue *q);
 /* The lane that a position is in. */
 static inline sb_lane *sb_queue_lane(sb_queue *q, uint64_t position) { return &q->lanes[sb_position_lane(position)]; }
 static inline bool sb_queue_is_open(const sb_queue *q) { return SB_LOAD(&q->shm->state, SB_ACQUIRE) == q->state; }

@@ -119,7 +119,7 @@ uint32_t sb_view_slot(sb_connection *c, uint64_t token) {
   return sb_slot_ready(c->b, slot) ? slot : 0;
 }
 
-void sb_view_end(sb_connection *c, uint64_t token) {
+void sb_view_drop(sb_connection *c, uint64_t token) {
   uint64_t what = held(c, token);
   if (what != 0) {
     drop(c, what, SB_LOAD(&sb_holding_at(c->b, token)->where, SB_RELAXED));

@@ -40,7 +40,7 @@
 /* Takes a view of a message that the connection holds. SB_LIMIT: all references are in use. */
 sb_status sb_view_take(sb_connection *c, const sb_taken *t, uint64_t *token);
 /* Drops a view of the connection; does nothing if `token` names none. */
-void sb_view_end(sb_connection *c, uint64_t token);
+void sb_view_drop(sb_connection *c, uint64_t token);
 /* The slot that a view of the connection keeps; 0: `token` names no view. */
 uint32_t sb_view_slot(sb_connection *c, uint64_t token);
 /* For a reaper: drops the view that a holding of connection `id` names. */

@@ -34,7 +34,7 @@ static void expect_accounts(int64_t messages, int64_t bytes) {
 }
 static void expect_counted(uint64_t acked, uint64_t replaced, uint64_t dropped, uint64_t expired, uint64_t killed) {
   sb_queue_facts f;
-  (void)sb_describe(keeper.c, keeper.q->slot, &f);
+  (void)sb_queue_describe(keeper.c, keeper.q->slot, &f);
   expect(f.acked == acked, "%d are acknowledged, not %d", (int)f.acked, (int)acked);
   expect(f.replaced == replaced, "%d are replaced, not %d", (int)f.replaced, (int)replaced);
   expect(f.dropped == dropped, "%d are dropped, not %d", (int)f.dropped, (int)dropped);
@@ -126,7 +126,7 @@ static void lazily_smaller(void) {
   int32_t holder;
   sb_settings smaller = RING(2);
   for (uint64_t id = 1; id <= 5; id++) put_by(&one, id);
-  (void)sb_configure(keeper.q, &smaller, false, FOREVER, &holder);
+  (void)sb_queue_configure(keeper.q, &smaller, false, FOREVER, &holder);
   expect_accounts(5, 5 * 64);
   put_by(&one, 6);
   expect_accounts(5, 5 * 64); /* the bound is what there was */
@@ -143,7 +143,7 @@ static void trimmed(void) {
   int32_t holder;
   sb_settings smaller = RING(2);
   for (uint64_t id = 1; id <= 5; id++) put_by(&one, id);
-  (void)sb_configure(keeper.q, &smaller, true, FOREVER, &holder);
+  (void)sb_queue_configure(keeper.q, &smaller, true, FOREVER, &holder);
   expect_accounts(2, 128);
   expect_counted(0, 3, 0, 0, 0);
   expect_left(45);
@@ -152,9 +152,9 @@ static void abandoned(void) {
   sb_reservation r;
   sb_put_options none = {0};
   expect_put(1, 64, SB_OK);
-  expect(sb_reserve(one.q, 64, &none, &r) == SB_OK, "there is no room for two");
+  expect(sb_reservation_begin(one.q, 64, &none, &r) == SB_OK, "there is no room for two");
   expect_put(2, 64, SB_FULL);
-  sb_abandon(one.q, &r, false);
+  sb_reservation_abandon(one.q, &r, false);
   expect_accounts(1, 64);
   expect_put(3, 64, SB_OK);
   expect_accounts(2, 128);
@@ -165,7 +165,7 @@ static void returned(void) {
   expect_put(2, 64, SB_OK);
   expect(get(&t, one.q, held_a, false) == 1, "nothing to take");
   expect_accounts(1, 64);
-  expect(sb_settle(one.q, held_a, SB_REQUEUE) == SB_OK, "nothing to return");
+  expect(sb_queue_settle(one.q, held_a, SB_REQUEUE) == SB_OK, "nothing to return");
   expect_accounts(2, 128);
   expect_left(12);
 }
@@ -173,22 +173,23 @@ static void settled_once(void) {
   expect_put(1, 64, SB_OK);
   expect_put(2, 5000, SB_OK);
   expect(get(&t, one.q, held_a, false) == 1 && get(&t, one.q, held_b, false) == 2, "nothing to take");
-  expect(sb_settle(two.q, held_a, SB_ACK) == SB_SETTLED, "another connection settles what is not its own");
-  expect(sb_settle(two.q, held_b, SB_REQUEUE) == SB_SETTLED, "another connection returns what is not its own");
+  expect(sb_queue_settle(two.q, held_a, SB_ACK) == SB_SETTLED, "another connection settles what is not its own");
+  expect(sb_queue_settle(two.q, held_b, SB_REQUEUE) == SB_SETTLED, "another connection returns what is not its own");
   expect_counted(0, 0, 0, 0, 0);
-  expect(sb_settle(one.q, held_a, SB_ACK) == SB_OK && sb_settle(one.q, held_b, SB_ACK) == SB_OK, "nothing to settle");
-  expect(sb_settle(one.q, held_a, SB_ACK) == SB_SETTLED, "a message is settled twice");
-  expect(sb_settle(one.q, held_b, SB_REQUEUE) == SB_SETTLED, "a message is returned after it was settled");
+  expect(sb_queue_settle(one.q, held_a, SB_ACK) == SB_OK && sb_queue_settle(one.q, held_b, SB_ACK) == SB_OK,
+         "nothing to settle");
+  expect(sb_queue_settle(one.q, held_a, SB_ACK) == SB_SETTLED, "a message is settled twice");
+  expect(sb_queue_settle(one.q, held_b, SB_REQUEUE) == SB_SETTLED, "a message is returned after it was settled");
   expect_accounts(0, 0);
   expect_counted(2, 0, 0, 0, 0);
 }
 static void purged(void) {
   for (uint64_t id = 1; id <= 3; id++) expect_put(id, 64, SB_OK);
   expect(get(&t, one.q, held_a, false) == 1, "nothing to take");
-  expect(sb_purge(one.q) == 2, "a purge takes other than what is ready");
+  expect(sb_queue_purge(one.q) == 2, "a purge takes other than what is ready");
   expect_accounts(0, 0);
   expect_counted(0, 0, 0, 0, 2);
-  expect(sb_settle(one.q, held_a, SB_REQUEUE) == SB_OK, "nothing to return");
+  expect(sb_queue_settle(one.q, held_a, SB_REQUEUE) == SB_OK, "nothing to return");
   expect_accounts(1, 64);
   expect_left(1);
 }
@@ -202,9 +203,9 @@ static void living_is_a_victim(void) {
 }
 static void purged_in_steps(void) {
   for (int i = 0; i < 2100; i++) put_small_by(&one, 1);
-  int64_t removed = sb_purge(one.q);
+  int64_t removed = sb_queue_purge(one.q);
   expect(removed == 2100, "a purge removes %d of 2100", (int)removed);
-  expect(sb_length(keeper.q) == 0, "%d are left", (int)sb_length(keeper.q));
+  expect(sb_queue_length(keeper.q) == 0, "%d are left", (int)sb_queue_length(keeper.q));
 }
 
 static const test_case CASES[] = {

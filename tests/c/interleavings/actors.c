@@ -34,7 +34,7 @@ void expect_left(uint64_t should) {
   expect(is == should, "left are %d, not %d", (int)is, (int)should);
 }
 void expect_at_most(int64_t bound) {
-  int64_t n = sb_length(keeper.q);
+  int64_t n = sb_queue_length(keeper.q);
   expect(n <= bound, "the queue holds %d, not %d", (int)n, (int)bound);
 }
 unsigned state_of(uint32_t node) {
@@ -43,8 +43,8 @@ unsigned state_of(uint32_t node) {
 
 sb_consumer *consume(actor *a, int32_t priority) {
   sb_status status;
-  sb_consumer *k = sb_consume(a->c, &a->q, 1, 10, priority, 0, 0, &status);
-  if (k == NULL) die("sb_consume", (int)status);
+  sb_consumer *k = sb_consumer_open(a->c, &a->q, 1, 10, priority, 0, 0, &status);
+  if (k == NULL) die("sb_consumer_open", (int)status);
   return k;
 }
 uint64_t next(sb_consumer *k) {

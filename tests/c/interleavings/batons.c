@@ -64,7 +64,7 @@ static void purge_makes_room(void) {
   put_by(&one, 1);
   put_by(&one, 2);
   for (unsigned i = 0; i < 3; i++) sleep_for_room(i, &two, 64);
-  expect(sb_purge(one.q) == 2, "the purge does not remove both");
+  expect(sb_queue_purge(one.q) == 2, "the purge does not remove both");
   expect_awake(3, 1, "after a purge");
   sb_waiter_leave(two.q, sleepers[0].node, SB_NODE_ROOM); /* with a place more: the baton */
   leave_bed(0);
@@ -74,7 +74,7 @@ static void purge_makes_room(void) {
 }
 static void purge_of_none(void) {
   sleep_for_room(0, &two, 64); /* there is room, and it looks in a moment */
-  expect(sb_purge(one.q) == 0, "there was something");
+  expect(sb_queue_purge(one.q) == 0, "there was something");
   expect_awake(1, 0, "after a purge of nothing");
   leave_beds(1);
 }
@@ -84,7 +84,7 @@ static void ack_makes_room(void) {
   expect(get(&t, three.q, held_a, false) == 1, "nothing to take");
   expect_awake(1, 1, "after a take");
   leave_beds(1);
-  expect(sb_settle(three.q, held_a, SB_ACK) == SB_OK, "nothing to acknowledge");
+  expect(sb_queue_settle(three.q, held_a, SB_ACK) == SB_OK, "nothing to acknowledge");
 }
 static void move_makes_room(void) {
   uint64_t bytes = UINT64_MAX, removed;
@@ -95,11 +95,11 @@ static void move_makes_room(void) {
   sb_queue *target = open_queue(&t, "target");
   put_by(&one, 1);
   sleep_for_room(0, &two, 64);
-  expect(sb_move(one.q, target, 1, &bytes, &status) == 1, "the message does not move");
+  expect(sb_queue_move(one.q, target, 1, &bytes, &status) == 1, "the message does not move");
   expect_awake(1, 1, "after a move");
   leave_beds(1);
-  (void)sb_delete(target, false, false, FOREVER, &holder, &removed);
-  (void)sb_leave(target);
+  (void)sb_queue_delete(target, false, false, FOREVER, &holder, &removed);
+  (void)sb_queue_close(target);
 }
 static void less_is_enough(void) {
   put_by(&one, 1);
@@ -119,7 +119,7 @@ static void memory_is_free(void) {
   sleep_for_memory(1, &two);
   expect(take(&three) == 1, "nothing to take");
   expect_awake(2, 1, "after a message is gone");
-  expect(sb_purge(one.q) == 1, "nothing to purge");
+  expect(sb_queue_purge(one.q) == 1, "nothing to purge");
   expect_awake(2, 3, "after a purge");
   leave_beds(2);
 }
@@ -192,7 +192,7 @@ static void browser_too(void) {
 static void configure_flags(uint32_t flags) {
   int32_t holder;
   sb_settings s = {{-1, -1, -1, 0, -1, -1}, flags};
-  (void)sb_configure(keeper.q, &s, false, FOREVER, &holder);
+  (void)sb_queue_configure(keeper.q, &s, false, FOREVER, &holder);
 }
 static void paused(void) {
   configure_flags(SB_QUEUE_PAUSED);
@@ -217,7 +217,7 @@ static void deleted(void) {
   sleep_for_memory(2, &three);
   put_by(&one, 1);
   expect_awake(3, 1, "after a message");
-  (void)sb_delete(one.q, false, false, FOREVER, &holder, &removed);
+  (void)sb_queue_delete(one.q, false, false, FOREVER, &holder, &removed);
   expect(SB_LOAD(&node(0)->wakes, SB_RELAXED) == 2, "the consumer is not told");
   expect(state_of(sleepers[1].node) == SB_NODE_NOTIFIED, "who waits for room is not told");
   expect(state_of(sleepers[2].node) == SB_NODE_NOTIFIED, "who waits for memory is not told");
@@ -243,8 +243,8 @@ static void housekeeper_too(void) {
 
 static sb_consumer *consume_one_at_a_time(actor *a) {
   sb_status status;
-  sb_consumer *k = sb_consume(a->c, &a->q, 1, 1, 0, 0, 0, &status);
-  if (k == NULL) die("sb_consume", (int)status);
+  sb_consumer *k = sb_consumer_open(a->c, &a->q, 1, 1, 0, 0, 0, &status);
+  if (k == NULL) die("sb_consumer_open", (int)status);
   return k;
 }
 static void leaves_after(void (*how)(sb_consumer *)) {
@@ -256,8 +256,8 @@ static void leaves_after(void (*how)(sb_consumer *)) {
   expect(next(second) == 7, "the message was not delivered");
   sb_consumer_cancel(first, true);
   sb_consumer_cancel(second, true);
-  sb_free_consumer(first);
-  sb_free_consumer(second);
+  sb_consumer_free(first);
+  sb_consumer_free(second);
 }
 static void cancel(sb_consumer *k) { sb_consumer_cancel(k, true); }
 static void suspend(sb_consumer *k) {
@@ -273,15 +273,15 @@ static void closed(void) {
   t.c = three.c;
   put_by(&three, 7);
   expect(told(first) && !told(second), "not the first one is told");
-  (void)sb_disconnect(victim.c);
+  (void)sb_connection_close(victim.c);
   expect(told(second), "a connection that closes does not tell the other");
   expect(next(second) == 7, "the message was not delivered");
   sb_consumer_cancel(second, true);
-  sb_free_consumer(second);
-  sb_free_consumer(first);
-  sb_free_queue(victim.q);
-  (void)sb_forget(victim.c);
-  sb_free_connection(victim.c);
+  sb_consumer_free(second);
+  sb_consumer_free(first);
+  sb_queue_free(victim.q);
+  (void)sb_connection_release(victim.c);
+  sb_connection_free(victim.c);
 }
 static void starved(void) {
   sb_consumer *first = consume_one_at_a_time(&one), *second = consume(&two, 0);
@@ -297,8 +297,8 @@ static void starved(void) {
   put_by(&three, 6);
   expect(told(first) && next(first) == 6, "who has credit again is not told");
   sb_consumer_cancel(first, true);
-  sb_free_consumer(first);
-  sb_free_consumer(second);
+  sb_consumer_free(first);
+  sb_consumer_free(second);
 }
 static void waiter_leaves(void) {
   sleep_for_message(0, &two);
@@ -317,7 +317,7 @@ static void browser_after_a_better_one(void) { /* which gave way to the one that
   sb_consumer *k = consume(&one, 0);
   sb_consumer_cancel(k, true);
   expect(SB_LOAD(&node(0)->wakes, SB_RELAXED) == 1, "the browser is not told that the consumer leaves");
-  sb_free_consumer(k);
+  sb_consumer_free(k);
   leave_beds(1);
 }
 static void consumer_with_nothing(void) {
@@ -325,7 +325,7 @@ static void consumer_with_nothing(void) {
   sb_consumer *k = consume(&one, 0);
   sb_consumer_cancel(k, true);
   expect_awake(1, 0, "nothing is ready");
-  sb_free_consumer(k);
+  sb_consumer_free(k);
   leave_beds(1);
 }
 static void nothing_to_pass_on(void) {

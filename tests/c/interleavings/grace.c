@@ -41,7 +41,7 @@ static void settled_last(void) {
   come_to_the_last();
   expect(chunks_of(SB_KIND_LEAF) == 1, "%d chunks have leaves", chunks_of(SB_KIND_LEAF));
   meanwhile(ANYWHERE, reclaim_and_fill);
-  (void)sb_settle(two.q, held_a, SB_ACK);
+  (void)sb_queue_settle(two.q, held_a, SB_ACK);
   afterwards();
   expect_body();
   reclaim_and_fill();
@@ -61,7 +61,7 @@ static void take_leaf(void) {
 /* A leaf is needed while the chunk of leaves is being drained, and there is no other memory. */
 static void needed_at(const char *step) {
   come_to_the_last();
-  (void)sb_settle(two.q, held_a, SB_ACK);
+  (void)sb_queue_settle(two.q, held_a, SB_ACK);
   sb_page_sweep(keeper.c, &keeper.q->lanes[0].ring);
   (void)sb_housekeeper_reclaim(keeper.c);
   meanwhile(step, take_leaf);
@@ -104,7 +104,7 @@ static void learn_of_leaves(void) {
 static void taken_over(void) {
   come_to_the_last();
   learn_of_leaves();
-  (void)sb_settle(two.q, held_a, SB_ACK);
+  (void)sb_queue_settle(two.q, held_a, SB_ACK);
   sb_page_sweep(keeper.c, &keeper.q->lanes[0].ring);
   sb_lock(two.c); /* it is inside: the chunk stays drained */
   reclaim();
@@ -121,7 +121,7 @@ static void taken_over(void) {
 /* What a handle remembers of a page is forgotten by the call that enters after the page was drained. */
 static void pages_forgotten(void) {
   come_to_the_last();
-  (void)sb_settle(two.q, held_a, SB_ACK);
+  (void)sb_queue_settle(two.q, held_a, SB_ACK);
   expect(one.q->lanes[0].tail_leaf.leaf != NULL, "nothing is remembered");
   reclaim();
   (void)take(&one);
@@ -135,9 +135,9 @@ static void give_up(void) {
   sb_connection *leaver = connect_to(&t);
   sb_page_sweep(keeper.c, &keeper.q->lanes[0].ring);
   for (int i = 0; i < 2; i++) (void)sb_housekeeper_reclaim(leaver);
-  (void)sb_disconnect(leaver);
-  expect(sb_forget(leaver), "the connection stays");
-  sb_free_connection(leaver);
+  (void)sb_connection_close(leaver);
+  expect(sb_connection_release(leaver), "the connection stays");
+  sb_connection_free(leaver);
 }
 static void given_up(void) {
   come_to_the_last();
@@ -145,7 +145,7 @@ static void given_up(void) {
   while (sb_chunk_drain_any(keeper.c, SB_TOKEN_BOOT)) {
   }
   meanwhile("ring.tombstone", give_up);
-  (void)sb_settle(two.q, held_a, SB_ACK);
+  (void)sb_queue_settle(two.q, held_a, SB_ACK);
   afterwards();
   expect(chunks_of(SB_KIND_LEAF) == 1, "%d chunks have leaves", chunks_of(SB_KIND_LEAF));
   take_leaf();
@@ -157,7 +157,7 @@ static void given_up(void) {
 static uint32_t place_of(const char *name) {
   uint32_t slot = 0;
   if (declare(&t, name, (sb_settings)FREELY) != SB_OK ||
-      sb_find(keeper.c, name, (uint32_t)strlen(name), &slot) != SB_OK)
+      sb_queue_find(keeper.c, name, (uint32_t)strlen(name), &slot) != SB_OK)
     die("declare", 0);
   return slot;
 }
@@ -165,8 +165,8 @@ static void remove_queue(const char *name) {
   int32_t holder;
   uint64_t removed;
   sb_queue *gone = open_queue(&t, name);
-  (void)sb_delete(gone, false, false, FOREVER, &holder, &removed);
-  (void)sb_leave(gone);
+  (void)sb_queue_delete(gone, false, false, FOREVER, &holder, &removed);
+  (void)sb_queue_close(gone);
 }
 static void goes_on(void) {
   enum { QUEUES = 2800 }; /* more than a chunk has */
@@ -191,7 +191,7 @@ static void goes_on(void) {
         sb_queue *used = open_queue(&t, name);
         put_small_by(&(actor){one.c, used}, 1);
         (void)get(&t, used, buffer, true);
-        (void)sb_leave(used);
+        (void)sb_queue_close(used);
         t.c = keeper.c;
         bases[unit] = SB_LOAD(&shm->base, SB_SEQ_CST) + 1;
       }
@@ -221,7 +221,7 @@ static uint64_t kept_for_structures(void) {
 }
 static void counted(void) {
   come_to_the_last();
-  (void)sb_settle(two.q, held_a, SB_ACK);
+  (void)sb_queue_settle(two.q, held_a, SB_ACK);
   sb_page_sweep(keeper.c, &keeper.q->lanes[0].ring);
   uint64_t before = kept_for_structures();
   sb_lock(two.c);

@@ -34,7 +34,7 @@ static void once(const test_case *k) {
   uint64_t removed;
   t.c = keeper.c;
   sb_status status = declare(&t, "q", k->settings);
-  if (status != SB_OK) die("sb_declare", (int)status);
+  if (status != SB_OK) die("sb_queue_declare", (int)status);
   for (int i = 0; i < 4; i++) join(all[i]);
   got = 0;
   plan.depth = 0;
@@ -42,8 +42,8 @@ static void once(const test_case *k) {
   k->run();
   plan.what = NULL;
   expect_sound(all);
-  (void)sb_delete(keeper.q, false, false, FOREVER, &holder, &removed);
-  for (int i = 0; i < 4; i++) (void)sb_leave(all[i]->q);
+  (void)sb_queue_delete(keeper.q, false, false, FOREVER, &holder, &removed);
+  for (int i = 0; i < 4; i++) (void)sb_queue_close(all[i]->q);
   (void)sb_housekeeper_sweep(keeper.c, FOREVER);
 }
 

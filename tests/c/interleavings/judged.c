@@ -78,7 +78,7 @@ static void settles_one(actor *a) {
   (void)get(&t, a->q, held_a, false);
   plan.depth = 0;
   meanwhile(death, die_here);
-  (void)sb_settle(a->q, held_a, SB_ACK);
+  (void)sb_queue_settle(a->q, held_a, SB_ACK);
 }
 
 static void holds_one(actor *a) {
@@ -87,7 +87,7 @@ static void holds_one(actor *a) {
 }
 
 static void reap_and_take(void) {
-  (void)sb_recover(keeper.c);
+  (void)sb_housekeeper_reap(keeper.c);
   got = left();
 }
 /* The account of the dead connection. */
@@ -106,7 +106,7 @@ static void judge_beside_another(uint64_t put, uint64_t should) {
   sb_judge_intent(&walk, sb_holding_what(SB_HOLD_LEDGER, keeper.q->slot, 0), sb_slot_of(t.b, l));
   afterwards();
   expect(got == should, "left are %d, not %d", (int)got, (int)should);
-  (void)sb_describe(keeper.c, keeper.q->slot, &f);
+  (void)sb_queue_describe(keeper.c, keeper.q->slot, &f);
   expect(f.added == put, "%d were added, not %d", (int)f.added, (int)put);
   expect(f.acked == put && f.ready == 0, "%d are acknowledged, and %d are ready", (int)f.acked, (int)f.ready);
 }
@@ -121,9 +121,9 @@ static void put_consumed(void) {
   meanwhile("sb_judge.c", take_what_is_left);
   sb_judge_intent(&walk, sb_holding_what(SB_HOLD_LEDGER, keeper.q->slot, 0), sb_slot_of(t.b, l));
   afterwards();
-  (void)sb_recover(keeper.c);
+  (void)sb_housekeeper_reap(keeper.c);
   expect(got == 17, "left are %d, not 17", (int)got);
-  (void)sb_describe(keeper.c, keeper.q->slot, &f);
+  (void)sb_queue_describe(keeper.c, keeper.q->slot, &f);
   expect(f.added == 2 && f.acked == 2, "%d were added, and %d acknowledged", (int)f.added, (int)f.acked);
 }
 static void put_not_begun(void) {

@@ -17,7 +17,7 @@ static uint64_t seen;
 static void look_into(sb_queue *keeps) {
   uint64_t position = 0, id;
   int64_t size;
-  while ((size = sb_browse(keeps, &position, held_b, BUFFER)) > 0) {
+  while ((size = sb_queue_browse(keeps, &position, held_b, BUFFER)) > 0) {
     sb_record r;
     memcpy(&r, held_b, sizeof r);
     memcpy(&id, held_b + size - r.body_length, sizeof id);
@@ -30,7 +30,7 @@ static void look(void) { look_into(watched); }
 static sb_queue *made(const char *name) {
   sb_settings keeps = {{-1, -1, -1, 0, -1, -1}, SB_QUEUE_KEEPS};
   t.c = one.c;
-  if (declare(&t, name, keeps) != SB_OK) die("sb_declare", 0);
+  if (declare(&t, name, keeps) != SB_OK) die("sb_queue_declare", 0);
   return open_queue(&t, name);
 }
 static void watch(const char *name) {
@@ -41,16 +41,16 @@ static void watch(const char *name) {
 static void removed(sb_queue *gone) {
   int32_t holder;
   uint64_t count;
-  (void)sb_delete(gone, false, false, FOREVER, &holder, &count);
-  (void)sb_leave(gone);
+  (void)sb_queue_delete(gone, false, false, FOREVER, &holder, &count);
+  (void)sb_queue_close(gone);
 }
 
-static void looked_away(void) { (void)sb_leave(watched); }
+static void looked_away(void) { (void)sb_queue_close(watched); }
 
 static void move_two(sb_queue *from, sb_queue *to) {
   sb_status status;
   uint64_t bytes = UINT64_MAX;
-  int64_t moved = sb_move(from, to, 2, &bytes, &status);
+  int64_t moved = sb_queue_move(from, to, 2, &bytes, &status);
   expect(moved == 2, "%d were moved, status %d", (int)moved, (int)status);
 }
 
@@ -100,7 +100,7 @@ static void taken_and_kept(void) {
   sb_status status;
   uint64_t bytes = UINT64_MAX, first, last = 0;
   for (uint64_t id = 1; id <= 12u * SB_PAGE_CELLS; id++) put_by(&three, id);
-  (void)sb_move(one.q, lease, UINT64_MAX, &bytes, &status);
+  (void)sb_queue_move(one.q, lease, UINT64_MAX, &bytes, &status);
   (void)steps_of_a_page(lease); /* opens what all of them need */
   first = steps_of_a_page(lease);
   for (unsigned page = 2; page < 12; page++) last = steps_of_a_page(lease);
@@ -130,9 +130,9 @@ static void put_moved_twice(void) {
   if (pid == 0) be_killed_putting();
   (void)waitpid(pid, &status, 0);
   expect(WIFSIGNALED(status), "the producer was not killed");
-  expect(sb_move(one.q, lease, 1, &bytes, &moved) == 1, "it was not moved, status %d", (int)moved);
-  expect(sb_move(lease, one.q, 1, &bytes, &moved) == 1, "it was not moved back, status %d", (int)moved);
-  while (sb_recover(keeper.c) > 0) {
+  expect(sb_queue_move(one.q, lease, 1, &bytes, &moved) == 1, "it was not moved, status %d", (int)moved);
+  expect(sb_queue_move(lease, one.q, 1, &bytes, &moved) == 1, "it was not moved back, status %d", (int)moved);
+  while (sb_housekeeper_reap(keeper.c) > 0) {
   }
   expect_left(1);
   removed(lease);

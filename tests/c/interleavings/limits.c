@@ -67,7 +67,7 @@ static void newest_spared(void) {
   expect_left(0);
 }
 
-static void return_older(void) { expect(sb_settle(two.q, held_a, SB_REQUEUE) == SB_OK, "nothing to return"); }
+static void return_older(void) { expect(sb_queue_settle(two.q, held_a, SB_REQUEUE) == SB_OK, "nothing to return"); }
 static void hold_older(void) {
   expect(get(&t, two.q, held_a, false) == 1, "the consumer did not get the older one");
   meanwhile(ANYWHERE, return_older);
@@ -142,7 +142,7 @@ static void put_8_then_9(void) {
 static void purge_puts_back(void) {
   put_by(&one, 1);
   meanwhile("queue.settle.dropped", put_8_then_9);
-  expect(sb_purge(one.q) == 1, "the purge removed more than there was");
+  expect(sb_queue_purge(one.q) == 1, "the purge removed more than there was");
   afterwards();
   expect_at_most(1);
   expect_left(9);
@@ -152,7 +152,7 @@ static void shrunk_lazily(void) {
   int32_t holder;
   sb_settings smaller = RING(1);
   for (uint64_t id = 1; id <= 5; id++) put_by(&one, id);
-  (void)sb_configure(keeper.q, &smaller, false, FOREVER, &holder);
+  (void)sb_queue_configure(keeper.q, &smaller, false, FOREVER, &holder);
   meanwhile(ANYWHERE, take_older);
   put_by(&one, 6);
   afterwards();
@@ -199,7 +199,7 @@ static void beside_another_reaper(void) {
   plan.depth = 0;
   pthread_mutex_unlock(&t.b->reap_lock);
   expect(waits > 0 && waits < 1000, "100 puts waited %u times", waits);
-  while (sb_recover(keeper.c) > 0) {
+  while (sb_housekeeper_reap(keeper.c) > 0) {
   }
   expect_at_most(1);
   expect_left(3);
@@ -213,25 +213,25 @@ static void got_by_a_channel(void) {
   expect(ch != NULL && sb_channel_get(ch, one.q, buffer, true) > 0, "the channel gets nothing");
   memcpy(&id, buffer + sizeof(sb_record), sizeof id);
   expect(id == 2, "the channel gets message %d, which is too many", (int)id);
-  sb_free_channel(ch);
-  while (sb_recover(keeper.c) > 0) {
+  sb_channel_free(ch);
+  while (sb_housekeeper_reap(keeper.c) > 0) {
   }
   expect_left(0);
 }
 
 static actor closing;
-static void close_it(void) { (void)sb_disconnect(closing.c); }
+static void close_it(void) { (void)sb_connection_close(closing.c); }
 static int64_t put_pieces(sb_status *status) {
   static const char body[8] = "";
   const sb_piece pieces[] = {{body, sizeof body}, {body, sizeof body}, {body, sizeof body}};
   const sb_put_options none = {0};
-  return sb_put_many(closing.q, pieces, 3, &none, status);
+  return sb_queue_put_many(closing.q, pieces, 3, &none, status);
 }
 static int64_t put_rows(sb_status *status) {
   char bodies[] = "345";
   int32_t ends[] = {0, 1, 2, 3};
   sb_columns columns = {.body = {.bytes = bodies, .ends = ends}};
-  return sb_put_columns(closing.q, &columns, 0, 3, status);
+  return sb_queue_put_columns(closing.q, &columns, 0, 3, status);
 }
 static void closed_beside(int64_t (*put_three)(sb_status *status)) {
   sb_status status;
@@ -242,8 +242,8 @@ static void closed_beside(int64_t (*put_three)(sb_status *status)) {
   int64_t done = put_three(&status);
   expect(plan.what == NULL, "nobody was reaped");
   expect(done == 1 && status == SB_CLOSED, "%d were put, status %d", (int)done, (int)status);
-  expect(sb_forget(closing.c), "the connection keeps something");
-  while (sb_recover(keeper.c) > 0) {
+  expect(sb_connection_release(closing.c), "the connection keeps something");
+  while (sb_housekeeper_reap(keeper.c) > 0) {
   }
   expect_at_most(1);
   (void)left();
@@ -260,13 +260,13 @@ static void closed_and_not_told(void) {
   (void)sb_node_move(two.c, node, SB_IN(SB_NODE_NOT_INTERESTED), SB_NODE_INTERESTED);
   pthread_mutex_lock(&t.b->reap_lock);
   meanwhile("bound.beside", close_it);
-  expect(sb_put(closing.q, "a body", 6) == SB_OK, "the put failed");
+  expect(sb_queue_put(closing.q, "a body", 6) == SB_OK, "the put failed");
   expect(plan.what == NULL, "the put waited for no reaper");
   expect(state_of(node) == SB_NODE_INTERESTED, "a closed connection has told a consumer");
   pthread_mutex_unlock(&t.b->reap_lock);
   sb_node_destroy(two.c, node, token);
-  expect(sb_forget(closing.c), "the connection keeps something");
-  while (sb_recover(keeper.c) > 0) {
+  expect(sb_connection_release(closing.c), "the connection keeps something");
+  while (sb_housekeeper_reap(keeper.c) > 0) {
   }
   expect_at_most(1);
   (void)left();

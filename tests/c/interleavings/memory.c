@@ -123,7 +123,7 @@ static void no_record(void) {
   uint32_t index = records[0] % SB_CHUNK_UNITS / sb_class_units(cls);
   sb_hint_set(t.b, cls, records[0] / SB_CHUNK_UNITS, index / 64, UINT64_C(1) << (index % 64));
   meanwhile("connection.id.freed", take_the_number);
-  expect(sb_connect(t.b, "", 0, &status) == NULL && status == SB_NO_MEMORY, "it came to %d", (int)status);
+  expect(sb_connection_open(t.b, "", 0, &status) == NULL && status == SB_NO_MEMORY, "it came to %d", (int)status);
   afterwards();
   expect(SB_LOAD(number_word(), SB_SEQ_CST) == another_ones, "the number of another connection was given back");
   SB_STORE(number_word(), sb_conn_word(SB_CONN_FREE, 0, 0, sb_conn_epoch(another_ones)), SB_SEQ_CST);
@@ -147,18 +147,18 @@ static void have_handle(unsigned i) {
   char name[16];
   snprintf(name, sizeof name, "q%u", i);
   t.c = keeper.c;
-  if (declare(&t, name, (sb_settings)FREELY) != SB_OK) die("sb_declare", (int)i);
+  if (declare(&t, name, (sb_settings)FREELY) != SB_OK) die("sb_queue_declare", (int)i);
   handles[i] = open_number(&one, i);
 }
 static void delete_number(unsigned i) {
   int32_t holder;
   uint64_t removed;
   sb_queue *q = open_number(&keeper, i);
-  (void)sb_delete(q, false, false, FOREVER, &holder, &removed);
-  (void)sb_leave(q);
+  (void)sb_queue_delete(q, false, false, FOREVER, &holder, &removed);
+  (void)sb_queue_close(q);
 }
 static void look_at_all(void) {
-  do (void)sb_get(one.q, buffer, true);
+  do (void)sb_queue_get(one.q, buffer, true);
   while (one.c->handles_due > 0);
 }
 
@@ -167,19 +167,19 @@ static void opened_meanwhile(void) {
   unsigned held = 0;
   for (unsigned i = 0; i < HANDLES; i++) have_handle(i);
   delete_number(0);
-  (void)sb_get(one.q, buffer, true);
+  (void)sb_queue_get(one.q, buffer, true);
   delete_number(1);
   look_at_all();
   unsigned last = 2; /* the one before the next */
   while (last < HANDLES && (handles[last]->ledger == NULL || handles[last]->next != one.c->handles_next)) last++;
   for (unsigned i = 0; i < DELETED; i++) delete_number(last + i);
-  (void)sb_get(one.q, buffer, true);
+  (void)sb_queue_get(one.q, buffer, true);
   for (unsigned i = 0; i < DELETED; i++) have_handle(HANDLES + i);
   look_at_all();
   for (unsigned i = 0; i < DELETED; i++) held += handles[last + i]->ledger != NULL;
   expect(held == 0, "%u of %u handles of deleted queues are kept", held, DELETED);
   for (unsigned i = 0; i < HANDLES + DELETED; i++) {
-    (void)sb_leave(handles[i]);
+    (void)sb_queue_close(handles[i]);
     if ((i > 1 && i < last) || i >= last + DELETED) delete_number(i);
   }
 }
@@ -289,7 +289,7 @@ static void crowded(void) {
   sb_put_options none = {0};
   int before = steps_of_a_cycle();
   t.c = keeper.c;
-  if (declare(&t, "filler", freely) != SB_OK) die("sb_declare", 0);
+  if (declare(&t, "filler", freely) != SB_OK) die("sb_queue_declare", 0);
   sb_queue *full = open_queue(&t, "filler");
   while (put_sized(&t, full, 1, 8000, &none) == SB_OK) {
   }

@@ -72,7 +72,7 @@ static void look_on(void) {
   two_leaves();
   memset(copied, 0, sizeof copied);
   meanwhile(ANYWHERE, first_leaf_becomes_a_body);
-  int64_t length = sb_browse(one.q, &position, held_b, BUFFER);
+  int64_t length = sb_queue_browse(one.q, &position, held_b, BUFFER);
   afterwards();
   uint64_t id = length > 0 ? id_of(held_b, length) : 0;
   expect(length != -(int64_t)SB_EMPTY, "a browser finds the end of a queue that has messages");
@@ -99,9 +99,9 @@ static void browsed_copy(void) {
 static sb_connection *leaver;
 static uint32_t record; /* the chunk in which its record lies, and no other */
 static void leave_and_fill(void) {
-  (void)sb_disconnect(leaver);
-  expect(sb_forget(leaver), "the connection stays");
-  sb_free_connection(leaver);
+  (void)sb_connection_close(leaver);
+  expect(sb_connection_release(leaver), "the connection stays");
+  sb_connection_free(leaver);
   leaver = NULL;
   reclaim();
   expect(sb_chunk_state(SB_LOAD(&t.b->chunks[record], SB_SEQ_CST)) == SB_CHUNK_FREE,
@@ -144,7 +144,7 @@ static void examined(void) {
   for (unsigned i = 1; i <= 2 * LEAF_CELLS; i++) put_small_by(&one, i);
   fill_all();
   meanwhile("sb_check_ring.c", drained_under_the_doctor);
-  (void)sb_check(one.c, &found, 1);
+  (void)sb_broker_check(one.c, &found, 1);
   plan.what = NULL; /* there may be no such step any more */
   while (take(&two) != 0) {
   }

@@ -50,7 +50,7 @@ static void channel_goes_on(void) {
   afterwards();
   expect(sb_channel_waiting(ch) == 1 || state_of(node) == SB_NODE_NOTIFIED, "the channel sleeps beside a message");
   sb_channel_close(ch);
-  sb_free_channel(ch);
+  sb_channel_free(ch);
   expect_left(1);
 }
 
@@ -78,7 +78,7 @@ static void channel_steps_back(void) {
   bool is_told = state_of(nodes[0]) == SB_NODE_NOTIFIED || state_of(nodes[1]) == SB_NODE_NOTIFIED;
   expect(sb_channel_waiting(ch) == 1 || is_told, "the channel sleeps beside a message");
   sb_channel_close(ch);
-  sb_free_channel(ch);
+  sb_channel_free(ch);
   expect_left(1);
 }
 

@@ -55,7 +55,7 @@ static void somebody_is_busy(void) {
 static void it_ends(void) {
   (void)kill(busy, SIGKILL);
   (void)waitpid(busy, NULL, 0);
-  while (sb_recover(keeper.c) > 0) {
+  while (sb_housekeeper_reap(keeper.c) > 0) {
   }
 }
 
@@ -105,7 +105,7 @@ static void account_wrong(void) {
   expect_one(NONE, false); /* nothing has happened since it was found right */
   put_by(&one, 2);
   tick_until_it_rests();
-  expect(sb_length(keeper.q) == 2, "the account was not mended");
+  expect(sb_queue_length(keeper.q) == 2, "the account was not mended");
   expect_one(SB_REPAIR_ACCOUNT, false);
   expect_left(12);
 }
@@ -129,7 +129,7 @@ static void return_first(void) {
   waiting = consume(&two, 0);
   expect(asleep(waiting), "there is no message, and the consumer is told");
   tick_until_it_rests();
-  (void)sb_settle(one.q, held_a, SB_REQUEUE);
+  (void)sb_queue_settle(one.q, held_a, SB_REQUEUE);
 }
 static void mark_lost(void) {
   sb_leaf_ref leaf;

@@ -175,7 +175,7 @@ static void held_beside(void) {
   expect(status == SB_EMPTY, "both took it");
   expect(marked(0), "no bit leads to what is held");
   (void)end_take();
-  expect(sb_settle(two.q, held_a, SB_ACK) == SB_OK, "nothing was held");
+  expect(sb_queue_settle(two.q, held_a, SB_ACK) == SB_OK, "nothing was held");
 }
 static void ended_beside(void) {
   put_by(&three, 1);

@@ -20,7 +20,7 @@
 #define COMES_BACK_AT_MOST 200
 
 static void return_both(void) {
-  expect(sb_settle(one.q, held_a, SB_REQUEUE) == SB_OK && sb_settle(one.q, held_b, SB_REQUEUE) == SB_OK,
+  expect(sb_queue_settle(one.q, held_a, SB_REQUEUE) == SB_OK && sb_queue_settle(one.q, held_b, SB_REQUEUE) == SB_OK,
          "nothing to return");
 }
 static void look_once(void) { (void)sb_consumer_next(waiting, buffer, false); }
@@ -35,12 +35,12 @@ static void cleared_in_vain(void) {
   (void)get(&t, one.q, held_b, false);
   for (int i = 0; i < 128; i++) (void)take(&one);
   waiting = consume(&three, 0);
-  (void)sb_settle(one.q, held_a, SB_REQUEUE);
+  (void)sb_queue_settle(one.q, held_a, SB_REQUEUE);
   (void)get(&t, one.q, held_a, false);
   meanwhile("sb_returned.c", return_both_then_look);
   (void)get(&t, two.q, buffer, true);
   afterwards();
-  int64_t ready = sb_length(keeper.q);
+  int64_t ready = sb_queue_length(keeper.q);
   expect(ready == 0 || told(waiting), "%d messages are ready, and the consumer sleeps", (int)ready);
   sb_consumer_cancel(waiting, true);
   (void)left();
@@ -72,7 +72,7 @@ static void count_too_high(void) {
   plan.sites[0] = "a step of the one that was killed";
   waiting = consume(&one, 0);
   expect(asleep(waiting), "there is no message, and the consumer is told");
-  while (sb_recover(keeper.c) > 0) {
+  while (sb_housekeeper_reap(keeper.c) > 0) {
   }
   for (uint64_t id = 1; id <= 9; id++) put_by(&two, id);
   expect(told(waiting), "the consumer is not told");
@@ -110,7 +110,7 @@ static void configured(void) {
   for (unsigned i = 0; i < PRODUCERS; i++) wait_for_room(&two, i);
   woken = 0;
   meanwhile("nodes.move.moved", come_back);
-  (void)sb_configure(one.q, &same, false, FOREVER, &holder);
+  (void)sb_queue_configure(one.q, &same, false, FOREVER, &holder);
   plan.what = NULL;
   expect(woken == PRODUCERS, "%u were woken, %d wait", woken, PRODUCERS);
   for (unsigned i = 0; i < PRODUCERS; i++) {
@@ -180,7 +180,7 @@ static void parked_and_told(void) {
   expect(n->wakes == wakes + 1 && n->flagged == 1, "the one that is parked is not told");
   (void)kill(pid, SIGKILL);
   (void)waitpid(pid, NULL, 0);
-  while (sb_recover(keeper.c) > 0) {
+  while (sb_housekeeper_reap(keeper.c) > 0) {
   }
   sb_consumer_cancel(waiting, true);
 }
@@ -198,7 +198,7 @@ static void visited_in_steps(void) {
   char name[16];
   for (int i = 0; i < 300; i++) {
     snprintf(name, sizeof name, "many%d", i);
-    if (declare(&t, name, freely) != SB_OK) die("sb_declare", i);
+    if (declare(&t, name, freely) != SB_OK) die("sb_queue_declare", i);
   }
   held_for = held_longest = 0;
   uint64_t before = steps_so_far;
@@ -283,7 +283,7 @@ static void notifier_halted(int by) {
     (void)waitpid(pid, NULL, 0);
   }
   (void)close(reached[0]);
-  while (sb_recover(keeper.c) > 0) {
+  while (sb_housekeeper_reap(keeper.c) > 0) {
   }
   sb_consumer_cancel(waiting, true);
   (void)left();
@@ -324,8 +324,8 @@ static void used_again(void) {
   t.c = keeper.c;
   for (int i = 0; q == NULL || (i < 1000 && q->shm->schedule.base == 0); i++) {
     if (q != NULL) {
-      (void)sb_delete(q, false, false, FOREVER, &holder, &removed);
-      (void)sb_leave(q);
+      (void)sb_queue_delete(q, false, false, FOREVER, &holder, &removed);
+      (void)sb_queue_close(q);
       (void)sb_housekeeper_sweep(keeper.c, FOREVER);
     }
     if (declare(&t, "again", freely) != SB_OK || (q = open_queue(&t, "again")) == NULL) die("opening a queue", 0);
@@ -337,8 +337,8 @@ static void used_again(void) {
   expect(sb_housekeeping_has_timers(q, cursors), "the timer is not seen");
   expect(sb_housekeeping_timers(q, cursors, positions, 4) == 1, "the timer is not found");
   expect(!sb_housekeeping_has_timers(q, cursors), "the timer is found again");
-  (void)sb_delete(q, false, false, FOREVER, &holder, &removed);
-  (void)sb_leave(q);
+  (void)sb_queue_delete(q, false, false, FOREVER, &holder, &removed);
+  (void)sb_queue_close(q);
 }
 
 /* The first page of the queue is finished, and its memory used for other pages. */

@@ -77,9 +77,9 @@ static void warm_up(player *p) {
   for (int i = 0; i < 70; i++) warm_up_with(p, p->other, 64);
   warm_up_with(p, p->other, 6000);
   warm_up_with(p, p->q, 64);
-  (void)sb_get_wait(p->q, p->first, true, &at_once);
+  (void)sb_queue_get_wait(p->q, p->first, true, &at_once);
   for (int32_t priority = 0; priority <= 5; priority += 5) {
-    sb_consumer *k = sb_consume(p->t.c, &p->q, 1, 1, priority, 0, 0, &status);
+    sb_consumer *k = sb_consumer_open(p->t.c, &p->q, 1, 1, priority, 0, 0, &status);
     if (k == NULL) die("warming up", (int)status);
     sb_consumer_cancel(k, true);
   }
@@ -95,7 +95,7 @@ void cast_make(const char *name, const sb_settings *settings) {
   (void)grow(first->t.b, first->t.path);
   for (unsigned i = 0; i < PLAYERS; i++) make_player(i, first);
   if (declare(&first->t, "q", *settings) != SB_OK || declare(&first->t, "other", (sb_settings)FREELY) != SB_OK)
-    die("sb_declare", 0);
+    die("sb_queue_declare", 0);
   for (unsigned i = 0; i < PLAYERS; i++) {
     players[i].q = open_queue(&players[i].t, "q");
     players[i].other = open_queue(&players[i].t, "other");
@@ -196,7 +196,7 @@ void put_messages(uint64_t first, unsigned count) {
     book->fates[ids[i]].tried = true;
     pieces[i] = (sb_piece){(const char *)&ids[i], sizeof ids[i]};
   }
-  int64_t n = sb_put_many(me()->q, pieces, count, &none, &status);
+  int64_t n = sb_queue_put_many(me()->q, pieces, count, &none, &status);
   for (unsigned i = 0; i < n; i++) {
     book->fates[ids[i]].accepted = true;
     scheduler_note("put");
@@ -247,20 +247,20 @@ static uint64_t given(const sb_queue *q, const char *record, int64_t n, bool set
   return n < 0 ? 0 : delivered(id_in(q, record, n), record, settled);
 }
 
-uint64_t get_message(sb_queue *q, char *record) { return given(q, record, sb_get(q, record, false), false); }
+uint64_t get_message(sb_queue *q, char *record) { return given(q, record, sb_queue_get(q, record, false), false); }
 
 uint64_t get_and_ack(sb_queue *q) {
   char *record = me()->second;
   unsigned a = actor();
   book->acks_at_once[a] = true;
-  int64_t n = sb_get(q, record, true);
+  int64_t n = sb_queue_get(q, record, true);
   book->acks_at_once[a] = false;
   return given(q, record, n, true);
 }
 
 uint64_t wait_for_message(sb_queue *q, char *record) {
   sb_wait wait = {UINT64_MAX, UINT64_MAX, 0, 0};
-  return given(q, record, sb_get_wait(q, record, false, &wait), false);
+  return given(q, record, sb_queue_get_wait(q, record, false, &wait), false);
 }
 
 uint64_t next_message(char *record) {
@@ -277,14 +277,14 @@ static fate *settling(const sb_queue *q, const char *record) {
 
 void ack(sb_queue *q, char *record) {
   fate *f = settling(q, record);
-  sb_status status = sb_settle(q, record, SB_ACK);
+  sb_status status = sb_queue_settle(q, record, SB_ACK);
   f->acking = 0;
   if (status == SB_OK && f->acked) complain("a message is acknowledged twice");
   if (status == SB_OK) f->acked = true;
   scheduler_note(status == SB_OK ? "acked" : "not-acked");
 }
 void nack(sb_queue *q, char *record) {
-  scheduler_note(sb_settle(q, record, SB_REQUEUE) == SB_OK ? "returned" : "not-returned");
+  scheduler_note(sb_queue_settle(q, record, SB_REQUEUE) == SB_OK ? "returned" : "not-returned");
 }
 void ack_next(char *record) {
   fate *f = settling(me()->q, record);
@@ -324,7 +324,7 @@ sb_status commit_message(uint64_t id, uint64_t bytes, const sb_settlement *ends,
   book->fates[id].shared = true;
   note_put(id, false);
   note_put(id + IN_OTHER, false);
-  sb_status status = sb_commit_all(me()->t.c, &publication, 1, ends, count, &failed, &target);
+  sb_status status = sb_transaction_commit(me()->t.c, &publication, 1, ends, count, &failed, &target);
   note_put(id, status == SB_OK);
   note_put(id + IN_OTHER, status == SB_OK);
   scheduler_note(status == SB_OK ? "committed" : status == SB_FULL ? "full" : "not-committed");
@@ -382,7 +382,7 @@ void have_ticks(void) {
 
 void reap(void) {
   for (unsigned i = 0; i < KEEPER; i++) {
-    if (dead[i] && sb_recover_one(me()->t.c, players[i].t.b->process)) scheduler_note("reaped");
+    if (dead[i] && sb_housekeeper_reap_one(me()->t.c, players[i].t.b->process)) scheduler_note("reaped");
   }
 }
 
@@ -397,7 +397,7 @@ static bool somebody_sleeps(void) {
 static void clear_up(void) {
   player *keeper = &players[KEEPER];
   if (!scheduler_somebody_died()) return;
-  while (sb_recover(keeper->t.c) > 0) {
+  while (sb_housekeeper_reap(keeper->t.c) > 0) {
   }
   (void)scheduler_go_on();
   (void)sb_housekeeper_sweep(keeper->t.c, UINT64_MAX); /* who has the topology lock next finishes what was begun */
@@ -413,14 +413,14 @@ static void check_memory(const char *when) {
 static uint64_t drain(sb_queue *q, bool *there) {
   uint64_t count = 0;
   int64_t n;
-  while ((n = sb_get(q, drained, true)) >= 0) {
+  while ((n = sb_queue_get(q, drained, true)) >= 0) {
     uint64_t id = id_in(q, drained, n);
     if (id < MESSAGES && there[id]) complain("message %llu is there twice", (unsigned long long)id);
     if (id < MESSAGES) there[id] = true;
     (void)delivered(id, drained, false);
     count++;
     const sb_record *r = (const sb_record *)(const void *)drained;
-    if (r->body_address != 0) (void)sb_end_view(players[KEEPER].t.c, r->tag);
+    if (r->body_address != 0) (void)sb_view_end(players[KEEPER].t.c, r->tag);
   }
   return count;
 }
@@ -439,7 +439,8 @@ static void expect_whole_commits(const bool *there) {
 /* How many messages the queue says it gave up: evicted, purged, expired. UINT64_MAX: it is deleted. */
 static uint64_t given_up(void) {
   sb_queue_facts f;
-  if (sb_describe(players[KEEPER].t.c, players[KEEPER].q->slot, &f) != SB_OK || !sb_queue_is_open(players[KEEPER].q))
+  if (sb_queue_describe(players[KEEPER].t.c, players[KEEPER].q->slot, &f) != SB_OK ||
+      !sb_queue_is_open(players[KEEPER].q))
     return UINT64_MAX;
   return f.killed + f.replaced + f.dropped + f.expired;
 }
@@ -494,7 +495,7 @@ void cast_settle(void (*verify)(void), int64_t bound, bool idle) {
   check_memory("when nobody acts");
   expect_no_repairs();
   for (unsigned i = 0; i < KEEPER; i++) {
-    if (!dead[i]) (void)sb_disconnect(players[i].t.c);
+    if (!dead[i]) (void)sb_connection_close(players[i].t.c);
   }
   (void)drain(keeper->q, there);
   (void)drain(keeper->other, there);

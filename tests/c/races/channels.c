@@ -90,7 +90,7 @@ static void work(sb_channel *channel, char *record) {
 static void work_off(void) {
   while (sb_connection_run_io(me()->t.c) == SB_READY) {
     uint64_t user;
-    while ((user = sb_next_ready(me()->t.c)) != 0) {
+    while ((user = sb_connection_next_ready(me()->t.c)) != 0) {
       if (user != me()->channel->user) complain("somebody else is handed over: %llu", (unsigned long long)user);
       work(me()->channel, me()->second);
     }
@@ -99,7 +99,7 @@ static void work_off(void) {
 /* The IO thread alone: deliveries stay in their rows. */
 static void pull_only(void) {
   while (sb_connection_run_io(me()->t.c) == SB_READY) {
-    while (sb_next_ready(me()->t.c) != 0) scheduler_note("handed-over");
+    while (sb_connection_next_ready(me()->t.c) != 0) scheduler_note("handed-over");
   }
 }
 static void look(void) { (void)next_delivery(me()->channel, me()->first); }

@@ -63,14 +63,14 @@ static void commit_in_vain(void) {
 static void look_then_end(char *record, sb_queue *q) {
   const sb_record *r = (const sb_record *)(const void *)record;
   uint64_t view, id;
-  if (sb_begin_view(me()->t.c, r->tag, r->sequence, r->body_address, &view) == SB_OK) {
+  if (sb_view_begin(me()->t.c, r->tag, r->sequence, r->body_address, &view) == SB_OK) {
     scheduler_note("viewed");
     ack(q, record);
     memcpy(&id, (const char *)(uintptr_t)r->body_address + LONG_BODY - LONG_BODY % 8 - 8, sizeof id);
     uint32_t slot = sb_slot_of(me()->t.b, (const char *)(uintptr_t)r->body_address - FRONT);
     if (id != 1 || sb_slot_state(SB_LOAD(sb_slot_header(me()->t.b, slot), SB_ACQUIRE)) != SB_SLOT_PUBLISHED)
       complain("the shared body that is looked at is not kept");
-    if (sb_end_view(me()->t.c, view) == SB_OK) scheduler_note("looked-away");
+    if (sb_view_end(me()->t.c, view) == SB_OK) scheduler_note("looked-away");
   }
 }
 static void look_at_shared(void) { look_then_end(me()->first, me()->q); }
@@ -81,7 +81,7 @@ static void take_other_twice(void) {
 }
 static void purge_all(void) {
   everything_may_go();
-  for (int64_t n = sb_purge(me()->q); n > 0; n--) scheduler_note("purged");
+  for (int64_t n = sb_queue_purge(me()->q); n > 0; n--) scheduler_note("purged");
 }
 static void take_long_from_other(void) { take_long_from(me()->other); }
 

@@ -51,8 +51,8 @@ static void declare_q2(void) {
   }
 }
 static void leave_with(sb_connection *c) {
-  (void)sb_disconnect(c);
-  if (sb_forget(c)) scheduler_note("left");
+  (void)sb_connection_close(c);
+  if (sb_connection_release(c)) scheduler_note("left");
 }
 static void disconnect(void) { leave_with(me()->t.c); }
 static void connect_once_more(void) {

@@ -16,8 +16,8 @@ static void two_moved(void) {
   uint64_t bytes = UINT64_MAX;
   two_ready();
   any_order();
-  if (sb_move(me()->q, me()->other, 2, &bytes, &status) != 2) die("sb_move", (int)status);
-  if (sb_move(me()->other, me()->q, 2, &bytes, &status) != 2) die("sb_move", (int)status);
+  if (sb_queue_move(me()->q, me()->other, 2, &bytes, &status) != 2) die("sb_queue_move", (int)status);
+  if (sb_queue_move(me()->other, me()->q, 2, &bytes, &status) != 2) die("sb_queue_move", (int)status);
 }
 static void three_ready(void) { put_by_keeper(1, 3); }
 /* One came back before, so that searchers know of it, and find in the end that nothing is left. */
@@ -86,7 +86,7 @@ static void long_body_held_that_others_know(void) {
   uint64_t position = 0;
   act_as(KEEPER);
   (void)put_message_with(1, LONG_BODY, &none);
-  if (sb_browse_place(me()->q, &position, me()->first, 8192, &place) <= 0) die("sb_browse_place", 0);
+  if (sb_queue_browse_place(me()->q, &position, me()->first, 8192, &place) <= 0) die("sb_queue_browse_place", 0);
   hold_newest();
 }
 static void two_long_bodies(void) {
@@ -140,20 +140,20 @@ static void ack_and_hint(void) {
 }
 static void put_9_when_room(void) { put_when_there_is_room(9); }
 static void put_2_or_give_up(void) {
-  if (!put_message(2)) (void)sb_wait_for_room(me()->q, false, 64, UINT64_MAX);
+  if (!put_message(2)) (void)sb_queue_wait_for_room(me()->q, false, 64, UINT64_MAX);
 }
 static void purge(void) {
   may_go(1);
   may_go(2);
   may_go(9); /* if they came before */
   may_go(10);
-  for (int64_t n = sb_purge(me()->q); n > 0; n--) scheduler_note("purged");
+  for (int64_t n = sb_queue_purge(me()->q); n > 0; n--) scheduler_note("purged");
 }
 static void move_some(uint64_t limit) {
   sb_status status;
   uint64_t bytes = UINT64_MAX;
   any_order();
-  for (int64_t n = sb_move(me()->q, me()->other, limit, &bytes, &status); n > 0; n--) scheduler_note("moved");
+  for (int64_t n = sb_queue_move(me()->q, me()->other, limit, &bytes, &status); n > 0; n--) scheduler_note("moved");
 }
 static void move_two(void) { move_some(2); }
 static void move_all(void) { move_some(8); }
@@ -161,17 +161,17 @@ static void shrink(void) {
   int32_t holder;
   sb_settings smaller = RING(1);
   everything_may_go();
-  if (sb_configure(me()->q, &smaller, true, UINT64_MAX, &holder) == SB_OK) scheduler_note("shrunk");
+  if (sb_queue_configure(me()->q, &smaller, true, UINT64_MAX, &holder) == SB_OK) scheduler_note("shrunk");
 }
 static void view_then_end(void) {
   const sb_record *r = (const sb_record *)(const void *)me()->first;
   uint64_t view, id;
-  if (sb_begin_view(me()->t.c, r->tag, r->sequence, r->body_address, &view) == SB_OK) {
+  if (sb_view_begin(me()->t.c, r->tag, r->sequence, r->body_address, &view) == SB_OK) {
     scheduler_note("viewed");
     nack_held();
     memcpy(&id, (const char *)(uintptr_t)r->body_address + LONG_BODY - LONG_BODY % 8 - 8, sizeof id);
     if (id != 1) complain("the body that is looked at is another one's");
-    if (sb_end_view(me()->t.c, view) == SB_OK) scheduler_note("looked-away");
+    if (sb_view_end(me()->t.c, view) == SB_OK) scheduler_note("looked-away");
   }
 }
 static void expect_body_1(const char *body) {
@@ -183,15 +183,15 @@ static void read_in_place(void) {
   static char copies[3][LONG_BODY];
   static unsigned copy;
   uint64_t view, address;
-  sb_status status = sb_begin_reading(me()->t.c, &place, &view, &address);
+  sb_status status = sb_place_begin_view(me()->t.c, &place, &view, &address);
   if (status == SB_OK) {
     scheduler_note("reading");
     (void)SB_LOAD(sb_slot_header(me()->t.b, place.slot), SB_ACQUIRE); /* a step: others may come in between */
     expect_body_1((const char *)(uintptr_t)address);
-    if (sb_end_view(me()->t.c, view) == SB_OK) scheduler_note("looked-away");
+    if (sb_view_end(me()->t.c, view) == SB_OK) scheduler_note("looked-away");
   } else if (status == SB_IN_USE) {
     char *to = copies[copy++ % 3];
-    bool whole = sb_copy_body(me()->t.c, &place, to) == SB_OK;
+    bool whole = sb_place_copy_body(me()->t.c, &place, to) == SB_OK;
     scheduler_note(whole ? "copied" : "gone");
     if (whole) expect_body_1(to);
   } else {
@@ -211,11 +211,11 @@ static void reserve_then_commit(void) {
   sb_reservation r;
   sb_put_options none = {0};
   uint64_t id = 1;
-  if (sb_reserve(me()->q, sizeof id, &none, &r) == SB_OK) {
+  if (sb_reservation_begin(me()->q, sizeof id, &none, &r) == SB_OK) {
     memcpy(r.body, &id, sizeof id);
     scheduler_note("reserved");
     note_put(1, false);
-    if (sb_commit(me()->q, &r) == SB_OK) {
+    if (sb_reservation_publish(me()->q, &r) == SB_OK) {
       scheduler_note("put");
       note_put(1, true);
     }

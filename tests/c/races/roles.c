@@ -44,8 +44,8 @@ void consume_as(unsigned player, uint32_t prefetch, int32_t priority) {
   sb_status status;
   act_as(player);
   consumers_may_return();
-  me()->consumer = sb_consume(me()->t.c, &me()->q, 1, prefetch, priority, 0, 0, &status);
-  if (me()->consumer == NULL) die("sb_consume", (int)status);
+  me()->consumer = sb_consumer_open(me()->t.c, &me()->q, 1, prefetch, priority, 0, 0, &status);
+  if (me()->consumer == NULL) die("sb_consumer_open", (int)status);
   (void)sb_consumer_next(me()->consumer, me()->first, false); /* it is interested from now on */
 }
 void second_consumes(void) { consume_as(1, 4, 0); }
@@ -90,7 +90,7 @@ void wait_then_ack(void) {
 void ack_held(void) { ack(me()->q, me()->first); }
 void nack_held(void) { nack(me()->q, me()->first); }
 void put_when_there_is_room(uint64_t id) {
-  while (!put_message(id) && sb_wait_for_room(me()->q, false, 64, UINT64_MAX) == SB_OK) {
+  while (!put_message(id) && sb_queue_wait_for_room(me()->q, false, 64, UINT64_MAX) == SB_OK) {
   }
 }
 void put_2_when_room(void) { put_when_there_is_room(2); }
@@ -99,12 +99,12 @@ void delete_queue(void) {
   int32_t holder;
   uint64_t removed;
   everything_may_go();
-  if (sb_delete(me()->q, false, false, UINT64_MAX, &holder, &removed) == SB_OK) scheduler_note("deleted");
+  if (sb_queue_delete(me()->q, false, false, UINT64_MAX, &holder, &removed) == SB_OK) scheduler_note("deleted");
 }
 void delete_if_empty(void) {
   int32_t holder;
   uint64_t removed;
-  sb_status status = sb_delete(me()->q, false, true, UINT64_MAX, &holder, &removed);
+  sb_status status = sb_queue_delete(me()->q, false, true, UINT64_MAX, &holder, &removed);
   scheduler_note(status == SB_OK ? "deleted" : status == SB_NOT_EMPTY ? "not-empty" : "not-deleted");
 }
 void serve(void) { (void)sb_connection_run_io(me()->t.c); }
@@ -115,7 +115,7 @@ void take_long_from(sb_queue *q) {
   char *record = me()->second;
   if (get_and_ack(q) != 0) {
     const sb_record *r = (const sb_record *)(const void *)record;
-    if (r->body_address != 0) (void)sb_end_view(me()->t.c, r->tag);
+    if (r->body_address != 0) (void)sb_view_end(me()->t.c, r->tag);
   }
 }
 void put_long(void) {
@@ -124,7 +124,7 @@ void put_long(void) {
 }
 void browse(void) {
   uint64_t position = 0;
-  while (sb_browse(me()->q, &position, me()->first, 8192) > 0) scheduler_note("saw");
+  while (sb_queue_browse(me()->q, &position, me()->first, 8192) > 0) scheduler_note("saw");
 }
 
 /* ---- afterwards ---- */

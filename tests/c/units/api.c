@@ -31,7 +31,7 @@ static sb_half *armed_at(uint32_t chunk, uint32_t unit, unsigned slot_state) {
 /* ---- making, attaching ---- */
 
 static void a_short_file_is_not_formatted(void) {
-  uint64_t bytes = sb_segment_bytes(0, 0);
+  uint64_t bytes = sb_broker_segment_bytes(0, 0);
   uint8_t *memory = calloc(1, bytes), *same = calloc(1, bytes);
   expect_is(sb_broker_format(memory, bytes - 1, "b", 48u << 21, 12, 0600, 7), SB_INVALID, "the status of a short file");
   expect(memcmp(memory, same, bytes) == 0, "a short file was written");
@@ -39,7 +39,7 @@ static void a_short_file_is_not_formatted(void) {
   expect(((sb_class_shm *)(void *)(memory + SB_OFF_CLASSES))[1].units > 0, "there are no classes");
   free(memory);
   free(same);
-  expect_is(sb_segment_bytes(3, 12), 12 * (SB_CHUNK_META_BYTES + SB_CHUNK_BYTES), "the bytes of a segment");
+  expect_is(sb_broker_segment_bytes(3, 12), 12 * (SB_CHUNK_META_BYTES + SB_CHUNK_BYTES), "the bytes of a segment");
 }
 /* How many mappings of its files this process has. */
 static unsigned mappings(void) {
@@ -59,14 +59,14 @@ static sb_broker *attach_again(sb_status should) {
   return b;
 }
 static void what_is_attached_is_detached(void) {
-  uint32_t attaches = sb_process_attaches(t.b);
+  uint32_t attaches = sb_broker_attach_count(t.b);
   unsigned mapped = mappings();
   uint64_t before = 0;
   for (unsigned i = 0; i < 20; i++) {
     if (i == 10) before = allocated_bytes(); /* the first ones fill lists of malloc */
     sb_broker *b = attach_again(SB_OK);
     uint32_t process = b->process;
-    expect_is(sb_process_attaches(t.b), attaches + i + 1, "how often a process attached");
+    expect_is(sb_broker_attach_count(t.b), attaches + i + 1, "how often a process attached");
     expect_is(SB_BITS(t.b->processes[process].word, 0, 2), SB_PROC_LIVE, "the state of its slot");
     sb_broker_detach(b);
     expect_is(SB_BITS(t.b->processes[process].word, 0, 2), SB_PROC_FREE, "the state of its slot after it left");
@@ -283,13 +283,13 @@ static void processes_of_a_broker(void) {
   SB_STORE(&p[4].pid, 50, SB_RELAXED);
   SB_STORE(&p[5].pid, 60, SB_RELAXED);
   SB_STORE(&p[SB_MAX_PROCESSES - 1].pid, 70, SB_RELAXED);
-  expect_is(sb_process_pids(t.b, pids, 4), 0, "how many processes there are");
+  expect_is(sb_broker_pids(t.b, pids, 4), 0, "how many processes there are");
   SB_STORE(&p[5].word, (uint64_t)SB_PROC_LIVE, SB_RELAXED);
   SB_STORE(&p[SB_MAX_PROCESSES - 1].word, (uint64_t)SB_PROC_LIVE, SB_RELAXED);
-  expect_is(sb_process_pids(t.b, pids, 1), 2, "how many there are, with room for one");
+  expect_is(sb_broker_pids(t.b, pids, 1), 2, "how many there are, with room for one");
   expect_is(pids[0], 60, "the first one");
   expect_is(pids[1], 77, "what lies behind the room");
-  expect_is(sb_process_pids(t.b, pids, 4), 2, "how many there are, with room for all");
+  expect_is(sb_broker_pids(t.b, pids, 4), 2, "how many there are, with room for all");
   expect_is(pids[1], 70, "the second one");
   expect_is(pids[2], 77, "what lies behind them");
 }

@@ -50,7 +50,7 @@ static void what_is_too_many_goes(void) {
   make_ring();
   expect(!keep(), "the lock was given up");
   expect_is(evicted(), 1, "how many were evicted");
-  expect_is(sb_length(ring), SIZE, "how many are left");
+  expect_is(sb_queue_length(ring), SIZE, "how many are left");
 }
 static void room_is_told_of_when_there_is_some(void) {
   ring = open_new("ring", OF_RING(9));
@@ -192,7 +192,7 @@ static uint32_t to_be_reaped;
 static void reap_first(const char *site) {
   if (strstr(site, "sb_api_bound.c:") == NULL || atomic_load_explicit(&t.c->lock, memory_order_relaxed) != 0) return;
   at_step = NULL;
-  expect(sb_recover_one(reaper, to_be_reaped), "the other connection did not reap it");
+  expect(sb_housekeeper_reap_one(reaper, to_be_reaped), "the other connection did not reap it");
 }
 static void another_was_quicker(void) {
   if (!has_steps()) return;

@@ -17,7 +17,7 @@ static sb_queue *q;
 static uint64_t position;
 
 static const sb_record *record(void) { return (const sb_record *)(const void *)buffer; }
-static int64_t browse_sized(uint64_t size) { return sb_browse(q, &position, buffer, size); }
+static int64_t browse_sized(uint64_t size) { return sb_queue_browse(q, &position, buffer, size); }
 static int64_t browse(void) { return browse_sized(BUFFER); }
 static int64_t browse_from(uint64_t from) {
   position = from;
@@ -49,7 +49,7 @@ static void messages_in_turn(void) {
   expect_seen(browse(), 2, 2);
   expect_is(record()->sequence, 1, "the sequence of the second");
   expect_nothing(browse(), SB_EMPTY, 2);
-  expect_is(sb_length(q), 2, "how many there are still");
+  expect_is(sb_queue_length(q), 2, "how many there are still");
   expect_rest("looks at two messages");
 }
 static void a_whole_record(void) {
@@ -63,9 +63,9 @@ static void a_whole_record(void) {
                             .properties_length = 3};
   begin(UNLIMITED, 0);
   expect_is(put_sized(&t, q, 5, BYTES, &o), SB_OK, "the status of a put");
-  expect_is(sb_get(q, buffer, false), NEED + 6, "the length of a get");
+  expect_is(sb_queue_get(q, buffer, false), NEED + 6, "the length of a get");
   sb_record got = *record();
-  expect_is(sb_settle(q, buffer, SB_REQUEUE), SB_OK, "the status of a requeue");
+  expect_is(sb_queue_settle(q, buffer, SB_REQUEUE), SB_OK, "the status of a requeue");
   memset(buffer, 0x55, BUFFER);
   expect_is(browse_sized(NEED + 6 - 1), -(int64_t)SB_FULL, "the status of too short a buffer");
   expect_is(*(uint64_t *)(void *)buffer, NEED + 6, "how much is needed");
@@ -84,10 +84,10 @@ static void a_place_instead_of_a_body(void) {
   sb_place place = {0};
   begin(UNLIMITED, 2);
   memset(buffer, 0x55, BUFFER);
-  expect_is(sb_browse_place(q, &position, buffer, sizeof(sb_record) - 1, &place), -(int64_t)SB_FULL,
+  expect_is(sb_queue_browse_place(q, &position, buffer, sizeof(sb_record) - 1, &place), -(int64_t)SB_FULL,
             "the status of too short a buffer");
   expect_is(position, 0, "the position of what did not fit");
-  expect_is(sb_browse_place(q, &position, buffer, sizeof(sb_record), &place), sizeof(sb_record), "the length");
+  expect_is(sb_queue_browse_place(q, &position, buffer, sizeof(sb_record), &place), sizeof(sb_record), "the length");
   expect_is(position, 1, "the next position");
   expect_is(place.slot, slot_of(0), "the slot");
   expect_is(place.generation, sb_slot_gen(SB_LOAD(sb_slot_header(t.b, slot_of(0)), SB_RELAXED)), "the generation");
@@ -142,7 +142,7 @@ static void what_has_expired(void) {
   set_cell(0, SB_CELL_TOMBSTONE, 0); /* what is moved is the second message */
   q = keeps;
   expect_is(put(&t, q, 3), SB_OK, "the status of a put");
-  expect_is(sb_move(open_queue(&t, "q"), q, 1, &all, &status), 1, "how many were moved");
+  expect_is(sb_queue_move(open_queue(&t, "q"), q, 1, &all, &status), 1, "how many were moved");
   message_of(1)->expires_ns = says.now_ns;
   expect_seen(browse_from(1), 2, 2);
   expect_is(record()->sequence, 1, "the sequence it was given when it was put");
@@ -173,7 +173,8 @@ static void a_browser_that_is_refused(void) {
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
     expect_nothing(browse(), REFUSAL[i], 0);
-    expect_is(sb_browse_place(q, &position, buffer, BUFFER, &place), -(int64_t)REFUSAL[i], "the status of a place");
+    expect_is(sb_queue_browse_place(q, &position, buffer, BUFFER, &place), -(int64_t)REFUSAL[i],
+              "the status of a place");
     expect_untouched(t.c, "a look that is refused");
   }
   refuse(t.c, SB_OK);
@@ -198,7 +199,7 @@ static void a_debt_is_paid_at_the_beginning(void) {
 static void close_while_reaping(const char *site) {
   if (strcmp(site, "recover.begun") != 0) return;
   at_step = NULL;
-  (void)sb_disconnect(t.c);
+  (void)sb_connection_close(t.c);
 }
 static void closed_while_it_reaps(void) {
   if (!has_steps()) return;
@@ -259,7 +260,7 @@ static void free_the_leaf(void) {
   sb_word *header = sb_slot_header(t.b, slot_of(0));
   uint64_t was = SB_LOAD(header, SB_RELAXED);
   memcpy(&before, leaf.leaf, sizeof before);
-  for (unsigned i = 0; i < SB_PAGE_CELLS; i++) expect(sb_get(q, others, true) > 0, "message %u is not there", i);
+  for (unsigned i = 0; i < SB_PAGE_CELLS; i++) expect(sb_queue_get(q, others, true) > 0, "message %u is not there", i);
   expect(sb_slot_gen(SB_LOAD(sb_slot_header(t.b, leaf.slot), SB_RELAXED)) != leaf.gen, "the page was not freed");
   memcpy(leaf.leaf, &before, sizeof before);
   SB_STORE(header, was, SB_RELAXED);
@@ -296,7 +297,7 @@ static void a_message_in_parts(void) {
   begin(UNLIMITED, 1);
   leave_chunks(0);
   for (size_t i = 0; i < sizeof body; i++) body[i] = (char)(i % 251);
-  expect_is(sb_put_with(q, body, sizeof body, &o), SB_OK, "the status of a put");
+  expect_is(sb_queue_put_with(q, body, sizeof body, &o), SB_OK, "the status of a put");
   note_rest(q);
   expect(sb_slot_in_parts(SB_LOAD(sb_slot_header(t.b, sb_cell_slot(word_of(1))), SB_RELAXED)), "it has one piece");
   position = 1;

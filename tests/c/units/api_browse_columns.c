@@ -39,7 +39,7 @@ static void begin(sb_settings settings, unsigned messages) {
   want_all();
   note_rest(q);
 }
-static int64_t browse(uint32_t count) { return sb_browse_columns(q, &position, count, &columns, &status); }
+static int64_t browse(uint32_t count) { return sb_queue_browse_columns(q, &position, count, &columns, &status); }
 static void expect_rows(int64_t rows, int64_t should, sb_status then, uint64_t next) {
   expect_is(rows, should, "the number of rows");
   expect_is(status, then, "the status");
@@ -62,8 +62,8 @@ static void all_columns(void) {
   put_named(1, "", "p");
   put_named(2, "kk", "");
   put_named(3, "k", "ppp");
-  (void)sb_get(q, record, false);
-  expect_is(sb_settle(q, record, SB_REQUEUE), SB_OK, "the status of a requeue");
+  (void)sb_queue_get(q, record, false);
+  expect_is(sb_queue_settle(q, record, SB_REQUEUE), SB_OK, "the status of a requeue");
   memset(has_key, 0xff, sizeof has_key); /* what is in it before counts for nothing */
   memset(redelivered, 0xfe, sizeof redelivered);
   key_ends[0] = 1;

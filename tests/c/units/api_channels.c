@@ -46,15 +46,15 @@ static void expect_refused(sb_status why, const char *what) {
   if (why != SB_OK) {
     expect(sb_channel_open(t.c, 5, &status) == NULL, "%s: a channel was opened", what);
     expect_is(status, why, what);
-    expect_is(sb_connection_limit(t.c, 1), why, what);
-    expect_is(sb_next_ready(t.c), 0, what);
+    expect_is(sb_connection_set_prefetch(t.c, 1), why, what);
+    expect_is(sb_connection_next_ready(t.c), 0, what);
     expect_is(sb_channel_get_wait(ch, first_queue, last_record, false, &at_once), -(int64_t)why, what);
   } else {
     why = SB_CLOSED; /* of the channel alone */
   }
   expect_is(consumed(ch, first_queue, 0, &number), why, what);
   expect_is(sb_channel_cancel(ch, 0), why, what);
-  expect_is(sb_channel_limit(ch, 1), why, what);
+  expect_is(sb_channel_set_prefetch(ch, 1), why, what);
   expect_is(sb_channel_next(ch, last_record), -(int64_t)why, what);
   expect_is(sb_channel_get(ch, first_queue, last_record, false), -(int64_t)why, what);
   expect(!sb_channel_next_cancelled(ch, &number), "%s: one is reported", what);
@@ -100,7 +100,7 @@ static void open_and_free(void) {
   first_queue->state ^= UINT64_C(1) << 63;
   if (consumed(new, first_queue, 0, &number) != SB_DELETED) die("consuming a deleted queue", 0);
   first_queue->state ^= UINT64_C(1) << 63;
-  sb_free_channel(new);
+  sb_channel_free(new);
   refuse(t.c, SB_STOPPING);
   sb_status status;
   (void)sb_channel_open(t.c, 3, &status);
@@ -127,7 +127,7 @@ static void channels_come_and_go(void) {
   expect_is(times_locked(), 1, "how often the lock was taken to close it");
   expect_is(new->closed, 1, "whether it is closed");
   expect_is(t.c->lock, 0, "the lock");
-  sb_free_channel(new);
+  sb_channel_free(new);
   expect_is(t.c->handles, handles, "what points to the connection after its end");
   expect_is(t.c->target_count, targets, "targets after its end");
   expect_is(heap_kept_by(open_and_free), 0, "what is kept of memory");

@@ -96,7 +96,7 @@ static void long_bodies_are_read_in_place(void) {
   expect_is(given()->settled, 1, "whether it is settled");
   expect_is(id_at((const char *)(uintptr_t)given()->body_address, LONG_BODY), 3, "the body of one that is settled");
   expect(sb_view_slot(t.c, behind(length)) != 0, "there is no view of it");
-  sb_end_view(t.c, behind(length));
+  sb_view_end(t.c, behind(length));
   expect_is(sb_channel_next(ch, last_record), sizeof(sb_record) + SB_INLINE_BODY, "the length of one that is settled");
   expect_is(held_of(first_queue), 0, "what is held");
   expect_is(counted(first_queue, SB_COUNT_ACKED), 4, "what was settled");
@@ -135,7 +135,7 @@ static void what_cannot_be_read_is_dropped(void) {
 static void a_channel_goes_on_when_it_gives(void) {
   begin_channels();
   sb_member *m = join_channel(ch, first_queue, 0, 0, SB_CONSUME_AUTO_ACK);
-  expect_is(sb_channel_limit(ch, 1), SB_OK, "the status of a limit");
+  expect_is(sb_channel_set_prefetch(ch, 1), SB_OK, "the status of a limit");
   stranger_puts(first_queue, 3);
   expect_is(next_of(ch), 1, "the first message");
   expect_member(m, "when it was given", 1, 1, false);
@@ -236,7 +236,7 @@ static void long_bodies_are_got(void) {
   for (uint64_t id = 1; id <= 3; id++) put_long(id, LONG_BODY);
   int64_t length = sb_channel_get(ch, first_queue, last_record, true);
   expect(sb_view_slot(t.c, behind(length)) != 0, "there is no view");
-  sb_end_view(t.c, behind(length));
+  sb_view_end(t.c, behind(length));
   length = sb_channel_get(ch, first_queue, last_record, false);
   expect_is(behind(length), by_tag(2)->token, "what reads a long body");
   expect_is(sb_channel_settle(ch, 2, false, SB_REQUEUE), SB_OK, "the status of one that goes back");
@@ -266,7 +266,7 @@ static void what_is_spoiled_is_not_got(void) {
     uint64_t done = counted(first_queue, SB_COUNT_DROPPED) + counted(first_queue, SB_COUNT_ACKED);
     meanwhile(&t.b->chunks[chunk], AFTER_LOAD, i / 4 + 1, spoil);
     int64_t length = sb_channel_get(ch, first_queue, last_record, auto_ack);
-    if (length > 0 && given()->body_address != 0 && auto_ack) sb_end_view(t.c, behind(length));
+    if (length > 0 && given()->body_address != 0 && auto_ack) sb_view_end(t.c, behind(length));
     meanwhile(NULL, AFTER_LOAD, 1, NULL);
     if (length > 0 && !auto_ack) (void)sb_channel_settle(ch, 0, true, SB_ACK);
     expect_is(sb_channel_unacked(ch), 0, "what is given");
@@ -329,7 +329,7 @@ static void a_channel_is_closed_before_a_get(void) {
     SB_STORE(closes, 0u, SB_RELAXED);
     expect_is(length, -(int64_t)SB_CLOSED, "the status");
     expect_is(t.c->lock, 0, "the lock");
-    expect_is(sb_length(of_ring), 1, "what is there");
+    expect_is(sb_queue_length(of_ring), 1, "what is there");
   }
 }
 

@@ -181,7 +181,7 @@ static int64_t get_wait(uint64_t look_ns, unsigned nth_lock, void (*act)(void)) 
   if (act != nothing) (void)has_acted();
   expect(wait.node == 0 || length == -(int64_t)SB_TICK, "its node is left");
   expect_is(t.c->lock, 0, "the lock");
-  if (wait.node != 0) sb_end_wait(first_queue, &wait);
+  if (wait.node != 0) sb_queue_end_wait(first_queue, &wait);
   return length;
 }
 static void a_call_waits(void) {
@@ -224,7 +224,7 @@ static void a_channel_is_armed(void) {
   begin_channels();
   m = join_channel(ch, first_queue, 0, 0, 0);
   sb_channel *second = open_channel(2);
-  expect_is(sb_next_ready(t.c), 0, "what is ready at first");
+  expect_is(sb_connection_next_ready(t.c), 0, "what is ready at first");
   expect(!sb_channel_arm(ch) && ch->armed, "it is not armed");
   stranger_puts(first_queue, 1);
   (void)sb_channel_turn(ch);
@@ -236,9 +236,9 @@ static void a_channel_is_armed(void) {
   expect(t.c->ready_first == NULL, "it is still in the list");
   stranger_puts(first_queue, 1);
   (void)sb_channel_turn(ch);
-  expect_is(sb_next_ready(t.c), 1, "what is ready");
+  expect_is(sb_connection_next_ready(t.c), 1, "what is ready");
   expect(!ch->ready && t.c->ready_first == NULL, "it is ready twice");
-  expect_is(sb_next_ready(t.c), 0, "what is ready afterwards");
+  expect_is(sb_connection_next_ready(t.c), 0, "what is ready afterwards");
   expect_is(t.c->lock, 0, "the lock");
   expect(!sb_channel_arm(second), "there is something in another channel");
 }

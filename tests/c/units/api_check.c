@@ -28,7 +28,7 @@ static void begin(void) {
 }
 static void look(void) {
   memset(found, 0, sizeof found);
-  count = sb_check(t.c, found, ROOM);
+  count = sb_broker_check(t.c, found, ROOM);
 }
 static void expect_sound(const char *what) {
   look();
@@ -265,14 +265,14 @@ static void no_room_for_findings(void) {
   SB_STORE(&t.b->header->magic, 5, SB_RELAXED);
   SB_STORE(&t.b->header->layout_hash, 5, SB_RELAXED);
   found[1].code = 77;
-  count = sb_check(t.c, found, 1);
+  count = sb_broker_check(t.c, found, 1);
   expect_is(count, 2, "how many were found");
   expect_is(found[0].code, SB_BAD_HEADER, "the first one");
   expect_is(found[1].code, 77, "what lies behind the room");
 }
 static void who_cannot_look(void) {
   begin();
-  (void)sb_disconnect(t.c);
+  (void)sb_connection_close(t.c);
   look();
   expect_is(count, 1, "the findings of a connection that is closed");
   expect(found[0].code == SB_NOT_CHECKED, "nothing was found by one who did not look");

@@ -28,7 +28,7 @@ static void begin(void) {
 }
 static void look(void) {
   memset(found, 0, sizeof found);
-  count = sb_check(t.c, found, ROOM);
+  count = sb_broker_check(t.c, found, ROOM);
 }
 static void expect_sound(const char *what) {
   look();

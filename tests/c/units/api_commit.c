@@ -147,7 +147,7 @@ static void targets_of_a_body(uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     expect_is(added_to(i), 1, "the number of messages");
     expect_is(target[i]->shm->staged, 1, "whether commits put messages there");
-    expect_is(sb_get(target[i], got, true), sizeof(sb_record) + BYTES, "the length");
+    expect_is(sb_queue_get(target[i], got, true), sizeof(sb_record) + BYTES, "the length");
     expect(memcmp(got + sizeof(sb_record), BODY, BYTES) == 0, "the body is another one");
   }
   sb_slab_flush_freed(t.c);
@@ -162,7 +162,7 @@ static void publications_beside_each_other(void) {
   sb_publication p[3] = {first_targets(0, 9), first_targets(7, 2), first_targets(9, 1)};
   expect_blamed(commit_now(p, 3, 0), SB_OK, NOBODY, NOBODY, "three publications");
   for (uint32_t i = 0; i < 9; i++) {
-    expect(sb_get(target[i], got, true) > 0, "queue %u has no message", i);
+    expect(sb_queue_get(target[i], got, true) > 0, "queue %u has no message", i);
   }
   expect_rest("the ends of messages that share a body");
 }
@@ -182,7 +182,7 @@ static void publications_and_settlements(void) {
   expect(added_to(1) == 1 && added_to(2) == 2, "the queues have other messages");
   expect_is(counted(target[0], SB_COUNT_ACKED), 1, "the number acknowledged");
   expect_is(counted(target[0], SB_COUNT_DROPPED), 1, "the number dropped");
-  expect_is(sb_length(target[0]), 2, "the number that came back");
+  expect_is(sb_queue_length(target[0]), 2, "the number that came back");
   expect(was_told(node), "a consumer is not told of what came back");
   expect(was_told(memory), "a producer that waits for memory is not told");
   expect(!was_told(second), "a second producer is told, too");
@@ -247,7 +247,7 @@ static void the_timers_of_a_body(void) {
     expect((*wake != armed) == (i > 0), "the housekeeper is%s told of message %u", i > 0 ? " not" : "", i);
   }
   expect_is(counted(target[0], SB_COUNT_SCHEDULED), 1, "how many are not due");
-  expect_is(sb_length(target[0]), 2, "how many are ready");
+  expect_is(sb_queue_length(target[0]), 2, "how many are ready");
   expect_rest("messages with timers");
 }
 /* A ring evicts what is too many, with the bytes and the places right; a queue with a limit keeps its place. */
@@ -266,7 +266,7 @@ static void limits_of_targets(void) {
     expect(was_told(memory) == (i > 0), "a producer is%s told of what was evicted", i > 0 ? " not" : "");
   }
   expect_is(counted(target[0], SB_COUNT_REPLACED), 1, "the number replaced");
-  expect_is(sb_length(target[2]), 2, "the number ready in the limited queue");
+  expect_is(sb_queue_length(target[2]), 2, "the number ready in the limited queue");
   expect_is(target[2]->shm->admitted - target[2]->base, 4, "the places taken");
 }
 
@@ -302,7 +302,7 @@ static void a_page_is_to_blame(void) {
   expect_blamed(commit_now(p, 2, 0), SB_NO_MEMORY, 1, 1, "a queue without a page");
   for (unsigned i = 0; i < 4; i++) {
     expect_is(added_to(i), i < 3, "the number of messages");
-    expect_is(sb_length(target[i]), i < 3, "the number ready");
+    expect_is(sb_queue_length(target[i]), i < 3, "the number ready");
   }
   expect_rest("a commit without a page");
   p[1] = first_targets(3, 1);

@@ -93,13 +93,13 @@ static void bodies_in_parts(void) {
   expect_is(commit_now(&p, 1, 0), SB_OK, "the status of a body in parts");
   uint64_t view;
   static char copied[3 * UNLOCKED];
-  expect(sb_get(target[0], got, false) > 0, "there is no message");
+  expect(sb_queue_get(target[0], got, false) > 0, "there is no message");
   const sb_record *r = (const sb_record *)(const void *)got;
-  expect_is(sb_begin_view(t.c, r->tag, r->sequence, SB_IN_PARTS, &view), SB_OK, "the status of a view");
-  expect_is(sb_copy_view(t.c, view, copied, sizeof copied), SB_OK, "the status of a copy");
+  expect_is(sb_view_begin(t.c, r->tag, r->sequence, SB_IN_PARTS, &view), SB_OK, "the status of a view");
+  expect_is(sb_view_copy(t.c, view, copied, sizeof copied), SB_OK, "the status of a copy");
   expect(memcmp(copied, body, sizeof copied) == 0, "the body is another one");
-  (void)sb_end_view(t.c, view);
-  expect_is(sb_settle(target[0], got, SB_ACK), SB_OK, "the status of its end");
+  (void)sb_view_end(t.c, view);
+  expect_is(sb_queue_settle(target[0], got, SB_ACK), SB_OK, "the status of its end");
   expect_rest("a body in parts");
   at_touch(body, break_them);
   expect_is(commit_now(&p, 1, 0), SB_CORRUPT, "the status of parts that break");
@@ -118,7 +118,7 @@ static void a_queue_closed_meanwhile(void) {
   at_step = close_queue_when_decided;
   expect_is(commit_now(&p, 1, 0), SB_OK, "the status");
   expect_is(counted(target[0], SB_COUNT_KILLED), 1, "the number that ended with their queue");
-  expect_is(sb_length(target[1]), 1, "the number in the other queue");
+  expect_is(sb_queue_length(target[1]), 1, "the number in the other queue");
 }
 /* Two rings seem to hold less than they do: two producers died in debt. */
 static void debts_are_paid(void) {
@@ -140,7 +140,7 @@ static void debts_are_paid(void) {
 static void close_while_reaping(const char *site) {
   if (strcmp(site, "recover.begun") != 0) return;
   at_step = NULL;
-  (void)sb_disconnect(t.c);
+  (void)sb_connection_close(t.c);
 }
 static void closed_while_debts_are_paid(void) {
   if (!has_steps()) return;
@@ -159,7 +159,7 @@ static void closed_while_debts_are_paid(void) {
 static void delete_meanwhile(void) {
   int32_t holder;
   uint64_t removed;
-  (void)sb_delete(target[0], false, false, FOREVER, &holder, &removed);
+  (void)sb_queue_delete(target[0], false, false, FOREVER, &holder, &removed);
 }
 static void deleted_meanwhile(void) {
   begin_long();

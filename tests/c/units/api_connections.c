@@ -37,7 +37,7 @@ static void a_connection_is_opened(void) {
   sb_status status = SB_DONE;
   sb_connection *place = NULL;
   at_step = look_at_mutex;
-  sb_connection *c = sb_connect(t.b, "name", 4, &status);
+  sb_connection *c = sb_connection_open(t.b, "name", 4, &status);
   at_step = NULL;
   expect_is(status, SB_OK, "the status");
   expect_is(steps_unlocked, 0, "how often a number was taken without the mutex");
@@ -48,12 +48,12 @@ static void a_connection_is_opened(void) {
   expect_is(sb_connection_id(c), c->id, "its number");
   expect(strcmp(c->shm->name, "name") == 0, "its name is %s", c->shm->name);
   for (unsigned i = 0; i < SB_MAX_CLASSES; i++) expect_is(c->cache[i].mask, 0, "hints that it keeps");
-  expect_is(sb_connect_at(t.b, "other", 5, &place), SB_OK, "the status of another one");
+  expect_is(sb_connection_open_at(t.b, "other", 5, &place), SB_OK, "the status of another one");
   expect(place != NULL && place != c, "there is no other one");
   refuse(t.c, SB_FORKED);
-  expect(sb_connect(t.b, "name", 4, &status) == NULL, "a child opened one");
+  expect(sb_connection_open(t.b, "name", 4, &status) == NULL, "a child opened one");
   expect_is(status, SB_FORKED, "the status of a child");
-  expect_is(sb_connect_at(t.b, "name", 4, &place), SB_FORKED, "the status of a child, with a place");
+  expect_is(sb_connection_open_at(t.b, "name", 4, &place), SB_FORKED, "the status of a child, with a place");
   expect(place == NULL, "a child has one");
   expect_is(live_connections(), 3, "how many there are");
 }
@@ -65,7 +65,7 @@ static void a_connection_without_node_is_none(void) {
   use_up(chunk_of_kind(SB_KIND_NODE));
   for (unsigned i = 0; i < 20; i++) {
     if (i == 10) before = allocated_bytes(); /* the first ones fill lists of malloc */
-    expect(sb_connect(t.b, "name", 4, &status) == NULL, "there is a connection");
+    expect(sb_connection_open(t.b, "name", 4, &status) == NULL, "there is a connection");
     expect_is(status, SB_NO_MEMORY, "the status");
     expect_is(live_connections(), 1, "how many there are");
   }
@@ -74,7 +74,7 @@ static void a_connection_without_node_is_none(void) {
 static void *reserved;
 static void connect_with(sb_status should) {
   sb_status status = SB_DONE;
-  expect(sb_connect(t.b, "name", 4, &status) == NULL, "there is a connection");
+  expect(sb_connection_open(t.b, "name", 4, &status) == NULL, "there is a connection");
   expect_is(status, should, "the status");
   expect_is(live_connections(), 1, "how many there are");
 }
@@ -147,12 +147,12 @@ static void its_thread_is_refused(void) {
 static void it_says_how_many_channels_there_are(void) {
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
-    sb_connection_channels(t.c, 4);
+    sb_connection_set_channels(t.c, 4);
     expect_is(t.c->shm->channels, 0, "channels of a refusal");
     expect_untouched(t.c, "a refused number of channels");
   }
   refuse(t.c, SB_OK);
-  sb_connection_channels(t.c, 4);
+  sb_connection_set_channels(t.c, 4);
   expect_is(t.c->shm->channels, 4, "channels");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
 }

@@ -55,12 +55,12 @@ static void a_connection_that_closes_wakes_its_threads(void) {
   list_behind_the_last(SB_HOLD_SLOT, strange);
   (void)sb_wake_arm(wake_of(t.c->io_node));
   refuse(t.c, SB_FORKED);
-  expect_is(sb_disconnect(t.c), SB_FORKED, "the status of a child");
+  expect_is(sb_connection_close(t.c), SB_FORKED, "the status of a child");
   expect_untouched(t.c, "a child that closes");
   expect(!sb_closed(t.c) && wake_state(own) == SB_WAKE_ARMED, "a child closed it");
   refuse(t.c, SB_STOPPING);
   note_order(&t.c->closed);
-  expect_is(sb_disconnect(t.c), SB_OK, "the status");
+  expect_is(sb_connection_close(t.c), SB_OK, "the status");
   expect_all_see("that it is closed");
   expect_is(times_locked(), 1, "how often the lock was taken");
   expect(sb_closed(t.c), "it is not closed");
@@ -80,7 +80,7 @@ static void what_a_connection_holds_goes_back(void) {
   (void)sb_watch_arm(w, 0);
   list_as(SB_HOLD_CELL, other->record); /* of a queue that it has not open */
   expect_is(sb_ledger_holding(t.b, q->shm), 1, "how many are held before");
-  expect_is(sb_disconnect(t.c), SB_OK, "the status");
+  expect_is(sb_connection_close(t.c), SB_OK, "the status");
   expect_is(sb_ledger_holding(t.b, q->shm), 0, "how many are held");
   expect_is(ready(q), 1, "how many are ready");
   expect_is(node_wakes(w->node), 2, "how often the watch of another connection was told");
@@ -94,14 +94,14 @@ static void what_its_table_does_not_list_stays(void) {
   uint64_t token = ((const sb_record *)(const void *)record)->tag & SB_TAG_TOKEN;
   uint32_t index = (uint32_t)(sb_holding_at(t.b, token) - t.c->last->entries);
   SB_STORE(&t.c->last->used, index, SB_RELAXED);
-  expect_is(sb_disconnect(t.c), SB_OK, "the status");
+  expect_is(sb_connection_close(t.c), SB_OK, "the status");
   expect_is(sb_ledger_holding(t.b, q->shm), 1, "how many are held");
 }
 static void its_io_thread_wakes_beside_a_damaged_table(void) {
   (void)armed_node(t.c, open_new("q", UNLIMITED));
   SB_STORE(&((sb_node_shm *)sb_slot_at(t.b, t.c->io_node))->wake, SB_WAKE_ARMED, SB_RELAXED);
   SB_STORE(&sb_holding_at(t.b, t.c->io_token)->what, 0, SB_RELAXED);
-  expect_is(sb_disconnect(t.c), SB_OK, "the status");
+  expect_is(sb_connection_close(t.c), SB_OK, "the status");
   expect_is(wake_state(t.c->io_node), SB_WAKE_NOTIFIED, "the wake word of its IO thread");
 }
 /* The commit that it names does that, or the call that takes it back. */
@@ -112,7 +112,7 @@ static void what_a_commit_settles_stays(void) {
   (void)get(&t, q, record, false);
   sb_holding_shm *entry = sb_holding_at(t.b, ((const sb_record *)(const void *)record)->tag & SB_TAG_TOKEN);
   SB_STORE(&entry->what, (entry->what & ~UINT64_C(15)) | SB_HOLD_SETTLING, SB_RELAXED);
-  expect_is(sb_disconnect(t.c), SB_OK, "the status");
+  expect_is(sb_connection_close(t.c), SB_OK, "the status");
   expect_is(sb_ledger_holding(t.b, q->shm), 1, "how many are held");
 }
 static void a_closed_connection_is_closed_once(void) {
@@ -122,7 +122,7 @@ static void a_closed_connection_is_closed_once(void) {
   (void)get(&t, q, record, false);
   uint32_t own = armed_node(t.c, q);
   refuse(t.c, SB_CLOSED);
-  expect_is(sb_disconnect(t.c), SB_OK, "the status");
+  expect_is(sb_connection_close(t.c), SB_OK, "the status");
   expect_is(sb_ledger_holding(t.b, q->shm), 1, "how many are held");
   expect_is(wake_state(own), SB_WAKE_NOTIFIED, "the wake word of a thread that waits");
 }
@@ -131,7 +131,7 @@ static void exclusive_queues_end_with_it(void) {
            *own = open_new("own", ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_EXCLUSIVE}));
   uint32_t ended = t.b->header->queues_ended;
   sb_watch *w = armed_watch(q, false);
-  expect_is(sb_disconnect(t.c), SB_OK, "the status");
+  expect_is(sb_connection_close(t.c), SB_OK, "the status");
   expect(!sb_queue_is_open(own), "its exclusive queue is open");
   expect(sb_queue_is_open(q), "another queue ended");
   expect_is(t.b->header->queues_ended, ended + 1, "how many queues ended");
@@ -146,12 +146,12 @@ static void a_connection_is_forgotten(void) {
   sb_broker *b = t.b;
   sb_connection_shm *shm = t.c->shm;
   uint32_t id = t.c->id;
-  (void)sb_disconnect(t.c);
+  (void)sb_connection_close(t.c);
   refuse(t.c, SB_FORKED);
-  expect(sb_forget(t.c), "a child waits for views");
+  expect(sb_connection_release(t.c), "a child waits for views");
   expect(!t.c->forgotten && t.c->queues == q && connection_state(id) == SB_CONN_LIVE, "a child forgot it");
   refuse(t.c, SB_CLOSED);
-  expect(sb_forget(t.c), "it was not forgotten");
+  expect(sb_connection_release(t.c), "it was not forgotten");
   expect_is(times_locked(), 1, "how often the lock was taken");
   expect(t.c->forgotten && t.c->queues == NULL && q->ledger == NULL, "it is still there");
   expect_is(t.c->io_node, 0, "the node of its IO thread");
@@ -159,7 +159,7 @@ static void a_connection_is_forgotten(void) {
   expect_is(connection_state(id), SB_CONN_FREE, "the state of its number");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
   t.c->b = NULL; /* its broker may not be mapped any more */
-  expect(sb_forget(t.c), "it was not forgotten once more");
+  expect(sb_connection_release(t.c), "it was not forgotten once more");
   t.c->b = b;
 }
 static uint64_t a_view(sb_queue *q) {
@@ -167,9 +167,9 @@ static uint64_t a_view(sb_queue *q) {
   const sb_put_options none = {0};
   uint64_t view = 0;
   expect_is(put_sized(&t, q, 1, LONG_BODY, &none), SB_OK, "the status of a long message");
-  expect(sb_get(q, record, false) > 0, "there is no message");
+  expect(sb_queue_get(q, record, false) > 0, "there is no message");
   const sb_record *r = (const sb_record *)(const void *)record;
-  expect_is(sb_begin_view(t.c, r->tag, r->sequence, r->body_address, &view), SB_OK, "the status of a view");
+  expect_is(sb_view_begin(t.c, r->tag, r->sequence, r->body_address, &view), SB_OK, "the status of a view");
   return view;
 }
 /* The slot of its node may be another connection's by then. */
@@ -177,17 +177,17 @@ static void views_keep_a_connection(void) {
   uint64_t view = a_view(open_new("q", UNLIMITED));
   uint32_t node = t.c->io_node, id = t.c->id;
   sb_word *header = sb_slot_header(t.b, node);
-  (void)sb_disconnect(t.c);
-  expect(!sb_forget(t.c), "it was forgotten beside a view");
+  (void)sb_connection_close(t.c);
+  expect(!sb_connection_release(t.c), "it was forgotten beside a view");
   expect(!t.c->forgotten && t.c->io_node == 0, "it has still a thread, or nothing any more");
   expect_is(t.c->shm->waiter, 0, "the node that is woken");
   expect_is(sb_slot_state(*header), SB_SLOT_FREE, "the slot of its node");
   uint64_t anothers = sb_slot_word(SB_SLOT_ALLOC, BY_ANOTHER, sb_slot_gen(*header));
   SB_STORE(header, anothers, SB_SEQ_CST);
-  expect(!sb_forget(t.c), "it was forgotten beside a view, the second time");
+  expect(!sb_connection_release(t.c), "it was forgotten beside a view, the second time");
   expect_is(*header, anothers, "the slot of its node when it is another connection's");
-  expect(sb_end_view(t.c, view), "it waits for more than the view");
-  expect(sb_forget(t.c), "it was not forgotten after the view");
+  expect(sb_view_end(t.c, view), "it waits for more than the view");
+  expect(sb_connection_release(t.c), "it was not forgotten after the view");
   expect_is(connection_state(id), SB_CONN_FREE, "the state of its number");
 }
 static uint32_t begin_draining(void) {
@@ -201,8 +201,8 @@ static uint32_t begin_draining(void) {
 }
 static void what_it_drains_goes_back(void) {
   uint32_t chunk = begin_draining();
-  (void)sb_disconnect(t.c);
-  expect(sb_forget(t.c), "it was not forgotten");
+  (void)sb_connection_close(t.c);
+  expect(sb_connection_release(t.c), "it was not forgotten");
   expect_is(sb_chunk_state(t.b->chunks[chunk]), SB_CHUNK_CLASS, "the state of the chunk");
 }
 
@@ -211,29 +211,29 @@ static void what_it_drains_goes_back(void) {
 static void a_connection_that_is_dropped(void) {
   sb_connection *place = NULL;
   uint64_t before = 0;
-  sb_connection_dropped(&place);
+  sb_connection_discard(&place);
   for (unsigned i = 0; i < 20; i++) {
     if (i == 10) before = allocated_bytes(); /* the first ones fill lists of malloc */
     sb_connection *c = place = connect_to(&t);
     unsigned id = c->id;
     (void)sb_housekeeper_reclaim(c); /* it has memory for what it drains */
     c->handles++;
-    sb_connection_dropped(&place);
+    sb_connection_discard(&place);
     expect(place == NULL, "the place still has it");
     expect(c->handles == 1 && c->forgotten && sb_closed(c), "it was not forgotten, or a handle does not keep it");
     expect_is(connection_state(id), SB_CONN_FREE, "the state of its number");
-    sb_free_connection(c);
+    sb_connection_free(c);
   }
   expect_is(allocated_bytes(), before, "the bytes that are kept");
 }
 static void dropped_when_it_was_forgotten(void) {
   sb_connection *c = t.c, *place = c;
   sb_broker *b = t.b;
-  (void)sb_disconnect(c);
-  (void)sb_forget(c);
+  (void)sb_connection_close(c);
+  (void)sb_connection_release(c);
   c->handles++;
   c->b = NULL; /* its broker may not be mapped any more */
-  sb_connection_dropped(&place);
+  sb_connection_discard(&place);
   expect(place == NULL && c->handles == 1, "it was not freed");
   c->b = b;
 }
@@ -241,7 +241,7 @@ static void dropped_by_a_child(void) {
   sb_connection *c = t.c, *place = c;
   c->handles++;
   refuse(c, SB_FORKED);
-  sb_connection_dropped(&place);
+  sb_connection_discard(&place);
   expect(place == NULL && c->handles == 1, "it was not freed");
   expect(!c->forgotten && !sb_closed(c), "a child closed it");
   expect_is(connection_state(c->id), SB_CONN_LIVE, "the state of its number");
@@ -251,7 +251,7 @@ static void dropped_beside_a_view(void) {
   (void)a_view(open_new("q", UNLIMITED));
   c->handles++;
   uint32_t handles = c->handles;
-  sb_connection_dropped(&place);
+  sb_connection_discard(&place);
   expect(place == c && c->handles == handles, "it was freed");
   expect(!c->forgotten && sb_closed(c), "it is not closed, or nothing any more");
 }
@@ -264,7 +264,7 @@ static void a_handle_that_is_freed(void) {
     sb_queue *q = open_queue(&t, "q");
     sb_queue_shm *shm = q->shm;
     expect_is(sb_ledger_owned(t.b, shm), 1, "whether the queue is open");
-    sb_free_queue(q);
+    sb_queue_free(q);
     expect_is(sb_ledger_owned(t.b, shm), 0, "whether the queue is still open");
     expect(t.c->queues == NULL, "the connection still has it open");
     expect_is(t.c->handles, handles, "how many handles there are");
@@ -279,11 +279,11 @@ static void a_handle_whose_message_is_held(void) {
   put(&t, q, 1);
   (void)get(&t, q, record, false);
   refuse(t.c, SB_FORKED);
-  sb_free_queue(q);
+  sb_queue_free(q);
   expect_untouched(t.c, "a handle that a child frees");
   expect(!q->orphaned && t.c->handles == handles, "a child freed it");
   refuse(t.c, SB_OK);
-  sb_free_queue(q);
+  sb_queue_free(q);
   expect(q->orphaned && q->ledger != NULL && t.c->queues == q, "it did not stay");
   expect_is(t.c->handles, handles - 1, "how many handles there are");
 }
@@ -291,13 +291,13 @@ static void a_handle_whose_message_is_held(void) {
 static void a_handle_of_a_closed_connection(void) {
   sb_queue *q = open_new("q", UNLIMITED);
   uint32_t handles = t.c->handles;
-  (void)sb_disconnect(t.c);
+  (void)sb_connection_close(t.c);
   refuse(t.c, SB_CLOSED);
-  sb_free_queue(q);
+  sb_queue_free(q);
   expect_is(times_locked(), 1, "how often the lock was taken");
   expect(q->orphaned, "a handle with a ledger was freed before its connection was forgotten");
   expect_is(t.c->handles, handles - 1, "how many handles there are");
-  expect(sb_forget(t.c), "it was not forgotten");
+  expect(sb_connection_release(t.c), "it was not forgotten");
   expect(t.c->queues == NULL, "the handle is still there");
 }
 

@@ -16,7 +16,7 @@ static sb_queue *open_queues(uint32_t count) {
   return queues[0];
 }
 static sb_consumer *make(uint32_t count, uint32_t prefetch, uint32_t batch, sb_status *status) {
-  return sb_consume(t.c, queues, count, prefetch, 4, batch, PATIENCE, status);
+  return sb_consumer_open(t.c, queues, count, prefetch, 4, batch, PATIENCE, status);
 }
 static uint64_t acked(unsigned which) { return counted(queues[which], SB_COUNT_ACKED); }
 
@@ -244,7 +244,7 @@ static void a_handle_is_freed(void) {
   sb_consumer *k = in_the_middle();
   uint32_t handles = SB_LOAD(&t.c->handles, SB_RELAXED);
   expect_locked_in(t.c, "sb_consumer.c");
-  sb_free_consumer(k);
+  sb_consumer_free(k);
   was_locked("a consumer that is freed");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
   expect_is(SB_LOAD(&t.c->handles, SB_RELAXED), handles - 1, "the handles of the connection");
@@ -254,7 +254,7 @@ static void a_handle_is_freed(void) {
 static void a_handle_of_a_stopped_broker_is_freed(void) {
   sb_consumer *k = in_the_middle();
   SB_STORE(&t.b->header->closing, 1u, SB_RELAXED);
-  sb_free_consumer(k);
+  sb_consumer_free(k);
   expect_is(t.c->target_count, 0, "the targets of the connection");
 }
 /* It is closed between the look and the lock. */
@@ -267,7 +267,7 @@ static void a_handle_that_nobody_knows(void) {
     if (i < 2) refuse(t.c, i == 0 ? SB_CLOSED : SB_FORKED);
     t.c->renew = i == 2 ? close_now : t.c->renew;
     ask_to_forget(t.c);
-    sb_free_consumer(k);
+    sb_consumer_free(k);
     if (i < 2) expect_untouched(t.c, "a consumer of a closed connection, or in a child");
     expect_is(queues[0]->shm->consumers, consumers, "the consumers of the queue");
     expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
@@ -277,7 +277,7 @@ static void a_handle_that_nobody_knows(void) {
 }
 static void make_and_free(void) {
   sb_status status;
-  sb_free_consumer(make(2, 100, ALONE, &status));
+  sb_consumer_free(make(2, 100, ALONE, &status));
 }
 static void make_in_vain(void) {
   sb_status status;
@@ -313,7 +313,7 @@ static void a_queue_ends_with_one_that_is_refused(void) {
   expect_is(status, SB_DELETED, "the status");
   expect(!sb_queue_is_open(queues[0]), "a queue stays that ends with its last consumer");
 }
-static void close_the_connection(void) { (void)sb_disconnect(t.c); }
+static void close_the_connection(void) { (void)sb_connection_close(t.c); }
 /* It is over before the lock is given up: what closes the connection then does not find it. */
 static void one_that_is_refused_is_over_under_the_lock(void) {
   sb_status status;

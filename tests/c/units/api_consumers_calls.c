@@ -66,7 +66,7 @@ static void bodies_that_are_settled(void) {
   expect(kind_of(record()->tag & SB_TAG_TOKEN) != SB_HOLD_VIEW, "it has a view");
   expect_is(next_id(true), 2, "the long one");
   expect_is(kind_of(record()->tag), SB_HOLD_VIEW, "its tag: a view");
-  sb_view_end(t.c, record()->tag);
+  sb_view_drop(t.c, record()->tag);
   expect_is(next_id(false), 3, "the long one that is not settled");
   expect_is(kind_of(record()->tag & SB_TAG_TOKEN), SB_HOLD_CELL, "its tag: what is held");
 }
@@ -389,7 +389,7 @@ static void nobody_suspends_it(void) {
 
 static void events_are_armed(void) {
   k = consume(1, 4, 0, ALONE);
-  sb_consumer_event(k, 77);
+  sb_consumer_set_event(k, 77);
   expect_is((unsigned)k->event_fd, 77, "the descriptor");
   refuse(t.c, SB_FORKED);
   expect(sb_consumer_arm_event(k), "a child is to wait");

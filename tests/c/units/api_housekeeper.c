@@ -216,7 +216,7 @@ static void a_message_becomes_due(void) {
   message_at(q, 0)->due_ns = 1;
   expect_is(sb_housekeeper_look_at(q, positions[0]), 0, "when to look again at what is due");
   expect_told(w, "what waits when the message is due");
-  expect_is(sb_length(q), 1, "how many are ready");
+  expect_is(sb_queue_length(q), 1, "how many are ready");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
 }
 static void a_message_that_expires_makes_room(void) {
@@ -226,7 +226,7 @@ static void a_message_that_expires_makes_room(void) {
   sb_watch *w = armed_watch(q, true);
   message_at(q, 0)->expires_ns = 1;
   expect_is(sb_housekeeper_look_at(q, first_position(q)), 0, "when to look again");
-  expect_is(sb_length(q), 0, "how many are ready");
+  expect_is(sb_queue_length(q), 0, "how many are ready");
   expect_told(w, "what waits for room");
 }
 static uint64_t scheduled(const sb_queue *q) {
@@ -268,8 +268,8 @@ static void deleted_queues_are_swept(void) {
   sb_queue *also = open_queue(&t, "q");
   t.c = own;
   also->busy = 1;
-  expect_is(sb_delete(q, false, false, FOREVER, &holder, &removed), SB_OK, "the status of the deletion");
-  expect(sb_leave(q), "the handle stays");
+  expect_is(sb_queue_delete(q, false, false, FOREVER, &holder, &removed), SB_OK, "the status of the deletion");
+  expect(sb_queue_close(q), "the handle stays");
   announce_settings(&(sb_settings){{7, -1, -1, 0, -1, -1}, 0}, false);
   SB_STORE(&header()->topology_intent, sb_topology_word(SB_CHANGE_CONFIGURE, other->slot), SB_SEQ_CST);
   uint64_t epoch = header()->topology_epoch;
@@ -289,7 +289,7 @@ static void deleted_queues_are_swept(void) {
   expect_is(other->shm->settings[SB_SETTING_RING_SIZE], 7, "what a killed process had announced");
   expect_is(header()->topology_pid, 0, "who has the lock of the topology");
   also->busy = 0;
-  expect(sb_leave(also), "the other handle stays");
+  expect(sb_queue_close(also), "the other handle stays");
   expect_is(sb_housekeeper_sweep(t.c, AT_ONCE), 0, "how many are left at the end");
   expect_is(sb_slot_state(*sb_slot_header(t.b, slot)), SB_SLOT_FREE, "the slot of the queue");
   expect_is(header()->topology_epoch, epoch, "the epoch");
@@ -319,7 +319,7 @@ static void empty_chunks_are_reclaimed(void) {
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
 }
 static void reclaim_at_once_with_nothing(void) {
-  sb_reclaim(t.c);
+  sb_connection_reclaim(t.c);
   expect(t.c->grace == NULL, "there was memory");
 }
 static void empty_chunks_are_reclaimed_at_once(void) {
@@ -330,17 +330,17 @@ static void empty_chunks_are_reclaimed_at_once(void) {
   SB_STORE(&t.b->chunks[chunk], empty, SB_SEQ_CST);
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
-    sb_reclaim(t.c);
+    sb_connection_reclaim(t.c);
     expect_untouched(t.c, "a refused call");
   }
   refuse(t.c, SB_OK);
   SB_STORE(&other->gate->inside, 1, SB_SEQ_CST); /* it may know the chunk */
-  sb_reclaim(t.c);
+  sb_connection_reclaim(t.c);
   expect_is(t.b->chunks[chunk], empty, "the word of a chunk that somebody may know");
   expect_is(t.c->grace->count, 0, "how many chunks are drained afterwards");
   SB_STORE(&other->gate->inside, 0, SB_SEQ_CST);
   expect_locked_in(t.c, "sb_grace.c");
-  sb_reclaim(t.c);
+  sb_connection_reclaim(t.c);
   was_locked("chunks that are drained at once");
   expect_is(sb_chunk_state(t.b->chunks[chunk]), SB_CHUNK_FREE, "the state of the chunk");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
@@ -350,18 +350,18 @@ static void the_dead_are_reaped(void) {
   uint32_t dead = die_attached(do_nothing), other = die_attached(do_nothing);
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
-    expect_is(sb_recover(t.c), 0, "how many were reaped when it was refused");
-    expect(!sb_recover_one(t.c, dead), "one was reaped when it was refused");
+    expect_is(sb_housekeeper_reap(t.c), 0, "how many were reaped when it was refused");
+    expect(!sb_housekeeper_reap_one(t.c, dead), "one was reaped when it was refused");
   }
   refuse(t.c, SB_OK);
   expect_is(header()->reaped, 0, "how many were reaped by refusals");
-  expect(!sb_recover_one(t.c, t.b->process), "a process reaped itself");
-  expect(!sb_recover_one(t.c, other + 1), "one was reaped that there is not");
+  expect(!sb_housekeeper_reap_one(t.c, t.b->process), "a process reaped itself");
+  expect(!sb_housekeeper_reap_one(t.c, other + 1), "one was reaped that there is not");
   SB_STORE(&t.b->connections[0], (uint64_t)SB_PROC_LIVE, SB_SEQ_CST); /* where the next process would be */
-  expect(!sb_recover_one(t.c, SB_MAX_PROCESSES), "one was reaped behind the last one");
-  expect(sb_recover_one(t.c, other), "the dead one was not reaped");
-  expect(!sb_recover_one(t.c, other), "the dead one was reaped twice");
-  expect_is(sb_recover(t.c), 1, "how many were reaped");
+  expect(!sb_housekeeper_reap_one(t.c, SB_MAX_PROCESSES), "one was reaped behind the last one");
+  expect(sb_housekeeper_reap_one(t.c, other), "the dead one was not reaped");
+  expect(!sb_housekeeper_reap_one(t.c, other), "the dead one was reaped twice");
+  expect_is(sb_housekeeper_reap(t.c), 1, "how many were reaped");
   expect_is(header()->reaped, 2, "how many were reaped in all");
   expect_is(SB_BITS(t.b->processes[dead].word, 0, 2), SB_PROC_FREE, "the slot of the other one");
 }

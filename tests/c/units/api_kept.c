@@ -13,13 +13,13 @@
 #define HEAD (HEADS * SB_CHUNK_UNITS + 2)
 #define GEN 5u
 
-static sb_kept_facts facts[SB_KEPT_FACTS + 1];
+static sb_chunk_facts facts[SB_CHUNK_FACTS + 1];
 
 static void look(uint64_t looks) {
-  memset(facts, 0xff, SB_KEPT_FACTS * sizeof facts[0]);
-  memset(&facts[SB_KEPT_FACTS], 0, sizeof facts[0]);
-  expect_is(sb_kept(t.c, looks, facts), SB_OK, "the status");
-  expect_is(facts[SB_KEPT_FACTS].held + facts[SB_KEPT_FACTS].queue, 0, "what lies behind the rows");
+  memset(facts, 0xff, SB_CHUNK_FACTS * sizeof facts[0]);
+  memset(&facts[SB_CHUNK_FACTS], 0, sizeof facts[0]);
+  expect_is(sb_broker_describe_chunks(t.c, looks, facts), SB_OK, "the status");
+  expect_is(facts[SB_CHUNK_FACTS].held + facts[SB_CHUNK_FACTS].queue, 0, "what lies behind the rows");
 }
 static void set_chunk(uint32_t chunk, unsigned state, unsigned cls, unsigned run) {
   SB_STORE(&t.b->chunks[chunk], sb_chunk_word(state, 0, cls, run), SB_SEQ_CST);
@@ -47,10 +47,10 @@ static void name_slot(const sb_queue *q, uint64_t at, uint32_t slot) {
   sb_word *word = cell(q, at, &gen);
   SB_STORE(word, sb_cell_open(SB_CELL_AVAILABLE, slot, 0, gen), SB_SEQ_CST);
 }
-static const sb_kept_facts *of_slot(uint32_t slot) {
+static const sb_chunk_facts *of_slot(uint32_t slot) {
   return &facts[sb_chunk_class(SB_LOAD(&t.b->chunks[slot / SB_CHUNK_UNITS], SB_RELAXED))];
 }
-static const sb_kept_facts *of_units(unsigned units) { return &facts[sb_class_for(t.b, units * SB_UNIT)]; }
+static const sb_chunk_facts *of_units(unsigned units) { return &facts[sb_class_for(t.b, units * SB_UNIT)]; }
 
 /* ---- chunks ---- */
 
@@ -88,7 +88,8 @@ static void chunks_of_long_bodies(void) {
   expect_is(facts[0].used, 1, "bodies in use");
   expect_is(facts[0].slot_bytes, 0, "slot_bytes");
   expect_is(facts[5].chunks + facts[CLASSES].chunks + facts[SB_MAX_CLASSES - 1].chunks, 0, "chunks of classes");
-  for (unsigned i = 0; i < SB_KEPT_FACTS; i++) expect_is(facts[i].held + facts[i].queue, 0, "what a queue has of them");
+  for (unsigned i = 0; i < SB_CHUNK_FACTS; i++)
+    expect_is(facts[i].held + facts[i].queue, 0, "what a queue has of them");
 }
 /* A segment that comes meanwhile is mapped before its chunks are looked at; if it cannot be, they are not. */
 static test_broker another;
@@ -121,24 +122,24 @@ static void a_segment_that_is_not_there(void) {
 static void the_queue_that_has_most(void) {
   char record[4096];
   sb_queue *two = queue_of("two", 2);
-  const sb_kept_facts *f = of_slot(slot_of(two, 0));
+  const sb_chunk_facts *f = of_slot(slot_of(two, 0));
   look(20);
   expect_is(f->held, 2, "held by one queue");
   expect_is(f->queue, two->slot, "the only queue");
   expect_is(f->whole, 1, "whether all of it was looked at");
-  for (unsigned i = 0; i < SB_KEPT_FACTS; i++) {
+  for (unsigned i = 0; i < SB_CHUNK_FACTS; i++) {
     if (&facts[i] != f) expect_is(facts[i].held + facts[i].queue + facts[i].whole, 0, "what is held of another class");
   }
   (void)get(&t, two, record, true);
   look(A_LOT);
   expect_is(f->held, 1, "held after one was taken");
-  for (unsigned i = 0; i < SB_KEPT_FACTS; i++) {
+  for (unsigned i = 0; i < SB_CHUNK_FACTS; i++) {
     if (&facts[i] != f) expect_is(facts[i].held, 0, "what is held of another class after one was taken");
   }
   sb_queue *three = queue_of("three", 3), *also = queue_of("also", 3);
   look(A_LOT);
   uint32_t index = 0, slot;
-  do slot = sb_next_queue(t.c, &index);
+  do slot = sb_queue_next(t.c, &index);
   while (slot == two->slot);
   expect_is(f->held, 3, "held by one of three queues");
   expect(slot == three->slot || slot == also->slot, "there is another queue");
@@ -150,7 +151,7 @@ static void the_queue_that_has_most(void) {
 static void cells_that_are_not_believed(void) {
   uint64_t gen;
   sb_queue *q = queue_of("q", 2);
-  const sb_kept_facts *f = of_slot(slot_of(q, 0));
+  const sb_chunk_facts *f = of_slot(slot_of(q, 0));
   sb_word *free_cell = cell(q, 2, &gen);
   SB_STORE(free_cell, sb_cell_open(SB_CELL_AVAILABLE, slot_of(q, 0), 0, gen + 1), SB_SEQ_CST);
   look(A_LOT);
@@ -163,7 +164,7 @@ static void cells_that_are_not_believed(void) {
 }
 static void looks_are_bounded(void) {
   sb_queue *q = queue_of("q", 20);
-  const sb_kept_facts *f = of_slot(slot_of(q, 0));
+  const sb_chunk_facts *f = of_slot(slot_of(q, 0));
   const struct {
     uint64_t looks, held, whole;
   } tries[] = {{0, LEAST, 0}, {15, LEAST, 0}, {17, 17, 0}, {19, 19, 0}, {20, 20, 1}, {A_LOT, 20, 1}};
@@ -190,7 +191,7 @@ static void lose_the_queue(const char *site) {
 static void a_queue_that_goes_meanwhile(void) {
   if (!has_steps()) return;
   closing = queue_of("q", 2);
-  const sb_kept_facts *f = of_slot(slot_of(closing, 0));
+  const sb_chunk_facts *f = of_slot(slot_of(closing, 0));
   loads = 0;
   at_step = lose_the_queue;
   look(A_LOT);
@@ -229,7 +230,7 @@ static void parts_of_a_body(void) {
 /* The end of a row costs no look: the next queue has it. */
 static void looks_at_parts(void) {
   sb_queue *a = queue_of("a", 1), *b = queue_of("b", 1);
-  uint32_t index = 0, first = sb_next_queue(t.c, &index);
+  uint32_t index = 0, first = sb_queue_next(t.c, &index);
   sb_queue *before = first == a->slot ? a : b, *after = before == a ? b : a;
   scatter(before, 1);
   for (unsigned i = 0; i < 30; i++) put(&t, after, i);
@@ -238,17 +239,17 @@ static void looks_at_parts(void) {
 }
 
 static void who_may_not_look(void) {
-  sb_kept_facts none[SB_KEPT_FACTS];
+  sb_chunk_facts none[SB_CHUNK_FACTS];
   memset(none, 0xff, sizeof none);
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
     memset(facts, 0xff, sizeof facts);
-    expect_is(sb_kept(t.c, A_LOT, facts), REFUSAL[i], "the status of a refusal");
+    expect_is(sb_broker_describe_chunks(t.c, A_LOT, facts), REFUSAL[i], "the status of a refusal");
     expect(memcmp(facts, none, sizeof none) == 0, "a refusal has facts");
   }
   refuse(t.c, SB_OK);
   SB_STORE(&t.b->header->segments, 1000u, SB_SEQ_CST);
-  expect_is(sb_kept(t.c, A_LOT, facts), SB_CORRUPT, "the status of a broken broker");
+  expect_is(sb_broker_describe_chunks(t.c, A_LOT, facts), SB_CORRUPT, "the status of a broken broker");
   expect(memcmp(facts, none, sizeof none) == 0, "a broken broker has facts");
 }
 

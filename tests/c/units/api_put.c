@@ -20,8 +20,8 @@ static const sb_put_options NONE;
 static sb_queue *q;
 
 static const sb_record *as_record(void) { return (const sb_record *)(const void *)record; }
-static sb_status put_one_of(uint64_t length) { return sb_put_with(q, BODY, length, &NONE); }
-static int64_t get_next(void) { return sb_get(q, record, true); }
+static sb_status put_one_of(uint64_t length) { return sb_queue_put_with(q, BODY, length, &NONE); }
+static int64_t get_next(void) { return sb_queue_get(q, record, true); }
 static uint64_t added(void) { return counted(q, SB_COUNT_ADDED); }
 static void expect_room_told(uint32_t node, const char *after) {
   expect(was_told(node), "after %s: a producer that waits for room is not told", after);
@@ -44,14 +44,14 @@ static void a_closed_connection_is_refused(void) {
   sb_status status = SB_OK;
   q = make_queue("q", FREE_SETTINGS);
   SB_STORE(&t.c->closed, 1u, SB_RELAXED);
-  expect_is(sb_put(q, BODY, BYTES), SB_CLOSED, "the status of a put");
+  expect_is(sb_queue_put(q, BODY, BYTES), SB_CLOSED, "the status of a put");
   expect_is(put_one_of(BYTES), SB_CLOSED, "the status of a put with options");
-  expect_is(sb_put_many(q, &piece, 1, &NONE, &status), 0, "how many went");
+  expect_is(sb_queue_put_many(q, &piece, 1, &NONE, &status), 0, "how many went");
   expect_is(status, SB_CLOSED, "the status of several");
   status = SB_OK;
-  expect_is(sb_put_columns(q, &columns, 0, 1, &status), 0, "how many rows went");
+  expect_is(sb_queue_put_columns(q, &columns, 0, 1, &status), 0, "how many rows went");
   expect_is(status, SB_CLOSED, "the status of rows");
-  expect_is(sb_wait_for_room(q, false, BYTES, FOREVER), SB_CLOSED, "the status of a wait");
+  expect_is(sb_queue_wait_for_room(q, false, BYTES, FOREVER), SB_CLOSED, "the status of a wait");
   expect_is(added(), 0, "the number of messages");
 }
 /* The length of a body is looked at before the limits are. */
@@ -72,9 +72,9 @@ static void too_long_a_front(void) {
   uint32_t node = wait_at(q, FOR_ROOM, BYTES);
   leave_chunks(0);
   note_rest(q);
-  expect_is(sb_put_with(q, BODY, BYTES, &longest), SB_NO_MEMORY, "the status of the longest front");
+  expect_is(sb_queue_put_with(q, BODY, BYTES, &longest), SB_NO_MEMORY, "the status of the longest front");
   expect_room_told(node, "a put without memory");
-  expect_is(sb_put_with(q, BODY, BYTES, &longer), SB_INVALID, "the status of a longer front");
+  expect_is(sb_queue_put_with(q, BODY, BYTES, &longer), SB_INVALID, "the status of a longer front");
   expect_room_told(node, "a put of too long a front");
   expect_is(q->shm->admitted - q->base, 0, "the number of places taken");
   expect_is(q->shm->bytes_in, 0, "the number of bytes admitted");
@@ -108,14 +108,14 @@ static void expect_lifetime(uint64_t ttl_ns, uint64_t should, const char *what) 
   const sb_put_options o = {.ttl_ns = ttl_ns};
   sb_reservation r;
   uint64_t before = sb_now_ns();
-  expect_is(sb_reserve(q, BYTES, &o, &r), SB_OK, "the status");
+  expect_is(sb_reservation_begin(q, BYTES, &o, &r), SB_OK, "the status");
   uint64_t after = sb_now_ns(), expires = ((const sb_message_shm *)sb_slot_at(t.b, r.slot))->expires_ns;
   if (should == UINT64_MAX) {
     expect_is(expires, 0, what);
   } else {
     expect(expires >= before + should && expires <= after + should, "%s is another one", what);
   }
-  sb_abandon(q, &r, false);
+  sb_reservation_abandon(q, &r, false);
 }
 static void the_shorter_lifetime_counts(void) {
   q = make_queue("for ever", (sb_settings){{-1, -1, -1, 0, -1, -1}, 0});
@@ -138,12 +138,12 @@ static void several_messages(void) {
   sb_status status;
   q = make_queue("q", FREE_SETTINGS);
   note_rest(q);
-  expect_is(sb_put_many(q, pieces, 3, &o, &status), 1, "how many went");
+  expect_is(sb_queue_put_many(q, pieces, 3, &o, &status), 1, "how many went");
   expect_is(status, SB_TOO_LARGE, "the status");
   expect_is(added(), 1, "the number of messages");
-  expect_is(sb_put_many(q, pieces, 1, &o, &status), 1, "how many went of one");
+  expect_is(sb_queue_put_many(q, pieces, 1, &o, &status), 1, "how many went of one");
   expect_is(status, SB_OK, "the status of one");
-  expect_is(sb_put_many(q, pieces, 0, &o, &status), 0, "how many went of none");
+  expect_is(sb_queue_put_many(q, pieces, 0, &o, &status), 0, "how many went of none");
   expect_is(status, SB_OK, "the status of none");
   expect_is(get_next(), sizeof(sb_record) + 3 + BYTES, "the length of the first");
   expect(memcmp(record + sizeof(sb_record), "keya body", 9) == 0, "the first is another one");
@@ -158,7 +158,7 @@ static void rows_of_columns(void) {
   sb_status status;
   q = make_queue("q", FREE_SETTINGS);
   note_rest(q);
-  expect_is(sb_put_columns(q, &c, 1, 2, &status), 2, "how many went");
+  expect_is(sb_queue_put_columns(q, &c, 1, 2, &status), 2, "how many went");
   expect_is(status, SB_OK, "the status");
   expect_is(get_next(), sizeof(sb_record) + 4, "the length of the first");
   expect(as_record()->key_length == 0 && as_record()->properties_length == 2, "the first has other texts");
@@ -167,13 +167,13 @@ static void rows_of_columns(void) {
   expect(as_record()->key_length == 2 && as_record()->properties_length == 1, "the second has other texts");
   expect(memcmp(record + sizeof(sb_record), "yzqccc", 6) == 0, "the second is another one");
   c.key.ends = c.properties.ends = NULL;
-  expect_is(sb_put_columns(q, &c, 0, 1, &status), 1, "how many went without keys");
+  expect_is(sb_queue_put_columns(q, &c, 0, 1, &status), 1, "how many went without keys");
   expect_is(get_next(), sizeof(sb_record) + 1, "the length of a body alone");
   expect_rest("puts of rows");
   leave_chunks(0);
   take_slots(1);
   mark_closed(q);
-  expect_is(sb_put_columns(q, &c, 0, 2, &status), 0, "how many went into a closed queue");
+  expect_is(sb_queue_put_columns(q, &c, 0, 2, &status), 0, "how many went into a closed queue");
   expect_is(status, SB_DELETED, "the status of a closed queue");
 }
 
@@ -214,7 +214,7 @@ static void the_housekeeper_is_told(void) {
               {{.delay_ns = 3 * HOUR_NS}, false}};
   for (unsigned i = 0; i < sizeof puts / sizeof puts[0]; i++) {
     uint32_t armed = sb_wake_arm(wake);
-    expect_is(sb_put_with(q, BODY, BYTES, &puts[i].o), SB_OK, "the status");
+    expect_is(sb_queue_put_with(q, BODY, BYTES, &puts[i].o), SB_OK, "the status");
     expect((SB_LOAD(wake, SB_RELAXED) != armed) == puts[i].rings, "the housekeeper is%s rung by put %u",
            puts[i].rings ? " not" : "", i);
   }
@@ -235,13 +235,13 @@ static void no_page(uint64_t length, const char *what) {
   char *body = untouched(length);
   q = make_queue("q", (sb_settings){{-1, 10, -1, 0, -1, -1}, 0});
   sb_queue *other = make_queue("other", FREE_SETTINGS);
-  expect_is(sb_put(other, body, length), SB_OK, "the status of a put into the other queue");
+  expect_is(sb_queue_put(other, body, length), SB_OK, "the status of a put into the other queue");
   leave_chunks(sb_reserve_chunks(t.b));
   take_slots(sb_class_of_kind(t.b, SB_KIND_LEAF));
   uint32_t node = wait_at(q, FOR_ROOM, BYTES);
   take_slots(sb_class_of_kind(t.b, SB_KIND_LEAF));
   note_rest(q);
-  expect_is(sb_put(q, body, length), SB_NO_MEMORY, what);
+  expect_is(sb_queue_put(q, body, length), SB_NO_MEMORY, what);
   expect_is(q->shm->admitted - q->base, 0, "the number of places taken");
   expect_room_told(node, what);
   expect_rest(what);
@@ -261,7 +261,7 @@ static void look(void) {
 }
 static void put_and_look(uint64_t length) {
   at_touch(body, look);
-  expect_is(sb_put(q, body, length), SB_OK, "the status");
+  expect_is(sb_queue_put(q, body, length), SB_OK, "the status");
 }
 /* A long body is copied without the lock; the handle is busy, so that it is not left, and others take memory as they like. */
 static void the_lock_while_a_body_is_copied(void) {
@@ -280,18 +280,18 @@ static void the_lock_after_a_body_was_copied(void) {
   body = untouched(UNLOCKED);
   q = make_queue("q", FREE_SETTINGS);
   at_touch(body, look_at_ledger_later);
-  expect_is(sb_put(q, body, UNLOCKED), SB_OK, "the status");
+  expect_is(sb_queue_put(q, body, UNLOCKED), SB_OK, "the status");
   expect(touches == 2 && locked == 1, "the message was published without the lock");
   expect_is(busy, 0, "how busy the queue was");
 }
-static void close_connection(void) { (void)sb_disconnect(t.c); }
+static void close_connection(void) { (void)sb_connection_close(t.c); }
 static void closed_while_a_body_is_copied(void) {
   body = untouched(UNLOCKED);
   q = make_queue("q", (sb_settings){{-1, 10, -1, 0, -1, -1}, 0});
   uint32_t node = wait_at(q, FOR_ROOM, BYTES);
   note_rest(q);
   at_touch(body, close_connection);
-  expect_is(sb_put(q, body, UNLOCKED), SB_CLOSED, "the status");
+  expect_is(sb_queue_put(q, body, UNLOCKED), SB_CLOSED, "the status");
   expect_is(added(), 0, "the number of messages");
   expect_is(q->shm->admitted - q->base, 0, "the number of places taken");
   expect_room_told(node, "a put whose connection was closed");
@@ -305,7 +305,7 @@ static void closed_between_two_puts(void) {
   q = make_queue("q", FREE_SETTINGS);
   note_rest(q);
   at_touch(body, close_connection);
-  expect_is(sb_put_many(q, pieces, 2, &NONE, &status), 0, "how many went");
+  expect_is(sb_queue_put_many(q, pieces, 2, &NONE, &status), 0, "how many went");
   expect_is(status, SB_CLOSED, "the status");
   expect_is(added(), 0, "the number of messages");
   expect_calm("puts whose connection was closed");
@@ -325,14 +325,14 @@ static void only_short_slots(void) {
 static void a_body_in_parts(void) {
   only_short_slots();
   for (size_t i = 0; i < SCATTERED; i++) body[i] = (char)(i % 251);
-  expect_is(sb_put(q, body, SCATTERED), SB_OK, "the status");
+  expect_is(sb_queue_put(q, body, SCATTERED), SB_OK, "the status");
   expect_rest("a put in parts");
   (void)get_next();
-  expect(sb_get(q, record, false) > 0 && as_record()->body_address == SB_IN_PARTS, "it does not lie in parts");
+  expect(sb_queue_get(q, record, false) > 0 && as_record()->body_address == SB_IN_PARTS, "it does not lie in parts");
   char copy[SCATTERED];
   uint64_t view;
-  expect_is(sb_begin_view(t.c, as_record()->tag, as_record()->sequence, SB_IN_PARTS, &view), SB_OK, "a view's status");
-  expect_is(sb_copy_view(t.c, view, copy, SCATTERED), SB_OK, "the status of a copy");
+  expect_is(sb_view_begin(t.c, as_record()->tag, as_record()->sequence, SB_IN_PARTS, &view), SB_OK, "a view's status");
+  expect_is(sb_view_copy(t.c, view, copy, SCATTERED), SB_OK, "the status of a copy");
   expect(memcmp(copy, body, SCATTERED) == 0, "the body is another one");
 }
 /* The slot that the put has taken. */
@@ -351,7 +351,7 @@ static void parts_that_break(void) {
   uint32_t node = wait_at(q, FOR_ROOM, BYTES);
   note_rest(q);
   at_touch(body, break_them);
-  expect_is(sb_put(q, body, SCATTERED), SB_CORRUPT, "the status");
+  expect_is(sb_queue_put(q, body, SCATTERED), SB_CORRUPT, "the status");
   expect_is(added(), 1, "the number of messages");
   expect_is(q->shm->admitted - q->base, 1, "the number of places taken");
   expect_room_told(node, "a put whose parts break");
@@ -364,7 +364,7 @@ static void break_and_close(void) {
 static void parts_that_break_while_it_closes(void) {
   only_short_slots();
   at_touch(body, break_and_close);
-  expect_is(sb_put(q, body, SCATTERED), SB_CORRUPT, "the status");
+  expect_is(sb_queue_put(q, body, SCATTERED), SB_CORRUPT, "the status");
   expect_calm("a put whose parts break while its connection is closed");
 }
 
@@ -373,13 +373,14 @@ static void parts_that_break_while_it_closes(void) {
 static void a_wait_for_room(void) {
   q = make_queue("q", (sb_settings){{-1, 1, -1, 0, -1, -1}, 0});
   note_rest(q);
-  expect_is(sb_wait_for_room(q, false, BYTES, 1), SB_OK, "the status where there is room");
+  expect_is(sb_queue_wait_for_room(q, false, BYTES, 1), SB_OK, "the status where there is room");
   SB_STORE(&t.b->header->closing, 1u, SB_RELAXED);
-  expect_is(sb_wait_for_room(q, false, BYTES, 1), SB_STOPPING, "the status of a broker that stops");
+  expect_is(sb_queue_wait_for_room(q, false, BYTES, 1), SB_STOPPING, "the status of a broker that stops");
   SB_STORE(&t.b->header->closing, 0u, SB_RELAXED);
   expect_is(put_one_of(BYTES), SB_OK, "the status of a put");
-  expect_is(sb_wait_for_room(q, false, BYTES, 1), SB_TIMEOUT, "the status when it took too long");
-  expect_is(sb_wait_for_room(q, true, BYTES, 1), SB_TIMEOUT, "the status of a wait for memory that took too long");
+  expect_is(sb_queue_wait_for_room(q, false, BYTES, 1), SB_TIMEOUT, "the status when it took too long");
+  expect_is(sb_queue_wait_for_room(q, true, BYTES, 1), SB_TIMEOUT,
+            "the status of a wait for memory that took too long");
   expect_rest("a wait");
 }
 

@@ -35,12 +35,12 @@ static void make(sb_settings settings) {
 /* Only short slots are free. */
 static void make_with_short_slots(void) {
   make(TEN);
-  expect_is(sb_put(q, record, BYTES), SB_OK, "the status of a short body");
+  expect_is(sb_queue_put(q, record, BYTES), SB_OK, "the status of a short body");
   leave_chunks(0);
   note_rest(q);
 }
 static void reserve(uint64_t length, const sb_put_options *o) {
-  expect_is(sb_reserve(q, length, o, &r), SB_OK, "the status of a reservation");
+  expect_is(sb_reservation_begin(q, length, o, &r), SB_OK, "the status of a reservation");
 }
 static void expect_reserved(const sb_reservation *of, const char *what) {
   expect(of->placed && of->kept, "%s has no place, or no slot", what);
@@ -48,7 +48,7 @@ static void expect_reserved(const sb_reservation *of, const char *what) {
   expect(q->busy == 1, "%s: the queue is busy %u times, not once", what, q->busy);
   expect(t.c->lock == 0 && t.c->use == SB_USE_DRAIN, "%s: the connection is not at rest", what);
 }
-static void abandon(sb_reservation *of) { sb_abandon(q, of, false); }
+static void abandon(sb_reservation *of) { sb_reservation_abandon(q, of, false); }
 
 /* ---- a body that is written in place ---- */
 
@@ -60,16 +60,16 @@ static void a_reservation_is_committed(void) {
   expect(!r.scattered && r.size == BYTES, "it has another size");
   expect_is(counted(q, SB_COUNT_ADDED), 0, "the number of messages before");
   memcpy(r.body, "a body", 7);
-  expect_is(sb_commit(q, &r), SB_OK, "the status");
+  expect_is(sb_reservation_publish(q, &r), SB_OK, "the status");
   expect(!r.placed && !r.kept && r.body == NULL, "it has its place or its slot still");
   expect_is(counted(q, SB_COUNT_ADDED), 1, "the number of messages");
   expect_rest("a commit");
-  expect_is(sb_commit(q, &r), SB_INVALID, "the status of a second commit");
+  expect_is(sb_reservation_publish(q, &r), SB_INVALID, "the status of a second commit");
   expect_is(counted(q, SB_COUNT_ADDED), 1, "the number of messages after a second commit");
   abandon(&r);
   expect_rest("what came after a commit");
   expect_is(admitted(), 1, "the number of places taken");
-  expect_is(sb_get(q, record, true), sizeof(sb_record) + 3 + BYTES, "the length of the message");
+  expect_is(sb_queue_get(q, record, true), sizeof(sb_record) + 3 + BYTES, "the length of the message");
   expect(memcmp(record + sizeof(sb_record), "keya body", 10) == 0, "it is another message");
 }
 static void a_reservation_is_abandoned(void) {
@@ -88,7 +88,7 @@ static void a_reservation_is_abandoned(void) {
   abandon(&r);
   expect_is(admitted(), 0, "the number of places taken, after it was abandoned twice");
   expect_rest("a reservation that was abandoned twice");
-  expect_is(sb_commit(q, &r), SB_INVALID, "the status of a commit");
+  expect_is(sb_reservation_publish(q, &r), SB_INVALID, "the status of a commit");
   uint64_t one, another;
   expect(sb_holding_take(t.c, &one) == SB_OK && sb_holding_take(t.c, &another) == SB_OK, "there is no holding");
   expect(one != another, "a holding was given back twice");
@@ -99,25 +99,25 @@ static void the_view_of_an_abandoned_one(void) {
   uint32_t memory = wait_at(q, FOR_MEMORY, BYTES);
   note_rest(q);
   reserve(BYTES, &NONE);
-  sb_abandon(q, &r, true);
+  sb_reservation_abandon(q, &r, true);
   expect(!r.placed && r.kept && !is_free(&r), "its place is taken, or its slot is not");
   expect_is(q->busy, 0, "how busy the queue is");
   expect_is(admitted(), 0, "the number of places taken");
-  expect_is(sb_commit(q, &r), SB_INVALID, "the status of a commit");
+  expect_is(sb_reservation_publish(q, &r), SB_INVALID, "the status of a commit");
   expect(was_told(producer) && was_told(memory), "a producer is not told of the place");
-  sb_end_reserved_view(t.c, &r);
+  sb_reservation_end_view(t.c, &r);
   expect(!r.kept && r.body == NULL && is_free(&r), "its slot was not freed");
   expect(was_told(memory), "a producer that waits for memory is not told");
   expect(!was_told(producer), "a producer is told of room that was there before");
   expect_rest("a view that ended");
-  sb_end_reserved_view(t.c, &r);
+  sb_reservation_end_view(t.c, &r);
   expect_rest("a view that ended twice");
 }
 static void a_place_without_a_slot(void) {
   make(TEN);
   reserve(BYTES, &NONE);
   r.kept = false;
-  expect_is(sb_commit(q, &r), SB_INVALID, "the status");
+  expect_is(sb_reservation_publish(q, &r), SB_INVALID, "the status");
   expect_is(counted(q, SB_COUNT_ADDED), 0, "the number of messages");
   r.kept = true;
   abandon(&r);
@@ -126,21 +126,21 @@ static void a_place_without_a_slot(void) {
 static void reservations_that_are_refused(void) {
   make(TEN);
   mark_closed(q);
-  expect_is(sb_reserve(q, BYTES, &NONE, &r), SB_DELETED, "the status of a closed queue");
+  expect_is(sb_reservation_begin(q, BYTES, &NONE, &r), SB_DELETED, "the status of a closed queue");
   expect(!r.placed && !r.kept, "what was refused has a place or a slot");
   expect_calm("a reservation in a closed queue");
   SB_STORE(&q->shm->state, q->state, SB_RELAXED);
   reserve(BYTES, &NONE);
   mark_closed(q);
-  expect_is(sb_commit(q, &r), SB_OK, "the status of a commit before the queue's last cell is closed");
+  expect_is(sb_reservation_publish(q, &r), SB_OK, "the status of a commit before the queue's last cell is closed");
   SB_STORE(&t.c->closed, 1u, SB_RELAXED);
   sb_reservation other = r;
-  expect_is(sb_reserve(q, BYTES, &NONE, &other), SB_CLOSED, "the status of a closed connection");
+  expect_is(sb_reservation_begin(q, BYTES, &NONE, &other), SB_CLOSED, "the status of a closed connection");
   expect(other.token == r.token && other.slot == r.slot, "a closed connection has reserved");
   r.placed = r.kept = true;
-  expect_is(sb_commit(q, &r), SB_CLOSED, "the status of a commit of a closed connection");
+  expect_is(sb_reservation_publish(q, &r), SB_CLOSED, "the status of a commit of a closed connection");
   r.placed = r.kept = false;
-  expect_is(sb_commit(q, &r), SB_CLOSED, "the status of a second commit of a closed connection");
+  expect_is(sb_reservation_publish(q, &r), SB_CLOSED, "the status of a second commit of a closed connection");
   expect_is(counted(q, SB_COUNT_ADDED), 1, "the number of messages");
 }
 
@@ -151,19 +151,19 @@ static void reservations_leave_the_reserve(void) {
   make(TEN);
   leave_chunks(sb_reserve_chunks(t.b));
   note_rest(q);
-  expect_is(sb_reserve(q, BYTES, &NONE, &r), SB_NO_MEMORY, "the status without a slot");
+  expect_is(sb_reservation_begin(q, BYTES, &NONE, &r), SB_NO_MEMORY, "the status without a slot");
   expect(was_told(producer), "a producer that waits for room is not told");
   expect_rest("a reservation without a slot");
 }
 static void no_page_for_a_reservation(void) {
   sb_queue *other = make_queue("other", FREE_SETTINGS);
-  expect_is(sb_put(other, record, BYTES), SB_OK, "the status of a put into another queue");
+  expect_is(sb_queue_put(other, record, BYTES), SB_OK, "the status of a put into another queue");
   make(TEN);
   leave_chunks(sb_reserve_chunks(t.b));
   take_slots(sb_class_of_kind(t.b, SB_KIND_LEAF));
   note_rest(q);
   reserve(BYTES, &NONE);
-  expect_is(sb_commit(q, &r), SB_NO_MEMORY, "the status of a commit without a page");
+  expect_is(sb_reservation_publish(q, &r), SB_NO_MEMORY, "the status of a commit without a page");
   expect_reserved(&r, "what could not be committed");
   abandon(&r);
   expect_rest("a reservation that could not be committed");
@@ -180,19 +180,19 @@ static void the_lock_of_an_end(void) {
   abandon(&r);
   expect(touches == 1 && locked == 1, "it was abandoned without the lock");
   reserve(BYTES, &NONE);
-  sb_abandon(q, &r, true);
+  sb_reservation_abandon(q, &r, true);
   at_touch(sb_holding_at(t.b, r.token), look);
   locked = 0;
-  sb_end_reserved_view(t.c, &r);
+  sb_reservation_end_view(t.c, &r);
   expect(touches == 2 && locked == 1, "its view ended without the lock");
   expect_rest("two reservations");
 }
 static bool changes_nothing(void) {
   sb_reservation before = r;
   abandon(&r);
-  sb_end_reserved_view(t.c, &r);
+  sb_reservation_end_view(t.c, &r);
   return memcmp(&r, &before, sizeof r) == 0 && !is_free(&r) && q->busy == 1 &&
-         sb_wait_for_room(q, false, BYTES, 1) == SB_FORKED;
+         sb_queue_wait_for_room(q, false, BYTES, 1) == SB_FORKED;
 }
 static void a_forked_child_changes_nothing(void) {
   int status;
@@ -225,10 +225,10 @@ static void write_body(const sb_reservation *of) {
 static void expect_body_in_parts(void) {
   uint64_t view;
   char *is = calloc(1, SCATTERED), *should = calloc(1, SCATTERED);
-  expect(sb_get(q, record, true) > 0, "the message before it is gone");
-  expect(sb_get(q, record, false) > 0 && as_record()->body_address == SB_IN_PARTS, "it does not lie in parts");
-  expect_is(sb_begin_view(t.c, as_record()->tag, as_record()->sequence, SB_IN_PARTS, &view), SB_OK, "a view's status");
-  expect_is(sb_copy_view(t.c, view, is, SCATTERED), SB_OK, "the status of a copy");
+  expect(sb_queue_get(q, record, true) > 0, "the message before it is gone");
+  expect(sb_queue_get(q, record, false) > 0 && as_record()->body_address == SB_IN_PARTS, "it does not lie in parts");
+  expect_is(sb_view_begin(t.c, as_record()->tag, as_record()->sequence, SB_IN_PARTS, &view), SB_OK, "a view's status");
+  expect_is(sb_view_copy(t.c, view, is, SCATTERED), SB_OK, "the status of a copy");
   write_body(&(sb_reservation){.body = should, .size = SCATTERED});
   expect(memcmp(is, should, SCATTERED) == 0, "the body is another one");
   free(is);
@@ -242,10 +242,10 @@ static void a_reservation_in_parts(void) {
   expect_reserved(&r, "the reservation");
   expect(r.scattered && r.body != NULL, "it is not in parts, or has no body");
   write_body(&r);
-  expect_is(sb_commit(q, &r), SB_OK, "the status");
+  expect_is(sb_reservation_publish(q, &r), SB_OK, "the status");
   expect_is(allocated_bytes(), used, "the private memory");
   expect_rest("a commit in parts");
-  expect_is(sb_commit(q, &r), SB_INVALID, "the status of a second commit");
+  expect_is(sb_reservation_publish(q, &r), SB_INVALID, "the status of a second commit");
   expect_body_in_parts();
 }
 static void a_reservation_in_parts_is_abandoned(void) {
@@ -262,8 +262,8 @@ static void a_front_in_parts_without_a_body(void) {
   make_with_short_slots();
   reserve(0, &o);
   expect(r.scattered && r.body != NULL, "it is not in parts, or has no body");
-  expect_is(sb_reserve_copy(q, &r, &copy), SB_OK, "the status of a copy");
-  expect_is(sb_commit(q, &copy), SB_OK, "the status of a commit");
+  expect_is(sb_reservation_copy(q, &r, &copy), SB_OK, "the status of a copy");
+  expect_is(sb_reservation_publish(q, &copy), SB_OK, "the status of a commit");
   abandon(&r);
   expect_rest("a front in parts");
 }
@@ -271,11 +271,11 @@ static void a_reservation_whose_parts_break(void) {
   make_with_short_slots();
   reserve(SCATTERED, &NONE);
   break_parts(r.slot);
-  expect_is(sb_commit(q, &r), SB_CORRUPT, "the status");
+  expect_is(sb_reservation_publish(q, &r), SB_CORRUPT, "the status");
   expect_reserved(&r, "what could not be committed");
-  expect_is(sb_reserve_copy(q, &r, &copy), SB_OK, "the status of a copy whose names are in the first part");
+  expect_is(sb_reservation_copy(q, &r, &copy), SB_OK, "the status of a copy whose names are in the first part");
   abandon(&r);
-  expect_is(sb_commit(q, &copy), SB_OK, "the status of the copy");
+  expect_is(sb_reservation_publish(q, &copy), SB_OK, "the status of the copy");
   expect_rest("a reservation whose parts broke");
 }
 
@@ -308,12 +308,12 @@ static void a_copy_of_a_reservation(void) {
   write_body(&r);
   message_of(&r)->timestamp_ns = 5; /* whatever clock there is: the time is copied, too */
   uint64_t used = allocated_bytes();
-  expect_is(sb_reserve_copy(q, &r, &copy), SB_OK, "the status");
+  expect_is(sb_reservation_copy(q, &r, &copy), SB_OK, "the status");
   expect_is(allocated_bytes(), used, "the private memory");
   expect_copied(&NAMED);
   expect(memcmp(message_of(&copy) + 1, "exchangekey", 11) == 0, "it has other names");
-  expect_is(sb_commit(q, &r), SB_INVALID, "the status of a commit of what was copied");
-  sb_end_reserved_view(t.c, &r);
+  expect_is(sb_reservation_publish(q, &r), SB_INVALID, "the status of a commit of what was copied");
+  sb_reservation_end_view(t.c, &r);
   abandon(&copy);
   expect_is(admitted(), 0, "the number of places taken");
   expect_rest("a copy that was abandoned");
@@ -321,9 +321,9 @@ static void a_copy_of_a_reservation(void) {
 static void a_copy_without_a_body(void) {
   make(TEN);
   reserve(0, &NONE);
-  expect_is(sb_reserve_copy(q, &r, &copy), SB_OK, "the status");
-  expect_is(sb_commit(q, &copy), SB_OK, "the status of a commit");
-  sb_end_reserved_view(t.c, &r);
+  expect_is(sb_reservation_copy(q, &r, &copy), SB_OK, "the status");
+  expect_is(sb_reservation_publish(q, &copy), SB_OK, "the status of a commit");
+  sb_reservation_end_view(t.c, &r);
   expect_rest("a copy without a body");
 }
 static void a_copy_of_one_in_parts(void) {
@@ -331,11 +331,11 @@ static void a_copy_of_one_in_parts(void) {
   uint64_t used = allocated_bytes();
   reserve(SCATTERED, &NAMED);
   write_body(&r);
-  expect_is(sb_reserve_copy(q, &r, &copy), SB_OK, "the status");
+  expect_is(sb_reservation_copy(q, &r, &copy), SB_OK, "the status");
   expect(copy.scattered && copy.body != r.body, "it does not lie in parts, or has the same body");
   message_of(&copy)->due_ns = 0; /* so that it can be taken */
-  sb_end_reserved_view(t.c, &r);
-  expect_is(sb_commit(q, &copy), SB_OK, "the status of a commit");
+  sb_reservation_end_view(t.c, &r);
+  expect_is(sb_reservation_publish(q, &copy), SB_OK, "the status of a commit");
   expect_is(allocated_bytes(), used, "the private memory");
   expect_body_in_parts();
   expect(memcmp(record + sizeof(sb_record), "exchangekey", 11) == 0, "it has other names");
@@ -343,7 +343,7 @@ static void a_copy_of_one_in_parts(void) {
 static void expect_no_copy(sb_status should, const char *what) {
   copy = (sb_reservation){0};
   uint64_t used = allocated_bytes();
-  expect_is(sb_reserve_copy(q, &r, &copy), should, what);
+  expect_is(sb_reservation_copy(q, &r, &copy), should, what);
   expect(r.placed && r.kept, "%s: what was to be copied lost its place", what);
   expect(!copy.placed && !copy.kept, "%s: the copy has a place, or a slot", what);
   expect(q->busy == 1 && t.c->lock == 0 && t.c->use == SB_USE_DRAIN, "%s: something is left", what);
@@ -371,7 +371,7 @@ static void no_copy_of_broken_parts(void) {
 
 static const sb_put_options LONG_NAMES = {.properties = record, .properties_length = PROPERTIES};
 static void reserve_in_vain(void) {
-  expect_is(sb_reserve(q, SCATTERED, &LONG_NAMES, &r), SB_SYSTEM, "the status of a reservation");
+  expect_is(sb_reservation_begin(q, SCATTERED, &LONG_NAMES, &r), SB_SYSTEM, "the status of a reservation");
   expect(!r.placed && !r.kept, "it has a place, or a slot");
   expect(was_told(producer), "a producer that waits for room is not told");
 }

@@ -10,12 +10,12 @@
 
 static uint32_t slot_of(const char *name) {
   uint32_t slot = 77;
-  if (sb_find(t.c, name, (uint32_t)strlen(name), &slot) != SB_OK) return 0;
+  if (sb_queue_find(t.c, name, (uint32_t)strlen(name), &slot) != SB_OK) return 0;
   return slot;
 }
 static sb_status declare_now(const char *name, uint64_t deadline_ns, uint32_t *slot, int32_t *holder) {
   const sb_settings free_settings = FREELY;
-  return sb_declare(t.c, name, (uint32_t)strlen(name), &free_settings, deadline_ns, slot, holder);
+  return sb_queue_declare(t.c, name, (uint32_t)strlen(name), &free_settings, deadline_ns, slot, holder);
 }
 /* As a process leaves it that was killed in the middle of a change of settings. */
 static void leave_configuring(const sb_queue *q, int64_t ring_size) {
@@ -29,26 +29,26 @@ static void leave_configuring(const sb_queue *q, int64_t ring_size) {
 static void a_name_is_looked_up(void) {
   uint32_t slot = 77;
   sb_queue *q = open_new("a", UNLIMITED);
-  expect_is(sb_find(t.c, "a", 1, &slot), SB_OK, "the status of a name");
+  expect_is(sb_queue_find(t.c, "a", 1, &slot), SB_OK, "the status of a name");
   expect_is(slot, q->slot, "its slot");
-  expect_is(sb_find(t.c, "b", 1, &slot), SB_NOT_FOUND, "the status of a name that no queue has");
+  expect_is(sb_queue_find(t.c, "b", 1, &slot), SB_NOT_FOUND, "the status of a name that no queue has");
   expect_is(slot, 0, "its slot");
   for (unsigned i = 0; i < REFUSALS; i++) {
     slot = 77;
     refuse(t.c, REFUSAL[i]);
-    expect_is(sb_find(t.c, "a", 1, &slot), REFUSAL[i], "the status of a refusal");
+    expect_is(sb_queue_find(t.c, "a", 1, &slot), REFUSAL[i], "the status of a refusal");
     expect_is(slot, 77, "the slot when it was refused");
   }
 }
 static void queues_are_listed(void) {
   uint32_t index = 0;
   sb_queue *q = open_new("a", UNLIMITED);
-  expect_is(sb_next_queue(t.c, &index), q->slot, "the first queue");
-  expect_is(sb_next_queue(t.c, &index), 0, "what follows the last one");
+  expect_is(sb_queue_next(t.c, &index), q->slot, "the first queue");
+  expect_is(sb_queue_next(t.c, &index), 0, "what follows the last one");
   for (unsigned i = 0; i < REFUSALS; i++) {
     index = 0;
     refuse(t.c, REFUSAL[i]);
-    expect_is(sb_next_queue(t.c, &index), 0, "the first queue when it was refused");
+    expect_is(sb_queue_next(t.c, &index), 0, "the first queue when it was refused");
     expect_is(index, 0, "the index when it was refused");
   }
 }
@@ -119,8 +119,8 @@ static void a_queue_takes_the_slot_of_a_deleted_one(void) {
   leave_free(0);
   sb_slab_return_cache(t.c);
   use_up(chunk);
-  expect_is(sb_delete(q, false, false, AT_ONCE, &holder, &removed), SB_OK, "the status of the deletion");
-  expect(sb_leave(q), "the handle of a deleted queue stays");
+  expect_is(sb_queue_delete(q, false, false, AT_ONCE, &holder, &removed), SB_OK, "the status of the deletion");
+  expect(sb_queue_close(q), "the handle of a deleted queue stays");
   expect_is(declare_now("b", AT_ONCE, &slot, &holder), SB_OK, "the status");
   expect_is(slot, was, "its slot");
   expect_is(t.c->use, SB_USE_DRAIN, "what memory is taken for afterwards");
@@ -153,14 +153,14 @@ static void several_changes_under_one_lock(void) {
 }
 static void what_moves_on(void) {
   SB_STORE(&t.b->header->topology_epoch, 40, SB_RELAXED);
-  sb_journal_commit(t.c, 5);
+  sb_topology_journal_commit(t.c, 5);
   SB_STORE(&t.b->header->queues_ended, 3u, SB_RELAXED);
-  expect_is(sb_journal(t.c), 5, "the journal");
+  expect_is(sb_topology_journal(t.c), 5, "the journal");
   expect_is(sb_topology_version(t.c), 45, "the version");
-  expect_is(sb_queues_ended(t.c), 3, "how many queues ended");
+  expect_is(sb_topology_queues_ended(t.c), 3, "how many queues ended");
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
-    expect_is(sb_queues_ended(t.c), 0, "how many queues ended when it was refused");
+    expect_is(sb_topology_queues_ended(t.c), 0, "how many queues ended when it was refused");
     expect_is(sb_topology_version(t.c), REFUSAL[i] == SB_CLOSED ? 0 : 45, "the version when it was refused");
   }
 }
@@ -170,16 +170,16 @@ static void a_queue_is_used(void) {
   SB_STORE(&q->shm->used_ns, 0, SB_RELAXED);
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
-    sb_touch(t.c, q->slot);
+    sb_queue_touch(t.c, q->slot);
     expect_is(q->shm->used_ns, 0, "when it was used, of a touch that was refused");
     expect_untouched(t.c, "a refused touch");
   }
   refuse(t.c, SB_OK);
-  sb_touch(t.c, q->slot);
+  sb_queue_touch(t.c, q->slot);
   expect(q->shm->used_ns != 0, "it was not used");
   expect_is(times_locked(), 1, "how often the lock was taken");
-  sb_touch(t.c, q->slot + 1); /* in the middle of it */
-  sb_touch(t.c, 0);
+  sb_queue_touch(t.c, q->slot + 1); /* in the middle of it */
+  sb_queue_touch(t.c, 0);
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock after a touch of what is no queue");
 }
 
@@ -190,7 +190,7 @@ static void a_queue_is_opened(void) {
   sb_queue *first = open_new("a", UNLIMITED);
   uint32_t handles = t.c->handles, slot = first->slot;
   expect_locked_in(t.c, "sb_api_queues.c");
-  sb_queue *q = sb_open(t.c, slot, &status);
+  sb_queue *q = sb_queue_open(t.c, slot, &status);
   was_locked("while a handle is added");
   expect_is(status, SB_OK, "the status");
   expect(q != NULL && q->slot == slot && q->c == t.c && q->ledger != NULL, "it is no handle");
@@ -198,11 +198,11 @@ static void a_queue_is_opened(void) {
   expect_is(t.c->handles, handles + 1, "how many handles the connection has");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
   for (unsigned i = 0; i < SB_MAX_CLASSES; i++) expect_is(t.c->cache[i].mask, 0, "hints that the connection keeps");
-  expect_is(sb_open(t.c, slot, &status) != NULL, 1, "whether it is opened once more");
+  expect_is(sb_queue_open(t.c, slot, &status) != NULL, 1, "whether it is opened once more");
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
     status = SB_OK;
-    expect(sb_open(t.c, slot, &status) == NULL, "a handle was opened in state %u", i);
+    expect(sb_queue_open(t.c, slot, &status) == NULL, "a handle was opened in state %u", i);
     expect_is(status, REFUSAL[i], "the status of a refusal");
     expect_untouched(t.c, "a refused handle");
   }
@@ -211,7 +211,7 @@ static void a_queue_is_opened(void) {
 static uint32_t wanted_slot;
 static void open_without_memory(void) {
   sb_status status = SB_OK;
-  expect(sb_open(t.c, wanted_slot, &status) == NULL, "a handle was opened without memory");
+  expect(sb_queue_open(t.c, wanted_slot, &status) == NULL, "a handle was opened without memory");
   expect_is(status, SB_SYSTEM, "the status without memory");
   expect_untouched(t.c, "a handle without memory");
 }
@@ -222,7 +222,7 @@ static void a_queue_that_is_gone_is_not_opened(void) {
   uint64_t before = 0;
   for (unsigned i = 0; i < 40; i++) {
     if (i == 20) before = allocated_bytes(); /* the first ones fill lists of malloc */
-    expect(sb_open(t.c, q->slot, &status) == NULL, "a deleted queue was opened");
+    expect(sb_queue_open(t.c, q->slot, &status) == NULL, "a deleted queue was opened");
     expect_is(status, SB_DELETED, "the status of a deleted queue");
   }
   expect_is(allocated_bytes(), before, "the bytes that failed calls keep");
@@ -237,40 +237,40 @@ static void a_handle_is_left(void) {
   sb_queue *q = open_new("a", UNLIMITED);
   put(&t, q, 1);
   (void)get(&t, q, record, false);
-  expect(!sb_leave(q), "a handle was left whose message is held");
+  expect(!sb_queue_close(q), "a handle was left whose message is held");
   expect(q->ledger != NULL && t.c->queues == q, "a handle whose message is held is gone");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
-  expect_is(sb_settle(q, record, SB_ACK), SB_OK, "the status of the settlement");
+  expect_is(sb_queue_settle(q, record, SB_ACK), SB_OK, "the status of the settlement");
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
-    expect(sb_leave(q), "a handle is in use in state %u", i);
+    expect(sb_queue_close(q), "a handle is in use in state %u", i);
     expect(q->ledger != NULL, "a handle was left in state %u", i);
     expect_untouched(t.c, "a refused end of a handle");
   }
   refuse(t.c, SB_OK);
-  expect(sb_leave(q), "an idle handle is in use");
+  expect(sb_queue_close(q), "an idle handle is in use");
   expect(q->ledger == NULL && t.c->queues == NULL, "an idle handle was not left");
   expect_is(times_locked(), 1, "how often the lock was taken");
-  expect(sb_leave(q), "a handle that was left is in use");
+  expect(sb_queue_close(q), "a handle that was left is in use");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock after a handle that was left");
   refuse(t.c, SB_CLOSED);
-  expect(sb_leave(q), "a handle that was left is in use when the connection is closed");
+  expect(sb_queue_close(q), "a handle that was left is in use when the connection is closed");
 }
 /* Otherwise no process would end it in time (I73). */
 static void a_handle_of_an_exclusive_queue_stays(void) {
   sb_queue *q = open_new("own", ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_EXCLUSIVE}));
-  expect(!sb_leave(q), "the owner left it");
+  expect(!sb_queue_close(q), "the owner left it");
   expect(q->ledger != NULL && t.c->queues == q, "the handle is gone");
   sb_word *owner = &q->shm->owner_epoch;
   uint64_t epoch = SB_LOAD(owner, SB_RELAXED);
   SB_STORE(owner, epoch + 1, SB_RELAXED);
   sb_queue *others = open_new("other", ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_EXCLUSIVE}));
   SB_STORE(&others->shm->owner_connection, t.c->id + 1, SB_RELAXED);
-  expect(sb_leave(q), "a handle of an earlier connection's queue stays");
-  expect(sb_leave(others), "a handle of somebody else's queue stays");
+  expect(sb_queue_close(q), "a handle of an earlier connection's queue stays");
+  expect(sb_queue_close(others), "a handle of somebody else's queue stays");
   sb_queue *deleted = open_new("deleted", ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_EXCLUSIVE}));
   close_by_hand(deleted);
-  expect(sb_leave(deleted), "a handle of a deleted queue stays");
+  expect(sb_queue_close(deleted), "a handle of a deleted queue stays");
 }
 static sb_queue *without_its_owner(const char *name) {
   sb_queue *q = open_new(name, ((sb_settings){{-1, -1, -1, 0, -1, -1}, SB_QUEUE_EXCLUSIVE}));
@@ -283,18 +283,18 @@ static void a_queue_without_its_owner_is_not_opened(void) {
   sb_queue_shm *shm = q->shm;
   uint32_t ended = t.b->header->queues_ended;
   put(&t, q, 1);
-  expect(sb_open(t.c, q->slot, &status) == NULL, "it was opened");
+  expect(sb_queue_open(t.c, q->slot, &status) == NULL, "it was opened");
   expect_is(status, SB_DELETED, "the status");
   expect(!sb_queue_is_open(q), "it has not ended");
   expect_is(t.b->header->queues_ended, ended + 1, "how many queues ended");
   expect_is(t.c->handle_count, 1, "how many queues are open");
-  expect(sb_leave(q), "the handle that was open stays");
+  expect(sb_queue_close(q), "the handle that was open stays");
   expect(!sb_ledger_owned(t.b, shm), "somebody has it open");
   expect_is(slot_of("a"), 0, "the queue that is found by the name");
   q = without_its_owner("b");
   for (uint64_t i = 0; i < SB_PAGE_CELLS; i++) put(&t, q, 1);
   use_all_slots(SB_KIND_INNER); /* of which its closing cell needs one */
-  expect(sb_open(t.c, q->slot, &status) == NULL, "it was opened without memory");
+  expect(sb_queue_open(t.c, q->slot, &status) == NULL, "it was opened without memory");
   expect_is(status, SB_NO_MEMORY, "the status without memory");
   expect(sb_queue_is_open(q), "it has ended without memory");
   expect_is(t.c->handle_count, 1, "how many queues are open");
@@ -304,7 +304,7 @@ static void a_queue_without_its_owner_is_not_opened(void) {
 
 static sb_status configure(sb_queue *q, int64_t ring_size, int32_t *holder) {
   const sb_settings s = {{ring_size, -1, -1, 0, -1, -1}, 0};
-  return sb_configure(q, &s, false, AT_ONCE, holder);
+  return sb_queue_configure(q, &s, false, AT_ONCE, holder);
 }
 static void a_queue_is_configured(void) {
   int32_t holder = 5;
@@ -339,21 +339,21 @@ static void who_cannot_delete(void) {
   for (unsigned i = 0; i < REFUSALS; i++) {
     uint64_t removed = 77;
     refuse(t.c, REFUSAL[i]);
-    expect_is(sb_delete(q, false, false, AT_ONCE, &holder, &removed), REFUSAL[i], "the status of a refusal");
+    expect_is(sb_queue_delete(q, false, false, AT_ONCE, &holder, &removed), REFUSAL[i], "the status of a refusal");
     expect_is(removed, 0, "how many messages a refusal removed");
     expect_untouched(t.c, "a refused deletion");
   }
   refuse(t.c, SB_OK);
   int fd = hold_byte(SB_LOCK_TOPOLOGY);
   uint64_t removed = 77;
-  expect_is(sb_delete(q, false, false, AT_ONCE, &holder, &removed), SB_TIMEOUT,
+  expect_is(sb_queue_delete(q, false, false, AT_ONCE, &holder, &removed), SB_TIMEOUT,
             "the status while another process has the lock");
   expect_is(removed, 0, "how many messages were removed without the lock");
   expect_untouched(t.c, "a deletion without the lock of the topology");
   close(fd);
   expect_is(slot_of("a"), q->slot, "a queue that was not deleted");
   close_by_hand(q);
-  expect_is(sb_delete(q, false, false, AT_ONCE, &holder, &removed), SB_DELETED, "the status of a deleted queue");
+  expect_is(sb_queue_delete(q, false, false, AT_ONCE, &holder, &removed), SB_DELETED, "the status of a deleted queue");
 }
 /* Killed between the end of the queue and that of its name, the next holder of the lock finds what was announced. */
 static uint64_t announced;
@@ -371,7 +371,7 @@ static void a_queue_is_deleted(void) {
   leave_configuring(other, 7);
   begin_watching(t.c);
   at_step = look_at_intent;
-  expect_is(sb_delete(q, false, false, AT_ONCE, &holder, &removed), SB_OK, "the status");
+  expect_is(sb_queue_delete(q, false, false, AT_ONCE, &holder, &removed), SB_OK, "the status");
   at_step = NULL;
   expect_is(times_locked(), 1, "how often the lock was taken");
   expect_is(removed, 2, "how many messages were removed");

@@ -11,7 +11,7 @@
 static char longest[SB_NAME_MAX + 1];
 static void describe_the_longest(sb_queue *q, sb_queue_facts *f) {
   memset(f, 0xff, sizeof *f);
-  expect_is(sb_describe(t.c, q->slot, f), SB_OK, "the status");
+  expect_is(sb_queue_describe(t.c, q->slot, f), SB_OK, "the status");
 }
 static void texts_of_a_queue(void) {
   static char texts[SB_TEXTS_MAX + 1], read[SB_TEXTS_MAX + 1];
@@ -29,7 +29,7 @@ static void texts_of_a_queue(void) {
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
   s.values[SB_SETTING_RING_SIZE] = 8;
   s.texts_length = 0;
-  expect_is(sb_configure(q, &s, false, FOREVER, &holder), SB_OK, "the status of a change");
+  expect_is(sb_queue_configure(q, &s, false, FOREVER, &holder), SB_OK, "the status of a change");
   expect_is(sb_texts(t.c, q->slot, read), SB_TEXTS_MAX, "what is left of its texts");
   sb_long_queue_shm *shm = sb_slab_object(t.b, q->slot, SB_KIND_LONG_QUEUE);
   SB_STORE(&shm->texts_length, SB_TEXTS_MAX + 1, SB_RELAXED);
@@ -38,9 +38,9 @@ static void texts_of_a_queue(void) {
   expect_is(f.settings.texts_length, 0, "the length of no texts");
   expect_is(sb_texts(t.c, without->slot, read), 0, "what is read of no texts");
   s.texts_length = SB_TEXTS_MAX + 1;
-  expect_is(sb_declare(t.c, "long", 4, &s, FOREVER, &slot, &holder), SB_INVALID,
+  expect_is(sb_queue_declare(t.c, "long", 4, &s, FOREVER, &slot, &holder), SB_INVALID,
             "the status of texts that are too long");
-  expect_is(sb_find(t.c, "long", 4, &slot), SB_NOT_FOUND, "what is found of them");
+  expect_is(sb_queue_find(t.c, "long", 4, &slot), SB_NOT_FOUND, "what is found of them");
 }
 static void facts_of_a_queue(void) {
   sb_queue_facts f;
@@ -70,14 +70,14 @@ static void owner_of_a_queue(void) {
   sb_queue_facts f;
   sb_queue *q = open_new("q", UNLIMITED);
   SB_STORE(&q->shm->owner_connection, t.c->id, SB_RELAXED);
-  expect_is(sb_describe(t.c, q->slot, &f), SB_OK, "the status");
+  expect_is(sb_queue_describe(t.c, q->slot, &f), SB_OK, "the status");
   expect_is(f.owner, 0, "the owner of a queue that is not exclusive");
   SB_STORE(&q->shm->flags, (uint32_t)SB_QUEUE_EXCLUSIVE, SB_RELAXED);
-  expect_is(sb_describe(t.c, q->slot, &f), SB_OK, "the status of an exclusive queue");
+  expect_is(sb_queue_describe(t.c, q->slot, &f), SB_OK, "the status of an exclusive queue");
   expect_is(f.owner, t.c->id, "its owner");
   expect_is(f.locked, 0, "whether it is locked for its owner");
   sb_connection *other = connect_to(&t);
-  expect_is(sb_describe(other, q->slot, &f), SB_OK, "the status of the queue of another connection");
+  expect_is(sb_queue_describe(other, q->slot, &f), SB_OK, "the status of the queue of another connection");
   expect_is(f.owner, t.c->id, "its owner, of another connection");
   expect_is(f.locked, 1, "whether it is locked for another connection");
 }
@@ -103,7 +103,7 @@ static void counts_of_a_queue(void) {
   SB_STORE(&q->shm->non_acquiring, 28, SB_RELAXED);
   SB_STORE(&q->shm->room_waiting, 29, SB_RELAXED);
   memset(&f, 0xff, sizeof f);
-  expect_is(sb_describe(t.c, q->slot, &f), SB_OK, "the status");
+  expect_is(sb_queue_describe(t.c, q->slot, &f), SB_OK, "the status");
   const uint64_t refused = 1u << SB_COUNT_REFUSED;
   expect_is(f.added, 0x100000 + refused, "added");
   expect_is(f.acked, 1u << SB_COUNT_ACKED, "acked");
@@ -129,7 +129,7 @@ static void counts_of_a_queue(void) {
   expect_is(f.non_acquiring, 28, "non_acquiring");
   expect_is(f.room_waiting, 29, "room_waiting");
   SB_STORE(&q->ledger->counters[SB_COUNT_SCHEDULED], 4, SB_RELAXED); /* read before the other one was raised */
-  expect_is(sb_describe(t.c, q->slot, &f), SB_OK, "the status with fewer scheduled than due");
+  expect_is(sb_queue_describe(t.c, q->slot, &f), SB_OK, "the status with fewer scheduled than due");
   expect_is(f.scheduled, 0, "scheduled, with more due");
 }
 static void no_facts(void) {
@@ -139,7 +139,7 @@ static void no_facts(void) {
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
     memset(&f, 0xff, sizeof f);
-    expect_is(sb_describe(t.c, q->slot, &f), REFUSAL[i], "the status of a refusal");
+    expect_is(sb_queue_describe(t.c, q->slot, &f), REFUSAL[i], "the status of a refusal");
     expect(memcmp(&f, &none, sizeof f) == 0, "there are facts in state %u", i);
     expect_untouched(t.c, "a refused description");
   }
@@ -153,12 +153,12 @@ static void no_facts(void) {
                 {BROKER_CHUNKS * SB_CHUNK_UNITS, SB_CORRUPT}};
   for (unsigned i = 0; i < sizeof others / sizeof others[0]; i++) {
     memset(&f, 0xff, sizeof f);
-    expect_is(sb_describe(t.c, others[i].slot, &f), others[i].status, "the status of what is no queue");
+    expect_is(sb_queue_describe(t.c, others[i].slot, &f), others[i].status, "the status of what is no queue");
     expect(memcmp(&f, &none, sizeof f) == 0, "there are facts of slot %u", others[i].slot);
     expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
   }
   close_by_hand(q);
-  expect_is(sb_describe(t.c, q->slot, &f), SB_DELETED, "the status of a deleted queue");
+  expect_is(sb_queue_describe(t.c, q->slot, &f), SB_DELETED, "the status of a deleted queue");
   expect_is(f.slot, q->slot, "its slot all the same");
 }
 /* The counters move one by one: while they do, they are read again. */
@@ -186,7 +186,7 @@ static void counts_of_one_moment(void) {
     sb_queue_facts f;
     steps_to_go = n;
     at_step = put_in_the_middle;
-    (void)sb_describe(t.c, q->slot, &f);
+    (void)sb_queue_describe(t.c, q->slot, &f);
     in_the_middle = at_step == NULL;
     at_step = NULL;
     expect(f.bytes == A_MESSAGE * f.added, "%u messages of %u bytes, changed before step %u", (unsigned)f.added,
@@ -203,12 +203,12 @@ static void messages_are_counted(void) {
   for (unsigned i = 0; i < 3; i++) {
     for (unsigned n = 0; n < 2 + i; n++) put(&t, all[i], n);
     begin_watching(t.c);
-    expect_is(sb_length(all[i]), 2 + i, "how many are ready");
+    expect_is(sb_queue_length(all[i]), 2 + i, "how many are ready");
     expect_untouched(t.c, "a count of a queue that evicts nothing");
   }
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
-    expect_is(-sb_length(plain), REFUSAL[i], "minus the status of a refusal");
+    expect_is(-sb_queue_length(plain), REFUSAL[i], "minus the status of a refusal");
     expect_untouched(t.c, "a refused count");
   }
 }
@@ -217,7 +217,7 @@ static void a_count_evicts(void) {
   for (unsigned i = 0; i < 5; i++) put(&t, q, i);
   SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], 2, SB_RELAXED);
   begin_watching(t.c);
-  expect_is(sb_length(q), 2, "how many are ready in a ring of two");
+  expect_is(sb_queue_length(q), 2, "how many are ready in a ring of two");
   expect_is(times_locked(), 1, "how often the lock was taken");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
   expect_is(q->ledger->counters[SB_COUNT_REPLACED], 3, "how many were replaced");
@@ -232,9 +232,9 @@ static void a_count_of_a_deleted_queue(void) {
   put(&t, closing, 1);
   ask_to_forget(t.c);
   t.c->renew = close_when_locked;
-  expect_is(-sb_length(closing), SB_DELETED, "minus the status of a queue that is deleted meanwhile");
+  expect_is(-sb_queue_length(closing), SB_DELETED, "minus the status of a queue that is deleted meanwhile");
   begin_watching(t.c);
-  expect_is(-sb_length(closing), SB_DELETED, "minus the status of a deleted queue");
+  expect_is(-sb_queue_length(closing), SB_DELETED, "minus the status of a deleted queue");
   expect_untouched(t.c, "a count of a deleted queue");
 }
 
@@ -245,7 +245,7 @@ static void a_count_of_a_connection_that_is_closed_meanwhile(void) {
   SB_STORE(&q->shm->settings[SB_SETTING_RING_SIZE], 2, SB_RELAXED);
   ask_to_forget(t.c);
   t.c->renew = close_connection_when_locked;
-  expect_is(sb_length(q), 5, "how many are ready");
+  expect_is(sb_queue_length(q), 5, "how many are ready");
   expect_is(q->ledger->counters[SB_COUNT_REPLACED], 0, "how many were replaced");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
 }
@@ -256,26 +256,26 @@ static void a_queue_is_purged(void) {
   sb_queue *q = open_new("q", UNLIMITED), *limited = open_new("limited", AT_MOST(1));
   for (unsigned i = 0; i < 3; i++) put(&t, q, i);
   sb_watch *w = armed_watch(q, false);
-  expect_is(sb_purge(q), 3, "how many were removed");
+  expect_is(sb_queue_purge(q), 3, "how many were removed");
   expect_is(q->ledger->counters[SB_COUNT_KILLED], 3, "how many were killed");
   expect_told(w, "what waits for a message");
   put(&t, limited, 1);
   w = armed_watch(limited, true);
-  expect_is(sb_purge(limited), 1, "how many were removed of a full queue");
+  expect_is(sb_queue_purge(limited), 1, "how many were removed of a full queue");
   expect_told(w, "what waits for room");
-  expect_is(sb_purge(limited), 0, "how many were removed of an empty queue");
+  expect_is(sb_queue_purge(limited), 0, "how many were removed of an empty queue");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
-    expect_is(-sb_purge(q), REFUSAL[i], "minus the status of a refusal");
+    expect_is(-sb_queue_purge(q), REFUSAL[i], "minus the status of a refusal");
     expect_untouched(t.c, "a refused purge");
   }
   refuse(t.c, SB_OK);
   close_by_hand(q);
-  expect_is(-sb_purge(q), SB_DELETED, "minus the status of a deleted queue");
+  expect_is(-sb_queue_purge(q), SB_DELETED, "minus the status of a deleted queue");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock after a deleted queue");
   refuse(t.c, SB_CLOSED);
-  expect_is(-sb_purge(q), SB_CLOSED, "minus the status of a deleted queue of a closed connection");
+  expect_is(-sb_queue_purge(q), SB_CLOSED, "minus the status of a deleted queue of a closed connection");
   expect_untouched(t.c, "a refused purge of a deleted queue");
 }
 /* Between two steps of a purge another call of the connection puts a message: it stays. */
@@ -292,9 +292,9 @@ static void a_purge_in_steps(void) {
   put_into = open_new("q", UNLIMITED);
   for (unsigned i = 0; i < 1030; i++) put(&t, put_into, 1);
   at_step = put_when_unlocked;
-  expect_is(sb_purge(put_into), 1030, "how many were removed");
+  expect_is(sb_queue_purge(put_into), 1030, "how many were removed");
   at_step = NULL;
-  expect_is(sb_length(put_into), has_steps() ? 1 : 0, "how many are left of those that came later");
+  expect_is(sb_queue_length(put_into), has_steps() ? 1 : 0, "how many are left of those that came later");
 }
 
 /* ---- consumers ---- */
@@ -304,8 +304,9 @@ static void consumers_are_listed(void) {
   sb_status status;
   sb_queue *q = open_new("q", UNLIMITED);
   memset(f, 0xff, sizeof f);
-  expect_is(sb_consumers_of(t.c, q->slot, f, 3), 0, "how many there are before the first one");
-  sb_consumer *k = sb_consume(t.c, &q, 1, 5, -3, 0, 0, &status), *other = sb_consume(t.c, &q, 1, 6, 2, 0, 0, &status);
+  expect_is(sb_queue_consumers(t.c, q->slot, f, 3), 0, "how many there are before the first one");
+  sb_consumer *k = sb_consumer_open(t.c, &q, 1, 5, -3, 0, 0, &status),
+              *other = sb_consumer_open(t.c, &q, 1, 6, 2, 0, 0, &status);
   if (k == NULL || other == NULL) die("consume", (int)status);
   sb_node_shm *node = sb_slot_at(t.b, k->subscriptions[0].node);
   SB_STORE(&node->unacked, 2u, SB_RELAXED);
@@ -313,7 +314,7 @@ static void consumers_are_listed(void) {
   SB_STORE(&node->delivered, 8, SB_RELAXED);
   SB_STORE(&node->wakes, 9, SB_RELAXED);
   SB_STORE(&node->pid, 10u, SB_RELAXED);
-  expect_is(sb_consumers_of(t.c, q->slot, f, 1), 1, "how many fit");
+  expect_is(sb_queue_consumers(t.c, q->slot, f, 1), 1, "how many fit");
   expect_is(f[0].connection, t.c->id, "connection");
   expect_is(f[0].pid, 10, "pid");
   expect_is(f[0].state, SB_NODE_INTERESTED, "state");
@@ -325,14 +326,15 @@ static void consumers_are_listed(void) {
   expect_is(f[0].delivered, 8, "delivered");
   expect_is(f[0].wakes, 9, "wakes");
   expect_is(f[1].wakes, UINT64_MAX, "what lies behind the room");
-  expect_is(sb_consumers_of(t.c, q->slot, f, 3), 2, "how many there are");
+  expect_is(sb_queue_consumers(t.c, q->slot, f, 3), 2, "how many there are");
   expect_is(f[1].prefetch, 6, "prefetch of the second one");
   const uint32_t others[] = {0, q->slot + 1, t.c->record, BROKER_CHUNKS * SB_CHUNK_UNITS, UINT32_MAX};
-  for (unsigned i = 0; i < 5; i++) expect_is(sb_consumers_of(t.c, others[i], f, 3), 0, "consumers of what is no queue");
+  for (unsigned i = 0; i < 5; i++)
+    expect_is(sb_queue_consumers(t.c, others[i], f, 3), 0, "consumers of what is no queue");
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, "the lock");
   for (unsigned i = 0; i < REFUSALS; i++) {
     refuse(t.c, REFUSAL[i]);
-    expect_is(-sb_consumers_of(t.c, q->slot, f, 3), REFUSAL[i], "minus the status of a refusal");
+    expect_is(-sb_queue_consumers(t.c, q->slot, f, 3), REFUSAL[i], "minus the status of a refusal");
     expect_untouched(t.c, "a refused list");
   }
 }

@@ -8,12 +8,12 @@
 static void delete(sb_queue *q) {
   int32_t holder;
   uint64_t removed;
-  if (sb_delete(q, false, false, FOREVER, &holder, &removed) != SB_OK) die("delete", 0);
+  if (sb_queue_delete(q, false, false, FOREVER, &holder, &removed) != SB_OK) die("delete", 0);
 }
 static int64_t move(sb_queue *from, sb_queue *to, uint64_t limit, sb_status should, const char *what) {
   uint64_t bytes = EVERYTHING;
   sb_status status = SB_SYSTEM;
-  int64_t n = sb_move(from, to, limit, &bytes, &status);
+  int64_t n = sb_queue_move(from, to, limit, &bytes, &status);
   expect_is(status, should, what);
   expect_is(SB_LOAD(&t.c->lock, SB_RELAXED), 0, what);
   return n;
@@ -27,15 +27,15 @@ static void messages_are_moved(void) {
   expect_is(move(q, to, 1, SB_OK, "the status of one move"), 1, "how many were moved of one");
   expect_not_told(work, "what waits for a message where none came back");
   expect_told(arrival, "what waits for a message where one came");
-  expect_is(sb_move(q, to, EVERYTHING, &bytes, &status), 2, "how many were moved until the bytes were reached");
+  expect_is(sb_queue_move(q, to, EVERYTHING, &bytes, &status), 2, "how many were moved until the bytes were reached");
   expect_is(bytes, 0, "the bytes that are left");
   bytes = 3 * A_MESSAGE;
-  expect_is(sb_move(q, to, EVERYTHING, &bytes, &status), 1, "how many were moved until none was left");
+  expect_is(sb_queue_move(q, to, EVERYTHING, &bytes, &status), 1, "how many were moved until none was left");
   expect_is(status, SB_OK, "the status when none is left");
   expect_is(bytes, 2 * A_MESSAGE, "the bytes that are left when no message is");
   expect_is(move(q, to, 0, SB_OK, "the status of no move"), 0, "how many were moved of none");
   bytes = 0;
-  expect_is(sb_move(to, q, EVERYTHING, &bytes, &status), 0, "how many were moved for no bytes");
+  expect_is(sb_queue_move(to, q, EVERYTHING, &bytes, &status), 0, "how many were moved for no bytes");
 }
 static void a_queue_is_moved_onto_itself(void) {
   sb_queue *q = open_new("q", UNLIMITED);
@@ -72,7 +72,8 @@ static void a_move_beside_returned_messages(void) {
   char records[2][4096];
   for (unsigned i = 0; i < 2; i++) put(&t, q, i);
   for (unsigned i = 0; i < 2; i++) (void)get(&t, q, records[i], false);
-  for (unsigned i = 0; i < 2; i++) expect_is(sb_settle(q, records[i], SB_REQUEUE), SB_OK, "the status of a return");
+  for (unsigned i = 0; i < 2; i++)
+    expect_is(sb_queue_settle(q, records[i], SB_REQUEUE), SB_OK, "the status of a return");
   sb_watch *work = armed_watch(q, false);
   expect_is(move(q, to, 1, SB_OK, "the status"), 1, "how many were moved");
   expect_told(work, "what waits where a message may have come back");
@@ -84,7 +85,7 @@ static void a_move_that_is_refused(void) {
     uint64_t bytes = EVERYTHING;
     sb_status status = SB_SYSTEM;
     refuse(t.c, REFUSAL[i]);
-    expect_is(sb_move(q, to, 9, &bytes, &status), 0, "how many were moved");
+    expect_is(sb_queue_move(q, to, 9, &bytes, &status), 0, "how many were moved");
     expect_is(status, REFUSAL[i], "the status of a refusal");
     expect_is(bytes, EVERYTHING, "the bytes that are left");
     expect_untouched(t.c, "a refused move");
@@ -102,7 +103,7 @@ static void moves_of_deleted_queues(void) {
   expect_is(move(gone, q, 9, SB_DELETED, "the status of a source that is deleted"), 0, "how many were moved out of it");
   expect_is(shm->tail, SB_LOAD(&shm->base, SB_RELAXED), "the hint of a deleted queue");
   expect_is(q->shm->returned, 0, "whether a message came back");
-  expect_is(sb_length(q), 1, "how many are left");
+  expect_is(sb_queue_length(q), 1, "how many are left");
 }
 /* Nothing that waits in a deleted queue is told by a move: who deleted it tells all. */
 static void a_move_tells_nothing_in_deleted_queues(void) {

@@ -286,7 +286,7 @@ static void the_front_of_one_piece(void) {
 static void the_front_of_parts(void) {
   char names[9];
   begin(SB_USE_DRAIN);
-  expect_is(sb_put(q, "", 0), SB_OK, "the status of a put, for which short slots are opened");
+  expect_is(sb_queue_put(q, "", 0), SB_OK, "the status of a put, for which short slots are opened");
   leave_chunks(0);
   for (uint64_t i = 0; i < 2; i++) {
     uint64_t length = SB_INLINE_BODY + i, viewers = i == 0 ? 0 : SB_VIEWERS_BYTES;

@@ -210,17 +210,17 @@ static void a_channel_has_its_limit(void) {
   sb_channel_resume(ch);
   expect_member(a, "when any of it was free and nothing waited", 5, 1, false);
   stranger_puts(second_queue, 3);
-  sb_channel_limit(ch, 100);
+  sb_channel_set_prefetch(ch, 100);
   expect(!ch->blocked, "the channel is stopped by a limit that was raised");
   expect_member(b, "another one of the channel, when its limit was raised", 2, 2, true);
   expect_member(late, "the one that came later", 1, 1, true);
   expect_is(ch->unacked, 5 + 12 + 3, "what the channel holds");
-  sb_channel_limit(ch, 4);
+  sb_channel_set_prefetch(ch, 4);
   expect(ch->blocked && !b->willing, "the channel is not stopped by a limit that was lowered");
   give_and_drop(ch, 10);
   sb_channel_resume(ch);
   expect(ch->blocked, "the channel goes on above its limit");
-  sb_channel_limit(ch, 0);
+  sb_channel_set_prefetch(ch, 0);
   expect(!ch->blocked && b->willing, "the channel is stopped without a limit");
 }
 static void a_row_has_its_length(void) {
@@ -257,7 +257,7 @@ static void a_connection_has_its_limit(void) {
             *x = join_channel(second, second_queue, 0, 0, 0);
   second->members[x->number] = NULL; /* as if it were another target's */
   add_no_channel(x);
-  expect_is(sb_connection_limit(t.c, 6), SB_OK, "the status");
+  expect_is(sb_connection_set_prefetch(t.c, 6), SB_OK, "the status");
   (void)sb_channel_pull(ch);
   expect(t.c->limited && !ch->blocked && !second->blocked, "something else than the connection is stopped");
   expect_is(t.c->unacked, 6, "what the connection holds");
@@ -288,7 +288,7 @@ static void half_of_the_connections_limit(void) {
   sb_channel *second = open_channel(2);
   sb_member *a = join_channel(ch, first_queue, 0, 0, 0), *b = join_channel(second, second_queue, 2, 0, 0);
   (void)sb_channel_pull(second);
-  expect_is(sb_connection_limit(t.c, 6), SB_OK, "the status");
+  expect_is(sb_connection_set_prefetch(t.c, 6), SB_OK, "the status");
   (void)sb_channel_pull(ch);
   expect_member(a, "the rest of the limit", 4, 4, false);
   give_and_drop(ch, 2);
@@ -303,14 +303,14 @@ static void half_of_the_connections_limit(void) {
   expect(t.c->limited && t.c->unacked == 6, "a full connection goes on when a row is empty");
   sb_channel_limits_changed(t.c, NULL);
   expect(t.c->limited && t.c->unacked == 6, "a full connection goes on when its limit was set");
-  expect_is(sb_connection_limit(t.c, 8), SB_OK, "the status of a higher limit");
+  expect_is(sb_connection_set_prefetch(t.c, 8), SB_OK, "the status of a higher limit");
   expect_is(t.c->unacked, 8, "what the connection holds with a higher limit and an empty row");
-  expect_is(sb_connection_limit(t.c, 0), SB_OK, "the status of no limit");
+  expect_is(sb_connection_set_prefetch(t.c, 0), SB_OK, "the status of no limit");
   expect(!t.c->limited, "the connection is stopped without a limit");
   expect_member(a, "what is ready", 17, 13, true);
-  expect_is(sb_connection_limit(t.c, 19), SB_OK, "the status of a limit that is reached");
+  expect_is(sb_connection_set_prefetch(t.c, 19), SB_OK, "the status of a limit that is reached");
   expect(t.c->limited && !a->willing, "the connection is not stopped by a limit that was lowered");
-  expect_is(sb_channel_limit(ch, 0), SB_OK, "the status of the channel's limit");
+  expect_is(sb_channel_set_prefetch(ch, 0), SB_OK, "the status of the channel's limit");
   expect(t.c->limited && !a->willing, "the connection goes on since a channel's limit changed");
 }
 /* A connection that goes on makes all its channels willing, and then lets them pull. */

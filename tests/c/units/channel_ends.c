@@ -154,7 +154,7 @@ static void what_was_cancelled_is_reported_once(void) {
   (void)sb_channel_turn(ch);
   (void)sb_channel_give(ch);
   (void)sb_channel_give(ch);
-  expect_is(sb_channel_limit(ch, 2), SB_OK,
+  expect_is(sb_channel_set_prefetch(ch, 2), SB_OK,
             "the status of a limit"); /* which stops both while one is behind the other */
   expect_member(a, "what it holds", 1, 0, false);
   expect(!sb_channel_arm(ch), "there is something before");
@@ -303,7 +303,7 @@ static void come_and_go(void) {
   (void)sb_channel_turn(of); /* both are to be reported, and hold one */
   flip(first_queue);
   if (!sb_channel_report(of, &number)) die("sb_channel_report", 0);
-  sb_free_channel(of);
+  sb_channel_free(of);
   while (get(&stranger, strangers_queue, last_record, true) != 0) {
   }
 }
@@ -315,7 +315,7 @@ static void pull_and_close(void) {
   (void)sb_channel_end_member(a); /* holds none */
   (void)join_channel(of, first_queue, 40, 0, 0);
   (void)sb_channel_pull(of);
-  sb_free_channel(of);
+  sb_channel_free(of);
   while (get(&stranger, strangers_queue, last_record, true) != 0) {
   }
 }

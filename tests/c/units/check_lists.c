@@ -16,10 +16,10 @@ static uint32_t level;
 static void begin(void) {
   sb_status status = SB_OK;
   const sb_put_options later = {.delay_ns = UINT64_C(1) << 60};
-  if (declare(&t, "q", (sb_settings)FREELY) != SB_OK) die("sb_declare", 0);
+  if (declare(&t, "q", (sb_settings)FREELY) != SB_OK) die("sb_queue_declare", 0);
   q = open_queue(&t, "q");
-  if (put_sized(&t, q, 1, 8, &later) != SB_OK) die("sb_put", 0);
-  if (sb_consume(t.c, &q, 1, 4, 0, 0, 0, &status) == NULL) die("sb_consume", (int)status);
+  if (put_sized(&t, q, 1, 8, &later) != SB_OK) die("sb_queue_put", 0);
+  if (sb_consumer_open(t.c, &q, 1, 4, 0, 0, 0, &status) == NULL) die("sb_consumer_open", (int)status);
   level = SB_LOAD(&q->shm->levels, SB_RELAXED);
   start_checkup(t.b->mapped_chunks);
 }
@@ -242,7 +242,7 @@ static void damaged_levels(void) {
   expect_chain(level, SB_KIND_LEVEL, "levels in a ring");
   SB_STORE(&l->next, 0, SB_RELAXED);
   sb_status status = SB_OK;
-  if (sb_consume(t.c, &q, 1, 4, 5, 0, 0, &status) == NULL) die("sb_consume", (int)status);
+  if (sb_consumer_open(t.c, &q, 1, 4, 5, 0, 0, &status) == NULL) die("sb_consumer_open", (int)status);
   expect_sound("two levels");
   uint32_t first = SB_LOAD(&q->shm->levels, SB_RELAXED);
   sb_level_shm *above = sb_slot_at(t.b, first);

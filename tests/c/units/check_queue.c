@@ -40,11 +40,11 @@ static uint64_t where(uint64_t at) { return q->base + at; }
 static void begin(sb_settings settings) {
   sb_put_options later = {.delay_ns = UINT64_C(1) << 60}, none = {0};
   buffer = malloc(BUFFER);
-  if (declare(&t, "q", settings) != SB_OK) die("sb_declare", 0);
+  if (declare(&t, "q", settings) != SB_OK) die("sb_queue_declare", 0);
   q = open_queue(&t, "q");
   if (put_sized(&t, q, 1, BODY, &none) != SB_OK || put_sized(&t, q, 2, BODY, &later) != SB_OK ||
       put_sized(&t, q, 3, BODY, &none) != SB_OK || put_sized(&t, q, 4, BODY, &none) != SB_OK)
-    die("sb_put", 0);
+    die("sb_queue_put", 0);
   expect_is(get(&t, q, buffer, false), 1, "the message that is held");
   start_checkup(t.b->mapped_chunks);
 }

@@ -23,10 +23,10 @@ static void visit(sb_checkup *k, void *context, const sb_check_cell *cell) {
 }
 static void begin(uint32_t messages) {
   const sb_put_options none = {0};
-  if (declare(&t, "q", (sb_settings)FREELY) != SB_OK) die("sb_declare", 0);
+  if (declare(&t, "q", (sb_settings)FREELY) != SB_OK) die("sb_queue_declare", 0);
   q = open_queue(&t, "q");
   for (uint32_t i = 0; i < messages; i++) {
-    if (put_sized(&t, q, i + 1, 8, &none) != SB_OK) die("sb_put", 0);
+    if (put_sized(&t, q, i + 1, 8, &none) != SB_OK) die("sb_queue_put", 0);
   }
   start_checkup(t.b->mapped_chunks);
 }

@@ -47,9 +47,10 @@ static void a_commit_is_undone(sb_settings settings, const sb_put_options *o) {
   for (unsigned i = 0; i < 3; i++) {
     expect(cells[i].token == SB_COMMIT_NO_TOKEN && !cells[i].admitted, "cell %u is staged still", i);
     expect(staged_state(i) == SB_CELL_TOMBSTONE, "cell %u is in state %u", i, staged_state(i));
-    expect_is(sb_settle(target[i], (const char *)&settling[i].token, SB_REQUEUE), SB_OK, "the status of a requeue");
+    expect_is(sb_queue_settle(target[i], (const char *)&settling[i].token, SB_REQUEUE), SB_OK,
+              "the status of a requeue");
     expect_is(added_to(i), 1, "the number of messages");
-    expect_is(sb_length(target[i]), 1, "the number ready");
+    expect_is(sb_queue_length(target[i]), 1, "the number ready");
   }
   expect_is(bodies[0].token, SB_COMMIT_NO_TOKEN, "the holding of the body");
   expect_is(sb_slot_state(body_header(0)), SB_SLOT_FREE, "its slot");

@@ -16,7 +16,7 @@ sb_publication first_targets(uint32_t first, uint32_t count) {
 }
 sb_status commit_now(const sb_publication *p, uint32_t count, uint32_t end_count) {
   failed_publication = failed_target = 4711;
-  return sb_commit_all(t.c, p, count, settling, end_count, &failed_publication, &failed_target);
+  return sb_transaction_commit(t.c, p, count, settling, end_count, &failed_publication, &failed_target);
 }
 void expect_blamed(sb_status is, sb_status should, uint32_t publication, uint32_t blamed, const char *what) {
   expect_is(is, should, what);
@@ -24,11 +24,11 @@ void expect_blamed(sb_status is, sb_status should, uint32_t publication, uint32_
          (int)failed_publication, (int)failed_target);
 }
 void hold_for(unsigned queue, unsigned end, sb_disposition disposition) {
-  expect(sb_get(target[queue], got, false) > 0, "there is no message to hold");
+  expect(sb_queue_get(target[queue], got, false) > 0, "there is no message to hold");
   settling[end] = (sb_settlement){
       .queue = target[queue], .token = ((const sb_record *)(const void *)got)->tag, .disposition = disposition};
 }
-void put_into(unsigned queue) { expect_is(sb_put(target[queue], BODY, BYTES), SB_OK, "the status of a put"); }
+void put_into(unsigned queue) { expect_is(sb_queue_put(target[queue], BODY, BYTES), SB_OK, "the status of a put"); }
 uint64_t added_to(unsigned queue) { return counted(target[queue], SB_COUNT_ADDED); }
 uint32_t slot_in(unsigned queue, uint64_t number) {
   sb_leaf_ref leaf;

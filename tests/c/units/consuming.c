@@ -20,9 +20,9 @@ sb_consumer *consume(uint32_t count, uint32_t prefetch, int32_t priority, uint32
   sb_consumer *k;
   for (uint32_t i = 0; i < count; i++) (void)queue_number(i);
   do {
-    k = sb_consume(t.c, queues, count, prefetch, priority, batch, PATIENCE, &status);
+    k = sb_consumer_open(t.c, queues, count, prefetch, priority, batch, PATIENCE, &status);
   } while (status == SB_GROW && grow(t.b, t.path));
-  if (k == NULL) die("sb_consume", (int)status);
+  if (k == NULL) die("sb_consumer_open", (int)status);
   return k;
 }
 void put_some(unsigned which, uint64_t first, uint64_t last) {
@@ -32,7 +32,8 @@ uint64_t ready_in(unsigned which) { return sb_queue_count_ready(t.b, queue_numbe
 void remove_queue(unsigned which) {
   uint64_t removed;
   int32_t holder;
-  expect_is(sb_delete(queues[which], false, false, FOREVER, &holder, &removed), SB_OK, "the status of a deletion");
+  expect_is(sb_queue_delete(queues[which], false, false, FOREVER, &holder, &removed), SB_OK,
+            "the status of a deletion");
 }
 
 sb_node_shm *node_shm(uint32_t node) { return sb_slot_at(t.b, node); }

@@ -241,7 +241,7 @@ static void what_a_sweep_frees(void) {
   expect(index_of(a, SB_DIR_LIVE) == UINT32_MAX && index_of(a, SB_DIR_CLOSED) == UINT32_MAX, "the name is there");
   expect_is(sb_slot_state(SB_LOAD(sb_slot_header(t.b, a), SB_RELAXED)), SB_SLOT_FREE, "the slot of what was freed");
   expect(index_of(b, SB_DIR_CLOSED) != UINT32_MAX, "what somebody has open has no entry");
-  (void)sb_leave(held);
+  (void)sb_queue_close(held);
   (void)sb_directory_sweep(t.c);
   expect(index_of(b, SB_DIR_CLOSED) == UINT32_MAX, "what was left has an entry");
   expect_is(find("c"), c, "another queue");

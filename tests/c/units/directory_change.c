@@ -202,7 +202,7 @@ static void close_and_remove(void) {
 }
 static void messages_go_with_their_queue(void) {
   begin(UNLIMITED, 3);
-  sb_queue_leave(q);
+  sb_queue_detach(q);
   close_and_remove();
   expect_is(sb_directory_sweep(t.c), 0, "how many are left");
   expect_is(q->shm->state & 3, SB_QUEUE_NONE, "the state of the queue");
@@ -210,7 +210,7 @@ static void messages_go_with_their_queue(void) {
 /* It stays, with its messages, until its ledgers can be read. */
 static void a_queue_with_broken_ledgers(void) {
   begin(UNLIMITED, 3);
-  sb_queue_leave(q);
+  sb_queue_detach(q);
   uint32_t ledgers = SB_LOAD(&q->shm->ledgers, SB_RELAXED);
   SB_STORE(&q->shm->ledgers, q->slot, SB_RELAXED); /* which is no ledger */
   close_and_remove();
@@ -220,7 +220,7 @@ static void a_queue_with_broken_ledgers(void) {
 }
 static void a_queue_whose_name_is_broken(void) {
   begin(UNLIMITED, 0);
-  sb_queue_leave(q);
+  sb_queue_detach(q);
   close_and_remove();
   q->shm->name[0] = 'r';
   expect_is(sb_directory_sweep(t.c), 1, "how many are left");

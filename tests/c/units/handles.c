@@ -41,15 +41,15 @@ static void handles_are_listed(void) {
   expect_is(t.c->handle_count, 3, "how many there are");
   expect_is(t.c->handles_due, 0, "how many are due");
   t.c->handles_next = b;
-  expect(sb_leave(b), "the one in the middle stays");
+  expect(sb_queue_close(b), "the one in the middle stays");
   expect(c->next == a && a->previous == c, "the list without the one in the middle is another one");
   expect(t.c->handles_next == a, "the next look does not begin behind the one that went");
   t.c->handles_next = c;
-  expect(sb_leave(a), "the last one stays");
+  expect(sb_queue_close(a), "the last one stays");
   expect(t.c->queues == c && c->previous == NULL && c->next == NULL, "the list of the first one is another one");
   expect(t.c->handles_next == c, "the next look begins elsewhere");
   expect_is(t.c->handle_count, 1, "how many are left");
-  expect(sb_leave(c), "the first one stays");
+  expect(sb_queue_close(c), "the first one stays");
   expect(t.c->queues == NULL && t.c->handles_next == NULL, "the list is not empty");
 }
 static void a_new_handle_is_looked_at_too(void) {
@@ -90,7 +90,7 @@ static void what_keeps_a_handle(void) {
   SB_STORE(&a->ledger->holding, UINT64_C(5) << 32, SB_RELAXED);
   expect(sb_handle_is_idle(a), "a handle is in use whose messages went");
   sb_channel *ch = sb_channel_open(t.c, 1, &status);
-  sb_consumer *k = sb_consume(t.c, both, 2, 5, 0, 0, 0, &status);
+  sb_consumer *k = sb_consumer_open(t.c, both, 2, 5, 0, 0, 0, &status);
   if (ch == NULL || k == NULL) die("consume", (int)status);
   expect(!sb_handle_is_idle(a), "a handle is idle that is consumed");
   expect(!sb_handle_is_idle(b), "a handle is idle that is consumed with another one");
@@ -120,7 +120,7 @@ static void a_handle_that_was_let_go(void) {
   SB_STORE(&q->shm->state, 0, SB_RELAXED);
   expect_no_pages(q, "a handle that was let go");
   expect(q->ledger == NULL && !sb_ledger_owned(t.b, shm), "it has still a ledger");
-  expect_is(-sb_length(q), SB_DELETED, "minus the status of a later call");
+  expect_is(-sb_queue_length(q), SB_DELETED, "minus the status of a later call");
 }
 static void an_orphan_is_freed(void) {
   uint64_t before = 0;
@@ -129,7 +129,7 @@ static void an_orphan_is_freed(void) {
     if (i == 0 && declare(&t, "a", UNLIMITED) != SB_OK) die("declare", 0);
     sb_queue *q = open_again("a");
     q->orphaned = true;
-    t.c->handles--; /* as sb_free_queue does */
+    t.c->handles--; /* as sb_queue_free does */
     sb_handle_leave(q);
   }
   expect_is(allocated_bytes(), before, "the bytes that are kept");

@@ -191,7 +191,7 @@ static void records_of_connections(void) {
 static sb_connection fresh;
 static sb_status open_named(const char *name, uint32_t length) {
   memset(&fresh, 0xff, sizeof fresh);
-  return sb_connection_open(t.b, &fresh, name, length);
+  return sb_holdings_open(t.b, &fresh, name, length);
 }
 static void a_connection_is_opened(void) {
   char longest[SB_NAME_MAX + 2];

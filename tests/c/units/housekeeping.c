@@ -123,7 +123,7 @@ static void a_queue_is_ended(void) {
   expect_is(remembered.quiet_ticks, 0, "the quiet ticks of a queue that was ended");
   expect_repairs(OF_END, 0);
   uint32_t slot = q->slot;
-  (void)sb_leave(q);
+  (void)sb_queue_close(q);
   expect(sb_upkeep_free(t.c, slot), "a connection has it open still");
 }
 static void an_end_that_is_explained(void) {
@@ -161,7 +161,7 @@ static void no_page_for_an_end(void) {
   for (uint64_t id = 2; id <= SB_PAGE_CELLS; id++) (void)put(&t, q, id);
   sb_connection *mine = t.c;
   t.c = connect_to(&t);
-  (void)sb_leave(open_queue(&t, "q"));
+  (void)sb_queue_close(open_queue(&t, "q"));
   t.c = mine;
   use_all_slots(SB_KIND_INNER);
   tick_queue();

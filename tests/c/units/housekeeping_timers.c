@@ -159,7 +159,7 @@ static void timers_of_all_cells(void) {
   expect_timers(1, 1, (uint64_t[]){0}, "the first one again, after one more loss");
 }
 static void cells_without_a_timer(void) {
-  if (declare(&t, "q", FREE_SETTINGS) != SB_OK) die("sb_declare", 0);
+  if (declare(&t, "q", FREE_SETTINGS) != SB_OK) die("sb_queue_declare", 0);
   q = open_queue(&t, "q"); /* only the first segment exists */
   memset(cursors, 0, sizeof cursors);
   put_with(q, 1, 0, AN_HOUR);

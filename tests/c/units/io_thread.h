@@ -31,8 +31,9 @@ void tell(sb_connection *c, uint32_t number);
 extern uint32_t turn_of[64];
 extern unsigned turns;
 
-/* Runs the IO thread of that connection, as sb_connect prepared it. While it sleeps `during` is called with the number of the sleep,
- * from 1 on; the time is up unless that rings. In sleep number `sleeps` the connection is closed. */
+/* Runs the IO thread of that connection, as sb_connection_open prepared it. While it sleeps `during` is called with the
+ * number of the sleep, from 1 on; the time is up unless that rings. In sleep number `sleeps` the connection is
+ * closed. */
 sb_status run_io(sb_connection *c, unsigned sleeps, void (*during)(unsigned sleep));
 /* How long the IO thread would have slept, by number. */
 extern uint64_t slept_ns[128];

@@ -21,7 +21,7 @@ static uint64_t token;
 
 /* A queue that no connection has open. */
 static void make_queue(void) {
-  if (declare(&t, "q", (sb_settings)FREELY) != SB_OK) die("sb_declare", 0);
+  if (declare(&t, "q", (sb_settings)FREELY) != SB_OK) die("sb_queue_declare", 0);
   q = open_queue(&t, "q");
   own = q->ledger;
 }

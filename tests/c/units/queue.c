@@ -18,7 +18,7 @@ static uint64_t next_holding(void) {
   return next;
 }
 static void set_state(unsigned state) { SB_STORE(&q->shm->state, (q->state & ~UINT64_C(3)) | state, SB_RELAXED); }
-static sb_status open_other(bool even_closed) { return sb_queue_open(t.c, q->slot, &other, even_closed); }
+static sb_status open_other(bool even_closed) { return sb_queue_attach(t.c, q->slot, &other, even_closed); }
 
 /* ---- handles ---- */
 
@@ -37,10 +37,10 @@ static void a_handle(void) {
     expect_is(other.ledger->owner & 0xfff, t.c->id, "the owner of the ledger");
     expect(other.ledger != q->ledger, "two handles have one ledger");
     sb_ledger_shm *ledger = other.ledger;
-    sb_queue_leave(&other);
+    sb_queue_detach(&other);
     expect(other.ledger == NULL, "a handle that was left has a ledger");
     expect_is(ledger->owner & 0xfff, 0, "the owner of a ledger that was left");
-    sb_queue_leave(&other);
+    sb_queue_detach(&other);
   }
 }
 /* A handle is of an open queue; of a closed one only to clear up. */
@@ -60,7 +60,7 @@ static void states_of_a_queue(void) {
     set_state(k[i].state);
     expect_is(open_other(k[i].even_closed), k[i].status, "the status");
     expect((other.ledger != NULL) == (k[i].status == SB_OK), "%u: whether there is a ledger", i);
-    sb_queue_leave(&other);
+    sb_queue_detach(&other);
     expect_is(next_holding(), next, "the next holding");
   }
 }
@@ -69,8 +69,8 @@ static void what_is_no_queue(void) {
   uint64_t next = next_holding();
   sb_word *front = sb_slot_at(t.b, q->slot + 4); /* in the middle of another queue */
   SB_STORE(front, SB_QUEUE_OPEN, SB_RELAXED);
-  expect_is(sb_queue_open(t.c, q->slot + 4, &other, false), SB_DELETED, "the status of a slot that is no queue");
-  expect_is(sb_queue_open(t.c, BROKER_CHUNKS * SB_CHUNK_UNITS, &other, false), SB_CORRUPT,
+  expect_is(sb_queue_attach(t.c, q->slot + 4, &other, false), SB_DELETED, "the status of a slot that is no queue");
+  expect_is(sb_queue_attach(t.c, BROKER_CHUNKS * SB_CHUNK_UNITS, &other, false), SB_CORRUPT,
             "the status of a slot behind the last");
   expect(other.ledger == NULL, "there is a ledger");
   expect_is(next_holding(), next, "the next holding");

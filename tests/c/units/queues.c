@@ -7,9 +7,9 @@
 
 sb_queue *queue_named(const char *name, sb_settings settings) {
   grow_to(BROKER_CHUNKS - 1);
-  if (declare(&t, name, settings) != SB_OK) die("sb_declare", 0);
+  if (declare(&t, name, settings) != SB_OK) die("sb_queue_declare", 0);
   sb_queue *queue = open_queue(&t, name);
-  if (queue == NULL) die("sb_open", 0);
+  if (queue == NULL) die("sb_queue_open", 0);
   return queue;
 }
 
@@ -32,14 +32,14 @@ uint64_t open_word(const sb_queue *queue, uint64_t number, unsigned state, uint3
 void put_with(sb_queue *queue, uint64_t id, uint64_t due_s, uint64_t expires_s) {
   sb_put_options options = {.ttl_ns = expires_s * SECOND, .delay_ns = due_s * SECOND};
   sb_status status = put_sized(&t, queue, id, 64, &options);
-  if (status != SB_OK) die("sb_put", (int)status);
+  if (status != SB_OK) die("sb_queue_put", (int)status);
 }
 sb_message_shm *message_at(const sb_queue *queue, uint64_t number) {
   return sb_slot_at(t.b, sb_cell_slot(word_at(queue, number)));
 }
 void take_from(sb_queue *queue) {
   static char buffer[BUFFER];
-  if (get(&t, queue, buffer, true) == 0) die("sb_get", 0);
+  if (get(&t, queue, buffer, true) == 0) die("sb_queue_get", 0);
 }
 void begin_to_close(sb_queue *queue, uint64_t flags) {
   sb_leaf_ref leaf = SB_NO_LEAF;

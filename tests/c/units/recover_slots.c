@@ -158,7 +158,8 @@ static slot_of_dead unlinked_level(uint32_t queue) {
 /* A queue that the dead connection does not have open. */
 static uint32_t queue_of_others(const char *name) {
   uint32_t slot = 0;
-  if (declare(&t, name, FREE) != SB_OK || sb_find(t.c, name, (uint32_t)strlen(name), &slot) != SB_OK) die("declare", 0);
+  if (declare(&t, name, FREE) != SB_OK || sb_queue_find(t.c, name, (uint32_t)strlen(name), &slot) != SB_OK)
+    die("declare", 0);
   return slot;
 }
 static sb_queue_shm *queue_at(uint32_t slot) { return sb_slot_at(t.b, slot); }
@@ -343,9 +344,9 @@ static void views_that_were_held(void) {
   uint32_t slot = put_by_dead(q, SB_INLINE_BODY + 64);
   uint64_t views[2];
   const sb_record *r = (const sb_record *)(const void *)record;
-  if (sb_get(q, record, false) < 0) die("sb_get", 0);
+  if (sb_queue_get(q, record, false) < 0) die("sb_queue_get", 0);
   for (unsigned i = 0; i < 2; i++) {
-    if (sb_begin_view(d.c, r->tag, r->sequence, r->body_address, &views[i]) != SB_OK) die("sb_begin_view", 0);
+    if (sb_view_begin(d.c, r->tag, r->sequence, r->body_address, &views[i]) != SB_OK) die("sb_view_begin", 0);
   }
   expect_is(sb_slot_refs(slot_word(slot)), 7, "the references before");
   sb_holding_shm *other = sb_holding_at(t.b, views[1]);

@@ -161,7 +161,7 @@ static void expect_no_ring(uint32_t object, uint32_t id, const char *what) {
 static void where_rings_are(void) {
   begin();
   sb_status status;
-  while (sb_consume(t.c, &q, 1, 1, 0, 0, 0, &status) == NULL && status == SB_GROW) (void)grow(t.b, t.path);
+  while (sb_consumer_open(t.c, &q, 1, 1, 0, 0, 0, &status) == NULL && status == SB_GROW) (void)grow(t.b, t.path);
   uint32_t l = q->shm->levels, object = q->slot;
   sb_level_shm *level = sb_slot_at(t.b, l);
   expect_ring(object, SB_RING_CELLS, &q->shm->root, &q->shm->returned, "the cells");

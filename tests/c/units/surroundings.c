@@ -13,9 +13,9 @@
 /* ---- queues ---- */
 
 sb_queue *make_queue(const char *name, sb_settings settings) {
-  if (declare(&t, name, settings) != SB_OK) die("sb_declare", 0);
+  if (declare(&t, name, settings) != SB_OK) die("sb_queue_declare", 0);
   sb_queue *q = open_queue(&t, name);
-  if (q == NULL) die("sb_open", 0);
+  if (q == NULL) die("sb_queue_open", 0);
   return q;
 }
 void mark_closed(const sb_queue *q) {

@@ -181,8 +181,8 @@ static void expect_kept(uint32_t of, const char *what) {
 }
 static void consume_with(int32_t priority) {
   sb_status status;
-  sb_consumer *k = sb_consume(t.c, &q, 1, 10, priority, 0, 0, &status);
-  if (k == NULL) die("sb_consume", (int)status);
+  sb_consumer *k = sb_consumer_open(t.c, &q, 1, 10, priority, 0, 0, &status);
+  if (k == NULL) die("sb_consumer_open", (int)status);
   sb_consumer_cancel(k, true);
 }
 /* A queue with two levels and two ledgers, which was closed, and which no connection has open. */
@@ -197,7 +197,7 @@ static void closed_queue(void) {
   consume_with(2);
   t.c = connect_to(&t);
   sb_queue *others = open_queue(&t, "q");
-  (void)sb_leave(others);
+  (void)sb_queue_close(others);
   t.c = mine;
   levels[0] = shm->levels;
   levels[1] = sb_level_at(t.b, levels[0])->next;
@@ -209,7 +209,7 @@ static void closed_queue(void) {
   }
   gens[slot % SB_CHUNK_UNITS] = sb_slot_gen(header_of(slot));
   expect_is(sb_upkeep_close(q, false, false, &removed), SB_OK, "the status of closing");
-  (void)sb_leave(q);
+  (void)sb_queue_close(q);
 }
 static void a_queue_is_freed(void) {
   closed_queue();
@@ -280,7 +280,7 @@ static void what_is_not_freed(void) {
   put_up_to(q, 1);
   set_word(&q->shm->state, (q->shm->state & ~UINT64_C(3)) | SB_QUEUE_CLOSED);
   slot = q->slot;
-  (void)sb_leave(q);
+  (void)sb_queue_close(q);
   expect(!sb_upkeep_free(t.c, slot), "a queue with a message was freed");
   if (sb_holding_take(t.c, &token) != SB_OK) die("sb_holding_take", 0);
   if (sb_slab_alloc(t.c, sb_class_for(t.b, 3 * SB_UNIT), token, &other, &gen) != SB_OK) die("sb_slab_alloc", 0);
@@ -452,7 +452,7 @@ static void tracking_is_left_to_the_housekeeper(void) {
 }
 /* Cells that have no message of this page are not ready, nor is what lies behind the tail, or in no memory. */
 static void cells_that_do_not_count(void) {
-  if (declare(&t, "q", RING_OF(10)) != SB_OK) die("sb_declare", 0);
+  if (declare(&t, "q", RING_OF(10)) != SB_OK) die("sb_queue_declare", 0);
   q = open_queue(&t, "q"); /* only the first segment exists */
   put_up_to(q, 4);
   uint64_t gen = gen_of(q, 0);

@@ -126,7 +126,7 @@ static void give_generation(uint64_t gen) {
     SB_STORE(&leaf.leaf->cells[i].word, sb_cell_bare(SB_CELL_FREE, gen), SB_RELAXED);
 }
 static void what_is_no_message(void) {
-  if (declare(&t, "q", FREE_SETTINGS) != SB_OK) die("sb_declare", 0);
+  if (declare(&t, "q", FREE_SETTINGS) != SB_OK) die("sb_queue_declare", 0);
   q = open_queue(&t, "q"); /* only the first segment exists */
   expect_is(look(0), 0, "a position without a page");
   expect(!made_ready, "what is not there was made ready");
@@ -170,8 +170,8 @@ static void a_message_is_moved(void) {
   (void)put(&t, q, 1);
   (void)put(&t, q, 2);
   expect_is(move(), SB_OK, "the status of the first one");
-  if (get(&t, q, buffer, false) != 2) die("sb_get", 0);
-  (void)sb_settle(q, buffer, SB_REQUEUE);
+  if (get(&t, q, buffer, false) != 2) die("sb_queue_get", 0);
+  (void)sb_queue_settle(q, buffer, SB_REQUEUE);
   uint32_t slot = sb_cell_slot(word_at(q, 1));
   uint64_t gen = sb_slot_gen(header_of(slot)), begun = intents_of(q), holdings = free_holdings();
   size = 0;
@@ -226,7 +226,7 @@ static void a_message_is_moved_with_its_time(void) {
 static void a_reference_that_was_a_view(void) {
   const sb_put_options none = {0};
   two_queues(FREE_SETTINGS);
-  if (put_sized(&t, q, 1, SB_INLINE_BODY + 8, &none) != SB_OK) die("sb_put", 0);
+  if (put_sized(&t, q, 1, SB_INLINE_BODY + 8, &none) != SB_OK) die("sb_queue_put", 0);
   _Atomic uint16_t *viewers = sb_view_words(t.b, sb_cell_slot(word_at(q, 0)));
   SB_STORE(&viewers[1], 77, SB_RELAXED);
   expect_is(move(), SB_OK, "the status");

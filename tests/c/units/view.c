@@ -98,11 +98,11 @@ static void a_view_is_taken(void) {
   expect_is(sb_view_slot(t.c, view), SLOT, "the slot of the view");
   sb_reference r = sb_view_of(what_of(view), where_of(view));
   expect(r.slot == SLOT && r.ref == 1 && r.gen == GEN && r.queue == 0, "the holding names another reference");
-  sb_view_end(t.c, view);
+  sb_view_drop(t.c, view);
   expect_is(refs(), 1, "the references when it ended");
   expect_is(what_of(view), SB_HOLD_NONE, "the holding when it ended");
   expect_is(sb_view_slot(t.c, view), 0, "the slot of a view that ended");
-  sb_view_end(t.c, view);
+  sb_view_drop(t.c, view);
   expect_is(refs(), 1, "the references when it ended twice");
 }
 static void a_view_of_a_block(void) {
@@ -119,7 +119,7 @@ static void a_view_of_a_block(void) {
   expect_is(next_holding(), next, "the next holding");
   expect_is(sb_block_count(&k), SB_REFS_OF_QUEUE, "the number of bits");
   expect_is(refs(), 1, "the references of the header");
-  sb_view_end(t.c, views[2]);
+  sb_view_drop(t.c, views[2]);
   expect(!sb_block_has(&k, PLACE, 2) && sb_block_has(&k, PLACE, 1), "another view ended");
   expect_is(sb_view_take(t.c, &held, &view), SB_OK, "the status when there is room again");
   expect(sb_block_has(&k, PLACE, 2), "the bit that is clear was not taken");
@@ -187,7 +187,7 @@ static void what_is_no_view(void) {
                            UINT64_MAX / sizeof(sb_holding_shm) - 1};
   for (unsigned i = 0; i < sizeof none / sizeof none[0]; i++) {
     expect_is(sb_view_slot(t.c, none[i]), 0, "the slot of no view");
-    sb_view_end(t.c, none[i]);
+    sb_view_drop(t.c, none[i]);
   }
   expect_is(refs(), 3, "the references");
   expect_is(what_of(held.token), sb_holding_what(SB_HOLD_SLOT, SLOT, GEN), "what is held");
@@ -198,7 +198,7 @@ static void a_view_of_no_slot(void) {
   uint32_t nowhere = BROKER_CHUNKS * SB_CHUNK_UNITS;
   sb_holding_set(t.b, held.token, sb_holding_what(SB_HOLD_VIEW, nowhere, GEN), 1 | SB_PUT(GEN, 8));
   expect_is(sb_view_slot(t.c, held.token), 0, "the slot of a view that leads nowhere");
-  sb_view_end(t.c, held.token);
+  sb_view_drop(t.c, held.token);
   expect_is(what_of(held.token), SB_HOLD_NONE, "the holding");
   sb_view_recover(t.b, REAPED, sb_holding_what(SB_HOLD_VIEW, nowhere, GEN), 1 | SB_PUT(GEN, 8));
   sb_view_recover(t.b, REAPED, sb_holding_what(SB_HOLD_VIEW, (BROKER_CHUNKS - 1) * SB_CHUNK_UNITS, GEN),
@@ -310,7 +310,7 @@ static void a_reader_ends_his_view(void) {
   set_header(SB_SLOT_READ, 1 | SB_PUT(t.c->id, SB_READ_REFS));
   sb_holding_set(t.b, held.token, sb_holding_what(SB_HOLD_VIEW, SLOT, GEN), SB_REF_READER | SB_PUT(GEN, 8));
   expect_is(sb_view_slot(t.c, held.token), SLOT, "the slot of a reader");
-  sb_view_end(t.c, held.token);
+  sb_view_drop(t.c, held.token);
   expect_is(SB_LOAD(sb_slot_header(t.b, SLOT), SB_RELAXED), sb_slot_word(SB_SLOT_PUBLISHED, 1, GEN), "the header");
 }
 

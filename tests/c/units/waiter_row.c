@@ -19,8 +19,8 @@ static uint64_t deadline;
 static void begin(void) {
   sb_status status;
   begin_waiting(FREE_SETTINGS);
-  k = sb_consume(t.c, &q, 1, PREFETCH, 0, 1, 0, &status);
-  if (k == NULL) die("sb_consume", (int)status);
+  k = sb_consumer_open(t.c, &q, 1, PREFETCH, 0, 1, 0, &status);
+  if (k == NULL) die("sb_consumer_open", (int)status);
   says.step_ns = SPIN_MOST;
   deadline = says.now_ns + FIVE_SECONDS;
 }
@@ -139,7 +139,7 @@ static void when_a_spin_is_worth_it(void) {
 static void one_of_a_higher_priority_wants(void) {
   sb_status status;
   begin();
-  sb_consumer *higher = sb_consume(t.c, &q, 1, PREFETCH, 1, 1, 0, &status);
+  sb_consumer *higher = sb_consumer_open(t.c, &q, 1, PREFETCH, 1, 1, 0, &status);
   expect(higher != NULL, "there is no second consumer");
   SB_STORE(&q->shm->interested, 1, SB_RELAXED);
   expect_no_spin("a consumer of a higher priority wants messages");
@@ -151,7 +151,7 @@ static void a_consumer_of_two_queues(void) {
   if (declare(&t, "other", FREE_SETTINGS) != SB_OK) die("declare", 0);
   sb_queue *both[] = {q, open_queue(&t, "other")};
   sb_consumer_cancel(k, true);
-  k = sb_consume(t.c, both, 2, PREFETCH, 0, 1, 0, &status);
+  k = sb_consumer_open(t.c, both, 2, PREFETCH, 0, 1, 0, &status);
   expect(k != NULL, "there is no consumer");
   expect_is(pauses_of_a_wait(), 0, "the pauses");
   expect_is(q->spin_ns, SPIN_MOST, "how long the next one spins");

@@ -19,7 +19,7 @@ static sb_watch a_watch(sb_queue *q, bool room) {
     sb_watch *other = sb_watch_open(open_new("other", UNLIMITED), false, -1, &status);
     if (other == NULL) die("watch", (int)status);
     kind = other->target.kind;
-    sb_free_watch(other);
+    sb_watch_free(other);
   }
   return (sb_watch){.target = {.c = t.c, .kind = kind}, .q = q, .room = room, .event_fd = -1};
 }
@@ -266,7 +266,7 @@ static void a_watch_is_freed(void) {
     if (i == 10) before = allocated_bytes(); /* the first ones fill lists of malloc */
     sb_watch *w = armed_watch(q, false);
     expect_is(t.c->handles, handles + 1, "how many handles there are");
-    sb_free_watch(w);
+    sb_watch_free(w);
     expect_is(q->busy, 0, "how often the handle is used");
     expect_is(t.c->handles, handles, "how many handles there are without it");
   }

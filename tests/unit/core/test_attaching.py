@@ -84,7 +84,7 @@ def test_the_broker_is_being_purged(path: str) -> None:
 
 def test_there_is_no_number_for_a_connection(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that has as many connections as it can refuses one, which detaches."""
-    refuses = Replaced(library.slow, sb_connect_at=lambda *_: library.slow.SB_LIMIT)
+    refuses = Replaced(library.slow, sb_connection_open_at=lambda *_: library.slow.SB_LIMIT)
     with monkeypatch.context() as patched:
         patched.setattr(connection, "slow", refuses)
         with pytest.raises(NotAllowed):
@@ -92,7 +92,7 @@ def test_there_is_no_number_for_a_connection(path: str, monkeypatch: pytest.Monk
     expect_nothing_left(path)
 
 
-@pytest.mark.parametrize("call", ["sb_broker_attach_at", "sb_connect_at"])
+@pytest.mark.parametrize("call", ["sb_broker_attach_at", "sb_connection_open_at"])
 def test_a_signal_after_a_call_of_the_core(path: str, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     """What the core has made is there, and was given to nobody: it goes."""
     module = attachment if call == "sb_broker_attach_at" else connection

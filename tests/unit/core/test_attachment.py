@@ -372,7 +372,9 @@ def test_too_many_processes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_too_many_connections(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says how many are allowed and open, and how many of them are this process's."""
     core = CoreConnection(path, "one")
-    monkeypatch.setattr(connection, "slow", Replaced(library.slow, sb_connect_at=lambda *_: library.slow.SB_LIMIT))
+    monkeypatch.setattr(
+        connection, "slow", Replaced(library.slow, sb_connection_open_at=lambda *_: library.slow.SB_LIMIT)
+    )
     own = core.attachment.connections
 
     def connections() -> list[ConnectionInfo]:

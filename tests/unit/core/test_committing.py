@@ -35,9 +35,9 @@ def settlement_of(message: shmbroker.Message, queue: shmbroker.Queue) -> Settlem
 @pytest.fixture
 def modules(monkeypatch: pytest.MonkeyPatch) -> tuple[Noted, Noted]:
     """Note the commits of the module that drops the GIL, and of the one that keeps it."""
-    slow, fast = Noted(library.slow.sb_commit_all), Noted(library.fast.sb_commit_all)
-    monkeypatch.setattr(library, "slow", Replaced(library.slow, sb_commit_all=slow))
-    monkeypatch.setattr(library, "fast", Replaced(library.fast, sb_commit_all=fast))
+    slow, fast = Noted(library.slow.sb_transaction_commit), Noted(library.fast.sb_transaction_commit)
+    monkeypatch.setattr(library, "slow", Replaced(library.slow, sb_transaction_commit=slow))
+    monkeypatch.setattr(library, "fast", Replaced(library.fast, sb_transaction_commit=fast))
     return slow, fast
 
 
@@ -123,8 +123,8 @@ def test_a_commit_that_needs_another_segment(
 ) -> None:
     """The broker grows each time that the core asks for it; the message is there once."""
     before = core_of(connection).attachment.facts().segments
-    fast = answering(library.fast.sb_commit_all, library.GROW, library.GROW)
-    monkeypatch.setattr(library, "fast", Replaced(library.fast, sb_commit_all=fast))
+    fast = answering(library.fast.sb_transaction_commit, library.GROW, library.GROW)
+    monkeypatch.setattr(library, "fast", Replaced(library.fast, sb_transaction_commit=fast))
     assert commit(core_of(connection), [Publication(b"A", [CORE(queue)])]) == DONE
     assert core_of(connection).attachment.facts().segments == before + 2
     assert [bytes(message) for message in queue.browse()] == [b"A"]

@@ -136,7 +136,7 @@ def test_a_name_has_255_bytes_at_most(path: str, name: str, seen: str) -> None:
 
 def test_a_connection_that_needs_another_segment(path: str, other_calls: Callable[..., None]) -> None:
     """The broker grows each time that the core asks for it; then the connection is there."""
-    other_calls(sb_connect_at=answering(library.slow.sb_connect_at, library.GROW, library.GROW))
+    other_calls(sb_connection_open_at=answering(library.slow.sb_connection_open_at, library.GROW, library.GROW))
     core = CoreConnection(path, "one")
     assert core.attachment.facts().segments == 3
     assert connected(path) == ["one"]
@@ -154,8 +154,8 @@ def test_a_connection_that_cannot_be_opened(
     path: str, other_calls: Callable[..., None], status: int, error: type[Exception], text: str
 ) -> None:
     """The error names it; the process is not attached any more."""
-    first, real = iter([status]), library.slow.sb_connect_at
-    other_calls(sb_connect_at=lambda *given: next(first, None) or real(*given))
+    first, real = iter([status]), library.slow.sb_connection_open_at
+    other_calls(sb_connection_open_at=lambda *given: next(first, None) or real(*given))
     with pytest.raises(error, match=text):
         CoreConnection(path, "one")
     gc.collect()
@@ -240,11 +240,11 @@ def test_the_end_of_a_handle_is_a_call(core: CoreConnection) -> None:
 
 def test_limits(core: CoreConnection, other_calls: Callable[..., None]) -> None:
     """The core is told; its status is an error."""
-    limit = Noted(library.slow.sb_connection_limit)
-    other_calls(sb_connection_limit=limit)
+    limit = Noted(library.slow.sb_connection_set_prefetch)
+    other_calls(sb_connection_set_prefetch=limit)
     core.limit(3)
     assert limit.calls == [(core.handle, 3)]
-    other_calls(sb_connection_limit=lambda *_: STATUS)
+    other_calls(sb_connection_set_prefetch=lambda *_: STATUS)
     with pytest.raises(CorruptSegment, match=f"the connection: {DAMAGED}"):
         core.limit(3)
 
@@ -264,8 +264,8 @@ def test_what_was_deleted_is_let_go_now_and_then(
     core: CoreConnection, other_calls: Callable[..., None], clock: SimpleNamespace
 ) -> None:
     """Four times a second at most, unless it must be done at once."""
-    sweep, reclaim = Noted(library.slow.sb_housekeeper_sweep), Noted(library.slow.sb_reclaim)
-    other_calls(sb_housekeeper_sweep=sweep, sb_reclaim=reclaim)
+    sweep, reclaim = Noted(library.slow.sb_housekeeper_sweep), Noted(library.slow.sb_connection_reclaim)
+    other_calls(sb_housekeeper_sweep=sweep, sb_connection_reclaim=reclaim)
     looked = [core.let_go(), core.let_go()]
     clock.now += 0.125
     looked += [core.let_go(), core.let_go(at_once=True)]
@@ -342,7 +342,7 @@ def test_what_the_thread_does(core: CoreConnection, other_calls: Callable[..., N
     core.on_ready = told.append
     statuses = [library.READY, library.NO_HOUSEKEEPER, library.GROW, library.READY, library.STOPPING]
     runs, ready = Runs(core, *statuses), [5, 6, 0, 7, 0]
-    other_calls(sb_connection_run_io=runs, sb_next_ready=lambda _: ready.pop(0))
+    other_calls(sb_connection_run_io=runs, sb_connection_next_ready=lambda _: ready.pop(0))
     with core.call():
         core._run_io()
         assert core.calls == 1
@@ -356,7 +356,7 @@ def test_nobody_need_be_told(core: CoreConnection, other_calls: Callable[..., No
     """A connection whose maker wants to know nothing works, too."""
     ready = [5, 0]
     runs = Runs(core, library.READY, library.NO_HOUSEKEEPER, library.STOPPING)
-    other_calls(sb_connection_run_io=runs, sb_next_ready=lambda _: ready.pop(0))
+    other_calls(sb_connection_run_io=runs, sb_connection_next_ready=lambda _: ready.pop(0))
     core._run_io()
     assert (runs.statuses, ready) == ([], [])
 
@@ -454,8 +454,8 @@ def test_a_connection_is_given_back_once(core: CoreConnection, path: str) -> Non
 
 def test_views_keep_a_closed_connection(core: CoreConnection, path: str, other_calls: Callable[..., None]) -> None:
     """The end of the last one gives back what the core could not give back before."""
-    forget = Noted(answering(library.slow.sb_forget, False, False))  # noqa: FBT003 (what the core returns)
-    other_calls(sb_forget=forget)
+    forget = Noted(answering(library.slow.sb_connection_release, False, False))  # noqa: FBT003 (what the core returns)
+    other_calls(sb_connection_release=forget)
     core.close()
     assert core.attached
     core.view_ended()
@@ -469,7 +469,7 @@ def test_views_keep_a_closed_connection(core: CoreConnection, path: str, other_c
 
 def test_a_view_that_ends_beside_a_call(core: CoreConnection, other_calls: Callable[..., None]) -> None:
     """The call is still under way, and the last one."""
-    other_calls(sb_forget=answering(library.slow.sb_forget, False))  # noqa: FBT003 (what the core returns)
+    other_calls(sb_connection_release=answering(library.slow.sb_connection_release, False))  # noqa: FBT003 (what the core returns)
     with core.call():
         core.close()
         core.view_ended()
@@ -504,7 +504,7 @@ def test_a_connection_whose_handle_was_finalized_before_it(core: CoreConnection,
     """The core has dropped it: its handle is not used any more, and the process detaches."""
     attached = core.attachment
     core.mapping = None
-    library.slow.sb_connection_dropped(core._handles)
+    library.slow.sb_connection_discard(core._handles)
     core.close()
     core.forget()
     assert core.closed is False
@@ -518,7 +518,7 @@ def test_a_connection_that_was_interrupted_while_it_opened(path: str) -> None:
     half_made = object.__new__(CoreConnection)
     half_made._handles = half_made._place = library.ffi.new("sb_connection *[1]")
     attached = attachment.acquire(path, half_made)
-    assert library.slow.sb_connect_at(attached.handle, b"half", 4, half_made._handles) == library.OK
+    assert library.slow.sb_connection_open_at(attached.handle, b"half", 4, half_made._handles) == library.OK
     half_made.__del__()
     half_made.__del__()
     assert (half_made.attached, attached.handle) == (False, None)

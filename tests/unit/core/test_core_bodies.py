@@ -42,7 +42,7 @@ def test_a_view_of_a_held_message(core: CoreConnection, other_calls: Callable[..
         view[0] = 99
         return library.OK
 
-    other_calls(sb_begin_view=answering(begin, library.GROW, library.GROW))
+    other_calls(sb_view_begin=answering(begin, library.GROW, library.GROW))
     assert core.begin_view(1, 2, 3) == 99
     assert core.attachment.facts().segments == before + 2
 
@@ -55,7 +55,7 @@ def test_a_body_that_cannot_be_viewed(
     core: CoreConnection, other_calls: Callable[..., None], status: int, error: type[Exception], text: str
 ) -> None:
     """The error is that of the status; where there is no memory it says what is used, and not for a body."""
-    other_calls(sb_begin_view=lambda *_: status)
+    other_calls(sb_view_begin=lambda *_: status)
     with pytest.raises(error, match=text):
         core.begin_view(1, 2, 3)
     with pytest.raises(CorruptSegment, match=f"the connection: {DAMAGED}"):
@@ -123,7 +123,7 @@ def test_a_body_that_cannot_be_read(
     core: CoreConnection, place: Place, other_calls: Callable[..., None], patched: pytest.MonkeyPatch
 ) -> None:
     """The error is that of the status."""
-    other_calls(sb_copy_body=lambda *_: STATUS)
+    other_calls(sb_place_copy_body=lambda *_: STATUS)
     with pytest.raises(CorruptSegment, match=f"the connection: {DAMAGED}"):
         core._copied_from(place)
     patched.setattr(library, "read_in_place", lambda *_: STATUS)

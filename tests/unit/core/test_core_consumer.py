@@ -40,8 +40,8 @@ def test_what_a_consumer_is(
     connection: shmbroker.Connection, queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The core gets what the caller gave, times in nanoseconds; the queues are kept and named."""
-    consume = Noted(library.slow.sb_consume)
-    other_calls(monkeypatch, sb_consume=consume)
+    consume = Noted(library.slow.sb_consumer_open)
+    other_calls(monkeypatch, sb_consumer_open=consume)
     second = connection.queue("second")
     made = consumer_of(queue, second, prefetch=3, priority=-2, ack_batch=2, ack_interval=1.5)
     ((handle, handles, *rest, _),) = consume.calls
@@ -60,8 +60,8 @@ def test_a_consumer_that_needs_another_segment(queue: shmbroker.Queue, monkeypat
     """The broker grows each time that the core asks for it; then the consumer is there."""
     attached = core_of(queue).connection.attachment
     before = attached.facts().segments
-    consume = telling(library.slow.sb_consume, library.GROW, library.GROW, result=library.ffi.NULL)
-    other_calls(monkeypatch, sb_consume=consume)
+    consume = telling(library.slow.sb_consumer_open, library.GROW, library.GROW, result=library.ffi.NULL)
+    other_calls(monkeypatch, sb_consumer_open=consume)
     made = consumer_of(queue)
     assert attached.facts().segments == before + 2
     assert made.handle != library.ffi.NULL
@@ -70,16 +70,16 @@ def test_a_consumer_that_needs_another_segment(queue: shmbroker.Queue, monkeypat
 
 def test_there_is_no_memory_for_a_consumer(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what the broker's memory is used for."""
-    consume = telling(library.slow.sb_consume, library.NO_MEMORY, result=library.ffi.NULL)
-    other_calls(monkeypatch, sb_consume=consume)
+    consume = telling(library.slow.sb_consumer_open, library.NO_MEMORY, result=library.ffi.NULL)
+    other_calls(monkeypatch, sb_consumer_open=consume)
     with pytest.raises(OutOfMemory, match=r"has no room: \d+ of \d+ bytes are used"):
         consumer_of(queue)
 
 
 def test_a_queue_in_exclusive_use(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has RabbitMQ's words and code."""
-    consume = telling(library.slow.sb_consume, library.ACCESS, result=library.ffi.NULL)
-    other_calls(monkeypatch, sb_consume=consume)
+    consume = telling(library.slow.sb_consumer_open, library.ACCESS, result=library.ffi.NULL)
+    other_calls(monkeypatch, sb_consumer_open=consume)
     with pytest.raises(AccessRefused) as refused:
         consumer_of(queue)
     assert (refused.value.code, refused.value.text) == (403, in_exclusive_use("queue 'q'").text)
@@ -169,8 +169,8 @@ def test_a_consumer_of_a_closed_connection(broker: shmbroker.Broker) -> None:
 
 def test_a_consumer_that_nobody_has_ends(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it pulled goes back, and its memory in this process is freed, once."""
-    free = Noted(library.slow.sb_free_consumer)
-    other_calls(monkeypatch, sb_free_consumer=free)
+    free = Noted(library.slow.sb_consumer_free)
+    other_calls(monkeypatch, sb_consumer_free=free)
     queue.put(b"A")
     made = consumer_of(queue)
     handle = made.handle

@@ -129,13 +129,13 @@ def test_what_the_core_finds_is_copied(core: CoreConnection, other_calls: Callab
     """As many as there are, and as there is room for."""
     first = {"code": library.slow.SB_UNREAPED, "queue": 1, "slot": 2, "which": 3, "of": 4, "where": 5, "found": 6,
              "expected": 7}  # fmt: skip
-    other_calls(sb_check=checks(first, {"code": library.slow.SB_BAD_QUEUE}))
+    other_calls(sb_broker_check=checks(first, {"code": library.slow.SB_BAD_QUEUE}))
     count, found = core._check()
     assert (count, found[0]) == (2, wording.Finding(**first))
     assert [one.code for one in found] == [library.slow.SB_UNREAPED, library.slow.SB_BAD_QUEUE]
-    other_calls(sb_check=checks(count=0))
+    other_calls(sb_broker_check=checks(count=0))
     assert core._check() == (0, [])
-    other_calls(sb_check=checks(first, count=FINDINGS + 5))
+    other_calls(sb_broker_check=checks(first, count=FINDINGS + 5))
     count, found = core._check()
     assert (count, len(found)) == (FINDINGS + 5, FINDINGS)
 
@@ -143,10 +143,10 @@ def test_what_the_core_finds_is_copied(core: CoreConnection, other_calls: Callab
 def test_a_broker_that_could_not_be_examined(core: CoreConnection, other_calls: Callable[..., None]) -> None:
     """The error says why: the status, or that this process has no memory."""
     not_checked = {"code": library.slow.SB_NOT_CHECKED}
-    other_calls(sb_check=checks(not_checked | {"found": STATUS}))
+    other_calls(sb_broker_check=checks(not_checked | {"found": STATUS}))
     with pytest.raises(CorruptSegment, match=f"the connection: {DAMAGED}"):
         core.doctor()
-    other_calls(sb_check=checks(not_checked | {"found": library.slow.SB_SYSTEM}))
+    other_calls(sb_broker_check=checks(not_checked | {"found": library.slow.SB_SYSTEM}))
     with pytest.raises(BrokerError) as failed:
         core.doctor()
     assert (failed.value.code, failed.value.text) == (

@@ -80,7 +80,7 @@ def test_a_queue_that_goes_meanwhile(
     """It is as if it were not there."""
     connection.queue("q")
     slot = core.queue_slot("q")
-    other_calls(sb_describe=lambda *_: library.DELETED)
+    other_calls(sb_queue_describe=lambda *_: library.DELETED)
     assert core.queue_facts(slot) is None
     assert (core.queue_name(slot), core.queue_incarnation("q"), core.queue_incarnations()) == (None, 0, {})
     assert core.queue_statistics(slot) is None
@@ -91,7 +91,7 @@ def test_a_queue_that_is_damaged(
 ) -> None:
     """The error is that of the status; no name is told where one is only to be told if there is one."""
     connection.queue("q")
-    other_calls(sb_describe=lambda *_: STATUS, sb_find=lambda *_: STATUS)
+    other_calls(sb_queue_describe=lambda *_: STATUS, sb_queue_find=lambda *_: STATUS)
     with pytest.raises(CorruptSegment, match=f"queue: {DAMAGED}"):
         core.queue_facts(1)
     with pytest.raises(CorruptSegment, match=f"queue 'q': {DAMAGED}"):
@@ -101,8 +101,8 @@ def test_a_queue_that_is_damaged(
 
 def test_a_queue_is_declared_once_more(core: CoreConnection, other_calls: Callable[..., None]) -> None:
     """The core is told which one."""
-    touch = Noted(library.slow.sb_touch)
-    other_calls(sb_touch=touch)
+    touch = Noted(library.slow.sb_queue_touch)
+    other_calls(sb_queue_touch=touch)
     core.touch(5)
     assert touch.calls == [(core.handle, 5)]
 
@@ -167,7 +167,7 @@ def test_consumers_and_calls_that_wait(core: CoreConnection, other_calls: Callab
                 setattr(facts[number], name, value)
         return len(given)
 
-    other_calls(sb_consumers_of=consumers_of)
+    other_calls(sb_queue_consumers=consumers_of)
     expected = [
         (flags, state)
         for flags in range(4)
@@ -192,14 +192,14 @@ def test_more_consumers_than_there_is_room_for(core: CoreConnection, other_calls
         facts[0].flags = COUNTED
         return room if len(rooms) < 3 else room - 1
 
-    other_calls(sb_consumers_of=consumers_of)
+    other_calls(sb_queue_consumers=consumers_of)
     assert len(core.consumers(1, "q")) == 1
     assert rooms == [256, 1024, 4096]
 
 
 def test_consumers_that_cannot_be_listed(core: CoreConnection, other_calls: Callable[..., None]) -> None:
     """The error is that of the status, and names the queue."""
-    other_calls(sb_consumers_of=lambda *_: -STATUS)
+    other_calls(sb_queue_consumers=lambda *_: -STATUS)
     with pytest.raises(CorruptSegment, match=f"queue 'q': {DAMAGED}"):
         core.consumers(1, "q")
 

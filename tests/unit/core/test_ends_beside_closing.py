@@ -56,11 +56,11 @@ def a_watch(core: CoreConnection) -> CoreWatch:
 
 ENDS: list[tuple[Maker, Any, str, bool]] = [
     (a_channel, channel, "sb_channel_close", True),
-    (a_channel, channel, "sb_free_channel", False),
+    (a_channel, channel, "sb_channel_free", False),
     (a_watch, watch, "sb_watch_close", True),
-    (a_watch, watch, "sb_free_watch", False),
-    (a_consumer, consumer, "sb_free_consumer", False),
-    (a_queue, queue, "sb_free_queue", False),
+    (a_watch, watch, "sb_watch_free", False),
+    (a_consumer, consumer, "sb_consumer_free", False),
+    (a_queue, queue, "sb_queue_free", False),
 ]
 
 

@@ -193,14 +193,14 @@ def test_the_numbers_of_the_files(core: CoreConnection, path: str, journal: Jour
     """They count up, and begin again after 65,535; a reader knows by the number that the journal was written anew."""
 
     def number() -> int:
-        return int(library.slow.sb_journal(core.handle)) >> 48
+        return int(library.slow.sb_topology_journal(core.handle)) >> 48
 
     assert number() == 0
     journal.replace(core, b"one")
     assert number() == 1
     journal.replace(core, b"two")
     assert number() == 2
-    library.slow.sb_journal_commit(core.handle, 65_535 << 48)
+    library.slow.sb_topology_journal_commit(core.handle, 65_535 << 48)
     assert journal.news(core) == (True, b"")
     journal.append(core, b"last")
     assert file_of(path, 1).read_bytes()[:4] == b"last"

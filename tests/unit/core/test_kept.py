@@ -21,14 +21,14 @@ STRUCTURES = [
 def said(monkeypatch: pytest.MonkeyPatch, *facts: dict[str, int], status: int = library.OK) -> str:
     """What is said of these facts."""
 
-    def sb_kept(handle: object, looks: int, found: Any) -> int:  # noqa: ANN401
-        assert (handle, looks, len(found)) == ("handle", 32_768, library.slow.SB_KEPT_FACTS)
+    def sb_broker_describe_chunks(handle: object, looks: int, found: Any) -> int:  # noqa: ANN401
+        assert (handle, looks, len(found)) == ("handle", 32_768, library.slow.SB_CHUNK_FACTS)
         for number, fields in enumerate(facts):
             for name, value in fields.items():
                 setattr(found[number], name, value)
         return status
 
-    monkeypatch.setattr(kept, "slow", Replaced(library.slow, sb_kept=sb_kept))
+    monkeypatch.setattr(kept, "slow", Replaced(library.slow, sb_broker_describe_chunks=sb_broker_describe_chunks))
     return in_words("handle", NAMES.get)
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MEMORY = 32 << 20
-FIRST = int(library.slow.sb_segment_bytes(0, 0))
-SEGMENT = int(library.slow.sb_segment_bytes(1, 4))
+FIRST = int(library.slow.sb_broker_segment_bytes(0, 0))
+SEGMENT = int(library.slow.sb_broker_segment_bytes(1, 4))
 
 
 @pytest.fixture

@@ -299,7 +299,7 @@ def test_a_browse_gets_the_room_that_the_core_asks_for(queue: shmbroker.Queue, m
         return -library.FULL
 
     queue.put(b"A")
-    calls = Scripted(slow, "sb_browse", asks)
+    calls = Scripted(slow, "sb_queue_browse", asks)
     monkeypatch.setattr(core_queue, "slow", calls)
     found = core_of(queue).browse(0)
     assert found is not None
@@ -310,7 +310,7 @@ def test_a_browse_gets_the_room_that_the_core_asks_for(queue: shmbroker.Queue, m
 def test_a_time_that_is_now_is_over(connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """A put that may wait until this very moment does not ask the core for room."""
     core, now = core_of(connection.queue("q")), time.monotonic_ns()
-    calls = Scripted(slow, "sb_wait_for_room")
+    calls = Scripted(slow, "sb_queue_wait_for_room")
     monkeypatch.setattr(core_queue, "slow", calls)
     monkeypatch.setattr(core.connection, "start_io", lambda: None)
     monkeypatch.setattr(time, "monotonic_ns", lambda: now)

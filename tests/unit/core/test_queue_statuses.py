@@ -89,7 +89,7 @@ def test_declaring_grows_the_broker(
     connection: shmbroker.Connection, monkeypatch: pytest.MonkeyPatch, watched: Watched
 ) -> None:
     """As often as the core asks for it; then the queue is there."""
-    scripted(monkeypatch, "sb_declare", status(library.GROW), status(library.GROW))
+    scripted(monkeypatch, "sb_queue_declare", status(library.GROW), status(library.GROW))
     assert core_queue.declare(core_of(connection), "q", QueueSettings(), FOR_EVER)
     assert watched.seen == ["grow", "grow"]
     assert core_of(connection).queue_slot("q")
@@ -113,7 +113,7 @@ def test_a_queue_that_cannot_be_declared(
     text: str,
 ) -> None:
     """The error says why, and of which queue; none is made."""
-    scripted(monkeypatch, "sb_declare", put_into(6, 17, number))
+    scripted(monkeypatch, "sb_queue_declare", put_into(6, 17, number))
     with pytest.raises(error, match=text):
         core_queue.declare(core_of(connection), "q", QueueSettings(), FOR_EVER)
     assert core_of(connection).queue_slot("q") == 0
@@ -124,7 +124,7 @@ def test_opening_grows_the_broker_and_lets_go_of_what_was_deleted(
 ) -> None:
     """Then it tries again."""
     answers = [put_into(2, number, ffi.NULL) for number in (library.GROW, library.NO_MEMORY, library.NO_MEMORY)]
-    calls = scripted(monkeypatch, "sb_open", *answers)
+    calls = scripted(monkeypatch, "sb_queue_open", *answers)
     assert CoreQueue(core.connection, "q", core.slot).length() == 0
     assert watched.seen == ["grow", "let_go", "let_go"]
     assert [call[:2] for call in calls.calls] == [(core.connection.handle, core.slot)] * 4
@@ -150,7 +150,7 @@ def test_a_queue_that_cannot_be_opened(
 ) -> None:
     """The error says why; where memory is short, after a look for what was deleted found nothing new to look at."""
     watched.looks = False
-    scripted(monkeypatch, "sb_open", put_into(2, number, ffi.NULL))
+    scripted(monkeypatch, "sb_queue_open", put_into(2, number, ffi.NULL))
     with pytest.raises(error, match=text):
         CoreQueue(core.connection, "q", core.slot)
     assert watched.seen == seen
@@ -167,7 +167,7 @@ def test_a_put_that_went_needs_nothing(core: CoreQueue, watched: Watched) -> Non
 
 def test_a_put_grows_the_broker(core: CoreQueue, monkeypatch: pytest.MonkeyPatch, watched: Watched) -> None:
     """And is tried again, with the same body and options, until it went."""
-    calls = scripted(monkeypatch, "sb_put_with", status(library.GROW), status(library.GROW))
+    calls = scripted(monkeypatch, "sb_queue_put_with", status(library.GROW), status(library.GROW))
     options = PutOptions(0, 0, 0, b"key", b"")
     core.put_with(b"body", 4, options, PAST)
     assert watched.seen == ["grow", "grow"]
@@ -180,7 +180,7 @@ def test_a_put_grows_the_broker(core: CoreQueue, monkeypatch: pytest.MonkeyPatch
 def test_a_put_waits_for_room(core: CoreQueue, monkeypatch: pytest.MonkeyPatch, watched: Watched) -> None:
     """In the queue, or in memory, as the core says what is short; with the thread that notices a dead housekeeper."""
     until = time.monotonic_ns() + 10**15
-    calls = scripted(monkeypatch, "sb_wait_for_room", *[status(library.OK)] * 2)
+    calls = scripted(monkeypatch, "sb_queue_wait_for_room", *[status(library.OK)] * 2)
     core.put_failed(library.FULL, 5, until)
     assert watched.seen == ["start_io"]
     core.put_failed(library.NO_MEMORY, 6, until)
@@ -194,7 +194,7 @@ def test_a_wait_for_room_that_ends_without_an_error(
     core: CoreQueue, monkeypatch: pytest.MonkeyPatch, watched: Watched, *, short: int, number: int, seen: list[object]
 ) -> None:
     """The put is to be tried again: there is room, or a segment more, or a signal was handled."""
-    scripted(monkeypatch, "sb_wait_for_room", status(number))
+    scripted(monkeypatch, "sb_queue_wait_for_room", status(number))
     core.put_failed(short, 5, FOR_EVER)
     before: list[object] = ["start_io", *(["let_go"] if short == library.NO_MEMORY else [])]
     assert watched.seen == before + seen
@@ -216,7 +216,7 @@ def test_a_wait_for_room_that_fails(
 ) -> None:
     """What was short is what is told; a full queue is no lack of memory."""
     core.put_with(b"A", 1, NO_OPTIONS, PAST)
-    scripted(monkeypatch, "sb_wait_for_room", status(number))
+    scripted(monkeypatch, "sb_queue_wait_for_room", status(number))
     with pytest.raises(error, match=text) as failed:
         core.put_failed(short, 5, FOR_EVER)
     assert type(failed.value) is error
@@ -227,7 +227,7 @@ def test_a_put_without_time_does_not_wait(
     core: CoreQueue, monkeypatch: pytest.MonkeyPatch, short: int, error: type[Exception]
 ) -> None:
     """The core is not asked for room when the time is over."""
-    calls = scripted(monkeypatch, "sb_wait_for_room")
+    calls = scripted(monkeypatch, "sb_queue_wait_for_room")
     with pytest.raises(error) as failed:
         core.put_failed(short, 5, time.monotonic_ns())
     assert type(failed.value) is error
@@ -303,9 +303,9 @@ def test_a_get_that_fails(core: CoreQueue, number: int, error: type[Exception], 
 
 
 FAILING: dict[str, tuple[str, Callable[[CoreQueue], Any]]] = {
-    "browse": ("sb_browse", lambda core: core.browse(0)),
-    "browse_place": ("sb_browse_place", lambda core: core.browse_place(0)),
-    "purge": ("sb_purge", lambda core: core.purge()),
+    "browse": ("sb_queue_browse", lambda core: core.browse(0)),
+    "browse_place": ("sb_queue_browse_place", lambda core: core.browse_place(0)),
+    "purge": ("sb_queue_purge", lambda core: core.purge()),
 }
 
 
@@ -325,7 +325,7 @@ def test_deleting_grows_the_broker(core: CoreQueue, monkeypatch: pytest.MonkeyPa
     """Or lets go of what was deleted before, once; then it goes on, and says how many messages went."""
     core.put_with(b"A", 1, NO_OPTIONS, PAST)
     calls = scripted(
-        monkeypatch, "sb_delete", *(status(one) for one in (library.GROW, library.NO_MEMORY, library.GROW))
+        monkeypatch, "sb_queue_delete", *(status(one) for one in (library.GROW, library.NO_MEMORY, library.GROW))
     )
     assert core.delete(if_unused=True, if_empty=False, until=FOR_EVER) == 1
     assert watched.seen == ["grow", "let_go at once", "grow"]
@@ -353,7 +353,7 @@ def test_a_queue_that_cannot_be_deleted(
     seen: list[object],
 ) -> None:
     """The error says why; the queue is still there."""
-    scripted(monkeypatch, "sb_delete", *(put_into(4, 17, number) for number in numbers))
+    scripted(monkeypatch, "sb_queue_delete", *(put_into(4, 17, number) for number in numbers))
     with pytest.raises(error, match=text):
         core.delete(if_unused=False, if_empty=False, until=FOR_EVER)
     assert watched.seen == seen
@@ -362,7 +362,7 @@ def test_a_queue_that_cannot_be_deleted(
 
 def test_settings_that_cannot_be_changed(core: CoreQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names who holds the lock."""
-    calls = scripted(monkeypatch, "sb_configure", put_into(4, 17, library.TIMEOUT))
+    calls = scripted(monkeypatch, "sb_queue_configure", put_into(4, 17, library.TIMEOUT))
     with pytest.raises(exceptions.Timeout, match=r"queue 'q': the topology lock is held by process 17$"):
         core.configure(QueueSettings(), 0, trim=True, until=12)
     assert [(call[0], call[2], call[3]) for call in calls.calls] == [(core.handle, True, 12)]
@@ -381,7 +381,7 @@ def test_moving_grows_the_broker(
     for _ in range(5):
         core.put_with(b"A", 1, NO_OPTIONS, PAST)
     answers = [put_into(4, library.GROW, count) for count in (2, 0)]
-    calls = scripted(monkeypatch, "sb_move", *answers)
+    calls = scripted(monkeypatch, "sb_queue_move", *answers)
     assert core.move(target, 4, 100) == 4
     assert watched.seen == ["grow", "grow"]
     assert [call[:3] for call in calls.calls] == [(core.handle, target.handle, left) for left in (4, 2, 2)]
@@ -393,7 +393,7 @@ def test_moving_nothing(
     core: CoreQueue, target: CoreQueue, monkeypatch: pytest.MonkeyPatch, limit: int, left: int
 ) -> None:
     """Limits that are reached from the beginning: the core is not asked."""
-    calls = scripted(monkeypatch, "sb_move")
+    calls = scripted(monkeypatch, "sb_queue_move")
     assert core.move(target, limit, left) == 0
     assert calls.calls == []
 
@@ -402,7 +402,7 @@ def test_moving_stops_where_the_other_queue_is_full(
     core: CoreQueue, target: CoreQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What went is told."""
-    calls = scripted(monkeypatch, "sb_move", put_into(4, library.FULL, 3))
+    calls = scripted(monkeypatch, "sb_queue_move", put_into(4, library.FULL, 3))
     assert core.move(target, 10, 100) == 3
     assert len(calls.calls) == 1
 
@@ -425,7 +425,7 @@ def test_a_move_that_fails(
     text: str,
 ) -> None:
     """The error says why, and of which queue."""
-    scripted(monkeypatch, "sb_move", put_into(4, number, 0))
+    scripted(monkeypatch, "sb_queue_move", put_into(4, number, 0))
     with pytest.raises(error, match=text) as failed:
         core.move(target, 10, 100)
     assert type(failed.value) is error

@@ -131,7 +131,7 @@ def test_options_go_with_the_reservation(queue: shmbroker.Queue) -> None:
     message.ack()
 
 
-@pytest.mark.parametrize("name", ["sb_reserve", "sb_reserve_copy", "sb_commit"])
+@pytest.mark.parametrize("name", ["sb_reservation_begin", "sb_reservation_copy", "sb_reservation_publish"])
 def test_a_reservation_grows_the_broker(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Whenever the core asks for it; then it tries again."""
     grown: list[None] = []
@@ -139,13 +139,13 @@ def test_a_reservation_grows_the_broker(queue: shmbroker.Queue, monkeypatch: pyt
     calls = scripted(monkeypatch, name, status(library.GROW), status(library.GROW))
     with queue.reserve(3, timeout=0) as view:
         view[:] = b"abc"
-        kept = view[:] if name == "sb_reserve_copy" else None
+        kept = view[:] if name == "sb_reservation_copy" else None
     del kept
     assert (len(grown), len(calls.calls)) == (2, 3)
     assert listing(queue) == ["abc"]
 
 
-@pytest.mark.parametrize("name", ["sb_reserve", "sb_reserve_copy", "sb_commit"])
+@pytest.mark.parametrize("name", ["sb_reservation_begin", "sb_reservation_copy", "sb_reservation_publish"])
 @pytest.mark.parametrize(
     ("number", "error"),
     [
@@ -163,7 +163,7 @@ def test_a_reservation_that_fails(
     scripted(monkeypatch, name, status(number))
     views: list[memoryview] = []
     with pytest.raises(error) as failed, queue.reserve(100_000, timeout=0) as view:
-        views += [view[:]] if name == "sb_reserve_copy" else []
+        views += [view[:]] if name == "sb_reservation_copy" else []
     assert type(failed.value) is error
     failed.value.__traceback__ = None
     views.clear()
@@ -173,7 +173,10 @@ def test_a_reservation_that_fails(
     assert connection_of(queue).doctor() == []
 
 
-@pytest.mark.parametrize(("name", "waits"), [("sb_reserve", True), ("sb_reserve_copy", False), ("sb_commit", True)])
+@pytest.mark.parametrize(
+    ("name", "waits"),
+    [("sb_reservation_begin", True), ("sb_reservation_copy", False), ("sb_reservation_publish", True)],
+)
 def test_a_reservation_waits_for_room_until_its_time(
     queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch, name: str, *, waits: bool
 ) -> None:
@@ -183,7 +186,7 @@ def test_a_reservation_waits_for_room_until_its_time(
     scripted(monkeypatch, name, status(library.FULL))
     one = Reservation(core_of(queue), 3, 123)
     view = one.begin(NO_OPTIONS)
-    kept = view[:] if name == "sb_reserve_copy" else None
+    kept = view[:] if name == "sb_reservation_copy" else None
     one.commit()
     one.end()
     assert waited == [(library.FULL, 3, 123 if waits else 0)]
@@ -197,7 +200,7 @@ def abandoned(calls: Scripted) -> list[tuple[Any, bool]]:
 
 def test_what_is_published_is_not_given_back(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a reservation that was published in place nothing is left to give back."""
-    calls = scripted(monkeypatch, "sb_abandon")
+    calls = scripted(monkeypatch, "sb_reservation_abandon")
     one = Reservation(core_of(queue), 3, PAST)
     one.begin(NO_OPTIONS)
     one.commit()
@@ -210,8 +213,8 @@ def test_what_is_not_published_is_given_back(
     queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch, *, viewed: bool
 ) -> None:
     """Its place in the queue; and its slot, unless a view can write into it: that goes with the view."""
-    ended = scripted(monkeypatch, "sb_end_reserved_view")
-    calls = Scripted(ended, "sb_abandon")
+    ended = scripted(monkeypatch, "sb_reservation_end_view")
+    calls = Scripted(ended, "sb_reservation_abandon")
     monkeypatch.setattr(core_queue, "slow", calls)
     one = Reservation(core_of(queue), 3, PAST)
     view = one.begin(NO_OPTIONS)
@@ -228,8 +231,8 @@ def test_what_is_not_published_is_given_back(
 
 def test_a_copy_that_is_not_published_is_given_back(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The copy has the place in the queue by then; the viewed slot is given back with the view."""
-    ended = scripted(monkeypatch, "sb_end_reserved_view")
-    calls = Scripted(Scripted(ended, "sb_commit", status(library.DELETED)), "sb_abandon")
+    ended = scripted(monkeypatch, "sb_reservation_end_view")
+    calls = Scripted(Scripted(ended, "sb_reservation_publish", status(library.DELETED)), "sb_reservation_abandon")
     monkeypatch.setattr(core_queue, "slow", calls)
     one = Reservation(core_of(queue), 3, PAST)
     view = one.begin(NO_OPTIONS)
@@ -248,7 +251,7 @@ def test_a_copy_that_is_not_published_is_given_back(queue: shmbroker.Queue, monk
 
 def test_the_slot_of_a_view_that_goes_before_the_end(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The copy was published, and nobody writes into the slot any more: the end gives it back."""
-    calls = scripted(monkeypatch, "sb_abandon")
+    calls = scripted(monkeypatch, "sb_reservation_abandon")
     one = Reservation(core_of(queue), 3, PAST)
     view = one.begin(NO_OPTIONS)
     kept = view[:]
@@ -263,7 +266,7 @@ def test_the_slot_of_a_view_that_goes_before_the_end(queue: shmbroker.Queue, mon
 
 def test_the_slot_of_a_view_that_goes_during_the_end(queue: shmbroker.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread may let go of it when the end has just found it: the slot is given back all the same, once."""
-    ended = scripted(monkeypatch, "sb_end_reserved_view")
+    ended = scripted(monkeypatch, "sb_reservation_end_view")
     one = Reservation(core_of(queue), 3, PAST)
     view = one.begin(NO_OPTIONS)
     kept = [view[:]]
@@ -296,7 +299,7 @@ def test_a_reservation_outlives_the_queue_that_the_collector_took(
 ) -> None:
     """Its slot is given back to the connection, unless it is viewed: then it goes with the view, once."""
     for viewed in (False, True):
-        ended = scripted(monkeypatch, "sb_end_reserved_view")
+        ended = scripted(monkeypatch, "sb_reservation_end_view")
         one = Reservation(core_of(queue), 3, PAST)
         view = one.begin(NO_OPTIONS)
         kept = view[:] if viewed else None
@@ -305,7 +308,7 @@ def test_a_reservation_outlives_the_queue_that_the_collector_took(
         one.end()
         core_of(queue).handle = handle
         assert len(ended.calls) == (0 if viewed else 1)
-        slow.sb_abandon(handle, one._pointer, True)  # noqa: FBT003, SLF001 - its place, which a housekeeper counts anew
+        slow.sb_reservation_abandon(handle, one._pointer, True)  # noqa: FBT003, SLF001 - its place, which a housekeeper counts anew
         del kept
         gc.collect()
         assert ended.calls == [(core_of(queue).connection.handle, one._pointer)]  # noqa: SLF001

@@ -127,8 +127,8 @@ def test_a_watch_that_nobody_has_is_closed(
     queue: shmbroker.Queue, descriptor: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue tells it nothing more, and its memory in this process is freed, once."""
-    free = Noted(library.slow.sb_free_watch)
-    other_calls(monkeypatch, sb_free_watch=free)
+    free = Noted(library.slow.sb_watch_free)
+    other_calls(monkeypatch, sb_watch_free=free)
     watch = CoreWatch(core_of(queue), descriptor, room=False)
     handle = watch.handle
     watch.arm()

@@ -404,7 +404,7 @@ def test_the_reaper_clears_up_after_each_process_that_ends(
     monkeypatch.setattr(os, "pidfd_open", noted)
 
     def recovered() -> int:
-        return len(calls.given("sb_recover"))
+        return len(calls.given("sb_housekeeper_reap"))
 
     ended = EndFlag()
     reaper = threading.Thread(target=keeper._reap, args=(ended,))

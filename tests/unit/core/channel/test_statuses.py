@@ -138,8 +138,8 @@ def test_a_channel_that_nobody_has_gives_everything_back(
 ) -> None:
     """It is closed without being told to: what it held is ready again; and its memory in this process is freed."""
     put(queue, 1, 2)
-    free = Noted(library.slow.sb_free_channel)
-    monkeypatch.setattr(module, "slow", Replaced(library.slow, sb_free_channel=free))
+    free = Noted(library.slow.sb_channel_free)
+    monkeypatch.setattr(module, "slow", Replaced(library.slow, sb_channel_free=free))
     channel = Channel(connection)
     channel.consume(queue, prefetch=1)
     held = channel.next()
